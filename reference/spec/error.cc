@@ -1,0 +1,40 @@
+#include "reference/spec/error.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace kvcheck {
+
+std::string_view Name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage: return "usage";
+    case ErrorCode::kParse: return "malformed text";
+    case ErrorCode::kIllegalCase: return "illegal case";
+    case ErrorCode::kUnreadableFile: return "unreadable file";
+    case ErrorCode::kMissingData: return "missing data";
+    case ErrorCode::kUnsupported: return "unsupported";
+    case ErrorCode::kSelection: return "nothing selected";
+  }
+  return "unknown";
+}
+
+Error::Error(ErrorCode code, std::string message, std::string context)
+    : std::runtime_error(context.empty() ? message : fmt::format("{}: {}", context, message)),
+      code_(code),
+      message_(std::move(message)),
+      context_(std::move(context)) {}
+
+void ThrowParseError(std::string_view text, size_t column, std::string_view reason) {
+  throw Error(ErrorCode::kParse, fmt::format("{} (in '{}')", reason, text),
+              fmt::format("column {}", column));
+}
+
+void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
+  fmt::print(stderr, "kvcheck: internal error at {}:{}: {} ({})\n", file, line, message, condition);
+  std::fflush(stderr);
+  std::_Exit(kInternalErrorExitCode);
+}
+
+}  // namespace kvcheck

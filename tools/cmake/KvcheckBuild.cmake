@@ -1,0 +1,30 @@
+# Options, language level, warnings, sanitizers and floating-point flags, as INTERFACE targets which
+# every room links.
+
+option(KVCHECK_BUILD_TESTS "Build the tests" ON)
+option(KVCHECK_BUILD_BENCH "Build the benchmarks" ON)
+option(KVCHECK_WERROR "Treat warnings as errors (set by the presets)" OFF)
+set(KVCHECK_SANITIZE "" CACHE STRING "Comma separated -fsanitize= list, e.g. address,undefined")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+add_library(kvcheck_warnings INTERFACE)
+target_compile_options(kvcheck_warnings INTERFACE -Wall -Wextra -Wconversion
+                       $<$<BOOL:${KVCHECK_WERROR}>:-Werror>)
+
+# Contraction changes results (g++ contracts by default); see tests/project/contraction_test.cc.
+add_library(kvcheck_floating_point INTERFACE)
+target_compile_options(kvcheck_floating_point INTERFACE -ffp-contract=off)
+
+add_library(kvcheck_sanitizers INTERFACE)
+if(KVCHECK_SANITIZE)
+  target_compile_options(kvcheck_sanitizers INTERFACE -fsanitize=${KVCHECK_SANITIZE}
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(kvcheck_sanitizers INTERFACE -fsanitize=${KVCHECK_SANITIZE})
+endif()

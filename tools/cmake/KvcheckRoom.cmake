@@ -1,0 +1,44 @@
+# A room is one folder and one library. Its headers are visible only to targets that link it: every
+# room has an include root of its own, build/include_roots/<room>/, which holds nothing but a link
+# to the folder, so that an include the table forbids does not compile.
+#
+# kvcheck_room(NAME reference/spec SOURCES a.cc ... LINK kvcheck_x ... PRIVATE_LINK boost ...)
+# makes the target kvcheck_reference_spec.
+function(kvcheck_room)
+  cmake_parse_arguments(ROOM "" "NAME" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  string(REPLACE "/" "_" target "kvcheck_${ROOM_NAME}")
+  set(root "${CMAKE_BINARY_DIR}/include_roots/${ROOM_NAME}")
+  get_filename_component(parent "${root}/${ROOM_NAME}" DIRECTORY)
+  file(MAKE_DIRECTORY "${parent}")
+  file(CREATE_LINK "${CMAKE_SOURCE_DIR}/${ROOM_NAME}" "${root}/${ROOM_NAME}" SYMBOLIC)
+  if(ROOM_SOURCES)
+    add_library(${target} STATIC ${ROOM_SOURCES})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${root}>)
+    target_link_libraries(${target} PUBLIC kvcheck_floating_point kvcheck_sanitizers ${ROOM_LINK}
+                          PRIVATE $<BUILD_INTERFACE:kvcheck_warnings> ${ROOM_PRIVATE_LINK})
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${root}>)
+    target_link_libraries(${target} INTERFACE kvcheck_floating_point ${ROOM_LINK})
+  endif()
+endfunction()
+
+# kvcheck_test(NAME spec_test SOURCES a_test.cc ... LINK kvcheck_x ... [LABELS fast])
+# One GoogleTest executable; every TEST is a ctest entry. LABELS defaults to fast; a test of more
+# than a few seconds is labelled slow, and stays out of the sanitizer runs.
+function(kvcheck_test)
+  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT T_LABELS)
+    set(T_LABELS fast)
+  endif()
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 600)
+  endif()
+  add_executable(${T_NAME} ${T_SOURCES})
+  target_link_libraries(${T_NAME} PRIVATE kvcheck_warnings kvcheck_floating_point
+                        kvcheck_sanitizers ${T_LINK} GTest::gtest_main)
+  target_compile_definitions(${T_NAME} PRIVATE KVCHECK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${T_NAME} DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
+endfunction()
