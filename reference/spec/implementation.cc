@@ -9,7 +9,7 @@ namespace kvcheck {
 
 MemorySink::MemorySink(TensorMap tensors) {
   for (auto& [name, tensor] : tensors) {
-    Declare(name, tensor.dtype, tensor.shape);
+    MemorySink::Declare(name, tensor.dtype, tensor.shape);
     tensors_[name] = std::move(tensor);
   }
 }
