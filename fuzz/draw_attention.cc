@@ -37,9 +37,12 @@ class Draw {
 
 int64_t DrawLength(Draw* draw, int64_t longest) {
   switch (draw->Int(0, 3)) {
-    case 0: return draw->Int(1, std::min<int64_t>(4, longest));
-    case 1: return draw->Int(1, std::min<int64_t>(17, longest));
-    default: return draw->Int(1, longest);
+    case 0:
+      return draw->Int(1, std::min<int64_t>(4, longest));
+    case 1:
+      return draw->Int(1, std::min<int64_t>(17, longest));
+    default:
+      return draw->Int(1, longest);
   }
 }
 
@@ -54,16 +57,16 @@ KvFormat DrawFormat(Draw* draw, DType type, int64_t dim) {
 
 MaskSpec DrawMask(Draw* draw, const AttentionCase& c) {
   MaskSpec mask;
-  mask.causal = draw->Of(
-      {CausalAlignment::kNone, CausalAlignment::kBottomRight, CausalAlignment::kTopLeft});
+  mask.causal =
+      draw->Of({CausalAlignment::kNone, CausalAlignment::kBottomRight, CausalAlignment::kTopLeft});
   if (draw->OneIn(4)) mask.window = draw->Int(1, c.kv_len + 1);
   if (draw->OneIn(4)) {
     for (int64_t b = 0; b < c.batch; ++b) mask.left_padding.push_back(draw->Int(0, c.kv_len / 2));
   }
   if (draw->OneIn(3)) {
     mask.array = draw->Of({MaskArrayKind::kBoolean, MaskArrayKind::kAdditive});
-    mask.axes = draw->Of(
-        {MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT, MaskAxes::kB11T});
+    mask.axes =
+        draw->Of({MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT, MaskAxes::kB11T});
     if (mask.array == MaskArrayKind::kAdditive) mask.additive_dtype = c.q;
   }
   return mask;
@@ -96,6 +99,9 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   plan.qk = DrawSum(draw, accumulator(), false, toward_zero);
   plan.pv = DrawSum(draw, accumulator(), true, toward_zero);
   plan.l = DrawSum(draw, wide, true, toward_zero);
+  if ((c.q == DType::kBFloat16 || c.q == DType::kFloat16) && draw->OneIn(12)) {
+    plan.l = DrawSum(draw, c.q, true, toward_zero);
+  }
   // The denominator is a sum without products: no tensor core, nothing to fuse.
   if (plan.l->order == SumOrder::kTensorCore) {
     plan.l->order = SumOrder::kSequential;
@@ -103,8 +109,7 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   }
   plan.l->fma = false;
   plan.op = RoundedType{wide, toward_zero};
-  plan.exp =
-      draw->Of({ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2, ExpForm::kExp2Fma});
+  plan.exp = draw->Of({ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2, ExpForm::kExp2Fma});
   // Constants: alpha, log2e and their product, each rounded once; then the scaling itself.
   plan.scale_roundings = *plan.exp == ExpForm::kExp2Log2  ? 4
                          : *plan.exp == ExpForm::kExp2Fma ? 3
@@ -128,7 +133,7 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
     if (draw->OneIn(8)) {
       plan.p = DType::kFloat8E4M3FN;
       // A lazy shift lets P reach 2^8, and e4m3 ends at 448.
-      plan.p_scale = *plan.lazy_rescale > 0 ? 1.0 : draw->Of({1.0, 256.0});
+      plan.p_scale = *plan.lazy_rescale > 0 ? 1.0 : draw->Of({1.0, 256.0, 440.0});
     }
     plan.l_from_rounded_p = !*plan.p_normalised && draw->OneIn(3);
   }
@@ -137,9 +142,10 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
     plan.prescale_dtype = c.q;
     plan.prescale_roundings = 2;
   }
-  plan.merge = draw->OneIn(3) ? draw->Of({MergeKind::kAccumulators, MergeKind::kLse,
-                                          MergeKind::kLseDivisionFree})
-                              : MergeKind::kNone;
+  plan.merge =
+      draw->OneIn(3)
+          ? draw->Of({MergeKind::kAccumulators, MergeKind::kLse, MergeKind::kLseDivisionFree})
+          : MergeKind::kNone;
   // Normalised weights cannot be merged as accumulators.
   if (*plan.merge == MergeKind::kAccumulators) plan.p_normalised = false;
   plan.splits = *plan.merge == MergeKind::kNone ? 1 : static_cast<int>(draw->Int(2, 5));
@@ -147,13 +153,21 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   plan.reciprocal = draw->OneIn(2);
   plan.flush_subnormals = draw->OneIn(3);
   plan.saturate_output = draw->OneIn(8);
-  if (!IsPlain(c.k) || !IsPlain(c.v)) plan.dequantize = DequantizeKind::kStored;
-  *structure = fmt::format("{} {} p={}{}{} merge={}{}{}",
-                           *plan.block == 0 ? "two-pass" : "online", Name(*plan.exp),
-                           ShortName(*plan.p), *plan.p_normalised ? " normalised" : "",
-                           *plan.l_from_rounded_p ? " both" : "", Name(*plan.merge),
-                           toward_zero ? " truncating" : "",
-                           *plan.flush_subnormals ? " FTZ" : "");
+  if (!IsPlain(c.k) || !IsPlain(c.v)) {
+    plan.dequantize = draw->Of({DequantizeKind::kStored, DequantizeKind::kInside,
+                                DequantizeKind::kFactored, DequantizeKind::kRounded});
+    if (plan.dequantize == DequantizeKind::kInside) {
+      plan.dequantize_roundings = static_cast<int>(draw->Int(1, 2));
+    }
+    if (plan.dequantize == DequantizeKind::kRounded) {
+      plan.dequantize_dtype = draw->Of({DType::kBFloat16, DType::kFloat16, c.q});
+    }
+  }
+  *structure =
+      fmt::format("{} {} p={}{}{} merge={}{}{}", *plan.block == 0 ? "two-pass" : "online",
+                  Name(*plan.exp), ShortName(*plan.p), *plan.p_normalised ? " normalised" : "",
+                  *plan.l_from_rounded_p ? " both" : "", Name(*plan.merge),
+                  toward_zero ? " truncating" : "", *plan.flush_subnormals ? " FTZ" : "");
   return plan;
 }
 
@@ -182,7 +196,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
   }
   c.mask = DrawMask(&draw, c);
   c.scale = 1.0 / draw.Of({1.0, 4.0, 8.0, 5.656854249492381, 11.313708498984761});
-  if (draw.OneIn(6)) c.softcap = draw.Of({5.0, 30.0, 50.0});
+  if (draw.OneIn(6)) c.softcap = draw.Of({5.0, 30.0, 50.0, 20.1});
   if (draw.OneIn(5)) c.sinks = c.q;
   c.alibi = draw.OneIn(8);
   if (draw.OneIn(3)) c.lse = draw.Of({LseKind::kNatural, LseKind::kBase2});
@@ -191,8 +205,19 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
       regimes[static_cast<size_t>(draw.Int(0, static_cast<int64_t>(regimes.size()) - 1))]);
   c.data.seed = draw.Next() % 1000000;
   drawn.profile.masked_row = draw.Of({MaskedRow::kZero, MaskedRow::kNan, MaskedRow::kMean});
-  if (!IsPlain(c.k) || !IsPlain(c.v)) drawn.profile.decode = DecodeRounding::kTwoRoundings;
   drawn.plan = DrawPlan(&draw, c, &drawn.structure);
+  if ((!IsPlain(c.k) || !IsPlain(c.v)) && drawn.plan.dequantize == DequantizeKind::kStored) {
+    drawn.profile.decode = draw.Of({DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
+  }
+  if ((!IsPlain(c.k) || !IsPlain(c.v)) && draw.OneIn(4)) c.against_original = true;
+  drawn.profile.maximum_over_all = draw.OneIn(6);
+  if (draw.OneIn(5)) {
+    drawn.profile.mask_value = draw.Of({MaskValueKind::kLowest, MaskValueKind::kNumber});
+    if (drawn.profile.mask_value == MaskValueKind::kNumber) {
+      drawn.profile.mask_number = draw.Of({-3.0, -12.5, -100.0, -10000.0, -1e9});
+    }
+    drawn.profile.masked_row = MaskedRow::kMean;
+  }
   return drawn;
 }
 

@@ -16,22 +16,10 @@ double Roundoff(const RoundedType& type) {
   return UnitRoundoff(type.dtype) * (type.toward_zero ? 2 : 1);
 }
 
-double CeilDiv(double a, double b) { return std::ceil(a / b); }
-double CeilLog2(double n) { return n <= 1 ? 0 : std::ceil(std::log2(n)); }
-
-// Depth within one run of n terms, without the rounding of products.
-double RunDepth(const SumPlan& sum, double n) {
-  switch (sum.order) {
-    case SumOrder::kSequential: return std::max(0.0, n - 1);
-    case SumOrder::kLanes: {
-      const double lanes = std::min<double>(sum.width, n);
-      return CeilDiv(n, lanes) - 1 + CeilLog2(lanes);
-    }
-    case SumOrder::kPairwise: return CeilLog2(n);
-    case SumOrder::kTensorCore: return (sum.width + 2.0) * CeilDiv(n, sum.width);
-    case SumOrder::kDepth: return sum.width;
-  }
-  return n;
+// From this magnitude on rounding to the type may give infinity.
+double OverflowThreshold(DType dtype) {
+  const double largest = FloatTypeOf(dtype).largest_finite;
+  return largest + UnitRoundoff(dtype) * std::ldexp(1.0, std::ilogb(largest));
 }
 
 // True where a product of two numbers of these precisions fits the accumulator without rounding.
@@ -100,63 +88,9 @@ class Filler {
 
 }  // namespace
 
-double Gamma(double k, double u) {
-  const double product = k * u;
-  return product >= 1 ? std::numeric_limits<double>::infinity() : product / (1 - product);
-}
-
-double SumDepth(const SumPlan& sum, double terms, double run, double blocks, bool products_exact) {
-  double depth = 0;
-  if (sum.order == SumOrder::kDepth) return sum.width;
-  if (blocks <= 1) {
-    depth = RunDepth(sum, terms);
-  } else if (sum.chained && sum.order == SumOrder::kSequential) {
-    depth = terms - 1;
-  } else if (sum.chained && sum.order == SumOrder::kLanes) {
-    const double lanes = std::min<double>(sum.width, run);
-    depth = CeilDiv(run, lanes) * blocks - 1 + CeilLog2(lanes);
-  } else if (sum.chained && sum.order == SumOrder::kTensorCore) {
-    depth = RunDepth(sum, run) * blocks;
-  } else {
-    depth = RunDepth(sum, run) + blocks - 1;
-  }
-  // A product is rounded in the accumulator's type: on its own, or (fused) where it meets zero.
-  if (!products_exact && sum.order != SumOrder::kTensorCore) depth += 1;
-  return depth;
-}
-
-int64_t Arithmetic::TouchedBlocks(std::span<const int32_t> keys) const {
-  const int block = *plan.block;
-  if (block == 0 || keys.empty()) return 1;
-  int64_t touched = 1;
-  for (size_t i = 1; i < keys.size(); ++i) touched += keys[i] / block != keys[i - 1] / block;
-  if (keys.front() > 0) touched += 1;
-  return std::min<int64_t>(touched, static_cast<int64_t>(keys.size()));
-}
-
-KeyDepths Arithmetic::Depths(int64_t visible_keys, int64_t touched_blocks, int64_t kv_len) const {
-  KeyDepths depths;
-  double n = static_cast<double>(std::max<int64_t>(visible_keys, 1));
-  double blocks = static_cast<double>(touched_blocks);
-  const double block = *plan.block;
-  if (merge != MergeKind::kNone) {
-    depths.splits = std::min<double>(*plan.splits, n);
-    const double range = CeilDiv(static_cast<double>(kv_len), *plan.splits);
-    n = std::min(n, range);
-    if (block > 0) blocks = std::min(blocks, CeilDiv(range, block) + 1);
-  }
-  if (block == 0) blocks = 1;
-  const double run = block > 0 ? std::min(block, n) : n;
-  depths.pv = SumDepth(*plan.pv, n, run, blocks, pv_exact);
-  depths.l = SumDepth(*plan.l, n, run, blocks, true) + (has_sinks ? 1 : 0);
-  depths.rescales = blocks - 1 + (merge == MergeKind::kNone ? 0 : 1);
-  if (has_sinks && *plan.late_sink) depths.rescales += 1;
-  return depths;
-}
-
 Arithmetic Resolve(const Plan& declared, const Profile& profile, const AttentionCase& c) {
   Arithmetic a;
-  a.plan = declared;
+  a.declared = a.plan = declared;
   Plan& plan = a.plan;
   Filler fill(&a.assumed);
   const bool is_f64 = c.q == DType::kFloat64;
@@ -186,20 +120,32 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   fill.Real(&plan.exp_floor, is_f64 ? 0x1p-1022 : 0x1p-126, "exp_floor");
   fill.Real(&plan.lazy_rescale, 0, "lazy_rescale");
   fill(&plan.block, 16, "block", [](int v) { return fmt::format("{}", v); });
-  if (c.sinks) fill(&plan.late_sink, true, "sink", [](bool late) { return late ? "last" : "first"; });
+  if (c.sinks)
+    fill(&plan.late_sink, true, "sink", [](bool late) { return late ? "last" : "first"; });
   if (!plan.late_sink) plan.late_sink = false;
   fill.Type(&plan.p, IsFloat(c.out) ? LowestType(c) : DType::kFloat32, "p");
   fill.Real(&plan.p_scale, 1, "p_scale");
   const bool unsaid_normalised = !plan.p_normalised;
   const bool p_is_low = UnitRoundoff(*plan.p) > a.u_a;
   fill(&plan.p_normalised, true, "p_normalised", print_bool);
+  if (plan.l_from_rounded_p && *plan.l_from_rounded_p && *plan.p_normalised && !unsaid_normalised) {
+    throw Error(ErrorCode::kIllegalCase,
+                "l_from=rounded contradicts p_normalised=yes: the denominator is summed before the "
+                "weights are divided by it and rounded; say l_from=unrounded",
+                "plan");
+  }
+  if (!unsaid_normalised && *plan.p_normalised) {
+    if (!plan.l_from_rounded_p) plan.l_from_rounded_p = false;
+  }
   const bool unsaid_both = !plan.l_from_rounded_p;
   if (p_is_low) {
     fill(&plan.l_from_rounded_p, true, "l_from",
          [](bool rounded) { return rounded ? "rounded" : "unrounded"; });
   }
   if (!plan.l_from_rounded_p) plan.l_from_rounded_p = false;
-  fill(&plan.merge, MergeKind::kLseDivisionFree, "merge", [](MergeKind kind) { return Name(kind); });
+  const bool unsaid_merge = !plan.merge;
+  fill(&plan.merge, MergeKind::kLseDivisionFree, "merge",
+       [](MergeKind kind) { return Name(kind); });
   if (*plan.merge == MergeKind::kAccumulators && *plan.p_normalised && !unsaid_normalised) {
     throw Error(ErrorCode::kIllegalCase,
                 "p_normalised=yes contradicts merge=accumulators: weights that are divided by the "
@@ -229,115 +175,156 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     fill.Type(&plan.dequantize_dtype, LowestType(c), "dequantize type");
   }
   if (!plan.dequantize) plan.dequantize = DequantizeKind::kStored;
-  if (!plan.dequantize_roundings) plan.dequantize_roundings = 2;
-  if (!plan.dequantize_dtype) plan.dequantize_dtype = plan.op->dtype;
+  if (plan.dequantize == DequantizeKind::kInside && !plan.dequantize_roundings) {
+    plan.dequantize_roundings = 2;
+  }
+  if (plan.dequantize == DequantizeKind::kRounded && !plan.dequantize_dtype) {
+    plan.dequantize_dtype = plan.op->dtype;
+  }
 
-  // Sums. A tensor core aligns to 2^-f of the largest addend.
+  // Sums. A tensor core aligns to 2^-f of the largest addend and truncates to its accumulator.
   const auto sum_roundoff = [](const SumPlan& sum) {
-    return sum.order == SumOrder::kTensorCore ? std::ldexp(1.0, -sum.aligned_bits)
+    return sum.order == SumOrder::kTensorCore ? std::max(std::ldexp(1.0, -sum.aligned_bits),
+                                                         2 * UnitRoundoff(sum.accumulator.dtype))
                                               : Roundoff(sum.accumulator);
   };
+  // Every rounding outside the sums goes the way of `op`, conversions included.
+  const double direction = plan.op->toward_zero ? 2 : 1;
   a.u_qk = sum_roundoff(*plan.qk);
   a.u_pv = sum_roundoff(*plan.pv);
   a.u_l = sum_roundoff(*plan.l);
-  const int q_bits = *plan.prescale_roundings > 0 ? SignificantBits(*plan.prescale_dtype)
-                                                  : SignificantBits(c.q);
-  const bool qk_exact = ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
-  a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), static_cast<double>(c.k_dim), 1,
-                    qk_exact);
+  const int q_bits =
+      *plan.prescale_roundings > 0 ? SignificantBits(*plan.prescale_dtype) : SignificantBits(c.q);
+  const bool qk_exact =
+      ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
+  a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact);
   a.c_s = *plan.scale_roundings;
   if (*plan.prescale_roundings > 0) {
-    const double u = UnitRoundoff(*plan.prescale_dtype);
+    const double u = direction * UnitRoundoff(*plan.prescale_dtype);
     a.u_q = std::expm1(*plan.prescale_roundings * std::log1p(u));
-    a.eta_q = *plan.prescale_roundings * HalfSmallestSubnormal(*plan.prescale_dtype);
+    a.eta_q = direction * *plan.prescale_roundings * HalfSmallestSubnormal(*plan.prescale_dtype);
+    a.prescale_largest = FloatTypeOf(*plan.prescale_dtype).largest_finite;
   }
-  if (UnitRoundoff(*plan.scores) > a.u_a) {
-    a.u_s = UnitRoundoff(*plan.scores);
-    a.eta_s = HalfSmallestSubnormal(*plan.scores);
+  if (UnitRoundoff(*plan.scores) > UnitRoundoff(plan.op->dtype)) {
+    a.u_s = direction * UnitRoundoff(*plan.scores);
+    a.eta_s = direction * HalfSmallestSubnormal(*plan.scores);
   }
   a.c_b = *plan.bias_roundings;
   a.u_tanh = *plan.tanh_error;
   switch (*plan.exp) {
-    case ExpForm::kExp: a.c_m = 1; break;
-    case ExpForm::kExp2Scaled: a.c_m = 3; break;
-    case ExpForm::kExp2Log2: a.c_m = 1; break;
-    case ExpForm::kExp2Fma: a.c_m = 2, a.c_shift = 1; break;
+    case ExpForm::kExp:
+      a.c_m = 1;
+      break;
+    case ExpForm::kExp2Scaled:
+      a.c_m = 3;
+      break;
+    case ExpForm::kExp2Log2:
+      a.c_m = 1;
+      break;
+    case ExpForm::kExp2Fma:
+      a.c_m = 2, a.c_shift = 1;
+      break;
   }
   if (unknown_exp) a.c_shift = 1;
   const bool log2_units = *plan.exp == ExpForm::kExp2Log2 || *plan.exp == ExpForm::kExp2Fma;
   if (log2_units) a.c_b += 2;
-  a.lse_roundings = log2_units || unknown_exp || c.lse == LseKind::kBase2 ? 3 : 1;
+  // Out of log2 units: a constant and a product; into base 2: the same again.
+  a.c_x = log2_units || *plan.exp == ExpForm::kExp2Scaled ? 2 : 0;
+  a.lse_roundings = 1 + (c.lse == LseKind::kBase2 ? 2 : 0);
+  const double wide = UnitRoundoff(plan.op->dtype);
+  if (UnitRoundoff(c.out == DType::kFloat64 ? c.out : DType::kFloat32) > wide) {
+    a.u_lse = direction * UnitRoundoff(DType::kFloat32);
+  }
+  a.cap_roundings = log2_units || unknown_exp ? 4 : 2;
+  if (log2_units || unknown_exp) a.shift_units = 1.5 * std::max(1.0, 1 / std::fabs(c.scale));
   a.lambda_lazy = *plan.lazy_rescale;
   a.u_e = *plan.exp_error;
   a.eta_e = *plan.exp_floor;
 
+  int exponent = 0;
+  const bool exact_scale = std::frexp(*plan.p_scale, &exponent) == 0.5;
   if (p_is_low) {
-    a.u_p = UnitRoundoff(*plan.p) * (plan.op->toward_zero ? 2 : 1);
-    a.eta_p = HalfSmallestSubnormal(*plan.p) / *plan.p_scale * (plan.op->toward_zero ? 2 : 1);
+    a.u_p = direction * UnitRoundoff(*plan.p);
+    a.eta_p = direction * HalfSmallestSubnormal(*plan.p) / *plan.p_scale;
+    if (!exact_scale) a.c_p = 3;
   }
   a.p_normalised = *plan.p_normalised;
-  a.final_division = !a.p_normalised || unsaid_normalised;
+  a.final_division = (!a.p_normalised || unsaid_normalised || *plan.merge == MergeKind::kLse) &&
+                     (*plan.merge != MergeKind::kLseDivisionFree || unsaid_merge);
   a.p_in_weights = p_is_low && *plan.l_from_rounded_p;
   a.p_in_numerator = p_is_low && (!*plan.l_from_rounded_p || unsaid_both);
-  int exponent = 0;
   a.p_cut = p_is_low && !a.p_normalised && a.lambda_lazy == 0 && !plan.op->toward_zero &&
-            std::frexp(*plan.p_scale, &exponent) == 0.5 &&
-            *plan.p_scale <= FloatTypeOf(*plan.p).largest_finite;
-  a.p_largest = FloatTypeOf(*plan.p).largest_finite / *plan.p_scale;
+            exact_scale && *plan.p_scale <= FloatTypeOf(*plan.p).largest_finite;
+  a.p_largest = OverflowThreshold(*plan.p) / *plan.p_scale;
 
   a.merge = *plan.merge;
   a.u_log = *plan.log_error;
-  if (UnitRoundoff(*plan.partial) > a.u_a) {
-    a.u_part = UnitRoundoff(*plan.partial);
-    a.eta_part = HalfSmallestSubnormal(*plan.partial);
+  if (UnitRoundoff(*plan.partial) > UnitRoundoff(plan.op->dtype)) {
+    a.u_part = direction * UnitRoundoff(*plan.partial);
+    a.eta_part = direction * HalfSmallestSubnormal(*plan.partial);
   }
   const int p_bits = SignificantBits(*plan.p);
   const bool pv_exact =
       p_is_low && ProductsExact(p_bits, ElementBits(c.v, profile, plan), plan.pv->accumulator);
-  a.pv_exact = pv_exact;
+  a.pv_exact = pv_exact && exact_scale;
+  // Weights come in op's type, or in that of P.
+  a.l_exact = FloatTypeOf(plan.l->accumulator.dtype).mantissa_bits >=
+              FloatTypeOf(plan.op->dtype).mantissa_bits;
   a.has_sinks = c.sinks.has_value();
   a.c_d = *plan.reciprocal ? 2 : 1;
-  if (UnitRoundoff(c.out) > a.u_a || plan.op->dtype != c.out) {
-    if (UnitRoundoff(c.out) >= UnitRoundoff(plan.op->dtype) && plan.op->dtype != c.out) {
-      a.u_o = UnitRoundoff(c.out);
-      a.eta_o = HalfSmallestSubnormal(c.out);
+  // The result leaves the final division in op's type, or a sum in its accumulator's.
+  const DType result = a.p_normalised && *plan.merge == MergeKind::kNone &&
+                               FloatTypeOf(plan.pv->accumulator.dtype).mantissa_bits >
+                                   FloatTypeOf(plan.op->dtype).mantissa_bits
+                           ? plan.pv->accumulator.dtype
+                           : plan.op->dtype;
+  if (c.out != result && UnitRoundoff(c.out) >= UnitRoundoff(result)) {
+    a.u_o = direction * UnitRoundoff(c.out);
+    a.eta_o = direction * HalfSmallestSubnormal(c.out);
+    // What the operations flush, the conversion flushes; it need not flush what they represent.
+    if (*plan.flush_subnormals) {
+      a.eta_o = std::max(a.eta_o, FloatTypeOf(plan.op->dtype).smallest_normal);
     }
   }
-  const FloatType& out = FloatTypeOf(c.out);
-  if (*plan.flush_subnormals && a.u_o > 0) a.eta_o = out.smallest_normal;
   // Values from the largest finite one plus half a spacing on round to infinity.
-  a.overflow = out.largest_finite +
-               UnitRoundoff(c.out) * std::ldexp(1.0, std::ilogb(out.largest_finite));
+  a.overflow = OverflowThreshold(c.out);
   a.saturates = *plan.saturate_output;
   const FloatType& op = FloatTypeOf(plan.op->dtype);
   for (const DType type : {plan.op->dtype, plan.qk->accumulator.dtype, plan.pv->accumulator.dtype,
                            plan.l->accumulator.dtype}) {
     const FloatType& facts = FloatTypeOf(type);
-    a.lambda = std::max(a.lambda, *plan.flush_subnormals ? facts.smallest_normal
-                                                         : facts.smallest_subnormal);
+    a.lambda = std::max(a.lambda,
+                        *plan.flush_subnormals ? facts.smallest_normal : facts.smallest_subnormal);
   }
   a.score_largest = std::min({FloatTypeOf(plan.qk->accumulator.dtype).largest_finite,
                               FloatTypeOf(*plan.scores).largest_finite, op.largest_finite});
-  a.sum_largest = std::min(FloatTypeOf(plan.pv->accumulator.dtype).largest_finite,
-                           op.largest_finite);
+  a.sum_largest =
+      std::min(FloatTypeOf(plan.pv->accumulator.dtype).largest_finite, op.largest_finite);
+  a.lse_largest = c.out == DType::kFloat64
+                      ? op.largest_finite
+                      : std::min(op.largest_finite, FloatTypeOf(DType::kFloat32).largest_finite);
+  a.l_largest = std::min(FloatTypeOf(plan.l->accumulator.dtype).largest_finite, op.largest_finite);
+  a.part_largest = FloatTypeOf(*plan.partial).largest_finite;
 
-  if (has_codes && profile.decode == DecodeRounding::kExact) {
-    switch (*plan.dequantize) {
-      case DequantizeKind::kStored: break;
-      case DequantizeKind::kInside:
-        a.parts = true;
-        a.c_parts = *plan.dequantize_roundings;
-        break;
-      case DequantizeKind::kFactored:
-        a.parts = a.factored = true;
-        a.c_parts = 2;
-        break;
-      case DequantizeKind::kRounded:
-        a.parts = true;
-        a.c_parts = 2;
-        a.u_parts = UnitRoundoff(*plan.dequantize_dtype);
-        a.eta_parts = HalfSmallestSubnormal(*plan.dequantize_dtype);
-        break;
+  if (has_codes && profile.decode == DecodeRounding::kExact &&
+      *plan.dequantize != DequantizeKind::kStored) {
+    a.parts = true;
+    a.factored = *plan.dequantize == DequantizeKind::kFactored;
+    Arithmetic::Parts parts;
+    parts.c = *plan.dequantize == DequantizeKind::kInside ? *plan.dequantize_roundings : 2;
+    if (*plan.dequantize == DequantizeKind::kRounded) {
+      a.parts_largest = FloatTypeOf(*plan.dequantize_dtype).largest_finite;
+      parts.u = direction * UnitRoundoff(*plan.dequantize_dtype);
+      parts.eta = direction * HalfSmallestSubnormal(*plan.dequantize_dtype);
+    }
+    if (!IsPlain(c.k)) a.k_parts = parts;
+    if (!IsPlain(c.v)) a.v_parts = parts;
+    if (a.factored && !IsPlain(c.k)) {
+      // Sums over groups of channels; then, per group, two products and two additions.
+      const double group = std::get<AffineFormat>(c.k).group_size;
+      a.h_qk = SumDepth(*plan.qk, group, qk_exact);
+      a.largest_code = std::ldexp(1.0, std::get<AffineFormat>(c.k).bits) - 1;
+      a.k_parts.c = 2 * static_cast<double>(c.k_dim) / group;
     }
   }
   return a;

@@ -20,68 +20,98 @@ double Gamma(double k, double u);
 
 // The roundings that depend on the number of visible keys.
 struct KeyDepths {
-  double pv = 0;         // h_pv
-  double l = 0;          // h_l
-  double rescales = 0;   // R
-  double splits = 1;     // K
+  double pv = 0;        // h_pv
+  double l = 0;         // h_l
+  double rescales = 0;  // R
+  double splits = 1;    // K
 };
 
 struct Arithmetic {
-  Plan plan;  // with every field filled
+  Plan declared;
+  Plan plan;                         // with every field filled
   std::vector<std::string> assumed;  // "field=value" of what was unsaid
 
   double u_a = 0;
   double u_qk = 0, h_qk = 0;
   double u_pv = 0, u_l = 0;
   double c_s = 0;
-  double u_q = 0;    // of pre-scaled q (and k): (1 + u)^count - 1
-  double eta_q = 0;  // absolute error of one pre-scaled element
-  double u_s = 0, eta_s = 0;  // stored scores; zero when they stay in the accumulator's type
+  double u_q = 0;               // of pre-scaled q (and k): (1 + u)^count - 1
+  double eta_q = 0;             // absolute error of one pre-scaled element
+  double prescale_largest = 0;  // largest finite of the type of pre-scaled q; 0 without
+  double u_s = 0, eta_s = 0;    // stored scores; zero when they stay in the accumulator's type
   double c_b = 0;
   double u_tanh = 0;
   double c_m = 0, c_shift = 0;  // c_m and c_M
   double lambda_lazy = 0;       // Lambda
   double u_e = 0, eta_e = 0;
   double u_p = 0, eta_p = 0;
-  bool p_normalised = false;     // w_j = p_j, and the division enters g
-  bool final_division = true;    // a division after the sum (both when unsaid)
-  bool pv_exact = false;         // P times V is exact in the accumulator
+  bool p_normalised = false;   // w_j = p_j, and the division enters g
+  bool final_division = true;  // a division after the sum (both when unsaid)
+  bool pv_exact = false;       // P times V is exact in the accumulator
+  bool l_exact = false;        // a weight enters the denominator's accumulator unrounded
   bool has_sinks = false;
-  bool p_in_weights = false;     // rounded P enters numerator and denominator alike
-  bool p_in_numerator = true;    // rounded P enters the numerator alone (both when unsaid)
-  bool p_cut = false;            // |RN(w) - w| <= |w - 1| may be used
+  bool p_in_weights = false;   // rounded P enters numerator and denominator alike
+  bool p_in_numerator = true;  // rounded P enters the numerator alone (both when unsaid)
+  bool p_cut = false;          // |RN(w) - w| <= |w - 1| may be used
   MergeKind merge = MergeKind::kNone;
   double u_log = 0;
   double u_part = 0, eta_part = 0;
   double c_d = 1;
+  double c_p = 0;  // roundings of a P scale that is no power of two, in numerator and denominator
   double u_o = 0, eta_o = 0;
   double overflow = 0;  // magnitude from which the output type overflows
   bool saturates = false;
-  double lambda = 0;    // underflow of one operation
+  double lambda = 0;  // underflow of one operation
   double lse_roundings = 1;
+  double c_x = 0;    // of bringing the shift into the units of lse
+  double u_lse = 0;  // of storing lse in a type narrower than op's
+  double cap_roundings =
+      2;  // of the softcap's result: constant and product; two more in log2 units
   // Affine codes: extra roundings on |c s| + |z|, and a low type after dequantizing.
   bool parts = false;
-  double c_parts = 0;
-  double u_parts = 0, eta_parts = 0;
   bool factored = false;
+  struct Parts {
+    double c = 0;  // roundings in op's type
+    double u = 0, eta = 0;
+  } k_parts, v_parts;        // zero for a plain operand
+  double largest_code = 0;   // of K, where sums run over codes
   double score_largest = 0;  // largest finite of the types that scores pass through
-  double sum_largest = 0;    // the same for the sums over keys
-  double p_largest = 0;            // largest finite of P's type over its scale
+  double parts_largest = 0;  // of the type into which codes are dequantized
+  double lse_largest = 0;
+  double shift_units = 1;   // largest factor between a score and the shift as the kernel keeps it
+  double sum_largest = 0;   // the same for P.V
+  double l_largest = 0;     // and for the denominator
+  double part_largest = 0;  // largest finite of stored partial outputs
+  double p_largest = 0;     // from where P overflows its type, over its scale
 
-  // visible_keys: of kv_len; touched_blocks: blocks of the plan that hold a visible key (a masked key
-  // adds exactly zero and rescales by exactly one, so other blocks cost nothing).
-  KeyDepths Depths(int64_t visible_keys, int64_t touched_blocks, int64_t kv_len) const;
-  // Blocks of the plan touched by ascending keys; one more where the kernel's blocks may not start
-  // at column 0.
-  int64_t TouchedBlocks(std::span<const int32_t> keys) const;
+  // keys: the visible ones, ascending columns of kv_len. A masked key adds exactly zero and
+  // rescales by exactly one, so that it costs no rounding; but it may keep its place, so that the
+  // visible keys need not fall evenly on lanes, or into as few calls of a tensor core as their
+  // number says.
+  KeyDepths Depths(std::span<const int32_t> keys, int64_t kv_len) const;
 };
+
+// How keys fall into the blocks of a plan.
+struct KeyPlaces {
+  double blocks = 1;   // that hold a key; one more where blocks may not start at column 0
+  double longest = 0;  // most keys of one block
+  double extent = 0;   // columns of a block
+  double fullest = 0;  // most keys of one block on one of `width` lanes
+  double calls = 0;    // most runs of `width` columns of one block that hold a key
+};
+// width: of the sum's lanes or calls. Takes the worst over kernels that leave masked keys out and
+// kernels that keep their places, counted from column 0 or from the start of a split.
+KeyPlaces PlaceKeys(std::span<const int32_t> keys, int64_t kv_len, int64_t block, int64_t range,
+                    int64_t width);
 
 // Errors: kIllegalCase when the plan contradicts the case.
 Arithmetic Resolve(const Plan& plan, const Profile& profile, const AttentionCase& c);
 
-// Roundings which one term of a sum passes: `terms` terms in `blocks` runs of at most `run` terms
-// each. products_exact: products enter without a rounding of their own, fused or not.
-double SumDepth(const SumPlan& sum, double terms, double run, double blocks, bool products_exact);
+// Roundings which one term of a sum of `terms` terms passes. products_exact: products enter without
+// a rounding of their own, fused or not.
+double SumDepth(const SumPlan& sum, double terms, bool products_exact);
+// The same for a sum over keys in blocks.
+double SumDepth(const SumPlan& sum, double terms, const KeyPlaces& places, bool products_exact);
 
 }  // namespace kvcheck
 

@@ -254,14 +254,25 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       for (size_t t = 0; t < out.terms.size(); ++t) out.terms[t][at] = channel.terms[t];
       if (!arithmetic_.saturates) {
         for (const double sign : {1.0, -1.0}) {
-          if (sign * channel.value + channel.before_output >= arithmetic_.overflow) {
-            out.alternatives.push_back(
-                {static_cast<int64_t>(at), sign * kInfinity, false, kOverflow});
+          if (sign * channel.value + channel.before_output + channel.reference_bound >=
+              arithmetic_.overflow) {
+            const auto element = static_cast<int64_t>(at);
+            out.alternatives.push_back({element, sign * kInfinity, false, kOverflow});
+            // Truncation stops at the largest finite value.
+            if (arithmetic_.plan.op->toward_zero) {
+              out.alternatives.push_back({element, sign * largest, false, kOverflow});
+            }
           }
         }
       }
     }
-    if (lse != nullptr) {
+    if (lse != nullptr && visible.kind == QueryKind::kFullyMasked && visible.hidden_keys.empty()) {
+      lse->standing[r] = Standing::kUnconstrained;
+      lse->standing_reason[r] = kLseOfNothing;
+    } else if (lse != nullptr && !(std::isfinite(row.lse) && row.lse_bound < kInfinity)) {
+      lse->standing[r] = Standing::kUnbounded;
+      lse->standing_reason[r] = kRange;
+    } else if (lse != nullptr) {
       lse->value[r] = row.lse;
       lse->value_lo[r] = row.lse_lo;
       lse->bound[r] = row.lse_bound;
@@ -288,7 +299,7 @@ std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t elem
   const QueryIndex query = RowAt(row);
   const int64_t kv_head = query.query_head / (case_.query_heads / case_.kv_heads);
   std::vector<std::string> lines;
-  for (const Suspect& suspect : Suspects(arithmetic_.plan, case_)) {
+  for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, case_)) {
     const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
     const HeadData head = LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.parts);
     std::vector<double> q;

@@ -50,7 +50,7 @@ class AttentionSource : public ExpectedSource {
   MaskReader mask_;
   std::vector<double> sinks_;
   std::vector<OutputInfo> outputs_;
-  int64_t rows_per_head_ = 0;   // query heads of a key/value head times L
+  int64_t rows_per_head_ = 0;  // query heads of a key/value head times L
   int64_t tiles_per_head_ = 0;
   std::unique_ptr<HeadCache> heads_;
 };

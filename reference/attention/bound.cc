@@ -20,23 +20,33 @@ double Compose(double a, double b) { return a + b + a * b; }
 class ScoreError {
  public:
   ScoreError(const Arithmetic& a, const RowScores& row) : a_(a), row_(row) {
-    dot_ = Compose(Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s + a.c_parts, a.u_a))),
-                   a.u_parts);
-    // Bias, softcap and maximum act on scores in the type in which they are kept.
-    u_b_ = std::max(a.u_a, a.u_s);
-    bias_ = Gamma(a.c_b + 1, u_b_);
-    cap_argument_ = Gamma(3, u_b_);
-    cap_value_ = Compose(a.u_tanh, Gamma(a.plan.exp == ExpForm::kExp ? 2 : 3, u_b_));
+    dot_ = Compose(
+        Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
+        Compose(Gamma(a.k_parts.c, a.factored ? std::max(a.u_a, a.u_qk) : a.u_a), a.k_parts.u));
+    // Bias and softcap are operations whose result is rounded again to the type of stored scores.
+    u_b_ = Compose(a.u_a, a.u_s);
+    bias_ = Compose(Gamma(a.c_b, a.u_a), u_b_);
+    cap_argument_ = Compose(Gamma(2, a.u_a), a.u_s);
+    cap_value_ = Compose(a.u_tanh, Compose(Gamma(a.cap_roundings, a.u_a), a.u_s));
+  }
+
+  // A score that stands in place of the computed one, brought into the kernel's units.
+  double Forced(double score) const {
+    return Compose(Gamma(a_.c_b + 1, a_.u_a), a_.u_s) * std::fabs(score) + a_.eta_s;
   }
 
   double operator()(size_t j) const {
+    if (!row_.forced.empty() && row_.forced[j] == row_.forced[j]) {
+      return row_.all_forced ? 0 : Forced(row_.forced[j]);
+    }
     const double codec = row_.codec.empty() ? 0 : row_.codec[j];
     const double scale = std::fabs(row_.scale);
-    double error = dot_ * (row_.magnitude[j] + codec) +
-                   a_.lambda * (1 + scale) *
-                       (row_.q_abs_sum + row_.k_abs_sum[j] + 2 * row_.k_dim + 2);
-    error += a_.eta_q * (row_.q_abs_sum + row_.k_abs_sum[j] + a_.eta_q * row_.k_dim);
-    error += a_.eta_parts * scale * row_.q_abs_sum * (1 + dot_);
+    double error =
+        dot_ * (row_.magnitude[j] + codec) +
+        a_.lambda * (1 + scale) * (row_.q_abs_sum + row_.k_abs_sum[j] + 2 * row_.k_dim + 2);
+    error += a_.eta_q * (1 + scale) * (1 + dot_) *
+             (row_.q_abs_sum + row_.k_abs_sum[j] + a_.eta_q * row_.k_dim);
+    error += a_.k_parts.eta * scale * row_.q_abs_sum * (1 + dot_);
     error += codec;
     if (a_.u_s > 0) {
       error = (1 + a_.u_s) * error + a_.u_s * std::fabs(row_.x[j]) + a_.eta_s;
@@ -46,7 +56,8 @@ class ScoreError {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
       s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
       error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
-      if (a_.u_s > 0) error += 3 * a_.eta_s;
+      // What the argument of tanh loses by underflow comes back multiplied by the cap.
+      error += (a_.eta_s + 2 * a_.lambda) * (row_.softcap + 2) * (1 + cap_value_);
     }
     if (!row_.bias.empty()) {
       error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) + u_b_ * std::fabs(row_.s[j]);
@@ -56,7 +67,7 @@ class ScoreError {
   }
 
   double Sink() const {
-    return (Gamma(a_.c_b, a_.u_a) + a_.u_s) * std::fabs(row_.sink) + a_.eta_s;
+    return Compose(Gamma(a_.c_b, a_.u_a), a_.u_s) * std::fabs(row_.sink) + a_.eta_s;
   }
 
  private:
@@ -71,37 +82,81 @@ class ScoreError {
 
 }  // namespace
 
+double LargestScore(const Arithmetic& a, const RowScores& row) {
+  const ScoreError error(a, row);
+  double largest = -kInfinity;
+  for (size_t j = 0; j < row.s.size(); ++j) largest = std::max(largest, row.s[j] + error(j));
+  return largest;
+}
+
 KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   KeyWeights w;
   const size_t n = row.s.size();
   w.n = static_cast<double>(n) + (row.has_sink ? 1 : 0);
-  w.depths = a.Depths(static_cast<int64_t>(n), a.TouchedBlocks(row.keys),
-                      static_cast<int64_t>(row.kv_len));
+  w.depths = a.Depths(row.keys, static_cast<int64_t>(row.kv_len));
+  const bool masked_maximum = row.maximum_over_all && row.shift_all > -kInfinity;
+  if (masked_maximum && *a.plan.block > 0) {
+    // A masked key may raise the maximum: every block rescales.
+    w.depths.rescales += std::ceil(row.kv_len / *a.plan.block) - 1;
+  }
+  w.summed = row.hidden_score != 0 ? row.kv_len + 1 : w.n;
+  w.v_largest = row.v_largest;
   const double r = w.depths.rescales;
   const ScoreError score_error(a, row);
   std::vector<double> error(n);
   double top = row.has_sink ? row.sink + score_error.Sink() : -kInfinity;
   double largest_dot = 0;
+  double lowest = kInfinity;
   for (size_t j = 0; j < n; ++j) {
     error[j] = score_error(j);
     top = std::max(top, row.s[j] + error[j]);
+    lowest = std::min(lowest, row.s[j] - error[j]);
     w.max_error = std::max(w.max_error, error[j]);
     const double before_scaling = row.scale != 0 ? row.magnitude[j] / std::fabs(row.scale) : 0;
     largest_dot = std::max({largest_dot, row.magnitude[j], before_scaling});
   }
-  if (row.maximum_over_all) top = std::max(top, row.shift_all);
+  if (masked_maximum) top = std::max(top, row.shift_all);
   w.overhang = top - row.max;
   w.shift = std::max(std::fabs(row.max), std::fabs(top));
-  const double stretch = row.maximum_over_all ? std::exp(w.overhang) : 1;
+  const double stretch = masked_maximum ? std::exp(w.overhang) : 1;
   w.underflow = a.eta_e * stretch;
   w.lambda = a.lambda * stretch;
-  if (!(largest_dot < a.score_largest)) {
+  w.vanished = (w.n + r) * (w.underflow + w.lambda);
+  if (!(std::max(largest_dot, row.q_abs_sum * a.largest_code) < a.score_largest) ||
+      !(w.shift * a.shift_units <= a.score_largest)) {
     w.unbounded = true;
     w.why = "a score may overflow its accumulator";
   }
+  // Where a block or split holds hidden keys alone their score is the shift, and an exponent's
+  // argument errs by its rounding. What follows is multiplied by zero, unless it is infinite.
+  const bool hidden_alone = row.hidden_score != 0 && a.plan.exp == ExpForm::kExp2Fma &&
+                            (*a.plan.block > 0 || *a.plan.splits > 1 || row.has_sink);
+  if (hidden_alone &&
+      a.u_a * std::fabs(row.hidden_score) * a.shift_units > 0.5 * std::log(a.sum_largest)) {
+    w.unbounded = true;
+    w.why = "the rounded shift of hidden keys may overflow the exponential";
+  }
+  for (size_t j = 0; a.k_parts.u > 0 && j < n; ++j) {
+    if (row.k_abs_sum[j] * (1 + a.k_parts.u) < a.parts_largest) continue;
+    w.unbounded = true;
+    w.why = "a dequantized key may overflow";
+  }
+  if (a.prescale_largest > 0 &&
+      !(row.q_abs_sum * std::max(1.0, std::fabs(row.scale)) < a.prescale_largest)) {
+    w.unbounded = true;
+    w.why = "the pre-scaled query may overflow";
+  }
 
-  const double log_l = 1 + std::log(w.n);
-  const double c_x = a.c_m == 3 ? 2 : 0;
+  if (masked_maximum && a.merge != MergeKind::kNone && *a.plan.reciprocal &&
+      !(std::exp(top - lowest) < a.sum_largest)) {
+    // A split whose weights almost vanish has a denominator whose reciprocal is infinite.
+    w.unbounded = true;
+    w.why = "the denominator of a split may vanish";
+  }
+
+  // |log l| of a split: its shift lies up to Lambda below its maximum, or far above it.
+  w.log_l = 1 + std::log(w.n) + a.lambda_lazy + (masked_maximum ? top - lowest : 0);
+  const double log_l = w.log_l;
   const bool merges_lse = a.merge == MergeKind::kLse || a.merge == MergeKind::kLseDivisionFree;
   const double exp_error = (1 + r) * std::log1p(a.u_e);
   const double exp_error_down = (1 + r) * std::log1p(-a.u_e);
@@ -112,24 +167,26 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.c.resize(n);
   w.x.resize(n);
   if (varying_y) w.y.resize(n);
-  w.largest_u_p = 0;
 
-  const auto weigh = [&](double s, double e_error, double e, double p, double* rho_up,
-                         double* rho_down, double* u_p, double* kappa) {
+  double largest_tau = 0;
+  // weight: p_j (1 + rho+_j), which stays meaningful where p_j vanishes.
+  const auto weigh = [&](double s, double e_error, double e, double p, double* weight,
+                         double* rho_up, double* rho_down, double* u_p, double* kappa) {
     const double gap = top - s + e_error + 2 * a.lambda_lazy;  // W_j
     double tau = e_error + g_m * gap + a.c_shift * a.u_a * (w.shift + gap);
     double merge = 0;
     if (merges_lse) {
-      merge = a.u_log * log_l + Gamma(1 + a.c_shift + c_x, a.u_a) * (w.shift + gap + log_l) +
+      merge = a.u_log * log_l + Gamma(1 + a.c_shift + a.c_x, a.u_a) * (w.shift + gap + log_l) +
               2 * g_m * log_l;
       tau += merge;
     }
+    largest_tau = std::max(largest_tau, s + tau - top);
     *rho_up = std::expm1(tau + exp_error);
     *rho_down = -std::expm1(-tau + exp_error_down);
     *u_p = 0;
     if (rounds_p) {
       const double weight = (a.p_normalised ? p : e);
-      const double eta = a.eta_p * stretch;
+      const double eta = a.p_normalised ? a.eta_p : a.eta_p * stretch;
       *u_p = std::max(a.u_p, weight > eta ? eta / weight : 1.0);
       if (a.p_cut) {
         *u_p = std::min(*u_p, std::expm1(gap + tau) * (1 + a.u_e) + 2 * a.u_e);
@@ -139,6 +196,8 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
       *rho_up = Compose(*rho_up, *u_p);
       *rho_down = 1 - (1 - *rho_down) * (1 - *u_p);
     }
+    *weight = p > 0 ? p * (1 + *rho_up)
+                    : std::exp(s - row.max + tau + exp_error) / row.denominator * (1 + *u_p);
     *kappa = 0;
     if (division_free) {
       *kappa = std::expm1(2 * merge + 2 * g_m * (gap + 2 * log_l) + 2 * std::log1p(a.u_e));
@@ -147,29 +206,29 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
 
   for (size_t j = 0; j < n; ++j) {
     double up = 0, down = 0, u_p = 0, kappa = 0;
-    weigh(row.s[j], error[j], row.e[j], row.p[j], &up, &down, &u_p, &kappa);
-    w.c[j] = row.p[j] * up;
-    w.x[j] = row.p[j] * (1 + up);
-    if (varying_y) {
-      const double in_numerator = a.p_in_numerator ? u_p : 0;
-      w.y[j] = w.x[j] * Compose(in_numerator, kappa);
-    }
+    weigh(row.s[j], error[j], row.e[j], row.p[j], &w.x[j], &up, &down, &u_p, &kappa);
+    w.c[j] = row.p[j] > 0 ? row.p[j] * up : w.x[j];
+    const double rounding = Compose(a.p_in_numerator ? u_p : 0, kappa);
+    if (varying_y) w.y[j] = w.x[j] == 0 ? 0 : w.x[j] * rounding;
     w.t += row.p[j] * down;
-    w.t_plus += row.p[j] * up;
-    w.largest_u_p = std::max(w.largest_u_p, a.p_in_numerator ? u_p : 0.0);
+    w.t_plus += w.c[j];
+    if (w.x[j] > 0) w.largest_rounding = std::max(w.largest_rounding, rounding);
   }
   if (row.has_sink) {
     double up = 0, down = 0, u_p = 0, kappa = 0;
     const double sink_e = row.sink_p * row.denominator;
-    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &up, &down, &u_p, &kappa);
-    w.sink_c = row.sink_p * up;
+    double weight = 0;
+    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa);
+    w.sink_c = row.sink_p > 0 ? row.sink_p * up : weight;
     w.t += row.sink_p * down;
-    w.t_plus += row.sink_p * up;
+    w.t_plus += w.sink_c;
   }
+  w.t += (w.n + 2) * 0x1p-52;  // of summing T itself, which must not hide that nothing is left
   if (division_free) {
     w.merge_factor = std::expm1(a.u_log * log_l + Gamma(2, a.u_a) * (w.shift + log_l));
   }
-  if (rounds_p && a.p_largest < std::exp(a.lambda_lazy)) {
+  // A weight exceeds 1 by a lazy shift and by the error of its argument.
+  if (rounds_p && !(std::exp(a.lambda_lazy + std::max(0.0, largest_tau)) < a.p_largest)) {
     w.unbounded = true;
     w.why = "P times its scale may overflow P's type";
   }
@@ -189,10 +248,12 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double r = w.depths.rescales;
   const double k = w.depths.splits;
   // A rescale multiplies the accumulator in its own type.
-  double g = Compose(Gamma(w.depths.pv, a.u_pv),
-                     Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
+  double g =
+      Compose(Gamma(w.depths.pv, a.u_pv), Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
   double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
   if (a.p_normalised) g = Compose(g, Gamma(a.c_d, a.u_a));
+  g = Compose(g, Gamma(a.c_p, a.u_a));
+  if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
   if (a.merge == MergeKind::kAccumulators) {
     g = Compose(g, Gamma(k, a.u_a));
     dl = Compose(dl, Gamma(k, a.u_a));
@@ -200,10 +261,15 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
     g = Compose(g, Compose(a.u_part, Gamma(a.c_d + 1 + k, a.u_a)));
     dl = Compose(dl, Gamma(k, a.u_a));
   }
-  const double rest = 1 - w.t;
-  if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) ||
-      !((a.p_normalised ? 1 : w.n * std::exp(a.lambda_lazy)) * sums.largest * (1 + g) <
-        a.sum_largest)) {
+  const double rest = 1 - w.t - w.vanished;
+  const double heaviest = w.summed * std::exp(a.lambda_lazy);
+  const double largest_v = std::max(sums.largest, w.v_largest);
+  const bool may_overflow =
+      !((a.p_normalised ? 1 : heaviest) * largest_v * (1 + g) < a.sum_largest) ||
+      !(heaviest * (1 + dl) < a.l_largest) ||
+      (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
+      (a.u_part > 0 && !(sums.largest * (1 + g) / (1 - dl) < a.part_largest));
+  if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
     result.bound = result.before_output = kInfinity;
     result.terms.fill(kInfinity);
     return result;
@@ -214,13 +280,14 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double y = w.y.empty() ? w.y_factor * sums.x : sums.y;
   terms[kProbabilityTerm] = (1 + g) * y / rest;
   terms[kSumTerm] = g * sums.x / rest;
-  if (a.parts) {
-    const double parts = Compose(Gamma(a.c_parts, a.u_a), a.u_parts);
-    terms[kCodecTerm] +=
-        (1 + g) * (1 + w.largest_u_p) * (parts * sums.parts + a.eta_parts * (1 + w.t_plus)) / rest;
+  if (a.parts && !a.factored) {
+    const double parts = Compose(Gamma(a.v_parts.c, a.u_a), a.v_parts.u);
+    terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) *
+                         (parts * sums.parts + a.v_parts.eta * (1 + w.t_plus)) / rest;
   }
-  terms[kCodecTerm] += (1 + g) * (1 + w.largest_u_p) * sums.codec / rest;
-  const double c_n = terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
+  terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) * sums.codec / rest;
+  const double c_n =
+      terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
   terms[kDenominatorTerm] = dl / (1 - dl) * (magnitude + c_n);
   double f = c_n + terms[kDenominatorTerm];
   if (a.merge == MergeKind::kLseDivisionFree) {
@@ -232,10 +299,10 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
     f += terms[kNormaliseTerm];
   }
   const double n_total = terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
-  terms[kUnderflowTerm] = 3 * (w.n + r + 2) *
-                          (w.underflow * (sums.largest + n_total) +
-                           w.lambda * (1 + sums.largest + n_total)) /
-                          (rest * (1 - dl));
+  terms[kUnderflowTerm] =
+      3 * (w.n + r + 2) *
+      (w.underflow * (sums.largest + n_total) + w.lambda * (1 + sums.largest + n_total)) /
+      (rest * (1 - dl));
   if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * a.eta_part * (1 + w.merge_factor);
   f += terms[kUnderflowTerm];
   double target = magnitude;
@@ -247,23 +314,28 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
 
 double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,
                        bool base2) {
-  double dl = Compose(Gamma(w.depths.l, a.u_l),
-                      Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
+  double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
   if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
-  if (w.unbounded || !(dl < 1) || !(w.t < 1)) return kInfinity;
-  double y = std::max(std::log1p(w.t_plus) + std::log1p(dl), -std::log1p(-w.t) - std::log1p(-dl)) +
+  if (w.unbounded || !(dl < 1) || !(w.t + w.vanished < 1)) return kInfinity;
+  if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
+  double y = std::max(std::log1p(w.t_plus) + std::log1p(dl),
+                      -std::log1p(-w.t - w.vanished) - std::log1p(-dl)) +
              a.c_shift * a.u_a * w.shift;
   const double log_l = std::fabs(std::log(row.denominator));
-  y += a.u_log * (log_l + y + w.overhang + 3 * a.u_a * w.shift);
+  // lse = shift + log l, where the two may cancel.
+  y += a.u_log * (log_l + y + w.overhang + a.lambda_lazy + 3 * a.u_a * w.shift);
+  y += Gamma(a.c_x, a.u_a) * (w.shift + a.lambda_lazy);
   if (a.merge == MergeKind::kLse || a.merge == MergeKind::kLseDivisionFree) {
     // The log of the merged weights, and the sum with the largest partial lse.
-    const double log_n = 1 + std::log(w.n);
-    y += a.u_log * log_n + Gamma(2, a.u_a) * (w.shift + log_n);
+    y += a.u_log * w.log_l + Gamma(2, a.u_a) * (w.shift + w.log_l);
   }
   const double nats = base2 ? lse * std::log(2.0) : lse;
   double error = y + Gamma(a.lse_roundings, a.u_a) * (std::fabs(nats) + y) +
                  (w.n + 2) * (w.underflow + w.lambda);
+  if (row.all_forced) error += ScoreError(a, row).Forced(row.max);
   if (base2) error /= std::log(2.0);
+  error += a.u_lse * (std::fabs(lse) + error);
+  if (!((std::fabs(lse) + error) * a.shift_units < a.lse_largest)) return kInfinity;
   return error * kEvaluation;
 }
 

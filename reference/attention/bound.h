@@ -19,70 +19,94 @@ namespace kvcheck {
 // What the definition says about one query, over its n visible keys (hidden keys of a finite mask
 // value included, with S = 0).
 struct RowScores {
-  std::span<const int32_t> keys;     // columns, for the block structure
-  std::span<const double> x;         // score before the softcap and the bias
-  std::span<const double> s;         // score
-  std::span<const double> bias;      // empty: none
+  std::span<const int32_t> keys;      // columns, for the block structure
+  std::span<const double> x;          // score before the softcap and the bias
+  std::span<const double> s;          // score
+  std::span<const double> bias;       // empty: none
   std::span<const double> magnitude;  // S_j = |scale| sum_i |q_i| |k_ji| (parts for fused codes)
   std::span<const double> k_abs_sum;  // sum_i |k_ji|
   std::span<const double> codec;      // dS_j against originals; empty: none
-  std::span<const double> e;          // exp(s_j - m)
-  std::span<const double> p;          // e_j / L
+  // The score that a finite mask value puts in place of the computed one; NaN: none. Empty: none.
+  std::span<const double> forced;
+  bool all_forced = false;    // every score is the same forced one: its error is common
+  double hidden_score = 0;    // of keys hidden by a finite value, in the sum or not; 0: none
+  std::span<const double> e;  // exp(s_j - m)
+  std::span<const double> p;  // e_j / L
   double q_abs_sum = 0;
   double k_dim = 0;
   double kv_len = 0;
+  // Largest addend of P.V that max |v| over the keys does not show: |v| of all keys where hidden
+  // keys enter the sums, |c s| + |z| where codes are summed; 0: none.
+  double v_largest = 0;
   double scale = 0;
-  double softcap = 0;      // 0: none
+  double softcap = 0;  // 0: none
   bool has_sink = false;
   double sink = 0;
   double sink_p = 0;
   double max = 0;          // m
   double denominator = 1;  // L, sink included
-  double shift_all = 0;    // maximum of s + |E| over all keys, where the profile's maximum=all
+  double shift_all = 0;    // maximum of s + E over the masked keys, where the profile's maximum=all
   bool maximum_over_all = false;
 };
 
 struct KeyWeights {
-  std::vector<double> c;       // p_j rho+_j
-  std::vector<double> x;       // p_j (1 + rho+_j)
-  std::vector<double> y;       // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
-  double y_factor = 0;         // where y is empty and u_pj is one constant: Y = y_factor X
-  double sink_c = 0;           // the sink's part in c
-  double t = 0;                // T
-  double t_plus = 0;           // sum p_j rho+_j, sink included
-  double largest_u_p = 0;
-  double shift = 0;            // M* of the derivation
-  double overhang = 0;         // M+ - m
-  double max_error = 0;        // largest E_j
-  double underflow = 0;        // eta_e and lambda, scaled where the maximum runs over masked keys
+  std::vector<double> c;        // p_j rho+_j
+  std::vector<double> x;        // p_j (1 + rho+_j)
+  std::vector<double> y;        // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
+  double y_factor = 0;          // where y is empty and u_pj is one constant: Y = y_factor X
+  double sink_c = 0;            // the sink's part in c
+  double t = 0;                 // T
+  double t_plus = 0;            // sum p_j rho+_j, sink included
+  double largest_rounding = 0;  // of (1 + u_pj)(1 + kappa_j) - 1
+  double shift = 0;             // M* of the derivation
+  double overhang = 0;          // M+ - m
+  double max_error = 0;         // largest E_j
+  double underflow = 0;         // eta_e and lambda, scaled where the maximum runs over masked keys
   double lambda = 0;
-  double merge_factor = 0;     // e^{u_log l + gamma_2 (M* + l)} - 1 of the division-free merge
+  double vanished = 0;      // largest share of L that underflow takes
+  double log_l = 0;         // largest |log l| of a split
+  double merge_factor = 0;  // e^{u_log l + gamma_2 (M* + l)} - 1 of the division-free merge
   KeyDepths depths;
   double n = 0;
-  bool unbounded = false;      // a gamma is infinite, or the plan's own range may overflow
-  std::string_view why;        // the reason, when unbounded
+  double summed = 0;       // keys that may enter a running sum: n, or all where some are hidden
+  double v_largest = 0;    // as RowScores::v_largest
+  bool unbounded = false;  // a gamma is infinite, or the plan's own range may overflow
+  std::string_view why;    // the reason, when unbounded
 };
+
+// max (s_j + E_j): the largest maximum that a kernel may find. Reads x, s, bias, magnitude,
+// k_abs_sum, codec and the scalars of the question.
+double LargestScore(const Arithmetic& a, const RowScores& row);
 
 KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row);
 
 // Sums over the visible keys for one channel.
 struct ChannelSums {
-  double o = 0;       // exact output
-  double mass = 0;    // A = sum p |v|
-  double c = 0;       // sum c_j |v - o|
-  double x = 0;       // sum x_j |v|   (parts where the plan factors codes)
-  double y = 0;       // sum y_j |v|
-  double parts = 0;   // sum x_j (|c s| + |z|): codes dequantized inside
-  double codec = 0;   // sum x_j dv_j: against originals
+  double o = 0;        // exact output
+  double mass = 0;     // A = sum p |v|
+  double c = 0;        // sum c_j |v - o|
+  double x = 0;        // sum x_j |v|   (parts where the plan factors codes)
+  double y = 0;        // sum y_j |v|
+  double parts = 0;    // sum x_j (|c s| + |z|): codes dequantized inside
+  double codec = 0;    // sum x_j dv_j: against originals
   double largest = 0;  // V = max |v|
   double spread = 0;   // max |v - o|, the sink's 0 included
 };
 
-enum BoundTerm { kScoreTerm, kProbabilityTerm, kSumTerm, kDenominatorTerm, kNormaliseTerm,
-                 kUnderflowTerm, kOutputTerm, kCodecTerm, kBoundTerms };
+enum BoundTerm {
+  kScoreTerm,
+  kProbabilityTerm,
+  kSumTerm,
+  kDenominatorTerm,
+  kNormaliseTerm,
+  kUnderflowTerm,
+  kOutputTerm,
+  kCodecTerm,
+  kBoundTerms
+};
 inline constexpr std::array<std::string_view, kBoundTerms> kBoundTermNames = {
-    "scores and exp", "rounding of P", "sum of P.V", "denominator", "normalisation", "underflow",
-    "output rounding", "codec"};
+    "scores and exp", "rounding of P", "sum of P.V",      "denominator",
+    "normalisation",  "underflow",     "output rounding", "codec"};
 
 struct ChannelBound {
   double bound = 0;

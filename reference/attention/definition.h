@@ -22,9 +22,9 @@ namespace kvcheck {
 // What one query is asked over one head.
 struct RowQuestion {
   const HeadData* head = nullptr;
-  std::span<const double> q;             // (Dk) exact values
-  std::span<const int32_t> keys;         // columns that take part, ascending
-  std::span<const double> bias;          // per key; empty: none
+  std::span<const double> q;      // (Dk) exact values
+  std::span<const int32_t> keys;  // columns that take part, ascending
+  std::span<const double> bias;   // per key; empty: none
   // Per key: this score instead of the computed one (a finite mask value); NaN: none. Empty: none.
   std::span<const double> forced_score;
   double scale = 1;
@@ -119,8 +119,8 @@ RowAnswer<Real> Define(const RowQuestion& row) {
     FinishScore(row, j, Dot<Real>(row.q, &head.k.hi[offset], lo), &a.x[j], &a.s[j]);
     double magnitude = 0;
     for (size_t i = 0; i < k_dim; ++i) {
-      const double k = head.k.magnitude.empty() ? Abs(head.k.hi[offset + i])
-                                                : head.k.magnitude[offset + i];
+      const double k =
+          head.k.magnitude.empty() ? Abs(head.k.hi[offset + i]) : head.k.magnitude[offset + i];
       magnitude += Abs(row.q[i]) * k;
     }
     a.magnitude[j] = magnitude * Abs(row.scale);
@@ -129,8 +129,8 @@ RowAnswer<Real> Define(const RowQuestion& row) {
   for (size_t j = 0; j < n; ++j) a.e[j] = Exp(a.s[j] - a.max);
   a.denominator = Denominator<Real>(row, a.e, a.max);
   for (size_t j = 0; j < n; ++j) a.p[j] = a.e[j] / a.denominator;
-  a.sink_p = row.has_sink ? Exp(FromDouble<Real>(row.sink) - a.max) / a.denominator
-                          : FromDouble<Real>(0);
+  a.sink_p =
+      row.has_sink ? Exp(FromDouble<Real>(row.sink) - a.max) / a.denominator : FromDouble<Real>(0);
   a.o.assign(v_dim, FromDouble<Real>(0));
   for (size_t j = 0; j < n; ++j) {
     const size_t offset = static_cast<size_t>(row.keys[j]) * v_dim;

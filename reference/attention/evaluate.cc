@@ -128,8 +128,8 @@ RowAnswer<Real> Evaluate(const RowQuestion& row) {
   }
   a.max = MaxScore<Real>(row, a.s);
   Weights(a.s, a.max, row, &a);
-  a.sink_p = row.has_sink ? Exp(FromDouble<Real>(row.sink) - a.max) / a.denominator
-                          : FromDouble<Real>(0);
+  a.sink_p =
+      row.has_sink ? Exp(FromDouble<Real>(row.sink) - a.max) / a.denominator : FromDouble<Real>(0);
   const int64_t dv = head.v.dim;
   const auto channels = static_cast<size_t>(dv);
   a.o.resize(channels);
@@ -231,6 +231,8 @@ std::vector<std::string_view> EvaluatorTargets() {
   for (const EvaluateKernels* table : Attainable()) names.push_back(table->name);
   return names;
 }
+
+std::string_view EvaluatorTargetInUse() { return Kernels().name; }
 
 void SetEvaluatorTarget(std::string_view name) {
   const EvaluateKernels* chosen = nullptr;

@@ -38,6 +38,8 @@ void WeightedSum(const RowQuestion& row, std::span<const double> weights, std::v
 std::vector<std::string_view> EvaluatorTargets();
 // Forces one of them ("" : the best again). For tests.
 void SetEvaluatorTarget(std::string_view name);
+// The table that the loops really come from.
+std::string_view EvaluatorTargetInUse();
 
 }  // namespace kvcheck
 

@@ -173,8 +173,8 @@ void WeightedSumDD(const int32_t* keys, int64_t n, const double* p_hi, const dou
 
 template <bool kHasY>
 void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const double* c,
-                     const double* x, const double* y, const double* v, int64_t dv,
-                     const double* o, const ChannelSumArrays& out) {
+                     const double* x, const double* y, const double* v, int64_t dv, const double* o,
+                     const ChannelSumArrays& out) {
   OverChannels(dv, [&](int64_t first, auto width) {
     constexpr int kWidth = decltype(width)::value;
     double mass[kWidth] = {}, sum_c[kWidth] = {}, sum_x[kWidth] = {}, sum_y[kWidth] = {};
@@ -248,7 +248,7 @@ void ChannelSumsKernel(const int32_t* keys, int64_t n, const double* p, const do
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
-    KVCHECK_EVALUATE_NAME, Scores,          ScoresDD,      ExpArray,         ExpDDArray, DivideDD,
-    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel};
+    KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,         ExpArray, ExpDDArray, DivideDD,
+    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel};
 
 }  // namespace kvcheck

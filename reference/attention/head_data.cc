@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
@@ -12,25 +13,20 @@ namespace kvcheck {
 namespace {
 
 // |c s| + |z| of the rows of affine codes.
-std::vector<double> PartMagnitudes(const AffineFormat& format, const EncodedRows& rows,
-                                   int64_t first_row, int64_t row_count, int64_t dim) {
-  const auto d = static_cast<size_t>(dim);
-  const size_t words = d * static_cast<size_t>(format.bits) / 32;
-  const size_t group = static_cast<size_t>(format.group_size);
-  const size_t groups = d / group;
-  const auto count = static_cast<size_t>(row_count);
-  std::vector<double> magnitude(count * d);
-  std::vector<double> scales(count * groups), biases(count * groups);
-  DecodeTo(*rows.scales, first_row * static_cast<int64_t>(groups), scales);
-  DecodeTo(*rows.biases, first_row * static_cast<int64_t>(groups), biases);
-  std::vector<uint8_t> codes(d);
-  for (size_t r = 0; r < count; ++r) {
-    const uint32_t* packed =
-        rows.codes->As<uint32_t>() + (static_cast<size_t>(first_row) + r) * words;
-    UnpackCodes({packed, words}, format.bits, codes);
+std::vector<double> PartMagnitudes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
+                                   int64_t batch, int64_t kv_head) {
+  const auto& format = std::get<AffineFormat>(is_key ? c.k : c.v);
+  const auto d = static_cast<size_t>(is_key ? c.k_dim : c.v_dim);
+  const auto group = static_cast<size_t>(format.group_size);
+  const size_t row_length = d + 2 * (d / group);
+  const std::vector<double> rows = LoadCodes(c, inputs, is_key, batch, kv_head);
+  std::vector<double> magnitude(static_cast<size_t>(c.kv_len) * d);
+  for (size_t r = 0; r < static_cast<size_t>(c.kv_len); ++r) {
+    const double* codes = &rows[r * row_length];
+    const double* scales = codes + d;
+    const double* biases = scales + d / group;
     for (size_t i = 0; i < d; ++i) {
-      const size_t g = r * groups + i / group;
-      magnitude[r * d + i] = std::fabs(codes[i] * scales[g]) + std::fabs(biases[g]);
+      magnitude[r * d + i] = std::fabs(codes[i] * scales[i / group]) + std::fabs(biases[i / group]);
     }
   }
   return magnitude;
@@ -48,6 +44,28 @@ std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, i
 }
 
 }  // namespace
+
+std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
+                              int64_t batch, int64_t kv_head) {
+  const auto& format = std::get<AffineFormat>(is_key ? c.k : c.v);
+  const EncodedRows rows = CacheRows(format, inputs, is_key ? "k" : "v");
+  const auto d = static_cast<size_t>(is_key ? c.k_dim : c.v_dim);
+  const size_t words = d * static_cast<size_t>(format.bits) / 32;
+  const size_t groups = d / static_cast<size_t>(format.group_size);
+  const auto first_row = static_cast<size_t>((batch * c.kv_heads + kv_head) * c.kv_len);
+  const auto count = static_cast<size_t>(c.kv_len);
+  std::vector<double> out(count * (d + 2 * groups));
+  std::vector<uint8_t> codes(d);
+  for (size_t r = 0; r < count; ++r) {
+    double* row = &out[r * (d + 2 * groups)];
+    UnpackCodes({rows.codes->As<uint32_t>() + (first_row + r) * words, words}, format.bits, codes);
+    std::copy(codes.begin(), codes.end(), row);
+    const auto first_group = static_cast<int64_t>((first_row + r) * groups);
+    DecodeTo(*rows.scales, first_group, {row + d, groups});
+    DecodeTo(*rows.biases, first_group, {row + d + groups, groups});
+  }
+  return out;
+}
 
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                         bool is_key, int64_t batch, int64_t kv_head, bool want_parts) {
@@ -68,9 +86,7 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
     if (want_parts) {
-      const EncodedRows rows = CacheRows(format, inputs, name);
-      operand.magnitude =
-          PartMagnitudes(std::get<AffineFormat>(format), rows, first_row, c.kv_len, operand.dim);
+      operand.magnitude = PartMagnitudes(c, inputs, is_key, batch, kv_head);
     }
     return operand;
   }
@@ -79,8 +95,7 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
   operand.hi = std::move(decoded.hi);
   operand.lo = std::move(decoded.lo);
   if (want_parts && !IsPlain(format)) {
-    operand.magnitude =
-        PartMagnitudes(std::get<AffineFormat>(format), rows, first_row, c.kv_len, operand.dim);
+    operand.magnitude = PartMagnitudes(c, inputs, is_key, batch, kv_head);
   }
   return operand;
 }
@@ -104,6 +119,11 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
       sum += std::fabs(magnitude[static_cast<size_t>(j * c.k_dim + i)]);
     }
     head.k_abs_sum[static_cast<size_t>(j)] = sum;
+  }
+  for (const double v : head.v.hi) {
+    head.v_largest = std::isfinite(v) ? std::max(head.v_largest, std::fabs(v))
+                                      : std::numeric_limits<double>::infinity();
+    if (!std::isfinite(v)) break;
   }
   return head;
 }

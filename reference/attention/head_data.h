@@ -1,6 +1,6 @@
 // The stored K and V of one batch row and one key/value head as exact doubles, laid out for both
-// evaluators. Stored values are exact for the reference: plain types and rounded affine values fit a
-// double; the real value code * scale + bias of an affine code is a pair hi + lo.
+// evaluators. Stored values are exact for the reference: plain types and rounded affine values fit
+// a double; the real value code * scale + bias of an affine code is a pair hi + lo.
 
 #ifndef REFERENCE_ATTENTION_HEAD_DATA_H_
 #define REFERENCE_ATTENTION_HEAD_DATA_H_
@@ -19,8 +19,8 @@ inline constexpr int64_t kKeyTile = 16;  // keys per tile of the transposed K
 // One operand (K or V) of one head: rows of kv_len keys.
 struct OperandRows {
   int64_t dim = 0;
-  std::vector<double> hi;    // [T][dim]
-  std::vector<double> lo;    // [T][dim]; empty: all zero
+  std::vector<double> hi;         // [T][dim]
+  std::vector<double> lo;         // [T][dim]; empty: all zero
   std::vector<double> magnitude;  // [T][dim] |c s| + |z| where codes are dequantized in the kernel;
                                   // empty: |hi|
   std::vector<double> codec_error;  // [T][dim] bound of |stored - original|; empty: none
@@ -29,6 +29,10 @@ struct OperandRows {
 // Decodes one head. against_original: hi holds the originals and codec_error the codec's bound.
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                         bool is_key, int64_t batch, int64_t kv_head, bool want_parts);
+
+// Rows of affine codes as numbers: per key [codes dim][scales dim / group][biases dim / group].
+std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
+                              int64_t batch, int64_t kv_head);
 
 struct HeadData {
   int64_t kv_len = 0;
@@ -39,6 +43,7 @@ struct HeadData {
   std::vector<double> k_lo_tiles;         // empty: all zero
   std::vector<double> k_magnitude_tiles;  // empty: |k_tiles|
   std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude
+  double v_largest = 0;                   // max |v| of all keys; infinite when one is not finite
 };
 
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,

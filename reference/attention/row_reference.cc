@@ -36,14 +36,17 @@ double DotError(double d) {
 }
 
 // The reference's own error, by the same reasoning as the bound: weights are off by rho_j, sums by
-// gamma_n; sum p rho |v - o| is at most (sum p rho) max |v - o|.
+// gamma_n; sum p rho |v - o| is at most (sum p rho min(1, 2 (1 - p))) max |v - o|.
 template <typename Real>
 class OwnError {
  public:
-  OwnError(const RowQuestion& row, const RowScores& scores) : n_(static_cast<double>(row.keys.size()) + 1) {
+  OwnError(const RowQuestion& row, const RowScores& scores)
+      : n_(static_cast<double>(row.keys.size()) + 1) {
     const double u = kUnitRoundoff<Real>;
     const double dot = DotError<Real>(static_cast<double>(row.q.size()));
     const auto error = [&](size_t j) {
+      // A forced score is exact.
+      if (!scores.forced.empty() && scores.forced[j] == scores.forced[j]) return 0.0;
       const double bias = scores.bias.empty() ? 0 : Abs(scores.bias[j]);
       double e = (dot + 2 * u) * scores.magnitude[j] +
                  2 * u * (Abs(scores.x[j]) + Abs(scores.s[j]) + bias) + 0x1p-1000;
@@ -59,28 +62,38 @@ class OwnError {
     for (size_t j = 0; j < scores.s.size(); ++j) {
       if (!(scores.p[j] > 0)) continue;
       const double tau = error(j) + largest + u * (scores.max - scores.s[j]);
-      rho_ += scores.p[j] * (std::expm1(2 * tau) + 2 * kExpError<Real>);
+      Add(scores.p[j], scores.p[j] * (std::expm1(2 * tau) + 2 * kExpError<Real>));
     }
     if (row.has_sink) {
-      rho_ += scores.sink_p * (std::expm1(2 * (largest + u * (scores.max - row.sink))) +
-                               2 * kExpError<Real>);
+      Add(scores.sink_p, scores.sink_p * (std::expm1(2 * (largest + u * (scores.max - row.sink))) +
+                                          2 * kExpError<Real>));
     }
     sums_ = Gamma(n_ + 4, u);
     floor_ = n_ * (kExpFloor<Real> + 0x1p-1070);
   }
 
   double Channel(const ChannelSums& sums) const {
-    return (rho_ * sums.spread + sums_ * (sums.mass + Abs(sums.o))) * (1 + 0x1p-20) +
+    return (centred_ * sums.spread + sums_ * (sums.mass + Abs(sums.o))) * (1 + 0x1p-20) +
            floor_ * (1 + sums.largest);
   }
   double Lse(double lse, double max) const {
     return (rho_ + sums_ + kLogError<Real> * Abs(lse - max) +
-            4 * kUnitRoundoff<Real> * (Abs(lse) + Abs(max))) * (1 + 0x1p-20) + floor_;
+            4 * kUnitRoundoff<Real> * (Abs(lse) + Abs(max))) *
+               (1 + 0x1p-20) +
+           floor_;
   }
 
  private:
+  // |v_j - o| <= (1 - p_j) max |v_j - v_k| <= 2 (1 - p_j) spread: the error of a key that dominates
+  // hardly moves the mean. 2^-48 covers the roundings of p in double.
+  void Add(double p, double p_rho) {
+    rho_ += p_rho;
+    centred_ += p_rho * std::min(1.0, 2 * (1 - p) + 0x1p-48);
+  }
+
   double n_;
   double rho_ = 0;
+  double centred_ = 0;
   double sums_ = 0;
   double floor_ = 0;
 };
@@ -94,19 +107,52 @@ RowAnswer<Real> Answer(const RowQuestion& row) {
   }
 }
 
-// Largest score over all keys with its error, for kernels whose maximum ignores the mask.
-double ShiftOverAllKeys(const RowContext& context, const RowQuestion& row, double relative_error) {
-  const HeadData& head = *context.head;
-  double top = -std::numeric_limits<double>::infinity();
-  const auto d = static_cast<size_t>(head.k.dim);
-  for (int64_t j = 0; j < head.kv_len; ++j) {
-    const double* k = &head.k.hi[static_cast<size_t>(j) * d];
-    double dot = 0;
-    double size = 0;
-    for (size_t i = 0; i < d; ++i) dot += row.q[i] * k[i], size += Abs(row.q[i] * k[i]);
-    top = Max(top, dot * row.scale + size * Abs(row.scale) * relative_error);
+// What the bound needs of K beside the scores themselves.
+struct KeyFacts {
+  std::vector<double> k_abs_sum, codec;
+
+  KeyFacts(const HeadData& head, const RowQuestion& row) {
+    const size_t n = row.keys.size();
+    k_abs_sum.resize(n);
+    for (size_t j = 0; j < n; ++j) k_abs_sum[j] = head.k_abs_sum[static_cast<size_t>(row.keys[j])];
+    if (head.k.codec_error.empty()) return;
+    codec.resize(n);
+    const auto d = static_cast<size_t>(head.k.dim);
+    for (size_t j = 0; j < n; ++j) {
+      const double* error = &head.k.codec_error[static_cast<size_t>(row.keys[j]) * d];
+      double sum = 0;
+      for (size_t i = 0; i < d; ++i) sum += Abs(row.q[i]) * error[i];
+      codec[j] = sum * Abs(row.scale);
+    }
   }
-  return top;
+};
+
+// What the bound reads of the question beside its keys.
+void DescribeQuestion(const HeadData& head, const RowQuestion& row, RowScores* scores) {
+  scores->keys = row.keys;
+  scores->bias = row.bias;
+  scores->q_abs_sum = std::accumulate(row.q.begin(), row.q.end(), 0.0,
+                                      [](double sum, double q) { return sum + Abs(q); });
+  scores->k_dim = static_cast<double>(head.k.dim);
+  scores->kv_len = static_cast<double>(head.kv_len);
+  scores->scale = row.scale;
+  scores->softcap = row.softcap;
+}
+
+// Largest score, with its error, of the masked keys, for kernels whose maximum ignores the mask.
+double ShiftOverMaskedKeys(const RowContext& context, const OwnedQuestion& owned) {
+  if (owned.masked_keys.empty()) return -std::numeric_limits<double>::infinity();
+  RowQuestion row = owned.question;
+  row.keys = owned.masked_keys;
+  row.bias = owned.masked_bias;
+  row.forced_score = {};
+  const RowAnswer<double> answer = Evaluate<double>(row);
+  const KeyFacts facts(*context.head, row);
+  RowScores scores;
+  DescribeQuestion(*context.head, row, &scores);
+  scores.x = answer.x, scores.s = answer.s, scores.magnitude = answer.magnitude;
+  scores.k_abs_sum = facts.k_abs_sum, scores.codec = facts.codec;
+  return LargestScore(*context.arithmetic, scores);
 }
 
 template <typename Real>
@@ -128,41 +174,36 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
                   std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
   if (!result.finite) return result;
 
-  const size_t n = row.keys.size();
-  std::vector<double> k_abs_sum(n), codec, magnitude = answer.magnitude;
-  for (size_t j = 0; j < n; ++j) k_abs_sum[j] = head.k_abs_sum[static_cast<size_t>(row.keys[j])];
-  if (!head.k.codec_error.empty()) {
-    codec.resize(n);
-    const auto d = static_cast<size_t>(head.k.dim);
-    for (size_t j = 0; j < n; ++j) {
-      const double* error = &head.k.codec_error[static_cast<size_t>(row.keys[j]) * d];
-      double sum = 0;
-      for (size_t i = 0; i < d; ++i) sum += Abs(row.q[i]) * error[i];
-      codec[j] = sum * Abs(row.scale);
-    }
-  }
+  std::vector<double> magnitude = answer.magnitude;
+  KeyFacts facts(head, row);
   for (size_t j = 0; j < owned.forced_score.size(); ++j) {
     if (owned.forced_score[j] == owned.forced_score[j]) {
       magnitude[j] = 0;
-      k_abs_sum[j] = 0;
-      if (!codec.empty()) codec[j] = 0;
+      facts.k_abs_sum[j] = 0;
+      if (!facts.codec.empty()) facts.codec[j] = 0;
     }
   }
   RowScores scores;
-  scores.keys = row.keys;
-  scores.x = x, scores.s = result.s, scores.bias = row.bias, scores.magnitude = magnitude;
-  scores.k_abs_sum = k_abs_sum, scores.codec = codec, scores.e = result.e, scores.p = result.p;
-  scores.q_abs_sum = std::accumulate(row.q.begin(), row.q.end(), 0.0,
-                                     [](double sum, double q) { return sum + Abs(q); });
-  scores.k_dim = static_cast<double>(head.k.dim);
-  scores.kv_len = static_cast<double>(head.kv_len);
-  scores.scale = row.scale, scores.softcap = row.softcap;
+  DescribeQuestion(head, row, &scores);
+  scores.x = x, scores.s = result.s, scores.magnitude = magnitude;
+  scores.k_abs_sum = facts.k_abs_sum, scores.codec = facts.codec;
+  scores.e = result.e, scores.p = result.p;
   scores.has_sink = row.has_sink, scores.sink = row.sink, scores.sink_p = ToDouble(answer.sink_p);
   scores.max = result.max, scores.denominator = result.denominator;
+  scores.forced = owned.forced_score;
+  scores.hidden_score = owned.hidden_score;
+  if (owned.hidden_score != 0) scores.v_largest = head.v_largest;
+  if (a.factored && !head.v.magnitude.empty()) {
+    const auto dv = static_cast<size_t>(head.v.dim);
+    for (const int32_t key : row.keys) {
+      const double* parts = &head.v.magnitude[static_cast<size_t>(key) * dv];
+      scores.v_largest = std::max(scores.v_largest, *std::max_element(parts, parts + dv));
+    }
+  }
+  scores.all_forced = owned.all_forced && !row.has_sink;
   if (context.profile.maximum_over_all) {
     scores.maximum_over_all = true;
-    scores.shift_all = ShiftOverAllKeys(
-        context, row, Gamma(a.h_qk, a.u_qk) + Gamma(a.c_s, a.u_a) + a.u_q + a.u_s);
+    scores.shift_all = ShiftOverMaskedKeys(context, owned);
   }
   const KeyWeights weights = ComputeKeyWeights(a, scores);
   std::vector<ChannelSums> sums;
@@ -175,7 +216,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     ChannelReference& channel = result.channels[c];
     const DoubleDouble value = ToPair(answer.o[c]);
     const ChannelBound bound = ComputeChannelBound(a, weights, sums[c], context.c->out);
-    channel = {value.hi, value.lo, bound.bound, bound.before_output, own.Channel(sums[c]),
+    channel = {value.hi,     value.lo,   bound.bound, bound.before_output, own.Channel(sums[c]),
                sums[c].mass, bound.terms};
     if (!(bound.bound < std::numeric_limits<double>::infinity())) {
       result.unbounded = true;
@@ -206,18 +247,31 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   if (set.kind == QueryKind::kPadding) return RowKind::kUnconstrained;
   out->keys = set.keys;
   out->bias = set.bias;
+  out->masked_keys = set.masked_keys;
+  out->masked_bias = set.masked_bias;
+  if (!set.hidden_keys.empty()) out->hidden_score = set.hidden_score;
   if (set.kind == QueryKind::kFullyMasked) {
     if (context.has_sink && set.hidden_keys.empty()) return RowKind::kZero;
     switch (context.profile.masked_row) {
-      case MaskedRow::kZero: return RowKind::kZero;
-      case MaskedRow::kNan: return RowKind::kNan;
-      case MaskedRow::kAny: return RowKind::kUnconstrained;
-      case MaskedRow::kMean: break;
+      case MaskedRow::kZero:
+        return RowKind::kZero;
+      case MaskedRow::kNan:
+        return RowKind::kNan;
+      case MaskedRow::kAny:
+        return RowKind::kUnconstrained;
+      case MaskedRow::kMean:
+        break;
     }
-    out->keys.resize(static_cast<size_t>(c.kv_len));
-    std::iota(out->keys.begin(), out->keys.end(), 0);
-    const double score = std::isfinite(set.hidden_score) ? set.hidden_score : 0.0;
+    out->keys = set.hidden_keys;
+    if (out->keys.empty()) {
+      out->keys.resize(static_cast<size_t>(c.kv_len));
+      std::iota(out->keys.begin(), out->keys.end(), 0);
+    }
+    out->masked_keys.clear();
+    out->masked_bias.clear();
+    const double score = set.hidden_keys.empty() ? 0.0 : set.hidden_score;
     out->forced_score.assign(out->keys.size(), score);
+    out->all_forced = true;
     out->bias.clear();
   } else if (!set.hidden_keys.empty()) {
     // The hidden keys take part only where their weight is not nothing: |score| <= |q||k||scale|.
@@ -236,8 +290,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
       std::vector<double> bias;
       size_t visible = 0;
       for (int32_t key : out->keys) {
-        const bool hidden =
-            std::binary_search(set.hidden_keys.begin(), set.hidden_keys.end(), key);
+        const bool hidden = std::binary_search(set.hidden_keys.begin(), set.hidden_keys.end(), key);
         out->forced_score.push_back(hidden ? set.hidden_score : kNan);
         if (!set.bias.empty()) bias.push_back(hidden ? 0.0 : set.bias[visible]);
         visible += hidden ? 0 : 1;
@@ -276,10 +329,14 @@ SinkLse ComputeSinkLse(const RowContext& context) {
 RowReference ComputeRow(const RowContext& context, const OwnedQuestion& owned,
                         Precision precision) {
   switch (precision) {
-    case Precision::kDouble: return Compute<double>(context, owned);
-    case Precision::kDoubleDouble: return Compute<DoubleDouble>(context, owned);
-    case Precision::kOracle50: return Compute<Oracle50>(context, owned);
-    case Precision::kOracle100: return Compute<Oracle100>(context, owned);
+    case Precision::kDouble:
+      return Compute<double>(context, owned);
+    case Precision::kDoubleDouble:
+      return Compute<DoubleDouble>(context, owned);
+    case Precision::kOracle50:
+      return Compute<Oracle50>(context, owned);
+    case Precision::kOracle100:
+      return Compute<Oracle100>(context, owned);
   }
   return {};
 }

@@ -33,6 +33,11 @@ struct OwnedQuestion {
   std::vector<int32_t> keys;
   std::vector<double> bias;
   std::vector<double> forced_score;
+  bool all_forced = false;  // every key has the same forced score
+  double hidden_score = 0;  // of keys that a finite mask value hides; 0: there are none
+  // Keys that take part in the maximum alone (profile maximum=all), and their bias.
+  std::vector<int32_t> masked_keys;
+  std::vector<double> masked_bias;
 };
 
 // How a query is judged before anything is computed.

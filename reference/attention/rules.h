@@ -28,7 +28,8 @@ struct AttentionRules {
   // Column whose K (or V) vector is read in place of that of the i-th visible key.
   std::function<int32_t(std::span<const int32_t> keys, size_t i)> k_row;
   std::function<int32_t(std::span<const int32_t> keys, size_t i)> v_row;
-  // An undeclared step on P before P.V, and on the correction exp(m_old - m_new) of the denominator.
+  // An undeclared step on P before P.V, and on the correction exp(m_old - m_new) of the
+  // denominator.
   std::function<double(double p)> p_step;
   std::function<double(double correction)> denominator_rescale;
   // Changes a finished row of the output. Shapes: out (Dv).

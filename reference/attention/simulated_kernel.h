@@ -1,6 +1,6 @@
-// A simulated kernel: an Implementation that evaluates the definition under any plan, every rounding
-// explicit, with any one rule replaced. Clean ones measure false alarms of the bound, faulty ones
-// its power. It is the meaning of a plan in code.
+// A simulated kernel: an Implementation that evaluates the definition under any plan, every
+// rounding explicit, with any one rule replaced. Clean ones measure false alarms of the bound,
+// faulty ones its power. It is the meaning of a plan in code.
 
 #ifndef REFERENCE_ATTENTION_SIMULATED_KERNEL_H_
 #define REFERENCE_ATTENTION_SIMULATED_KERNEL_H_

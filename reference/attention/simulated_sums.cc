@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "reference/attention/simulated_arithmetic.h"
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck::simulated {
@@ -19,7 +20,8 @@ double PairwiseSum(std::span<const double> terms) {
 
 // One step of a tensor core: the accumulator and k products, cut at 2^-f of the largest, added
 // exactly, cut again to the accumulator's type.
-double TensorCoreCall(double accumulator, std::span<const double> products, int aligned_bits) {
+double TensorCoreCall(DType dtype, double accumulator, std::span<const double> products,
+                      int aligned_bits) {
   double largest = std::fabs(accumulator);
   for (double product : products) largest = std::max(largest, std::fabs(product));
   if (largest == 0 || !std::isfinite(largest)) {
@@ -30,7 +32,8 @@ double TensorCoreCall(double accumulator, std::span<const double> products, int 
   const double inverse = 1 / quantum;
   double sum = std::trunc(accumulator * inverse);
   for (double product : products) sum += std::trunc(product * inverse);
-  return RoundTowardZeroToF32(sum * quantum);
+  if (dtype == DType::kFloat32) return RoundTowardZeroToF32(sum * quantum);
+  return RoundTo(dtype, sum * quantum, {.rounding = Rounding::kTowardZero});
 }
 
 template <typename O>
@@ -43,7 +46,8 @@ double DotOf(const SumPlan& sum, std::span<const double> a, std::span<const doub
     for (size_t i = 0; i < n; i += k) {
       const size_t count = std::min(k, n - i);
       for (size_t j = 0; j < count; ++j) products[j] = a[i + j] * b[i + j];
-      accumulator = TensorCoreCall(accumulator, std::span(products).first(count), sum.aligned_bits);
+      accumulator = TensorCoreCall(sum.accumulator.dtype, accumulator,
+                                   std::span(products).first(count), sum.aligned_bits);
     }
     return accumulator;
   }
@@ -116,7 +120,8 @@ class Accumulator : public RowAccumulator {
         const size_t count = std::min(k, n - i);
         for (size_t c = 0; c < width_; ++c) {
           for (size_t j = 0; j < count; ++j) products[j] = weights[i + j] * rows[i + j][c];
-          state[c] = TensorCoreCall(state[c], std::span(products).first(count), sum_.aligned_bits);
+          state[c] = TensorCoreCall(sum_.accumulator.dtype, state[c],
+                                    std::span(products).first(count), sum_.aligned_bits);
         }
       }
       return;
@@ -166,7 +171,8 @@ auto WithOps(const RoundedType& type, bool flush, const Body& body) {
   };
   const bool rz = type.toward_zero;
   switch (type.dtype) {
-    case DType::kFloat64: return with(RoundF64());
+    case DType::kFloat64:
+      return with(RoundF64());
     case DType::kFloat32:
       return rz ? with(RoundNarrow<NarrowF32, true>()) : with(RoundNarrow<NarrowF32, false>());
     case DType::kBFloat16:
@@ -174,15 +180,92 @@ auto WithOps(const RoundedType& type, bool flush, const Body& body) {
     case DType::kFloat16:
       return rz ? with(RoundNarrow<NarrowF16, true>()) : with(RoundNarrow<NarrowF16, false>());
     default:
-      throw Error(ErrorCode::kUnsupported, "a simulated kernel accumulates in f64, f32, bf16 or f16");
+      throw Error(ErrorCode::kUnsupported,
+                  "a simulated kernel accumulates in f64, f32, bf16 or f16");
   }
 }
 
+// Rows of codes, scales and biases: per group of channels a sum of codes under the weights times
+// the scales, and a sum of the weights times the biases.
+template <typename O>
+class FactoredAccumulator : public RowAccumulator {
+ public:
+  FactoredAccumulator(const SumPlan& sum, bool flush, size_t width, size_t group)
+      : width_(width), group_(group) {
+    for (size_t g = 0; g < width / group; ++g) {
+      codes_.push_back(MakeAccumulator(sum, flush, group));
+      biases_.push_back(MakeAccumulator(sum, flush, 1));
+    }
+  }
+  void Rescale(double factor) override {
+    for (auto& sum : codes_) sum->Rescale(factor);
+    for (auto& sum : biases_) sum->Rescale(factor);
+  }
+  void AddConstant(double) override { KVCHECK_CHECK(false, "a sink has no value"); }
+  void AddBlock(std::span<const double> weights, std::span<const double* const> rows) override {
+    static const double kOne = 1;
+    const size_t n = weights.size();
+    const size_t groups = codes_.size();
+    std::vector<double> scaled(n), biased(n);
+    std::vector<const double*> codes(n);
+    const std::vector<const double*> ones(n, &kOne);
+    for (size_t g = 0; g < groups; ++g) {
+      for (size_t j = 0; j < n; ++j) {
+        codes[j] = rows[j] + g * group_;
+        scaled[j] = O::Mul(weights[j], rows[j][width_ + g]);
+        biased[j] = O::Mul(weights[j], rows[j][width_ + groups + g]);
+      }
+      codes_[g]->AddBlock(scaled, codes);
+      biases_[g]->AddBlock(biased, ones);
+    }
+  }
+  std::vector<double> Finish() override {
+    std::vector<double> out(width_);
+    for (size_t g = 0; g < codes_.size(); ++g) {
+      const std::vector<double> codes = codes_[g]->Finish();
+      const double bias = biases_[g]->Finish()[0];
+      for (size_t i = 0; i < group_; ++i) out[g * group_ + i] = O::Add(codes[i], bias);
+    }
+    return out;
+  }
+
+ private:
+  size_t width_;
+  size_t group_;
+  std::vector<std::unique_ptr<RowAccumulator>> codes_, biases_;
+};
+
 }  // namespace
 
+double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_t group,
+                   std::span<const double> a, const double* b) {
+  const auto size = static_cast<size_t>(group);
+  const size_t groups = a.size() / size;
+  const double* scales = b + a.size();
+  const double* biases = scales + groups;
+  const std::vector<double> ones(size, 1.0);
+  return WithOps(op, flush, [&](auto ops) {
+    using O = decltype(ops);
+    double total = 0;
+    for (size_t g = 0; g < groups; ++g) {
+      const auto part = a.subspan(g * size, size);
+      const double codes = Dot(sum, flush, part, {b + g * size, size});
+      total = O::Add(total, O::Mul(codes, scales[g]));
+      total = O::Add(total, O::Mul(Dot(sum, flush, part, ones), biases[g]));
+    }
+    return total;
+  });
+}
+
+std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,
+                                                        bool flush, size_t width, size_t group) {
+  return WithOps(op, flush, [&](auto ops) -> std::unique_ptr<RowAccumulator> {
+    return std::make_unique<FactoredAccumulator<decltype(ops)>>(sum, flush, width, group);
+  });
+}
+
 double Dot(const SumPlan& sum, bool flush, std::span<const double> a, std::span<const double> b) {
-  return WithOps(sum.accumulator, flush,
-                 [&](auto ops) { return DotOf<decltype(ops)>(sum, a, b); });
+  return WithOps(sum.accumulator, flush, [&](auto ops) { return DotOf<decltype(ops)>(sum, a, b); });
 }
 
 std::unique_ptr<RowAccumulator> MakeAccumulator(const SumPlan& sum, bool flush, size_t width) {

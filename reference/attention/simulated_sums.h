@@ -31,6 +31,16 @@ class RowAccumulator {
   virtual std::vector<double> Finish() = 0;
 };
 
+// sum_i a_i b_i for b = codes times scale plus bias per group of channels, with scale and bias
+// taken out of the sums; what joins the groups is done in op's type. b: codes [d], scales [d /
+// group], biases [d / group].
+double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_t group,
+                   std::span<const double> a, const double* b);
+
+// The accumulator of P.V over such rows.
+std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,
+                                                        bool flush, size_t width, size_t group);
+
 std::unique_ptr<RowAccumulator> MakeAccumulator(const SumPlan& sum, bool flush, size_t width);
 
 }  // namespace kvcheck::simulated

@@ -12,8 +12,15 @@
 namespace kvcheck {
 namespace {
 
-enum Direction { kScaleError, kFirstMissing, kLastMissing, kHeaviestMissing, kNextVisible,
-                 kLastValuesSwapped, kDirections };
+enum Direction {
+  kScaleError,
+  kFirstMissing,
+  kLastMissing,
+  kHeaviestMissing,
+  kNextVisible,
+  kLastValuesSwapped,
+  kDirections
+};
 
 constexpr std::array<FaultDirection, kDirections> kFaults = {{
     {"scale", "the scores are scaled by 1 + coefficient: a wrong scale, head_dim or temperature"},
@@ -93,8 +100,8 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
   };
   missing(kFirstMissing, 0);
   missing(kLastMissing, n - 1);
-  missing(kHeaviestMissing, static_cast<size_t>(std::max_element(row.p.begin(), row.p.end()) -
-                                                row.p.begin()));
+  missing(kHeaviestMissing,
+          static_cast<size_t>(std::max_element(row.p.begin(), row.p.end()) - row.p.begin()));
   const int64_t next = question.keys.back() + 1;
   if (next < head.kv_len) {
     const double weight = std::exp(ScoreOf(context, next) - row.max) / row.denominator;
@@ -182,8 +189,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   std::vector<double> other(dv);
   double* sigma = &statistics->sigma_squared[r * dv];
   for (size_t c = 0; c < dv; ++c) {
-    const double half = a.u_o > 0 ? 0.5 * SpacingAt(context.c->out, std::fabs(row.channels[c].value))
-                                  : 0;
+    const double half =
+        a.u_o > 0 ? 0.5 * SpacingAt(context.c->out, std::fabs(row.channels[c].value)) : 0;
     other[c] = half * half / 3 + sums * row.channels[c].mass * row.channels[c].mass;
     sigma[c] = a.u_p * a.u_p / 3 * p_noise[c] + other[c];
   }

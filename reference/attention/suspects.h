@@ -17,8 +17,9 @@ struct Suspect {
   std::string text;  // "p=bf16 instead of p=f32"
 };
 
-// From the mildest change to the strongest. plan: with every field filled (Arithmetic::plan).
-std::vector<Suspect> Suspects(const Plan& plan, const AttentionCase& c);
+// From the mildest change to the strongest. declared: as the implementation stated it; what it left
+// unsaid stays unsaid. plan: the same with every field filled (Arithmetic::plan).
+std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const AttentionCase& c);
 
 }  // namespace kvcheck
 

@@ -10,18 +10,21 @@ namespace {
 
 // Lowest finite value of the type in which a kernel keeps its scores, where the profile says
 // `mask_value=lowest`: half types keep them in their own type, all others in f32 or f64.
-double LowestScore(const AttentionCase& c) {
-  return -FloatTypeOf(c.q).largest_finite;
-}
+double LowestScore(const AttentionCase& c) { return -FloatTypeOf(c.q).largest_finite; }
 
 // Offset of the mask row of (batch, head, query), with broadcast axes dropped.
 int64_t MaskRow(const AttentionCase& c, const QueryIndex& q) {
   switch (c.mask.axes) {
-    case MaskAxes::kT: return 0;
-    case MaskAxes::kLT: return q.query;
-    case MaskAxes::kB1LT: return q.batch * c.query_len + q.query;
-    case MaskAxes::kBHLT: return (q.batch * c.query_heads + q.query_head) * c.query_len + q.query;
-    case MaskAxes::kB11T: return q.batch;
+    case MaskAxes::kT:
+      return 0;
+    case MaskAxes::kLT:
+      return q.query;
+    case MaskAxes::kB1LT:
+      return q.batch * c.query_len + q.query;
+    case MaskAxes::kBHLT:
+      return (q.batch * c.query_heads + q.query_head) * c.query_len + q.query;
+    case MaskAxes::kB11T:
+      return q.batch;
   }
   return 0;
 }
@@ -35,9 +38,15 @@ int64_t QueryPosition(const AttentionCase& c, int64_t query) {
 MaskReader::MaskReader(const AttentionCase& c, const Profile& profile, const TensorMap& inputs)
     : case_(c), profile_(profile) {
   switch (profile.mask_value) {
-    case MaskValueKind::kMinusInfinity: hidden_score_ = -std::numeric_limits<double>::infinity(); break;
-    case MaskValueKind::kLowest: hidden_score_ = LowestScore(c); break;
-    case MaskValueKind::kNumber: hidden_score_ = profile.mask_number; break;
+    case MaskValueKind::kMinusInfinity:
+      hidden_score_ = -std::numeric_limits<double>::infinity();
+      break;
+    case MaskValueKind::kLowest:
+      hidden_score_ = LowestScore(c);
+      break;
+    case MaskValueKind::kNumber:
+      hidden_score_ = profile.mask_number;
+      break;
   }
   if (c.mask.array != MaskArrayKind::kNone) {
     const Tensor& mask = Get(inputs, "mask");
@@ -64,6 +73,7 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
     bool visible = j >= padding;
     if (c.mask.causal != CausalAlignment::kNone && j > position) visible = false;
     if (c.mask.window && j <= position - *c.mask.window) visible = false;
+    bool minus_infinity = false;
     double bias = 0;
     if (c.alibi) {
       bias = -alibi_slopes_[static_cast<size_t>(q.query_head)] *
@@ -73,6 +83,7 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
     if (row != nullptr && c.mask.array == MaskArrayKind::kAdditive) {
       if (row[j] == -std::numeric_limits<double>::infinity()) {
         visible = false;
+        minus_infinity = true;
       } else {
         bias += row[j];
       }
@@ -80,8 +91,13 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
     if (visible) {
       set.keys.push_back(static_cast<int32_t>(j));
       if (has_bias) set.bias.push_back(bias);
-    } else if (std::isfinite(hidden_score_)) {
-      set.hidden_keys.push_back(static_cast<int32_t>(j));
+    } else if (!minus_infinity) {
+      if (std::isfinite(hidden_score_)) {
+        set.hidden_keys.push_back(static_cast<int32_t>(j));
+      } else if (profile_.maximum_over_all) {
+        set.masked_keys.push_back(static_cast<int32_t>(j));
+        if (has_bias) set.masked_bias.push_back(bias);
+      }
     }
   }
   if (position < padding && position >= 0) {

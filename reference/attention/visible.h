@@ -31,8 +31,13 @@ struct VisibleSet {
   QueryKind kind = QueryKind::kOrdinary;
   std::vector<int32_t> keys;  // ascending columns of T
   std::vector<double> bias;   // per visible key: ALiBi plus additive mask; empty when all are zero
-  // Keys which a finite mask value hides (profile mask_value): they stay in the sum with that score.
+  // Keys which a finite mask value hides (profile mask_value): they stay in the sum with that
+  // score. Not those whose additive mask is -inf, which is a weight of zero under any profile.
   std::vector<int32_t> hidden_keys;
+  // Keys that only the maximum sees (profile maximum=all): masked, but neither by a finite value
+  // nor by -inf in an additive mask, which stand in the maximum themselves.
+  std::vector<int32_t> masked_keys;
+  std::vector<double> masked_bias;  // like bias
   double hidden_score = 0;
 };
 
@@ -48,7 +53,7 @@ class MaskReader {
   AttentionCase case_;
   Profile profile_;
   double hidden_score_ = 0;
-  std::vector<double> mask_;         // widened additive values, or 0 / 1
+  std::vector<double> mask_;          // widened additive values, or 0 / 1
   std::vector<double> alibi_slopes_;  // per query head
 };
 

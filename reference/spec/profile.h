@@ -7,7 +7,8 @@
 //                                 all T keys (what a finite mask value gives); not judged
 //   mask_value=-inf|lowest|X      what a boolean or causal mask puts in place of a hidden score:
 //                                 minus infinity, the lowest finite value of the score type, or X
-//   maximum=visible|all           the softmax shift runs over visible or over all keys
+//   maximum=visible|all           the softmax shift runs over visible or over all keys (masked scores
+//                                 as computed; -inf where an additive mask says so)
 //   decode=exact|two_roundings|one_rounding   stored value of affine codes: the real c*scale+bias;
 //                                 product and sum each rounded to the row type (MLX CPU); once (GPU)
 //   encode=mlx_cpu|mlx_gpu        the affine encoder (running maximum from the data or from 0, ties)
