@@ -1,0 +1,323 @@
+// The tiles of an attention case: every row once, the same bits twice, nothing of what is
+// invisible, and every convention that a case or plan can ask for.
+
+#include "reference/attention/attention_source.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <set>
+
+#include "fuzz/draw_attention.h"
+#include "reference/numerics/oracle.h"
+#include "tests/reference/attention/judge_run.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Plan PlainPlan() { return ParsePlan("base=plain_f32 block=all"); }
+
+AttentionCase SmallCase() {
+  AttentionCase c;
+  c.batch = 2, c.query_heads = 6, c.kv_heads = 2, c.query_len = 17, c.kv_len = 33;
+  c.k_dim = 9, c.v_dim = 5;
+  c.data = {.regime = "gauss", .seed = 4, .file_hash = ""};
+  return c;
+}
+
+void Poke(TensorMap* inputs, const std::string& name, size_t element, double value) {
+  Tensor& tensor = inputs->at(name);
+  EncodeFrom(std::vector<double>{value}, tensor.dtype,
+             tensor.bytes.data() + element * SizeInBytes(tensor.dtype));
+}
+
+bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
+           return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+         });
+}
+
+TEST(AttentionSource, CoversEveryRowExactlyOnceAndRepeatsItself) {
+  AttentionCase c = SmallCase();
+  c.lse = LseKind::kNatural;
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  const AttentionSource source(c, {}, {}, inputs);
+  std::vector<std::multiset<int64_t>> rows(source.Outputs().size());
+  const TileRequest request = {.precision = Precision::kDouble, .terms = true, .statistics = true};
+  for (int64_t index = 0; index < source.TileCount(); ++index) {
+    const auto tiles = source.Tiles(index, request), again = source.Tiles(index, request);
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      for (int64_t r = 0; r < tiles[i].row_count; ++r) {
+        rows[static_cast<size_t>(tiles[i].output)].insert(tiles[i].first_row + r);
+      }
+      EXPECT_TRUE(SameBits(tiles[i].value, again[i].value));
+      EXPECT_TRUE(SameBits(tiles[i].bound, again[i].bound));
+      EXPECT_TRUE(SameBits(tiles[i].reference_bound, again[i].reference_bound));
+      if (!tiles[i].statistics) continue;
+      EXPECT_TRUE(
+          SameBits(tiles[i].statistics->replicate_z[0], again[i].statistics->replicate_z[0]));
+    }
+  }
+  for (const auto& seen : rows) {
+    ASSERT_EQ(seen.size(), static_cast<size_t>(2 * 6 * 17));
+    int64_t expected = 0;
+    for (int64_t row : seen) EXPECT_EQ(row, expected++);
+  }
+}
+
+// Values and bounds of all tiles, one after another.
+std::vector<double> AllNumbers(const AttentionCase& c, const Profile& profile, const Plan& plan,
+                               const TensorMap& inputs) {
+  const AttentionSource source(c, profile, plan, inputs);
+  std::vector<double> numbers;
+  for (int64_t index = 0; index < source.TileCount(); ++index) {
+    for (const ExpectedTile& tile : source.Tiles(index, {})) {
+      for (const auto* part : {&tile.value, &tile.value_lo, &tile.bound, &tile.reference_bound}) {
+        numbers.insert(numbers.end(), part->begin(), part->end());
+      }
+      for (Standing standing : tile.standing) numbers.push_back(static_cast<double>(standing));
+    }
+  }
+  return numbers;
+}
+
+TEST(AttentionSource, IgnoresWhatNoQuerySees) {
+  for (const bool maximum_over_all : {false, true}) {
+    AttentionCase c = SmallCase();
+    c.mask.left_padding = {5, 0};
+    c.mask.array = MaskArrayKind::kAdditive;
+    c.mask.axes = MaskAxes::kB11T;
+    Profile profile;
+    profile.maximum_over_all = maximum_over_all;
+    TensorMap inputs = GenerateInputs(Case(c), profile);
+    // Column 20 of batch row 1 is hidden by -inf, columns 0..4 of batch row 0 are padding.
+    Poke(&inputs, "mask", 33 + 20, -kInfinity);
+    const std::vector<double> clean = AllNumbers(c, profile, PlainPlan(), inputs);
+    for (double poison : {kNan, kInfinity}) {
+      TensorMap poisoned = inputs;
+      for (size_t h = 0; h < 2; ++h) {
+        for (size_t j = 0; j < 5 && !maximum_over_all; ++j) {
+          for (size_t i = 0; i < 9; ++i) Poke(&poisoned, "k", (h * 33 + j) * 9 + i, poison);
+          for (size_t i = 0; i < 5; ++i) Poke(&poisoned, "v", (h * 33 + j) * 5 + i, poison);
+        }
+        Poke(&poisoned, "k", ((2 + h) * 33 + 20) * 9, poison);
+        Poke(&poisoned, "v", ((2 + h) * 33 + 20) * 5, poison);
+      }
+      EXPECT_TRUE(SameBits(clean, AllNumbers(c, profile, PlainPlan(), poisoned)));
+    }
+  }
+}
+
+TEST(AttentionSource, DoesNotJudgeRowsWithVisibleNan) {
+  AttentionCase c = SmallCase();
+  c.mask.causal = CausalAlignment::kBottomRight;
+  for (const char* name : {"k", "v"}) {
+    TensorMap inputs = GenerateInputs(Case(c), {});
+    // Column 30 of batch 0, head 0: seen by queries 14 and later.
+    Poke(&inputs, name, 30 * (name[0] == 'k' ? 9 : 5), kNan);
+    const ExpectedTile tile = AttentionSource(c, {}, {}, inputs).Tiles(0, {})[0];
+    for (int64_t r = 0; r < tile.row_count; ++r) {
+      const int64_t query = (tile.first_row + r) % c.query_len;
+      EXPECT_EQ(tile.standing[static_cast<size_t>(r)],
+                query >= 14 ? Standing::kUndefined : Standing::kJudged);
+    }
+  }
+}
+
+TEST(AttentionSource, ReadsTheHeadOfItsGroupAndValuesOfTheirOwnLength) {
+  const AttentionCase c = SmallCase();
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  const std::vector<double> q = Decoded(inputs.at("q")), k = Decoded(inputs.at("k")),
+                            v = Decoded(inputs.at("v"));
+  const AttentionSource source(c, {}, {}, inputs);
+  for (int64_t index = 0; index < source.TileCount(); ++index) {
+    const ExpectedTile tile = source.Tiles(index, {})[0];
+    for (int64_t r = 0; r < tile.row_count; ++r) {
+      const int64_t row = tile.first_row + r;
+      const int64_t head = row / 17 % 6, batch = row / 17 / 6;
+      const auto kv = static_cast<size_t>(batch * 2 + head / 3);
+      long double total = 0, sum = 0;
+      for (size_t j = 0; j < 33; ++j) {
+        long double dot = 0;
+        for (size_t i = 0; i < 9; ++i) {
+          dot += static_cast<long double>(q[static_cast<size_t>(row) * 9 + i]) *
+                 k[(kv * 33 + j) * 9 + i];
+        }
+        const long double weight = std::exp(dot * c.scale);
+        total += weight;
+        sum += weight * v[(kv * 33 + j) * 5 + 4];
+      }
+      // Scores of some units: 64-bit significands keep 2^-50 easily.
+      EXPECT_NEAR(tile.value[static_cast<size_t>(r) * 5 + 4], static_cast<double>(sum / total),
+                  0x1p-48);
+    }
+  }
+}
+
+struct Tiny {
+  AttentionCase c;
+  TensorMap inputs;
+};
+
+// One query, one channel: scores q k_j, values v_j.
+Tiny OneChannel(const std::vector<double>& k, const std::vector<double>& v, DType out) {
+  Tiny tiny;
+  tiny.c.kv_len = static_cast<int64_t>(k.size());
+  tiny.c.k_dim = tiny.c.v_dim = 1;
+  tiny.c.out = out;
+  tiny.c.scale = 1;
+  tiny.c.data.regime = "file";
+  tiny.inputs = {{"q", Tensor(DType::kFloat32, InputSpecs(Case(tiny.c)).at("q").shape)},
+                 {"k", Tensor(DType::kFloat32, InputSpecs(Case(tiny.c)).at("k").shape)},
+                 {"v", Tensor(DType::kFloat32, InputSpecs(Case(tiny.c)).at("v").shape)}};
+  Poke(&tiny.inputs, "q", 0, 1);
+  for (size_t j = 0; j < k.size(); ++j) {
+    Poke(&tiny.inputs, "k", j, k[j]);
+    Poke(&tiny.inputs, "v", j, v[j]);
+  }
+  return tiny;
+}
+
+TEST(AttentionSource, AllowsInfinityWhereF16Overflows) {
+  for (double sign : {1.0, -1.0}) {
+    const Tiny tiny = OneChannel({0}, {sign * 65519.996}, DType::kFloat16);
+    const ExpectedTile tile = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {})[0];
+    ASSERT_EQ(tile.alternatives.size(), 1u);
+    EXPECT_EQ(tile.alternatives[0].value, sign * kInfinity);
+    const Tiny small = OneChannel({0}, {sign * 65400}, DType::kFloat16);
+    EXPECT_TRUE(AttentionSource(small.c, {}, PlainPlan(), small.inputs)
+                    .Tiles(0, {})[0]
+                    .alternatives.empty());
+    Plan saturating = PlainPlan();
+    saturating.saturate_output = true;
+    const Tiny beyond = OneChannel({0}, {sign * 1e6}, DType::kFloat16);
+    const ExpectedTile clamped =
+        AttentionSource(beyond.c, {}, saturating, beyond.inputs).Tiles(0, {})[0];
+    EXPECT_EQ(clamped.value[0], sign * 65504);
+    EXPECT_TRUE(clamped.alternatives.empty());
+  }
+}
+
+TEST(AttentionSource, GivesTheLogSumExpInBothBases) {
+  Tiny tiny = OneChannel({0, 0, 0, 0}, {1, 2, 3, 4}, DType::kFloat32);
+  tiny.c.lse = LseKind::kNatural;
+  const auto natural = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {});
+  EXPECT_NEAR(natural[1].value[0], std::log(4.0), 0x1p-51);
+  tiny.c.lse = LseKind::kBase2;
+  const auto base2 = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {});
+  EXPECT_NEAR(base2[1].value[0], 2, 0x1p-50);
+  EXPECT_GT(base2[1].bound[0], natural[1].bound[0]);
+}
+
+TEST(AttentionSource, LetsASinkStandAlone) {
+  Tiny tiny = OneChannel({0, 0}, {1, 2}, DType::kFloat32);
+  tiny.c.sinks = DType::kFloat32;
+  tiny.c.lse = LseKind::kNatural;
+  tiny.c.mask.array = MaskArrayKind::kBoolean;
+  tiny.c.mask.axes = MaskAxes::kT;
+  tiny.inputs["sinks"] = Tensor(DType::kFloat32, InputSpecs(Case(tiny.c)).at("sinks").shape);
+  Poke(&tiny.inputs, "sinks", 0, -2.5);
+  tiny.inputs["mask"] = Tensor(DType::kBool, InputSpecs(Case(tiny.c)).at("mask").shape);
+  const auto alone = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {});
+  EXPECT_EQ(alone[0].value[0], 0);
+  EXPECT_EQ(alone[0].bound[0], 0);
+  EXPECT_EQ(alone[1].value[0], -2.5);
+  Poke(&tiny.inputs, "mask", 1, 1);
+  const auto both = AttentionSource(tiny.c, {}, PlainPlan(), tiny.inputs).Tiles(0, {});
+  EXPECT_NEAR(both[0].value[0], 2 / (1 + std::exp(-2.5)), 0x1p-50);
+}
+
+AttentionCase AffineCase() {
+  AttentionCase c;
+  c.query_heads = 2, c.kv_heads = 1, c.query_len = 2, c.kv_len = 17, c.k_dim = c.v_dim = 64;
+  c.q = DType::kFloat16, c.out = DType::kFloat32;
+  c.k = AffineFormat{4, 32, DType::kFloat16};
+  c.v = AffineFormat{8, 64, DType::kFloat16};
+  c.data = {.regime = "gauss", .seed = 9, .file_hash = ""};
+  return c;
+}
+
+Plan AffinePlan(std::string_view dequantize) {
+  return ParsePlan(
+      "qk=f32:sequential pv=f32:sequential l=f32:sequential op=f32 scale_roundings=2 "
+      "prescale=none scores=f32 exp=exp exp_error=2^-23 exp_floor=2^-126 lazy_rescale=0 block=all "
+      "p=f32 p_scale=1 p_normalised=no merge=none splits=1 normalise=divide flush=no saturate=no "
+      "dequantize=" +
+      std::string(dequantize));
+}
+
+TEST(AttentionSource, JudgesAffineCodesUnderEveryDecoderAndPlan) {
+  const AttentionCase c = AffineCase();
+  std::vector<double> values[3];
+  size_t i = 0;
+  for (DecodeRounding decode :
+       {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}) {
+    Profile profile;
+    profile.decode = decode;
+    const TensorMap inputs = GenerateInputs(Case(c), profile);
+    values[i++] = AttentionSource(c, profile, AffinePlan("stored"), inputs).Tiles(0, {})[0].value;
+    for (std::string_view dequantize :
+         {"stored", "inside:1", "inside:2", "factored", "rounded:f16"}) {
+      const Plan plan = AffinePlan(dequantize);
+      EXPECT_EQ(RunAndJudge(c, profile, plan, plan).violations, 0) << dequantize;
+    }
+  }
+  EXPECT_NE(values[0], values[1]);
+  EXPECT_NE(values[1], values[2]);
+  // Rounding that the plan does not tell is found.
+  EXPECT_GT(RunAndJudge(c, {}, AffinePlan("inside:2"), AffinePlan("rounded:f16")).violations, 0);
+  EXPECT_GT(RunAndJudge(c, {}, AffinePlan("inside:2"), AffinePlan("rounded:bf16")).violations, 0);
+}
+
+TEST(AttentionSource, AddsTheCodecsErrorAgainstOriginals) {
+  AttentionCase c = AffineCase();
+  Profile profile;
+  profile.decode = DecodeRounding::kTwoRoundings;
+  c.against_original = true;
+  const JudgedRun run = RunAndJudge(c, profile, AffinePlan("stored"), AffinePlan("stored"));
+  EXPECT_EQ(run.violations, 0) << run.first;
+  EXPECT_GT(run.largest_ratio, 0.01) << "the codec's error is worst case, not absurd";
+  const TensorMap inputs = GenerateInputs(Case(c), profile);
+  const ExpectedTile tile =
+      AttentionSource(c, profile, AffinePlan("stored"), inputs).Tiles(0, {.terms = true})[0];
+  for (size_t at = 0; at < tile.bound.size(); ++at) {
+    EXPECT_GT(tile.terms[kCodecTerm][at], 0);
+    EXPECT_LE(tile.terms[kCodecTerm][at], tile.bound[at]);
+  }
+}
+
+TEST(AttentionSource, NamesTheRoundingThatWasNotDeclared) {
+  AttentionCase c = SmallCase();
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  Plan secret = PlainPlan();
+  secret.p = DType::kBFloat16;
+  SimulatedKernel kernel(secret, {});
+  const std::vector<double> got = Decoded(Get(Answer(&kernel, c, inputs), "out"));
+  const AttentionSource source(c, {}, PlainPlan(), inputs);
+  int named = 0, excesses = 0;
+  for (int64_t index = 0; index < source.TileCount(); ++index) {
+    const ExpectedTile tile = source.Tiles(index, {})[0];
+    for (size_t at = 0; at < tile.value.size() && excesses < 20; ++at) {
+      const int64_t element = tile.first_row * 5 + static_cast<int64_t>(at);
+      const double value = got[static_cast<size_t>(element)];
+      if (std::fabs(value - tile.value[at]) <= tile.bound[at] + tile.reference_bound[at]) continue;
+      ++excesses;
+      for (const std::string& line : source.ExplainExcess(0, element, value)) {
+        named += line.rfind("p=bf16", 0) == 0;
+      }
+    }
+  }
+  EXPECT_EQ(excesses, 20);
+  EXPECT_EQ(named, excesses);
+  // A plan that says nothing can be explained too.
+  const AttentionSource stranger(c, {}, {}, inputs);
+  EXPECT_NO_THROW(stranger.ExplainExcess(0, 0, 1e3));
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,44 @@
+// The bound over many more drawn cases than a fast test can afford, at small and at larger shapes.
+
+#include <gtest/gtest.h>
+
+#include "fuzz/draw_attention.h"
+#include "tests/reference/attention/judge_run.h"
+
+namespace kvcheck {
+namespace {
+
+JudgedRun Survey(uint64_t first, uint64_t count, const DrawLimits& limits) {
+  JudgedRun all;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const DrawnAttention drawn = DrawAttention(seed, limits);
+    const JudgedRun run = RunAndJudge(drawn.c, drawn.profile, drawn.plan, drawn.plan);
+    EXPECT_EQ(run.violations, 0) << "seed " << seed << ": " << Print(Case(drawn.c)) << "\n"
+                                 << Print(drawn.profile) << "\n"
+                                 << Print(drawn.plan) << "\n"
+                                 << run.first;
+    all.Add(run);
+  }
+  return all;
+}
+
+TEST(AttentionBoundSurvey, HoldsOverFortyThousandSmallCases) {
+  const JudgedRun all = Survey(10'000, 40'000, {.kv_len = 128, .head_dim = 64, .query_len = 8});
+  EXPECT_GT(all.judged, 20'000'000);
+  EXPECT_GT(all.largest_ratio, 0.999);
+}
+
+TEST(AttentionBoundSurvey, HoldsOverCasesOfAFewBitsPerSum) {
+  // Short sums have few roundings, so each may well stand at its extreme.
+  const JudgedRun all = Survey(100'000, 40'000, {.kv_len = 5, .head_dim = 3, .query_len = 3});
+  EXPECT_GT(all.judged, 500'000);
+  EXPECT_GT(all.largest_ratio, 0.999);
+}
+
+TEST(AttentionBoundSurvey, HoldsOverLongerRows) {
+  const JudgedRun all = Survey(200'000, 1'500, {.kv_len = 1025, .head_dim = 129, .query_len = 4});
+  EXPECT_GT(all.judged, 1'000'000);
+}
+
+}  // namespace
+}  // namespace kvcheck
