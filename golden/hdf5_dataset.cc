@@ -186,8 +186,10 @@ class Describer {
         BoundedBytes(chunk_shape, record_.dtype, kMaxChunkBytes);
     if (!chunk_bytes) Refuse(fmt::format("a chunk exceeds {} bytes", kMaxChunkBytes));
     hsize_t present = 0;
-    CheckHdf5(H5Dget_num_chunks(dataset_, H5S_ALL, &present),
-              fmt::format("{}: its chunks cannot be counted", where_), path_);
+    const std::string what = fmt::format("{}: its chunks cannot be counted", where_);
+    // HDF5 1.10 wants a real dataspace here, not H5S_ALL.
+    const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset_), H5Sclose, what, path_);
+    CheckHdf5(H5Dget_num_chunks(dataset_, space.get(), &present), what, path_);
     if (present != chunks) Refuse(fmt::format("{} of {} chunks are there", present, chunks));
     const hsize_t needed = chunks * static_cast<hsize_t>(*chunk_bytes);
     if (!deflated_ && stored < needed) {
