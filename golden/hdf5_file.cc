@@ -189,13 +189,12 @@ Hdf5File::~Hdf5File() = default;
 const std::string& Hdf5File::path() const { return state_->path; }
 const FileIndex& Hdf5File::index() const { return state_->index; }
 
-void Hdf5File::ReadRows(const std::string& dataset, int64_t first_row, int64_t row_count,
-                        std::byte* out) {
+void Hdf5File::ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                            std::byte* out) {
   const ObjectRecord& record = DatasetRecord(*this, dataset);
-  KVCHECK_CHECK(first_row >= 0 && row_count >= 0 &&
-                    first_row <= record.shape.RowCount() - row_count,
-                "rows outside of the tensor");
-  if (row_count == 0) return;
+  KVCHECK_CHECK(first >= 0 && count >= 0 && first <= record.shape.ElementCount() - count,
+                "elements outside of the tensor");
+  if (count == 0) return;
   if (state_->open_name != dataset) {
     const Hdf5Handle access(DatasetAccess(), H5Pclose);
     state_->open_name.clear();
@@ -204,11 +203,11 @@ void Hdf5File::ReadRows(const std::string& dataset, int64_t first_row, int64_t r
                 fmt::format("{}: it cannot be opened", dataset), state_->path);
     state_->open_name = dataset;
   }
-  ReadDatasetRows(state_->open_dataset.get(), record, first_row, row_count, dataset, state_->path,
-                  out);
-  const size_t bytes = static_cast<size_t>(row_count * record.shape.RowLength()) *
-                       SizeInBytes(record.dtype);
-  if (state_->index.is_golden) CheckStoredValues(record, out, bytes, dataset, state_->path);
+  ReadDatasetElements(state_->open_dataset.get(), record, first, count, dataset, state_->path, out);
+  if (state_->index.is_golden) {
+    CheckStoredValues(record, out, static_cast<size_t>(count) * SizeInBytes(record.dtype), dataset,
+                      state_->path);
+  }
   if (state_->limits.progress) state_->limits.progress();
 }
 
