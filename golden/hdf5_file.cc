@@ -29,6 +29,9 @@ Hdf5Handle OpenFile(const std::string& path) {
   // Reading takes no lock: a file on a read-only or network file system stays readable.
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  // The library shares one state between all opens of a file, also with those that a forked child
+  // inherited, whose descriptors are closed there. Files of different drivers are never shared.
+  if (InheritedHdf5()) H5Pset_fapl_stdio(access.get());
   return OwnHdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose,
                  "it cannot be opened as an HDF5 file", path);
 }
