@@ -1,0 +1,8 @@
+// The evaluator's loops for one instruction set; see evaluate_kernels-inl.h.
+
+#include <type_traits>
+
+#define KVCHECK_EVALUATE_TABLE kEvaluateV3
+#define KVCHECK_EVALUATE_NAME "v3"
+#define KVCHECK_VECTOR_BYTES 32
+#include "reference/attention/evaluate_kernels-inl.h"

@@ -1,0 +1,460 @@
+#include "reference/spec/case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "reference/spec/enum_text.h"
+#include "reference/spec/error.h"
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr EnumNames<CodecDirection, 3> kDirections = {{{CodecDirection::kEncode, "encode"},
+                                                       {CodecDirection::kDecode, "decode"},
+                                                       {CodecDirection::kRoundTrip, "round_trip"}}};
+constexpr EnumNames<LseKind, 3> kLse = {
+    {{LseKind::kNone, "none"}, {LseKind::kNatural, "natural"}, {LseKind::kBase2, "base2"}}};
+constexpr EnumNames<bool, 2> kAgainst = {{{false, "stored"}, {true, "original"}}};
+
+// Keeps every product of extents far inside int64.
+constexpr int64_t kMaxExtent = int64_t{1} << 31;
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+bool IsRealType(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
+}
+
+DType ParseRealType(Piece piece) {
+  const auto dtype = ParseDType(piece.text);
+  if (!dtype || !IsRealType(*dtype)) piece.Refuse("expected f64, f32, f16 or bf16");
+  return *dtype;
+}
+
+bool IsRegime(std::string_view regime) {
+  return !regime.empty() && regime.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
+                                std::string_view::npos;
+}
+
+bool IsHash(std::string_view hash) {
+  return !hash.empty() && hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+DataSource ParseData(Piece piece) {
+  const std::vector<Piece> parts = Split(piece, ':');
+  DataSource data;
+  data.regime = std::string(parts[0].text);
+  if (data.regime.empty()) piece.Refuse("data is REGIME:SEED, file or file:HASH");
+  if (!IsRegime(data.regime)) parts[0].Refuse("a regime is lower-case letters, digits and '_'");
+  if (data.IsFile()) {
+    if (parts.size() > 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
+    if (parts.size() == 2) {
+      data.file_hash = std::string(parts[1].text);
+      if (!IsHash(data.file_hash)) parts[1].Refuse("a hash is lower-case hexadecimal");
+    }
+    return data;
+  }
+  if (parts.size() != 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
+  data.seed = ParseUnsigned(parts[1]);
+  return data;
+}
+
+std::string PrintData(const DataSource& data) {
+  if (!data.IsFile()) return fmt::format("{}:{}", data.regime, data.seed);
+  return data.file_hash.empty() ? "file" : "file:" + data.file_hash;
+}
+
+int64_t ParseExtent(Piece piece) { return ParseInt(piece, 1, kMaxExtent); }
+
+CodecCase ParseCodec(Fields* fields) {
+  CodecCase c;
+  c.direction = ParseEnum(kDirections, fields->Take("op"));
+  c.format = ParseKvFormat(fields->Take("format"));
+  c.x = ParseRealType(fields->Take("x"));
+  c.rows = ParseExtent(fields->Take("rows"));
+  c.head_dim = ParseExtent(fields->Take("d"));
+  c.data = ParseData(fields->Take("data"));
+  fields->Finish("op, format, x, rows, d, data");
+  return c;
+}
+
+AttentionCase ParseAttention(Fields* fields) {
+  AttentionCase c;
+  Piece value;
+  if (fields->TakeIf("b", &value)) c.batch = ParseExtent(value);
+  c.query_heads = ParseExtent(fields->Take("hq"));
+  c.kv_heads = ParseExtent(fields->Take("hkv"));
+  c.query_len = ParseExtent(fields->Take("l"));
+  c.kv_len = ParseExtent(fields->Take("t"));
+  c.k_dim = ParseExtent(fields->Take("d"));
+  c.v_dim = fields->TakeIf("dv", &value) ? ParseExtent(value) : c.k_dim;
+  c.q = ParseRealType(fields->Take("q"));
+  c.k = ParseKvFormat(fields->Take("k"));
+  c.v = ParseKvFormat(fields->Take("v"));
+  c.out = ParseRealType(fields->Take("out"));
+  if (fields->TakeIf("layout", &value)) {
+    if (value.text == "paged" || value.text == "packed") {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
+                              "as (B, Hkv, T, D)",
+                              value.text));
+    }
+    if (value.text != "dense") value.Refuse("layout is dense (paged and packed are reserved)");
+  }
+  if (fields->TakeIf("mask", &value)) c.mask = ParseMask(value);
+  c.scale = fields->TakeIf("scale", &value) ? ParseReal(value)
+                                            : 1.0 / std::sqrt(static_cast<double>(c.k_dim));
+  if (fields->TakeIf("softcap", &value)) {
+    c.softcap = ParseReal(value);
+    if (!(*c.softcap > 0)) value.Refuse("softcap is positive");
+  }
+  if (fields->TakeIf("sinks", &value)) c.sinks = ParseRealType(value);
+  if (fields->TakeIf("alibi", &value)) {
+    if (value.text != "yes") value.Refuse("alibi=yes, or leave it out");
+    c.alibi = true;
+  }
+  if (fields->TakeIf("lse", &value)) c.lse = ParseEnum(kLse, value);
+  if (fields->TakeIf("against", &value)) c.against_original = ParseEnum(kAgainst, value);
+  c.data = ParseData(fields->Take("data"));
+  fields->Finish(
+      "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
+      "against, data");
+  return c;
+}
+
+TensorCase ParseTensor(Fields* fields) {
+  TensorCase c;
+  Piece value = fields->Take("dtype");
+  const auto dtype = ParseDType(value.text);
+  if (!dtype) value.Refuse("unknown type");
+  c.dtype = *dtype;
+  value = fields->Take("shape");
+  if (value.text != "scalar") {
+    for (const Piece& extent : Split(value, 'x')) {
+      c.shape.axes.push_back({"", ParseInt(extent, 0, kMaxExtent)});
+    }
+  }
+  if (fields->TakeIf("axes", &value)) {
+    const std::vector<Piece> names = Split(value, ',');
+    if (names.size() != c.shape.axes.size()) value.Refuse("one axis name per extent");
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].text.empty() && !IsAxisName(names[i].text)) {
+        names[i].Refuse("axes are B, Hq, Hkv, L, T, Dk, Dv, G, W");
+      }
+      c.shape.axes[i].name = std::string(names[i].text);
+    }
+  }
+  c.rule = ParseToleranceRule(fields->Take("rule"));
+  c.data = ParseData(fields->Take("data"));
+  fields->Finish("dtype, shape, axes, rule, data");
+  return c;
+}
+
+std::string PrintKind(const CodecCase& c) {
+  return fmt::format("codec op={} format={} x={} rows={} d={} data={}",
+                     NameIn(kDirections, c.direction), Print(c.format), ShortName(c.x), c.rows,
+                     c.head_dim, PrintData(c.data));
+}
+
+std::string PrintKind(const AttentionCase& c) {
+  std::string text = fmt::format("attention b={} hq={} hkv={} l={} t={} d={}", c.batch,
+                                 c.query_heads, c.kv_heads, c.query_len, c.kv_len, c.k_dim);
+  if (c.v_dim != c.k_dim) text += fmt::format(" dv={}", c.v_dim);
+  text += fmt::format(" q={} k={} v={} out={} mask={} scale={}", ShortName(c.q), Print(c.k),
+                      Print(c.v), ShortName(c.out), Print(c.mask), PrintReal(c.scale));
+  if (c.softcap) text += fmt::format(" softcap={}", PrintReal(*c.softcap));
+  if (c.sinks) text += fmt::format(" sinks={}", ShortName(*c.sinks));
+  if (c.alibi) text += " alibi=yes";
+  if (c.lse != LseKind::kNone) text += fmt::format(" lse={}", NameIn(kLse, c.lse));
+  if (c.against_original) text += " against=original";
+  return text + fmt::format(" data={}", PrintData(c.data));
+}
+
+std::string PrintKind(const TensorCase& c) {
+  std::vector<std::string> extents;
+  std::vector<std::string> names;
+  bool named = false;
+  for (const Axis& axis : c.shape.axes) {
+    extents.push_back(fmt::format("{}", axis.extent));
+    names.push_back(axis.name);
+    named = named || !axis.name.empty();
+  }
+  std::string text = fmt::format("tensor dtype={} shape={}", ShortName(c.dtype),
+                                 extents.empty() ? "scalar" : fmt::format("{}", fmt::join(extents, "x")));
+  if (named) text += fmt::format(" axes={}", fmt::join(names, ","));
+  return text + fmt::format(" rule={} data={}", Print(c.rule), PrintData(c.data));
+}
+
+[[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
+
+void CheckProduct(std::initializer_list<int64_t> extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents) {
+    if (extent > kMaxElements / product) {
+      Illegal(fmt::format("a tensor of the case would exceed {} elements", kMaxElements));
+    }
+    product *= std::max<int64_t>(extent, 1);
+  }
+}
+
+void CheckExtent(std::string_view name, int64_t extent, int64_t lowest) {
+  if (extent < lowest || extent > kMaxExtent) {
+    Illegal(fmt::format("{}={} is outside {}..{}", name, extent, lowest, kMaxExtent));
+  }
+}
+
+void CheckRealType(std::string_view name, DType dtype) {
+  if (!IsRealType(dtype)) {
+    Illegal(fmt::format("{}={} is none of f64, f32, f16 and bf16", name, ShortName(dtype)));
+  }
+}
+
+void CheckData(const DataSource& data) {
+  const bool plausible = data.IsFile() ? data.file_hash.empty() || IsHash(data.file_hash)
+                                       : IsRegime(data.regime);
+  if (!plausible) Illegal("data is REGIME:SEED, file or file:HASH");
+}
+
+void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
+  if (mask.window && *mask.window < 1) Illegal("a window holds at least 1 token");
+  if (mask.array == MaskArrayKind::kAdditive) CheckRealType("mask", mask.additive_dtype);
+  if (mask.array != MaskArrayKind::kNone) {
+    int64_t product = 1;
+    for (const Axis& axis :
+         MaskShape(mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len).axes) {
+      CheckProduct({product, axis.extent});
+      product *= axis.extent;
+    }
+  }
+  if (mask.left_padding.empty()) return;
+  if (static_cast<int64_t>(mask.left_padding.size()) != c.batch) {
+    Illegal(fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(),
+                        c.batch));
+  }
+  for (int64_t padding : mask.left_padding) {
+    if (padding < 0) Illegal(fmt::format("left_pad {} is negative", padding));
+    if (padding > c.kv_len) Illegal(fmt::format("left_pad {} exceeds t={}", padding, c.kv_len));
+  }
+}
+
+void ValidateKind(const CodecCase& c) {
+  CheckExtent("rows", c.rows, 1);
+  CheckExtent("d", c.head_dim, 1);
+  CheckRealType("x", c.x);
+  CheckData(c.data);
+  CheckHeadDim(c.format, c.head_dim, "codec case");
+  CheckProduct({c.rows, c.head_dim});
+}
+
+void ValidateKind(const AttentionCase& c) {
+  CheckExtent("b", c.batch, 1);
+  CheckExtent("hq", c.query_heads, 1);
+  CheckExtent("hkv", c.kv_heads, 1);
+  CheckExtent("l", c.query_len, 1);
+  CheckExtent("t", c.kv_len, 1);
+  CheckExtent("d", c.k_dim, 1);
+  CheckExtent("dv", c.v_dim, 1);
+  CheckRealType("q", c.q);
+  CheckRealType("out", c.out);
+  if (c.sinks) CheckRealType("sinks", *c.sinks);
+  if (!std::isfinite(c.scale)) Illegal("scale is a finite number");
+  if (c.softcap && !(std::isfinite(*c.softcap) && *c.softcap > 0)) {
+    Illegal("softcap is a finite positive number");
+  }
+  CheckData(c.data);
+  if (c.query_heads % c.kv_heads != 0) {
+    Illegal(fmt::format("hq={} is not a multiple of hkv={}", c.query_heads, c.kv_heads));
+  }
+  CheckHeadDim(c.k, c.k_dim, "K of the attention case");
+  CheckHeadDim(c.v, c.v_dim, "V of the attention case");
+  CheckProduct({c.batch, c.query_heads, c.query_len, std::max(c.k_dim, c.v_dim)});
+  CheckProduct({c.batch, c.kv_heads, c.kv_len, std::max(c.k_dim, c.v_dim)});
+  CheckMask(c.mask, c);
+  if (c.against_original && IsPlain(c.k) && IsPlain(c.v)) {
+    Illegal("against=original needs a K or V in a codec format; plain values are the originals");
+  }
+}
+
+void ValidateKind(const TensorCase& c) {
+  int64_t product = 1;
+  for (const Axis& axis : c.shape.axes) {
+    CheckExtent("shape", axis.extent, 0);
+    if (!axis.name.empty() && !IsAxisName(axis.name)) {
+      Illegal(fmt::format("'{}' is not the name of an axis", axis.name));
+    }
+    // An empty axis does not excuse the others: strides are products of all of them.
+    const int64_t extent = std::max<int64_t>(axis.extent, 1);
+    CheckProduct({product, extent});
+    product *= extent;
+  }
+  if (const auto* ulp = std::get_if<UlpRule>(&c.rule); ulp != nullptr && ulp->ulps < 0) {
+    Illegal("rule=ulp:N needs N of at least 0");
+  }
+  if (const auto* sum = std::get_if<AbsRelRule>(&c.rule)) {
+    for (double tolerance : {sum->absolute, sum->relative}) {
+      if (!(std::isfinite(tolerance) && tolerance >= 0)) {
+        Illegal("a tolerance is finite and at least 0");
+      }
+    }
+  }
+  CheckData(c.data);
+  if (std::holds_alternative<UlpRule>(c.rule) && !IsFloat(c.dtype)) {
+    Illegal("rule=ulp:N needs a float type");
+  }
+}
+
+// Inputs of K or V: rows (B, Hkv, T, D) in their format.
+void AddRows(const std::string& name, const KvFormat& format, const AttentionCase& c, int64_t dim,
+             const std::string& dim_axis, std::map<std::string, TensorSpec>* specs) {
+  const auto shape = [&](const std::string& axis, int64_t extent) {
+    return Shape{{"B", c.batch}, {"Hkv", c.kv_heads}, {"T", c.kv_len}, {axis, extent}};
+  };
+  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
+    (*specs)[name] = {plain->dtype, shape(dim_axis, dim)};
+    return;
+  }
+  const auto& affine = std::get<AffineFormat>(format);
+  (*specs)[name + "_codes"] = {DType::kUInt32, shape("W", dim * affine.bits / 32)};
+  (*specs)[name + "_scales"] = {affine.scale_dtype, shape("G", dim / affine.group_size)};
+  (*specs)[name + "_biases"] = {affine.scale_dtype, shape("G", dim / affine.group_size)};
+  if (c.against_original) (*specs)[name + "_original"] = {c.q, shape(dim_axis, dim)};
+}
+
+void AddCodes(const CodecCase& c, std::map<std::string, TensorSpec>* specs) {
+  if (const auto* plain = std::get_if<PlainFormat>(&c.format)) {
+    (*specs)["codes"] = {plain->dtype, {{"", c.rows}, {"", c.head_dim}}};
+    return;
+  }
+  const auto& affine = std::get<AffineFormat>(c.format);
+  (*specs)["codes"] = {DType::kUInt32, {{"", c.rows}, {"W", c.head_dim * affine.bits / 32}}};
+  const Shape groups = {{"", c.rows}, {"G", c.head_dim / affine.group_size}};
+  (*specs)["scales"] = {affine.scale_dtype, groups};
+  (*specs)["biases"] = {affine.scale_dtype, groups};
+}
+
+std::map<std::string, TensorSpec> Inputs(const CodecCase& c) {
+  std::map<std::string, TensorSpec> specs;
+  if (c.direction == CodecDirection::kDecode) {
+    AddCodes(c, &specs);
+  } else {
+    specs["x"] = {c.x, {{"", c.rows}, {"", c.head_dim}}};
+  }
+  return specs;
+}
+
+std::map<std::string, TensorSpec> Inputs(const AttentionCase& c) {
+  std::map<std::string, TensorSpec> specs;
+  specs["q"] = {c.q, {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dk", c.k_dim}}};
+  AddRows("k", c.k, c, c.k_dim, "Dk", &specs);
+  AddRows("v", c.v, c, c.v_dim, "Dv", &specs);
+  if (c.mask.array != MaskArrayKind::kNone) {
+    specs["mask"] = {
+        c.mask.array == MaskArrayKind::kBoolean ? DType::kBool : c.mask.additive_dtype,
+        MaskShape(c.mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len)};
+  }
+  if (c.sinks) specs["sinks"] = {*c.sinks, {{"Hq", c.query_heads}}};
+  if (c.alibi) specs["alibi_slopes"] = {DType::kFloat32, {{"Hq", c.query_heads}}};
+  return specs;
+}
+
+std::map<std::string, TensorSpec> Inputs(const TensorCase& c) {
+  return {{"expected", {c.dtype, c.shape}}};
+}
+
+std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
+  std::map<std::string, TensorSpec> specs;
+  if (c.direction == CodecDirection::kEncode) {
+    AddCodes(c, &specs);
+  } else {
+    const DType row = IsPlain(c.format) ? c.x : RowDType(c.format);
+    specs["y"] = {row, {{"", c.rows}, {"", c.head_dim}}};
+  }
+  return specs;
+}
+
+std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
+  std::map<std::string, TensorSpec> specs;
+  specs["out"] = {c.out, {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dv", c.v_dim}}};
+  if (c.lse != LseKind::kNone) {
+    specs["lse"] = {c.out == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
+                    {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}}};
+  }
+  return specs;
+}
+
+std::map<std::string, TensorSpec> Outputs(const TensorCase& c) {
+  return {{"got", {c.dtype, c.shape}}};
+}
+
+}  // namespace
+
+std::string Print(const Case& c) {
+  return std::visit([](const auto& kind) { return PrintKind(kind); }, c);
+}
+
+Case ParseCase(std::string_view text) {
+  const size_t space = std::min(text.find(' '), text.size());
+  const Piece kind = {text.substr(0, space), text};
+  if (space == text.size()) {
+    kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
+  }
+  if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
+    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor",
+                            kind.text));
+  }
+  Fields fields({text.substr(space + 1), text});
+  Case c;
+  if (kind.text == "codec") {
+    c = ParseCodec(&fields);
+  } else if (kind.text == "attention") {
+    c = ParseAttention(&fields);
+  } else {
+    c = ParseTensor(&fields);
+  }
+  Validate(c);
+  return c;
+}
+
+void Validate(const Case& c) {
+  std::visit([](const auto& kind) { ValidateKind(kind); }, c);
+}
+
+std::string_view KindName(const Case& c) {
+  if (std::holds_alternative<CodecCase>(c)) return "codec";
+  return std::holds_alternative<AttentionCase>(c) ? "attention" : "tensor";
+}
+
+std::map<std::string, TensorSpec> InputSpecs(const Case& c) {
+  return std::visit([](const auto& kind) { return Inputs(kind); }, c);
+}
+
+std::map<std::string, TensorSpec> OutputSpecs(const Case& c) {
+  return std::visit([](const auto& kind) { return Outputs(kind); }, c);
+}
+
+void CheckInputs(const Case& c, const TensorMap& inputs) {
+  for (const auto& [name, spec] : InputSpecs(c)) {
+    const Tensor& tensor = Get(inputs, name);
+    if (tensor.dtype != spec.dtype) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("input '{}' is {}, the case says {}", name, Name(tensor.dtype),
+                              Name(spec.dtype)));
+    }
+    if (!tensor.shape.SameExtents(spec.shape)) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("input '{}' has shape {}, the case says {}", name,
+                              ToString(tensor.shape), ToString(spec.shape)));
+    }
+    const size_t bytes = static_cast<size_t>(spec.shape.ElementCount()) * SizeInBytes(spec.dtype);
+    if (tensor.bytes.size() != bytes) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("input '{}' holds {} bytes, its shape needs {}", name,
+                              tensor.bytes.size(), bytes));
+    }
+  }
+}
+
+}  // namespace kvcheck

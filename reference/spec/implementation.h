@@ -1,0 +1,72 @@
+// Whoever answers a case: our optimized code, a simulated kernel, a mutant, a stranger's process.
+// None has privileges.
+
+#ifndef REFERENCE_SPEC_IMPLEMENTATION_H_
+#define REFERENCE_SPEC_IMPLEMENTATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/spec/case.h"
+#include "reference/spec/plan.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/tensor.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// Takes an implementation's answer as it is produced.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // Announces an output before its first rows.
+  virtual void Declare(const std::string& name, DType dtype, const Shape& shape) = 0;
+  // Bytes of consecutive elements from first_element on.
+  virtual void Write(const std::string& name, int64_t first_element,
+                     std::span<const std::byte> bytes) = 0;
+};
+
+struct Capabilities {
+  std::string name;
+  std::string version;
+  std::vector<std::string> kinds;  // "codec", "attention", ...
+  Plan plan;
+  Profile profile;
+};
+
+enum class RunOutcome { kAnswered, kUnsupported };
+
+class Implementation {
+ public:
+  virtual ~Implementation() = default;
+  virtual Capabilities GetCapabilities() const = 0;
+  // inputs: the tensors of InputSpecs(c), already checked.
+  virtual RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) = 0;
+};
+
+// Keeps an answer in memory, as an ObservedSource.
+class MemorySink : public Sink, public ObservedSource {
+ public:
+  MemorySink() = default;
+  explicit MemorySink(TensorMap tensors);
+  void Declare(const std::string& name, DType dtype, const Shape& shape) override;
+  void Write(const std::string& name, int64_t first_element,
+             std::span<const std::byte> bytes) override;
+  const OutputInfo* Find(const std::string& name) const override;
+  std::vector<std::string> Names() const override;
+  void Read(const std::string& name, int64_t first_element, std::span<std::byte> out) const override;
+  TensorMap& tensors() { return tensors_; }
+  const TensorMap& tensors() const { return tensors_; }
+
+ private:
+  TensorMap tensors_;
+  std::map<std::string, OutputInfo> infos_;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_IMPLEMENTATION_H_

@@ -1,0 +1,301 @@
+#include "reference/spec/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reference/spec/enum_text.h"
+#include "reference/spec/error.h"
+#include "reference/spec/known_plans.h"
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr EnumNames<SumOrder, 5> kOrders = {{{SumOrder::kSequential, "sequential"},
+                                             {SumOrder::kLanes, "lanes"},
+                                             {SumOrder::kPairwise, "pairwise"},
+                                             {SumOrder::kTensorCore, "tensor_core"},
+                                             {SumOrder::kDepth, "depth"}}};
+constexpr EnumNames<ExpForm, 4> kExpForms = {{{ExpForm::kExp, "exp"},
+                                              {ExpForm::kExp2Scaled, "exp2_scaled"},
+                                              {ExpForm::kExp2Log2, "exp2_log2"},
+                                              {ExpForm::kExp2Fma, "exp2_fma"}}};
+constexpr EnumNames<MergeKind, 4> kMerges = {{{MergeKind::kNone, "none"},
+                                              {MergeKind::kAccumulators, "accumulators"},
+                                              {MergeKind::kLse, "lse"},
+                                              {MergeKind::kLseDivisionFree, "lse_division_free"}}};
+constexpr EnumNames<DequantizeKind, 4> kDequantize = {{{DequantizeKind::kStored, "stored"},
+                                                       {DequantizeKind::kInside, "inside"},
+                                                       {DequantizeKind::kFactored, "factored"},
+                                                       {DequantizeKind::kRounded, "rounded"}}};
+constexpr EnumNames<bool, 2> kYesNo = {{{true, "yes"}, {false, "no"}}};
+constexpr EnumNames<bool, 2> kDenominator = {{{true, "rounded"}, {false, "unrounded"}}};
+constexpr EnumNames<bool, 2> kNormalise = {{{true, "reciprocal"}, {false, "divide"}}};
+constexpr EnumNames<bool, 2> kSink = {{{true, "last"}, {false, "first"}}};
+
+constexpr std::string_view kKeys =
+    "base, name, qk, pv, l, op, scale_roundings, prescale, scores, bias_roundings, tanh_error, exp, "
+    "exp_error, exp_floor, lazy_rescale, block, sink, p, p_scale, p_normalised, l_from, merge, "
+    "splits, log_error, partial, normalise, flush, saturate, dequantize";
+
+// Large enough for any depth of practical kernels, small enough for exact integer arithmetic.
+constexpr int kMaxCount = 1 << 30;
+
+DType ParseFloatType(Piece piece) {
+  const auto dtype = ParseDType(piece.text);
+  // A scale type without a sign (f8e8m0fnu) holds no intermediate value.
+  if (!dtype || !IsFloat(*dtype) || !FloatTypeOf(*dtype).is_signed) {
+    piece.Refuse("expected a float type, as f32, f16 or bf16");
+  }
+  return *dtype;
+}
+
+RoundedType ParseRoundedType(Piece piece) {
+  const std::vector<Piece> parts = Split(piece, '.');
+  RoundedType type;
+  type.dtype = ParseFloatType(parts[0]);
+  if (parts.size() > 2 || (parts.size() == 2 && parts[1].text != "rz")) {
+    piece.Refuse("a rounded type is written f32 (to nearest) or f32.rz (toward zero)");
+  }
+  type.toward_zero = parts.size() == 2;
+  return type;
+}
+
+SumPlan ParseSum(Piece piece) {
+  const std::vector<Piece> parts = Split(piece, ':');
+  if (parts.size() < 2) piece.Refuse("a sum is written TYPE:ORDER[...], as f32:lanes:8:fma");
+  SumPlan sum;
+  sum.accumulator = ParseRoundedType(parts[0]);
+  sum.order = ParseEnum(kOrders, parts[1]);
+  size_t next = 2;
+  const auto number = [&](const char* what, int lowest, int highest) {
+    if (next >= parts.size()) piece.Refuse(fmt::format("{} is missing", what));
+    return static_cast<int>(ParseInt(parts[next++], lowest, highest));
+  };
+  if (sum.order == SumOrder::kLanes) sum.width = number("the number of lanes", 1, kMaxCount);
+  if (sum.order == SumOrder::kDepth) sum.width = number("the depth", 0, kMaxCount);
+  if (sum.order == SumOrder::kTensorCore) {
+    sum.width = number("the number of products per call", 1, kMaxCount);
+    sum.aligned_bits = number("the number of aligned bits", 2, 52);
+  }
+  for (; next < parts.size(); ++next) {
+    bool* flag = parts[next].text == "fma" ? &sum.fma
+                 : parts[next].text == "chained" ? &sum.chained : nullptr;
+    if (flag == nullptr || *flag) parts[next].Refuse("expected at most one 'fma', one 'chained'");
+    *flag = true;
+  }
+  return sum;
+}
+
+bool IsPlanName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return c > 0x20 && c <= 0x7e && c != '=';
+  });
+}
+
+double ParseError(Piece piece) {
+  const double error = ParseReal(piece);
+  if (!(error >= 0 && error < 1)) piece.Refuse("an error is at least 0 and below 1");
+  return error;
+}
+
+}  // namespace
+
+std::string_view Name(SumOrder order) { return NameIn(kOrders, order); }
+std::string_view Name(ExpForm form) { return NameIn(kExpForms, form); }
+std::string_view Name(MergeKind kind) { return NameIn(kMerges, kind); }
+std::string_view Name(DequantizeKind kind) { return NameIn(kDequantize, kind); }
+
+std::string Print(const RoundedType& type) {
+  return fmt::format("{}{}", ShortName(type.dtype), type.toward_zero ? ".rz" : "");
+}
+
+std::string Print(const SumPlan& sum) {
+  const bool has_width = sum.order == SumOrder::kLanes || sum.order == SumOrder::kDepth ||
+                         sum.order == SumOrder::kTensorCore;
+  KVCHECK_CHECK((has_width || sum.width == 0) &&
+                    (sum.order == SumOrder::kTensorCore || sum.aligned_bits == 0),
+                "a width or aligned bits beside an order that has none");
+  std::string text = fmt::format("{}:{}", Print(sum.accumulator), Name(sum.order));
+  if (has_width) text += fmt::format(":{}", sum.width);
+  if (sum.order == SumOrder::kTensorCore) text += fmt::format(":{}", sum.aligned_bits);
+  if (sum.fma) text += ":fma";
+  if (sum.chained) text += ":chained";
+  return text;
+}
+
+std::string Print(const Plan& plan) {
+  KVCHECK_CHECK((plan.prescale_roundings.value_or(0) > 0) == plan.prescale_dtype.has_value(),
+                "prescale: its type and a number of roundings above 0 come together");
+  KVCHECK_CHECK((plan.dequantize == DequantizeKind::kInside) ==
+                        plan.dequantize_roundings.has_value() &&
+                    (plan.dequantize == DequantizeKind::kRounded) ==
+                        plan.dequantize_dtype.has_value(),
+                "dequantize: roundings belong to inside, a type to rounded");
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    if (!text.empty()) text += ' ';
+    text += fmt::format("{}={}", key, value);
+  };
+  const auto add_bool = [&](std::string_view key, const std::optional<bool>& value,
+                            const EnumNames<bool, 2>& names) {
+    if (value) add(key, NameIn(names, *value));
+  };
+  const auto add_int = [&](std::string_view key, const std::optional<int>& value) {
+    if (value) add(key, fmt::format("{}", *value));
+  };
+  const auto add_real = [&](std::string_view key, const std::optional<double>& value) {
+    if (value) add(key, PrintReal(*value));
+  };
+  const auto add_type = [&](std::string_view key, const std::optional<DType>& value) {
+    if (value) add(key, ShortName(*value));
+  };
+  if (!plan.name.empty()) {
+    if (!IsPlanName(plan.name)) {
+      throw Error(ErrorCode::kUsage,
+                  "a plan's name is printable ASCII without spaces and '=', so that its text parses "
+                  "back; rename the plan");
+    }
+    add("name", plan.name);
+  }
+  if (plan.qk) add("qk", Print(*plan.qk));
+  if (plan.pv) add("pv", Print(*plan.pv));
+  if (plan.l) add("l", Print(*plan.l));
+  if (plan.op) add("op", Print(*plan.op));
+  add_int("scale_roundings", plan.scale_roundings);
+  if (plan.prescale_roundings) {
+    add("prescale", *plan.prescale_roundings == 0
+                        ? std::string("none")
+                        : fmt::format("{}:{}", ShortName(*plan.prescale_dtype),
+                                      *plan.prescale_roundings));
+  }
+  add_type("scores", plan.scores);
+  add_int("bias_roundings", plan.bias_roundings);
+  add_real("tanh_error", plan.tanh_error);
+  if (plan.exp) add("exp", Name(*plan.exp));
+  add_real("exp_error", plan.exp_error);
+  add_real("exp_floor", plan.exp_floor);
+  add_real("lazy_rescale", plan.lazy_rescale);
+  if (plan.block) add("block", *plan.block == 0 ? "all" : fmt::format("{}", *plan.block));
+  add_bool("sink", plan.late_sink, kSink);
+  add_type("p", plan.p);
+  add_real("p_scale", plan.p_scale);
+  add_bool("p_normalised", plan.p_normalised, kYesNo);
+  add_bool("l_from", plan.l_from_rounded_p, kDenominator);
+  if (plan.merge) add("merge", Name(*plan.merge));
+  add_int("splits", plan.splits);
+  add_real("log_error", plan.log_error);
+  add_type("partial", plan.partial);
+  add_bool("normalise", plan.reciprocal, kNormalise);
+  add_bool("flush", plan.flush_subnormals, kYesNo);
+  add_bool("saturate", plan.saturate_output, kYesNo);
+  if (plan.dequantize) {
+    switch (*plan.dequantize) {
+      case DequantizeKind::kInside:
+        add("dequantize", fmt::format("inside:{}", *plan.dequantize_roundings));
+        break;
+      case DequantizeKind::kRounded:
+        add("dequantize", fmt::format("rounded:{}", ShortName(*plan.dequantize_dtype)));
+        break;
+      default: add("dequantize", Name(*plan.dequantize));
+    }
+  }
+  return text;
+}
+
+Plan ParsePlan(std::string_view text) {
+  Fields fields(WholeLine(text));
+  Plan plan;
+  Piece value;
+  if (fields.TakeIf("base", &value)) {
+    const KnownPlan* known = FindKnownPlan(value.text);
+    if (known == nullptr) {
+      value.Refuse(fmt::format("'{}' is not a known plan; `kvcheck list` prints them", value.text));
+    }
+    plan = ParsePlan(known->text);
+    plan.name = std::string(known->name);
+  }
+  const auto take_int = [&](std::string_view key, std::optional<int>* field, int lowest) {
+    if (fields.TakeIf(key, &value)) *field = static_cast<int>(ParseInt(value, lowest, kMaxCount));
+  };
+  const auto take_error = [&](std::string_view key, std::optional<double>* field) {
+    if (fields.TakeIf(key, &value)) *field = ParseError(value);
+  };
+  const auto take_type = [&](std::string_view key, std::optional<DType>* field) {
+    if (fields.TakeIf(key, &value)) *field = ParseFloatType(value);
+  };
+  const auto take_bool = [&](std::string_view key, std::optional<bool>* field,
+                             const EnumNames<bool, 2>& names) {
+    if (fields.TakeIf(key, &value)) *field = ParseEnum(names, value);
+  };
+  if (fields.TakeIf("name", &value)) {
+    if (!IsPlanName(value.text)) value.Refuse("a plan's name is printable, without '='");
+    plan.name = std::string(value.text);
+  }
+  if (fields.TakeIf("qk", &value)) plan.qk = ParseSum(value);
+  if (fields.TakeIf("pv", &value)) plan.pv = ParseSum(value);
+  if (fields.TakeIf("l", &value)) plan.l = ParseSum(value);
+  if (fields.TakeIf("op", &value)) plan.op = ParseRoundedType(value);
+  take_int("scale_roundings", &plan.scale_roundings, 0);
+  if (fields.TakeIf("prescale", &value)) {
+    if (value.text == "none") {
+      plan.prescale_roundings = 0;
+      plan.prescale_dtype.reset();
+    } else {
+      const std::vector<Piece> parts = Split(value, ':');
+      if (parts.size() != 2) value.Refuse("prescale is written none or TYPE:ROUNDINGS");
+      plan.prescale_dtype = ParseFloatType(parts[0]);
+      plan.prescale_roundings = static_cast<int>(ParseInt(parts[1], 1, 8));
+    }
+  }
+  take_type("scores", &plan.scores);
+  take_int("bias_roundings", &plan.bias_roundings, 0);
+  take_error("tanh_error", &plan.tanh_error);
+  if (fields.TakeIf("exp", &value)) plan.exp = ParseEnum(kExpForms, value);
+  take_error("exp_error", &plan.exp_error);
+  take_error("exp_floor", &plan.exp_floor);
+  if (fields.TakeIf("lazy_rescale", &value)) {
+    plan.lazy_rescale = ParseReal(value);
+    if (*plan.lazy_rescale < 0) value.Refuse("lazy_rescale is at least 0");
+  }
+  if (fields.TakeIf("block", &value)) {
+    plan.block = value.text == "all" ? 0 : static_cast<int>(ParseInt(value, 1, kMaxCount));
+  }
+  take_bool("sink", &plan.late_sink, kSink);
+  take_type("p", &plan.p);
+  if (fields.TakeIf("p_scale", &value)) {
+    plan.p_scale = ParseReal(value);
+    if (!(*plan.p_scale > 0)) value.Refuse("p_scale is positive");
+  }
+  take_bool("p_normalised", &plan.p_normalised, kYesNo);
+  take_bool("l_from", &plan.l_from_rounded_p, kDenominator);
+  if (fields.TakeIf("merge", &value)) plan.merge = ParseEnum(kMerges, value);
+  take_int("splits", &plan.splits, 1);
+  take_error("log_error", &plan.log_error);
+  take_type("partial", &plan.partial);
+  take_bool("normalise", &plan.reciprocal, kNormalise);
+  take_bool("flush", &plan.flush_subnormals, kYesNo);
+  take_bool("saturate", &plan.saturate_output, kYesNo);
+  if (fields.TakeIf("dequantize", &value)) {
+    const std::vector<Piece> parts = Split(value, ':');
+    plan.dequantize = ParseEnum(kDequantize, parts[0]);
+    plan.dequantize_roundings.reset();
+    plan.dequantize_dtype.reset();
+    const bool takes_argument = *plan.dequantize == DequantizeKind::kInside ||
+                                *plan.dequantize == DequantizeKind::kRounded;
+    if (parts.size() != (takes_argument ? 2u : 1u)) {
+      value.Refuse("dequantize is stored, inside:ROUNDINGS, factored or rounded:TYPE");
+    }
+    if (*plan.dequantize == DequantizeKind::kInside) {
+      plan.dequantize_roundings = static_cast<int>(ParseInt(parts[1], 0, 8));
+    }
+    if (*plan.dequantize == DequantizeKind::kRounded) {
+      plan.dequantize_dtype = ParseFloatType(parts[1]);
+    }
+  }
+  fields.Finish(kKeys);
+  return plan;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,127 @@
+// The arithmetic plan: how an implementation says it computes attention. Every field describes the
+// algorithm; none is a knob to turn until a test passes. A field left unsaid takes the loosest
+// sound value of its kind (reference/attention/arithmetic.h resolves it and lists what was
+// assumed). The derivation that turns a plan into a bound is reference/attention/bound.md.
+//
+// Text: fields of `key=value`, separated by one space; `base=NAME` starts from a known plan
+// (known_plans.h) and the other fields override it. Grammar: reference/README.md.
+
+#ifndef REFERENCE_SPEC_PLAN_H_
+#define REFERENCE_SPEC_PLAN_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "reference/spec/dtype.h"
+
+namespace kvcheck {
+
+// A float type with a rounding direction: "f32", "bf16", "f32.rz" (toward zero).
+struct RoundedType {
+  DType dtype = DType::kFloat32;
+  bool toward_zero = false;
+  bool operator==(const RoundedType&) const = default;
+};
+
+enum class SumOrder {
+  kSequential,  // one accumulator, term by term
+  kLanes,       // `width` interleaved accumulators, then a pairwise tree over them
+  kPairwise,    // a balanced tree
+  kTensorCore,  // calls of `width` products: aligned to the largest, cut at `aligned_bits`
+  kDepth,       // any order in which no term passes more than `width` roundings
+};
+
+// One of the three sums (q.k over channels, P.V and the denominator over keys).
+// Text: TYPE:ORDER[:WIDTH[:ALIGNED_BITS]][:fma][:chained], as "f32:lanes:8:fma".
+struct SumPlan {
+  RoundedType accumulator;
+  SumOrder order = SumOrder::kSequential;
+  int width = 0;
+  int aligned_bits = 0;
+  // Each product enters the sum unrounded.
+  bool fma = false;
+  // Over blocks of keys: the accumulators go on from block to block; otherwise each block is summed
+  // on its own and added to the running sum.
+  bool chained = false;
+  bool operator==(const SumPlan&) const = default;
+};
+
+// The exponential of a score s under the running shift m.
+enum class ExpForm {
+  kExp,          // exp(s - m)
+  kExp2Scaled,   // exp2((s - m) * log2e)
+  kExp2Log2,     // scores kept in log2 units: exp2(t - m)
+  kExp2Fma,      // exp2(fma(dot, c, -fl(m * c)))
+};
+
+// How partial results over K ranges of keys are combined.
+enum class MergeKind {
+  kNone,
+  kAccumulators,     // unnormalised accumulators, rescaled and added
+  kLse,              // normalised (o, lse) pairs, weights renormalised
+  kLseDivisionFree,  // normalised (o, lse) pairs, weight exp(lse_i - lse) without a division
+};
+
+// What a kernel over affine codes does with them, beside the values that the profile defines.
+enum class DequantizeKind {
+  kStored,    // uses the decoded values of the profile as they are
+  kInside,    // c * scale + bias inside the kernel, `dequantize_roundings` roundings in f32
+  kFactored,  // scale and bias taken out of the sums
+  kRounded,   // like inside, then rounded to `dequantize_dtype`
+};
+
+struct Plan {
+  std::string name;  // a label; "" when anonymous
+
+  std::optional<SumPlan> qk;
+  std::optional<SumPlan> pv;
+  std::optional<SumPlan> l;
+  std::optional<RoundedType> op;          // every other operation
+  std::optional<int> scale_roundings;     // of a score outside its sum: constants and the scaling
+  std::optional<DType> prescale_dtype;    // q (and k) times the scale, rounded to this type ...
+  std::optional<int> prescale_roundings;  // ... that many times per product; 0: not pre-scaled
+  std::optional<DType> scores;            // type in which scores are stored
+  std::optional<int> bias_roundings;      // of a bias before it is added
+  std::optional<double> tanh_error;       // relative, of the softcap's tanh
+  std::optional<ExpForm> exp;
+  std::optional<double> exp_error;          // relative, of exp or exp2 on its own argument
+  std::optional<double> exp_floor;          // absolute error below exp's normal range
+  std::optional<double> lazy_rescale;       // nats by which a score may exceed the running shift
+  std::optional<int> block;                 // keys per block of an online softmax; 0: all at once
+  std::optional<bool> late_sink;            // the sink joins after the last block
+  std::optional<DType> p;                   // type in which P enters P.V
+  std::optional<double> p_scale;            // factor on P before rounding
+  std::optional<bool> p_normalised;         // P is divided by the denominator before rounding
+  std::optional<bool> l_from_rounded_p;     // the denominator sums the rounded P
+  std::optional<MergeKind> merge;
+  std::optional<int> splits;                // ranges of keys that are merged
+  std::optional<double> log_error;          // relative, of log in lse
+  std::optional<DType> partial;             // type of stored partial outputs
+  std::optional<bool> reciprocal;           // normalisation by reciprocal and product
+  std::optional<bool> flush_subnormals;     // FTZ/DAZ
+  std::optional<bool> saturate_output;      // clamps to the largest finite output
+  std::optional<DequantizeKind> dequantize;
+  std::optional<int> dequantize_roundings;
+  std::optional<DType> dequantize_dtype;
+
+  bool operator==(const Plan&) const = default;
+};
+
+// Parses back to the equal plan. A partner left out (dequantize=inside without its roundings, a
+// pre-scaling without its type) is a bug of the caller.
+// Errors: kUsage for a name that holds a space, '=' or a byte that is not printable ASCII.
+std::string Print(const Plan& plan);
+// Errors: kParse with the column.
+Plan ParsePlan(std::string_view text);
+
+std::string Print(const RoundedType& type);
+std::string Print(const SumPlan& sum);
+std::string_view Name(SumOrder order);
+std::string_view Name(ExpForm form);
+std::string_view Name(MergeKind kind);
+std::string_view Name(DequantizeKind kind);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_PLAN_H_

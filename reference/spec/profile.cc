@@ -1,0 +1,73 @@
+#include "reference/spec/profile.h"
+
+#include <vector>
+
+#include "reference/spec/enum_text.h"
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr EnumNames<MaskedRow, 4> kMaskedRow = {{{MaskedRow::kZero, "zero"},
+                                                 {MaskedRow::kNan, "nan"},
+                                                 {MaskedRow::kMean, "mean"},
+                                                 {MaskedRow::kAny, "any"}}};
+constexpr EnumNames<DecodeRounding, 3> kDecode = {{{DecodeRounding::kExact, "exact"},
+                                                   {DecodeRounding::kTwoRoundings, "two_roundings"},
+                                                   {DecodeRounding::kOneRounding, "one_rounding"}}};
+constexpr EnumNames<AffineEncoder, 2> kEncode = {
+    {{AffineEncoder::kMlxCpu, "mlx_cpu"}, {AffineEncoder::kMlxGpu, "mlx_gpu"}}};
+constexpr EnumNames<Fp8Overflow, 3> kFp8 = {{{Fp8Overflow::kNan, "nan"},
+                                             {Fp8Overflow::kSaturate, "saturate"},
+                                             {Fp8Overflow::kSaturateAll, "saturate_all"}}};
+constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
+
+}  // namespace
+
+std::string Print(const Profile& profile) {
+  const Profile defaults;
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    if (!text.empty()) text += ' ';
+    text += std::string(key) + "=" + std::string(value);
+  };
+  if (profile.masked_row != defaults.masked_row) {
+    add("masked_row", NameIn(kMaskedRow, profile.masked_row));
+  }
+  if (profile.mask_value == MaskValueKind::kLowest) add("mask_value", "lowest");
+  if (profile.mask_value == MaskValueKind::kNumber) {
+    add("mask_value", PrintReal(profile.mask_number));
+  }
+  if (profile.maximum_over_all) add("maximum", "all");
+  if (profile.decode != defaults.decode) add("decode", NameIn(kDecode, profile.decode));
+  if (profile.encode != defaults.encode) add("encode", NameIn(kEncode, profile.encode));
+  if (profile.fp8_overflow != defaults.fp8_overflow) {
+    add("fp8_overflow", NameIn(kFp8, profile.fp8_overflow));
+  }
+  return text;
+}
+
+Profile ParseProfile(std::string_view text) {
+  Profile profile;
+  Fields fields(WholeLine(text));
+  Piece value;
+  if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
+  if (fields.TakeIf("mask_value", &value)) {
+    if (value.text == "-inf") {
+      profile.mask_value = MaskValueKind::kMinusInfinity;
+    } else if (value.text == "lowest") {
+      profile.mask_value = MaskValueKind::kLowest;
+    } else {
+      profile.mask_value = MaskValueKind::kNumber;
+      profile.mask_number = ParseReal(value);
+    }
+  }
+  if (fields.TakeIf("maximum", &value)) profile.maximum_over_all = ParseEnum(kMaximum, value);
+  if (fields.TakeIf("decode", &value)) profile.decode = ParseEnum(kDecode, value);
+  if (fields.TakeIf("encode", &value)) profile.encode = ParseEnum(kEncode, value);
+  if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseEnum(kFp8, value);
+  fields.Finish("masked_row, mask_value, maximum, decode, encode, fp8_overflow");
+  return profile;
+}
+
+}  // namespace kvcheck

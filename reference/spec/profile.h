@@ -1,0 +1,49 @@
+// The profile: which of the declared conventions an implementation follows where the definition
+// leaves a choice. Stated by the implementation, stored beside its outputs, printed with every
+// verdict.
+//
+// Text: fields of `key=value`, separated by one space; a field left out has the first value:
+//   masked_row=zero|nan|mean|any  result of a query that sees no key: zeros; NaN; the mean of V over
+//                                 all T keys (what a finite mask value gives); not judged
+//   mask_value=-inf|lowest|X      what a boolean or causal mask puts in place of a hidden score:
+//                                 minus infinity, the lowest finite value of the score type, or X
+//   maximum=visible|all           the softmax shift runs over visible or over all keys
+//   decode=exact|two_roundings|one_rounding   stored value of affine codes: the real c*scale+bias;
+//                                 product and sum each rounded to the row type (MLX CPU); once (GPU)
+//   encode=mlx_cpu|mlx_gpu        the affine encoder (running maximum from the data or from 0, ties)
+//   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
+//                                 type; largest finite, NaN kept; largest finite for NaN too
+
+#ifndef REFERENCE_SPEC_PROFILE_H_
+#define REFERENCE_SPEC_PROFILE_H_
+
+#include <string>
+#include <string_view>
+
+namespace kvcheck {
+
+enum class MaskedRow { kZero, kNan, kMean, kAny };
+enum class MaskValueKind { kMinusInfinity, kLowest, kNumber };
+enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
+enum class AffineEncoder { kMlxCpu, kMlxGpu };
+enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
+
+struct Profile {
+  MaskedRow masked_row = MaskedRow::kZero;
+  MaskValueKind mask_value = MaskValueKind::kMinusInfinity;
+  double mask_number = 0;  // for kNumber
+  bool maximum_over_all = false;
+  DecodeRounding decode = DecodeRounding::kExact;
+  AffineEncoder encode = AffineEncoder::kMlxCpu;
+  Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
+  bool operator==(const Profile&) const = default;
+};
+
+// Only the fields that differ from the defaults; "" for the default profile.
+std::string Print(const Profile& profile);
+// Errors: kParse with the column.
+Profile ParseProfile(std::string_view text);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_PROFILE_H_

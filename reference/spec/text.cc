@@ -1,0 +1,135 @@
+#include "reference/spec/text.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+
+void Piece::Refuse(std::string_view reason) const { ThrowParseError(whole, Column(), reason); }
+
+Piece WholeLine(std::string_view line) { return {line, line}; }
+
+std::vector<Piece> Split(Piece piece, char separator) {
+  std::vector<Piece> parts;
+  size_t begin = 0;
+  for (size_t i = 0; i <= piece.text.size(); ++i) {
+    if (i == piece.text.size() || piece.text[i] == separator) {
+      parts.push_back({piece.text.substr(begin, i - begin), piece.whole});
+      begin = i + 1;
+    }
+  }
+  return parts;
+}
+
+Fields::Fields(Piece line) : line_(line) {
+  for (size_t i = 0; i < line.text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line.text[i]);
+    if (c < 0x20 || c > 0x7e) {
+      Piece{line.text.substr(i, 1), line.whole}.Refuse(
+          fmt::format("byte 0x{:02x} is not printable ASCII", c));
+    }
+  }
+  if (line.text.empty()) return;
+  for (const Piece& token : Split(line, ' ')) {
+    if (token.text.empty()) token.Refuse("fields are separated by exactly one space");
+    const size_t equals = token.text.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      token.Refuse(fmt::format("expected key=value, got '{}'", token.text));
+    }
+    const Field field = {{token.text.substr(0, equals), token.whole},
+                         {token.text.substr(equals + 1), token.whole}};
+    if (Has(field.key.text)) {
+      field.key.Refuse(fmt::format("'{}' is given twice", field.key.text));
+    }
+    fields_.push_back(field);
+    taken_.push_back(false);
+  }
+}
+
+bool Fields::Has(std::string_view key) const {
+  for (const Field& field : fields_) {
+    if (field.key.text == key) return true;
+  }
+  return false;
+}
+
+bool Fields::TakeIf(std::string_view key, Piece* value) {
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (fields_[i].key.text == key) {
+      taken_[i] = true;
+      *value = fields_[i].value;
+      return true;
+    }
+  }
+  return false;
+}
+
+Piece Fields::Take(std::string_view key) {
+  Piece value;
+  if (TakeIf(key, &value)) return value;
+  Piece{line_.text.substr(line_.text.size()), line_.whole}.Refuse(
+      fmt::format("'{}=' is missing", key));
+}
+
+void Fields::Finish(std::string_view known_keys) const {
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (!taken_[i]) {
+      fields_[i].key.Refuse(
+          fmt::format("unknown key '{}'; known: {}", fields_[i].key.text, known_keys));
+    }
+  }
+}
+
+namespace {
+
+template <typename T>
+T ParseWhole(Piece piece, const char* what) {
+  T value{};
+  const char* end = piece.text.data() + piece.text.size();
+  const auto [rest, error] = std::from_chars(piece.text.data(), end, value);
+  if (error == std::errc::result_out_of_range && rest == end) {
+    piece.Refuse(fmt::format("'{}' is out of range", piece.text));
+  }
+  if (error != std::errc() || rest != end) {
+    piece.Refuse(fmt::format("'{}' is not {}", piece.text, what));
+  }
+  return value;
+}
+
+}  // namespace
+
+int64_t ParseInt(Piece piece, int64_t lowest, int64_t highest) {
+  const auto value = ParseWhole<int64_t>(piece, "an integer");
+  if (value < lowest || value > highest) {
+    piece.Refuse(fmt::format("{} is outside {}..{}", value, lowest, highest));
+  }
+  return value;
+}
+
+uint64_t ParseUnsigned(Piece piece) {
+  return ParseWhole<uint64_t>(piece, "a non-negative integer");
+}
+
+double ParseReal(Piece piece) {
+  if (piece.text.substr(0, 2) == "2^") {
+    const int64_t exponent = ParseInt({piece.text.substr(2), piece.whole}, -1074, 1023);
+    return std::ldexp(1.0, static_cast<int>(exponent));
+  }
+  const auto value = ParseWhole<double>(piece, "a number");
+  if (!std::isfinite(value)) piece.Refuse("the number must be finite");
+  return value;
+}
+
+std::string PrintReal(double value) {
+  int exponent = 0;
+  if (value > 0 && std::frexp(value, &exponent) == 0.5 && (exponent < -9 || exponent > 17)) {
+    return fmt::format("2^{}", exponent - 1);
+  }
+  return fmt::format("{}", value);
+}
+
+}  // namespace kvcheck

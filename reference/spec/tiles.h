@@ -1,0 +1,123 @@
+// Expected and Observed values as sources of tiles: whole rows with their coordinates, which may be
+// asked for twice, so that memory stays bounded whatever the size of a case.
+
+#ifndef REFERENCE_SPEC_TILES_H_
+#define REFERENCE_SPEC_TILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/spec/dtype.h"
+#include "reference/spec/shape.h"
+
+namespace kvcheck {
+
+// The precision ladder: each step carries its own error bound.
+enum class Precision { kDouble, kDoubleDouble, kOracle50, kOracle100 };
+
+// Conformance: the bytes of a format's defined arithmetic, tolerance zero.
+// Accuracy: distance to the exact value, within a derived bound.
+enum class Claim { kConformance, kAccuracy };
+
+struct OutputInfo {
+  std::string name;  // "out", "lse", "codes", ...
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  Claim claim = Claim::kAccuracy;
+  // Elements of a tile row: the last extent, or 1 where each element is a row of its own (lse).
+  int64_t row_length = 1;
+  std::vector<std::string> terms;       // named parts of the bound
+  std::vector<std::string> reasons;     // of alternatives and of rows that are not judged
+  std::vector<std::string> groups;      // names of the groups of the statistics ("b=0 h=3")
+  std::vector<std::string> directions;  // named fault directions of the statistics
+  std::vector<std::string> hints;       // per direction: what to look for
+};
+
+// How far a row is judged.
+enum class Standing : uint8_t {
+  kJudged,
+  kUnconstrained,  // nothing is promised (the query of a padding token)
+  kUndefined,      // a visible input is not finite, so no value is defined
+  kUnbounded,      // the plan's own arithmetic may overflow inside: nothing can be proved
+};
+
+// A further value that the format or plan allows for one element.
+struct Alternative {
+  int64_t element = 0;  // within the tile
+  double value = 0;
+  bool any = false;     // every value is allowed (bytes that carry no meaning)
+  int reason = 0;       // index into OutputInfo::reasons
+};
+
+// The statistical tier for the rows of a tile (bound.md, section 4). w = effect / sigma^2.
+struct TileStatistics {
+  std::vector<double> sigma_squared;             // per element
+  std::vector<std::vector<double>> effect;       // [direction][element]: faulty minus true output
+  std::vector<std::vector<double>> variance;     // [direction][row]: share of the row in Var_Z
+  std::vector<std::vector<double>> replicate_z;  // [direction][row * kReplicates + r]
+  std::vector<double> gram_norm;                 // per row: Frobenius norm of the covariance of e/sigma
+};
+inline constexpr int kReplicates = 16;
+
+// A contiguous range of whole rows of one output.
+struct ExpectedTile {
+  int output = 0;  // index into Outputs()
+  int64_t first_row = 0;
+  int64_t row_count = 0;
+  Precision precision = Precision::kDouble;
+  std::vector<double> value;            // nearest double of the exact value
+  std::vector<double> value_lo;         // what remains of it; empty when nothing does
+  std::vector<double> bound;            // largest |got - value| that the plan explains
+  std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
+  std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
+  std::vector<std::vector<double>> terms;  // [term][element], as OutputInfo::terms
+  std::vector<Standing> standing;          // per row; empty: all judged
+  std::vector<int> standing_reason;        // per row, beside standing
+  std::vector<Alternative> alternatives;   // by ascending element
+  std::vector<int> group;                  // per row: index into OutputInfo::groups; may be empty
+  std::vector<double> detectable_share;    // per row sampled: share of inputs whose loss would show
+  std::optional<TileStatistics> statistics;
+};
+
+struct TileRequest {
+  Precision precision = Precision::kDouble;
+  bool terms = false;
+  bool statistics = false;
+};
+
+class ExpectedSource {
+ public:
+  virtual ~ExpectedSource() = default;
+  virtual const std::vector<OutputInfo>& Outputs() const = 0;
+  // Tiles cover every row of every output exactly once, in an order that does not depend on threads.
+  virtual int64_t TileCount() const = 0;
+  // The tiles of index: one per output that is computed together. Thread-safe, and a pure function
+  // of its arguments.
+  virtual std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const = 0;
+  // What the case would need to explain got at this element: one line per declared value whose
+  // change would make the bound reach, cheapest first. May be empty.
+  virtual std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const {
+    static_cast<void>(output), static_cast<void>(element), static_cast<void>(got);
+    return {};
+  }
+  // Fields that the implementation left unsaid, as "field=value".
+  virtual std::vector<std::string> Assumptions() const { return {}; }
+};
+
+class ObservedSource {
+ public:
+  virtual ~ObservedSource() = default;
+  // Type and shape of a tensor; nullptr when it is absent.
+  virtual const OutputInfo* Find(const std::string& name) const = 0;
+  virtual std::vector<std::string> Names() const = 0;
+  // Bytes of whole rows, rows counted along the last axis. Thread-safe.
+  virtual void Read(const std::string& name, int64_t first_element, std::span<std::byte> out) const = 0;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_TILES_H_
