@@ -18,12 +18,12 @@
 
 namespace kvcheck {
 
-// condition ? a : b by masking. A compiler may turn the conditional operator into a jump and compute
-// the constant side of it apart, after which the loop around it does not vectorise.
+// condition ? a : b by masking. A compiler may turn the conditional operator into a jump and
+// compute the constant side of it apart, after which the loop around it does not vectorise.
 KVCHECK_INLINE double Select(bool condition, double a, double b) {
   const uint64_t mask = -static_cast<uint64_t>(condition);
-  return __builtin_bit_cast(double, (__builtin_bit_cast(uint64_t, a) & mask) |
-                                        (__builtin_bit_cast(uint64_t, b) & ~mask));
+  return __builtin_bit_cast(
+      double, (__builtin_bit_cast(uint64_t, a) & mask) | (__builtin_bit_cast(uint64_t, b) & ~mask));
 }
 
 // a + b = hi + lo exactly, for any order of magnitudes. Source: Knuth, TAOCP 2, 4.2.2.

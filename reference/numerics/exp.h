@@ -2,8 +2,9 @@
 // the processor has a fused multiply-add it is used; the bits are the same without. The bodies
 // stand in exp-inl.h, log-inl.h and tanh-inl.h, for loops which want them inlined.
 //
-// Error statements read: |computed - exact| <= error * |exact| + floor, for every argument whose
-// exact result rounds to a finite double.
+// Pairs go in and come out normalised (|lo| <= ulp(hi) / 2). Error statements read: |computed -
+// exact| <= error * |exact| + floor, for every argument whose exact result rounds to a finite
+// double.
 
 #ifndef REFERENCE_NUMERICS_EXP_H_
 #define REFERENCE_NUMERICS_EXP_H_

@@ -65,8 +65,8 @@ class Oracle {
 
   bool IsNan() const;
 
-  // Decimal text, e.g. "-1.25e-310".
-  // Errors: kParse for anything else.
+  // Decimal text, e.g. "-1.25e-310", "inf", "nan".
+  // Errors: kParse for anything else, an exponent of more than six digits included.
   static Oracle FromString(std::string_view text);
 
   // Scientific notation with that many significant digits; 0 for all that are needed to read the
