@@ -251,9 +251,14 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     a.u_q = std::expm1(*plan.prescale_roundings * std::log1p(u));
     a.eta_q = *plan.prescale_roundings * HalfSmallestSubnormal(*plan.prescale_dtype);
   }
+  // Bias, softcap and mask act on scores in the type in which they are kept.
+  a.u_b = std::max(a.u_a, UnitRoundoff(*plan.scores));
   if (UnitRoundoff(*plan.scores) > a.u_a) {
-    a.u_s = UnitRoundoff(*plan.scores);
     a.eta_s = HalfSmallestSubnormal(*plan.scores);
+    // An accumulator of the same type is stored as it is, when no scaling follows.
+    const bool stored_exactly =
+        plan.qk->accumulator.dtype == *plan.scores && *plan.scale_roundings == 0;
+    if (!stored_exactly) a.u_s = UnitRoundoff(*plan.scores);
   }
   a.c_b = *plan.bias_roundings;
   a.u_tanh = *plan.tanh_error;
@@ -302,6 +307,11 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
       a.u_o = UnitRoundoff(c.out);
       a.eta_o = HalfSmallestSubnormal(c.out);
     }
+  }
+  // Normalised P summed in the output's own type leaves nothing to round.
+  if (a.p_normalised && !a.final_division && a.merge == MergeKind::kNone &&
+      plan.pv->accumulator.dtype == c.out) {
+    a.u_o = a.eta_o = 0;
   }
   const FloatType& out = FloatTypeOf(c.out);
   if (*plan.flush_subnormals && a.u_o > 0) a.eta_o = out.smallest_normal;

@@ -37,6 +37,7 @@ struct Arithmetic {
   double u_q = 0;    // of pre-scaled q (and k): (1 + u)^count - 1
   double eta_q = 0;  // absolute error of one pre-scaled element
   double u_s = 0, eta_s = 0;  // stored scores; zero when they stay in the accumulator's type
+  double u_b = 0;             // operations on kept scores: bias, softcap
   double c_b = 0;
   double u_tanh = 0;
   double c_m = 0, c_shift = 0;  // c_m and c_M

@@ -22,8 +22,7 @@ class ScoreError {
   ScoreError(const Arithmetic& a, const RowScores& row) : a_(a), row_(row) {
     dot_ = Compose(Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s + a.c_parts, a.u_a))),
                    a.u_parts);
-    // Bias, softcap and maximum act on scores in the type in which they are kept.
-    u_b_ = std::max(a.u_a, a.u_s);
+    u_b_ = a.u_b;
     bias_ = Gamma(a.c_b + 1, u_b_);
     cap_argument_ = Gamma(3, u_b_);
     cap_value_ = Compose(a.u_tanh, Gamma(a.plan.exp == ExpForm::kExp ? 2 : 3, u_b_));
@@ -46,11 +45,11 @@ class ScoreError {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
       s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
       error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
-      if (a_.u_s > 0) error += 3 * a_.eta_s;
+      error += 3 * a_.eta_s;
     }
     if (!row_.bias.empty()) {
       error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) + u_b_ * std::fabs(row_.s[j]);
-      if (a_.u_s > 0) error += a_.eta_s;
+      error += a_.eta_s;
     }
     return error;
   }

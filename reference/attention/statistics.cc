@@ -163,10 +163,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
                 statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
   }
-  if (!StatisticsApply(a, *context.c)) {
-    for (auto& variance : statistics->variance) variance.clear();
-    return;
-  }
+  // sigma^2 stays 0, which keeps the row out of the statistics; the effects still serve as hints.
+  if (!StatisticsApply(a, *context.c)) return;
 
   // Noise level: P's rounding, the output's rounding, the sums.
   std::vector<double> squares(n);
