@@ -8,7 +8,21 @@
 
 namespace kvcheck {
 
-const ObjectRecord& DatasetRecord(const RowSource& source, const std::string& dataset) {
+std::vector<ListedTensor> ListTensors(const FileIndex& index) {
+  std::vector<ListedTensor> tensors;
+  for (const auto& [path, record] : index.objects) {
+    if (!record.is_dataset && record.problem.empty()) continue;
+    ListedTensor tensor{path, record.dtype, record.shape, "", record.problem};
+    const auto format = record.attributes.find("kv_format");
+    if (format != record.attributes.end() && std::holds_alternative<std::string>(format->second)) {
+      tensor.kv_format = std::get<std::string>(format->second);
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+const ObjectRecord& DatasetRecord(const TensorSource& source, const std::string& dataset) {
   const auto found = source.index().objects.find(dataset);
   if (found == source.index().objects.end() ||
       (!found->second.is_dataset && found->second.problem.empty())) {
@@ -39,28 +53,23 @@ std::optional<int64_t> BoundedBytes(const Shape& shape, DType dtype, int64_t lim
   return empty ? 0 : bytes;
 }
 
-int64_t RowsPerBlock(const ObjectRecord& record) {
-  constexpr int64_t kBlockBytes = int64_t{1} << 20;
-  const int64_t row_bytes =
-      record.shape.RowLength() * static_cast<int64_t>(SizeInBytes(record.dtype));
-  return std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, row_bytes));
+int64_t BlockElements(DType dtype) {
+  return (int64_t{1} << 20) / static_cast<int64_t>(SizeInBytes(dtype));
 }
 
-Tensor ReadTensor(RowSource& source, const std::string& dataset) {
+Tensor ReadTensor(TensorSource& source, const std::string& dataset) {
   const ObjectRecord& record = DatasetRecord(source, dataset);
   Tensor tensor(record.dtype, record.shape);
-  const int64_t rows = record.shape.RowCount();
-  const int64_t block = RowsPerBlock(record);
-  const size_t row_bytes =
-      static_cast<size_t>(record.shape.RowLength()) * SizeInBytes(record.dtype);
-  for (int64_t row = 0; row < rows; row += block) {
-    source.ReadRows(dataset, row, std::min(block, rows - row),
-                    tensor.bytes.data() + static_cast<size_t>(row) * row_bytes);
+  const int64_t elements = record.shape.ElementCount();
+  const int64_t block = BlockElements(record.dtype);
+  for (int64_t first = 0; first < elements; first += block) {
+    source.ReadElements(dataset, first, std::min(block, elements - first),
+                        tensor.bytes.data() + static_cast<size_t>(first) * SizeInBytes(record.dtype));
   }
   return tensor;
 }
 
-Tensor ReadRows(RowSource& source, const std::string& dataset, int64_t first_row,
+Tensor ReadRows(TensorSource& source, const std::string& dataset, int64_t first_row,
                 int64_t row_count) {
   const ObjectRecord& record = DatasetRecord(source, dataset);
   if (first_row < 0 || row_count < 0 || first_row > record.shape.RowCount() - row_count) {
@@ -70,7 +79,10 @@ Tensor ReadRows(RowSource& source, const std::string& dataset, int64_t first_row
                 source.path());
   }
   Tensor tensor(record.dtype, Shape::Unnamed({row_count, record.shape.RowLength()}));
-  if (!tensor.bytes.empty()) source.ReadRows(dataset, first_row, row_count, tensor.bytes.data());
+  if (!tensor.bytes.empty()) {
+    const int64_t length = record.shape.RowLength();
+    source.ReadElements(dataset, first_row * length, row_count * length, tensor.bytes.data());
+  }
   return tensor;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "reference/spec/dtype.h"
 #include "reference/spec/shape.h"
@@ -42,6 +43,18 @@ struct FileIndex {
   bool operator==(const FileIndex&) const = default;
 };
 
+// A dataset, or an object that cannot be read as one, for listings and for matching by path.
+struct ListedTensor {
+  std::string path;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::string kv_format;  // empty when none is said
+  std::string problem;    // why it cannot be read; then dtype and shape mean nothing
+};
+
+// In order of their paths; groups are left out.
+std::vector<ListedTensor> ListTensors(const FileIndex& index);
+
 // What a reader of a file may use. Exceeding a limit is Error{kUnreadableFile}.
 struct ReadLimits {
   int64_t max_objects = 1'000'000;
@@ -51,37 +64,37 @@ struct ReadLimits {
   std::function<void()> progress;
 };
 
-// A file whose tensors are read by blocks of rows. A row is the last axis; rows are numbered in
-// row-major order of the other axes.
-class RowSource {
+// A file whose tensors are read by blocks of elements, which are numbered in row-major order.
+class TensorSource {
  public:
-  virtual ~RowSource() = default;
+  virtual ~TensorSource() = default;
   // For messages.
   virtual const std::string& path() const = 0;
   virtual const FileIndex& index() const = 0;
-  // Rows [first_row, first_row + row_count) of a dataset into `out`, of exactly their size.
+  // Elements [first, first + count) of a dataset into `out`, which has room for exactly them.
   // Precondition: the index has the dataset, without a problem, and the range is inside it.
   // Errors: kUnreadableFile.
-  virtual void ReadRows(const std::string& dataset, int64_t first_row, int64_t row_count,
-                        std::byte* out) = 0;
+  virtual void ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                            std::byte* out) = 0;
 };
 
 // The record of a dataset that can be read.
 // Errors: kMissingData when absent or a group; kUnsupported when it has a problem.
-const ObjectRecord& DatasetRecord(const RowSource& source, const std::string& dataset);
+const ObjectRecord& DatasetRecord(const TensorSource& source, const std::string& dataset);
 
 // The whole tensor, in blocks. Errors: as DatasetRecord, and kUnreadableFile.
-Tensor ReadTensor(RowSource& source, const std::string& dataset);
-// Some rows. Shape: two unnamed axes (row_count, row length).
-Tensor ReadRows(RowSource& source, const std::string& dataset, int64_t first_row,
+Tensor ReadTensor(TensorSource& source, const std::string& dataset);
+// Some rows: a row is the last axis. Shape: two unnamed axes (row_count, row length).
+// Errors: as ReadTensor; kMissingData also when there are no such rows.
+Tensor ReadRows(TensorSource& source, const std::string& dataset, int64_t first_row,
                 int64_t row_count);
 
 // The bytes of a tensor with these extents; nullopt when an extent is negative, or the size or any
 // product on the way to it exceeds `limit`.
 std::optional<int64_t> BoundedBytes(const Shape& shape, DType dtype, int64_t limit);
 
-// Rows per block, so that a block is near 1 MiB and at least one row.
-int64_t RowsPerBlock(const ObjectRecord& record);
+// Elements of a block of 1 MiB, in which large tensors are read.
+int64_t BlockElements(DType dtype);
 
 }  // namespace kvcheck
 

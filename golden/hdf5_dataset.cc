@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "golden/hdf5_attribute.h"
@@ -207,38 +209,30 @@ class Describer {
   bool deflated_ = false;
 };
 
-// Splits rows [first, last) of the leading extents into boxes, in order, and calls box(start, count)
-// for each: a partial index on each leading axis, whole axes behind it.
-class RowBoxes {
+// Splits elements [first, last), in row-major order, into boxes in that order, and calls
+// box(start, count) for each: single indices on the leading axes, a range on one, whole axes behind.
+class ElementBoxes {
  public:
-  RowBoxes(const Shape& shape, std::function<void(const std::vector<hsize_t>&,
-                                                  const std::vector<hsize_t>&)> box)
-      : shape_(shape), box_(std::move(box)), start_(shape.axes.size()), count_(shape.axes.size()) {
-    rows_below_.assign(shape.axes.size(), 1);
-    for (size_t i = shape.axes.size() - 1; i-- > 0;) {
-      rows_below_[i] = rows_below_[i + 1] * (i + 2 < shape.axes.size() ? Extent(i + 1) : 1);
+  using Box = std::function<void(const std::vector<hsize_t>&, const std::vector<hsize_t>&)>;
+
+  // Precondition: at least one axis, no extent of 0.
+  ElementBoxes(const Shape& shape, Box box)
+      : shape_(shape),
+        box_(std::move(box)),
+        start_(shape.axes.size()),
+        count_(shape.axes.size()),
+        below_(shape.axes.size(), 1) {
+    for (size_t i = below_.size() - 1; i-- > 0;) {
+      below_[i] = below_[i + 1] * shape.axes[i + 1].extent;
     }
   }
 
   void Split(int64_t first, int64_t last) { Split(0, first, last); }
 
  private:
-  int64_t Extent(size_t axis) const { return shape_.axes[axis].extent; }
-
-  void Emit(size_t axis, int64_t from, int64_t count) {
-    start_[axis] = static_cast<hsize_t>(from);
-    count_[axis] = static_cast<hsize_t>(count);
-    for (size_t i = axis + 1; i < start_.size(); ++i) {
-      start_[i] = 0;
-      count_[i] = static_cast<hsize_t>(Extent(i));
-    }
-    box_(start_, count_);
-  }
-
   void Split(size_t axis, int64_t first, int64_t last) {
     if (first >= last) return;
-    if (axis + 1 == start_.size()) return Emit(axis, 0, Extent(axis));  // one row: its channels
-    const int64_t below = rows_below_[axis];
+    const int64_t below = below_[axis];  // elements of one index of this axis: 1 for the last
     const int64_t head = first / below;
     const int64_t whole_from = (first + below - 1) / below;
     const int64_t whole_to = last / below;
@@ -251,13 +245,23 @@ class RowBoxes {
   void Part(size_t axis, int64_t index, int64_t first, int64_t last) {
     start_[axis] = static_cast<hsize_t>(index);
     count_[axis] = 1;
-    Split(axis + 1, first - index * rows_below_[axis], last - index * rows_below_[axis]);
+    Split(axis + 1, first - index * below_[axis], last - index * below_[axis]);
+  }
+
+  void Emit(size_t axis, int64_t from, int64_t count) {
+    start_[axis] = static_cast<hsize_t>(from);
+    count_[axis] = static_cast<hsize_t>(count);
+    for (size_t i = axis + 1; i < start_.size(); ++i) {
+      start_[i] = 0;
+      count_[i] = static_cast<hsize_t>(shape_.axes[i].extent);
+    }
+    box_(start_, count_);
   }
 
   const Shape& shape_;
-  std::function<void(const std::vector<hsize_t>&, const std::vector<hsize_t>&)> box_;
+  Box box_;
   std::vector<hsize_t> start_, count_;
-  std::vector<int64_t> rows_below_;
+  std::vector<int64_t> below_;
 };
 
 }  // namespace
@@ -273,9 +277,8 @@ void DescribeDataset(hid_t dataset, bool is_golden, const ReadLimits& limits,
   Describer(dataset, is_golden, limits, where, path, record).Describe();
 }
 
-void ReadDatasetRows(hid_t dataset, const ObjectRecord& record, int64_t first_row,
-                     int64_t row_count, const std::string& where, const std::string& path,
-                     std::byte* out) {
+void ReadDatasetElements(hid_t dataset, const ObjectRecord& record, int64_t first, int64_t count,
+                         const std::string& where, const std::string& path, std::byte* out) {
   const std::string what = fmt::format("{}: its data cannot be read", where);
   const Hdf5Handle file_type = OwnHdf5(H5Dget_type(dataset), H5Tclose, what, path);
   const Hdf5Handle type = MemoryType(file_type.get());
@@ -285,21 +288,21 @@ void ReadDatasetRows(hid_t dataset, const ObjectRecord& record, int64_t first_ro
     return;
   }
   const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset), H5Sclose, what, path);
-  RowBoxes boxes(record.shape, [&](const std::vector<hsize_t>& start,
-                                   const std::vector<hsize_t>& count) {
-    CheckHdf5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(),
-                                  nullptr),
+  ElementBoxes boxes(record.shape, [&](const std::vector<hsize_t>& start,
+                                       const std::vector<hsize_t>& extents) {
+    CheckHdf5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                  extents.data(), nullptr),
               what, path);
     const Hdf5Handle memory = OwnHdf5(
-        H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), H5Sclose, what,
-        path);
+        H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose,
+        what, path);
     CheckHdf5(H5Dread(dataset, type.get(), memory.get(), space.get(), H5P_DEFAULT, out), what,
               path);
     size_t bytes = SizeInBytes(record.dtype);
-    for (hsize_t n : count) bytes *= n;
+    for (hsize_t n : extents) bytes *= n;
     out += bytes;
   });
-  boxes.Split(first_row, first_row + row_count);
+  boxes.Split(first, first + count);
 }
 
 }  // namespace kvcheck

@@ -1,4 +1,4 @@
-// Datasets of an HDF5 file: the checks before one is read, and reading rows of it.
+// Datasets of an HDF5 file: the checks before one is read, and reading elements of it.
 
 #ifndef GOLDEN_HDF5_DATASET_H_
 #define GOLDEN_HDF5_DATASET_H_
@@ -20,9 +20,8 @@ void DescribeDataset(hid_t dataset, bool is_golden, const ReadLimits& limits,
                      const std::string& where, const std::string& path, ObjectRecord& record);
 
 // Errors: kUnreadableFile. Precondition: the record is what DescribeDataset made.
-void ReadDatasetRows(hid_t dataset, const ObjectRecord& record, int64_t first_row,
-                     int64_t row_count, const std::string& where, const std::string& path,
-                     std::byte* out);
+void ReadDatasetElements(hid_t dataset, const ObjectRecord& record, int64_t first, int64_t count,
+                         const std::string& where, const std::string& path, std::byte* out);
 
 // Access properties with a chunk cache of bounded size.
 hid_t DatasetAccess();

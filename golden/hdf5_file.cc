@@ -29,6 +29,9 @@ Hdf5Handle OpenFile(const std::string& path) {
   // Reading takes no lock: a file on a read-only or network file system stays readable.
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  // The library shares one state between all opens of a file, also with those that a forked child
+  // inherited, whose descriptors are closed there. Files of different drivers are never shared.
+  if (InheritedHdf5()) H5Pset_fapl_stdio(access.get());
   return OwnHdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose,
                  "it cannot be opened as an HDF5 file", path);
 }
@@ -73,7 +76,9 @@ class Walker {
     H5O_info_t info;
     CheckHdf5(H5Oget_info2(object, &info, H5O_INFO_BASIC),
               fmt::format("{}: the object cannot be described", where), path_);
-    if (!seen_.insert(info.addr).second) {
+    // A stranger may give one tensor two names (tied weights); groups must not recur.
+    const bool may_recur = !index_.is_golden && info.type == H5O_TYPE_DATASET;
+    if (!seen_.insert(info.addr).second && !may_recur) {
       return Problem(where, "a second name of another object, or a cycle");
     }
     ObjectRecord record;
@@ -127,7 +132,7 @@ class Walker {
     } found{{}, static_cast<size_t>(limits_.max_objects)};
     hsize_t position = 0;
     const herr_t status = H5Literate(
-        group, H5_INDEX_NAME, H5_ITER_NATIVE, &position,
+        group, H5_INDEX_NAME, H5_ITER_INC, &position,
         [](hid_t, const char* name, const H5L_info_t* info, void* out) -> herr_t {
           auto* f = static_cast<Found*>(out);
           f->links.push_back({name, info->type});
@@ -189,13 +194,12 @@ Hdf5File::~Hdf5File() = default;
 const std::string& Hdf5File::path() const { return state_->path; }
 const FileIndex& Hdf5File::index() const { return state_->index; }
 
-void Hdf5File::ReadRows(const std::string& dataset, int64_t first_row, int64_t row_count,
-                        std::byte* out) {
+void Hdf5File::ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                            std::byte* out) {
   const ObjectRecord& record = DatasetRecord(*this, dataset);
-  KVCHECK_CHECK(first_row >= 0 && row_count >= 0 &&
-                    first_row <= record.shape.RowCount() - row_count,
-                "rows outside of the tensor");
-  if (row_count == 0) return;
+  KVCHECK_CHECK(first >= 0 && count >= 0 && first <= record.shape.ElementCount() - count,
+                "elements outside of the tensor");
+  if (count == 0) return;
   if (state_->open_name != dataset) {
     const Hdf5Handle access(DatasetAccess(), H5Pclose);
     state_->open_name.clear();
@@ -204,11 +208,11 @@ void Hdf5File::ReadRows(const std::string& dataset, int64_t first_row, int64_t r
                 fmt::format("{}: it cannot be opened", dataset), state_->path);
     state_->open_name = dataset;
   }
-  ReadDatasetRows(state_->open_dataset.get(), record, first_row, row_count, dataset, state_->path,
-                  out);
-  const size_t bytes = static_cast<size_t>(row_count * record.shape.RowLength()) *
-                       SizeInBytes(record.dtype);
-  if (state_->index.is_golden) CheckStoredValues(record, out, bytes, dataset, state_->path);
+  ReadDatasetElements(state_->open_dataset.get(), record, first, count, dataset, state_->path, out);
+  if (state_->index.is_golden) {
+    CheckStoredValues(record, out, static_cast<size_t>(count) * SizeInBytes(record.dtype), dataset,
+                      state_->path);
+  }
   if (state_->limits.progress) state_->limits.progress();
 }
 

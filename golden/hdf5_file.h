@@ -1,4 +1,4 @@
-// An HDF5 file as a RowSource, read in this process. Nothing in the file is trusted: types, ranks,
+// An HDF5 file as a TensorSource, read in this process. Nothing in the file is trusted: types, ranks,
 // extents, storage, links and filters are checked before any byte of data is read. The library
 // itself is not proof against damage (it can loop for ever or read outside its buffers on a damaged
 // file), so a file of unknown origin is opened through tools/process/untrusted_reader.h, which runs
@@ -14,7 +14,7 @@
 
 namespace kvcheck {
 
-class Hdf5File : public RowSource {
+class Hdf5File : public TensorSource {
  public:
   // Opens, checks and lists; no tensor data is read. In a file with the schema's root attributes
   // everything must be as the schema has it; in others, objects that cannot be read are listed with
@@ -25,8 +25,8 @@ class Hdf5File : public RowSource {
 
   const std::string& path() const override;
   const FileIndex& index() const override;
-  void ReadRows(const std::string& dataset, int64_t first_row, int64_t row_count,
-                std::byte* out) override;
+  void ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                    std::byte* out) override;
 
  private:
   struct State;

@@ -12,20 +12,18 @@
 
 namespace kvcheck {
 
-std::string ContentHashOf(RowSource& source) {
+std::string ContentHashOf(TensorSource& source) {
   std::map<std::string, Sha256Digest> digests;
   std::vector<std::byte> block;
   for (const auto& [path, record] : source.index().objects) {
     if (!record.is_dataset) continue;
     Sha256 hash;
-    const int64_t rows = record.shape.RowCount();
-    const int64_t step = RowsPerBlock(record);
-    const size_t row_bytes =
-        static_cast<size_t>(record.shape.RowLength()) * SizeInBytes(record.dtype);
-    for (int64_t row = 0; row < rows; row += step) {
-      const int64_t count = std::min(step, rows - row);
-      block.resize(static_cast<size_t>(count) * row_bytes);
-      source.ReadRows(path, row, count, block.data());
+    const int64_t elements = record.shape.ElementCount();
+    const int64_t step = BlockElements(record.dtype);
+    for (int64_t first = 0; first < elements; first += step) {
+      const int64_t count = std::min(step, elements - first);
+      block.resize(static_cast<size_t>(count) * SizeInBytes(record.dtype));
+      source.ReadElements(path, first, count, block.data());
       hash.Update(block.data(), block.size());
     }
     digests[path] = hash.Finish();
@@ -33,7 +31,7 @@ std::string ContentHashOf(RowSource& source) {
   return ContentHash(source.index(), digests);
 }
 
-GoldenReader::GoldenReader(std::unique_ptr<RowSource> source, VerifyHash verify)
+GoldenReader::GoldenReader(std::unique_ptr<TensorSource> source, VerifyHash verify)
     : source_(std::move(source)), outline_(OutlineOf(source_->index(), source_->path())) {
   if (verify == VerifyHash::kNo) return;
   const std::string found = ContentHashOf(*source_);

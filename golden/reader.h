@@ -20,10 +20,10 @@ enum class VerifyHash {
 
 class GoldenReader {
  public:
-  // From any source of rows: tools/process/untrusted_reader.h has one for untrusted files.
+  // From any source: tools/process/untrusted_reader.h has one for untrusted files.
   // Errors: kUnreadableFile when the file is not a golden file, breaks the schema, or its content is
   // not what its hash says.
-  explicit GoldenReader(std::unique_ptr<RowSource> source, VerifyHash verify = VerifyHash::kYes);
+  explicit GoldenReader(std::unique_ptr<TensorSource> source, VerifyHash verify = VerifyHash::kYes);
   // In this process, without protection against loops of the HDF5 library.
   static GoldenReader Open(const std::string& path, const ReadLimits& limits = {},
                            VerifyHash verify = VerifyHash::kYes);
@@ -39,16 +39,16 @@ class GoldenReader {
   // The whole file. Errors: kUnreadableFile.
   GoldenFile ReadAll();
 
-  // For tensors that are read by blocks of rows (file_index.h); datasets by absolute path.
-  RowSource& source() { return *source_; }
+  // For tensors that are read in parts (file_index.h); datasets by absolute path.
+  TensorSource& source() { return *source_; }
 
  private:
-  std::unique_ptr<RowSource> source_;
+  std::unique_ptr<TensorSource> source_;
   GoldenFile outline_;
 };
 
 // The content hash of what the source holds, read by blocks. Errors: kUnreadableFile.
-std::string ContentHashOf(RowSource& source);
+std::string ContentHashOf(TensorSource& source);
 
 }  // namespace kvcheck
 
