@@ -23,13 +23,24 @@ constexpr EnumNames<bool, 2> kAgainst = {{{false, "stored"}, {true, "original"}}
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
+bool IsRealType(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
+}
+
 DType ParseRealType(Piece piece) {
   const auto dtype = ParseDType(piece.text);
-  if (!dtype || (*dtype != DType::kFloat64 && *dtype != DType::kFloat32 &&
-                 *dtype != DType::kFloat16 && *dtype != DType::kBFloat16)) {
-    piece.Refuse("expected f64, f32, f16 or bf16");
-  }
+  if (!dtype || !IsRealType(*dtype)) piece.Refuse("expected f64, f32, f16 or bf16");
   return *dtype;
+}
+
+bool IsRegime(std::string_view regime) {
+  return !regime.empty() && regime.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
+                                std::string_view::npos;
+}
+
+bool IsHash(std::string_view hash) {
+  return !hash.empty() && hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 DataSource ParseData(Piece piece) {
@@ -37,19 +48,12 @@ DataSource ParseData(Piece piece) {
   DataSource data;
   data.regime = std::string(parts[0].text);
   if (data.regime.empty()) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-  for (char c : data.regime) {
-    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) {
-      parts[0].Refuse("a regime is lower-case letters, digits and '_'");
-    }
-  }
+  if (!IsRegime(data.regime)) parts[0].Refuse("a regime is lower-case letters, digits and '_'");
   if (data.IsFile()) {
     if (parts.size() > 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
     if (parts.size() == 2) {
       data.file_hash = std::string(parts[1].text);
-      if (data.file_hash.empty() ||
-          data.file_hash.find_first_not_of("0123456789abcdef") != std::string::npos) {
-        parts[1].Refuse("a hash is lower-case hexadecimal");
-      }
+      if (!IsHash(data.file_hash)) parts[1].Refuse("a hash is lower-case hexadecimal");
     }
     return data;
   }
@@ -196,12 +200,71 @@ void CheckProduct(std::initializer_list<int64_t> extents) {
   }
 }
 
+void CheckExtent(std::string_view name, int64_t extent, int64_t lowest) {
+  if (extent < lowest || extent > kMaxExtent) {
+    Illegal(fmt::format("{}={} is outside {}..{}", name, extent, lowest, kMaxExtent));
+  }
+}
+
+void CheckRealType(std::string_view name, DType dtype) {
+  if (!IsRealType(dtype)) {
+    Illegal(fmt::format("{}={} is none of f64, f32, f16 and bf16", name, ShortName(dtype)));
+  }
+}
+
+void CheckData(const DataSource& data) {
+  const bool plausible = data.IsFile() ? data.file_hash.empty() || IsHash(data.file_hash)
+                                       : IsRegime(data.regime);
+  if (!plausible) Illegal("data is REGIME:SEED, file or file:HASH");
+}
+
+void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
+  if (mask.window && *mask.window < 1) Illegal("a window holds at least 1 token");
+  if (mask.array == MaskArrayKind::kAdditive) CheckRealType("mask", mask.additive_dtype);
+  if (mask.array != MaskArrayKind::kNone) {
+    int64_t product = 1;
+    for (const Axis& axis :
+         MaskShape(mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len).axes) {
+      CheckProduct({product, axis.extent});
+      product *= axis.extent;
+    }
+  }
+  if (mask.left_padding.empty()) return;
+  if (static_cast<int64_t>(mask.left_padding.size()) != c.batch) {
+    Illegal(fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(),
+                        c.batch));
+  }
+  for (int64_t padding : mask.left_padding) {
+    if (padding < 0) Illegal(fmt::format("left_pad {} is negative", padding));
+    if (padding > c.kv_len) Illegal(fmt::format("left_pad {} exceeds t={}", padding, c.kv_len));
+  }
+}
+
 void ValidateKind(const CodecCase& c) {
+  CheckExtent("rows", c.rows, 1);
+  CheckExtent("d", c.head_dim, 1);
+  CheckRealType("x", c.x);
+  CheckData(c.data);
   CheckHeadDim(c.format, c.head_dim, "codec case");
   CheckProduct({c.rows, c.head_dim});
 }
 
 void ValidateKind(const AttentionCase& c) {
+  CheckExtent("b", c.batch, 1);
+  CheckExtent("hq", c.query_heads, 1);
+  CheckExtent("hkv", c.kv_heads, 1);
+  CheckExtent("l", c.query_len, 1);
+  CheckExtent("t", c.kv_len, 1);
+  CheckExtent("d", c.k_dim, 1);
+  CheckExtent("dv", c.v_dim, 1);
+  CheckRealType("q", c.q);
+  CheckRealType("out", c.out);
+  if (c.sinks) CheckRealType("sinks", *c.sinks);
+  if (!std::isfinite(c.scale)) Illegal("scale is a finite number");
+  if (c.softcap && !(std::isfinite(*c.softcap) && *c.softcap > 0)) {
+    Illegal("softcap is a finite positive number");
+  }
+  CheckData(c.data);
   if (c.query_heads % c.kv_heads != 0) {
     Illegal(fmt::format("hq={} is not a multiple of hkv={}", c.query_heads, c.kv_heads));
   }
@@ -209,24 +272,7 @@ void ValidateKind(const AttentionCase& c) {
   CheckHeadDim(c.v, c.v_dim, "V of the attention case");
   CheckProduct({c.batch, c.query_heads, c.query_len, std::max(c.k_dim, c.v_dim)});
   CheckProduct({c.batch, c.kv_heads, c.kv_len, std::max(c.k_dim, c.v_dim)});
-  if (c.mask.array != MaskArrayKind::kNone) {
-    const Shape shape =
-        MaskShape(c.mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len);
-    CheckProduct({shape.axes[0].extent, shape.axes.size() > 1 ? shape.axes[1].extent : 1,
-                  shape.axes.size() > 2 ? shape.axes[2].extent : 1,
-                  shape.axes.size() > 3 ? shape.axes[3].extent : 1});
-  }
-  if (!c.mask.left_padding.empty()) {
-    if (static_cast<int64_t>(c.mask.left_padding.size()) != c.batch) {
-      Illegal(fmt::format("left_pad names {} rows, the batch has {}", c.mask.left_padding.size(),
-                          c.batch));
-    }
-    for (int64_t padding : c.mask.left_padding) {
-      if (padding > c.kv_len) {
-        Illegal(fmt::format("left_pad {} exceeds t={}", padding, c.kv_len));
-      }
-    }
-  }
+  CheckMask(c.mask, c);
   if (c.against_original && IsPlain(c.k) && IsPlain(c.v)) {
     Illegal("against=original needs a K or V in a codec format; plain values are the originals");
   }
@@ -235,11 +281,26 @@ void ValidateKind(const AttentionCase& c) {
 void ValidateKind(const TensorCase& c) {
   int64_t product = 1;
   for (const Axis& axis : c.shape.axes) {
-    if (axis.extent > 0 && product > kMaxElements / axis.extent) {
-      Illegal(fmt::format("the tensor would exceed {} elements", kMaxElements));
+    CheckExtent("shape", axis.extent, 0);
+    if (!axis.name.empty() && !IsAxisName(axis.name)) {
+      Illegal(fmt::format("'{}' is not the name of an axis", axis.name));
     }
-    product *= std::max<int64_t>(axis.extent, 1);
+    // An empty axis does not excuse the others: strides are products of all of them.
+    const int64_t extent = std::max<int64_t>(axis.extent, 1);
+    CheckProduct({product, extent});
+    product *= extent;
   }
+  if (const auto* ulp = std::get_if<UlpRule>(&c.rule); ulp != nullptr && ulp->ulps < 0) {
+    Illegal("rule=ulp:N needs N of at least 0");
+  }
+  if (const auto* sum = std::get_if<AbsRelRule>(&c.rule)) {
+    for (double tolerance : {sum->absolute, sum->relative}) {
+      if (!(std::isfinite(tolerance) && tolerance >= 0)) {
+        Illegal("a tolerance is finite and at least 0");
+      }
+    }
+  }
+  CheckData(c.data);
   if (std::holds_alternative<UlpRule>(c.rule) && !IsFloat(c.dtype)) {
     Illegal("rule=ulp:N needs a float type");
   }
@@ -340,17 +401,18 @@ Case ParseCase(std::string_view text) {
   if (space == text.size()) {
     kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
   }
+  if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
+    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor",
+                            kind.text));
+  }
   Fields fields({text.substr(space + 1), text});
   Case c;
   if (kind.text == "codec") {
     c = ParseCodec(&fields);
   } else if (kind.text == "attention") {
     c = ParseAttention(&fields);
-  } else if (kind.text == "tensor") {
-    c = ParseTensor(&fields);
   } else {
-    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor",
-                            kind.text));
+    c = ParseTensor(&fields);
   }
   Validate(c);
   return c;
@@ -385,6 +447,12 @@ void CheckInputs(const Case& c, const TensorMap& inputs) {
       throw Error(ErrorCode::kMissingData,
                   fmt::format("input '{}' has shape {}, the case says {}", name,
                               ToString(tensor.shape), ToString(spec.shape)));
+    }
+    const size_t bytes = static_cast<size_t>(spec.shape.ElementCount()) * SizeInBytes(spec.dtype);
+    if (tensor.bytes.size() != bytes) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("input '{}' holds {} bytes, its shape needs {}", name,
+                              tensor.bytes.size(), bytes));
     }
   }
 }

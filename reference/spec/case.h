@@ -98,7 +98,8 @@ std::string Print(const Case& c);
 // Errors: kParse with column and reason; kIllegalCase for a case that is well formed and undefined
 // (Hq not a multiple of Hkv, a group that does not divide head_dim, padding beyond T, ...).
 Case ParseCase(std::string_view text);
-// The kIllegalCase part, for cases built in code.
+// The kIllegalCase part, for cases built in code: also refuses values that have no text (an extent
+// below 1, a scale that is not finite, ...).
 void Validate(const Case& c);
 
 std::string_view KindName(const Case& c);
@@ -112,7 +113,8 @@ struct TensorSpec {
 std::map<std::string, TensorSpec> InputSpecs(const Case& c);
 // The tensors that an implementation answers with.
 std::map<std::string, TensorSpec> OutputSpecs(const Case& c);
-// Errors: kMissingData when an input of the case is absent or of another type or shape.
+// Errors: kMissingData when an input of the case is absent, of another type or shape, or does not
+// hold the bytes of its shape.
 void CheckInputs(const Case& c, const TensorMap& inputs);
 
 }  // namespace kvcheck

@@ -26,8 +26,25 @@ Error::Error(ErrorCode code, std::string message, std::string context)
       message_(std::move(message)),
       context_(std::move(context)) {}
 
+namespace {
+
+// Messages reach terminals and JSON reports, which must not carry a stranger's bytes.
+std::string Printable(std::string_view text) {
+  std::string printable;
+  for (char c : text) {
+    if (c >= 0x20 && c <= 0x7e) {
+      printable += c;
+    } else {
+      printable += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return printable;
+}
+
+}  // namespace
+
 void ThrowParseError(std::string_view text, size_t column, std::string_view reason) {
-  throw Error(ErrorCode::kParse, fmt::format("{} (in '{}')", reason, text),
+  throw Error(ErrorCode::kParse, fmt::format("{} (in '{}')", Printable(reason), Printable(text)),
               fmt::format("column {}", column));
 }
 

@@ -39,7 +39,8 @@ class Error : public std::runtime_error {
   std::string context_;
 };
 
-// A text that does not parse. column is 1-based and points at the first offending character.
+// A text that does not parse. column is 1-based and points at the first offending character. Bytes
+// outside printable ASCII appear in the message as \xNN.
 [[noreturn]] void ThrowParseError(std::string_view text, size_t column, std::string_view reason);
 
 // The exit status of a failed check (exit code 4 of the tool).

@@ -9,7 +9,7 @@ namespace kvcheck {
 
 MemorySink::MemorySink(TensorMap tensors) {
   for (auto& [name, tensor] : tensors) {
-    Declare(name, tensor.dtype, tensor.shape);
+    MemorySink::Declare(name, tensor.dtype, tensor.shape);
     tensors_[name] = std::move(tensor);
   }
 }
@@ -26,7 +26,9 @@ void MemorySink::Declare(const std::string& name, DType dtype, const Shape& shap
 
 void MemorySink::Write(const std::string& name, int64_t first_element,
                        std::span<const std::byte> bytes) {
-  Tensor& tensor = tensors_.at(name);
+  const auto found = tensors_.find(name);
+  KVCHECK_CHECK(found != tensors_.end(), "output '" + name + "' was not declared");
+  Tensor& tensor = found->second;
   const size_t begin = static_cast<size_t>(first_element) * SizeInBytes(tensor.dtype);
   KVCHECK_CHECK(begin <= tensor.bytes.size() && bytes.size() <= tensor.bytes.size() - begin,
                 "rows outside the declared shape");

@@ -76,6 +76,15 @@ DType RowDType(const KvFormat& format) {
 
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context) {
   const auto* affine = std::get_if<AffineFormat>(&format);
+  const bool exists =
+      affine == nullptr
+          ? Contains(kPlainTypes, std::get<PlainFormat>(format).dtype)
+          : Contains(kAffineBits, affine->bits) && Contains(kAffineGroups, affine->group_size) &&
+                Contains(kScaleTypes, affine->scale_dtype);
+  if (!exists) {
+    throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a format", Print(format)),
+                context);
+  }
   if (affine != nullptr && head_dim % affine->group_size != 0) {
     throw Error(ErrorCode::kIllegalCase,
                 fmt::format("head_dim {} is not a multiple of the group {} of {}; choose a smaller "

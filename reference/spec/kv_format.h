@@ -42,7 +42,8 @@ KvFormat ParseKvFormat(Piece piece);
 bool IsPlain(const KvFormat& format);
 // The type in which a decoded row is given: the plain type, or the scale type.
 DType RowDType(const KvFormat& format);
-// Errors: kIllegalCase when head_dim is not a multiple of the format's group.
+// Errors: kIllegalCase when head_dim is not a multiple of the format's group, and for a format built
+// in code that is none of AllKvFormats().
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context);
 
 // Every format of this build, for coverage lists and tests.

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reference/spec/enum_text.h"
+#include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/text.h"
 
@@ -41,7 +44,10 @@ constexpr int kMaxCount = 1 << 30;
 
 DType ParseFloatType(Piece piece) {
   const auto dtype = ParseDType(piece.text);
-  if (!dtype || !IsFloat(*dtype)) piece.Refuse("expected a float type, as f32, f16 or bf16");
+  // A scale type without a sign (f8e8m0fnu) holds no intermediate value.
+  if (!dtype || !IsFloat(*dtype) || !FloatTypeOf(*dtype).is_signed) {
+    piece.Refuse("expected a float type, as f32, f16 or bf16");
+  }
   return *dtype;
 }
 
@@ -82,6 +88,12 @@ SumPlan ParseSum(Piece piece) {
   return sum;
 }
 
+bool IsPlanName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return c > 0x20 && c <= 0x7e && c != '=';
+  });
+}
+
 double ParseError(Piece piece) {
   const double error = ParseReal(piece);
   if (!(error >= 0 && error < 1)) piece.Refuse("an error is at least 0 and below 1");
@@ -100,11 +112,13 @@ std::string Print(const RoundedType& type) {
 }
 
 std::string Print(const SumPlan& sum) {
+  const bool has_width = sum.order == SumOrder::kLanes || sum.order == SumOrder::kDepth ||
+                         sum.order == SumOrder::kTensorCore;
+  KVCHECK_CHECK((has_width || sum.width == 0) &&
+                    (sum.order == SumOrder::kTensorCore || sum.aligned_bits == 0),
+                "a width or aligned bits beside an order that has none");
   std::string text = fmt::format("{}:{}", Print(sum.accumulator), Name(sum.order));
-  if (sum.order == SumOrder::kLanes || sum.order == SumOrder::kDepth ||
-      sum.order == SumOrder::kTensorCore) {
-    text += fmt::format(":{}", sum.width);
-  }
+  if (has_width) text += fmt::format(":{}", sum.width);
   if (sum.order == SumOrder::kTensorCore) text += fmt::format(":{}", sum.aligned_bits);
   if (sum.fma) text += ":fma";
   if (sum.chained) text += ":chained";
@@ -112,6 +126,13 @@ std::string Print(const SumPlan& sum) {
 }
 
 std::string Print(const Plan& plan) {
+  KVCHECK_CHECK((plan.prescale_roundings.value_or(0) > 0) == plan.prescale_dtype.has_value(),
+                "prescale: its type and a number of roundings above 0 come together");
+  KVCHECK_CHECK((plan.dequantize == DequantizeKind::kInside) ==
+                        plan.dequantize_roundings.has_value() &&
+                    (plan.dequantize == DequantizeKind::kRounded) ==
+                        plan.dequantize_dtype.has_value(),
+                "dequantize: roundings belong to inside, a type to rounded");
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
     if (!text.empty()) text += ' ';
@@ -130,7 +151,14 @@ std::string Print(const Plan& plan) {
   const auto add_type = [&](std::string_view key, const std::optional<DType>& value) {
     if (value) add(key, ShortName(*value));
   };
-  if (!plan.name.empty()) add("name", plan.name);
+  if (!plan.name.empty()) {
+    if (!IsPlanName(plan.name)) {
+      throw Error(ErrorCode::kUsage,
+                  "a plan's name is printable ASCII without spaces and '=', so that its text parses "
+                  "back; rename the plan");
+    }
+    add("name", plan.name);
+  }
   if (plan.qk) add("qk", Print(*plan.qk));
   if (plan.pv) add("pv", Print(*plan.pv));
   if (plan.l) add("l", Print(*plan.l));
@@ -139,7 +167,7 @@ std::string Print(const Plan& plan) {
   if (plan.prescale_roundings) {
     add("prescale", *plan.prescale_roundings == 0
                         ? std::string("none")
-                        : fmt::format("{}:{}", ShortName(plan.prescale_dtype.value_or(DType::kFloat32)),
+                        : fmt::format("{}:{}", ShortName(*plan.prescale_dtype),
                                       *plan.prescale_roundings));
   }
   add_type("scores", plan.scores);
@@ -165,11 +193,10 @@ std::string Print(const Plan& plan) {
   if (plan.dequantize) {
     switch (*plan.dequantize) {
       case DequantizeKind::kInside:
-        add("dequantize", fmt::format("inside:{}", plan.dequantize_roundings.value_or(2)));
+        add("dequantize", fmt::format("inside:{}", *plan.dequantize_roundings));
         break;
       case DequantizeKind::kRounded:
-        add("dequantize",
-            fmt::format("rounded:{}", ShortName(plan.dequantize_dtype.value_or(DType::kFloat16))));
+        add("dequantize", fmt::format("rounded:{}", ShortName(*plan.dequantize_dtype)));
         break;
       default: add("dequantize", Name(*plan.dequantize));
     }
@@ -202,7 +229,10 @@ Plan ParsePlan(std::string_view text) {
                              const EnumNames<bool, 2>& names) {
     if (fields.TakeIf(key, &value)) *field = ParseEnum(names, value);
   };
-  if (fields.TakeIf("name", &value)) plan.name = std::string(value.text);
+  if (fields.TakeIf("name", &value)) {
+    if (!IsPlanName(value.text)) value.Refuse("a plan's name is printable, without '='");
+    plan.name = std::string(value.text);
+  }
   if (fields.TakeIf("qk", &value)) plan.qk = ParseSum(value);
   if (fields.TakeIf("pv", &value)) plan.pv = ParseSum(value);
   if (fields.TakeIf("l", &value)) plan.l = ParseSum(value);

@@ -108,6 +108,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Parses back to the equal plan. A partner left out (dequantize=inside without its roundings, a
+// pre-scaling without its type) is a bug of the caller.
+// Errors: kUsage for a name that holds a space, '=' or a byte that is not printable ASCII.
 std::string Print(const Plan& plan);
 // Errors: kParse with the column.
 Plan ParsePlan(std::string_view text);

@@ -91,6 +91,9 @@ T ParseWhole(Piece piece, const char* what) {
   T value{};
   const char* end = piece.text.data() + piece.text.size();
   const auto [rest, error] = std::from_chars(piece.text.data(), end, value);
+  if (error == std::errc::result_out_of_range && rest == end) {
+    piece.Refuse(fmt::format("'{}' is out of range", piece.text));
+  }
   if (error != std::errc() || rest != end) {
     piece.Refuse(fmt::format("'{}' is not {}", piece.text, what));
   }

@@ -23,6 +23,8 @@ target_compile_options(kvcheck_warnings INTERFACE -Wall -Wextra -Wconversion
 # Contraction changes results (g++ contracts by default); see tests/project/contraction_test.cc.
 add_library(kvcheck_floating_point INTERFACE)
 target_compile_options(kvcheck_floating_point INTERFACE -ffp-contract=off)
+# For users of the installed package, whose own language level may be lower.
+target_compile_features(kvcheck_floating_point INTERFACE cxx_std_20)
 
 add_library(kvcheck_sanitizers INTERFACE)
 if(KVCHECK_SANITIZE)

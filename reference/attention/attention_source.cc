@@ -1,0 +1,307 @@
+#include "reference/attention/attention_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <list>
+
+#include "reference/attention/statistics.h"
+#include "reference/attention/suspects.h"
+#include "reference/numerics/convert.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+enum Reason { kOverflow, kPaddingQuery, kNotFinite, kRange, kMaskedAny, kLseOfNothing, kFlushed };
+
+std::vector<std::string> Reasons() {
+  return {"the output may overflow here",
+          "query of a padding token",
+          "a visible input is not finite",
+          "the plan's own arithmetic may overflow, or its sums are too deep",
+          "fully masked query, profile masked_row=any",
+          "log-sum-exp of a query that sees no key",
+          "a subnormal result may be flushed to zero"};
+}
+
+// Share of the visible keys whose removal would move some channel by more than twice its bound.
+double DetectableShare(const RowQuestion& row, const RowReference& reference) {
+  const HeadData& head = *row.head;
+  const auto dv = static_cast<size_t>(head.v.dim);
+  size_t seen = 0;
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    const double* v = &head.v.hi[static_cast<size_t>(row.keys[j]) * dv];
+    const double factor = reference.p[j] / (1 - reference.p[j]);
+    for (size_t c = 0; c < dv; ++c) {
+      const ChannelReference& channel = reference.channels[c];
+      if (!(factor * std::fabs(v[c] - channel.value) <= 2 * channel.bound)) {
+        ++seen;
+        break;
+      }
+    }
+  }
+  return row.keys.empty() ? 0 : static_cast<double>(seen) / static_cast<double>(row.keys.size());
+}
+
+}  // namespace
+
+// The most recently used heads. Two suffice for one thread that walks in order; more let several
+// threads work on neighbouring tiles.
+struct AttentionSource::HeadCache {
+  static constexpr size_t kCapacity = 4;
+  struct Entry {
+    int64_t key = 0;
+    std::once_flag once;
+    std::shared_ptr<const HeadData> head;
+  };
+  std::mutex mutex;
+  std::list<std::shared_ptr<Entry>> entries;
+};
+
+AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile, const Plan& plan,
+                                 const TensorMap& inputs)
+    : case_(c),
+      profile_(profile),
+      arithmetic_(Resolve(plan, profile, c)),
+      inputs_(inputs),
+      mask_((CheckInputs(c, inputs), c), profile, inputs),
+      rows_per_head_(c.query_heads / c.kv_heads * c.query_len),
+      tiles_per_head_((rows_per_head_ + kRowsPerTile - 1) / kRowsPerTile),
+      heads_(std::make_unique<HeadCache>()) {
+  if (c.sinks) {
+    const Tensor& sinks = Get(inputs, "sinks");
+    sinks_.resize(static_cast<size_t>(sinks.ElementCount()));
+    DecodeTo(sinks, 0, sinks_);
+  }
+  for (const auto& [name, spec] : OutputSpecs(c)) {
+    OutputInfo info;
+    info.name = name;
+    info.dtype = spec.dtype;
+    info.shape = spec.shape;
+    info.row_length = name == "out" ? spec.shape.RowLength() : 1;
+    info.reasons = Reasons();
+    if (name == "out") {
+      info.terms.assign(kBoundTermNames.begin(), kBoundTermNames.end());
+      for (int64_t b = 0; b < c.batch; ++b) {
+        for (int64_t h = 0; h < c.query_heads; ++h) {
+          info.groups.push_back(fmt::format("b={} hq={}", b, h));
+        }
+      }
+      for (const FaultDirection& direction : FaultDirections()) {
+        info.directions.emplace_back(direction.name);
+        info.hints.emplace_back(direction.hint);
+      }
+      outputs_.insert(outputs_.begin(), info);
+    } else {
+      outputs_.push_back(info);
+    }
+  }
+}
+
+AttentionSource::~AttentionSource() = default;
+
+int64_t AttentionSource::TileCount() const {
+  return case_.batch * case_.kv_heads * tiles_per_head_;
+}
+
+QueryIndex AttentionSource::RowAt(int64_t row) const {
+  QueryIndex index;
+  index.query = row % case_.query_len;
+  index.query_head = row / case_.query_len % case_.query_heads;
+  index.batch = row / case_.query_len / case_.query_heads;
+  return index;
+}
+
+std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_head) const {
+  const int64_t key = batch * case_.kv_heads + kv_head;
+  std::shared_ptr<HeadCache::Entry> entry;
+  {
+    const std::lock_guard lock(heads_->mutex);
+    auto& entries = heads_->entries;
+    for (auto it = entries.begin(); it != entries.end(); ++it) {
+      if ((*it)->key == key) {
+        entry = *it;
+        entries.splice(entries.begin(), entries, it);
+        break;
+      }
+    }
+    if (entry == nullptr) {
+      entry = std::make_shared<HeadCache::Entry>();
+      entry->key = key;
+      entries.push_front(entry);
+      if (entries.size() > HeadCache::kCapacity) entries.pop_back();
+    }
+  }
+  std::call_once(entry->once, [&] {
+    entry->head = std::make_shared<HeadData>(
+        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.parts));
+  });
+  return entry->head;
+}
+
+RowContext AttentionSource::MakeContext(const QueryIndex& query, const HeadData& head,
+                                        std::vector<double>* q) const {
+  const int64_t row =
+      (query.batch * case_.query_heads + query.query_head) * case_.query_len + query.query;
+  q->resize(static_cast<size_t>(case_.k_dim));
+  DecodeTo(Get(inputs_, "q"), row * case_.k_dim, *q);
+  RowContext context;
+  context.c = &case_;
+  context.arithmetic = &arithmetic_;
+  context.profile = profile_;
+  context.head = &head;
+  context.q = *q;
+  context.has_sink = !sinks_.empty();
+  if (context.has_sink) context.sink = sinks_[static_cast<size_t>(query.query_head)];
+  return context;
+}
+
+std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileRequest& request) const {
+  const int64_t head_index = index / tiles_per_head_;
+  const int64_t first = index % tiles_per_head_ * kRowsPerTile;
+  const int64_t count = std::min(kRowsPerTile, rows_per_head_ - first);
+  const int64_t first_row = head_index * rows_per_head_ + first;
+  const auto dv = static_cast<size_t>(case_.v_dim);
+  const auto rows = static_cast<size_t>(count);
+
+  std::vector<ExpectedTile> tiles(outputs_.size());
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    ExpectedTile& tile = tiles[i];
+    tile.output = static_cast<int>(i);
+    tile.first_row = first_row;
+    tile.row_count = count;
+    tile.precision = request.precision;
+    const size_t elements = rows * static_cast<size_t>(outputs_[i].row_length);
+    tile.value.assign(elements, 0);
+    tile.value_lo.assign(elements, 0);
+    tile.bound.assign(elements, 0);
+    tile.reference_bound.assign(elements, 0);
+    tile.mass.assign(elements, 0);
+    tile.standing.assign(rows, Standing::kJudged);
+    tile.standing_reason.assign(rows, 0);
+    if (i == 0 && request.terms) {
+      tile.terms.assign(kBoundTerms, std::vector<double>(elements, 0));
+    }
+  }
+  ExpectedTile& out = tiles[0];
+  ExpectedTile* lse = tiles.size() > 1 ? &tiles[1] : nullptr;
+  out.group.resize(rows);
+  if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
+
+  const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
+  bool sampled = false;
+  std::vector<double> q;
+  for (size_t r = 0; r < rows; ++r) {
+    const QueryIndex query = RowAt(first_row + static_cast<int64_t>(r));
+    out.group[r] = static_cast<int>(query.batch * case_.query_heads + query.query_head);
+    const RowContext context = MakeContext(query, *head, &q);
+    const auto set_standing = [&](Standing standing, Reason reason) {
+      out.standing[r] = standing;
+      out.standing_reason[r] = reason;
+      if (lse != nullptr) lse->standing[r] = standing, lse->standing_reason[r] = reason;
+    };
+    OwnedQuestion owned;
+    const VisibleSet visible = mask_.Visible(query);
+    const RowKind kind = MakeQuestion(context, visible, &owned);
+    if (kind == RowKind::kUnconstrained) {
+      set_standing(Standing::kUnconstrained,
+                   visible.kind == QueryKind::kPadding ? kPaddingQuery : kMaskedAny);
+      continue;
+    }
+    if (kind != RowKind::kEvaluate) {
+      if (kind == RowKind::kNan) {
+        std::fill_n(out.value.begin() + static_cast<std::ptrdiff_t>(r * dv), dv,
+                    std::numeric_limits<double>::quiet_NaN());
+      }
+      if (lse != nullptr && context.has_sink) {
+        const SinkLse sink = ComputeSinkLse(context);
+        lse->value[r] = sink.value;
+        lse->bound[r] = sink.bound;
+        lse->reference_bound[r] = 0x1p-50 * std::fabs(lse->value[r]);
+        lse->mass[r] = 1 + std::fabs(lse->value[r]);
+      } else if (lse != nullptr) {
+        lse->standing[r] = Standing::kUnconstrained;
+        lse->standing_reason[r] = kLseOfNothing;
+      }
+      continue;
+    }
+    const RowReference row = ComputeRow(context, owned, request.precision);
+    if (!row.finite) {
+      set_standing(Standing::kUndefined, kNotFinite);
+      continue;
+    }
+    if (row.unbounded) {
+      set_standing(Standing::kUnbounded, kRange);
+      continue;
+    }
+    const double largest = FloatTypeOf(case_.out).largest_finite;
+    for (size_t c = 0; c < dv; ++c) {
+      const ChannelReference& channel = row.channels[c];
+      const size_t at = r * dv + c;
+      out.value[at] = channel.value;
+      out.value_lo[at] = channel.value_lo;
+      if (arithmetic_.saturates && std::fabs(channel.value) > largest) {
+        out.value[at] = std::copysign(largest, channel.value);
+        out.value_lo[at] = 0;
+      }
+      out.bound[at] = channel.bound;
+      out.reference_bound[at] = channel.reference_bound;
+      out.mass[at] = channel.mass;
+      for (size_t t = 0; t < out.terms.size(); ++t) out.terms[t][at] = channel.terms[t];
+      if (!arithmetic_.saturates) {
+        for (const double sign : {1.0, -1.0}) {
+          if (sign * channel.value + channel.before_output >= arithmetic_.overflow) {
+            out.alternatives.push_back(
+                {static_cast<int64_t>(at), sign * kInfinity, false, kOverflow});
+          }
+        }
+      }
+    }
+    if (lse != nullptr) {
+      lse->value[r] = row.lse;
+      lse->value_lo[r] = row.lse_lo;
+      lse->bound[r] = row.lse_bound;
+      lse->reference_bound[r] = row.lse_reference_bound;
+      lse->mass[r] = 1 + std::fabs(row.lse);
+    }
+    if (!sampled) {
+      out.detectable_share.push_back(DetectableShare(owned.question, row));
+      sampled = true;
+    }
+    if (request.statistics) {
+      AddRowStatistics(context, owned, visible, row, first_row + static_cast<int64_t>(r), r,
+                       &*out.statistics);
+    }
+  }
+  return tiles;
+}
+
+std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t element,
+                                                        double got) const {
+  if (output != 0 || !std::isfinite(got)) return {};
+  const int64_t row = element / case_.v_dim;
+  const auto channel = static_cast<size_t>(element % case_.v_dim);
+  const QueryIndex query = RowAt(row);
+  const int64_t kv_head = query.query_head / (case_.query_heads / case_.kv_heads);
+  std::vector<std::string> lines;
+  for (const Suspect& suspect : Suspects(arithmetic_.plan, case_)) {
+    const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
+    const HeadData head = LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.parts);
+    std::vector<double> q;
+    RowContext context = MakeContext(query, head, &q);
+    context.arithmetic = &changed;
+    OwnedQuestion owned;
+    if (MakeQuestion(context, mask_.Visible(query), &owned) != RowKind::kEvaluate) return {};
+    const RowReference reference = ComputeRow(context, owned, Precision::kDouble);
+    if (!reference.finite || reference.unbounded) continue;
+    const ChannelReference& c = reference.channels[channel];
+    if (std::fabs(got - c.value) <= c.bound + c.reference_bound) lines.push_back(suspect.text);
+  }
+  return lines;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,60 @@
+// Expected values of an attention case as a source of tiles: `out`, and `lse` when the case asks.
+// A tile is up to kRowsPerTile consecutive rows (head, query) of one batch row and one key/value
+// head, so that K and V of a head are decoded once.
+
+#ifndef REFERENCE_ATTENTION_ATTENTION_SOURCE_H_
+#define REFERENCE_ATTENTION_ATTENTION_SOURCE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "reference/attention/arithmetic.h"
+#include "reference/attention/row_reference.h"
+#include "reference/attention/visible.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+inline constexpr int64_t kRowsPerTile = 32;
+
+class AttentionSource : public ExpectedSource {
+ public:
+  // inputs must outlive the source. Errors: kMissingData as CheckInputs; kIllegalCase.
+  AttentionSource(const AttentionCase& c, const Profile& profile, const Plan& plan,
+                  const TensorMap& inputs);
+  ~AttentionSource() override;
+
+  const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
+  int64_t TileCount() const override;
+  std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
+  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override;
+  std::vector<std::string> Assumptions() const override { return arithmetic_.assumed; }
+
+  const Arithmetic& arithmetic() const { return arithmetic_; }
+
+ private:
+  struct HeadCache;
+  // Rows of the output, counted over (B, Hq, L).
+  QueryIndex RowAt(int64_t row) const;
+  std::shared_ptr<const HeadData> Head(int64_t batch, int64_t kv_head) const;
+  // The context of one row; q must hold k_dim doubles and outlive it.
+  RowContext MakeContext(const QueryIndex& query, const HeadData& head,
+                         std::vector<double>* q) const;
+
+  AttentionCase case_;
+  Profile profile_;
+  Arithmetic arithmetic_;
+  const TensorMap& inputs_;
+  MaskReader mask_;
+  std::vector<double> sinks_;
+  std::vector<OutputInfo> outputs_;
+  int64_t rows_per_head_ = 0;   // query heads of a key/value head times L
+  int64_t tiles_per_head_ = 0;
+  std::unique_ptr<HeadCache> heads_;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_ATTENTION_SOURCE_H_

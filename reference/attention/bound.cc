@@ -1,0 +1,269 @@
+#include "reference/attention/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/numerics/ulp.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// The derivation's own factor for evaluating these formulas in double.
+constexpr double kEvaluation = 1 + 0x1p-40;
+
+// (1 + a)(1 + b) - 1 without cancellation.
+double Compose(double a, double b) { return a + b + a * b; }
+
+// E_j: error of a score before the exponential.
+class ScoreError {
+ public:
+  ScoreError(const Arithmetic& a, const RowScores& row) : a_(a), row_(row) {
+    dot_ = Compose(Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s + a.c_parts, a.u_a))),
+                   a.u_parts);
+    u_b_ = a.u_b;
+    bias_ = Gamma(a.c_b + 1, u_b_);
+    cap_argument_ = Gamma(3, u_b_);
+    cap_value_ = Compose(a.u_tanh, Gamma(a.plan.exp == ExpForm::kExp ? 2 : 3, u_b_));
+  }
+
+  double operator()(size_t j) const {
+    const double codec = row_.codec.empty() ? 0 : row_.codec[j];
+    const double scale = std::fabs(row_.scale);
+    double error = dot_ * (row_.magnitude[j] + codec) +
+                   a_.lambda * (1 + scale) *
+                       (row_.q_abs_sum + row_.k_abs_sum[j] + 2 * row_.k_dim + 2);
+    error += a_.eta_q * (row_.q_abs_sum + row_.k_abs_sum[j] + a_.eta_q * row_.k_dim);
+    error += a_.eta_parts * scale * row_.q_abs_sum * (1 + dot_);
+    error += codec;
+    if (a_.u_s > 0) {
+      error = (1 + a_.u_s) * error + a_.u_s * std::fabs(row_.x[j]) + a_.eta_s;
+    }
+    double s = row_.x[j];
+    if (row_.softcap > 0) {
+      error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
+      s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
+      error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
+      error += 3 * a_.eta_s;
+    }
+    if (!row_.bias.empty()) {
+      error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) + u_b_ * std::fabs(row_.s[j]);
+      error += a_.eta_s;
+    }
+    return error;
+  }
+
+  double Sink() const {
+    return (Gamma(a_.c_b, a_.u_a) + a_.u_s) * std::fabs(row_.sink) + a_.eta_s;
+  }
+
+ private:
+  const Arithmetic& a_;
+  const RowScores& row_;
+  double dot_ = 0;
+  double u_b_ = 0;
+  double bias_ = 0;
+  double cap_argument_ = 0;
+  double cap_value_ = 0;
+};
+
+}  // namespace
+
+KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
+  KeyWeights w;
+  const size_t n = row.s.size();
+  w.n = static_cast<double>(n) + (row.has_sink ? 1 : 0);
+  w.depths = a.Depths(static_cast<int64_t>(n), a.TouchedBlocks(row.keys),
+                      static_cast<int64_t>(row.kv_len));
+  const double r = w.depths.rescales;
+  const ScoreError score_error(a, row);
+  std::vector<double> error(n);
+  double top = row.has_sink ? row.sink + score_error.Sink() : -kInfinity;
+  double largest_dot = 0;
+  for (size_t j = 0; j < n; ++j) {
+    error[j] = score_error(j);
+    top = std::max(top, row.s[j] + error[j]);
+    w.max_error = std::max(w.max_error, error[j]);
+    const double before_scaling = row.scale != 0 ? row.magnitude[j] / std::fabs(row.scale) : 0;
+    largest_dot = std::max({largest_dot, row.magnitude[j], before_scaling});
+  }
+  if (row.maximum_over_all) top = std::max(top, row.shift_all);
+  w.overhang = top - row.max;
+  w.shift = std::max(std::fabs(row.max), std::fabs(top));
+  const double stretch = row.maximum_over_all ? std::exp(w.overhang) : 1;
+  w.underflow = a.eta_e * stretch;
+  w.lambda = a.lambda * stretch;
+  if (!(largest_dot < a.score_largest)) {
+    w.unbounded = true;
+    w.why = "a score may overflow its accumulator";
+  }
+
+  const double log_l = 1 + std::log(w.n);
+  const double c_x = a.c_m == 3 ? 2 : 0;
+  const bool merges_lse = a.merge == MergeKind::kLse || a.merge == MergeKind::kLseDivisionFree;
+  const double exp_error = (1 + r) * std::log1p(a.u_e);
+  const double exp_error_down = (1 + r) * std::log1p(-a.u_e);
+  const double g_m = Gamma(a.c_m, a.u_a);
+  const bool division_free = a.merge == MergeKind::kLseDivisionFree;
+  const bool rounds_p = a.u_p > 0;
+  const bool varying_y = (rounds_p && a.p_in_numerator) || division_free;
+  w.c.resize(n);
+  w.x.resize(n);
+  if (varying_y) w.y.resize(n);
+  w.largest_u_p = 0;
+
+  const auto weigh = [&](double s, double e_error, double e, double p, double* rho_up,
+                         double* rho_down, double* u_p, double* kappa) {
+    const double gap = top - s + e_error + 2 * a.lambda_lazy;  // W_j
+    double tau = e_error + g_m * gap + a.c_shift * a.u_a * (w.shift + gap);
+    double merge = 0;
+    if (merges_lse) {
+      merge = a.u_log * log_l + Gamma(1 + a.c_shift + c_x, a.u_a) * (w.shift + gap + log_l) +
+              2 * g_m * log_l;
+      tau += merge;
+    }
+    *rho_up = std::expm1(tau + exp_error);
+    *rho_down = -std::expm1(-tau + exp_error_down);
+    *u_p = 0;
+    if (rounds_p) {
+      const double weight = (a.p_normalised ? p : e);
+      const double eta = a.eta_p * stretch;
+      *u_p = std::max(a.u_p, weight > eta ? eta / weight : 1.0);
+      if (a.p_cut) {
+        *u_p = std::min(*u_p, std::expm1(gap + tau) * (1 + a.u_e) + 2 * a.u_e);
+      }
+    }
+    if (a.p_in_weights) {
+      *rho_up = Compose(*rho_up, *u_p);
+      *rho_down = 1 - (1 - *rho_down) * (1 - *u_p);
+    }
+    *kappa = 0;
+    if (division_free) {
+      *kappa = std::expm1(2 * merge + 2 * g_m * (gap + 2 * log_l) + 2 * std::log1p(a.u_e));
+    }
+  };
+
+  for (size_t j = 0; j < n; ++j) {
+    double up = 0, down = 0, u_p = 0, kappa = 0;
+    weigh(row.s[j], error[j], row.e[j], row.p[j], &up, &down, &u_p, &kappa);
+    w.c[j] = row.p[j] * up;
+    w.x[j] = row.p[j] * (1 + up);
+    if (varying_y) {
+      const double in_numerator = a.p_in_numerator ? u_p : 0;
+      w.y[j] = w.x[j] * Compose(in_numerator, kappa);
+    }
+    w.t += row.p[j] * down;
+    w.t_plus += row.p[j] * up;
+    w.largest_u_p = std::max(w.largest_u_p, a.p_in_numerator ? u_p : 0.0);
+  }
+  if (row.has_sink) {
+    double up = 0, down = 0, u_p = 0, kappa = 0;
+    const double sink_e = row.sink_p * row.denominator;
+    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &up, &down, &u_p, &kappa);
+    w.sink_c = row.sink_p * up;
+    w.t += row.sink_p * down;
+    w.t_plus += row.sink_p * up;
+  }
+  if (division_free) {
+    w.merge_factor = std::expm1(a.u_log * log_l + Gamma(2, a.u_a) * (w.shift + log_l));
+  }
+  if (rounds_p && a.p_largest < std::exp(a.lambda_lazy)) {
+    w.unbounded = true;
+    w.why = "P times its scale may overflow P's type";
+  }
+  return w;
+}
+
+double OutputRounding(DType out, double u_o, double y) {
+  if (u_o == 0) return 0;
+  const double relative = u_o * y;
+  const double half_spacing = 0.5 * SpacingAt(out, y) * (u_o / UnitRoundoff(out));
+  return std::min(relative, half_spacing);
+}
+
+ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
+                                 DType out) {
+  ChannelBound result;
+  const double r = w.depths.rescales;
+  const double k = w.depths.splits;
+  // A rescale multiplies the accumulator in its own type.
+  double g = Compose(Gamma(w.depths.pv, a.u_pv),
+                     Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
+  double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
+  if (a.p_normalised) g = Compose(g, Gamma(a.c_d, a.u_a));
+  if (a.merge == MergeKind::kAccumulators) {
+    g = Compose(g, Gamma(k, a.u_a));
+    dl = Compose(dl, Gamma(k, a.u_a));
+  } else if (a.merge != MergeKind::kNone) {
+    g = Compose(g, Compose(a.u_part, Gamma(a.c_d + 1 + k, a.u_a)));
+    dl = Compose(dl, Gamma(k, a.u_a));
+  }
+  const double rest = 1 - w.t;
+  if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) ||
+      !((a.p_normalised ? 1 : w.n * std::exp(a.lambda_lazy)) * sums.largest * (1 + g) <
+        a.sum_largest)) {
+    result.bound = result.before_output = kInfinity;
+    result.terms.fill(kInfinity);
+    return result;
+  }
+  auto& terms = result.terms;
+  const double magnitude = std::fabs(sums.o);
+  terms[kScoreTerm] = std::min(sums.c / rest, sums.spread);
+  const double y = w.y.empty() ? w.y_factor * sums.x : sums.y;
+  terms[kProbabilityTerm] = (1 + g) * y / rest;
+  terms[kSumTerm] = g * sums.x / rest;
+  if (a.parts) {
+    const double parts = Compose(Gamma(a.c_parts, a.u_a), a.u_parts);
+    terms[kCodecTerm] +=
+        (1 + g) * (1 + w.largest_u_p) * (parts * sums.parts + a.eta_parts * (1 + w.t_plus)) / rest;
+  }
+  terms[kCodecTerm] += (1 + g) * (1 + w.largest_u_p) * sums.codec / rest;
+  const double c_n = terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
+  terms[kDenominatorTerm] = dl / (1 - dl) * (magnitude + c_n);
+  double f = c_n + terms[kDenominatorTerm];
+  if (a.merge == MergeKind::kLseDivisionFree) {
+    terms[kDenominatorTerm] += w.merge_factor * (magnitude + f);
+    f = c_n + terms[kDenominatorTerm];
+  }
+  if (a.final_division) {
+    terms[kNormaliseTerm] = Gamma(a.c_d, a.u_a) * (magnitude + f);
+    f += terms[kNormaliseTerm];
+  }
+  const double n_total = terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
+  terms[kUnderflowTerm] = 3 * (w.n + r + 2) *
+                          (w.underflow * (sums.largest + n_total) +
+                           w.lambda * (1 + sums.largest + n_total)) /
+                          (rest * (1 - dl));
+  if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * a.eta_part * (1 + w.merge_factor);
+  f += terms[kUnderflowTerm];
+  double target = magnitude;
+  result.before_output = f;
+  terms[kOutputTerm] = OutputRounding(out, a.u_o, target + f) + a.eta_o;
+  result.bound = (f + terms[kOutputTerm]) * kEvaluation;
+  return result;
+}
+
+double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,
+                       bool base2) {
+  double dl = Compose(Gamma(w.depths.l, a.u_l),
+                      Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
+  if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
+  if (w.unbounded || !(dl < 1) || !(w.t < 1)) return kInfinity;
+  double y = std::max(std::log1p(w.t_plus) + std::log1p(dl), -std::log1p(-w.t) - std::log1p(-dl)) +
+             a.c_shift * a.u_a * w.shift;
+  const double log_l = std::fabs(std::log(row.denominator));
+  y += a.u_log * (log_l + y + w.overhang + 3 * a.u_a * w.shift);
+  if (a.merge == MergeKind::kLse || a.merge == MergeKind::kLseDivisionFree) {
+    // The log of the merged weights, and the sum with the largest partial lse.
+    const double log_n = 1 + std::log(w.n);
+    y += a.u_log * log_n + Gamma(2, a.u_a) * (w.shift + log_n);
+  }
+  const double nats = base2 ? lse * std::log(2.0) : lse;
+  double error = y + Gamma(a.lse_roundings, a.u_a) * (std::fabs(nats) + y) +
+                 (w.n + 2) * (w.underflow + w.lambda);
+  if (base2) error /= std::log(2.0);
+  return error * kEvaluation;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,105 @@
+// The derived tolerance of one query's output: bound.md, section 2, with every variant. Two steps,
+// because the sums over V dominate and are shared with the vectorised evaluator: KeyWeights turns a
+// row's scores into one weight per key and term; ChannelSums are the sums over keys with those
+// weights; ChannelBound assembles the bound of one channel.
+
+#ifndef REFERENCE_ATTENTION_BOUND_H_
+#define REFERENCE_ATTENTION_BOUND_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/attention/arithmetic.h"
+
+namespace kvcheck {
+
+// What the definition says about one query, over its n visible keys (hidden keys of a finite mask
+// value included, with S = 0).
+struct RowScores {
+  std::span<const int32_t> keys;     // columns, for the block structure
+  std::span<const double> x;         // score before the softcap and the bias
+  std::span<const double> s;         // score
+  std::span<const double> bias;      // empty: none
+  std::span<const double> magnitude;  // S_j = |scale| sum_i |q_i| |k_ji| (parts for fused codes)
+  std::span<const double> k_abs_sum;  // sum_i |k_ji|
+  std::span<const double> codec;      // dS_j against originals; empty: none
+  std::span<const double> e;          // exp(s_j - m)
+  std::span<const double> p;          // e_j / L
+  double q_abs_sum = 0;
+  double k_dim = 0;
+  double kv_len = 0;
+  double scale = 0;
+  double softcap = 0;      // 0: none
+  bool has_sink = false;
+  double sink = 0;
+  double sink_p = 0;
+  double max = 0;          // m
+  double denominator = 1;  // L, sink included
+  double shift_all = 0;    // maximum of s + |E| over all keys, where the profile's maximum=all
+  bool maximum_over_all = false;
+};
+
+struct KeyWeights {
+  std::vector<double> c;       // p_j rho+_j
+  std::vector<double> x;       // p_j (1 + rho+_j)
+  std::vector<double> y;       // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
+  double y_factor = 0;         // where y is empty and u_pj is one constant: Y = y_factor X
+  double sink_c = 0;           // the sink's part in c
+  double t = 0;                // T
+  double t_plus = 0;           // sum p_j rho+_j, sink included
+  double largest_u_p = 0;
+  double shift = 0;            // M* of the derivation
+  double overhang = 0;         // M+ - m
+  double max_error = 0;        // largest E_j
+  double underflow = 0;        // eta_e and lambda, scaled where the maximum runs over masked keys
+  double lambda = 0;
+  double merge_factor = 0;     // e^{u_log l + gamma_2 (M* + l)} - 1 of the division-free merge
+  KeyDepths depths;
+  double n = 0;
+  bool unbounded = false;      // a gamma is infinite, or the plan's own range may overflow
+  std::string_view why;        // the reason, when unbounded
+};
+
+KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row);
+
+// Sums over the visible keys for one channel.
+struct ChannelSums {
+  double o = 0;       // exact output
+  double mass = 0;    // A = sum p |v|
+  double c = 0;       // sum c_j |v - o|
+  double x = 0;       // sum x_j |v|   (parts where the plan factors codes)
+  double y = 0;       // sum y_j |v|
+  double parts = 0;   // sum x_j (|c s| + |z|): codes dequantized inside
+  double codec = 0;   // sum x_j dv_j: against originals
+  double largest = 0;  // V = max |v|
+  double spread = 0;   // max |v - o|, the sink's 0 included
+};
+
+enum BoundTerm { kScoreTerm, kProbabilityTerm, kSumTerm, kDenominatorTerm, kNormaliseTerm,
+                 kUnderflowTerm, kOutputTerm, kCodecTerm, kBoundTerms };
+inline constexpr std::array<std::string_view, kBoundTerms> kBoundTermNames = {
+    "scores and exp", "rounding of P", "sum of P.V", "denominator", "normalisation", "underflow",
+    "output rounding", "codec"};
+
+struct ChannelBound {
+  double bound = 0;
+  double before_output = 0;  // F: error before the output's own rounding
+  std::array<double, kBoundTerms> terms{};
+};
+
+ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
+                                 DType out);
+
+// |lse error| in the units of the output.
+double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,
+                       bool base2);
+
+// The rounding of the result: min(u y, half the spacing of the type at y).
+double OutputRounding(DType out, double u_o, double y);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_BOUND_H_

@@ -1,0 +1,44 @@
+// The vectorised evaluator: the definition of definition.h in double and double-double, the same
+// operations in the same order per element, arranged so that the compiler vectorises over keys
+// (scores, exp) and over channels (sums). Built for several instruction sets and dispatched at run
+// time; all give the same bits.
+
+#ifndef REFERENCE_ATTENTION_EVALUATE_H_
+#define REFERENCE_ATTENTION_EVALUATE_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/attention/bound.h"
+#include "reference/attention/definition.h"
+
+namespace kvcheck {
+
+// Real: double or DoubleDouble. Precondition: at least one key.
+template <typename Real>
+RowAnswer<Real> Evaluate(const RowQuestion& row);
+
+// Sums over the keys of the question with the weights of the bound, for every channel.
+// o: nearest doubles of the exact output. magnitude, codec_error as in OperandRows.
+// Shapes: out (Dv).
+void SumChannels(const Arithmetic& a, const RowQuestion& row, std::span<const double> p,
+                 const KeyWeights& weights, std::span<const double> o,
+                 std::vector<ChannelSums>* out);
+// The same, plainly.
+void SumChannelsPlainly(const Arithmetic& a, const RowQuestion& row, std::span<const double> p,
+                        const KeyWeights& weights, std::span<const double> o,
+                        std::vector<ChannelSums>* out);
+
+// out[c] = sum_j w_j v_jc in double over the keys of the question.
+void WeightedSum(const RowQuestion& row, std::span<const double> weights, std::vector<double>* out);
+
+// Instruction sets that this build has and this processor runs, best first.
+std::vector<std::string_view> EvaluatorTargets();
+// Forces one of them ("" : the best again). For tests.
+void SetEvaluatorTarget(std::string_view name);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_EVALUATE_H_

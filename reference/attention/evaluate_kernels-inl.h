@@ -1,0 +1,254 @@
+// Bodies of the evaluator's loops; included by one translation unit per instruction set, which
+// defines KVCHECK_EVALUATE_TABLE (the name of its table) and KVCHECK_EVALUATE_NAME. Every loop over
+// keys or channels carries independent elements, so that any vector width gives the same bits.
+
+#include <cstdint>
+
+#include "reference/attention/evaluate_kernels.h"
+#include "reference/numerics/double_double-inl.h"
+#include "reference/numerics/exp-inl.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int kTile = 16;  // kKeyTile of head_data.h; checked in evaluate.cc
+constexpr int kChannels = 16;
+
+inline double Magnitude(double x) { return __builtin_fabs(x); }
+inline double Larger(double x, double y) { return x < y ? y : x; }
+
+template <bool kHasMagnitude>
+void ScoresLoop(const double* q, const double* k, const double* k_magnitude, int64_t d,
+                int64_t tiles, double* dot, double* magnitude) {
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    double sum[kTile] = {};
+    double size[kTile] = {};
+    const double* rows = k + tile * d * kTile;
+    const double* sizes = kHasMagnitude ? k_magnitude + tile * d * kTile : rows;
+    for (int64_t i = 0; i < d; ++i) {
+      const double qi = q[i];
+      const double qa = Magnitude(qi);
+      for (int j = 0; j < kTile; ++j) {
+        sum[j] += qi * rows[i * kTile + j];
+        size[j] += qa * (kHasMagnitude ? sizes[i * kTile + j] : Magnitude(rows[i * kTile + j]));
+      }
+    }
+    for (int j = 0; j < kTile; ++j) {
+      dot[tile * kTile + j] = sum[j];
+      magnitude[tile * kTile + j] = size[j];
+    }
+  }
+}
+
+void Scores(const double* q, const double* k, const double* k_magnitude, int64_t d, int64_t tiles,
+            double* dot, double* magnitude) {
+  if (k_magnitude == nullptr) {
+    ScoresLoop<false>(q, k, nullptr, d, tiles, dot, magnitude);
+  } else {
+    ScoresLoop<true>(q, k, k_magnitude, d, tiles, dot, magnitude);
+  }
+}
+
+template <bool kHasLo, bool kHasMagnitude>
+void ScoresDDLoop(const double* q, const double* k, const double* k_lo, const double* k_magnitude,
+                  int64_t d, int64_t tiles, double* dot_hi, double* dot_lo, double* magnitude) {
+  constexpr int kHalf = 8;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    for (int half = 0; half < kTile; half += kHalf) {
+      double hi[kHalf] = {};
+      double lo[kHalf] = {};
+      double size[kHalf] = {};
+      const int64_t begin = tile * d * kTile + half;
+      for (int64_t i = 0; i < d; ++i) {
+        const double qi = q[i];
+        const double qa = Magnitude(qi);
+        const int64_t offset = begin + i * kTile;
+        for (int j = 0; j < kHalf; ++j) {
+          const DoubleDouble sum = AddProduct({hi[j], lo[j]}, qi, k[offset + j]);
+          hi[j] = sum.hi;
+          lo[j] = sum.lo;
+          if (kHasLo) lo[j] += qi * k_lo[offset + j];
+          size[j] += qa * (kHasMagnitude ? k_magnitude[offset + j] : Magnitude(k[offset + j]));
+        }
+      }
+      for (int j = 0; j < kHalf; ++j) {
+        const DoubleDouble sum = Normalize({hi[j], lo[j]});
+        dot_hi[tile * kTile + half + j] = sum.hi;
+        dot_lo[tile * kTile + half + j] = sum.lo;
+        magnitude[tile * kTile + half + j] = size[j];
+      }
+    }
+  }
+}
+
+void ScoresDD(const double* q, const double* k, const double* k_lo, const double* k_magnitude,
+              int64_t d, int64_t tiles, double* dot_hi, double* dot_lo, double* magnitude) {
+  if (k_lo == nullptr && k_magnitude == nullptr) {
+    ScoresDDLoop<false, false>(q, k, k_lo, k_magnitude, d, tiles, dot_hi, dot_lo, magnitude);
+  } else if (k_lo == nullptr) {
+    ScoresDDLoop<false, true>(q, k, k_lo, k_magnitude, d, tiles, dot_hi, dot_lo, magnitude);
+  } else if (k_magnitude == nullptr) {
+    ScoresDDLoop<true, false>(q, k, k_lo, k_magnitude, d, tiles, dot_hi, dot_lo, magnitude);
+  } else {
+    ScoresDDLoop<true, true>(q, k, k_lo, k_magnitude, d, tiles, dot_hi, dot_lo, magnitude);
+  }
+}
+
+void ExpArray(const double* x, int64_t n, double* out) {
+  for (int64_t j = 0; j < n; ++j) out[j] = inl::ExpDouble(x[j]);
+}
+
+void ExpDDArray(const double* x_hi, const double* x_lo, int64_t n, double* out_hi, double* out_lo) {
+  for (int64_t j = 0; j < n; ++j) {
+    const DoubleDouble value = inl::ExpDD({x_hi[j], x_lo[j]});
+    out_hi[j] = value.hi;
+    out_lo[j] = value.lo;
+  }
+}
+
+void DivideDD(const double* e_hi, const double* e_lo, int64_t n, double l_hi, double l_lo,
+              double* p_hi, double* p_lo) {
+  for (int64_t j = 0; j < n; ++j) {
+    const DoubleDouble value = DoubleDouble{e_hi[j], e_lo[j]} / DoubleDouble{l_hi, l_lo};
+    p_hi[j] = value.hi;
+    p_lo[j] = value.lo;
+  }
+}
+
+// Calls body(first channel, width) with a constant width where whole tiles remain.
+template <typename Body>
+inline void OverChannels(int64_t dv, const Body& body) {
+  int64_t c = 0;
+  for (; c + kChannels <= dv; c += kChannels) body(c, std::integral_constant<int, kChannels>());
+  for (; c < dv; ++c) body(c, std::integral_constant<int, 1>());
+}
+
+void WeightedSumLoop(const int32_t* keys, int64_t n, const double* p, const double* v, int64_t dv,
+                     double* o) {
+  OverChannels(dv, [&](int64_t first, auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    double sum[kWidth] = {};
+    for (int64_t j = 0; j < n; ++j) {
+      const double weight = p[j];
+      const double* row = v + int64_t{keys[j]} * dv + first;
+      for (int c = 0; c < kWidth; ++c) sum[c] += weight * row[c];
+    }
+    for (int c = 0; c < kWidth; ++c) o[first + c] = sum[c];
+  });
+}
+
+template <bool kHasLo>
+void WeightedSumDDImpl(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
+                       const double* v, const double* v_lo, int64_t dv, double* o_hi,
+                       double* o_lo) {
+  OverChannels(dv, [&](int64_t first, auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    double hi[kWidth] = {};
+    double lo[kWidth] = {};
+    for (int64_t j = 0; j < n; ++j) {
+      const DoubleDouble weight = {p_hi[j], p_lo[j]};
+      const int64_t offset = int64_t{keys[j]} * dv + first;
+      for (int c = 0; c < kWidth; ++c) {
+        const DoubleDouble value = TwoSum(v[offset + c], kHasLo ? v_lo[offset + c] : 0.0);
+        const DoubleDouble sum = DoubleDouble{hi[c], lo[c]} + weight * value;
+        hi[c] = sum.hi;
+        lo[c] = sum.lo;
+      }
+    }
+    for (int c = 0; c < kWidth; ++c) {
+      o_hi[first + c] = hi[c];
+      o_lo[first + c] = lo[c];
+    }
+  });
+}
+
+void WeightedSumDD(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
+                   const double* v, const double* v_lo, int64_t dv, double* o_hi, double* o_lo) {
+  if (v_lo == nullptr) {
+    WeightedSumDDImpl<false>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
+  } else {
+    WeightedSumDDImpl<true>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
+  }
+}
+
+template <bool kHasY>
+void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const double* c,
+                     const double* x, const double* y, const double* v, int64_t dv,
+                     const double* o, const ChannelSumArrays& out) {
+  OverChannels(dv, [&](int64_t first, auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    double mass[kWidth] = {}, sum_c[kWidth] = {}, sum_x[kWidth] = {}, sum_y[kWidth] = {};
+    double largest[kWidth] = {}, spread[kWidth] = {};
+    for (int64_t j = 0; j < n; ++j) {
+      const double* row = v + int64_t{keys[j]} * dv + first;
+      for (int i = 0; i < kWidth; ++i) {
+        const double size = Magnitude(row[i]);
+        const double gap = Magnitude(row[i] - o[first + i]);
+        mass[i] += p[j] * size;
+        sum_c[i] += c[j] * gap;
+        sum_x[i] += x[j] * size;
+        if (kHasY) sum_y[i] += y[j] * size;
+        largest[i] = Larger(largest[i], size);
+        spread[i] = Larger(spread[i], gap);
+      }
+    }
+    for (int i = 0; i < kWidth; ++i) {
+      out.mass[first + i] = mass[i];
+      out.c[first + i] = sum_c[i];
+      out.x[first + i] = sum_x[i];
+      out.y[first + i] = sum_y[i];
+      out.largest[first + i] = largest[i];
+      out.spread[first + i] = spread[i];
+    }
+  });
+}
+
+// The rarer sums: codes dequantized in the kernel, and the codec's error against originals.
+void ChannelParts(const int32_t* keys, int64_t n, const double* x, const double* y,
+                  const double* magnitude, bool factored, const double* codec_error, int64_t dv,
+                  const ChannelSumArrays& out) {
+  OverChannels(dv, [&](int64_t first, auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    double parts[kWidth] = {}, parts_y[kWidth] = {}, codec[kWidth] = {};
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t offset = int64_t{keys[j]} * dv + first;
+      for (int i = 0; i < kWidth; ++i) {
+        if (magnitude != nullptr) {
+          parts[i] += x[j] * magnitude[offset + i];
+          if (y != nullptr) parts_y[i] += y[j] * magnitude[offset + i];
+        }
+        if (codec_error != nullptr) codec[i] += x[j] * codec_error[offset + i];
+      }
+    }
+    for (int i = 0; i < kWidth; ++i) {
+      out.parts[first + i] = parts[i];
+      out.codec[first + i] = codec[i];
+      if (factored && magnitude != nullptr) {
+        out.x[first + i] = parts[i];
+        out.y[first + i] = parts_y[i];
+      }
+    }
+  });
+}
+
+void ChannelSumsKernel(const int32_t* keys, int64_t n, const double* p, const double* c,
+                       const double* x, const double* y, const double* v, const double* magnitude,
+                       bool factored, const double* codec_error, int64_t dv, const double* o,
+                       const ChannelSumArrays& out) {
+  if (y == nullptr) {
+    ChannelSumsLoop<false>(keys, n, p, c, x, y, v, dv, o, out);
+  } else {
+    ChannelSumsLoop<true>(keys, n, p, c, x, y, v, dv, o, out);
+  }
+  if (magnitude != nullptr || codec_error != nullptr) {
+    ChannelParts(keys, n, x, y, magnitude, factored, codec_error, dv, out);
+  }
+}
+
+}  // namespace
+
+extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
+    KVCHECK_EVALUATE_NAME, Scores,          ScoresDD,      ExpArray,         ExpDDArray, DivideDD,
+    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel};
+
+}  // namespace kvcheck

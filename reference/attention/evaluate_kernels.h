@@ -1,0 +1,59 @@
+// The loops of the vectorised evaluator as a table of functions, one table per instruction set.
+// Raw pointers only: the translation units behind it are compiled for several instruction sets and
+// must emit nothing with external linkage but their table.
+
+#ifndef REFERENCE_ATTENTION_EVALUATE_KERNELS_H_
+#define REFERENCE_ATTENTION_EVALUATE_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcheck {
+
+// Per channel accumulators of SumChannels.
+struct ChannelSumArrays {
+  double* mass;
+  double* c;
+  double* x;
+  double* y;
+  double* parts;
+  double* codec;
+  double* largest;
+  double* spread;
+};
+
+struct EvaluateKernels {
+  const char* name;
+  // dot[j], magnitude[j] for the kKeyTile keys of each tile. k, k_magnitude: [tile][d][kKeyTile].
+  void (*scores)(const double* q, const double* k, const double* k_magnitude, int64_t d,
+                 int64_t tiles, double* dot, double* magnitude);
+  // The same in double-double; k_lo may be null.
+  void (*scores_dd)(const double* q, const double* k, const double* k_lo, const double* k_magnitude,
+                    int64_t d, int64_t tiles, double* dot_hi, double* dot_lo, double* magnitude);
+  void (*exp)(const double* x, int64_t n, double* out);
+  void (*exp_dd)(const double* x_hi, const double* x_lo, int64_t n, double* out_hi, double* out_lo);
+  // p[j] = e[j] / denominator in double-double.
+  void (*divide_dd)(const double* e_hi, const double* e_lo, int64_t n, double l_hi, double l_lo,
+                    double* p_hi, double* p_lo);
+  // o[c] = sum_j p[j] v[keys[j]][c].
+  void (*weighted_sum)(const int32_t* keys, int64_t n, const double* p, const double* v, int64_t dv,
+                       double* o);
+  void (*weighted_sum_dd)(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
+                          const double* v, const double* v_lo, int64_t dv, double* o_hi,
+                          double* o_lo);
+  // y may be null; magnitude and codec_error too (|v| and none).
+  void (*channel_sums)(const int32_t* keys, int64_t n, const double* p, const double* c,
+                       const double* x, const double* y, const double* v, const double* magnitude,
+                       bool factored, const double* codec_error, int64_t dv, const double* o,
+                       const ChannelSumArrays& out);
+};
+
+extern const EvaluateKernels kEvaluateBaseline;
+#ifdef __x86_64__
+extern const EvaluateKernels kEvaluateV3;
+extern const EvaluateKernels kEvaluateV4;
+#endif
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_EVALUATE_KERNELS_H_

@@ -1,0 +1,111 @@
+#include "reference/attention/head_data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/formats/affine.h"
+#include "reference/formats/codec.h"
+#include "reference/formats/error_bound.h"
+#include "reference/numerics/convert.h"
+
+namespace kvcheck {
+namespace {
+
+// |c s| + |z| of the rows of affine codes.
+std::vector<double> PartMagnitudes(const AffineFormat& format, const EncodedRows& rows,
+                                   int64_t first_row, int64_t row_count, int64_t dim) {
+  const auto d = static_cast<size_t>(dim);
+  const size_t words = d * static_cast<size_t>(format.bits) / 32;
+  const size_t group = static_cast<size_t>(format.group_size);
+  const size_t groups = d / group;
+  const auto count = static_cast<size_t>(row_count);
+  std::vector<double> magnitude(count * d);
+  std::vector<double> scales(count * groups), biases(count * groups);
+  DecodeTo(*rows.scales, first_row * static_cast<int64_t>(groups), scales);
+  DecodeTo(*rows.biases, first_row * static_cast<int64_t>(groups), biases);
+  std::vector<uint8_t> codes(d);
+  for (size_t r = 0; r < count; ++r) {
+    const uint32_t* packed =
+        rows.codes->As<uint32_t>() + (static_cast<size_t>(first_row) + r) * words;
+    UnpackCodes({packed, words}, format.bits, codes);
+    for (size_t i = 0; i < d; ++i) {
+      const size_t g = r * groups + i / group;
+      magnitude[r * d + i] = std::fabs(codes[i] * scales[g]) + std::fabs(biases[g]);
+    }
+  }
+  return magnitude;
+}
+
+std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, int64_t dim) {
+  const int64_t tiles = (kv_len + kKeyTile - 1) / kKeyTile;
+  std::vector<double> out(static_cast<size_t>(tiles * kKeyTile * dim), 0.0);
+  for (int64_t j = 0; j < kv_len; ++j) {
+    double* tile = out.data() + j / kKeyTile * kKeyTile * dim + j % kKeyTile;
+    const double* row = rows.data() + j * dim;
+    for (int64_t i = 0; i < dim; ++i) tile[i * kKeyTile] = row[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                        bool is_key, int64_t batch, int64_t kv_head, bool want_parts) {
+  const std::string name = is_key ? "k" : "v";
+  const KvFormat& format = is_key ? c.k : c.v;
+  OperandRows operand;
+  operand.dim = is_key ? c.k_dim : c.v_dim;
+  const int64_t first_row = (batch * c.kv_heads + kv_head) * c.kv_len;
+  if (c.against_original && !IsPlain(format)) {
+    const Tensor& original = Get(inputs, name + "_original");
+    operand.hi.resize(static_cast<size_t>(c.kv_len * operand.dim));
+    DecodeTo(original, first_row * operand.dim, operand.hi);
+    operand.codec_error.reserve(operand.hi.size());
+    const auto d = static_cast<size_t>(operand.dim);
+    for (size_t at = 0; at < operand.hi.size(); at += d) {
+      const std::vector<double> error =
+          OriginalErrorBound(format, profile, c.q, std::span(operand.hi).subspan(at, d));
+      operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
+    }
+    if (want_parts) {
+      const EncodedRows rows = CacheRows(format, inputs, name);
+      operand.magnitude =
+          PartMagnitudes(std::get<AffineFormat>(format), rows, first_row, c.kv_len, operand.dim);
+    }
+    return operand;
+  }
+  const EncodedRows rows = CacheRows(format, inputs, name);
+  DecodedRows decoded = DecodeRows(format, profile, rows, first_row, c.kv_len);
+  operand.hi = std::move(decoded.hi);
+  operand.lo = std::move(decoded.lo);
+  if (want_parts && !IsPlain(format)) {
+    operand.magnitude =
+        PartMagnitudes(std::get<AffineFormat>(format), rows, first_row, c.kv_len, operand.dim);
+  }
+  return operand;
+}
+
+HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                  int64_t batch, int64_t kv_head, bool want_parts) {
+  HeadData head;
+  head.kv_len = c.kv_len;
+  head.k = LoadOperand(c, profile, inputs, true, batch, kv_head, want_parts);
+  head.v = LoadOperand(c, profile, inputs, false, batch, kv_head, want_parts);
+  head.k_tiles = Transpose(head.k.hi, c.kv_len, c.k_dim);
+  if (!head.k.lo.empty()) head.k_lo_tiles = Transpose(head.k.lo, c.kv_len, c.k_dim);
+  if (!head.k.magnitude.empty()) {
+    head.k_magnitude_tiles = Transpose(head.k.magnitude, c.kv_len, c.k_dim);
+  }
+  const std::vector<double>& magnitude = head.k.magnitude.empty() ? head.k.hi : head.k.magnitude;
+  head.k_abs_sum.resize(static_cast<size_t>(c.kv_len));
+  for (int64_t j = 0; j < c.kv_len; ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < c.k_dim; ++i) {
+      sum += std::fabs(magnitude[static_cast<size_t>(j * c.k_dim + i)]);
+    }
+    head.k_abs_sum[static_cast<size_t>(j)] = sum;
+  }
+  return head;
+}
+
+}  // namespace kvcheck

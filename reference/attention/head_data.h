@@ -1,0 +1,49 @@
+// The stored K and V of one batch row and one key/value head as exact doubles, laid out for both
+// evaluators. Stored values are exact for the reference: plain types and rounded affine values fit a
+// double; the real value code * scale + bias of an affine code is a pair hi + lo.
+
+#ifndef REFERENCE_ATTENTION_HEAD_DATA_H_
+#define REFERENCE_ATTENTION_HEAD_DATA_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/spec/case.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/tensor.h"
+
+namespace kvcheck {
+
+inline constexpr int64_t kKeyTile = 16;  // keys per tile of the transposed K
+
+// One operand (K or V) of one head: rows of kv_len keys.
+struct OperandRows {
+  int64_t dim = 0;
+  std::vector<double> hi;    // [T][dim]
+  std::vector<double> lo;    // [T][dim]; empty: all zero
+  std::vector<double> magnitude;  // [T][dim] |c s| + |z| where codes are dequantized in the kernel;
+                                  // empty: |hi|
+  std::vector<double> codec_error;  // [T][dim] bound of |stored - original|; empty: none
+};
+
+// Decodes one head. against_original: hi holds the originals and codec_error the codec's bound.
+OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                        bool is_key, int64_t batch, int64_t kv_head, bool want_parts);
+
+struct HeadData {
+  int64_t kv_len = 0;
+  OperandRows k;
+  OperandRows v;
+  // Tiles of kKeyTile keys, [tile][Dk][kKeyTile], zero-filled beyond kv_len.
+  std::vector<double> k_tiles;
+  std::vector<double> k_lo_tiles;         // empty: all zero
+  std::vector<double> k_magnitude_tiles;  // empty: |k_tiles|
+  std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude
+};
+
+HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                  int64_t batch, int64_t kv_head, bool want_parts);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_HEAD_DATA_H_

@@ -1,0 +1,287 @@
+#include "reference/attention/row_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "reference/attention/evaluate.h"
+#include "reference/numerics/real.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+// A key whose score lies this far below the maximum weighs less than the smallest double.
+constexpr double kVanishes = 800;
+
+template <typename Real>
+std::vector<double> ToDoubles(const std::vector<Real>& values) {
+  std::vector<double> doubles(values.size());
+  for (size_t i = 0; i < values.size(); ++i) doubles[i] = ToDouble(values[i]);
+  return doubles;
+}
+
+// Relative error of a dot product of d terms against its magnitude S.
+template <typename Real>
+double DotError(double d) {
+  if constexpr (std::same_as<Real, double>) {
+    return Gamma(d + 2, 0x1p-53);
+  } else if constexpr (std::same_as<Real, DoubleDouble>) {
+    const double g = Gamma(d + 2, 0x1p-53);
+    return g * g + kUnitRoundoff<DoubleDouble>;
+  } else {
+    return Gamma(d + 2, kUnitRoundoff<Real>);
+  }
+}
+
+// The reference's own error, by the same reasoning as the bound: weights are off by rho_j, sums by
+// gamma_n; sum p rho |v - o| is at most (sum p rho) max |v - o|.
+template <typename Real>
+class OwnError {
+ public:
+  OwnError(const RowQuestion& row, const RowScores& scores) : n_(static_cast<double>(row.keys.size()) + 1) {
+    const double u = kUnitRoundoff<Real>;
+    const double dot = DotError<Real>(static_cast<double>(row.q.size()));
+    const auto error = [&](size_t j) {
+      const double bias = scores.bias.empty() ? 0 : Abs(scores.bias[j]);
+      double e = (dot + 2 * u) * scores.magnitude[j] +
+                 2 * u * (Abs(scores.x[j]) + Abs(scores.s[j]) + bias) + 0x1p-1000;
+      if (row.softcap > 0) {
+        e += (kTanhError<Real> + 4 * u) * row.softcap + kTanhFloor<Real> * row.softcap;
+      }
+      return e;
+    };
+    double largest = 0;
+    for (size_t j = 0; j < scores.s.size(); ++j) {
+      if (scores.p[j] > 0) largest = Max(largest, error(j));
+    }
+    for (size_t j = 0; j < scores.s.size(); ++j) {
+      if (!(scores.p[j] > 0)) continue;
+      const double tau = error(j) + largest + u * (scores.max - scores.s[j]);
+      rho_ += scores.p[j] * (std::expm1(2 * tau) + 2 * kExpError<Real>);
+    }
+    if (row.has_sink) {
+      rho_ += scores.sink_p * (std::expm1(2 * (largest + u * (scores.max - row.sink))) +
+                               2 * kExpError<Real>);
+    }
+    sums_ = Gamma(n_ + 4, u);
+    floor_ = n_ * (kExpFloor<Real> + 0x1p-1070);
+  }
+
+  double Channel(const ChannelSums& sums) const {
+    return (rho_ * sums.spread + sums_ * (sums.mass + Abs(sums.o))) * (1 + 0x1p-20) +
+           floor_ * (1 + sums.largest);
+  }
+  double Lse(double lse, double max) const {
+    return (rho_ + sums_ + kLogError<Real> * Abs(lse - max) +
+            4 * kUnitRoundoff<Real> * (Abs(lse) + Abs(max))) * (1 + 0x1p-20) + floor_;
+  }
+
+ private:
+  double n_;
+  double rho_ = 0;
+  double sums_ = 0;
+  double floor_ = 0;
+};
+
+template <typename Real>
+RowAnswer<Real> Answer(const RowQuestion& row) {
+  if constexpr (std::same_as<Real, double> || std::same_as<Real, DoubleDouble>) {
+    return Evaluate<Real>(row);
+  } else {
+    return Define<Real>(row);
+  }
+}
+
+// Largest score over all keys with its error, for kernels whose maximum ignores the mask.
+double ShiftOverAllKeys(const RowContext& context, const RowQuestion& row, double relative_error) {
+  const HeadData& head = *context.head;
+  double top = -std::numeric_limits<double>::infinity();
+  const auto d = static_cast<size_t>(head.k.dim);
+  for (int64_t j = 0; j < head.kv_len; ++j) {
+    const double* k = &head.k.hi[static_cast<size_t>(j) * d];
+    double dot = 0;
+    double size = 0;
+    for (size_t i = 0; i < d; ++i) dot += row.q[i] * k[i], size += Abs(row.q[i] * k[i]);
+    top = Max(top, dot * row.scale + size * Abs(row.scale) * relative_error);
+  }
+  return top;
+}
+
+template <typename Real>
+RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
+  const RowQuestion& row = owned.question;
+  const Arithmetic& a = *context.arithmetic;
+  const HeadData& head = *context.head;
+  RowReference result;
+  const RowAnswer<Real> answer = Answer<Real>(row);
+  const std::vector<double> x = ToDoubles(answer.x);
+  result.s = ToDoubles(answer.s);
+  result.e = ToDoubles(answer.e);
+  result.p = ToDoubles(answer.p);
+  result.max = ToDouble(answer.max);
+  result.denominator = ToDouble(answer.denominator);
+  const std::vector<double> o = ToDoubles(answer.o);
+  result.finite = std::isfinite(result.max) && std::isfinite(result.denominator) &&
+                  std::all_of(o.begin(), o.end(), [](double v) { return std::isfinite(v); }) &&
+                  std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
+  if (!result.finite) return result;
+
+  const size_t n = row.keys.size();
+  std::vector<double> k_abs_sum(n), codec, magnitude = answer.magnitude;
+  for (size_t j = 0; j < n; ++j) k_abs_sum[j] = head.k_abs_sum[static_cast<size_t>(row.keys[j])];
+  if (!head.k.codec_error.empty()) {
+    codec.resize(n);
+    const auto d = static_cast<size_t>(head.k.dim);
+    for (size_t j = 0; j < n; ++j) {
+      const double* error = &head.k.codec_error[static_cast<size_t>(row.keys[j]) * d];
+      double sum = 0;
+      for (size_t i = 0; i < d; ++i) sum += Abs(row.q[i]) * error[i];
+      codec[j] = sum * Abs(row.scale);
+    }
+  }
+  for (size_t j = 0; j < owned.forced_score.size(); ++j) {
+    if (owned.forced_score[j] == owned.forced_score[j]) {
+      magnitude[j] = 0;
+      k_abs_sum[j] = 0;
+      if (!codec.empty()) codec[j] = 0;
+    }
+  }
+  RowScores scores;
+  scores.keys = row.keys;
+  scores.x = x, scores.s = result.s, scores.bias = row.bias, scores.magnitude = magnitude;
+  scores.k_abs_sum = k_abs_sum, scores.codec = codec, scores.e = result.e, scores.p = result.p;
+  scores.q_abs_sum = std::accumulate(row.q.begin(), row.q.end(), 0.0,
+                                     [](double sum, double q) { return sum + Abs(q); });
+  scores.k_dim = static_cast<double>(head.k.dim);
+  scores.kv_len = static_cast<double>(head.kv_len);
+  scores.scale = row.scale, scores.softcap = row.softcap;
+  scores.has_sink = row.has_sink, scores.sink = row.sink, scores.sink_p = ToDouble(answer.sink_p);
+  scores.max = result.max, scores.denominator = result.denominator;
+  if (context.profile.maximum_over_all) {
+    scores.maximum_over_all = true;
+    scores.shift_all = ShiftOverAllKeys(
+        context, row, Gamma(a.h_qk, a.u_qk) + Gamma(a.c_s, a.u_a) + a.u_q + a.u_s);
+  }
+  const KeyWeights weights = ComputeKeyWeights(a, scores);
+  std::vector<ChannelSums> sums;
+  SumChannels(a, row, result.p, weights, o, &sums);
+  const OwnError<Real> own(row, scores);
+  result.unbounded = weights.unbounded;
+  result.why = weights.why;
+  result.channels.resize(o.size());
+  for (size_t c = 0; c < o.size(); ++c) {
+    ChannelReference& channel = result.channels[c];
+    const DoubleDouble value = ToPair(answer.o[c]);
+    const ChannelBound bound = ComputeChannelBound(a, weights, sums[c], context.c->out);
+    channel = {value.hi, value.lo, bound.bound, bound.before_output, own.Channel(sums[c]),
+               sums[c].mass, bound.terms};
+    if (!(bound.bound < std::numeric_limits<double>::infinity())) {
+      result.unbounded = true;
+      if (result.why.empty()) result.why = "the plan's sums are too deep, or may overflow";
+    }
+  }
+  if (context.c->lse != LseKind::kNone) {
+    const bool base2 = context.c->lse == LseKind::kBase2;
+    Real lse = answer.max + Log(answer.denominator);
+    const double nats = ToDouble(lse);
+    result.lse_reference_bound = own.Lse(nats, result.max);
+    if (base2) {
+      lse = lse / Log(FromDouble<Real>(2));
+      result.lse_reference_bound *= 2;  // 1 / ln 2, and the roundings of the division
+    }
+    const DoubleDouble pair = ToPair(lse);
+    result.lse = pair.hi, result.lse_lo = pair.lo;
+    result.lse_bound = ComputeLseBound(a, weights, scores, pair.hi, base2);
+  }
+  return result;
+}
+
+}  // namespace
+
+RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQuestion* out) {
+  *out = {};
+  const AttentionCase& c = *context.c;
+  if (set.kind == QueryKind::kPadding) return RowKind::kUnconstrained;
+  out->keys = set.keys;
+  out->bias = set.bias;
+  if (set.kind == QueryKind::kFullyMasked) {
+    if (context.has_sink && set.hidden_keys.empty()) return RowKind::kZero;
+    switch (context.profile.masked_row) {
+      case MaskedRow::kZero: return RowKind::kZero;
+      case MaskedRow::kNan: return RowKind::kNan;
+      case MaskedRow::kAny: return RowKind::kUnconstrained;
+      case MaskedRow::kMean: break;
+    }
+    out->keys.resize(static_cast<size_t>(c.kv_len));
+    std::iota(out->keys.begin(), out->keys.end(), 0);
+    const double score = std::isfinite(set.hidden_score) ? set.hidden_score : 0.0;
+    out->forced_score.assign(out->keys.size(), score);
+    out->bias.clear();
+  } else if (!set.hidden_keys.empty()) {
+    // The hidden keys take part only where their weight is not nothing: |score| <= |q||k||scale|.
+    double largest = 0;
+    for (int32_t key : set.keys) {
+      largest = Max(largest, context.head->k_abs_sum[static_cast<size_t>(key)]);
+    }
+    double q_largest = 0;
+    for (double q : context.q) q_largest = Max(q_largest, Abs(q));
+    double bias_lowest = 0;
+    for (double bias : set.bias) bias_lowest = std::min(bias_lowest, bias);
+    const double lowest = -largest * q_largest * Abs(c.scale) + bias_lowest;
+    if (!(set.hidden_score < lowest - kVanishes)) {
+      for (int32_t key : set.hidden_keys) out->keys.push_back(key);
+      std::sort(out->keys.begin(), out->keys.end());
+      std::vector<double> bias;
+      size_t visible = 0;
+      for (int32_t key : out->keys) {
+        const bool hidden =
+            std::binary_search(set.hidden_keys.begin(), set.hidden_keys.end(), key);
+        out->forced_score.push_back(hidden ? set.hidden_score : kNan);
+        if (!set.bias.empty()) bias.push_back(hidden ? 0.0 : set.bias[visible]);
+        visible += hidden ? 0 : 1;
+      }
+      out->bias = std::move(bias);
+    }
+  }
+  RowQuestion& question = out->question;
+  question.head = context.head;
+  question.q = context.q;
+  question.keys = out->keys;
+  question.bias = out->bias;
+  question.forced_score = out->forced_score;
+  question.scale = c.scale;
+  question.softcap = c.softcap.value_or(0);
+  question.has_sink = context.has_sink;
+  question.sink = context.sink;
+  return RowKind::kEvaluate;
+}
+
+SinkLse ComputeSinkLse(const RowContext& context) {
+  RowScores scores;
+  scores.kv_len = static_cast<double>(context.head->kv_len);
+  scores.scale = context.c->scale;
+  scores.has_sink = true;
+  scores.sink = scores.max = context.sink;
+  scores.sink_p = 1;
+  const bool base2 = context.c->lse == LseKind::kBase2;
+  SinkLse lse;
+  lse.value = base2 ? context.sink / std::log(2.0) : context.sink;
+  lse.bound = ComputeLseBound(*context.arithmetic, ComputeKeyWeights(*context.arithmetic, scores),
+                              scores, lse.value, base2);
+  return lse;
+}
+
+RowReference ComputeRow(const RowContext& context, const OwnedQuestion& owned,
+                        Precision precision) {
+  switch (precision) {
+    case Precision::kDouble: return Compute<double>(context, owned);
+    case Precision::kDoubleDouble: return Compute<DoubleDouble>(context, owned);
+    case Precision::kOracle50: return Compute<Oracle50>(context, owned);
+    case Precision::kOracle100: return Compute<Oracle100>(context, owned);
+  }
+  return {};
+}
+
+}  // namespace kvcheck

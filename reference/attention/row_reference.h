@@ -1,0 +1,86 @@
+// Value, bound and the reference's own error of one query: the definition at one step of the
+// precision ladder, with the tolerance that the plan derives (bound.md).
+
+#ifndef REFERENCE_ATTENTION_ROW_REFERENCE_H_
+#define REFERENCE_ATTENTION_ROW_REFERENCE_H_
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "reference/attention/arithmetic.h"
+#include "reference/attention/bound.h"
+#include "reference/attention/definition.h"
+#include "reference/attention/visible.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// Everything that rows of one case share.
+struct RowContext {
+  const AttentionCase* c = nullptr;
+  const Arithmetic* arithmetic = nullptr;
+  Profile profile;
+  const HeadData* head = nullptr;
+  std::span<const double> q;  // (Dk)
+  bool has_sink = false;
+  double sink = 0;
+};
+
+// The question of one query, with storage for what it refers to.
+struct OwnedQuestion {
+  RowQuestion question;
+  std::vector<int32_t> keys;
+  std::vector<double> bias;
+  std::vector<double> forced_score;
+};
+
+// How a query is judged before anything is computed.
+enum class RowKind {
+  kEvaluate,       // softmax over keys
+  kZero,           // the result is exactly zero (no key: profile masked_row=zero, or a sink alone)
+  kNan,            // profile masked_row=nan
+  kUnconstrained,  // padding query, or profile masked_row=any
+};
+
+// keys and bias of `set`, completed by the profile (hidden keys of a finite mask value, the mean of
+// a fully masked row).
+RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQuestion* out);
+
+struct ChannelReference {
+  double value = 0;
+  double value_lo = 0;
+  double bound = 0;
+  double before_output = 0;
+  double reference_bound = 0;
+  double mass = 0;
+  std::array<double, kBoundTerms> terms{};
+};
+
+struct RowReference {
+  bool finite = true;      // false: a visible input is not finite
+  bool unbounded = false;  // the plan's range may overflow, or a gamma is infinite
+  std::string_view why;
+  std::vector<ChannelReference> channels;
+  double lse = 0;
+  double lse_lo = 0;
+  double lse_bound = 0;
+  double lse_reference_bound = 0;
+  // In double, for the statistics.
+  std::vector<double> s, e, p;
+  double max = 0;
+  double denominator = 1;
+};
+
+RowReference ComputeRow(const RowContext& context, const OwnedQuestion& owned, Precision precision);
+
+// Log-sum-exp of a query that sees its sink alone, and its bound, in the units of the case.
+struct SinkLse {
+  double value = 0;
+  double bound = 0;
+};
+SinkLse ComputeSinkLse(const RowContext& context);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_ROW_REFERENCE_H_

@@ -1,0 +1,35 @@
+// A simulated kernel: an Implementation that evaluates the definition under any plan, every rounding
+// explicit, with any one rule replaced. Clean ones measure false alarms of the bound, faulty ones
+// its power. It is the meaning of a plan in code.
+
+#ifndef REFERENCE_ATTENTION_SIMULATED_KERNEL_H_
+#define REFERENCE_ATTENTION_SIMULATED_KERNEL_H_
+
+#include <string>
+#include <vector>
+
+#include "reference/attention/arithmetic.h"
+#include "reference/attention/head_data.h"
+#include "reference/attention/rules.h"
+#include "reference/spec/implementation.h"
+
+namespace kvcheck {
+
+class SimulatedKernel : public Implementation {
+ public:
+  SimulatedKernel(Plan plan, Profile profile, AttentionRules rules = {});
+
+  Capabilities GetCapabilities() const override;
+  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+  // How often the replaced rule made a difference.
+  int64_t Hits() const { return rules_.hits->load(); }
+
+ private:
+  Plan plan_;
+  Profile profile_;
+  AttentionRules rules_;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_SIMULATED_KERNEL_H_

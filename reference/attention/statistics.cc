@@ -1,0 +1,269 @@
+#include "reference/attention/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "reference/attention/evaluate.h"
+#include "reference/numerics/convert.h"
+#include "reference/numerics/ulp.h"
+
+namespace kvcheck {
+namespace {
+
+enum Direction { kScaleError, kFirstMissing, kLastMissing, kHeaviestMissing, kNextVisible,
+                 kLastValuesSwapped, kDirections };
+
+constexpr std::array<FaultDirection, kDirections> kFaults = {{
+    {"scale", "the scores are scaled by 1 + coefficient: a wrong scale, head_dim or temperature"},
+    {"first key missing", "the first visible key is left out: window, padding or sink off by one"},
+    {"last key missing", "the last visible key is left out: causal mask or length off by one"},
+    {"heaviest key missing", "the key with the largest weight is left out"},
+    {"next key visible", "the key after the last visible one takes part: future or padding leaks"},
+    {"last values swapped", "the V rows of the last two keys are exchanged"},
+}};
+
+// Row lengths of the model's constant: roundings of the sum that are not P's, n + 20.
+constexpr double kSumRoundings = 20;
+
+// Products with all directions at once need a fixed number of lanes.
+constexpr size_t kLanes = 8;
+static_assert(kDirections <= kLanes);
+
+// splitmix64: the replicates need only independent phases that are the same everywhere.
+class Phases {
+ public:
+  explicit Phases(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    state_ += 0x9e3779b97f4a7c15u;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+ private:
+  uint64_t state_;
+};
+
+double RoundP(DType type, double scale, double weight) {
+  return RoundTo(type, weight * scale) / scale;
+}
+
+// Score of a key that is not visible, for the leak direction.
+double ScoreOf(const RowContext& context, int64_t key) {
+  const HeadData& head = *context.head;
+  const double* k = &head.k.hi[static_cast<size_t>(key * head.k.dim)];
+  double dot = 0;
+  for (size_t i = 0; i < context.q.size(); ++i) dot += context.q[i] * k[i];
+  const double x = dot * context.c->scale;
+  const double cap = context.c->softcap.value_or(0);
+  return cap > 0 ? cap * std::tanh(x / cap) : x;
+}
+
+// effect[direction * dv + c]
+std::vector<double> Effects(const RowContext& context, const RowQuestion& question,
+                            const RowReference& row) {
+  const HeadData& head = *context.head;
+  const auto dv = static_cast<size_t>(head.v.dim);
+  const size_t n = question.keys.size();
+  std::vector<double> effects(kDirections * dv, 0);
+  const auto v_of = [&](int64_t key) { return &head.v.hi[static_cast<size_t>(key) * dv]; };
+  const auto o = [&](size_t c) { return row.channels[c].value; };
+
+  std::vector<double> weights(n);
+  double total = 0;
+  for (size_t j = 0; j < n; ++j) {
+    weights[j] = row.p[j] * (row.s[j] - row.max);
+    total += weights[j];
+  }
+  std::vector<double> sums;
+  WeightedSum(question, weights, &sums);
+  for (size_t c = 0; c < dv; ++c) effects[kScaleError * dv + c] = sums[c] - total * o(c);
+
+  const auto missing = [&](Direction direction, size_t j) {
+    const double rest = 1 - row.p[j];
+    if (!(rest > 0)) return;
+    const double* v = v_of(question.keys[j]);
+    for (size_t c = 0; c < dv; ++c) {
+      effects[direction * dv + c] = -row.p[j] * (v[c] - o(c)) / rest;
+    }
+  };
+  missing(kFirstMissing, 0);
+  missing(kLastMissing, n - 1);
+  missing(kHeaviestMissing, static_cast<size_t>(std::max_element(row.p.begin(), row.p.end()) -
+                                                row.p.begin()));
+  const int64_t next = question.keys.back() + 1;
+  if (next < head.kv_len) {
+    const double weight = std::exp(ScoreOf(context, next) - row.max) / row.denominator;
+    const double share = std::isfinite(weight) ? weight / (1 + weight) : 1;
+    const double* v = v_of(next);
+    for (size_t c = 0; c < dv; ++c) {
+      const double effect = share * (v[c] - o(c));
+      effects[kNextVisible * dv + c] = std::isfinite(effect) ? effect : 0;
+    }
+  }
+  if (n > 1) {
+    const double* a = v_of(question.keys[n - 2]);
+    const double* b = v_of(question.keys[n - 1]);
+    const double gap = row.p[n - 2] - row.p[n - 1];
+    for (size_t c = 0; c < dv; ++c) effects[kLastValuesSwapped * dv + c] = gap * (b[c] - a[c]);
+  }
+  return effects;
+}
+
+// Keys whose weights round to the same P: their errors are equal in phase and add up coherently.
+std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t>* order) {
+  order->resize(rounded.size());
+  std::iota(order->begin(), order->end(), size_t{0});
+  std::sort(order->begin(), order->end(),
+            [&](size_t a, size_t b) { return rounded[a] < rounded[b]; });
+  std::vector<size_t> begins;
+  for (size_t i = 0; i < order->size(); ++i) {
+    if (i == 0 || rounded[(*order)[i]] != rounded[(*order)[i - 1]]) begins.push_back(i);
+  }
+  begins.push_back(order->size());
+  return begins;
+}
+
+}  // namespace
+
+std::span<const FaultDirection> FaultDirections() { return kFaults; }
+
+bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
+  const Plan& plan = a.plan;
+  const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
+                         plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
+  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.parts && !c.against_original;
+}
+
+TileStatistics EmptyStatistics(size_t rows, size_t channels) {
+  TileStatistics statistics;
+  statistics.sigma_squared.assign(rows * channels, 0);
+  statistics.effect.assign(kDirections, std::vector<double>(rows * channels, 0));
+  statistics.variance.assign(kDirections, std::vector<double>(rows, 0));
+  statistics.replicate_z.assign(kDirections, std::vector<double>(rows * kReplicates, 0));
+  statistics.gram_norm.assign(rows, static_cast<double>(channels));
+  return statistics;
+}
+
+void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
+                      const VisibleSet& visible, const RowReference& row, int64_t row_index,
+                      size_t r, TileStatistics* statistics) {
+  static_cast<void>(visible);
+  const Arithmetic& a = *context.arithmetic;
+  const RowQuestion& question = owned.question;
+  const HeadData& head = *context.head;
+  const auto dv = static_cast<size_t>(head.v.dim);
+  const size_t n = question.keys.size();
+  const std::vector<double> effects = Effects(context, question, row);
+  for (size_t d = 0; d < kDirections; ++d) {
+    std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
+                statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
+  }
+  if (!StatisticsApply(a, *context.c)) {
+    for (auto& variance : statistics->variance) variance.clear();
+    return;
+  }
+
+  // Noise level: P's rounding, the output's rounding, the sums.
+  std::vector<double> squares(n);
+  for (size_t j = 0; j < n; ++j) squares[j] = row.p[j] * row.p[j];
+  std::vector<double> p_noise(dv, 0);
+  if (a.u_p > 0) {
+    for (size_t j = 0; j < n; ++j) {
+      const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
+      for (size_t c = 0; c < dv; ++c) p_noise[c] += squares[j] * v[c] * v[c];
+    }
+  }
+  const double sums = (static_cast<double>(n) + kSumRoundings) * a.u_pv * a.u_pv / 3;
+  std::vector<double> other(dv);
+  double* sigma = &statistics->sigma_squared[r * dv];
+  for (size_t c = 0; c < dv; ++c) {
+    const double half = a.u_o > 0 ? 0.5 * SpacingAt(context.c->out, std::fabs(row.channels[c].value))
+                                  : 0;
+    other[c] = half * half / 3 + sums * row.channels[c].mass * row.channels[c].mass;
+    sigma[c] = a.u_p * a.u_p / 3 * p_noise[c] + other[c];
+  }
+
+  // w[c][direction]
+  std::vector<double> w(dv * kLanes, 0);
+  for (size_t d = 0; d < kDirections; ++d) {
+    for (size_t c = 0; c < dv; ++c) {
+      if (sigma[c] > 0) w[c * kLanes + d] = effects[d * dv + c] / sigma[c];
+    }
+  }
+  for (size_t d = 0; d < kDirections; ++d) {
+    double variance = 0;
+    for (size_t c = 0; c < dv; ++c) {
+      const double weight = w[c * kLanes + d];
+      variance += weight * weight * other[c];
+    }
+    statistics->variance[d][r] = variance;
+  }
+  if (a.u_p == 0 && a.u_o == 0) return;
+
+  const DType p_type = *a.plan.p;
+  const double p_scale = *a.plan.p_scale;
+  const std::vector<double>& weight_of = a.p_normalised ? row.p : row.e;
+  if (a.u_p > 0) {
+    // Coherent sums over cells.
+    std::vector<double> projected(n * kLanes, 0);
+    for (size_t j = 0; j < n; ++j) {
+      const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
+      double* h = &projected[j * kLanes];
+      for (size_t c = 0; c < dv; ++c) {
+        for (size_t d = 0; d < kLanes; ++d) h[d] += w[c * kLanes + d] * v[c];
+      }
+    }
+    std::vector<double> rounded(n);
+    for (size_t j = 0; j < n; ++j) rounded[j] = RoundP(p_type, p_scale, weight_of[j]);
+    std::vector<size_t> order;
+    const std::vector<size_t> cells = Cells(rounded, &order);
+    for (size_t d = 0; d < kDirections; ++d) {
+      double variance = 0;
+      for (size_t cell = 0; cell + 1 < cells.size(); ++cell) {
+        double sum = 0;
+        for (size_t i = cells[cell]; i < cells[cell + 1]; ++i) {
+          const size_t j = order[i];
+          sum += row.p[j] * a.u_p * std::fabs(projected[j * kLanes + d]);
+        }
+        variance += sum * sum / 3;
+      }
+      statistics->variance[d][r] += variance;
+    }
+  }
+
+  // Replicates: the same rounding at shifted phases.
+  Phases phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
+  std::vector<double> p(n);
+  std::vector<double> o(dv);
+  for (int replicate = 0; replicate < kReplicates; ++replicate) {
+    double denominator = 0;
+    for (size_t j = 0; j < n;) {
+      const uint64_t size = 16 + phases.Next() % 497;
+      const double phase = std::exp2(phases.Uniform());
+      for (const size_t end = std::min<size_t>(n, j + size); j < end; ++j) {
+        p[j] = a.u_p > 0 ? RoundP(p_type, p_scale, weight_of[j] * phase) / phase : weight_of[j];
+        denominator += a.p_in_weights ? p[j] : weight_of[j];
+      }
+    }
+    if (a.p_normalised) denominator = 1;
+    if (!a.p_normalised && !a.p_in_weights) denominator = row.denominator;
+    WeightedSum(question, p, &o);
+    std::array<double, kLanes> z{};
+    for (size_t c = 0; c < dv; ++c) {
+      double value = o[c] / denominator;
+      if (a.u_o > 0) value = RoundTo(context.c->out, value);
+      const double error = value - row.channels[c].value;
+      for (size_t d = 0; d < kLanes; ++d) z[d] += w[c * kLanes + d] * error;
+    }
+    for (size_t d = 0; d < kDirections; ++d) {
+      statistics->replicate_z[d][r * kReplicates + static_cast<size_t>(replicate)] = z[d];
+    }
+  }
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,37 @@
+// The statistical tier of bound.md, section 4: what a bound cannot see. Per row: the noise level
+// that the plan explains, the effect of each named fault, and the moments of their correlation.
+
+#ifndef REFERENCE_ATTENTION_STATISTICS_H_
+#define REFERENCE_ATTENTION_STATISTICS_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "reference/attention/row_reference.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// A named fault and its first-order effect on the output.
+struct FaultDirection {
+  std::string_view name;
+  std::string_view hint;
+};
+std::span<const FaultDirection> FaultDirections();
+
+// True where the model of random phases covers the plan: roundings to nearest of P, of the output
+// and of the sums. Low-precision scores or queries, truncation, and codec errors are outside; then
+// only the effects are filled (hints for failures), no variance.
+bool StatisticsApply(const Arithmetic& a, const AttentionCase& c);
+
+TileStatistics EmptyStatistics(size_t rows, size_t channels);
+
+// Fills row `r` of the tile. row_index: of the output, the seed of the replicates.
+void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
+                      const VisibleSet& visible, const RowReference& row, int64_t row_index,
+                      size_t r, TileStatistics* statistics);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_STATISTICS_H_

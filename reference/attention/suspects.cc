@@ -1,0 +1,61 @@
+#include "reference/attention/suspects.h"
+
+#include <fmt/format.h>
+
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+
+std::vector<Suspect> Suspects(const Plan& plan, const AttentionCase& c) {
+  std::vector<Suspect> suspects;
+  const auto add = [&](Plan changed, std::string text) {
+    if (changed == plan) return;
+    suspects.push_back({std::move(changed), std::move(text)});
+  };
+  const auto add_type = [&](std::optional<DType> Plan::*field, std::string_view key, DType type) {
+    Plan changed = plan;
+    if (UnitRoundoff(type) <= UnitRoundoff(*(plan.*field))) return;
+    changed.*field = type;
+    add(changed, fmt::format("{}={} instead of {}={}", key, ShortName(type), key,
+                             ShortName(*(plan.*field))));
+  };
+  for (double error : {0x1p-21, 0x1p-18}) {
+    if (error <= *plan.exp_error) continue;
+    Plan changed = plan;
+    changed.exp_error = error;
+    add(changed, fmt::format("exp_error={} instead of {}", PrintReal(error),
+                             PrintReal(*plan.exp_error)));
+  }
+  for (DType type : {DType::kFloat16, DType::kBFloat16}) {
+    add_type(&Plan::p, "p", type);
+    add_type(&Plan::scores, "scores", type);
+    Plan changed = plan;
+    if (*plan.prescale_roundings == 0) {
+      changed.prescale_roundings = 1;
+      changed.prescale_dtype = type;
+      add(changed, fmt::format("prescale={}:1 instead of prescale=none", ShortName(type)));
+    }
+    if (*plan.merge != MergeKind::kNone) add_type(&Plan::partial, "partial", type);
+  }
+  const auto add_sum = [&](std::optional<SumPlan> Plan::*field, std::string_view key, SumPlan sum) {
+    Plan changed = plan;
+    changed.*field = sum;
+    add(changed, fmt::format("{}={} instead of {}={}", key, Print(sum), key, Print(*(plan.*field))));
+  };
+  for (auto [field, key] : {std::pair{&Plan::pv, "pv"}, {&Plan::qk, "qk"}, {&Plan::l, "l"}}) {
+    SumPlan sum = *(plan.*field);
+    if (sum.order != SumOrder::kTensorCore && !sum.accumulator.toward_zero) {
+      sum.accumulator.toward_zero = true;
+      add_sum(field, key, sum);
+    }
+    for (DType type : {DType::kFloat16, DType::kBFloat16}) {
+      if (c.q == DType::kFloat64 || UnitRoundoff(type) <= UnitRoundoff(sum.accumulator.dtype)) continue;
+      SumPlan low;
+      low.accumulator = {type, false};
+      add_sum(field, key, low);
+    }
+  }
+  return suspects;
+}
+
+}  // namespace kvcheck

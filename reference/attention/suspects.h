@@ -1,0 +1,25 @@
+// Which single declared value would have to change for a plan to explain an error: the usual
+// undeclared roundings, each as a changed plan.
+
+#ifndef REFERENCE_ATTENTION_SUSPECTS_H_
+#define REFERENCE_ATTENTION_SUSPECTS_H_
+
+#include <string>
+#include <vector>
+
+#include "reference/spec/case.h"
+#include "reference/spec/plan.h"
+
+namespace kvcheck {
+
+struct Suspect {
+  Plan plan;
+  std::string text;  // "p=bf16 instead of p=f32"
+};
+
+// From the mildest change to the strongest. plan: with every field filled (Arithmetic::plan).
+std::vector<Suspect> Suspects(const Plan& plan, const AttentionCase& c);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_ATTENTION_SUSPECTS_H_

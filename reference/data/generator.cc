@@ -1,0 +1,64 @@
+#include "reference/data/generator.h"
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+// The increment of SplitMix64: 2^64 divided by the golden ratio, odd.
+constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15u;
+
+uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+uint64_t HighProduct(uint64_t a, uint64_t b) {
+  const uint64_t a_low = a & 0xffffffffu, a_high = a >> 32;
+  const uint64_t b_low = b & 0xffffffffu, b_high = b >> 32;
+  const uint64_t middle = a_high * b_low + ((a_low * b_low) >> 32);
+  const uint64_t middle_low = (middle & 0xffffffffu) + a_low * b_high;
+  return a_high * b_high + (middle >> 32) + (middle_low >> 32);
+}
+
+}  // namespace
+
+Generator::Generator(uint64_t seed, std::string_view stream, uint64_t chunk) {
+  // Each part is mixed before the next is added: neighbouring seeds, streams and chunks share
+  // nothing.
+  uint64_t key = Mix(seed + kIncrement);
+  for (const char c : stream) key = Mix(key + kIncrement + static_cast<unsigned char>(c));
+  state_ = Mix(key + kIncrement + chunk);
+}
+
+uint64_t Generator::Bits() {
+  state_ += kIncrement;
+  return Mix(state_);
+}
+
+uint64_t Generator::Below(uint64_t count) {
+  KVCHECK_CHECK(count >= 1, "a choice among nothing");
+  return HighProduct(Bits(), count);
+}
+
+int64_t Generator::Between(int64_t low, int64_t high) {
+  return low + static_cast<int64_t>(Below(static_cast<uint64_t>(high - low) + 1));
+}
+
+double Generator::Uniform() { return static_cast<double>(Bits() >> 11) * 0x1p-53; }
+
+double Generator::Sign() { return (Bits() >> 63) != 0 ? -1.0 : 1.0; }
+
+double Generator::Gauss() {
+  uint64_t sum = 0;
+  for (int i = 0; i < 6; ++i) {
+    const uint64_t bits = Bits();
+    sum += (bits & 0xffffffffu) + (bits >> 32);
+  }
+  // A 32-bit integer has mean 2^31 - 1/2; twelve have 6 2^32 - 6.
+  const int64_t centred = static_cast<int64_t>(sum) - (int64_t{6} << 32) + 6;
+  return static_cast<double>(centred) * 0x1p-32;
+}
+
+}  // namespace kvcheck

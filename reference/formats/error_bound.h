@@ -1,0 +1,53 @@
+// How far a stored row may be from the row that was stored: for every element a bound on
+// |x - round trip of x|, computed from x and the format before anything is encoded, as a sum of
+// named terms. It serves the round trip of the codec cases and, as dk and dv, attention judged
+// against the original K and V. Derivation and measurements: formats.md, sections A and D.
+//
+// Affine, with s0, s, k, t, c of the formula in formats.md, u and eta of the row type T:
+//   "row rounding"        |x - rnd_T(x)|, where x comes in a type that T does not hold
+//   "code"                s max(1/2, t - n, -t)     nearest code, or clamping at an end
+//   "scale rounding"      c s u + c eta             the stored scale, multiplied by the code
+//   "product rounding"    c s u + eta               only with two roundings
+//   "sum rounding"        u |y| + eta               not for the exact value
+//   "encoder arithmetic"  3 u32 s |t| + 5 u32 c s + 2^-149
+// Plain:
+//   "format rounding"     half the spacing of the format at x
+//   "saturation"          |x| - largest finite value, beyond it and where the profile saturates
+//   "row rounding"        half the spacing of the row's type, where it does not hold the format
+
+#ifndef REFERENCE_FORMATS_ERROR_BOUND_H_
+#define REFERENCE_FORMATS_ERROR_BOUND_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
+
+namespace kvcheck {
+
+std::vector<std::string> BoundTerms(const KvFormat& format);
+
+struct RowBound {
+  std::vector<double> total;               // per element
+  std::vector<std::vector<double>> terms;  // [term][element], as BoundTerms
+  // Why no bound exists, per element: something in its group or value is not finite, or may
+  // overflow on the way. total is then infinite and the terms are zero.
+  std::vector<bool> overflows;
+};
+
+// Bound for one row, given and read in x_dtype.
+// decode: how the stored value is read. kExact means the real number c S + B itself; a row that is
+// written out is rounded at least once.
+RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
+                        DType x_dtype, std::span<const double> x);
+
+// dk or dv of attention against the originals: |x - stored value under the profile|.
+std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,
+                                       DType x_dtype, std::span<const double> x);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_FORMATS_ERROR_BOUND_H_

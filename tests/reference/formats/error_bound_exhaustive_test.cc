@@ -1,0 +1,66 @@
+// The bound over every configuration and regime, some 10^7 elements, with the largest ratio of an
+// error to its bound: no element above 1, and every configuration above 1/2, since a bound twice
+// as large as any error would hide a codec that is twice as bad.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "tests/reference/formats/bound_check.h"
+
+namespace kvcheck {
+namespace {
+
+TEST(ErrorBoundExhaustive, HoldsForTenMillionElements) {
+  BoundCheck all;
+  for (const DecodeRounding decode : {DecodeRounding::kTwoRoundings, DecodeRounding::kExact}) {
+    for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+      Profile profile;
+      profile.decode = decode;
+      profile.encode = encode;
+      BoundCheck of_profile;
+      double smallest = 1;
+      for (const KvFormat& format : AllKvFormats()) {
+        if (IsPlain(format)) continue;
+        BoundCheck of_format;
+        for (const std::string_view regime : RowRegimes()) {
+          const BoundCheck check =
+              CheckBound(format, profile, GenerateRows(regime, 17, RowDType(format), 12, 384));
+          EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
+          of_format.Add(check);
+        }
+        EXPECT_GT(of_format.largest_ratio, 0.5) << Print(format);
+        smallest = std::min(smallest, of_format.largest_ratio);
+        of_profile.Add(of_format);
+      }
+      std::printf(
+          "[ profile '%s': %lld elements, %lld without a bound, largest ratio %.6f, "
+          "smallest of a configuration %.3f ]\n",
+          Print(profile).c_str(), static_cast<long long>(of_profile.judged),
+          static_cast<long long>(of_profile.without_bound), of_profile.largest_ratio, smallest);
+      all.Add(of_profile);
+    }
+  }
+  EXPECT_GT(all.judged, 10'000'000);
+}
+
+TEST(ErrorBoundExhaustive, HoldsForEveryF16AndBf16PatternInFp8) {
+  Profile saturate;
+  saturate.fp8_overflow = Fp8Overflow::kSaturate;
+  for (const DType wide : {DType::kFloat16, DType::kBFloat16}) {
+    Tensor x(wide, {{"", 256}, {"", 256}});
+    for (size_t i = 0; i < 65536; ++i) x.As<uint16_t>()[i] = static_cast<uint16_t>(i);
+    for (const DType narrow :
+         {DType::kFloat8E4M3FN, DType::kFloat8E5M2, DType::kFloat16, DType::kBFloat16}) {
+      const BoundCheck check = CheckBound(PlainFormat{narrow}, saturate, x);
+      EXPECT_EQ(check.violations, 0) << Name(narrow) << " from " << Name(wide);
+      std::printf("[ %s from %s: %lld judged, %lld not finite, largest ratio %.6f ]\n",
+                  Name(narrow).data(), Name(wide).data(), static_cast<long long>(check.judged),
+                  static_cast<long long>(check.without_bound), check.largest_ratio);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

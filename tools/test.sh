@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Builds and tests kvcheck; ctest's summary of the release build comes last.
+#   tools/test.sh           AddressSanitizer and UBSan on the fast tests, then release on all tests
+#   tools/test.sh --all     before these also clang 19, ThreadSanitizer, the fuzz targets, clang-tidy
+# The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "$0")/.."
+export CI=true
+
+all=no
+case "${1-}" in
+  "") ;;
+  --all) all=yes ;;
+  *)
+    sed -n '2,5s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+jobs=$(nproc)
+launcher=$(command -v ccache || true)
+
+# Elsewhere than on Debian and Ubuntu, CMake names what it misses.
+if command -v apt-get >/dev/null; then
+  if [ $all = yes ]; then tools/install_packages.sh --all; else tools/install_packages.sh; fi
+fi
+
+leg() { printf '\n== %s (at %d s)\n' "$1" "$SECONDS"; }
+
+build() {  # PRESET
+  cmake --preset "$1" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+  cmake --build --preset "$1" -j"$jobs"
+}
+
+run_tests() {  # PRESET, further ctest options
+  local preset=$1
+  shift
+  ctest --test-dir "build/$preset" -j"$jobs" --output-on-failure --no-tests=error "$@"
+}
+
+thread_sanitizer() {
+  build tsan
+  run_tests tsan -L fast
+}
+
+if [ $all = yes ]; then
+  leg "clang 19, all tests"
+  build clang
+  run_tests clang
+
+  leg "clang-tidy"
+  git ls-files -z -- '*.cc' ':!tests/project/consumer' |
+    xargs -0 -n 4 -P "$jobs" clang-tidy-19 --quiet -p build/clang
+
+  leg "fuzz targets"
+  build fuzz
+
+  leg "ThreadSanitizer, fast tests"
+  # The runtime of g++ 12 refuses the address layout of kernels with 32 random bits.
+  if setarch "$(uname -m)" -R true 2>/dev/null; then
+    export -f build run_tests thread_sanitizer
+    export jobs launcher
+    setarch "$(uname -m)" -R bash -euo pipefail -c thread_sanitizer
+  else
+    thread_sanitizer
+  fi
+fi
+
+leg "AddressSanitizer and UBSan, fast tests"
+build asan
+run_tests asan -L fast
+
+leg "release, all tests"
+build release
+run_tests release
