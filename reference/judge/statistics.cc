@@ -1,0 +1,191 @@
+#include "reference/judge/statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::string GroupName(const OutputInfo& info, int group) {
+  const size_t index = static_cast<size_t>(group);
+  return index < info.groups.size() ? info.groups[index] : fmt::format("group {}", group);
+}
+
+std::string At(const std::vector<std::string>& names, size_t index) {
+  return index < names.size() ? names[index] : std::string();
+}
+
+struct MeanAndVariance {
+  double mean;
+  double variance;
+};
+
+MeanAndVariance OfReplicates(const std::array<double, kReplicates>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  const double mean = sum / kReplicates;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return {mean, squares / (kReplicates - 1)};
+}
+
+}  // namespace
+
+double TailExponent(int64_t tests, double false_alarm) {
+  return std::log(2 * static_cast<double>(std::max<int64_t>(1, tests)) / false_alarm);
+}
+
+double DirectionLimit(int64_t tests, double false_alarm) {
+  return std::sqrt(2 * TailExponent(tests, false_alarm));
+}
+
+void StatisticsAccumulator::AddRow(const TileStatistics& statistics, size_t row,
+                                   size_t row_length, std::span<const double> errors,
+                                   GroupSums* group) {
+  const size_t begin = row * row_length;
+  group->directions.resize(statistics.effect.size());
+  for (size_t i = begin; i < begin + row_length; ++i) {
+    const double sigma_squared = statistics.sigma_squared[i];
+    // Without modelled noise any error would be infinitely significant: that is the bound's matter.
+    if (!(sigma_squared > 0)) {
+      ++skipped_;
+      continue;
+    }
+    ++group->elements;
+    group->q += errors[i] / sigma_squared * errors[i];
+    for (size_t k = 0; k < statistics.effect.size(); ++k) {
+      const double weight = statistics.effect[k][i] / sigma_squared;
+      group->directions[k].z += weight * errors[i];
+      group->directions[k].weighted_effect += weight * statistics.effect[k][i];
+    }
+  }
+  const double gram = statistics.gram_norm[row];
+  group->gram_squared += gram * gram;
+  group->gram_largest = std::max(group->gram_largest, gram);
+  for (size_t k = 0; k < statistics.effect.size(); ++k) {
+    DirectionSums& sums = group->directions[k];
+    sums.variance += statistics.variance[k][row];
+    for (size_t r = 0; r < kReplicates; ++r) {
+      sums.replicates[r] += statistics.replicate_z[k][row * kReplicates + r];
+    }
+  }
+}
+
+void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info,
+                                std::span<const double> errors, std::span<const uint8_t> use) {
+  if (!tile.statistics.has_value() || tile.group.empty()) return;
+  const TileStatistics& statistics = *tile.statistics;
+  const size_t rows = static_cast<size_t>(tile.row_count);
+  const size_t length = static_cast<size_t>(info.row_length);
+  KVCHECK_CHECK(statistics.sigma_squared.size() == rows * length &&
+                    statistics.gram_norm.size() == rows &&
+                    statistics.variance.size() == statistics.effect.size() &&
+                    statistics.replicate_z.size() == statistics.effect.size(),
+                "statistics of another size than their tile");
+  for (size_t k = 0; k < statistics.effect.size(); ++k) {
+    KVCHECK_CHECK(statistics.effect[k].size() == rows * length &&
+                      statistics.variance[k].size() == rows &&
+                      statistics.replicate_z[k].size() == rows * kReplicates,
+                  "a fault direction of another size than its tile");
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    const auto row_use = use.subspan(row * length, length);
+    if (std::find(row_use.begin(), row_use.end(), 0) != row_use.end()) {
+      skipped_ += info.row_length;
+      continue;
+    }
+    AddRow(statistics, row, length, errors, &groups_[tile.group[row]]);
+  }
+}
+
+void StatisticsAccumulator::Merge(const StatisticsAccumulator& other) {
+  skipped_ += other.skipped_;
+  for (const auto& [key, from] : other.groups_) {
+    GroupSums& to = groups_[key];
+    to.elements += from.elements;
+    to.q += from.q;
+    to.gram_squared += from.gram_squared;
+    to.gram_largest = std::max(to.gram_largest, from.gram_largest);
+    if (to.directions.size() < from.directions.size()) to.directions.resize(from.directions.size());
+    for (size_t k = 0; k < from.directions.size(); ++k) {
+      to.directions[k].z += from.directions[k].z;
+      to.directions[k].variance += from.directions[k].variance;
+      to.directions[k].weighted_effect += from.directions[k].weighted_effect;
+      for (size_t r = 0; r < kReplicates; ++r) {
+        to.directions[k].replicates[r] += from.directions[k].replicates[r];
+      }
+    }
+  }
+}
+
+int64_t StatisticsAccumulator::Tests(const OutputInfo& info) const {
+  return static_cast<int64_t>(groups_.size() * (info.directions.size() + 1));
+}
+
+StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t tests,
+                                               double false_alarm) const {
+  StatisticsReport report;
+  report.tests = tests;
+  report.false_alarm = false_alarm;
+  report.skipped_elements = skipped_;
+  const double t = TailExponent(tests, false_alarm);
+  const double limit = DirectionLimit(tests, false_alarm);
+  std::vector<std::pair<double, std::string>> warnings;  // by excess over the limit
+  for (const auto& [key, group] : groups_) {
+    const std::string name = GroupName(info, key);
+    for (size_t k = 0; k < group.directions.size(); ++k) {
+      const DirectionSums& sums = group.directions[k];
+      const MeanAndVariance replicates = OfReplicates(sums.replicates);
+      const double variance =
+          std::max(sums.variance, replicates.variance) * (1 + 1.0 / kReplicates);
+      DirectionStatistic d;
+      d.group = name;
+      d.direction = At(info.directions, k);
+      d.hint = At(info.hints, k);
+      d.limit = limit;
+      const double excess = sums.z - replicates.mean;
+      // A group without any effect or noise has nothing to test.
+      if (variance > 0) d.z = std::fabs(excess) / std::sqrt(variance);
+      if (sums.weighted_effect > 0) d.coefficient = excess / sums.weighted_effect;
+      d.detectable = sums.weighted_effect > 0
+                         ? limit * std::sqrt(variance) / sums.weighted_effect
+                         : kInfinity;
+      d.over = !(d.z <= limit);
+      if (d.over) {
+        warnings.emplace_back(
+            d.z / limit,
+            fmt::format("{}: {}: z = {:.1f} over {:.1f}, {:.3g} times the fault fits best ({})",
+                        name, d.direction, d.z, limit, d.coefficient, d.hint));
+      }
+      report.directions.push_back(std::move(d));
+    }
+    QuadraticStatistic q;
+    q.group = name;
+    q.q = group.q;
+    q.elements = group.elements;
+    q.limit = static_cast<double>(group.elements) + 2 * std::sqrt(t * group.gram_squared) +
+              2 * t * group.gram_largest;
+    q.over = !(q.q <= q.limit);
+    if (q.over) {
+      warnings.emplace_back(
+          q.q / q.limit,
+          fmt::format("{}: the errors are larger than declared roundings make them: RMS {:.2f} "
+                      "sigma, Q = {:.4g} over {:.4g}",
+                      name, std::sqrt(q.q / static_cast<double>(q.elements)), q.q, q.limit));
+    }
+    report.quadratics.push_back(std::move(q));
+  }
+  std::stable_sort(warnings.begin(), warnings.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (auto& [excess, line] : warnings) report.warnings.push_back(std::move(line));
+  return report;
+}
+
+}  // namespace kvcheck
