@@ -61,8 +61,9 @@ bool MakeCase(const MakeOptions& options, GoldenCase golden_case, const Profile&
         ValueQuestion(ParseCase(golden_case.case_text), golden_case.inputs, profile);
     const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
     golden_case.expected = ComputeExpected(InterruptibleSource(*source), options.common.threads);
-    Verdict verdict = VerifyExpected(*source, golden_case.expected, options.sample_rows,
-                                     options.common.Judge(0));
+    Verdict verdict =
+        VerifyExpected(*source, golden_case.expected, SampleRows(question.c, options.sample_rows),
+                       options.common.Judge(0));
     verdict.case_text = golden_case.case_text;
     verdict.profile = Print(profile);
     if (verdict.outcome != Outcome::kFail) writer->AddCase(golden_case);

@@ -57,8 +57,9 @@ Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
   const Question question =
       ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
   const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
-  Verdict verdict = VerifyExpected(*source, LoadExpected(file, outline), options.sample_rows,
-                                   options.common.Judge(0));
+  Verdict verdict =
+      VerifyExpected(*source, LoadExpected(file, outline), SampleRows(c, options.sample_rows),
+                     options.common.Judge(0));
   verdict.case_text = Print(c);
   verdict.profile = Print(profile);
   return verdict;

@@ -50,7 +50,7 @@ std::string CommandText(const RunOptions& options, const Question& question,
                         const std::string& implementation, const std::string& data) {
   std::string text = "kvcheck run " + ShellWord(Print(question.c));
   if (std::holds_alternative<AttentionCase>(question.c)) {
-    text += " --plan " + ShellWord(Print(question.plan));
+    text += " --plan " + ShellWord(CommandPlan(question.plan));
   }
   const std::string profile = Print(question.profile);
   if (!profile.empty()) text += " --profile " + ShellWord(profile);

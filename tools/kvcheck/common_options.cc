@@ -1,7 +1,6 @@
 #include "tools/kvcheck/common_options.h"
 
 #include <algorithm>
-#include <map>
 #include <thread>
 
 #include "reference/spec/error.h"
@@ -43,15 +42,16 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->group(group);
   command->add_option("--max-print", options->text.max_print,
                       "Cases shown in detail, and lines of each list")
-      ->check(CLI::Range(0, 1000000000))
+      ->check(CLI::NonNegativeNumber)
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
-  command->add_option("--statistics", options->statistics,
-                      "on or off: the statistical tier, where the plan allows it (default: on)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, std::string>{{"on", "true"}, {"off", "false"}}))
-      ->type_name("on|off")
+  command
+      ->add_option_function<std::string>(
+          "--statistics", [options](const std::string& word) { options->statistics = word == "on"; },
+          "The statistical tier, where the plan allows it (default: on)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("")
       ->group(group);
   CLI::Option* quiet = command->add_flag("-q,--quiet", options->text.quiet,
                                          "Print only what is not as it should be, and the counts");

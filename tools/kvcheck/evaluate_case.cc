@@ -9,6 +9,7 @@
 #include "reference/formats/generate_inputs.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
+#include "reference/spec/known_plans.h"
 #include "tools/kvcheck/interrupt.h"
 
 namespace kvcheck {
@@ -43,6 +44,14 @@ Verdict EvaluateCase(const Question& question, const ObservedSource& observed,
   if (std::holds_alternative<AttentionCase>(question.c)) verdict.plan = Print(question.plan);
   verdict.profile = Print(question.profile);
   return verdict;
+}
+
+std::string CommandPlan(const Plan& plan) {
+  if (!plan.name.empty() && FindKnownPlan(plan.name) != nullptr) {
+    const std::string base = "base=" + plan.name;
+    if (ParsePlan(base) == plan) return base;
+  }
+  return Print(plan);
 }
 
 int64_t CountStatistics(const Case& c) {

@@ -40,6 +40,9 @@ std::unique_ptr<ExpectedSource> MakeExpected(const Question& question);
 Verdict EvaluateCase(const Question& question, const ObservedSource& observed,
                      JudgeOptions options);
 
+// A plan as a command names it: "base=NAME" when it is a known plan unchanged, else its fields.
+std::string CommandPlan(const Plan& plan);
+
 // Statistics which judging such a case computes at most: the judge shares the false-alarm
 // probability of a run over all of them.
 int64_t CountStatistics(const Case& c);

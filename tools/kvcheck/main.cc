@@ -2,11 +2,14 @@
 // and an exit code.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/commands.h"
@@ -51,6 +54,14 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" of code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+      std::vector<std::string> known;
+      for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+      return Complain("usage",
+                      fmt::format("there is no command '{}'; commands: {}", argv[1],
+                                  fmt::join(known, ", ")),
+                      kExitNotPut);
+    }
     return Complain("usage", std::string(error.what()) + "; see kvcheck --help", kExitNotPut);
   }
   KVCHECK_CHECK(chosen != nullptr, "a command without an action");

@@ -143,6 +143,10 @@ Question ValueQuestion(Case c, TensorMap inputs, const Profile& profile) {
   return {std::move(c), std::move(inputs), ParsePlan(kEverythingF64), profile};
 }
 
+int64_t SampleRows(const Case& c, int64_t sample_rows) {
+  return std::holds_alternative<AttentionCase>(c) ? sample_rows : 0;
+}
+
 std::map<std::string, ExpectedTensor> ComputeExpected(const ExpectedSource& source, int threads) {
   std::map<std::string, ExpectedTensor> expected;
   for (const OutputInfo& info : source.Outputs()) {

@@ -28,6 +28,10 @@ Question ValueQuestion(Case c, TensorMap inputs, const Profile& profile);
 // where it is zero throughout.
 std::map<std::string, ExpectedTensor> ComputeExpected(const ExpectedSource& source, int threads);
 
+// Rows of a sample that mean something for this case: 0 for codecs, whose values are exact at every
+// precision.
+int64_t SampleRows(const Case& c, int64_t sample_rows);
+
 // sample_rows: rows, at least, that 50 digits re-check (whole tiles, spread evenly; 0: none).
 // The verdict says how many rows each precision decided.
 Verdict VerifyExpected(const ExpectedSource& source,

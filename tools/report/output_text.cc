@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "tools/report/number_text.h"
 
@@ -157,6 +159,18 @@ std::string WorstSentence(const OutputVerdict& output) {
                             RatioText(e.ratio), ErrorText(e.bound));
 }
 
+std::string PassSentence(const OutputVerdict& output) {
+  std::string text = Plural(output.counts.judged, "element");
+  if (output.worst && output.worst->bound > 0) {
+    text += fmt::format(", worst {} x the bound", RatioText(output.worst->ratio));
+  }
+  for (const Precision precision : {Precision::kOracle50, Precision::kOracle100}) {
+    const int64_t rows = output.rows_at[static_cast<size_t>(precision)];
+    if (rows > 0) text += fmt::format(", {} in {}", Plural(rows, "row"), Name(precision));
+  }
+  return text;
+}
+
 std::string Labelled(std::string_view label, std::string_view text) {
   std::string result;
   bool first = true;
@@ -185,6 +199,10 @@ std::string LabelledList(std::string_view label, const std::vector<std::string>&
 
 std::string OutputDetails(const OutputVerdict& output, const TextOptions& options) {
   const bool failed = output.counts.failed > 0;
+  if (output.outcome == Outcome::kPass && !options.verbose) {
+    return Labelled("output", fmt::format("{}  PASS  {}", output.name, PassSentence(output))) +
+           LabelledList("warning", output.warnings, options);
+  }
   std::string text = Labelled(
       "output", fmt::format("{}  {}  {} {}", output.name, Name(output.outcome),
                             Name(output.dtype), output.shape));
@@ -213,7 +231,10 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   text += LabelledList("special", output.special_lines, options);
   text += LabelledList("metrics", MetricsLines(output), options);
   if (output.statistics) {
-    text += LabelledList("statistics", StatisticsLines(*output.statistics, options.verbose), options);
+    TextOptions few = options;
+    // Beside elements outside their bound, that the sums over them are off too says little more.
+    if (failed && !options.verbose) few.max_print = std::min<int64_t>(few.max_print, 3);
+    text += LabelledList("statistics", StatisticsLines(*output.statistics, options.verbose), few);
   }
   if (output.detectable_share) {
     text += Labelled("sensitivity", fmt::format("losing one input would show for {} of the inputs",

@@ -16,6 +16,9 @@ namespace kvcheck {
 // is 412 x the bound 7.5e-5". Empty when nothing was judged.
 std::string WorstSentence(const OutputVerdict& output);
 
+// "2048 elements, worst 0.61 x the bound, 32 rows in 50 digits".
+std::string PassSentence(const OutputVerdict& output);
+
 // Labelled lines, indented, each ended.
 std::string OutputDetails(const OutputVerdict& output, const TextOptions& options);
 
