@@ -8,6 +8,20 @@
 
 namespace kvcheck {
 
+std::vector<ListedTensor> ListTensors(const FileIndex& index) {
+  std::vector<ListedTensor> tensors;
+  for (const auto& [path, record] : index.objects) {
+    if (!record.is_dataset && record.problem.empty()) continue;
+    ListedTensor tensor{path, record.dtype, record.shape, "", record.problem};
+    const auto format = record.attributes.find("kv_format");
+    if (format != record.attributes.end() && std::holds_alternative<std::string>(format->second)) {
+      tensor.kv_format = std::get<std::string>(format->second);
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
 const ObjectRecord& DatasetRecord(const TensorSource& source, const std::string& dataset) {
   const auto found = source.index().objects.find(dataset);
   if (found == source.index().objects.end() ||

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "reference/spec/dtype.h"
 #include "reference/spec/shape.h"
@@ -41,6 +42,18 @@ struct FileIndex {
 
   bool operator==(const FileIndex&) const = default;
 };
+
+// A dataset, or an object that cannot be read as one, for listings and for matching by path.
+struct ListedTensor {
+  std::string path;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::string kv_format;  // empty when none is said
+  std::string problem;    // why it cannot be read; then dtype and shape mean nothing
+};
+
+// In order of their paths; groups are left out.
+std::vector<ListedTensor> ListTensors(const FileIndex& index);
 
 // What a reader of a file may use. Exceeding a limit is Error{kUnreadableFile}.
 struct ReadLimits {

@@ -29,6 +29,9 @@ Hdf5Handle OpenFile(const std::string& path) {
   // Reading takes no lock: a file on a read-only or network file system stays readable.
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  // The library shares one state between all opens of a file, also with those that a forked child
+  // inherited, whose descriptors are closed there. Files of different drivers are never shared.
+  if (InheritedHdf5()) H5Pset_fapl_stdio(access.get());
   return OwnHdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose,
                  "it cannot be opened as an HDF5 file", path);
 }
@@ -73,7 +76,9 @@ class Walker {
     H5O_info_t info;
     CheckHdf5(H5Oget_info2(object, &info, H5O_INFO_BASIC),
               fmt::format("{}: the object cannot be described", where), path_);
-    if (!seen_.insert(info.addr).second) {
+    // A stranger may give one tensor two names (tied weights); groups must not recur.
+    const bool may_recur = !index_.is_golden && info.type == H5O_TYPE_DATASET;
+    if (!seen_.insert(info.addr).second && !may_recur) {
       return Problem(where, "a second name of another object, or a cycle");
     }
     ObjectRecord record;
@@ -127,7 +132,7 @@ class Walker {
     } found{{}, static_cast<size_t>(limits_.max_objects)};
     hsize_t position = 0;
     const herr_t status = H5Literate(
-        group, H5_INDEX_NAME, H5_ITER_NATIVE, &position,
+        group, H5_INDEX_NAME, H5_ITER_INC, &position,
         [](hid_t, const char* name, const H5L_info_t* info, void* out) -> herr_t {
           auto* f = static_cast<Found*>(out);
           f->links.push_back({name, info->type});

@@ -1,12 +1,26 @@
 #include "golden/hdf5_handle.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "reference/spec/error.h"
 
 namespace kvcheck {
 
+namespace {
+
+// The process that first used the library, and its forked children, which see the same value.
+pid_t FirstProcess() {
+  static const pid_t process = getpid();
+  return process;
+}
+
+}  // namespace
+
+bool InheritedHdf5() { return FirstProcess() != getpid(); }
+
 void PrepareHdf5() {
+  FirstProcess();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
 }

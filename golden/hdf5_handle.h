@@ -48,6 +48,10 @@ class Hdf5Handle {
 // repeat; every entry point of golden/ calls it first.
 void PrepareHdf5();
 
+// True in a child forked after the library was first used: it inherits the library's list of open
+// files, but not their descriptors.
+bool InheritedHdf5();
+
 // The reason that the library gave last, in its words; empty when it gave none.
 std::string LastHdf5Reason();
 

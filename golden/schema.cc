@@ -216,6 +216,7 @@ class OutlineReader {
   void ReadObject() {
     if (object_path_ == "/") return ReadRoot();
     if (object_path_ == "/cases") return Expect({}, {});
+    if (!object_path_.starts_with('/')) Refuse("a path that does not begin at the root");
     const std::vector<std::string> parts = Split(object_path_);
     if (parts[0] != "cases" || parts.size() > 5) Refuse("the schema has no such object");
     for (size_t i = 1; i < parts.size(); ++i) {

@@ -111,10 +111,11 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.c.resize(n);
   w.x.resize(n);
   if (varying_y) w.y.resize(n);
+  if (a.p_in_weights) w.score.resize(n);
   w.largest_u_p = 0;
 
   const auto weigh = [&](double s, double e_error, double e, double p, double* rho_up,
-                         double* rho_down, double* u_p, double* kappa) {
+                         double* rho_down, double* u_p, double* kappa, double* score) {
     const double gap = top - s + e_error + 2 * a.lambda_lazy;  // W_j
     double tau = e_error + g_m * gap + a.c_shift * a.u_a * (w.shift + gap);
     double merge = 0;
@@ -134,6 +135,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
         *u_p = std::min(*u_p, std::expm1(gap + tau) * (1 + a.u_e) + 2 * a.u_e);
       }
     }
+    *score = *rho_up;
     if (a.p_in_weights) {
       *rho_up = Compose(*rho_up, *u_p);
       *rho_down = 1 - (1 - *rho_down) * (1 - *u_p);
@@ -145,9 +147,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   };
 
   for (size_t j = 0; j < n; ++j) {
-    double up = 0, down = 0, u_p = 0, kappa = 0;
-    weigh(row.s[j], error[j], row.e[j], row.p[j], &up, &down, &u_p, &kappa);
+    double up = 0, down = 0, u_p = 0, kappa = 0, score = 0;
+    weigh(row.s[j], error[j], row.e[j], row.p[j], &up, &down, &u_p, &kappa, &score);
     w.c[j] = row.p[j] * up;
+    if (a.p_in_weights) w.score[j] = row.p[j] * score;
     w.x[j] = row.p[j] * (1 + up);
     if (varying_y) {
       const double in_numerator = a.p_in_numerator ? u_p : 0;
@@ -158,9 +161,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.largest_u_p = std::max(w.largest_u_p, a.p_in_numerator ? u_p : 0.0);
   }
   if (row.has_sink) {
-    double up = 0, down = 0, u_p = 0, kappa = 0;
+    double up = 0, down = 0, u_p = 0, kappa = 0, score = 0;
     const double sink_e = row.sink_p * row.denominator;
-    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &up, &down, &u_p, &kappa);
+    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &up, &down, &u_p, &kappa,
+          &score);
     w.sink_c = row.sink_p * up;
     w.t += row.sink_p * down;
     w.t_plus += row.sink_p * up;
@@ -173,6 +177,12 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.why = "P times its scale may overflow P's type";
   }
   return w;
+}
+
+double DenominatorError(const Arithmetic& a, const KeyWeights& w) {
+  double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
+  if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
+  return Compose(Compose(dl / (1 - dl), w.merge_factor), Gamma(a.c_d, a.u_a));
 }
 
 double OutputRounding(DType out, double u_o, double y) {

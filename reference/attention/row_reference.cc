@@ -164,9 +164,10 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     scores.shift_all = ShiftOverAllKeys(
         context, row, Gamma(a.h_qk, a.u_qk) + Gamma(a.c_s, a.u_a) + a.u_q + a.u_s);
   }
-  const KeyWeights weights = ComputeKeyWeights(a, scores);
+  KeyWeights weights = ComputeKeyWeights(a, scores);
   std::vector<ChannelSums> sums;
   SumChannels(a, row, result.p, weights, o, &sums);
+  result.denominator_error = DenominatorError(a, weights);
   const OwnError<Real> own(row, scores);
   result.unbounded = weights.unbounded;
   result.why = weights.why;
@@ -182,6 +183,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
       if (result.why.empty()) result.why = "the plan's sums are too deep, or may overflow";
     }
   }
+  result.weight_error = std::move(weights.score.empty() ? weights.c : weights.score);
   if (context.c->lse != LseKind::kNone) {
     const bool base2 = context.c->lse == LseKind::kBase2;
     Real lse = answer.max + Log(answer.denominator);

@@ -128,6 +128,37 @@ std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t
   return begins;
 }
 
+// Errors of scores, exp, denominator and normalisation are not random: they count at their largest,
+// key by key, along each direction.
+void AddSlack(const RowReference& row, const std::vector<double>& projected,
+              const std::vector<double>& w, const double* sigma_squared, size_t r,
+              TileStatistics* statistics) {
+  const size_t n = row.p.size();
+  const size_t dv = row.channels.size();
+  std::array<double, kLanes> center{};
+  for (size_t c = 0; c < dv; ++c) {
+    for (size_t d = 0; d < kLanes; ++d) center[d] += w[c * kLanes + d] * row.channels[c].value;
+  }
+  std::array<double, kLanes> slack{};
+  double t = 0;
+  for (size_t j = 0; j < n; ++j) {
+    t += row.weight_error[j];
+    for (size_t d = 0; d < kLanes; ++d) {
+      slack[d] += row.weight_error[j] * std::fabs(projected[j * kLanes + d] - center[d]);
+    }
+  }
+  const double rest = std::max(1 - t, 0x1p-53);
+  for (size_t d = 0; d < kDirections; ++d) {
+    statistics->slack[d][r] = slack[d] / rest + row.denominator_error * std::fabs(center[d]);
+  }
+  for (size_t c = 0; c < dv; ++c) {
+    const ChannelReference& channel = row.channels[c];
+    const double error = channel.terms[kScoreTerm] + channel.terms[kDenominatorTerm] +
+                         channel.terms[kNormaliseTerm] + channel.reference_bound;
+    if (sigma_squared[c] > 0) statistics->slack_squared[r] += error * error / sigma_squared[c];
+  }
+}
+
 }  // namespace
 
 std::span<const FaultDirection> FaultDirections() { return kFaults; }
@@ -145,6 +176,8 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
   statistics.effect.assign(kDirections, std::vector<double>(rows * channels, 0));
   statistics.variance.assign(kDirections, std::vector<double>(rows, 0));
   statistics.replicate_z.assign(kDirections, std::vector<double>(rows * kReplicates, 0));
+  statistics.slack.assign(kDirections, std::vector<double>(rows, 0));
+  statistics.slack_squared.assign(rows, 0);
   statistics.gram_norm.assign(rows, static_cast<double>(channels));
   return statistics;
 }
@@ -163,10 +196,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
                 statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
   }
-  if (!StatisticsApply(a, *context.c)) {
-    for (auto& variance : statistics->variance) variance.clear();
-    return;
-  }
+  // sigma^2 stays 0, which keeps the row out of the statistics; the effects still serve as hints.
+  if (!StatisticsApply(a, *context.c)) return;
 
   // Noise level: P's rounding, the output's rounding, the sums.
   std::vector<double> squares(n);
@@ -203,6 +234,17 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     }
     statistics->variance[d][r] = variance;
   }
+
+  // projected[j][direction] = sum_c w_c v_jc
+  std::vector<double> projected(n * kLanes, 0);
+  for (size_t j = 0; j < n; ++j) {
+    const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
+    double* h = &projected[j * kLanes];
+    for (size_t c = 0; c < dv; ++c) {
+      for (size_t d = 0; d < kLanes; ++d) h[d] += w[c * kLanes + d] * v[c];
+    }
+  }
+  AddSlack(row, projected, w, sigma, r, statistics);
   if (a.u_p == 0 && a.u_o == 0) return;
 
   const DType p_type = *a.plan.p;
@@ -210,14 +252,6 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   const std::vector<double>& weight_of = a.p_normalised ? row.p : row.e;
   if (a.u_p > 0) {
     // Coherent sums over cells.
-    std::vector<double> projected(n * kLanes, 0);
-    for (size_t j = 0; j < n; ++j) {
-      const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
-      double* h = &projected[j * kLanes];
-      for (size_t c = 0; c < dv; ++c) {
-        for (size_t d = 0; d < kLanes; ++d) h[d] += w[c * kLanes + d] * v[c];
-      }
-    }
     std::vector<double> rounded(n);
     for (size_t j = 0; j < n; ++j) rounded[j] = RoundP(p_type, p_scale, weight_of[j]);
     std::vector<size_t> order;

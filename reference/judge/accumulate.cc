@@ -48,8 +48,8 @@ class Tallier {
     tally_.counts.elements = static_cast<int64_t>(tile_.value.size());
     tally_.rows_at[static_cast<size_t>(tile_.precision)] = tile_.row_count;
     if (settled.contradiction.has_value()) {
-      tally_.contradiction = ElementName(info.shape, ElementOf(
-          static_cast<size_t>(*settled.contradiction)));
+      tally_.contradiction =
+          ElementName(info.shape, ElementOf(static_cast<size_t>(*settled.contradiction)));
     }
   }
 
@@ -80,10 +80,17 @@ class Tallier {
   bool CountStanding(size_t row) {
     if (tile_.standing.empty() || tile_.standing[row] == Standing::kJudged) return true;
     switch (tile_.standing[row]) {
-      case Standing::kUnconstrained: tally_.counts.unconstrained += info_.row_length; break;
-      case Standing::kUndefined: tally_.counts.undefined += info_.row_length; break;
-      case Standing::kUnbounded: tally_.counts.unbounded += info_.row_length; break;
-      case Standing::kJudged: break;
+      case Standing::kUnconstrained:
+        tally_.counts.unconstrained += info_.row_length;
+        break;
+      case Standing::kUndefined:
+        tally_.counts.undefined += info_.row_length;
+        break;
+      case Standing::kUnbounded:
+        tally_.counts.unbounded += info_.row_length;
+        break;
+      case Standing::kJudged:
+        break;
     }
     if (!tile_.standing_reason.empty()) {
       const int reason = tile_.standing_reason[row];

@@ -30,8 +30,8 @@ std::optional<uint64_t> CodeOfValue(DType dtype, double value, double low) {
     const bool is_integer = value == std::trunc(value) && low == std::trunc(low) &&
                             std::fabs(value) <= 0x1p63 && std::fabs(low) <= 0x1p53;
     if (!is_integer || (value == 0x1p63 && low >= 0)) return std::nullopt;
-    const uint64_t high_bits = value == 0x1p63 ? uint64_t{1} << 63
-                                               : static_cast<uint64_t>(static_cast<int64_t>(value));
+    const uint64_t high_bits =
+        value == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(value));
     return high_bits + static_cast<uint64_t>(static_cast<int64_t>(low));
   }
   if (low != 0) return std::nullopt;
@@ -151,8 +151,8 @@ class TileEvaluator {
                        kind != PairKind::kNoCode;
     // Bits are equal, but a NaN may be refused even so.
     const PairDecision decision = Decide(kind, info_.claim, policy_, equal);
-    const bool passes = decision == PairDecision::kByDifference ? equal
-                                                                : decision == PairDecision::kPasses;
+    const bool passes =
+        decision == PairDecision::kByDifference ? equal : decision == PairDecision::kPasses;
     result_.ratio[i] = passes ? 0 : kInfinity;
     if (!passes && tile_.precision == Precision::kDouble) result_.wants_finer = true;
     return passes;

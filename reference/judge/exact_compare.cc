@@ -44,10 +44,10 @@ int SignOfSum(const std::array<double, kTerms>& terms) {
 }
 
 bool IsWithinExactly(Parts got, Parts expected, double bound, double slack) {
-  std::array<double, kTerms> above = {got.high, got.low, -expected.high, -expected.low,
-                                      -bound,   -slack};
-  std::array<double, kTerms> below = {-got.high, -got.low, expected.high, expected.low,
-                                      -bound,    -slack};
+  std::array<double, kTerms> above = {got.high,      got.low, -expected.high,
+                                      -expected.low, -bound,  -slack};
+  std::array<double, kTerms> below = {-got.high,    -got.low, expected.high,
+                                      expected.low, -bound,   -slack};
   double largest = 0;
   for (const double term : above) largest = std::max(largest, std::fabs(term));
   if (largest > 0x1p1000) {
@@ -66,13 +66,16 @@ double ErrorOf(Parts got, Parts expected) {
 }
 
 bool IsWithin(Parts got, Parts expected, double bound, double slack) {
-  const double sizes = std::fabs(got.high) + std::fabs(got.low) + std::fabs(expected.high) +
-                       std::fabs(expected.low);
-  if (std::isnan(sizes) || std::isinf(got.high) || std::isinf(expected.high)) return false;
-  const double error = std::fabs(ErrorOf(got, expected));
+  const double sizes =
+      std::fabs(got.high) + std::fabs(got.low) + std::fabs(expected.high) + std::fabs(expected.low);
   const double tolerance = bound + slack;
-  // ErrorOf is off by at most three roundings of quantities below error + |low parts|, the tolerance
-  // by one; 2^-50 and the smallest normal cover both. Between the two lines the exact sign decides.
+  if (std::isnan(sizes) || std::isinf(got.high) || std::isinf(expected.high)) return false;
+  if (std::isnan(tolerance)) return false;
+  if (std::isinf(bound) || std::isinf(slack)) return true;
+  const double error = std::fabs(ErrorOf(got, expected));
+  // ErrorOf is off by at most three roundings of quantities below error + |low parts|, the
+  // tolerance by one; 2^-50 and the smallest normal cover both. Between the two lines the exact
+  // sign decides.
   const double doubt =
       0x1p-50 * (error + std::fabs(got.low) + std::fabs(expected.low) + tolerance) + 0x1p-1022;
   if (error + doubt < tolerance) return true;

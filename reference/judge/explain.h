@@ -1,5 +1,6 @@
 // The second pass over an output: what the first one did not ask for, and only where it is needed.
-// The terms of the bound for the worst element; fault directions and likenesses for a failing output.
+// The terms of the bound for the worst element; fault directions and likenesses for a failing
+// output.
 
 #ifndef REFERENCE_JUDGE_EXPLAIN_H_
 #define REFERENCE_JUDGE_EXPLAIN_H_

@@ -97,8 +97,7 @@ std::optional<std::string> DescribeCoordinates(const std::string& label, const A
   const int64_t count = static_cast<int64_t>(cells.size());
   if (count == 0 || count == all) return std::nullopt;
   const int64_t first = cells.front() << tally.cell_bits;
-  const int64_t last =
-      std::min(tally.extent, (cells.back() + 1) << tally.cell_bits) - 1;
+  const int64_t last = std::min(tally.extent, (cells.back() + 1) << tally.cell_bits) - 1;
   if (count == 1 && first == last) {
     return last == tally.extent - 1 && tally.extent > 2
                ? fmt::format("the last {} ({}={})", label, label, last)
@@ -148,12 +147,12 @@ std::vector<std::string> DescribeFailures(const FailureTally& tally, const Shape
     }
   }
   if (!where.empty()) {
-    lines.push_back(fmt::format(
-        "all failures at {}{}", fmt::join(where, ", "),
-        tally.elements() == box ? ", everything there"
-                                : fmt::format(", {:.2g} % of what is there",
-                                              100.0 * static_cast<double>(tally.elements()) /
-                                                  static_cast<double>(box))));
+    lines.push_back(fmt::format("all failures at {}{}", fmt::join(where, ", "),
+                                tally.elements() == box
+                                    ? ", everything there"
+                                    : fmt::format(", {:.2g} % of what is there",
+                                                  100.0 * static_cast<double>(tally.elements()) /
+                                                      static_cast<double>(box))));
   } else if (tally.elements() == elements) {
     lines.push_back("everything fails");
   }
@@ -164,10 +163,9 @@ std::vector<std::string> DescribeFailures(const FailureTally& tally, const Shape
     const auto most = std::max_element(axis.failed.begin(), axis.failed.end());
     const int64_t others = tally.elements() - *most;
     if (others > 0 && *most > others) {
-      lines.push_back(fmt::format("{}={} holds {:.0f} % of the failures", AxisLabel(shape, a),
-                                  most - axis.failed.begin(),
-                                  100.0 * static_cast<double>(*most) /
-                                      static_cast<double>(tally.elements())));
+      lines.push_back(fmt::format(
+          "{}={} holds {:.0f} % of the failures", AxisLabel(shape, a), most - axis.failed.begin(),
+          100.0 * static_cast<double>(*most) / static_cast<double>(tally.elements())));
     }
   }
   if (row_length > 1 && tally.whole_rows() > 0 && tally.whole_rows() == tally.rows() &&
@@ -176,10 +174,9 @@ std::vector<std::string> DescribeFailures(const FailureTally& tally, const Shape
     for (const int64_t row : tally.first_whole_rows()) {
       names.push_back(ElementName(shape, row * row_length));
     }
-    lines.push_back(fmt::format("garbage in whole rows, the others are right: rows of {}{}",
-                                fmt::join(names, " "),
-                                tally.whole_rows() > static_cast<int64_t>(names.size()) ? " ..."
-                                                                                         : ""));
+    lines.push_back(fmt::format(
+        "garbage in whole rows, the others are right: rows of {}{}", fmt::join(names, " "),
+        tally.whole_rows() > static_cast<int64_t>(names.size()) ? " ..." : ""));
   }
   return lines;
 }

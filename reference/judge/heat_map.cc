@@ -66,8 +66,8 @@ HeatMap::HeatMap(HeatAxis down, HeatAxis across)
       cells_(static_cast<size_t>(down_.Cells() * across_.Cells()), -1.0) {}
 
 void HeatMap::Add(int64_t down, int64_t across, double ratio) {
-  double& cell = cells_[static_cast<size_t>(down / down_.width * across_.Cells() +
-                                            across / across_.width)];
+  double& cell =
+      cells_[static_cast<size_t>(down / down_.width * across_.Cells() + across / across_.width)];
   cell = std::max(cell, std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio);
 }
 

@@ -47,8 +47,8 @@ class HeatMap {
 // Lines of at most 72 columns, a legend last. blocks: UTF-8 shades in place of ASCII marks.
 std::vector<std::string> Render(const HeatMap& map, bool blocks = false);
 
-// The two maps of an output: rows x channels, and the two largest leading axes (head x token). A map
-// with a single cell is empty.
+// The two maps of an output: rows x channels, and the two largest leading axes (head x token). A
+// map with a single cell is empty.
 struct HeatMaps {
   HeatMap rows_by_channel;
   HeatMap heads_by_token;

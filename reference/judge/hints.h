@@ -1,5 +1,5 @@
-// The probable cause of a failure: the errors of the failing rows against each named fault direction
-// (the difference that the fault would make), by least squares in units of the tolerance.
+// The probable cause of a failure: the errors of the failing rows against each named fault
+// direction (the difference that the fault would make), by least squares in units of the tolerance.
 
 #ifndef REFERENCE_JUDGE_HINTS_H_
 #define REFERENCE_JUDGE_HINTS_H_

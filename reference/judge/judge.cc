@@ -53,16 +53,14 @@ class OutputJudge {
     verdict_.name = info.name;
     verdict_.dtype = info.dtype;
     verdict_.shape = ToString(info.shape);
-    verdict_.rule = !info.rule.empty()                      ? info.rule
-                    : info.claim == Claim::kConformance     ? "bytes equal"
-                                                            : "derived bound";
+    verdict_.rule = !info.rule.empty()                  ? info.rule
+                    : info.claim == Claim::kConformance ? "bytes equal"
+                                                        : "derived bound";
   }
 
   const OutputInfo& info() const { return info_; }
   bool is_compared() const { return tally_ != nullptr; }
-  int64_t StatisticsTests() const {
-    return is_compared() ? tally_->statistics.Tests(info_) : 0;
-  }
+  int64_t StatisticsTests() const { return is_compared() ? tally_->statistics.Tests(info_) : 0; }
 
   void Refuse(std::string reason) {
     verdict_.outcome = Outcome::kFail;
@@ -149,24 +147,25 @@ class OutputJudge {
       Refuse(fmt::format("{} statistics over their limit (strict)", over));
     }
     if (counts.judged == 0) {
-      Mistrust(fmt::format("nothing was judged: {} elements, {} unconstrained, {} undefined, {} "
-                           "unbounded, {} free",
-                           counts.elements, counts.unconstrained, counts.undefined,
-                           counts.unbounded, counts.free));
+      Mistrust(fmt::format(
+          "nothing was judged: {} elements, {} unconstrained, {} undefined, {} "
+          "unbounded, {} free",
+          counts.elements, counts.unconstrained, counts.undefined, counts.unbounded, counts.free));
     }
     if (counts.unbounded > 0) {
       Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
     }
     if (2 * tally.above_vacuous > tally.with_share) {
-      Mistrust(fmt::format("vacuous: the bound is more than {} of the data in {} of {} elements "
-                           "(median {:.3g})",
-                           kVacuousShare, tally.above_vacuous, tally.with_share,
-                           verdict_.median_bound_share));
+      Mistrust(fmt::format(
+          "vacuous: the bound is more than {} of the data in {} of {} elements "
+          "(median {:.3g})",
+          kVacuousShare, tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
     if (counts.unresolved > 0) {
-      Mistrust(fmt::format("reference: its own error is too large beside the tolerance at {} "
-                           "elements, in {}",
-                           counts.unresolved, Name(verdict_.precision)));
+      Mistrust(
+          fmt::format("reference: its own error is too large beside the tolerance at {} "
+                      "elements, in {}",
+                      counts.unresolved, Name(verdict_.precision)));
     }
     if (!tally.contradiction.empty()) {
       Mistrust(fmt::format("reference: two precisions differ by more than their own error at {}",

@@ -1,10 +1,12 @@
-// The judge: the only place where numbers are compared. It knows no formats and no attention: values,
-// bounds and alternatives come from an ExpectedSource, what is judged from an ObservedSource.
+// The judge: the only place where numbers are compared. It knows no formats and no attention:
+// values, bounds and alternatives come from an ExpectedSource, what is judged from an
+// ObservedSource.
 //
 // Rule of an element.
 //   accuracy     fails unless |got - value| <= bound + reference_bound, decided exactly
 //   conformance  fails unless its code is the expected one
-//   either       special values by special_values.h; an alternative of the reference is accepted and
+//   either       special values by special_values.h; an alternative of the reference is accepted
+//   and
 //                counted
 // Rule of an output.
 //   FAIL        an element fails, or the output is absent or of another type or shape; with
@@ -29,13 +31,13 @@
 namespace kvcheck {
 
 struct JudgeOptions {
-  int threads = 1;             // does not change the verdict
-  bool statistics = false;     // the statistical tier, which costs a good part of the first pass
-  bool strict = false;         // statistics gate
+  int threads = 1;               // does not change the verdict
+  bool statistics = false;       // the statistical tier, which costs a good part of the first pass
+  bool strict = false;           // statistics gate
   int64_t statistics_tests = 0;  // of the whole run; 0: this case is the run
   double false_alarm = kFalseAlarm;
-  bool explain = true;         // terms, hints and breakdown of what failed
-  SpecialPolicy special;
+  bool explain = true;  // terms, hints and breakdown of what failed
+  SpecialPolicy special = {};
   Precision first_precision = Precision::kDouble;
   Precision highest_precision = Precision::kOracle50;
 };

@@ -16,8 +16,8 @@
 
 namespace kvcheck {
 
-// An exception of compute or merge ends the loop and is thrown again here. At most a few results per
-// thread wait to be merged, so memory does not grow with count.
+// An exception of compute or merge ends the loop and is thrown again here. At most a few results
+// per thread wait to be merged, so memory does not grow with count.
 template <typename Compute, typename Merge>
 void OrderedParallelFor(int64_t count, int threads, Compute compute, Merge merge) {
   if (threads <= 1 || count <= 1) {

@@ -1,6 +1,6 @@
-// Sums of products that neither overflow nor underflow: squares of 1e200 and of 1e-200 are summed as
-// exactly as others. The result is a mantissa and an exponent, so that ratios of two such sums are
-// right even where the sums themselves are beyond double.
+// Sums of products that neither overflow nor underflow: squares of 1e200 and of 1e-200 are summed
+// as exactly as others. The result is a mantissa and an exponent, so that ratios of two such sums
+// are right even where the sums themselves are beyond double.
 
 #ifndef REFERENCE_JUDGE_SCALED_SUM_H_
 #define REFERENCE_JUDGE_SCALED_SUM_H_

@@ -43,8 +43,8 @@ bool Matches(const Window& window, int64_t index, int64_t like) {
   return std::fabs(window.got[i] - window.expected[j]) <= window.tolerance[j];
 }
 
-// Along one axis: failing slice -> the slice whose expected values it shows, where one explains more
-// than half of the failing elements.
+// Along one axis: failing slice -> the slice whose expected values it shows, where one explains
+// more than half of the failing elements.
 struct SliceMap {
   size_t tried = 0;
   std::map<int64_t, int64_t> like;
@@ -98,16 +98,16 @@ std::optional<std::string> DescribeMap(const std::string& label, const SliceMap&
   if (map.like.size() == 1) {
     return fmt::format("{} looks like expected {}", name(from), name(to));
   }
-  const bool swapped = map.like.size() == 2 && map.like.rbegin()->first == to &&
-                       map.like.rbegin()->second == from;
+  const bool swapped =
+      map.like.size() == 2 && map.like.rbegin()->first == to && map.like.rbegin()->second == from;
   if (swapped) return fmt::format("{} and {} are swapped", name(from), name(to));
   std::map<int64_t, size_t> distances;
   for (const auto& [slice, other] : map.like) ++distances[other - slice];
   for (const auto& [distance, count] : distances) {
     if (2 * count > map.tried) {
       return fmt::format("shifted by {} along {}: {} looks like expected {} ({} of {} failing {})",
-                         std::llabs(distance), label, label,
-                         fmt::format("{}{:+}", label, distance), count, map.tried, label);
+                         std::llabs(distance), label, label, fmt::format("{}{:+}", label, distance),
+                         count, map.tried, label);
     }
   }
   std::vector<std::string> pairs;
@@ -148,16 +148,18 @@ void DescribeValues(const Window& window, std::vector<std::string>* lines) {
   if (not_finite == failing) {
     lines->push_back("no failing value is finite");
   } else if (2 * zeros > failing) {
-    lines->push_back(zeros == failing ? "every failing value is 0: never written?"
-                                      : fmt::format("{} of {} failing values are 0", zeros, failing));
+    lines->push_back(zeros == failing
+                         ? "every failing value is 0: never written?"
+                         : fmt::format("{} of {} failing values are 0", zeros, failing));
   } else if (2 * negated > failing) {
     lines->push_back("failing values have the opposite sign");
   } else if (expected_squared > 0 && error_squared > 0) {
     const double share = product / expected_squared * product / error_squared;
     if (IsExplained(share, finite, 1)) {
-      lines->push_back(fmt::format("failing values are about {:.4g} times the expected ones "
-                                   "({:.0f} % of the error)",
-                                   1 + product / expected_squared, 100 * share));
+      lines->push_back(
+          fmt::format("failing values are about {:.4g} times the expected ones "
+                      "({:.0f} % of the error)",
+                      1 + product / expected_squared, 100 * share));
     }
   }
 }

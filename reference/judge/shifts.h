@@ -1,6 +1,6 @@
-// What failing values look like instead: the expected values of another head, row, token or channel,
-// zeros, the opposite sign, a multiple. Works on a window of the output around its worst element, of
-// at most kWindowElements elements, so it costs the same for outputs of any size.
+// What failing values look like instead: the expected values of another head, row, token or
+// channel, zeros, the opposite sign, a multiple. Works on a window of the output around its worst
+// element, of at most kWindowElements elements, so it costs the same for outputs of any size.
 
 #ifndef REFERENCE_JUDGE_SHIFTS_H_
 #define REFERENCE_JUDGE_SHIFTS_H_
@@ -17,9 +17,9 @@ inline constexpr int64_t kWindowElements = int64_t{1} << 20;
 
 // A box of an output. Values are row-major over the box.
 struct Window {
-  Shape shape;                 // of the whole output
-  std::vector<int64_t> first;  // per axis
-  std::vector<int64_t> extent; // per axis
+  Shape shape;                  // of the whole output
+  std::vector<int64_t> first;   // per axis
+  std::vector<int64_t> extent;  // per axis
   std::vector<double> expected;
   std::vector<double> got;
   std::vector<double> tolerance;

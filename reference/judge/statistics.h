@@ -1,6 +1,6 @@
-// The statistical tier: what a bound per element cannot see, because every error is small and all of
-// them point the same way. Source: reference/attention/bound.md, section 4. It warns; it gates only
-// on request. Per group (a head) and named fault direction:
+// The statistical tier: what a bound per element cannot see, because every error is small and all
+// of them point the same way. Source: reference/attention/bound.md, section 4. It warns; it gates
+// only on request. Per group (a head) and named fault direction:
 //
 //   w = effect / sigma^2,  Z = sum w e over the group's rows and channels
 //   mu, s^2 = mean and sample variance of the kReplicates replicates of the group's Z
@@ -9,15 +9,16 @@
 //   detectable  = limit sqrt(variance) / sum w effect   the multiple that would reach the limit
 // and per group
 //   Q = sum (e / sigma)^2,  limit N + 2 sqrt(t sum_r F_r^2) + 2 t max_r F_r
-// with t = ln(2 K' / alpha), alpha the false-alarm probability of the whole run and K' the number of
-// statistics in it.
+// with t = ln(2 K' / alpha), alpha the false-alarm probability of the whole run and K' the number
+// of statistics in it.
 //
-// The limit of Q is the tail of a quadratic form in a sub-Gaussian vector (Hsu, Kakade, Zhang 2012):
-// for x with E exp(a.x) <= exp(a.S a / 2), P(|x|^2 > tr S + 2 sqrt(tr(S^2) t) + 2 |S| t) <= exp(-t).
-// Here x = e / sigma, S is block diagonal over rows with blocks S_r: tr S = N, because the diagonal
-// of S is 1 by the definition of sigma; tr(S^2) = sum F_r^2 with F_r = |S_r|_F (gram_norm); and the
-// spectral norm |S| = max |S_r| <= max F_r, because no matrix exceeds its Frobenius norm.
-// (1 + 1/kReplicates): mu is itself a mean of kReplicates values of the same variance.
+// The limit of Q is the tail of a quadratic form in a sub-Gaussian vector (Hsu, Kakade, Zhang
+// 2012): for x with E exp(a.x) <= exp(a.S a / 2), P(|x|^2 > tr S + 2 sqrt(tr(S^2) t) + 2 |S| t) <=
+// exp(-t). Here x = e / sigma, S is block diagonal over rows with blocks S_r: tr S = N, because the
+// diagonal of S is 1 by the definition of sigma; tr(S^2) = sum F_r^2 with F_r = |S_r|_F
+// (gram_norm); and the spectral norm |S| = max |S_r| <= max F_r, because no matrix exceeds its
+// Frobenius norm. (1 + 1/kReplicates): mu is itself a mean of kReplicates values of the same
+// variance.
 
 #ifndef REFERENCE_JUDGE_STATISTICS_H_
 #define REFERENCE_JUDGE_STATISTICS_H_
@@ -58,9 +59,9 @@ struct QuadraticStatistic {
 };
 
 struct StatisticsReport {
-  int64_t tests = 0;     // K'
-  double false_alarm = 0;  // alpha
-  int64_t skipped_elements = 0;  // without modelled noise, or not finite
+  int64_t tests = 0;                           // K'
+  double false_alarm = 0;                      // alpha
+  int64_t skipped_elements = 0;                // without modelled noise, or not finite
   std::vector<DirectionStatistic> directions;  // by group, then direction
   std::vector<QuadraticStatistic> quadratics;  // by group
   // One line per statistic over its limit, strongest first.

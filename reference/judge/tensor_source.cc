@@ -48,9 +48,9 @@ RuledTensorSource::RuledTensorSource(std::map<std::string, RuledTensor> tensors)
   for (auto& [name, ruled] : tensors) {
     const OutputInfo info = InfoOf(name, ruled);
     const int64_t elements = info.shape.ElementCount();
-    KVCHECK_CHECK(static_cast<size_t>(elements) * SizeInBytes(info.dtype) ==
-                      ruled.tensor.bytes.size(),
-                  "a tensor whose bytes do not fill its shape");
+    KVCHECK_CHECK(
+        static_cast<size_t>(elements) * SizeInBytes(info.dtype) == ruled.tensor.bytes.size(),
+        "a tensor whose bytes do not fill its shape");
     const int64_t rows = elements / info.row_length;
     const int64_t rows_per_tile = std::max<int64_t>(1, kTileElements / info.row_length);
     const int output = static_cast<int>(outputs_.size());

@@ -60,7 +60,11 @@ struct TileStatistics {
   std::vector<std::vector<double>> effect;       // [direction][element]: faulty minus true output
   std::vector<std::vector<double>> variance;     // [direction][row]: share of the row in Var_Z
   std::vector<std::vector<double>> replicate_z;  // [direction][row * kReplicates + r]
-  std::vector<double> gram_norm;                 // per row: Frobenius norm of the covariance of e/sigma
+  // What the model of random roundings does not cover, at its largest: |Z| per direction and row, and
+  // per row the sum of (error / sigma)^2.
+  std::vector<std::vector<double>> slack;  // [direction][row]
+  std::vector<double> slack_squared;       // per row
+  std::vector<double> gram_norm;  // per row: Frobenius norm of the covariance of e/sigma
 };
 inline constexpr int kReplicates = 16;
 

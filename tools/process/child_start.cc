@@ -92,6 +92,17 @@ void LimitResource(__rlimit_resource resource, int64_t value) {
   setrlimit(resource, &limit);
 }
 
+// Bytes mapped now: a forked child starts with all that the parent has.
+int64_t AddressSpaceInUse() {
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  long long pages = 0;
+  if (file != nullptr) {
+    if (std::fscanf(file, "%lld", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
 // Messages in at 0 and out at 3, everything printed to the pipe; `failure`, where there is one, at 4
 // until exec; nothing else open.
 void ArrangeDescriptors(const Ends& ends, int failure) {
@@ -131,7 +142,7 @@ void BecomeChild(const Ends& ends, const ChildLimits& limits, pid_t parent, int 
   LimitResource(RLIMIT_CORE, 0);
   if (limits.cpu_seconds > 0) LimitResource(RLIMIT_CPU, limits.cpu_seconds);
   if (limits.address_space_bytes > 0 && !KVCHECK_RESERVES_ADDRESSES) {
-    LimitResource(RLIMIT_AS, limits.address_space_bytes);
+    LimitResource(RLIMIT_AS, AddressSpaceInUse() + limits.address_space_bytes);
   }
 }
 

@@ -29,7 +29,7 @@ using Message = std::vector<std::byte>;
 
 struct ChildLimits {
   std::chrono::milliseconds since_progress{10'000};
-  // 0: no limit. Ignored under AddressSanitizer and ThreadSanitizer, which reserve terabytes.
+  // Beyond what the child starts with; 0: no limit. Ignored under AddressSanitizer and ThreadSanitizer, which reserve terabytes.
   int64_t address_space_bytes = 0;
   int64_t cpu_seconds = 0;  // 0: no limit
   // A child that announces a longer message breaks the protocol.

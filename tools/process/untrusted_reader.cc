@@ -40,42 +40,51 @@ void SendIndex(ChildChannel& channel, const FileIndex& index) {
   channel.Send(message.message());
 }
 
+void SendError(ChildChannel& channel, ErrorCode code, std::string_view text) {
+  MessageEncoder message;
+  message.Byte(kError);
+  message.Integer(static_cast<int64_t>(code));
+  message.Text(text);
+  channel.Send(message.message());
+}
+
+Message Answer(const Message& request, Hdf5File& file) {
+  MessageDecoder decoder(request);
+  const std::string dataset = decoder.Text();
+  const int64_t first = decoder.Integer();
+  const int64_t count = decoder.Integer();
+  const size_t bytes =
+      static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
+  Message reply(1 + bytes);
+  reply[0] = static_cast<std::byte>(kData);
+  file.ReadElements(dataset, first, count, reply.data() + 1);
+  return reply;
+}
+
+// A tensor that cannot be read is answered with its error; the others can still be asked for.
 void Serve(ChildChannel& channel, Hdf5File& file) {
   while (const std::optional<Message> request = channel.Receive()) {
-    MessageDecoder decoder(*request);
-    const std::string dataset = decoder.Text();
-    const int64_t first = decoder.Integer();
-    const int64_t count = decoder.Integer();
-    const size_t bytes =
-        static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
-    Message reply(1 + bytes);
-    reply[0] = static_cast<std::byte>(kData);
-    file.ReadElements(dataset, first, count, reply.data() + 1);
-    channel.Send(reply);
+    try {
+      channel.Send(Answer(*request, file));
+    } catch (const Error& error) {
+      SendError(channel, error.code(), error.message());
+    }
   }
 }
 
 int ReadInChild(ChildChannel& channel, const std::string& path, ReadLimits limits) {
   limits.progress = [&channel] { channel.Progress(); };
-  const auto send_error = [&channel](ErrorCode code, std::string_view text) {
-    MessageEncoder message;
-    message.Byte(kError);
-    message.Integer(static_cast<int64_t>(code));
-    message.Text(text);
-    channel.Send(message.message());
-    return 0;
-  };
   try {
     Hdf5File file(path, limits);
     SendIndex(channel, file.index());
     Serve(channel, file);
-    return 0;
   } catch (const Error& error) {
-    return send_error(error.code(), error.message());
+    SendError(channel, error.code(), error.message());
   } catch (const std::bad_alloc&) {
-    return send_error(ErrorCode::kUnreadableFile,
-                      "reading it needs more memory than its reader is allowed");
+    SendError(channel, ErrorCode::kUnreadableFile,
+              "reading it needs more memory than its reader is allowed");
   }
+  return 0;
 }
 
 }  // namespace
@@ -88,7 +97,7 @@ struct UntrustedFile::State {
                   ChildChannel& channel) { return ReadInChild(channel, file_path, limits); },
               options.child) {}
 
-  // The next message, its kind taken off the decoder's front.
+  // The child's next message. Errors: kUnreadableFile when there is none.
   Message Next() {
     std::optional<Message> message = child.Receive();
     if (!message) Fail();
