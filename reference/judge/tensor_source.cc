@@ -44,7 +44,7 @@ OutputInfo InfoOf(const std::string& name, const RuledTensor& ruled) {
 
 }  // namespace
 
-TensorSource::TensorSource(std::map<std::string, RuledTensor> tensors) {
+RuledTensorSource::RuledTensorSource(std::map<std::string, RuledTensor> tensors) {
   for (auto& [name, ruled] : tensors) {
     const OutputInfo info = InfoOf(name, ruled);
     const int64_t elements = info.shape.ElementCount();
@@ -66,7 +66,7 @@ TensorSource::TensorSource(std::map<std::string, RuledTensor> tensors) {
   }
 }
 
-std::vector<ExpectedTile> TensorSource::Tiles(int64_t index, const TileRequest&) const {
+std::vector<ExpectedTile> RuledTensorSource::Tiles(int64_t index, const TileRequest&) const {
   const TileRange& range = tiles_[static_cast<size_t>(index)];
   const OutputInfo& info = outputs_[static_cast<size_t>(range.output)];
   const RuledTensor& ruled = tensors_[static_cast<size_t>(range.output)];
@@ -109,7 +109,7 @@ std::vector<ExpectedTile> TensorSource::Tiles(int64_t index, const TileRequest&)
 Verdict JudgeTensors(std::map<std::string, RuledTensor> expected, const TensorMap& observed,
                      JudgeOptions options) {
   options.special = kTensorPolicy;
-  const TensorSource source(std::move(expected));
+  const RuledTensorSource source(std::move(expected));
   return Judge(source, MemorySink(observed), options);
 }
 

@@ -30,10 +30,10 @@ struct RuledTensor {
 // The policy that the rules above state.
 inline constexpr SpecialPolicy kTensorPolicy = {NanPolicy::kFail, NanPolicy::kEqualBits};
 
-class TensorSource : public ExpectedSource {
+class RuledTensorSource : public ExpectedSource {
  public:
   // Errors: kIllegalCase when an e2m1fn or bool tensor holds bytes that are no codes.
-  explicit TensorSource(std::map<std::string, RuledTensor> tensors);
+  explicit RuledTensorSource(std::map<std::string, RuledTensor> tensors);
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
   int64_t TileCount() const override { return static_cast<int64_t>(tiles_.size()); }
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
