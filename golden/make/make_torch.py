@@ -41,23 +41,24 @@ PROBLEMS = [
     ("causal.decode", KINDS, dict(query_heads=4, kv_heads=2, query_len=1, kv_len=9, k_dim=32, causal="top_left")),
     ("causal.chunk", KINDS, dict(query_heads=4, kv_heads=2, query_len=5, kv_len=21, k_dim=32, causal="top_left")),
     ("causal.more_queries_than_keys", KINDS, dict(query_heads=2, kv_heads=2, query_len=7, kv_len=4, k_dim=32,
-                                           causal="top_left")),
+                                                  causal="top_left")),
     # Everything else goes in as a boolean array.
-    ("causal.bottom_right", KINDS, dict(query_heads=4, kv_heads=2, query_len=5, kv_len=21, k_dim=32, causal="bottom_right")),
+    ("causal.bottom_right", KINDS, dict(query_heads=4, kv_heads=2, query_len=5, kv_len=21, k_dim=32,
+                                        causal="bottom_right")),
     ("causal.bottom_right.hidden_rows", KINDS, dict(query_heads=2, kv_heads=1, query_len=7, kv_len=4, k_dim=32,
-                                             causal="bottom_right")),
+                                                    causal="bottom_right")),
     ("window.chunk", KINDS, dict(query_heads=2, kv_heads=1, query_len=6, kv_len=17, k_dim=32, causal="bottom_right",
-                          window=4)),
+                                 window=4)),
     ("left_pad.prefill", KINDS, dict(batch=2, query_heads=2, kv_heads=1, query_len=9, kv_len=9, k_dim=32,
-                              causal="bottom_right", left_pad=(0, 4))),
+                                     causal="bottom_right", left_pad=(0, 4))),
     # The flash kernel takes masks of rank 2 and 4; rank 1 goes to the math path alone.
     *[(f"{array}.{axes}", TWO, dict(batch=2, query_heads=4, kv_heads=2, query_len=3, kv_len=11, k_dim=16, array=array,
-                               axes=axes))
+                                    axes=axes))
       for array in ("bool", "additive") for axes in ("T", "LT", "B1LT", "BHLT", "B11T")],
     ("bool.hidden_row", KINDS, dict(query_heads=2, kv_heads=1, query_len=4, kv_len=9, k_dim=32, array="bool",
-                             hide_rows=(2,))),
+                                    hide_rows=(2,))),
     ("additive.hidden_row", KINDS, dict(query_heads=2, kv_heads=1, query_len=4, kv_len=9, k_dim=32, array="additive",
-                                 additive_hides=True, hide_rows=(2,))),
+                                        additive_hides=True, hide_rows=(2,))),
     *[(f"gqa.{hq}_{hkv}", TWO, dict(query_heads=hq, kv_heads=hkv, query_len=2, kv_len=9, k_dim=32))
       for hq, hkv in ((4, 4), (8, 4), (8, 2), (8, 1))],
     *[(f"head.{d}", TWO, dict(query_heads=2, kv_heads=1, query_len=2, kv_len=10, k_dim=d)) for d in (7, 80, 128)],
@@ -67,11 +68,13 @@ PROBLEMS = [
       for regime in ("outlier", "sink_token", "same_sign_v", "huge_scores", "constant_v", "equal_keys")],
     # The log of the sum of exponentials, which only the flash operator gives.
     ("lse.decode", KINDS, dict(query_heads=4, kv_heads=2, query_len=1, kv_len=33, k_dim=32, lse=True)),
-    ("lse.causal", KINDS, dict(query_heads=2, kv_heads=1, query_len=6, kv_len=6, k_dim=32, causal="top_left", lse=True)),
-    ("lse.additive", KINDS, dict(query_heads=4, kv_heads=2, query_len=3, kv_len=11, k_dim=32, array="additive", lse=True)),
+    ("lse.causal", KINDS, dict(query_heads=2, kv_heads=1, query_len=6, kv_len=6, k_dim=32, causal="top_left",
+                               lse=True)),
+    ("lse.additive", KINDS, dict(query_heads=4, kv_heads=2, query_len=3, kv_len=11, k_dim=32, array="additive",
+                                 lse=True)),
     ("lse.t600", TWO, dict(query_heads=2, kv_heads=1, query_len=1, kv_len=600, k_dim=8, lse=True)),
     ("lse.huge_scores", KINDS, dict(query_heads=2, kv_heads=1, query_len=2, kv_len=20, k_dim=40, regime="huge_scores",
-                             lse=True)),
+                                    lse=True)),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The attention problems that make_mlx.py puts to mx.fast.scaled_dot_product_attention: a table of what each one is for."""
+"""The problems that make_mlx.py puts to mx.fast.scaled_dot_product_attention: a table of what each one is for."""
 
 ALL = ("f32", "f16", "bf16")
 TWO = ("f32", "bf16")  # where the type changes nothing but roundings that other problems have
@@ -17,40 +17,41 @@ PROBLEMS = [
                                                 causal="bottom_right")),
     # Windows and padding, as arrays.
     ("window.square", ALL, dict(query_heads=2, kv_heads=1, query_len=12, kv_len=12, k_dim=32, causal="bottom_right",
-                           window=3)),
+                                window=3)),
     ("window.chunk", ALL, dict(query_heads=2, kv_heads=1, query_len=6, kv_len=17, k_dim=32, causal="bottom_right",
-                          window=4)),
+                               window=4)),
     ("window.decode", ALL, dict(query_heads=4, kv_heads=2, query_len=1, kv_len=20, k_dim=32, causal="bottom_right",
-                           window=1)),
-    ("left_pad.prefill", ALL, dict(batch=2, query_heads=2, kv_heads=1, query_len=9, kv_len=9, k_dim=16, causal="bottom_right",
-                              left_pad=(0, 4))),
+                                window=1)),
+    ("left_pad.prefill", ALL, dict(batch=2, query_heads=2, kv_heads=1, query_len=9, kv_len=9, k_dim=16,
+                                   causal="bottom_right", left_pad=(0, 4))),
     ("left_pad.decode", ALL, dict(batch=3, query_heads=4, kv_heads=2, query_len=1, kv_len=13, k_dim=32,
-                             left_pad=(0, 5, 12))),
+                                  left_pad=(0, 5, 12))),
     # Arrays, in every shape that broadcasts. B = Hkv, so that axes may be confused without an error.
     *[(f"{array}.{axes}", TWO, dict(batch=2, query_heads=4, kv_heads=2, query_len=3, kv_len=11, k_dim=32, array=array,
-                               axes=axes))
+                                    axes=axes))
       for array in ("bool", "additive") for axes in ("T", "LT", "B1LT", "BHLT", "B11T")],
     ("bool.hidden_row", ALL, dict(query_heads=2, kv_heads=1, query_len=4, kv_len=9, k_dim=32, array="bool",
-                             hide_rows=(2,))),
+                                  hide_rows=(2,))),
     ("additive.hides", ALL, dict(query_heads=2, kv_heads=1, query_len=4, kv_len=9, k_dim=32, array="additive",
-                            additive_hides=True)),
+                                 additive_hides=True)),
     ("additive.hidden_row", ALL, dict(query_heads=2, kv_heads=1, query_len=4, kv_len=9, k_dim=32, array="additive",
-                                 additive_hides=True, hide_rows=(2,))),
+                                      additive_hides=True, hide_rows=(2,))),
     # Attention sinks.
     ("sinks.none", ALL, dict(query_heads=8, kv_heads=2, query_len=1, kv_len=19, k_dim=32, sinks=True)),
     ("sinks.causal", ALL, dict(query_heads=4, kv_heads=2, query_len=6, kv_len=10, k_dim=32, causal="bottom_right",
-                          sinks=True)),
-    ("sinks.window", ALL, dict(query_heads=4, kv_heads=2, query_len=6, kv_len=15, k_dim=32, causal="bottom_right", window=4,
-                          sinks=True)),
+                               sinks=True)),
+    ("sinks.window", ALL, dict(query_heads=4, kv_heads=2, query_len=6, kv_len=15, k_dim=32, causal="bottom_right",
+                               window=4, sinks=True)),
     ("sinks.hidden_row", ALL, dict(query_heads=4, kv_heads=2, query_len=3, kv_len=9, k_dim=32, array="bool",
-                              hide_rows=(1,), sinks=True)),
+                                   hide_rows=(1,), sinks=True)),
     ("sinks.additive", ALL, dict(query_heads=4, kv_heads=2, query_len=3, kv_len=9, k_dim=32, array="additive",
-                            sinks=True)),
+                                 sinks=True)),
     # Groups of query heads.
     *[(f"gqa.{hq}_{hkv}", TWO, dict(query_heads=hq, kv_heads=hkv, query_len=2, kv_len=9, k_dim=32))
       for hq, hkv in ((4, 4), (8, 4), (8, 2), (8, 1))],
     # Head sizes; alpha is no power of two in most of them.
-    *[(f"head.{d}", TWO, dict(query_heads=2, kv_heads=1, query_len=2, kv_len=10, k_dim=d)) for d in (1, 7, 80, 128, 256)],
+    *[(f"head.{d}", TWO, dict(query_heads=2, kv_heads=1, query_len=2, kv_len=10, k_dim=d))
+      for d in (1, 7, 80, 128, 256)],
     ("head.64_32", TWO, dict(query_heads=2, kv_heads=1, query_len=3, kv_len=10, k_dim=64, v_dim=32)),
     ("head.24_40", TWO, dict(query_heads=2, kv_heads=1, query_len=3, kv_len=10, k_dim=24, v_dim=40)),
     # Data.
