@@ -72,6 +72,11 @@ bool IsWithin(Parts got, Parts expected, double bound, double slack) {
   if (std::isnan(sizes) || std::isinf(got.high) || std::isinf(expected.high)) return false;
   if (std::isnan(tolerance)) return false;
   if (std::isinf(bound) || std::isinf(slack)) return true;
+  const SumAndRest high = TwoSum(got.high, -expected.high);
+  const bool is_exact =
+      high.rest == 0 && got.low == 0 && expected.low == 0 && std::isfinite(high.sum);
+  // The usual case of stored values, where neither side was rounded.
+  if (is_exact && (bound == 0 || slack == 0)) return std::fabs(high.sum) <= tolerance;
   const double error = std::fabs(ErrorOf(got, expected));
   // ErrorOf is off by at most three roundings of quantities below error + |low parts|, the
   // tolerance by one; 2^-50 and the smallest normal cover both. Between the two lines the exact

@@ -41,6 +41,7 @@ TEST(ExactCompare, NothingWithoutANumberIsWithin) {
   EXPECT_FALSE(IsWithin({infinity, 0}, {infinity, 0}, 1, 0));
   EXPECT_FALSE(IsWithin({0, 0}, {0, 0}, nan, 0));
   EXPECT_FALSE(IsWithin({0, 0}, {0, 0}, 0, nan));
+  EXPECT_FALSE(IsWithin({1, 0}, {0, 0x1p-80}, nan, 0));
   EXPECT_FALSE(IsWithin({nan, 0}, {0, 0}, infinity, 0));
   EXPECT_TRUE(IsWithin({1, 0}, {0, 0}, 0, infinity));
 }
