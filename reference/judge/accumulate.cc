@@ -132,9 +132,13 @@ class Tallier {
 
   void AddNumbers(size_t i, ElementState state, double got, double expected) {
     if (std::isfinite(got) && std::isfinite(expected)) {
-      const double spacing = IsFloat(info_.dtype) ? SpacingAt(info_.dtype, expected) : 1;
+      const bool wants_spacing = evaluation_.error[i] != 0 && IsFloat(info_.dtype);
+      const double spacing = wants_spacing ? SpacingAt(info_.dtype, expected) : 1;
       tally_.metrics.Add(got, expected, evaluation_.error[i], spacing, evaluation_.ratio[i]);
-      use_[i] = std::isfinite(evaluation_.error[i]) ? 1 : 0;
+      // Flushing and saturation are no roundings of random phase, which the statistics suppose.
+      const PairKind kind = evaluation_.kind[i];
+      const bool rounded = kind != PairKind::kFlushed && kind != PairKind::kSaturated;
+      use_[i] = rounded && std::isfinite(evaluation_.error[i]) ? 1 : 0;
       if (info_.claim == Claim::kAccuracy) AddShare(i, expected);
     } else if (state == ElementState::kFailed) {
       tally_.metrics.AddNotFinite();

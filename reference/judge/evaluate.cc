@@ -208,11 +208,17 @@ class TileEvaluator {
 
 uint64_t CodeAt(DType dtype, const std::vector<std::byte>& bytes, size_t element) {
   const size_t size = SizeInBytes(dtype);
-  uint64_t code = 0;
-  for (size_t b = size; b-- > 0;) {
-    code = code << 8 | std::to_integer<uint64_t>(bytes[element * size + b]);
+  const std::byte* from = bytes.data() + element * size;
+  const auto load = [&](auto code) {
+    std::memcpy(&code, from, sizeof(code));
+    return static_cast<uint64_t>(code);
+  };
+  switch (size) {
+    case 1: return load(uint8_t{});
+    case 2: return load(uint16_t{});
+    case 4: return load(uint32_t{});
+    default: return load(uint64_t{});
   }
-  return code;
 }
 
 std::string CodeText(DType dtype, uint64_t code) {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "reference/judge/accumulate.h"
@@ -145,6 +147,19 @@ TEST(Judge, ConformanceTellsZerosApartUnlessAnAlternativeSaysOtherwise) {
     if (tile.first_row == 0) tile.alternatives = {{8, -0.0, false, 0}};
   };
   EXPECT_EQ(JudgeValues(got, 0, either, DType::kFloat16, info).outcome, Outcome::kPass);
+}
+
+TEST(Judge, NoAlternativeSavesAByteThatIsNoCode) {
+  OutputInfo info = AccuracyInfo(Shape::Unnamed({4}), DType::kBool);
+  info.claim = Claim::kConformance;
+  info.reasons = {"NaN"};
+  const FakeSource source(info, 1, [](ExpectedTile& tile, const TileRequest&) {
+    tile.alternatives = {{0, kNan, false, 0}};
+  });
+  Tensor got(DType::kBool, info.shape);
+  EXPECT_EQ(Judge(source, Observed(got)).outcome, Outcome::kPass);
+  got.bytes[0] = std::byte{7};
+  EXPECT_EQ(Judge(source, Observed(got)).outcome, Outcome::kFail);
 }
 
 TEST(Judge, RowsThatPromiseNothingAreCountedByReason) {
@@ -395,7 +410,8 @@ TEST(Judge, SkipsTheTilesOfAnOutputThatIsMissing) {
   EXPECT_EQ(source.asked(Precision::kDouble), 0);
 }
 
-TEST(Judge, ATileThatDoesNotFillItsRowsIsOurBug) {
+TEST(JudgeDeathTest, ATileThatDoesNotFillItsRowsIsOurBug) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto short_bound = [](ExpectedTile& tile, const TileRequest&) { tile.bound.pop_back(); };
   EXPECT_DEATH(JudgeValues(HashedValues(kRows), 0x1p-10, short_bound), "bound per element");
 }
@@ -404,7 +420,12 @@ TEST(OrderedParallelFor, MergesInOrderAndKeepsFewResults) {
   for (const int threads : {1, 2, 7}) {
     std::vector<int64_t> order;
     OrderedParallelFor(
-        129, threads, [](int64_t i) { return i * i; },
+        129, threads,
+        [](int64_t i) {
+          // Later results are ready first.
+          if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          return i * i;
+        },
         [&](int64_t i, int64_t square) {
           EXPECT_EQ(square, i * i);
           order.push_back(i);
