@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "reference/spec/error.h"
 
@@ -36,6 +37,44 @@ MeanAndVariance OfReplicates(const std::array<double, kReplicates>& values) {
   return {mean, squares / (kReplicates - 1)};
 }
 
+// The strongest line of each statistic, with the number of groups that are over its limit.
+class WarningLines {
+ public:
+  explicit WarningLines(int64_t groups) : groups_(groups) {}
+
+  void Add(int statistic, double excess, std::string line) {
+    if (std::isnan(excess)) excess = kInfinity;
+    Strongest& strongest = by_statistic_[statistic];
+    ++strongest.count;
+    if (strongest.count == 1 || excess > strongest.excess) {
+      strongest.excess = excess;
+      strongest.line = std::move(line);
+    }
+  }
+
+  std::vector<std::string> Take() {
+    std::vector<Strongest> sorted;
+    for (auto& [statistic, strongest] : by_statistic_) sorted.push_back(std::move(strongest));
+    std::sort(sorted.begin(), sorted.end(), [](const Strongest& a, const Strongest& b) {
+      return std::tie(b.excess, a.line) < std::tie(a.excess, b.line);
+    });
+    std::vector<std::string> lines;
+    for (const Strongest& s : sorted) {
+      lines.push_back(fmt::format("{} ({} of {} groups)", s.line, s.count, groups_));
+    }
+    return lines;
+  }
+
+ private:
+  struct Strongest {
+    int64_t count = 0;
+    double excess = 0;
+    std::string line;
+  };
+  int64_t groups_;
+  std::map<int, Strongest> by_statistic_;
+};
+
 }  // namespace
 
 double TailExponent(int64_t tests, double false_alarm) {
@@ -46,9 +85,8 @@ double DirectionLimit(int64_t tests, double false_alarm) {
   return std::sqrt(2 * TailExponent(tests, false_alarm));
 }
 
-void StatisticsAccumulator::AddRow(const TileStatistics& statistics, size_t row,
-                                   size_t row_length, std::span<const double> errors,
-                                   GroupSums* group) {
+void StatisticsAccumulator::AddRow(const TileStatistics& statistics, size_t row, size_t row_length,
+                                   std::span<const double> errors, GroupSums* group) {
   const size_t begin = row * row_length;
   group->directions.resize(statistics.effect.size());
   for (size_t i = begin; i < begin + row_length; ++i) {
@@ -144,7 +182,7 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
   report.skipped_elements = skipped_;
   const double t = TailExponent(tests, false_alarm);
   const double limit = DirectionLimit(tests, false_alarm);
-  std::vector<std::pair<double, std::string>> warnings;  // by excess over the limit
+  WarningLines warnings(static_cast<int64_t>(groups_.size()));
   for (const auto& [key, group] : groups_) {
     const std::string name = GroupName(info, key);
     for (size_t k = 0; k < group.directions.size(); ++k) {
@@ -167,10 +205,10 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
                          : kInfinity;
       d.over = !(d.z <= limit);
       if (d.over) {
-        warnings.emplace_back(
-            d.z / limit,
-            fmt::format("{}: {}: z = {:.1f} over {:.1f}, {:.3g} times the fault fits best ({})",
-                        name, d.direction, d.z, limit, d.coefficient, d.hint));
+        warnings.Add(
+            static_cast<int>(k), d.z / limit,
+            fmt::format("{} at {}: z = {:.1f} over {:.1f}, {:.3g} times the fault fits best: {}",
+                        d.direction, name, d.z, limit, d.coefficient, d.hint));
       }
       report.directions.push_back(std::move(d));
     }
@@ -184,17 +222,15 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     q.limit = root * root;
     q.over = !(q.q <= q.limit);
     if (q.over) {
-      warnings.emplace_back(
-          q.q / q.limit,
-          fmt::format("{}: the errors are larger than declared roundings make them: RMS {:.2f} "
-                      "sigma, Q = {:.4g} over {:.4g}",
-                      name, std::sqrt(q.q / static_cast<double>(q.elements)), q.q, q.limit));
+      warnings.Add(
+          -1, q.q / q.limit,
+          fmt::format("size of the errors at {}: Q = {:.4g} over {:.4g}, RMS {:.2f} times "
+                      "what the declared roundings make",
+                      name, q.q, q.limit, std::sqrt(q.q / static_cast<double>(q.elements))));
     }
     report.quadratics.push_back(std::move(q));
   }
-  std::stable_sort(warnings.begin(), warnings.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (auto& [excess, line] : warnings) report.warnings.push_back(std::move(line));
+  report.warnings = warnings.Take();
   return report;
 }
 

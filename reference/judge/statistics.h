@@ -66,7 +66,7 @@ struct StatisticsReport {
   int64_t skipped_elements = 0;                // without modelled noise, or not finite
   std::vector<DirectionStatistic> directions;  // by group, then direction
   std::vector<QuadraticStatistic> quadratics;  // by group
-  // One line per statistic over its limit, strongest first.
+  // One line per direction (and for Q) over its limit in some group, strongest first.
   std::vector<std::string> warnings;
   bool operator==(const StatisticsReport&) const = default;
 };

@@ -132,6 +132,49 @@ TEST(Statistics, TheQuadraticLimitIsTheGramForm) {
   EXPECT_NEAR(report.quadratics[0].limit, limit, limit * 0x1p-40);
 }
 
+TEST(Statistics, WhatTheReplicatesShowTooIsNoFault) {
+  // With V nearly constant the output's rounding is a function of the value and lines up with the
+  // direction: honest errors and replicates then have the same mean, far from 0.
+  const OutputInfo info = Info(1);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  ExpectedTile tile = Head(0);
+  std::vector<double> errors(kRows * kChannels);
+  for (size_t i = 0; i < errors.size(); ++i) {
+    errors[i] = Noise(7, i) + kSigma * tile.statistics->effect[0][i];
+  }
+  const auto report = [&] {
+    StatisticsAccumulator accumulator;
+    accumulator.Add(tile, info, errors, use);
+    return accumulator.Finish(info, 3, kFalseAlarm);
+  };
+  EXPECT_TRUE(report().directions[0].over);
+  for (size_t row = 0; row < kRows; ++row) {
+    double shift = 0;
+    for (size_t i = row * kChannels; i < (row + 1) * kChannels; ++i) {
+      const double effect = tile.statistics->effect[0][i];
+      shift += effect / (kSigma * kSigma) * kSigma * effect;
+    }
+    for (size_t r = 0; r < kReplicates; ++r) {
+      tile.statistics->replicate_z[0][row * kReplicates + r] += shift;
+    }
+  }
+  EXPECT_FALSE(report().directions[0].over);
+}
+
+TEST(Statistics, ReplicatesThatScatterWiderThanTheModelWidenTheLimit) {
+  const OutputInfo info = Info(1);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  ExpectedTile tile = Head(0);
+  const std::vector<double> errors(kRows * kChannels, 0);
+  StatisticsAccumulator narrow;
+  narrow.Add(tile, info, errors, use);
+  for (double& z : tile.statistics->replicate_z[0]) z *= 100;
+  StatisticsAccumulator wide;
+  wide.Add(tile, info, errors, use);
+  EXPECT_GT(wide.Finish(info, 3, kFalseAlarm).directions[0].detectable,
+            10 * narrow.Finish(info, 3, kFalseAlarm).directions[0].detectable);
+}
+
 TEST(Statistics, RowsThatAreNotJudgedAndElementsWithoutNoiseAreLeftOut) {
   const OutputInfo info = Info(1);
   ExpectedTile tile = Head(0);
