@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <tuple>
 
 namespace kvcheck {
 namespace {
@@ -72,11 +74,13 @@ std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst
     TermShare term;
     term.name = k < info.terms.size() ? info.terms[k] : fmt::format("term {}", k);
     term.value = tile->terms[k][i];
+    if (std::isnan(term.value)) term.value = std::numeric_limits<double>::infinity();
     term.share = worst.report.bound > 0 ? term.value / worst.report.bound : 0;
     shares.push_back(std::move(term));
   }
-  std::stable_sort(shares.begin(), shares.end(),
-                   [](const TermShare& a, const TermShare& b) { return a.value > b.value; });
+  std::sort(shares.begin(), shares.end(), [](const TermShare& a, const TermShare& b) {
+    return std::tie(b.value, a.name) < std::tie(a.value, b.name);
+  });
   return shares;
 }
 

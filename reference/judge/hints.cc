@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "reference/judge/statistics.h"
 
@@ -51,26 +52,26 @@ std::vector<DirectionFit> DirectionRegression::Finish(const OutputInfo& info) co
     fit.elements = elements_;
     if (sums.effect_squared > 0 && error_squared_ > 0) {
       fit.coefficient = sums.product / sums.effect_squared;
-      fit.explained_share = fit.coefficient * (sums.product / error_squared_);
+      const double share = fit.coefficient * (sums.product / error_squared_);
+      // Not a number when squares overflow: then nothing is explained.
+      fit.explained_share = share >= 0 ? share : 0;
     }
     fits.push_back(std::move(fit));
   }
-  std::stable_sort(fits.begin(), fits.end(), [](const DirectionFit& a, const DirectionFit& b) {
-    return a.explained_share > b.explained_share;
+  std::sort(fits.begin(), fits.end(), [](const DirectionFit& a, const DirectionFit& b) {
+    return std::tie(b.explained_share, a.direction) < std::tie(a.explained_share, b.direction);
   });
   return fits;
 }
 
-std::vector<std::string> Hints(const std::vector<DirectionFit>& fits) {
-  std::vector<std::string> lines;
-  for (const DirectionFit& fit : fits) {
-    if (!IsExplained(fit.explained_share, fit.elements, static_cast<int64_t>(fits.size()))) {
-      continue;
-    }
-    lines.push_back(fmt::format("looks as if {} ({:.3g} times, {:.0f} % of the error)", fit.hint,
-                                fit.coefficient, 100 * fit.explained_share));
+std::optional<std::string> BestHint(const std::vector<DirectionFit>& fits) {
+  if (fits.empty()) return std::nullopt;
+  const DirectionFit& fit = fits.front();
+  if (!IsExplained(fit.explained_share, fit.elements, static_cast<int64_t>(fits.size()))) {
+    return std::nullopt;
   }
-  return lines;
+  return fmt::format("looks as if {} ({:.3g} times, {:.0f} % of the error)", fit.hint,
+                     fit.coefficient, 100 * fit.explained_share);
 }
 
 }  // namespace kvcheck

@@ -5,6 +5,7 @@
 #define REFERENCE_JUDGE_HINTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,8 +48,9 @@ class DirectionRegression {
   int64_t elements_ = 0;
 };
 
-// "looks as if HINT (1.02 times, 98 % of the error)" for the fits that explain.
-std::vector<std::string> Hints(const std::vector<DirectionFit>& fits);
+// "looks as if HINT (1.02 times, 98 % of the error)" when the best fit explains. Directions overlap:
+// a weaker one often explains a good part of the same errors, and would only mislead.
+std::optional<std::string> BestHint(const std::vector<DirectionFit>& fits);
 
 }  // namespace kvcheck
 

@@ -144,7 +144,7 @@ class OutputJudge {
     }
     const size_t over = verdict_.statistics.has_value() ? verdict_.statistics->warnings.size() : 0;
     if (options.strict && over > 0) {
-      Refuse(fmt::format("{} statistics over their limit (strict)", over));
+      Refuse(fmt::format("{} kinds of statistics over their limit (strict)", over));
     }
     if (counts.judged == 0) {
       Mistrust(fmt::format(
@@ -182,12 +182,10 @@ class OutputJudge {
     if (!info_.terms.empty()) verdict_.worst->terms = TermsAt(view, worst);
     if (tally_->counts.failed == 0) return;
     verdict_.fits = FitDirections(view, spans_);
-    verdict_.hints = Hints(verdict_.fits);
+    if (auto hint = BestHint(verdict_.fits)) verdict_.hints.push_back(*hint);
     if (info_.claim == Claim::kAccuracy) {
-      for (std::string& line :
-           view.source.ExplainExcess(output_, worst.report.element, worst.report.got)) {
-        verdict_.hints.push_back(std::move(line));
-      }
+      verdict_.plan_changes =
+          view.source.ExplainExcess(output_, worst.report.element, worst.report.got);
     }
     verdict_.breakdown = DescribeFailures(*failures_, info_.shape, info_.row_length);
     for (std::string& line : DescribeLikeness(LoadWindow(view, spans_, worst.report.element))) {

@@ -126,7 +126,9 @@ void DescribeValues(const Window& window, std::vector<std::string>* lines) {
   int64_t negated = 0;
   double error_squared = 0;
   double expected_squared = 0;
+  double got_squared = 0;
   double product = 0;
+  double got_product = 0;
   int64_t finite = 0;
   for (size_t i = 0; i < window.failed.size(); ++i) {
     if (window.failed[i] == 0) continue;
@@ -142,7 +144,9 @@ void DescribeValues(const Window& window, std::vector<std::string>* lines) {
     const double error = window.got[i] - window.expected[i];
     error_squared += error * error;
     expected_squared += window.expected[i] * window.expected[i];
+    got_squared += window.got[i] * window.got[i];
     product += error * window.expected[i];
+    got_product += window.got[i] * window.expected[i];
   }
   if (failing == 0) return;
   if (not_finite == failing) {
@@ -153,13 +157,15 @@ void DescribeValues(const Window& window, std::vector<std::string>* lines) {
                          : fmt::format("{} of {} failing values are 0", zeros, failing));
   } else if (2 * negated > failing) {
     lines->push_back("failing values have the opposite sign");
-  } else if (expected_squared > 0 && error_squared > 0) {
-    const double share = product / expected_squared * product / error_squared;
-    if (IsExplained(share, finite, 1)) {
-      lines->push_back(
-          fmt::format("failing values are about {:.4g} times the expected ones "
-                      "({:.0f} % of the error)",
-                      1 + product / expected_squared, 100 * share));
+  } else if (expected_squared > 0 && error_squared > 0 && got_squared > 0) {
+    // Of the error, and of the values themselves: any values that have nothing to do with the
+    // expected ones explain half of their error as "0 times".
+    const double share = (product / expected_squared) * (product / error_squared);
+    const double likeness = (got_product / expected_squared) * (got_product / got_squared);
+    if (IsExplained(share, finite, 1) && IsExplained(likeness, finite, 1)) {
+      lines->push_back(fmt::format(
+          "failing values are about {:.4g} times the expected ones ({:.0f} % of the error)",
+          got_product / expected_squared, 100 * share));
     }
   }
 }

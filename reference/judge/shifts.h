@@ -13,7 +13,7 @@
 
 namespace kvcheck {
 
-inline constexpr int64_t kWindowElements = int64_t{1} << 20;
+inline constexpr int64_t kWindowElements = int64_t{1} << 18;
 
 // A box of an output. Values are row-major over the box.
 struct Window {

@@ -163,6 +163,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
           {"hints", output.hints},
+          {"plan_changes", output.plan_changes},
           {"breakdown", output.breakdown}};
 }
 

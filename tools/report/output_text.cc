@@ -251,11 +251,9 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
     warnings.push_back(warning);
   }
   text += LabelledList("warning", warnings, options);
-  std::vector<std::string> hints;
-  for (const std::string& hint : output.hints) {
-    // A declared value that would explain the worst element: "p=bf16 instead of p=f32".
-    const bool is_plan = hint.find(" instead of ") != std::string::npos;
-    hints.push_back(is_plan ? "would be inside the bound if the plan said " + hint : hint);
+  std::vector<std::string> hints = output.hints;
+  for (const std::string& change : output.plan_changes) {
+    hints.push_back("would be inside the bound if the plan said " + change);
   }
   return text + LabelledList("hint", hints, options);
 }

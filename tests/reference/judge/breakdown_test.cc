@@ -152,6 +152,13 @@ TEST(Breakdown, SaysNothingOfLikenessAboutNoise) {
   }
 }
 
+TEST(Breakdown, SaysNothingAboutValuesThatHaveNothingToDoWithTheExpectedOnes) {
+  const auto lines = BreakdownOf([](const At& at) {
+    return Hashed(31, static_cast<uint64_t>(((at.b * 8 + at.h) * 12 + at.l) * 16 + at.d));
+  });
+  for (const std::string& line : lines) EXPECT_EQ(line.find("times"), std::string::npos) << line;
+}
+
 TEST(Window, KeepsShortAxesWholeAndHoldsTheElement) {
   const Shape shape{{"B", 2}, {"Hq", 8}, {"L", 4096}, {"Dv", 64}};
   const int64_t element = shape.ElementCount() - 1;
