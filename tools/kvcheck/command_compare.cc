@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <set>
 
@@ -79,9 +81,7 @@ DatasetNames ParseMap(const std::vector<std::string>& entries) {
 // The double next to hi + lo whose last bit is 1 unless the sum is hi: rounding it to any narrower
 // type rounds hi + lo correctly.
 double RoundedToOdd(double hi, double lo) {
-  if (lo == 0 || !std::isfinite(hi) || std::fmod(std::ldexp(std::frexp(hi, nullptr), 53), 2) != 0) {
-    return hi;
-  }
+  if (lo == 0 || !std::isfinite(hi) || (std::bit_cast<uint64_t>(hi) & 1) != 0) return hi;
   return std::nextafter(hi, lo > 0 ? HUGE_VAL : -HUGE_VAL);
 }
 

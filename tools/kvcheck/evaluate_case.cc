@@ -13,6 +13,19 @@
 #include "tools/kvcheck/interrupt.h"
 
 namespace kvcheck {
+namespace {
+
+// Stops an implementation at its next rows once an interrupt was requested.
+class InterruptibleSink : public MemorySink {
+ public:
+  void Write(const std::string& name, int64_t first_element,
+             std::span<const std::byte> bytes) override {
+    ThrowIfInterrupted();
+    MemorySink::Write(name, first_element, bytes);
+  }
+};
+
+}  // namespace
 
 std::vector<ExpectedTile> InterruptibleSource::Tiles(int64_t index,
                                                      const TileRequest& request) const {
@@ -84,11 +97,11 @@ TensorMap GenerateCaseInputs(const Case& c, const Profile& profile) {
 
 std::optional<MemorySink> Answer(Implementation& implementation, const Question& question) {
   CheckInputs(question.c, question.inputs);
-  MemorySink sink;
+  InterruptibleSink sink;
   if (implementation.Run(question.c, question.inputs, sink) == RunOutcome::kUnsupported) {
     return std::nullopt;
   }
-  return sink;
+  return MemorySink(std::move(sink.tensors()));
 }
 
 }  // namespace kvcheck
