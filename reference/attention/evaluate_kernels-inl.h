@@ -274,10 +274,30 @@ void ChannelSumsKernel(const int32_t* keys, int64_t n, const double* p, const do
   }
 }
 
+void Project(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
+             double* out) {
+  constexpr int kVectors = kProjectLanes / kVec;
+  for (int64_t j = 0; j < n; ++j) {
+    const double* row = v + int64_t{keys[j]} * dv;
+    Vec sum[kVectors] = {};
+    for (int64_t c = 0; c < dv; ++c) {
+      const double value = row[c];
+#pragma GCC unroll 8
+      for (int lane = 0; lane < kVectors; ++lane) {
+        sum[lane] += value * Load(w + c * kProjectLanes + lane * kVec);
+      }
+    }
+#pragma GCC unroll 8
+    for (int lane = 0; lane < kVectors; ++lane) {
+      Store(sum[lane], out + j * kProjectLanes + lane * kVec);
+    }
+  }
+}
+
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
     KVCHECK_EVALUATE_NAME, Scores,          ScoresDD,      ExpArray,         ExpDDArray, DivideDD,
-    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel};
+    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel, Project};
 
 }  // namespace kvcheck

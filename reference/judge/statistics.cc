@@ -69,9 +69,11 @@ void StatisticsAccumulator::AddRow(const TileStatistics& statistics, size_t row,
   const double gram = statistics.gram_norm[row];
   group->gram_squared += gram * gram;
   group->gram_largest = std::max(group->gram_largest, gram);
+  group->slack_squared += statistics.slack_squared[row];
   for (size_t k = 0; k < statistics.effect.size(); ++k) {
     DirectionSums& sums = group->directions[k];
     sums.variance += statistics.variance[k][row];
+    sums.slack += statistics.slack[k][row];
     for (size_t r = 0; r < kReplicates; ++r) {
       sums.replicates[r] += statistics.replicate_z[k][row * kReplicates + r];
     }
@@ -86,12 +88,15 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
   const size_t length = static_cast<size_t>(info.row_length);
   KVCHECK_CHECK(statistics.sigma_squared.size() == rows * length &&
                     statistics.gram_norm.size() == rows &&
+                    statistics.slack_squared.size() == rows &&
+                    statistics.slack.size() == statistics.effect.size() &&
                     statistics.variance.size() == statistics.effect.size() &&
                     statistics.replicate_z.size() == statistics.effect.size(),
                 "statistics of another size than their tile");
   for (size_t k = 0; k < statistics.effect.size(); ++k) {
     KVCHECK_CHECK(statistics.effect[k].size() == rows * length &&
                       statistics.variance[k].size() == rows &&
+                      statistics.slack[k].size() == rows &&
                       statistics.replicate_z[k].size() == rows * kReplicates,
                   "a fault direction of another size than its tile");
   }
@@ -113,11 +118,13 @@ void StatisticsAccumulator::Merge(const StatisticsAccumulator& other) {
     to.q += from.q;
     to.gram_squared += from.gram_squared;
     to.gram_largest = std::max(to.gram_largest, from.gram_largest);
+    to.slack_squared += from.slack_squared;
     if (to.directions.size() < from.directions.size()) to.directions.resize(from.directions.size());
     for (size_t k = 0; k < from.directions.size(); ++k) {
       to.directions[k].z += from.directions[k].z;
       to.directions[k].variance += from.directions[k].variance;
       to.directions[k].weighted_effect += from.directions[k].weighted_effect;
+      to.directions[k].slack += from.directions[k].slack;
       for (size_t r = 0; r < kReplicates; ++r) {
         to.directions[k].replicates[r] += from.directions[k].replicates[r];
       }
@@ -152,10 +159,11 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
       d.limit = limit;
       const double excess = sums.z - replicates.mean;
       // A group without any effect or noise has nothing to test.
-      if (variance > 0) d.z = std::fabs(excess) / std::sqrt(variance);
+      const double random = std::max(0.0, std::fabs(excess) - sums.slack);
+      if (variance > 0) d.z = random / std::sqrt(variance);
       if (sums.weighted_effect > 0) d.coefficient = excess / sums.weighted_effect;
       d.detectable = sums.weighted_effect > 0
-                         ? limit * std::sqrt(variance) / sums.weighted_effect
+                         ? (limit * std::sqrt(variance) + sums.slack) / sums.weighted_effect
                          : kInfinity;
       d.over = !(d.z <= limit);
       if (d.over) {
@@ -170,8 +178,10 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     q.group = name;
     q.q = group.q;
     q.elements = group.elements;
-    q.limit = static_cast<double>(group.elements) + 2 * std::sqrt(t * group.gram_squared) +
-              2 * t * group.gram_largest;
+    const double tail = static_cast<double>(group.elements) +
+                        2 * std::sqrt(t * group.gram_squared) + 2 * t * group.gram_largest;
+    const double root = std::sqrt(tail) + std::sqrt(group.slack_squared);
+    q.limit = root * root;
     q.over = !(q.q <= q.limit);
     if (q.over) {
       warnings.emplace_back(

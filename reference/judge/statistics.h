@@ -4,11 +4,13 @@
 //
 //   w = effect / sigma^2,  Z = sum w e over the group's rows and channels
 //   mu, s^2 = mean and sample variance of the kReplicates replicates of the group's Z
-//   z = |Z - mu| / sqrt(max(sum of row variances, s^2) (1 + 1/kReplicates)),  limit sqrt(2 t)
+//   z = max(0, |Z - mu| - slack) / sqrt(max(sum of row variances, s^2) (1 + 1/kReplicates)),
+//       limit sqrt(2 t); slack: the largest Z that errors outside the model could make
 //   coefficient = (Z - mu) / sum w effect     the multiple of the fault that fits the errors best
 //   detectable  = limit sqrt(variance) / sum w effect   the multiple that would reach the limit
 // and per group
-//   Q = sum (e / sigma)^2,  limit N + 2 sqrt(t sum_r F_r^2) + 2 t max_r F_r
+//   Q = sum (e / sigma)^2,  limit (sqrt(N + 2 sqrt(t sum_r F_r^2) + 2 t max_r F_r) + sqrt(S))^2
+//       with S the sum of slack_squared: |e / sigma| is at most its random part plus the rest
 // with t = ln(2 K' / alpha), alpha the false-alarm probability of the whole run and K' the number
 // of statistics in it.
 //
@@ -90,6 +92,7 @@ class StatisticsAccumulator {
     double z = 0;
     double variance = 0;
     double weighted_effect = 0;  // sum w effect
+    double slack = 0;
     std::array<double, kReplicates> replicates{};
   };
   struct GroupSums {
@@ -97,6 +100,7 @@ class StatisticsAccumulator {
     double q = 0;
     double gram_squared = 0;
     double gram_largest = 0;
+    double slack_squared = 0;
     std::vector<DirectionSums> directions;
   };
   void AddRow(const TileStatistics& statistics, size_t row, size_t row_length,

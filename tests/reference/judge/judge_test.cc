@@ -276,6 +276,8 @@ void FillStatistics(ExpectedTile& tile, const TileRequest& request) {
   TileStatistics statistics;
   statistics.sigma_squared.assign(tile.value.size(), sigma * sigma);
   statistics.gram_norm.assign(rows, 3);
+  statistics.slack.assign(2, std::vector<double>(rows, 0));
+  statistics.slack_squared.assign(rows, 0);
   for (uint64_t k = 0; k < 2; ++k) {
     std::vector<double> effect;
     std::vector<double> variance(rows, 0);

@@ -38,6 +38,8 @@ ExpectedTile Head(uint64_t head) {
   TileStatistics s;
   s.sigma_squared.assign(kRows * kChannels, kSigma * kSigma);
   s.gram_norm.assign(kRows, std::sqrt(static_cast<double>(kChannels)));
+  s.slack.assign(2, std::vector<double>(kRows, 0));
+  s.slack_squared.assign(kRows, 0);
   for (uint64_t k = 0; k < 2; ++k) {
     std::vector<double> effect;
     std::vector<double> variance(kRows, 0);
