@@ -58,10 +58,9 @@ TEST_F(CompareCommand, MissingExtraAndMisshapenTensorsFail) {
               outputs->erase("out");
             }).exit_code,
             1);
-  EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
-              (*outputs)["lse"] = (*outputs)["out"];
-            }).exit_code,
-            1);
+  EXPECT_EQ(
+      CompareChanged([](TensorMap* outputs) { (*outputs)["lse"] = (*outputs)["out"]; }).exit_code,
+      1);
   EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
               (*outputs)["out"] = Tensor(DType::kFloat32, Shape::Unnamed({1, 4, 2, 31}));
             }).exit_code,
@@ -107,8 +106,8 @@ TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
 
 TEST_F(CompareCommand, CaseOnTheCommandLineNeedsNoGoldenFile) {
   // The inputs are generated, the output is found by its name.
-  std::vector<std::string> arguments = {"compare", "--case", kAttentionCase, "--plan", kHonestPlan,
-                                        "g.h5"};
+  std::vector<std::string> arguments = {"compare", "--case",    kAttentionCase,
+                                        "--plan",  kHonestPlan, "g.h5"};
   const ToolRun run = Tool(arguments);
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   arguments.insert(arguments.end(), {"--map", "out=/cases/a/observed/simulated/out"});
