@@ -218,7 +218,9 @@ def add_leaks(writer):
             if operand == "v" or array == "additive":
                 expectation = dict(expect="FAIL", reason=f"{label} in {operand.upper()} of a hidden key reaches every "
                                    "output: " + ("0 times it is NaN" if operand == "v" else "-inf plus it is NaN"))
-            add_sdpa(writer, problem, **expectation)
+            # Under mask_value=lowest a hidden key stays in the sums, and nothing would be promised of its V: these
+            # cases hold MLX to what a mask means.
+            add_sdpa(writer, problem, profile="", **expectation)
 
 
 # ----------------------------------------------------------------------- quantized attention

@@ -138,8 +138,8 @@ Verdict JudgeStored(const CompareOptions& options, const StoredFile& gold,
 
 struct CompareItem {
   const GoldenCase* outline = nullptr;
-  std::optional<Case> c;       // absent when the text does not parse
-  std::string problem;         // why
+  std::optional<Case> c;  // absent when the text does not parse
+  std::string problem;    // why
   std::optional<StoredAnswer> answer;
   std::string Name() const {
     return answer && !answer->impl.empty() ? outline->name + "/" + answer->impl : outline->name;
@@ -184,7 +184,8 @@ Verdict CompareOne(const CompareOptions& options, const StoredFile& gold, const 
   }
   if (!options.tolerance.empty() || !HasInputs(*item.outline, *item.c)) {
     if (item.outline->expected.empty()) {
-      throw Error(ErrorCode::kMissingData, "the golden case has neither inputs nor expected values");
+      throw Error(ErrorCode::kMissingData,
+                  "the golden case has neither inputs nor expected values");
     }
     return JudgeStored(options, gold, *item.outline, *item.c, got, *item.answer);
   }
@@ -207,8 +208,8 @@ void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const 
     if (known.contains(extra.name) || !Matches(options.only, extra.name)) continue;
     CaseResult result;
     result.name = extra.name;
-    result.verdict = WithoutJudging(
-        Outcome::kFail, fmt::format("extra: {} does not have this case", gold.path()));
+    result.verdict = WithoutJudging(Outcome::kFail,
+                                    fmt::format("extra: {} does not have this case", gold.path()));
     result.verdict.case_text = extra.case_text;
     report->Add(std::move(result));
   }
@@ -225,9 +226,8 @@ int CompareGolden(const CompareOptions& options, const StoredFile& gold, const S
     CaseResult result;
     result.name = item.Name();
     result.verdict.case_text = item.outline->case_text;
-    result.verdict.command =
-        fmt::format("kvcheck compare {} {} --only {}", ShellWord(gold.path()),
-                    ShellWord(got.path()), ShellWord(item.outline->name));
+    result.verdict.command = fmt::format("kvcheck compare {} {} --only {}", ShellWord(gold.path()),
+                                         ShellWord(got.path()), ShellWord(item.outline->name));
     if (item.answer) {
       result.verdict.implementation = ImplementationText(*item.answer);
       if (!item.answer->impl.empty()) {
@@ -263,9 +263,9 @@ int CompareByPath(const CompareOptions& options, const StoredFile& gold, const S
   for (const std::string& path : paths) {
     CaseResult result;
     result.name = path;
-    result.verdict.command = fmt::format("kvcheck compare {} {} --only {}{}",
-                                         ShellWord(gold.path()), ShellWord(got.path()),
-                                         ShellWord(path), PlanArguments(options));
+    result.verdict.command =
+        fmt::format("kvcheck compare {} {} --only {}{}", ShellWord(gold.path()),
+                    ShellWord(got.path()), ShellWord(path), PlanArguments(options));
     const bool more = report.Judge(std::move(result), [&] {
       for (const auto& [file, other, word] :
            {std::tuple{&got, &gold, "missing"}, {&gold, &got, "extra"}}) {
@@ -296,10 +296,10 @@ int CompareCase(const CompareOptions& options) {
       for (const auto* specs : {&inputs, &outputs}) {
         for (const auto& [known_name, spec] : *specs) known.push_back(known_name);
       }
-      throw Error(ErrorCode::kSelection,
-                  fmt::format("the case has no tensor '{}'; it has {}", name,
-                              fmt::join(known, ", ")),
-                  "--map");
+      throw Error(
+          ErrorCode::kSelection,
+          fmt::format("the case has no tensor '{}'; it has {}", name, fmt::join(known, ", ")),
+          "--map");
     }
     DatasetRecord(file.source(), path);
   }
@@ -321,8 +321,8 @@ int CompareCase(const CompareOptions& options) {
     const DatasetNames stored = FindByName(index, inputs, map);
     const DataSource& data =
         std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
-    question.inputs = data.IsFile() ? LoadInputs(file, c, stored)
-                                    : GenerateCaseInputs(c, question.profile);
+    question.inputs =
+        data.IsFile() ? LoadInputs(file, c, stored) : GenerateCaseInputs(c, question.profile);
     const FileObserved observed(file, FindByName(index, outputs, map), c);
     return EvaluateCase(question, observed, options.common.Judge(CountStatistics(c)));
   });
@@ -364,7 +364,8 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "compare", "Judge stored tensors: GOLD GOT, or --case 'CASE' FILE without a golden file");
   command->footer(
       "In GOT a case's output is /cases/NAME/observed/*/OUTPUT, /NAME/OUTPUT or /NAME. Expected\n"
-      "values are computed from GOLD's inputs under the plan and profile stored beside the output.\n"
+      "values are computed from GOLD's inputs under the plan and profile stored beside the "
+      "output.\n"
       "Without inputs, or with --tol, GOLD's stored expected values are used. Files without the\n"
       "schema are compared dataset by dataset.\n"
       "With --case, datasets are found by name (q, k, v, out, ...) or --map; data=REGIME:SEED "

@@ -1,5 +1,6 @@
-// kvcheck golden make: writes a golden file with expected values, computed at double-double from the
-// inputs of another file or of a generated case; a sample of rows is computed again with 50 digits.
+// kvcheck golden make: writes a golden file with expected values, computed at double-double from
+// the inputs of another file or of a generated case; a sample of rows is computed again with 50
+// digits.
 
 #include <fmt/format.h>
 
@@ -35,8 +36,8 @@ std::string CommandText(const MakeOptions& options) {
   if (!options.file.empty()) text += " " + ShellWord(options.file);
   text += " -o " + ShellWord(options.output);
   if (!options.case_text.empty()) {
-    text += fmt::format(" --case {} --name {}", ShellWord(options.case_text),
-                        ShellWord(options.name));
+    text +=
+        fmt::format(" --case {} --name {}", ShellWord(options.case_text), ShellWord(options.name));
   }
   if (!options.profile.empty()) text += " --profile " + ShellWord(options.profile);
   return text;
@@ -78,10 +79,9 @@ GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
   GoldenCase golden_case;
   golden_case.name = options.name;
   golden_case.case_text = Print(c);
-  golden_case.inputs = file == nullptr
-                           ? GenerateCaseInputs(c, profile)
-                           : LoadInputs(*file, c, FindByName(file->source().index(),
-                                                             InputSpecs(c), {}));
+  golden_case.inputs =
+      file == nullptr ? GenerateCaseInputs(c, profile)
+                      : LoadInputs(*file, c, FindByName(file->source().index(), InputSpecs(c), {}));
   return golden_case;
 }
 
@@ -102,8 +102,7 @@ int Make(const MakeOptions& options) {
   }
   GoldenWriter writer(options.output, ToolVersion() + " reference, double-double",
                       CommandText(options));
-  const int64_t total =
-      is_golden ? static_cast<int64_t>(file->golden().outline().cases.size()) : 1;
+  const int64_t total = is_golden ? static_cast<int64_t>(file->golden().outline().cases.size()) : 1;
   RunReport report("golden make", options.common, total);
   bool complete = true;
   if (is_golden) {
@@ -122,8 +121,8 @@ int Make(const MakeOptions& options) {
     }
   } else {
     const Profile profile = ParseProfile(options.profile);
-    complete = MakeCase(options, CaseOfOptions(options, file.get(), profile), profile, &writer,
-                        &report);
+    complete =
+        MakeCase(options, CaseOfOptions(options, file.get(), profile), profile, &writer, &report);
   }
   const int exit_code = report.Finish();
   // A file with cases left out would look like a whole one.
@@ -143,7 +142,8 @@ void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen) {
       "make", "Write a golden file with expected values computed from the inputs of FILE");
   command->footer(
       "FILE is a golden file, whose observed outputs are kept, or with --case any HDF5 file with "
-      "the\ninputs by name. Without FILE, --case generates its data. Nothing is written unless every "
+      "the\ninputs by name. Without FILE, --case generates its data. Nothing is written unless "
+      "every "
       "case\nagrees with its re-check.");
   command->add_option("FILE", options->file, "File with inputs");
   command->add_option("-o,--output", options->output, "The golden file to write")
@@ -153,8 +153,9 @@ void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen) {
   command->add_option("--name", options->name, "Its name in OUT")->capture_default_str();
   command->add_option("--profile", options->profile,
                       "Conventions that decide values (default: of the first observed output)");
-  command->add_option("--sample", options->sample_rows,
-                      "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+  command
+      ->add_option("--sample", options->sample_rows,
+                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str();

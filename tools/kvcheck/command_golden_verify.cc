@@ -54,12 +54,10 @@ std::map<std::string, ExpectedTensor> LoadExpected(const StoredFile& file,
 Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
                      const GoldenCase& outline, const Case& c) {
   const Profile profile = ValueProfile(outline);
-  const Question question =
-      ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
+  const Question question = ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
   const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
-  Verdict verdict =
-      VerifyExpected(*source, LoadExpected(file, outline), SampleRows(c, options.sample_rows),
-                     options.common.Judge(0));
+  Verdict verdict = VerifyExpected(*source, LoadExpected(file, outline),
+                                   SampleRows(c, options.sample_rows), options.common.Judge(0));
   verdict.case_text = Print(c);
   verdict.profile = Print(profile);
   return verdict;
@@ -103,8 +101,8 @@ bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const Gold
                 int64_t tests, RunReport* report) {
   CaseResult result;
   result.verdict.case_text = outline.case_text;
-  result.verdict.command = fmt::format("kvcheck golden verify {} --only {}",
-                                       ShellWord(file.path()), ShellWord(outline.name));
+  result.verdict.command = fmt::format("kvcheck golden verify {} --only {}", ShellWord(file.path()),
+                                       ShellWord(outline.name));
   if (outline.expected.empty() && outline.observed.empty()) {
     result.name = outline.name;
     return report->Judge(std::move(result), [] {
@@ -128,9 +126,9 @@ bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const Gold
     observed.expectation = ExpectationOf(record);
     observed.finding = record.reason;
     observed.verdict.implementation = record.implementation + " " + record.version;
-    observed.verdict.command = fmt::format(
-        "kvcheck run --data {}",
-        ShellWord(fmt::format("{}#{}/{}", file.path(), outline.name, record.impl)));
+    observed.verdict.command =
+        fmt::format("kvcheck run --data {}",
+                    ShellWord(fmt::format("{}#{}/{}", file.path(), outline.name, record.impl)));
     if (!report->Judge(std::move(observed), [&] {
           return VerifyObserved(options, file, outline, record, ParseCase(outline.case_text),
                                 tests);
@@ -174,8 +172,9 @@ void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen) {
       "verify", "Recompute expected values and judge everything observed in golden files");
   command->add_option("FILE", options->files, "Golden files")->required();
   command->add_option("--only", options->only, "Only cases that match this pattern");
-  command->add_option("--sample", options->sample_rows,
-                      "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+  command
+      ->add_option("--sample", options->sample_rows,
+                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str();

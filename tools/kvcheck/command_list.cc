@@ -39,10 +39,12 @@ std::string ListText() {
   text += "storage formats (K and V may differ)\n" + FormatsText() + "\n";
   text +=
       "layouts\n"
-      "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); paged and packed are reserved\n\n"
+      "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); paged and packed are "
+      "reserved\n\n"
       "masks, joined by '+'\n"
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
-      "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, gqa\n\n";
+      "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
+      "gqa\n\n";
   text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));

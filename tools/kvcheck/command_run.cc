@@ -98,8 +98,8 @@ int RunGenerated(const RunOptions& options) {
   question.c = ParseCase(options.case_text);
   question.profile = ProfileOf(options, "");
   question.inputs = GenerateCaseInputs(question.c, question.profile);
-  const std::string name = options.implementation.empty() ? DefaultImplementation(question.c)
-                                                          : options.implementation;
+  const std::string name =
+      options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
   RunReport report("run", options.common, 1);
   RunImplementation(options, std::move(question), name, &report);
   return report.Finish();
@@ -124,10 +124,11 @@ int RunStored(const RunOptions& options) {
     if (place.impl.empty() || place.impl == answer.impl) answers.push_back(std::move(answer));
   }
   if (answers.empty()) {
-    throw Error(ErrorCode::kSelection,
-                fmt::format("case '{}' has no observed outputs{}; name an implementation with --impl",
-                            place.name, place.impl.empty() ? "" : " of '" + place.impl + "'"),
-                place.file);
+    throw Error(
+        ErrorCode::kSelection,
+        fmt::format("case '{}' has no observed outputs{}; name an implementation with --impl",
+                    place.name, place.impl.empty() ? "" : " of '" + place.impl + "'"),
+        place.file);
   }
   const int64_t tests = CountStatistics(c) * static_cast<int64_t>(answers.size());
   RunReport report("run", options.common, static_cast<int64_t>(answers.size()));
@@ -164,8 +165,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "data=gauss:1'\n           --plan base=plain_f32 --impl 'simulated:base=plain_f32 p=bf16'");
   CLI::Option* case_option = command->add_option(
       "CASE", options->case_text, "The case; may be left out with --data, which has its own");
-  command->add_option("--plan", options->plan,
-                      "How the implementation computes (default: what it says, else base=stranger)");
+  command->add_option(
+      "--plan", options->plan,
+      "How the implementation computes (default: what it says, else base=stranger)");
   command->add_option("--profile", options->profile, "Which conventions it follows");
   command->add_option("--impl", options->implementation,
                       "simulated: the definition under the plan; simulated:PLAN: under another "

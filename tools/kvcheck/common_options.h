@@ -13,7 +13,7 @@
 namespace kvcheck {
 
 struct CommonOptions {
-  std::string json;   // file, "-" or ""
+  std::string json;  // file, "-" or ""
   std::string junit;
   int threads = 1;
   bool statistics = true;

@@ -75,8 +75,8 @@ int64_t CountStatistics(const Case& c) {
 }
 
 void CheckFitsMemory(double bytes, const std::string& what) {
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (bytes <= memory) return;
   throw Error(ErrorCode::kUnsupported,
               fmt::format("{:.3g} GB of tensors do not fit the {:.3g} GB of this machine; make the "

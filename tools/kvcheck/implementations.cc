@@ -46,8 +46,7 @@ RunOutcome ReferenceCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   const int64_t block = std::max<int64_t>(1, (int64_t{1} << 20) / codec->head_dim);
   for (int64_t row = 0; row < codec->rows; row += block) {
     const int64_t count = std::min(block, codec->rows - row);
-    const std::vector<double> values =
-        DecodeToRowType(codec->format, profile_, rows, row, count);
+    const std::vector<double> values = DecodeToRowType(codec->format, profile_, rows, row, count);
     std::vector<std::byte> bytes(values.size() * SizeInBytes(spec.dtype));
     EncodeFrom(values, spec.dtype, bytes.data());
     sink.Write("y", row * codec->head_dim, bytes);

@@ -21,8 +21,10 @@ namespace kvcheck {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 all passed; 1 something failed; 2 the question could not be put (usage, damaged\n"
-    "file, illegal case, nothing selected); 3 nothing failed, but something is MISTRUSTED or nothing\n"
+    "Exit codes: 0 all passed; 1 something failed; 2 the question could not be put (usage, "
+    "damaged\n"
+    "file, illegal case, nothing selected); 3 nothing failed, but something is MISTRUSTED or "
+    "nothing\n"
     "was proved; 4 internal error; 130 interrupted, with a partial report.\n"
     "Results go to standard output, progress and errors to standard error.";
 
@@ -57,10 +59,10 @@ int Run(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       std::vector<std::string> known;
       for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-      return Complain("usage",
-                      fmt::format("there is no command '{}'; commands: {}", argv[1],
-                                  fmt::join(known, ", ")),
-                      kExitNotPut);
+      return Complain(
+          "usage",
+          fmt::format("there is no command '{}'; commands: {}", argv[1], fmt::join(known, ", ")),
+          kExitNotPut);
     }
     return Complain("usage", std::string(error.what()) + "; see kvcheck --help", kExitNotPut);
   }

@@ -63,14 +63,14 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
     const std::string reason = error.context().empty()
                                    ? error.message()
                                    : fmt::format("{}: {}", error.context(), error.message());
-    verdict = WithoutJudging(error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported
-                                                                     : Outcome::kIllegalCase,
-                             reason);
+    verdict = WithoutJudging(
+        error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
+        reason);
   }
   ClearProgress();
   const Verdict known = std::move(result.verdict);
   result.verdict = std::move(verdict);
-  const auto keep = [&](std::string Verdict::*field) {
+  const auto keep = [&](std::string Verdict::* field) {
     if ((result.verdict.*field).empty()) result.verdict.*field = known.*field;
   };
   keep(&Verdict::case_text);
@@ -89,8 +89,7 @@ void RunReport::Add(CaseResult result) {
 int RunReport::Finish() {
   if (prints_text_) text_.Finish(summary_);
   if (!options_.json.empty()) {
-    WriteOutput(options_.json,
-                JsonReport(results_, summary_, options_.text.strict, ToolVersion()));
+    WriteOutput(options_.json, JsonReport(results_, summary_, options_.text.strict, ToolVersion()));
   }
   if (!options_.junit.empty()) {
     WriteOutput(options_.junit, JunitReport(results_, summary_, suite_, options_.text));

@@ -24,11 +24,10 @@ class RunReport {
   // the progress shown on a terminal.
   RunReport(std::string suite, const CommonOptions& options, int64_t total);
 
-  // Fills result.verdict by calling evaluate and reports it. What cannot be put (a malformed case, a
-  // missing input) becomes ILLEGAL_CASE, what this build cannot do UNSUPPORTED; an unreadable file
-  // ends the run. The verdict's command, case text and implementation are kept from `result` where
-  // evaluate leaves them empty.
-  // False when the run was interrupted: the caller stops.
+  // Fills result.verdict by calling evaluate and reports it. What cannot be put (a malformed case,
+  // a missing input) becomes ILLEGAL_CASE, what this build cannot do UNSUPPORTED; an unreadable
+  // file ends the run. The verdict's command, case text and implementation are kept from `result`
+  // where evaluate leaves them empty. False when the run was interrupted: the caller stops.
   bool Judge(CaseResult result, const std::function<Verdict()>& evaluate);
   void Add(CaseResult result);
 

@@ -42,8 +42,8 @@ class StoredExpectedSource : public ExpectedSource {
       : source_(source), stored_(stored), outputs_(source.Outputs()) {
     for (OutputInfo& info : outputs_) {
       info.dtype = DType::kFloat64;
-      info.rule = info.claim == Claim::kConformance ? "bytes equal"
-                                                    : "error bounds of both computations";
+      info.rule =
+          info.claim == Claim::kConformance ? "bytes equal" : "error bounds of both computations";
       info.terms.clear();
       info.groups.clear();
       info.directions.clear();

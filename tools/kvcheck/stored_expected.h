@@ -2,9 +2,9 @@
 // against a recomputation.
 //
 // Rule: |stored - recomputed| <= B + B', with B and B' the reference's own error bounds of the two
-// computations; plus 2^-53 |value| where the file keeps no low part. B' is that of double-double, and
-// of 50 digits in a sample of tiles, so that the two are also held against each other. Values of
-// conformance (codes, and what a decoder gives) must be equal.
+// computations; plus 2^-53 |value| where the file keeps no low part. B' is that of double-double,
+// and of 50 digits in a sample of tiles, so that the two are also held against each other. Values
+// of conformance (codes, and what a decoder gives) must be equal.
 
 #ifndef TOOLS_KVCHECK_STORED_EXPECTED_H_
 #define TOOLS_KVCHECK_STORED_EXPECTED_H_

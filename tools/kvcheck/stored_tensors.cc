@@ -135,9 +135,8 @@ DatasetNames FindByName(const FileIndex& index, const std::map<std::string, Tens
       if (record.is_dataset && path.ends_with("/" + name)) candidates.push_back(path);
     }
     if (candidates.size() > 1) {
-      throw Error(ErrorCode::kSelection,
-                  fmt::format("'{}' could be {}; choose with --map {}=PATH", name,
-                              fmt::join(candidates, " or "), name));
+      throw Error(ErrorCode::kSelection, fmt::format("'{}' could be {}; choose with --map {}=PATH",
+                                                     name, fmt::join(candidates, " or "), name));
     }
     if (candidates.size() == 1) names[name] = candidates.front();
   }
@@ -200,7 +199,8 @@ TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& 
 }
 
 bool HasInputs(const GoldenCase& outline, const Case& c) {
-  const DataSource& data = std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+  const DataSource& data =
+      std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
   return !outline.inputs.empty() || !data.IsFile();
 }
 

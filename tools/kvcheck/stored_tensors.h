@@ -64,8 +64,8 @@ std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string&
 // "mlx.core 0.32.4", or the name of the group.
 std::string ImplementationText(const StoredAnswer& answer);
 
-// The datasets of a case's tensors in a file without the schema: those of `map`, else /NAME, else the
-// only dataset of the file whose last name it is. Names without a dataset are left out.
+// The datasets of a case's tensors in a file without the schema: those of `map`, else /NAME, else
+// the only dataset of the file whose last name it is. Names without a dataset are left out.
 DatasetNames FindByName(const FileIndex& index, const std::map<std::string, TensorSpec>& specs,
                         const DatasetNames& map);
 

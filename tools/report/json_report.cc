@@ -20,13 +20,20 @@ Json Number(const std::optional<double>& value) { return value ? Number(*value) 
 
 std::string_view Name(Standpoint standpoint) {
   switch (standpoint) {
-    case Standpoint::kPassed: return "passed";
-    case Standpoint::kFailed: return "failed";
-    case Standpoint::kMistrusted: return "mistrusted";
-    case Standpoint::kExpectedMistrusted: return "expected_mistrusted";
-    case Standpoint::kKnownFinding: return "known_finding";
-    case Standpoint::kUnsupported: return "unsupported";
-    case Standpoint::kIllegal: return "illegal";
+    case Standpoint::kPassed:
+      return "passed";
+    case Standpoint::kFailed:
+      return "failed";
+    case Standpoint::kMistrusted:
+      return "mistrusted";
+    case Standpoint::kExpectedMistrusted:
+      return "expected_mistrusted";
+    case Standpoint::kKnownFinding:
+      return "known_finding";
+    case Standpoint::kUnsupported:
+      return "unsupported";
+    case Standpoint::kIllegal:
+      return "illegal";
   }
   return "";
 }
@@ -49,18 +56,12 @@ Json WorstJson(const ElementReport& e) {
     terms.push_back(
         {{"name", term.name}, {"value", Number(term.value)}, {"share", Number(term.share)}});
   }
-  return {{"element", e.element},
-          {"coordinates", e.coordinates},
-          {"expected", Number(e.expected)},
-          {"expected_low", Number(e.expected_low)},
-          {"got", Number(e.got)},
-          {"expected_text", e.expected_text},
-          {"got_text", e.got_text},
-          {"error", Number(e.error)},
-          {"bound", Number(e.bound)},
-          {"reference_bound", Number(e.reference_bound)},
-          {"ratio", Number(e.ratio)},
-          {"precision", Name(e.precision)},
+  return {{"element", e.element},           {"coordinates", e.coordinates},
+          {"expected", Number(e.expected)}, {"expected_low", Number(e.expected_low)},
+          {"got", Number(e.got)},           {"expected_text", e.expected_text},
+          {"got_text", e.got_text},         {"error", Number(e.error)},
+          {"bound", Number(e.bound)},       {"reference_bound", Number(e.reference_bound)},
+          {"ratio", Number(e.ratio)},       {"precision", Name(e.precision)},
           {"terms", std::move(terms)}};
 }
 
@@ -158,8 +159,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"median_bound_share", Number(output.median_bound_share)},
           {"detectable_share", Number(output.detectable_share)},
           {"rows_at", std::move(rows_at)},
-          {"statistics",
-           output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
+          {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
           {"hints", output.hints},

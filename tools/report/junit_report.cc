@@ -24,8 +24,8 @@ size_t XmlCharacterLength(const std::string& text, size_t i) {
     code = code << 6 | (byte(k) & 0x3fU);
   }
   const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool forbidden = (code >= 0xd800 && code <= 0xdfff) || code == 0xfffe || code == 0xffff ||
-                         code > 0x10ffff;
+  const bool forbidden =
+      (code >= 0xd800 && code <= 0xdfff) || code == 0xfffe || code == 0xffff || code > 0x10ffff;
   return overlong || forbidden ? 0 : length;
 }
 
@@ -52,12 +52,16 @@ void Set(pugi::xml_node node, const char* name, const std::string& value) {
 const char* ElementOf(Standpoint standpoint) {
   switch (standpoint) {
     case Standpoint::kPassed:
-    case Standpoint::kKnownFinding: return nullptr;
-    case Standpoint::kFailed: return "failure";
-    case Standpoint::kIllegal: return "error";
+    case Standpoint::kKnownFinding:
+      return nullptr;
+    case Standpoint::kFailed:
+      return "failure";
+    case Standpoint::kIllegal:
+      return "error";
     case Standpoint::kMistrusted:
     case Standpoint::kExpectedMistrusted:
-    case Standpoint::kUnsupported: return "skipped";
+    case Standpoint::kUnsupported:
+      return "skipped";
   }
   return nullptr;
 }
@@ -83,10 +87,11 @@ std::string JunitReport(std::span<const CaseResult> results, const Summary& summ
   for (const CaseResult& result : results) {
     pugi::xml_node test = node.append_child("testcase");
     // Names are keys to most readers of JUnit files.
-    std::string name =
-        result.name.empty() && !result.verdict.case_text.empty() ? result.verdict.case_text
-                                                                 : Title(result);
-    if (const int64_t earlier = seen[name]++; earlier > 0) name += fmt::format(" ({})", earlier + 1);
+    std::string name = result.name.empty() && !result.verdict.case_text.empty()
+                           ? result.verdict.case_text
+                           : Title(result);
+    if (const int64_t earlier = seen[name]++; earlier > 0)
+      name += fmt::format(" ({})", earlier + 1);
     Set(test, "classname", "kvcheck." + suite);
     Set(test, "name", name);
     if (const char* element = ElementOf(StandpointOf(result, options.strict))) {
@@ -95,8 +100,7 @@ std::string JunitReport(std::span<const CaseResult> results, const Summary& summ
       if (std::string(element) != "skipped") {
         Set(detail, "type", std::string(Name(result.verdict.outcome)));
       }
-      detail.append_child(pugi::node_pcdata)
-          .set_value(XmlText(CaseText(result, options)).c_str());
+      detail.append_child(pugi::node_pcdata).set_value(XmlText(CaseText(result, options)).c_str());
     }
   }
   const auto add_run_error = [&](const char* name, const char* message) {
@@ -105,7 +109,8 @@ std::string JunitReport(std::span<const CaseResult> results, const Summary& summ
     Set(test, "name", name);
     Set(test.append_child("error"), "message", message);
   };
-  if (summary.interrupted) add_run_error("interrupted", "the run was interrupted: results are partial");
+  if (summary.interrupted)
+    add_run_error("interrupted", "the run was interrupted: results are partial");
   if (summary.cases == 0) add_run_error("selection", "nothing was selected");
   std::ostringstream out;
   document.save(out, " ");

@@ -76,7 +76,8 @@ std::string RuleText(const OutputVerdict& output) {
   for (int p = 0; p < kPrecisions; ++p) {
     const int64_t rows = output.rows_at[static_cast<size_t>(p)];
     if (rows > 0) {
-      steps.push_back(fmt::format("{} in {}", Plural(rows, "row"), Name(static_cast<Precision>(p))));
+      steps.push_back(
+          fmt::format("{} in {}", Plural(rows, "row"), Name(static_cast<Precision>(p))));
     }
   }
   if (!steps.empty()) text += fmt::format("; decided {}", fmt::join(steps, ", "));
@@ -203,9 +204,9 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
     return Labelled("output", fmt::format("{}  PASS  {}", output.name, PassSentence(output))) +
            LabelledList("warning", output.warnings, options);
   }
-  std::string text = Labelled(
-      "output", fmt::format("{}  {}  {} {}", output.name, Name(output.outcome),
-                            Name(output.dtype), output.shape));
+  std::string text =
+      Labelled("output", fmt::format("{}  {}  {} {}", output.name, Name(output.outcome),
+                                     Name(output.dtype), output.shape));
   const bool compared = output.counts.elements > 0;
   // The first reason of a failure repeats the counts.
   std::vector<std::string> reasons = output.reasons;
@@ -243,9 +244,9 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   std::vector<std::string> warnings;
   for (const std::string& warning : output.warnings) {
     // The statistics' own warnings stand above.
-    if (output.statistics && std::find(output.statistics->warnings.begin(),
-                                       output.statistics->warnings.end(),
-                                       warning) != output.statistics->warnings.end()) {
+    if (output.statistics &&
+        std::find(output.statistics->warnings.begin(), output.statistics->warnings.end(),
+                  warning) != output.statistics->warnings.end()) {
       continue;
     }
     warnings.push_back(warning);

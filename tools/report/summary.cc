@@ -8,9 +8,12 @@ namespace kvcheck {
 
 std::string_view Name(Expectation expectation) {
   switch (expectation) {
-    case Expectation::kPass: return "PASS";
-    case Expectation::kMistrusted: return "MISTRUSTED";
-    case Expectation::kFinding: return "FAIL";
+    case Expectation::kPass:
+      return "PASS";
+    case Expectation::kMistrusted:
+      return "MISTRUSTED";
+    case Expectation::kFinding:
+      return "FAIL";
   }
   return "";
 }
@@ -27,10 +30,13 @@ Standpoint StandpointOf(const CaseResult& result, bool strict) {
   const Outcome outcome = result.verdict.outcome;
   const bool expects_pass = result.expectation == Expectation::kPass;
   switch (outcome) {
-    case Outcome::kIllegalCase: return Standpoint::kIllegal;
+    case Outcome::kIllegalCase:
+      return Standpoint::kIllegal;
     case Outcome::kCrashed:
-    case Outcome::kTimedOut: return Standpoint::kFailed;
-    case Outcome::kUnsupported: return strict ? Standpoint::kFailed : Standpoint::kUnsupported;
+    case Outcome::kTimedOut:
+      return Standpoint::kFailed;
+    case Outcome::kUnsupported:
+      return strict ? Standpoint::kFailed : Standpoint::kUnsupported;
     case Outcome::kPass:
       if (!expects_pass) return Standpoint::kFailed;
       return strict && WarningCount(result.verdict) > 0 ? Standpoint::kFailed : Standpoint::kPassed;
@@ -69,13 +75,27 @@ std::string Title(const CaseResult& result) {
 void Summary::Add(const CaseResult& result, bool strict) {
   ++cases;
   switch (StandpointOf(result, strict)) {
-    case Standpoint::kPassed: ++passed; break;
-    case Standpoint::kFailed: ++failed; break;
-    case Standpoint::kMistrusted: ++mistrusted; break;
-    case Standpoint::kExpectedMistrusted: ++expected_mistrusted; break;
-    case Standpoint::kKnownFinding: ++known_findings; break;
-    case Standpoint::kUnsupported: ++unsupported; break;
-    case Standpoint::kIllegal: ++illegal; break;
+    case Standpoint::kPassed:
+      ++passed;
+      break;
+    case Standpoint::kFailed:
+      ++failed;
+      break;
+    case Standpoint::kMistrusted:
+      ++mistrusted;
+      break;
+    case Standpoint::kExpectedMistrusted:
+      ++expected_mistrusted;
+      break;
+    case Standpoint::kKnownFinding:
+      ++known_findings;
+      break;
+    case Standpoint::kUnsupported:
+      ++unsupported;
+      break;
+    case Standpoint::kIllegal:
+      ++illegal;
+      break;
   }
   if (result.verdict.outcome == Outcome::kCrashed) ++crashed;
   if (result.verdict.outcome == Outcome::kTimedOut) ++timed_out;
@@ -110,9 +130,9 @@ std::string Print(const Summary& summary) {
     first = false;
   }
   if (first) text += "nothing was selected";
-  const std::pair<int64_t, const char*> details[] = {
-      {summary.crashed, "crashed"}, {summary.timed_out, "timed out"},
-      {summary.unmet, "unmet expectations"}};
+  const std::pair<int64_t, const char*> details[] = {{summary.crashed, "crashed"},
+                                                     {summary.timed_out, "timed out"},
+                                                     {summary.unmet, "unmet expectations"}};
   first = true;
   for (const auto& [count, label] : details) {
     if (count == 0) continue;

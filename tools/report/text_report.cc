@@ -48,12 +48,15 @@ std::string Sentence(const CaseResult& result) {
 // What the first word says: the outcome, or what it means beside the expectation.
 std::string Tag(const CaseResult& result, const TextOptions& options) {
   switch (StandpointOf(result, options.strict)) {
-    case Standpoint::kExpectedMistrusted: return "MISTRUSTED, as expected";
-    case Standpoint::kKnownFinding: return "FAIL, as expected";
+    case Standpoint::kExpectedMistrusted:
+      return "MISTRUSTED, as expected";
+    case Standpoint::kKnownFinding:
+      return "FAIL, as expected";
     case Standpoint::kFailed:
       if (!UnmetReason(result, options.strict).empty()) return "FAIL";
       break;
-    default: break;
+    default:
+      break;
   }
   return std::string(Name(result.verdict.outcome));
 }

@@ -21,7 +21,7 @@ struct TextOptions {
   bool strict = false;
   // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.
   int64_t max_print = 10;
-  bool blocks = false;   // UTF-8 shades in heat maps
+  bool blocks = false;  // UTF-8 shades in heat maps
 };
 
 // "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53, expected 0.5, error 3.1e-2 is 412 x the

@@ -54,9 +54,14 @@ TEST_F(CommandLine, UsageErrorsExitWithTwoAndSayWhatToDo) {
 }
 
 TEST_F(CommandLine, EveryCommandHasHelp) {
-  const std::vector<Arguments> commands = {
-      {}, {"run"}, {"compare"}, {"golden"}, {"golden", "make"}, {"golden", "verify"},
-      {"golden", "show"}, {"list"}};
+  const std::vector<Arguments> commands = {{},
+                                           {"run"},
+                                           {"compare"},
+                                           {"golden"},
+                                           {"golden", "make"},
+                                           {"golden", "verify"},
+                                           {"golden", "show"},
+                                           {"list"}};
   for (Arguments arguments : commands) {
     arguments.push_back("--help");
     const ToolRun run = Tool(arguments);
@@ -73,7 +78,8 @@ TEST_F(CommandLine, VersionIsPrinted) {
 
 TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
   for (const Arguments& arguments :
-       {Arguments{"compare", "no.h5", "no.h5"}, Arguments{"compare", "--case", kAttentionCase, "no.h5"},
+       {Arguments{"compare", "no.h5", "no.h5"},
+        Arguments{"compare", "--case", kAttentionCase, "no.h5"},
         Arguments{"golden", "verify", "no.h5"}, Arguments{"golden", "show", "no.h5"},
         Arguments{"run", "--data", "no.h5#x"}}) {
     const ToolRun run = Tool(arguments);
@@ -119,8 +125,9 @@ TEST_F(RunCommand, FailureNamesTheCommandThatReproducesIt) {
       Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-"});
   const std::string command = nlohmann::json::parse(run.out).at("cases").at(0).at("command");
   EXPECT_TRUE(command.starts_with("kvcheck run 'attention b=1 hq=4 ")) << command;
-  EXPECT_TRUE(command.ends_with("data=gauss:1' --plan base=plain_f32 --impl "
-                                "'simulated:base=plain_f32 p=bf16'"))
+  EXPECT_TRUE(
+      command.ends_with("data=gauss:1' --plan base=plain_f32 --impl "
+                        "'simulated:base=plain_f32 p=bf16'"))
       << command;
 }
 
@@ -159,9 +166,9 @@ TEST_F(RunCommand, ReportsDoNotDependOnThreads) {
       "attention b=2 hq=4 hkv=2 l=65 t=65 d=32 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1";
   std::vector<std::string> reports;
   for (const char* threads : {"1", "2", "5"}) {
-    reports.push_back(Tool({"run", text, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-",
-                            "-j", threads})
-                          .out);
+    reports.push_back(
+        Tool({"run", text, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-", "-j", threads})
+            .out);
   }
   EXPECT_NE(reports[0], "");
   EXPECT_EQ(reports[0], reports[1]);

@@ -81,8 +81,7 @@ GoldenCase ObservedCase(const std::string& name, const std::string& declared_pla
   record.plan = declared_plan;
   record.expect = expect;
   record.reason = expect == "PASS" ? "" : "as the test says";
-  record.outputs =
-      Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
+  record.outputs = Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
   golden.observed.push_back(std::move(record));
   return golden;
 }

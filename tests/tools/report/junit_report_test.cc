@@ -57,7 +57,8 @@ TEST(JunitReport, MapsEveryOutcome) {
 }
 
 TEST(JunitReport, StrictTurnsSkipsIntoFailures) {
-  const JunitDocument report({ResultOf(Outcome::kMistrusted), ResultOf(Outcome::kUnsupported)}, true);
+  const JunitDocument report({ResultOf(Outcome::kMistrusted), ResultOf(Outcome::kUnsupported)},
+                             true);
   EXPECT_EQ(report.Ending(0), "failure");
   EXPECT_EQ(report.Ending(1), "failure");
   EXPECT_EQ(report.suite().attribute("failures").as_int(), 2);

@@ -16,7 +16,8 @@ class OutputFile : public testing::Test {
  protected:
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / ("kvcheck_output_" + std::string(info->name()));
+    folder_ =
+        std::filesystem::path(testing::TempDir()) / ("kvcheck_output_" + std::string(info->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
   }

@@ -77,8 +77,8 @@ TEST(ExitCode, StrictFailsWhatIsNotAPlainPass) {
   warned.verdict.outputs.front().warnings.push_back("something looks odd");
   EXPECT_EQ(ExitCodeOf({warned}), 0);
   EXPECT_EQ(ExitCodeOf({warned}, true), 1);
-  EXPECT_EQ(ExitCodeOf({ResultOf(Outcome::kPass), ResultOf(Outcome::kMistrusted,
-                                                           Expectation::kMistrusted)},
+  EXPECT_EQ(ExitCodeOf({ResultOf(Outcome::kPass),
+                        ResultOf(Outcome::kMistrusted, Expectation::kMistrusted)},
                        true),
             0);
 }

@@ -78,7 +78,8 @@ TEST(TextReport, ErrorsThatAreNotFiniteHaveNoRatio) {
   ElementReport& worst = *result.verdict.outputs.front().worst;
   worst.got = std::nan("");
   worst.error = std::nan("");
-  EXPECT_EQ(Headline(result, {}), "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got nan, expected 0.5");
+  EXPECT_EQ(Headline(result, {}),
+            "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got nan, expected 0.5");
 }
 
 TEST(TextReport, UnmetExpectationSaysWhatWasExpected) {
