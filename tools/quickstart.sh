@@ -32,12 +32,16 @@ cmake --preset release -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
 cmake --build --preset release --target kvcheck -j"$(nproc)"
 kvcheck=build/release/tools/kvcheck/kvcheck
 
-step "the golden files, re-computed and judged"
-show 0 "$kvcheck" golden verify golden/data/*.h5
+step "what MLX and PyTorch answered, judged against the definition"
+show 0 "$kvcheck" golden verify -q golden/data/*.h5
 
-step "a kernel whose window admits one key too many"
+step "mlx-lm 0.24.0, whose window admitted one key too many"
 show 1 "$kvcheck" run \
-  'attention hq=4 hkv=2 l=2 t=33 d=64 q=f16 k=f16 v=f16 out=f16 mask=causal_bottom_right+window:8 data=gauss:1' \
-  --impl mutant:window-off-by-one
+  --data 'golden/data/mlx_lm_faults.h5#window_off_by_one.prefill/mlx_lm.0.24.0' --max-print 2
+
+step "a kernel that rounds P to bf16, and does not say so"
+show 1 "$kvcheck" run \
+  'attention hq=8 hkv=2 l=4 t=129 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1' \
+  --plan base=plain_f32 --impl 'simulated:base=plain_f32 p=bf16' --max-print 2
 
 step "done"

@@ -206,8 +206,12 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     a.prescale_largest = FloatTypeOf(*plan.prescale_dtype).largest_finite;
   }
   if (UnitRoundoff(*plan.scores) > UnitRoundoff(plan.op->dtype)) {
-    a.u_s = direction * UnitRoundoff(*plan.scores);
+    a.u_store = direction * UnitRoundoff(*plan.scores);
     a.eta_s = direction * HalfSmallestSubnormal(*plan.scores);
+    // An accumulator of the same type is stored as it is, when no scaling follows.
+    const bool stored_exactly =
+        plan.qk->accumulator.dtype == *plan.scores && *plan.scale_roundings == 0;
+    if (!stored_exactly) a.u_s = a.u_store;
   }
   a.c_b = *plan.bias_roundings;
   a.u_tanh = *plan.tanh_error;
@@ -285,6 +289,11 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     if (*plan.flush_subnormals) {
       a.eta_o = std::max(a.eta_o, FloatTypeOf(plan.op->dtype).smallest_normal);
     }
+  }
+  // Normalised P summed in the output's own type leaves nothing to round.
+  if (a.p_normalised && !a.final_division && a.merge == MergeKind::kNone &&
+      plan.pv->accumulator.dtype == c.out) {
+    a.u_o = a.eta_o = 0;
   }
   // Values from the largest finite one plus half a spacing on round to infinity.
   a.overflow = OverflowThreshold(c.out);

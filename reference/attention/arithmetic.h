@@ -39,6 +39,7 @@ struct Arithmetic {
   double eta_q = 0;             // absolute error of one pre-scaled element
   double prescale_largest = 0;  // largest finite of the type of pre-scaled q; 0 without
   double u_s = 0, eta_s = 0;    // stored scores; zero when they stay in the accumulator's type
+  double u_store = 0;           // of storing what bias and softcap make of them
   double c_b = 0;
   double u_tanh = 0;
   double c_m = 0, c_shift = 0;  // c_m and c_M

@@ -24,15 +24,15 @@ class ScoreError {
         Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
         Compose(Gamma(a.k_parts.c, a.factored ? std::max(a.u_a, a.u_qk) : a.u_a), a.k_parts.u));
     // Bias and softcap are operations whose result is rounded again to the type of stored scores.
-    u_b_ = Compose(a.u_a, a.u_s);
+    u_b_ = Compose(a.u_a, a.u_store);
     bias_ = Compose(Gamma(a.c_b, a.u_a), u_b_);
-    cap_argument_ = Compose(Gamma(2, a.u_a), a.u_s);
-    cap_value_ = Compose(a.u_tanh, Compose(Gamma(a.cap_roundings, a.u_a), a.u_s));
+    cap_argument_ = Compose(Gamma(2, a.u_a), a.u_store);
+    cap_value_ = Compose(a.u_tanh, Compose(Gamma(a.cap_roundings, a.u_a), a.u_store));
   }
 
   // A score that stands in place of the computed one, brought into the kernel's units.
   double Forced(double score) const {
-    return Compose(Gamma(a_.c_b + 1, a_.u_a), a_.u_s) * std::fabs(score) + a_.eta_s;
+    return Compose(Gamma(a_.c_b + 1, a_.u_a), a_.u_store) * std::fabs(score) + a_.eta_s;
   }
 
   double operator()(size_t j) const {
@@ -61,13 +61,13 @@ class ScoreError {
     }
     if (!row_.bias.empty()) {
       error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) + u_b_ * std::fabs(row_.s[j]);
-      if (a_.u_s > 0) error += a_.eta_s;
+      error += a_.eta_s;
     }
     return error;
   }
 
   double Sink() const {
-    return Compose(Gamma(a_.c_b, a_.u_a), a_.u_s) * std::fabs(row_.sink) + a_.eta_s;
+    return Compose(Gamma(a_.c_b, a_.u_a), a_.u_store) * std::fabs(row_.sink) + a_.eta_s;
   }
 
  private:
@@ -167,11 +167,14 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.c.resize(n);
   w.x.resize(n);
   if (varying_y) w.y.resize(n);
+  if (a.p_in_weights) w.score.resize(n);
 
   double largest_tau = 0;
-  // weight: p_j (1 + rho+_j), which stays meaningful where p_j vanishes.
+  // weight: p_j (1 + rho+_j), which stays meaningful where p_j vanishes. score: rho+_j without the
+  // rounding of P.
   const auto weigh = [&](double s, double e_error, double e, double p, double* weight,
-                         double* rho_up, double* rho_down, double* u_p, double* kappa) {
+                         double* rho_up, double* rho_down, double* u_p, double* kappa,
+                         double* score) {
     const double gap = top - s + e_error + 2 * a.lambda_lazy;  // W_j
     double tau = e_error + g_m * gap + a.c_shift * a.u_a * (w.shift + gap);
     double merge = 0;
@@ -192,6 +195,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
         *u_p = std::min(*u_p, std::expm1(gap + tau) * (1 + a.u_e) + 2 * a.u_e);
       }
     }
+    *score = *rho_up;
     if (a.p_in_weights) {
       *rho_up = Compose(*rho_up, *u_p);
       *rho_down = 1 - (1 - *rho_down) * (1 - *u_p);
@@ -205,9 +209,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   };
 
   for (size_t j = 0; j < n; ++j) {
-    double up = 0, down = 0, u_p = 0, kappa = 0;
-    weigh(row.s[j], error[j], row.e[j], row.p[j], &w.x[j], &up, &down, &u_p, &kappa);
+    double up = 0, down = 0, u_p = 0, kappa = 0, score = 0;
+    weigh(row.s[j], error[j], row.e[j], row.p[j], &w.x[j], &up, &down, &u_p, &kappa, &score);
     w.c[j] = row.p[j] > 0 ? row.p[j] * up : w.x[j];
+    if (a.p_in_weights && row.p[j] > 0) w.score[j] = row.p[j] * score;
     const double rounding = Compose(a.p_in_numerator ? u_p : 0, kappa);
     if (varying_y) w.y[j] = w.x[j] == 0 ? 0 : w.x[j] * rounding;
     w.t += row.p[j] * down;
@@ -215,10 +220,11 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     if (w.x[j] > 0) w.largest_rounding = std::max(w.largest_rounding, rounding);
   }
   if (row.has_sink) {
-    double up = 0, down = 0, u_p = 0, kappa = 0;
+    double up = 0, down = 0, u_p = 0, kappa = 0, score = 0;
     const double sink_e = row.sink_p * row.denominator;
     double weight = 0;
-    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa);
+    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa,
+          &score);
     w.sink_c = row.sink_p > 0 ? row.sink_p * up : weight;
     w.t += row.sink_p * down;
     w.t_plus += w.sink_c;
@@ -233,6 +239,12 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.why = "P times its scale may overflow P's type";
   }
   return w;
+}
+
+double DenominatorError(const Arithmetic& a, const KeyWeights& w) {
+  double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
+  if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
+  return Compose(Compose(dl / (1 - dl), w.merge_factor), Gamma(a.c_d, a.u_a));
 }
 
 double OutputRounding(DType out, double u_o, double y) {

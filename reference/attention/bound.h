@@ -54,6 +54,7 @@ struct KeyWeights {
   std::vector<double> x;        // p_j (1 + rho+_j)
   std::vector<double> y;        // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
   double y_factor = 0;          // where y is empty and u_pj is one constant: Y = y_factor X
+  std::vector<double> score;    // like c without the rounding of P; empty: c has none
   double sink_c = 0;            // the sink's part in c
   double t = 0;                 // T
   double t_plus = 0;            // sum p_j rho+_j, sink included
@@ -113,6 +114,9 @@ struct ChannelBound {
   double before_output = 0;  // F: error before the output's own rounding
   std::array<double, kBoundTerms> terms{};
 };
+
+// Relative error of the denominator and of the final normalisation.
+double DenominatorError(const Arithmetic& a, const KeyWeights& w);
 
 ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
                                  DType out);

@@ -226,6 +226,13 @@ void WeightedSum(const RowQuestion& row, std::span<const double> weights,
                          head.v.hi.data(), head.v.dim, out->data());
 }
 
+void Project(const RowQuestion& row, std::span<const double> w, std::vector<double>* out) {
+  const HeadData& head = *row.head;
+  out->resize(row.keys.size() * kProjectLanes);
+  Kernels().project(row.keys.data(), static_cast<int64_t>(row.keys.size()), w.data(),
+                    head.v.hi.data(), head.v.dim, out->data());
+}
+
 std::vector<std::string_view> EvaluatorTargets() {
   std::vector<std::string_view> names;
   for (const EvaluateKernels* table : Attainable()) names.push_back(table->name);

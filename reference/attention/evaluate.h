@@ -34,6 +34,10 @@ void SumChannelsPlainly(const Arithmetic& a, const RowQuestion& row, std::span<c
 // out[c] = sum_j w_j v_jc in double over the keys of the question.
 void WeightedSum(const RowQuestion& row, std::span<const double> weights, std::vector<double>* out);
 
+// out[j][lane] = sum_c w[c][lane] v_jc over the keys of the question.
+// Shapes: w (Dv, 8), out (keys, 8).
+void Project(const RowQuestion& row, std::span<const double> w, std::vector<double>* out);
+
 // Instruction sets that this build has and this processor runs, best first.
 std::vector<std::string_view> EvaluatorTargets();
 // Forces one of them ("" : the best again). For tests.

@@ -4,4 +4,5 @@
 
 #define KVCHECK_EVALUATE_TABLE kEvaluateBaseline
 #define KVCHECK_EVALUATE_NAME "baseline"
+#define KVCHECK_VECTOR_BYTES 16
 #include "reference/attention/evaluate_kernels-inl.h"

@@ -1,6 +1,7 @@
 // Bodies of the evaluator's loops; included by one translation unit per instruction set, which
-// defines KVCHECK_EVALUATE_TABLE (the name of its table) and KVCHECK_EVALUATE_NAME. Every loop over
-// keys or channels carries independent elements, so that any vector width gives the same bits.
+// defines KVCHECK_EVALUATE_TABLE (the name of its table), KVCHECK_EVALUATE_NAME and
+// KVCHECK_VECTOR_BYTES (the width of its registers). Every loop over keys or channels carries
+// independent elements, so that any vector width gives the same bits.
 
 #include <cstdint>
 
@@ -14,28 +15,48 @@ namespace {
 constexpr int kTile = 16;  // kKeyTile of head_data.h; checked in evaluate.cc
 constexpr int kChannels = 16;
 
-inline double Magnitude(double x) { return __builtin_fabs(x); }
-inline double Larger(double x, double y) { return x < y ? y : x; }
+// The compiler keeps explicit vectors in registers where it would keep small arrays in memory.
+typedef double Vec __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
+typedef long long VecBits __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
+constexpr int kVec = KVCHECK_VECTOR_BYTES / 8;
+static_assert(kTile % kVec == 0);
+
+KVCHECK_INLINE Vec Load(const double* from) {
+  Vec v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+KVCHECK_INLINE void Store(Vec v, double* to) { __builtin_memcpy(to, &v, sizeof(v)); }
+KVCHECK_INLINE Vec Magnitude(Vec x) {
+  return (Vec)((VecBits)x & (VecBits{} + 0x7fffffffffffffffLL));
+}
+KVCHECK_INLINE Vec Larger(Vec x, Vec y) { return x < y ? y : x; }
+KVCHECK_INLINE double Magnitude(double x) { return __builtin_fabs(x); }
+KVCHECK_INLINE double Larger(double x, double y) { return x < y ? y : x; }
 
 template <bool kHasMagnitude>
 void ScoresLoop(const double* q, const double* k, const double* k_magnitude, int64_t d,
                 int64_t tiles, double* dot, double* magnitude) {
+  constexpr int kVectors = kTile / kVec;
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    double sum[kTile] = {};
-    double size[kTile] = {};
+    Vec sum[kVectors] = {};
+    Vec size[kVectors] = {};
     const double* rows = k + tile * d * kTile;
     const double* sizes = kHasMagnitude ? k_magnitude + tile * d * kTile : rows;
     for (int64_t i = 0; i < d; ++i) {
       const double qi = q[i];
       const double qa = Magnitude(qi);
-      for (int j = 0; j < kTile; ++j) {
-        sum[j] += qi * rows[i * kTile + j];
-        size[j] += qa * (kHasMagnitude ? sizes[i * kTile + j] : Magnitude(rows[i * kTile + j]));
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) {
+        const Vec row = Load(rows + i * kTile + j * kVec);
+        sum[j] += qi * row;
+        size[j] += qa * (kHasMagnitude ? Load(sizes + i * kTile + j * kVec) : Magnitude(row));
       }
     }
-    for (int j = 0; j < kTile; ++j) {
-      dot[tile * kTile + j] = sum[j];
-      magnitude[tile * kTile + j] = size[j];
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) {
+      Store(sum[j], dot + tile * kTile + j * kVec);
+      Store(size[j], magnitude + tile * kTile + j * kVec);
     }
   }
 }
@@ -171,36 +192,44 @@ void WeightedSumDD(const int32_t* keys, int64_t n, const double* p_hi, const dou
   }
 }
 
+// Sums of one run of channels, held in registers: T is Vec, or double for the channels that remain.
+template <bool kHasY, typename T>
+KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t n, const double* p, const double* c,
+                                  const double* x, const double* y, const double* v, int64_t dv,
+                                  const double* o, int64_t first, const ChannelSumArrays& out) {
+  T center, mass = {}, sum_c = {}, sum_x = {}, sum_y = {}, largest = {}, spread = {};
+  __builtin_memcpy(&center, o + first, sizeof(T));
+  for (int64_t j = 0; j < n; ++j) {
+    T row;
+    __builtin_memcpy(&row, v + int64_t{keys[j]} * dv + first, sizeof(T));
+    const T size = Magnitude(row);
+    const T gap = Magnitude(row - center);
+    mass += p[j] * size;
+    sum_c += c[j] * gap;
+    sum_x += x[j] * size;
+    if (kHasY) sum_y += y[j] * size;
+    largest = Larger(largest, size);
+    spread = Larger(spread, gap);
+  }
+  __builtin_memcpy(out.mass + first, &mass, sizeof(T));
+  __builtin_memcpy(out.c + first, &sum_c, sizeof(T));
+  __builtin_memcpy(out.x + first, &sum_x, sizeof(T));
+  __builtin_memcpy(out.y + first, &sum_y, sizeof(T));
+  __builtin_memcpy(out.largest + first, &largest, sizeof(T));
+  __builtin_memcpy(out.spread + first, &spread, sizeof(T));
+}
+
 template <bool kHasY>
 void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const double* c,
-                     const double* x, const double* y, const double* v, int64_t dv, const double* o,
-                     const ChannelSumArrays& out) {
-  OverChannels(dv, [&](int64_t first, auto width) {
-    constexpr int kWidth = decltype(width)::value;
-    double mass[kWidth] = {}, sum_c[kWidth] = {}, sum_x[kWidth] = {}, sum_y[kWidth] = {};
-    double largest[kWidth] = {}, spread[kWidth] = {};
-    for (int64_t j = 0; j < n; ++j) {
-      const double* row = v + int64_t{keys[j]} * dv + first;
-      for (int i = 0; i < kWidth; ++i) {
-        const double size = Magnitude(row[i]);
-        const double gap = Magnitude(row[i] - o[first + i]);
-        mass[i] += p[j] * size;
-        sum_c[i] += c[j] * gap;
-        sum_x[i] += x[j] * size;
-        if (kHasY) sum_y[i] += y[j] * size;
-        largest[i] = Larger(largest[i], size);
-        spread[i] = Larger(spread[i], gap);
-      }
-    }
-    for (int i = 0; i < kWidth; ++i) {
-      out.mass[first + i] = mass[i];
-      out.c[first + i] = sum_c[i];
-      out.x[first + i] = sum_x[i];
-      out.y[first + i] = sum_y[i];
-      out.largest[first + i] = largest[i];
-      out.spread[first + i] = spread[i];
-    }
-  });
+                     const double* x, const double* y, const double* v, int64_t dv,
+                     const double* o, const ChannelSumArrays& out) {
+  int64_t first = 0;
+  for (; first + kVec <= dv; first += kVec) {
+    SumChannelRun<kHasY, Vec>(keys, n, p, c, x, y, v, dv, o, first, out);
+  }
+  for (; first < dv; ++first) {
+    SumChannelRun<kHasY, double>(keys, n, p, c, x, y, v, dv, o, first, out);
+  }
 }
 
 // The rarer sums: codes dequantized in the kernel, and the codec's error against originals.
@@ -245,10 +274,30 @@ void ChannelSumsKernel(const int32_t* keys, int64_t n, const double* p, const do
   }
 }
 
+void Project(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
+             double* out) {
+  constexpr int kVectors = kProjectLanes / kVec;
+  for (int64_t j = 0; j < n; ++j) {
+    const double* row = v + int64_t{keys[j]} * dv;
+    Vec sum[kVectors] = {};
+    for (int64_t c = 0; c < dv; ++c) {
+      const double value = row[c];
+#pragma GCC unroll 8
+      for (int lane = 0; lane < kVectors; ++lane) {
+        sum[lane] += value * Load(w + c * kProjectLanes + lane * kVec);
+      }
+    }
+#pragma GCC unroll 8
+    for (int lane = 0; lane < kVectors; ++lane) {
+      Store(sum[lane], out + j * kProjectLanes + lane * kVec);
+    }
+  }
+}
+
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
-    KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,         ExpArray, ExpDDArray, DivideDD,
-    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel};
+    KVCHECK_EVALUATE_NAME, Scores,          ScoresDD,      ExpArray,         ExpDDArray, DivideDD,
+    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel, Project};
 
 }  // namespace kvcheck

@@ -10,6 +10,9 @@
 
 namespace kvcheck {
 
+// Directions that one projection serves at once.
+inline constexpr int kProjectLanes = 8;
+
 // Per channel accumulators of SumChannels.
 struct ChannelSumArrays {
   double* mass;
@@ -46,6 +49,9 @@ struct EvaluateKernels {
                        const double* x, const double* y, const double* v, const double* magnitude,
                        bool factored, const double* codec_error, int64_t dv, const double* o,
                        const ChannelSumArrays& out);
+  // out[j][lane] = sum_c w[c][lane] v[keys[j]][c], kProjectLanes lanes.
+  void (*project)(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
+                  double* out);
 };
 
 extern const EvaluateKernels kEvaluateBaseline;

@@ -4,4 +4,5 @@
 
 #define KVCHECK_EVALUATE_TABLE kEvaluateV3
 #define KVCHECK_EVALUATE_NAME "v3"
+#define KVCHECK_VECTOR_BYTES 32
 #include "reference/attention/evaluate_kernels-inl.h"

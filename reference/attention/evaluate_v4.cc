@@ -4,4 +4,5 @@
 
 #define KVCHECK_EVALUATE_TABLE kEvaluateV4
 #define KVCHECK_EVALUATE_NAME "v4"
+#define KVCHECK_VECTOR_BYTES 64
 #include "reference/attention/evaluate_kernels-inl.h"

@@ -205,9 +205,10 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     scores.maximum_over_all = true;
     scores.shift_all = ShiftOverMaskedKeys(context, owned);
   }
-  const KeyWeights weights = ComputeKeyWeights(a, scores);
+  KeyWeights weights = ComputeKeyWeights(a, scores);
   std::vector<ChannelSums> sums;
   SumChannels(a, row, result.p, weights, o, &sums);
+  result.denominator_error = DenominatorError(a, weights);
   const OwnError<Real> own(row, scores);
   result.unbounded = weights.unbounded;
   result.why = weights.why;
@@ -223,6 +224,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
       if (result.why.empty()) result.why = "the plan's sums are too deep, or may overflow";
     }
   }
+  result.weight_error = std::move(weights.score.empty() ? weights.c : weights.score);
   if (context.c->lse != LseKind::kNone) {
     const bool base2 = context.c->lse == LseKind::kBase2;
     Real lse = answer.max + Log(answer.denominator);

@@ -73,6 +73,8 @@ struct RowReference {
   double lse_reference_bound = 0;
   // In double, for the statistics.
   std::vector<double> s, e, p;
+  std::vector<double> weight_error;  // p_j rho_j: scores and exp, without the rounding of P
+  double denominator_error = 0;      // relative
   double max = 0;
   double denominator = 1;
 };

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "reference/attention/evaluate.h"
+#include "reference/attention/evaluate_kernels.h"
 #include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
 
@@ -35,7 +36,7 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
 constexpr double kSumRoundings = 20;
 
 // Products with all directions at once need a fixed number of lanes.
-constexpr size_t kLanes = 8;
+constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
 
 // splitmix64: the replicates need only independent phases that are the same everywhere.
@@ -55,8 +56,11 @@ class Phases {
   uint64_t state_;
 };
 
-double RoundP(DType type, double scale, double weight) {
-  return RoundTo(type, weight * scale) / scale;
+// weights, in place, as P stores them.
+void RoundP(DType type, double scale, std::span<double> weights) {
+  for (double& weight : weights) weight *= scale;
+  RoundAll(weights, type);
+  for (double& weight : weights) weight /= scale;
 }
 
 // Score of a key that is not visible, for the leak direction.
@@ -135,6 +139,37 @@ std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t
   return begins;
 }
 
+// Errors of scores, exp, denominator and normalisation are not random: they count at their largest,
+// key by key, along each direction.
+void AddSlack(const RowReference& row, const std::vector<double>& projected,
+              const std::vector<double>& w, const double* sigma_squared, size_t r,
+              TileStatistics* statistics) {
+  const size_t n = row.p.size();
+  const size_t dv = row.channels.size();
+  std::array<double, kLanes> center{};
+  for (size_t c = 0; c < dv; ++c) {
+    for (size_t d = 0; d < kLanes; ++d) center[d] += w[c * kLanes + d] * row.channels[c].value;
+  }
+  std::array<double, kLanes> slack{};
+  double t = 0;
+  for (size_t j = 0; j < n; ++j) {
+    t += row.weight_error[j];
+    for (size_t d = 0; d < kLanes; ++d) {
+      slack[d] += row.weight_error[j] * std::fabs(projected[j * kLanes + d] - center[d]);
+    }
+  }
+  const double rest = std::max(1 - t, 0x1p-53);
+  for (size_t d = 0; d < kDirections; ++d) {
+    statistics->slack[d][r] = slack[d] / rest + row.denominator_error * std::fabs(center[d]);
+  }
+  for (size_t c = 0; c < dv; ++c) {
+    const ChannelReference& channel = row.channels[c];
+    const double error = channel.terms[kScoreTerm] + channel.terms[kDenominatorTerm] +
+                         channel.terms[kNormaliseTerm] + channel.reference_bound;
+    if (sigma_squared[c] > 0) statistics->slack_squared[r] += error * error / sigma_squared[c];
+  }
+}
+
 }  // namespace
 
 std::span<const FaultDirection> FaultDirections() { return kFaults; }
@@ -152,6 +187,8 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
   statistics.effect.assign(kDirections, std::vector<double>(rows * channels, 0));
   statistics.variance.assign(kDirections, std::vector<double>(rows, 0));
   statistics.replicate_z.assign(kDirections, std::vector<double>(rows * kReplicates, 0));
+  statistics.slack.assign(kDirections, std::vector<double>(rows, 0));
+  statistics.slack_squared.assign(rows, 0);
   statistics.gram_norm.assign(rows, static_cast<double>(channels));
   return statistics;
 }
@@ -170,10 +207,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
                 statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
   }
-  if (!StatisticsApply(a, *context.c)) {
-    for (auto& variance : statistics->variance) variance.clear();
-    return;
-  }
+  // sigma^2 stays 0, which keeps the row out of the statistics; the effects still serve as hints.
+  if (!StatisticsApply(a, *context.c)) return;
 
   // Noise level: P's rounding, the output's rounding, the sums.
   std::vector<double> squares(n);
@@ -210,6 +245,11 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     }
     statistics->variance[d][r] = variance;
   }
+
+  // projected[j][direction] = sum_c w_c v_jc
+  std::vector<double> projected;
+  Project(question, w, &projected);
+  AddSlack(row, projected, w, sigma, r, statistics);
   if (a.u_p == 0 && a.u_o == 0) return;
 
   const DType p_type = *a.plan.p;
@@ -217,16 +257,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   const std::vector<double>& weight_of = a.p_normalised ? row.p : row.e;
   if (a.u_p > 0) {
     // Coherent sums over cells.
-    std::vector<double> projected(n * kLanes, 0);
-    for (size_t j = 0; j < n; ++j) {
-      const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
-      double* h = &projected[j * kLanes];
-      for (size_t c = 0; c < dv; ++c) {
-        for (size_t d = 0; d < kLanes; ++d) h[d] += w[c * kLanes + d] * v[c];
-      }
-    }
-    std::vector<double> rounded(n);
-    for (size_t j = 0; j < n; ++j) rounded[j] = RoundP(p_type, p_scale, weight_of[j]);
+    std::vector<double> rounded = weight_of;
+    RoundP(p_type, p_scale, rounded);
     std::vector<size_t> order;
     const std::vector<size_t> cells = Cells(rounded, &order);
     for (size_t d = 0; d < kDirections; ++d) {
@@ -247,28 +279,43 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   Phases phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
   std::vector<double> p(n);
   std::vector<double> o(dv);
-  for (int replicate = 0; replicate < kReplicates; ++replicate) {
+  // Without a rounding of P the phases change nothing.
+  const int distinct = a.u_p > 0 ? kReplicates : 1;
+  for (int replicate = 0; replicate < distinct; ++replicate) {
     double denominator = 0;
     for (size_t j = 0; j < n;) {
       const uint64_t size = 16 + phases.Next() % 497;
       const double phase = std::exp2(phases.Uniform());
-      for (const size_t end = std::min<size_t>(n, j + size); j < end; ++j) {
-        p[j] = a.u_p > 0 ? RoundP(p_type, p_scale, weight_of[j] * phase) / phase : weight_of[j];
-        denominator += a.p_in_weights ? p[j] : weight_of[j];
+      const size_t end = std::min<size_t>(n, j + size);
+      if (a.u_p > 0) {
+        for (size_t i = j; i < end; ++i) p[i] = weight_of[i] * phase;
+        RoundP(p_type, p_scale, std::span(p).subspan(j, end - j));
+        for (size_t i = j; i < end; ++i) p[i] /= phase;
+      } else {
+        std::copy(weight_of.begin() + static_cast<std::ptrdiff_t>(j),
+                  weight_of.begin() + static_cast<std::ptrdiff_t>(end),
+                  p.begin() + static_cast<std::ptrdiff_t>(j));
       }
+      j = end;
     }
+    for (double weight : p) denominator += weight;
     if (a.p_normalised) denominator = 1;
     if (!a.p_normalised && !a.p_in_weights) denominator = row.denominator;
     WeightedSum(question, p, &o);
     std::array<double, kLanes> z{};
+    for (double& value : o) value /= denominator;
+    if (a.u_o > 0) RoundAll(o, context.c->out);
     for (size_t c = 0; c < dv; ++c) {
-      double value = o[c] / denominator;
-      if (a.u_o > 0) value = RoundTo(context.c->out, value);
-      const double error = value - row.channels[c].value;
+      const double error = o[c] - row.channels[c].value;
       for (size_t d = 0; d < kLanes; ++d) z[d] += w[c * kLanes + d] * error;
     }
     for (size_t d = 0; d < kDirections; ++d) {
-      statistics->replicate_z[d][r * kReplicates + static_cast<size_t>(replicate)] = z[d];
+      double* z_of = &statistics->replicate_z[d][r * kReplicates];
+      if (distinct == 1) {
+        std::fill_n(z_of, kReplicates, z[d]);
+      } else {
+        z_of[replicate] = z[d];
+      }
     }
   }
 }

@@ -1,26 +1,103 @@
 #include "reference/spec/known_plans.h"
 
-#include <array>
-
 namespace kvcheck {
 namespace {
 
-constexpr std::array<KnownPlan, 3> kPlans = {{
+// Fields that every f32-accumulating plan below shares.
+#define KVCHECK_F32_COMMON                                                                        \
+  "op=f32 lazy_rescale=0 p_scale=1 l_from=unrounded merge=none splits=1 saturate=no sink=first "
+
+// MLX on the CPU has no fused kernel: scale, matmul, mask, softmax and matmul are separate
+// operations, and each stores its result in the type of its operands.
+#define KVCHECK_MLX_SOFTMAX                                                                       \
+  KVCHECK_F32_COMMON                                                                              \
+  "bias_roundings=0 exp=exp2_scaled exp_error=2^-23 exp_floor=2^-126 block=all p_normalised=yes " \
+  "normalise=reciprocal flush=no l=f32:sequential tanh_error=2^-22 log_error=2^-22"
+
+#define KVCHECK_MLX_SDPA_REASON                                                                   \
+  "MLX 0.32.4 CPU: the unfused fallback of scaled_dot_product_attention; scale rounded to the "  \
+  "storage type, q * scale, scores and normalised P stored in it; f32 accumulators; "            \
+  "golden/make/plans_of_libraries.md, A"
+#define KVCHECK_MLX_LM_REASON                                                                     \
+  "mlx-lm 0.32.2 quantized_scaled_dot_product_attention on the CPU: quantized_matmul accumulates " \
+  "in the storage type, term by term; golden/make/plans_of_libraries.md, B"
+#define KVCHECK_TORCH_FLASH_REASON                                                                \
+  "PyTorch 2.15 CPU flash kernel: blocks of 512 keys, f32 accumulators in any order (MKL), "     \
+  "unnormalised P in the storage type, Sleef exp (f32) or the fast exp (half types); "           \
+  "golden/make/plans_of_libraries.md, C"
+#define KVCHECK_TORCH_MATH_REASON                                                                 \
+  "PyTorch 2.15 CPU math path: everything in f32, q and k scaled by the root of scale, one "     \
+  "rounding to the storage type at the end; golden/make/plans_of_libraries.md, C"
+
+#define KVCHECK_TORCH_COMMON                                                                      \
+  KVCHECK_F32_COMMON                                                                              \
+  "qk=f32:sequential l=f32:sequential prescale=none scores=f32 bias_roundings=0 exp=exp "        \
+  "normalise=reciprocal tanh_error=2^-21 log_error=2^-21 "
+
+constexpr KnownPlan kPlans[] = {
     {"plain_f32",
-     "qk=f32:sequential pv=f32:sequential l=f32:sequential op=f32 scale_roundings=1 prescale=none "
+     KVCHECK_F32_COMMON
+     "qk=f32:sequential pv=f32:sequential l=f32:sequential scale_roundings=2 prescale=none "
      "scores=f32 bias_roundings=0 tanh_error=2^-22 exp=exp exp_error=2^-23 exp_floor=2^-126 "
-     "lazy_rescale=0 block=all sink=first p=f32 p_scale=1 p_normalised=no l_from=unrounded "
-     "merge=none splits=1 normalise=divide flush=no saturate=no log_error=2^-22 dequantize=inside:2",
+     "block=all p=f32 p_normalised=no normalise=divide flush=no log_error=2^-22",
      "the definition written out in f32: product and add, term by term, expf within 1 ulp"},
     {"flash_attention_2",
      "qk=f32:tensor_core:16:23:chained pv=f32:tensor_core:16:23:chained l=f32:sequential:chained "
-     "op=f32 scale_roundings=2 prescale=none scores=f32 exp=exp2_fma exp_error=2^-21 "
+     "op=f32 scale_roundings=3 prescale=none scores=f32 exp=exp2_fma exp_error=2^-21 "
      "exp_floor=2^-126 lazy_rescale=0 block=64 p_scale=1 p_normalised=no l_from=unrounded "
      "normalise=reciprocal flush=yes saturate=no log_error=2^-21",
-     "FlashAttention 2/3 on tensor cores: one constant and one scaling per score, exp2 of a fused "
-     "multiply-add with the rounded shift, P in the storage type of V, block of 64 keys"},
+     "FlashAttention 2/3 on tensor cores: constants and scaling per score, exp2 of a fused "
+     "multiply-add with the rounded shift, P in the storage type of V, blocks of 64 keys; split "
+     "merge unsaid"},
+    {"mlx_cpu_sdpa_f32",
+     KVCHECK_MLX_SOFTMAX
+     " qk=f32:sequential pv=f32:sequential scale_roundings=2 prescale=none scores=f32 p=f32",
+     KVCHECK_MLX_SDPA_REASON},
+    {"mlx_cpu_sdpa_f16",
+     KVCHECK_MLX_SOFTMAX
+     " qk=f32:sequential pv=f32:sequential scale_roundings=0 prescale=f16:2 scores=f16 p=f16",
+     KVCHECK_MLX_SDPA_REASON},
+    {"mlx_cpu_sdpa_bf16",
+     KVCHECK_MLX_SOFTMAX
+     " qk=f32:sequential pv=f32:sequential scale_roundings=0 prescale=bf16:2 scores=bf16 p=bf16",
+     KVCHECK_MLX_SDPA_REASON},
+    {"mlx_lm_quantized_f32",
+     KVCHECK_MLX_SOFTMAX
+     " qk=f32:sequential pv=f32:sequential scale_roundings=2 prescale=none scores=f32 p=f32 "
+     "dequantize=inside:2",
+     KVCHECK_MLX_LM_REASON},
+    {"mlx_lm_quantized_f16",
+     KVCHECK_MLX_SOFTMAX
+     " qk=f16:sequential pv=f16:sequential scale_roundings=0 prescale=f16:2 scores=f16 p=f16 "
+     "dequantize=rounded:f16",
+     KVCHECK_MLX_LM_REASON},
+    {"mlx_lm_quantized_bf16",
+     KVCHECK_MLX_SOFTMAX
+     " qk=bf16:sequential pv=bf16:sequential scale_roundings=0 prescale=bf16:2 scores=bf16 p=bf16 "
+     "dequantize=rounded:bf16",
+     KVCHECK_MLX_LM_REASON},
+    {"torch_cpu_flash_f32",
+     KVCHECK_TORCH_COMMON
+     "pv=f32:sequential:chained scale_roundings=2 exp_error=2^-21 exp_floor=2^-125 block=512 p=f32 "
+     "p_normalised=no flush=no",
+     KVCHECK_TORCH_FLASH_REASON},
+    {"torch_cpu_flash_f16",
+     KVCHECK_TORCH_COMMON
+     "pv=f32:sequential:chained scale_roundings=2 exp_error=2^-13 exp_floor=2^-126 block=512 p=f16 "
+     "p_normalised=no flush=no",
+     KVCHECK_TORCH_FLASH_REASON},
+    {"torch_cpu_flash_bf16",
+     KVCHECK_TORCH_COMMON
+     "pv=f32:sequential:chained scale_roundings=2 exp_error=2^-13 exp_floor=2^-126 block=512 p=bf16 "
+     "p_normalised=no flush=yes",
+     KVCHECK_TORCH_FLASH_REASON},
+    {"torch_cpu_math",
+     KVCHECK_TORCH_COMMON
+     "pv=f32:sequential scale_roundings=4 exp_error=2^-21 exp_floor=2^-125 block=all p=f32 "
+     "p_normalised=yes flush=no",
+     KVCHECK_TORCH_MATH_REASON},
     {"stranger", "", "nothing is known: every field takes the loosest sound value"},
-}};
+};
 
 }  // namespace
 

@@ -114,9 +114,6 @@ std::string Print(const RoundedType& type) {
 std::string Print(const SumPlan& sum) {
   const bool has_width = sum.order == SumOrder::kLanes || sum.order == SumOrder::kDepth ||
                          sum.order == SumOrder::kTensorCore;
-  KVCHECK_CHECK((has_width || sum.width == 0) &&
-                    (sum.order == SumOrder::kTensorCore || sum.aligned_bits == 0),
-                "a width or aligned bits beside an order that has none");
   std::string text = fmt::format("{}:{}", Print(sum.accumulator), Name(sum.order));
   if (has_width) text += fmt::format(":{}", sum.width);
   if (sum.order == SumOrder::kTensorCore) text += fmt::format(":{}", sum.aligned_bits);
@@ -126,13 +123,12 @@ std::string Print(const SumPlan& sum) {
 }
 
 std::string Print(const Plan& plan) {
-  KVCHECK_CHECK((plan.prescale_roundings.value_or(0) > 0) == plan.prescale_dtype.has_value(),
-                "prescale: its type and a number of roundings above 0 come together");
-  KVCHECK_CHECK((plan.dequantize == DequantizeKind::kInside) ==
-                        plan.dequantize_roundings.has_value() &&
-                    (plan.dequantize == DequantizeKind::kRounded) ==
-                        plan.dequantize_dtype.has_value(),
-                "dequantize: roundings belong to inside, a type to rounded");
+  KVCHECK_CHECK(plan.prescale_roundings.value_or(0) == 0 || plan.prescale_dtype,
+                "prescale says its roundings without its type");
+  KVCHECK_CHECK(plan.dequantize != DequantizeKind::kInside || plan.dequantize_roundings,
+                "dequantize=inside without its roundings");
+  KVCHECK_CHECK(plan.dequantize != DequantizeKind::kRounded || plan.dequantize_dtype,
+                "dequantize=rounded without its type");
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
     if (!text.empty()) text += ' ';

@@ -108,8 +108,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Parses back to the equal plan. A partner left out (dequantize=inside without its roundings, a
-// pre-scaling without its type) is a bug of the caller.
+// Parses back to the equal plan, but for members that mean nothing beside the others (the width of a
+// pairwise sum, the type of no pre-scaling), which are not printed. A partner left out
+// (dequantize=inside without its roundings, a pre-scaling without its type) is a bug of the caller.
 // Errors: kUsage for a name that holds a space, '=' or a byte that is not printable ASCII.
 std::string Print(const Plan& plan);
 // Errors: kParse with the column.

@@ -28,6 +28,7 @@ struct OutputInfo {
   DType dtype = DType::kFloat32;
   Shape shape;
   Claim claim = Claim::kAccuracy;
+  std::string rule;  // how a verdict names what was demanded; "": by the claim
   // Elements of a tile row: the last extent, or 1 where each element is a row of its own (lse).
   int64_t row_length = 1;
   std::vector<std::string> terms;       // named parts of the bound
@@ -59,7 +60,11 @@ struct TileStatistics {
   std::vector<std::vector<double>> effect;       // [direction][element]: faulty minus true output
   std::vector<std::vector<double>> variance;     // [direction][row]: share of the row in Var_Z
   std::vector<std::vector<double>> replicate_z;  // [direction][row * kReplicates + r]
-  std::vector<double> gram_norm;                 // per row: Frobenius norm of the covariance of e/sigma
+  // What the model of random roundings does not cover, at its largest: |Z| per direction and row, and
+  // per row the sum of (error / sigma)^2.
+  std::vector<std::vector<double>> slack;  // [direction][row]
+  std::vector<double> slack_squared;       // per row
+  std::vector<double> gram_norm;  // per row: Frobenius norm of the covariance of e/sigma
 };
 inline constexpr int kReplicates = 16;
 
@@ -71,6 +76,9 @@ struct ExpectedTile {
   Precision precision = Precision::kDouble;
   std::vector<double> value;            // nearest double of the exact value
   std::vector<double> value_lo;         // what remains of it; empty when nothing does
+  // Conformance: the expected codes, little endian, where value alone does not say them (int64, the
+  // payload of a NaN); empty: value, encoded.
+  std::vector<std::byte> codes;
   std::vector<double> bound;            // largest |got - value| that the plan explains
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
   std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|

@@ -48,10 +48,11 @@ ROOMS = {
 
 # dependency: (pattern of its headers, patterns of the files that may use it).
 TESTS = ["tests/*", "bench/*"]
+ORACLE_BODY = "reference/numerics/oracle*-inl.h"
+ORACLE_USERS = "reference/numerics/oracle*.cc"
 DEPENDENCIES = [
     ("fmt/*", ["*"]),
-    ("boost/multiprecision/*",
-     ["reference/numerics/oracle*.cc", "reference/numerics/oracle*-inl.h"] + TESTS),
+    ("boost/multiprecision/*", [ORACLE_USERS, ORACLE_BODY] + TESTS),
     ("boost/*", ["reference/numerics/*"] + TESTS),
     ("Eigen/*", ["reference/numerics/*"] + TESTS),
     ("hdf5*.h", ["golden/*"] + TESTS),
@@ -98,8 +99,9 @@ def quoted_fault(root, path, room, header):
         return f'"{header}" does not exist'
     if target != room and target not in ROOMS[room]:
         return f'room {room} may not include room {target} ("{header}")'
-    if header.endswith("-inl.h") and target != room and room not in ("tests", "bench"):
-        return f'"{header}" is a part of its room: include the header that goes with it'
+    # Through this header Boost.Multiprecision would reach files that may not include it.
+    if fnmatch.fnmatchcase(header, ORACLE_BODY) and not fnmatch.fnmatchcase(path, ORACLE_USERS):
+        return f'"{header}" belongs to {ORACLE_USERS}: include the plain header beside it'
     return None
 
 

@@ -26,6 +26,9 @@ CLEAN = {
     "tests/golden/l_test.cc": '#include "tools/report/k.h"\n#include <gtest/gtest.h>\n',
     "bench/m_bench.cc": '#include "optimized/g.h"\n#include <benchmark/benchmark.h>\n',
     "reference/numerics/oracle-inl.h": "#include <boost/multiprecision/cpp_int.hpp>\n",
+    "reference/numerics/oracle50.cc": '#include "reference/numerics/oracle-inl.h"\n',
+    "reference/numerics/exp-inl.h": "#include <cmath>\n",
+    "reference/attention/kernel-inl.h": '#include "reference/numerics/exp-inl.h"\n',
     "tests/golden/helper.h": '#include <string>\n',
     "tests/golden/n_test.cc": '#include "helper.h"\n',
     # Not a source of the project.
@@ -38,7 +41,7 @@ FORBIDDEN = [
     ("reference/numerics/b.h", '#include "reference/judge/f.h"', "may not include"),
     ("reference/numerics/b.h", '#include "reference/data/d.h"', "may not include"),
     ("reference/numerics/b.h", "#include <boost/multiprecision/cpp_int.hpp>", "belongs to"),
-    ("reference/data/d.h", '#include "reference/numerics/oracle-inl.h"', "part of its room"),
+    ("reference/data/d.h", '#include "reference/numerics/oracle-inl.h"', "belongs to"),
     ("reference/data/d.h", '#include "reference/formats/c.h"', "may not include"),
     ("reference/formats/c.h", '#include "reference/judge/f.h"', "may not include"),
     ("reference/attention/e.cc", '#include "reference/judge/f.h"', "may not include"),
@@ -83,7 +86,7 @@ class CheckIncludes(unittest.TestCase):
     def test_clean_tree_passes(self):
         code, output = run(CLEAN)
         self.assertEqual(code, 0, output)
-        self.assertIn("18 files, 27 includes, 0 against", output)
+        self.assertIn("21 files, 30 includes, 0 against", output)
 
     def test_each_forbidden_include_is_found_alone(self):
         for path, line, reason in FORBIDDEN:

@@ -15,8 +15,7 @@ function(kvcheck_install_room target room)
                              INTERFACE $<INSTALL_INTERFACE:${KVCHECK_INSTALL_INCLUDE_DIR}>)
   install(TARGETS ${target} EXPORT kvcheckTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/${room}/"
-          DESTINATION "${KVCHECK_INSTALL_INCLUDE_DIR}/${room}" FILES_MATCHING
-          PATTERN "*-inl.h" EXCLUDE PATTERN "*.h")
+          DESTINATION "${KVCHECK_INSTALL_INCLUDE_DIR}/${room}" FILES_MATCHING PATTERN "*.h")
 endfunction()
 
 # Writes the package files; called once, after the rooms.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/data/row_regime.h"
 #include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
 #include "tests/reference/formats/sample.h"
@@ -125,6 +126,47 @@ TEST(AffineWitness, ProductOverflowsInF16BeforeTheBiasIsAdded) {
   const std::vector<uint64_t> decoded = BitsOf(DType::kFloat16, Decoded(format, encoded));
   EXPECT_EQ(decoded[0], 0xfc00u);
   EXPECT_EQ(decoded[16], 0x6760u);
+}
+
+// Codes, scales, biases and decoded rows of every generated regime and all three groups, as MLX
+// 0.32.4 gave them on an x86-64 CPU for the same rows: FNV-1a of the bytes, in this order.
+TEST(AffineWitness, EveryConfigurationGivesTheBytesOfMlx) {
+  struct Witness {
+    int bits;
+    DType dtype;
+    uint64_t hash;
+  };
+  const std::vector<Witness> witnesses = {
+      {2, DType::kFloat32, 0xf13b32ea2dc155d6u},  {3, DType::kFloat32, 0xa8949766e1475990u},
+      {4, DType::kFloat32, 0xc35a9ec09d286a04u},  {5, DType::kFloat32, 0xca1c914ccbca6c4eu},
+      {6, DType::kFloat32, 0x6e993160cd3261d0u},  {8, DType::kFloat32, 0x37b0205538e40f54u},
+      {2, DType::kFloat16, 0x976f03504c899432u},  {3, DType::kFloat16, 0x043751e6ddcab727u},
+      {4, DType::kFloat16, 0x423aac421bccf9b4u},  {5, DType::kFloat16, 0xf31322848e2980feu},
+      {6, DType::kFloat16, 0x254cfd12abc51f9au},  {8, DType::kFloat16, 0x2ff7bfb89fc2d9d7u},
+      {2, DType::kBFloat16, 0xf00f5adb76547501u}, {3, DType::kBFloat16, 0x1e2b9d0132e32bd7u},
+      {4, DType::kBFloat16, 0x1ccd5e79df96c70eu}, {5, DType::kBFloat16, 0xc181fefea56a0de5u},
+      {6, DType::kBFloat16, 0xb5f50aef441d7e5eu}, {8, DType::kBFloat16, 0xa6e16bab9eda3749u},
+  };
+  for (const Witness& witness : witnesses) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    const auto add = [&](const Tensor& tensor) {
+      for (const std::byte byte : tensor.bytes) {
+        hash = (hash ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3u;
+      }
+    };
+    for (const int group : {32, 64, 128}) {
+      const AffineFormat format{witness.bits, group, witness.dtype};
+      for (const std::string_view regime : RowRegimes()) {
+        const Tensor x = GenerateRows(regime, 1, witness.dtype, 4, 384);
+        const TensorMap encoded = EncodeRows(format, Profile(), x);
+        add(encoded.at("codes"));
+        add(encoded.at("scales"));
+        add(encoded.at("biases"));
+        add(RowOf(witness.dtype, Decoded(format, encoded)));
+      }
+    }
+    EXPECT_EQ(hash, witness.hash) << witness.bits << " bits, " << Name(witness.dtype);
+  }
 }
 
 // One group of 32 with special values; the same for every scale type.

@@ -1,0 +1,38 @@
+// An HDF5 file as a TensorSource, read in this process. Nothing in the file is trusted: types, ranks,
+// extents, storage, links and filters are checked before any byte of data is read. The library
+// itself is not proof against damage (it can loop for ever or read outside its buffers on a damaged
+// file), so a file of unknown origin is opened through tools/process/untrusted_reader.h, which runs
+// this class in a supervised child.
+
+#ifndef GOLDEN_HDF5_FILE_H_
+#define GOLDEN_HDF5_FILE_H_
+
+#include <memory>
+#include <string>
+
+#include "golden/file_index.h"
+
+namespace kvcheck {
+
+class Hdf5File : public TensorSource {
+ public:
+  // Opens, checks and lists; no tensor data is read. In a file with the schema's root attributes
+  // everything must be as the schema has it; in others, objects that cannot be read are listed with
+  // their problem, and axes come from `axes` or from dimension labels.
+  // Errors: kUnreadableFile.
+  explicit Hdf5File(const std::string& path, const ReadLimits& limits = {});
+  ~Hdf5File() override;
+
+  const std::string& path() const override;
+  const FileIndex& index() const override;
+  void ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                    std::byte* out) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvcheck
+
+#endif  // GOLDEN_HDF5_FILE_H_

@@ -1,0 +1,241 @@
+"""Judges the golden files of attention and affine codes in numpy, apart from the C++ of the project.
+
+Attention is evaluated in float64 from the stored inputs, with the bound of the plan that check_plans.py holds for the
+library; codes are held bit for bit to a second writing of the affine format. Prints, per file, library and type, the
+largest err/B and the median B/A of the records that are expected to pass, A = sum_j p_j |v_jc|. Records that are
+expected to fail must have an element beyond the bound; MISTRUSTED ones are counted, and not judged. The log-sum-exp is
+left to `kvcheck golden verify`.
+
+Usage: python check_golden.py [FILE...]      (default: all of ../data; needs numpy and h5py)
+Exit status: 0 when every record is what it is expected to be, 1 otherwise.
+"""
+import collections
+import math
+import pathlib
+import sys
+
+import numpy as np
+
+import check_plans
+import kvcheck_golden as kg
+import regimes
+
+PLANS = {"mlx_cpu_sdpa": check_plans.mlx_plan, "mlx_lm_quantized": check_plans.mlx_lm_plan,
+         "torch_cpu_flash": check_plans.torch_flash_plan, "torch_cpu_math": check_plans.torch_math_plan}
+KINDS = {long: short for short, long in regimes.LONG_NAMES.items()}
+
+
+def fields_of(text):
+    kind, *fields = text.split(" ")
+    return kind, dict(field.split("=", 1) for field in fields)
+
+
+def exact(tensor):
+    return regimes.widen(tensor.array, KINDS[tensor.dtype])
+
+
+def rounded(x, kind):
+    return regimes.widen(regimes.to_storage(x, kind), kind)
+
+
+# --------------------------------------------------------------------------------------- affine
+
+
+def affine_of(text):
+    _, bits, group, kind = text.split(":")
+    return int(bits), int(group[1:]), kind
+
+
+def unpack(words, bits, head_dim):
+    """Codes (..., head_dim) from one bit stream per row, lowest bit first."""
+    stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
+    return (stream.reshape(*words.shape[:-1], head_dim, bits) << np.arange(bits)).sum(-1)
+
+
+def values_of(codes, scales, biases, text):
+    """rnd(rnd(c s) + z) in the row type, as float64.
+
+    The product of a code and a scale is exact in float64. A sum is not, and where it is rounded to float32 first the
+    second rounding changes nothing: float64 and float32 have more than twice the digits of what is rounded next.
+    """
+    _, group, kind = affine_of(text)
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = rounded(codes * np.repeat(scales, group, -1), kind)
+        return rounded(product + np.repeat(biases, group, -1), kind)
+
+
+def decode(codes, scales, biases, text, head_dim):
+    bits = affine_of(text)[0]
+    return values_of(unpack(codes.array, bits, head_dim), exact(scales), exact(biases), text)
+
+
+def encode(x, text):
+    """Codes, scales, biases of finite rows; every step in float32."""
+    bits, group, kind = affine_of(text)
+    one, levels = np.float32, np.float32(2**bits - 1)
+    x = x.astype(np.float32).reshape(*x.shape[:-1], -1, group)
+    high, low = x.max(-1), x.min(-1)
+    scale = np.maximum((high - low) / levels, one(1e-7))
+    negative = np.abs(low) > np.abs(high)
+    scale = np.where(negative, scale, -scale)
+    edge = np.where(negative, low, high)
+    steps = np.rint(edge / scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.where(steps != 0, edge / steps, scale)
+    bias = np.where(steps != 0, edge, one(0))
+    codes = np.clip(np.rint((x - bias[..., None]) / scale[..., None]), 0, levels)
+    return codes.reshape(*x.shape[:-2], -1), rounded(scale, kind), rounded(bias, kind)
+
+
+def codec_is_right(fields, case, record):
+    """Whether the outputs are those of the format; None where this file does not say."""
+    head_dim = int(fields["d"])
+    if fields["op"] == "decode":
+        want = decode(*(case.inputs[n] for n in ("codes", "scales", "biases")), fields["format"], head_dim)
+        return np.array_equal(want, exact(record.outputs["y"]), equal_nan=True)
+    x = exact(case.inputs["x"])
+    if not np.isfinite(x).all() or np.ptp(x) > 1e38:
+        return None
+    codes, scales, biases = encode(x, fields["format"])
+    if fields["op"] == "encode":
+        bits = affine_of(fields["format"])[0]
+        return (np.array_equal(codes, unpack(record.outputs["codes"].array, bits, head_dim))
+                and np.array_equal(scales, exact(record.outputs["scales"]))
+                and np.array_equal(biases, exact(record.outputs["biases"])))
+    return np.array_equal(values_of(codes, scales, biases, fields["format"]), exact(record.outputs["y"]))
+
+
+# ------------------------------------------------------------------------------------ attention
+
+
+def operand(case, name, fields):
+    if name in case.inputs:
+        return exact(case.inputs[name])
+    head_dim = int(fields["dv"] if name == "v" and "dv" in fields else fields["d"])
+    return decode(*(case.inputs[f"{name}_{part}"] for part in ("codes", "scales", "biases")), fields[name], head_dim)
+
+
+def visible_and_bias(fields, mask, shape):
+    """(B,Hq,L,T) each, and the queries (B,L) that are padding themselves."""
+    batch, _, rows, keys = shape
+    visible, bias = np.ones(shape, bool), np.zeros(shape)
+    terms = [] if fields["mask"] == "none" else fields["mask"].split("+")
+    offset = 0 if "causal_top_left" in terms else keys - rows
+    key, position = np.arange(keys)[None], np.arange(rows)[:, None] + offset
+    padding = np.zeros(batch, int)
+    for term in terms:
+        name, _, value = term.partition(":")
+        if name.startswith("causal"):
+            visible &= key <= position
+        elif name == "window":
+            visible &= key > position - int(value)
+        elif name == "left_pad":
+            padding = np.array([int(p) for p in value.split(",")])
+            visible &= (key[None, None] >= padding[:, None, None, None])
+        elif name == "bool":
+            visible &= mask.array.astype(bool)
+        elif name == "additive":
+            values = np.broadcast_to(exact(mask), shape)
+            visible &= values > -np.inf
+            bias = np.where(visible, values, 0)
+    is_padding = (position[:, 0][None] < padding[:, None]) & (position[:, 0][None] >= 0)
+    return visible, bias, is_padding
+
+
+def attention_ratios(fields, case, record):
+    """err/B and B/A of every element that has a bound, as two lists of arrays."""
+    base = record.plan.split(" ")[0].removeprefix("base=")
+    kind = fields["q"]
+    make_plan = PLANS[base.removesuffix("_" + kind)]
+    check_plans.VECTOR = 16 if "AVX-512" in record.machine else 8
+    q, k, v = exact(case.inputs["q"]), operand(case, "k", fields), operand(case, "v", fields)
+    out = exact(record.outputs["out"])
+    sinks = exact(case.inputs["sinks"]) if "sinks" in case.inputs else None
+    heads, groups = q.shape[1], q.shape[1] // k.shape[1]
+    shape = (*q.shape[:3], k.shape[2])
+    visible, bias, is_padding = visible_and_bias(fields, case.inputs.get("mask"), shape)
+    _, profile = fields_of("profile " + record.profile if record.profile else "profile")
+    alpha = float(fields["scale"])
+    ratios, shares = [], []
+    for b in range(shape[0]):
+        for h in range(heads):
+            sees = visible[b, h].any(1)
+            sink = None if sinks is None else float(sinks[h])
+            plan = make_plan(kind, k.shape[3], shape[3], alpha, sink is not None)
+            keys, values = k[b, h // groups], v[b, h // groups]
+            queries, seen = q[b, h].copy(), visible[b, h].copy()
+            blind = ~sees & ~is_padding[b]
+            if blind.any():
+                got = out[b, h][blind]
+                rule = profile.get("masked_row", "zero") if sink is None else "zero"
+                if rule == "nan":
+                    ratios.append(np.where(np.isnan(got), 0.0, math.inf))
+                elif rule == "zero":
+                    ratios.append(np.where(got == 0, 0.0, math.inf))
+                else:  # the mean: every score the same
+                    queries[blind], seen[blind] = 0, True
+                    sees = sees | blind
+            rows = sees & ~is_padding[b]
+            if not rows.any():
+                continue
+            args = (queries[rows], keys, values, alpha, bias[b, h][rows], seen[rows], sink)
+            o, bound, mass, overflow = check_plans.attention_and_bound(*args, plan)
+            bound = bound + check_plans.attention_and_bound(
+                *args, check_plans.reference_plan(k.shape[3], shape[3] + 1))[1]
+            good = ~overflow & np.isfinite(bound).all(1)
+            with np.errstate(invalid="ignore"):
+                ratio = np.abs(out[b, h][rows][good] - o[good]) / bound[good]
+            # Where the bound reaches beyond the type, infinity is a right answer.
+            beyond = np.abs(o[good]) + bound[good] > check_plans.STORAGE[kind].largest
+            ratio = np.where(np.isinf(out[b, h][rows][good]) & beyond, 0.0, ratio)
+            ratios.append(np.where(np.isnan(ratio), math.inf, ratio).ravel())
+            shares.append((bound[good] / np.maximum(mass[good], np.finfo(np.float64).tiny)).ravel())
+    return [np.concatenate([r.ravel() for r in ratios])] if ratios else [], shares
+
+
+class Row:
+    def __init__(self):
+        self.records = collections.Counter()
+        self.elements, self.worst, self.shares, self.wrong = 0, 0.0, [], []
+
+
+def main(arguments):
+    paths = arguments[1:] or sorted((pathlib.Path(__file__).parent.parent / "data").glob("*.h5"))
+    ok = True
+    print(f"{'file':<22}{'record':<22}{'type':<6}{'PASS':>5}{'FAIL':>5}{'MISTR':>6}{'elements':>10}{'max err/B':>11}"
+          f"{'median B/A':>12}")
+    for path in paths:
+        table = collections.defaultdict(Row)
+        for name, case in kg.read(path).cases.items():
+            kind, fields = fields_of(case.case_text)
+            for impl, record in case.observed.items():
+                label = impl if kind == "attention" else f"{impl} {fields['op']}"
+                row = table[label, fields["q" if kind == "attention" else "x"]]
+                row.records[record.expect] += 1
+                if record.expect == "MISTRUSTED":
+                    continue
+                if kind == "codec":
+                    if codec_is_right(fields, case, record) is False:
+                        row.wrong.append(name)
+                    continue
+                ratios, shares = attention_ratios(fields, case, record)
+                worst = max((float(r.max()) for r in ratios if r.size), default=0.0)
+                if (worst > 1) != (record.expect == "FAIL"):
+                    row.wrong.append(f"{name} (err/B {worst:.3g}, expected {record.expect})")
+                if record.expect == "PASS":
+                    row.worst = max(row.worst, worst)
+                    row.elements += sum(r.size for r in ratios)
+                    row.shares += shares
+        for (label, kind), row in sorted(table.items()):
+            median = f"{np.median(np.concatenate(row.shares)):.2g}" if row.shares else "-"
+            worst = f"{row.worst:.3f}" if row.elements else "-"
+            print(f"{pathlib.Path(path).stem:<22}{label:<22}{kind:<6}{row.records['PASS']:>5}{row.records['FAIL']:>5}"
+                  f"{row.records['MISTRUSTED']:>6}{row.elements:>10}{worst:>11}{median:>12}")
+            for name in row.wrong:
+                print(f"  not as expected: {name}")
+                ok = False
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

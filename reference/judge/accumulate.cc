@@ -1,0 +1,240 @@
+#include "reference/judge/accumulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/numerics/ulp.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double SizeOf(double error) { return std::isnan(error) ? kInfinity : std::fabs(error); }
+
+// Failing before passing, then by ratio, by error, and the first element of equals.
+bool IsWorse(const WorstElement& a, const WorstElement& b) {
+  if (a.failed != b.failed) return a.failed;
+  if (a.report.ratio != b.report.ratio) return a.report.ratio > b.report.ratio;
+  const double a_size = SizeOf(a.report.error);
+  const double b_size = SizeOf(b.report.error);
+  if (a_size != b_size) return a_size > b_size;
+  return a.report.element < b.report.element;
+}
+
+void AddTo(const std::vector<int64_t>& from, std::vector<int64_t>* to) {
+  if (to->size() < from.size()) to->resize(from.size());
+  for (size_t i = 0; i < from.size(); ++i) (*to)[i] += from[i];
+}
+
+class Tallier {
+ public:
+  Tallier(const OutputInfo& info, const SettledTile& settled, int64_t tile_index)
+      : info_(info),
+        tile_(settled.tile),
+        observed_(settled.observed),
+        evaluation_(settled.evaluation),
+        length_(static_cast<size_t>(info.row_length)),
+        use_(settled.tile.value.size(), 0) {
+    tally_.heat = HeatMaps(info.shape, info.row_length);
+    tally_.span = {tile_index, tile_.first_row, tile_.row_count, 0};
+    tally_.alternatives = evaluation_.alternatives;
+    tally_.counts.unbounded = evaluation_.unbounded_elements;
+    tally_.counts.on_reference_bound = evaluation_.on_reference_bound;
+    tally_.counts.unresolved = evaluation_.unresolved;
+    tally_.counts.elements = static_cast<int64_t>(tile_.value.size());
+    tally_.rows_at[static_cast<size_t>(tile_.precision)] = tile_.row_count;
+    if (settled.contradiction.has_value()) {
+      tally_.contradiction =
+          ElementName(info.shape, ElementOf(static_cast<size_t>(*settled.contradiction)));
+    }
+  }
+
+  OutputTally Run() {
+    for (size_t row = 0; row < static_cast<size_t>(tile_.row_count); ++row) {
+      if (CountStanding(row)) {
+        for (size_t i = row * length_; i < (row + 1) * length_; ++i) AddElement(i);
+      }
+      tally_.heat.AddRow(info_.shape, tile_.first_row + static_cast<int64_t>(row),
+                         &evaluation_.ratio[row * length_], info_.row_length);
+    }
+    for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
+    tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
+    tally_.statistics.Add(tile_, info_, evaluation_.error, use_);
+    if (worst_ != kNone) KeepWorst();
+    tally_.span.failed = tally_.counts.failed;
+    return std::move(tally_);
+  }
+
+ private:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+  int64_t ElementOf(size_t i) const {
+    return tile_.first_row * info_.row_length + static_cast<int64_t>(i);
+  }
+
+  // False when the row is not judged.
+  bool CountStanding(size_t row) {
+    if (tile_.standing.empty() || tile_.standing[row] == Standing::kJudged) return true;
+    switch (tile_.standing[row]) {
+      case Standing::kUnconstrained:
+        tally_.counts.unconstrained += info_.row_length;
+        break;
+      case Standing::kUndefined:
+        tally_.counts.undefined += info_.row_length;
+        break;
+      case Standing::kUnbounded:
+        tally_.counts.unbounded += info_.row_length;
+        break;
+      case Standing::kJudged:
+        break;
+    }
+    if (!tile_.standing_reason.empty()) {
+      const int reason = tile_.standing_reason[row];
+      if (reason >= 0) {
+        const size_t index = static_cast<size_t>(reason);
+        if (tally_.not_judged.size() <= index) tally_.not_judged.resize(index + 1);
+        tally_.not_judged[index] += info_.row_length;
+      }
+    }
+    return false;
+  }
+
+  void AddElement(size_t i) {
+    const ElementState state = evaluation_.state[i];
+    if (state == ElementState::kNotJudged) return;
+    if (state == ElementState::kFree) {
+      ++tally_.counts.free;
+      return;
+    }
+    ++tally_.counts.judged;
+    tally_.special.Add(evaluation_.kind[i]);
+    const double got = observed_.got[i];
+    const double expected = tile_.value[i];
+    if (got != 0 || expected != 0) ++tally_.nonzero;
+    if (state == ElementState::kAlternative) return;
+    if (state == ElementState::kFailed) {
+      ++tally_.counts.failed;
+      const int64_t element = ElementOf(i);
+      if (!tally_.failures.empty() &&
+          tally_.failures.back().first + tally_.failures.back().count == element) {
+        ++tally_.failures.back().count;
+      } else {
+        tally_.failures.push_back({element, 1});
+      }
+    }
+    AddNumbers(i, state, got, expected);
+    if (worst_ == kNone || IsWorseHere(i, worst_)) worst_ = i;
+  }
+
+  void AddNumbers(size_t i, ElementState state, double got, double expected) {
+    if (std::isfinite(got) && std::isfinite(expected)) {
+      const bool wants_spacing = evaluation_.error[i] != 0 && IsFloat(info_.dtype);
+      const double spacing = wants_spacing ? SpacingAt(info_.dtype, expected) : 1;
+      tally_.metrics.Add(got, expected, evaluation_.error[i], spacing, evaluation_.ratio[i]);
+      // Flushing and saturation are no roundings of random phase, which the statistics suppose.
+      const PairKind kind = evaluation_.kind[i];
+      const bool rounded = kind != PairKind::kFlushed && kind != PairKind::kSaturated;
+      use_[i] = rounded && std::isfinite(evaluation_.error[i]) ? 1 : 0;
+      if (info_.claim == Claim::kAccuracy) AddShare(i, expected);
+    } else if (state == ElementState::kFailed) {
+      tally_.metrics.AddNotFinite();
+    }
+  }
+
+  void AddShare(size_t i, double expected) {
+    const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
+    const double bound = tile_.bound[i];
+    ++tally_.with_share;
+    if (!(bound <= kVacuousShare * mass)) ++tally_.above_vacuous;
+    tally_.metrics.AddBoundShare(bound == 0 ? 0 : bound / mass);
+  }
+
+  bool IsWorseHere(size_t a, size_t b) const {
+    const bool a_failed = evaluation_.state[a] == ElementState::kFailed;
+    const bool b_failed = evaluation_.state[b] == ElementState::kFailed;
+    if (a_failed != b_failed) return a_failed;
+    if (evaluation_.ratio[a] != evaluation_.ratio[b]) {
+      return evaluation_.ratio[a] > evaluation_.ratio[b];
+    }
+    return SizeOf(evaluation_.error[a]) > SizeOf(evaluation_.error[b]);
+  }
+
+  void KeepWorst() {
+    const size_t i = worst_;
+    WorstElement worst;
+    worst.failed = evaluation_.state[i] == ElementState::kFailed;
+    worst.tile_index = tally_.span.index;
+    ElementReport& report = worst.report;
+    report.element = ElementOf(i);
+    report.coordinates = ElementName(info_.shape, report.element);
+    report.expected = ExpectedParts(tile_, i).high;
+    report.expected_low = ExpectedParts(tile_, i).low;
+    report.got = observed_.got[i];
+    report.error = evaluation_.error[i];
+    report.ratio = evaluation_.ratio[i];
+    report.reference_bound = ReferenceBoundAt(tile_, i);
+    report.bound = info_.claim == Claim::kAccuracy ? tile_.bound[i] : 0;
+    report.mass = tile_.mass.empty() ? std::fabs(tile_.value[i]) : tile_.mass[i];
+    report.precision = tile_.precision;
+    const uint64_t got_code = CodeAt(info_.dtype, observed_.bytes, i);
+    report.got_text = evaluation_.kind[i] == PairKind::kNoCode
+                          ? fmt::format("{:#04x}, no {} code", got_code, Name(info_.dtype))
+                          : CodeText(info_.dtype, got_code);
+    report.expected_text = fmt::format("{:.17g}", tile_.value[i]);
+    if (info_.claim == Claim::kConformance || !IsFloat(info_.dtype)) {
+      if (const auto code = ExpectedCode(info_.dtype, tile_, i)) {
+        report.expected_text = CodeText(info_.dtype, *code);
+      }
+    }
+    tally_.worst = std::move(worst);
+  }
+
+  const OutputInfo& info_;
+  const ExpectedTile& tile_;
+  const ObservedTile& observed_;
+  const Evaluation& evaluation_;
+  const size_t length_;
+  std::vector<uint8_t> use_;  // for the statistics
+  size_t worst_ = kNone;
+  OutputTally tally_;
+};
+
+}  // namespace
+
+void OutputTally::Merge(const OutputTally& other) {
+  counts.elements += other.counts.elements;
+  counts.judged += other.counts.judged;
+  counts.failed += other.counts.failed;
+  counts.unconstrained += other.counts.unconstrained;
+  counts.undefined += other.counts.undefined;
+  counts.unbounded += other.counts.unbounded;
+  counts.free += other.counts.free;
+  counts.on_reference_bound += other.counts.on_reference_bound;
+  counts.unresolved += other.counts.unresolved;
+  AddTo(other.alternatives, &alternatives);
+  AddTo(other.not_judged, &not_judged);
+  special.Merge(other.special);
+  metrics.Merge(other.metrics);
+  statistics.Merge(other.statistics);
+  heat.Merge(other.heat);
+  if (other.worst.has_value() && (!worst.has_value() || IsWorse(*other.worst, *worst))) {
+    worst = other.worst;
+  }
+  with_share += other.with_share;
+  above_vacuous += other.above_vacuous;
+  nonzero += other.nonzero;
+  detectable_sum += other.detectable_sum;
+  detectable_count += other.detectable_count;
+  for (size_t i = 0; i < rows_at.size(); ++i) rows_at[i] += other.rows_at[i];
+  if (contradiction.empty()) contradiction = other.contradiction;
+}
+
+OutputTally TallyOf(const OutputInfo& info, const SettledTile& settled, int64_t tile_index) {
+  return Tallier(info, settled, tile_index).Run();
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,67 @@
+// What the tiles of one output add up to. Tiles are accumulated one by one, on any thread, and
+// merged in their order.
+
+#ifndef REFERENCE_JUDGE_ACCUMULATE_H_
+#define REFERENCE_JUDGE_ACCUMULATE_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/judge/failure_tally.h"
+#include "reference/judge/heat_map.h"
+#include "reference/judge/ladder.h"
+#include "reference/judge/metrics.h"
+#include "reference/judge/statistics.h"
+#include "reference/judge/verdict.h"
+
+namespace kvcheck {
+
+// A comparison whose bound exceeds this share of the natural size of the data in more than half of
+// the elements proves nothing (reference/attention/bound.md, section 4, vacuity).
+inline constexpr double kVacuousShare = 0.1;
+
+// Which rows a tile index covers, and what the second pass must know about them.
+struct TileSpan {
+  int64_t index = 0;
+  int64_t first_row = 0;
+  int64_t row_count = 0;
+  int64_t failed = 0;
+};
+
+struct WorstElement {
+  ElementReport report;  // without terms
+  bool failed = false;
+  int64_t tile_index = 0;
+};
+
+struct OutputTally {
+  JudgeCounts counts;
+  std::vector<int64_t> alternatives;  // by reason
+  std::vector<int64_t> not_judged;    // by reason
+  SpecialCounts special;
+  MetricsAccumulator metrics;
+  StatisticsAccumulator statistics;
+  HeatMaps heat;
+  std::optional<WorstElement> worst;
+  int64_t with_share = 0;      // judged elements that have a bound / mass
+  int64_t above_vacuous = 0;   // of these, above kVacuousShare
+  int64_t nonzero = 0;         // judged pairs of which one is not 0
+  double detectable_sum = 0;
+  int64_t detectable_count = 0;
+  std::array<int64_t, kPrecisions> rows_at{};
+  std::string contradiction;   // coordinates of the first element
+  std::vector<FailureRun> failures;
+  TileSpan span;
+
+  // Everything but failures and span, which the caller keeps per tile.
+  void Merge(const OutputTally& other);
+};
+
+OutputTally TallyOf(const OutputInfo& info, const SettledTile& settled, int64_t tile_index);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_ACCUMULATE_H_

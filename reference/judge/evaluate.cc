@@ -1,0 +1,303 @@
+#include "reference/judge/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+#include "reference/spec/tensor.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// int64 in two doubles, exactly: the high part is a multiple of 2^32.
+Parts SplitInt64(int64_t value) {
+  const int64_t high = value >> 32;
+  const int64_t low = value & 0xffffffff;
+  const double h = static_cast<double>(high) * 0x1p32;
+  const double sum = h + static_cast<double>(low);
+  return {sum, (h - sum) + static_cast<double>(low)};
+}
+
+std::optional<uint64_t> CodeOfValue(DType dtype, double value, double low) {
+  if (dtype == DType::kInt64) {
+    // Both parts are integers below 2^63 in size, and so is their sum.
+    const bool is_integer = value == std::trunc(value) && low == std::trunc(low) &&
+                            std::fabs(value) <= 0x1p63 && std::fabs(low) <= 0x1p53;
+    if (!is_integer || (value == 0x1p63 && low >= 0)) return std::nullopt;
+    const uint64_t high_bits =
+        value == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(value));
+    return high_bits + static_cast<uint64_t>(static_cast<int64_t>(low));
+  }
+  if (low != 0) return std::nullopt;
+  if (!IsFloat(dtype)) {
+    try {
+      return Encode(dtype, value);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  const uint64_t code = Encode(dtype, value);
+  const double back = Decode(dtype, code);
+  const bool same = (std::isnan(back) && std::isnan(value)) || back == value;
+  return same ? std::optional<uint64_t>(code) : std::nullopt;
+}
+
+bool AlternativeMatches(const Alternative& alternative, double got, Claim claim) {
+  if (std::isnan(alternative.value)) return std::isnan(got);
+  if (got != alternative.value) return false;
+  return claim == Claim::kAccuracy || std::signbit(got) == std::signbit(alternative.value);
+}
+
+// Judges the elements of one tile in turn.
+class TileEvaluator {
+ public:
+  TileEvaluator(const OutputInfo& info, const ExpectedTile& tile, const ObservedTile& observed,
+                const SpecialPolicy& policy)
+      : info_(info),
+        tile_(tile),
+        observed_(observed),
+        policy_(policy),
+        classifier_(info.dtype),
+        next_(tile.alternatives.begin()) {
+    const size_t size = tile.value.size();
+    result_.state.assign(size, ElementState::kNotJudged);
+    result_.kind.assign(size, PairKind::kOrdinary);
+    result_.error.assign(size, 0);
+    result_.ratio.assign(size, -1);
+    result_.alternatives.assign(info.reasons.size(), 0);
+  }
+
+  Evaluation Run() {
+    const size_t length = static_cast<size_t>(info_.row_length);
+    for (size_t row = 0; row < static_cast<size_t>(tile_.row_count); ++row) {
+      if (!tile_.standing.empty() && tile_.standing[row] != Standing::kJudged) continue;
+      for (size_t i = row * length; i < (row + 1) * length; ++i) JudgeElement(i);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void JudgeElement(size_t i) {
+    if (IsFree(i)) {
+      result_.state[i] = ElementState::kFree;
+      return;
+    }
+    const PairKind kind = !observed_.no_code.empty() && observed_.no_code[i] != 0
+                              ? PairKind::kNoCode
+                              : classifier_.Classify(observed_.got[i], tile_.value[i]);
+    const bool by_bound = info_.claim == Claim::kAccuracy;
+    if (by_bound && std::isfinite(tile_.value[i]) && !std::isfinite(tile_.bound[i])) {
+      ++result_.unbounded_elements;
+      return;
+    }
+    result_.kind[i] = kind;
+    const bool passes = by_bound ? PassesByBound(i, kind) : PassesByCode(i, kind);
+    if (passes) {
+      result_.state[i] = ElementState::kPassed;
+    } else if (AcceptAlternative(i)) {
+      result_.state[i] = ElementState::kAlternative;
+      result_.ratio[i] = 0;
+    } else {
+      result_.state[i] = ElementState::kFailed;
+    }
+  }
+
+  // Moves to the alternatives of element i.
+  bool IsFree(size_t i) {
+    const int64_t element = static_cast<int64_t>(i);
+    while (next_ != tile_.alternatives.end() && next_->element < element) ++next_;
+    for (auto a = next_; a != tile_.alternatives.end() && a->element == element; ++a) {
+      if (a->any) {
+        CountAlternative(a->reason);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool AcceptAlternative(size_t i) {
+    if (result_.kind[i] == PairKind::kNoCode) return false;
+    const int64_t element = static_cast<int64_t>(i);
+    for (auto a = next_; a != tile_.alternatives.end() && a->element == element; ++a) {
+      if (AlternativeMatches(*a, observed_.got[i], info_.claim)) {
+        CountAlternative(a->reason);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void CountAlternative(int reason) {
+    const size_t index = static_cast<size_t>(reason);
+    if (index >= result_.alternatives.size()) result_.alternatives.resize(index + 1);
+    ++result_.alternatives[index];
+  }
+
+  bool PassesByCode(size_t i, PairKind kind) {
+    SetError(i);
+    const std::optional<uint64_t> code = ExpectedCode(info_.dtype, tile_, i);
+    if (!code.has_value() || ReferenceBoundAt(tile_, i) > 0) {
+      // The expected code is not known at this precision.
+      result_.wants_finer = true;
+      ++result_.unresolved;
+    }
+    const bool equal = code.has_value() && *code == CodeAt(info_.dtype, observed_.bytes, i) &&
+                       kind != PairKind::kNoCode;
+    // Bits are equal, but a NaN may be refused even so.
+    const PairDecision decision = Decide(kind, info_.claim, policy_, equal);
+    const bool passes =
+        decision == PairDecision::kByDifference ? equal : decision == PairDecision::kPasses;
+    result_.ratio[i] = passes ? 0 : kInfinity;
+    if (!passes && tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    return passes;
+  }
+
+  bool PassesByBound(size_t i, PairKind kind) {
+    const double bound = tile_.bound[i];
+    bool bits_equal = false;
+    if (kind == PairKind::kBothNan) {
+      const std::optional<uint64_t> code = ExpectedCode(info_.dtype, tile_, i);
+      bits_equal = code.has_value() && *code == CodeAt(info_.dtype, observed_.bytes, i);
+    }
+    SetError(i);
+    const PairDecision decision = Decide(kind, info_.claim, policy_, bits_equal);
+    if (decision != PairDecision::kByDifference) {
+      result_.ratio[i] = decision == PairDecision::kPasses ? 0 : kInfinity;
+      return decision == PairDecision::kPasses;
+    }
+    const double slack = ReferenceBoundAt(tile_, i);
+    const double size = std::fabs(result_.error[i]);
+    result_.ratio[i] = size == 0 ? 0 : size / (bound + slack);
+    const Parts got = GotParts(observed_, i);
+    const Parts expected = ExpectedParts(tile_, i);
+    if (!std::isfinite(slack) || (bound > 0 && !(slack <= kReferenceShare * bound))) {
+      result_.wants_finer = true;
+      ++result_.unresolved;
+    }
+    if (IsWithin(got, expected, bound, 0)) return true;
+    if (slack > 0 && IsWithin(got, expected, bound, slack)) {
+      result_.wants_finer = true;
+      ++result_.on_reference_bound;
+      return true;
+    }
+    // A failure is proved already; one more step guards against a wrong reference.
+    if (tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    return false;
+  }
+
+  void SetError(size_t i) {
+    result_.error[i] = ErrorOf(GotParts(observed_, i), ExpectedParts(tile_, i));
+  }
+
+  const OutputInfo& info_;
+  const ExpectedTile& tile_;
+  const ObservedTile& observed_;
+  const SpecialPolicy& policy_;
+  const PairClassifier classifier_;
+  std::vector<Alternative>::const_iterator next_;
+  Evaluation result_;
+};
+
+}  // namespace
+
+uint64_t CodeAt(DType dtype, const std::vector<std::byte>& bytes, size_t element) {
+  const size_t size = SizeInBytes(dtype);
+  const std::byte* from = bytes.data() + element * size;
+  const auto load = [&](auto code) {
+    std::memcpy(&code, from, sizeof(code));
+    return static_cast<uint64_t>(code);
+  };
+  switch (size) {
+    case 1: return load(uint8_t{});
+    case 2: return load(uint16_t{});
+    case 4: return load(uint32_t{});
+    default: return load(uint64_t{});
+  }
+}
+
+std::string CodeText(DType dtype, uint64_t code) {
+  if (dtype == DType::kInt64) return fmt::format("{}", static_cast<int64_t>(code));
+  if (!IsFloat(dtype)) return fmt::format("{}", Decode(dtype, code));
+  return fmt::format("{} ({:#0{}x})", Decode(dtype, code), code, 2 * SizeInBytes(dtype) + 2);
+}
+
+std::optional<uint64_t> ExpectedCode(DType dtype, const ExpectedTile& tile, size_t element) {
+  if (!tile.codes.empty()) return CodeAt(dtype, tile.codes, element);
+  return CodeOfValue(dtype, tile.value[element],
+                     tile.value_lo.empty() ? 0 : tile.value_lo[element]);
+}
+
+Parts ExpectedParts(const ExpectedTile& tile, size_t element) {
+  return {tile.value[element], tile.value_lo.empty() ? 0 : tile.value_lo[element]};
+}
+
+Parts GotParts(const ObservedTile& observed, size_t element) {
+  return {observed.got[element], observed.got_low.empty() ? 0 : observed.got_low[element]};
+}
+
+double ReferenceBoundAt(const ExpectedTile& tile, size_t element) {
+  return tile.reference_bound.empty() ? 0 : tile.reference_bound[element];
+}
+
+ObservedTile ReadObserved(const ObservedSource& source, const OutputInfo& info, int64_t first_row,
+                          int64_t row_count) {
+  const size_t elements = static_cast<size_t>(row_count * info.row_length);
+  ObservedTile observed;
+  Tensor tensor;
+  tensor.dtype = info.dtype;
+  tensor.bytes.resize(elements * SizeInBytes(info.dtype));
+  source.Read(info.name, first_row * info.row_length, tensor.bytes);
+  observed.got.resize(elements);
+  if (info.dtype == DType::kFloat4E2M1FN || info.dtype == DType::kBool) {
+    // DecodeTo refuses such a byte as damage; here it is a fault of the implementation.
+    const int largest = info.dtype == DType::kBool ? 1 : 0x0f;
+    observed.no_code.resize(elements);
+    for (size_t i = 0; i < elements; ++i) {
+      const int byte = std::to_integer<int>(tensor.bytes[i]);
+      observed.no_code[i] = byte > largest ? 1 : 0;
+      observed.got[i] = byte > largest ? std::numeric_limits<double>::quiet_NaN()
+                                       : Decode(info.dtype, static_cast<uint64_t>(byte));
+    }
+  } else if (info.dtype == DType::kInt64) {
+    observed.got_low.resize(elements);
+    for (size_t i = 0; i < elements; ++i) {
+      const Parts parts = SplitInt64(static_cast<int64_t>(CodeAt(info.dtype, tensor.bytes, i)));
+      observed.got[i] = parts.high;
+      observed.got_low[i] = parts.low;
+    }
+  } else {
+    DecodeTo(tensor, 0, observed.got);
+  }
+  observed.bytes = std::move(tensor.bytes);
+  return observed;
+}
+
+void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
+  const size_t rows = static_cast<size_t>(tile.row_count);
+  const size_t elements = rows * static_cast<size_t>(info.row_length);
+  const auto fits = [](size_t size, size_t wanted) { return size == 0 || size == wanted; };
+  KVCHECK_CHECK(tile.row_count >= 0 && tile.first_row >= 0, "a tile of negative rows");
+  KVCHECK_CHECK(tile.value.size() == elements, "a tile's values do not fill its rows");
+  KVCHECK_CHECK(info.claim == Claim::kConformance || tile.bound.size() == elements,
+                "a tile without a bound per element");
+  KVCHECK_CHECK(fits(tile.value_lo.size(), elements) &&
+                    fits(tile.reference_bound.size(), elements) &&
+                    fits(tile.mass.size(), elements) &&
+                    fits(tile.codes.size(), elements * SizeInBytes(info.dtype)) &&
+                    fits(tile.standing.size(), rows) && fits(tile.standing_reason.size(), rows) &&
+                    fits(tile.group.size(), rows),
+                "a part of a tile has another size than its rows");
+}
+
+Evaluation Evaluate(const OutputInfo& info, const ExpectedTile& tile, const ObservedTile& observed,
+                    const SpecialPolicy& policy) {
+  return TileEvaluator(info, tile, observed, policy).Run();
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,69 @@
+// The verdict on every element of one tile: special values first, then the difference against the
+// bound or code against code, then the alternatives that the reference lists.
+
+#ifndef REFERENCE_JUDGE_EVALUATE_H_
+#define REFERENCE_JUDGE_EVALUATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/judge/exact_compare.h"
+#include "reference/judge/special_values.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// A reference whose own error bound exceeds this share of the bound is asked again, more precisely:
+// it could move the verdict of one element in a thousand at most (design: precision ladder).
+inline constexpr double kReferenceShare = 0x1p-10;
+
+// The observed values of a tile's rows.
+struct ObservedTile {
+  std::vector<std::byte> bytes;
+  std::vector<double> got;
+  std::vector<double> got_low;   // int64 only: what got leaves out; empty otherwise
+  std::vector<uint8_t> no_code;  // e2m1fn and bool: bytes that are no code; empty otherwise
+};
+
+ObservedTile ReadObserved(const ObservedSource& source, const OutputInfo& info, int64_t first_row,
+                          int64_t row_count);
+
+enum class ElementState : uint8_t { kNotJudged, kFree, kAlternative, kPassed, kFailed };
+
+struct Evaluation {
+  std::vector<ElementState> state;
+  std::vector<PairKind> kind;
+  std::vector<double> error;  // got - expected; not finite where either is not
+  std::vector<double> ratio;  // |error| over the tolerance; infinite for other failures, -1 where
+                              // nothing was judged
+  std::vector<int64_t> alternatives;  // accepted, by reason
+  int64_t unbounded_elements = 0;     // of judged rows, with an infinite bound
+  int64_t on_reference_bound = 0;
+  int64_t unresolved = 0;
+  // A more precise reference could change or must confirm a verdict.
+  bool wants_finer = false;
+};
+
+// Conformance. The code of the expected value: of tile.codes, or of value + value_lo when that is
+// exactly a value of the type, else nullopt.
+std::optional<uint64_t> ExpectedCode(DType dtype, const ExpectedTile& tile, size_t element);
+uint64_t CodeAt(DType dtype, const std::vector<std::byte>& bytes, size_t element);
+// The value of a code and the code: "1.5 (0x3fc0)"; integers without the code.
+std::string CodeText(DType dtype, uint64_t code);
+
+Parts ExpectedParts(const ExpectedTile& tile, size_t element);
+Parts GotParts(const ObservedTile& observed, size_t element);
+double ReferenceBoundAt(const ExpectedTile& tile, size_t element);
+
+// A check that the vectors of a tile have the sizes that its rows ask for.
+void CheckTile(const OutputInfo& info, const ExpectedTile& tile);
+
+Evaluation Evaluate(const OutputInfo& info, const ExpectedTile& tile, const ObservedTile& observed,
+                    const SpecialPolicy& policy);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_EVALUATE_H_

@@ -1,0 +1,139 @@
+#include "reference/judge/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+namespace kvcheck {
+namespace {
+
+std::optional<ExpectedTile> TileOf(const OutputView& view, int64_t index, int64_t row,
+                                   const TileRequest& request) {
+  for (ExpectedTile& tile : view.source.Tiles(index, request)) {
+    const bool holds = row >= tile.first_row && row < tile.first_row + tile.row_count;
+    if (tile.output == view.output && holds) return std::move(tile);
+  }
+  return std::nullopt;
+}
+
+// Bound plus the reference's own; 0 where codes are compared.
+std::vector<double> Tolerances(const OutputInfo& info, const ExpectedTile& tile) {
+  std::vector<double> tolerances(tile.value.size(), 0);
+  if (info.claim == Claim::kConformance) return tolerances;
+  for (size_t i = 0; i < tolerances.size(); ++i) {
+    tolerances[i] = tile.bound[i] + ReferenceBoundAt(tile, i);
+  }
+  return tolerances;
+}
+
+bool Overlaps(const TileSpan& span, int64_t row_length, int64_t first, int64_t last) {
+  return span.first_row * row_length <= last &&
+         (span.first_row + span.row_count) * row_length > first;
+}
+
+void CopyRows(const OutputInfo& info, const ExpectedTile& tile, const ObservedTile& observed,
+              const Evaluation& evaluation, Window* window) {
+  const std::vector<double> tolerances = Tolerances(info, tile);
+  const size_t length = static_cast<size_t>(info.row_length);
+  for (size_t row = 0; row < static_cast<size_t>(tile.row_count); ++row) {
+    const int64_t first = (tile.first_row + static_cast<int64_t>(row)) * info.row_length;
+    const int64_t probe = info.row_length > 1 ? first + window->first.back() : first;
+    if (window->IndexOf(probe) < 0) continue;
+    for (size_t c = 0; c < length; ++c) {
+      const int64_t index = window->IndexOf(first + static_cast<int64_t>(c));
+      if (index < 0) continue;
+      const size_t i = row * length + c;
+      const size_t to = static_cast<size_t>(index);
+      window->expected[to] = tile.value[i];
+      window->got[to] = observed.got[i];
+      window->tolerance[to] = tolerances[i];
+      window->judged[to] = evaluation.state[i] != ElementState::kNotJudged ? 1 : 0;
+      window->failed[to] = evaluation.state[i] == ElementState::kFailed ? 1 : 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst) {
+  std::vector<TermShare> shares;
+  const OutputInfo& info = view.info();
+  TileRequest request;
+  request.precision = worst.report.precision;
+  request.terms = true;
+  const int64_t row = worst.report.element / info.row_length;
+  const auto tile = TileOf(view, worst.tile_index, row, request);
+  if (!tile.has_value()) return shares;
+  const size_t i = static_cast<size_t>(worst.report.element - tile->first_row * info.row_length);
+  for (size_t k = 0; k < tile->terms.size(); ++k) {
+    if (i >= tile->terms[k].size()) continue;
+    TermShare term;
+    term.name = k < info.terms.size() ? info.terms[k] : fmt::format("term {}", k);
+    term.value = tile->terms[k][i];
+    if (std::isnan(term.value)) term.value = std::numeric_limits<double>::infinity();
+    term.share = worst.report.bound > 0 ? term.value / worst.report.bound : 0;
+    shares.push_back(std::move(term));
+  }
+  std::sort(shares.begin(), shares.end(), [](const TermShare& a, const TermShare& b) {
+    return std::tie(b.value, a.name) < std::tie(a.value, b.name);
+  });
+  return shares;
+}
+
+std::vector<DirectionFit> FitDirections(const OutputView& view,
+                                        const std::vector<TileSpan>& spans) {
+  const OutputInfo& info = view.info();
+  if (info.directions.empty()) return {};
+  DirectionRegression regression;
+  TileRequest request;
+  request.statistics = true;
+  int64_t tiles = 0;
+  for (const TileSpan& span : spans) {
+    if (span.failed == 0) continue;
+    if (++tiles > kHintTiles) break;
+    const auto tile = TileOf(view, span.index, span.first_row, request);
+    if (!tile.has_value()) continue;
+    const ObservedTile observed =
+        ReadObserved(view.observed, info, tile->first_row, tile->row_count);
+    const Evaluation evaluation = Evaluate(info, *tile, observed, view.special);
+    const size_t length = static_cast<size_t>(info.row_length);
+    std::vector<uint8_t> takes_part(static_cast<size_t>(tile->row_count), 0);
+    for (size_t row = 0; row < takes_part.size(); ++row) {
+      bool fails = false;
+      bool finite = true;
+      for (size_t i = row * length; i < (row + 1) * length; ++i) {
+        fails = fails || evaluation.state[i] == ElementState::kFailed;
+        finite = finite && std::isfinite(evaluation.error[i]);
+      }
+      takes_part[row] = fails && finite ? 1 : 0;
+    }
+    regression.Add(*tile, info.row_length, evaluation.error, Tolerances(info, *tile), takes_part);
+  }
+  return regression.Finish(info);
+}
+
+Window LoadWindow(const OutputView& view, const std::vector<TileSpan>& spans, int64_t around) {
+  const OutputInfo& info = view.info();
+  Window window = MakeWindow(info.shape, around);
+  int64_t first = 0;
+  int64_t last = 0;
+  for (size_t a = 0; a < info.shape.axes.size(); ++a) {
+    first = first * info.shape.axes[a].extent + window.first[a];
+    last = last * info.shape.axes[a].extent + window.first[a] + window.extent[a] - 1;
+  }
+  for (const TileSpan& span : spans) {
+    if (!Overlaps(span, info.row_length, first, last)) continue;
+    const auto tile = TileOf(view, span.index, span.first_row, TileRequest{});
+    if (!tile.has_value()) continue;
+    const ObservedTile observed =
+        ReadObserved(view.observed, info, tile->first_row, tile->row_count);
+    CopyRows(info, *tile, observed, Evaluate(info, *tile, observed, view.special), &window);
+  }
+  return window;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,42 @@
+// The second pass over an output: what the first one did not ask for, and only where it is needed.
+// The terms of the bound for the worst element; fault directions and likenesses for a failing
+// output.
+
+#ifndef REFERENCE_JUDGE_EXPLAIN_H_
+#define REFERENCE_JUDGE_EXPLAIN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/judge/accumulate.h"
+#include "reference/judge/hints.h"
+#include "reference/judge/shifts.h"
+#include "reference/judge/verdict.h"
+
+namespace kvcheck {
+
+// Failing tiles that are asked again for their fault directions, in their order.
+inline constexpr int64_t kHintTiles = 64;
+
+// One output of a case: everything that the second pass looks at.
+struct OutputView {
+  const ExpectedSource& source;
+  const ObservedSource& observed;
+  const SpecialPolicy& special;
+  int output = 0;
+
+  const OutputInfo& info() const { return source.Outputs()[static_cast<size_t>(output)]; }
+};
+
+// The terms of the bound at the worst element, largest first.
+std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst);
+
+// The errors of the failing rows against the named directions.
+std::vector<DirectionFit> FitDirections(const OutputView& view, const std::vector<TileSpan>& spans);
+
+// Expected and observed values around an element. spans: all tiles of the output.
+Window LoadWindow(const OutputView& view, const std::vector<TileSpan>& spans, int64_t around);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_EXPLAIN_H_

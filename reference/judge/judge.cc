@@ -1,0 +1,284 @@
+#include "reference/judge/judge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/judge/accumulate.h"
+#include "reference/judge/explain.h"
+#include "reference/judge/failure_tally.h"
+#include "reference/judge/ladder.h"
+#include "reference/judge/ordered_parallel.h"
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+// Why an output cannot be compared at all.
+std::optional<std::string> Mismatch(const OutputInfo& info, const ObservedSource& observed) {
+  const OutputInfo* got = observed.Find(info.name);
+  if (got == nullptr) {
+    return fmt::format("missing; present: {}", fmt::join(observed.Names(), ", "));
+  }
+  if (got->dtype != info.dtype) {
+    return fmt::format("has type {}, {} expected", Name(got->dtype), Name(info.dtype));
+  }
+  if (!got->shape.SameExtents(info.shape)) {
+    return fmt::format("has shape {}, {} expected", ToString(got->shape), ToString(info.shape));
+  }
+  return std::nullopt;
+}
+
+std::vector<ReasonCount> Counted(const std::vector<int64_t>& counts,
+                                 const std::vector<std::string>& reasons) {
+  std::vector<ReasonCount> result;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    result.push_back({i < reasons.size() ? reasons[i] : fmt::format("reason {}", i), counts[i]});
+  }
+  return result;
+}
+
+// One output through both passes.
+class OutputJudge {
+ public:
+  OutputJudge(const OutputInfo& info, int output) : info_(info), output_(output) {
+    verdict_.name = info.name;
+    verdict_.dtype = info.dtype;
+    verdict_.shape = ToString(info.shape);
+    verdict_.rule = !info.rule.empty()                  ? info.rule
+                    : info.claim == Claim::kConformance ? "bytes equal"
+                                                        : "derived bound";
+  }
+
+  const OutputInfo& info() const { return info_; }
+  bool is_compared() const { return tally_ != nullptr; }
+  int64_t StatisticsTests() const { return is_compared() ? tally_->statistics.Tests(info_) : 0; }
+
+  void Refuse(std::string reason) {
+    verdict_.outcome = Outcome::kFail;
+    verdict_.reasons.push_back(std::move(reason));
+  }
+
+  void Accept() {
+    tally_ = std::make_unique<OutputTally>();
+    tally_->heat = HeatMaps(info_.shape, info_.row_length);
+    failures_ = std::make_unique<FailureTally>(info_.shape, info_.row_length);
+  }
+
+  void Merge(OutputTally tile) {
+    tally_->Merge(tile);
+    for (const FailureRun& run : tile.failures) failures_->Add(run);
+    spans_.push_back(tile.span);
+  }
+
+  OutputVerdict Finish(const ExpectedSource& expected, const ObservedSource& observed,
+                       const JudgeOptions& options, int64_t tests) {
+    if (!is_compared()) return std::move(verdict_);
+    CheckCoverage();
+    const OutputTally& tally = *tally_;
+    verdict_.counts = tally.counts;
+    verdict_.alternatives = Counted(tally.alternatives, info_.reasons);
+    verdict_.not_judged = Counted(tally.not_judged, info_.reasons);
+    verdict_.special = tally.special;
+    verdict_.special_lines = Describe(tally.special, info_.claim, options.special);
+    verdict_.metrics = tally.metrics.Finish();
+    verdict_.median_bound_share = verdict_.metrics.median_bound_share;
+    verdict_.heat = tally.heat;
+    verdict_.rows_at = tally.rows_at;
+    for (int p = 0; p < kPrecisions; ++p) {
+      if (tally.rows_at[static_cast<size_t>(p)] > 0) verdict_.precision = static_cast<Precision>(p);
+    }
+    if (tally.detectable_count > 0) {
+      verdict_.detectable_share =
+          tally.detectable_sum / static_cast<double>(tally.detectable_count);
+    }
+    if (tally.worst.has_value()) verdict_.worst = tally.worst->report;
+    AddStatistics(options, tests);
+    Decide(options);
+    if (options.explain) Explain({expected, observed, options.special, output_});
+    return std::move(verdict_);
+  }
+
+ private:
+  // Tiles cover every row exactly once; anything else is a fault of the source.
+  void CheckCoverage() const {
+    std::vector<TileSpan> spans = spans_;
+    std::sort(spans.begin(), spans.end(),
+              [](const TileSpan& a, const TileSpan& b) { return a.first_row < b.first_row; });
+    int64_t next = 0;
+    for (const TileSpan& span : spans) {
+      KVCHECK_CHECK(span.first_row == next, "tiles leave out rows or overlap");
+      next += span.row_count;
+    }
+    KVCHECK_CHECK(next * info_.row_length == info_.shape.ElementCount(),
+                  "tiles do not cover the output");
+  }
+
+  void AddStatistics(const JudgeOptions& options, int64_t tests) {
+    if (tally_->statistics.empty()) return;
+    verdict_.statistics = tally_->statistics.Finish(info_, tests, options.false_alarm);
+    for (const std::string& line : verdict_.statistics->warnings) {
+      verdict_.warnings.push_back(line);
+    }
+  }
+
+  void Mistrust(std::string reason) {
+    verdict_.outcome = Combine(verdict_.outcome, Outcome::kMistrusted);
+    verdict_.reasons.push_back(std::move(reason));
+  }
+
+  void Decide(const JudgeOptions& options) {
+    const OutputTally& tally = *tally_;
+    const JudgeCounts& counts = tally.counts;
+    if (counts.failed > 0) {
+      Refuse(fmt::format("{} of {} judged elements fail: {}", counts.failed, counts.judged,
+                         verdict_.rule));
+    }
+    const size_t over = verdict_.statistics.has_value() ? verdict_.statistics->warnings.size() : 0;
+    if (options.strict && over > 0) {
+      Refuse(fmt::format("{} kinds of statistics over their limit (strict)", over));
+    }
+    if (counts.judged == 0) {
+      Mistrust(fmt::format(
+          "nothing was judged: {} elements, {} unconstrained, {} undefined, {} "
+          "unbounded, {} free",
+          counts.elements, counts.unconstrained, counts.undefined, counts.unbounded, counts.free));
+    }
+    if (counts.unbounded > 0) {
+      Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
+    }
+    if (2 * tally.above_vacuous > tally.with_share) {
+      Mistrust(fmt::format(
+          "vacuous: the bound is more than {} of the data in {} of {} elements "
+          "(median {:.3g})",
+          kVacuousShare, tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
+    }
+    if (counts.unresolved > 0) {
+      Mistrust(
+          fmt::format("reference: its own error is too large beside the tolerance at {} "
+                      "elements, in {}",
+                      counts.unresolved, Name(verdict_.precision)));
+    }
+    if (!tally.contradiction.empty()) {
+      Mistrust(fmt::format("reference: two precisions differ by more than their own error at {}",
+                           tally.contradiction));
+    }
+    if (counts.judged > 0 && tally.nonzero == 0) {
+      verdict_.warnings.push_back("every judged value is 0, expected and observed");
+    }
+  }
+
+  void Explain(const OutputView& view) {
+    if (!tally_->worst.has_value()) return;
+    const WorstElement& worst = *tally_->worst;
+    if (!info_.terms.empty()) verdict_.worst->terms = TermsAt(view, worst);
+    if (tally_->counts.failed == 0) return;
+    verdict_.fits = FitDirections(view, spans_);
+    if (auto hint = BestHint(verdict_.fits)) verdict_.hints.push_back(*hint);
+    if (info_.claim == Claim::kAccuracy) {
+      verdict_.plan_changes =
+          view.source.ExplainExcess(output_, worst.report.element, worst.report.got);
+    }
+    verdict_.breakdown = DescribeFailures(*failures_, info_.shape, info_.row_length);
+    for (std::string& line : DescribeLikeness(LoadWindow(view, spans_, worst.report.element))) {
+      verdict_.breakdown.push_back(std::move(line));
+    }
+  }
+
+  const OutputInfo& info_;
+  const int output_;
+  OutputVerdict verdict_;
+  std::unique_ptr<OutputTally> tally_;  // absent when there is nothing to compare
+  std::unique_ptr<FailureTally> failures_;
+  std::vector<TileSpan> spans_;
+};
+
+struct IndexedTally {
+  int output;
+  OutputTally tally;
+};
+
+void JudgeTiles(const ExpectedSource& expected, const ObservedSource& observed,
+                const JudgeOptions& options, std::vector<OutputJudge>* outputs) {
+  LadderOptions ladder;
+  ladder.first = options.first_precision;
+  ladder.highest = options.highest_precision;
+  ladder.statistics = options.statistics;
+  ladder.special = options.special;
+  bool any = false;
+  for (const OutputJudge& output : *outputs) {
+    ladder.use.push_back(output.is_compared() ? 1 : 0);
+    any = any || output.is_compared();
+  }
+  if (!any) return;
+  OrderedParallelFor(
+      expected.TileCount(), options.threads,
+      [&](int64_t index) {
+        std::vector<IndexedTally> tallies;
+        for (const SettledTile& settled : Settle(expected, observed, ladder, index)) {
+          const int output = settled.tile.output;
+          const OutputInfo& info = (*outputs)[static_cast<size_t>(output)].info();
+          tallies.push_back({output, TallyOf(info, settled, index)});
+        }
+        return tallies;
+      },
+      [&](int64_t, std::vector<IndexedTally> tallies) {
+        for (IndexedTally& tally : tallies) {
+          (*outputs)[static_cast<size_t>(tally.output)].Merge(std::move(tally.tally));
+        }
+      });
+}
+
+}  // namespace
+
+Verdict Judge(const ExpectedSource& expected, const ObservedSource& observed,
+              const JudgeOptions& options) {
+  Verdict verdict;
+  verdict.assumptions = expected.Assumptions();
+  std::vector<OutputJudge> outputs;
+  std::set<std::string> expected_names;
+  for (const OutputInfo& info : expected.Outputs()) {
+    OutputJudge output(info, static_cast<int>(outputs.size()));
+    expected_names.insert(info.name);
+    if (auto reason = Mismatch(info, observed)) {
+      output.Refuse(*reason);
+    } else {
+      output.Accept();
+    }
+    outputs.push_back(std::move(output));
+  }
+  JudgeTiles(expected, observed, options, &outputs);
+
+  int64_t tests = options.statistics_tests;
+  if (tests <= 0) {
+    for (const OutputJudge& output : outputs) tests += output.StatisticsTests();
+  }
+  for (OutputJudge& output : outputs) {
+    verdict.outputs.push_back(output.Finish(expected, observed, options, tests));
+    const OutputVerdict& done = verdict.outputs.back();
+    verdict.outcome = Combine(verdict.outcome, done.outcome);
+    for (const std::string& reason : done.reasons) {
+      verdict.reasons.push_back(fmt::format("{}: {}", done.name, reason));
+    }
+  }
+  for (const std::string& name : observed.Names()) {
+    if (expected_names.contains(name)) continue;
+    verdict.outcome = Outcome::kFail;
+    verdict.reasons.push_back(fmt::format("{}: not an output of this case", name));
+  }
+  if (outputs.empty()) {
+    verdict.outcome = Combine(verdict.outcome, Outcome::kMistrusted);
+    verdict.reasons.push_back("no tensor was selected: nothing was compared");
+  }
+  return verdict;
+}
+
+}  // namespace kvcheck

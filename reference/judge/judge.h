@@ -1,0 +1,50 @@
+// The judge: the only place where numbers are compared. It knows no formats and no attention:
+// values, bounds and alternatives come from an ExpectedSource, what is judged from an
+// ObservedSource.
+//
+// Rule of an element.
+//   accuracy     fails unless |got - value| <= bound + reference_bound, decided exactly
+//   conformance  fails unless its code is the expected one
+//   either       special values by special_values.h; an alternative of the reference is accepted
+//   and
+//                counted
+// Rule of an output.
+//   FAIL        an element fails, or the output is absent or of another type or shape; with
+//               options.strict also a statistic over its limit
+//   MISTRUSTED  nothing was judged; a bound is missing; the bound is as large as the data
+//               (kVacuousShare); the reference's own error could not be made small enough, or
+//               contradicts itself
+//   PASS        otherwise
+// FAIL beats MISTRUSTED beats PASS, among outputs too. An output that nobody expects is a FAIL. A
+// case without outputs is MISTRUSTED.
+
+#ifndef REFERENCE_JUDGE_JUDGE_H_
+#define REFERENCE_JUDGE_JUDGE_H_
+
+#include <cstdint>
+
+#include "reference/judge/special_values.h"
+#include "reference/judge/statistics.h"
+#include "reference/judge/verdict.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+struct JudgeOptions {
+  int threads = 1;               // does not change the verdict
+  bool statistics = false;       // the statistical tier, which costs a good part of the first pass
+  bool strict = false;           // statistics gate
+  int64_t statistics_tests = 0;  // of the whole run; 0: this case is the run
+  double false_alarm = kFalseAlarm;
+  bool explain = true;  // terms, hints and breakdown of what failed
+  SpecialPolicy special = {};
+  Precision first_precision = Precision::kDouble;
+  Precision highest_precision = Precision::kOracle50;
+};
+
+Verdict Judge(const ExpectedSource& expected, const ObservedSource& observed,
+              const JudgeOptions& options = {});
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_JUDGE_H_

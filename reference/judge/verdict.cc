@@ -1,0 +1,41 @@
+#include "reference/judge/verdict.h"
+
+namespace kvcheck {
+
+std::string_view Name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass: return "PASS";
+    case Outcome::kFail: return "FAIL";
+    case Outcome::kMistrusted: return "MISTRUSTED";
+    case Outcome::kUnsupported: return "UNSUPPORTED";
+    case Outcome::kIllegalCase: return "ILLEGAL_CASE";
+    case Outcome::kCrashed: return "CRASHED";
+    case Outcome::kTimedOut: return "TIMED_OUT";
+  }
+  return "";
+}
+
+std::string_view Name(Precision precision) {
+  switch (precision) {
+    case Precision::kDouble: return "double";
+    case Precision::kDoubleDouble: return "double-double";
+    case Precision::kOracle50: return "50 digits";
+    case Precision::kOracle100: return "100 digits";
+  }
+  return "";
+}
+
+Verdict WithoutJudging(Outcome outcome, std::string reason) {
+  Verdict verdict;
+  verdict.outcome = outcome;
+  verdict.reasons.push_back(std::move(reason));
+  return verdict;
+}
+
+Outcome Combine(Outcome a, Outcome b) {
+  if (a == Outcome::kFail || b == Outcome::kFail) return Outcome::kFail;
+  if (a == Outcome::kMistrusted || b == Outcome::kMistrusted) return Outcome::kMistrusted;
+  return Outcome::kPass;
+}
+
+}  // namespace kvcheck

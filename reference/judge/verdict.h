@@ -1,0 +1,136 @@
+// What the judge says about a case, as plain data: nothing here prints or decides.
+
+#ifndef REFERENCE_JUDGE_VERDICT_H_
+#define REFERENCE_JUDGE_VERDICT_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/judge/heat_map.h"
+#include "reference/judge/hints.h"
+#include "reference/judge/metrics.h"
+#include "reference/judge/special_values.h"
+#include "reference/judge/statistics.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+enum class Outcome : uint8_t {
+  kPass,
+  kFail,
+  kMistrusted,   // nothing was proved
+  kUnsupported,  // the implementation declined
+  kIllegalCase,
+  kCrashed,
+  kTimedOut,
+};
+
+// "PASS", "FAIL", "MISTRUSTED", ...
+std::string_view Name(Outcome outcome);
+
+inline constexpr int kPrecisions = 4;
+// "double", "double-double", "50 digits", "100 digits".
+std::string_view Name(Precision precision);
+
+struct TermShare {
+  std::string name;
+  double value = 0;
+  double share = 0;  // of the bound
+  bool operator==(const TermShare&) const = default;
+};
+
+// One element, as the report shows it.
+struct ElementReport {
+  int64_t element = 0;       // linear index in the output
+  std::string coordinates;   // "[b=1, hq=3, l=0, dv=17]"
+  double expected = 0;
+  double expected_low = 0;   // what expected leaves out
+  double got = 0;
+  std::string expected_text; // with the code where codes are compared
+  std::string got_text;      // the value and its code
+  double error = 0;          // got - expected
+  double bound = 0;
+  double reference_bound = 0;
+  double mass = 0;
+  double ratio = 0;          // |error| / (bound + reference_bound)
+  std::vector<TermShare> terms;
+  Precision precision = Precision::kDouble;
+  bool operator==(const ElementReport&) const = default;
+};
+
+struct ReasonCount {
+  std::string reason;
+  int64_t elements = 0;
+  bool operator==(const ReasonCount&) const = default;
+};
+
+struct JudgeCounts {
+  int64_t elements = 0;
+  int64_t judged = 0;         // by a difference, a special value or an alternative
+  int64_t failed = 0;
+  int64_t unconstrained = 0;  // nothing is promised
+  int64_t undefined = 0;      // no value is defined
+  int64_t unbounded = 0;      // nothing can be proved
+  int64_t free = 0;           // every value is allowed
+  int64_t on_reference_bound = 0;  // pass only thanks to the reference's own bound
+  int64_t unresolved = 0;     // the reference's own bound stayed too large beside the tolerance
+  bool operator==(const JudgeCounts&) const = default;
+};
+
+struct OutputVerdict {
+  std::string name;
+  Outcome outcome = Outcome::kPass;
+  std::vector<std::string> reasons;  // why not PASS
+  std::string rule;                  // "derived bound", "bytes equal", "ulp:2"
+  DType dtype = DType::kFloat32;
+  std::string shape;
+  JudgeCounts counts;
+  std::vector<ReasonCount> alternatives;  // elements accepted as an alternative
+  std::vector<ReasonCount> not_judged;    // rows' elements by reason
+  SpecialCounts special;
+  std::vector<std::string> special_lines;
+  std::optional<ElementReport> worst;     // absent when nothing was judged
+  Metrics metrics;
+  double median_bound_share = 0;          // of bound / mass; above kVacuousShare proves nothing
+  std::optional<double> detectable_share; // mean share of inputs whose loss would show
+  std::optional<StatisticsReport> statistics;
+  std::vector<std::string> warnings;
+  std::vector<DirectionFit> fits;         // of a failing output, by explained share
+  std::vector<std::string> hints;              // the probable cause, from the fits
+  std::vector<std::string> plan_changes;       // declared values whose change would make the bound
+                                               // reach the worst element, cheapest first
+  std::vector<std::string> breakdown;     // where and what the failures are
+  HeatMaps heat;                          // Render() makes text of it
+  std::array<int64_t, kPrecisions> rows_at{};  // rows decided at each Precision
+  Precision precision = Precision::kDouble;    // the highest one that was needed
+  bool operator==(const OutputVerdict&) const = default;
+};
+
+struct Verdict {
+  Outcome outcome = Outcome::kPass;
+  std::vector<std::string> reasons;
+  std::vector<OutputVerdict> outputs;
+  std::vector<std::string> warnings;
+  std::vector<std::string> assumptions;
+  // Filled by the caller.
+  std::string case_text;
+  std::string plan;
+  std::string profile;
+  std::string implementation;
+  std::string command;  // reproduces this verdict
+  bool operator==(const Verdict&) const = default;
+};
+
+// For cases which the judge never saw: UNSUPPORTED, CRASHED, ...
+Verdict WithoutJudging(Outcome outcome, std::string reason);
+
+// FAIL beats MISTRUSTED beats PASS.
+Outcome Combine(Outcome a, Outcome b);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_VERDICT_H_

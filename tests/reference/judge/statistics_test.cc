@@ -1,0 +1,212 @@
+// The statistical tier on data whose errors are known: uniform within half a spacing, which is
+// sub-Gaussian with proxy sigma^2, as bound.md claims of real roundings.
+
+#include "reference/judge/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/reference/judge/fake_source.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr size_t kRows = 16;
+constexpr size_t kChannels = 32;
+constexpr double kSigma = 0x1p-9;
+
+OutputInfo Info(int64_t heads) {
+  OutputInfo info =
+      AccuracyInfo({{"Hq", heads}, {"L", static_cast<int64_t>(kRows)}, {"Dv", kChannels}});
+  info.directions = {"scale", "missing"};
+  info.hints = {"the scale is off", "a key is missing"};
+  return info;
+}
+
+// sqrt(3) sigma U(-1, 1) has the variance sigma^2.
+double Noise(uint64_t seed, uint64_t i) { return kSigma * std::sqrt(3.0) * Hashed(seed, i); }
+
+// One head's tile: identity covariance within a row, so gram_norm = sqrt(channels).
+ExpectedTile Head(uint64_t head) {
+  ExpectedTile tile;
+  tile.row_count = kRows;
+  tile.value.assign(kRows * kChannels, 0);
+  tile.group.assign(kRows, static_cast<int>(head));
+  TileStatistics s;
+  s.sigma_squared.assign(kRows * kChannels, kSigma * kSigma);
+  s.gram_norm.assign(kRows, std::sqrt(static_cast<double>(kChannels)));
+  s.slack.assign(2, std::vector<double>(kRows, 0));
+  s.slack_squared.assign(kRows, 0);
+  for (uint64_t k = 0; k < 2; ++k) {
+    std::vector<double> effect;
+    std::vector<double> variance(kRows, 0);
+    std::vector<double> replicates(kRows * kReplicates, 0);
+    for (size_t i = 0; i < kRows * kChannels; ++i) {
+      effect.push_back(Hashed(1000 * head + k, i));
+      const double weight = effect[i] / (kSigma * kSigma);
+      variance[i / kChannels] += weight * weight * kSigma * kSigma;
+      for (uint64_t r = 0; r < kReplicates; ++r) {
+        replicates[i / kChannels * kReplicates + r] += weight * Noise(1000 * head + 100 + r, i);
+      }
+    }
+    s.effect.push_back(effect);
+    s.variance.push_back(variance);
+    s.replicate_z.push_back(replicates);
+  }
+  tile.statistics = std::move(s);
+  return tile;
+}
+
+// Statistics of `heads` heads with errors noise_factor * noise + fault * effect of direction 0.
+StatisticsReport ReportOf(int64_t heads, double noise_factor, double fault) {
+  const OutputInfo info = Info(heads);
+  StatisticsAccumulator accumulator;
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  for (uint64_t head = 0; head < static_cast<uint64_t>(heads); ++head) {
+    const ExpectedTile tile = Head(head);
+    std::vector<double> errors(kRows * kChannels);
+    for (size_t i = 0; i < errors.size(); ++i) {
+      errors[i] = noise_factor * Noise(1000 * head + 7, i) + fault * tile.statistics->effect[0][i];
+    }
+    accumulator.Add(tile, info, errors, use);
+  }
+  return accumulator.Finish(info, accumulator.Tests(info), kFalseAlarm);
+}
+
+TEST(Statistics, LimitsAreThoseOfTheDerivation) {
+  // bound.md, section 4: K' = 504 gives 6.4, 20000 gives 7.0.
+  EXPECT_NEAR(DirectionLimit(504, kFalseAlarm), 6.4, 0.05);
+  EXPECT_NEAR(DirectionLimit(20000, kFalseAlarm), 7.0, 0.05);
+  EXPECT_EQ(TailExponent(2, 1e-6), std::log(4e6));
+}
+
+TEST(Statistics, HonestRoundingRaisesNoAlarm) {
+  const int64_t heads = 200;
+  const StatisticsReport report = ReportOf(heads, 1, 0);
+  EXPECT_EQ(report.tests, 3 * heads);
+  EXPECT_TRUE(report.warnings.empty());
+  double squares = 0;
+  for (const DirectionStatistic& d : report.directions) squares += d.z * d.z;
+  const double count = static_cast<double>(report.directions.size());
+  // z has at most unit variance: the mean of count squares stays below 1 + 5 standard deviations of
+  // chi squared / count; and a statistic that is nearly always 0 would test nothing.
+  EXPECT_LE(squares / count, 1 + 5 * std::sqrt(2 / count));
+  EXPECT_GE(squares / count, 0.5);
+  for (const QuadraticStatistic& q : report.quadratics) {
+    EXPECT_EQ(q.elements, static_cast<int64_t>(kRows * kChannels));
+    EXPECT_NEAR(q.q / static_cast<double>(q.elements), 1, 5 * std::sqrt(2.0 / 512));
+  }
+}
+
+TEST(Statistics, AFaultOfTwiceTheDetectableSizeIsAlwaysFoundAndMeasured) {
+  const double detectable = ReportOf(20, 1, 0).directions[0].detectable;
+  const StatisticsReport report = ReportOf(20, 1, 2 * detectable);
+  for (size_t i = 0; i < report.directions.size(); i += 2) {
+    const DirectionStatistic& d = report.directions[i];
+    EXPECT_TRUE(d.over) << d.group;
+    EXPECT_EQ(d.direction, "scale");
+    // z would be off by more than its limit otherwise.
+    EXPECT_NEAR(d.coefficient, 2 * detectable, d.detectable) << d.group;
+  }
+  EXPECT_NE(report.warnings[0].find("the scale is off"), std::string::npos);
+}
+
+TEST(Statistics, ATenthOfTheDetectableSizeIsNot) {
+  const double detectable = ReportOf(20, 1, 0).directions[0].detectable;
+  EXPECT_TRUE(ReportOf(20, 1, detectable / 10).warnings.empty());
+}
+
+TEST(Statistics, ErrorsOfTwiceTheirDeclaredSizeAreSeenByQ) {
+  const StatisticsReport report = ReportOf(5, 2, 0);
+  for (const QuadraticStatistic& q : report.quadratics) EXPECT_TRUE(q.over) << q.group;
+}
+
+TEST(Statistics, TheQuadraticLimitIsTheGramForm) {
+  const StatisticsReport report = ReportOf(1, 1, 0);
+  const double t = TailExponent(3, kFalseAlarm);
+  // F_r^2 = channels in each of the rows.
+  const double limit = 512 + 2 * std::sqrt(t * 512) + 2 * t * std::sqrt(32.0);
+  EXPECT_NEAR(report.quadratics[0].limit, limit, limit * 0x1p-40);
+}
+
+TEST(Statistics, WhatTheReplicatesShowTooIsNoFault) {
+  // With V nearly constant the output's rounding is a function of the value and lines up with the
+  // direction: honest errors and replicates then have the same mean, far from 0.
+  const OutputInfo info = Info(1);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  ExpectedTile tile = Head(0);
+  std::vector<double> errors(kRows * kChannels);
+  for (size_t i = 0; i < errors.size(); ++i) {
+    errors[i] = Noise(7, i) + kSigma * tile.statistics->effect[0][i];
+  }
+  const auto report = [&] {
+    StatisticsAccumulator accumulator;
+    accumulator.Add(tile, info, errors, use);
+    return accumulator.Finish(info, 3, kFalseAlarm);
+  };
+  EXPECT_TRUE(report().directions[0].over);
+  for (size_t row = 0; row < kRows; ++row) {
+    double shift = 0;
+    for (size_t i = row * kChannels; i < (row + 1) * kChannels; ++i) {
+      const double effect = tile.statistics->effect[0][i];
+      shift += effect / (kSigma * kSigma) * kSigma * effect;
+    }
+    for (size_t r = 0; r < kReplicates; ++r) {
+      tile.statistics->replicate_z[0][row * kReplicates + r] += shift;
+    }
+  }
+  EXPECT_FALSE(report().directions[0].over);
+}
+
+TEST(Statistics, ReplicatesThatScatterWiderThanTheModelWidenTheLimit) {
+  const OutputInfo info = Info(1);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  ExpectedTile tile = Head(0);
+  const std::vector<double> errors(kRows * kChannels, 0);
+  StatisticsAccumulator narrow;
+  narrow.Add(tile, info, errors, use);
+  for (double& z : tile.statistics->replicate_z[0]) z *= 100;
+  StatisticsAccumulator wide;
+  wide.Add(tile, info, errors, use);
+  EXPECT_GT(wide.Finish(info, 3, kFalseAlarm).directions[0].detectable,
+            10 * narrow.Finish(info, 3, kFalseAlarm).directions[0].detectable);
+}
+
+TEST(Statistics, RowsThatAreNotJudgedAndElementsWithoutNoiseAreLeftOut) {
+  const OutputInfo info = Info(1);
+  ExpectedTile tile = Head(0);
+  std::vector<uint8_t> use(kRows * kChannels, 1);
+  use[5] = 0;                                     // row 0 goes
+  tile.statistics->sigma_squared[kChannels] = 0;  // one element of row 1
+  std::vector<double> errors(kRows * kChannels, 0);
+  errors[6] = 1e30;
+  StatisticsAccumulator accumulator;
+  accumulator.Add(tile, info, errors, use);
+  const StatisticsReport report = accumulator.Finish(info, 3, kFalseAlarm);
+  EXPECT_EQ(report.skipped_elements, static_cast<int64_t>(kChannels) + 1);
+  EXPECT_EQ(report.quadratics[0].elements, static_cast<int64_t>((kRows - 1) * kChannels - 1));
+  EXPECT_EQ(report.quadratics[0].q, 0);
+}
+
+TEST(Statistics, MergedTilesEqualOneGroup) {
+  const OutputInfo info = Info(1);
+  const ExpectedTile tile = Head(0);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  std::vector<double> errors(kRows * kChannels);
+  for (size_t i = 0; i < errors.size(); ++i) errors[i] = Noise(1, i);
+  StatisticsAccumulator a;
+  a.Add(tile, info, errors, use);
+  StatisticsAccumulator b = a;
+  b.Merge(a);
+  const StatisticsReport once = a.Finish(info, 3, kFalseAlarm);
+  const StatisticsReport twice = b.Finish(info, 3, kFalseAlarm);
+  EXPECT_EQ(twice.quadratics[0].q, 2 * once.quadratics[0].q);
+  EXPECT_EQ(twice.quadratics[0].elements, 2 * once.quadratics[0].elements);
+  EXPECT_EQ(b.Tests(info), 3);
+}
+
+}  // namespace
+}  // namespace kvcheck

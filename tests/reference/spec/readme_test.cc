@@ -1,0 +1,110 @@
+// reference/README.md describes the texts: its examples parse, and it names every key that the
+// parsers know.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "reference/spec/case.h"
+#include "reference/spec/error.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/plan.h"
+#include "reference/spec/profile.h"
+
+namespace kvcheck {
+namespace {
+
+std::string Readme() {
+  std::ifstream file(KVCHECK_SOURCE_DIR "/reference/README.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The lines between a pair of fences.
+std::vector<std::string> FencedLines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  bool fenced = false;
+  for (std::string line; std::getline(stream, line);) {
+    if (line == "```") {
+      fenced = !fenced;
+    } else if (fenced) {
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
+TEST(Readme, ExamplesParse) {
+  int cases = 0;
+  int plans = 0;
+  for (const std::string& line : FencedLines(Readme())) {
+    const std::string word = line.substr(0, line.find_first_of(" ="));
+    if (word == "codec" || word == "attention" || word == "tensor") {
+      EXPECT_NO_THROW(ParseCase(line)) << line;
+      ++cases;
+    } else if (word == "base" || word == "qk") {
+      EXPECT_NO_THROW(ParsePlan(line)) << line;
+      ++plans;
+    }
+  }
+  EXPECT_EQ(cases, 3);
+  EXPECT_EQ(plans, 2);
+  EXPECT_NO_THROW(
+      ParseProfile("masked_row=mean mask_value=lowest maximum=all decode=two_roundings"));
+}
+
+// The keys that a parser lists when it meets an unknown one.
+template <typename Parse>
+std::vector<std::string> KnownKeys(const std::string& text, Parse parse) {
+  try {
+    parse(text);
+  } catch (const Error& error) {
+    const std::string& message = error.message();
+    const size_t begin = message.find("known: ") + 7;
+    std::istringstream list(message.substr(begin, message.find(" (in '") - begin));
+    std::vector<std::string> keys;
+    for (std::string key; list >> key;) {
+      if (key.back() == ',') key.pop_back();
+      keys.push_back(key);
+    }
+    return keys;
+  }
+  return {};
+}
+
+TEST(Readme, NamesEveryKey) {
+  const std::string readme = Readme();
+  std::vector<std::string> keys;
+  const auto add = [&](const std::vector<std::string>& more) {
+    EXPECT_GE(more.size(), 5u);
+    keys.insert(keys.end(), more.begin(), more.end());
+  };
+  const std::string codec = "codec op=encode format=f16 x=f32 rows=4 d=64 data=gauss:1";
+  const std::string attention =
+      "attention hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 data=gauss:1";
+  const std::string tensor = "tensor dtype=f32 shape=2 rule=exact data=file";
+  for (const std::string& text : {codec, attention, tensor}) {
+    add(KnownKeys(text + " unknown=1", [](const std::string& t) { ParseCase(t); }));
+  }
+  add(KnownKeys("unknown=1", [](const std::string& t) { ParsePlan(t); }));
+  add(KnownKeys("unknown=1", [](const std::string& t) { ParseProfile(t); }));
+  for (const std::string& key : keys) {
+    EXPECT_NE(readme.find("`" + key + "`"), std::string::npos) << key;
+  }
+}
+
+TEST(Readme, NamesEveryFormatType) {
+  const std::string readme = Readme();
+  for (const KvFormat& format : AllKvFormats()) {
+    if (!IsPlain(format)) continue;
+    EXPECT_NE(readme.find(Print(format)), std::string::npos) << Print(format);
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,148 @@
+// kvcheck compare, and run on stored tensors.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "golden/writer.h"
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+class CompareCommand : public ToolTest {
+ protected:
+  void SetUp() override {
+    ToolTest::SetUp();
+    WriteGoldenFile(Path("g.h5"), Good());
+  }
+  static GoldenFile Good() { return FileOf({ObservedCase("a", kHonestPlan, "PASS")}); }
+  // compare g.h5 with a file in which the observed outputs were changed.
+  template <typename Change>
+  ToolRun CompareChanged(Change change) const {
+    GoldenFile file = Good();
+    change(&file.cases[0].observed[0].outputs);
+    WriteGoldenFile(Path("changed.h5"), file);
+    return Tool({"compare", "g.h5", "changed.h5"});
+  }
+};
+
+TEST_F(CompareCommand, FileWithItselfPassesUnderItsOwnPlan) {
+  const ToolRun run = Tool({"compare", "g.h5", "g.h5"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("PASS  a/simulated  ")) << run.out;
+}
+
+TEST_F(CompareCommand, WrongElementFailsByName) {
+  const ToolRun run =
+      CompareChanged([](TensorMap* outputs) { outputs->at("out").As<float>()[33] += 1; });
+  EXPECT_EQ(run.exit_code, 1);
+  // Element 33 of (B, Hq, L, Dv) = (1, 4, 2, 32).
+  EXPECT_TRUE(run.out.starts_with("FAIL  a/simulated  out[b=0, hq=0, l=1, dv=1]: ")) << run.out;
+  EXPECT_NE(run.out.find("kvcheck compare g.h5 changed.h5 --only a --impl simulated"),
+            std::string::npos)
+      << run.out;
+}
+
+TEST_F(CompareCommand, NanFails) {
+  EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
+              outputs->at("out").As<uint32_t>()[33] = 0x7fc00000;
+            }).exit_code,
+            1);
+}
+
+TEST_F(CompareCommand, MissingExtraAndMisshapenTensorsFail) {
+  EXPECT_EQ(CompareChanged([](TensorMap*) {}).exit_code, 0);
+  EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
+              (*outputs)["other"] = (*outputs)["out"];
+              outputs->erase("out");
+            }).exit_code,
+            1);
+  EXPECT_EQ(
+      CompareChanged([](TensorMap* outputs) { (*outputs)["lse"] = (*outputs)["out"]; }).exit_code,
+      1);
+  EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
+              (*outputs)["out"] = Tensor(DType::kFloat32, Shape::Unnamed({1, 4, 2, 31}));
+            }).exit_code,
+            1);
+  EXPECT_EQ(CompareChanged([](TensorMap* outputs) {
+              (*outputs)["out"] = Tensor(DType::kFloat16, Shape::Unnamed({1, 4, 2, 32}));
+            }).exit_code,
+            1);
+}
+
+TEST_F(CompareCommand, MissingAndExtraCasesFail) {
+  WriteGoldenFile(Path("two.h5"), FileOf({ObservedCase("a", kHonestPlan, "PASS"),
+                                          ObservedCase("b", kHonestPlan, "PASS")}));
+  EXPECT_EQ(Tool({"compare", "two.h5", "g.h5"}).exit_code, 1);
+  EXPECT_EQ(Tool({"compare", "g.h5", "two.h5"}).exit_code, 1);
+  EXPECT_EQ(Tool({"compare", "two.h5", "g.h5", "--only", "a"}).exit_code, 0);
+  EXPECT_EQ(Tool({"compare", "two.h5", "g.h5", "--only", "c"}).exit_code, 2);
+}
+
+TEST_F(CompareCommand, PlanOnTheCommandLineOverridesTheStoredOne) {
+  EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--plan", kBoastfulPlan}).exit_code, 1);
+}
+
+TEST_F(CompareCommand, ExpectationsOfTheFileUnderTestAreNotBelieved) {
+  GoldenFile wrong = FileOf({ObservedCase("a", kHonestPlan, "FAIL")});
+  wrong.cases[0].observed[0].outputs.at("out").As<float>()[33] += 1;
+  WriteGoldenFile(Path("wrong.h5"), wrong);
+  EXPECT_EQ(Tool({"compare", "g.h5", "wrong.h5"}).exit_code, 1);
+}
+
+TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
+  ASSERT_EQ(
+      Tool({"golden", "make", "--case", kAttentionCase, "--name", "a", "-o", "gold.h5"}).exit_code,
+      0);
+  EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "exact"}).exit_code, 1);
+  // Fewer than 2^7 roundings of 2^-24 meet one element (32 channels, 33 keys and a handful), scores
+  // and values lie below 2^3, and a score's error counts twice: less than 2^-24+7+3+3 = 2^-11.
+  const ToolRun run = Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:2^-11"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  // A tolerance beyond the data proves nothing.
+  EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:100"}).exit_code, 3);
+}
+
+TEST_F(CompareCommand, CaseOnTheCommandLineNeedsNoGoldenFile) {
+  // The inputs are generated, the output is found by its name.
+  std::vector<std::string> arguments = {"compare", "--case",    kAttentionCase,
+                                        "--plan",  kHonestPlan, "g.h5"};
+  const ToolRun run = Tool(arguments);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  arguments.insert(arguments.end(), {"--map", "out=/cases/a/observed/simulated/out"});
+  EXPECT_EQ(Tool(arguments).exit_code, 0);
+  arguments.back() = "nothing=/cases/a/q";
+  EXPECT_EQ(Tool(arguments).exit_code, 2);
+}
+
+TEST_F(CompareCommand, InputsOfACaseAreFoundInItsFile) {
+  std::string text = kAttentionCase;
+  text.replace(text.find("data=gauss:1"), std::string::npos, "data=file");
+  EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 0);
+  // The file holds f32: the question cannot be put.
+  text.replace(text.find("k=f32"), 5, "k=f16");
+  EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 2);
+}
+
+TEST_F(CompareCommand, RunOnStoredTensorsJudgesThemAgain) {
+  const ToolRun stored = Tool({"run", "--data", "g.h5#a"});
+  EXPECT_EQ(stored.exit_code, 0) << stored.out << stored.err;
+  EXPECT_EQ(Tool({"run", "--data", "g.h5#a/simulated"}).exit_code, 0);
+  EXPECT_EQ(Tool({"run", "--data", "g.h5#a/nobody"}).exit_code, 2);
+  EXPECT_EQ(
+      Tool({"run", "--data", "g.h5#a", "--impl", "simulated", "--plan", kHonestPlan}).exit_code, 0);
+}
+
+TEST_F(CompareCommand, DamagedFileExitsWithTwo) {
+  // A file cut short, and one that is none.
+  std::filesystem::resize_file(Path("g.h5"), std::filesystem::file_size(Path("g.h5")) / 2);
+  std::ofstream(Path("text.h5")) << "not a file of tensors";
+  for (const char* name : {"g.h5", "text.h5"}) {
+    const ToolRun run = Tool({"compare", name, name});
+    EXPECT_EQ(run.exit_code, 2) << run.out << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

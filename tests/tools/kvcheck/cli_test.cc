@@ -1,0 +1,192 @@
+// The command line: exit codes, messages, reports; kvcheck run and list.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+class CommandLine : public ToolTest {};
+class RunCommand : public ToolTest {};
+
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kLiar = "simulated:base=plain_f32 p=bf16";
+constexpr const char* kVacuousCase =
+    "codec op=round_trip format=affine:2:g32:bf16 x=f32 rows=3 d=64 data=gauss:1";
+
+TEST_F(CommandLine, UsageErrorsExitWithTwoAndSayWhatToDo) {
+  const std::vector<Arguments> wrong = {
+      {},
+      {"frobnicate"},
+      {"--frobnicate"},
+      {"run"},
+      {"run", kAttentionCase, "--frobnicate"},
+      {"run", kAttentionCase, "--statistics", "maybe"},
+      {"run", kAttentionCase, "-j", "0"},
+      {"run", kAttentionCase, "--impl", "frobnicate"},
+      {"run", kAttentionCase, "--json", "-", "--junit", "-"},
+      {"run", kAttentionCase, "-q", "-v"},
+      {"run", kAttentionCase, "--data", "no-hash"},
+      {"run", "tensor dtype=f32 shape=3 rule=exact data=gauss:1"},
+      {"compare"},
+      {"compare", "only-one.h5"},
+      {"compare", "a.h5", "b.h5", "--map", "out=/x"},
+      {"compare", "--case", kAttentionCase, "a.h5", "b.h5"},
+      {"golden"},
+      {"golden", "frobnicate"},
+      {"golden", "verify"},
+      {"golden", "make", "-o", "x.h5"},
+  };
+  for (const Arguments& arguments : wrong) {
+    const ToolRun run = Tool(arguments);
+    const std::string line = testing::PrintToString(arguments);
+    EXPECT_EQ(run.exit_code, 2) << line;
+    EXPECT_EQ(run.out, "") << line;
+    EXPECT_TRUE(run.err.starts_with("kvcheck: error: ")) << line << run.err;
+  }
+}
+
+TEST_F(CommandLine, EveryCommandHasHelp) {
+  const std::vector<Arguments> commands = {{},
+                                           {"run"},
+                                           {"compare"},
+                                           {"golden"},
+                                           {"golden", "make"},
+                                           {"golden", "verify"},
+                                           {"golden", "show"},
+                                           {"list"}};
+  for (Arguments arguments : commands) {
+    arguments.push_back("--help");
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_NE(run.out.find("Usage:"), std::string::npos) << testing::PrintToString(arguments);
+  }
+}
+
+TEST_F(CommandLine, VersionIsPrinted) {
+  const ToolRun run = Tool({"--version"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_TRUE(run.out.starts_with("kvcheck 0."));
+}
+
+TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
+  for (const Arguments& arguments :
+       {Arguments{"compare", "no.h5", "no.h5"},
+        Arguments{"compare", "--case", kAttentionCase, "no.h5"},
+        Arguments{"golden", "verify", "no.h5"}, Arguments{"golden", "show", "no.h5"},
+        Arguments{"run", "--data", "no.h5#x"}}) {
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_NE(run.err.find("no.h5"), std::string::npos) << run.err;
+  }
+}
+
+TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {
+  EXPECT_EQ(Tool({"run", kCodecCase, "--json", "nowhere/report.json"}).exit_code, 2);
+}
+
+TEST_F(CommandLine, ListNamesPlansFormatsAndData) {
+  const ToolRun run = Tool({"list"});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* word : {"plain_f32", "stranger", "affine:4:g64:bf16", "gauss", "attention"}) {
+    EXPECT_NE(run.out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST_F(RunCommand, MalformedCaseIsRefusedWithItsColumn) {
+  const ToolRun run = Tool({"run", "codec op=encoode format=bf16 x=f32 rows=1 d=64 data=gauss:1"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("column 10"), std::string::npos) << run.err;
+}
+
+TEST_F(RunCommand, PlanThatTheKernelFollowsPasses) {
+  const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("PASS  attention  ")) << run.out;
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_F(RunCommand, KernelThatRoundsMoreThanDeclaredFails) {
+  const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", kLiar});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(run.out.starts_with("FAIL  attention  out[b=")) << run.out;
+  EXPECT_NE(run.out.find("p=bf16 instead of p=f32"), std::string::npos) << run.out;
+}
+
+TEST_F(RunCommand, FailureNamesTheCommandThatReproducesIt) {
+  const ToolRun run =
+      Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-"});
+  const std::string command = nlohmann::json::parse(run.out).at("cases").at(0).at("command");
+  EXPECT_TRUE(command.starts_with("kvcheck run 'attention b=1 hq=4 ")) << command;
+  EXPECT_TRUE(
+      command.ends_with("data=gauss:1' --plan base=plain_f32 --impl "
+                        "'simulated:base=plain_f32 p=bf16'"))
+      << command;
+}
+
+TEST_F(RunCommand, BoundAsLargeAsTheDataIsMistrusted) {
+  const ToolRun run = Tool({"run", kVacuousCase});
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_TRUE(run.out.starts_with("MISTRUSTED  ")) << run.out;
+  EXPECT_EQ(Tool({"run", kVacuousCase, "--strict"}).exit_code, 1);
+}
+
+TEST_F(RunCommand, ImplementationThatDeclinesIsUnsupported) {
+  const ToolRun run = Tool({"run", kAttentionCase, "--impl", "reference"});
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_TRUE(run.out.starts_with("UNSUPPORTED  ")) << run.out;
+}
+
+TEST_F(RunCommand, CodecsEncodeDecodeAndRoundTrip) {
+  for (const char* text :
+       {kCodecCase, "codec op=decode format=affine:4:g32:bf16 x=f32 rows=3 d=64 data=codes:1",
+        "codec op=round_trip format=bf16 x=f32 rows=3 d=64 data=gauss:1"}) {
+    const ToolRun run = Tool({"run", text});
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  }
+}
+
+TEST_F(RunCommand, JsonOnStandardOutputStandsAlone) {
+  const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--json", "-"});
+  EXPECT_EQ(run.exit_code, 0);
+  const nlohmann::json report = nlohmann::json::parse(run.out);
+  EXPECT_EQ(report.at("summary").at("exit_code"), 0);
+  EXPECT_EQ(report.at("cases").at(0).at("outcome"), "PASS");
+}
+
+TEST_F(RunCommand, ReportsDoNotDependOnThreads) {
+  const char* text =
+      "attention b=2 hq=4 hkv=2 l=65 t=65 d=32 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1";
+  std::vector<std::string> reports;
+  for (const char* threads : {"1", "2", "5"}) {
+    reports.push_back(
+        Tool({"run", text, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-", "-j", threads})
+            .out);
+  }
+  EXPECT_NE(reports[0], "");
+  EXPECT_EQ(reports[0], reports[1]);
+  EXPECT_EQ(reports[0], reports[2]);
+}
+
+TEST_F(RunCommand, InterruptGivesAPartialReport) {
+  // Far more work than the moment after which it is interrupted: f64 outputs climb the ladder.
+  const ToolRun run = Tool({"run",
+                            "attention hq=8 hkv=1 l=512 t=2048 d=64 q=f64 k=f32 v=f32 out=f64 "
+                            "data=gauss:1",
+                            "--junit", "j.xml", "--json", "-"},
+                           SIGINT, 300);
+  EXPECT_EQ(run.exit_code, 130) << run.err;
+  const nlohmann::json report = nlohmann::json::parse(run.out);
+  EXPECT_EQ(report.at("summary").at("interrupted"), true);
+  EXPECT_TRUE(std::filesystem::exists(Path("j.xml")));
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,57 @@
+// Runs the built tool as a user would.
+
+#ifndef TESTS_TOOLS_KVCHECK_TOOL_PROCESS_H_
+#define TESTS_TOOLS_KVCHECK_TOOL_PROCESS_H_
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "golden/schema.h"
+
+namespace kvcheck {
+
+struct ToolRun {
+  int exit_code = -1;  // 128 + signal when it was killed
+  std::string out;
+  std::string err;
+};
+
+// A test with a folder of its own, in which the tool runs.
+class ToolTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  // Waits for the end. signal: sent after the given milliseconds; 0: none.
+  ToolRun Tool(const std::vector<std::string>& arguments, int signal = 0,
+               int after_milliseconds = 0) const;
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// Small cases. The simulated kernel of plain_f32 passes the first.
+inline constexpr const char* kAttentionCase =
+    "attention hq=4 hkv=2 l=2 t=33 d=32 q=f32 k=f32 v=f32 out=f32 mask=causal_bottom_right "
+    "data=gauss:1";
+inline constexpr const char* kCodecCase =
+    "codec op=encode format=affine:4:g32:bf16 x=f32 rows=3 d=64 data=gauss:1";
+
+inline constexpr const char* kHonestPlan = "base=plain_f32";
+// Says that plain_f32 rounds nothing.
+inline constexpr const char* kBoastfulPlan =
+    "base=plain_f32 op=f64 qk=f64:pairwise pv=f64:pairwise l=f64:pairwise scores=f64 p=f64 "
+    "exp_error=2^-52";
+
+// A golden case of kAttentionCase with inputs and one observed output, of plain_f32, with the given
+// declared plan and expectation.
+GoldenCase ObservedCase(const std::string& name, const std::string& declared_plan,
+                        const std::string& expect);
+GoldenFile FileOf(std::vector<GoldenCase> cases);
+
+}  // namespace kvcheck
+
+#endif  // TESTS_TOOLS_KVCHECK_TOOL_PROCESS_H_

@@ -1,0 +1,380 @@
+// Children that misbehave in every way known end as values, leave no process and no descriptor
+// behind, and do not keep the parent waiting.
+
+#include "tools/process/supervised_child.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+#include "reference/spec/error.h"
+#include "tools/process/message_frame.h"
+
+namespace kvcheck {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kMessageDescriptor = 3;  // of a forked child
+
+Message Bytes(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return Message(data, data + text.size());
+}
+
+std::string Text(const Message& message) {
+  return std::string(reinterpret_cast<const char*>(message.data()), message.size());
+}
+
+ChildLimits Within(int milliseconds_since_progress) {
+  ChildLimits limits;
+  limits.since_progress = milliseconds(milliseconds_since_progress);
+  return limits;
+}
+
+// Long enough for any machine: only tests of hanging use less.
+ChildLimits Patient() { return Within(60'000); }
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+bool HasChildren() { return waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD; }
+
+class SupervisedChildTest : public testing::Test {
+ protected:
+  void SetUp() override { descriptors_ = OpenDescriptors(); }
+  void TearDown() override {
+    EXPECT_EQ(OpenDescriptors(), descriptors_) << "a descriptor was left open";
+    EXPECT_FALSE(HasChildren()) << "a process was left behind";
+  }
+
+ private:
+  size_t descriptors_ = 0;
+};
+
+void WriteRaw(const void* data, size_t size) {
+  if (write(kMessageDescriptor, data, size) != static_cast<ssize_t>(size)) _exit(99);
+}
+
+[[noreturn]] void Loop() {
+  volatile unsigned turns = 0;
+  while (true) turns = turns + 1;
+}
+
+TEST_F(SupervisedChildTest, GivesMessagesInOrderAndTheExitCode) {
+  std::vector<std::string> got;
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel& channel) {
+        for (const char* text : {"one", "two", "three"}) channel.Send(Bytes(text));
+        return 0;
+      },
+      Patient(), [&](const Message& message) { got.push_back(Text(message)); });
+  EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
+  EXPECT_EQ(got, (std::vector<std::string>{"one", "two", "three"}));
+}
+
+TEST_F(SupervisedChildTest, GivesLongMessagesWhole) {
+  for (size_t size : {size_t{1}, size_t{65535}, size_t{65536}, size_t{65537}, size_t{5'000'001}}) {
+    Message sent(size);
+    for (size_t i = 0; i < size; ++i) sent[i] = static_cast<std::byte>(i * 31 >> 3);
+    SupervisedChild child(
+        [](ChildChannel& channel) {
+          while (const auto message = channel.Receive()) channel.Send(*message);
+          return 7;
+        },
+        Patient());
+    ASSERT_TRUE(child.Send(sent));
+    EXPECT_TRUE(child.Receive() == sent) << size;
+    EXPECT_EQ(child.Finish().code, 7);
+  }
+}
+
+TEST_F(SupervisedChildTest, TwoLongMessagesDoNotWaitForEachOther) {
+  const Message large(5'000'000, std::byte{1});
+  SupervisedChild child(
+      [&](ChildChannel& channel) {
+        channel.Send(large);
+        return channel.Receive() == large ? 0 : 1;
+      },
+      Patient());
+  EXPECT_TRUE(child.Send(large));
+  EXPECT_TRUE(child.Receive() == large);
+  EXPECT_TRUE(child.Finish().Succeeded());
+}
+
+TEST_F(SupervisedChildTest, NamesTheExitCodeAndTheLastLinesPrinted) {
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) {
+        std::printf("to stdout\n");
+        std::fprintf(stderr, "to stderr\n");
+        return 3;
+      },
+      Patient());
+  EXPECT_EQ(ToString(outcome), "exited with code 3");
+  EXPECT_NE(outcome.stderr_tail.find("to stderr\n"), std::string::npos);
+  EXPECT_NE(outcome.stderr_tail.find("to stdout\n"), std::string::npos);
+}
+
+TEST_F(SupervisedChildTest, KeepsOnlyTheTailOfMuchPrinting) {
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) {
+        for (int i = 0; i < 100'000; ++i) std::fprintf(stderr, "line %d\n", i);
+        return 0;
+      },
+      Patient());
+  EXPECT_TRUE(outcome.Succeeded());
+  EXPECT_LE(outcome.stderr_tail.size(), size_t{4096});
+  EXPECT_NE(outcome.stderr_tail.find("line 99999\n"), std::string::npos);
+}
+
+TEST_F(SupervisedChildTest, AnUncaughtExceptionIsAnExitCodeWithItsText) {
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) -> int { throw std::runtime_error("no such luck"); }, Patient());
+  EXPECT_EQ(outcome.end, ChildEnd::kExited);
+  EXPECT_EQ(outcome.code, kChildThrewExitCode);
+  EXPECT_NE(outcome.stderr_tail.find("no such luck"), std::string::npos);
+}
+
+TEST_F(SupervisedChildTest, ACrashIsASignal) {
+  for (int number : {SIGKILL, SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) {
+    const ChildOutcome outcome = RunSupervised(
+        [number](ChildChannel&) {
+          signal(number, SIG_DFL);  // sanitizers handle some
+          raise(number);
+          return 0;
+        },
+        Patient());
+    EXPECT_EQ(outcome.end, ChildEnd::kSignalled);
+    EXPECT_EQ(outcome.code, number);
+  }
+}
+
+TEST_F(SupervisedChildTest, MessagesBeforeACrashArrive) {
+  int messages = 0;
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel& channel) {
+        channel.Send(Bytes("last words"));
+        raise(SIGKILL);
+        return 0;
+      },
+      Patient(), [&](const Message&) { ++messages; });
+  EXPECT_EQ(messages, 1);
+  EXPECT_EQ(outcome.end, ChildEnd::kSignalled);
+}
+
+TEST_F(SupervisedChildTest, AHangEndsAtTheLimitWhetherItSleepsLoopsOrClosesThePipe) {
+  const std::vector<std::function<int(ChildChannel&)>> hangs = {
+      [](ChildChannel&) { return static_cast<int>(sleep(1000)); },
+      [](ChildChannel&) -> int { Loop(); },
+      [](ChildChannel&) -> int {
+        close(kMessageDescriptor);
+        Loop();
+      },
+      [](ChildChannel&) -> int {
+        for (int number = 1; number < 32; ++number) signal(number, SIG_IGN);
+        Loop();
+      },
+      [](ChildChannel&) -> int {
+        while (true) {
+          std::fprintf(stderr, "printing is no progress\n");
+          std::fflush(stderr);
+        }
+      },
+      [](ChildChannel&) -> int {
+        WriteRaw("\x05\0\0\0\0\0\0\0ab", 10);  // a message that never ends
+        Loop();
+      }};
+  for (size_t i = 0; i < hangs.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const ChildOutcome outcome = RunSupervised(hangs[i], Within(200));
+    EXPECT_EQ(outcome.end, ChildEnd::kTimedOut) << i;
+    EXPECT_EQ(ToString(outcome), "made no progress for 0.2 s");
+    EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(200));
+  }
+}
+
+TEST_F(SupervisedChildTest, ProgressKeepsALongJobAlive) {
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel& channel) {
+        for (int i = 0; i < 40; ++i) {
+          std::this_thread::sleep_for(milliseconds(20));
+          channel.Progress();
+        }
+        return 0;
+      },
+      Within(400));  // half of what it takes, twenty times what passes between two signs
+  EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
+}
+
+TEST_F(SupervisedChildTest, NonsenseIsAProtocolError) {
+  const ChildOutcome huge = RunSupervised(
+      [](ChildChannel&) {
+        const FrameHeader header = EncodeFrameHeader(uint64_t{1} << 60);
+        WriteRaw(header.data(), header.size());
+        return static_cast<int>(sleep(1000));
+      },
+      Patient());
+  EXPECT_EQ(huge.end, ChildEnd::kProtocolError);
+  EXPECT_EQ(ToString(huge),
+            "announced a message of 1152921504606846976 bytes, at most 67108864 are allowed");
+
+  const ChildOutcome text = RunSupervised(
+      [](ChildChannel&) {
+        WriteRaw("Hello, this is a line of text.\n", 31);
+        return 0;
+      },
+      Patient());
+  EXPECT_EQ(text.end, ChildEnd::kProtocolError);
+
+  for (size_t size : {1u, 7u, 8u, 9u}) {
+    int messages = 0;
+    const ChildOutcome half = RunSupervised(
+        [size](ChildChannel&) {
+          WriteRaw("\x05\0\0\0\0\0\0\0ab", size);
+          return 0;
+        },
+        Patient(), [&](const Message&) { ++messages; });
+    EXPECT_EQ(half.end, ChildEnd::kProtocolError) << size;
+    EXPECT_EQ(ToString(half), "ended within a message");
+    EXPECT_EQ(messages, 0);
+  }
+}
+
+TEST_F(SupervisedChildTest, AChildThatSendsWithoutReadingIsBounded) {
+  ChildLimits limits = Patient();
+  limits.max_message_bytes = 1 << 20;
+  SupervisedChild child(
+      [](ChildChannel& channel) -> int {
+        const Message message(1 << 19, std::byte{1});
+        while (true) channel.Send(message);
+      },
+      limits);
+  EXPECT_FALSE(child.Send(Message(8 << 20, std::byte{1})));
+  EXPECT_EQ(child.Finish().end, ChildEnd::kProtocolError);
+}
+
+TEST_F(SupervisedChildTest, SendingToAChildThatEndedIsAValue) {
+  SupervisedChild child([](ChildChannel&) { return 5; }, Patient());
+  while (child.Receive()) {
+  }
+  EXPECT_FALSE(child.Send(Bytes("too late")));
+  EXPECT_EQ(child.Finish().code, 5);
+
+  SupervisedChild deaf([](ChildChannel&) { return 6; }, Patient());
+  std::this_thread::sleep_for(milliseconds(20));
+  const Message large(5'000'000, std::byte{1});
+  EXPECT_FALSE(deaf.Send(large));
+  EXPECT_EQ(deaf.Finish().code, 6);
+}
+
+TEST_F(SupervisedChildTest, TheDestructorKills) {
+  SupervisedChild child([](ChildChannel&) -> int { Loop(); }, Patient());
+}
+
+TEST_F(SupervisedChildTest, AnExceptionOfTheParentKillsAndPassesThrough) {
+  const auto run = [] {
+    RunSupervised(
+        [](ChildChannel& channel) -> int {
+          channel.Send(Bytes("x"));
+          Loop();
+        },
+        Patient(), [](const Message&) { throw std::runtime_error("enough"); });
+  };
+  EXPECT_THROW(run(), std::runtime_error);
+}
+
+TEST_F(SupervisedChildTest, AGrandchildThatHoldsThePipeDoesNotHoldTheParent) {
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) {
+        if (fork() == 0) {
+          sleep(1000);
+          _exit(0);
+        }
+        return 4;
+      },
+      Patient());
+  EXPECT_EQ(ToString(outcome), "exited with code 4");
+}
+
+TEST_F(SupervisedChildTest, AForkedChildHasNoOpenFilesOfTheParent) {
+  const int file = fcntl(0, F_DUPFD, 50);
+  ASSERT_GE(file, 50);
+  SupervisedChild sibling([](ChildChannel& c) { return c.Receive() ? 1 : 0; }, Patient());
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) {
+        int open_count = 0;
+        for (int d = kMessageDescriptor + 1; d < 256; ++d) {
+          open_count += fcntl(d, F_GETFD) != -1 ? 1 : 0;
+        }
+        return open_count;
+      },
+      Patient());
+  close(file);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(sibling.Finish().Succeeded());
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(SupervisedChildTest, MemoryBeyondTheLimitIsRefusedToTheChild) {
+  ChildLimits limits = Patient();
+  limits.address_space_bytes = int64_t{512} << 20;
+  const ChildOutcome outcome = RunSupervised(
+      [](ChildChannel&) {
+        void* block = std::malloc(size_t{1} << 30);
+        const bool refused = block == nullptr;
+        std::free(block);
+        return refused ? 0 : 1;
+      },
+      limits);
+  EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
+}
+#endif
+
+TEST_F(SupervisedChildTest, ProcessorTimeBeyondTheLimitIsASignal) {
+  ChildLimits limits = Patient();
+  limits.cpu_seconds = 1;
+  const ChildOutcome outcome = RunSupervised([](ChildChannel&) -> int { Loop(); }, limits);
+  EXPECT_EQ(outcome.end, ChildEnd::kSignalled) << ToString(outcome);
+}
+
+TEST_F(SupervisedChildTest, RunsAnExecutableThatSpeaksTheProtocol) {
+  SupervisedChild child({"sh", "-c",
+                         "head -c 13 > /dev/null; echo noise;"
+                         "printf '\\005\\000\\000\\000\\000\\000\\000\\000reply' >&$KVCHECK_MESSAGE_FD;"
+                         "exit 9"},
+                        Patient());
+  EXPECT_TRUE(child.Send(Bytes("hello")));
+  const std::optional<Message> reply = child.Receive();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(Text(*reply), "reply");
+  EXPECT_EQ(child.Finish().code, 9);
+  EXPECT_EQ(child.Finish().stderr_tail, "noise\n");
+}
+
+TEST_F(SupervisedChildTest, AProgramThatCannotBeExecutedIsAnError) {
+  for (const char* name : {"/nonexistent/program", "/dev/null", "/"}) {
+    try {
+      SupervisedChild child({name}, Patient());
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

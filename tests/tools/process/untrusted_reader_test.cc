@@ -1,0 +1,105 @@
+// Reading in a child gives what reading in this process gives, and damaged files are refused, found
+// by their hash, or the same as before.
+
+#include "tools/process/untrusted_reader.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "golden/hdf5_file.h"
+#include "golden/reader.h"
+#include "golden/writer.h"
+#include "reference/spec/error.h"
+#include "tests/golden/golden_samples.h"
+#include "tests/tools/process/damaged_files.h"
+#include "tools/process/message_codec.h"
+
+namespace kvcheck {
+namespace {
+
+using golden_damage::Outcome;
+
+std::string FixturePath() {
+  return std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_python.h5";
+}
+
+TEST(UntrustedFile, GivesWhatReadingInThisProcessGives) {
+  UntrustedFile untrusted(FixturePath());
+  Hdf5File trusted(FixturePath());
+  EXPECT_TRUE(untrusted.index() == trusted.index());
+  for (const auto& [path, record] : trusted.index().objects) {
+    if (record.is_dataset) {
+      EXPECT_TRUE(ReadTensor(untrusted, path) == ReadTensor(trusted, path)) << path;
+    }
+  }
+  EXPECT_TRUE(ReadUntrustedGolden(FixturePath()) == GoldenReader::Open(FixturePath()).ReadAll());
+}
+
+TEST(UntrustedFile, ReadsATensorOfManyBlocks) {
+  const std::string path = golden_samples::TemporaryPath("blocks.h5");
+  GoldenFile file = golden_samples::SmallContent();
+  file.cases[0].inputs["large"] =
+      golden_samples::Counting(DType::kFloat32, Shape::Unnamed({(1 << 20) + 1}));
+  file.content_hash = WriteGoldenFile(path, file);
+  EXPECT_TRUE(ReadUntrustedGolden(path) == file);
+  std::filesystem::remove(path);
+}
+
+TEST(UntrustedFile, AnAbsentFileIsAnErrorWithItsPath) {
+  try {
+    UntrustedFile file("/nonexistent/file.h5");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnreadableFile);
+    EXPECT_EQ(error.context(), "/nonexistent/file.h5");
+  }
+}
+
+TEST(MessageDecoder, RefusesEveryTruncationAndSurvivesEveryFlippedBit) {
+  MessageEncoder encoder;
+  const Hdf5File file(FixturePath());
+  encoder.Record(file.index().objects.at("/cases/attention-1.f32/q"));
+  const Message& whole = encoder.message();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    MessageDecoder decoder({whole.data(), size});
+    EXPECT_THROW(decoder.Record({}), Error) << size;
+  }
+  int read = 0;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    Message flipped = whole;
+    flipped[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+    try {
+      MessageDecoder decoder(flipped);
+      decoder.Record({});
+      ++read;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnreadableFile);
+    }
+  }
+  EXPECT_GT(read, 0);  // bits of texts
+}
+
+TEST(DamagedFile, NoneOf200IsReadAsOtherContent) {
+  const golden_damage::Campaign campaign = golden_damage::RunCampaign(200, 1, 2000);
+  fmt::print("{}", golden_damage::ToTable(campaign.counts));
+  EXPECT_EQ(Total(campaign.counts, Outcome::kSilentChange), 0);
+  EXPECT_EQ(Total(campaign.counts, Outcome::kWrongError), 0);
+  // The damage is real, and all three ways to end well occur.
+  for (Outcome outcome : {Outcome::kRefused, Outcome::kHashMismatch, Outcome::kUnchanged}) {
+    EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
+  }
+}
+
+// One byte in 37; the slow test flips them all.
+TEST(DamagedFile, NoFlippedByteIsReadAsOtherContent) {
+  const golden_damage::OutcomeCounts counts = golden_damage::RunByteFlips(37);
+  fmt::print("{}", golden_damage::ToLine(counts));
+  EXPECT_EQ(CountOf(counts, Outcome::kSilentChange), 0);
+  EXPECT_EQ(CountOf(counts, Outcome::kWrongError), 0);
+  EXPECT_GT(CountOf(counts, Outcome::kHashMismatch), 0);
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,133 @@
+// The text that people read, held to the letter for verdicts written by hand.
+
+#include "tools/report/text_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "tests/tools/report/sample_verdicts.h"
+
+namespace kvcheck {
+namespace {
+
+TEST(TextReport, FailureOpensWithTheWorstElement) {
+  EXPECT_EQ(Headline(FailedResult(), {}),
+            "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53125, expected 0.5, error 3.1e-2 is "
+            "1.64e4 x the bound 1.9e-6");
+}
+
+TEST(TextReport, FailureShowsEverythingThatDecidedIt) {
+  EXPECT_EQ(
+      CaseText(FailedResult(), {}),
+      "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53125, expected 0.5, error 3.1e-2 is "
+      "1.64e4 x the bound 1.9e-6\n"
+      "  case         attention hq=8 data=gauss:1\n"
+      "  output       out  FAIL  float32 B=2 Hq=8 L=1 Dv=64\n"
+      "  counts       3 of 1024 judged elements fail\n"
+      "  rule         derived bound; decided 16 rows in double; the bound is 0.2 % of the data "
+      "(median)\n"
+      "  bound        1.9e-6 = output rounding 75 % + P rounding 25 %\n"
+      "  where        all failures in hq=3\n"
+      "  special      NaN in both: 3 (equal)\n"
+      "  metrics      error max 0, mean 0, RMS 0; relative max 0, RMS 0; 0 ulp\n"
+      "               cosine 0.5, RMS 0 expected, 0 got\n"
+      "               error / tolerance: median 0, 90 % 0, 99 % 0, largest 0\n"
+      "  hint         would be inside the bound if the plan said p=bf16 instead of p=f32\n"
+      "  plan         base=plain_f32\n"
+      "  profile      defaults\n"
+      "  assumed      because the plan does not say: exp=exp2_fma block=1\n"
+      "  reproduce    kvcheck run 'attention hq=8 data=gauss:1'\n");
+}
+
+TEST(TextReport, PassIsOneLine) {
+  EXPECT_EQ(CaseText(PassedResult(), {}),
+            "PASS  gqa/mlx  out: 1024 elements, worst 0.5 x the bound\n");
+}
+
+TEST(TextReport, PassNeverHidesAWarning) {
+  CaseResult result = PassedResult();
+  result.verdict.outputs.front().warnings = {"every judged value is 0, expected and observed"};
+  const std::string text = CaseText(result, {});
+  EXPECT_NE(text.find("1 warning\n"), std::string::npos);
+  EXPECT_NE(text.find("every judged value is 0"), std::string::npos);
+}
+
+TEST(TextReport, VerbosePassShowsWhatTheStatisticsWouldHaveSeen) {
+  CaseResult result = PassedResult();
+  StatisticsReport statistics;
+  statistics.false_alarm = kFalseAlarm;
+  const double none = std::numeric_limits<double>::infinity();
+  statistics.directions = {{"b=0 hq=0", "scale", "", 0, 6, 0, 0.5, false},
+                           {"b=0 hq=1", "scale", "", 0, 6, 0, 0.25, false},
+                           {"b=0 hq=0", "sink", "", 0, 6, 0, none, false}};
+  result.verdict.outputs.front().statistics = statistics;
+  result.verdict.outputs.front().detectable_share = 0.75;
+  TextOptions options;
+  options.verbose = true;
+  const std::string text = CaseText(result, options);
+  EXPECT_NE(text.find("scale: 0.25 x the fault would be seen in one group"), std::string::npos);
+  EXPECT_NE(text.find("sink: has no effect here"), std::string::npos);
+  EXPECT_NE(text.find("losing one input would show for 75 % of the inputs"), std::string::npos);
+}
+
+TEST(TextReport, ErrorsThatAreNotFiniteHaveNoRatio) {
+  CaseResult result = FailedResult();
+  ElementReport& worst = *result.verdict.outputs.front().worst;
+  worst.got = std::nan("");
+  worst.error = std::nan("");
+  EXPECT_EQ(Headline(result, {}),
+            "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got nan, expected 0.5");
+}
+
+TEST(TextReport, UnmetExpectationSaysWhatWasExpected) {
+  EXPECT_EQ(Headline(ResultOf(Outcome::kMistrusted, Expectation::kFinding), {}),
+            "FAIL  case  expected FAIL (a known fault), got MISTRUSTED: because of the test");
+  EXPECT_EQ(Headline(ResultOf(Outcome::kMistrusted, Expectation::kMistrusted), {}),
+            "MISTRUSTED, as expected  case  because of the test (a known fault)");
+}
+
+TEST(TextReport, ListsAreCutAtMaxPrintAndSayBy) {
+  CaseResult result = FailedResult();
+  result.verdict.outputs.front().breakdown = {"one", "two", "three", "four"};
+  TextOptions options;
+  options.max_print = 2;
+  const std::string text = CaseText(result, options);
+  EXPECT_NE(text.find("  where        one\n               two\n               ... and 2 more "
+                      "(--max-print)\n"),
+            std::string::npos);
+}
+
+TEST(TextReport, CasesBeyondMaxPrintKeepTheirHeadline) {
+  std::ostringstream out;
+  TextOptions options;
+  options.max_print = 1;
+  TextReport report(options, out);
+  Summary summary;
+  for (int i = 0; i < 3; ++i) {
+    report.Add(FailedResult());
+    summary.Add(FailedResult(), false);
+  }
+  report.Finish(summary);
+  const std::string text = out.str();
+  EXPECT_EQ(text.find("  rule"), text.rfind("  rule"));
+  EXPECT_NE(text.find("2 cases shown without details (--max-print 1)\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("3 cases: 3 failed; 3072 elements judged\n"));
+}
+
+TEST(TextReport, QuietLeavesOutWhatIsAsItShouldBe) {
+  std::ostringstream out;
+  TextOptions options;
+  options.quiet = true;
+  TextReport report(options, out);
+  report.Add(PassedResult());
+  report.Add(ResultOf(Outcome::kFail, Expectation::kFinding));
+  EXPECT_EQ(out.str(), "");
+  report.Add(ResultOf(Outcome::kUnsupported));
+  EXPECT_EQ(out.str(), "UNSUPPORTED  case  because of the test\n");
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,166 @@
+// kvcheck golden make: writes a golden file with expected values, computed at double-double from
+// the inputs of another file or of a generated case; a sample of rows is computed again with 50
+// digits.
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "golden/schema.h"
+#include "golden/writer.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/stored_expected.h"
+#include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+struct MakeOptions {
+  CommonOptions common;
+  std::string file;
+  std::string output;
+  std::string case_text;
+  std::string name = "case";
+  std::string profile;
+  int64_t sample_rows = 8;
+};
+
+std::string CommandText(const MakeOptions& options) {
+  std::string text = "kvcheck golden make";
+  if (!options.file.empty()) text += " " + ShellWord(options.file);
+  text += " -o " + ShellWord(options.output);
+  if (!options.case_text.empty()) {
+    text +=
+        fmt::format(" --case {} --name {}", ShellWord(options.case_text), ShellWord(options.name));
+  }
+  if (!options.profile.empty()) text += " --profile " + ShellWord(options.profile);
+  return text;
+}
+
+Profile ProfileOf(const MakeOptions& options, const GoldenCase& c) {
+  if (!options.profile.empty()) return ParseProfile(options.profile);
+  return ParseProfile(c.observed.empty() ? "" : c.observed.front().profile);
+}
+
+// Fills in the expected values and verifies them; false when interrupted. Only what passes is
+// written.
+bool MakeCase(const MakeOptions& options, GoldenCase golden_case, const Profile& profile,
+              GoldenWriter* writer, RunReport* report) {
+  CaseResult result;
+  result.name = golden_case.name;
+  result.verdict.case_text = golden_case.case_text;
+  result.verdict.implementation = "expected values, made at double-double";
+  result.verdict.command = CommandText(options);
+  return report->Judge(std::move(result), [&] {
+    const Question question =
+        ValueQuestion(ParseCase(golden_case.case_text), golden_case.inputs, profile);
+    const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
+    golden_case.expected = ComputeExpected(InterruptibleSource(*source), options.common.threads);
+    Verdict verdict =
+        VerifyExpected(*source, golden_case.expected, SampleRows(question.c, options.sample_rows),
+                       options.common.Judge(0));
+    verdict.case_text = golden_case.case_text;
+    verdict.profile = Print(profile);
+    if (verdict.outcome != Outcome::kFail) writer->AddCase(golden_case);
+    return verdict;
+  });
+}
+
+// The case of --case, with inputs generated or from a file without the schema.
+GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
+                         const Profile& profile) {
+  const Case c = ParseCase(options.case_text);
+  GoldenCase golden_case;
+  golden_case.name = options.name;
+  golden_case.case_text = Print(c);
+  golden_case.inputs =
+      file == nullptr ? GenerateCaseInputs(c, profile)
+                      : LoadInputs(*file, c, FindByName(file->source().index(), InputSpecs(c), {}));
+  return golden_case;
+}
+
+int Make(const MakeOptions& options) {
+  options.common.Check();
+  if (options.file.empty() && options.case_text.empty()) {
+    throw Error(ErrorCode::kUsage, "give a FILE with inputs, or --case with generated data",
+                "golden make");
+  }
+  std::unique_ptr<StoredFile> file;
+  if (!options.file.empty()) file = std::make_unique<StoredFile>(options.file);
+  const bool is_golden = file != nullptr && file->IsGolden();
+  if (is_golden != options.case_text.empty()) {
+    throw Error(ErrorCode::kUsage,
+                is_golden ? "a golden file names its own cases: leave out --case"
+                          : "a file without the schema needs --case",
+                options.file);
+  }
+  GoldenWriter writer(options.output, ToolVersion() + " reference, double-double",
+                      CommandText(options));
+  const int64_t total = is_golden ? static_cast<int64_t>(file->golden().outline().cases.size()) : 1;
+  RunReport report("golden make", options.common, total);
+  bool complete = true;
+  if (is_golden) {
+    for (const GoldenCase& outline : file->golden().outline().cases) {
+      // Observed outputs are kept, so the case is read whole.
+      GoldenCase golden_case = outline;
+      for (const auto& [dataset, tensor] : MutableTensorsOf(golden_case)) {
+        *tensor = ReadTensor(file->source(), dataset);
+      }
+      const Profile profile = ProfileOf(options, golden_case);
+      if (golden_case.inputs.empty()) {
+        golden_case.inputs = GenerateCaseInputs(ParseCase(golden_case.case_text), profile);
+      }
+      complete = MakeCase(options, std::move(golden_case), profile, &writer, &report);
+      if (!complete) break;
+    }
+  } else {
+    const Profile profile = ParseProfile(options.profile);
+    complete =
+        MakeCase(options, CaseOfOptions(options, file.get(), profile), profile, &writer, &report);
+  }
+  const int exit_code = report.Finish();
+  // A file with cases left out would look like a whole one.
+  if (exit_code != 0 || !complete) return exit_code;
+  const std::string hash = writer.Finish();
+  if (options.common.json != "-" && options.common.junit != "-") {
+    std::cout << fmt::format("wrote {} ({})\n", options.output, hash) << std::flush;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen) {
+  auto options = std::make_shared<MakeOptions>();
+  CLI::App* command = golden->add_subcommand(
+      "make", "Write a golden file with expected values computed from the inputs of FILE");
+  command->footer(
+      "FILE is a golden file, whose observed outputs are kept, or with --case any HDF5 file with "
+      "the\ninputs by name. Without FILE, --case generates its data. Nothing is written unless "
+      "every "
+      "case\nagrees with its re-check.");
+  command->add_option("FILE", options->file, "File with inputs");
+  command->add_option("-o,--output", options->output, "The golden file to write")
+      ->required()
+      ->type_name("OUT");
+  command->add_option("--case", options->case_text, "The case, where FILE has no schema");
+  command->add_option("--name", options->name, "Its name in OUT")->capture_default_str();
+  command->add_option("--profile", options->profile,
+                      "Conventions that decide values (default: of the first observed output)");
+  command
+      ->add_option("--sample", options->sample_rows,
+                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+      ->check(CLI::Range(0, 1000000000))
+      ->type_name("N")
+      ->capture_default_str();
+  AddCommonOptions(command, &options->common);
+  command->callback([=] { *chosen = [=] { return Make(*options); }; });
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,81 @@
+// kvcheck golden show: what a golden file holds, without judging anything.
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "golden/schema.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/summary.h"
+
+namespace kvcheck {
+namespace {
+
+std::string TensorLine(const std::string& name, const Tensor& tensor) {
+  return fmt::format("    {:<14} {} {}\n", name, Name(tensor.dtype), ToString(tensor.shape));
+}
+
+std::string CaseText(const GoldenCase& c) {
+  std::string text = fmt::format("{}\n  case      {}\n", c.name, c.case_text);
+  if (!c.inputs.empty()) text += "  inputs\n";
+  for (const auto& [name, tensor] : c.inputs) text += TensorLine(name, tensor);
+  if (!c.expected.empty()) text += "  expected\n";
+  for (const auto& [name, expected] : c.expected) {
+    text += TensorLine(name + (expected.lo ? " (hi + lo)" : ""), expected.hi);
+  }
+  for (const ObservedRecord& record : c.observed) {
+    text += fmt::format("  observed  {}: {} {} on {}\n    expect         {}{}\n", record.impl,
+                        record.implementation, record.version, record.machine, record.expect,
+                        record.reason.empty() ? "" : ": " + record.reason);
+    if (!record.plan.empty()) text += fmt::format("    plan           {}\n", record.plan);
+    if (!record.profile.empty()) text += fmt::format("    profile        {}\n", record.profile);
+    for (const auto& [name, tensor] : record.outputs) text += TensorLine(name, tensor);
+  }
+  return text;
+}
+
+std::string OneLine(const GoldenCase& c) {
+  std::string observed;
+  for (const ObservedRecord& record : c.observed) {
+    observed += (observed.empty() ? "" : " ") + record.impl;
+    if (record.expect != "PASS") observed += "(" + record.expect + ")";
+  }
+  return fmt::format("{}\n  {}\n  {}{}{}\n", c.name, c.case_text,
+                     c.expected.empty() ? "no expected values" : "expected",
+                     observed.empty() ? "" : ", observed: ", observed);
+}
+
+int Show(const std::string& path, const std::string& name) {
+  const StoredFile file(path);
+  const GoldenReader& golden = file.golden();
+  if (!name.empty()) {
+    std::cout << CaseText(golden.Outline(name)) << std::flush;
+    return kExitPassed;
+  }
+  const GoldenFile& outline = golden.outline();
+  std::cout << fmt::format("schema   {}\nsource   {}\ncommand  {}\ncontent  {}\ncases    {}\n\n",
+                           outline.schema, outline.source, outline.command, outline.content_hash,
+                           outline.cases.size());
+  for (const GoldenCase& c : outline.cases) std::cout << OneLine(c);
+  std::cout << std::flush;
+  return kExitPassed;
+}
+
+}  // namespace
+
+void AddGoldenShowCommand(CLI::App* golden, ChosenCommand* chosen) {
+  struct Options {
+    std::string file;
+    std::string name;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = golden->add_subcommand("show", "List what a golden file holds");
+  command->add_option("FILE", options->file, "A golden file")->required();
+  command->add_option("NAME", options->name, "One case, with its tensors and plans");
+  command->callback([=] { *chosen = [=] { return Show(options->file, options->name); }; });
+}
+
+}  // namespace kvcheck

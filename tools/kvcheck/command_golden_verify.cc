@@ -1,0 +1,185 @@
+// kvcheck golden verify: everything that a golden file claims, computed again. Stored expected
+// values against the reference; every observed output under its own plan and profile, with the
+// outcome that the file expects of it.
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <memory>
+
+#include "golden/schema.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/stored_expected.h"
+#include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+struct VerifyOptions {
+  CommonOptions common;
+  std::vector<std::string> files;
+  std::string only;
+  int64_t sample_rows = 8;
+};
+
+Expectation ExpectationOf(const ObservedRecord& record) {
+  if (record.expect == "MISTRUSTED") return Expectation::kMistrusted;
+  return record.expect == "FAIL" ? Expectation::kFinding : Expectation::kPass;
+}
+
+// Conventions that decide the values of a case where nothing else states them: those of the first
+// implementation observed.
+Profile ValueProfile(const GoldenCase& outline) {
+  return ParseProfile(outline.observed.empty() ? "" : outline.observed.front().profile);
+}
+
+std::map<std::string, ExpectedTensor> LoadExpected(const StoredFile& file,
+                                                   const GoldenCase& outline) {
+  std::map<std::string, ExpectedTensor> expected;
+  const std::string group = CasePath(outline.name) + "/";
+  for (const auto& [name, tensor] : outline.expected) {
+    expected[name].hi = ReadTensor(file.source(), group + ExpectedDataset(name, false));
+    if (tensor.lo) {
+      expected[name].lo = ReadTensor(file.source(), group + ExpectedDataset(name, true));
+    }
+  }
+  return expected;
+}
+
+Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
+                     const GoldenCase& outline, const Case& c) {
+  const Profile profile = ValueProfile(outline);
+  const Question question = ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
+  const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
+  Verdict verdict = VerifyExpected(*source, LoadExpected(file, outline),
+                                   SampleRows(c, options.sample_rows), options.common.Judge(0));
+  verdict.case_text = Print(c);
+  verdict.profile = Print(profile);
+  return verdict;
+}
+
+Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
+                       const GoldenCase& outline, const ObservedRecord& record, const Case& c,
+                       int64_t tests) {
+  Question question;
+  question.c = c;
+  question.plan = ParsePlan(record.plan.empty() ? kStrangerPlan : record.plan);
+  question.profile = ParseProfile(record.profile);
+  question.inputs = GoldenInputs(file, outline, c, question.profile);
+  DatasetNames outputs;
+  for (const auto& [name, tensor] : record.outputs) {
+    outputs[name] = CasePath(outline.name) + "/observed/" + record.impl + "/" + name;
+  }
+  const FileObserved observed(file, outputs, c);
+  return EvaluateCase(question, observed, options.common.Judge(tests));
+}
+
+// The statistics of everything observed in a file, over which a run shares its false alarms.
+int64_t CountTests(const GoldenFile& file, const VerifyOptions& options) {
+  int64_t tests = 0;
+  for (const GoldenCase& outline : file.cases) {
+    if (!options.only.empty() && fnmatch(options.only.c_str(), outline.name.c_str(), 0) != 0) {
+      continue;
+    }
+    try {
+      tests += CountStatistics(ParseCase(outline.case_text)) *
+               static_cast<int64_t>(outline.observed.size());
+    } catch (const Error&) {
+      // Reported when its turn comes.
+    }
+  }
+  return tests;
+}
+
+// False when interrupted.
+bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const GoldenCase& outline,
+                int64_t tests, RunReport* report) {
+  CaseResult result;
+  result.verdict.case_text = outline.case_text;
+  result.verdict.command = fmt::format("kvcheck golden verify {} --only {}", ShellWord(file.path()),
+                                       ShellWord(outline.name));
+  if (outline.expected.empty() && outline.observed.empty()) {
+    result.name = outline.name;
+    return report->Judge(std::move(result), [] {
+      return WithoutJudging(Outcome::kMistrusted,
+                            "the case has neither expected nor observed values: nothing to verify");
+    });
+  }
+  if (!outline.expected.empty()) {
+    CaseResult expected = result;
+    expected.name = outline.name + "/expected";
+    expected.verdict.implementation = "stored expected values";
+    if (!report->Judge(std::move(expected), [&] {
+          return VerifyStored(options, file, outline, ParseCase(outline.case_text));
+        })) {
+      return false;
+    }
+  }
+  for (const ObservedRecord& record : outline.observed) {
+    CaseResult observed = result;
+    observed.name = outline.name + "/" + record.impl;
+    observed.expectation = ExpectationOf(record);
+    observed.finding = record.reason;
+    observed.verdict.implementation = record.implementation + " " + record.version;
+    observed.verdict.command =
+        fmt::format("kvcheck run --data {}",
+                    ShellWord(fmt::format("{}#{}/{}", file.path(), outline.name, record.impl)));
+    if (!report->Judge(std::move(observed), [&] {
+          return VerifyObserved(options, file, outline, record, ParseCase(outline.case_text),
+                                tests);
+        })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int Verify(const VerifyOptions& options) {
+  options.common.Check();
+  std::vector<std::unique_ptr<StoredFile>> files;
+  int64_t tests = 0;
+  int64_t total = 0;
+  for (const std::string& path : options.files) {
+    files.push_back(std::make_unique<StoredFile>(path));
+    const GoldenFile& outline = files.back()->golden().outline();
+    tests += CountTests(outline, options);
+    for (const GoldenCase& c : outline.cases) {
+      total += (c.expected.empty() ? 0 : 1) + static_cast<int64_t>(c.observed.size());
+    }
+  }
+  RunReport report("golden verify", options.common, total);
+  for (const std::unique_ptr<StoredFile>& file : files) {
+    for (const GoldenCase& outline : file->golden().outline().cases) {
+      if (!options.only.empty() && fnmatch(options.only.c_str(), outline.name.c_str(), 0) != 0) {
+        continue;
+      }
+      if (!VerifyCase(options, *file, outline, tests, &report)) return report.Finish();
+    }
+  }
+  return report.Finish();
+}
+
+}  // namespace
+
+void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command = golden->add_subcommand(
+      "verify", "Recompute expected values and judge everything observed in golden files");
+  command->add_option("FILE", options->files, "Golden files")->required();
+  command->add_option("--only", options->only, "Only cases that match this pattern");
+  command
+      ->add_option("--sample", options->sample_rows,
+                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+      ->check(CLI::Range(0, 1000000000))
+      ->type_name("N")
+      ->capture_default_str();
+  AddCommonOptions(command, &options->common);
+  command->callback([=] { *chosen = [=] { return Verify(*options); }; });
+}
+
+}  // namespace kvcheck

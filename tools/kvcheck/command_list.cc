@@ -1,0 +1,73 @@
+// kvcheck list: what this build can judge, and the plans that it knows by name.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "reference/data/attention_regime.h"
+#include "reference/data/row_regime.h"
+#include "reference/spec/known_plans.h"
+#include "reference/spec/kv_format.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/run_report.h"
+
+namespace kvcheck {
+namespace {
+
+std::string FormatsText() {
+  std::vector<std::string> plain;
+  std::vector<std::string> others;
+  for (const KvFormat& format : AllKvFormats()) {
+    (IsPlain(format) ? plain : others).push_back(Print(format));
+  }
+  return fmt::format("  plain: {}\n  affine codes ({}): {}\n", fmt::join(plain, " "), others.size(),
+                     fmt::join(others, " "));
+}
+
+std::string ListText() {
+  std::string text = ToolVersion() + "\n\n";
+  text +=
+      "kinds of cases\n"
+      "  attention  out = softmax(softcap(scale q.k) + bias) v, and lse, over stored or original K "
+      "and V\n"
+      "  codec      rows of one storage format: encode, decode (bytes), round_trip (bound)\n"
+      "  tensor     two stored tensors under a rule: exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y\n\n";
+  text += "storage formats (K and V may differ)\n" + FormatsText() + "\n";
+  text +=
+      "layouts\n"
+      "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); paged and packed are "
+      "reserved\n\n"
+      "masks, joined by '+'\n"
+      "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
+      "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
+      "gqa\n\n";
+  text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
+  text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
+                      fmt::join(RowRegimes(), " "));
+  text += "implementations\n  simulated, simulated:PLAN (attention), reference (codec)\n\n";
+  text += "plans known by name (base=NAME)\n";
+  for (const KnownPlan& plan : KnownPlans()) {
+    text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);
+    if (!plan.text.empty()) text += fmt::format("    {}\n", plan.text);
+  }
+  return text;
+}
+
+}  // namespace
+
+void AddListCommand(CLI::App* app, ChosenCommand* chosen) {
+  CLI::App* command = app->add_subcommand(
+      "list", "Show what is covered: kinds, formats, layouts, masks, data and known plans");
+  command->callback([chosen] {
+    *chosen = [] {
+      std::cout << ListText() << std::flush;
+      return 0;
+    };
+  });
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,191 @@
+// kvcheck run: one case, on an implementation or on stored tensors. What every failure prints.
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "golden/schema.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+struct RunOptions {
+  CommonOptions common;
+  std::string case_text;
+  std::string plan;
+  std::string profile;
+  std::string implementation;
+  std::string data;
+};
+
+// FILE#NAME or FILE#NAME/IMPL.
+struct DataPlace {
+  std::string file;
+  std::string name;
+  std::string impl;
+};
+
+DataPlace ParsePlace(const std::string& text) {
+  const size_t hash = text.rfind('#');
+  if (hash == std::string::npos || hash == 0 || hash + 1 == text.size()) {
+    throw Error(ErrorCode::kUsage, "--data is FILE#NAME or FILE#NAME/IMPL", text);
+  }
+  DataPlace place{text.substr(0, hash), text.substr(hash + 1), ""};
+  if (const size_t slash = place.name.find('/'); slash != std::string::npos) {
+    place.impl = place.name.substr(slash + 1);
+    place.name.resize(slash);
+  }
+  return place;
+}
+
+std::string CommandText(const RunOptions& options, const Question& question,
+                        const std::string& implementation, const std::string& data) {
+  std::string text = "kvcheck run " + ShellWord(Print(question.c));
+  if (std::holds_alternative<AttentionCase>(question.c)) {
+    text += " --plan " + ShellWord(CommandPlan(question.plan));
+  }
+  const std::string profile = Print(question.profile);
+  if (!profile.empty()) text += " --profile " + ShellWord(profile);
+  if (!data.empty()) text += " --data " + ShellWord(data);
+  if (!implementation.empty()) text += " --impl " + ShellWord(implementation);
+  if (!options.common.statistics) text += " --statistics off";
+  return text;
+}
+
+// The plan: what the command line says, else what the implementation says about itself.
+Plan PlanOf(const RunOptions& options, const std::string& stated) {
+  if (!options.plan.empty()) return ParsePlan(options.plan);
+  return ParsePlan(stated.empty() ? kStrangerPlan : stated);
+}
+
+Profile ProfileOf(const RunOptions& options, const std::string& stated) {
+  return ParseProfile(options.profile.empty() ? stated : options.profile);
+}
+
+bool RunImplementation(const RunOptions& options, Question question, const std::string& name,
+                       RunReport* report) {
+  const std::string prefix = "simulated:";
+  const std::string stated = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
+  question.plan = PlanOf(options, stated);
+  const std::unique_ptr<Implementation> implementation =
+      MakeImplementation(name, question.plan, question.profile);
+  CaseResult result;
+  result.verdict.case_text = Print(question.c);
+  result.verdict.implementation =
+      name == "reference" ? "reference (a check of itself: it cannot find faults of the format)"
+                          : name;
+  result.verdict.command = CommandText(options, question, name, options.data);
+  return report->Judge(std::move(result), [&] {
+    const std::optional<MemorySink> answer = Answer(*implementation, question);
+    if (!answer) {
+      return WithoutJudging(Outcome::kUnsupported,
+                            fmt::format("implementation '{}' declines this case", name));
+    }
+    return EvaluateCase(question, *answer, options.common.Judge(CountStatistics(question.c)));
+  });
+}
+
+int RunGenerated(const RunOptions& options) {
+  Question question;
+  question.c = ParseCase(options.case_text);
+  question.profile = ProfileOf(options, "");
+  question.inputs = GenerateCaseInputs(question.c, question.profile);
+  const std::string name =
+      options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
+  RunReport report("run", options.common, 1);
+  RunImplementation(options, std::move(question), name, &report);
+  return report.Finish();
+}
+
+int RunStored(const RunOptions& options) {
+  const DataPlace place = ParsePlace(options.data);
+  const StoredFile file(place.file);
+  const GoldenCase& outline = file.golden().Outline(place.name);
+  const Case c = ParseCase(options.case_text.empty() ? outline.case_text : options.case_text);
+  if (!options.implementation.empty()) {
+    Question question;
+    question.c = c;
+    question.profile = ProfileOf(options, "");
+    question.inputs = GoldenInputs(file, outline, c, question.profile);
+    RunReport report("run", options.common, 1);
+    RunImplementation(options, std::move(question), options.implementation, &report);
+    return report.Finish();
+  }
+  std::vector<StoredAnswer> answers;
+  for (StoredAnswer& answer : FindAnswers(file.source().index(), place.name, c)) {
+    if (place.impl.empty() || place.impl == answer.impl) answers.push_back(std::move(answer));
+  }
+  if (answers.empty()) {
+    throw Error(
+        ErrorCode::kSelection,
+        fmt::format("case '{}' has no observed outputs{}; name an implementation with --impl",
+                    place.name, place.impl.empty() ? "" : " of '" + place.impl + "'"),
+        place.file);
+  }
+  const int64_t tests = CountStatistics(c) * static_cast<int64_t>(answers.size());
+  RunReport report("run", options.common, static_cast<int64_t>(answers.size()));
+  for (const StoredAnswer& answer : answers) {
+    CaseResult result;
+    result.name = place.name + "/" + answer.impl;
+    result.verdict.case_text = Print(c);
+    result.verdict.implementation = ImplementationText(answer);
+    const bool more = report.Judge(std::move(result), [&] {
+      Question question;
+      question.c = c;
+      question.plan = PlanOf(options, answer.plan);
+      question.profile = ProfileOf(options, answer.profile);
+      question.inputs = GoldenInputs(file, outline, c, question.profile);
+      const FileObserved observed(file, answer.outputs, c);
+      Verdict verdict = EvaluateCase(question, observed, options.common.Judge(tests));
+      verdict.command =
+          CommandText(options, question, "", place.file + "#" + place.name + "/" + answer.impl);
+      return verdict;
+    });
+    if (!more) break;
+  }
+  return report.Finish();
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app->add_subcommand(
+      "run", "Judge one case: an implementation on generated data, or tensors of a golden file");
+  command->footer(
+      "Example: kvcheck run 'attention hq=8 hkv=2 l=4 t=129 d=64 q=bf16 k=bf16 v=bf16 out=bf16 "
+      "data=gauss:1'\n           --plan base=plain_f32 --impl 'simulated:base=plain_f32 p=bf16'");
+  CLI::Option* case_option = command->add_option(
+      "CASE", options->case_text, "The case; may be left out with --data, which has its own");
+  command->add_option(
+      "--plan", options->plan,
+      "How the implementation computes (default: what it says, else base=stranger)");
+  command->add_option("--profile", options->profile, "Which conventions it follows");
+  command->add_option("--impl", options->implementation,
+                      "simulated: the definition under the plan; simulated:PLAN: under another "
+                      "plan; reference: the reference's codec, a check of itself");
+  CLI::Option* data = command->add_option(
+      "--data", options->data,
+      "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
+      "FILE#NAME/IMPL: of one implementation");
+  AddCommonOptions(command, &options->common);
+  command->callback([=] {
+    *chosen = [=] {
+      options->common.Check();
+      if (case_option->empty() && data->empty()) {
+        throw Error(ErrorCode::kUsage, "give a CASE, or --data FILE#NAME", "run");
+      }
+      return data->empty() ? RunGenerated(*options) : RunStored(*options);
+    };
+  });
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,73 @@
+#include "tools/kvcheck/common_options.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+
+JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
+  JudgeOptions judge;
+  judge.threads = threads;
+  judge.statistics = statistics;
+  judge.strict = text.strict;
+  judge.statistics_tests = statistics_tests;
+  return judge;
+}
+
+void CommonOptions::Check() const {
+  if (json == "-" && junit == "-") {
+    throw Error(ErrorCode::kUsage, "only one report can go to standard output", "--json, --junit");
+  }
+}
+
+void AddCommonOptions(CLI::App* command, CommonOptions* options) {
+  const std::string group = "Judging and reporting";
+  options->threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  command
+      ->add_option("--json", options->json,
+                   "Write a JSON report to FILE; - is standard output, in place of the text")
+      ->type_name("FILE")
+      ->group(group);
+  command->add_option("--junit", options->junit, "Write a JUnit XML report to FILE, or -")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      ->add_option("-j,--threads", options->threads,
+                   "Threads; results do not depend on it (default: all of the hardware)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->group(group);
+  command
+      ->add_flag("--strict", options->text.strict,
+                 "Warnings, MISTRUSTED and UNSUPPORTED are failures")
+      ->group(group);
+  command
+      ->add_option("--max-print", options->text.max_print,
+                   "Cases shown in detail, and lines of each list")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  command
+      ->add_option_function<std::string>(
+          "--statistics",
+          [options](const std::string& word) { options->statistics = word == "on"; },
+          "The statistical tier, where the plan allows it (default: on)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("")
+      ->group(group);
+  CLI::Option* quiet = command->add_flag("-q,--quiet", options->text.quiet,
+                                         "Print only what is not as it should be, and the counts");
+  quiet->group(group);
+  command
+      ->add_flag("-v,--verbose", options->text.verbose,
+                 "Details of cases that passed, with the size of fault that would have shown")
+      ->excludes(quiet)
+      ->group(group);
+  command->add_flag("--blocks", options->text.blocks, "Draw heat maps with UTF-8 shades")
+      ->group(group);
+}
+
+}  // namespace kvcheck

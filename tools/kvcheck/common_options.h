@@ -1,0 +1,32 @@
+// Options that every judging command takes.
+
+#ifndef TOOLS_KVCHECK_COMMON_OPTIONS_H_
+#define TOOLS_KVCHECK_COMMON_OPTIONS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "reference/judge/judge.h"
+#include "tools/report/text_report.h"
+
+namespace kvcheck {
+
+struct CommonOptions {
+  std::string json;  // file, "-" or ""
+  std::string junit;
+  int threads = 1;
+  bool statistics = true;
+  TextOptions text;
+
+  // statistics_tests: of the whole run.
+  JudgeOptions Judge(int64_t statistics_tests) const;
+  // Errors: kUsage when two reports ask for standard output.
+  void Check() const;
+};
+
+void AddCommonOptions(CLI::App* command, CommonOptions* options);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_COMMON_OPTIONS_H_

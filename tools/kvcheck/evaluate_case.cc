@@ -1,0 +1,107 @@
+#include "tools/kvcheck/evaluate_case.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "reference/attention/attention_source.h"
+#include "reference/attention/statistics.h"
+#include "reference/formats/codec_source.h"
+#include "reference/formats/generate_inputs.h"
+#include "reference/judge/tensor_source.h"
+#include "reference/spec/error.h"
+#include "reference/spec/known_plans.h"
+#include "tools/kvcheck/interrupt.h"
+
+namespace kvcheck {
+namespace {
+
+// Stops an implementation at its next rows once an interrupt was requested.
+class InterruptibleSink : public MemorySink {
+ public:
+  void Write(const std::string& name, int64_t first_element,
+             std::span<const std::byte> bytes) override {
+    ThrowIfInterrupted();
+    MemorySink::Write(name, first_element, bytes);
+  }
+};
+
+}  // namespace
+
+std::vector<ExpectedTile> InterruptibleSource::Tiles(int64_t index,
+                                                     const TileRequest& request) const {
+  ThrowIfInterrupted();
+  return source_.Tiles(index, request);
+}
+
+std::unique_ptr<ExpectedSource> MakeExpected(const Question& question) {
+  Validate(question.c);
+  if (const auto* attention = std::get_if<AttentionCase>(&question.c)) {
+    return std::make_unique<AttentionSource>(*attention, question.profile, question.plan,
+                                             question.inputs);
+  }
+  if (const auto* codec = std::get_if<CodecCase>(&question.c)) {
+    return MakeCodecSource(*codec, question.profile, question.inputs);
+  }
+  CheckInputs(question.c, question.inputs);
+  std::map<std::string, RuledTensor> tensors;
+  tensors["got"] = {Get(question.inputs, "expected"), std::get<TensorCase>(question.c).rule};
+  return std::make_unique<RuledTensorSource>(std::move(tensors));
+}
+
+Verdict EvaluateCase(const Question& question, const ObservedSource& observed,
+                     JudgeOptions options) {
+  const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
+  if (std::holds_alternative<TensorCase>(question.c)) options.special = kTensorPolicy;
+  Verdict verdict = Judge(InterruptibleSource(*expected), observed, options);
+  verdict.case_text = Print(question.c);
+  if (std::holds_alternative<AttentionCase>(question.c)) verdict.plan = Print(question.plan);
+  verdict.profile = Print(question.profile);
+  return verdict;
+}
+
+std::string CommandPlan(const Plan& plan) {
+  if (!plan.name.empty() && FindKnownPlan(plan.name) != nullptr) {
+    const std::string base = "base=" + plan.name;
+    if (ParsePlan(base) == plan) return base;
+  }
+  return Print(plan);
+}
+
+int64_t CountStatistics(const Case& c) {
+  const auto* attention = std::get_if<AttentionCase>(&c);
+  if (attention == nullptr) return 0;
+  return attention->batch * attention->query_heads *
+         (static_cast<int64_t>(FaultDirections().size()) + 1);
+}
+
+void CheckFitsMemory(double bytes, const std::string& what) {
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes <= memory) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("{:.3g} GB of tensors do not fit the {:.3g} GB of this machine; make the "
+                          "case smaller",
+                          bytes / 1e9, memory / 1e9),
+              what);
+}
+
+TensorMap GenerateCaseInputs(const Case& c, const Profile& profile) {
+  double bytes = 0;
+  for (const auto& [name, spec] : InputSpecs(c)) {
+    bytes += static_cast<double>(spec.shape.ElementCount()) *
+             static_cast<double>(SizeInBytes(spec.dtype));
+  }
+  CheckFitsMemory(bytes, Print(c));
+  return GenerateInputs(c, profile);
+}
+
+std::optional<MemorySink> Answer(Implementation& implementation, const Question& question) {
+  CheckInputs(question.c, question.inputs);
+  InterruptibleSink sink;
+  if (implementation.Run(question.c, question.inputs, sink) == RunOutcome::kUnsupported) {
+    return std::nullopt;
+  }
+  return MemorySink(std::move(sink.tensors()));
+}
+
+}  // namespace kvcheck

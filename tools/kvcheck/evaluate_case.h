@@ -1,0 +1,78 @@
+// One case from question to verdict: which source of expected values answers it, and the judge's
+// call. Every command that judges goes through here.
+
+#ifndef TOOLS_KVCHECK_EVALUATE_CASE_H_
+#define TOOLS_KVCHECK_EVALUATE_CASE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "reference/judge/judge.h"
+#include "reference/spec/case.h"
+#include "reference/spec/implementation.h"
+#include "reference/spec/plan.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/tensor.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// The plan of implementations of which nothing is known.
+inline constexpr const char* kStrangerPlan = "base=stranger";
+
+// What is asked and how the answer says that it was computed.
+struct Question {
+  Case c;
+  TensorMap inputs;
+  Plan plan = ParsePlan(kStrangerPlan);
+  Profile profile;
+};
+
+// The expected values of a question, which must outlive them.
+// Errors: kMissingData, kIllegalCase, kUnsupported.
+std::unique_ptr<ExpectedSource> MakeExpected(const Question& question);
+
+// Judges observed. The verdict carries the case, plan and profile; name, implementation and command
+// are the caller's. The plan is printed only where the case has one (attention).
+// Errors: as MakeExpected; Interrupted (interrupt.h).
+Verdict EvaluateCase(const Question& question, const ObservedSource& observed,
+                     JudgeOptions options);
+
+// A plan as a command names it: "base=NAME" when it is a known plan unchanged, else its fields.
+std::string CommandPlan(const Plan& plan);
+
+// Statistics which judging such a case computes at most: the judge shares the false-alarm
+// probability of a run over all of them.
+int64_t CountStatistics(const Case& c);
+
+// Inputs of a case whose data are generated. Errors: kMissingData for data=file; kUnsupported when
+// they would not fit the memory of this machine.
+TensorMap GenerateCaseInputs(const Case& c, const Profile& profile);
+
+// Refuses tensors which this machine cannot hold. Errors: kUnsupported.
+void CheckFitsMemory(double bytes, const std::string& what);
+
+// What an implementation answers; nullopt when it declines the case.
+std::optional<MemorySink> Answer(Implementation& implementation, const Question& question);
+
+// Stops judging at the next tile once an interrupt was requested.
+class InterruptibleSource : public ExpectedSource {
+ public:
+  explicit InterruptibleSource(const ExpectedSource& source) : source_(source) {}
+  const std::vector<OutputInfo>& Outputs() const override { return source_.Outputs(); }
+  int64_t TileCount() const override { return source_.TileCount(); }
+  std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
+  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override {
+    return source_.ExplainExcess(output, element, got);
+  }
+  std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
+
+ private:
+  const ExpectedSource& source_;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_EVALUATE_CASE_H_

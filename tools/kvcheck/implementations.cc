@@ -1,0 +1,81 @@
+#include "tools/kvcheck/implementations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "reference/attention/simulated_kernel.h"
+#include "reference/formats/codec.h"
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::string_view kSimulatedPrefix = "simulated:";
+
+void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
+  sink->Declare(name, tensor.dtype, tensor.shape);
+  sink->Write(name, 0, tensor.bytes);
+}
+
+}  // namespace
+
+Capabilities ReferenceCodec::GetCapabilities() const {
+  return {"reference", "self check", {"codec"}, {}, profile_};
+}
+
+RunOutcome ReferenceCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
+  const auto* codec = std::get_if<CodecCase>(&c);
+  if (codec == nullptr) return RunOutcome::kUnsupported;
+  TensorMap encoded;
+  const TensorMap* stored = &inputs;
+  if (codec->direction != CodecDirection::kDecode) {
+    encoded = EncodeRows(codec->format, profile_, Get(inputs, "x"));
+    stored = &encoded;
+  }
+  if (codec->direction == CodecDirection::kEncode) {
+    for (const auto& [name, tensor] : encoded) Give(name, tensor, &sink);
+    return RunOutcome::kAnswered;
+  }
+  const TensorSpec spec = OutputSpecs(c).at("y");
+  const EncodedRows rows = CodecRows(codec->format, *stored);
+  sink.Declare("y", spec.dtype, spec.shape);
+  // Blocks of about 2^20 elements.
+  const int64_t block = std::max<int64_t>(1, (int64_t{1} << 20) / codec->head_dim);
+  for (int64_t row = 0; row < codec->rows; row += block) {
+    const int64_t count = std::min(block, codec->rows - row);
+    const std::vector<double> values = DecodeToRowType(codec->format, profile_, rows, row, count);
+    std::vector<std::byte> bytes(values.size() * SizeInBytes(spec.dtype));
+    EncodeFrom(values, spec.dtype, bytes.data());
+    sink.Write("y", row * codec->head_dim, bytes);
+  }
+  return RunOutcome::kAnswered;
+}
+
+std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
+                                                   const Profile& profile) {
+  if (text == "simulated") return std::make_unique<SimulatedKernel>(plan, profile);
+  if (text.starts_with(kSimulatedPrefix)) {
+    return std::make_unique<SimulatedKernel>(ParsePlan(text.substr(kSimulatedPrefix.size())),
+                                             profile);
+  }
+  if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
+  throw Error(ErrorCode::kUsage,
+              fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
+                          "reference",
+                          text),
+              "--impl");
+}
+
+std::string DefaultImplementation(const Case& c) {
+  if (std::holds_alternative<AttentionCase>(c)) return "simulated";
+  if (std::holds_alternative<CodecCase>(c)) return "reference";
+  throw Error(ErrorCode::kUsage,
+              "a tensor case compares stored tensors: give them with --data FILE#NAME, or use "
+              "kvcheck compare --case",
+              "run");
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,36 @@
+// The implementations that a command line can name:
+//   simulated        the simulated kernel under the plan that judges it
+//   simulated:PLAN   the simulated kernel under another plan
+//   reference        the reference's own encoder and decoder (a check of itself)
+
+#ifndef TOOLS_KVCHECK_IMPLEMENTATIONS_H_
+#define TOOLS_KVCHECK_IMPLEMENTATIONS_H_
+
+#include <memory>
+#include <string>
+
+#include "reference/spec/implementation.h"
+
+namespace kvcheck {
+
+// plan: for `simulated`. Errors: kUsage for an unknown name, listing the names; kParse.
+std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
+                                                   const Profile& profile);
+
+// The implementation that a case runs on where none is named. Errors: kUsage when there is none.
+std::string DefaultImplementation(const Case& c);
+
+// Encodes and decodes by reference/formats.
+class ReferenceCodec : public Implementation {
+ public:
+  explicit ReferenceCodec(const Profile& profile) : profile_(profile) {}
+  Capabilities GetCapabilities() const override;
+  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+
+ private:
+  Profile profile_;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_IMPLEMENTATIONS_H_

@@ -1,0 +1,32 @@
+#include "tools/kvcheck/interrupt.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace kvcheck {
+namespace {
+
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void Request(int) { requested.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+void InstallInterruptHandler() {
+  struct sigaction action = {};
+  action.sa_handler = Request;
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool IsInterruptRequested() { return requested.load(std::memory_order_relaxed); }
+
+void ThrowIfInterrupted() {
+  if (IsInterruptRequested()) throw Interrupted();
+}
+
+}  // namespace kvcheck

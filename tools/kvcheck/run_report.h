@@ -1,0 +1,54 @@
+// The results of one run of the tool as they come: text at once, the other reports and the exit
+// code at the end, a partial report when interrupted.
+
+#ifndef TOOLS_KVCHECK_RUN_REPORT_H_
+#define TOOLS_KVCHECK_RUN_REPORT_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/kvcheck/common_options.h"
+#include "tools/report/case_result.h"
+#include "tools/report/summary.h"
+#include "tools/report/text_report.h"
+
+namespace kvcheck {
+
+// "kvcheck 0.1.0".
+std::string ToolVersion();
+
+class RunReport {
+ public:
+  // suite: the command, for JUnit. options must outlive the report. total: cases of the run, for
+  // the progress shown on a terminal.
+  RunReport(std::string suite, const CommonOptions& options, int64_t total);
+
+  // Fills result.verdict by calling evaluate and reports it. What cannot be put (a malformed case,
+  // a missing input) becomes ILLEGAL_CASE, what this build cannot do UNSUPPORTED; an unreadable
+  // file ends the run. The verdict's command, case text and implementation are kept from `result`
+  // where evaluate leaves them empty. False when the run was interrupted: the caller stops.
+  bool Judge(CaseResult result, const std::function<Verdict()>& evaluate);
+  void Add(CaseResult result);
+
+  // Writes the reports and gives the exit code.
+  int Finish();
+
+ private:
+  void ShowProgress(const std::string& title);
+  void ClearProgress();
+
+  std::string suite_;
+  const CommonOptions& options_;
+  int64_t total_;
+  int64_t started_ = 0;
+  bool shows_progress_;
+  bool prints_text_;
+  TextReport text_;
+  Summary summary_;
+  std::vector<CaseResult> results_;  // kept only for --json and --junit
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_RUN_REPORT_H_

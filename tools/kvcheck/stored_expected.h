@@ -1,0 +1,43 @@
+// Expected values as golden files store them, hi + lo: computing them, and holding stored ones
+// against a recomputation.
+//
+// Rule: |stored - recomputed| <= B + B', with B and B' the reference's own error bounds of the two
+// computations; plus 2^-53 |value| where the file keeps no low part. B' is that of double-double,
+// and of 50 digits in a sample of tiles, so that the two are also held against each other. Values
+// of conformance (codes, and what a decoder gives) must be equal.
+
+#ifndef TOOLS_KVCHECK_STORED_EXPECTED_H_
+#define TOOLS_KVCHECK_STORED_EXPECTED_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "golden/schema.h"
+#include "reference/judge/judge.h"
+#include "reference/spec/tiles.h"
+#include "tools/kvcheck/evaluate_case.h"
+
+namespace kvcheck {
+
+// The question whose expected values are stored: values depend on the profile and not on the plan,
+// so the plan is one that no intermediate value exceeds (everything in f64).
+Question ValueQuestion(Case c, TensorMap inputs, const Profile& profile);
+
+// All outputs at double-double. Elements without a defined value are NaN; the low part is left out
+// where it is zero throughout.
+std::map<std::string, ExpectedTensor> ComputeExpected(const ExpectedSource& source, int threads);
+
+// Rows of a sample that mean something for this case: 0 for codecs, whose values are exact at every
+// precision.
+int64_t SampleRows(const Case& c, int64_t sample_rows);
+
+// sample_rows: rows, at least, that 50 digits re-check (whole tiles, spread evenly; 0: none).
+// The verdict says how many rows each precision decided.
+Verdict VerifyExpected(const ExpectedSource& source,
+                       const std::map<std::string, ExpectedTensor>& stored, int64_t sample_rows,
+                       JudgeOptions options);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_STORED_EXPECTED_H_

@@ -1,0 +1,33 @@
+// The header of a message between a supervised child and its parent: its length in 8 bytes, little
+// endian.
+
+#ifndef TOOLS_PROCESS_MESSAGE_FRAME_H_
+#define TOOLS_PROCESS_MESSAGE_FRAME_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcheck {
+
+using FrameHeader = std::array<std::byte, 8>;
+
+inline FrameHeader EncodeFrameHeader(uint64_t length) {
+  FrameHeader header;
+  for (size_t i = 0; i < header.size(); ++i) {
+    header[i] = static_cast<std::byte>(length >> (8 * i) & 0xff);
+  }
+  return header;
+}
+
+inline uint64_t DecodeFrameHeader(const FrameHeader& header) {
+  uint64_t length = 0;
+  for (size_t i = 0; i < header.size(); ++i) {
+    length |= static_cast<uint64_t>(header[i]) << (8 * i);
+  }
+  return length;
+}
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_PROCESS_MESSAGE_FRAME_H_

@@ -1,0 +1,119 @@
+// A child process whose crash, hang or nonsense is a value. It sends messages; the parent waits for
+// each no longer than a limit since the last progress, so that a long job that moves is not killed
+// and a job that loops is. Serves files of unknown origin, workers of `fuzz` and `gate`, and
+// strangers' implementations.
+//
+// Messages in both directions: 8 bytes of length, little endian, then that many bytes. A length of 0
+// is no message but a sign of progress. A forked child uses a ChildChannel; an executable reads
+// messages from its standard input and writes them to the descriptor whose number is in the
+// environment variable KVCHECK_MESSAGE_FD. Standard output and standard error of the child are kept
+// apart from the parent's: their last lines come with the outcome.
+
+#ifndef TOOLS_PROCESS_SUPERVISED_CHILD_H_
+#define TOOLS_PROCESS_SUPERVISED_CHILD_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcheck {
+
+using Message = std::vector<std::byte>;
+
+struct ChildLimits {
+  std::chrono::milliseconds since_progress{10'000};
+  // Beyond what the child starts with; 0: no limit. Ignored under AddressSanitizer and ThreadSanitizer, which reserve terabytes.
+  int64_t address_space_bytes = 0;
+  int64_t cpu_seconds = 0;  // 0: no limit
+  // A child that announces a longer message breaks the protocol.
+  int64_t max_message_bytes = int64_t{64} << 20;
+};
+
+enum class ChildEnd {
+  kExited,         // by itself; code is its exit code
+  kSignalled,      // code is the signal
+  kTimedOut,       // no progress within the limit; killed
+  kProtocolError,  // what it sent is no message; killed
+  kStopped,        // the parent wanted no more; killed
+};
+
+struct ChildOutcome {
+  ChildEnd end = ChildEnd::kExited;
+  int code = 0;
+  std::string detail;       // of kTimedOut and kProtocolError, for a message
+  std::string stderr_tail;  // the last lines that it printed
+
+  bool Succeeded() const { return end == ChildEnd::kExited && code == 0; }
+};
+
+// "exited with code 3", "crashed (signal 11, Segmentation fault)", "made no progress for 2 s".
+std::string ToString(const ChildOutcome& outcome);
+
+// The exit code of a forked child whose body threw.
+inline constexpr int kChildThrewExitCode = 125;
+
+// The child's end, in a forked child. When the parent is gone, the child exits.
+class ChildChannel {
+ public:
+  ChildChannel(int read_descriptor, int write_descriptor)
+      : read_descriptor_(read_descriptor), write_descriptor_(write_descriptor) {}
+
+  // Precondition: the message is not empty.
+  void Send(std::span<const std::byte> message);
+  // Says that work goes on. Cheap: at most one in 10 ms is sent.
+  void Progress();
+  // The next message from the parent; nullopt when there will be none.
+  std::optional<Message> Receive();
+
+ private:
+  int read_descriptor_;
+  int write_descriptor_;
+  std::chrono::steady_clock::time_point last_sign_{};
+};
+
+// Runs from construction to Finish(), or to the destructor, which kills the child and reaps it. The
+// child lives no longer than the thread that started it. Not for use from several threads.
+class SupervisedChild {
+ public:
+  // Forks; the child runs `body` and exits with its result, or with kChildThrewExitCode when it
+  // throws. It has copies of everything in memory and none of the parent's open files. Where the
+  // parent has other threads, the body may use only what survives a fork (malloc does).
+  // Errors: kUnsupported when no process can be made.
+  SupervisedChild(std::function<int(ChildChannel&)> body, const ChildLimits& limits);
+  // Runs a program found by PATH. Errors: kUnsupported when it cannot be started.
+  SupervisedChild(const std::vector<std::string>& arguments, const ChildLimits& limits);
+  ~SupervisedChild();
+  SupervisedChild(const SupervisedChild&) = delete;
+  SupervisedChild& operator=(const SupervisedChild&) = delete;
+
+  // False when the child has ended or ends meanwhile. While it writes, it goes on reading, so that
+  // two long messages do not wait for each other; accepting bytes counts as progress.
+  bool Send(std::span<const std::byte> message);
+  // The next message; nullopt when there is none any more: Finish() says why. The limit starts at
+  // the call: time in which the parent was busy elsewhere is not counted.
+  std::optional<Message> Receive();
+  // Tells the child that no message follows, waits for its end (messages are dropped), reaps it.
+  const ChildOutcome& Finish();
+  // Kills it where it is.
+  const ChildOutcome& Stop();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Runs a body to its end and gives its messages to a function; what that throws passes through,
+// after the child is killed.
+ChildOutcome RunSupervised(std::function<int(ChildChannel&)> body, const ChildLimits& limits,
+                           const std::function<void(const Message&)>& on_message = {});
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_PROCESS_SUPERVISED_CHILD_H_

@@ -1,0 +1,220 @@
+#include "tools/process/untrusted_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "golden/hdf5_file.h"
+#include "reference/spec/error.h"
+#include "tools/process/message_codec.h"
+
+namespace kvcheck {
+namespace {
+
+// What a message of the child is about.
+constexpr char kObject = 'O';  // an object of the index
+constexpr char kOpened = 'I';  // the index is complete
+constexpr char kData = 'D';    // the elements asked for
+constexpr char kError = 'E';   // an Error, as code, message
+
+constexpr std::array<ErrorCode, 7> kErrorCodes = {
+    ErrorCode::kUsage,       ErrorCode::kParse,       ErrorCode::kIllegalCase,
+    ErrorCode::kUnreadableFile, ErrorCode::kMissingData, ErrorCode::kUnsupported,
+    ErrorCode::kSelection};
+
+void SendIndex(ChildChannel& channel, const FileIndex& index) {
+  for (const auto& [path, record] : index.objects) {
+    MessageEncoder message;
+    message.Byte(kObject);
+    message.Text(path);
+    message.Record(record);
+    channel.Send(message.message());
+  }
+  MessageEncoder message;
+  message.Byte(kOpened);
+  message.Byte(index.is_golden ? 1 : 0);
+  channel.Send(message.message());
+}
+
+void SendError(ChildChannel& channel, ErrorCode code, std::string_view text) {
+  MessageEncoder message;
+  message.Byte(kError);
+  message.Integer(static_cast<int64_t>(code));
+  message.Text(text);
+  channel.Send(message.message());
+}
+
+Message Answer(const Message& request, Hdf5File& file) {
+  MessageDecoder decoder(request);
+  const std::string dataset = decoder.Text();
+  const int64_t first = decoder.Integer();
+  const int64_t count = decoder.Integer();
+  const size_t bytes =
+      static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
+  Message reply(1 + bytes);
+  reply[0] = static_cast<std::byte>(kData);
+  file.ReadElements(dataset, first, count, reply.data() + 1);
+  return reply;
+}
+
+// A tensor that cannot be read is answered with its error; the others can still be asked for.
+void Serve(ChildChannel& channel, Hdf5File& file) {
+  while (const std::optional<Message> request = channel.Receive()) {
+    try {
+      channel.Send(Answer(*request, file));
+    } catch (const Error& error) {
+      SendError(channel, error.code(), error.message());
+    }
+  }
+}
+
+int ReadInChild(ChildChannel& channel, const std::string& path, ReadLimits limits) {
+  limits.progress = [&channel] { channel.Progress(); };
+  try {
+    Hdf5File file(path, limits);
+    SendIndex(channel, file.index());
+    Serve(channel, file);
+  } catch (const Error& error) {
+    SendError(channel, error.code(), error.message());
+  } catch (const std::bad_alloc&) {
+    SendError(channel, ErrorCode::kUnreadableFile,
+              "reading it needs more memory than its reader is allowed");
+  }
+  return 0;
+}
+
+}  // namespace
+
+struct UntrustedFile::State {
+  State(const std::string& file_path, const UntrustedOptions& options)
+      : path(file_path),
+        limits(options.limits),
+        child([file_path, limits = options.limits](
+                  ChildChannel& channel) { return ReadInChild(channel, file_path, limits); },
+              options.child) {}
+
+  // The child's next message. Errors: kUnreadableFile when there is none.
+  Message Next() {
+    std::optional<Message> message = child.Receive();
+    if (!message) Fail();
+    return std::move(*message);
+  }
+
+  // The child ended without an answer.
+  [[noreturn]] void Fail() {
+    const ChildOutcome& outcome = child.Finish();
+    std::string_view blame =
+        outcome.end == ChildEnd::kSignalled || outcome.end == ChildEnd::kTimedOut
+            ? ": it is damaged in a way that the HDF5 library does not survive"
+            : "";
+    const std::string_view printed = outcome.stderr_tail;
+    throw Error(ErrorCode::kUnreadableFile,
+                fmt::format("the process that reads it {}{}{}{}", ToString(outcome), blame,
+                            printed.empty() ? "" : "; it printed: ", printed),
+                path);
+  }
+
+  [[noreturn]] void Refuse() {
+    child.Stop();
+    throw Error(ErrorCode::kUnreadableFile, "the process that reads the file sent nonsense", path);
+  }
+
+  [[noreturn]] void Rethrow(MessageDecoder& decoder) {
+    const int64_t number = decoder.Integer();
+    const std::string text = decoder.Text();
+    for (ErrorCode code : kErrorCodes) {
+      if (static_cast<int64_t>(code) == number) throw Error(code, text, path);
+    }
+    Refuse();
+  }
+
+  void ReceiveIndex() {
+    int64_t total_bytes = 0;
+    while (true) {
+      const Message message = Next();
+      MessageDecoder decoder(message);
+      const char kind = decoder.Byte();
+      if (kind == kError) Rethrow(decoder);
+      if (kind == kOpened) {
+        index.is_golden = decoder.Byte() != 0;
+        decoder.ExpectEnd();
+        return;
+      }
+      if (kind != kObject) Refuse();
+      std::string object_path = decoder.Text();
+      ObjectRecord record = decoder.Record(limits);
+      decoder.ExpectEnd();
+      if (record.is_dataset) {
+        total_bytes +=
+            record.shape.ElementCount() * static_cast<int64_t>(SizeInBytes(record.dtype));
+      }
+      if (!index.objects.emplace(std::move(object_path), std::move(record)).second ||
+          static_cast<int64_t>(index.objects.size()) > limits.max_objects ||
+          total_bytes > limits.max_total_bytes) {
+        Refuse();
+      }
+    }
+  }
+
+  void ReadBlock(const std::string& dataset, int64_t first, int64_t count, size_t bytes,
+                 std::byte* out) {
+    MessageEncoder request;
+    request.Text(dataset);
+    request.Integer(first);
+    request.Integer(count);
+    if (!child.Send(request.message())) Fail();
+    const Message reply = Next();
+    MessageDecoder decoder(reply);
+    const char kind = decoder.Byte();
+    if (kind == kError) Rethrow(decoder);
+    if (kind != kData || reply.size() != bytes + 1) Refuse();
+    std::memcpy(out, reply.data() + 1, bytes);
+  }
+
+  std::string path;
+  ReadLimits limits;
+  FileIndex index;
+  SupervisedChild child;
+};
+
+UntrustedFile::UntrustedFile(const std::string& path, const UntrustedOptions& options)
+    : state_(std::make_unique<State>(path, options)) {
+  state_->ReceiveIndex();
+}
+
+UntrustedFile::~UntrustedFile() = default;
+
+const std::string& UntrustedFile::path() const { return state_->path; }
+const FileIndex& UntrustedFile::index() const { return state_->index; }
+
+void UntrustedFile::ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                                 std::byte* out) {
+  const ObjectRecord& record = DatasetRecord(*this, dataset);
+  KVCHECK_CHECK(first >= 0 && count >= 0 && first <= record.shape.ElementCount() - count,
+                "elements outside of the tensor");
+  const auto width = static_cast<int64_t>(SizeInBytes(record.dtype));
+  const int64_t block = BlockElements(record.dtype);
+  for (int64_t done = 0; done < count; done += block) {
+    const int64_t part = std::min(block, count - done);
+    state_->ReadBlock(dataset, first + done, part, static_cast<size_t>(part * width),
+                      out + done * width);
+    if (state_->index.is_golden) {
+      CheckStoredValues(record, out + done * width, static_cast<size_t>(part * width), dataset,
+                        state_->path);
+    }
+  }
+}
+
+GoldenReader OpenUntrustedGolden(const std::string& path, const UntrustedOptions& options) {
+  return GoldenReader(std::make_unique<UntrustedFile>(path, options));
+}
+
+GoldenFile ReadUntrustedGolden(const std::string& path, const UntrustedOptions& options) {
+  return OpenUntrustedGolden(path, options).ReadAll();
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,219 @@
+#include "tools/report/json_report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace kvcheck {
+namespace {
+
+// Keeps the order in which fields are written.
+using Json = nlohmann::ordered_json;
+
+Json Number(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value < 0 ? "-inf" : "inf";
+}
+
+Json Number(const std::optional<double>& value) { return value ? Number(*value) : Json(nullptr); }
+
+std::string_view Name(Standpoint standpoint) {
+  switch (standpoint) {
+    case Standpoint::kPassed:
+      return "passed";
+    case Standpoint::kFailed:
+      return "failed";
+    case Standpoint::kMistrusted:
+      return "mistrusted";
+    case Standpoint::kExpectedMistrusted:
+      return "expected_mistrusted";
+    case Standpoint::kKnownFinding:
+      return "known_finding";
+    case Standpoint::kUnsupported:
+      return "unsupported";
+    case Standpoint::kIllegal:
+      return "illegal";
+  }
+  return "";
+}
+
+Json CountsJson(const JudgeCounts& counts) {
+  return {{"elements", counts.elements},
+          {"judged", counts.judged},
+          {"failed", counts.failed},
+          {"unconstrained", counts.unconstrained},
+          {"undefined", counts.undefined},
+          {"unbounded", counts.unbounded},
+          {"free", counts.free},
+          {"on_reference_bound", counts.on_reference_bound},
+          {"unresolved", counts.unresolved}};
+}
+
+Json WorstJson(const ElementReport& e) {
+  Json terms = Json::array();
+  for (const TermShare& term : e.terms) {
+    terms.push_back(
+        {{"name", term.name}, {"value", Number(term.value)}, {"share", Number(term.share)}});
+  }
+  return {{"element", e.element},           {"coordinates", e.coordinates},
+          {"expected", Number(e.expected)}, {"expected_low", Number(e.expected_low)},
+          {"got", Number(e.got)},           {"expected_text", e.expected_text},
+          {"got_text", e.got_text},         {"error", Number(e.error)},
+          {"bound", Number(e.bound)},       {"reference_bound", Number(e.reference_bound)},
+          {"ratio", Number(e.ratio)},       {"precision", Name(e.precision)},
+          {"terms", std::move(terms)}};
+}
+
+Json MetricsJson(const Metrics& m) {
+  Json histogram = Json::object();
+  for (int cell = 0; cell < kUlpCells; ++cell) {
+    const int64_t count = m.ulp_histogram[static_cast<size_t>(cell)];
+    if (count > 0) histogram[UlpCellName(cell)] = count;
+  }
+  return {{"finite", m.finite},
+          {"not_finite", m.not_finite},
+          {"max_abs", Number(m.max_abs)},
+          {"mean_abs", Number(m.mean_abs)},
+          {"rms_abs", Number(m.rms_abs)},
+          {"max_rel", Number(m.max_rel)},
+          {"mean_rel", Number(m.mean_rel)},
+          {"rms_rel", Number(m.rms_rel)},
+          {"max_ulp", Number(m.max_ulp)},
+          {"ulp_histogram", std::move(histogram)},
+          {"nmse", Number(m.nmse)},
+          {"cosine", Number(m.cosine)},
+          {"snr_db", Number(m.snr_db)},
+          {"bound_ratio",
+           {{"q50", Number(m.bound_ratio.q50)},
+            {"q90", Number(m.bound_ratio.q90)},
+            {"q99", Number(m.bound_ratio.q99)},
+            {"q100", Number(m.bound_ratio.q100)}}},
+          {"expected_rms", Number(m.expected_rms)},
+          {"got_rms", Number(m.got_rms)},
+          {"would_pass_at",
+           {{"ulp", Number(m.passing_ulp)},
+            {"abs", Number(m.passing_abs)},
+            {"rel", Number(m.passing_rel)},
+            {"bounds", Number(m.passing_factor)}}}};
+}
+
+Json StatisticsJson(const StatisticsReport& s) {
+  Json directions = Json::array();
+  for (const DirectionStatistic& d : s.directions) {
+    directions.push_back({{"group", d.group},
+                          {"direction", d.direction},
+                          {"z", Number(d.z)},
+                          {"limit", Number(d.limit)},
+                          {"coefficient", Number(d.coefficient)},
+                          {"detectable", Number(d.detectable)},
+                          {"over", d.over}});
+  }
+  Json quadratics = Json::array();
+  for (const QuadraticStatistic& q : s.quadratics) {
+    quadratics.push_back({{"group", q.group},
+                          {"q", Number(q.q)},
+                          {"limit", Number(q.limit)},
+                          {"elements", q.elements},
+                          {"over", q.over}});
+  }
+  return {{"tests", s.tests},
+          {"false_alarm", Number(s.false_alarm)},
+          {"skipped_elements", s.skipped_elements},
+          {"directions", std::move(directions)},
+          {"quadratics", std::move(quadratics)},
+          {"warnings", s.warnings}};
+}
+
+Json ReasonsJson(const std::vector<ReasonCount>& reasons) {
+  Json json = Json::array();
+  for (const ReasonCount& reason : reasons) {
+    json.push_back({{"reason", reason.reason}, {"elements", reason.elements}});
+  }
+  return json;
+}
+
+Json OutputJson(const OutputVerdict& output) {
+  Json fits = Json::array();
+  for (const DirectionFit& fit : output.fits) {
+    fits.push_back({{"direction", fit.direction},
+                    {"coefficient", Number(fit.coefficient)},
+                    {"explained_share", Number(fit.explained_share)}});
+  }
+  Json rows_at = Json::object();
+  for (int p = 0; p < kPrecisions; ++p) {
+    rows_at[std::string(Name(static_cast<Precision>(p)))] = output.rows_at[static_cast<size_t>(p)];
+  }
+  return {{"name", output.name},
+          {"outcome", Name(output.outcome)},
+          {"reasons", output.reasons},
+          {"rule", output.rule},
+          {"dtype", kvcheck::Name(output.dtype)},
+          {"shape", output.shape},
+          {"counts", CountsJson(output.counts)},
+          {"alternatives", ReasonsJson(output.alternatives)},
+          {"not_judged", ReasonsJson(output.not_judged)},
+          {"special", output.special_lines},
+          {"worst", output.worst ? WorstJson(*output.worst) : Json(nullptr)},
+          {"metrics", MetricsJson(output.metrics)},
+          {"median_bound_share", Number(output.median_bound_share)},
+          {"detectable_share", Number(output.detectable_share)},
+          {"rows_at", std::move(rows_at)},
+          {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
+          {"warnings", output.warnings},
+          {"fits", std::move(fits)},
+          {"hints", output.hints},
+          {"plan_changes", output.plan_changes},
+          {"breakdown", output.breakdown}};
+}
+
+Json CaseJson(const CaseResult& result, bool strict) {
+  const Verdict& verdict = result.verdict;
+  Json outputs = Json::array();
+  for (const OutputVerdict& output : verdict.outputs) outputs.push_back(OutputJson(output));
+  return {{"name", result.name},
+          {"case", verdict.case_text},
+          {"outcome", Name(verdict.outcome)},
+          {"expected_outcome", kvcheck::Name(result.expectation)},
+          {"finding", result.finding},
+          {"counts_as", Name(StandpointOf(result, strict))},
+          {"reasons", verdict.reasons},
+          {"outputs", std::move(outputs)},
+          {"warnings", verdict.warnings},
+          {"implementation", verdict.implementation},
+          {"plan", verdict.plan},
+          {"profile", verdict.profile},
+          {"assumptions", verdict.assumptions},
+          {"command", verdict.command}};
+}
+
+}  // namespace
+
+std::string JsonReport(std::span<const CaseResult> results, const Summary& summary, bool strict,
+                       const std::string& tool) {
+  Json cases = Json::array();
+  for (const CaseResult& result : results) cases.push_back(CaseJson(result, strict));
+  const Json report = {{"schema", kJsonReportSchema},
+                       {"tool", tool},
+                       {"strict", strict},
+                       {"summary",
+                        {{"cases", summary.cases},
+                         {"passed", summary.passed},
+                         {"failed", summary.failed},
+                         {"mistrusted", summary.mistrusted},
+                         {"expected_mistrusted", summary.expected_mistrusted},
+                         {"known_findings", summary.known_findings},
+                         {"unsupported", summary.unsupported},
+                         {"illegal", summary.illegal},
+                         {"crashed", summary.crashed},
+                         {"timed_out", summary.timed_out},
+                         {"unmet", summary.unmet},
+                         {"warnings", summary.warnings},
+                         {"judged_elements", summary.judged},
+                         {"interrupted", summary.interrupted},
+                         {"exit_code", summary.ExitCode()}}},
+                       {"cases", std::move(cases)}};
+  return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace kvcheck

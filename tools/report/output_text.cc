@@ -1,0 +1,262 @@
+#include "tools/report/output_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr size_t kLabelWidth = 12;
+// Terms of a bound named one by one; the rest of a long sum explains nothing.
+constexpr size_t kTermsNamed = 5;
+
+bool IsComparedByCodes(const OutputVerdict& output) { return output.rule == "bytes equal"; }
+
+std::string GotText(const ElementReport& e) {
+  return e.got_text.empty() ? ValueText(e.got) : e.got_text;
+}
+
+std::string ExpectedText(const ElementReport& e) {
+  return e.expected_text.empty() ? ValueText(e.expected) : e.expected_text;
+}
+
+// "7.5e-5 = output rounding 61 % + P rounding 22 % + 4 others 17 %"
+std::string TermsText(const ElementReport& worst) {
+  std::vector<std::string> parts;
+  double others = 0;
+  int64_t other_count = 0;
+  for (const TermShare& term : worst.terms) {
+    if (term.value == 0) continue;
+    if (parts.size() < kTermsNamed) {
+      parts.push_back(fmt::format("{} {}", term.name, PercentText(term.share)));
+    } else {
+      others += term.share;
+      ++other_count;
+    }
+  }
+  if (other_count > 0) {
+    parts.push_back(fmt::format("{} {}", Plural(other_count, "other"), PercentText(others)));
+  }
+  std::string text = ErrorText(worst.bound);
+  if (!parts.empty()) text += fmt::format(" = {}", fmt::join(parts, " + "));
+  if (worst.reference_bound > 0) {
+    text += fmt::format("; the reference's own error adds at most {}",
+                        ErrorText(worst.reference_bound));
+  }
+  return text;
+}
+
+std::string CountsText(const OutputVerdict& output) {
+  const JudgeCounts& counts = output.counts;
+  std::string text = fmt::format("{} of {} judged elements fail", counts.failed, counts.judged);
+  const std::pair<int64_t, const char*> others[] = {
+      {counts.unconstrained, "unconstrained"},
+      {counts.undefined, "undefined"},
+      {counts.unbounded, "without a bound"},
+      {counts.free, "free"},
+      {counts.on_reference_bound, "within the reference's own error alone"},
+      {counts.unresolved, "beyond the reference's precision"},
+  };
+  for (const auto& [count, label] : others) {
+    if (count > 0) text += fmt::format(", {} {}", count, label);
+  }
+  return text;
+}
+
+std::string RuleText(const OutputVerdict& output) {
+  std::string text = output.rule;
+  std::vector<std::string> steps;
+  for (int p = 0; p < kPrecisions; ++p) {
+    const int64_t rows = output.rows_at[static_cast<size_t>(p)];
+    if (rows > 0) {
+      steps.push_back(
+          fmt::format("{} in {}", Plural(rows, "row"), Name(static_cast<Precision>(p))));
+    }
+  }
+  if (!steps.empty()) text += fmt::format("; decided {}", fmt::join(steps, ", "));
+  if (output.median_bound_share > 0) {
+    text += fmt::format("; the bound is {} of the data (median)",
+                        PercentText(output.median_bound_share));
+  }
+  return text;
+}
+
+std::vector<std::string> ReasonLines(const std::vector<ReasonCount>& reasons) {
+  std::vector<std::string> lines;
+  for (const ReasonCount& reason : reasons) {
+    lines.push_back(fmt::format("{} elements: {}", reason.elements, reason.reason));
+  }
+  return lines;
+}
+
+std::vector<std::string> MetricsLines(const OutputVerdict& output) {
+  const Metrics& m = output.metrics;
+  std::vector<std::string> lines;
+  if (m.finite == 0) return lines;
+  lines.push_back(fmt::format("error max {}, mean {}, RMS {}; relative max {}, RMS {}; {} ulp",
+                              ErrorText(m.max_abs), ErrorText(m.mean_abs), ErrorText(m.rms_abs),
+                              ErrorText(m.max_rel), ErrorText(m.rms_rel), RatioText(m.max_ulp)));
+  std::string line;
+  if (m.cosine) line += fmt::format("cosine {}, ", RatioText(*m.cosine));
+  if (m.snr_db) line += fmt::format("SNR {} dB, ", RatioText(*m.snr_db));
+  line += fmt::format("RMS {} expected, {} got", ErrorText(m.expected_rms), ErrorText(m.got_rms));
+  lines.push_back(line);
+  if (!IsComparedByCodes(output)) {
+    lines.push_back(fmt::format("error / tolerance: median {}, 90 % {}, 99 % {}, largest {}",
+                                RatioText(m.bound_ratio.q50), RatioText(m.bound_ratio.q90),
+                                RatioText(m.bound_ratio.q99), RatioText(m.bound_ratio.q100)));
+  }
+  if (m.not_finite > 0) {
+    lines.push_back(fmt::format("{} failing pairs are not finite and in no average", m.not_finite));
+  }
+  return lines;
+}
+
+std::vector<std::string> StatisticsLines(const StatisticsReport& statistics, bool verbose) {
+  std::vector<std::string> lines = statistics.warnings;
+  if (lines.empty()) {
+    lines.push_back(fmt::format("{} statistics, none over its limit (false alarms: {} per run)",
+                                statistics.directions.size() + statistics.quadratics.size(),
+                                ErrorText(statistics.false_alarm)));
+  }
+  if (!verbose) return lines;
+  // Per direction: the multiple of the fault that the best group would have shown.
+  std::vector<std::string> order;
+  std::map<std::string, double> smallest;
+  for (const DirectionStatistic& d : statistics.directions) {
+    const auto [found, added] = smallest.emplace(d.direction, d.detectable);
+    if (added) order.push_back(d.direction);
+    found->second = std::min(found->second, d.detectable);
+  }
+  for (const std::string& direction : order) {
+    const double size = smallest.at(direction);
+    lines.push_back(std::isfinite(size)
+                        ? fmt::format("{}: {} x the fault would be seen in one group", direction,
+                                      RatioText(size))
+                        : fmt::format("{}: has no effect here, nothing would be seen", direction));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string WorstSentence(const OutputVerdict& output) {
+  if (!output.worst) return "";
+  const ElementReport& e = *output.worst;
+  std::string text = fmt::format("{}{}: got {}, expected {}", output.name, e.coordinates,
+                                 GotText(e), ExpectedText(e));
+  if (IsComparedByCodes(output) || !std::isfinite(e.error)) return text;
+  if (e.bound + e.reference_bound == 0) {
+    return text + fmt::format(", error {}, none is allowed", ErrorText(e.error));
+  }
+  return text + fmt::format(", error {} is {} x the bound {}", ErrorText(e.error),
+                            RatioText(e.ratio), ErrorText(e.bound));
+}
+
+std::string PassSentence(const OutputVerdict& output) {
+  std::string text = Plural(output.counts.judged, "element");
+  if (output.worst && output.worst->bound > 0) {
+    text += fmt::format(", worst {} x the bound", RatioText(output.worst->ratio));
+  }
+  for (const Precision precision : {Precision::kOracle50, Precision::kOracle100}) {
+    const int64_t rows = output.rows_at[static_cast<size_t>(precision)];
+    if (rows > 0) text += fmt::format(", {} in {}", Plural(rows, "row"), Name(precision));
+  }
+  return text;
+}
+
+std::string Labelled(std::string_view label, std::string_view text) {
+  std::string result;
+  bool first = true;
+  while (first || !text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    result += fmt::format("  {:<{}} {}\n", first ? label : "", kLabelWidth, text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    first = false;
+  }
+  return result;
+}
+
+std::string LabelledList(std::string_view label, const std::vector<std::string>& lines,
+                         const TextOptions& options) {
+  if (lines.empty()) return "";
+  const auto most = static_cast<size_t>(std::max<int64_t>(options.max_print, 1));
+  std::string text;
+  for (size_t i = 0; i < std::min(most, lines.size()); ++i) {
+    text += (i == 0 ? "" : "\n") + lines[i];
+  }
+  if (lines.size() > most) {
+    text += fmt::format("\n... and {} more (--max-print)", lines.size() - most);
+  }
+  return Labelled(label, text);
+}
+
+std::string OutputDetails(const OutputVerdict& output, const TextOptions& options) {
+  const bool failed = output.counts.failed > 0;
+  if (output.outcome == Outcome::kPass && !options.verbose) {
+    return Labelled("output", fmt::format("{}  PASS  {}", output.name, PassSentence(output))) +
+           LabelledList("warning", output.warnings, options);
+  }
+  std::string text =
+      Labelled("output", fmt::format("{}  {}  {} {}", output.name, Name(output.outcome),
+                                     Name(output.dtype), output.shape));
+  const bool compared = output.counts.elements > 0;
+  // The first reason of a failure repeats the counts.
+  std::vector<std::string> reasons = output.reasons;
+  if (failed && !reasons.empty()) reasons.erase(reasons.begin());
+  text += LabelledList("because", reasons, options);
+  if (!compared) return text;
+  text += Labelled("counts", CountsText(output));
+  text += Labelled("rule", RuleText(output));
+  if (output.worst && !IsComparedByCodes(output)) {
+    if (output.outcome != Outcome::kFail) text += Labelled("worst", WorstSentence(output));
+    if (output.worst->bound > 0) text += Labelled("bound", TermsText(*output.worst));
+  }
+  text += LabelledList("accepted", ReasonLines(output.alternatives), options);
+  text += LabelledList("not judged", ReasonLines(output.not_judged), options);
+  text += LabelledList("where", output.breakdown, options);
+  if (failed) {
+    for (const HeatMap* map : {&output.heat.heads_by_token, &output.heat.rows_by_channel}) {
+      // A map is one picture; it is not cut at max_print lines.
+      const std::vector<std::string> lines = Render(*map, options.blocks);
+      if (!lines.empty()) text += Labelled("map", fmt::format("{}", fmt::join(lines, "\n")));
+    }
+  }
+  text += LabelledList("special", output.special_lines, options);
+  text += LabelledList("metrics", MetricsLines(output), options);
+  if (output.statistics) {
+    TextOptions few = options;
+    // Beside elements outside their bound, that the sums over them are off too says little more.
+    if (failed && !options.verbose) few.max_print = std::min<int64_t>(few.max_print, 3);
+    text += LabelledList("statistics", StatisticsLines(*output.statistics, options.verbose), few);
+  }
+  if (output.detectable_share) {
+    text += Labelled("sensitivity", fmt::format("losing one input would show for {} of the inputs",
+                                                PercentText(*output.detectable_share)));
+  }
+  std::vector<std::string> warnings;
+  for (const std::string& warning : output.warnings) {
+    // The statistics' own warnings stand above.
+    if (output.statistics &&
+        std::find(output.statistics->warnings.begin(), output.statistics->warnings.end(),
+                  warning) != output.statistics->warnings.end()) {
+      continue;
+    }
+    warnings.push_back(warning);
+  }
+  text += LabelledList("warning", warnings, options);
+  std::vector<std::string> hints = output.hints;
+  for (const std::string& change : output.plan_changes) {
+    hints.push_back("would be inside the bound if the plan said " + change);
+  }
+  return text + LabelledList("hint", hints, options);
+}
+
+}  // namespace kvcheck

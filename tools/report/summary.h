@@ -1,0 +1,58 @@
+// What the results of a run add up to: counts and the exit code, in one place.
+//
+//   0    everything passed
+//   1    something failed: FAIL, CRASHED, TIMED_OUT, or an expectation that was not met
+//   2    the question could not be put: ILLEGAL_CASE, or nothing was selected
+//   3    nothing failed, but something is MISTRUSTED, or nothing at all was proved (everything is
+//        UNSUPPORTED, or expected to be MISTRUSTED)
+//   4    internal error
+//   130  interrupted; the report is partial
+// The highest of 4 > 2 > 1 > 3 > 0 wins. An interrupted run exits with 130 whatever it had found,
+// because what it had not yet judged could be anything.
+
+#ifndef TOOLS_REPORT_SUMMARY_H_
+#define TOOLS_REPORT_SUMMARY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tools/report/case_result.h"
+
+namespace kvcheck {
+
+inline constexpr int kExitPassed = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitNotPut = 2;
+inline constexpr int kExitMistrusted = 3;
+inline constexpr int kExitInternal = 4;
+inline constexpr int kExitInterrupted = 130;
+
+struct Summary {
+  int64_t cases = 0;
+  // By StandpointOf; they add up to cases.
+  int64_t passed = 0;
+  int64_t failed = 0;
+  int64_t mistrusted = 0;
+  int64_t expected_mistrusted = 0;
+  int64_t known_findings = 0;
+  int64_t unsupported = 0;
+  int64_t illegal = 0;
+  // Details: of failed.
+  int64_t crashed = 0;
+  int64_t timed_out = 0;
+  int64_t unmet = 0;     // expectations not met, and failures by --strict alone
+  int64_t warnings = 0;  // of all cases
+  int64_t judged = 0;    // elements
+  bool interrupted = false;
+
+  void Add(const CaseResult& result, bool strict);
+  int ExitCode() const;
+  bool operator==(const Summary&) const = default;
+};
+
+// "12 cases: 10 passed, 1 failed, 1 mistrusted; 24576 elements judged, 2 warnings".
+std::string Print(const Summary& summary);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_REPORT_SUMMARY_H_

@@ -1,0 +1,133 @@
+#include "tools/report/text_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/report/number_text.h"
+#include "tools/report/output_text.h"
+
+namespace kvcheck {
+namespace {
+
+bool IsAsItShouldBe(Standpoint standpoint) {
+  return standpoint == Standpoint::kPassed || standpoint == Standpoint::kExpectedMistrusted ||
+         standpoint == Standpoint::kKnownFinding;
+}
+
+// The output that decided, or nullptr where none was compared.
+const OutputVerdict* Decisive(const Verdict& verdict) {
+  const OutputVerdict* decisive = nullptr;
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome == verdict.outcome && decisive == nullptr) decisive = &output;
+  }
+  return decisive;
+}
+
+// "out: 2048 elements, worst 0.61 x the bound; lse: 32 elements"
+std::string PassSentence(const Verdict& verdict) {
+  std::string text;
+  for (const OutputVerdict& output : verdict.outputs) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", output.name, PassSentence(output));
+  }
+  const int64_t warnings = WarningCount(verdict);
+  if (warnings > 0) text += "; " + Plural(warnings, "warning");
+  return text;
+}
+
+std::string Sentence(const CaseResult& result) {
+  const Verdict& verdict = result.verdict;
+  if (verdict.outcome == Outcome::kPass) return PassSentence(verdict);
+  const OutputVerdict* output = Decisive(verdict);
+  if (verdict.outcome == Outcome::kFail && output != nullptr && output->counts.failed > 0 &&
+      output->worst) {
+    return WorstSentence(*output);
+  }
+  return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons.front();
+}
+
+// What the first word says: the outcome, or what it means beside the expectation.
+std::string Tag(const CaseResult& result, const TextOptions& options) {
+  switch (StandpointOf(result, options.strict)) {
+    case Standpoint::kExpectedMistrusted:
+      return "MISTRUSTED, as expected";
+    case Standpoint::kKnownFinding:
+      return "FAIL, as expected";
+    case Standpoint::kFailed:
+      if (!UnmetReason(result, options.strict).empty()) return "FAIL";
+      break;
+    default:
+      break;
+  }
+  return std::string(Name(result.verdict.outcome));
+}
+
+}  // namespace
+
+std::string Headline(const CaseResult& result, const TextOptions& options) {
+  std::string text = fmt::format("{}  {}  ", Tag(result, options), Title(result));
+  const std::string unmet = UnmetReason(result, options.strict);
+  if (!unmet.empty()) text += unmet + ": ";
+  text += Sentence(result);
+  if (!result.finding.empty() && unmet.empty()) text += fmt::format(" ({})", result.finding);
+  return text;
+}
+
+std::string CaseText(const CaseResult& result, const TextOptions& options) {
+  std::string text = Headline(result, options) + "\n";
+  const bool fine = IsAsItShouldBe(StandpointOf(result, options.strict));
+  const Verdict& verdict = result.verdict;
+  if (fine && !options.verbose) {
+    // A warning is never hidden behind a PASS.
+    for (const OutputVerdict& output : verdict.outputs) {
+      text += LabelledList("warning", output.warnings, options);
+    }
+    return text + LabelledList("warning", verdict.warnings, options);
+  }
+  if (!verdict.case_text.empty()) text += Labelled("case", verdict.case_text);
+  if (!verdict.implementation.empty()) text += Labelled("observed", verdict.implementation);
+  if (verdict.outputs.empty() && verdict.reasons.size() > 1) {
+    text += LabelledList("because", verdict.reasons, options);
+  }
+  std::vector<std::string> extra;
+  for (const std::string& reason : verdict.reasons) {
+    if (reason.ends_with(": not an output of this case")) extra.push_back(reason);
+  }
+  for (const OutputVerdict& output : verdict.outputs) text += OutputDetails(output, options);
+  if (!verdict.outputs.empty()) text += LabelledList("extra", extra, options);
+  text += LabelledList("warning", verdict.warnings, options);
+  const bool judged = !verdict.outputs.empty();
+  if (!verdict.plan.empty()) text += Labelled("plan", verdict.plan);
+  if (judged) text += Labelled("profile", verdict.profile.empty() ? "defaults" : verdict.profile);
+  if (!verdict.assumptions.empty()) {
+    text += Labelled("assumed", fmt::format("because the plan does not say: {}",
+                                            fmt::join(verdict.assumptions, " ")));
+  }
+  if (!verdict.command.empty()) text += Labelled("reproduce", verdict.command);
+  return text;
+}
+
+void TextReport::Add(const CaseResult& result) {
+  const bool fine = IsAsItShouldBe(StandpointOf(result, options_.strict));
+  if (fine && options_.quiet) return;
+  if (!fine || options_.verbose) {
+    if (detailed_ >= options_.max_print) {
+      ++left_out_;
+      out_ << Headline(result, options_) << "\n";
+      return;
+    }
+    ++detailed_;
+  }
+  out_ << CaseText(result, options_);
+  out_.flush();
+}
+
+void TextReport::Finish(const Summary& summary) {
+  if (left_out_ > 0) {
+    out_ << fmt::format("{} shown without details (--max-print {})\n", Plural(left_out_, "case"),
+                        options_.max_print);
+  }
+  out_ << Print(summary) << "\n";
+  out_.flush();
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,51 @@
+// The report for people. A case that passed is one line; any other one shows, in this order, the
+// worst element, the rule and where its tolerance comes from, where the failures are, what kinds
+// of special values met, the metrics, what the statistics say, under which plan and profile, what
+// had to be assumed, hints, and the command which reproduces it.
+
+#ifndef TOOLS_REPORT_TEXT_REPORT_H_
+#define TOOLS_REPORT_TEXT_REPORT_H_
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "tools/report/case_result.h"
+#include "tools/report/summary.h"
+
+namespace kvcheck {
+
+struct TextOptions {
+  bool quiet = false;    // nothing about cases that are as they should be
+  bool verbose = false;  // details of these too, with the size of fault that would have been seen
+  bool strict = false;
+  // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.
+  int64_t max_print = 10;
+  bool blocks = false;  // UTF-8 shades in heat maps
+};
+
+// "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53, expected 0.5, error 3.1e-2 is 412 x the
+// bound 7.5e-5": one line, without a line end.
+std::string Headline(const CaseResult& result, const TextOptions& options);
+
+// The headline and, unless the result is as it should be (verbose shows these too), its details.
+std::string CaseText(const CaseResult& result, const TextOptions& options);
+
+class TextReport {
+ public:
+  // out must outlive the report.
+  TextReport(const TextOptions& options, std::ostream& out) : options_(options), out_(out) {}
+  void Add(const CaseResult& result);
+  // What was left out, and the counts.
+  void Finish(const Summary& summary);
+
+ private:
+  TextOptions options_;
+  std::ostream& out_;
+  int64_t detailed_ = 0;
+  int64_t left_out_ = 0;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_REPORT_TEXT_REPORT_H_
