@@ -63,7 +63,7 @@ TEST(FaultDirection, IsTheEffectOfTheFaultItself) {
     SimulatedKernel kernel(ExactPlan(), {}, rules);
     return Decoded(Get(Answer(&kernel, c, inputs), "out"));
   };
-  for (size_t direction : {0, 1, 2, 4, 5}) {
+  for (const size_t direction : {0u, 1u, 2u, 4u, 5u}) {
     const std::vector<double> out = faulty(direction);
     for (size_t at = 0; at < tile.value.size(); ++at) {
       const double effect = (out[at] - tile.value[at]) / (direction == 0 ? step : 1);
