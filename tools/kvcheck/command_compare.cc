@@ -252,12 +252,14 @@ int CompareByPath(const CompareOptions& options, const StoredFile& gold, const S
   std::set<std::string> paths;
   for (const StoredFile* file : {&gold, &got}) {
     for (const auto& [path, record] : file->source().index().objects) {
-      if (record.is_dataset && Matches(options.only, path)) paths.insert(path);
+      if (!record.is_dataset && record.problem.empty()) continue;
+      if (Matches(options.only, path)) paths.insert(path);
     }
   }
   const auto has = [](const StoredFile& file, const std::string& path) {
     const auto found = file.source().index().objects.find(path);
-    return found != file.source().index().objects.end() && found->second.is_dataset;
+    return found != file.source().index().objects.end() &&
+           (found->second.is_dataset || !found->second.problem.empty());
   };
   RunReport report("compare", options.common, static_cast<int64_t>(paths.size()));
   for (const std::string& path : paths) {
@@ -272,6 +274,14 @@ int CompareByPath(const CompareOptions& options, const StoredFile& gold, const S
         if (has(*file, path)) continue;
         return WithoutJudging(Outcome::kFail, fmt::format("{}: {} has it, {} has not", word,
                                                           other->path(), file->path()));
+      }
+      // Left out in silence it would count as compared; what else is in the file may still pass.
+      for (const StoredFile* file : {&gold, &got}) {
+        const std::string& problem = file->source().index().objects.at(path).problem;
+        if (problem.empty()) continue;
+        return WithoutJudging(Outcome::kMistrusted,
+                              fmt::format("not compared: {} cannot be read from {}: {}", path,
+                                          file->path(), problem));
       }
       std::map<std::string, RuledTensor> expected;
       expected["tensor"] = {ReadTensor(gold.source(), path), rule};
@@ -367,7 +377,7 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "values are computed from GOLD's inputs under the plan and profile stored beside the "
       "output.\n"
       "Without inputs, or with --tol, GOLD's stored expected values are used. Files without the\n"
-      "schema are compared dataset by dataset.\n"
+      "schema are compared dataset by dataset; one that cannot be read is MISTRUSTED.\n"
       "With --case, datasets are found by name (q, k, v, out, ...) or --map; data=REGIME:SEED "
       "generates\nthe inputs, so that FILE needs outputs alone.");
   command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE")

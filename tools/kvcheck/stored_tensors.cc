@@ -117,6 +117,20 @@ std::string ImplementationText(const StoredAnswer& answer) {
                                 : answer.implementation + " " + answer.version;
 }
 
+namespace {
+
+// "Absent" would be wrong, and a dataset of the same name elsewhere may be another tensor.
+[[noreturn]] void RefuseUnreadable(const std::string& name,
+                                   const std::pair<const std::string, ObjectRecord>& object) {
+  throw Error(
+      ErrorCode::kSelection,
+      fmt::format("'{}' is at {}, which cannot be read: {}; store it anew, or under another "
+                  "path and choose that with --map {}=PATH",
+                  name, object.first, object.second.problem, name));
+}
+
+}  // namespace
+
 DatasetNames FindByName(const FileIndex& index, const std::map<std::string, TensorSpec>& specs,
                         const DatasetNames& map) {
   DatasetNames names;
@@ -125,15 +139,21 @@ DatasetNames FindByName(const FileIndex& index, const std::map<std::string, Tens
       names[name] = mapped->second;
       continue;
     }
-    if (const auto root = index.objects.find("/" + name);
-        root != index.objects.end() && root->second.is_dataset) {
-      names[name] = root->first;
-      continue;
+    if (const auto root = index.objects.find("/" + name); root != index.objects.end()) {
+      if (!root->second.problem.empty()) RefuseUnreadable(name, *root);
+      if (root->second.is_dataset) {
+        names[name] = root->first;
+        continue;
+      }
     }
     std::vector<std::string> candidates;
-    for (const auto& [path, record] : index.objects) {
-      if (record.is_dataset && path.ends_with("/" + name)) candidates.push_back(path);
+    const std::pair<const std::string, ObjectRecord>* unreadable = nullptr;
+    for (const auto& object : index.objects) {
+      if (!object.first.ends_with("/" + name)) continue;
+      if (!object.second.problem.empty()) unreadable = &object;
+      if (object.second.is_dataset) candidates.push_back(object.first);
     }
+    if (candidates.empty() && unreadable != nullptr) RefuseUnreadable(name, *unreadable);
     if (candidates.size() > 1) {
       throw Error(ErrorCode::kSelection, fmt::format("'{}' could be {}; choose with --map {}=PATH",
                                                      name, fmt::join(candidates, " or "), name));

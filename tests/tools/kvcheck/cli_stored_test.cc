@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "golden/writer.h"
+#include "reference/spec/error.h"
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tools/kvcheck/stored_tensors.h"
 
 namespace kvcheck {
 namespace {
@@ -123,6 +125,45 @@ TEST_F(CompareCommand, InputsOfACaseAreFoundInItsFile) {
   // The file holds f32: the question cannot be put.
   text.replace(text.find("k=f32"), 5, "k=f16");
   EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 2);
+}
+
+const std::string kStranger = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5";
+
+TEST_F(CompareCommand, DatasetThatCannotBeReadIsMistrustedAndNotLeftOut) {
+  // Both files have the text, neither can be read: nothing is known of it.
+  const ToolRun text = Tool({"compare", kStranger, kStranger, "--only", "/text"});
+  EXPECT_EQ(text.exit_code, 3) << text.out;
+  EXPECT_NE(text.out.find("its type is not one of kvcheck's"), std::string::npos) << text.out;
+  EXPECT_EQ(Tool({"compare", kStranger, kStranger, "--only", "/little"}).exit_code, 0);
+  // A readable one beside it does not hide it.
+  const ToolRun both = Tool({"compare", kStranger, kStranger, "--only", "/l*"});
+  EXPECT_EQ(both.exit_code, 3) << both.out;
+  EXPECT_NE(both.out.find("MISTRUSTED  /lzf"), std::string::npos) << both.out;
+  EXPECT_NE(both.out.find("PASS  /little"), std::string::npos) << both.out;
+}
+
+TEST(DatasetByName, UnreadableIsRefusedWithItsReasonAndNotReplacedByANamesake) {
+  ObjectRecord readable;
+  readable.is_dataset = true;
+  ObjectRecord unreadable;
+  unreadable.problem = "filter 32000";
+  const std::map<std::string, TensorSpec> specs = {{"x", TensorSpec()}};
+  FileIndex index;
+  index.objects = {{"/old/x", readable}};
+  EXPECT_EQ(FindByName(index, specs, {}).at("x"), "/old/x");
+  for (const char* path : {"/x", "/layer/x"}) {
+    if (std::string(path) != "/x") index.objects.clear();
+    index.objects[path] = unreadable;
+    try {
+      FindByName(index, specs, {});
+      FAIL() << path;
+    } catch (const Error& error) {
+      EXPECT_NE(error.message().find(path + std::string(", which cannot be read: filter 32000")),
+                std::string::npos)
+          << error.message();
+    }
+    EXPECT_EQ(FindByName(index, specs, {{"x", "/old/x"}}).at("x"), "/old/x");
+  }
 }
 
 TEST_F(CompareCommand, RunOnStoredTensorsJudgesThemAgain) {
