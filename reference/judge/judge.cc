@@ -25,7 +25,9 @@ namespace {
 std::optional<std::string> Mismatch(const OutputInfo& info, const ObservedSource& observed) {
   const OutputInfo* got = observed.Find(info.name);
   if (got == nullptr) {
-    return fmt::format("missing; present: {}", fmt::join(observed.Names(), ", "));
+    const std::vector<std::string> names = observed.Names();
+    return names.empty() ? "missing; no output is present"
+                         : fmt::format("missing; present: {}", fmt::join(names, ", "));
   }
   if (got->dtype != info.dtype) {
     return fmt::format("has type {}, {} expected", Name(got->dtype), Name(info.dtype));
