@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <system_error>
 
 #include "golden/schema.h"
 #include "golden/writer.h"
@@ -99,6 +101,13 @@ int Make(const MakeOptions& options) {
                 is_golden ? "a golden file names its own cases: leave out --case"
                           : "a file without the schema needs --case",
                 options.file);
+  }
+  // A golden file may be made again in place: what was observed is kept. Of any other file only the
+  // inputs are taken, and the rest would be lost.
+  std::error_code ignored;
+  if (file != nullptr && !is_golden &&
+      std::filesystem::equivalent(options.file, options.output, ignored)) {
+    throw Error(ErrorCode::kUsage, "-o would replace FILE; give another name", options.file);
   }
   GoldenWriter writer(options.output, ToolVersion() + " reference, double-double",
                       CommandText(options));

@@ -93,6 +93,15 @@ TEST_F(GoldenCommand, MakeKeepsWhatWasObserved) {
   EXPECT_TRUE(after.cases[0].expected.contains("out"));
 }
 
+TEST_F(GoldenCommand, MakeDoesNotReplaceAFileOfAnotherProgram) {
+  std::filesystem::copy_file(std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5",
+                             Path("dump.h5"));
+  const ToolRun made =
+      Tool({"golden", "make", "dump.h5", "-o", "./dump.h5", "--case", kAttentionCase});
+  EXPECT_EQ(made.exit_code, 2);
+  EXPECT_NE(made.err.find("-o would replace FILE"), std::string::npos) << made.err;
+}
+
 TEST_F(GoldenCommand, ShowListsCasesAndTensors) {
   WriteGoldenFile(Path("g.h5"), FileOf({ObservedCase("a.case", kHonestPlan, "PASS")}));
   EXPECT_NE(Tool({"golden", "show", "g.h5"}).out.find("a.case"), std::string::npos);
