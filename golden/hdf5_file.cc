@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,11 @@ struct Link {
 };
 
 Hdf5Handle OpenFile(const std::string& path) {
+  // HDF5's own message for a folder is a page of internals.
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::kUnreadableFile, "it is a folder, not an HDF5 file", path);
+  }
   PrepareHdf5();
   const Hdf5Handle access = OwnHdf5(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "HDF5 failed", path);
   // Reading takes no lock: a file on a read-only or network file system stays readable.
@@ -65,7 +72,8 @@ class Walker {
   }
 
   void Add(const std::string& where, ObjectRecord record) {
-    if (!index_.objects.emplace(where, std::move(record)).second) Refuse(where, "it is there twice");
+    if (!index_.objects.emplace(where, std::move(record)).second)
+      Refuse(where, "it is there twice");
     if (static_cast<int64_t>(index_.objects.size()) > limits_.max_objects) {
       Refuse(where, fmt::format("more than {} objects", limits_.max_objects));
     }
@@ -100,7 +108,8 @@ class Walker {
           return Problem(where, error.message().substr(where.size() + 2));
         }
         return Add(where, std::move(record));
-      default: return Problem(where, "neither a group nor a dataset");
+      default:
+        return Problem(where, "neither a group nor a dataset");
     }
   }
 

@@ -46,7 +46,7 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   command
       ->add_option("--max-print", options->text.max_print,
                    "Cases shown in detail, and lines of each list")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
