@@ -11,7 +11,7 @@ file that departs from either.
     with kg.Writer("mine.h5", source="mylib 1.2", command="python make_mine.py") as w:
         case = w.case(
             "causal.f32",                      # [A-Za-z0-9_.-]+, unique in the file
-            "attn ...",                        # the case, as `kvcheck run` takes it
+            "attention ...",                   # the case, as `kvcheck run` takes it
             inputs={"q": q, "k": k, "v": v,    # plain arrays; axes follow from well-known names
                     "k_cache": kg.Typed(bits, "bfloat16", axes=("B", "Hkv", "T", "Dk"))},
             expected={"out": (hi, lo),         # optional: float64, or a pair (hi, lo) of float64
@@ -31,7 +31,7 @@ Typed(array, dtype=None, axes=None, kv_format=None)
                understood as they are.
     axes       one letter per dimension, of B Hq Hkv L T Dk Dv G W, or "" for an unnamed dimension.
                None: by the name and rank of the tensor (AXES below), otherwise unnamed.
-    kv_format  the format that packed codes are in, e.g. "affine:4:64"; only for codes.
+    kv_format  the format that packed codes are in, e.g. "affine:4:g64:bf16"; only for codes.
 read(path) -> File              checks the hash, and returns everything as numpy arrays.
 verify(path)                    the same, returns nothing; raises GoldenError.
 
