@@ -58,6 +58,26 @@ StoredAnswer AnswerIn(const FileIndex& index, const std::string& group, std::str
   return answer;
 }
 
+// data=file:HASH asks for one content alone; other tensors would answer another question.
+void CheckHash(const StoredFile& file, const Case& c) {
+  const DataSource& data =
+      std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+  if (!data.IsFile() || data.file_hash.empty()) return;
+  if (!file.IsGolden()) {
+    throw Error(ErrorCode::kMissingData,
+                "the case names its data by content hash, which only golden files have; "
+                "write data=file",
+                file.path());
+  }
+  const std::string& hash = file.golden().outline().content_hash;
+  if (!hash.starts_with("sha256:" + data.file_hash)) {
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("the case asks for data with hash {}..., the file has {}",
+                            data.file_hash, hash),
+                file.path());
+  }
+}
+
 double Bytes(const Shape& shape, DType dtype) {
   return static_cast<double>(shape.ElementCount()) * static_cast<double>(SizeInBytes(dtype));
 }
@@ -197,6 +217,7 @@ void FileObserved::Read(const std::string& name, int64_t first_element,
 }
 
 TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& datasets) {
+  CheckHash(file, c);
   const std::map<std::string, TensorSpec> specs = InputSpecs(c);
   double bytes = 0;
   for (const auto& [name, dataset] : datasets) {

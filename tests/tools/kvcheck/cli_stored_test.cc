@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "golden/reader.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
 #include "tests/tools/kvcheck/tool_process.h"
@@ -125,6 +126,31 @@ TEST_F(CompareCommand, InputsOfACaseAreFoundInItsFile) {
   // The file holds f32: the question cannot be put.
   text.replace(text.find("k=f32"), 5, "k=f16");
   EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 2);
+}
+
+TEST_F(CompareCommand, HashInTheCaseIsHeldAgainstTheFile) {
+  // Hash and the inputs of the golden file; a hash of other digits, and a file that has none.
+  const std::string hash = GoldenReader::Open(Path("g.h5")).outline().content_hash;
+  const std::string digits = hash.substr(hash.find(':') + 1, 8);
+  std::string wrong = digits;
+  wrong[7] = wrong[7] == '0' ? '1' : '0';
+  const auto with = [](const std::string& data) {
+    std::string text = kAttentionCase;
+    return text.replace(text.find("data=gauss:1"), std::string::npos, data);
+  };
+  const auto compare = [&](const std::string& data) {
+    return Tool({"compare", "--case", with(data), "--plan", kHonestPlan, "g.h5"});
+  };
+  EXPECT_EQ(compare("data=file:" + digits).exit_code, 0);
+  const ToolRun other = compare("data=file:" + wrong);
+  EXPECT_EQ(other.exit_code, 2) << other.out;
+  EXPECT_NE(other.out.find(hash), std::string::npos) << other.out;
+  const ToolRun plain =
+      Tool({"compare", "--case", "tensor dtype=f32 shape=2x3 rule=exact data=file:" + digits,
+            "--map", "expected=/little", "--map", "got=/big",
+            std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5"});
+  EXPECT_EQ(plain.exit_code, 2) << plain.out;
+  EXPECT_NE(plain.out.find("only golden files"), std::string::npos) << plain.out;
 }
 
 const std::string kStranger = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5";
