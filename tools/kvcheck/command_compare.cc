@@ -128,6 +128,12 @@ Verdict JudgeStored(const CompareOptions& options, const StoredFile& gold,
     if (tensor.lo) stored.lo = ReadTensor(gold.source(), group + ExpectedDataset(name, true));
     expected[name] = {InDeclaredType(stored, spec->second), rule};
   }
+  for (const auto& [name, spec] : specs) {
+    if (expected.contains(name)) continue;
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("the case asks for '{}', of which no expected values are stored", name),
+                gold.path());
+  }
   const FileObserved observed(got, answer.outputs, c);
   JudgeOptions judge = options.common.Judge(0);
   judge.special = kTensorPolicy;

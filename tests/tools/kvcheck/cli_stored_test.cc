@@ -107,6 +107,18 @@ TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
   EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:100"}).exit_code, 3);
 }
 
+TEST_F(CompareCommand, OutputWithoutExpectedValuesIsNotPassedOver) {
+  GoldenFile file = Good();
+  file.cases[0].case_text += " lse=natural";
+  ExpectedTensor out;
+  out.hi = Tensor(DType::kFloat64, file.cases[0].observed[0].outputs.at("out").shape);
+  file.cases[0].expected["out"] = out;
+  WriteGoldenFile(Path("half.h5"), file);
+  const ToolRun run = Tool({"compare", "half.h5", "half.h5", "--tol", "abs:1"});
+  EXPECT_EQ(run.exit_code, 2) << run.out;
+  EXPECT_NE(run.out.find("'lse'"), std::string::npos) << run.out;
+}
+
 TEST_F(CompareCommand, CaseOnTheCommandLineNeedsNoGoldenFile) {
   // The inputs are generated, the output is found by its name.
   std::vector<std::string> arguments = {"compare", "--case",    kAttentionCase,
