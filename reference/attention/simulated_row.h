@@ -244,9 +244,9 @@ class RowKernel {
   // (out, lse) of a row from its partials. out: (Dv) before the output type's rounding.
   void Combine(std::vector<Partial> partials, std::vector<double>* out, double* lse) const {
     std::erase_if(partials, [](const Partial& p) { return !p.any; });
-    if (partials.size() > 1) {
-      std::erase_if(partials, [](const Partial& p) { return p.denominator == 0; });
-    }
+    // A range whose weights all vanished has no weight in the merge; where all have, 0 / 0 remains.
+    const auto vanished = [](const Partial& p) { return p.denominator == 0; };
+    if (!std::all_of(partials.begin(), partials.end(), vanished)) std::erase_if(partials, vanished);
     if (*plan_.merge == MergeKind::kNone) {
       *lse = Lse(partials[0].shift, partials[0].denominator);
       *out = *plan_.p_normalised ? partials[0].sums
