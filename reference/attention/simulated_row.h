@@ -243,10 +243,13 @@ class RowKernel {
 
   // (out, lse) of a row from its partials. out: (Dv) before the output type's rounding.
   void Combine(std::vector<Partial> partials, std::vector<double>* out, double* lse) const {
-    std::erase_if(partials, [](const Partial& p) { return !p.any; });
-    // A range whose weights all vanished has no weight in the merge; where all have, 0 / 0 remains.
-    const auto vanished = [](const Partial& p) { return p.denominator == 0; };
-    if (!std::all_of(partials.begin(), partials.end(), vanished)) std::erase_if(partials, vanished);
+    // Ranges without a key, and ranges whose weights all vanished, have no weight in the merge; where
+    // no other is left, 0 / 0 remains.
+    const auto drop = [&](const auto& empty) {
+      if (!std::all_of(partials.begin(), partials.end(), empty)) std::erase_if(partials, empty);
+    };
+    drop([](const Partial& p) { return !p.any; });
+    drop([](const Partial& p) { return p.denominator == 0; });
     if (*plan_.merge == MergeKind::kNone) {
       *lse = Lse(partials[0].shift, partials[0].denominator);
       *out = *plan_.p_normalised ? partials[0].sums
