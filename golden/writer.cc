@@ -22,8 +22,8 @@
 namespace kvcheck {
 namespace {
 
-constexpr size_t kContiguousUpToBytes = 64 * 1024;
-constexpr hsize_t kChunkBytes = 256 * 1024;
+constexpr size_t kContiguousUpToBytes = size_t{64} * 1024;
+constexpr hsize_t kChunkBytes = hsize_t{256} * 1024;
 
 [[noreturn]] void ThrowSystemError(std::string_view what, const std::string& path) {
   throw Error(ErrorCode::kUnreadableFile, fmt::format("{}: {}", what, std::strerror(errno)), path);
