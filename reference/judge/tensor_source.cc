@@ -30,6 +30,13 @@ double BoundOf(const ToleranceRule& rule, DType dtype, double want) {
 }
 
 OutputInfo InfoOf(const std::string& name, const RuledTensor& ruled) {
+  if (std::holds_alternative<CodecRule>(ruled.rule) ||
+      std::holds_alternative<DerivedRule>(ruled.rule)) {
+    throw Error(ErrorCode::kUnsupported,
+                "the rule '" + Print(ruled.rule) +
+                    "' needs more than two tensors: stored rows of a format, or a case",
+                name);
+  }
   OutputInfo info;
   info.name = name;
   info.dtype = ruled.tensor.dtype;

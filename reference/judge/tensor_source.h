@@ -32,7 +32,8 @@ inline constexpr SpecialPolicy kTensorPolicy = {NanPolicy::kFail, NanPolicy::kEq
 
 class RuledTensorSource : public ExpectedSource {
  public:
-  // Errors: kIllegalCase when an e2m1fn or bool tensor holds bytes that are no codes.
+  // Errors: kIllegalCase when an e2m1fn or bool tensor holds bytes that are no codes; kUnsupported
+  // for the rules codec and derived, which this source does not know.
   explicit RuledTensorSource(std::map<std::string, RuledTensor> tensors);
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
   int64_t TileCount() const override { return static_cast<int64_t>(tiles_.size()); }
