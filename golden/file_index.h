@@ -27,6 +27,10 @@ struct ObjectRecord {
   // Of datasets. dtype is what kv_dtype says, or the stored type where a file has no such attribute.
   DType dtype = DType::kFloat32;
   Shape shape;
+  // Where the file has the elements, row-major, little endian, each as wide as dtype, one behind the
+  // other: the byte of the first. nullopt when they lie otherwise (chunks, big endian), or nothing
+  // is stored.
+  std::optional<int64_t> data_offset;
   // Why the object cannot be read ("a soft link"); empty when it can. Only in files without the
   // schema: in a golden file such an object makes the file unreadable.
   std::string problem;
