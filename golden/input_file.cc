@@ -27,7 +27,7 @@ void RefuseUnlessRegular(const struct stat& status, const std::string& path) {
     case S_IFREG:
       return;
     case S_IFDIR:
-      Refuse("it is a folder, not a file of tensors", path);
+      Refuse("it is a folder, not a file", path);
     case S_IFIFO:
       Refuse("it is a pipe: tensors are read from regular files", path);
     case S_IFSOCK:
