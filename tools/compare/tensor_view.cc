@@ -11,8 +11,8 @@ TensorView::TensorView(DType dtype, Shape shape) {
   info_.shape = std::move(shape);
 }
 
-FileTensor::FileTensor(TensorSource& file, const std::string& path, std::mutex& mutex)
-    : TensorView(DatasetRecord(file, path).dtype, DatasetRecord(file, path).shape),
+FileTensor::FileTensor(TensorSource& file, const std::string& path, Shape shape, std::mutex& mutex)
+    : TensorView(DatasetRecord(file, path).dtype, std::move(shape)),
       file_(file),
       path_(path),
       mutex_(mutex) {}

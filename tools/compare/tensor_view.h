@@ -35,9 +35,9 @@ class TensorView : public ObservedSource {
 // A dataset of a file. Any range of elements may be read, and out may hold any number of them.
 class FileTensor : public TensorView {
  public:
-  // file and mutex, which guards it, must outlive this.
-  // Errors: as DatasetRecord.
-  FileTensor(TensorSource& file, const std::string& path, std::mutex& mutex);
+  // file and mutex, which guards it, must outlive this. shape: the dataset's, with the names that
+  // its axes shall have. Errors: as DatasetRecord.
+  FileTensor(TensorSource& file, const std::string& path, Shape shape, std::mutex& mutex);
   void Read(const std::string& name, int64_t first_element,
             std::span<std::byte> out) const override;
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -13,15 +14,36 @@
 namespace kvcheck {
 namespace {
 
+// An option and whether it was given.
+using Given = std::pair<const char*, bool>;
+
+void Refuse(std::initializer_list<Given> options, const std::string& reason) {
+  for (const auto& [name, given] : options) {
+    if (given) throw Error(ErrorCode::kUsage, fmt::format("{} {}", name, reason), "compare");
+  }
+}
+
 int Compare(const CompareOptions& options) {
   options.common.Check();
+  const std::initializer_list<Given> selecting = {{"--include", !options.include.empty()},
+                                                  {"--exclude", !options.exclude.empty()},
+                                                  {"--rules", !options.rules.empty()}};
+  const std::initializer_list<Given> stored = {{"--map-file", !options.map_file.empty()},
+                                               {"--allow-missing", !options.allow_missing.empty()},
+                                               {"--allow-extra", !options.allow_extra.empty()},
+                                               {"--shard", !options.shard.empty()},
+                                               {"--slice", !options.slice.empty()},
+                                               {"--cast", !options.cast.empty()},
+                                               {"--nan", !options.nan.empty()},
+                                               {"--stats full", options.full_statistics},
+                                               {"--bless", !options.bless.empty()}};
   if (!options.case_text.empty()) {
-    const std::pair<const char*, const std::string&> foreign[] = {
-        {"--only", options.only}, {"--impl", options.implementation}, {"--tol", options.tolerance}};
-    for (const auto& [name, value] : foreign) {
-      if (!value.empty()) {
-        throw Error(ErrorCode::kUsage, fmt::format("{} does not go with --case", name), "compare");
-      }
+    Refuse(selecting, "does not go with --case");
+    Refuse(stored, "does not go with --case");
+    Refuse({{"--impl", !options.implementation.empty()}}, "does not go with --case");
+    if (!options.tolerance.empty() && options.tolerance != "derived") {
+      throw Error(ErrorCode::kUsage, "with --case the bound is derived; --tol can only say so",
+                  "compare");
     }
     if (options.files.size() != 1) {
       throw Error(ErrorCode::kUsage, "--case takes one file, with the inputs and the outputs",
@@ -32,12 +54,91 @@ int Compare(const CompareOptions& options) {
   if (options.files.size() != 2) {
     throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and one file", "compare");
   }
-  if (!options.map.empty()) {
-    throw Error(ErrorCode::kUsage, "--map goes with --case", "compare");
+  if (options.bless.empty() != options.reason.empty()) {
+    throw Error(ErrorCode::kUsage, "--bless and --reason go together", "compare");
   }
   const StoredFile gold(options.files[0]);
   const StoredFile got(options.files[1]);
-  return gold.IsGolden() ? CompareGolden(options, gold, got) : CompareStored(options, gold, got);
+  if (gold.IsGolden()) {
+    const std::string reason = "is for a GOLD without kvcheck's schema; this one has it";
+    Refuse(stored, reason);
+    Refuse({{"--map", !options.map.empty()}}, reason);
+    return CompareGolden(options, gold, got);
+  }
+  Refuse({{"--plan", !options.plan.empty()},
+          {"--profile", !options.profile.empty()},
+          {"--impl", !options.implementation.empty()}},
+         "is for a golden file as GOLD, or for --case");
+  return CompareStored(options, gold, got);
+}
+
+CLI::Option* AddList(CLI::App* command, const char* name, std::vector<std::string>* values,
+                     const char* type, const char* text) {
+  return command->add_option(name, *values, text)->type_name(type)->allow_extra_args(false);
+}
+
+void AddSelectionOptions(CLI::App* command, CompareOptions* options) {
+  const std::string group = "Which tensors";
+  AddList(command, "--include,--only", &options->include, "GLOB",
+          "Only tensors (or cases) that match; * crosses / and .; repeatable")
+      ->group(group);
+  AddList(command, "--exclude", &options->exclude, "GLOB", "None of these; repeatable")
+      ->group(group);
+  AddList(command, "--map", &options->map, "RENAME",
+          "GOT's names as GOLD has them: 's#REGEX#TEXT#', in order, flags g and i; with --case "
+          "NAME=/path of a dataset; repeatable")
+      ->group(group);
+  AddList(command, "--map-file", &options->map_file, "FILE",
+          "Lines GOT_NAME GOLD_NAME or s#REGEX#TEXT#; repeatable")
+      ->group(group);
+  AddList(command, "--allow-missing", &options->allow_missing, "GLOB",
+          "Tensors that GOT may lack; otherwise a missing tensor fails")
+      ->group(group);
+  AddList(command, "--allow-extra", &options->allow_extra, "GLOB",
+          "Tensors that GOLD may lack; otherwise an extra tensor fails")
+      ->group(group);
+  command
+      ->add_option("--shard", options->shard, "Part i of n of the tensors, by a hash of the name")
+      ->type_name("i/n")
+      ->group(group);
+  command
+      ->add_option("--slice", options->slice,
+                   "Only this part of each tensor: b=0,h=3,t=0:512, axes by label or number")
+      ->type_name("PART")
+      ->group(group);
+}
+
+void AddRuleOptions(CLI::App* command, CompareOptions* options) {
+  const std::string group = "By which rule";
+  command
+      ->add_option("--tol", options->tolerance,
+                   "Rule of every tensor: exact (the default), ulp:N, abs:X,rel:Y, codec:FORMAT, "
+                   "derived; against a golden file, judges its stored values")
+      ->type_name("RULE")
+      ->group(group);
+  AddList(command, "--rules", &options->rules, "FILE",
+          "Lines GLOB RULE [nan=...] [cast=TYPE] [reason=\"...\"]; the last that matches decides")
+      ->group(group);
+  command
+      ->add_option("--nan", options->nan,
+                   "When two NaN agree: fail, equal, equal-bits (default: fail; equal-bits under "
+                   "exact)")
+      ->type_name("POLICY")
+      ->check(CLI::IsMember({"fail", "equal", "equal-bits"}))
+      ->group(group);
+  command
+      ->add_option("--cast", options->cast,
+                   "Compare tensors of two types in TYPE, which must hold both exactly")
+      ->type_name("TYPE")
+      ->group(group);
+  command
+      ->add_option_function<std::string>(
+          "--stats",
+          [options](const std::string& word) { options->full_statistics = word == "full"; },
+          "basic (default): every metric of what fails; full: of everything")
+      ->check(CLI::IsMember({"basic", "full"}))
+      ->type_name("")
+      ->group(group);
 }
 
 }  // namespace
@@ -50,8 +151,10 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "In GOT a case's output is /cases/NAME/observed/*/OUTPUT, /NAME/OUTPUT or /NAME. Expected\n"
       "values are computed from GOLD's inputs under the plan and profile stored beside the "
       "output.\n"
-      "Without inputs, or with --tol, GOLD's stored expected values are used. Files without the\n"
-      "schema are compared dataset by dataset; one that cannot be read is MISTRUSTED.\n"
+      "Without inputs, or with --tol, GOLD's stored expected values are used. Files without\n"
+      "the schema are compared tensor by tensor, bit by bit unless --tol or --rules says "
+      "otherwise;\n"
+      "a missing or extra tensor fails, one that cannot be read is MISTRUSTED.\n"
       "With --case, datasets are found by name (q, k, v, out, ...) or --map; data=REGIME:SEED "
       "generates\nthe inputs, so that FILE needs outputs alone.");
   command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE")
@@ -64,11 +167,17 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
                       "Which conventions it follows (default: as stored)");
   command->add_option("--impl", options->implementation,
                       "Only observed outputs of the implementations that match this pattern");
-  command->add_option("--only", options->only, "Only cases (or datasets) that match this pattern");
-  command->add_option("--tol", options->tolerance,
-                      "Rule against stored values: exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y");
-  command->add_option("--map", options->map, "NAME=/path of a dataset, with --case; repeatable")
-      ->delimiter(',');
+  AddSelectionOptions(command, options.get());
+  AddRuleOptions(command, options.get());
+  command
+      ->add_option("--bless", options->bless,
+                   "Write GOT's selected tensors, under GOLD's names, "
+                   "to a new HDF5 file NEW; needs --reason")
+      ->type_name("NEW");
+  command->add_option("--reason", options->reason, "Why --bless is right; kept in NEW")
+      ->type_name("TEXT");
+  command->add_flag("--bisect", options->bisect,
+                    "For git bisect run: exit 0 and 1 as they are, 125 (skip) for all others");
   AddCommonOptions(command, &options->common);
   command->callback([=] { *chosen = [=] { return Compare(*options); }; });
 }

@@ -12,9 +12,18 @@
 namespace kvcheck {
 namespace {
 
+// --map a=/x,b=/y is --map a=/x --map b=/y.
+std::vector<std::string> SplitAtCommas(const std::vector<std::string>& entries) {
+  std::vector<std::string> parts;
+  for (const std::string& entry : entries) {
+    for (const Piece& part : Split(WholeLine(entry), ',')) parts.emplace_back(part.text);
+  }
+  return parts;
+}
+
 DatasetNames ParseMap(const std::vector<std::string>& entries) {
   DatasetNames map;
-  for (const std::string& entry : entries) {
+  for (const std::string& entry : SplitAtCommas(entries)) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == entry.size()) {
       throw Error(ErrorCode::kUsage, "--map takes NAME=/path/to/dataset", entry);

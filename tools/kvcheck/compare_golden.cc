@@ -48,10 +48,9 @@ Tensor InDeclaredType(const ExpectedTensor& expected, const TensorSpec& spec) {
 }
 
 // Judges against the expected values in GOLD under --tol.
-Verdict JudgeStored(const CompareOptions& options, const StoredFile& gold,
-                    const GoldenCase& outline, const Case& c, const StoredFile& got,
-                    const StoredAnswer& answer) {
-  const ToleranceRule rule = RuleOf(options);
+Verdict JudgeStored(const CompareOptions& options, const ToleranceRule& rule,
+                    const StoredFile& gold, const GoldenCase& outline, const Case& c,
+                    const StoredFile& got, const StoredAnswer& answer) {
   std::map<std::string, RuledTensor> expected;
   const std::map<std::string, TensorSpec> specs = OutputSpecs(c);
   for (const auto& [name, tensor] : outline.expected) {
@@ -90,8 +89,9 @@ struct CompareItem {
 std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& gold,
                                const StoredFile& got) {
   std::vector<CompareItem> items;
+  const NameFilter filter(options);
   for (const GoldenCase& outline : gold.golden().outline().cases) {
-    if (!Matches(options.only, outline.name)) continue;
+    if (!filter.Selects(outline.name)) continue;
     CompareItem item;
     item.outline = &outline;
     try {
@@ -111,8 +111,8 @@ std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& 
   return items;
 }
 
-Verdict CompareOne(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
-                   const CompareItem& item, int64_t tests) {
+Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const StoredFile& gold,
+                   const StoredFile& got, const CompareItem& item, int64_t tests) {
   if (!item.c) return WithoutJudging(Outcome::kIllegalCase, item.problem);
   if (!item.answer) {
     return WithoutJudging(
@@ -123,12 +123,19 @@ Verdict CompareOne(const CompareOptions& options, const StoredFile& gold, const 
                     options.implementation.empty() ? "" : " by '" + options.implementation + "'",
                     item.outline->name, item.outline->name, item.outline->name));
   }
-  if (!options.tolerance.empty() || !HasInputs(*item.outline, *item.c)) {
+  const TensorRule& rule = rules.Of(item.outline->name);
+  const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);
+  const bool has_inputs = HasInputs(*item.outline, *item.c);
+  if (is_derived && !has_inputs) {
+    throw Error(ErrorCode::kMissingData, "no bound can be derived: the golden case has no inputs",
+                rule.where);
+  }
+  if ((!rule.where.empty() && !is_derived) || !has_inputs) {
     if (item.outline->expected.empty()) {
       throw Error(ErrorCode::kMissingData,
                   "the golden case has neither inputs nor expected values");
     }
-    return JudgeStored(options, gold, *item.outline, *item.c, got, *item.answer);
+    return JudgeStored(options, rule.tolerance, gold, *item.outline, *item.c, got, *item.answer);
   }
   Question question;
   question.c = *item.c;
@@ -143,10 +150,11 @@ Verdict CompareOne(const CompareOptions& options, const StoredFile& gold, const 
 void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
                    RunReport* report) {
   if (!got.IsGolden()) return;
+  const NameFilter filter(options);
   std::set<std::string> known;
   for (const std::string& name : gold.golden().CaseNames()) known.insert(name);
   for (const GoldenCase& extra : got.golden().outline().cases) {
-    if (known.contains(extra.name) || !Matches(options.only, extra.name)) continue;
+    if (known.contains(extra.name) || !filter.Selects(extra.name)) continue;
     CaseResult result;
     result.name = extra.name;
     result.verdict = WithoutJudging(Outcome::kFail,
@@ -160,6 +168,8 @@ void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const 
 
 int CompareGolden(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
   const std::vector<CompareItem> items = Items(options, gold, got);
+  const RuleSet rules = RulesOf(options);
+  rules.CheckUsed(gold.golden().CaseNames());
   int64_t tests = 0;
   for (const CompareItem& item : items) {
     if (item.c && item.answer) tests += CountStatistics(*item.c);
@@ -179,7 +189,7 @@ int CompareGolden(const CompareOptions& options, const StoredFile& gold, const S
     }
     result.verdict.command += PlanArguments(options);
     if (!report.Judge(std::move(result),
-                      [&] { return CompareOne(options, gold, got, item, tests); })) {
+                      [&] { return CompareOne(options, rules, gold, got, item, tests); })) {
       return report.Finish();
     }
   }
