@@ -47,7 +47,7 @@ TEST(TensorFile, OpensEachFormatByItsBytesAndNotByItsName) {
   EXPECT_EQ(hdf5_opened, 1);
   // HDF5 behind a block of the user's, of the least size and of a larger one.
   const std::string bytes = golden_samples::ReadBytes(kFolder + "fixture_stranger.h5");
-  for (size_t block : {512, 4096}) {
+  for (size_t block : {size_t{512}, size_t{4096}}) {
     golden_samples::WriteBytes(path, std::string(block, 'u') + bytes);
     EXPECT_EQ(FormatOfFile(path), TensorFileFormat::kHdf5) << block;
   }
