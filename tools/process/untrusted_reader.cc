@@ -10,6 +10,7 @@
 
 #include "golden/hdf5_file.h"
 #include "golden/input_file.h"
+#include "golden/tensor_file.h"
 #include "reference/spec/error.h"
 #include "tools/process/message_codec.h"
 
@@ -227,6 +228,16 @@ void UntrustedFile::ReadElements(const std::string& dataset, int64_t first, int6
                         state_->path);
     }
   }
+}
+
+std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& path,
+                                                   const UntrustedOptions& options) {
+  return OpenTensorFile(
+      path,
+      [&options](const std::string& hdf5) {
+        return std::make_unique<UntrustedFile>(hdf5, options);
+      },
+      options.limits);
 }
 
 GoldenReader OpenUntrustedGolden(const std::string& path, const UntrustedOptions& options) {
