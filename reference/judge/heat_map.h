@@ -59,10 +59,16 @@ struct HeatMaps {
 
   HeatMaps() = default;
   HeatMaps(const Shape& shape, int64_t row_length);
-  // ratios: of one row of the output; negative where not judged.
-  void AddRow(const Shape& shape, int64_t row, const double* ratios, int64_t row_length);
+  // ratios: of consecutive rows of the output; negative where not judged.
+  void AddRows(const Shape& shape, int64_t first_row, int64_t row_count, const double* ratios,
+               int64_t row_length);
   void Merge(const HeatMaps& other);
   bool operator==(const HeatMaps&) const = default;
+
+ private:
+  void AddChannels(int64_t first_row, int64_t row_count, const double* ratios, int64_t row_length);
+  void AddHeads(const Shape& shape, int64_t first_row, int64_t row_count, const double* ratios,
+                int64_t row_length);
 };
 
 // "hq" of axis Hq; "axis 1" of an unnamed one.

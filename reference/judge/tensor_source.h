@@ -56,6 +56,7 @@ class RuledTensorSource : public ExpectedSource {
   // Errors: kIllegalCase, with its coordinates, for a byte of an expected e2m1fn or bool tensor
   // that is no code; what expected.Read throws.
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
+  Precision FinestPrecision() const override { return Precision::kDouble; }
 
  private:
   struct TileRange {
