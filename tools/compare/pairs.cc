@@ -119,7 +119,14 @@ PairTensors::PairTensors(const ComparePair& pair, LockedFile& gold, LockedFile& 
   got_ = ViewsOf(pair, got, pair.names.got, names);
 }
 
-Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got,
+EmptyPairs StandingOfEmpty(const std::vector<ComparePair>& pairs) {
+  for (const ComparePair& pair : pairs) {
+    if (pair.elements > 0) return EmptyPairs::kPass;
+  }
+  return EmptyPairs::kMistrusted;
+}
+
+Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got, EmptyPairs empty,
                   const JudgeCall& judge) {
   switch (pair.standing) {
     case PairStanding::kMissing:
@@ -134,7 +141,7 @@ Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got,
   const PairTensors tensors(pair, gold, got);
   const RuledTensorSource expected(tensors.gold(), {{kTensorName, pair.rule.tolerance}});
   Verdict verdict = judge(expected, tensors.got(), pair.rule.Special());
-  if (pair.elements == 0 && verdict.outcome == Outcome::kMistrusted) {
+  if (pair.elements == 0 && empty == EmptyPairs::kPass && verdict.outcome == Outcome::kMistrusted) {
     verdict.outcome = Outcome::kPass;
     verdict.reasons.clear();
     for (OutputVerdict& output : verdict.outputs) {

@@ -76,9 +76,14 @@ class PairTensors {
 using JudgeCall = std::function<Verdict(const ExpectedSource&, const ObservedSource&,
                                         const SpecialPolicy& special)>;
 
-// The verdict on any pair. Two tensors without elements, of one type and shape, pass: nothing in
-// them could differ.
-Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got,
+// Two tensors without elements, of one type and shape: nothing in them could differ, and nothing is
+// proved by them. They pass beside others that have elements.
+enum class EmptyPairs : uint8_t { kPass, kMistrusted };
+// kPass when any pair has elements to compare.
+EmptyPairs StandingOfEmpty(const std::vector<ComparePair>& pairs);
+
+// The verdict on any pair.
+Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got, EmptyPairs empty,
                   const JudgeCall& judge);
 
 }  // namespace kvcheck

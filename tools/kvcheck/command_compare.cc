@@ -57,6 +57,17 @@ int Compare(const CompareOptions& options) {
   if (options.bless.empty() != options.reason.empty()) {
     throw Error(ErrorCode::kUsage, "--bless and --reason go together", "compare");
   }
+  if (!options.bless.empty()) {
+    // The new file would hold only parts, or tensors of another type than was seen.
+    Refuse({{"--shard", !options.shard.empty()},
+            {"--slice", !options.slice.empty()},
+            {"--cast", !options.cast.empty()},
+            {"--tol", !options.tolerance.empty()},
+            {"--rules", !options.rules.empty()},
+            {"--json", !options.common.json.empty()},
+            {"--junit", !options.common.junit.empty()}},
+           "does not go with --bless, which compares bit by bit and writes whole tensors");
+  }
   const StoredFile gold(options.files[0]);
   const StoredFile got(options.files[1]);
   if (gold.IsGolden()) {

@@ -1,15 +1,21 @@
 // compare GOLD GOT where GOLD has no schema: tensor by tensor, matched by name.
 
+#include "tools/kvcheck/compare_stored.h"
+
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
+#include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/compare/across_tensors.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"
-#include "tools/kvcheck/compare_options.h"
+#include "tools/compare/tensor_equal.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 
@@ -39,6 +45,26 @@ std::string CommandOf(const CompareOptions& options, const StoredFile& gold, con
   return command;
 }
 
+// What the failing tensors have in common; of those that were compared.
+std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
+                                    const std::vector<TensorOutcome>& outcomes, LockedFile& gold,
+                                    LockedFile& got) {
+  std::map<std::string, std::string> got_paths;
+  for (const ComparePair& pair : pairs) got_paths[pair.names.name] = pair.names.got;
+  std::vector<std::string> patterns = DescribeAcrossTensors(outcomes);
+  for (std::string& line : DescribeOrder(
+           outcomes,
+           [&](const std::string& a, const std::string& b) {
+             return TensorsLookEqual(gold, a, got, got_paths.at(b));
+           },
+           [&](const std::string& a, const std::string& b) {
+             return TensorsAreEqual(gold, a, got, got_paths.at(b), ThrowIfInterrupted);
+           })) {
+    patterns.push_back(std::move(line));
+  }
+  return patterns;
+}
+
 // What the summary says beside the counts of verdicts.
 TensorCounts CountsOf(const Selection& selection, const std::vector<ComparePair>& pairs) {
   TensorCounts counts;
@@ -59,6 +85,17 @@ TensorCounts CountsOf(const Selection& selection, const std::vector<ComparePair>
 
 }  // namespace
 
+std::string SelectionArguments(const CompareOptions& options) {
+  std::string text;
+  for (const auto& [name, values] : {std::pair{"--include", &options.include},
+                                     {"--exclude", &options.exclude},
+                                     {"--map-file", &options.map_file},
+                                     {"--map", &options.map}}) {
+    for (const std::string& value : *values) text += fmt::format(" {} {}", name, ShellWord(value));
+  }
+  return text;
+}
+
 int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
   const Selection selection =
       SelectTensors(gold.source().index(), got.source().index(), SelectionOf(options));
@@ -69,27 +106,40 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
   const std::vector<ComparePair> pairs =
       PlanPairs(selection, gold.source(), got.source(), rules, slices);
 
+  LockedFile gold_file = {gold.source(), {}};
+  LockedFile got_file = {got.source(), {}};
+  const JudgeCall judge = [&](const ExpectedSource& expected, const ObservedSource& observed,
+                              const SpecialPolicy& special) {
+    JudgeOptions judge_options = options.common.Judge(0);
+    judge_options.special = special;
+    return Judge(InterruptibleSource(expected), observed, judge_options);
+  };
+  if (!options.bless.empty()) return BlessStored(options, pairs, gold_file, got_file, judge);
+
   // Thousands of tensors that agree are not worth a line each.
   CommonOptions common = options.common;
   common.text.quiet = !common.text.verbose;
   RunReport report("compare", common, static_cast<int64_t>(pairs.size()));
   report.SetTensors(CountsOf(selection, pairs));
-  LockedFile gold_file = {gold.source(), {}};
-  LockedFile got_file = {got.source(), {}};
-  const JudgeCall judge = [&](const ExpectedSource& expected, const ObservedSource& observed,
-                              const SpecialPolicy& special) {
-    JudgeOptions judge_options = common.Judge(0);
-    judge_options.special = special;
-    return Judge(InterruptibleSource(expected), observed, judge_options);
-  };
+  const EmptyPairs empty = StandingOfEmpty(pairs);
+  std::vector<TensorOutcome> outcomes;
   for (const ComparePair& pair : pairs) {
     CaseResult result;
     result.name = pair.names.name;
     result.verdict.command = CommandOf(options, gold, got, pair.names.name);
-    if (!report.Judge(std::move(result),
-                      [&] { return JudgePair(pair, gold_file, got_file, judge); })) {
-      break;
-    }
+    const bool goes_on = report.Judge(std::move(result), [&] {
+      Verdict verdict = JudgePair(pair, gold_file, got_file, empty, judge);
+      if (!verdict.outputs.empty()) {
+        outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
+      }
+      return verdict;
+    });
+    if (!goes_on) return report.Finish();
+  }
+  try {
+    report.SetPatterns(PatternsOf(pairs, outcomes, gold_file, got_file));
+  } catch (const Interrupted&) {
+    report.SetInterrupted();
   }
   return report.Finish();
 }

@@ -32,6 +32,7 @@ class RunReport {
   void Add(CaseResult result);
   // For the summary of a comparison tensor by tensor.
   void SetTensors(const TensorCounts& counts) { summary_.tensors = counts; }
+  void SetInterrupted() { summary_.interrupted = true; }
   void SetPatterns(std::vector<std::string> patterns) { summary_.patterns = std::move(patterns); }
 
   // Writes the reports and gives the exit code.
