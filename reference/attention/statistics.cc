@@ -7,6 +7,7 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
+#include "reference/data/generator.h"
 #include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
 
@@ -45,23 +46,6 @@ constexpr double kSumRoundings = 20;
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
-
-// splitmix64: the replicates need only independent phases that are the same everywhere.
-class Phases {
- public:
-  explicit Phases(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
 
 // weights, in place, as P stores them.
 void RoundP(DType type, double scale, std::span<double> weights) {
@@ -298,7 +282,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   }
 
   // Replicates: the same rounding at shifted phases.
-  Phases phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
+  // The replicates need only phases that are independent and the same everywhere.
+  Generator phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
   std::vector<double> p(n);
   std::vector<double> o(dv);
   // Without a rounding of P the phases change nothing.
@@ -306,7 +291,7 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   for (int replicate = 0; replicate < distinct; ++replicate) {
     double denominator = 0;
     for (size_t j = 0; j < n;) {
-      const uint64_t size = 16 + phases.Next() % 497;
+      const uint64_t size = 16 + phases.Bits() % 497;
       const double phase = std::exp2(phases.Uniform());
       const size_t end = std::min<size_t>(n, j + size);
       if (a.u_p > 0) {
