@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/spec/error.h"
+#include "reference/attention/contradictions.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -89,6 +89,7 @@ class Filler {
 }  // namespace
 
 Arithmetic Resolve(const Plan& declared, const Profile& profile, const AttentionCase& c) {
+  RefuseContradictions(declared, profile, c);
   Arithmetic a;
   a.declared = a.plan = declared;
   Plan& plan = a.plan;
@@ -125,15 +126,10 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   if (!plan.late_sink) plan.late_sink = false;
   fill.Type(&plan.p, IsFloat(c.out) ? LowestType(c) : DType::kFloat32, "p");
   fill.Real(&plan.p_scale, 1, "p_scale");
+  RefuseScaleOfExactWeights(plan);
   const bool unsaid_normalised = !plan.p_normalised;
   const bool p_is_low = UnitRoundoff(*plan.p) > a.u_a;
   fill(&plan.p_normalised, true, "p_normalised", print_bool);
-  if (plan.l_from_rounded_p && *plan.l_from_rounded_p && *plan.p_normalised && !unsaid_normalised) {
-    throw Error(ErrorCode::kIllegalCase,
-                "l_from=rounded contradicts p_normalised=yes: the denominator is summed before the "
-                "weights are divided by it and rounded; say l_from=unrounded",
-                "plan");
-  }
   if (!unsaid_normalised && *plan.p_normalised) {
     if (!plan.l_from_rounded_p) plan.l_from_rounded_p = false;
   }
@@ -146,12 +142,6 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   const bool unsaid_merge = !plan.merge;
   fill(&plan.merge, MergeKind::kLseDivisionFree, "merge",
        [](MergeKind kind) { return Name(kind); });
-  if (*plan.merge == MergeKind::kAccumulators && *plan.p_normalised && !unsaid_normalised) {
-    throw Error(ErrorCode::kIllegalCase,
-                "p_normalised=yes contradicts merge=accumulators: weights that are divided by the "
-                "denominator of their own range cannot be added up; say merge=lse",
-                "plan");
-  }
   if (*plan.merge == MergeKind::kNone) {
     plan.splits = 1;
   } else {
