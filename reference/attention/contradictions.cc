@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -50,12 +52,49 @@ void CheckDepth(const std::optional<SumPlan>& sum, std::string_view key, int64_t
                   key, Print(*sum), terms));
 }
 
+void CheckInteger(const Plan& plan, const Profile& profile, const AttentionCase& c) {
+  if (!plan.integer_qk) return;
+  const std::string field = "integer_qk=" + Print(*plan.integer_qk);
+  if (!std::holds_alternative<AffineFormat>(*plan.integer_qk)) {
+    Refuse(field + " names no integer codes: say an affine format, as affine:8:g32:f32");
+  }
+  if (IsPlain(c.k)) {
+    Refuse(
+        fmt::format("{} contradicts k={}: integer products need codes on both sides; the case "
+                    "must store K in an affine format",
+                    field, Print(c.k)));
+  }
+  CheckHeadDim(*plan.integer_qk, c.k_dim, "plan, integer_qk");
+  if (profile.decode != DecodeRounding::kExact) {
+    Refuse(field +
+           " contradicts the profile: sums over codes mean the real c s + z, not values that "
+           "were rounded on their own; say decode=exact");
+  }
+  if (plan.prescale_roundings.value_or(0) > 0) {
+    Refuse(field +
+           " contradicts prescale: the codec's error is that of the query as it comes; say "
+           "prescale=none, and count the scaling in scale_roundings");
+  }
+  if (plan.op && plan.op->dtype != DType::kFloat32 && plan.op->dtype != DType::kFloat64) {
+    Refuse(
+        fmt::format("{} contradicts op={}: scales and sums of codes, up to 2^23, must be exact in "
+                    "it; say op=f32 or f64",
+                    field, Print(*plan.op)));
+  }
+}
+
 }  // namespace
 
-void RefuseContradictions(const Plan& plan, const Profile&, const AttentionCase& c) {
+int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c) {
+  return c.k_dim /
+         std::min(std::get<AffineFormat>(query).group_size, std::get<AffineFormat>(c.k).group_size);
+}
+
+void RefuseContradictions(const Plan& plan, const Profile& profile, const AttentionCase& c) {
   CheckWeights(plan);
   CheckMerge(plan);
-  CheckDepth(plan.qk, "qk", c.k_dim);
+  CheckInteger(plan, profile, c);
+  CheckDepth(plan.qk, "qk", plan.integer_qk ? IntegerGroups(*plan.integer_qk, c) : c.k_dim);
   CheckDepth(plan.pv, "pv", c.kv_len);
   CheckDepth(plan.l, "l", c.kv_len);
 }

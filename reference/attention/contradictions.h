@@ -15,6 +15,9 @@ void RefuseContradictions(const Plan& plan, const Profile& profile, const Attent
 // plan: with every field filled.
 void RefuseScaleOfExactWeights(const Plan& plan);
 
+// Runs of channels that share the scales of an encoded query and of K: the terms of integer q.k.
+int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c);
+
 }  // namespace kvcheck
 
 #endif  // REFERENCE_ATTENTION_CONTRADICTIONS_H_

@@ -133,6 +133,8 @@ TEST(Resolve, ListsWhatIsUnsaidAndNothingElse) {
 TEST(Resolve, RefusesContradictions) {
   AttentionCase c;
   c.k_dim = 64, c.kv_len = 5;
+  AttentionCase coded = c;
+  coded.k = AffineFormat{8, 32, DType::kFloat32};
   struct Pair {
     std::string_view refused, allowed;
     AttentionCase c;
@@ -150,6 +152,13 @@ TEST(Resolve, RefusesContradictions) {
       {"p=f32 op=f32 p_scale=2^120", "p=f16 op=f32 p_scale=2^3", c},
       {"p_scale=2^3", "p=bf16 p_scale=2^3", c},
       {"p=f32 op=f32 p_scale=3", "p=f32 op=f32 p_scale=1", c},
+      {"integer_qk=affine:8:g32:f32 qk=f32:depth:0", "integer_qk=affine:8:g32:f32 qk=f32:depth:1",
+       coded},
+      {"integer_qk=bf16", "integer_qk=affine:8:g32:f32", coded},
+      {"integer_qk=affine:8:g128:f32", "integer_qk=affine:8:g64:f32", coded},
+      {"integer_qk=affine:8:g32:f32 prescale=bf16:2", "integer_qk=affine:8:g32:f32 prescale=none",
+       coded},
+      {"integer_qk=affine:8:g32:f32 op=bf16", "integer_qk=affine:8:g32:f32 op=f32", coded},
   };
   const auto refuse = [](std::string_view text, const Profile& profile,
                          const AttentionCase& asked) {
@@ -165,6 +174,10 @@ TEST(Resolve, RefusesContradictions) {
     refuse(pair.refused, {}, pair.c);
     EXPECT_NO_THROW(Resolve(ParsePlan(pair.allowed), {}, pair.c)) << pair.allowed;
   }
+  refuse("integer_qk=affine:8:g32:f32", {}, c);
+  Profile rounded;
+  rounded.decode = DecodeRounding::kTwoRoundings;
+  refuse("integer_qk=affine:8:g32:f32", rounded, coded);
   // One term is no sum.
   c.kv_len = 1;
   EXPECT_NO_THROW(Resolve(ParsePlan("pv=f32:depth:0 l=f32:depth:0"), {}, c));
