@@ -171,6 +171,26 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   return plan;
 }
 
+// Turns a kernel over affine K into one that encodes its query and multiplies codes.
+void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
+  const AttentionCase& c = drawn->c;
+  Plan& plan = drawn->plan;
+  if (IsPlain(c.k) || draw->OneIn(2)) return;
+  AffineFormat query;
+  query.bits = draw->Of({8, 8, 8, 6, 5, 4, 3, 2});
+  query.group_size = c.k_dim % 64 == 0 ? draw->Of({32, 64}) : 32;
+  query.scale_dtype = draw->Of({DType::kFloat32, DType::kFloat16, DType::kBFloat16});
+  plan.integer_qk = query;
+  plan.prescale_roundings = 0;
+  plan.prescale_dtype.reset();
+  drawn->profile.decode = DecodeRounding::kExact;
+  if (plan.dequantize == DequantizeKind::kStored && !IsPlain(c.v)) {
+    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize_roundings = 2;
+  }
+  drawn->structure += " integer";
+}
+
 }  // namespace
 
 DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
@@ -218,6 +238,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
     }
     drawn.profile.masked_row = MaskedRow::kMean;
   }
+  DrawIntegerProducts(&draw, &drawn);
   return drawn;
 }
 

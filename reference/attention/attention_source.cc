@@ -138,7 +138,7 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
   }
   std::call_once(entry->once, [&] {
     entry->head = std::make_shared<HeadData>(
-        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.parts));
+        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.WantsParts()));
   });
   return entry->head;
 }
@@ -301,7 +301,8 @@ std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t elem
   std::vector<std::string> lines;
   for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, case_)) {
     const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
-    const HeadData head = LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.parts);
+    const HeadData head =
+        LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.WantsParts());
     std::vector<double> q;
     RowContext context = MakeContext(query, head, &q);
     context.arithmetic = &changed;

@@ -178,7 +178,8 @@ bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
   const Plan& plan = a.plan;
   const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
                          plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
-  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.parts && !c.against_original;
+  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.WantsParts() &&
+         !c.against_original;
 }
 
 TileStatistics EmptyStatistics(size_t rows, size_t channels) {
