@@ -1,5 +1,6 @@
 // kvcheck compare, and run on stored tensors.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -7,6 +8,7 @@
 #include "golden/reader.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
+#include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/implementations.h"
@@ -266,6 +268,54 @@ TEST(DatasetByName, UnreadableIsRefusedWithItsReasonAndNotReplacedByANamesake) {
     }
     EXPECT_EQ(FindByName(index, specs, {{"x", "/old/x"}}).at("x"), "/old/x");
   }
+}
+
+// The same tensors under the same names, in the format without groups.
+void WriteAsSafetensors(const std::string& path, const TensorMap& tensors) {
+  const std::map<DType, std::string> names = {{DType::kFloat32, "F32"}};
+  std::string header, data;
+  for (const auto& [name, tensor] : tensors) {
+    std::string shape;
+    for (const Axis& axis : tensor.shape.axes) {
+      shape += (shape.empty() ? "" : ",") + std::to_string(axis.extent);
+    }
+    header +=
+        (header.empty() ? "{" : ",") +
+        fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", name,
+                    names.at(tensor.dtype), shape, data.size(), data.size() + tensor.bytes.size());
+    data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  }
+  golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header + "}", data));
+}
+
+TEST_F(CompareCommand, CaseOnTheCommandLineTakesSafetensors) {
+  std::string text = kAttentionCase;
+  text.replace(text.find("data=gauss:1"), std::string::npos, "data=file");
+  const GoldenCase good = Good().cases[0];
+  TensorMap tensors = good.inputs;
+  tensors["out"] = good.observed[0].outputs.at("out");
+  WriteAsSafetensors(Path("s.safetensors"), tensors);
+  const std::vector<std::string> arguments = {"compare", "--case",    text,
+                                              "--plan",  kHonestPlan, "s.safetensors"};
+  const ToolRun run = Tool(arguments);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  tensors["out"].As<float>()[33] += 1;
+  WriteAsSafetensors(Path("s.safetensors"), tensors);
+  EXPECT_EQ(Tool(arguments).exit_code, 1);
+}
+
+TEST_F(CompareCommand, AnswersToAGoldenFileMayBeSafetensors) {
+  WriteAsSafetensors(Path("s.safetensors"),
+                     {{"a/out", Good().cases[0].observed[0].outputs.at("out")}});
+  const ToolRun run = Tool({"compare", "g.h5", "s.safetensors", "--plan", kHonestPlan});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+}
+
+TEST_F(CompareCommand, AFileOfNeitherFormatIsRefusedWithBothNames) {
+  std::ofstream(Path("x.pt")) << "PK\x03\x04";
+  const ToolRun run = Tool({"compare", "x.pt", "x.pt"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("x.pt: it is neither HDF5 nor safetensors"), std::string::npos) << run.err;
 }
 
 TEST_F(CompareCommand, RunOnStoredTensorsJudgesThemAgain) {
