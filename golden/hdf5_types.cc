@@ -31,9 +31,14 @@ Hdf5Handle BFloat16Type() { return HalfWidthFloat(8, 7, 127); }
 
 bool Same(hid_t a, hid_t b) { return H5Tequal(a, b) > 0; }
 
-// h5py's booleans: an enumeration FALSE = 0, TRUE = 1 over int8.
+// h5py's booleans: an enumeration FALSE = 0, TRUE = 1 over int8. Over any other integer HDF5 would
+// convert what it reads.
 bool IsBooleanEnumeration(hid_t type) {
   if (H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2) {
+    return false;
+  }
+  const Hdf5Handle base(H5Tget_super(type), H5Tclose);
+  if (!base.valid() || !(Same(base.get(), H5T_STD_I8LE) || Same(base.get(), H5T_STD_I8BE))) {
     return false;
   }
   for (unsigned i = 0; i < 2; ++i) {

@@ -155,6 +155,33 @@ TEST(StrangersFile, CountsOffsetsFromTheFirstByteOfAFileWithAUserBlock) {
   std::filesystem::remove(path);
 }
 
+// Booleans of h5py by their names, but over 7 bits of a byte: HDF5 would convert them when it
+// reads.
+TEST(StrangersFile, TakesNoBooleansOverUnusualIntegers) {
+  const std::string path = golden_samples::TemporaryPath("booleans.h5");
+  const hsize_t extent = 3;
+  const hid_t written = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t base = H5Tcopy(H5T_STD_I8LE);
+  H5Tset_precision(base, 7);
+  const hid_t type = H5Tenum_create(base);
+  const signed char values[] = {0, 1};
+  H5Tenum_insert(type, "FALSE", &values[0]);
+  H5Tenum_insert(type, "TRUE", &values[1]);
+  const hid_t space = H5Screate_simple(1, &extent, nullptr);
+  const hid_t dataset =
+      H5Dcreate2(written, "x", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const signed char elements[] = {0, 1, 0};
+  H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, elements);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Tclose(base);
+  H5Fclose(written);
+  EXPECT_EQ(Hdf5File(path).index().objects.at("/x").problem,
+            "its type is not one of kvcheck's: an enumeration");
+  std::filesystem::remove(path);
+}
+
 TEST(StrangersFile, ReadsValuesOfEitherByteOrder) {
   Hdf5File file(StrangerPath());
   for (const char* path : {"/little", "/big", "/labelled", "/packed", "/compact", "/z_again"}) {

@@ -21,6 +21,8 @@ struct CompareOptions {
   std::vector<std::string> files;
   std::string case_text;
   std::string plan;
+  std::string gold_plan;
+  bool bitwise = false;
   std::string profile;
   std::string implementation;
   std::vector<std::string> include;

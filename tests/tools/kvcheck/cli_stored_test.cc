@@ -10,6 +10,8 @@
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/implementations.h"
 #include "tools/kvcheck/stored_tensors.h"
 
 namespace kvcheck {
@@ -140,6 +142,68 @@ TEST_F(CompareCommand, InputsOfACaseAreFoundInItsFile) {
   // The file holds f32: the question cannot be put.
   text.replace(text.find("k=f32"), 5, "k=f16");
   EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 2);
+}
+
+// GOLD's and GOT's outputs under different plans: p=bf16 in GOT's.
+class CompareTwoPlans : public CompareCommand {
+ protected:
+  void SetUp() override {
+    CompareCommand::SetUp();
+    GoldenFile file = Good();
+    Question question;
+    question.c = ParseCase(kAttentionCase);
+    question.plan = ParsePlan(kLowPlan);
+    question.inputs = file.cases[0].inputs;
+    file.cases[0].observed[0].outputs =
+        Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
+    WriteGoldenFile(Path("low.h5"), file);
+  }
+  ToolRun Two(const std::string& gold, const std::string& gold_plan, const std::string& got,
+              const std::string& plan, const std::vector<std::string>& more = {}) const {
+    std::string text = kAttentionCase;
+    text.replace(text.find("data=gauss:1"), std::string::npos, "data=file");
+    std::vector<std::string> arguments = {"compare",     gold,      got,      "--case", text,
+                                          "--gold-plan", gold_plan, "--plan", plan};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tool(arguments);
+  }
+  static constexpr const char* kLowPlan = "base=plain_f32 p=bf16";
+};
+
+TEST_F(CompareTwoPlans, MayDifferByBothBoundsAndNoMore) {
+  const ToolRun run = Two("g.h5", kHonestPlan, "low.h5", kLowPlan);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(Two("low.h5", kLowPlan, "g.h5", kHonestPlan).exit_code, 0);
+  const ToolRun wrong = Two("g.h5", kHonestPlan, "low.h5", kHonestPlan);
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+  EXPECT_NE(wrong.out.find("--gold-plan base=plain_f32 --plan base=plain_f32"), std::string::npos)
+      << wrong.out;
+}
+
+TEST_F(CompareTwoPlans, GoldOutsideItsOwnBoundProvesNothing) {
+  const ToolRun run = Two("low.h5", kHonestPlan, "g.h5", kLowPlan);
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_NE(run.out.find("GOLD is not within the bound"), std::string::npos) << run.out;
+}
+
+TEST_F(CompareTwoPlans, OfOneDeterministicPlanAreEqualBitByBit) {
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "g.h5", kHonestPlan, {"--bitwise"}).exit_code, 0);
+  GoldenFile file = Good();
+  file.cases[0].observed[0].outputs.at("out").As<uint32_t>()[33] ^= 1;
+  WriteGoldenFile(Path("ulp.h5"), file);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan).exit_code, 0);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan, {"--bitwise"}).exit_code, 1);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "low.h5", kLowPlan, {"--bitwise"}).exit_code, 2);
+}
+
+TEST_F(CompareTwoPlans, OptionsThatDoNotGoTogetherAreRefused) {
+  EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--gold-plan", kHonestPlan}).exit_code, 2);
+  EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--bitwise"}).exit_code, 2);
+  EXPECT_EQ(
+      Tool({"compare", "g.h5", "--case", kAttentionCase, "--gold-plan", kHonestPlan}).exit_code, 2);
+  EXPECT_EQ(
+      Tool({"compare", "g.h5", "g.h5", "--case", kCodecCase, "--gold-plan", kHonestPlan}).exit_code,
+      2);
 }
 
 TEST_F(CompareCommand, HashInTheCaseIsHeldAgainstTheFile) {

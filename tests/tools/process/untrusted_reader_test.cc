@@ -15,6 +15,7 @@
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/process/damaged_files.h"
+#include "tests/tools/process/damaged_plain.h"
 #include "tools/process/message_codec.h"
 
 namespace kvcheck {
@@ -121,6 +122,28 @@ TEST(DamagedFile, NoneOf200IsReadAsOtherContent) {
   EXPECT_EQ(Total(campaign.counts, Outcome::kWrongError), 0);
   // The damage is real, and all three ways to end well occur.
   for (Outcome outcome : {Outcome::kRefused, Outcome::kHashMismatch, Outcome::kUnchanged}) {
+    EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
+  }
+}
+
+TEST(DamagedPlainHdf5, NoneOf200PassesAnExactComparisonWithChangedData) {
+  const golden_damage::Campaign campaign = golden_damage::RunPlainHdf5Campaign(200, 1, 2000);
+  fmt::print("{}", golden_damage::ToTable(campaign.counts));
+  EXPECT_EQ(Total(campaign.counts, Outcome::kSilentChange), 0);
+  EXPECT_EQ(Total(campaign.counts, Outcome::kWrongError), 0);
+  for (Outcome outcome : {Outcome::kRefused, Outcome::kDifferent, Outcome::kUnchanged}) {
+    EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
+  }
+}
+
+TEST(DamagedSafetensors, NoneOf200PassesAnExactComparisonWithChangedData) {
+  const golden_damage::Campaign campaign = golden_damage::RunSafetensorsCampaign(200, 1, 2000);
+  fmt::print("{}", golden_damage::ToTable(campaign.counts));
+  for (Outcome never :
+       {Outcome::kSilentChange, Outcome::kWrongError, Outcome::kCrashed, Outcome::kHung}) {
+    EXPECT_EQ(Total(campaign.counts, never), 0) << Name(never);
+  }
+  for (Outcome outcome : {Outcome::kRefused, Outcome::kDifferent, Outcome::kUnchanged}) {
     EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
   }
 }
