@@ -53,8 +53,8 @@ double Largest(const double* ratios, int64_t count) {
 std::string CellLabel(const HeatAxis& axis, int64_t cell) {
   const int64_t first = cell * axis.width;
   const int64_t last = std::min(axis.extent, first + axis.width) - 1;
-  return first == last ? fmt::format("{}={}", axis.label, first)
-                       : fmt::format("{}={}-{}", axis.label, first, last);
+  return first == last ? fmt::format("{}={}", axis.label, axis.first + first)
+                       : fmt::format("{}={}-{}", axis.label, axis.first + first, axis.first + last);
 }
 
 }  // namespace
@@ -66,8 +66,9 @@ std::string AxisLabel(const Shape& shape, size_t axis) {
   return label;
 }
 
-HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells) {
-  return {std::move(label), extent, std::max<int64_t>(1, (extent + most_cells - 1) / most_cells)};
+HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells, int64_t first) {
+  return {std::move(label), extent, std::max<int64_t>(1, (extent + most_cells - 1) / most_cells),
+          first};
 }
 
 HeatMap::HeatMap(HeatAxis down, HeatAxis across)
@@ -95,8 +96,8 @@ std::vector<std::string> Render(const HeatMap& map, bool blocks) {
   if (map.empty()) return lines;
   const HeatAxis& down = map.down();
   const HeatAxis& across = map.across();
-  lines.push_back(fmt::format("{:{}}{} 0..{}, {} per column", "", kMargin, across.label,
-                              across.extent - 1, across.width));
+  lines.push_back(fmt::format("{:{}}{} {}..{}, {} per column", "", kMargin, across.label,
+                              across.first, across.first + across.extent - 1, across.width));
   for (int64_t y = 0; y < down.Cells(); ++y) {
     // A label is cut rather than shifting the picture.
     std::string line = fmt::format("{:>{}.{}} ", CellLabel(down, y), kMargin - 1, kMargin - 1);
@@ -118,9 +119,9 @@ HeatMaps::HeatMaps(const Shape& shape, int64_t row_length) {
   if (elements <= 1 || row_length <= 0) return;
   const bool has_channels = row_length > 1;
   if (has_channels) {
-    rows_by_channel =
-        HeatMap(MakeHeatAxis("row", elements / row_length, kMostDown),
-                MakeHeatAxis(AxisLabel(shape, shape.axes.size() - 1), row_length, kMostAcross));
+    rows_by_channel = HeatMap(MakeHeatAxis("row", elements / row_length, kMostDown),
+                              MakeHeatAxis(AxisLabel(shape, shape.axes.size() - 1), row_length,
+                                           kMostAcross, shape.axes.back().first));
   }
   // The two largest leading axes; of equal ones the later, which varies faster.
   const int leading = static_cast<int>(shape.axes.size()) - (has_channels ? 1 : 0);
@@ -140,8 +141,10 @@ HeatMaps::HeatMaps(const Shape& shape, int64_t row_length) {
   token_axis = std::max(first, second);
   const size_t h = static_cast<size_t>(heads_axis);
   const size_t t = static_cast<size_t>(token_axis);
-  heads_by_token = HeatMap(MakeHeatAxis(AxisLabel(shape, h), shape.axes[h].extent, kMostDown),
-                           MakeHeatAxis(AxisLabel(shape, t), shape.axes[t].extent, kMostAcross));
+  const auto axis = [&](size_t a, int64_t most_cells) {
+    return MakeHeatAxis(AxisLabel(shape, a), shape.axes[a].extent, most_cells, shape.axes[a].first);
+  };
+  heads_by_token = HeatMap(axis(h, kMostDown), axis(t, kMostAcross));
 }
 
 void HeatMaps::AddRows(const Shape& shape, int64_t first_row, int64_t row_count,

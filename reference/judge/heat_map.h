@@ -17,11 +17,13 @@ struct HeatAxis {
   std::string label;  // "hq", "row", "dv"; "axis 1" when unnamed
   int64_t extent = 1;
   int64_t width = 1;  // coordinates per cell
+  int64_t first = 0;  // coordinate in the whole, of a slice
   int64_t Cells() const { return (extent + width - 1) / width; }
   bool operator==(const HeatAxis&) const = default;
 };
 
-HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells);
+// first: coordinate of the first cell, in texts.
+HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells, int64_t first = 0);
 
 class HeatMap {
  public:
