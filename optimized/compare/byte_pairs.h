@@ -25,7 +25,7 @@ class BytePairs {
   // Neighbouring elements, which are often the same pair, count in different tables: an increment
   // of the word that was just written waits for the store.
   static constexpr size_t kTables = 2;
-  std::vector<uint32_t> counts_;  // (kTables, want, got), or empty
+  std::vector<uint32_t> counts_;  // (kTables, got - want, want), or empty
   int64_t pending_ = 0;
 };
 
