@@ -1,5 +1,5 @@
-// Shapes with named axes. An axis is a letter of {B, Hq, Hkv, L, T, Dk, Dv, G, W} or "" where a
-// stranger's tensor names none:
+// Shapes with named axes. An axis is a letter of {B, Hq, Hkv, L, T, Dk, Dv, G, W}, "" where nothing
+// names it, or in a stranger's tensor any short text that the stranger chose:
 //   B batch row, Hq query head, Hkv key/value head, L query token, T key token, Dk / Dv channel of
 //   K / V, G quantization group of a row, W packed word of a row.
 

@@ -18,6 +18,7 @@
 #include "reference/spec/error.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/compare_two_plans.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
@@ -31,6 +32,8 @@ struct CompareOptions {
   std::vector<std::string> files;
   std::string case_text;
   std::string plan;
+  std::string gold_plan;
+  bool bitwise = false;
   std::string profile;
   std::string implementation;
   std::string only;
@@ -347,6 +350,9 @@ int CompareCase(const CompareOptions& options) {
 
 int Compare(const CompareOptions& options) {
   options.common.Check();
+  if (options.bitwise && options.gold_plan.empty()) {
+    throw Error(ErrorCode::kUsage, "--bitwise goes with --gold-plan", "compare");
+  }
   if (!options.case_text.empty()) {
     const std::pair<const char*, const std::string&> foreign[] = {
         {"--only", options.only}, {"--impl", options.implementation}, {"--tol", options.tolerance}};
@@ -355,11 +361,22 @@ int Compare(const CompareOptions& options) {
         throw Error(ErrorCode::kUsage, fmt::format("{} does not go with --case", name), "compare");
       }
     }
+    if (!options.gold_plan.empty()) {
+      if (options.files.size() != 2 || !options.map.empty()) {
+        throw Error(ErrorCode::kUsage, "--gold-plan takes GOLD and GOT, and no --map", "compare");
+      }
+      return CompareTwoPlans({options.common, options.files[0], options.files[1], options.case_text,
+                              options.gold_plan, options.plan, options.profile, options.bitwise});
+    }
     if (options.files.size() != 1) {
-      throw Error(ErrorCode::kUsage, "--case takes one file, with the inputs and the outputs",
+      throw Error(ErrorCode::kUsage,
+                  "--case takes one file, with the inputs and the outputs; two with --gold-plan",
                   "compare");
     }
     return CompareCase(options);
+  }
+  if (!options.gold_plan.empty()) {
+    throw Error(ErrorCode::kUsage, "--gold-plan goes with --case", "compare");
   }
   if (options.files.size() != 2) {
     throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and one file", "compare");
@@ -385,13 +402,21 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "Without inputs, or with --tol, GOLD's stored expected values are used. Files without the\n"
       "schema are compared dataset by dataset; one that cannot be read is MISTRUSTED.\n"
       "With --case, datasets are found by name (q, k, v, out, ...) or --map; data=REGIME:SEED "
-      "generates\nthe inputs, so that FILE needs outputs alone.");
+      "generates\nthe inputs, so that FILE needs outputs alone.\n"
+      "With --case and --gold-plan, GOT's outputs are held against GOLD's, which has the inputs: "
+      "they\n"
+      "may differ by the bound of GOLD's plan and that of --plan together. GOLD must keep its "
+      "own.");
   command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE")
       ->required()
       ->expected(1, 2);
   command->add_option("--case", options->case_text, "The case that FILE answers");
   command->add_option("--plan", options->plan,
                       "How the implementation computes (default: as stored, else base=stranger)");
+  command->add_option("--gold-plan", options->gold_plan,
+                      "With --case GOLD GOT: how GOLD's outputs were computed");
+  command->add_flag("--bitwise", options->bitwise,
+                    "With --gold-plan: both are one deterministic plan, their bytes are equal");
   command->add_option("--profile", options->profile,
                       "Which conventions it follows (default: as stored)");
   command->add_option("--impl", options->implementation,
