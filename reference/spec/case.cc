@@ -125,6 +125,14 @@ AttentionCase ParseAttention(Fields* fields) {
   return c;
 }
 
+constexpr std::string_view kTensorRules =
+    "a tensor case has a rule between two tensors: exact, ulp:N, abs:X, rel:Y or abs:X,rel:Y";
+
+// Two tensors of one type say neither which rows were stored nor which case made them.
+bool IsTensorRule(const ToleranceRule& rule) {
+  return !std::holds_alternative<CodecRule>(rule) && !std::holds_alternative<DerivedRule>(rule);
+}
+
 TensorCase ParseTensor(Fields* fields) {
   TensorCase c;
   Piece value = fields->Take("dtype");
@@ -147,7 +155,9 @@ TensorCase ParseTensor(Fields* fields) {
       c.shape.axes[i].name = std::string(names[i].text);
     }
   }
-  c.rule = ParseToleranceRule(fields->Take("rule"));
+  value = fields->Take("rule");
+  c.rule = ParseToleranceRule(value);
+  if (!IsTensorRule(c.rule)) value.Refuse(kTensorRules);
   c.data = ParseData(fields->Take("data"));
   fields->Finish("dtype, shape, axes, rule, data");
   return c;
@@ -290,6 +300,7 @@ void ValidateKind(const TensorCase& c) {
     CheckProduct({product, extent});
     product *= extent;
   }
+  if (!IsTensorRule(c.rule)) Illegal(std::string(kTensorRules));
   if (const auto* ulp = std::get_if<UlpRule>(&c.rule); ulp != nullptr && ulp->ulps < 0) {
     Illegal("rule=ulp:N needs N of at least 0");
   }
