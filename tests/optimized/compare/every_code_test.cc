@@ -34,7 +34,7 @@ TEST(EveryCode, OfOneByteBesideEveryOther) {
     }
     for (const PassRule& rule : SomeRules()) {
       EXPECT_EQ(Disagreement(ComparePass(dtype, pair.expected, pair.got, rule),
-                             JudgePair(dtype, pair.expected, pair.got, rule)),
+                             JudgeCodes(dtype, pair.expected, pair.got, rule)),
                 "")
           << Name(dtype) << " " << Print(rule);
     }
@@ -59,7 +59,7 @@ TEST(EveryCode, OfTwoBytesBesideSome) {
           std::memcpy(pair.got.data() + 2 * code, &got, 2);
         }
         EXPECT_EQ(Disagreement(ComparePass(dtype, pair.expected, pair.got, rule),
-                               JudgePair(dtype, pair.expected, pair.got, rule)),
+                               JudgeCodes(dtype, pair.expected, pair.got, rule)),
                   "")
             << Name(dtype) << " " << Print(rule) << " " << far;
       }

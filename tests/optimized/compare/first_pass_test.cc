@@ -33,7 +33,7 @@ TEST_P(FirstPassOf, AgreesWithTheJudgeOnDrawnPairs) {
       const size_t elements = kLengths[turn++ % std::size(kLengths)];
       const CodePair pair = DrawPairs(dtype, rule, regime, elements, random);
       const PassSummary pass = ComparePass(dtype, pair.expected, pair.got, rule);
-      const OutputVerdict verdict = JudgePair(dtype, pair.expected, pair.got, rule);
+      const OutputVerdict verdict = JudgeCodes(dtype, pair.expected, pair.got, rule);
       ASSERT_EQ(Disagreement(pass, verdict), "")
           << Name(dtype) << " " << Print(rule) << " " << Name(regime) << " " << elements;
       certified += pass.elements - pass.not_certified;

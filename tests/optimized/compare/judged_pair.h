@@ -13,7 +13,7 @@
 
 namespace kvcheck {
 
-OutputVerdict JudgePair(DType dtype, std::span<const std::byte> expected,
+OutputVerdict JudgeCodes(DType dtype, std::span<const std::byte> expected,
                         std::span<const std::byte> got, const PassRule& rule);
 
 // How the summary differs from what the judge found: counts, kinds and maxima exactly, the RMS
