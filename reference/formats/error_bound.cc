@@ -225,7 +225,7 @@ RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRo
 std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
                                std::span<const double> x) {
   std::vector<double> parts =
-      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, x).total;
+      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, std::nullopt, x).total;
   const size_t group = static_cast<size_t>(format.group_size);
   for (size_t first = 0; first < x.size(); first += group) {
     std::vector<double> rounded(x.begin() + static_cast<std::ptrdiff_t>(first),
