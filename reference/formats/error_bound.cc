@@ -134,8 +134,9 @@ void BoundAffineGroup(const AffineFormat& format, const Profile& profile, Decode
     worst.overflows = overflows;
     double worst_total = -1;
     double wrong_code = kInfinity;
-    for (const double k : range.k) {
-      if (overflows) break;
+    for (size_t attempt = 0; attempt < range.k.size() && !overflows; ++attempt) {
+      const double k = range.k[attempt];
+      if (attempt > 0 && k == range.k[0]) continue;  // nearly always
       const AffineBound candidate = BoundForStep(format, decode, read, range, k, rounded[i], x[i]);
       wrong_code = std::min(wrong_code, candidate.wrong_code);
       const double total = candidate.overflows ? kInfinity : Total(candidate.terms);
