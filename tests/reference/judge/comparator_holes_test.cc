@@ -181,8 +181,8 @@ TEST(ComparatorHole, AnAbsoluteToleranceAboveAllDataProvesNothing) {
   EXPECT_EQ(OutcomeOf(F32({1e-5, 2e-5}), F32({0, 0}), AbsRelRule{1e-3, 0}), Outcome::kMistrusted);
 }
 
-// Report: flashinfer-ai/flashinfer #3864: one row of one head is wrong. That cosine and NMSE over a
-// whole tensor hide it is measured in bench/detection.md.
+// Report: flashinfer-ai/flashinfer #3864: one row of one head is wrong, the rest is clean. That
+// cosine and NMSE over a whole tensor hide it is measured in bench/detection.md.
 TEST(ComparatorHole, GarbageInOneRowOf10000IsFoundAndNamed) {
   const Shape shape{{"T", 10000}, {"Dv", 64}};
   std::vector<double> values(640000);
