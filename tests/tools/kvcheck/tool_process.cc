@@ -25,8 +25,9 @@ std::string Content(const std::string& path) {
 
 void ToolTest::SetUp() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  folder_ = std::filesystem::path(testing::TempDir()) /
-            ("kvcheck_" + std::string(info->test_suite_name()) + "_" + info->name());
+  folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      ("kvcheck_" + std::to_string(getpid()) + "_" + info->test_suite_name() + "_" + info->name());
   std::filesystem::remove_all(folder_);
   std::filesystem::create_directory(folder_);
 }
