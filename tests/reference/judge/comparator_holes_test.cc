@@ -188,7 +188,7 @@ TEST(ComparatorHole, GarbageInOneRowOf10000IsFoundAndNamed) {
   std::vector<double> values(640000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = Hashed(1, i);
   const Tensor want = MakeTensor(DType::kFloat32, shape, values);
-  for (size_t i = 0; i < 64; ++i) values[7777 * 64 + i] = 2 * Hashed(2, i);
+  for (size_t i = 0; i < 64; ++i) values[size_t{7777} * 64 + i] = 2 * Hashed(2, i);
   const Verdict verdict =
       JudgeTensors(want, MakeTensor(DType::kFloat32, shape, values), AbsRelRule{1e-6, 1e-3});
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
