@@ -34,39 +34,6 @@ DType ParseRealType(Piece piece) {
   return *dtype;
 }
 
-bool IsRegime(std::string_view regime) {
-  return !regime.empty() && regime.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
-                                std::string_view::npos;
-}
-
-bool IsHash(std::string_view hash) {
-  return !hash.empty() && hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-DataSource ParseData(Piece piece) {
-  const std::vector<Piece> parts = Split(piece, ':');
-  DataSource data;
-  data.regime = std::string(parts[0].text);
-  if (data.regime.empty()) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-  if (!IsRegime(data.regime)) parts[0].Refuse("a regime is lower-case letters, digits and '_'");
-  if (data.IsFile()) {
-    if (parts.size() > 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-    if (parts.size() == 2) {
-      data.file_hash = std::string(parts[1].text);
-      if (!IsHash(data.file_hash)) parts[1].Refuse("a hash is lower-case hexadecimal");
-    }
-    return data;
-  }
-  if (parts.size() != 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-  data.seed = ParseUnsigned(parts[1]);
-  return data;
-}
-
-std::string PrintData(const DataSource& data) {
-  if (!data.IsFile()) return fmt::format("{}:{}", data.regime, data.seed);
-  return data.file_hash.empty() ? "file" : "file:" + data.file_hash;
-}
-
 int64_t ParseExtent(Piece piece) { return ParseInt(piece, 1, kMaxExtent); }
 
 CodecCase ParseCodec(Fields* fields) {
@@ -76,7 +43,7 @@ CodecCase ParseCodec(Fields* fields) {
   c.x = ParseRealType(fields->Take("x"));
   c.rows = ParseExtent(fields->Take("rows"));
   c.head_dim = ParseExtent(fields->Take("d"));
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish("op, format, x, rows, d, data");
   return c;
 }
@@ -97,10 +64,11 @@ AttentionCase ParseAttention(Fields* fields) {
   c.out = ParseRealType(fields->Take("out"));
   if (fields->TakeIf("layout", &value)) {
     if (value.text == "paged" || value.text == "packed") {
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
-                              "as (B, Hkv, T, D)",
-                              value.text));
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
+                      "as (B, Hkv, T, D)",
+                      value.text));
     }
     if (value.text != "dense") value.Refuse("layout is dense (paged and packed are reserved)");
   }
@@ -118,7 +86,7 @@ AttentionCase ParseAttention(Fields* fields) {
   }
   if (fields->TakeIf("lse", &value)) c.lse = ParseEnum(kLse, value);
   if (fields->TakeIf("against", &value)) c.against_original = ParseEnum(kAgainst, value);
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish(
       "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
       "against, data");
@@ -148,7 +116,7 @@ TensorCase ParseTensor(Fields* fields) {
     }
   }
   c.rule = ParseToleranceRule(fields->Take("rule"));
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish("dtype, shape, axes, rule, data");
   return c;
 }
@@ -156,7 +124,7 @@ TensorCase ParseTensor(Fields* fields) {
 std::string PrintKind(const CodecCase& c) {
   return fmt::format("codec op={} format={} x={} rows={} d={} data={}",
                      NameIn(kDirections, c.direction), Print(c.format), ShortName(c.x), c.rows,
-                     c.head_dim, PrintData(c.data));
+                     c.head_dim, Print(c.data));
 }
 
 std::string PrintKind(const AttentionCase& c) {
@@ -170,7 +138,7 @@ std::string PrintKind(const AttentionCase& c) {
   if (c.alibi) text += " alibi=yes";
   if (c.lse != LseKind::kNone) text += fmt::format(" lse={}", NameIn(kLse, c.lse));
   if (c.against_original) text += " against=original";
-  return text + fmt::format(" data={}", PrintData(c.data));
+  return text + fmt::format(" data={}", Print(c.data));
 }
 
 std::string PrintKind(const TensorCase& c) {
@@ -182,11 +150,14 @@ std::string PrintKind(const TensorCase& c) {
     names.push_back(axis.name);
     named = named || !axis.name.empty();
   }
-  std::string text = fmt::format("tensor dtype={} shape={}", ShortName(c.dtype),
-                                 extents.empty() ? "scalar" : fmt::format("{}", fmt::join(extents, "x")));
+  std::string text =
+      fmt::format("tensor dtype={} shape={}", ShortName(c.dtype),
+                  extents.empty() ? "scalar" : fmt::format("{}", fmt::join(extents, "x")));
   if (named) text += fmt::format(" axes={}", fmt::join(names, ","));
-  return text + fmt::format(" rule={} data={}", Print(c.rule), PrintData(c.data));
+  return text + fmt::format(" rule={} data={}", Print(c.rule), Print(c.data));
 }
+
+std::string PrintKind(const CacheCase& c) { return Print(c); }
 
 [[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
 
@@ -213,9 +184,7 @@ void CheckRealType(std::string_view name, DType dtype) {
 }
 
 void CheckData(const DataSource& data) {
-  const bool plausible = data.IsFile() ? data.file_hash.empty() || IsHash(data.file_hash)
-                                       : IsRegime(data.regime);
-  if (!plausible) Illegal("data is REGIME:SEED, file or file:HASH");
+  if (!HasText(data)) Illegal("data is REGIME:SEED, file or file:HASH");
 }
 
 void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
@@ -231,8 +200,8 @@ void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
   }
   if (mask.left_padding.empty()) return;
   if (static_cast<int64_t>(mask.left_padding.size()) != c.batch) {
-    Illegal(fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(),
-                        c.batch));
+    Illegal(
+        fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(), c.batch));
   }
   for (int64_t padding : mask.left_padding) {
     if (padding < 0) Illegal(fmt::format("left_pad {} is negative", padding));
@@ -306,6 +275,8 @@ void ValidateKind(const TensorCase& c) {
   }
 }
 
+void ValidateKind(const CacheCase& c) { ValidateCacheCase(c); }
+
 // Inputs of K or V: rows (B, Hkv, T, D) in their format.
 void AddRows(const std::string& name, const KvFormat& format, const AttentionCase& c, int64_t dim,
              const std::string& dim_axis, std::map<std::string, TensorSpec>* specs) {
@@ -351,9 +322,8 @@ std::map<std::string, TensorSpec> Inputs(const AttentionCase& c) {
   AddRows("k", c.k, c, c.k_dim, "Dk", &specs);
   AddRows("v", c.v, c, c.v_dim, "Dv", &specs);
   if (c.mask.array != MaskArrayKind::kNone) {
-    specs["mask"] = {
-        c.mask.array == MaskArrayKind::kBoolean ? DType::kBool : c.mask.additive_dtype,
-        MaskShape(c.mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len)};
+    specs["mask"] = {c.mask.array == MaskArrayKind::kBoolean ? DType::kBool : c.mask.additive_dtype,
+                     MaskShape(c.mask.axes, c.batch, c.query_heads, c.query_len, c.kv_len)};
   }
   if (c.sinks) specs["sinks"] = {*c.sinks, {{"Hq", c.query_heads}}};
   if (c.alibi) specs["alibi_slopes"] = {DType::kFloat32, {{"Hq", c.query_heads}}};
@@ -363,6 +333,8 @@ std::map<std::string, TensorSpec> Inputs(const AttentionCase& c) {
 std::map<std::string, TensorSpec> Inputs(const TensorCase& c) {
   return {{"expected", {c.dtype, c.shape}}};
 }
+
+std::map<std::string, TensorSpec> Inputs(const CacheCase&) { return {}; }
 
 std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
   std::map<std::string, TensorSpec> specs;
@@ -377,7 +349,8 @@ std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
 
 std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
   std::map<std::string, TensorSpec> specs;
-  specs["out"] = {c.out, {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dv", c.v_dim}}};
+  specs["out"] = {c.out,
+                  {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dv", c.v_dim}}};
   if (c.lse != LseKind::kNone) {
     specs["lse"] = {c.out == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
                     {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}}};
@@ -388,6 +361,8 @@ std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
 std::map<std::string, TensorSpec> Outputs(const TensorCase& c) {
   return {{"got", {c.dtype, c.shape}}};
 }
+
+std::map<std::string, TensorSpec> Outputs(const CacheCase&) { return {}; }
 
 }  // namespace
 
@@ -401,8 +376,9 @@ Case ParseCase(std::string_view text) {
   if (space == text.size()) {
     kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
   }
+  if (kind.text == "cache") return ParseCacheCase(text);
   if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
-    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor",
+    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor, cache",
                             kind.text));
   }
   Fields fields({text.substr(space + 1), text});
@@ -424,7 +400,15 @@ void Validate(const Case& c) {
 
 std::string_view KindName(const Case& c) {
   if (std::holds_alternative<CodecCase>(c)) return "codec";
+  if (std::holds_alternative<CacheCase>(c)) return "cache";
   return std::holds_alternative<AttentionCase>(c) ? "attention" : "tensor";
+}
+
+const DataSource& DataOf(const Case& c) {
+  if (const auto* cache = std::get_if<CacheCase>(&c)) return cache->setup.data;
+  if (const auto* codec = std::get_if<CodecCase>(&c)) return codec->data;
+  if (const auto* attention = std::get_if<AttentionCase>(&c)) return attention->data;
+  return std::get<TensorCase>(c).data;
 }
 
 std::map<std::string, TensorSpec> InputSpecs(const Case& c) {
@@ -439,9 +423,8 @@ void CheckInputs(const Case& c, const TensorMap& inputs) {
   for (const auto& [name, spec] : InputSpecs(c)) {
     const Tensor& tensor = Get(inputs, name);
     if (tensor.dtype != spec.dtype) {
-      throw Error(ErrorCode::kMissingData,
-                  fmt::format("input '{}' is {}, the case says {}", name, Name(tensor.dtype),
-                              Name(spec.dtype)));
+      throw Error(ErrorCode::kMissingData, fmt::format("input '{}' is {}, the case says {}", name,
+                                                       Name(tensor.dtype), Name(spec.dtype)));
     }
     if (!tensor.shape.SameExtents(spec.shape)) {
       throw Error(ErrorCode::kMissingData,
