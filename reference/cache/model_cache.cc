@@ -1,0 +1,523 @@
+#include "reference/cache/model_cache.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "reference/cache/model_record.h"
+#include "reference/cache/vector_table.h"
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+
+struct ModelSpace {
+  CacheRules rules;
+  CacheSetup setup;
+  VectorTable table;
+  // Of saves that share instead of copying: the live states, by key.
+  std::map<std::string, std::shared_ptr<ModelState>, std::less<>> shared;
+};
+
+namespace {
+
+// Every step in f64, and one rounding to the output's type.
+constexpr const char* kPlan =
+    "qk=f64:sequential pv=f64:sequential l=f64:sequential op=f64 scale_roundings=1 prescale=none "
+    "scores=f64 bias_roundings=0 exp=exp exp_error=2^-52 block=all sink=first p=f64 merge=none "
+    "splits=1 normalise=divide flush=no saturate=no dequantize=inside:2";
+
+size_t TokenBytes(const ModelState& state, const CacheSetup& setup) {
+  return static_cast<size_t>(setup.kv_heads) *
+         (StoredSize(state.k, setup.k_dim).Total() + StoredSize(state.v, setup.v_dim).Total());
+}
+
+// Stored vectors of all rows as one array (rows, heads, columns), tokens aligned to the right, what
+// holds none all ones.
+struct ColumnArray {
+  std::vector<std::byte> bytes;
+  size_t column_bytes = 0;
+
+  void Start(size_t rows, size_t heads, size_t columns, size_t vector_bytes) {
+    column_bytes = vector_bytes;
+    bytes.assign(rows * heads * columns * vector_bytes, std::byte{0xff});
+  }
+};
+
+class ModelCache : public Cache {
+ public:
+  explicit ModelCache(std::shared_ptr<ModelSpace> space)
+      : space_(std::move(space)), state_(std::make_shared<ModelState>()) {}
+
+  ModelState& state() { return *state_; }
+  const ModelState& state() const { return *state_; }
+  void Share(std::shared_ptr<ModelState> state) { state_ = std::move(state); }
+  const std::shared_ptr<ModelState>& shared() const { return state_; }
+
+  OpResult Append(const TokenColumns& columns) override {
+    CacheCall call{CacheOpKind::kAppend, state_.get(), nullptr, columns.columns, {}};
+    if (const auto why = Judge(call, RefuseAppend(setup(), *state_, columns)); !why.empty()) {
+      return Refused(call, why);
+    }
+    const ModelState before = Before(rules().append != nullptr);
+    for (size_t b = 0; b < state_->rows.size(); ++b) AppendRow(b, columns);
+    // Without rows nothing but the step is left of an append.
+    state_->queries = columns.columns;
+    if (rules().append) rules().append(before, state_.get());
+    return {};
+  }
+
+  OpResult Prepare(std::span<const int64_t> lengths) override {
+    CacheCall call{CacheOpKind::kPrepare, state_.get(), nullptr, 0, lengths};
+    if (const auto why = Judge(call, RefusePrepare(*state_, lengths)); !why.empty()) {
+      return Refused(call, why);
+    }
+    kvcheck::Prepare(lengths, state_.get());
+    return {};
+  }
+
+  OpResult Finalize() override {
+    CacheCall call{CacheOpKind::kFinalize, state_.get(), nullptr, 0, {}};
+    if (const auto why = Judge(call, RefuseFinalize(*state_)); !why.empty()) {
+      return Refused(call, why);
+    }
+    const ModelState before = Before(rules().finalize != nullptr);
+    kvcheck::Finalize(state_.get());
+    if (rules().finalize) rules().finalize(before, state_.get());
+    return {};
+  }
+
+  OpResult Trim(int64_t count, int64_t* trimmed) override {
+    CacheCall call{CacheOpKind::kTrim, state_.get(), nullptr, count, {}};
+    if (const auto why = Judge(call, RefuseTrim(*state_, count)); !why.empty()) {
+      return Refused(call, why);
+    }
+    int64_t reach = std::max<int64_t>(0, TrimReach(*state_, count, {}));
+    if (rules().trim_reach) rules().trim_reach(*state_, count, &reach);
+    const ModelState before = Before(rules().trim != nullptr);
+    kvcheck::Trim(reach, state_.get());
+    *trimmed = reach;
+    if (rules().trim) rules().trim(before, state_.get());
+    return {};
+  }
+
+  OpResult Filter(std::span<const int64_t> rows) override {
+    CacheCall call{CacheOpKind::kFilter, state_.get(), nullptr, 0, rows};
+    if (const auto why = Judge(call, RefuseFilter(*state_, rows)); !why.empty()) {
+      return Refused(call, why);
+    }
+    const ModelState before = Before(rules().filter != nullptr);
+    std::vector<int64_t> there;  // a rule may have let others through
+    for (int64_t row : rows) {
+      if (row >= 0 && row < static_cast<int64_t>(state_->rows.size())) there.push_back(row);
+    }
+    kvcheck::Filter(there, state_.get(), &scratch_);
+    if (rules().filter) rules().filter(before, there, state_.get());
+    return {};
+  }
+
+  OpResult Extend(const Cache& other_cache) override {
+    const auto& other = static_cast<const ModelCache&>(other_cache);
+    CacheCall call{CacheOpKind::kExtend, state_.get(), other.state_.get(), 0, {}};
+    if (const auto why = Judge(call, RefuseExtend(*state_, other.state())); !why.empty()) {
+      return Refused(call, why);
+    }
+    const ModelState before = Before(rules().extend != nullptr);
+    const ModelState its = rules().extend ? other.state() : ModelState();
+    kvcheck::Extend(other.state(), state_.get());
+    if (rules().extend) rules().extend(before, its, state_.get());
+    if (Shares(CacheOpKind::kExtend) && state_ != other.state_) {
+      *other.state_ = *state_;
+    }
+    return {};
+  }
+
+  OpResult ToQuantized(const KvFormat& k, const KvFormat& v) override {
+    CacheCall call{CacheOpKind::kToQuantized, state_.get(), nullptr, 0, {}};
+    if (const auto why = Judge(call, RefuseToQuantized(setup(), *state_, k, v)); !why.empty()) {
+      return Refused(call, why);
+    }
+    const ModelState before = Before(rules().to_quantized != nullptr);
+    for (ModelRow& row : state_->rows) {
+      for (int64_t p = 0; p < row.offset; ++p) {
+        if (!row.retained.Contains(p)) continue;
+        StoredToken& token = row.tokens[static_cast<size_t>(p)];
+        token = {table().Convert(token.k, k), table().Convert(token.v, v)};
+      }
+    }
+    state_->k = k;
+    state_->v = v;
+    EndStep(state_.get());
+    if (rules().to_quantized) rules().to_quantized(before, state_.get());
+    return {};
+  }
+
+  OpResult Extract(int64_t row, std::unique_ptr<Cache>* out) const override {
+    CacheCall call{CacheOpKind::kExtract, state_.get(), nullptr, row, {}};
+    if (const auto why = Judge(call, RefuseExtract(*state_, row)); !why.empty()) {
+      return Refused(call, why);
+    }
+    ModelCache* made = Fresh(out);
+    kvcheck::Extract(*state_, row, &made->state());
+    if (rules().extract) rules().extract(*state_, row, &made->state());
+    return {};
+  }
+
+  OpResult CopyTo(std::unique_ptr<Cache>* out) const override {
+    CacheCall call{CacheOpKind::kCopy, state_.get(), nullptr, 0, {}};
+    if (const auto why = Judge(call, RefuseWhilePending(*state_)); !why.empty()) {
+      return Refused(call, why);
+    }
+    ModelCache* made = Fresh(out);
+    if (Shares(CacheOpKind::kCopy)) {
+      made->Share(state_);
+      return {};
+    }
+    CopyState(*state_, &made->state());
+    if (rules().copy) rules().copy(*state_, &made->state());
+    return {};
+  }
+
+  OpResult Save(StateStore* store, std::string_view key) const override {
+    CacheCall call{CacheOpKind::kSave, state_.get(), nullptr, 0, {}};
+    if (const auto why = Judge(call, RefuseWhilePending(*state_)); !why.empty()) {
+      return Refused(call, why);
+    }
+    store->Put(key, RecordOf(setup(), *state_, space_->table));
+    if (Shares(CacheOpKind::kSave)) space_->shared[std::string(key)] = state_;
+    return {};
+  }
+
+  OpResult Attend(const AttendRequest& request, std::byte* out) override;
+  void Observe(StepView* view) override;
+
+  int64_t RetainedTokens(int64_t row) const override {
+    return state_->rows[static_cast<size_t>(row)].retained.Count();
+  }
+
+  // A cache in *out whose state may be overwritten.
+  ModelCache* Fresh(std::unique_ptr<Cache>* out) const { return Fresh(space_, out); }
+  static ModelCache* Fresh(const std::shared_ptr<ModelSpace>& space, std::unique_ptr<Cache>* out) {
+    auto* made = static_cast<ModelCache*>(out->get());
+    if (made == nullptr) {
+      *out = std::make_unique<ModelCache>(space);
+      return static_cast<ModelCache*>(out->get());
+    }
+    if (made->state_.use_count() > 1) made->state_ = std::make_shared<ModelState>();
+    return made;
+  }
+  static std::string_view Judge(const CacheRules& rules, const CacheCall& call,
+                                std::string_view why) {
+    if (rules.legal) rules.legal(call, &why);
+    return why;
+  }
+
+ private:
+  const CacheRules& rules() const { return space_->rules; }
+  const CacheSetup& setup() const { return space_->setup; }
+  VectorTable& table() { return space_->table; }
+  std::string_view Judge(const CacheCall& call, std::string_view why) const {
+    return Judge(rules(), call, why);
+  }
+  OpResult Refused(const CacheCall& call, std::string_view why) const {
+    if (rules().refused) rules().refused(call, state_.get());
+    return OpResult::Refuse(why);
+  }
+  bool Shares(CacheOpKind op) const {
+    if (!rules().shares || !rules().shares(op)) return false;
+    rules().hits->fetch_add(1);
+    return true;
+  }
+  ModelState Before(bool wanted) const { return wanted ? *state_ : ModelState(); }
+
+  void AppendRow(size_t b, const TokenColumns& columns);
+  TokenRange VisibleTo(size_t row, int64_t position) const {
+    TokenRange range = Visible(state_->layout, position);
+    if (rules().visible) rules().visible(*state_, row, position, &range);
+    return range;
+  }
+  void Fill(const StoredVectors& vectors, bool is_key, size_t columns, ColumnArray* array) const;
+
+  std::shared_ptr<ModelSpace> space_;
+  std::shared_ptr<ModelState> state_;
+  ModelRows scratch_;
+  // What Observe shows.
+  ColumnArray k_array_, v_array_;
+  std::vector<uint64_t> retained_, visible_;
+  std::vector<int64_t> offsets_, unfed_;
+};
+
+void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
+  ModelState& state = *state_;
+  ColumnSplit split = SplitColumns(state, b, columns.columns);
+  if (rules().split) rules().split(state, b, columns.columns, &split);
+  StartAppend(&state, b, columns.columns, split, /*evicts=*/true);
+  ModelRow& row = state.rows[b];
+  if (rules().retained) rules().retained(state, b, columns.columns, &row.retained);
+  for (int64_t i = split.padding; i < split.padding + split.tokens; ++i) {
+    const auto at = [&](const std::byte* base, const VectorStrides& strides) {
+      return base + static_cast<int64_t>(b) * strides.row + i * strides.column;
+    };
+    const StoredToken token = {
+        table().Add(TokenPart::kKey, state.k, 0, at(columns.k, columns.k_strides),
+                    columns.k_strides.head),
+        table().Add(TokenPart::kValue, state.v, 0, at(columns.v, columns.v_strides),
+                    columns.v_strides.head)};
+    if (rules().encode) {
+      for (const auto& [handle, part] :
+           {std::pair{token.k, TokenPart::kKey}, std::pair{token.v, TokenPart::kValue}}) {
+        const size_t bytes = table().Size(handle).Total() * static_cast<size_t>(setup().kv_heads);
+        rules().encode(part, table().Format(handle), columns.columns,
+                       {table().Bytes(handle), bytes});
+      }
+    }
+    row.tokens.push_back(token);
+  }
+  Appended(&state, b, split);
+}
+
+OpResult ModelCache::Attend(const AttendRequest& request, std::byte* out) {
+  CacheCall call{CacheOpKind::kAttend, state_.get(), nullptr, request.queries, {}};
+  if (const auto why = Judge(call, RefuseAttend(setup(), *state_, request)); !why.empty()) {
+    return Refused(call, why);
+  }
+  const auto dk = static_cast<size_t>(setup().k_dim);
+  const auto dv = static_cast<size_t>(setup().v_dim);
+  const size_t element = SizeInBytes(request.dtype);
+  std::vector<double> q(dk), k(dk), v(dv), o(dv), weights;
+  const int64_t ratio = setup().query_heads / setup().kv_heads;
+  for (int64_t b = 0; b < request.rows; ++b) {
+    const ModelRow& row = state_->rows[static_cast<size_t>(b)];
+    for (int64_t h = 0; h < request.query_heads; ++h) {
+      for (int64_t l = 0; l < request.queries; ++l) {
+        const auto at = static_cast<size_t>((b * request.query_heads + h) * request.queries + l);
+        std::fill(o.begin(), o.end(), 0.0);
+        const int64_t index = l - row.first_query;
+        if (index >= 0 && index < row.query_tokens) {
+          for (size_t i = 0; i < dk; ++i) {
+            uint64_t code = 0;
+            std::memcpy(&code, request.q + (at * dk + i) * element, element);
+            q[i] = Decode(request.dtype, code);
+          }
+          const int64_t position =
+              static_cast<int64_t>(row.tokens.size()) - row.query_tokens + index;
+          TokenRange range = VisibleTo(static_cast<size_t>(b), position);
+          if (request.window) {
+            range.from = std::max(range.from, position + 1 - *request.window);
+            if (rules().visible_in_window) {
+              rules().visible_in_window(*state_, static_cast<size_t>(b), position, *request.window,
+                                        &range);
+            }
+          }
+          double max = request.sinks != nullptr ? request.sinks[h] : -INFINITY;
+          weights.clear();
+          for (int64_t p = 0; p < range.end; ++p) {
+            if (!range.Contains(p) || !row.retained.Contains(p)) continue;
+            table().Decode(row.tokens[static_cast<size_t>(p)].k, h / ratio, k.data());
+            double sum = 0;
+            for (size_t i = 0; i < dk; ++i) sum += q[i] * k[i];
+            weights.push_back(sum * request.scale);
+            max = std::max(max, weights.back());
+          }
+          double denominator =
+              request.sinks != nullptr ? std::exp(static_cast<double>(request.sinks[h]) - max) : 0;
+          size_t j = 0;
+          for (int64_t p = 0; p < range.end; ++p) {
+            if (!range.Contains(p) || !row.retained.Contains(p)) continue;
+            const double weight = std::exp(weights[j++] - max);
+            denominator += weight;
+            table().Decode(row.tokens[static_cast<size_t>(p)].v, h / ratio, v.data());
+            for (size_t i = 0; i < dv; ++i) o[i] += weight * v[i];
+          }
+          for (double& value : o) value /= denominator;
+          if (rules().attend) rules().attend(*state_, static_cast<size_t>(b), l, o);
+        }
+        EncodeFrom(o, request.dtype, out + at * dv * element);
+      }
+    }
+  }
+  return {};
+}
+
+void ModelCache::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
+                      ColumnArray* array) const {
+  const size_t heads = static_cast<size_t>(setup().kv_heads);
+  const int64_t dim = is_key ? setup().k_dim : setup().v_dim;
+  const size_t bytes = StoredSize(vectors.format, dim).Total();
+  array->Start(state_->rows.size(), heads, columns, bytes);
+  for (size_t b = 0; b < state_->rows.size(); ++b) {
+    const ModelRow& row = state_->rows[b];
+    size_t c = columns - static_cast<size_t>(row.retained.Count());
+    for (int64_t p = 0; p < row.retained.end; ++p) {
+      if (!row.retained.Contains(p)) continue;
+      const StoredToken token = row.tokens[static_cast<size_t>(p)];
+      const std::byte* from = space_->table.Bytes(is_key ? token.k : token.v);
+      // A rule that forgot to convert leaves vectors of another size, which are shown as they are.
+      const size_t size = std::min(bytes, space_->table.Size(is_key ? token.k : token.v).Total());
+      for (size_t h = 0; h < heads; ++h) {
+        std::memcpy(array->bytes.data() + ((b * heads + h) * columns + c) * bytes, from + h * size,
+                    size);
+      }
+      ++c;
+    }
+  }
+}
+
+void ModelCache::Observe(StepView* view) {
+  const ModelState& state = *state_;
+  const size_t rows = state.rows.size();
+  int64_t columns = 0;
+  int64_t retained_tokens = 0;
+  for (const ModelRow& row : state.rows) {
+    columns = std::max(columns, row.retained.Count());
+    retained_tokens += row.retained.Count();
+  }
+  *view = {};
+  view->rows = static_cast<int64_t>(rows);
+  view->columns = columns;
+  view->queries = state.queries;
+  for (const bool is_key : {true, false}) {
+    StoredVectors& vectors = is_key ? view->k : view->v;
+    vectors.format = is_key ? state.k : state.v;
+    ColumnArray& array = is_key ? k_array_ : v_array_;
+    Fill(vectors, is_key, static_cast<size_t>(columns), &array);
+    const VectorSize size = StoredSize(vectors.format, is_key ? setup().k_dim : setup().v_dim);
+    const auto bytes = static_cast<int64_t>(size.Total());
+    vectors.strides = {setup().kv_heads * columns * bytes, columns * bytes, bytes};
+    vectors.codes = array.bytes.data();
+    if (!IsPlain(vectors.format)) {
+      vectors.scales = vectors.codes + size.codes;
+      vectors.biases = vectors.scales + size.scales;
+      vectors.scale_strides = vectors.strides;
+    }
+  }
+  const auto words = static_cast<size_t>(view->WordsPerRow());
+  retained_.assign(rows * words, 0);
+  visible_.assign(rows * static_cast<size_t>(state.queries) * words, 0);
+  offsets_.resize(rows);
+  unfed_.resize(rows);
+  for (size_t b = 0; b < rows; ++b) {
+    const ModelRow& row = state.rows[b];
+    offsets_[b] = row.offset;
+    unfed_[b] = row.unfed_padding;
+    auto c = static_cast<size_t>(columns - row.retained.Count());
+    for (int64_t p = 0; p < row.retained.end; ++p) {
+      if (!row.retained.Contains(p)) continue;
+      const uint64_t bit = uint64_t{1} << (c % 64);
+      retained_[b * words + c / 64] |= bit;
+      for (int64_t i = 0; i < row.query_tokens; ++i) {
+        const int64_t position = row.retained.end - row.query_tokens + i;
+        if (!VisibleTo(b, position).Contains(p)) continue;
+        const auto l = static_cast<size_t>(row.first_query + i);
+        visible_[(b * static_cast<size_t>(state.queries) + l) * words + c / 64] |= bit;
+      }
+      ++c;
+    }
+  }
+  CacheNumbers numbers;
+  numbers.offsets = offsets_;
+  numbers.size = SizeOf(state);
+  numbers.live_bytes = retained_tokens * static_cast<int64_t>(TokenBytes(state, setup()));
+  // Capacity grows by whole steps, but not behind an extracted row.
+  const int64_t step = setup().growth_tokens;
+  const int64_t capacity = state.no_tail ? columns : (columns + step - 1) / step * step;
+  numbers.capacity_bytes = capacity * static_cast<int64_t>(rows * TokenBytes(state, setup()));
+  numbers.empty = IsEmpty(state);
+  numbers.trimmable = IsTrimmable(state);
+  if (rules().numbers) rules().numbers(state, &numbers);
+  view->retained = retained_.data();
+  view->visible = visible_.data();
+  view->offsets = offsets_.data();
+  view->unfed_padding = unfed_.data();
+  view->layout = &state.layout;
+  view->size = numbers.size;
+  view->live_bytes = numbers.live_bytes;
+  view->capacity_bytes = numbers.capacity_bytes;
+  view->empty = numbers.empty ? Known::kYes : Known::kNo;
+  view->trimmable = numbers.trimmable ? Known::kYes : Known::kNo;
+  view->pending = state.pending ? Known::kYes : Known::kNo;
+}
+
+}  // namespace
+
+ModelFactory::ModelFactory(CacheRules rules, std::string name)
+    : space_(std::make_shared<ModelSpace>()), name_(std::move(name)) {
+  space_->rules = std::move(rules);
+}
+
+ModelFactory::~ModelFactory() = default;
+
+CacheCapabilities ModelFactory::GetCapabilities() const {
+  return {name_, "1", {}, {}, ParsePlan(kPlan)};
+}
+
+OpResult ModelFactory::Start(const CacheSetup& setup) {
+  space_->setup = setup;
+  space_->table.Start(setup, Profile{}, /*looks_for_collisions=*/false);
+  space_->shared.clear();
+  return {};
+}
+
+OpResult ModelFactory::New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v,
+                           int64_t rows, std::span<const int64_t> left_padding,
+                           std::unique_ptr<Cache>* out) {
+  const CacheCall call{CacheOpKind::kNew, nullptr, nullptr, rows, left_padding};
+  const auto why = ModelCache::Judge(space_->rules, call,
+                                     RefuseNew(space_->setup, layout, k, v, rows, left_padding));
+  if (!why.empty()) return OpResult::Refuse(why);
+  kvcheck::New(layout, k, v, rows, left_padding, &ModelCache::Fresh(space_, out)->state());
+  return {};
+}
+
+OpResult ModelFactory::Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) {
+  std::vector<const ModelState*> states;
+  for (const Cache* cache : caches) {
+    states.push_back(&static_cast<const ModelCache*>(cache)->state());
+  }
+  CacheCall call{CacheOpKind::kMerge, nullptr, nullptr, static_cast<int64_t>(states.size()), {}};
+  for (const ModelState* state : states) {
+    const auto tokens = [](const ModelState& s) {
+      return s.rows.size() == 0 ? 0 : s.rows[0].offset;
+    };
+    if (call.other == nullptr || tokens(*state) < tokens(*call.other)) call.other = state;
+  }
+  const auto why = ModelCache::Judge(space_->rules, call, RefuseMerge(states));
+  if (!why.empty()) return OpResult::Refuse(why);
+  ModelState* made = &ModelCache::Fresh(space_, out)->state();
+  kvcheck::Merge(states, made);
+  if (space_->rules.merge) space_->rules.merge(states, made);
+  return {};
+}
+
+OpResult ModelFactory::Load(const StateStore& store, std::string_view key,
+                            std::unique_ptr<Cache>* out) {
+  StateRecord record;
+  switch (store.Get(key, &record)) {
+    case StoreStatus::kOk:
+      break;
+    case StoreStatus::kMissing:
+      return OpResult::Refuse("nothing is saved under this key");
+    case StoreStatus::kDamaged:
+      return OpResult::Refuse("the store says that it is damaged");
+  }
+  ModelState made;
+  std::string_view why =
+      ReadRecord(record, space_->setup, space_->rules.takes_record, &space_->table, &made);
+  if (const auto shared = space_->shared.find(key); why.empty() && shared != space_->shared.end()) {
+    ModelCache::Fresh(space_, out)->Share(shared->second);
+    return {};
+  }
+  const CacheCall call{CacheOpKind::kLoad, nullptr, why.empty() ? &made : nullptr, 0, {}};
+  why = ModelCache::Judge(space_->rules, call, why);
+  if (!why.empty()) return OpResult::Refuse(why);
+  const ModelState before = space_->rules.load ? made : ModelState();
+  if (space_->rules.load) space_->rules.load(before, &made);
+  ModelCache::Fresh(space_, out)->state() = std::move(made);
+  return {};
+}
+
+int64_t ModelFactory::Hits() const { return space_->rules.hits->load(); }
+
+}  // namespace kvcheck
