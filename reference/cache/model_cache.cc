@@ -1,11 +1,11 @@
 #include "reference/cache/model_cache.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "reference/cache/model_attend.h"
 #include "reference/cache/model_record.h"
 #include "reference/cache/vector_table.h"
 #include "reference/numerics/convert.h"
@@ -22,12 +22,6 @@ struct ModelSpace {
 };
 
 namespace {
-
-// Every step in f64, and one rounding to the output's type.
-constexpr const char* kPlan =
-    "qk=f64:sequential pv=f64:sequential l=f64:sequential op=f64 scale_roundings=1 prescale=none "
-    "scores=f64 bias_roundings=0 exp=exp exp_error=2^-52 block=all sink=first p=f64 merge=none "
-    "splits=1 normalise=divide flush=no saturate=no dequantize=inside:2";
 
 size_t TokenBytes(const ModelState& state, const CacheSetup& setup) {
   return static_cast<size_t>(setup.kv_heads) *
@@ -144,6 +138,7 @@ class ModelCache : public Cache {
       for (int64_t p = 0; p < row.offset; ++p) {
         if (!row.retained.Contains(p)) continue;
         StoredToken& token = row.tokens[static_cast<size_t>(p)];
+        if (token.k < 0 || token.v < 0) continue;
         token = {table().Convert(token.k, k), table().Convert(token.v, v)};
       }
     }
@@ -238,6 +233,9 @@ class ModelCache : public Cache {
     if (rules().visible) rules().visible(*state_, row, position, &range);
     return range;
   }
+  // The tokens that a query of the last append attends to; false for a padding column.
+  bool SeenBy(size_t b, int64_t query, const std::optional<int64_t>& window,
+              std::vector<StoredToken>* seen) const;
   void Fill(const StoredVectors& vectors, bool is_key, size_t columns, ColumnArray* array) const;
 
   std::shared_ptr<ModelSpace> space_;
@@ -283,62 +281,57 @@ OpResult ModelCache::Attend(const AttendRequest& request, std::byte* out) {
   if (const auto why = Judge(call, RefuseAttend(setup(), *state_, request)); !why.empty()) {
     return Refused(call, why);
   }
-  const auto dk = static_cast<size_t>(setup().k_dim);
   const auto dv = static_cast<size_t>(setup().v_dim);
   const size_t element = SizeInBytes(request.dtype);
-  std::vector<double> q(dk), k(dk), v(dv), o(dv), weights;
-  const int64_t ratio = setup().query_heads / setup().kv_heads;
+  std::vector<double> q(static_cast<size_t>(setup().k_dim));
+  std::vector<double> o(dv);
+  std::vector<StoredToken> seen;
   for (int64_t b = 0; b < request.rows; ++b) {
-    const ModelRow& row = state_->rows[static_cast<size_t>(b)];
-    for (int64_t h = 0; h < request.query_heads; ++h) {
-      for (int64_t l = 0; l < request.queries; ++l) {
+    const auto row = static_cast<size_t>(b);
+    for (int64_t l = 0; l < request.queries; ++l) {
+      const bool is_token = SeenBy(row, l, request.window, &seen);
+      for (int64_t h = 0; h < request.query_heads; ++h) {
         const auto at = static_cast<size_t>((b * request.query_heads + h) * request.queries + l);
         std::fill(o.begin(), o.end(), 0.0);
-        const int64_t index = l - row.first_query;
-        if (index >= 0 && index < row.query_tokens) {
-          for (size_t i = 0; i < dk; ++i) {
+        if (is_token) {
+          for (size_t i = 0; i < q.size(); ++i) {
             uint64_t code = 0;
-            std::memcpy(&code, request.q + (at * dk + i) * element, element);
+            std::memcpy(&code, request.q + (at * q.size() + i) * element, element);
             q[i] = Decode(request.dtype, code);
           }
-          const int64_t position =
-              static_cast<int64_t>(row.tokens.size()) - row.query_tokens + index;
-          TokenRange range = VisibleTo(static_cast<size_t>(b), position);
-          if (request.window) {
-            range.from = std::max(range.from, position + 1 - *request.window);
-            if (rules().visible_in_window) {
-              rules().visible_in_window(*state_, static_cast<size_t>(b), position, *request.window,
-                                        &range);
-            }
-          }
-          double max = request.sinks != nullptr ? request.sinks[h] : -INFINITY;
-          weights.clear();
-          for (int64_t p = 0; p < range.end; ++p) {
-            if (!range.Contains(p) || !row.retained.Contains(p)) continue;
-            table().Decode(row.tokens[static_cast<size_t>(p)].k, h / ratio, k.data());
-            double sum = 0;
-            for (size_t i = 0; i < dk; ++i) sum += q[i] * k[i];
-            weights.push_back(sum * request.scale);
-            max = std::max(max, weights.back());
-          }
-          double denominator =
-              request.sinks != nullptr ? std::exp(static_cast<double>(request.sinks[h]) - max) : 0;
-          size_t j = 0;
-          for (int64_t p = 0; p < range.end; ++p) {
-            if (!range.Contains(p) || !row.retained.Contains(p)) continue;
-            const double weight = std::exp(weights[j++] - max);
-            denominator += weight;
-            table().Decode(row.tokens[static_cast<size_t>(p)].v, h / ratio, v.data());
-            for (size_t i = 0; i < dv; ++i) o[i] += weight * v[i];
-          }
-          for (double& value : o) value /= denominator;
-          if (rules().attend) rules().attend(*state_, static_cast<size_t>(b), l, o);
+          const auto sink =
+              request.sinks == nullptr ? std::nullopt : std::optional<float>(request.sinks[h]);
+          AttendPlainly(q, seen, h / (setup().query_heads / setup().kv_heads), request.scale, sink,
+                        &table(), o);
+          if (rules().attend) rules().attend(*state_, row, l, o);
         }
         EncodeFrom(o, request.dtype, out + at * dv * element);
       }
     }
   }
   return {};
+}
+
+bool ModelCache::SeenBy(size_t b, int64_t query, const std::optional<int64_t>& window,
+                        std::vector<StoredToken>* seen) const {
+  const ModelRow& row = state_->rows[b];
+  seen->clear();
+  const int64_t index = query - row.first_query;
+  if (index < 0 || index >= row.query_tokens) return false;
+  const int64_t position = row.retained.end - row.query_tokens + index;
+  TokenRange range = VisibleTo(b, position);
+  if (window) {
+    range.from = std::max(range.from, position + 1 - *window);
+    if (rules().visible_in_window) {
+      rules().visible_in_window(*state_, b, position, *window, &range);
+    }
+  }
+  for (int64_t p = 0; p < range.end; ++p) {
+    if (!range.Contains(p) || !row.retained.Contains(p)) continue;
+    const StoredToken token = row.tokens[static_cast<size_t>(p)];
+    if (token.k >= 0 && token.v >= 0) seen->push_back(token);
+  }
+  return true;
 }
 
 void ModelCache::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
@@ -353,9 +346,14 @@ void ModelCache::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
     for (int64_t p = 0; p < row.retained.end; ++p) {
       if (!row.retained.Contains(p)) continue;
       const StoredToken token = row.tokens[static_cast<size_t>(p)];
-      const std::byte* from = space_->table.Bytes(is_key ? token.k : token.v);
+      const int32_t handle = is_key ? token.k : token.v;
+      if (handle < 0) {  // a faulty rule retains what is gone
+        ++c;
+        continue;
+      }
+      const std::byte* from = space_->table.Bytes(handle);
       // A rule that forgot to convert leaves vectors of another size, which are shown as they are.
-      const size_t size = std::min(bytes, space_->table.Size(is_key ? token.k : token.v).Total());
+      const size_t size = std::min(bytes, space_->table.Size(handle).Total());
       for (size_t h = 0; h < heads; ++h) {
         std::memcpy(array->bytes.data() + ((b * heads + h) * columns + c) * bytes, from + h * size,
                     size);
@@ -450,7 +448,7 @@ ModelFactory::ModelFactory(CacheRules rules, std::string name)
 ModelFactory::~ModelFactory() = default;
 
 CacheCapabilities ModelFactory::GetCapabilities() const {
-  return {name_, "1", {}, {}, ParsePlan(kPlan)};
+  return {name_, "1", {}, {}, ParsePlan(kModelAttendPlan)};
 }
 
 OpResult ModelFactory::Start(const CacheSetup& setup) {
@@ -509,7 +507,7 @@ OpResult ModelFactory::Load(const StateStore& store, std::string_view key,
     ModelCache::Fresh(space_, out)->Share(shared->second);
     return {};
   }
-  const CacheCall call{CacheOpKind::kLoad, nullptr, why.empty() ? &made : nullptr, 0, {}};
+  const CacheCall call{CacheOpKind::kLoad, why.empty() ? &made : nullptr, nullptr, 0, {}};
   why = ModelCache::Judge(space_->rules, call, why);
   if (!why.empty()) return OpResult::Refuse(why);
   const ModelState before = space_->rules.load ? made : ModelState();

@@ -1,5 +1,6 @@
 #include "reference/cache/model_record.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "reference/spec/error.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr const char* kKind = "kvcheck-cache-model";
 constexpr const char* kVersion = "1";
 constexpr int64_t kRowFields = 3;
+constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 std::string HeadsText(const CacheSetup& setup) {
   return std::to_string(setup.kv_heads) + " " + std::to_string(setup.k_dim) + " " +
@@ -58,8 +60,14 @@ StateRecord RecordOf(const CacheSetup& setup, const ModelState& state, const Vec
     for (int64_t p = 0; p < row.offset; ++p) {
       if (!IsRetained(row, p)) continue;
       const StoredToken token = row.tokens[static_cast<size_t>(p)];
-      std::memcpy(k.bytes.data() + at * k_bytes, table.Bytes(token.k), k_bytes);
-      std::memcpy(v.bytes.data() + at * v_bytes, table.Bytes(token.v), v_bytes);
+      // What a faulty rule lost, or left in another format, is saved as far as it is there.
+      const auto save = [&](int32_t handle, size_t bytes, Tensor* tensor) {
+        if (handle < 0) return;
+        const size_t there = table.Size(handle).Total() * static_cast<size_t>(setup.kv_heads);
+        std::memcpy(tensor->bytes.data() + at * bytes, table.Bytes(handle), std::min(bytes, there));
+      };
+      save(token.k, k_bytes, &k);
+      save(token.v, v_bytes, &v);
       ++at;
     }
   }
@@ -118,6 +126,11 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
     row.offset = fields[0];
     row.unfed_padding = fields[1];
     row.retained = {made.layout.keep, fields[2], row.offset};
+    // Nothing is believed that the tokens do not bear out: a reader must not run out of memory.
+    if (row.offset < 0 || row.offset > kMostTokens || row.unfed_padding < 0 ||
+        row.unfed_padding > kMostTokens || fields[2] < 0 || fields[2] > row.offset) {
+      return kDamaged;
+    }
     // Evicted tokens have no bytes any more.
     row.tokens.assign(static_cast<size_t>(row.offset), {-1, -1});
     for (int64_t p = 0; p < row.offset; ++p) {

@@ -21,7 +21,7 @@ namespace kvcheck {
 // A call, as far as rules about legality need it.
 struct CacheCall {
   CacheOpKind op = CacheOpKind::kAppend;
-  const ModelState* state = nullptr;  // the cache operated on; null for new and load
+  const ModelState* state = nullptr;  // operated on, or as loaded; null for new and merge
   const ModelState* other = nullptr;  // of extend; of merge: the operand with the fewest tokens
   int64_t count = 0;                  // columns, tokens or the row
   std::span<const int64_t> numbers;   // padding, lengths, rows
