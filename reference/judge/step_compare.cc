@@ -291,6 +291,15 @@ bool StepComparer::CompareQueries(size_t b, const uint64_t* retained) {
   for (size_t l = 0; l < row.visible.size(); ++l) {
     const uint64_t* bits = view_->visible + (b * queries + first + l) * words_;
     const TokenRange& want = row.visible[l];
+    const auto query = static_cast<int64_t>(first + l);
+    for (size_t w = 0; retained != nullptr && w < words_; ++w) {
+      const uint64_t lost = bits[w] & ~retained[w];
+      if (lost == 0) continue;
+      failure_->query = query;
+      return Fail(StepFault::kRetainedMissing, static_cast<int64_t>(b),
+                  fmt::format("query {} sees column {}, which is not said to be retained", query,
+                              w * 64 + static_cast<size_t>(std::countr_zero(lost))));
+    }
     if (shifted_) {
       // Columns are positions, shifted: the expected bit row can be written down.
       const int64_t kept = std::min(want.keep, want.end);
@@ -304,7 +313,6 @@ bool StepComparer::CompareQueries(size_t b, const uint64_t* retained) {
         if (std::equal(wanted_.begin(), wanted_.end(), bits)) continue;
       }
     }
-    const auto query = static_cast<int64_t>(first + l);
     int64_t count = 0;
     for (size_t w = 0; w < words_; ++w) {
       for (uint64_t rest = bits[w]; rest != 0; rest &= rest - 1) {
@@ -334,15 +342,6 @@ bool StepComparer::CompareQueries(size_t b, const uint64_t* retained) {
                     fmt::format("query {} (position {}) does not see {}", query, want.end - 1,
                                 TokenText(b, p)));
       }
-    }
-    if (retained == nullptr) continue;
-    for (size_t w = 0; w < words_; ++w) {
-      if ((bits[w] & ~retained[w]) == 0) continue;
-      failure_->query = query;
-      return Fail(
-          StepFault::kRetainedMissing, static_cast<int64_t>(b),
-          fmt::format("query {} sees column {}, which is not said to be retained", query,
-                      w * 64 + static_cast<size_t>(std::countr_zero(bits[w] & ~retained[w]))));
     }
   }
   return true;

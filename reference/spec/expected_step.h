@@ -67,7 +67,7 @@ struct ExpectedStep {
   bool no_tail = false;  // capacity must be the tokens alone (after extract)
   std::span<const ExpectedRow> rows;
   StoredTokens table;
-  const TokenNames* names = nullptr;
+  const TokenNames* names = nullptr;  // without it a foreign vector is bytes without meaning
 };
 
 }  // namespace kvcheck
