@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "fuzz/judge_attend.h"
+#include "fuzz/trace_inputs.h"
 #include "reference/data/token_rows.h"
 #include "reference/spec/error.h"
 
@@ -16,7 +16,6 @@ namespace kvcheck {
 namespace {
 
 constexpr int64_t kMaxRows = int64_t{1} << 16;
-constexpr int64_t kMaxVectors = int64_t{1} << 22;
 constexpr std::array<std::string_view, kStateKeys> kKeys = {"s0", "s1", "s2", "s3", "s4",
                                                             "s5", "s6", "s7", "s8", "s9"};
 
@@ -93,6 +92,10 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   if (fine) {
     --index_;
     fine = CompareAll();
+  }
+  if (result_.outcome == Outcome::kPass && result_.counts.states + result_.counts.refusals == 0) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.reason = "nothing was judged: no operation found a cache";
   }
   result_.counts.collisions = table_.collisions();
   if (result_.counts.collisions > 0 &&
@@ -298,80 +301,11 @@ bool TraceRunner::ExecuteNew(const CacheOp& op) {
   return true;
 }
 
-// The columns as the caller gives them: padding is NaN.
-void TraceRunner::FillColumns(const CacheOp& op, const ModelState& state, TokenColumns* columns) {
-  const CacheSetup& setup = case_->setup;
-  columns->dtype = setup.x;
-  columns->rows = static_cast<int64_t>(state.rows.size());
-  columns->kv_heads = setup.kv_heads;
-  columns->columns = op.count;
-  columns->k_dim = setup.k_dim;
-  columns->v_dim = setup.v_dim;
-  switch (op.wrong) {
-    case WrongColumns::kNothing:
-      break;
-    case WrongColumns::kRows:
-      ++columns->rows;
-      break;
-    case WrongColumns::kHeads:
-      ++columns->kv_heads;
-      break;
-    case WrongColumns::kKDim:
-      ++columns->k_dim;
-      break;
-    case WrongColumns::kVDim:
-      ++columns->v_dim;
-      break;
-    case WrongColumns::kType:
-      columns->dtype = setup.x == DType::kFloat32 ? DType::kFloat16 : DType::kFloat32;
-      break;
-  }
-  if (columns->rows * columns->kv_heads * columns->columns > kMaxVectors) {
-    throw Error(ErrorCode::kUnsupported, "the trace appends more than 2^22 vectors at once");
-  }
-  const auto element = static_cast<int64_t>(SizeInBytes(columns->dtype));
-  const auto fill = [&](int64_t dim, std::vector<std::byte>* bytes, VectorStrides* strides) {
-    const int64_t vector = dim * element;
-    *strides = {columns->kv_heads * columns->columns * vector, columns->columns * vector, vector};
-    bytes->resize(static_cast<size_t>(columns->rows * strides->row));
-  };
-  fill(columns->k_dim, &k_, &columns->k_strides);
-  fill(columns->v_dim, &v_, &columns->v_strides);
-  columns->k = k_.data();
-  columns->v = v_.data();
-  if (op.wrong != WrongColumns::kNothing) {
-    std::fill(k_.begin(), k_.end(), std::byte{0});
-    std::fill(v_.begin(), v_.end(), std::byte{0});
-    return;
-  }
-  for (int64_t b = 0; b < columns->rows; ++b) {
-    const ColumnSplit split = SplitColumns(state, static_cast<size_t>(b), op.count);
-    for (int64_t h = 0; h < columns->kv_heads; ++h) {
-      std::byte* k = k_.data() + b * columns->k_strides.row + h * columns->k_strides.head;
-      std::byte* v = v_.data() + b * columns->v_strides.row + h * columns->v_strides.head;
-      for (int64_t n = 0; n < op.count; ++n) {
-        if (n < split.padding || n >= split.padding + split.tokens) {
-          FillPaddingVector(setup.x, setup.k_dim, k);
-          FillPaddingVector(setup.x, setup.v_dim, v);
-        } else {
-          const uint64_t token = TokenId(index_, b, n);
-          const uint64_t seed = setup.data.seed;
-          FillTokenVector(seed, token, h, TokenPart::kKey, setup.x, setup.k_dim, k);
-          FillTokenVector(seed, token, h, TokenPart::kValue, setup.x, setup.v_dim, v);
-        }
-        k += columns->k_strides.column;
-        v += columns->v_strides.column;
-      }
-    }
-  }
-}
-
 bool TraceRunner::ExecuteAppend(const CacheOp& op) {
   Slot& slot = slots_[static_cast<size_t>(op.slot)];
   ModelState& state = slot.state;
   Touch(op.slot);
-  TokenColumns columns;
-  FillColumns(op, state, &columns);
+  const TokenColumns columns = FillColumns(case_->setup, op, index_, state, &k_, &v_);
   k_before_.assign(k_.begin(), k_.end());
   v_before_.assign(v_.begin(), v_.end());
   bool carried_out = false;
@@ -545,37 +479,7 @@ void TraceRunner::ExecuteDamage(const CacheOp& op) {
   StateRecord* record = store_.Find(kKeys[static_cast<size_t>(op.key)]);
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   if (!saved.original) saved.original = *record;
-  switch (op.damage) {
-    case Damage::kForeign:
-    case Damage::kVersion:
-      // Whole otherwise, hash included: nothing but the name or the version gives it away.
-      record->attributes[op.damage == Damage::kForeign ? kStateKind : kStateVersion] =
-          op.damage == Damage::kForeign ? "somebody-else" : "999";
-      record->attributes[kStateHash] = StateHash(*record);
-      return;
-    case Damage::kTruncate:
-    case Damage::kFlip:
-      break;
-  }
-  size_t total = 0;
-  for (const auto& [name, tensor] : record->tensors) total += tensor.bytes.size();
-  if (total == 0) {
-    record->attributes[kStateHash] += "x";
-    return;
-  }
-  size_t at = static_cast<size_t>(op.at) % total;
-  for (auto& [name, tensor] : record->tensors) {
-    if (at >= tensor.bytes.size()) {
-      at -= tensor.bytes.size();
-      continue;
-    }
-    if (op.damage == Damage::kTruncate) {
-      tensor.bytes.pop_back();
-    } else {
-      tensor.bytes[at] ^= static_cast<std::byte>(1u << (op.at % 8));
-    }
-    return;
-  }
+  DamageRecord(op, record);
 }
 
 bool TraceRunner::ExecuteAttend(const CacheOp& op) {
@@ -583,40 +487,13 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   const CacheSetup& setup = case_->setup;
   const ModelState& state = slot.state;
   Touch(op.slot);
-  AttendRequest request;
-  request.dtype = setup.x;
-  request.rows = static_cast<int64_t>(state.rows.size());
-  request.query_heads = setup.query_heads;
-  request.queries = std::max<int64_t>(state.queries, 1);
-  request.scale = op.scale ? *op.scale : 1 / std::sqrt(static_cast<double>(setup.k_dim));
-  request.window = op.window;
-  const size_t element = SizeInBytes(setup.x);
-  const auto vectors = static_cast<size_t>(request.rows * request.query_heads * request.queries);
-  if (vectors > static_cast<size_t>(kMaxVectors)) {
-    throw Error(ErrorCode::kUnsupported, "the trace attends with more than 2^22 vectors at once");
-  }
-  const size_t vector = static_cast<size_t>(setup.k_dim) * element;
-  q_.resize(vectors * vector);
-  std::byte* q = q_.data();
-  for (int64_t b = 0; b < request.rows; ++b) {
-    for (int64_t h = 0; h < request.query_heads; ++h) {
-      for (int64_t l = 0; l < request.queries; ++l, q += vector) {
-        FillTokenVector(setup.data.seed, TokenId(index_, b, l), h, TokenPart::kQuery, setup.x,
-                        setup.k_dim, q);
-      }
-    }
-  }
-  request.q = q_.data();
-  if (op.sinks) {
-    sinks_.resize(static_cast<size_t>(setup.query_heads));
-    for (size_t h = 0; h < sinks_.size(); ++h) {
-      sinks_[h] = TokenSink(setup.data.seed, static_cast<int64_t>(h));
-    }
-    request.sinks = sinks_.data();
-  }
+  const AttendRequest request = FillQueries(setup, op, index_, state, &q_, &sinks_);
+  const size_t out_bytes =
+      static_cast<size_t>(request.rows * request.query_heads * request.queries * setup.v_dim) *
+      SizeInBytes(setup.x);
   q_before_.assign(q_.begin(), q_.end());
   // NaN: an element that is not written fails.
-  out_.assign(vectors * static_cast<size_t>(setup.v_dim) * element, std::byte{0xff});
+  out_.assign(out_bytes, std::byte{0xff});
   bool carried_out = false;
   if (!Check(slot.cache->Attend(request, out_.data()), RefuseAttend(setup, state, request),
              &carried_out)) {

@@ -60,7 +60,6 @@ class TraceRunner {
   bool CompareTouched();
   bool CompareAll();
   bool Fail(int slot, StepFault fault, std::string message);
-  void FillColumns(const CacheOp& op, const ModelState& state, TokenColumns* columns);
   std::unique_ptr<Cache> TakeSpare();
   void Place(int slot, std::unique_ptr<Cache> cache);
   void Touch(int slot) { touched_ |= 1u << slot; }
