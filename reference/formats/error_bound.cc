@@ -179,6 +179,26 @@ RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRo
   return bound;
 }
 
+std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
+                               std::span<const double> x) {
+  std::vector<double> parts =
+      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, x).total;
+  const size_t group = static_cast<size_t>(format.group_size);
+  for (size_t first = 0; first < x.size(); first += group) {
+    std::vector<double> rounded(x.begin() + static_cast<std::ptrdiff_t>(first),
+                                x.begin() + static_cast<std::ptrdiff_t>(first + group));
+    RoundAll(rounded, format.scale_dtype);
+    // An element of the rounded group, so that the stored bias is it exactly. Without a bias the
+    // part is |stored value| alone, which is smaller.
+    const double edge = RangeOf(format.bits, profile.encode, rounded).edge;
+    for (size_t i = first; i < first + group; ++i) {
+      if (!(parts[i] < kInfinity)) continue;
+      parts[i] = (std::fabs(x[i] - edge) + parts[i] + std::fabs(edge)) * kEvaluation;
+    }
+  }
+  return parts;
+}
+
 std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,
                                        DType x_dtype, std::span<const double> x) {
   if (const auto* plain = std::get_if<PlainFormat>(&format)) {

@@ -48,6 +48,12 @@ RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRo
 std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,
                                        DType x_dtype, std::span<const double> x);
 
+// What a kernel over the codes of x adds up in place of each element: a bound of |c S| + |B| of its
+// code, before anything is encoded. B is the edge of the group or 0, and c S = stored value - B.
+// Infinite where RoundTripBound has no bound.
+std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
+                               std::span<const double> x);
+
 }  // namespace kvcheck
 
 #endif  // REFERENCE_FORMATS_ERROR_BOUND_H_

@@ -106,6 +106,9 @@ class ExpectedSource {
   // The tiles of index: one per output that is computed together. Thread-safe, and a pure function
   // of its arguments.
   virtual std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const = 0;
+  // The highest precision at which the values differ from those below it. Beyond it nothing is
+  // asked again.
+  virtual Precision FinestPrecision() const { return Precision::kOracle100; }
   // What the case would need to explain got at this element: one line per declared value whose
   // change would make the bound reach, cheapest first. May be empty.
   virtual std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const {

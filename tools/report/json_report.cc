@@ -187,6 +187,17 @@ Json CaseJson(const CaseResult& result, bool strict) {
           {"command", verdict.command}};
 }
 
+Json TensorsJson(const std::optional<TensorCounts>& counts) {
+  if (!counts) return nullptr;
+  return {{"compared", counts->compared},
+          {"bytes", counts->bytes},
+          {"missing", counts->missing},
+          {"extra", counts->extra},
+          {"allowed_missing", counts->allowed_missing},
+          {"allowed_extra", counts->allowed_extra},
+          {"rules", counts->rules}};
+}
+
 }  // namespace
 
 std::string JsonReport(std::span<const CaseResult> results, const Summary& summary, bool strict,
@@ -211,6 +222,8 @@ std::string JsonReport(std::span<const CaseResult> results, const Summary& summa
                          {"warnings", summary.warnings},
                          {"judged_elements", summary.judged},
                          {"interrupted", summary.interrupted},
+                         {"tensors", TensorsJson(summary.tensors)},
+                         {"patterns", summary.patterns},
                          {"exit_code", summary.ExitCode()}}},
                        {"cases", std::move(cases)}};
   return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -29,8 +29,9 @@ void ClimbRow(const AttentionCase& c, const Profile& profile, const Plan& plan,
   const TensorMap inputs = GenerateInputs(Case(c), profile);
   const Arithmetic arithmetic = Resolve(plan, profile, c);
   const MaskReader mask(c, profile, inputs);
-  const HeadData head = LoadHead(c, profile, inputs, query.batch,
-                                 query.query_head / (c.query_heads / c.kv_heads), arithmetic.parts);
+  const HeadData head =
+      LoadHead(c, profile, inputs, query.batch, query.query_head / (c.query_heads / c.kv_heads),
+               arithmetic.WantsParts());
   const std::vector<double> all_q = Decoded(Get(inputs, "q"));
   const int64_t row = (query.batch * c.query_heads + query.query_head) * c.query_len + query.query;
   RowContext context;

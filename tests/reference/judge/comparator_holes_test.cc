@@ -63,9 +63,12 @@ TEST(ComparatorHole, SquaresThatOverflowStillCompare) {
   EXPECT_EQ(same.outputs[0].metrics.nmse, 0.0);
   const Verdict wrong = JudgeTensors(want, F64({1e200, 1e200, 3e200}), kHundredth);
   EXPECT_EQ(wrong.outcome, Outcome::kFail);
-  // (2e200)^2 over (1 + 1 + 9) e400, and the sums have at most three roundings each.
-  EXPECT_NEAR(*wrong.outputs[0].metrics.nmse, 4.0 / 11, 0x1p-50);
-  EXPECT_NEAR(*wrong.outputs[0].metrics.cosine, 9.0 / 11, 0x1p-50);
+  // (2e200)^2 over (1 + 1 + 9) e400. A sum of squares has five roundings: two of 3e200 itself, one
+  // of a product, two of the sum; the error's square one, a quotient one. The cosine has three such
+  // sums, two of them under a root with a rounding of its own, a product and a quotient.
+  const auto& metrics = wrong.outputs[0].metrics;
+  EXPECT_NEAR(*metrics.nmse, 4.0 / 11, (5 + 1 + 1) * 0x1p-53);
+  EXPECT_NEAR(*metrics.cosine, 9.0 / 11, (5 + 2 * 2.5 + 2 + 1 + 1) * 0x1p-53);
   EXPECT_TRUE(std::isfinite(wrong.outputs[0].metrics.rms_abs));
 }
 

@@ -91,7 +91,7 @@ TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
 TEST_F(CommandLine, FolderIsRefusedInOneLine) {
   const ToolRun run = Tool({"golden", "verify", "."});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder, not an HDF5 file\n");
+  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder, not a file\n");
 }
 
 TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {
