@@ -7,6 +7,7 @@
 
 #include "reference/cache/model_attend.h"
 #include "reference/cache/model_record.h"
+#include "reference/cache/model_view.h"
 #include "reference/cache/vector_table.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
@@ -22,23 +23,6 @@ struct ModelSpace {
 };
 
 namespace {
-
-size_t TokenBytes(const ModelState& state, const CacheSetup& setup) {
-  return static_cast<size_t>(setup.kv_heads) *
-         (StoredSize(state.k, setup.k_dim).Total() + StoredSize(state.v, setup.v_dim).Total());
-}
-
-// Stored vectors of all rows as one array (rows, heads, columns), tokens aligned to the right, what
-// holds none all ones.
-struct ColumnArray {
-  std::vector<std::byte> bytes;
-  size_t column_bytes = 0;
-
-  void Start(size_t rows, size_t heads, size_t columns, size_t vector_bytes) {
-    column_bytes = vector_bytes;
-    bytes.assign(rows * heads * columns * vector_bytes, std::byte{0xff});
-  }
-};
 
 class ModelCache : public Cache {
  public:
@@ -186,7 +170,9 @@ class ModelCache : public Cache {
   }
 
   OpResult Attend(const AttendRequest& request, std::byte* out) override;
-  void Observe(StepView* view) override;
+  void Observe(StepView* view) override {
+    shown_.Show(*state_, setup(), space_->table, rules(), view);
+  }
 
   int64_t RetainedTokens(int64_t row) const override {
     return state_->rows[static_cast<size_t>(row)].retained.Count();
@@ -228,23 +214,14 @@ class ModelCache : public Cache {
   ModelState Before(bool wanted) const { return wanted ? *state_ : ModelState(); }
 
   void AppendRow(size_t b, const TokenColumns& columns);
-  TokenRange VisibleTo(size_t row, int64_t position) const {
-    TokenRange range = Visible(state_->layout, position);
-    if (rules().visible) rules().visible(*state_, row, position, &range);
-    return range;
-  }
   // The tokens that a query of the last append attends to; false for a padding column.
   bool SeenBy(size_t b, int64_t query, const std::optional<int64_t>& window,
               std::vector<StoredToken>* seen) const;
-  void Fill(const StoredVectors& vectors, bool is_key, size_t columns, ColumnArray* array) const;
 
   std::shared_ptr<ModelSpace> space_;
   std::shared_ptr<ModelState> state_;
   ModelRows scratch_;
-  // What Observe shows.
-  ColumnArray k_array_, v_array_;
-  std::vector<uint64_t> retained_, visible_;
-  std::vector<int64_t> offsets_, unfed_;
+  ModelView shown_;
 };
 
 void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
@@ -319,7 +296,7 @@ bool ModelCache::SeenBy(size_t b, int64_t query, const std::optional<int64_t>& w
   const int64_t index = query - row.first_query;
   if (index < 0 || index >= row.query_tokens) return false;
   const int64_t position = row.retained.end - row.query_tokens + index;
-  TokenRange range = VisibleTo(b, position);
+  TokenRange range = VisibleUnder(rules(), *state_, b, position);
   if (window) {
     range.from = std::max(range.from, position + 1 - *window);
     if (rules().visible_in_window) {
@@ -332,110 +309,6 @@ bool ModelCache::SeenBy(size_t b, int64_t query, const std::optional<int64_t>& w
     if (token.k >= 0 && token.v >= 0) seen->push_back(token);
   }
   return true;
-}
-
-void ModelCache::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
-                      ColumnArray* array) const {
-  const size_t heads = static_cast<size_t>(setup().kv_heads);
-  const int64_t dim = is_key ? setup().k_dim : setup().v_dim;
-  const size_t bytes = StoredSize(vectors.format, dim).Total();
-  array->Start(state_->rows.size(), heads, columns, bytes);
-  for (size_t b = 0; b < state_->rows.size(); ++b) {
-    const ModelRow& row = state_->rows[b];
-    size_t c = columns - static_cast<size_t>(row.retained.Count());
-    for (int64_t p = 0; p < row.retained.end; ++p) {
-      if (!row.retained.Contains(p)) continue;
-      const StoredToken token = row.tokens[static_cast<size_t>(p)];
-      const int32_t handle = is_key ? token.k : token.v;
-      if (handle < 0) {  // a faulty rule retains what is gone
-        ++c;
-        continue;
-      }
-      const std::byte* from = space_->table.Bytes(handle);
-      // A rule that forgot to convert leaves vectors of another size, which are shown as they are.
-      const size_t size = std::min(bytes, space_->table.Size(handle).Total());
-      for (size_t h = 0; h < heads; ++h) {
-        std::memcpy(array->bytes.data() + ((b * heads + h) * columns + c) * bytes, from + h * size,
-                    size);
-      }
-      ++c;
-    }
-  }
-}
-
-void ModelCache::Observe(StepView* view) {
-  const ModelState& state = *state_;
-  const size_t rows = state.rows.size();
-  int64_t columns = 0;
-  int64_t retained_tokens = 0;
-  for (const ModelRow& row : state.rows) {
-    columns = std::max(columns, row.retained.Count());
-    retained_tokens += row.retained.Count();
-  }
-  *view = {};
-  view->rows = static_cast<int64_t>(rows);
-  view->columns = columns;
-  view->queries = state.queries;
-  for (const bool is_key : {true, false}) {
-    StoredVectors& vectors = is_key ? view->k : view->v;
-    vectors.format = is_key ? state.k : state.v;
-    ColumnArray& array = is_key ? k_array_ : v_array_;
-    Fill(vectors, is_key, static_cast<size_t>(columns), &array);
-    const VectorSize size = StoredSize(vectors.format, is_key ? setup().k_dim : setup().v_dim);
-    const auto bytes = static_cast<int64_t>(size.Total());
-    vectors.strides = {setup().kv_heads * columns * bytes, columns * bytes, bytes};
-    vectors.codes = array.bytes.data();
-    if (!IsPlain(vectors.format)) {
-      vectors.scales = vectors.codes + size.codes;
-      vectors.biases = vectors.scales + size.scales;
-      vectors.scale_strides = vectors.strides;
-    }
-  }
-  const auto words = static_cast<size_t>(view->WordsPerRow());
-  retained_.assign(rows * words, 0);
-  visible_.assign(rows * static_cast<size_t>(state.queries) * words, 0);
-  offsets_.resize(rows);
-  unfed_.resize(rows);
-  for (size_t b = 0; b < rows; ++b) {
-    const ModelRow& row = state.rows[b];
-    offsets_[b] = row.offset;
-    unfed_[b] = row.unfed_padding;
-    auto c = static_cast<size_t>(columns - row.retained.Count());
-    for (int64_t p = 0; p < row.retained.end; ++p) {
-      if (!row.retained.Contains(p)) continue;
-      const uint64_t bit = uint64_t{1} << (c % 64);
-      retained_[b * words + c / 64] |= bit;
-      for (int64_t i = 0; i < row.query_tokens; ++i) {
-        const int64_t position = row.retained.end - row.query_tokens + i;
-        if (!VisibleTo(b, position).Contains(p)) continue;
-        const auto l = static_cast<size_t>(row.first_query + i);
-        visible_[(b * static_cast<size_t>(state.queries) + l) * words + c / 64] |= bit;
-      }
-      ++c;
-    }
-  }
-  CacheNumbers numbers;
-  numbers.offsets = offsets_;
-  numbers.size = SizeOf(state);
-  numbers.live_bytes = retained_tokens * static_cast<int64_t>(TokenBytes(state, setup()));
-  // Capacity grows by whole steps, but not behind an extracted row.
-  const int64_t step = setup().growth_tokens;
-  const int64_t capacity = state.no_tail ? columns : (columns + step - 1) / step * step;
-  numbers.capacity_bytes = capacity * static_cast<int64_t>(rows * TokenBytes(state, setup()));
-  numbers.empty = IsEmpty(state);
-  numbers.trimmable = IsTrimmable(state);
-  if (rules().numbers) rules().numbers(state, &numbers);
-  view->retained = retained_.data();
-  view->visible = visible_.data();
-  view->offsets = offsets_.data();
-  view->unfed_padding = unfed_.data();
-  view->layout = &state.layout;
-  view->size = numbers.size;
-  view->live_bytes = numbers.live_bytes;
-  view->capacity_bytes = numbers.capacity_bytes;
-  view->empty = numbers.empty ? Known::kYes : Known::kNo;
-  view->trimmable = numbers.trimmable ? Known::kYes : Known::kNo;
-  view->pending = state.pending ? Known::kYes : Known::kNo;
 }
 
 }  // namespace

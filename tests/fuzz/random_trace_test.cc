@@ -9,6 +9,7 @@
 #include "fuzz/run_trace.h"
 #include "reference/cache/model_cache.h"
 #include "reference/data/generator.h"
+#include "tools/faults/cache_faults.h"
 
 namespace kvcheck {
 namespace {
@@ -120,6 +121,24 @@ TEST(RandomTrace, ModelPassesBesideItself) {
   EXPECT_GT(judged, 1950);
   EXPECT_GT(total.refusals, 2500);
   EXPECT_GT(total.outputs, 25000);
+}
+
+// A mutant stays a well-behaved program whatever it gets wrong, and most are found by chance.
+TEST(RandomTrace, FaultsAreFoundAndNeverCrash) {
+  int64_t found = 0;
+  for (const CacheFault& fault : CacheFaults()) {
+    ModelFactory mutant(fault.rules());
+    TraceRunner runner(&mutant);
+    bool failed = false;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      failed = runner.Run(RandomCase(seed)).outcome == Outcome::kFail || failed;
+    }
+    found += failed ? 1 : 0;
+    if (failed) {
+      EXPECT_GT(mutant.Hits(), 0) << fault.id;
+    }
+  }
+  EXPECT_GT(2 * found, std::ssize(CacheFaults()));
 }
 
 }  // namespace

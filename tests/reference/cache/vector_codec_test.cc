@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "reference/data/row_regime.h"
 #include "reference/formats/codec.h"
+#include "reference/numerics/convert.h"
 
 namespace kvcheck {
 namespace {
@@ -50,6 +52,24 @@ TEST(VectorCodec, StoresTheBytesOfEncodeRowsAndReadsThoseOfDecodeRows) {
           }
         }
       }
+    }
+  }
+}
+
+// Every code of the 16-bit types, subnormal numbers, infinities and NaN included.
+TEST(VectorCodec, ReadsEverySixteenBitCodeAsDecodeDoes) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    std::vector<uint16_t> codes(1 << 16);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(i);
+    VectorCodec codec(PlainFormat{dtype}, dtype, std::ssize(codes), Profile{});
+    std::vector<double> values(codes.size());
+    codec.Decode(reinterpret_cast<const std::byte*>(codes.data()), values.data());
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const double want = Decode(dtype, i);
+      EXPECT_TRUE(std::isnan(want)
+                      ? std::isnan(values[i])
+                      : std::bit_cast<uint64_t>(values[i]) == std::bit_cast<uint64_t>(want))
+          << Name(dtype) << " " << i;
     }
   }
 }

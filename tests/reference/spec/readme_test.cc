@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/spec/cache_profile.h"
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
 #include "reference/spec/kv_format.h"
@@ -104,6 +105,7 @@ TEST(Readme, NamesEveryKey) {
   }
   add(KnownKeys("unknown=1", [](const std::string& t) { ParsePlan(t); }));
   add(KnownKeys("unknown=1", [](const std::string& t) { ParseProfile(t); }));
+  add(KnownKeys("unknown=1", [](const std::string& t) { ParseCacheProfile(t); }));
   for (const std::string& key : keys) {
     EXPECT_NE(readme.find("`" + key + "`"), std::string::npos) << key;
   }
