@@ -36,6 +36,13 @@ struct RowSpan {
   Byte* biases = nullptr;
   int64_t code_stride = 0;  // bytes
   int64_t scale_stride = 0;
+  // To the same tokens of the next head, where heads stand one after the other.
+  void NextHead(const RowBytes& bytes) {
+    codes += bytes.codes;
+    if (bytes.scales == 0) return;
+    scales += bytes.scales;
+    biases += bytes.scales;
+  }
 };
 using StoredRows = RowSpan<std::byte>;
 using StoredRowsView = RowSpan<const std::byte>;
