@@ -1,5 +1,6 @@
 #include "optimized/cache/column_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -8,6 +9,9 @@ namespace {
 
 // Rows of vector registers start at cache lines.
 constexpr std::align_val_t kAlignment{64};
+
+// Bytes that GatherRows holds at once: a part of a core's second cache.
+constexpr int64_t kGatherBytes = int64_t{1} << 18;
 
 }  // namespace
 
@@ -77,6 +81,37 @@ void ColumnStore::CopyRow(const ColumnStore& from, const SlotMap& from_map, int6
       count -= piece;
     }
   });
+}
+
+void ColumnStore::GatherRows(std::span<const int64_t> rows, std::span<const int64_t> extents) {
+  const auto count = static_cast<int64_t>(rows.size());
+  rows_ = count;
+  if (count == 0) return;
+  const int64_t longest = *std::max_element(extents.begin(), extents.end());
+  for (int p = 0; p < kPlanes; ++p) {
+    const int64_t bytes = token_bytes_[static_cast<size_t>(p)];
+    if (bytes == 0) continue;
+    const int64_t piece =
+        std::clamp<int64_t>(kGatherBytes / (count * bytes), 1, std::max<int64_t>(longest, 1));
+    const auto needed = static_cast<size_t>(count * piece * bytes);
+    if (pieces_.size() < needed) pieces_.resize(needed);
+    for (int64_t slot = 0; slot < longest; slot += piece) {
+      for (const bool out : {true, false}) {
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t row = rows[static_cast<size_t>(i)];
+          const int64_t slots = std::min(piece, extents[static_cast<size_t>(i)] - slot);
+          if (slots <= 0 || row == i) continue;
+          std::byte* held = pieces_.data() + i * piece * bytes;
+          const auto size = static_cast<size_t>(slots * bytes);
+          if (out) {
+            std::memcpy(held, At(p, row, slot), size);
+          } else {
+            std::memcpy(At(p, i, slot), held, size);
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace kvcheck::optimized

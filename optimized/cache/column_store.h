@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "optimized/cache/slot_map.h"
 #include "optimized/formats/row_codec.h"
@@ -66,6 +68,10 @@ class ColumnStore {
   // where the stores are one.
   void CopyRow(const ColumnStore& from, const SlotMap& from_map, int64_t from_row,
                const TokenRange& range, const SlotMap& map, int64_t row);
+  // Row i becomes what row rows[i] was, of which the first extents[i] slots matter; any order, rows
+  // repeated or none. Goes through a buffer that stays in the cache, piece by piece, so that memory
+  // is read once and written once. Precondition: HasRoom(rows.size()).
+  void GatherRows(std::span<const int64_t> rows, std::span<const int64_t> extents);
 
  private:
   struct Free {
@@ -77,6 +83,7 @@ class ColumnStore {
   };
 
   std::array<Buffer, kPlanes> planes_;
+  std::vector<std::byte> pieces_;  // one of each row, for GatherRows
   TokenBytes token_bytes_{};
   int64_t rows_ = 0;
   int64_t slots_ = 0;

@@ -15,6 +15,9 @@ constexpr std::string_view kPending = "a prepared prefill is pending: append or 
 // take twice their size.
 constexpr int64_t kSpareBytes = int64_t{1} << 20;
 
+// Bytes of the tokens that an append writes at a time: a part of a core's first cache.
+constexpr int64_t kTileBytes = int64_t{1} << 14;
+
 const OptimizedCache& Ours(const Cache& cache) { return static_cast<const OptimizedCache&>(cache); }
 
 }  // namespace
@@ -118,9 +121,14 @@ OpResult OptimizedCache::Append(const TokenColumns& columns) {
 void OptimizedCache::WriteRow(int64_t b, int64_t position, int64_t column, int64_t count,
                               const TokenColumns& columns) {
   const SlotMap map = Map();
+  int64_t token_bytes = 1;
+  for (const int64_t bytes : store_.token_bytes()) token_bytes += bytes;
+  // Heads of a token stand together: a few tokens at a time, whose memory stays in the cache until
+  // all heads have written their parts of it.
+  const int64_t tile = std::max<int64_t>(1, kTileBytes / token_bytes);
   while (count > 0) {
     const int64_t slot = map.Slot(position);
-    const int64_t piece = std::min(count, map.capacity - slot);
+    const int64_t piece = std::min({count, map.capacity - slot, tile});
     for (const bool is_key : {true, false}) {
       RowCodec& codec = is_key ? k_ : v_;
       const VectorStrides& strides = is_key ? columns.k_strides : columns.v_strides;
@@ -214,6 +222,10 @@ OpResult OptimizedCache::Filter(std::span<const int64_t> rows) {
       store_.CopyRow(store_, from, row, Retained(rows_[static_cast<size_t>(b)]), from, b);
     }
     store_.SetRows(row_count());
+  } else if (!wide && store_.HasRoom(row_count())) {
+    extents_.clear();
+    for (const CacheRow& row : rows_) extents_.push_back(std::min(row.offset, from.capacity));
+    store_.GatherRows(rows, extents_);
   } else {
     const SlotMap to = {layout_.keep, wide ? UpToStep(needed) : from.capacity};
     spare_.Shape(row_count(), to.capacity, store_.token_bytes());

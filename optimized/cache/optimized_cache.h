@@ -120,6 +120,7 @@ class OptimizedCache : public Cache {
   // What Observe shows.
   std::vector<uint64_t> retained_bits_, visible_bits_;
   std::vector<int64_t> offsets_, unfed_;
+  std::vector<int64_t> extents_;  // of Filter
 };
 
 }  // namespace kvcheck::optimized
