@@ -155,12 +155,12 @@ HWY_INLINE void EncodeGroup(float n, const float* HWY_RESTRICT x, int group, flo
   const float mx = hn::GetLane(hn::MaxOfLanes(d, most));
   const float mn = hn::GetLane(hn::MinOfLanes(d, least));
   const float step = (mx - mn) / n;
+  // Which edge is as good as random: chosen without a branch.
+  const uint32_t low = 0u - static_cast<uint32_t>(std::fabs(mn) > std::fabs(mx));
+  const float edge = std::bit_cast<float>((std::bit_cast<uint32_t>(mn) & low) |
+                                          (std::bit_cast<uint32_t>(mx) & ~low));
   float s = step < 1e-7f ? 1e-7f : step;
-  float edge = mn;
-  if (!(std::fabs(mn) > std::fabs(mx))) {
-    edge = mx;
-    s = -s;
-  }
+  s = std::bit_cast<float>(std::bit_cast<uint32_t>(s) ^ (~low & 0x80000000u));
   const float k = std::nearbyint(edge / s);
   float b = 0;
   if (k != 0) {
@@ -218,7 +218,7 @@ void EncodeAffineBits(const AffineFormat& format, const EncodeCall& call) {
   const int64_t code_bytes = group * kBits / 8;
   const auto scale_bytes = static_cast<int64_t>(SizeInBytes(format.scale_dtype));
   uint8_t codes[kLargestGroup];
-  std::byte packed[kLargestGroup + 8];
+  uint64_t joined[kLargestGroup / 8];
   for (int64_t i = 0; i < call.count; ++i) {
     const std::byte* x = call.x + i * call.x_stride;
     if (call.from == DType::kFloat64 && format.scale_dtype == DType::kFloat32) {
@@ -236,15 +236,10 @@ void EncodeAffineBits(const AffineFormat& format, const EncodeCall& call) {
       float bias = 0;
       EncodeGroup(static_cast<float>((1 << kBits) - 1), call.values + g * group, group, &scale,
                   &bias, codes);
-      for (int j = 0; j < group / 8; ++j) {
-        uint64_t bytes = 0;
-        std::memcpy(&bytes, codes + 8 * j, 8);
-        const uint64_t joined = JoinCodes<kBits>(bytes);
-        // Eight bytes of which the next ones overwrite what is none of these codes.
-        std::memcpy(packed + j * kBits, &joined, 8);
-      }
-      std::memcpy(call.out.codes + i * call.out.code_stride + g * code_bytes, packed,
-                  static_cast<size_t>(code_bytes));
+      std::byte* out = call.out.codes + i * call.out.code_stride + g * code_bytes;
+      std::memcpy(joined, codes, static_cast<size_t>(group));
+      for (int j = 0; j < group / 8; ++j) joined[j] = JoinCodes<kBits>(joined[j]);
+      for (int j = 0; j < group / 8; ++j) std::memcpy(out + j * kBits, &joined[j], kBits);
       const int64_t at = i * call.out.scale_stride + g * scale_bytes;
       StoreScale(format.scale_dtype, scale, call.out.scales + at);
       StoreScale(format.scale_dtype, bias, call.out.biases + at);
@@ -263,13 +258,13 @@ void DecodeAffineBits(const AffineFormat& format, const DecodeCall& call) {
   const int64_t code_bytes = group * kBits / 8;
   const auto scale_bytes = static_cast<int64_t>(SizeInBytes(format.scale_dtype));
   uint8_t codes[kLargestGroup];
-  std::byte packed[kLargestGroup + 8] = {};
   for (int64_t i = 0; i < call.count; ++i) {
     for (int64_t g = 0; g < groups; ++g) {
-      std::memcpy(packed, call.rows.codes + i * call.rows.code_stride + g * code_bytes,
-                  static_cast<size_t>(code_bytes));
+      const std::byte* in = call.rows.codes + i * call.rows.code_stride + g * code_bytes;
       for (int j = 0; j < group / 8; ++j) {
-        const uint64_t bytes = SplitCodes<kBits>(LoadAs<uint64_t>(packed + j * kBits));
+        uint64_t joined = 0;
+        std::memcpy(&joined, in + j * kBits, kBits);
+        const uint64_t bytes = SplitCodes<kBits>(joined);
         std::memcpy(codes + 8 * j, &bytes, 8);
       }
       const int64_t at = i * call.rows.scale_stride + g * scale_bytes;
