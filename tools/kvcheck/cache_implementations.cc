@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fuzz/run_trace.h"
+#include "optimized/cache/cache_factory.h"
 #include "reference/cache/model_cache.h"
 #include "reference/spec/error.h"
 #include "tools/faults/cache_faults.h"
@@ -15,6 +16,7 @@ constexpr std::string_view kFaultPrefix = "fault:";
 }  // namespace
 
 std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name) {
+  if (name == "optimized") return std::make_unique<optimized::OptimizedCacheFactory>();
   if (name == "model") return std::make_unique<ModelFactory>();
   if (name.starts_with(kFaultPrefix)) {
     const std::string id = name.substr(kFaultPrefix.size());
@@ -27,7 +29,7 @@ std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name) {
   }
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("there is no implementation of caches '{}'; known: model, fault:ID", name),
+      fmt::format("there is no implementation of caches '{}'; known: optimized, model, fault:ID", name),
       "--impl");
 }
 

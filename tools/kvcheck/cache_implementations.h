@@ -1,4 +1,5 @@
 // The implementations of caches that a command line can name:
+//   optimized  kvcheck's own caches (optimized/cache)
 //   model      the model of the contract itself (a check of itself)
 //   fault:ID   the model with the rule of a catalogued fault replaced
 
