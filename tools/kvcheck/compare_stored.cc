@@ -6,10 +6,12 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "reference/spec/error.h"
 #include "tools/compare/across_tensors.h"
+#include "tools/compare/certify.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"
@@ -65,8 +67,8 @@ std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
   return patterns;
 }
 
-// What the summary says beside the counts of verdicts.
-TensorCounts CountsOf(const Selection& selection, const std::vector<ComparePair>& pairs) {
+// What the summary says beside the counts of verdicts, of the pairs that were reported.
+TensorCounts CountsOf(const Selection& selection, std::span<const ComparePair> pairs) {
   TensorCounts counts;
   std::set<std::string> rules;
   for (const ComparePair& pair : pairs) {
@@ -96,10 +98,14 @@ std::string SelectionArguments(const CompareOptions& options) {
   return text;
 }
 
-int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
-  const Selection selection =
-      SelectTensors(gold.source().index(), got.source().index(), SelectionOf(options));
+int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                  const MappedFile& gold_bytes, const MappedFile& got_bytes) {
   const RuleSet rules = RulesOf(options);
+  SelectionOptions selecting = SelectionOf(options);
+  selecting.may_be_triplet = [&](const std::string& name) {
+    return std::holds_alternative<CodecRule>(rules.Of(name).tolerance);
+  };
+  const Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
   rules.CheckUsed(selection.all_names);
   const std::vector<AxisSlice> slices =
       options.slice.empty() ? std::vector<AxisSlice>() : ParseSlice(options.slice);
@@ -120,28 +126,43 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
   CommonOptions common = options.common;
   common.text.quiet = !common.text.verbose;
   RunReport report("compare", common, static_cast<int64_t>(pairs.size()));
-  report.SetTensors(CountsOf(selection, pairs));
+  const auto finish = [&](size_t reported) {
+    report.SetTensors(CountsOf(selection, std::span(pairs).first(reported)));
+    return report.Finish();
+  };
   const EmptyPairs empty = StandingOfEmpty(pairs);
+  std::vector<std::optional<Verdict>> certified(pairs.size());
+  try {
+    if (!options.full_statistics) {
+      certified = CertifyPairs(pairs, {gold_file, gold_bytes}, {got_file, got_bytes},
+                               common.threads, ThrowIfInterrupted);
+    }
+  } catch (const Interrupted&) {
+    report.SetInterrupted();
+    return finish(0);
+  }
   std::vector<TensorOutcome> outcomes;
-  for (const ComparePair& pair : pairs) {
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const ComparePair& pair = pairs[i];
     CaseResult result;
     result.name = pair.names.name;
     result.verdict.command = CommandOf(options, gold, got, pair.names.name);
     const bool goes_on = report.Judge(std::move(result), [&] {
-      Verdict verdict = JudgePair(pair, gold_file, got_file, empty, judge);
+      Verdict verdict = certified[i] ? std::move(*certified[i])
+                                     : JudgePair(pair, gold_file, got_file, empty, judge);
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }
       return verdict;
     });
-    if (!goes_on) return report.Finish();
+    if (!goes_on) return finish(i);
   }
   try {
     report.SetPatterns(PatternsOf(pairs, outcomes, gold_file, got_file));
   } catch (const Interrupted&) {
     report.SetInterrupted();
   }
-  return report.Finish();
+  return finish(pairs.size());
 }
 
 }  // namespace kvcheck
