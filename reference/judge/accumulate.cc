@@ -67,6 +67,7 @@ class Tallier {
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
     tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
+    tally_.names_faults = !tile_.least_fault.empty();
     tally_.statistics.Add(tile_, info_, evaluation_.error, use_);
     if (worst_ != kNone) KeepWorst();
     tally_.span.failed = tally_.counts.failed;
@@ -119,6 +120,13 @@ class Tallier {
     }
   }
 
+  // An error of kVacuousShare of the element would fail, or the least fault that is known there.
+  bool ProvesSomething(size_t i, double mass) const {
+    const double bound = tile_.bound[i];
+    return bound <= kVacuousShare * mass ||
+           (!tile_.least_fault.empty() && bound < tile_.least_fault[i]);
+  }
+
   // AddShare for each element.
   void AddShares(size_t begin, size_t end) {
     const double* mass = tile_.mass.empty() ? tile_.value.data() : tile_.mass.data();
@@ -129,6 +137,10 @@ class Tallier {
       const double bound = tile_.bound[i];
       within += bound <= kVacuousShare * size ? 1 : 0;
       shares[i - begin] = (bound == 0 ? 0 : bound) / (bound == 0 ? 1 : size);
+    }
+    if (!tile_.least_fault.empty()) {
+      within = 0;
+      for (size_t i = begin; i < end; ++i) within += ProvesSomething(i, std::fabs(mass[i])) ? 1 : 0;
     }
     const int64_t count = static_cast<int64_t>(end - begin);
     tally_.with_share += count;
@@ -221,7 +233,7 @@ class Tallier {
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
     const double bound = tile_.bound[i];
     ++tally_.with_share;
-    if (!(bound <= kVacuousShare * mass)) ++tally_.above_vacuous;
+    if (!ProvesSomething(i, mass)) ++tally_.above_vacuous;
     tally_.metrics.AddBoundShare(bound == 0 ? 0 : bound / mass);
   }
 
@@ -300,6 +312,7 @@ void OutputTally::Merge(const OutputTally& other) {
   }
   with_share += other.with_share;
   above_vacuous += other.above_vacuous;
+  names_faults = names_faults || other.names_faults;
   nonzero += other.nonzero;
   detectable_sum += other.detectable_sum;
   detectable_count += other.detectable_count;

@@ -406,7 +406,7 @@ void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
                 "a tile without a bound per element");
   KVCHECK_CHECK(fits(tile.value_lo.size(), elements) &&
                     fits(tile.reference_bound.size(), elements) &&
-                    fits(tile.mass.size(), elements) &&
+                    fits(tile.mass.size(), elements) && fits(tile.least_fault.size(), elements) &&
                     fits(tile.codes.size(), elements * SizeInBytes(info.dtype)) &&
                     fits(tile.standing.size(), rows) && fits(tile.standing_reason.size(), rows) &&
                     fits(tile.group.size(), rows),

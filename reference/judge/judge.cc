@@ -158,10 +158,11 @@ class OutputJudge {
       Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
     }
     if (2 * tally.above_vacuous > tally.with_share) {
-      Mistrust(fmt::format(
-          "vacuous: the bound is more than {} of the data in {} of {} elements "
-          "(median {:.3g})",
-          kVacuousShare, tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
+      Mistrust(
+          fmt::format("vacuous: the bound is more than {} of the data{} in {} of {} elements "
+                      "(median {:.3g})",
+                      kVacuousShare, tally.names_faults ? " and hides the least fault" : "",
+                      tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
     if (counts.unresolved > 0) {
       Mistrust(

@@ -20,34 +20,6 @@ constexpr int64_t kTileElements = int64_t{1} << 16;
 // Longer rows are taken element by element, so that a tile stays small.
 constexpr int64_t kLongestRow = kTileElements;
 
-// The bound of each element. An infinity or NaN is decided before its bound matters.
-std::vector<double> BoundsOf(const ToleranceRule& rule, DType dtype,
-                             const std::vector<double>& wants) {
-  std::vector<double> bounds(wants.size());
-  if (const auto* ulp = std::get_if<UlpRule>(&rule)) {
-    const double ulps = static_cast<double>(ulp->ulps);
-    if (!IsFloat(dtype)) {
-      std::fill(bounds.begin(), bounds.end(), ulps);
-      return bounds;
-    }
-    const TypeSpacing spacing(dtype);
-    for (size_t i = 0; i < wants.size(); ++i) {
-      bounds[i] = std::isfinite(wants[i]) ? ulps * spacing.At(wants[i]) : 0;
-    }
-    return bounds;
-  }
-  const auto& sum = std::get<AbsRelRule>(rule);
-  for (size_t i = 0; i < wants.size(); ++i) {
-    const double size = std::fabs(wants[i]);
-    // A product that is the whole bound is rounded once without an fma.
-    const double bound = sum.absolute == 0   ? sum.relative * size
-                         : sum.relative == 0 ? sum.absolute
-                                             : std::fma(sum.relative, size, sum.absolute);
-    bounds[i] = std::isfinite(size) ? bound : 0;
-  }
-  return bounds;
-}
-
 OutputInfo InfoOf(const NamedRule& named, const OutputInfo& stored) {
   if (std::holds_alternative<CodecRule>(named.rule) ||
       std::holds_alternative<DerivedRule>(named.rule)) {
@@ -98,6 +70,33 @@ std::unique_ptr<MemorySink> SinkOf(std::map<std::string, RuledTensor>* tensors) 
 
 }  // namespace
 
+std::vector<double> RuleBounds(const ToleranceRule& rule, DType dtype,
+                               const std::vector<double>& wants) {
+  std::vector<double> bounds(wants.size());
+  if (const auto* ulp = std::get_if<UlpRule>(&rule)) {
+    const double ulps = static_cast<double>(ulp->ulps);
+    if (!IsFloat(dtype)) {
+      std::fill(bounds.begin(), bounds.end(), ulps);
+      return bounds;
+    }
+    const TypeSpacing spacing(dtype);
+    for (size_t i = 0; i < wants.size(); ++i) {
+      bounds[i] = std::isfinite(wants[i]) ? ulps * spacing.At(wants[i]) : 0;
+    }
+    return bounds;
+  }
+  const auto& sum = std::get<AbsRelRule>(rule);
+  for (size_t i = 0; i < wants.size(); ++i) {
+    const double size = std::fabs(wants[i]);
+    // A product that is the whole bound is rounded once without an fma.
+    const double bound = sum.absolute == 0   ? sum.relative * size
+                         : sum.relative == 0 ? sum.absolute
+                                             : std::fma(sum.relative, size, sum.absolute);
+    bounds[i] = std::isfinite(size) ? bound : 0;
+  }
+  return bounds;
+}
+
 RuledTensorSource::RuledTensorSource(const ObservedSource& expected,
                                      const std::vector<NamedRule>& rules)
     : expected_(expected) {
@@ -140,7 +139,7 @@ std::vector<ExpectedTile> RuledTensorSource::Tiles(int64_t index, const TileRequ
   tile.value = std::move(stored.got);
   tile.value_lo = std::move(stored.got_low);
   tile.codes = std::move(stored.bytes);
-  if (info.claim == Claim::kAccuracy) tile.bound = BoundsOf(rule, info.dtype, tile.value);
+  if (info.claim == Claim::kAccuracy) tile.bound = RuleBounds(rule, info.dtype, tile.value);
   std::vector<ExpectedTile> tiles;  // an initializer list would copy the tile
   tiles.push_back(std::move(tile));
   return tiles;

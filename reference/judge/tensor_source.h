@@ -42,6 +42,11 @@ inline constexpr SpecialPolicy kTensorPolicy = {NanPolicy::kFail, NanPolicy::kEq
 // The same policy for every rule.
 constexpr SpecialPolicy PolicyOf(NanPolicy nan) { return {nan, nan}; }
 
+// What a rule allows about each expected value of a type; 0 about one that is not finite, which is
+// decided before its bound matters. Precondition: ulp or abs and rel.
+std::vector<double> RuleBounds(const ToleranceRule& rule, DType dtype,
+                               const std::vector<double>& wants);
+
 class RuledTensorSource : public ExpectedSource {
  public:
   // expected holds the tensors and must outlive the source; nothing is read yet.

@@ -82,6 +82,10 @@ struct ExpectedTile {
   std::vector<double> bound;            // largest |got - value| that the plan explains
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
   std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
+  // How near to value the result of a fault may come that the bound is to show, where the
+  // definition names one: of a storage format, another code. Where the bound is smaller, something
+  // is proved even if it is large beside the mass. Empty: no such fault is known.
+  std::vector<double> least_fault;
   std::vector<std::vector<double>> terms;  // [term][element], as OutputInfo::terms
   std::vector<Standing> standing;          // per row; empty: all judged
   std::vector<int> standing_reason;        // per row, beside standing

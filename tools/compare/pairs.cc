@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
+#include "reference/formats/stored_codec_source.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
 #include "tools/compare/cast_source.h"
@@ -13,6 +15,10 @@ namespace {
 
 const ObjectRecord& RecordOf(const TensorSource& file, const std::string& path) {
   return file.index().objects.at(path);
+}
+
+int64_t BytesOf(const ObjectRecord& record) {
+  return record.shape.ElementCount() * static_cast<int64_t>(SizeInBytes(record.dtype));
 }
 
 // Axis names of either tensor: GOLD's, or where it has none at all, GOT's.
@@ -27,7 +33,7 @@ Shape Named(Shape shape, const Shape& other) {
 // What forbids a comparison before anything is read; kComparable when nothing does.
 std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const TensorRule& rule,
                                                 const TensorSource& gold, const TensorSource& got) {
-  if (names.got.empty()) {
+  if (names.got.empty() && names.triplet.empty()) {
     return {PairStanding::kMissing,
             fmt::format("missing: {} has it, {} has not", gold.path(), got.path())};
   }
@@ -37,19 +43,25 @@ std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const T
                         names.got == names.name ? "" : " as " + names.got, gold.path())};
   }
   // Left out in silence it would count as compared; what else is in the file may still pass.
-  for (const auto& [file, path] : {std::pair{&gold, &names.name}, {&got, &names.got}}) {
+  std::vector<std::pair<const TensorSource*, const std::string*>> parts = {{&gold, &names.name}};
+  if (!names.got.empty()) parts.emplace_back(&got, &names.got);
+  for (const std::string& part : names.triplet) parts.emplace_back(&got, &part);
+  for (const auto& [file, path] : parts) {
     const std::string& problem = RecordOf(*file, *path).problem;
     if (problem.empty()) continue;
     return {PairStanding::kUnreadable, fmt::format("not compared: {} cannot be read from {}: {}",
                                                    *path, file->path(), problem)};
   }
+  if (!names.triplet.empty()) return {PairStanding::kComparable, ""};
   const ObjectRecord& want = RecordOf(gold, names.name);
   const ObjectRecord& have = RecordOf(got, names.got);
   if (!have.shape.SameExtents(want.shape)) {
     return {PairStanding::kUnlike,
             fmt::format("has shape {}, {} expected", ToString(have.shape), ToString(want.shape))};
   }
-  if (have.dtype != want.dtype && !rule.cast) {
+  // A codec rule judges a dequantised tensor of any real type.
+  const bool is_codec = std::holds_alternative<CodecRule>(rule.tolerance);
+  if (have.dtype != want.dtype && !rule.cast && !is_codec) {
     return {PairStanding::kUnlike,
             fmt::format("has type {}, {} expected (--cast TYPE compares in a type that holds both)",
                         Name(have.dtype), Name(want.dtype))};
@@ -75,10 +87,21 @@ std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSourc
                   pair.rule.where);
     }
     std::tie(pair.standing, pair.reason) = StandingOf(names, pair.rule, gold, got);
-    if (pair.standing == PairStanding::kComparable) {
+    if (pair.standing == PairStanding::kComparable && !names.triplet.empty()) {
+      if (!slices.empty()) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("GOT has {} as codes, scales and biases, of which no part is taken",
+                                names.name),
+                    "--slice");
+      }
+      pair.elements = RecordOf(gold, names.name).shape.ElementCount();
+      pair.bytes = BytesOf(RecordOf(gold, names.name));
+      for (const std::string& part : names.triplet) pair.bytes += BytesOf(RecordOf(got, part));
+    } else if (pair.standing == PairStanding::kComparable) {
+      const bool is_codec = std::holds_alternative<CodecRule>(pair.rule.tolerance);
       const ObjectRecord& want = RecordOf(gold, names.name);
       const ObjectRecord& have = RecordOf(got, names.got);
-      if (have.dtype != want.dtype) {
+      if (have.dtype != want.dtype && !is_codec) {
         pair.cast = pair.rule.cast;
         for (const DType own : {want.dtype, have.dtype}) {
           if (!HoldsEveryValue(*pair.cast, own)) {
@@ -119,6 +142,82 @@ PairTensors::PairTensors(const ComparePair& pair, LockedFile& gold, LockedFile& 
   got_ = ViewsOf(pair, got, pair.names.got, names);
 }
 
+namespace {
+
+Verdict JudgeWhole(const ComparePair& pair, LockedFile& gold, LockedFile& got,
+                   const JudgeCall& judge) {
+  const PairTensors tensors(pair, gold, got);
+  const SpecialPolicy special = pair.rule.Special();
+  if (const auto* codec = std::get_if<CodecRule>(&pair.rule.tolerance)) {
+    const std::unique_ptr<ExpectedSource> expected = MakeDequantisedSource(
+        *codec, tensors.gold(), kTensorName, kTensorName, tensors.got().info().dtype);
+    return judge(*expected, tensors.got(), special);
+  }
+  const RuledTensorSource expected(tensors.gold(), {{kTensorName, pair.rule.tolerance}});
+  return judge(expected, tensors.got(), special);
+}
+
+// Codes, scales and biases of GOT, by the names of a triplet.
+class TripletSource : public ObservedSource {
+ public:
+  TripletSource(const ComparePair& pair, LockedFile& got, const TripletNames& names) {
+    const std::string* const order[] = {&names.codes, &names.scales, &names.biases};
+    for (size_t i = 0; i < pair.names.triplet.size(); ++i) {
+      const std::string& path = pair.names.triplet[i];
+      Part part = {std::make_unique<FileTensor>(got.source, path,
+                                                DatasetRecord(got.source, path).shape, got.mutex),
+                   {}};
+      part.info = part.tensor->info();
+      part.info.name = *order[i];
+      parts_.emplace(*order[i], std::move(part));
+    }
+  }
+  const OutputInfo* Find(const std::string& name) const override {
+    const auto found = parts_.find(name);
+    return found == parts_.end() ? nullptr : &found->second.info;
+  }
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, part] : parts_) names.push_back(name);
+    return names;
+  }
+  void Read(const std::string& name, int64_t first_element,
+            std::span<std::byte> out) const override {
+    parts_.at(name).tensor->Read(kTensorName, first_element, out);
+  }
+
+ private:
+  struct Part {
+    std::unique_ptr<FileTensor> tensor;
+    OutputInfo info;
+  };
+  std::map<std::string, Part> parts_;
+};
+
+Verdict JudgeTriplet(const ComparePair& pair, LockedFile& gold, LockedFile& got,
+                     const JudgeCall& judge) {
+  const CodecRule& rule = std::get<CodecRule>(pair.rule.tolerance);
+  const TripletNames names = {kTensorName, "codes", "scales", "biases"};
+  const FileTensor original(gold.source, pair.names.name,
+                            DatasetRecord(gold.source, pair.names.name).shape, gold.mutex);
+  const TripletSource observed(pair, got, names);
+  const KvFormat format = FormatOf(rule, original.info(), pair.names.name);
+  if (auto reason = TripletMismatch(format, original.info().shape, observed, names)) {
+    return WithoutJudging(Outcome::kFail, *reason);
+  }
+  const TripletComparison both =
+      MakeTripletComparison(rule, original, kTensorName, observed, names);
+  return judge(*both.expected, *both.observed, pair.rule.Special());
+}
+
+}  // namespace
+
+void AddRuleSource(const ComparePair& pair, OutputVerdict* output) {
+  if (std::holds_alternative<ExactRule>(pair.rule.tolerance) || pair.rule.where.empty()) return;
+  output->rule += fmt::format(" ({}{}{})", pair.rule.where, pair.rule.reason.empty() ? "" : ": ",
+                              pair.rule.reason);
+}
+
 EmptyPairs StandingOfEmpty(const std::vector<ComparePair>& pairs) {
   for (const ComparePair& pair : pairs) {
     if (pair.elements > 0) return EmptyPairs::kPass;
@@ -138,9 +237,8 @@ Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got, Em
     case PairStanding::kComparable:
       break;
   }
-  const PairTensors tensors(pair, gold, got);
-  const RuledTensorSource expected(tensors.gold(), {{kTensorName, pair.rule.tolerance}});
-  Verdict verdict = judge(expected, tensors.got(), pair.rule.Special());
+  Verdict verdict = pair.names.triplet.empty() ? JudgeWhole(pair, gold, got, judge)
+                                               : JudgeTriplet(pair, gold, got, judge);
   if (pair.elements == 0 && empty == EmptyPairs::kPass && verdict.outcome == Outcome::kMistrusted) {
     verdict.outcome = Outcome::kPass;
     verdict.reasons.clear();
@@ -149,12 +247,7 @@ Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got, Em
       output.reasons.clear();
     }
   }
-  if (!std::holds_alternative<ExactRule>(pair.rule.tolerance) && !pair.rule.where.empty()) {
-    for (OutputVerdict& output : verdict.outputs) {
-      output.rule += fmt::format(" ({}{}{})", pair.rule.where, pair.rule.reason.empty() ? "" : ": ",
-                                 pair.rule.reason);
-    }
-  }
+  for (OutputVerdict& output : verdict.outputs) AddRuleSource(pair, &output);
   return verdict;
 }
 

@@ -76,6 +76,9 @@ class PairTensors {
 using JudgeCall = std::function<Verdict(const ExpectedSource&, const ObservedSource&,
                                         const SpecialPolicy& special)>;
 
+// Says beside the rule which option or line it comes from, and why.
+void AddRuleSource(const ComparePair& pair, OutputVerdict* output);
+
 // Two tensors without elements, of one type and shape: nothing in them could differ, and nothing is
 // proved by them. They pass beside others that have elements.
 enum class EmptyPairs : uint8_t { kPass, kMistrusted };

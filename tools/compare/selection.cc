@@ -38,7 +38,31 @@ std::map<std::string, std::vector<std::string>> ByGoldName(const std::vector<std
   return by_name;
 }
 
-bool IsAbsent(const TensorPair& pair) { return !pair.in_gold || pair.got.empty(); }
+// Gives GOLD's tensor the three extra tensors of GOT that stand for it.
+void TakeTriplets(const SelectionOptions& options, std::map<std::string, TensorPair>* pairs) {
+  if (!options.may_be_triplet) return;
+  std::vector<std::string> absent;
+  for (const auto& [name, pair] : *pairs) {
+    if (pair.got.empty() && options.may_be_triplet(name)) absent.push_back(name);
+  }
+  for (const std::string& name : absent) {
+    for (const auto& endings : kTripletEndings) {
+      std::vector<std::string> parts;
+      for (const char* ending : endings) {
+        const auto found = pairs->find(name + ending);
+        if (found != pairs->end() && !found->second.in_gold) parts.push_back(found->second.got);
+      }
+      if (parts.size() != endings.size()) continue;
+      pairs->at(name).triplet = std::move(parts);
+      for (const char* ending : endings) pairs->erase(name + ending);
+      break;
+    }
+  }
+}
+
+bool IsAbsent(const TensorPair& pair) {
+  return !pair.in_gold || (pair.got.empty() && pair.triplet.empty());
+}
 
 // A pattern that allows nothing is a misspelt one.
 void CheckUsed(const std::vector<Glob>& globs, const std::vector<std::string>& names,
@@ -83,7 +107,7 @@ Shard ParseShard(const std::string& text) {
 Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                         const SelectionOptions& options) {
   std::map<std::string, TensorPair> pairs;
-  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, ""};
+  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, "", {}};
   const auto is_selected = [&](const std::string& name) {
     return (options.include.empty() || MatchesAny(options.include, name)) &&
            !MatchesAny(options.exclude, name);
@@ -102,6 +126,8 @@ Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                 fmt::format("tensors of GOT would share a name: {}", fmt::join(collisions, "; ")),
                 "--map");
   }
+
+  TakeTriplets(options, &pairs);
 
   Selection selection;
   for (const auto& [name, pair] : pairs) selection.all_names.push_back(name);

@@ -81,6 +81,8 @@ int Compare(const CompareOptions& options) {
             {"--junit", !options.common.junit.empty()}},
            "does not go with --bless, which compares bit by bit and writes whole tensors");
   }
+  const MappedFile gold_bytes(options.files[0]);
+  const MappedFile got_bytes(options.files[1]);
   const StoredFile gold(options.files[0]);
   const StoredFile got(options.files[1]);
   if (gold.IsGolden()) {
@@ -93,7 +95,7 @@ int Compare(const CompareOptions& options) {
           {"--profile", !options.profile.empty()},
           {"--impl", !options.implementation.empty()}},
          "is for a golden file as GOLD, or for --case");
-  return CompareStored(options, gold, got);
+  return CompareStored(options, gold, got, gold_bytes, got_bytes);
 }
 
 CLI::Option* AddList(CLI::App* command, const char* name, std::vector<std::string>* values,

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "golden/schema.h"
+#include "reference/judge/looseness.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
@@ -111,6 +112,41 @@ std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& 
   return items;
 }
 
+Question QuestionOf(const CompareOptions& options, const StoredFile& gold,
+                    const CompareItem& item) {
+  Question question;
+  question.c = *item.c;
+  question.plan = PlanOf(options, item.answer->plan);
+  question.profile = ProfileOf(options, item.answer->profile);
+  question.inputs = GoldenInputs(gold, *item.outline, *item.c, question.profile);
+  return question;
+}
+
+// A chosen rule beside the bound that it stands in for.
+// Errors: kUsage for a line of --rules that is looser and does not say why.
+void AddLooserWarning(const CompareOptions& options, const TensorRule& rule,
+                      const Question& question, Verdict* verdict) {
+  if (std::holds_alternative<CodecRule>(rule.tolerance)) return;
+  const std::unique_ptr<ExpectedSource> derived = MakeExpected(question);
+  const InterruptibleSource source(*derived);
+  for (size_t output = 0; output < source.Outputs().size(); ++output) {
+    const auto looser =
+        FindLooseness(source, static_cast<int>(output), rule.tolerance, options.common.threads);
+    if (!looser) continue;
+    const std::string text = fmt::format(
+        "{} allows {:.3g} at {}{}, where the derived bound is {:.3g}; it is looser at {} of {} "
+        "elements",
+        Print(rule.tolerance), looser->tolerance, source.Outputs()[output].name,
+        looser->coordinates, looser->bound, looser->looser, looser->compared);
+    const bool is_line = rule.where != "--tol";
+    if (is_line && rule.reason.empty()) {
+      throw Error(ErrorCode::kUsage, text + ": say why with reason=\"...\", or write derived",
+                  rule.where);
+    }
+    verdict->warnings.push_back(is_line ? fmt::format("{} ({})", text, rule.reason) : text);
+  }
+}
+
 Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const StoredFile& gold,
                    const StoredFile& got, const CompareItem& item, int64_t tests) {
   if (!item.c) return WithoutJudging(Outcome::kIllegalCase, item.problem);
@@ -135,13 +171,13 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
       throw Error(ErrorCode::kMissingData,
                   "the golden case has neither inputs nor expected values");
     }
-    return JudgeStored(options, rule.tolerance, gold, *item.outline, *item.c, got, *item.answer);
+    Verdict verdict =
+        JudgeStored(options, rule.tolerance, gold, *item.outline, *item.c, got, *item.answer);
+    if (has_inputs && !rule.where.empty())
+      AddLooserWarning(options, rule, QuestionOf(options, gold, item), &verdict);
+    return verdict;
   }
-  Question question;
-  question.c = *item.c;
-  question.plan = PlanOf(options, item.answer->plan);
-  question.profile = ProfileOf(options, item.answer->profile);
-  question.inputs = GoldenInputs(gold, *item.outline, *item.c, question.profile);
+  const Question question = QuestionOf(options, gold, item);
   const FileObserved observed(got, item.answer->outputs, *item.c);
   return EvaluateCase(question, observed, options.common.Judge(tests));
 }

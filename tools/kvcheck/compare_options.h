@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "golden/mapped_file.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tolerance.h"
@@ -73,7 +74,9 @@ RuleSet RulesOf(const CompareOptions& options);
 // GOLD has the schema: its cases against the outputs that GOT has for them.
 int CompareGolden(const CompareOptions& options, const StoredFile& gold, const StoredFile& got);
 // GOLD has no schema: tensor by tensor.
-int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got);
+// The bytes of the files were opened before the files were read.
+int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                  const MappedFile& gold_bytes, const MappedFile& got_bytes);
 // One file that holds the inputs and the outputs of --case.
 int CompareCase(const CompareOptions& options);
 

@@ -10,6 +10,7 @@
 
 #include "reference/spec/error.h"
 #include "tools/compare/across_tensors.h"
+#include "tools/compare/certify.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"
@@ -96,10 +97,14 @@ std::string SelectionArguments(const CompareOptions& options) {
   return text;
 }
 
-int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
-  const Selection selection =
-      SelectTensors(gold.source().index(), got.source().index(), SelectionOf(options));
+int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                  const MappedFile& gold_bytes, const MappedFile& got_bytes) {
   const RuleSet rules = RulesOf(options);
+  SelectionOptions selecting = SelectionOf(options);
+  selecting.may_be_triplet = [&](const std::string& name) {
+    return std::holds_alternative<CodecRule>(rules.Of(name).tolerance);
+  };
+  const Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
   rules.CheckUsed(selection.all_names);
   const std::vector<AxisSlice> slices =
       options.slice.empty() ? std::vector<AxisSlice>() : ParseSlice(options.slice);
@@ -122,13 +127,25 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
   RunReport report("compare", common, static_cast<int64_t>(pairs.size()));
   report.SetTensors(CountsOf(selection, pairs));
   const EmptyPairs empty = StandingOfEmpty(pairs);
+  std::vector<std::optional<Verdict>> certified(pairs.size());
+  try {
+    if (!options.full_statistics) {
+      certified = CertifyPairs(pairs, {gold_file, gold_bytes}, {got_file, got_bytes},
+                               common.threads, ThrowIfInterrupted);
+    }
+  } catch (const Interrupted&) {
+    report.SetInterrupted();
+    return report.Finish();
+  }
   std::vector<TensorOutcome> outcomes;
-  for (const ComparePair& pair : pairs) {
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const ComparePair& pair = pairs[i];
     CaseResult result;
     result.name = pair.names.name;
     result.verdict.command = CommandOf(options, gold, got, pair.names.name);
     const bool goes_on = report.Judge(std::move(result), [&] {
-      Verdict verdict = JudgePair(pair, gold_file, got_file, empty, judge);
+      Verdict verdict = certified[i] ? std::move(*certified[i])
+                                     : JudgePair(pair, gold_file, got_file, empty, judge);
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }

@@ -110,6 +110,12 @@ std::vector<std::string> MetricsLines(const OutputVerdict& output) {
   const Metrics& m = output.metrics;
   std::vector<std::string> lines;
   if (m.finite == 0) return lines;
+  if (output.basic_metrics) {
+    lines.push_back(fmt::format("error max {}, RMS {}; relative max {}; {} ulp",
+                                ErrorText(m.max_abs), ErrorText(m.rms_abs), ErrorText(m.max_rel),
+                                RatioText(m.max_ulp)));
+    return lines;
+  }
   lines.push_back(fmt::format("error max {}, mean {}, RMS {}; relative max {}, RMS {}; {} ulp",
                               ErrorText(m.max_abs), ErrorText(m.mean_abs), ErrorText(m.rms_abs),
                               ErrorText(m.max_rel), ErrorText(m.rms_rel), RatioText(m.max_ulp)));

@@ -11,6 +11,7 @@
 
 #include "golden/hdf5_file.h"
 #include "golden/plain_writer.h"
+#include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
@@ -334,6 +335,71 @@ TEST_F(CompareStored, BlessWritesANewGoldenWithItsReason) {
   EXPECT_EQ(bless({"--bless", "gold.h5", "--reason", "r", "--exclude", "added"}).exit_code, 2);
   EXPECT_EQ(bless({"--bless", "./gold.h5", "--reason", "r"}).exit_code, 0);
   EXPECT_EQ(bless({}).exit_code, 0);
+}
+
+TEST_F(CompareStored, CodecRuleJudgesByTheFormatsOwnBound) {
+  std::vector<double> values(4 * 128);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(static_cast<float>(std::sin(0.7 * static_cast<double>(i))));
+  }
+  const Tensor x = Values(DType::kFloat32, {{"T", 4}, {"Dk", 128}}, values);
+  // Rounded to f16, kept as f16 or as f32.
+  Tensor half = Values(DType::kFloat16, x.shape, values);
+  EXPECT_EQ(Exit(x, half, {"--tol", "codec:f16"}), 0);
+  half.As<uint16_t>()[77] ^= 2;
+  EXPECT_EQ(Exit(x, half, {"--tol", "codec:f16"}), 1);
+  // Codes, scales and biases in place of the tensor, as mlx-lm names them.
+  const KvFormat format = ParseKvFormat(WholeLine("affine:4:g64:f32"));
+  TensorMap encoded = EncodeRows(format, Profile(), x);
+  const auto named = [&] {
+    return TensorMap{{"/0.0.0", encoded.at("codes")},
+                     {"/0.0.1", encoded.at("scales")},
+                     {"/0.0.2", encoded.at("biases")}};
+  };
+  const ToolRun run = Compare({{"/0.0", x}}, named(), {"--tol", "codec:affine:4:g64"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("1 tensor: 1 passed; 1 compared by 1 rule"), std::string::npos) << run.out;
+  EXPECT_EQ(Again({}).exit_code, 1);  // without the rule: missing and extra tensors
+  EXPECT_EQ(Again({"--tol", "codec:affine:4:g64", "--slice", "t=0"}).exit_code, 2);
+  encoded.at("scales").As<float>()[3] *= 2;
+  EXPECT_EQ(Compare({{"/0.0", x}}, named(), {"--tol", "codec:affine:4:g64"}).exit_code, 1);
+}
+
+TEST_F(CompareStored, FirstPassAndJudgeAgreeOnWhatPasses) {
+  TensorMap got = Cache(4);
+  for (int i = 0; i < 4; ++i) Change(&got, "/layers/" + std::to_string(i) + "/keys", i, 0.25F);
+  Change(&got, "/layers/2/values", 5, 0.5F);
+  Write("gold.h5", Cache(4));
+  Write("got.h5", got);
+  const auto report = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--json", "-"});
+    return nlohmann::json::parse(Again(arguments).out);
+  };
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--tol", "abs:0.25"},
+                                             {"--tol", "ulp:100"},
+                                             {"--tol", "rel:2^-12"},
+                                             {"--tol", "abs:0.25", "--slice", "t=0:2"},
+                                             {"--tol", "abs:5000"}}) {
+    std::vector<std::string> full = arguments;
+    full.insert(full.end(), {"--stats", "full"});
+    const nlohmann::json fast = report(arguments);
+    const nlohmann::json slow = report(full);
+    EXPECT_EQ(fast["summary"], slow["summary"]);
+    for (size_t i = 0; i < fast["cases"].size(); ++i) {
+      const nlohmann::json& a = fast["cases"][i]["outputs"][0];
+      const nlohmann::json& b = slow["cases"][i]["outputs"][0];
+      for (const char* same : {"outcome", "rule", "shape", "counts", "special", "warnings"}) {
+        EXPECT_EQ(a[same], b[same]) << i << " " << same;
+      }
+      for (const char* metric : {"finite", "max_abs", "max_rel", "max_ulp"}) {
+        EXPECT_EQ(a["metrics"][metric], b["metrics"][metric]) << i << " " << metric;
+      }
+      EXPECT_EQ(a["metrics"]["cosine"].is_null(), a["outcome"] == "PASS") << i;
+      EXPECT_FALSE(b["metrics"]["cosine"].is_null()) << i;
+    }
+  }
 }
 
 TEST_F(CompareStored, OptionsThatDoNotBelongTogetherAreRefused) {

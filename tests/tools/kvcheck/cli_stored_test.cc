@@ -107,8 +107,31 @@ TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
   // and values lie below 2^3, and a score's error counts twice: less than 2^-24+7+3+3 = 2^-11.
   const ToolRun run = Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:2^-11"});
   EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_NE(run.out.find("abs:2^-11,rel:0 allows 0.000488 at out["), std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find("where the derived bound is "), std::string::npos) << run.out;
   // A tolerance beyond the data proves nothing.
   EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:100"}).exit_code, 3);
+}
+
+TEST_F(CompareCommand, LineOfRulesThatIsLooserThanTheDerivedBoundNeedsAReason) {
+  ASSERT_EQ(
+      Tool({"golden", "make", "--case", kAttentionCase, "--name", "a", "-o", "gold.h5"}).exit_code,
+      0);
+  const auto compare = [&](const std::string& line) {
+    std::ofstream(Path("r.txt")) << line << "\n";
+    return Tool({"compare", "gold.h5", "g.h5", "--rules", "r.txt"});
+  };
+  const ToolRun bare = compare("a abs:2^-11");
+  EXPECT_EQ(bare.exit_code, 2) << bare.out;
+  EXPECT_NE(bare.out.find("say why with reason="), std::string::npos) << bare.out;
+  const ToolRun reasoned = compare("a abs:2^-11 reason=\"as before\"");
+  EXPECT_EQ(reasoned.exit_code, 0) << reasoned.out;
+  EXPECT_NE(reasoned.out.find("(as before)"), std::string::npos) << reasoned.out;
+  EXPECT_EQ(compare("a derived").exit_code, 0);
+  EXPECT_EQ(compare("b derived").exit_code, 2);
+  // A tighter one needs none, and decides.
+  EXPECT_EQ(compare("a abs:2^-60").exit_code, 1);
 }
 
 TEST_F(CompareCommand, OutputWithoutExpectedValuesIsNotPassedOver) {
