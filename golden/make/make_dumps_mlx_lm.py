@@ -12,6 +12,8 @@ seed. Unlike the golden files these have no schema: they are what a user of thes
   cache_8bit.safetensors       N.0.2 biases of keys, N.1.* of values, N.3 group size, N.4 bits
   cache_steps.safetensors      the tokens one by one, as generate adds them
   cache_old_window.safetensors the prompt under the window mask of mlx-lm 0.24.0, which shows one key too many
+  weights.safetensors          weights of two layers by MLX's save_weights, in bfloat16
+  weights_4bit.safetensors     the same after mlx.nn.quantize: P.weight holds codes, P.scales, P.biases beside it
   cache.h5                     cache.safetensors by other names, with named axes, in float32 (h5py has no bfloat16)
 """
 import pathlib
@@ -19,6 +21,7 @@ import sys
 
 import h5py
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 from mlx_lm.models import cache as mlx_lm_cache
 from mlx_lm.models import llama
@@ -43,6 +46,14 @@ def prompt_cache(model, tokens, chunk):
     for first in range(0, len(tokens), chunk):
         mx.eval(model(tokens[None, first:first + chunk], cache), [c.state for c in cache])
     return cache
+
+
+def weights(directory):
+    layers = nn.Sequential(nn.Linear(64, 64), nn.RMSNorm(64), nn.Linear(64, 8))
+    layers.set_dtype(mx.bfloat16)
+    layers.save_weights(str(directory / "weights.safetensors"))
+    nn.quantize(layers, group_size=64, bits=4)
+    layers.save_weights(str(directory / "weights_4bit.safetensors"))
 
 
 def h5_dump(path, cache):
@@ -86,6 +97,7 @@ def main(arguments):
     mlx_lm_cache.create_causal_mask = old_mask
     save("cache_old_window", prompt_cache(model, tokens, TOKENS))
     mlx_lm_cache.create_causal_mask = current
+    weights(directory)
     h5_dump(directory / "cache.h5", cache)
 
 

@@ -140,6 +140,29 @@ TEST_F(CompareDumps, EveryPartOfAQuantizedCacheIsLookedAt) {
   }
 }
 
+TEST_F(CompareDumps, QuantizedLayersOfMlxAreFoundByTheirWeight) {
+  // Biases and norms are not quantized, and are held to their bits.
+  std::ofstream(Path("rules.txt")) << "layers.[02].weight codec:affine:4:g64\n";
+  const Texts rules = {"--rules", "rules.txt"};
+  const ToolRun run = Compare("weights.safetensors", "weights_4bit.safetensors", rules);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("5 tensors: 5 passed; 5 compared by 2 rules")) << run.out;
+  // Rows of 8 cannot be quantized in groups of 64.
+  const ToolRun all =
+      Compare("weights.safetensors", "weights_4bit.safetensors", {"--tol", "codec:affine:4:g64"});
+  EXPECT_EQ(all.exit_code, 2);
+  EXPECT_EQ(LinesOf(all, "ILLEGAL_CASE  "), (Texts{"/layers.2.bias"})) << all.out;
+  // layers.2.bias is the layer's own, layers.2.biases are its format's.
+  for (const auto& [part, name] :
+       {std::pair{"/layers.2.biases", "/layers.2.weight"}, {"/layers.2.bias", "/layers.2.bias"}}) {
+    Damage("weights_4bit.safetensors", part);
+    const ToolRun wrong = Compare("weights.safetensors", "weights_4bit.safetensors", rules);
+    EXPECT_EQ(wrong.exit_code, 1);
+    EXPECT_EQ(LinesOf(wrong, "FAIL  "), (Texts{name})) << wrong.out;
+    Damage("weights_4bit.safetensors", part);
+  }
+}
+
 TEST_F(CompareDumps, FaultOfAnOldReleaseIsFoundBehindTheLayerThatHasIt) {
   // Layer 2 is the first with a window, so that keys and values from layer 3 on are wrong.
   const ToolRun run = Compare("cache.safetensors", "cache_old_window.safetensors");
