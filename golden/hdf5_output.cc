@@ -19,7 +19,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr hsize_t kChunkBytes = 256 * 1024;
+constexpr hsize_t kChunkBytes = hsize_t{256} * 1024;
 
 [[noreturn]] void ThrowSystemError(std::string_view what, const std::string& path) {
   throw Error(ErrorCode::kUnreadableFile, fmt::format("{}: {}", what, std::strerror(errno)), path);

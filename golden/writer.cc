@@ -15,7 +15,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr size_t kContiguousUpToBytes = 64 * 1024;
+constexpr size_t kContiguousUpToBytes = size_t{64} * 1024;
 
 Hdf5Storage StorageOf(const std::string& name, const Tensor& tensor) {
   if (name == "mask" || name.ends_with("/mask")) return Hdf5Storage::kDeflated;

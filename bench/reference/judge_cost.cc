@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/formats/stored_codec_source.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
@@ -70,6 +71,29 @@ MemorySink Stored(const Row& row, int64_t elements, double step) {
   return MemorySink(TensorMap{{"x", std::move(tensor)}});
 }
 
+// Judges with one thread and with two.
+Outcome PrintTimes(const ExpectedSource& source, const ObservedSource& observed, int repeat) {
+  Outcome outcome = Outcome::kPass;
+  for (const int threads : {1, 2}) {
+    JudgeOptions options;
+    options.threads = threads;
+    options.special = kTensorPolicy;
+    std::vector<double> elapsed;
+    std::vector<double> processor;
+    for (int k = 0; k < repeat; ++k) {
+      const double start = Now();
+      const double used = ProcessorTime();
+      outcome = Judge(source, observed, options).outcome;
+      processor.push_back(ProcessorTime() - used);
+      elapsed.push_back(Now() - start);
+    }
+    const double scale = 1e9 / static_cast<double>(source.Outputs()[0].shape.ElementCount());
+    fmt::print(" {:.1f} |", Median(processor) * scale);
+    if (threads > 1) fmt::print(" {:.1f} |", Median(elapsed) * scale);
+  }
+  return outcome;
+}
+
 int Main(int argc, char** argv) {
   int64_t elements = int64_t{1} << 24;
   int repeat = 3;
@@ -104,25 +128,18 @@ int Main(int argc, char** argv) {
     const RuledTensorSource source(expected, {{"x", ParseToleranceRule(WholeLine(row.rule))}});
     fmt::print("| {} | {} | {} | {} |", ShortName(row.dtype), row.matrix ? "rows of 128" : "vector",
                row.rule, row.what);
-    Outcome outcome = Outcome::kPass;
-    for (const int threads : {1, 2}) {
-      JudgeOptions options;
-      options.threads = threads;
-      options.special = kTensorPolicy;
-      std::vector<double> elapsed;
-      std::vector<double> processor;
-      for (int k = 0; k < repeat; ++k) {
-        const double start = Now();
-        const double used = ProcessorTime();
-        outcome = Judge(source, observed, options).outcome;
-        processor.push_back(ProcessorTime() - used);
-        elapsed.push_back(Now() - start);
-      }
-      const double scale = 1e9 / static_cast<double>(source.Outputs()[0].shape.ElementCount());
-      fmt::print(" {:.1f} |", Median(processor) * scale);
-      if (threads > 1) fmt::print(" {:.1f} |", Median(elapsed) * scale);
-    }
+    const Outcome outcome = PrintTimes(source, observed, repeat);
     fmt::print(" {} |\n", Name(outcome));
+  }
+  for (const char* rule : {"codec:affine:4:g64", "codec:affine:4:g64,encode=mlx_cpu",
+                           "codec:f8e4m3fn", "codec:bf16"}) {
+    const Row row = {DType::kFloat32, rule, Change::kNone, "equal", true};
+    const MemorySink original = Stored(row, elements / 8, 0);
+    const auto source =
+        MakeDequantisedSource(std::get<CodecRule>(ParseToleranceRule(WholeLine(rule))), original,
+                              "x", "x", DType::kFloat32);
+    fmt::print("| f32 | rows of 128 | {} | equal |", rule);
+    fmt::print(" {} |\n", Name(PrintTimes(*source, original, repeat)));
   }
   return 0;
 }

@@ -59,10 +59,9 @@ class ScoreError {
     if (a_.u_s > 0) {
       error = (1 + a_.u_s) * error + a_.u_s * std::fabs(row_.x[j]) + a_.eta_s;
     }
-    double s = row_.x[j];
     if (row_.softcap > 0) {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
-      s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
+      const double s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
       error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
       // What the argument of tanh loses by underflow comes back multiplied by the cap.
       error += (a_.eta_s + 2 * a_.lambda) * (row_.softcap + 2) * (1 + cap_value_);

@@ -18,7 +18,7 @@ constexpr int kChannels = 16;
 // The compiler keeps explicit vectors in registers where it would keep small arrays in memory.
 typedef double Vec __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
 typedef long long VecBits __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
-constexpr int kVec = KVCHECK_VECTOR_BYTES / 8;
+constexpr int64_t kVec = KVCHECK_VECTOR_BYTES / 8;  // wide, since offsets are multiples of it
 static_assert(kTile % kVec == 0);
 // Dependent additions that run at once: they hide the latency of one, and leave registers for the
 // operands.

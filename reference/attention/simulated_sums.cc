@@ -167,18 +167,22 @@ template <typename Body>
 auto WithOps(const RoundedType& type, bool flush, const Body& body) {
   const auto with = [&](auto round) {
     using R = decltype(round);
-    return flush ? body(Ops<R, true>()) : body(Ops<R, false>());
+    if (flush) return body(Ops<R, true>());
+    return body(Ops<R, false>());
   };
   const bool rz = type.toward_zero;
   switch (type.dtype) {
     case DType::kFloat64:
       return with(RoundF64());
     case DType::kFloat32:
-      return rz ? with(RoundNarrow<NarrowF32, true>()) : with(RoundNarrow<NarrowF32, false>());
+      if (rz) return with(RoundNarrow<NarrowF32, true>());
+      return with(RoundNarrow<NarrowF32, false>());
     case DType::kBFloat16:
-      return rz ? with(RoundNarrow<NarrowBF16, true>()) : with(RoundNarrow<NarrowBF16, false>());
+      if (rz) return with(RoundNarrow<NarrowBF16, true>());
+      return with(RoundNarrow<NarrowBF16, false>());
     case DType::kFloat16:
-      return rz ? with(RoundNarrow<NarrowF16, true>()) : with(RoundNarrow<NarrowF16, false>());
+      if (rz) return with(RoundNarrow<NarrowF16, true>());
+      return with(RoundNarrow<NarrowF16, false>());
     default:
       throw Error(ErrorCode::kUnsupported,
                   "a simulated kernel accumulates in f64, f32, bf16 or f16");

@@ -5,15 +5,6 @@
 namespace kvcheck {
 namespace {
 
-// The increment of SplitMix64: 2^64 divided by the golden ratio, odd.
-constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15u;
-
-uint64_t Mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 uint64_t HighProduct(uint64_t a, uint64_t b) {
   const uint64_t a_low = a & 0xffffffffu, a_high = a >> 32;
   const uint64_t b_low = b & 0xffffffffu, b_high = b >> 32;
@@ -27,14 +18,15 @@ uint64_t HighProduct(uint64_t a, uint64_t b) {
 Generator::Generator(uint64_t seed, std::string_view stream, uint64_t chunk) {
   // Each part is mixed before the next is added: neighbouring seeds, streams and chunks share
   // nothing.
-  uint64_t key = Mix(seed + kIncrement);
-  for (const char c : stream) key = Mix(key + kIncrement + static_cast<unsigned char>(c));
-  state_ = Mix(key + kIncrement + chunk);
+  uint64_t key = SplitMixBits(seed + kSplitMixIncrement);
+  for (const char c : stream)
+    key = SplitMixBits(key + kSplitMixIncrement + static_cast<unsigned char>(c));
+  state_ = SplitMixBits(key + kSplitMixIncrement + chunk);
 }
 
 uint64_t Generator::Bits() {
-  state_ += kIncrement;
-  return Mix(state_);
+  state_ += kSplitMixIncrement;
+  return SplitMixBits(state_);
 }
 
 uint64_t Generator::Below(uint64_t count) {

@@ -13,6 +13,16 @@
 
 namespace kvcheck {
 
+// The increment of SplitMix64: 2^64 divided by the golden ratio, odd.
+inline constexpr uint64_t kSplitMixIncrement = 0x9e3779b97f4a7c15u;
+
+// Its output function: a permutation of the 64-bit integers.
+inline uint64_t SplitMixBits(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
 class Generator {
  public:
   Generator(uint64_t seed, std::string_view stream, uint64_t chunk);

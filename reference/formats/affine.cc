@@ -24,25 +24,34 @@ float RoundToInteger(AffineEncoder encoder, float x) {
 
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint32_t> words) {
   CheckSizes(codes.size(), bits, words.size());
-  std::fill(words.begin(), words.end(), 0u);
-  for (size_t k = 0; k < codes.size(); ++k) {
-    KVCHECK_CHECK(codes[k] < (1u << bits), "a code beyond its width");
-    for (size_t bit = 0; bit < static_cast<size_t>(bits); ++bit) {
-      const size_t at = k * static_cast<size_t>(bits) + bit;
-      words[at / 32] |= ((static_cast<uint32_t>(codes[k]) >> bit) & 1u) << (at % 32);
-    }
+  uint64_t stream = 0;  // bits that are not in a word yet, the oldest lowest
+  int count = 0;
+  size_t word = 0;
+  for (const uint8_t code : codes) {
+    KVCHECK_CHECK(code < (1u << bits), "a code beyond its width");
+    stream |= static_cast<uint64_t>(code) << count;
+    count += bits;
+    if (count < 32) continue;
+    words[word++] = static_cast<uint32_t>(stream);
+    stream >>= 32;
+    count -= 32;
   }
 }
 
 void UnpackCodes(std::span<const uint32_t> words, int bits, std::span<uint8_t> codes) {
   CheckSizes(codes.size(), bits, words.size());
-  for (size_t k = 0; k < codes.size(); ++k) {
-    uint32_t code = 0;
-    for (size_t bit = 0; bit < static_cast<size_t>(bits); ++bit) {
-      const size_t at = k * static_cast<size_t>(bits) + bit;
-      code |= ((words[at / 32] >> (at % 32)) & 1u) << bit;
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  uint64_t stream = 0;
+  int count = 0;
+  size_t word = 0;
+  for (uint8_t& code : codes) {
+    if (count < bits) {
+      stream |= static_cast<uint64_t>(words[word++]) << count;
+      count += 32;
     }
-    codes[k] = static_cast<uint8_t>(code);
+    code = static_cast<uint8_t>(stream & mask);
+    stream >>= bits;
+    count -= bits;
   }
 }
 

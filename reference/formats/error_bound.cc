@@ -100,12 +100,14 @@ AffineBound BoundForStep(const AffineFormat& format, DecodeRounding decode,
   // Another code stands at most a step further, and its value is read with the same roundings: of
   // two products (scale, product), each of which grows by s u + eta at most, and of a sum.
   double wrong_roundings = Total(terms) - terms[kCode] + 6 * s * u + 2 * eta + 8 * kU32 * s;
-  if (read.has_value() && (decode == DecodeRounding::kExact || !Holds(*read, format.scale_dtype))) {
+  const DType written = read.value_or(format.scale_dtype);
+  if (read.has_value() &&
+      (decode == DecodeRounding::kExact || !Holds(written, format.scale_dtype))) {
     const double largest = (std::fabs(given) + Total(terms)) * kEvaluation;
-    bound.overflows = bound.overflows || largest >= OverflowThreshold(*read);
+    bound.overflows = bound.overflows || largest >= OverflowThreshold(written);
     if (!bound.overflows) {
-      terms[kRow] += HalfSpacing(*read, largest);
-      wrong_roundings += HalfSpacing(*read, largest + 2 * s);
+      terms[kRow] += HalfSpacing(written, largest);
+      wrong_roundings += HalfSpacing(written, largest + 2 * s);
     }
   }
   bound.wrong_code = std::max(0.0, s * NextCode(t, n) - wrong_roundings * kEvaluation);
@@ -132,8 +134,9 @@ void BoundAffineGroup(const AffineFormat& format, const Profile& profile, Decode
     worst.overflows = overflows;
     double worst_total = -1;
     double wrong_code = kInfinity;
-    for (const double k : range.k) {
-      if (overflows) break;
+    for (size_t attempt = 0; attempt < range.k.size() && !overflows; ++attempt) {
+      const double k = range.k[attempt];
+      if (attempt > 0 && k == range.k[0]) continue;  // nearly always
       const AffineBound candidate = BoundForStep(format, decode, read, range, k, rounded[i], x[i]);
       wrong_code = std::min(wrong_code, candidate.wrong_code);
       const double total = candidate.overflows ? kInfinity : Total(candidate.terms);
@@ -222,10 +225,16 @@ RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRo
   return bound;
 }
 
+RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
+                        DType x_dtype, std::span<const double> x) {
+  if (IsPlain(format)) return RoundTripBound(format, profile, decode, x_dtype, {x_dtype}, x);
+  return RoundTripBound(format, profile, decode, x_dtype, std::nullopt, x);
+}
+
 std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
                                std::span<const double> x) {
   std::vector<double> parts =
-      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, std::nullopt, x).total;
+      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, x).total;
   const size_t group = static_cast<size_t>(format.group_size);
   for (size_t first = 0; first < x.size(); first += group) {
     std::vector<double> rounded(x.begin() + static_cast<std::ptrdiff_t>(first),
@@ -240,12 +249,6 @@ std::vector<double> PartsBound(const AffineFormat& format, const Profile& profil
     }
   }
   return parts;
-}
-
-RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
-                        DType x_dtype, std::span<const double> x) {
-  const std::optional<DType> read = IsPlain(format) ? std::optional(x_dtype) : std::nullopt;
-  return RoundTripBound(format, profile, decode, x_dtype, read, x);
 }
 
 std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,

@@ -96,11 +96,12 @@ TensorMap Generate(const TensorCase& c, const Profile&) {
   return {{"expected", std::move(tensor)}};
 }
 
+TensorMap Generate(const CacheCase&, const Profile&) { return {}; }
+
 }  // namespace
 
 TensorMap GenerateInputs(const Case& c, const Profile& profile) {
-  const DataSource& data =
-      std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+  const DataSource& data = DataOf(c);
   if (data.IsFile()) {
     throw Error(ErrorCode::kMissingData,
                 "data=file names attached tensors; give the file that holds them", Print(c));

@@ -293,6 +293,11 @@ KvFormat FormatOf(const CodecRule& rule, const OutputInfo& original, const std::
   }
   const int64_t length = original.shape.RowLength();
   CheckHeadDim(format, length, context);
+  if (!IsPlain(format) && original.shape.axes.back().is_slice) {
+    Illegal(
+        "a slice of the last axis cuts the groups that were quantised together; slice other axes",
+        context);
+  }
   if (!IsPlain(format) && length > kLongestRow) {
     Illegal(fmt::format("a row of {} elements is no head vector: the last axis of the original has "
                         "to be the one that was quantised",

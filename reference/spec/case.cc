@@ -34,39 +34,6 @@ DType ParseRealType(Piece piece) {
   return *dtype;
 }
 
-bool IsRegime(std::string_view regime) {
-  return !regime.empty() && regime.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
-                                std::string_view::npos;
-}
-
-bool IsHash(std::string_view hash) {
-  return !hash.empty() && hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-DataSource ParseData(Piece piece) {
-  const std::vector<Piece> parts = Split(piece, ':');
-  DataSource data;
-  data.regime = std::string(parts[0].text);
-  if (data.regime.empty()) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-  if (!IsRegime(data.regime)) parts[0].Refuse("a regime is lower-case letters, digits and '_'");
-  if (data.IsFile()) {
-    if (parts.size() > 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-    if (parts.size() == 2) {
-      data.file_hash = std::string(parts[1].text);
-      if (!IsHash(data.file_hash)) parts[1].Refuse("a hash is lower-case hexadecimal");
-    }
-    return data;
-  }
-  if (parts.size() != 2) piece.Refuse("data is REGIME:SEED, file or file:HASH");
-  data.seed = ParseUnsigned(parts[1]);
-  return data;
-}
-
-std::string PrintData(const DataSource& data) {
-  if (!data.IsFile()) return fmt::format("{}:{}", data.regime, data.seed);
-  return data.file_hash.empty() ? "file" : "file:" + data.file_hash;
-}
-
 int64_t ParseExtent(Piece piece) { return ParseInt(piece, 1, kMaxExtent); }
 
 CodecCase ParseCodec(Fields* fields) {
@@ -76,7 +43,7 @@ CodecCase ParseCodec(Fields* fields) {
   c.x = ParseRealType(fields->Take("x"));
   c.rows = ParseExtent(fields->Take("rows"));
   c.head_dim = ParseExtent(fields->Take("d"));
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish("op, format, x, rows, d, data");
   return c;
 }
@@ -97,10 +64,11 @@ AttentionCase ParseAttention(Fields* fields) {
   c.out = ParseRealType(fields->Take("out"));
   if (fields->TakeIf("layout", &value)) {
     if (value.text == "paged" || value.text == "packed") {
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
-                              "as (B, Hkv, T, D)",
-                              value.text));
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
+                      "as (B, Hkv, T, D)",
+                      value.text));
     }
     if (value.text != "dense") value.Refuse("layout is dense (paged and packed are reserved)");
   }
@@ -118,7 +86,7 @@ AttentionCase ParseAttention(Fields* fields) {
   }
   if (fields->TakeIf("lse", &value)) c.lse = ParseEnum(kLse, value);
   if (fields->TakeIf("against", &value)) c.against_original = ParseEnum(kAgainst, value);
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish(
       "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
       "against, data");
@@ -158,7 +126,7 @@ TensorCase ParseTensor(Fields* fields) {
   value = fields->Take("rule");
   c.rule = ParseToleranceRule(value);
   if (!IsTensorRule(c.rule)) value.Refuse(kTensorRules);
-  c.data = ParseData(fields->Take("data"));
+  c.data = ParseDataSource(fields->Take("data"));
   fields->Finish("dtype, shape, axes, rule, data");
   return c;
 }
@@ -166,7 +134,7 @@ TensorCase ParseTensor(Fields* fields) {
 std::string PrintKind(const CodecCase& c) {
   return fmt::format("codec op={} format={} x={} rows={} d={} data={}",
                      NameIn(kDirections, c.direction), Print(c.format), ShortName(c.x), c.rows,
-                     c.head_dim, PrintData(c.data));
+                     c.head_dim, Print(c.data));
 }
 
 std::string PrintKind(const AttentionCase& c) {
@@ -180,7 +148,7 @@ std::string PrintKind(const AttentionCase& c) {
   if (c.alibi) text += " alibi=yes";
   if (c.lse != LseKind::kNone) text += fmt::format(" lse={}", NameIn(kLse, c.lse));
   if (c.against_original) text += " against=original";
-  return text + fmt::format(" data={}", PrintData(c.data));
+  return text + fmt::format(" data={}", Print(c.data));
 }
 
 std::string PrintKind(const TensorCase& c) {
@@ -192,11 +160,14 @@ std::string PrintKind(const TensorCase& c) {
     names.push_back(axis.name);
     named = named || !axis.name.empty();
   }
-  std::string text = fmt::format("tensor dtype={} shape={}", ShortName(c.dtype),
-                                 extents.empty() ? "scalar" : fmt::format("{}", fmt::join(extents, "x")));
+  std::string text =
+      fmt::format("tensor dtype={} shape={}", ShortName(c.dtype),
+                  extents.empty() ? "scalar" : fmt::format("{}", fmt::join(extents, "x")));
   if (named) text += fmt::format(" axes={}", fmt::join(names, ","));
-  return text + fmt::format(" rule={} data={}", Print(c.rule), PrintData(c.data));
+  return text + fmt::format(" rule={} data={}", Print(c.rule), Print(c.data));
 }
+
+std::string PrintKind(const CacheCase& c) { return Print(c); }
 
 [[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
 
@@ -223,9 +194,7 @@ void CheckRealType(std::string_view name, DType dtype) {
 }
 
 void CheckData(const DataSource& data) {
-  const bool plausible = data.IsFile() ? data.file_hash.empty() || IsHash(data.file_hash)
-                                       : IsRegime(data.regime);
-  if (!plausible) Illegal("data is REGIME:SEED, file or file:HASH");
+  if (!HasText(data)) Illegal("data is REGIME:SEED, file or file:HASH");
 }
 
 void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
@@ -241,8 +210,8 @@ void CheckMask(const MaskSpec& mask, const AttentionCase& c) {
   }
   if (mask.left_padding.empty()) return;
   if (static_cast<int64_t>(mask.left_padding.size()) != c.batch) {
-    Illegal(fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(),
-                        c.batch));
+    Illegal(
+        fmt::format("left_pad names {} rows, the batch has {}", mask.left_padding.size(), c.batch));
   }
   for (int64_t padding : mask.left_padding) {
     if (padding < 0) Illegal(fmt::format("left_pad {} is negative", padding));
@@ -317,6 +286,8 @@ void ValidateKind(const TensorCase& c) {
   }
 }
 
+void ValidateKind(const CacheCase& c) { ValidateCacheCase(c); }
+
 }  // namespace
 
 std::string Print(const Case& c) {
@@ -329,8 +300,9 @@ Case ParseCase(std::string_view text) {
   if (space == text.size()) {
     kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
   }
+  if (kind.text == "cache") return ParseCacheCase(text);
   if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
-    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor",
+    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor, cache",
                             kind.text));
   }
   Fields fields({text.substr(space + 1), text});
@@ -352,7 +324,15 @@ void Validate(const Case& c) {
 
 std::string_view KindName(const Case& c) {
   if (std::holds_alternative<CodecCase>(c)) return "codec";
+  if (std::holds_alternative<CacheCase>(c)) return "cache";
   return std::holds_alternative<AttentionCase>(c) ? "attention" : "tensor";
+}
+
+const DataSource& DataOf(const Case& c) {
+  if (const auto* cache = std::get_if<CacheCase>(&c)) return cache->setup.data;
+  if (const auto* codec = std::get_if<CodecCase>(&c)) return codec->data;
+  if (const auto* attention = std::get_if<AttentionCase>(&c)) return attention->data;
+  return std::get<TensorCase>(c).data;
 }
 
 }  // namespace kvcheck

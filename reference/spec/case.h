@@ -1,7 +1,7 @@
 // What is asked, and nothing about who answers. A case prints as one line and parses back to the
 // same value; the line is the reproducer, the key in a golden file and what crosses to another
-// process. Grammar: reference/README.md. Kinds today: codec, attention, tensor; kinds cache and
-// prefix (traces of operations) join the variant as further alternatives.
+// process. Grammar: reference/README.md. Kinds today: codec, attention, tensor, cache (a trace of
+// operations, trace.h); prefix joins the variant as a further alternative.
 
 #ifndef REFERENCE_SPEC_CASE_H_
 #define REFERENCE_SPEC_CASE_H_
@@ -12,25 +12,16 @@
 #include <string_view>
 #include <variant>
 
+#include "reference/spec/data_source.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/mask.h"
 #include "reference/spec/shape.h"
 #include "reference/spec/tensor.h"
 #include "reference/spec/tolerance.h"
+#include "reference/spec/trace.h"
 
 namespace kvcheck {
-
-// Where the tensors come from: `data=REGIME:SEED` generates them, the same bits on every machine;
-// `data=file` and `data=file:HASH` mean tensors that stand beside the case (HASH: first hex digits
-// of their content hash).
-struct DataSource {
-  std::string regime;  // "file" for attached tensors
-  uint64_t seed = 0;
-  std::string file_hash;
-  bool IsFile() const { return regime == "file"; }
-  bool operator==(const DataSource&) const = default;
-};
 
 // Rows [rows][head_dim] of one storage format.
 //   encode:     x -> codes (and scales, biases), judged bit for bit
@@ -92,7 +83,7 @@ struct TensorCase {
   bool operator==(const TensorCase&) const = default;
 };
 
-using Case = std::variant<CodecCase, AttentionCase, TensorCase>;
+using Case = std::variant<CodecCase, AttentionCase, TensorCase, CacheCase>;
 
 std::string Print(const Case& c);
 // Errors: kParse with column and reason; kIllegalCase for a case that is well formed and undefined
@@ -103,6 +94,7 @@ Case ParseCase(std::string_view text);
 void Validate(const Case& c);
 
 std::string_view KindName(const Case& c);
+const DataSource& DataOf(const Case& c);
 
 // The tensors that a case needs, with types and named axes. Affine K appears as k_codes (B,Hkv,T,W)
 // u32, k_scales and k_biases (B,Hkv,T,G); plain K as k.
@@ -110,6 +102,7 @@ struct TensorSpec {
   DType dtype;
   Shape shape;
 };
+// A trace has none: its vectors follow from its operations.
 std::map<std::string, TensorSpec> InputSpecs(const Case& c);
 // The tensors that an implementation answers with.
 std::map<std::string, TensorSpec> OutputSpecs(const Case& c);

@@ -65,6 +65,8 @@ std::map<std::string, TensorSpec> Inputs(const TensorCase& c) {
   return {{"expected", {c.dtype, c.shape}}};
 }
 
+std::map<std::string, TensorSpec> Inputs(const CacheCase&) { return {}; }
+
 std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
   std::map<std::string, TensorSpec> specs;
   if (c.direction == CodecDirection::kEncode) {
@@ -90,6 +92,8 @@ std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
 std::map<std::string, TensorSpec> Outputs(const TensorCase& c) {
   return {{"got", {c.dtype, c.shape}}};
 }
+
+std::map<std::string, TensorSpec> Outputs(const CacheCase&) { return {}; }
 
 }  // namespace
 

@@ -17,8 +17,8 @@ namespace kvcheck {
 struct Axis {
   std::string name;  // "" when unnamed
   int64_t extent = 0;
-  // Of a slice of a longer axis: the coordinate there of the first one here. Reports name elements by
-  // their coordinates in the whole.
+  // Of a slice of a longer axis: the coordinate there of the first one here. Reports name elements
+  // by their coordinates in the whole.
   int64_t first = 0;
   bool is_slice = false;
   bool operator==(const Axis&) const = default;

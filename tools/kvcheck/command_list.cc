@@ -35,12 +35,14 @@ std::string ListText() {
       "  attention  out = softmax(softcap(scale q.k) + bias) v, and lse, over stored or original K "
       "and V\n"
       "  codec      rows of one storage format: encode, decode (bytes), round_trip (bound)\n"
-      "  tensor     two stored tensors under a rule: exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y\n\n";
+      "  tensor     two stored tensors under a rule: exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y\n"
+      "  cache      a trace of operations on caches: visible tokens, stored bytes, numbers\n\n";
   text += "storage formats (K and V may differ)\n" + FormatsText() + "\n";
   text +=
       "layouts\n"
       "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); paged and packed are "
-      "reserved\n\n"
+      "reserved\n"
+      "  of caches  linear, linear:w=W, ring:w=W:keep=K, chunk:c=C\n\n"
       "masks, joined by '+'\n"
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
       "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
@@ -48,7 +50,9 @@ std::string ListText() {
   text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
-  text += "implementations\n  simulated, simulated:PLAN (attention), reference (codec)\n\n";
+  text +=
+      "implementations\n  simulated, simulated:PLAN (attention), reference (codec), model, "
+      "fault:ID (cache)\n\n";
   text += "plans known by name (base=NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
     text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);

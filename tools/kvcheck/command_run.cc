@@ -6,6 +6,7 @@
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
@@ -93,9 +94,32 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
   });
 }
 
+// A trace of operations: the cache is judged step by step, by tokens and bytes.
+int RunTrace(const RunOptions& options, const Question& question) {
+  if (!options.plan.empty() || !options.profile.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "a cache case is judged by the plan and profile that the implementation states",
+                options.plan.empty() ? "--profile" : "--plan");
+  }
+  const std::string name =
+      options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
+  const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name);
+  RunReport report("run", options.common, 1);
+  CaseResult result;
+  result.verdict.case_text = Print(question.c);
+  result.verdict.implementation =
+      name == "model" ? "model (a check of itself: it cannot find faults of the contract)" : name;
+  result.verdict.command =
+      "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
+  report.Judge(std::move(result),
+               [&] { return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get()); });
+  return report.Finish();
+}
+
 int RunGenerated(const RunOptions& options) {
   Question question;
   question.c = ParseCase(options.case_text);
+  if (std::holds_alternative<CacheCase>(question.c)) return RunTrace(options, question);
   question.profile = ProfileOf(options, "");
   question.inputs = GenerateCaseInputs(question.c, question.profile);
   const std::string name =
@@ -169,9 +193,11 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "--plan", options->plan,
       "How the implementation computes (default: what it says, else base=stranger)");
   command->add_option("--profile", options->profile, "Which conventions it follows");
-  command->add_option("--impl", options->implementation,
-                      "simulated: the definition under the plan; simulated:PLAN: under another "
-                      "plan; reference: the reference's codec, a check of itself");
+  command->add_option(
+      "--impl", options->implementation,
+      "simulated: the definition under the plan; simulated:PLAN: under another "
+      "plan; reference: the reference's codec, a check of itself; of caches: model, "
+      "fault:ID");
   CLI::Option* data = command->add_option(
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "

@@ -74,8 +74,7 @@ int CompareCase(const CompareOptions& options) {
     question.plan = PlanOf(options, "");
     question.profile = ProfileOf(options, "");
     const DatasetNames stored = FindByName(index, inputs, map);
-    const DataSource& data =
-        std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+    const DataSource& data = DataOf(c);
     question.inputs =
         data.IsFile() ? LoadInputs(file, c, stored) : GenerateCaseInputs(c, question.profile);
     const FileObserved observed(file, FindByName(index, outputs, map), c);

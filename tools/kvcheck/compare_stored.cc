@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "reference/spec/error.h"
@@ -66,8 +67,8 @@ std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
   return patterns;
 }
 
-// What the summary says beside the counts of verdicts.
-TensorCounts CountsOf(const Selection& selection, const std::vector<ComparePair>& pairs) {
+// What the summary says beside the counts of verdicts, of the pairs that were reported.
+TensorCounts CountsOf(const Selection& selection, std::span<const ComparePair> pairs) {
   TensorCounts counts;
   std::set<std::string> rules;
   for (const ComparePair& pair : pairs) {
@@ -126,7 +127,10 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
   CommonOptions common = options.common;
   common.text.quiet = !common.text.verbose;
   RunReport report("compare", common, static_cast<int64_t>(pairs.size()));
-  report.SetTensors(CountsOf(selection, pairs));
+  const auto finish = [&](size_t reported) {
+    report.SetTensors(CountsOf(selection, std::span(pairs).first(reported)));
+    return report.Finish();
+  };
   const EmptyPairs empty = StandingOfEmpty(pairs);
   std::vector<std::optional<Verdict>> certified(pairs.size());
   try {
@@ -136,7 +140,7 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     }
   } catch (const Interrupted&) {
     report.SetInterrupted();
-    return report.Finish();
+    return finish(0);
   }
   std::vector<TensorOutcome> outcomes;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -152,14 +156,14 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
       }
       return verdict;
     });
-    if (!goes_on) return report.Finish();
+    if (!goes_on) return finish(i);
   }
   try {
     report.SetPatterns(PatternsOf(pairs, outcomes, gold_file, got_file));
   } catch (const Interrupted&) {
     report.SetInterrupted();
   }
-  return report.Finish();
+  return finish(pairs.size());
 }
 
 }  // namespace kvcheck

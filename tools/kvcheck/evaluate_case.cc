@@ -42,6 +42,11 @@ std::unique_ptr<ExpectedSource> MakeExpected(const Question& question) {
   if (const auto* codec = std::get_if<CodecCase>(&question.c)) {
     return MakeCodecSource(*codec, question.profile, question.inputs);
   }
+  if (std::holds_alternative<CacheCase>(question.c)) {
+    throw Error(ErrorCode::kUnsupported,
+                "a cache case is a trace of operations and has no tensors to compare; kvcheck run "
+                "judges it on an implementation");
+  }
   CheckInputs(question.c, question.inputs);
   std::map<std::string, RuledTensor> tensors;
   tensors["got"] = {Get(question.inputs, "expected"), std::get<TensorCase>(question.c).rule};

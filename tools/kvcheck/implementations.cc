@@ -72,6 +72,7 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
 std::string DefaultImplementation(const Case& c) {
   if (std::holds_alternative<AttentionCase>(c)) return "simulated";
   if (std::holds_alternative<CodecCase>(c)) return "reference";
+  if (std::holds_alternative<CacheCase>(c)) return "model";
   throw Error(ErrorCode::kUsage,
               "a tensor case compares stored tensors: give them with --data FILE#NAME, or use "
               "kvcheck compare --case",

@@ -60,8 +60,7 @@ StoredAnswer AnswerIn(const FileIndex& index, const std::string& group, std::str
 
 // data=file:HASH asks for one content alone; other tensors would answer another question.
 void CheckHash(const StoredFile& file, const Case& c) {
-  const DataSource& data =
-      std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+  const DataSource& data = DataOf(c);
   if (!data.IsFile() || data.file_hash.empty()) return;
   if (!file.IsGolden()) {
     throw Error(ErrorCode::kMissingData,
@@ -241,8 +240,7 @@ TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& 
 }
 
 bool HasInputs(const GoldenCase& outline, const Case& c) {
-  const DataSource& data =
-      std::visit([](const auto& kind) -> const DataSource& { return kind.data; }, c);
+  const DataSource& data = DataOf(c);
   return !outline.inputs.empty() || !data.IsFile();
 }
 

@@ -30,7 +30,7 @@ constexpr std::array<ErrorCode, 7> kErrorCodes = {
 
 // Many objects to a message: one a message costs more than listing the file.
 void SendIndex(ChildChannel& channel, const FileIndex& index) {
-  constexpr size_t kMessageBytes = 64 * 1024;
+  constexpr size_t kMessageBytes = size_t{64} * 1024;
   MessageEncoder objects;
   for (const auto& [path, record] : index.objects) {
     if (objects.message().empty()) objects.Byte(kObjects);

@@ -131,7 +131,7 @@ std::string Print(const Summary& summary) {
     text += fmt::format("{}{} {}", first ? "" : ", ", count, label);
     first = false;
   }
-  if (first) text += "nothing was selected";
+  if (first) text += summary.interrupted ? "none was judged" : "nothing was selected";
   const TensorCounts tensors = summary.tensors.value_or(TensorCounts());
   const std::pair<int64_t, const char*> details[] = {
       {summary.crashed, "crashed"},

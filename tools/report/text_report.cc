@@ -36,7 +36,7 @@ std::string PassSentence(const Verdict& verdict) {
 
 std::string Sentence(const CaseResult& result) {
   const Verdict& verdict = result.verdict;
-  if (verdict.outcome == Outcome::kPass) return PassSentence(verdict);
+  if (verdict.outcome == Outcome::kPass && !verdict.outputs.empty()) return PassSentence(verdict);
   const OutputVerdict* output = Decisive(verdict);
   if (verdict.outcome == Outcome::kFail && output != nullptr && output->counts.failed > 0 &&
       output->worst) {

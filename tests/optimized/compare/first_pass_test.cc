@@ -48,16 +48,18 @@ TEST_P(FirstPassOf, AgreesWithTheJudgeOnDrawnPairs) {
 // One element is off among many that are not: nothing hides it, wherever it stands.
 TEST_P(FirstPassOf, FindsOneElementBeyondTheToleranceAnywhere) {
   const DType dtype = GetParam();
-  if (dtype == DType::kBool) GTEST_SKIP() << "has no value between";
   std::mt19937_64 random(2);
   const size_t bytes = SizeInBytes(dtype);
-  const PassRule rule = {.kind = PassRule::Kind::kUlp, .ulps = 1};
+  // Two values of bool are one spacing apart.
+  const bool is_bool = dtype == DType::kBool;
+  const PassRule rule = {.kind = PassRule::Kind::kUlp, .ulps = is_bool ? 0 : 1};
   const CodePair pair = DrawPairs(dtype, rule, PairRegime::kInside, 4200, random);
   ASSERT_EQ(ComparePass(dtype, pair.expected, pair.got, rule).not_certified, 0);
   for (size_t element = 0; element < 4200; element += element < 40 ? 1 : 97) {
     CodePair broken = pair;
     // Zero beside a larger value: more than one spacing in every type.
-    const uint64_t far = dtype == DType::kFloat64        ? 0x4000000000000000
+    const uint64_t far = is_bool                         ? 1
+                         : dtype == DType::kFloat64      ? 0x4000000000000000
                          : dtype == DType::kFloat32      ? 0x40000000
                          : bytes == 2                    ? 0x4000
                          : dtype == DType::kFloat4E2M1FN ? 7
@@ -176,6 +178,93 @@ TEST(FirstPass, DoesNotProveAVacuousComparison) {
   EXPECT_TRUE(PassOfFloats(large, large, rule).ProvesPass());
   large[3] = 2e-3F;
   EXPECT_EQ(PassOfFloats(large, large, rule).loose, 1);
+}
+
+// One equal element, judged alone: the tolerance is vacuous where the judge says so.
+TEST(FirstPass, CountsEveryLooseToleranceThatTheJudgeSees) {
+  const PassRule rules[] = {
+      {.kind = PassRule::Kind::kAbsRel, .absolute = 1e-3},
+      {.kind = PassRule::Kind::kAbsRel, .absolute = 0.7, .relative = 0.0625},
+      {.kind = PassRule::Kind::kAbsRel, .absolute = 1e-5, .relative = 0.0999},
+      {.kind = PassRule::Kind::kUlp, .ulps = 1},
+      {.kind = PassRule::Kind::kUlp, .ulps = 12},
+  };
+  int boundaries = 0;
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+    for (const PassRule& rule : rules) {
+      const auto is_loose = [&](uint16_t code) {
+        const auto bytes = std::as_bytes(std::span(&code, 1));
+        return !ComparePass(dtype, bytes, bytes, rule).ProvesPass();
+      };
+      for (uint16_t code = 20; code < 0x7b00; ++code) {
+        if (is_loose(code) == is_loose(static_cast<uint16_t>(code + 1))) continue;
+        ++boundaries;
+        for (int step = -20; step <= 20; ++step) {
+          const uint16_t near = static_cast<uint16_t>(code + step);
+          const auto bytes = std::as_bytes(std::span(&near, 1));
+          const bool is_vacuous =
+              JudgeCodes(dtype, bytes, bytes, rule).outcome == Outcome::kMistrusted;
+          // Where the tolerance is a tenth of the value, it may be counted.
+          if (step < 0 || step > 1 || is_vacuous) {
+            EXPECT_EQ(is_loose(near), is_vacuous) << Name(dtype) << Print(rule) << " " << near;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(boundaries, 9);
+}
+
+// Errors of one size beside values that fall code by code, each several times: records grow by as
+// little as the type resolves.
+TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
+  constexpr uint32_t kElements = 4099;
+  for (const DType dtype : {DType::kFloat32, DType::kInt32, DType::kUInt32, DType::kFloat64,
+                            DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+    const size_t bytes = SizeInBytes(dtype);
+    // Of floats, the codes above a power of two; of integers, large ones.
+    const uint64_t lowest = dtype == DType::kFloat32    ? 0x3f800000
+                            : dtype == DType::kFloat64  ? 0x3ff0000000000000
+                            : dtype == DType::kFloat16  ? 0x3c00
+                            : dtype == DType::kBFloat16 ? 0x3f80
+                            : bytes == 2                ? 0x4000
+                                                        : 0x70000000;
+    for (const uint64_t step : {1, 3, 60}) {
+      CodePair pair;
+      for (uint32_t i = 0; i < kElements; ++i) {
+        const uint64_t want = lowest + (kElements - 1 - i) / (bytes == 2 ? 64 : 16);
+        const uint64_t got = want + step;
+        const auto* want_bytes = reinterpret_cast<const std::byte*>(&want);
+        const auto* got_bytes = reinterpret_cast<const std::byte*>(&got);
+        pair.expected.insert(pair.expected.end(), want_bytes, want_bytes + bytes);
+        pair.got.insert(pair.got.end(), got_bytes, got_bytes + bytes);
+      }
+      for (const size_t elements : {16, 64, 4096, 4099}) {
+        const auto expected = std::span(pair.expected).first(elements * bytes);
+        const auto got = std::span(pair.got).first(elements * bytes);
+        const PassRule rule = {.kind = PassRule::Kind::kUlp, .ulps = 40};
+        EXPECT_EQ(Disagreement(ComparePass(dtype, expected, got, rule),
+                               JudgeCodes(dtype, expected, got, rule)),
+                  "")
+            << Name(dtype) << " " << step << " " << elements;
+      }
+    }
+  }
+}
+
+// One and a half spacings are no float beside the smallest normal values: a limit of so many would
+// be rounded up to two.
+TEST(FirstPass, SeesRecordsInSpacingsBesideTheSmallestNormal) {
+  std::vector<float> expected(64, 1.0F);
+  std::vector<float> got = expected;
+  got[0] = 1.0F - 3 * 0x1p-24F;  // 1.5 spacings at 1
+  expected[1] = 10 * 0x1p-149F;
+  got[1] = 11 * 0x1p-149F;  // a large relative error of one spacing
+  expected[48] = 0x1p-126F;
+  got[48] = 0x1p-126F + 2 * 0x1p-149F;
+  const PassSummary pass = PassOfFloats(expected, got, {.kind = PassRule::Kind::kUlp, .ulps = 100});
+  EXPECT_EQ(pass.max_ulp, 2);
+  EXPECT_EQ(pass.max_abs, 3 * 0x1p-24);
 }
 
 // Terms whose squares are beyond double are summed all the same.

@@ -46,7 +46,7 @@ Tensor TensorOf(DType dtype, std::span<const std::byte> bytes) {
 }  // namespace
 
 OutputVerdict JudgeCodes(DType dtype, std::span<const std::byte> expected,
-                        std::span<const std::byte> got, const PassRule& rule) {
+                         std::span<const std::byte> got, const PassRule& rule) {
   const RuledTensorSource source({{"tensor", {TensorOf(dtype, expected), RuleOf(rule)}}});
   const TensorMap observed = {{"tensor", TensorOf(dtype, got)}};
   JudgeOptions options;

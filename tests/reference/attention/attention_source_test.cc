@@ -119,7 +119,7 @@ TEST(AttentionSource, DoesNotJudgeRowsWithVisibleNan) {
   for (const char* name : {"k", "v"}) {
     TensorMap inputs = GenerateInputs(Case(c), {});
     // Column 30 of batch 0, head 0: seen by queries 14 and later.
-    Poke(&inputs, name, 30 * (name[0] == 'k' ? 9 : 5), kNan);
+    Poke(&inputs, name, size_t{30} * (name[0] == 'k' ? 9U : 5U), kNan);
     const ExpectedTile tile = AttentionSource(c, {}, {}, inputs).Tiles(0, {})[0];
     for (int64_t r = 0; r < tile.row_count; ++r) {
       const int64_t query = (tile.first_row + r) % c.query_len;

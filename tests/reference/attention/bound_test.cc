@@ -61,7 +61,7 @@ struct Hidden {
 
 std::vector<Hidden> HiddenRoundings() {
   const auto same = [](AttentionCase*) {};
-  const auto regime = [](std::string name) {
+  const auto regime = [](const std::string& name) {
     return [name](AttentionCase* c) { c->data.regime = name; };
   };
   return {

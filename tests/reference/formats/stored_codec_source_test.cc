@@ -301,6 +301,10 @@ TEST(StoredCodec, WhatIsNoQuestionIsRefused) {
   EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32,encode=mlx_cpu,codes=exact"), x, x), Error);
   const Tensor wide(DType::kFloat32, Shape::Unnamed({1, (1 << 20) + 32}));
   EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32"), wide, wide), Error);
+  Tensor cut = Rows("gauss", DType::kFloat32, 2, 64);
+  cut.shape.axes.back().is_slice = true;
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g64"), cut, cut), Error);
+  EXPECT_NO_THROW(JudgeDequantised(Rule("f16"), cut, cut));
   const MemorySink originals(TensorMap{{"x", x}});
   EXPECT_THROW(MakeDequantisedSource(Rule("f16"), originals, "y", "k", DType::kFloat32), Error);
   EXPECT_THROW(MakeTripletComparison(Rule("f16"), originals, "x", originals, kNames), Error);

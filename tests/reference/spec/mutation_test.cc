@@ -61,6 +61,13 @@ const std::vector<std::string> kCases = {
     "tensor dtype=f8e8m0fnu shape=scalar rule=ulp:4 data=gauss:1",
     "tensor dtype=b8 shape=1x0x2 axes=B,,T rule=abs:2^-20,rel:0.001 data=file:0a",
     "tensor dtype=u32 shape=5 axes=W rule=rel:1e-3 data=gauss:9",
+    "cache k=f32 dk=8 data=tokens:1",
+    "cache layout=ring:w=4:keep=1 k=f8e5m2 v=f16 x=bf16 hkv=2 hq=4 dk=3 dv=5 growth=1 "
+    "observe=last data=file; new A rows=2 pad=1,0; append A 3 wrong=k_dim; filter A 1,-1; filter A",
+    "cache layout=linear:w=7 k=affine:2:g32:f16 dk=32 data=tokens:0\nnew B layout=chunk:c=3 k=f32\n"
+    "prepare B 0\nfinalize B\ntrim B -1; merge B,B -> C; extract C 1 -> B\nextend B C\n",
+    "cache k=f32 dk=8 data=tokens:1; to_quantized A k=affine:4:g64:bf16 v=f8e4m3fn; copy A -> E; "
+    "save E s0; damage s0 flip at=12; load s9 -> A; attend A window=3 scale=2^-3 sinks; drop A",
 };
 const std::vector<std::string> kPlans = {
     "",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/spec/cache_profile.h"
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
 #include "reference/spec/kv_format.h"
@@ -45,7 +46,7 @@ TEST(Readme, ExamplesParse) {
   int plans = 0;
   for (const std::string& line : FencedLines(Readme())) {
     const std::string word = line.substr(0, line.find_first_of(" ="));
-    if (word == "codec" || word == "attention" || word == "tensor") {
+    if (word == "codec" || word == "attention" || word == "tensor" || word == "cache") {
       EXPECT_NO_THROW(ParseCase(line)) << line;
       ++cases;
     } else if (word == "base" || word == "qk") {
@@ -53,7 +54,7 @@ TEST(Readme, ExamplesParse) {
       ++plans;
     }
   }
-  EXPECT_EQ(cases, 3);
+  EXPECT_EQ(cases, 5);
   EXPECT_EQ(plans, 2);
   EXPECT_NO_THROW(
       ParseProfile("masked_row=mean mask_value=lowest maximum=all decode=two_roundings"));
@@ -63,6 +64,16 @@ TEST(Readme, ExamplesParse) {
     EXPECT_NE(Readme().find("`" + rule + "`"), std::string::npos) << rule;
     EXPECT_NO_THROW(ParseToleranceRule(WholeLine(rule))) << rule;
   }
+}
+
+// The block that starts with a trace's setup on a line of its own.
+TEST(Readme, TraceOfSeveralLinesParses) {
+  const std::string readme = Readme();
+  const size_t begin = readme.find("```\ncache ") + 4;
+  ASSERT_NE(begin, std::string::npos + 4);
+  const std::string block = readme.substr(begin, readme.find("```", begin) - begin);
+  EXPECT_EQ(ParseCacheCase(block).ops.size(), 7u);
+  EXPECT_EQ(PrintLines(ParseCacheCase(block)), block);
 }
 
 // The keys that a parser lists when it meets an unknown one.
@@ -95,13 +106,23 @@ TEST(Readme, NamesEveryKey) {
   const std::string attention =
       "attention hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 data=gauss:1";
   const std::string tensor = "tensor dtype=f32 shape=2 rule=exact data=file";
-  for (const std::string& text : {codec, attention, tensor}) {
+  const std::string cache = "cache k=f32 dk=8 data=tokens:1";
+  for (const std::string& text : {codec, attention, tensor, cache}) {
     add(KnownKeys(text + " unknown=1", [](const std::string& t) { ParseCase(t); }));
   }
   add(KnownKeys("unknown=1", [](const std::string& t) { ParsePlan(t); }));
   add(KnownKeys("unknown=1", [](const std::string& t) { ParseProfile(t); }));
+  add(KnownKeys("unknown=1", [](const std::string& t) { ParseCacheProfile(t); }));
   for (const std::string& key : keys) {
     EXPECT_NE(readme.find("`" + key + "`"), std::string::npos) << key;
+  }
+}
+
+TEST(Readme, NamesEveryOperation) {
+  const std::string readme = Readme();
+  for (int kind = 0; kind < kCacheOpKinds; ++kind) {
+    const auto name = Name(static_cast<CacheOpKind>(kind));
+    EXPECT_NE(readme.find("`" + std::string(name) + " "), std::string::npos) << name;
   }
 }
 

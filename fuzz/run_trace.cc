@@ -1,0 +1,313 @@
+#include "fuzz/run_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fuzz/run_trace_slots.h"
+#include "reference/data/token_rows.h"
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int64_t kMaxRows = int64_t{1} << 16;
+
+}  // namespace
+
+TraceRunner::TraceRunner(CacheFactory* factory)
+    : factory_(factory),
+      capabilities_(factory->GetCapabilities()),
+      names_(std::make_unique<Names>(&table_)),
+      slots_(kSlots),
+      saved_(kStateKeys) {}
+
+TraceRunner::~TraceRunner() = default;
+
+TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
+  if (c.setup.data.IsFile()) {
+    throw Error(ErrorCode::kMissingData,
+                "data=file names recorded tokens; a trace that runs has data=tokens:SEED");
+  }
+  if (c.setup.data.regime != "tokens") {
+    throw Error(ErrorCode::kIllegalCase, "the data of a cache case are tokens:SEED");
+  }
+  options_ = options;
+  case_ = &c;
+  result_ = {};
+  table_.Start(c.setup, capabilities_.profile, /*looks_for_collisions=*/true);
+  for (Slot& slot : slots_) {
+    slot.used = false;
+    if (slot.cache != nullptr) spares_.push_back(std::move(slot.cache));
+  }
+  for (Saved& saved : saved_) {
+    saved.used = false;
+    saved.original.reset();
+  }
+  store_.Clear();
+  const OpResult started = factory_->Start(c.setup);
+  if (!started.ok()) {
+    result_.outcome = Outcome::kUnsupported;
+    result_.reason = fmt::format("the implementation declines the setup: {}", started.message);
+    return result_;
+  }
+  const bool each = options.observe_each || c.setup.observe == Observe::kEach;
+  bool fine = true;
+  for (index_ = 0; fine && index_ < static_cast<int64_t>(c.ops.size()); ++index_) {
+    touched_ = 0;
+    fine = Execute(c.ops[static_cast<size_t>(index_)]);
+    if (fine && each) fine = options.every_slot ? CompareAll() : CompareTouched();
+  }
+  if (fine) {
+    --index_;
+    fine = CompareAll();
+  }
+  if (result_.outcome == Outcome::kPass && result_.counts.states + result_.counts.refusals == 0) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.reason = "nothing was judged: no operation found a cache";
+  }
+  result_.counts.collisions = table_.collisions();
+  if (result_.counts.collisions > 0 &&
+      (result_.outcome == Outcome::kPass || result_.outcome == Outcome::kFail)) {
+    // Neither a pass nor a failure means much where tokens have equal bytes.
+    result_.reason = fmt::format(
+        "{} pairs of different vectors have equal bytes: choose a larger "
+        "head_dim{}{}",
+        result_.counts.collisions, result_.reason.empty() ? "" : "; ", result_.reason);
+    result_.outcome = Outcome::kMistrusted;
+  }
+  return result_;
+}
+
+bool TraceRunner::Fail(int slot, StepFault fault, std::string message) {
+  result_.outcome = Outcome::kFail;
+  result_.operation = index_;
+  result_.slot = slot;
+  if (fault != StepFault::kNone) {
+    result_.failure = {};
+    result_.failure.fault = fault;
+    result_.failure.message = message;
+  }
+  const std::string op =
+      index_ >= 0 ? Print(case_->ops[static_cast<size_t>(index_)]) : std::string("the setup");
+  result_.reason = fmt::format("operation {}, {}: {}{}", index_ + 1, op,
+                               slot < 0 ? "" : fmt::format("{}: ", SlotName(slot)), message);
+  return false;
+}
+
+bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carried_out) {
+  *carried_out = result.ok();
+  if (result.status == OpStatus::kUnsupported) {
+    result_.outcome = Outcome::kUnsupported;
+    result_.operation = index_;
+    result_.reason = fmt::format("operation {}, {}: {}", index_ + 1,
+                                 Print(case_->ops[static_cast<size_t>(index_)]), result.message);
+    return false;
+  }
+  if (result.ok() && !why.empty()) {
+    return Fail(-1, StepFault::kAccepted, fmt::format("an illegal call was carried out: {}", why));
+  }
+  if (!result.ok() && why.empty()) {
+    return Fail(-1, StepFault::kRefused,
+                fmt::format("a legal call was refused: {}", result.message));
+  }
+  if (!result.ok()) ++result_.counts.refusals;
+  return true;
+}
+
+std::unique_ptr<Cache> TraceRunner::TakeSpare() {
+  if (spares_.empty()) return nullptr;
+  std::unique_ptr<Cache> cache = std::move(spares_.back());
+  spares_.pop_back();
+  return cache;
+}
+
+void TraceRunner::Place(int slot, std::unique_ptr<Cache> cache) {
+  Slot& place = slots_[static_cast<size_t>(slot)];
+  if (place.cache != nullptr) spares_.push_back(std::move(place.cache));
+  place.cache = std::move(cache);
+  place.used = true;
+  Touch(slot);
+}
+
+bool TraceRunner::Execute(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  bool idle = !slot.used;
+  switch (op.kind) {
+    case CacheOpKind::kNew:
+      idle = false;
+      break;
+    case CacheOpKind::kExtend:
+      idle = idle || !slots_[static_cast<size_t>(op.target)].used;
+      break;
+    case CacheOpKind::kMerge:
+      idle = std::any_of(op.operands.begin(), op.operands.end(),
+                         [&](int s) { return !slots_[static_cast<size_t>(s)].used; });
+      break;
+    case CacheOpKind::kLoad:
+      idle = false;
+      break;
+    case CacheOpKind::kDamage:
+      idle = !saved_[static_cast<size_t>(op.key)].used;
+      break;
+    default:
+      break;
+  }
+  if (idle) {
+    ++result_.counts.idle;
+    return true;
+  }
+  ++result_.counts.operations;
+  ++result_.counts.by_kind[static_cast<size_t>(op.kind)];
+  bool carried_out = false;
+  ModelState& state = slot.state;
+  switch (op.kind) {
+    case CacheOpKind::kNew:
+      return ExecuteNew(op);
+    case CacheOpKind::kAppend:
+      return ExecuteAppend(op);
+    case CacheOpKind::kPrepare:
+      Touch(op.slot);
+      if (!Check(slot.cache->Prepare(op.numbers), RefusePrepare(state, op.numbers), &carried_out)) {
+        return false;
+      }
+      if (carried_out) Prepare(op.numbers, &state);
+      return true;
+    case CacheOpKind::kFinalize:
+      Touch(op.slot);
+      if (!Check(slot.cache->Finalize(), RefuseFinalize(state), &carried_out)) return false;
+      if (carried_out) Finalize(&state);
+      return true;
+    case CacheOpKind::kTrim:
+      return ExecuteTrim(op);
+    case CacheOpKind::kFilter:
+      Touch(op.slot);
+      if (!Check(slot.cache->Filter(op.numbers), RefuseFilter(state, op.numbers), &carried_out)) {
+        return false;
+      }
+      if (carried_out) Filter(op.numbers, &state, &scratch_);
+      return true;
+    case CacheOpKind::kExtend: {
+      Touch(op.slot);
+      Touch(op.target);
+      const Slot& other = slots_[static_cast<size_t>(op.target)];
+      if (!Check(slot.cache->Extend(*other.cache), RefuseExtend(state, other.state),
+                 &carried_out)) {
+        return false;
+      }
+      if (carried_out) Extend(other.state, &state);
+      if (static_cast<int64_t>(state.rows.size()) > kMaxRows) {
+        throw Error(ErrorCode::kUnsupported, "the trace makes a batch of more than 65536 rows");
+      }
+      return true;
+    }
+    case CacheOpKind::kMerge:
+      return ExecuteMerge(op);
+    case CacheOpKind::kExtract:
+    case CacheOpKind::kCopy: {
+      const bool extracts = op.kind == CacheOpKind::kExtract;
+      Touch(op.slot);
+      std::unique_ptr<Cache> out = TakeSpare();
+      const OpResult result =
+          extracts ? slot.cache->Extract(op.count, &out) : slot.cache->CopyTo(&out);
+      if (!Check(result, extracts ? RefuseExtract(state, op.count) : RefuseWhilePending(state),
+                 &carried_out)) {
+        return false;
+      }
+      if (!carried_out) {
+        if (out != nullptr) spares_.push_back(std::move(out));
+        return true;
+      }
+      ModelState made;
+      // A target that is the operand itself needs the old state until the new one is made.
+      ModelState* to = op.target == op.slot ? &made : &slots_[static_cast<size_t>(op.target)].state;
+      if (extracts) {
+        Extract(state, op.count, to);
+      } else {
+        CopyState(state, to);
+      }
+      if (op.target == op.slot) state = std::move(made);
+      Place(op.target, std::move(out));
+      return true;
+    }
+    case CacheOpKind::kToQuantized:
+      return ExecuteToQuantized(op);
+    case CacheOpKind::kSave:
+      return ExecuteSave(op);
+    case CacheOpKind::kLoad:
+      return ExecuteLoad(op);
+    case CacheOpKind::kDamage:
+      ExecuteDamage(op);
+      return true;
+    case CacheOpKind::kAttend:
+      return ExecuteAttend(op);
+    case CacheOpKind::kDrop:
+      slot.used = false;
+      spares_.push_back(std::move(slot.cache));
+      return true;
+  }
+  return true;
+}
+
+bool TraceRunner::Compare(int index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  const ModelState& state = slot.state;
+  rows_.resize(state.rows.size());
+  size_t queries = 0;
+  for (const ModelRow& row : state.rows) queries += static_cast<size_t>(row.query_tokens);
+  visible_.resize(queries);
+  size_t at = 0;
+  const bool ring = state.layout.kind == LayoutKind::kRing;
+  for (size_t b = 0; b < state.rows.size(); ++b) {
+    const ModelRow& row = state.rows[b];
+    ExpectedRow& expected = rows_[b];
+    expected.tokens = row.tokens;
+    expected.offset = row.offset;
+    expected.unfed_padding = row.unfed_padding;
+    expected.required = Required(state.layout, row.offset);
+    expected.required_before = {};
+    expected.newest_visible = {};
+    if (row.offset > 0) {
+      expected.required_before = Required(state.layout, row.offset - 1);
+      expected.newest_visible = Visible(state.layout, row.offset - 1);
+    }
+    expected.most_retained = ring ? row.most_retained : -1;
+    expected.first_query = row.first_query;
+    const auto tokens = static_cast<size_t>(row.query_tokens);
+    for (size_t i = 0; i < tokens; ++i) {
+      visible_[at + i] =
+          Visible(state.layout, row.offset - row.query_tokens + static_cast<int64_t>(i));
+    }
+    expected.visible = {visible_.data() + at, tokens};
+    at += tokens;
+  }
+  const CacheSetup& setup = case_->setup;
+  const ExpectedStep expected = {state.layout,  state.k,     state.v,       setup.kv_heads,
+                                 setup.k_dim,   setup.v_dim, state.queries, state.pending,
+                                 state.no_tail, rows_,       table_.View(), names_.get()};
+  if (options_.poison) slot.cache->PoisonUnused();
+  StepView view;
+  slot.cache->Observe(&view);
+  ++result_.counts.states;
+  if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
+  return Fail(index, StepFault::kNone, result_.failure.message);
+}
+
+bool TraceRunner::CompareTouched() {
+  for (int slot = 0; touched_ != 0; ++slot, touched_ >>= 1) {
+    if ((touched_ & 1u) != 0 && slots_[static_cast<size_t>(slot)].used && !Compare(slot)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TraceRunner::CompareAll() {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slots_[static_cast<size_t>(slot)].used && !Compare(slot)) return false;
+  }
+  return true;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,93 @@
+// Runs a trace on an implementation beside the model of the contract, and judges every operation:
+// its answer, and the state of every cache that it touched. Built for millions of short traces: a
+// runner keeps its memory from case to case, and nothing allocates once it has warmed up.
+
+#ifndef FUZZ_RUN_TRACE_H_
+#define FUZZ_RUN_TRACE_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fuzz/trace_result.h"
+#include "reference/cache/model_state.h"
+#include "reference/cache/vector_table.h"
+#include "reference/judge/step_compare.h"
+#include "reference/spec/cache_implementation.h"
+#include "reference/spec/trace.h"
+
+namespace kvcheck {
+
+struct TraceOptions {
+  // Judge every slot after every operation, not only those that it touched: what was changed by
+  // aliasing is found where it happens instead of at the end.
+  bool every_slot = false;
+  // Judge the state after every operation, whatever the case says.
+  bool observe_each = false;
+  bool poison = true;  // overwrite what implementations hold unused
+};
+
+class TraceRunner {
+ public:
+  // factory: outlives the runner.
+  explicit TraceRunner(CacheFactory* factory);
+  ~TraceRunner();
+
+  // Errors: kMissingData for data=file, kIllegalCase for another regime than `tokens`; kUnsupported
+  // for a trace that grows beyond what one case may hold (2^16 rows, 2^22 vectors in one append).
+  TraceResult Run(const CacheCase& c, const TraceOptions& options = {});
+
+ private:
+  struct Slot;
+  struct Saved;
+  struct Names;
+
+  bool Execute(const CacheOp& op);
+  bool ExecuteNew(const CacheOp& op);
+  bool ExecuteAppend(const CacheOp& op);
+  bool ExecuteTrim(const CacheOp& op);
+  bool ExecuteMerge(const CacheOp& op);
+  bool ExecuteToQuantized(const CacheOp& op);
+  bool ExecuteSave(const CacheOp& op);
+  bool ExecuteLoad(const CacheOp& op);
+  void ExecuteDamage(const CacheOp& op);
+  bool ExecuteAttend(const CacheOp& op);
+  // False when the answer of a call is not what the contract says (`why` it is illegal, or ""), or
+  // when the trace cannot go on. *carried_out: the model does the same now.
+  bool Check(const OpResult& result, std::string_view why, bool* carried_out);
+  bool Compare(int slot);
+  bool CompareTouched();
+  bool CompareAll();
+  bool Fail(int slot, StepFault fault, std::string message);
+  std::unique_ptr<Cache> TakeSpare();
+  void Place(int slot, std::unique_ptr<Cache> cache);
+  void Touch(int slot) { touched_ |= 1u << slot; }
+
+  CacheFactory* factory_;
+  CacheCapabilities capabilities_;
+  TraceOptions options_;
+  const CacheCase* case_ = nullptr;
+  int64_t index_ = 0;  // of the current operation
+  TraceResult result_;
+  VectorTable table_;
+  std::unique_ptr<Names> names_;
+  StepComparer comparer_;
+  std::vector<Slot> slots_;
+  std::vector<Saved> saved_;
+  MemoryStateStore store_;
+  std::vector<std::unique_ptr<Cache>> spares_;
+  unsigned touched_ = 0;
+  // Buffers.
+  ModelRows scratch_;
+  std::vector<std::byte> k_, v_, k_before_, v_before_, q_, q_before_, out_;
+  std::vector<float> sinks_;
+  std::vector<ExpectedRow> rows_;
+  std::vector<TokenRange> visible_, retained_;
+  std::vector<const Cache*> operands_;
+  std::vector<const ModelState*> operand_states_;
+};
+
+}  // namespace kvcheck
+
+#endif  // FUZZ_RUN_TRACE_H_

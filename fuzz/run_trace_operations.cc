@@ -1,0 +1,258 @@
+// The operations of a TraceRunner that need more than one call of the cache and one of the model.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "fuzz/judge_attend.h"
+#include "fuzz/run_trace_slots.h"
+#include "fuzz/trace_inputs.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::array<std::string_view, kStateKeys> kKeys = {"s0", "s1", "s2", "s3", "s4",
+                                                            "s5", "s6", "s7", "s8", "s9"};
+
+}  // namespace
+
+bool TraceRunner::ExecuteNew(const CacheOp& op) {
+  const CacheSetup& setup = case_->setup;
+  const CacheLayout& layout = op.layout ? *op.layout : setup.layout;
+  const KvFormat& k = op.k ? *op.k : setup.k;
+  const KvFormat& v = op.v ? *op.v : setup.v;
+  if (slots_[static_cast<size_t>(op.slot)].used) Touch(op.slot);
+  std::unique_ptr<Cache> out = TakeSpare();
+  bool carried_out = false;
+  const OpResult result = factory_->New(layout, k, v, op.count, op.numbers, &out);
+  if (!Check(result, RefuseNew(setup, layout, k, v, op.count, op.numbers), &carried_out)) {
+    return false;
+  }
+  if (!carried_out) {
+    if (out != nullptr) spares_.push_back(std::move(out));
+    return true;
+  }
+  New(layout, k, v, op.count, op.numbers, &slots_[static_cast<size_t>(op.slot)].state);
+  Place(op.slot, std::move(out));
+  return true;
+}
+
+bool TraceRunner::ExecuteAppend(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  ModelState& state = slot.state;
+  Touch(op.slot);
+  const TokenColumns columns = FillColumns(case_->setup, op, index_, state, &k_, &v_);
+  k_before_.assign(k_.begin(), k_.end());
+  v_before_.assign(v_.begin(), v_.end());
+  bool carried_out = false;
+  const OpResult result = slot.cache->Append(columns);
+  if (!Check(result, RefuseAppend(case_->setup, state, columns), &carried_out)) return false;
+  if (k_ != k_before_ || v_ != v_before_) {
+    return Fail(op.slot, StepFault::kInputChanged, "append changed the caller's arrays");
+  }
+  if (!carried_out) return true;
+  for (size_t b = 0; b < state.rows.size(); ++b) {
+    const ColumnSplit split = SplitColumns(state, b, op.count);
+    StartAppend(&state, b, op.count, split, /*evicts=*/false);
+    std::vector<StoredToken>& tokens = state.rows[b].tokens;
+    for (int64_t n = split.padding; n < split.padding + split.tokens; ++n) {
+      const uint64_t token = TokenId(index_, static_cast<int64_t>(b), n);
+      const auto at = [&](const std::byte* base, const VectorStrides& strides) {
+        return base + static_cast<int64_t>(b) * strides.row + n * strides.column;
+      };
+      const int32_t k = table_.Add(TokenPart::kKey, state.k, token,
+                                   at(columns.k, columns.k_strides), columns.k_strides.head);
+      const int32_t v = table_.Add(TokenPart::kValue, state.v, token,
+                                   at(columns.v, columns.v_strides), columns.v_strides.head);
+      tokens.push_back({k, v});
+    }
+    Appended(&state, b, split);
+    result_.counts.tokens += split.tokens;
+  }
+  state.queries = op.count;
+  state.no_tail = false;
+  return true;
+}
+
+bool TraceRunner::ExecuteTrim(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  ModelState& state = slot.state;
+  Touch(op.slot);
+  // How far it can go back depends on what it still has, which only it can tell. What no future
+  // query may see need not be there.
+  bool known = true;
+  retained_.clear();
+  for (size_t b = 0; b < state.rows.size(); ++b) {
+    const int64_t offset = state.rows[b].offset;
+    const int64_t count = slot.cache->RetainedTokens(static_cast<int64_t>(b));
+    TokenRange range = Required(state.layout, offset);
+    if (count == StepView::kUnknown) {
+      known = false;
+    } else {
+      const int64_t kept = std::min({state.layout.keep, offset, count});
+      range = {kept, std::clamp<int64_t>(offset - (count - kept), 0, offset), offset};
+      if (count < Required(state.layout, offset).Count() || count > offset) {
+        return Fail(
+            op.slot, StepFault::kRetainedMissing,
+            fmt::format("row {}: {} tokens are said to be retained of {} seen", b, count, offset));
+      }
+    }
+    retained_.push_back(range);
+  }
+  bool carried_out = false;
+  int64_t trimmed = -1;
+  const OpResult result = slot.cache->Trim(op.count, &trimmed);
+  if (!Check(result, RefuseTrim(state, op.count), &carried_out)) return false;
+  if (!carried_out) return true;
+  const int64_t reach = TrimReach(state, op.count, retained_);
+  int64_t lowest = reach;
+  int64_t highest = reach;
+  if (capabilities_.cache_profile.trim == TrimRule::kShorter) lowest = 0;
+  if (!known) {
+    highest = state.rows.size() == 0 ? 0 : op.count;
+    for (const ModelRow& row : state.rows) highest = std::min(highest, row.offset);
+  }
+  if (trimmed < lowest || trimmed > highest) {
+    return Fail(
+        op.slot, StepFault::kTrimCount,
+        fmt::format("{} tokens are said to be gone; with what was retained it is {}", trimmed,
+                    lowest == highest ? fmt::format("{}", reach)
+                                      : fmt::format("{} to {}", lowest, highest)));
+  }
+  Trim(trimmed, &state);
+  return true;
+}
+
+bool TraceRunner::ExecuteMerge(const CacheOp& op) {
+  operands_.clear();
+  operand_states_.clear();
+  for (int operand : op.operands) {
+    const Slot& slot = slots_[static_cast<size_t>(operand)];
+    operands_.push_back(slot.cache.get());
+    operand_states_.push_back(&slot.state);
+    Touch(operand);
+  }
+  std::unique_ptr<Cache> out = TakeSpare();
+  bool carried_out = false;
+  const OpResult result = factory_->Merge(operands_, &out);
+  if (!Check(result, RefuseMerge(operand_states_), &carried_out)) return false;
+  if (!carried_out) {
+    if (out != nullptr) spares_.push_back(std::move(out));
+    return true;
+  }
+  Slot& target = slots_[static_cast<size_t>(op.target)];
+  if (std::find(op.operands.begin(), op.operands.end(), op.target) != op.operands.end()) {
+    ModelState made;
+    Merge(operand_states_, &made);
+    target.state = std::move(made);
+  } else {
+    Merge(operand_states_, &target.state);
+  }
+  Place(op.target, std::move(out));
+  return true;
+}
+
+bool TraceRunner::ExecuteToQuantized(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  ModelState& state = slot.state;
+  Touch(op.slot);
+  bool carried_out = false;
+  if (!Check(slot.cache->ToQuantized(*op.k, *op.v),
+             RefuseToQuantized(case_->setup, state, *op.k, *op.v), &carried_out)) {
+    return false;
+  }
+  if (!carried_out) return true;
+  for (ModelRow& row : state.rows) {
+    for (StoredToken& token : row.tokens) {
+      token = {table_.Convert(token.k, *op.k), table_.Convert(token.v, *op.v)};
+    }
+  }
+  state.k = *op.k;
+  state.v = *op.v;
+  EndStep(&state);
+  return true;
+}
+
+bool TraceRunner::ExecuteSave(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  Touch(op.slot);
+  const std::string_view why = RefuseWhilePending(slot.state);
+  bool carried_out = false;
+  if (!Check(slot.cache->Save(&store_, kKeys[static_cast<size_t>(op.key)]), why, &carried_out)) {
+    return false;
+  }
+  if (!carried_out) return true;
+  Saved& saved = saved_[static_cast<size_t>(op.key)];
+  saved.used = true;
+  saved.original.reset();
+  CopyState(slot.state, &saved.state);
+  return true;
+}
+
+bool TraceRunner::ExecuteLoad(const CacheOp& op) {
+  const std::string_view key = kKeys[static_cast<size_t>(op.key)];
+  Saved& saved = saved_[static_cast<size_t>(op.key)];
+  std::string_view why;
+  if (!saved.used) {
+    why = "nothing is saved under this key";
+  } else if (saved.original && !(*store_.Find(key) == *saved.original)) {
+    why = "what is saved was damaged";
+  }
+  if (slots_[static_cast<size_t>(op.target)].used) Touch(op.target);
+  std::unique_ptr<Cache> out = TakeSpare();
+  bool carried_out = false;
+  if (!Check(factory_->Load(store_, key, &out), why, &carried_out)) return false;
+  if (!carried_out) {
+    if (out != nullptr) spares_.push_back(std::move(out));
+    return true;
+  }
+  CopyState(saved.state, &slots_[static_cast<size_t>(op.target)].state);
+  Place(op.target, std::move(out));
+  return true;
+}
+
+void TraceRunner::ExecuteDamage(const CacheOp& op) {
+  StateRecord* record = store_.Find(kKeys[static_cast<size_t>(op.key)]);
+  Saved& saved = saved_[static_cast<size_t>(op.key)];
+  if (!saved.original) saved.original = *record;
+  DamageRecord(op, record);
+}
+
+bool TraceRunner::ExecuteAttend(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
+  const CacheSetup& setup = case_->setup;
+  const ModelState& state = slot.state;
+  Touch(op.slot);
+  const AttendRequest request = FillQueries(setup, op, index_, state, &q_, &sinks_);
+  const size_t out_bytes =
+      static_cast<size_t>(request.rows * request.query_heads * request.queries * setup.v_dim) *
+      SizeInBytes(setup.x);
+  q_before_.assign(q_.begin(), q_.end());
+  // NaN: an element that is not written fails.
+  out_.assign(out_bytes, std::byte{0xff});
+  bool carried_out = false;
+  if (!Check(slot.cache->Attend(request, out_.data()), RefuseAttend(setup, state, request),
+             &carried_out)) {
+    return false;
+  }
+  if (q_ != q_before_) {
+    return Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
+  }
+  if (!carried_out) return true;
+  const AttendJudgement judgement =
+      JudgeAttend(setup, state, table_, request, capabilities_.plan, capabilities_.profile, out_);
+  result_.counts.outputs += judgement.elements;
+  if (judgement.outcome == Outcome::kFail) {
+    return Fail(op.slot, StepFault::kAttention, judgement.message);
+  }
+  if (judgement.outcome == Outcome::kMistrusted && result_.outcome == Outcome::kPass) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.operation = index_;
+    result_.reason = fmt::format("operation {}, {}: {}", index_ + 1, Print(op), judgement.message);
+  }
+  return true;
+}
+
+}  // namespace kvcheck

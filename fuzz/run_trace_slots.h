@@ -1,0 +1,45 @@
+// What a TraceRunner keeps per slot and per saved state: the implementation's cache and the model's
+// state beside each other.
+
+#ifndef FUZZ_RUN_TRACE_SLOTS_H_
+#define FUZZ_RUN_TRACE_SLOTS_H_
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fuzz/run_trace.h"
+#include "reference/data/token_rows.h"
+
+namespace kvcheck {
+
+struct TraceRunner::Slot {
+  bool used = false;
+  std::unique_ptr<Cache> cache;
+  ModelState state;
+};
+
+struct TraceRunner::Saved {
+  bool used = false;
+  ModelState state;
+  // As it was saved, once it has been damaged.
+  std::optional<StateRecord> original;
+};
+
+struct TraceRunner::Names : public TokenNames {
+  explicit Names(const VectorTable* t) : table(t) {}
+  std::string Describe(int32_t handle) const override {
+    const TokenOrigin origin = OriginOf(table->Token(handle));
+    return fmt::format("column {} of row {} of operation {}", origin.column, origin.row,
+                       origin.operation + 1);
+  }
+  bool IsKey(int32_t handle) const override { return table->Part(handle) == TokenPart::kKey; }
+  KvFormat FormatOf(int32_t handle) const override { return table->Format(handle); }
+  const VectorTable* table;
+};
+
+}  // namespace kvcheck
+
+#endif  // FUZZ_RUN_TRACE_SLOTS_H_

@@ -1,0 +1,74 @@
+// Vectors (the K or V of one token and one head) to their stored bytes and back, in every format of
+// reference/spec/kv_format.h. Bytes are those of the default profile: affine codes as MLX computes
+// them on the CPU (encode=mlx_cpu), fp8 overflow to NaN or infinity (fp8_overflow=nan). They are a
+// function of the vector alone, on every instruction set. The constants of the formats stand here a
+// second time, on purpose: nothing is shared with reference/formats, which tests compare with.
+
+#ifndef OPTIMIZED_FORMATS_ROW_CODEC_H_
+#define OPTIMIZED_FORMATS_ROW_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck::optimized {
+
+// Bytes of one stored vector. Plain formats have codes alone.
+struct RowBytes {
+  int64_t codes = 0;
+  int64_t scales = 0;  // of the scales; as many of the biases
+  int64_t Total() const { return codes + 2 * scales; }
+  bool operator==(const RowBytes&) const = default;
+};
+// Precondition: FitsDim(format, dim).
+RowBytes RowBytesOf(const KvFormat& format, int64_t dim);
+// Whether vectors of dim channels consist of whole groups.
+bool FitsDim(const KvFormat& format, int64_t dim);
+
+// `count` stored vectors, vector i at codes + i code_stride; scales and biases + i scale_stride.
+template <typename Byte>
+struct RowSpan {
+  Byte* codes = nullptr;
+  Byte* scales = nullptr;  // affine formats alone
+  Byte* biases = nullptr;
+  int64_t code_stride = 0;  // bytes
+  int64_t scale_stride = 0;
+  // To the same tokens of the next head, where heads stand one after the other.
+  void NextHead(const RowBytes& bytes) {
+    codes += bytes.codes;
+    if (bytes.scales == 0) return;
+    scales += bytes.scales;
+    biases += bytes.scales;
+  }
+};
+using StoredRows = RowSpan<std::byte>;
+using StoredRowsView = RowSpan<const std::byte>;
+
+class RowCodec {
+ public:
+  // Vectors of `dim` channels, which come in type `from` (a type of plain formats). Keeps its
+  // memory. Precondition: FitsDim(format, dim).
+  void Start(const KvFormat& format, DType from, int64_t dim);
+
+  const KvFormat& format() const { return format_; }
+  RowBytes bytes() const { return bytes_; }
+  // Vectors of x's type at x + i x_stride, each contiguous.
+  void Encode(const std::byte* x, int64_t x_stride, int64_t count, const StoredRows& out);
+  // Values in f32: of f64 rounded; of affine codes c, scale s and bias b fl(fl(c s) + b).
+  // Shapes: values (count, dim).
+  void Decode(const StoredRowsView& rows, int64_t count, float* values) const;
+
+ private:
+  KvFormat format_ = PlainFormat{};
+  DType from_ = DType::kFloat32;
+  int64_t dim_ = 0;
+  RowBytes bytes_;
+  std::vector<float> values_;  // one vector
+};
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_FORMATS_ROW_CODEC_H_

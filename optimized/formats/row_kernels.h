@@ -1,0 +1,40 @@
+// The loops behind RowCodec, compiled once for every instruction set (Highway) and chosen when they
+// are called.
+
+#ifndef OPTIMIZED_FORMATS_ROW_KERNELS_H_
+#define OPTIMIZED_FORMATS_ROW_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/formats/row_codec.h"
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck::optimized {
+
+struct EncodeCall {
+  DType from;
+  int64_t dim;
+  const std::byte* x;
+  int64_t x_stride;
+  int64_t count;
+  StoredRows out;
+  float* values;  // room for one vector
+};
+// from and dtype differ.
+void EncodePlainRows(DType dtype, const EncodeCall& call);
+void EncodeAffineRows(const AffineFormat& format, const EncodeCall& call);
+
+struct DecodeCall {
+  int64_t dim;
+  StoredRowsView rows;
+  int64_t count;
+  float* values;
+};
+void DecodePlainRows(DType dtype, const DecodeCall& call);
+void DecodeAffineRows(const AffineFormat& format, const DecodeCall& call);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_FORMATS_ROW_KERNELS_H_

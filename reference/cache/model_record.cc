@@ -1,0 +1,151 @@
+#include "reference/cache/model_record.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "reference/spec/error.h"
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kKind = "kvcheck-cache-model";
+constexpr const char* kVersion = "1";
+constexpr int64_t kRowFields = 3;
+constexpr int64_t kMostTokens = int64_t{1} << 24;
+
+std::string HeadsText(const CacheSetup& setup) {
+  return std::to_string(setup.kv_heads) + " " + std::to_string(setup.k_dim) + " " +
+         std::to_string(setup.v_dim);
+}
+
+std::string AttributeOf(const StateRecord& record, const std::string& name) {
+  const auto found = record.attributes.find(name);
+  return found == record.attributes.end() ? "" : found->second;
+}
+
+// Bytes of K or V of one token.
+size_t TokenBytes(const KvFormat& format, int64_t dim, int64_t heads) {
+  return StoredSize(format, dim).Total() * static_cast<size_t>(heads);
+}
+
+// The retained tokens are the first `keep` positions and those from `from` on.
+bool IsRetained(const ModelRow& row, int64_t position) { return row.retained.Contains(position); }
+
+}  // namespace
+
+StateRecord RecordOf(const CacheSetup& setup, const ModelState& state, const VectorTable& table) {
+  StateRecord record;
+  record.attributes = {
+      {kStateKind, kKind},        {kStateVersion, kVersion}, {"layout", Print(state.layout)},
+      {"k", Print(state.k)},      {"v", Print(state.v)},     {"x", std::string(ShortName(setup.x))},
+      {"heads", HeadsText(setup)}};
+  const auto row_count = static_cast<int64_t>(state.rows.size());
+  Tensor rows(DType::kInt64, {{"B", row_count}, {"", kRowFields}});
+  int64_t tokens = 0;
+  for (int64_t b = 0; b < row_count; ++b) {
+    const ModelRow& row = state.rows[static_cast<size_t>(b)];
+    int64_t* fields = rows.As<int64_t>() + b * kRowFields;
+    fields[0] = row.offset;
+    fields[1] = row.unfed_padding;
+    fields[2] = row.retained.from;
+    for (int64_t p = 0; p < row.offset; ++p) tokens += IsRetained(row, p) ? 1 : 0;
+  }
+  const size_t k_bytes = TokenBytes(state.k, setup.k_dim, setup.kv_heads);
+  const size_t v_bytes = TokenBytes(state.v, setup.v_dim, setup.kv_heads);
+  Tensor k(DType::kUInt8, {{"T", tokens}, {"", static_cast<int64_t>(k_bytes)}});
+  Tensor v(DType::kUInt8, {{"T", tokens}, {"", static_cast<int64_t>(v_bytes)}});
+  size_t at = 0;
+  for (const ModelRow& row : state.rows) {
+    for (int64_t p = 0; p < row.offset; ++p) {
+      if (!IsRetained(row, p)) continue;
+      const StoredToken token = row.tokens[static_cast<size_t>(p)];
+      // What a faulty rule lost, or left in another format, is saved as far as it is there.
+      const auto save = [&](int32_t handle, size_t bytes, Tensor* tensor) {
+        if (handle < 0) return;
+        const size_t there = table.Size(handle).Total() * static_cast<size_t>(setup.kv_heads);
+        std::memcpy(tensor->bytes.data() + at * bytes, table.Bytes(handle), std::min(bytes, there));
+      };
+      save(token.k, k_bytes, &k);
+      save(token.v, v_bytes, &v);
+      ++at;
+    }
+  }
+  record.tensors = {{"rows", std::move(rows)}, {"k", std::move(k)}, {"v", std::move(v)}};
+  record.attributes[kStateHash] = StateHash(record);
+  return record;
+}
+
+std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
+                            const std::function<bool(RecordFault)>& takes, VectorTable* table,
+                            ModelState* state) {
+  const auto refuses = [&](RecordFault fault) { return !takes || !takes(fault); };
+  if (AttributeOf(record, kStateKind) != kKind && refuses(RecordFault::kForeign)) {
+    return "the record is not one of this cache";
+  }
+  if (AttributeOf(record, kStateVersion) != kVersion && refuses(RecordFault::kVersion)) {
+    return "the record is of an unknown version";
+  }
+  if (AttributeOf(record, kStateHash) != StateHash(record) && refuses(RecordFault::kHash)) {
+    return "the record is damaged: its hash is another";
+  }
+  if ((AttributeOf(record, "x") != ShortName(setup.x) ||
+       AttributeOf(record, "heads") != HeadsText(setup)) &&
+      refuses(RecordFault::kOtherSetup)) {
+    return "the record is of another type or shape";
+  }
+  // From here on a record that does not fit together is damaged, whoever took it.
+  constexpr std::string_view kDamaged = "the record is damaged: its parts do not fit together";
+  ModelState made;
+  try {
+    made.layout = ParseCacheLayout(WholeLine(AttributeOf(record, "layout")));
+    made.k = ParseKvFormat(WholeLine(AttributeOf(record, "k")));
+    made.v = ParseKvFormat(WholeLine(AttributeOf(record, "v")));
+    CheckHeadDim(made.k, setup.k_dim, "k");
+    CheckHeadDim(made.v, setup.v_dim, "v");
+  } catch (const Error&) {
+    return kDamaged;
+  }
+  const auto find = [&](const char* name) {
+    const auto found = record.tensors.find(name);
+    return found == record.tensors.end() ? nullptr : &found->second;
+  };
+  const Tensor* rows = find("rows");
+  const Tensor* k = find("k");
+  const Tensor* v = find("v");
+  if (rows == nullptr || k == nullptr || v == nullptr) return kDamaged;
+  const size_t k_bytes = TokenBytes(made.k, setup.k_dim, setup.kv_heads);
+  const size_t v_bytes = TokenBytes(made.v, setup.v_dim, setup.kv_heads);
+  const size_t row_count = rows->bytes.size() / (kRowFields * sizeof(int64_t));
+  made.rows.Resize(row_count);
+  size_t at = 0;
+  for (size_t b = 0; b < row_count; ++b) {
+    int64_t fields[kRowFields];
+    std::memcpy(fields, rows->bytes.data() + b * sizeof(fields), sizeof(fields));
+    ModelRow& row = made.rows[b];
+    row.offset = fields[0];
+    row.unfed_padding = fields[1];
+    row.retained = {made.layout.keep, fields[2], row.offset};
+    // Nothing is believed that the tokens do not bear out: a reader must not run out of memory.
+    if (row.offset < 0 || row.offset > kMostTokens || row.unfed_padding < 0 ||
+        row.unfed_padding > kMostTokens || fields[2] < 0 || fields[2] > row.offset) {
+      return kDamaged;
+    }
+    // Evicted tokens have no bytes any more.
+    row.tokens.assign(static_cast<size_t>(row.offset), {-1, -1});
+    for (int64_t p = 0; p < row.offset; ++p) {
+      if (!IsRetained(row, p)) continue;
+      if ((at + 1) * k_bytes > k->bytes.size() || (at + 1) * v_bytes > v->bytes.size()) {
+        return kDamaged;
+      }
+      row.tokens[static_cast<size_t>(p)] = {
+          table->AddStored(TokenPart::kKey, made.k, 0, k->bytes.data() + at * k_bytes),
+          table->AddStored(TokenPart::kValue, made.v, 0, v->bytes.data() + at * v_bytes)};
+      ++at;
+    }
+  }
+  *state = std::move(made);
+  return "";
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,220 @@
+// What an implementation of caches is: our optimized caches, the model, a mutant of it, an adapter
+// of a real library. The calls are those of reference/cache/contract.md; nothing here is text and
+// nothing has to allocate, because millions of calls are judged one by one.
+//
+// Rules for all calls.
+//   Refused   an illegal call: a message, and nothing has changed, *out and every view included.
+//   Unsupported  a legal call that this implementation does not have; nothing has changed either.
+//   Aliasing  operands may be the cache itself (Extend(*this)), or named twice (Merge({a, a})).
+//   out       may hold a cache of the same factory that nobody needs any more: its memory may be
+//             reused. It is never an operand of the call.
+//   Steps     the queries of the last append can be asked about (visible sets, Attend) until the
+//             cache changes otherwise: a successful Prepare, Trim, Filter, Extend, ToQuantized, or
+//             Finalize of something pending ends the step, whatever it did. A cache that was made
+//             by another one (Extract, CopyTo, Merge, Load) starts without a step. Refused calls
+//             and calls that only read do not end it.
+
+#ifndef REFERENCE_SPEC_CACHE_IMPLEMENTATION_H_
+#define REFERENCE_SPEC_CACHE_IMPLEMENTATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "reference/spec/cache_layout.h"
+#include "reference/spec/cache_profile.h"
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/plan.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/state_store.h"
+#include "reference/spec/trace.h"
+
+namespace kvcheck {
+
+enum class OpStatus : uint8_t { kOk, kRefused, kUnsupported };
+
+struct OpResult {
+  OpStatus status = OpStatus::kOk;
+  // Why, where not kOk: what is wrong with the call. Valid until the next call of the same object.
+  std::string_view message;
+
+  bool ok() const { return status == OpStatus::kOk; }
+  static OpResult Refuse(std::string_view why) { return {OpStatus::kRefused, why}; }
+  static OpResult Unsupported(std::string_view why) { return {OpStatus::kUnsupported, why}; }
+};
+
+// Distances in bytes. Channels, words, scales of one vector are contiguous.
+struct VectorStrides {
+  int64_t row = 0;
+  int64_t head = 0;
+  int64_t column = 0;
+};
+
+// Columns to append: K (rows, kv_heads, columns, k_dim), V (rows, kv_heads, columns, v_dim) of
+// type dtype, the caller's, which must not be changed. Vectors that are padding hold NaN.
+struct TokenColumns {
+  DType dtype = DType::kFloat32;
+  int64_t rows = 0;
+  int64_t kv_heads = 0;
+  int64_t columns = 0;
+  int64_t k_dim = 0;
+  int64_t v_dim = 0;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  VectorStrides k_strides;
+  VectorStrides v_strides;
+};
+
+// The stored vectors of K or of V: of row b, head h and column c, `codes` at
+// codes + b strides.row + h strides.head + c strides.column: the elements of a plain format, the
+// packed words of an affine one, whose scales and biases (head_dim / group of them) follow
+// scale_strides.
+struct StoredVectors {
+  KvFormat format = PlainFormat{};
+  const std::byte* codes = nullptr;
+  VectorStrides strides;
+  const std::byte* scales = nullptr;  // affine formats alone
+  const std::byte* biases = nullptr;
+  VectorStrides scale_strides;
+};
+
+enum class Known : int8_t { kCannotTell = -1, kNo = 0, kYes = 1 };
+
+// The state of a cache as it stands, as views into its own storage, valid until the next call on
+// it. A column is a physical index: no order is promised. Where an implementation cannot tell,
+// pointers are null and numbers kUnknown.
+struct StepView {
+  static constexpr int64_t kUnknown = -1;
+
+  int64_t rows = 0;
+  int64_t columns = 0;  // physical columns that the masks cover
+  int64_t queries = 0;  // columns of the last append; 0 when there is no step
+
+  StoredVectors k;
+  StoredVectors v;
+
+  // Bit c % 64 of word c / 64 is column c; each bit row has (columns + 63) / 64 words, and its bits
+  // beyond `columns` are 0.
+  // (rows) bit rows: the columns that hold retained tokens of the row.
+  const uint64_t* retained = nullptr;
+  // (rows, queries) bit rows: the columns that each query of the last append attends to, everything
+  // included: causality, window, eviction, padding. Queries of padding columns may hold anything.
+  const uint64_t* visible = nullptr;
+
+  const int64_t* offsets = nullptr;        // (rows) tokens seen, evicted ones included
+  const int64_t* unfed_padding = nullptr;  // (rows) padding columns still to come
+  const CacheLayout* layout = nullptr;
+  int64_t size = kUnknown;
+  int64_t live_bytes = kUnknown;
+  int64_t capacity_bytes = kUnknown;
+  Known empty = Known::kCannotTell;
+  Known trimmable = Known::kCannotTell;
+  Known pending = Known::kCannotTell;  // a prepared prefill has not been finalized
+
+  int64_t WordsPerRow() const { return (columns + 63) / 64; }
+};
+
+// Queries of the columns of the last append.
+struct AttendRequest {
+  DType dtype = DType::kFloat32;  // of q and of the output: that of the appended vectors
+  int64_t rows = 0;
+  int64_t query_heads = 0;  // head h reads key/value head h / (query_heads / kv_heads)
+  int64_t queries = 0;
+  const std::byte* q = nullptr;  // (rows, query_heads, queries, k_dim), contiguous, unchanged
+  double scale = 1;
+  // The newest `window` tokens, the query's own included, beside the layout's rule. The first
+  // `keep` tokens of a ring stay visible.
+  std::optional<int64_t> window;
+  const float* sinks = nullptr;  // (query_heads) logits whose value is 0; null: none
+};
+
+class Cache {
+ public:
+  virtual ~Cache() = default;
+
+  // Refused: another type or shape than the cache's.
+  virtual OpResult Append(const TokenColumns& columns) = 0;
+  // lengths: tokens per row of the columns that follow, until Finalize; unfed left padding comes
+  // before them. Refused: another count than the rows, a negative length, already pending.
+  virtual OpResult Prepare(std::span<const int64_t> lengths) = 0;
+  // Refused while lengths have not arrived. Does nothing when nothing is pending.
+  virtual OpResult Finalize() = 0;
+  // *trimmed: tokens that every row has really lost. Refused: a negative count, pending.
+  virtual OpResult Trim(int64_t count, int64_t* trimmed) = 0;
+  // The rows to have from now on, in this order, repeated or none. Refused: an index outside the
+  // rows, pending.
+  virtual OpResult Filter(std::span<const int64_t> rows) = 0;
+  // Gains the rows of other, which is a cache of the same factory and is not changed. Refused:
+  // another layout or format, either one pending.
+  virtual OpResult Extend(const Cache& other) = 0;
+  // In place; formats are judged one by one. A plain format becomes any format; an affine one stays
+  // itself. Refused: an affine format to another, a group that does not divide head_dim, pending;
+  // then neither K nor V has changed.
+  virtual OpResult ToQuantized(const KvFormat& k, const KvFormat& v) = 0;
+  // One row, without unfed padding and without capacity beyond its tokens. Refused: a row outside
+  // the rows, pending.
+  virtual OpResult Extract(int64_t row, std::unique_ptr<Cache>* out) const = 0;
+  // Everything, unfed padding included. Refused: pending.
+  virtual OpResult CopyTo(std::unique_ptr<Cache>* out) const = 0;
+  // Refused: pending. The key's old record survives a failure.
+  virtual OpResult Save(StateStore* store, std::string_view key) const = 0;
+  // out: (rows, query_heads, queries, v_dim) of request.dtype, the caller's. Refused: another type
+  // or shape than the step's, a window below 1, no step, pending.
+  virtual OpResult Attend(const AttendRequest& request, std::byte* out) = 0;
+
+  virtual void Observe(StepView* view) = 0;
+  // Retained tokens of a row, from which follows how far Trim reaches: StepView::retained counted,
+  // without making a view. kUnknown: cannot tell.
+  virtual int64_t RetainedTokens(int64_t row) const = 0;
+  // Fills what is allocated and holds no retained token with NaN (or all ones), which must change
+  // nothing. For tests; may do nothing.
+  virtual void PoisonUnused() {}
+};
+
+struct CacheCapabilities {
+  std::string name;
+  std::string version;
+  CacheProfile cache_profile;
+  Profile profile;  // of codes and of attention
+  Plan plan;        // of Attend
+};
+
+class CacheFactory {
+ public:
+  virtual ~CacheFactory() = default;
+  virtual CacheCapabilities GetCapabilities() const = 0;
+  // Whether the operation is there for caches of this layout and these formats: what coverage
+  // tables show. A call that is not there answers kUnsupported.
+  virtual bool Supports(CacheOpKind op, const CacheLayout& layout, const KvFormat& k,
+                        const KvFormat& v) const {
+    static_cast<void>(op), static_cast<void>(layout), static_cast<void>(k), static_cast<void>(v);
+    return true;
+  }
+
+  // The setup of the caches made from now on: heads, dimensions, type of appended vectors, growth
+  // step. Caches made before are not called any more, except as `out`.
+  virtual OpResult Start(const CacheSetup& setup) = 0;
+  // rows empty rows; the first left_padding[b] columns fed to row b are padding (empty span: none).
+  // Refused: a layout that is not legal, a group that does not divide head_dim, a padding that is
+  // negative or not one per row.
+  virtual OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v,
+                       int64_t rows, std::span<const int64_t> left_padding,
+                       std::unique_ptr<Cache>* out) = 0;
+  // Caches of one row each, some perhaps empty, as one batch with their unfed padding; at least
+  // one. Refused: an operand with another number of rows than 1, different layouts or formats,
+  // one pending.
+  virtual OpResult Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) = 0;
+  // Refused: nothing under the key, or a record that is not ours, damaged, of an unknown version,
+  // or of other heads, dimensions or type than the setup's.
+  virtual OpResult Load(const StateStore& store, std::string_view key,
+                        std::unique_ptr<Cache>* out) = 0;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_CACHE_IMPLEMENTATION_H_

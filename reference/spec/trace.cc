@@ -1,0 +1,490 @@
+#include "reference/spec/trace.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "reference/spec/enum_text.h"
+#include "reference/spec/error.h"
+#include "reference/spec/text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr EnumNames<CacheOpKind, kCacheOpKinds> kKinds = {
+    {{CacheOpKind::kNew, "new"},
+     {CacheOpKind::kAppend, "append"},
+     {CacheOpKind::kPrepare, "prepare"},
+     {CacheOpKind::kFinalize, "finalize"},
+     {CacheOpKind::kTrim, "trim"},
+     {CacheOpKind::kFilter, "filter"},
+     {CacheOpKind::kExtend, "extend"},
+     {CacheOpKind::kMerge, "merge"},
+     {CacheOpKind::kExtract, "extract"},
+     {CacheOpKind::kToQuantized, "to_quantized"},
+     {CacheOpKind::kCopy, "copy"},
+     {CacheOpKind::kSave, "save"},
+     {CacheOpKind::kLoad, "load"},
+     {CacheOpKind::kDamage, "damage"},
+     {CacheOpKind::kAttend, "attend"},
+     {CacheOpKind::kDrop, "drop"}}};
+constexpr EnumNames<Observe, 2> kObserve = {{{Observe::kEach, "each"}, {Observe::kLast, "last"}}};
+constexpr EnumNames<WrongColumns, 5> kWrong = {{{WrongColumns::kRows, "rows"},
+                                                {WrongColumns::kHeads, "heads"},
+                                                {WrongColumns::kKDim, "k_dim"},
+                                                {WrongColumns::kVDim, "v_dim"},
+                                                {WrongColumns::kType, "type"}}};
+constexpr EnumNames<Damage, 4> kDamages = {{{Damage::kTruncate, "truncate"},
+                                            {Damage::kFlip, "flip"},
+                                            {Damage::kForeign, "foreign"},
+                                            {Damage::kVersion, "version"}}};
+
+// Numbers of operations are small enough that no sum of them overflows, and may be negative: a
+// cache has to refuse those.
+constexpr int64_t kMaxNumber = int64_t{1} << 31;
+constexpr int64_t kMaxExtent = int64_t{1} << 16;
+constexpr int64_t kMaxColumns = int64_t{1} << 20;
+constexpr size_t kMaxOps = size_t{1} << 20;
+
+int64_t ParseNumber(Piece piece) { return ParseInt(piece, -kMaxNumber, kMaxNumber); }
+
+std::vector<int64_t> ParseNumbers(Piece piece) {
+  std::vector<int64_t> numbers;
+  for (const Piece& number : Split(piece, ',')) numbers.push_back(ParseNumber(number));
+  return numbers;
+}
+
+int ParseSlot(Piece piece) {
+  if (piece.text.size() != 1 || piece.text[0] < 'A' || piece.text[0] >= 'A' + kSlots) {
+    piece.Refuse(fmt::format("'{}' is not a slot; slots are A, B, C, D, E", piece.text));
+  }
+  return piece.text[0] - 'A';
+}
+
+int ParseKey(Piece piece) {
+  if (piece.text.size() != 2 || piece.text[0] != 's' || piece.text[1] < '0' ||
+      piece.text[1] > '9') {
+    piece.Refuse(fmt::format("'{}' is not a saved state; states are s0 to s9", piece.text));
+  }
+  return piece.text[1] - '0';
+}
+
+DType ParseVectorType(Piece piece) {
+  const auto dtype = ParseDType(piece.text);
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
+    piece.Refuse("expected f32, f16 or bf16");
+  }
+  return *dtype;
+}
+
+// The words of one operation, taken from left to right.
+class Words {
+ public:
+  explicit Words(Piece line) : line_(line), words_(Split(line, ' ')) {}
+
+  Piece Take(std::string_view what) {
+    if (next_ == words_.size()) End().Refuse(fmt::format("{} is missing", what));
+    const Piece word = words_[next_++];
+    if (word.text.empty()) word.Refuse("words are separated by exactly one space");
+    return word;
+  }
+  bool TakeIfAny(Piece* word) {
+    if (next_ == words_.size()) return false;
+    *word = Take("");
+    return true;
+  }
+  // Whether the next word is there and not of the form key=value.
+  bool HasBareWord() const {
+    return next_ < words_.size() && words_[next_].text.find('=') == std::string_view::npos;
+  }
+  void TakeArrow() {
+    const Piece word = Take("-> SLOT");
+    if (word.text != "->") word.Refuse("expected ->");
+  }
+  // The rest as key=value fields.
+  Fields TakeFields() {
+    if (next_ == words_.size()) return Fields(End());
+    if (words_[next_].text.empty()) {
+      words_[next_].Refuse("words are separated by exactly one space");
+    }
+    const size_t begin = static_cast<size_t>(words_[next_].text.data() - line_.text.data());
+    next_ = words_.size();
+    return Fields({line_.text.substr(begin), line_.whole});
+  }
+  void Finish() {
+    if (next_ == words_.size()) return;
+    words_[next_].Refuse(words_[next_].text.empty() ? "words are separated by exactly one space"
+                                                    : "nothing may follow here");
+  }
+
+ private:
+  Piece End() const { return {line_.text.substr(line_.text.size()), line_.whole}; }
+  Piece line_;
+  std::vector<Piece> words_;
+  size_t next_ = 0;
+};
+
+void ParseNewFields(Words* words, CacheOp* op) {
+  Fields fields = words->TakeFields();
+  Piece value;
+  op->count = fields.TakeIf("rows", &value) ? ParseInt(value, 0, kMaxExtent) : 1;
+  if (fields.TakeIf("pad", &value)) op->numbers = ParseNumbers(value);
+  if (fields.TakeIf("layout", &value)) op->layout = ParseCacheLayout(value);
+  if (fields.TakeIf("k", &value)) op->k = ParseKvFormat(value);
+  if (fields.TakeIf("v", &value)) op->v = ParseKvFormat(value);
+  fields.Finish("rows, pad, layout, k, v");
+}
+
+void ParseAttend(Words* words, CacheOp* op) {
+  op->slot = ParseSlot(words->Take("a slot"));
+  while (true) {
+    // `sinks` is a word of its own and stands last.
+    if (words->HasBareWord()) {
+      const Piece word = words->Take("sinks");
+      if (word.text != "sinks") word.Refuse("attend knows window=N, scale=X and sinks");
+      op->sinks = true;
+      return;
+    }
+    Piece word;
+    if (!words->TakeIfAny(&word)) return;
+    const std::string_view key = word.text.substr(0, word.text.find('='));
+    const Piece value = {word.text.substr(key.size() + 1), word.whole};
+    if (key == "window" && !op->window && !op->scale) {
+      op->window = ParseNumber(value);
+    } else if (key == "scale" && !op->scale) {
+      op->scale = ParseReal(value);
+    } else {
+      word.Refuse("attend knows window=N, scale=X and sinks, once each and in this order");
+    }
+  }
+}
+
+CacheOp ParseOp(Piece line) {
+  for (size_t i = 0; i < line.text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line.text[i]);
+    if (c < 0x20 || c > 0x7e) {
+      Piece{line.text.substr(i, 1), line.whole}.Refuse(
+          fmt::format("byte 0x{:02x} is not printable ASCII", c));
+    }
+  }
+  if (line.text.empty()) line.Refuse("an operation is missing");
+  Words words(line);
+  CacheOp op;
+  op.kind = ParseEnum(kKinds, words.Take("an operation"));
+  switch (op.kind) {
+    case CacheOpKind::kNew:
+      op.slot = ParseSlot(words.Take("a slot"));
+      ParseNewFields(&words, &op);
+      break;
+    case CacheOpKind::kAppend: {
+      op.slot = ParseSlot(words.Take("a slot"));
+      op.count = ParseInt(words.Take("the number of columns"), 1, kMaxColumns);
+      Fields fields = words.TakeFields();
+      Piece value;
+      if (fields.TakeIf("wrong", &value)) op.wrong = ParseEnum(kWrong, value);
+      fields.Finish("wrong");
+      break;
+    }
+    case CacheOpKind::kPrepare:
+    case CacheOpKind::kFilter:
+      op.slot = ParseSlot(words.Take("a slot"));
+      if (words.HasBareWord()) op.numbers = ParseNumbers(words.Take("numbers"));
+      break;
+    case CacheOpKind::kFinalize:
+    case CacheOpKind::kDrop:
+      op.slot = ParseSlot(words.Take("a slot"));
+      break;
+    case CacheOpKind::kTrim:
+      op.slot = ParseSlot(words.Take("a slot"));
+      op.count = ParseNumber(words.Take("the number of tokens"));
+      break;
+    case CacheOpKind::kExtend:
+      op.slot = ParseSlot(words.Take("a slot"));
+      op.target = ParseSlot(words.Take("a second slot"));
+      break;
+    case CacheOpKind::kMerge:
+      for (const Piece& slot : Split(words.Take("slots"), ',')) {
+        op.operands.push_back(ParseSlot(slot));
+      }
+      words.TakeArrow();
+      op.target = ParseSlot(words.Take("a slot"));
+      break;
+    case CacheOpKind::kExtract:
+      op.slot = ParseSlot(words.Take("a slot"));
+      op.count = ParseNumber(words.Take("a row"));
+      words.TakeArrow();
+      op.target = ParseSlot(words.Take("a slot"));
+      break;
+    case CacheOpKind::kToQuantized: {
+      op.slot = ParseSlot(words.Take("a slot"));
+      Fields fields = words.TakeFields();
+      op.k = ParseKvFormat(fields.Take("k"));
+      Piece value;
+      op.v = fields.TakeIf("v", &value) ? ParseKvFormat(value) : *op.k;
+      fields.Finish("k, v");
+      break;
+    }
+    case CacheOpKind::kCopy:
+      op.slot = ParseSlot(words.Take("a slot"));
+      words.TakeArrow();
+      op.target = ParseSlot(words.Take("a slot"));
+      break;
+    case CacheOpKind::kSave:
+      op.slot = ParseSlot(words.Take("a slot"));
+      op.key = ParseKey(words.Take("a saved state"));
+      break;
+    case CacheOpKind::kLoad:
+      op.key = ParseKey(words.Take("a saved state"));
+      words.TakeArrow();
+      op.target = ParseSlot(words.Take("a slot"));
+      break;
+    case CacheOpKind::kDamage: {
+      op.key = ParseKey(words.Take("a saved state"));
+      op.damage = ParseEnum(kDamages, words.Take("a kind of damage"));
+      Fields fields = words.TakeFields();
+      Piece value;
+      if (fields.TakeIf("at", &value)) op.at = ParseInt(value, 0, kMaxNumber);
+      fields.Finish("at");
+      break;
+    }
+    case CacheOpKind::kAttend:
+      ParseAttend(&words, &op);
+      break;
+  }
+  words.Finish();
+  return op;
+}
+
+CacheSetup ParseSetup(Piece line) {
+  const size_t space = std::min(line.text.find(' '), line.text.size());
+  if (line.text.substr(0, space) != "cache") line.Refuse("expected cache and its fields");
+  if (space == line.text.size()) {
+    Piece{line.text.substr(space), line.whole}.Refuse(
+        "expected fields, as: cache k=f32 dk=8 data=tokens:1");
+  }
+  Fields fields({line.text.substr(space + 1), line.whole});
+  CacheSetup setup;
+  Piece value;
+  const auto extent = [](Piece piece) { return ParseInt(piece, 1, kMaxExtent); };
+  if (fields.TakeIf("layout", &value)) setup.layout = ParseCacheLayout(value);
+  setup.k = ParseKvFormat(fields.Take("k"));
+  setup.v = fields.TakeIf("v", &value) ? ParseKvFormat(value) : setup.k;
+  if (fields.TakeIf("x", &value)) setup.x = ParseVectorType(value);
+  if (fields.TakeIf("hkv", &value)) setup.kv_heads = extent(value);
+  setup.query_heads = fields.TakeIf("hq", &value) ? extent(value) : setup.kv_heads;
+  setup.k_dim = extent(fields.Take("dk"));
+  setup.v_dim = fields.TakeIf("dv", &value) ? extent(value) : setup.k_dim;
+  if (fields.TakeIf("growth", &value)) setup.growth_tokens = extent(value);
+  if (fields.TakeIf("observe", &value)) setup.observe = ParseEnum(kObserve, value);
+  setup.data = ParseDataSource(fields.Take("data"));
+  fields.Finish("layout, k, v, x, hkv, hq, dk, dv, growth, observe, data");
+  return setup;
+}
+
+// Setup and operations of one line, joined by "; ".
+void ParseLine(Piece line, bool* has_setup, CacheCase* c) {
+  size_t begin = 0;
+  while (true) {
+    const size_t end = std::min(line.text.find("; ", begin), line.text.size());
+    const Piece piece = {line.text.substr(begin, end - begin), line.whole};
+    if (!*has_setup) {
+      c->setup = ParseSetup(piece);
+      *has_setup = true;
+    } else {
+      if (c->ops.size() == kMaxOps) piece.Refuse(fmt::format("more than {} operations", kMaxOps));
+      c->ops.push_back(ParseOp(piece));
+    }
+    if (end == line.text.size()) return;
+    begin = end + 2;
+  }
+}
+
+[[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
+
+void CheckRange(std::string_view name, int64_t value, int64_t lowest, int64_t highest) {
+  if (value < lowest || value > highest) {
+    Illegal(fmt::format("{} {} is outside {}..{}", name, value, lowest, highest));
+  }
+}
+
+void CheckFormat(const std::optional<KvFormat>& format) {
+  if (!format) return;
+  const std::vector<KvFormat> all = AllKvFormats();
+  if (std::find(all.begin(), all.end(), *format) == all.end()) {
+    Illegal(fmt::format("'{}' is not a format", Print(*format)));
+  }
+}
+
+void CheckOp(const CacheOp& op) {
+  for (int slot : {op.slot, op.target}) CheckRange("slot", slot, 0, kSlots - 1);
+  for (int slot : op.operands) CheckRange("slot", slot, 0, kSlots - 1);
+  CheckRange("saved state", op.key, 0, kStateKeys - 1);
+  for (int64_t number : op.numbers) CheckRange("number", number, -kMaxNumber, kMaxNumber);
+  CheckRange("damaged byte", op.at, 0, kMaxNumber);
+  if (op.window) CheckRange("window", *op.window, -kMaxNumber, kMaxNumber);
+  if (op.scale && !(*op.scale - *op.scale == 0)) Illegal("scale must be finite");
+  if (op.layout) {
+    for (int64_t number : {op.layout->window, op.layout->keep, op.layout->chunk}) {
+      CheckRange("layout", number, 0, kMaxNumber);
+    }
+  }
+  CheckFormat(op.k);
+  CheckFormat(op.v);
+  switch (op.kind) {
+    case CacheOpKind::kNew:
+      CheckRange("rows", op.count, 0, kMaxExtent);
+      break;
+    case CacheOpKind::kAppend:
+      CheckRange("columns", op.count, 1, kMaxColumns);
+      break;
+    case CacheOpKind::kMerge:
+      if (op.operands.empty()) Illegal("merge names at least one slot");
+      break;
+    case CacheOpKind::kToQuantized:
+      if (!op.k || !op.v) Illegal("to_quantized names both formats");
+      break;
+    default:
+      CheckRange("number", op.count, -kMaxNumber, kMaxNumber);
+  }
+}
+
+}  // namespace
+
+std::string_view Name(CacheOpKind kind) { return NameIn(kKinds, kind); }
+
+char SlotName(int slot) { return static_cast<char>('A' + slot); }
+
+std::string Print(const CacheOp& op) {
+  const char slot = SlotName(op.slot);
+  const char target = SlotName(op.target);
+  std::string text = std::string(Name(op.kind));
+  switch (op.kind) {
+    case CacheOpKind::kNew:
+      text += fmt::format(" {} rows={}", slot, op.count);
+      if (!op.numbers.empty()) text += fmt::format(" pad={}", fmt::join(op.numbers, ","));
+      if (op.layout) text += " layout=" + Print(*op.layout);
+      if (op.k) text += " k=" + Print(*op.k);
+      if (op.v) text += " v=" + Print(*op.v);
+      return text;
+    case CacheOpKind::kAppend:
+      text += fmt::format(" {} {}", slot, op.count);
+      if (op.wrong != WrongColumns::kNothing) {
+        text += fmt::format(" wrong={}", NameIn(kWrong, op.wrong));
+      }
+      return text;
+    case CacheOpKind::kPrepare:
+    case CacheOpKind::kFilter:
+      text += fmt::format(" {}", slot);
+      if (!op.numbers.empty()) text += fmt::format(" {}", fmt::join(op.numbers, ","));
+      return text;
+    case CacheOpKind::kFinalize:
+    case CacheOpKind::kDrop:
+      return text + fmt::format(" {}", slot);
+    case CacheOpKind::kTrim:
+      return text + fmt::format(" {} {}", slot, op.count);
+    case CacheOpKind::kExtend:
+      return text + fmt::format(" {} {}", slot, target);
+    case CacheOpKind::kMerge: {
+      std::string slots;
+      for (int operand : op.operands) {
+        if (!slots.empty()) slots += ',';
+        slots += SlotName(operand);
+      }
+      return text + fmt::format(" {} -> {}", slots, target);
+    }
+    case CacheOpKind::kExtract:
+      return text + fmt::format(" {} {} -> {}", slot, op.count, target);
+    case CacheOpKind::kToQuantized:
+      return text + fmt::format(" {} k={} v={}", slot, Print(*op.k), Print(*op.v));
+    case CacheOpKind::kCopy:
+      return text + fmt::format(" {} -> {}", slot, target);
+    case CacheOpKind::kSave:
+      return text + fmt::format(" {} s{}", slot, op.key);
+    case CacheOpKind::kLoad:
+      return text + fmt::format(" s{} -> {}", op.key, target);
+    case CacheOpKind::kDamage:
+      text += fmt::format(" s{} {}", op.key, NameIn(kDamages, op.damage));
+      if (op.at != 0) text += fmt::format(" at={}", op.at);
+      return text;
+    case CacheOpKind::kAttend:
+      text += fmt::format(" {}", slot);
+      if (op.window) text += fmt::format(" window={}", *op.window);
+      if (op.scale) text += fmt::format(" scale={}", PrintReal(*op.scale));
+      if (op.sinks) text += " sinks";
+      return text;
+  }
+  return text;
+}
+
+std::string Print(const CacheSetup& setup) {
+  return fmt::format(
+      "cache layout={} k={} v={} x={} hkv={} hq={} dk={} dv={} growth={} observe={} data={}",
+      Print(setup.layout), Print(setup.k), Print(setup.v), ShortName(setup.x), setup.kv_heads,
+      setup.query_heads, setup.k_dim, setup.v_dim, setup.growth_tokens,
+      NameIn(kObserve, setup.observe), Print(setup.data));
+}
+
+std::string Print(const CacheCase& c) {
+  std::string text = Print(c.setup);
+  for (const CacheOp& op : c.ops) text += "; " + Print(op);
+  return text;
+}
+
+std::string PrintLines(const CacheCase& c) {
+  std::string text = Print(c.setup) + "\n";
+  for (const CacheOp& op : c.ops) text += Print(op) + "\n";
+  return text;
+}
+
+CacheCase ParseCacheCase(std::string_view text) {
+  CacheCase c;
+  bool has_setup = false;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  size_t begin = 0;
+  for (int64_t number = 1;; ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    try {
+      ParseLine(WholeLine(line), &has_setup, &c);
+    } catch (const Error& error) {
+      if (begin == 0 && end == text.size()) throw;
+      throw Error(error.code(), error.message(),
+                  fmt::format("line {}, {}", number, error.context()));
+    }
+    if (end == text.size()) break;
+    begin = end + 1;
+  }
+  ValidateCacheCase(c);
+  return c;
+}
+
+void ValidateCacheCase(const CacheCase& c) {
+  const CacheSetup& setup = c.setup;
+  if (!IsLegal(setup.layout)) {
+    Illegal(fmt::format("layout {}: W and C are at least 1, and K is less than W",
+                        Print(setup.layout)));
+  }
+  for (int64_t number : {setup.layout.window, setup.layout.keep, setup.layout.chunk}) {
+    CheckRange("layout", number, 0, kMaxNumber);
+  }
+  if (setup.x != DType::kFloat32 && setup.x != DType::kFloat16 && setup.x != DType::kBFloat16) {
+    Illegal(fmt::format("x={} is none of f32, f16 and bf16", ShortName(setup.x)));
+  }
+  CheckRange("hkv", setup.kv_heads, 1, kMaxExtent);
+  CheckRange("hq", setup.query_heads, 1, kMaxExtent);
+  CheckRange("dk", setup.k_dim, 1, kMaxExtent);
+  CheckRange("dv", setup.v_dim, 1, kMaxExtent);
+  CheckRange("growth", setup.growth_tokens, 1, kMaxExtent);
+  if (setup.query_heads % setup.kv_heads != 0) {
+    Illegal(fmt::format("hq={} is not a multiple of hkv={}", setup.query_heads, setup.kv_heads));
+  }
+  CheckHeadDim(setup.k, setup.k_dim, "k");
+  CheckHeadDim(setup.v, setup.v_dim, "v");
+  if (!HasText(setup.data)) Illegal("data is REGIME:SEED, file or file:HASH");
+  if (c.ops.size() > kMaxOps) Illegal(fmt::format("more than {} operations", kMaxOps));
+  for (const CacheOp& op : c.ops) CheckOp(op);
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,200 @@
+// The optimized codec stores and reads the bytes of the reference, for every format, source type
+// and regime, for arbitrary bit patterns, and on every instruction set that this machine has.
+
+#include "optimized/formats/row_codec.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "optimized/formats/convert.h"
+#include "reference/cache/vector_codec.h"
+#include "reference/data/row_regime.h"
+#include "reference/formats/affine.h"
+#include "reference/formats/plain.h"
+#include "reference/numerics/convert.h"
+
+namespace kvcheck {
+namespace {
+
+class OnTarget {
+ public:
+  explicit OnTarget(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~OnTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+};
+
+constexpr DType kSources[] = {DType::kFloat32, DType::kFloat16,      DType::kBFloat16,
+                              DType::kFloat64, DType::kFloat8E4M3FN, DType::kFloat8E5M2};
+
+// Stored bytes of `rows` vectors as the cache lays them out: codes, scales and biases apart, with
+// gaps that must stay as they are.
+struct Stored {
+  Stored(const KvFormat& format, int64_t dim, int64_t rows)
+      : bytes(optimized::RowBytesOf(format, dim)),
+        code_stride(bytes.codes + 3),
+        scale_stride(bytes.scales + 1),
+        codes(static_cast<size_t>(rows * code_stride), std::byte{0x5a}),
+        scales(static_cast<size_t>(rows * scale_stride), std::byte{0x5a}),
+        biases(scales) {}
+  optimized::StoredRows Rows() {
+    return {codes.data(), scales.data(), biases.data(), code_stride, scale_stride};
+  }
+  optimized::StoredRowsView View() const {
+    return {codes.data(), scales.data(), biases.data(), code_stride, scale_stride};
+  }
+  optimized::RowBytes bytes;
+  int64_t code_stride;
+  int64_t scale_stride;
+  std::vector<std::byte> codes, scales, biases;
+};
+
+void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std::byte* x,
+                     int64_t rows, const std::string& what) {
+  optimized::RowCodec codec;
+  codec.Start(format, from, dim);
+  VectorCodec reference(format, from, dim, Profile{});
+  const VectorSize size = reference.size();
+  ASSERT_EQ(codec.bytes().codes, static_cast<int64_t>(size.codes));
+  ASSERT_EQ(codec.bytes().scales, static_cast<int64_t>(size.scales));
+  const int64_t vector = dim * static_cast<int64_t>(SizeInBytes(from));
+  Stored got(format, dim, rows);
+  codec.Encode(x, vector, rows, got.Rows());
+  std::vector<float> decoded(static_cast<size_t>(rows * dim));
+  codec.Decode(got.View(), rows, decoded.data());
+  Stored want(format, dim, rows);
+  std::vector<std::byte> one(size.Total());
+  std::vector<double> values(static_cast<size_t>(dim));
+  for (int64_t r = 0; r < rows; ++r) {
+    reference.Encode(x + r * vector, one.data());
+    std::memcpy(&want.codes[static_cast<size_t>(r * want.code_stride)], one.data(), size.codes);
+    if (size.scales > 0) {
+      const auto at = static_cast<size_t>(r * want.scale_stride);
+      std::memcpy(&want.scales[at], &one[size.codes], size.scales);
+      std::memcpy(&want.biases[at], &one[size.codes + size.scales], size.scales);
+    }
+    // The values: exact in f32 for types up to f32; an affine value within its two roundings, which
+    // are exactly those of a decoder with two roundings where the row type is f32.
+    reference.Decode(one.data(), values.data());
+    for (int64_t i = 0; i < dim; ++i) {
+      const auto index = static_cast<size_t>(i);
+      const float value = decoded[static_cast<size_t>(r * dim + i)];
+      float expected = static_cast<float>(values[index]);
+      if (const auto* affine = std::get_if<AffineFormat>(&format)) {
+        const auto group = static_cast<size_t>(i / affine->group_size);
+        const size_t element = SizeInBytes(affine->scale_dtype);
+        uint64_t scale = 0;
+        uint64_t bias = 0;
+        std::memcpy(&scale, &one[size.codes + group * element], element);
+        std::memcpy(&bias, &one[size.codes + size.scales + group * element], element);
+        std::vector<uint32_t> words(size.codes / 4);
+        std::memcpy(words.data(), one.data(), size.codes);
+        std::vector<uint8_t> codes(static_cast<size_t>(dim));
+        UnpackCodes(words, affine->bits, codes);
+        const auto s = static_cast<float>(Decode(affine->scale_dtype, scale));
+        const auto b = static_cast<float>(Decode(affine->scale_dtype, bias));
+        const float product = static_cast<float>(codes[index]) * s;
+        expected = product + b;
+      }
+      ASSERT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected)))
+          << Print(format) << " " << value << " " << expected << " " << what;
+    }
+  }
+  ASSERT_EQ(got.codes, want.codes) << Print(format) << " from " << Name(from) << " " << what;
+  ASSERT_EQ(got.scales, want.scales) << Print(format) << " from " << Name(from) << " " << what;
+  ASSERT_EQ(got.biases, want.biases) << Print(format) << " from " << Name(from) << " " << what;
+}
+
+void ExpectSameBytesOf(std::string_view regime, const std::string& what) {
+  constexpr int64_t kRows = 2;
+  for (const KvFormat& format : AllKvFormats()) {
+    for (const DType from : kSources) {
+      const int64_t dim = IsPlain(format) ? 67 : 128;
+      const Tensor x = GenerateRows(regime, 3, from, kRows, dim);
+      ExpectSameBytes(format, from, dim, x.bytes.data(), kRows, std::string(regime) + what);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(RowCodec, StoresTheBytesOfTheReferenceInEveryFormatAndRegime) {
+  for (const std::string_view regime : RowRegimes()) ExpectSameBytesOf(regime, "");
+}
+
+TEST(RowCodec, StoresTheSameBytesOnEveryInstructionSet) {
+  const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  EXPECT_FALSE(targets.empty());
+  for (const int64_t target : targets) {
+    const OnTarget forced(target);
+    ExpectSameBytesOf("mixed", std::string(" ") + hwy::TargetName(target));
+  }
+}
+
+TEST(RowCodec, StoresTheBytesOfTheReferenceForArbitraryBits) {
+  // Infinities and NaN of every payload included. In an affine group they meet finite values.
+  std::mt19937_64 random(4);
+  for (const KvFormat& format : AllKvFormats()) {
+    for (const DType from : kSources) {
+      const int64_t dim = IsPlain(format) ? 501 : 128;
+      constexpr int64_t kRows = 4;
+      std::vector<std::byte> x(static_cast<size_t>(kRows * dim) * SizeInBytes(from));
+      for (std::byte& byte : x) byte = static_cast<std::byte>(random());
+      ExpectSameBytes(format, from, dim, x.data(), kRows, "random bits");
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(RowCodec, ConvertsEveryCodeOfTheNarrowTypes) {
+  const auto same = [](float value, DType dtype, uint64_t code) {
+    const double want = Decode(dtype, code);
+    EXPECT_EQ(std::bit_cast<uint32_t>(value), std::bit_cast<uint32_t>(static_cast<float>(want)))
+        << Name(dtype) << " " << code;
+  };
+  for (uint32_t code = 0; code < 0x10000u; ++code) {
+    same(std::bit_cast<float>(optimized::F32FromF16(code)), DType::kFloat16, code);
+    same(std::bit_cast<float>(optimized::F32FromBF16(code)), DType::kBFloat16, code);
+  }
+  for (uint32_t code = 0; code < 0x100u; ++code) {
+    same(std::bit_cast<float>(optimized::F32FromE4M3(code)), DType::kFloat8E4M3FN, code);
+    same(std::bit_cast<float>(optimized::F32FromE5M2(code)), DType::kFloat8E5M2, code);
+  }
+}
+
+TEST(RowCodec, RoundsEveryBorderOfTheNarrowTypes) {
+  // Around every code and every midpoint between codes, in both signs.
+  for (const DType dtype :
+       {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2}) {
+    const uint32_t count = SizeInBytes(dtype) == 1 ? 0x100u : 0x10000u;
+    for (uint32_t code = 0; code < count; ++code) {
+      const double value = Decode(dtype, code);
+      const double middle = (value + Decode(dtype, (code + 1) % count)) / 2;
+      for (const double at : {value, middle}) {
+        const auto near = static_cast<float>(at);
+        for (const float x :
+             {near, std::nextafterf(near, INFINITY), std::nextafterf(near, -INFINITY)}) {
+          const auto bits = std::bit_cast<uint32_t>(x);
+          uint64_t got = 0;
+          if (dtype == DType::kFloat16) got = optimized::F16FromF32(bits);
+          if (dtype == DType::kBFloat16) got = optimized::BF16FromF32(bits);
+          if (dtype == DType::kFloat8E4M3FN) got = optimized::E4M3FromF32(bits);
+          if (dtype == DType::kFloat8E5M2) got = optimized::E5M2FromF32(bits);
+          ASSERT_EQ(got, Encode(dtype, static_cast<double>(x), StoreRule(dtype, Profile{})))
+              << Name(dtype) << " " << x;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

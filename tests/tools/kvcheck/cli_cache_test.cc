@@ -1,0 +1,78 @@
+// kvcheck run on traces of cache operations, and what other commands say about them.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/tools/kvcheck/tool_process.h"
+#include "tools/faults/cache_faults.h"
+
+namespace kvcheck {
+namespace {
+
+class CacheCommand : public ToolTest {};
+
+constexpr const char* kTrace =
+    "cache k=f32 dk=8 hkv=2 hq=4 data=tokens:1; new A rows=2; append A 3; attend A; trim A 1";
+
+TEST_F(CacheCommand, ModelPassesItsOwnTrace) {
+  const ToolRun run = Tool({"run", kTrace});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("PASS  cache  4 operations")) << run.out;
+}
+
+TEST_F(CacheCommand, EveryFaultFailsAndTheReportNamesTheLastOperation) {
+  for (const CacheFault& fault : CacheFaults()) {
+    const std::string trace(fault.trace);
+    const ToolRun run = Tool({"run", trace, "--impl", "fault:" + std::string(fault.id)});
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    const std::string last = trace.substr(trace.rfind("; ") + 2);
+    const std::string kind = last.substr(0, last.find(' '));
+    EXPECT_NE(run.out.find(", " + kind + " "), std::string::npos) << fault.id << "\n" << run.out;
+    EXPECT_NE(run.out.find("breaks P"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("--impl fault:" + std::string(fault.id)), std::string::npos) << run.out;
+  }
+}
+
+TEST_F(CacheCommand, TraceOfSeveralLinesIsReadAndPrintedAsOne) {
+  const ToolRun run = Tool({"run", "cache k=f32 dk=8 data=tokens:1\nnew A\nappend A 1\n", "-v"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("data=tokens:1; new A rows=1; append A 1\n"), std::string::npos)
+      << run.out;
+  const ToolRun wrong = Tool({"run", "cache k=f32 dk=8 data=tokens:1\nnew A\nappend B x\n"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("line 3, column 10"), std::string::npos) << wrong.err;
+}
+
+TEST_F(CacheCommand, NothingJudgedIsMistrusted) {
+  EXPECT_EQ(Tool({"run", "cache k=f32 dk=8 data=tokens:1; trim A 1"}).exit_code, 3);
+}
+
+TEST_F(CacheCommand, WhatCannotBeAskedIsRefused) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", kTrace, "--impl", "simulated"},
+        {"run", kTrace, "--impl", "fault:none"},
+        {"run", kTrace, "--plan", "base=plain_f32"},
+        {"run", kTrace, "--profile", "masked_row=nan"},
+        {"run", "cache k=f32 dk=8 hkv=2 hq=3 data=tokens:1"},
+        {"compare", "--case", kTrace, "no.h5"},
+        {"golden", "make", "-o", "x.h5", "--case", kTrace, "no.h5"}}) {
+    const ToolRun run = Tool(arguments);
+    EXPECT_NE(run.exit_code, 0) << testing::PrintToString(arguments) << run.out;
+    EXPECT_NE(run.exit_code, 1) << testing::PrintToString(arguments) << run.out;
+    EXPECT_NE(run.exit_code, 4) << testing::PrintToString(arguments) << run.err;
+    EXPECT_LT(run.exit_code, 10) << testing::PrintToString(arguments) << run.err;
+  }
+}
+
+TEST_F(CacheCommand, JsonCarriesTheVerdict) {
+  const ToolRun run = Tool({"run", "cache k=f32 dk=8 data=tokens:1; new A; trim A -1", "--impl",
+                            "fault:trim_negative_carried_out", "--json", "-"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("an illegal call was carried out"), std::string::npos) << run.out;
+  EXPECT_TRUE(nlohmann::json::accept(run.out));
+}
+
+}  // namespace
+}  // namespace kvcheck
