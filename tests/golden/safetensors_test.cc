@@ -127,6 +127,7 @@ TEST(SafetensorsFile, TakesWhatTheFormatAllows) {
   EXPECT_EQ(RefusalOf(SafetensorsBytes("{}", "")), "");
   EXPECT_EQ(RefusalOf(SafetensorsBytes("{\"a\":{" + fields + "}}   \n", std::string(8, '\1'))), "");
   EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"__metadata__":{}})", "")), "");
+  EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"__metadata__":null})", "")), "");
   // Header and data in different orders, an empty tensor between two others.
   EXPECT_EQ(RefusalOf(SafetensorsBytes(R"({"b":{"data_offsets":[4,6],"shape":[],"dtype":"F16"},)"
                                        R"("z":{"dtype":"F64","shape":[7,0],"data_offsets":[4,4]},)"
@@ -177,7 +178,7 @@ TEST(SafetensorsFile, RefusesWhatTheFormatDoesNotAllow) {
            {SafetensorsBytes(R"({"a":[]})", ""), "tensor 'a' is an array, not an object"},
            {SafetensorsBytes(R"({"a":null})", ""), "tensor 'a' is null, not an object"},
            {SafetensorsBytes(R"({"":{}})", ""), "a tensor without a name"},
-           {SafetensorsBytes(R"({"__metadata__":null})", ""), "__metadata__ holds null"},
+           {SafetensorsBytes(R"({"__metadata__":{"a":null}})", ""), "__metadata__ holds null"},
            {SafetensorsBytes(R"({"__metadata__":{"a":1}})", ""), "__metadata__ holds a number"},
            {SafetensorsBytes(R"({"__metadata__":{"a":{}}})", ""), "__metadata__ holds an object"},
            {SafetensorsBytes(R"({"__metadata__":{"a":["x"]}})", ""), "holds an array"},
@@ -217,6 +218,7 @@ TEST(SafetensorsFile, RefusesWhatTheFormatDoesNotAllow) {
                              std::string(8, '\1')),
             "its header names 'a' twice"},
            {SafetensorsBytes(R"({"__metadata__":{},"__metadata__":{}})", ""), "twice"},
+           {SafetensorsBytes(R"({"__metadata__":null,"__metadata__":{}})", ""), "twice"},
            {SafetensorsBytes(R"({"__metadata__":{"k":"1","k":"2"}})", ""), "the key 'k' twice"},
            {OneTensor(good + R"(,"dtype":"F32")"), "has two fields 'dtype'"},
            // Sizes.

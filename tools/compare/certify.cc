@@ -69,7 +69,7 @@ std::vector<std::optional<Verdict>> CertifyPairs(const std::vector<ComparePair>&
   for (size_t i = 0; i < pairs.size(); ++i) {
     const ComparePair& pair = pairs[i];
     if (pair.standing != PairStanding::kComparable || pair.elements == 0 ||
-        !pair.names.triplet.empty()) {
+        !pair.names.triplet.empty() || pair.stated) {
       continue;
     }
     const auto rule = PassRuleOf(pair.rule.tolerance, pair.rule.Special());

@@ -7,8 +7,11 @@
 
 #include "reference/formats/stored_codec_source.h"
 #include "reference/judge/tensor_source.h"
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/implementation.h"
 #include "tools/compare/cast_source.h"
+#include "tools/compare/triplets.h"
 
 namespace kvcheck {
 namespace {
@@ -36,6 +39,9 @@ std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const T
   if (names.got.empty() && names.triplet.empty()) {
     return {PairStanding::kMissing,
             fmt::format("missing: {} has it, {} has not", gold.path(), got.path())};
+  }
+  if (!names.in_gold && names.says && StatedByRule(rule.tolerance, *names.says)) {
+    return {PairStanding::kComparable, ""};
   }
   if (!names.in_gold) {
     return {PairStanding::kExtra,
@@ -86,6 +92,12 @@ std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSourc
                               names.name),
                   pair.rule.where);
     }
+    const auto* codec = std::get_if<CodecRule>(&pair.rule.tolerance);
+    // A format keeps rows of numbers; what counts or indexes something is the same in both files.
+    if (codec != nullptr && names.in_gold && !IsFloat(RecordOf(gold, names.name).dtype)) {
+      pair.rule.tolerance = ExactRule{};
+      codec = nullptr;
+    }
     std::tie(pair.standing, pair.reason) = StandingOf(names, pair.rule, gold, got);
     if (pair.standing == PairStanding::kComparable && !names.triplet.empty()) {
       if (!slices.empty()) {
@@ -97,11 +109,18 @@ std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSourc
       pair.elements = RecordOf(gold, names.name).shape.ElementCount();
       pair.bytes = BytesOf(RecordOf(gold, names.name));
       for (const std::string& part : names.triplet) pair.bytes += BytesOf(RecordOf(got, part));
+    } else if (pair.standing == PairStanding::kComparable && !names.in_gold) {
+      pair.stated = StatedByRule(pair.rule.tolerance, *names.says);
+      pair.elements = 1;
+      pair.bytes = BytesOf(RecordOf(got, names.got));
     } else if (pair.standing == PairStanding::kComparable) {
-      const bool is_codec = std::holds_alternative<CodecRule>(pair.rule.tolerance);
       const ObjectRecord& want = RecordOf(gold, names.name);
       const ObjectRecord& have = RecordOf(got, names.got);
-      if (have.dtype != want.dtype && !is_codec) {
+      if (codec != nullptr && codec->format == KvFormat(PlainFormat{have.dtype}) &&
+          SizeInBytes(have.dtype) == 1) {
+        pair.cast_got = DType::kFloat32;  // which has every value of fp8
+      }
+      if (have.dtype != want.dtype && codec == nullptr) {
         pair.cast = pair.rule.cast;
         for (const DType own : {want.dtype, have.dtype}) {
           if (!HoldsEveryValue(*pair.cast, own)) {
@@ -125,21 +144,20 @@ std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSourc
 }
 
 PairTensors::Views PairTensors::ViewsOf(const ComparePair& pair, LockedFile& file,
-                                        const std::string& path, const Shape& names) {
+                                        const std::string& path, const Shape& names,
+                                        std::optional<DType> cast) {
   Views views;
   views.push_back(std::make_unique<FileTensor>(file.source, path, names, file.mutex));
   if (pair.part) views.push_back(std::make_unique<SlicedTensor>(*views.back(), *pair.part));
-  if (pair.cast) {
-    views.push_back(std::make_unique<CastTensor>(*views.back(), *pair.cast, path));
-  }
+  if (cast) views.push_back(std::make_unique<CastTensor>(*views.back(), *cast, path));
   return views;
 }
 
 PairTensors::PairTensors(const ComparePair& pair, LockedFile& gold, LockedFile& got) {
   const Shape names = Named(DatasetRecord(gold.source, pair.names.name).shape,
                             DatasetRecord(got.source, pair.names.got).shape);
-  gold_ = ViewsOf(pair, gold, pair.names.name, names);
-  got_ = ViewsOf(pair, got, pair.names.got, names);
+  gold_ = ViewsOf(pair, gold, pair.names.name, names, pair.cast);
+  got_ = ViewsOf(pair, got, pair.names.got, names, pair.cast_got ? pair.cast_got : pair.cast);
 }
 
 namespace {
@@ -210,6 +228,24 @@ Verdict JudgeTriplet(const ComparePair& pair, LockedFile& gold, LockedFile& got,
   return judge(*both.expected, *both.observed, pair.rule.Special());
 }
 
+// GOT's group size or bits against those of the rule.
+Verdict JudgeStated(const ComparePair& pair, LockedFile& got, const JudgeCall& judge) {
+  const ObjectRecord& record = DatasetRecord(got.source, pair.names.got);
+  Tensor stated(record.dtype, record.shape);
+  EncodeFrom(std::vector<double>{static_cast<double>(*pair.stated)}, record.dtype,
+             stated.bytes.data());
+  const MemorySink rule(TensorMap{{kTensorName, stated}});
+  const RuledTensorSource expected(rule, {{kTensorName, ExactRule{}}});
+  const FileTensor observed(got.source, pair.names.got, record.shape, got.mutex);
+  Verdict verdict = judge(expected, observed, kTensorPolicy);
+  for (OutputVerdict& output : verdict.outputs) {
+    output.rule =
+        fmt::format("the {} of {}", *pair.names.says == FormatField::kBits ? "bits" : "group size",
+                    Print(pair.rule.tolerance));
+  }
+  return verdict;
+}
+
 }  // namespace
 
 void AddRuleSource(const ComparePair& pair, OutputVerdict* output) {
@@ -237,8 +273,9 @@ Verdict JudgePair(const ComparePair& pair, LockedFile& gold, LockedFile& got, Em
     case PairStanding::kComparable:
       break;
   }
-  Verdict verdict = pair.names.triplet.empty() ? JudgeWhole(pair, gold, got, judge)
-                                               : JudgeTriplet(pair, gold, got, judge);
+  Verdict verdict = pair.stated                  ? JudgeStated(pair, got, judge)
+                    : pair.names.triplet.empty() ? JudgeWhole(pair, gold, got, judge)
+                                                 : JudgeTriplet(pair, gold, got, judge);
   if (pair.elements == 0 && empty == EmptyPairs::kPass && verdict.outcome == Outcome::kMistrusted) {
     verdict.outcome = Outcome::kPass;
     verdict.reasons.clear();

@@ -40,11 +40,13 @@ struct ComparePair {
   TensorPair names;
   TensorRule rule;
   PairStanding standing = PairStanding::kComparable;
-  std::string reason;         // of every other standing
-  std::optional<Shape> part;  // of --slice
-  std::optional<DType> cast;  // where the types differ
-  int64_t elements = 0;       // that are compared
-  int64_t bytes = 0;          // of them, in both files
+  std::string reason;             // of every other standing
+  std::optional<Shape> part;      // of --slice
+  std::optional<DType> cast;      // where the types differ
+  std::optional<DType> cast_got;  // of GOT alone, to judge it by a codec rule
+  std::optional<int64_t> stated;  // what a tensor that GOLD lacks has to hold (triplets.h)
+  int64_t elements = 0;           // that are compared
+  int64_t bytes = 0;              // of them, in both files
 };
 
 // In the order of the selection. Files are named in reasons.
@@ -67,7 +69,7 @@ class PairTensors {
   // Each view reads from the one before it.
   using Views = std::vector<std::unique_ptr<TensorView>>;
   static Views ViewsOf(const ComparePair& pair, LockedFile& file, const std::string& path,
-                       const Shape& names);
+                       const Shape& names, std::optional<DType> cast);
   Views gold_;
   Views got_;
 };

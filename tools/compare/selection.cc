@@ -8,6 +8,7 @@
 #include "golden/content_hash.h"
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
+#include "tools/compare/triplets.h"
 
 namespace kvcheck {
 namespace {
@@ -36,28 +37,6 @@ std::map<std::string, std::vector<std::string>> ByGoldName(const std::vector<std
   }
   for (const auto& [path, name] : renames.Apply(got)) by_name[name].push_back(path);
   return by_name;
-}
-
-// Gives GOLD's tensor the three extra tensors of GOT that stand for it.
-void TakeTriplets(const SelectionOptions& options, std::map<std::string, TensorPair>* pairs) {
-  if (!options.may_be_triplet) return;
-  std::vector<std::string> absent;
-  for (const auto& [name, pair] : *pairs) {
-    if (pair.got.empty() && options.may_be_triplet(name)) absent.push_back(name);
-  }
-  for (const std::string& name : absent) {
-    for (const auto& endings : kTripletEndings) {
-      std::vector<std::string> parts;
-      for (const char* ending : endings) {
-        const auto found = pairs->find(name + ending);
-        if (found != pairs->end() && !found->second.in_gold) parts.push_back(found->second.got);
-      }
-      if (parts.size() != endings.size()) continue;
-      pairs->at(name).triplet = std::move(parts);
-      for (const char* ending : endings) pairs->erase(name + ending);
-      break;
-    }
-  }
 }
 
 bool IsAbsent(const TensorPair& pair) {
@@ -107,7 +86,7 @@ Shard ParseShard(const std::string& text) {
 Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                         const SelectionOptions& options) {
   std::map<std::string, TensorPair> pairs;
-  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, "", {}};
+  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, "", {}, {}};
   const auto is_selected = [&](const std::string& name) {
     return (options.include.empty() || MatchesAny(options.include, name)) &&
            !MatchesAny(options.exclude, name);
@@ -127,7 +106,7 @@ Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                 "--map");
   }
 
-  TakeTriplets(options, &pairs);
+  if (options.may_be_triplet) TakeTriplets(gold, got, options.may_be_triplet, &pairs);
 
   Selection selection;
   for (const auto& [name, pair] : pairs) selection.all_names.push_back(name);

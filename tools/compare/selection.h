@@ -4,9 +4,9 @@
 #ifndef TOOLS_COMPARE_SELECTION_H_
 #define TOOLS_COMPARE_SELECTION_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,17 +39,12 @@ struct SelectionOptions {
   std::vector<Glob> allow_extra;
   Renames renames;
   Shard shard;
-  // Whether GOT may hold a tensor of GOLD as codes, scales and biases, under its name and one of
-  // kTripletEndings. Never where GOT has the name itself.
+  // Whether GOT may hold a tensor of GOLD as codes, scales and biases (triplets.h).
   std::function<bool(const std::string& gold_path)> may_be_triplet;
 };
 
-// Of codes, scales and biases: as mlx-lm saves a quantized cache, and as it is spelt out.
-inline constexpr std::array<std::array<const char*, 3>, 4> kTripletEndings = {
-    {{".0", ".1", ".2"},
-     {"_codes", "_scales", "_biases"},
-     {".codes", ".scales", ".biases"},
-     {"/codes", "/scales", "/biases"}}};
+// What a tensor of GOT says of the format of others.
+enum class FormatField : uint8_t { kGroupSize, kBits };
 
 // A tensor of GOLD and the one of GOT that is held against it.
 struct TensorPair {
@@ -58,6 +53,7 @@ struct TensorPair {
   std::string got;  // GOT's path; "" when GOT has none
   // GOT's paths of codes, scales and biases, where it has the tensor in that form; else empty.
   std::vector<std::string> triplet;
+  std::optional<FormatField> says;  // of a tensor that GOLD lacks
   bool operator==(const TensorPair&) const = default;
 };
 

@@ -103,7 +103,8 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
   const RuleSet rules = RulesOf(options);
   SelectionOptions selecting = SelectionOf(options);
   selecting.may_be_triplet = [&](const std::string& name) {
-    return std::holds_alternative<CodecRule>(rules.Of(name).tolerance);
+    const auto* rule = std::get_if<CodecRule>(&rules.Of(name).tolerance);
+    return rule != nullptr && !IsPlain(rule->format);
   };
   const Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
   rules.CheckUsed(selection.all_names);

@@ -77,36 +77,12 @@ TEST(Selection, AllowedAbsencesAreLeftOutAndCounted) {
   const Selection selection =
       SelectTensors(IndexOf({"/a", "/gone/1", "/gone/2"}), IndexOf({"/a", "/added"}),
                     OptionsOf({.allow_missing = {"gone/*"}, .allow_extra = {"add*"}}));
-  EXPECT_EQ(selection.pairs, (std::vector<TensorPair>{{"/a", true, "/a", {}}}));
+  EXPECT_EQ(selection.pairs, (std::vector<TensorPair>{{"/a", true, "/a", {}, {}}}));
   EXPECT_EQ(selection.allowed_missing, (Texts{"/gone/1", "/gone/2"}));
   EXPECT_EQ(selection.allowed_extra, (Texts{"/added"}));
   // One allows no absence of the other kind, and hides no tensor that both files have.
   EXPECT_EQ(Pairs({"/a", "/b"}, {"/a", "/c"}, {.allow_missing = {"c", "a", "b"}}),
             (Texts{"/a=/a", "/c=/c extra"}));
-}
-
-TEST(Selection, CodesScalesAndBiasesOfGotStandForOneTensorOfGold) {
-  const Texts gold = {"/0.0", "/0.1", "/k", "/v"};
-  const Texts got = {"/0.0.0",    "/0.0.1",    "/0.0.2", "/0.1.0",   "/0.1.1",    "/k_codes",
-                     "/k_scales", "/k_biases", "/v",     "/v_codes", "/v_scales", "/v_biases"};
-  SelectionOptions options;
-  options.may_be_triplet = [](const std::string&) { return true; };
-  const std::vector<TensorPair> pairs = SelectTensors(IndexOf(gold), IndexOf(got), options).pairs;
-  const std::vector<TensorPair> expected = {
-      {"/0.0", true, "", {"/0.0.0", "/0.0.1", "/0.0.2"}},
-      {"/0.1", true, "", {}},  // one of the three is absent
-      {"/0.1.0", false, "/0.1.0", {}},
-      {"/0.1.1", false, "/0.1.1", {}},
-      {"/k", true, "", {"/k_codes", "/k_scales", "/k_biases"}},
-      {"/v", true, "/v", {}},  // the tensor itself is there
-      {"/v_biases", false, "/v_biases", {}},
-      {"/v_codes", false, "/v_codes", {}},
-      {"/v_scales", false, "/v_scales", {}},
-  };
-  EXPECT_EQ(pairs, expected);
-  options.may_be_triplet = [](const std::string& name) { return name == "/k"; };
-  EXPECT_EQ(SelectTensors(IndexOf(gold), IndexOf(got), options).pairs[0],
-            (TensorPair{"/0.0", true, "", {}}));
 }
 
 TEST(Selection, TwoTensorsThatWouldShareANameAreRefusedByAllTheirNames) {

@@ -1,0 +1,114 @@
+#include "tools/compare/triplets.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kvcheck {
+namespace {
+
+using Pairs = std::map<std::string, TensorPair>;
+using Endings = std::array<const char*, 3>;  // of codes, scales and biases
+
+constexpr Endings kMlxLmCache = {".0", ".1", ".2"};
+constexpr Endings kSpeltOut[] = {{"_codes", "_scales", "_biases"},
+                                 {".codes", ".scales", ".biases"},
+                                 {"/codes", "/scales", "/biases"}};
+constexpr Endings kMlxLayer[] = {{".weight", ".scales", ".biases"},
+                                 {"/weight", "/scales", "/biases"}};
+
+// A tensor of GOT alone.
+const TensorPair* FindExtra(const Pairs& pairs, const std::string& name) {
+  const auto found = pairs.find(name);
+  return found == pairs.end() || found->second.in_gold ? nullptr : &found->second;
+}
+
+bool IsReal(const ObjectRecord& record) { return record.problem.empty() && IsFloat(record.dtype); }
+
+bool HasType(const FileIndex& index, const std::string& path, DType dtype) {
+  const ObjectRecord& record = index.objects.at(path);
+  return record.problem.empty() && record.dtype == dtype;
+}
+
+// Takes the tensors base + endings for GOLD's `name`. False when they are not all there.
+bool Take(const std::string& name, const std::string& base, const Endings& endings, Pairs* pairs) {
+  std::vector<std::string> parts;
+  for (const char* ending : endings) {
+    const bool is_own = base + ending == name;
+    const TensorPair* part = is_own ? &pairs->at(name) : FindExtra(*pairs, base + ending);
+    if (part == nullptr) return false;
+    parts.push_back(part->got);
+  }
+  for (const char* ending : endings) {
+    if (base + ending != name) pairs->erase(base + ending);
+  }
+  TensorPair& pair = pairs->at(name);
+  pair.got.clear();
+  pair.triplet = std::move(parts);
+  return true;
+}
+
+// GOT has the name itself, for the codes.
+void TakeLayer(const std::string& name, const FileIndex& got, Pairs* pairs) {
+  if (!HasType(got, pairs->at(name).got, DType::kUInt32)) return;
+  for (const Endings& endings : kMlxLayer) {
+    const std::string_view codes = endings[0];
+    if (!name.ends_with(codes)) continue;
+    if (Take(name, name.substr(0, name.size() - codes.size()), endings, pairs)) return;
+  }
+}
+
+bool IsCacheTriplet(const Pairs& pairs, const std::string& name) {
+  const auto found = pairs.find(name);
+  if (found == pairs.end() || found->second.triplet.empty()) return false;
+  return found->second.triplet[0].ends_with(kMlxLmCache[0]);
+}
+
+// Marks L.3 and L.4 of the layer whose values are `values`, L.1.
+void MarkFormat(const std::string& values, const FileIndex& got, Pairs* pairs) {
+  constexpr std::string_view kValues = ".1";
+  if (!values.ends_with(kValues)) return;
+  const std::string layer = values.substr(0, values.size() - kValues.size());
+  if (!IsCacheTriplet(*pairs, layer + ".0") || !IsCacheTriplet(*pairs, values)) return;
+  const std::pair<std::string, FormatField> fields[] = {{layer + ".3", FormatField::kGroupSize},
+                                                        {layer + ".4", FormatField::kBits}};
+  for (const auto& [name, field] : fields) {
+    const TensorPair* pair = FindExtra(*pairs, name);
+    if (pair == nullptr) continue;
+    if (!HasType(got, pair->got, DType::kInt32)) continue;
+    if (got.objects.at(pair->got).shape.axes.empty()) pairs->at(name).says = field;
+  }
+}
+
+}  // namespace
+
+void TakeTriplets(const FileIndex& gold, const FileIndex& got,
+                  const std::function<bool(const std::string& gold_path)>& may_be_triplet,
+                  std::map<std::string, TensorPair>* pairs) {
+  std::vector<std::string> names;
+  for (const auto& [name, pair] : *pairs) {
+    if (!pair.in_gold || !IsReal(gold.objects.at(name))) continue;
+    if (pair.got.empty() || name.ends_with("weight")) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    if (!may_be_triplet(name)) continue;
+    if (!pairs->at(name).got.empty()) {
+      TakeLayer(name, got, pairs);
+      continue;
+    }
+    bool is_taken = Take(name, name, kMlxLmCache, pairs);
+    for (const Endings& endings : kSpeltOut)
+      is_taken = is_taken || Take(name, name, endings, pairs);
+  }
+  for (const std::string& name : names) MarkFormat(name, got, pairs);
+}
+
+std::optional<int64_t> StatedByRule(const ToleranceRule& rule, FormatField field) {
+  const auto* codec = std::get_if<CodecRule>(&rule);
+  const auto* affine = codec == nullptr ? nullptr : std::get_if<AffineFormat>(&codec->format);
+  if (affine == nullptr) return std::nullopt;
+  return field == FormatField::kBits ? affine->bits : affine->group_size;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,40 @@
+// How GOT may hold a tensor of GOLD in an affine format: as three tensors of its own, codes, scales
+// and biases. GOLD's N is looked for, in this order, as
+//
+//   N.0  N.1  N.2                     mlx-lm's prompt caches (save_prompt_cache)
+//   N_codes  N_scales  N_biases       the same spelt out; also with "." and "/" in place of "_"
+//   P.weight  P.scales  P.biases      MLX's quantized layers, where N is P.weight; also with "/"
+//
+// always all three and, but for P.weight, under names that GOLD does not have. GOT's names are as
+// GOLD spells them, after renames. Beside L.0 and L.1 (keys and values of layer L) in the form of
+// mlx-lm stand L.3 and L.4, int32 without axes: the group size and the bits of the layer's codes,
+// which have to be those of the rule.
+
+#ifndef TOOLS_COMPARE_TRIPLETS_H_
+#define TOOLS_COMPARE_TRIPLETS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "golden/file_index.h"
+#include "reference/spec/tolerance.h"
+#include "tools/compare/selection.h"
+
+namespace kvcheck {
+
+// Gives tensors of GOLD the three of GOT that stand for them, which then are no pairs of their own,
+// and marks what says the group size and the bits. may_be_triplet: of GOLD's paths.
+void TakeTriplets(const FileIndex& gold, const FileIndex& got,
+                  const std::function<bool(const std::string& gold_path)>& may_be_triplet,
+                  std::map<std::string, TensorPair>* pairs);
+
+// The number that such a tensor has to hold under a rule; nullopt for rules that name no affine
+// format.
+std::optional<int64_t> StatedByRule(const ToleranceRule& rule, FormatField field);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_COMPARE_TRIPLETS_H_
