@@ -6,24 +6,18 @@
 #include <initializer_list>
 
 #include "reference/data/attention_regime.h"
+#include "reference/data/generator.h"
 
 namespace kvcheck {
 namespace {
 
-// splitmix64.
 class Draw {
  public:
-  explicit Draw(uint64_t seed) : state_(seed * 0xd1342543de82ef95u + 0x632be59bd9b4e019u) {}
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  explicit Draw(uint64_t seed) : generator_(seed * 0xd1342543de82ef95u + 0x632be59bd9b4e019u) {}
   // lowest..highest
   int64_t Int(int64_t lowest, int64_t highest) {
-    return lowest + static_cast<int64_t>(Next() % static_cast<uint64_t>(highest - lowest + 1));
+    return lowest +
+           static_cast<int64_t>(generator_.Bits() % static_cast<uint64_t>(highest - lowest + 1));
   }
   bool OneIn(int64_t n) { return Int(1, n) == 1; }
   template <typename T>
@@ -32,7 +26,7 @@ class Draw {
   }
 
  private:
-  uint64_t state_;
+  Generator generator_;
 };
 
 int64_t DrawLength(Draw* draw, int64_t longest) {
@@ -171,6 +165,26 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   return plan;
 }
 
+// Turns a kernel over affine K into one that encodes its query and multiplies codes.
+void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
+  const AttentionCase& c = drawn->c;
+  Plan& plan = drawn->plan;
+  if (IsPlain(c.k) || draw->OneIn(2)) return;
+  AffineFormat query;
+  query.bits = draw->Of({8, 8, 8, 6, 5, 4, 3, 2});
+  query.group_size = c.k_dim % 64 == 0 ? draw->Of({32, 64}) : 32;
+  query.scale_dtype = draw->Of({DType::kFloat32, DType::kFloat16, DType::kBFloat16});
+  plan.integer_qk = query;
+  plan.prescale_roundings = 0;
+  plan.prescale_dtype.reset();
+  drawn->profile.decode = DecodeRounding::kExact;
+  if (plan.dequantize == DequantizeKind::kStored && !IsPlain(c.v)) {
+    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize_roundings = 2;
+  }
+  drawn->structure += " integer";
+}
+
 }  // namespace
 
 DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
@@ -203,7 +217,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
   const auto regimes = AttentionRegimes();
   c.data.regime = std::string(
       regimes[static_cast<size_t>(draw.Int(0, static_cast<int64_t>(regimes.size()) - 1))]);
-  c.data.seed = draw.Next() % 1000000;
+  c.data.seed = static_cast<uint64_t>(draw.Int(0, 999999));
   drawn.profile.masked_row = draw.Of({MaskedRow::kZero, MaskedRow::kNan, MaskedRow::kMean});
   drawn.plan = DrawPlan(&draw, c, &drawn.structure);
   if ((!IsPlain(c.k) || !IsPlain(c.v)) && drawn.plan.dequantize == DequantizeKind::kStored) {
@@ -218,6 +232,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
     }
     drawn.profile.masked_row = MaskedRow::kMean;
   }
+  DrawIntegerProducts(&draw, &drawn);
   return drawn;
 }
 

@@ -53,6 +53,12 @@ std::optional<int64_t> BoundedBytes(const Shape& shape, DType dtype, int64_t lim
   return empty ? 0 : bytes;
 }
 
+bool IsAxisLabel(std::string_view label) {
+  constexpr size_t kMaxLabelBytes = 32;
+  return !label.empty() && label.size() <= kMaxLabelBytes &&
+         std::all_of(label.begin(), label.end(), [](char c) { return c >= 0x20 && c <= 0x7e; });
+}
+
 int64_t BlockElements(DType dtype) {
   return (int64_t{1} << 20) / static_cast<int64_t>(SizeInBytes(dtype));
 }
@@ -63,8 +69,9 @@ Tensor ReadTensor(TensorSource& source, const std::string& dataset) {
   const int64_t elements = record.shape.ElementCount();
   const int64_t block = BlockElements(record.dtype);
   for (int64_t first = 0; first < elements; first += block) {
-    source.ReadElements(dataset, first, std::min(block, elements - first),
-                        tensor.bytes.data() + static_cast<size_t>(first) * SizeInBytes(record.dtype));
+    source.ReadElements(
+        dataset, first, std::min(block, elements - first),
+        tensor.bytes.data() + static_cast<size_t>(first) * SizeInBytes(record.dtype));
   }
   return tensor;
 }

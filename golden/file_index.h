@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -24,9 +25,14 @@ using AttributeValue = std::variant<std::string, int64_t>;
 struct ObjectRecord {
   bool is_dataset = false;
   std::map<std::string, AttributeValue> attributes;
-  // Of datasets. dtype is what kv_dtype says, or the stored type where a file has no such attribute.
+  // Of datasets. dtype is what kv_dtype says, or the stored type where a file has no such
+  // attribute.
   DType dtype = DType::kFloat32;
   Shape shape;
+  // Where the file has the elements, row-major, little endian, each as wide as dtype, one behind
+  // the other: the byte of the first. nullopt when they lie otherwise (chunks, big endian), or
+  // nothing is stored.
+  std::optional<int64_t> data_offset;
   // Why the object cannot be read ("a soft link"); empty when it can. Only in files without the
   // schema: in a golden file such an object makes the file unreadable.
   std::string problem;
@@ -92,6 +98,10 @@ Tensor ReadRows(TensorSource& source, const std::string& dataset, int64_t first_
 // The bytes of a tensor with these extents; nullopt when an extent is negative, or the size or any
 // product on the way to it exceeds `limit`.
 std::optional<int64_t> BoundedBytes(const Shape& shape, DType dtype, int64_t limit);
+
+// What a file without the schema may call an axis: 1 to 32 printable ASCII characters. Golden files
+// have the letters of reference/spec/shape.h alone.
+bool IsAxisLabel(std::string_view label);
 
 // Elements of a block of 1 MiB, in which large tensors are read.
 int64_t BlockElements(DType dtype);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <map>
 #include <set>
-#include <utility>
 #include <vector>
 
+#include "golden/element_boxes.h"
 #include "golden/hdf5_attribute.h"
 #include "golden/hdf5_handle.h"
 #include "golden/hdf5_types.h"
@@ -22,13 +22,12 @@ constexpr size_t kChunkCacheBytes = size_t{1} << 26;
 
 class Describer {
  public:
-  Describer(hid_t dataset, bool is_golden, const ReadLimits& limits, const std::string& where,
-            const std::string& path, ObjectRecord& record)
+  Describer(hid_t dataset, const Hdf5Context& file, bool has_attributes, const std::string& where,
+            ObjectRecord& record)
       : dataset_(dataset),
-        is_golden_(is_golden),
-        limits_(limits),
+        file_(file),
+        has_attributes_(has_attributes),
         where_(where),
-        path_(path),
         record_(record) {}
 
   void Describe() {
@@ -40,7 +39,7 @@ class Describer {
 
  private:
   [[noreturn]] void Refuse(std::string_view reason) const {
-    throw Error(ErrorCode::kUnreadableFile, fmt::format("{}: {}", where_, reason), path_);
+    throw Error(ErrorCode::kUnreadableFile, fmt::format("{}: {}", where_, reason), file_.path);
   }
 
   const std::string* Text(const std::string& name) const {
@@ -50,12 +49,13 @@ class Describer {
 
   void ReadType() {
     const Hdf5Handle type = OwnHdf5(H5Dget_type(dataset_), H5Tclose,
-                                    fmt::format("{}: its type cannot be read", where_), path_);
+                                    fmt::format("{}: its type cannot be read", where_), file_.path);
+    little_endian_ = IsLittleEndian(type.get());
     const std::string* declared = Text("kv_dtype");
     if (declared == nullptr) {
-      if (is_golden_) Refuse("attribute 'kv_dtype' is missing");
+      if (file_.is_golden) Refuse("attribute 'kv_dtype' is missing");
       const std::optional<DType> dtype = DTypeOfFileType(type.get());
-      if (!dtype) Refuse("its type is not one of kvcheck's");
+      if (!dtype) Refuse(fmt::format("its type is not one of kvcheck's: {}", TypeText(type.get())));
       record_.dtype = *dtype;
       return;
     }
@@ -63,15 +63,16 @@ class Describer {
     if (!dtype || Name(*dtype) != *declared) {
       Refuse(fmt::format("kv_dtype '{}' is not a type", *declared));
     }
-    const bool fits = is_golden_ ? H5Tequal(type.get(), StorageType(*dtype).get()) > 0
-                                 : MayHold(type.get(), *dtype);
+    const bool fits = file_.is_golden ? H5Tequal(type.get(), StorageType(*dtype).get()) > 0
+                                      : MayHold(type.get(), *dtype);
     if (!fits) Refuse(fmt::format("the stored type cannot hold kv_dtype {}", *declared));
     record_.dtype = *dtype;
   }
 
   void ReadExtents() {
-    const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset_), H5Sclose,
-                                     fmt::format("{}: its extents cannot be read", where_), path_);
+    const Hdf5Handle space =
+        OwnHdf5(H5Dget_space(dataset_), H5Sclose,
+                fmt::format("{}: its extents cannot be read", where_), file_.path);
     const H5S_class_t space_class = H5Sget_simple_extent_type(space.get());
     if (space_class != H5S_SCALAR && space_class != H5S_SIMPLE) Refuse("it has no extents");
     const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -88,35 +89,48 @@ class Describer {
       record_.shape.axes.push_back({"", static_cast<int64_t>(extent)});
     }
     const std::optional<int64_t> bytes =
-        BoundedBytes(record_.shape, record_.dtype, limits_.max_tensor_bytes);
+        BoundedBytes(record_.shape, record_.dtype, file_.limits.max_tensor_bytes);
     if (!bytes) {
       Refuse(fmt::format("{} of {} exceed the limit of {} bytes", ToString(record_.shape),
-                         Name(record_.dtype), limits_.max_tensor_bytes));
+                         Name(record_.dtype), file_.limits.max_tensor_bytes));
     }
     bytes_ = *bytes;
   }
 
   void NameAxes() {
+    if (!file_.is_golden && !has_attributes_) return;
     const std::string* axes = Text("axes");
     const size_t rank = record_.shape.axes.size();
     std::vector<std::string> names;
-    if (axes != nullptr) {
-      names = SplitAxes(*axes, rank);
-    } else if (is_golden_) {
-      Refuse("attribute 'axes' is missing");
+    if (axes != nullptr) names = SplitAxes(*axes, rank);
+    if (file_.is_golden) {
+      if (axes == nullptr) Refuse("attribute 'axes' is missing");
+      if (!AreGoldenAxes(names, rank)) {
+        Refuse(fmt::format("axes '{}' do not name its {} axes", *axes, rank));
+      }
     } else {
-      names = DimensionLabels(dataset_, rank);
-    }
-    std::set<std::string> used;
-    bool meaningful = names.size() == rank;
-    for (const std::string& name : names) {
-      meaningful = meaningful && (name.empty() || (IsAxisName(name) && used.insert(name).second));
-    }
-    if (!meaningful) {
-      if (is_golden_) Refuse(fmt::format("axes '{}' do not name its {} axes", *axes, rank));
-      return;  // a stranger's labels are no mistake: the axes stay unnamed
+      if (names.size() != rank) names = DimensionLabels(dataset_, rank);
+      names.resize(rank);
+      DropStrangeLabels(names);
     }
     for (size_t i = 0; i < rank; ++i) record_.shape.axes[i].name = names[i];
+  }
+
+  static bool AreGoldenAxes(const std::vector<std::string>& names, size_t rank) {
+    std::set<std::string> used;
+    return names.size() == rank &&
+           std::all_of(names.begin(), names.end(), [&used](const std::string& name) {
+             return name.empty() || (IsAxisName(name) && used.insert(name).second);
+           });
+  }
+
+  // A stranger's label that says nothing is no mistake: its axis stays unnamed.
+  static void DropStrangeLabels(std::vector<std::string>& names) {
+    std::map<std::string, int> uses;
+    for (const std::string& name : names) ++uses[name];
+    for (std::string& name : names) {
+      if (!IsAxisLabel(name) || uses[name] > 1) name.clear();
+    }
   }
 
   static std::vector<std::string> SplitAxes(const std::string& text, size_t rank) {
@@ -133,22 +147,44 @@ class Describer {
   }
 
   void CheckStorage() {
+    // An address says: contiguous, in this file, unfiltered. The property list that says the same
+    // costs a third of the listing of a file.
+    const haddr_t offset = file_.is_golden ? HADDR_UNDEF : H5Dget_offset(dataset_);
+    if (offset != HADDR_UNDEF) {
+      CheckStoredBytes(H5Dget_storage_size(dataset_));
+      return LocateData(offset);
+    }
     const Hdf5Handle creation =
         OwnHdf5(H5Dget_create_plist(dataset_), H5Pclose,
-                fmt::format("{}: its storage cannot be described", where_), path_);
+                fmt::format("{}: its storage cannot be described", where_), file_.path);
     if (H5Pget_external_count(creation.get()) != 0) Refuse("its data lie in another file");
     CheckFilters(creation.get());
     const hsize_t stored = H5Dget_storage_size(dataset_);
     switch (H5Pget_layout(creation.get())) {
       case H5D_COMPACT:
+        return CheckStoredBytes(stored);  // in the object's header: no address
       case H5D_CONTIGUOUS:
-        if (stored != static_cast<hsize_t>(bytes_)) {
-          Refuse(fmt::format("{} bytes are stored where {} are needed", stored, bytes_));
-        }
-        return;
-      case H5D_CHUNKED: return CheckChunks(creation.get(), stored);
-      default: Refuse("its storage is virtual or unknown");
+        CheckStoredBytes(stored);
+        return LocateData(H5Dget_offset(dataset_));
+      case H5D_CHUNKED:
+        return CheckChunks(creation.get(), stored);
+      default:
+        Refuse("its storage is virtual or unknown");
     }
+  }
+
+  void CheckStoredBytes(hsize_t stored) const {
+    if (stored != static_cast<hsize_t>(bytes_)) {
+      Refuse(fmt::format("{} bytes are stored where {} are needed", stored, bytes_));
+    }
+  }
+
+  void LocateData(haddr_t offset) {
+    if (offset == HADDR_UNDEF || bytes_ == 0) return;
+    if (bytes_ > file_.file_bytes || offset > static_cast<haddr_t>(file_.file_bytes - bytes_)) {
+      Refuse("its data lie beyond the end of the file");
+    }
+    if (little_endian_) record_.data_offset = static_cast<int64_t>(offset);
   }
 
   void CheckFilters(hid_t creation) {
@@ -172,8 +208,8 @@ class Describer {
   void CheckChunks(hid_t creation, hsize_t stored) {
     const size_t rank = record_.shape.axes.size();
     std::vector<hsize_t> chunk(rank);
-    if (rank == 0 || H5Pget_chunk(creation, static_cast<int>(rank), chunk.data()) !=
-                         static_cast<int>(rank)) {
+    if (rank == 0 ||
+        H5Pget_chunk(creation, static_cast<int>(rank), chunk.data()) != static_cast<int>(rank)) {
       Refuse("its chunks cannot be described");
     }
     hsize_t chunks = 1;
@@ -190,8 +226,8 @@ class Describer {
     hsize_t present = 0;
     const std::string what = fmt::format("{}: its chunks cannot be counted", where_);
     // HDF5 1.10 wants a real dataspace here, not H5S_ALL.
-    const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset_), H5Sclose, what, path_);
-    CheckHdf5(H5Dget_num_chunks(dataset_, space.get(), &present), what, path_);
+    const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset_), H5Sclose, what, file_.path);
+    CheckHdf5(H5Dget_num_chunks(dataset_, space.get(), &present), what, file_.path);
     if (present != chunks) Refuse(fmt::format("{} of {} chunks are there", present, chunks));
     const hsize_t needed = chunks * static_cast<hsize_t>(*chunk_bytes);
     if (!deflated_ && stored < needed) {
@@ -200,68 +236,13 @@ class Describer {
   }
 
   hid_t dataset_;
-  bool is_golden_;
-  const ReadLimits& limits_;
+  const Hdf5Context& file_;
+  const bool has_attributes_;
   const std::string& where_;
-  const std::string& path_;
   ObjectRecord& record_;
   int64_t bytes_ = 0;
   bool deflated_ = false;
-};
-
-// Splits elements [first, last), in row-major order, into boxes in that order, and calls
-// box(start, count) for each: single indices on the leading axes, a range on one, whole axes behind.
-class ElementBoxes {
- public:
-  using Box = std::function<void(const std::vector<hsize_t>&, const std::vector<hsize_t>&)>;
-
-  // Precondition: at least one axis, no extent of 0.
-  ElementBoxes(const Shape& shape, Box box)
-      : shape_(shape),
-        box_(std::move(box)),
-        start_(shape.axes.size()),
-        count_(shape.axes.size()),
-        below_(shape.axes.size(), 1) {
-    for (size_t i = below_.size() - 1; i-- > 0;) {
-      below_[i] = below_[i + 1] * shape.axes[i + 1].extent;
-    }
-  }
-
-  void Split(int64_t first, int64_t last) { Split(0, first, last); }
-
- private:
-  void Split(size_t axis, int64_t first, int64_t last) {
-    if (first >= last) return;
-    const int64_t below = below_[axis];  // elements of one index of this axis: 1 for the last
-    const int64_t head = first / below;
-    const int64_t whole_from = (first + below - 1) / below;
-    const int64_t whole_to = last / below;
-    if (whole_from > whole_to) return Part(axis, head, first, last);  // inside one index
-    if (first < whole_from * below) Part(axis, head, first, whole_from * below);
-    if (whole_from < whole_to) Emit(axis, whole_from, whole_to - whole_from);
-    if (whole_to * below < last) Part(axis, whole_to, whole_to * below, last);
-  }
-
-  void Part(size_t axis, int64_t index, int64_t first, int64_t last) {
-    start_[axis] = static_cast<hsize_t>(index);
-    count_[axis] = 1;
-    Split(axis + 1, first - index * below_[axis], last - index * below_[axis]);
-  }
-
-  void Emit(size_t axis, int64_t from, int64_t count) {
-    start_[axis] = static_cast<hsize_t>(from);
-    count_[axis] = static_cast<hsize_t>(count);
-    for (size_t i = axis + 1; i < start_.size(); ++i) {
-      start_[i] = 0;
-      count_[i] = static_cast<hsize_t>(shape_.axes[i].extent);
-    }
-    box_(start_, count_);
-  }
-
-  const Shape& shape_;
-  Box box_;
-  std::vector<hsize_t> start_, count_;
-  std::vector<int64_t> below_;
+  bool little_endian_ = false;
 };
 
 }  // namespace
@@ -272,9 +253,9 @@ hid_t DatasetAccess() {
   return access;
 }
 
-void DescribeDataset(hid_t dataset, bool is_golden, const ReadLimits& limits,
-                     const std::string& where, const std::string& path, ObjectRecord& record) {
-  Describer(dataset, is_golden, limits, where, path, record).Describe();
+void DescribeDataset(hid_t dataset, const Hdf5Context& file, bool has_attributes,
+                     const std::string& where, ObjectRecord& record) {
+  Describer(dataset, file, has_attributes, where, record).Describe();
 }
 
 void ReadDatasetElements(hid_t dataset, const ObjectRecord& record, int64_t first, int64_t count,
@@ -288,20 +269,20 @@ void ReadDatasetElements(hid_t dataset, const ObjectRecord& record, int64_t firs
     return;
   }
   const Hdf5Handle space = OwnHdf5(H5Dget_space(dataset), H5Sclose, what, path);
-  ElementBoxes boxes(record.shape, [&](const std::vector<hsize_t>& start,
-                                       const std::vector<hsize_t>& extents) {
-    CheckHdf5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                  extents.data(), nullptr),
-              what, path);
-    const Hdf5Handle memory = OwnHdf5(
-        H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose,
-        what, path);
-    CheckHdf5(H5Dread(dataset, type.get(), memory.get(), space.get(), H5P_DEFAULT, out), what,
-              path);
-    size_t bytes = SizeInBytes(record.dtype);
-    for (hsize_t n : extents) bytes *= n;
-    out += bytes;
-  });
+  ElementBoxes boxes(
+      record.shape, [&](const std::vector<hsize_t>& start, const std::vector<hsize_t>& extents) {
+        CheckHdf5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                      extents.data(), nullptr),
+                  what, path);
+        const Hdf5Handle memory =
+            OwnHdf5(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+                    H5Sclose, what, path);
+        CheckHdf5(H5Dread(dataset, type.get(), memory.get(), space.get(), H5P_DEFAULT, out), what,
+                  path);
+        size_t bytes = SizeInBytes(record.dtype);
+        for (hsize_t n : extents) bytes *= n;
+        out += bytes;
+      });
   boxes.Split(first, first + count);
 }
 

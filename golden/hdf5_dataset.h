@@ -11,13 +11,22 @@
 
 namespace kvcheck {
 
-// Fills dtype and shape from the dataset and the attributes that the record has already.
-// `is_golden`: the type must be the schema's storage type for kv_dtype, and axes must be given.
-// Errors: kUnreadableFile, for everything that would make reading unsafe or ambiguous: a type that
-// is not kvcheck's, sizes that overflow or exceed the limits or what is stored, missing chunks,
-// external or virtual storage, other filters than Fletcher32, shuffle and deflate.
-void DescribeDataset(hid_t dataset, bool is_golden, const ReadLimits& limits,
-                     const std::string& where, const std::string& path, ObjectRecord& record);
+// What is the same for all objects of a file.
+struct Hdf5Context {
+  const std::string& path;
+  const ReadLimits& limits;
+  int64_t file_bytes = 0;
+  // The type of a dataset must be the schema's storage type for kv_dtype, and axes must be given.
+  bool is_golden = false;
+};
+
+// Fills dtype, shape and data_offset from the dataset and the attributes that the record has
+// already. has_attributes: the dataset has attributes at all; `where` is its path. Errors:
+// kUnreadableFile, for everything that would make reading unsafe or ambiguous: a type that is not
+// kvcheck's, sizes that overflow or exceed the limits or what is stored, missing chunks, external
+// or virtual storage, other filters than Fletcher32, shuffle and deflate.
+void DescribeDataset(hid_t dataset, const Hdf5Context& file, bool has_attributes,
+                     const std::string& where, ObjectRecord& record);
 
 // Errors: kUnreadableFile. Precondition: the record is what DescribeDataset made.
 void ReadDatasetElements(hid_t dataset, const ObjectRecord& record, int64_t first, int64_t count,

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "golden/hdf5_attribute.h"
 #include "golden/hdf5_dataset.h"
 #include "golden/hdf5_handle.h"
+#include "golden/input_file.h"
 #include "golden/schema.h"
 #include "reference/spec/error.h"
 
@@ -26,11 +25,6 @@ struct Link {
 };
 
 Hdf5Handle OpenFile(const std::string& path) {
-  // HDF5's own message for a folder is a page of internals.
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::kUnreadableFile, "it is a folder, not an HDF5 file", path);
-  }
   PrepareHdf5();
   const Hdf5Handle access = OwnHdf5(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "HDF5 failed", path);
   // Reading takes no lock: a file on a read-only or network file system stays readable.
@@ -46,8 +40,9 @@ Hdf5Handle OpenFile(const std::string& path) {
 // Lists all objects of a file, each once.
 class Walker {
  public:
-  Walker(hid_t file, const std::string& path, const ReadLimits& limits, FileIndex& index)
-      : file_(file), path_(path), limits_(limits), index_(index) {}
+  Walker(hid_t file, const std::string& path, int64_t file_bytes, const ReadLimits& limits,
+         FileIndex& index)
+      : file_(file), path_(path), file_bytes_(file_bytes), limits_(limits), index_(index) {}
 
   void Walk() {
     const Hdf5Handle root = OwnHdf5(H5Oopen(file_, "/", H5P_DEFAULT), H5Oclose,
@@ -82,7 +77,7 @@ class Walker {
 
   void VisitObject(hid_t object, const std::string& where, size_t depth) {
     H5O_info_t info;
-    CheckHdf5(H5Oget_info2(object, &info, H5O_INFO_BASIC),
+    CheckHdf5(H5Oget_info2(object, &info, H5O_INFO_BASIC | H5O_INFO_NUM_ATTRS),
               fmt::format("{}: the object cannot be described", where), path_);
     // A stranger may give one tensor two names (tied weights); groups must not recur.
     const bool may_recur = !index_.is_golden && info.type == H5O_TYPE_DATASET;
@@ -93,14 +88,15 @@ class Walker {
     switch (info.type) {
       case H5O_TYPE_GROUP:
         if (depth > kMaxDepth) Refuse(where, "groups are nested too deeply");
-        ReadAttributesOf(object, where, record);
+        if (info.num_attrs > 0) ReadAttributesOf(object, where, record);
         Add(where, std::move(record));
         return VisitMembers(object, where, depth);
       case H5O_TYPE_DATASET:
         record.is_dataset = true;
-        ReadAttributesOf(object, where, record);
+        if (info.num_attrs > 0) ReadAttributesOf(object, where, record);
         try {
-          DescribeDataset(object, index_.is_golden, limits_, where, path_, record);
+          DescribeDataset(object, {path_, limits_, file_bytes_, index_.is_golden},
+                          info.num_attrs > 0, where, record);
           CountBytes(where, record);
         } catch (const Error& error) {
           if (index_.is_golden) throw;
@@ -172,6 +168,7 @@ class Walker {
 
   hid_t file_;
   const std::string& path_;
+  const int64_t file_bytes_;
   const ReadLimits& limits_;
   FileIndex& index_;
   std::set<haddr_t> seen_;
@@ -194,8 +191,10 @@ Hdf5File::Hdf5File(const std::string& path, const ReadLimits& limits)
     : state_(std::make_unique<State>()) {
   state_->path = path;
   state_->limits = limits;
+  // First: HDF5's own message for a folder is a page of internals, and it would wait for a pipe.
+  const int64_t file_bytes = InputFile(path).size();
   state_->file = OpenFile(path);
-  Walker(state_->file.get(), state_->path, state_->limits, state_->index).Walk();
+  Walker(state_->file.get(), state_->path, file_bytes, state_->limits, state_->index).Walk();
 }
 
 Hdf5File::~Hdf5File() = default;

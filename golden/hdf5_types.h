@@ -23,6 +23,12 @@ Hdf5Handle StorageType(DType dtype);
 // order, integers, and the enumeration by which h5py stores booleans. nullopt for all else.
 std::optional<DType> DTypeOfFileType(hid_t file_type);
 
+// What a file type is, for a message: "integers of 16 bits", "a compound type".
+std::string TypeText(hid_t file_type);
+
+// True when the elements lie in the file as kvcheck holds them: little endian, or of one byte.
+bool IsLittleEndian(hid_t file_type);
+
 // True when a dataset of this file type may hold the dtype in a file without the schema: the
 // storage type above, the type's own HDF5 form, or either in big-endian order.
 bool MayHold(hid_t file_type, DType dtype);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
 #   tools/test.sh           AddressSanitizer and UBSan on the fast tests, then release on all tests
-#   tools/test.sh --all     before these also clang 19, ThreadSanitizer, the fuzz targets, clang-tidy
+#   tools/test.sh --all     before these also the golden files in numpy, clang 19 on all tests, the fuzz
+#                           targets, ThreadSanitizer on the fast tests, clang-tidy
 # The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
@@ -13,7 +14,7 @@ case "${1-}" in
   "") ;;
   --all) all=yes ;;
   *)
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '2,6s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -45,17 +46,38 @@ thread_sanitizer() {
   run_tests tsan -L fast
 }
 
+# Judges the golden files a second time, apart from the C++.
+golden_in_numpy() {
+  python3 -m venv build/venv
+  build/venv/bin/pip install -q --disable-pip-version-check -r golden/make/requirements-check.txt
+  build/venv/bin/python golden/make/check_golden.py
+}
+
+tidy() {  # PRESET that builds the files, git's patterns of them
+  local preset=$1 files
+  shift
+  mapfile -t files < <(git ls-files -- "$@")
+  # What is dropped counts warnings before the filters: those of system headers.
+  printf '%s\0' "${files[@]}" |
+    xargs -0 -n 4 -P "$jobs" clang-tidy-19 --quiet -p "build/$preset" \
+      2> >(grep -v '^[0-9]* warnings\? generated\.$' >&2) || {
+    echo "clang-tidy: see the findings above, in some of ${#files[@]} files" >&2
+    return 1
+  }
+  echo "clang-tidy: nothing found in ${#files[@]} files of the preset $preset"
+}
+
 if [ $all = yes ]; then
+  leg "golden files, in numpy"
+  golden_in_numpy
+
   leg "clang 19, all tests"
   build clang
   run_tests clang
 
-  leg "clang-tidy"
-  git ls-files -z -- '*.cc' ':!tests/project/consumer' |
-    xargs -0 -n 4 -P "$jobs" clang-tidy-19 --quiet -p build/clang
-
   leg "fuzz targets"
   build fuzz
+  run_tests fuzz
 
   leg "ThreadSanitizer, fast tests"
   # The runtime of g++ 12 refuses the address layout of kernels with 32 random bits.
@@ -66,6 +88,10 @@ if [ $all = yes ]; then
   else
     thread_sanitizer
   fi
+
+  leg "clang-tidy"
+  tidy clang '*.cc' ':!tests/project/consumer' ':!fuzz/targets'
+  tidy fuzz 'fuzz/targets/*.cc'
 fi
 
 leg "AddressSanitizer and UBSan, fast tests"

@@ -1,5 +1,6 @@
-// False alarms of the derived bound: clean simulated kernels of every structure that a plan can name,
-// judged until a number of elements is reached. A violation prints the case and plan that replay it.
+// False alarms of the derived bound: clean simulated kernels of every structure that a plan can
+// name, judged until a number of elements is reached. A violation prints the case and plan that
+// replay it.
 //
 //   clean_kernels [--elements 1e8] [--seed 1] [--threads N]
 
@@ -41,8 +42,9 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
       fmt::format("exp: {}", Name(*plan.exp)),
       fmt::format("merge: {}", Name(*plan.merge)),
       fmt::format("P: {}{}", ShortName(*plan.p),
-                  *plan.p_normalised ? ", normalised"
-                                     : *plan.l_from_rounded_p ? ", in numerator and denominator" : ""),
+                  *plan.p_normalised       ? ", normalised"
+                  : *plan.l_from_rounded_p ? ", in numerator and denominator"
+                                           : ""),
       fmt::format("order of q.k: {}{}", Name(plan.qk->order), plan.qk->fma ? ", FMA" : ""),
       fmt::format("order of P.V: {}{}{}", Name(plan.pv->order), plan.pv->fma ? ", FMA" : "",
                   plan.pv->chained ? ", chained" : ""),
@@ -54,6 +56,7 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
       fmt::format("regime: {}", c.data.regime),
       fmt::format("sinks: {}", yes(c.sinks.has_value())),
       fmt::format("K format: {}", IsPlain(c.k) ? "plain" : "affine"),
+      fmt::format("integer q.k: {}", yes(plan.integer_qk.has_value())),
   };
 }
 
@@ -122,7 +125,8 @@ int Main(int argc, char** argv) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  fmt::print("| what | kernels | judged elements | violations | max err/bound |\n|---|---|---|---|---|\n");
+  fmt::print(
+      "| what | kernels | judged elements | violations | max err/bound |\n|---|---|---|---|---|\n");
   for (const auto& [feature, row] : table) {
     fmt::print("| {} | {} | {} | {} | {:.4f} |\n", feature, row.kernels, row.elements,
                row.violations, row.largest);

@@ -41,7 +41,7 @@ void CountElements(benchmark::State& state) {
 template <class Function>
 void ScalarDouble(benchmark::State& state, Function function) {
   Data data(-50.0, 0.0);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (size_t i = 0; i < kCount; ++i) data.out[i] = function(data.x[i]);
     benchmark::ClobberMemory();
   }
@@ -51,7 +51,7 @@ void ScalarDouble(benchmark::State& state, Function function) {
 template <class Function>
 void ScalarPair(benchmark::State& state, Function function, double low, double high) {
   Data data(low, high);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (size_t i = 0; i < kCount; ++i) {
       const DoubleDouble result = function(DoubleDouble{data.x[i], data.x_lo[i]});
       data.out[i] = result.hi;
@@ -71,7 +71,7 @@ BENCHMARK_CAPTURE(ScalarPair, log, [](DoubleDouble x) { return LogDD(x); }, 1.0,
 template <class Number>
 void OracleExp(benchmark::State& state) {
   double x = -3.75;
-  for (auto _ : state) benchmark::DoNotOptimize(Exp(Number(x)));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(Exp(Number(x)));
   state.counters["per_call"] =
       benchmark::Counter(static_cast<double>(state.iterations()),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
@@ -90,7 +90,7 @@ void Loop(benchmark::State& state, const BenchLoops& set, BenchLoop loop, double
   const LoopArguments arguments = {
       data.x.data(),   data.x_lo.data(),   data.y.data(), data.y_lo.data(),
       data.out.data(), data.out_lo.data(), kCount};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     loop(arguments);
     benchmark::ClobberMemory();
   }

@@ -43,7 +43,7 @@ template <double (*kRound)(double)>
 void Array(benchmark::State& state) {
   const std::vector<double> in = Values(1, 20);
   std::vector<double> out(in.size());
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (size_t i = 0; i < in.size(); ++i) out[i] = kRound(in[i]);
     benchmark::DoNotOptimize(out.data());
     benchmark::ClobberMemory();
@@ -60,7 +60,7 @@ BENCHMARK(Array<RoundTowardZeroToF16>);
 template <double (*kRound)(double)>
 void RunningSum(benchmark::State& state) {
   const std::vector<double> in = Values(2, 20);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     double sum = 0;
     for (const double x : in) sum = kRound(sum + x);
     benchmark::DoNotOptimize(sum);
@@ -74,7 +74,7 @@ BENCHMARK(RunningSum<RoundToF16>);
 void EncodeByDefinition(benchmark::State& state) {
   const DType dtype = static_cast<DType>(state.range(0));
   const std::vector<double> in = Values(3, 20);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (const double x : in) benchmark::DoNotOptimize(Encode(dtype, x));
   }
   state.SetLabel(std::string(Name(dtype)));
@@ -89,7 +89,7 @@ void DecodeTensor(benchmark::State& state) {
   Tensor tensor(dtype, Shape::Unnamed({kElements}));
   EncodeFrom(Values(4, 20), dtype, tensor.bytes.data());
   std::vector<double> out(kElements);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     DecodeTo(tensor, 0, out);
     benchmark::DoNotOptimize(out.data());
     benchmark::ClobberMemory();
@@ -112,7 +112,7 @@ void KulischDot(benchmark::State& state) {
   std::vector<double> b = Values(6, static_cast<uint64_t>(state.range(1)));
   RoundAll(a, dtype);
   RoundAll(b, dtype);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (size_t first = 0; first < a.size(); first += kLength) {
       KulischAccumulator sum;
       for (size_t i = first; i < first + kLength; ++i) sum.AddProduct(a[i], b[i]);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/spec/error.h"
+#include "reference/attention/contradictions.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -89,6 +89,7 @@ class Filler {
 }  // namespace
 
 Arithmetic Resolve(const Plan& declared, const Profile& profile, const AttentionCase& c) {
+  RefuseContradictions(declared, profile, c);
   Arithmetic a;
   a.declared = a.plan = declared;
   Plan& plan = a.plan;
@@ -125,15 +126,10 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   if (!plan.late_sink) plan.late_sink = false;
   fill.Type(&plan.p, IsFloat(c.out) ? LowestType(c) : DType::kFloat32, "p");
   fill.Real(&plan.p_scale, 1, "p_scale");
+  RefuseScaleOfExactWeights(plan);
   const bool unsaid_normalised = !plan.p_normalised;
   const bool p_is_low = UnitRoundoff(*plan.p) > a.u_a;
   fill(&plan.p_normalised, true, "p_normalised", print_bool);
-  if (plan.l_from_rounded_p && *plan.l_from_rounded_p && *plan.p_normalised && !unsaid_normalised) {
-    throw Error(ErrorCode::kIllegalCase,
-                "l_from=rounded contradicts p_normalised=yes: the denominator is summed before the "
-                "weights are divided by it and rounded; say l_from=unrounded",
-                "plan");
-  }
   if (!unsaid_normalised && *plan.p_normalised) {
     if (!plan.l_from_rounded_p) plan.l_from_rounded_p = false;
   }
@@ -146,12 +142,6 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   const bool unsaid_merge = !plan.merge;
   fill(&plan.merge, MergeKind::kLseDivisionFree, "merge",
        [](MergeKind kind) { return Name(kind); });
-  if (*plan.merge == MergeKind::kAccumulators && *plan.p_normalised && !unsaid_normalised) {
-    throw Error(ErrorCode::kIllegalCase,
-                "p_normalised=yes contradicts merge=accumulators: weights that are divided by the "
-                "denominator of their own range cannot be added up; say merge=lse",
-                "plan");
-  }
   if (*plan.merge == MergeKind::kNone) {
     plan.splits = 1;
   } else {
@@ -168,7 +158,9 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
        [](bool reciprocal) { return reciprocal ? "reciprocal" : "divide"; });
   fill(&plan.flush_subnormals, true, "flush", print_bool);
   fill(&plan.saturate_output, false, "saturate", print_bool);
-  const bool has_codes = !IsPlain(c.k) || !IsPlain(c.v);
+  // Codes that are dequantized: those of K are not where q.k runs over them.
+  const bool k_decoded = !IsPlain(c.k) && !plan.integer_qk;
+  const bool has_codes = k_decoded || !IsPlain(c.v);
   if (has_codes && profile.decode == DecodeRounding::kExact && !plan.dequantize) {
     fill(&plan.dequantize, DequantizeKind::kRounded, "dequantize",
          [](DequantizeKind kind) { return Name(kind); });
@@ -198,6 +190,19 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   const bool qk_exact =
       ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
   a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact);
+  if (plan.integer_qk) {
+    // Codes are summed exactly over channels that share the scales of both sides. Per group: two
+    // products for each of s s', s z', z s', z z' times its sum, three additions of the four.
+    const auto& q_format = std::get<AffineFormat>(*plan.integer_qk);
+    const auto& k_format = std::get<AffineFormat>(c.k);
+    const auto groups = static_cast<double>(IntegerGroups(*plan.integer_qk, c));
+    const bool joins_exactly = FloatTypeOf(plan.qk->accumulator.dtype).mantissa_bits >=
+                               FloatTypeOf(plan.op->dtype).mantissa_bits;
+    a.h_qk = SumDepth(*plan.qk, groups, joins_exactly);
+    a.c_group = 5;
+    a.q_codes = std::ldexp(1.0, q_format.bits);
+    a.k_codes = std::ldexp(1.0, k_format.bits);
+  }
   a.c_s = *plan.scale_roundings;
   if (*plan.prescale_roundings > 0) {
     const double u = direction * UnitRoundoff(*plan.prescale_dtype);
@@ -305,6 +310,7 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     a.lambda = std::max(a.lambda,
                         *plan.flush_subnormals ? facts.smallest_normal : facts.smallest_subnormal);
   }
+  a.lambda_op = *plan.flush_subnormals ? op.smallest_normal : op.smallest_subnormal;
   a.score_largest = std::min({FloatTypeOf(plan.qk->accumulator.dtype).largest_finite,
                               FloatTypeOf(*plan.scores).largest_finite, op.largest_finite});
   a.sum_largest =
@@ -326,9 +332,9 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
       parts.u = direction * UnitRoundoff(*plan.dequantize_dtype);
       parts.eta = direction * HalfSmallestSubnormal(*plan.dequantize_dtype);
     }
-    if (!IsPlain(c.k)) a.k_parts = parts;
+    if (k_decoded) a.k_parts = parts;
     if (!IsPlain(c.v)) a.v_parts = parts;
-    if (a.factored && !IsPlain(c.k)) {
+    if (a.factored && k_decoded) {
       // Sums over groups of channels; then, per group, two products and two additions.
       const double group = std::get<AffineFormat>(c.k).group_size;
       a.h_qk = SumDepth(*plan.qk, group, qk_exact);

@@ -62,7 +62,8 @@ struct Arithmetic {
   double u_o = 0, eta_o = 0;
   double overflow = 0;  // magnitude from which the output type overflows
   bool saturates = false;
-  double lambda = 0;  // underflow of one operation
+  double lambda = 0;     // underflow of one operation, of the coarsest type in use
+  double lambda_op = 0;  // of op's type
   double lse_roundings = 1;
   double c_x = 0;    // of bringing the shift into the units of lse
   double u_lse = 0;  // of storing lse in a type narrower than op's
@@ -74,7 +75,11 @@ struct Arithmetic {
   struct Parts {
     double c = 0;  // roundings in op's type
     double u = 0, eta = 0;
-  } k_parts, v_parts;        // zero for a plain operand
+  } k_parts, v_parts;  // zero for a plain operand
+  // Integer q.k: roundings in op's type that bring the exact sums of a group's codes to one number;
+  // 0: computed on values. Then the number of codes of q and of K.
+  double c_group = 0;
+  double q_codes = 0, k_codes = 0;
   double largest_code = 0;   // of K, where sums run over codes
   double score_largest = 0;  // largest finite of the types that scores pass through
   double parts_largest = 0;  // of the type into which codes are dequantized
@@ -84,6 +89,9 @@ struct Arithmetic {
   double l_largest = 0;     // and for the denominator
   double part_largest = 0;  // largest finite of stored partial outputs
   double p_largest = 0;     // from where P overflows its type, over its scale
+
+  // The bound needs |c s| + |z| of coded operands.
+  bool WantsParts() const { return parts || c_group > 0; }
 
   // keys: the visible ones, ascending columns of kv_len. A masked key adds exactly zero and
   // rescales by exactly one, so that it costs no rounding; but it may keep its place, so that the

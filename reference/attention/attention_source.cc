@@ -50,9 +50,11 @@ double DetectableShare(const RowQuestion& row, const RowReference& reference) {
 }  // namespace
 
 // The most recently used heads. Two suffice for one thread that walks in order; more let several
-// threads work on neighbouring tiles.
+// threads work on neighbouring tiles, and serve the statistics, whose other heads vary from row to
+// row: as many as kBytes hold.
 struct AttentionSource::HeadCache {
-  static constexpr size_t kCapacity = 4;
+  static constexpr int64_t kBytes = int64_t{1} << 28;
+  size_t capacity = 4;
   struct Entry {
     int64_t key = 0;
     std::once_flag once;
@@ -72,6 +74,11 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
       rows_per_head_(c.query_heads / c.kv_heads * c.query_len),
       tiles_per_head_((rows_per_head_ + kRowsPerTile - 1) / kRowsPerTile),
       heads_(std::make_unique<HeadCache>()) {
+  // K twice, as rows and as tiles, and V.
+  const double head_bytes = 8.0 * static_cast<double>(c.kv_len) *
+                            (2 * static_cast<double>(c.k_dim) + static_cast<double>(c.v_dim));
+  heads_->capacity = std::max(heads_->capacity,
+                              static_cast<size_t>(std::min(64.0, HeadCache::kBytes / head_bytes)));
   if (c.sinks) {
     const Tensor& sinks = Get(inputs, "sinks");
     sinks_.resize(static_cast<size_t>(sinks.ElementCount()));
@@ -133,12 +140,12 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
       entry = std::make_shared<HeadCache::Entry>();
       entry->key = key;
       entries.push_front(entry);
-      if (entries.size() > HeadCache::kCapacity) entries.pop_back();
+      if (entries.size() > heads_->capacity) entries.pop_back();
     }
   }
   std::call_once(entry->once, [&] {
     entry->head = std::make_shared<HeadData>(
-        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.parts));
+        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.WantsParts()));
   });
   return entry->head;
 }
@@ -284,8 +291,10 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       sampled = true;
     }
     if (request.statistics) {
-      AddRowStatistics(context, owned, visible, row, first_row + static_cast<int64_t>(r), r,
-                       &*out.statistics);
+      const auto other = OtherKvHead(case_, query.query_head);
+      const auto other_head = other ? Head(query.batch, *other) : nullptr;
+      AddRowStatistics(context, owned, row, other_head.get(), first_row + static_cast<int64_t>(r),
+                       r, &*out.statistics);
     }
   }
   return tiles;
@@ -301,7 +310,8 @@ std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t elem
   std::vector<std::string> lines;
   for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, case_)) {
     const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
-    const HeadData head = LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.parts);
+    const HeadData head =
+        LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.WantsParts());
     std::vector<double> q;
     RowContext context = MakeContext(query, head, &q);
     context.arithmetic = &changed;

@@ -23,6 +23,7 @@ class ScoreError {
     dot_ = Compose(
         Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
         Compose(Gamma(a.k_parts.c, a.factored ? std::max(a.u_a, a.u_qk) : a.u_a), a.k_parts.u));
+    dot_ = Compose(dot_, Gamma(a.c_group, a.u_a));
     // Bias and softcap are operations whose result is rounded again to the type of stored scores.
     u_b_ = Compose(a.u_a, a.u_store);
     bias_ = Compose(Gamma(a.c_b, a.u_a), u_b_);
@@ -47,14 +48,20 @@ class ScoreError {
     error += a_.eta_q * (1 + scale) * (1 + dot_) *
              (row_.q_abs_sum + row_.k_abs_sum[j] + a_.eta_q * row_.k_dim);
     error += a_.k_parts.eta * scale * row_.q_abs_sum * (1 + dot_);
+    if (a_.c_group > 0) {
+      // Scales and biases that are flushed, and products of scales that vanish, are multiplied by
+      // sums of codes; eight operations a group.
+      const double lost = (a_.q_codes + 1) * row_.k_abs_sum[j] + (a_.k_codes + 1) * row_.q_abs_sum +
+                          (a_.q_codes * a_.k_codes + 8) * row_.k_dim;
+      error += a_.lambda_op * (1 + scale) * lost * (1 + dot_);
+    }
     error += codec;
     if (a_.u_s > 0) {
       error = (1 + a_.u_s) * error + a_.u_s * std::fabs(row_.x[j]) + a_.eta_s;
     }
-    double s = row_.x[j];
     if (row_.softcap > 0) {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
-      s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
+      const double s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
       error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
       // What the argument of tanh loses by underflow comes back multiplied by the cap.
       error += (a_.eta_s + 2 * a_.lambda) * (row_.softcap + 2) * (1 + cap_value_);
@@ -140,6 +147,13 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     if (row.k_abs_sum[j] * (1 + a.k_parts.u) < a.parts_largest) continue;
     w.unbounded = true;
     w.why = "a dequantized key may overflow";
+  }
+  // A query's scale is at most its group's range over one step, or the encoder's smallest step; it
+  // is multiplied by that of K before the codes, which may be zero.
+  if (a.c_group > 0 && !(std::max(2 * row.q_part_largest, 1.0) * row.k_scale_largest <
+                         FloatTypeOf(a.plan.op->dtype).largest_finite)) {
+    w.unbounded = true;
+    w.why = "a product of scales may overflow";
   }
   if (a.prescale_largest > 0 &&
       !(row.q_abs_sum * std::max(1.0, std::fabs(row.scale)) < a.prescale_largest)) {

@@ -32,7 +32,10 @@ struct RowScores {
   double hidden_score = 0;    // of keys hidden by a finite value, in the sum or not; 0: none
   std::span<const double> e;  // exp(s_j - m)
   std::span<const double> p;  // e_j / L
-  double q_abs_sum = 0;
+  double q_abs_sum = 0;       // sum_i |q_i|, of the parts of its code where q.k runs over codes
+  // Where q.k is computed in integers: largest part of the query's code, largest |s|, |z| of K.
+  double q_part_largest = 0;
+  double k_scale_largest = 0;
   double k_dim = 0;
   double kv_len = 0;
   // Largest addend of P.V that max |v| over the keys does not show: |v| of all keys where hidden

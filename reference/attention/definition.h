@@ -73,7 +73,7 @@ Real Dot(std::span<const double> q, const double* k, const double* k_lo) {
 
 // One score from its dot product: scaling, softcap, bias.
 template <typename Real>
-void FinishScore(const RowQuestion& row, size_t j, Real dot, Real* x, Real* s) {
+void FinishScore(const RowQuestion& row, size_t j, const Real& dot, Real* x, Real* s) {
   *x = dot * FromDouble<Real>(row.scale);
   *s = *x;
   if (row.softcap > 0) {

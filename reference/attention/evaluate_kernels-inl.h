@@ -18,8 +18,11 @@ constexpr int kChannels = 16;
 // The compiler keeps explicit vectors in registers where it would keep small arrays in memory.
 typedef double Vec __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
 typedef long long VecBits __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
-constexpr int kVec = KVCHECK_VECTOR_BYTES / 8;
+constexpr int64_t kVec = KVCHECK_VECTOR_BYTES / 8;  // wide, since offsets are multiples of it
 static_assert(kTile % kVec == 0);
+// Dependent additions that run at once: they hide the latency of one, and leave registers for the
+// operands.
+constexpr int kChains = 8;
 
 KVCHECK_INLINE Vec Load(const double* from) {
   Vec v;
@@ -144,18 +147,35 @@ inline void OverChannels(int64_t dv, const Body& body) {
   for (; c < dv; ++c) body(c, std::integral_constant<int, 1>());
 }
 
+// One run of channels, held in registers: kVectors of T, which is Vec, or double for the channels
+// that remain. Every channel is a chain of dependent additions, so several advance at once.
+template <typename T, int kVectors>
+KVCHECK_INLINE void WeightedSumRun(const int32_t* keys, int64_t n, const double* p, const double* v,
+                                   int64_t dv, int64_t first, double* o) {
+  constexpr int kLength = sizeof(T) / sizeof(double);
+  T sum[kVectors] = {};
+  for (int64_t j = 0; j < n; ++j) {
+    const double* row = v + int64_t{keys[j]} * dv + first;
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) {
+      T values;
+      __builtin_memcpy(&values, row + i * kLength, sizeof(T));
+      sum[i] += p[j] * values;
+    }
+  }
+  __builtin_memcpy(o + first, sum, sizeof(sum));
+}
+
 void WeightedSumLoop(const int32_t* keys, int64_t n, const double* p, const double* v, int64_t dv,
                      double* o) {
-  OverChannels(dv, [&](int64_t first, auto width) {
-    constexpr int kWidth = decltype(width)::value;
-    double sum[kWidth] = {};
-    for (int64_t j = 0; j < n; ++j) {
-      const double weight = p[j];
-      const double* row = v + int64_t{keys[j]} * dv + first;
-      for (int c = 0; c < kWidth; ++c) sum[c] += weight * row[c];
-    }
-    for (int c = 0; c < kWidth; ++c) o[first + c] = sum[c];
-  });
+  int64_t first = 0;
+  for (; first + kChains * kVec <= dv; first += kChains * kVec) {
+    WeightedSumRun<Vec, kChains>(keys, n, p, v, dv, first, o);
+  }
+  for (; first + kVec <= dv; first += kVec) {
+    WeightedSumRun<Vec, 1>(keys, n, p, v, dv, first, o);
+  }
+  for (; first < dv; ++first) WeightedSumRun<double, 1>(keys, n, p, v, dv, first, o);
 }
 
 template <bool kHasLo>
@@ -221,8 +241,8 @@ KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t n, const double* 
 
 template <bool kHasY>
 void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const double* c,
-                     const double* x, const double* y, const double* v, int64_t dv,
-                     const double* o, const ChannelSumArrays& out) {
+                     const double* x, const double* y, const double* v, int64_t dv, const double* o,
+                     const ChannelSumArrays& out) {
   int64_t first = 0;
   for (; first + kVec <= dv; first += kVec) {
     SumChannelRun<kHasY, Vec>(keys, n, p, c, x, y, v, dv, o, first, out);
@@ -274,30 +294,38 @@ void ChannelSumsKernel(const int32_t* keys, int64_t n, const double* p, const do
   }
 }
 
-void Project(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
-             double* out) {
+// Products of kKeys rows at once.
+template <int kKeys>
+KVCHECK_INLINE void ProjectRows(const int32_t* keys, const double* w, const double* v, int64_t dv,
+                                double* out) {
   constexpr int kVectors = kProjectLanes / kVec;
-  for (int64_t j = 0; j < n; ++j) {
-    const double* row = v + int64_t{keys[j]} * dv;
-    Vec sum[kVectors] = {};
-    for (int64_t c = 0; c < dv; ++c) {
-      const double value = row[c];
+  const double* rows[kKeys];
+  for (int key = 0; key < kKeys; ++key) rows[key] = v + int64_t{keys[key]} * dv;
+  Vec sum[kKeys * kVectors] = {};
+  for (int64_t c = 0; c < dv; ++c) {
 #pragma GCC unroll 8
-      for (int lane = 0; lane < kVectors; ++lane) {
-        sum[lane] += value * Load(w + c * kProjectLanes + lane * kVec);
-      }
-    }
-#pragma GCC unroll 8
-    for (int lane = 0; lane < kVectors; ++lane) {
-      Store(sum[lane], out + j * kProjectLanes + lane * kVec);
+    for (int i = 0; i < kKeys * kVectors; ++i) {
+      sum[i] += rows[i / kVectors][c] * Load(w + c * kProjectLanes + i % kVectors * kVec);
     }
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < kKeys * kVectors; ++i) Store(sum[i], out + i * kVec);
+}
+
+void Project(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
+             double* out) {
+  constexpr int kKeys = kChains * kVec / kProjectLanes;
+  int64_t j = 0;
+  for (; j + kKeys <= n; j += kKeys) {
+    ProjectRows<kKeys>(keys + j, w, v, dv, out + j * kProjectLanes);
+  }
+  for (; j < n; ++j) ProjectRows<1>(keys + j, w, v, dv, out + j * kProjectLanes);
 }
 
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
-    KVCHECK_EVALUATE_NAME, Scores,          ScoresDD,      ExpArray,         ExpDDArray, DivideDD,
-    WeightedSumLoop,       WeightedSumDD,   ChannelSumsKernel, Project};
+    KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,          ExpArray, ExpDDArray, DivideDD,
+    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel, Project};
 
 }  // namespace kvcheck

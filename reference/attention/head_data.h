@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/formats/codec.h"
 #include "reference/spec/case.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -23,6 +24,7 @@ struct OperandRows {
   std::vector<double> lo;         // [T][dim]; empty: all zero
   std::vector<double> magnitude;  // [T][dim] |c s| + |z| where codes are dequantized in the kernel;
                                   // empty: |hi|
+  double scale_largest = 0;       // max of |s| and |z|, beside magnitude
   std::vector<double> codec_error;  // [T][dim] bound of |stored - original|; empty: none
 };
 
@@ -30,7 +32,11 @@ struct OperandRows {
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                         bool is_key, int64_t batch, int64_t kv_head, bool want_parts);
 
-// Rows of affine codes as numbers: per key [codes dim][scales dim / group][biases dim / group].
+// Rows [first_row, first_row + row_count) of affine codes as numbers: per row [codes dim][scales
+// dim / group][biases dim / group].
+std::vector<double> CodesAsNumbers(const AffineFormat& format, const EncodedRows& rows,
+                                   int64_t first_row, int64_t row_count);
+// The same for K or V of one head.
 std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
                               int64_t batch, int64_t kv_head);
 

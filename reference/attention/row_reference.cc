@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "reference/attention/evaluate.h"
+#include "reference/formats/error_bound.h"
 #include "reference/numerics/real.h"
 
 namespace kvcheck {
@@ -110,11 +111,17 @@ RowAnswer<Real> Answer(const RowQuestion& row) {
 // What the bound needs of K beside the scores themselves.
 struct KeyFacts {
   std::vector<double> k_abs_sum, codec;
+  std::vector<double>
+      magnitude;  // S_j over the parts of both codes; empty: as the evaluator has it
 
-  KeyFacts(const HeadData& head, const RowQuestion& row) {
+  KeyFacts(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned) {
     const size_t n = row.keys.size();
     k_abs_sum.resize(n);
     for (size_t j = 0; j < n; ++j) k_abs_sum[j] = head.k_abs_sum[static_cast<size_t>(row.keys[j])];
+    if (!owned.q_error.empty()) {
+      AddIntegerProducts(head, row, owned);
+      return;
+    }
     if (head.k.codec_error.empty()) return;
     codec.resize(n);
     const auto d = static_cast<size_t>(head.k.dim);
@@ -125,14 +132,54 @@ struct KeyFacts {
       codec[j] = sum * Abs(row.scale);
     }
   }
+
+ private:
+  // (q + dq)(k + dk) - q k for the codecs of both sides.
+  void AddIntegerProducts(const HeadData& head, const RowQuestion& row,
+                          const OwnedQuestion& owned) {
+    const size_t n = row.keys.size();
+    const auto d = static_cast<size_t>(head.k.dim);
+    codec.resize(n), magnitude.resize(n);
+    for (size_t j = 0; j < n; ++j) {
+      const size_t offset = static_cast<size_t>(row.keys[j]) * d;
+      double error = 0, parts = 0;
+      for (size_t i = 0; i < d; ++i) {
+        const double dk = head.k.codec_error.empty() ? 0 : head.k.codec_error[offset + i];
+        const double k =
+            Abs(head.k.hi[offset + i]) + (head.k.lo.empty() ? 0 : Abs(head.k.lo[offset + i]));
+        error += k * owned.q_error[i] + (Abs(row.q[i]) + owned.q_error[i]) * dk;
+        parts += owned.q_parts[i] * head.k.magnitude[offset + i];
+      }
+      codec[j] = error * Abs(row.scale);
+      magnitude[j] = parts * Abs(row.scale);
+    }
+  }
 };
 
+// Bounds of what the query's own codec does to it.
+void DescribeQueryCodes(const RowContext& context, OwnedQuestion* out) {
+  const Arithmetic& a = *context.arithmetic;
+  if (!a.plan.integer_qk) return;
+  const DType dtype = context.c->q;
+  out->q_error =
+      RoundTripBound(*a.plan.integer_qk, context.profile, DecodeRounding::kExact, dtype, context.q)
+          .total;
+  out->q_parts =
+      PartsBound(std::get<AffineFormat>(*a.plan.integer_qk), context.profile, dtype, context.q);
+}
+
 // What the bound reads of the question beside its keys.
-void DescribeQuestion(const HeadData& head, const RowQuestion& row, RowScores* scores) {
+void DescribeQuestion(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned,
+                      RowScores* scores) {
   scores->keys = row.keys;
   scores->bias = row.bias;
   scores->q_abs_sum = std::accumulate(row.q.begin(), row.q.end(), 0.0,
                                       [](double sum, double q) { return sum + Abs(q); });
+  if (!owned.q_parts.empty()) {
+    scores->q_abs_sum = std::accumulate(owned.q_parts.begin(), owned.q_parts.end(), 0.0);
+    scores->q_part_largest = *std::max_element(owned.q_parts.begin(), owned.q_parts.end());
+    scores->k_scale_largest = head.k.scale_largest;
+  }
   scores->k_dim = static_cast<double>(head.k.dim);
   scores->kv_len = static_cast<double>(head.kv_len);
   scores->scale = row.scale;
@@ -147,10 +194,11 @@ double ShiftOverMaskedKeys(const RowContext& context, const OwnedQuestion& owned
   row.bias = owned.masked_bias;
   row.forced_score = {};
   const RowAnswer<double> answer = Evaluate<double>(row);
-  const KeyFacts facts(*context.head, row);
+  const KeyFacts facts(*context.head, row, owned);
   RowScores scores;
-  DescribeQuestion(*context.head, row, &scores);
-  scores.x = answer.x, scores.s = answer.s, scores.magnitude = answer.magnitude;
+  DescribeQuestion(*context.head, row, owned, &scores);
+  scores.x = answer.x, scores.s = answer.s;
+  scores.magnitude = facts.magnitude.empty() ? answer.magnitude : facts.magnitude;
   scores.k_abs_sum = facts.k_abs_sum, scores.codec = facts.codec;
   return LargestScore(*context.arithmetic, scores);
 }
@@ -174,8 +222,8 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
                   std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
   if (!result.finite) return result;
 
-  std::vector<double> magnitude = answer.magnitude;
-  KeyFacts facts(head, row);
+  KeyFacts facts(head, row, owned);
+  std::vector<double> magnitude = facts.magnitude.empty() ? answer.magnitude : facts.magnitude;
   for (size_t j = 0; j < owned.forced_score.size(); ++j) {
     if (owned.forced_score[j] == owned.forced_score[j]) {
       magnitude[j] = 0;
@@ -184,7 +232,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     }
   }
   RowScores scores;
-  DescribeQuestion(head, row, &scores);
+  DescribeQuestion(head, row, owned, &scores);
   scores.x = x, scores.s = result.s, scores.magnitude = magnitude;
   scores.k_abs_sum = facts.k_abs_sum, scores.codec = facts.codec;
   scores.e = result.e, scores.p = result.p;
@@ -247,6 +295,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   *out = {};
   const AttentionCase& c = *context.c;
   if (set.kind == QueryKind::kPadding) return RowKind::kUnconstrained;
+  DescribeQueryCodes(context, out);
   out->keys = set.keys;
   out->bias = set.bias;
   out->masked_keys = set.masked_keys;
@@ -283,6 +332,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
     }
     double q_largest = 0;
     for (double q : context.q) q_largest = Max(q_largest, Abs(q));
+    for (double part : out->q_parts) q_largest = Max(q_largest, part);
     double bias_lowest = 0;
     for (double bias : set.bias) bias_lowest = std::min(bias_lowest, bias);
     const double lowest = -largest * q_largest * Abs(c.scale) + bias_lowest;

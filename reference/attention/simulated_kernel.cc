@@ -31,8 +31,9 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
   const auto d = static_cast<size_t>(is_key ? c.k_dim : c.v_dim);
   OperandView view;
   view.stride = d;
-  if (IsPlain(format) || profile.decode != DecodeRounding::kExact ||
-      *plan.dequantize == DequantizeKind::kStored) {
+  const bool integers = is_key && plan.integer_qk;
+  if (!integers && (IsPlain(format) || profile.decode != DecodeRounding::kExact ||
+                    *plan.dequantize == DequantizeKind::kStored)) {
     AttentionCase stored = c;  // a kernel never sees the originals
     stored.against_original = false;
     view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
@@ -41,7 +42,7 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
   const auto group = static_cast<size_t>(std::get<AffineFormat>(format).group_size);
   const size_t groups = d / group;
   std::vector<double> codes = LoadCodes(c, inputs, is_key, batch, kv_head);
-  if (*plan.dequantize == DequantizeKind::kFactored) {
+  if (integers || *plan.dequantize == DequantizeKind::kFactored) {
     view.rows = std::move(codes);
     view.stride = d + 2 * groups;
     view.group = group;
@@ -123,6 +124,7 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
         const QueryIndex index = {b, h, l};
         const int64_t row = (b * c->query_heads + h) * c->query_len + l;
         DecodeTo(Get(inputs, "q"), row * c->k_dim, q);
+        const std::vector<double> query = kernel.EncodeQuery(q, profile_);
         VisibleSet set = mask.Visible(rules_.mask_query ? rules_.mask_query(*c, index) : index);
         if (rules_.visible) rules_.visible(*c, index, &set);
         std::vector<double> out(dv, 0.0);
@@ -135,8 +137,8 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
           const int32_t k_row = rules_.k_row ? rules_.k_row(set.keys, j) : set.keys[j];
           const int32_t v_row = rules_.v_row ? rules_.v_row(set.keys, j) : set.keys[j];
           const double bias = set.bias.empty() ? 0 : set.bias[j];
-          entries.push_back(
-              {kernel.Score(q, k_head.Row(k_row), d, bias), set.keys[j], true, v_head.Row(v_row)});
+          entries.push_back({kernel.Score(query, k_head.Row(k_row), d, bias), set.keys[j], true,
+                             v_head.Row(v_row)});
         }
         for (const int32_t key : set.hidden_keys) {
           entries.push_back({kernel.ForcedScore(set.hidden_score), key, true, v_head.Row(key)});
@@ -154,7 +156,7 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
             const int32_t key = set.masked_keys[j];
             const double bias = set.masked_bias.empty() ? 0 : set.masked_bias[j];
             entries.push_back(
-                {kernel.Score(q, k_head.Row(key), d, bias), key, false, nothing.data()});
+                {kernel.Score(query, k_head.Row(key), d, bias), key, false, nothing.data()});
           }
           std::vector<bool> present(static_cast<size_t>(c->kv_len));
           for (const Entry& entry : entries) present[static_cast<size_t>(entry.column)] = true;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/attention/head_data.h"
 #include "reference/attention/rules.h"
 #include "reference/attention/simulated_arithmetic.h"
 #include "reference/attention/simulated_sums.h"
@@ -110,7 +111,8 @@ class RowKernel {
     factor_ = folded_ ? op_.Mul(natural_alpha_, log2e_) : natural_alpha_;
   }
 
-  // Score as kept: natural units, or (folded) log2 units for kExp2Log2, raw dot for kExp2Fma.
+  // q: as EncodeQuery gives it; d: channels. Score as kept: natural units, or (folded) log2 units
+  // for kExp2Log2, raw dot for kExp2Fma.
   double Score(std::span<const double> q, const double* k, size_t d, double bias) const {
     double x = 0;
     if (*plan_.prescale_roundings > 0) {
@@ -243,8 +245,8 @@ class RowKernel {
 
   // (out, lse) of a row from its partials. out: (Dv) before the output type's rounding.
   void Combine(std::vector<Partial> partials, std::vector<double>* out, double* lse) const {
-    // Ranges without a key, and ranges whose weights all vanished, have no weight in the merge; where
-    // no other is left, 0 / 0 remains.
+    // Ranges without a key, and ranges whose weights all vanished, have no weight in the merge;
+    // where no other is left, 0 / 0 remains.
     const auto drop = [&](const auto& empty) {
       if (!std::all_of(partials.begin(), partials.end(), empty)) std::erase_if(partials, empty);
     };
@@ -303,8 +305,24 @@ class RowKernel {
   // Rows of K, rows of V: codes, scales and biases where the plan factors them out.
   void FactorCodes(size_t k_group, size_t v_group) { k_group_ = k_group, v_group_ = v_group; }
 
+  // q as rows of K are where q.k is computed in integers: its codes, scales and biases. Otherwise
+  // q.
+  std::vector<double> EncodeQuery(std::span<const double> q, const Profile& profile) const {
+    if (!plan_.integer_qk) return {q.begin(), q.end()};
+    Tensor row(DType::kFloat64, Shape::Unnamed({1, static_cast<int64_t>(q.size())}));
+    EncodeFrom(q, row.dtype, row.bytes.data());
+    const auto& format = std::get<AffineFormat>(*plan_.integer_qk);
+    const TensorMap codes = EncodeRows(format, profile, row);
+    return CodesAsNumbers(format, CodecRows(format, codes), 0, 1);
+  }
+
  private:
   double DotWith(std::span<const double> q, const double* k, size_t d) const {
+    if (plan_.integer_qk) {
+      const auto group = std::get<AffineFormat>(*plan_.integer_qk).group_size;
+      return IntegerDot(*plan_.qk, *plan_.op, flush_, d, static_cast<size_t>(group), q.data(),
+                        k_group_, k);
+    }
     if (k_group_ == 0) return Dot(*plan_.qk, flush_, q, {k, d});
     return FactoredDot(*plan_.qk, *plan_.op, flush_, static_cast<int64_t>(k_group_), q, k);
   }

@@ -167,18 +167,22 @@ template <typename Body>
 auto WithOps(const RoundedType& type, bool flush, const Body& body) {
   const auto with = [&](auto round) {
     using R = decltype(round);
-    return flush ? body(Ops<R, true>()) : body(Ops<R, false>());
+    if (flush) return body(Ops<R, true>());
+    return body(Ops<R, false>());
   };
   const bool rz = type.toward_zero;
   switch (type.dtype) {
     case DType::kFloat64:
       return with(RoundF64());
     case DType::kFloat32:
-      return rz ? with(RoundNarrow<NarrowF32, true>()) : with(RoundNarrow<NarrowF32, false>());
+      if (rz) return with(RoundNarrow<NarrowF32, true>());
+      return with(RoundNarrow<NarrowF32, false>());
     case DType::kBFloat16:
-      return rz ? with(RoundNarrow<NarrowBF16, true>()) : with(RoundNarrow<NarrowBF16, false>());
+      if (rz) return with(RoundNarrow<NarrowBF16, true>());
+      return with(RoundNarrow<NarrowBF16, false>());
     case DType::kFloat16:
-      return rz ? with(RoundNarrow<NarrowF16, true>()) : with(RoundNarrow<NarrowF16, false>());
+      if (rz) return with(RoundNarrow<NarrowF16, true>());
+      return with(RoundNarrow<NarrowF16, false>());
     default:
       throw Error(ErrorCode::kUnsupported,
                   "a simulated kernel accumulates in f64, f32, bf16 or f16");
@@ -255,6 +259,32 @@ double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_
     }
     return total;
   });
+}
+
+double IntegerDot(const SumPlan& sum, const RoundedType& op, bool flush, size_t d, size_t a_group,
+                  const double* a, size_t b_group, const double* b) {
+  const size_t run = std::min(a_group, b_group);
+  std::vector<double> runs;
+  for (size_t first = 0; first < d; first += run) {
+    int64_t products = 0, a_codes = 0, b_codes = 0;
+    for (size_t i = first; i < first + run; ++i) {
+      const auto x = static_cast<int64_t>(a[i]);
+      const auto y = static_cast<int64_t>(b[i]);
+      products += x * y, a_codes += x, b_codes += y;
+    }
+    const double a_scale = a[d + first / a_group], a_bias = a[d + d / a_group + first / a_group];
+    const double b_scale = b[d + first / b_group], b_bias = b[d + d / b_group + first / b_group];
+    runs.push_back(WithOps(op, flush, [&](auto ops) {
+      using O = decltype(ops);
+      const auto part = [](double x, double y, int64_t codes) {
+        return O::Mul(O::Mul(O::Flush(x), O::Flush(y)), static_cast<double>(codes));
+      };
+      const double codes = O::Add(part(a_scale, b_scale, products), part(a_scale, b_bias, a_codes));
+      return O::Add(O::Add(codes, part(a_bias, b_scale, b_codes)),
+                    part(a_bias, b_bias, static_cast<int64_t>(run)));
+    }));
+  }
+  return Dot(sum, flush, runs, std::vector<double>(runs.size(), 1.0));
 }
 
 std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,

@@ -37,6 +37,12 @@ class RowAccumulator {
 double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_t group,
                    std::span<const double> a, const double* b);
 
+// sum_i a_i b_i for rows of codes on both sides: per run of channels that share the scales of both
+// the four exact sums of codes, scaled and added in op's type; the runs are added up as `sum` says.
+// a, b: codes [d], scales [d / group], biases [d / group], each with its own group.
+double IntegerDot(const SumPlan& sum, const RoundedType& op, bool flush, size_t d, size_t a_group,
+                  const double* a, size_t b_group, const double* b);
+
 // The accumulator of P.V over such rows.
 std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,
                                                         bool flush, size_t width, size_t group);

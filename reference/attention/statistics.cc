@@ -7,6 +7,7 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
+#include "reference/data/generator.h"
 #include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
 
@@ -20,6 +21,8 @@ enum Direction {
   kHeaviestMissing,
   kNextVisible,
   kLastValuesSwapped,
+  kOtherHead,
+  kPreviousVisible,
   kDirections
 };
 
@@ -30,6 +33,11 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
     {"heaviest key missing", "the key with the largest weight is left out"},
     {"next key visible", "the key after the last visible one takes part: future or padding leaks"},
     {"last values swapped", "the V rows of the last two keys are exchanged"},
+    {"other key/value head",
+     "another key/value head is read: h mod Hkv in place of h / (Hq / Hkv), or the next one"},
+    {"one older key visible",
+     "the key before the first visible one takes part: a window of one key too many, or padding "
+     "leaks"},
 }};
 
 // Row lengths of the model's constant: roundings of the sum that are not P's, n + 20.
@@ -39,23 +47,6 @@ constexpr double kSumRoundings = 20;
 constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
 
-// splitmix64: the replicates need only independent phases that are the same everywhere.
-class Phases {
- public:
-  explicit Phases(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
-
 // weights, in place, as P stores them.
 void RoundP(DType type, double scale, std::span<double> weights) {
   for (double& weight : weights) weight *= scale;
@@ -63,7 +54,7 @@ void RoundP(DType type, double scale, std::span<double> weights) {
   for (double& weight : weights) weight /= scale;
 }
 
-// Score of a key that is not visible, for the leak direction.
+// Score of a key that is not visible, without a bias, for the directions of leaks.
 double ScoreOf(const RowContext& context, int64_t key) {
   const HeadData& head = *context.head;
   const double* k = &head.k.hi[static_cast<size_t>(key * head.k.dim)];
@@ -76,7 +67,7 @@ double ScoreOf(const RowContext& context, int64_t key) {
 
 // effect[direction * dv + c]
 std::vector<double> Effects(const RowContext& context, const RowQuestion& question,
-                            const RowReference& row) {
+                            const RowReference& row, const HeadData* other_head) {
   const HeadData& head = *context.head;
   const auto dv = static_cast<size_t>(head.v.dim);
   const size_t n = question.keys.size();
@@ -106,21 +97,30 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
   missing(kLastMissing, n - 1);
   missing(kHeaviestMissing,
           static_cast<size_t>(std::max_element(row.p.begin(), row.p.end()) - row.p.begin()));
-  const int64_t next = question.keys.back() + 1;
-  if (next < head.kv_len) {
-    const double weight = std::exp(ScoreOf(context, next) - row.max) / row.denominator;
+  const auto leaked = [&](Direction direction, int64_t key) {
+    const double weight = std::exp(ScoreOf(context, key) - row.max) / row.denominator;
     const double share = std::isfinite(weight) ? weight / (1 + weight) : 1;
-    const double* v = v_of(next);
+    const double* v = v_of(key);
     for (size_t c = 0; c < dv; ++c) {
       const double effect = share * (v[c] - o(c));
-      effects[kNextVisible * dv + c] = std::isfinite(effect) ? effect : 0;
+      effects[direction * dv + c] = std::isfinite(effect) ? effect : 0;
     }
-  }
+  };
+  if (question.keys.back() + 1 < head.kv_len) leaked(kNextVisible, question.keys.back() + 1);
+  if (question.keys.front() > 0) leaked(kPreviousVisible, question.keys.front() - 1);
   if (n > 1) {
     const double* a = v_of(question.keys[n - 2]);
     const double* b = v_of(question.keys[n - 1]);
     const double gap = row.p[n - 2] - row.p[n - 1];
     for (size_t c = 0; c < dv; ++c) effects[kLastValuesSwapped * dv + c] = gap * (b[c] - a[c]);
+  }
+  if (other_head != nullptr) {
+    RowQuestion other = question;
+    other.head = other_head;
+    const std::vector<double> faulty = Evaluate<double>(other).o;
+    const bool finite = std::all_of(faulty.begin(), faulty.end(),
+                                    [](double value) { return std::isfinite(value); });
+    for (size_t c = 0; finite && c < dv; ++c) effects[kOtherHead * dv + c] = faulty[c] - o(c);
   }
   return effects;
 }
@@ -178,7 +178,15 @@ bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
   const Plan& plan = a.plan;
   const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
                          plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
-  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.parts && !c.against_original;
+  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.WantsParts() &&
+         !c.against_original;
+}
+
+std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head) {
+  if (c.kv_heads == 1) return std::nullopt;
+  const int64_t own = query_head / (c.query_heads / c.kv_heads);
+  const int64_t tiled = query_head % c.kv_heads;
+  return tiled != own ? tiled : (own + 1) % c.kv_heads;
 }
 
 TileStatistics EmptyStatistics(size_t rows, size_t channels) {
@@ -194,15 +202,14 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
 }
 
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const VisibleSet& visible, const RowReference& row, int64_t row_index,
+                      const RowReference& row, const HeadData* other_head, int64_t row_index,
                       size_t r, TileStatistics* statistics) {
-  static_cast<void>(visible);
   const Arithmetic& a = *context.arithmetic;
   const RowQuestion& question = owned.question;
   const HeadData& head = *context.head;
   const auto dv = static_cast<size_t>(head.v.dim);
   const size_t n = question.keys.size();
-  const std::vector<double> effects = Effects(context, question, row);
+  const std::vector<double> effects = Effects(context, question, row, other_head);
   for (size_t d = 0; d < kDirections; ++d) {
     std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
                 statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
@@ -276,7 +283,8 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   }
 
   // Replicates: the same rounding at shifted phases.
-  Phases phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
+  // The replicates need only phases that are independent and the same everywhere.
+  Generator phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
   std::vector<double> p(n);
   std::vector<double> o(dv);
   // Without a rounding of P the phases change nothing.
@@ -284,7 +292,7 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   for (int replicate = 0; replicate < distinct; ++replicate) {
     double denominator = 0;
     for (size_t j = 0; j < n;) {
-      const uint64_t size = 16 + phases.Next() % 497;
+      const uint64_t size = 16 + phases.Bits() % 497;
       const double phase = std::exp2(phases.Uniform());
       const size_t end = std::min<size_t>(n, j + size);
       if (a.u_p > 0) {

@@ -5,6 +5,7 @@
 #define REFERENCE_ATTENTION_STATISTICS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -13,7 +14,8 @@
 
 namespace kvcheck {
 
-// A named fault and its first-order effect on the output.
+// A named fault and its first-order effect on the output. Where the fault does not exist (no other
+// head, no key before the first visible one) the effect is zero, and its statistic too.
 struct FaultDirection {
   std::string_view name;
   std::string_view hint;
@@ -25,11 +27,17 @@ std::span<const FaultDirection> FaultDirections();
 // only the effects are filled (hints for failures), no variance.
 bool StatisticsApply(const Arithmetic& a, const AttentionCase& c);
 
+// The head that the direction "other key/value head" reads in place of the query head's own: that
+// of tiled grouping (query_head mod Hkv), or the next one where these are the same. nullopt: Hkv
+// = 1.
+std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head);
+
 TileStatistics EmptyStatistics(size_t rows, size_t channels);
 
-// Fills row `r` of the tile. row_index: of the output, the seed of the replicates.
+// Fills row `r` of the tile. other_head: that of OtherKvHead, or null. row_index: of the output,
+// the seed of the replicates.
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const VisibleSet& visible, const RowReference& row, int64_t row_index,
+                      const RowReference& row, const HeadData* other_head, int64_t row_index,
                       size_t r, TileStatistics* statistics);
 
 }  // namespace kvcheck

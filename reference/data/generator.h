@@ -26,6 +26,8 @@ inline uint64_t SplitMixBits(uint64_t z) {
 class Generator {
  public:
   Generator(uint64_t seed, std::string_view stream, uint64_t chunk);
+  // SplitMix64 from a given state, for sequences that are no tensor.
+  explicit Generator(uint64_t state) : state_(state) {}
 
   uint64_t Bits();
   // Uniform in 0..count - 1, count >= 1. The high half of a 64 x 64 bit product: its departure from

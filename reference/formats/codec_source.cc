@@ -6,47 +6,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
+#include "reference/formats/codec_tiles.h"
 #include "reference/formats/error_bound.h"
-#include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr int64_t kTileElements = int64_t{1} << 16;
-
-// Indices into OutputInfo::reasons.
-enum Reason {
-  kNanCode,
-  kInfiniteGroup,
-  kGpuNotFinite,
-  kUnsignedZero,
-  kNanSign,
-  kNotFinite,
-  kOverflow
-};
-
-const std::vector<std::string>& Reasons() {
-  static const std::vector<std::string> reasons = {
-      "the word holds the code of a NaN element, which the format does not define",
-      "the group holds an infinity or only NaN: its scale is NaN and its codes carry no meaning",
-      "the GPU encoders do not define a group with NaN or infinity",
-      "the stored value is the real number zero, which has no sign",
-      "NaN has no sign, and this profile makes a signed number of it",
-      "the row holds NaN or infinity, which the affine format does not keep",
-      "the rounded scale, product or sum of the row may overflow the row type"};
-  return reasons;
-}
-
-std::vector<double> ReadRows(const Tensor& tensor, int64_t first_row, int64_t row_count) {
-  const int64_t length = tensor.shape.RowLength();
-  std::vector<double> values(static_cast<size_t>(row_count * length));
-  DecodeTo(tensor, first_row * length, values);
-  return values;
-}
 
 // Rows of a tensor as a tensor.
 Tensor Slice(const Tensor& tensor, int64_t first_row, int64_t row_count) {
@@ -76,10 +43,10 @@ class CodecSource : public ExpectedSource {
       info.claim =
           c.direction == CodecDirection::kRoundTrip ? Claim::kAccuracy : Claim::kConformance;
       if (info.claim == Claim::kAccuracy) info.terms = BoundTerms(c.format);
-      info.reasons = Reasons();
+      info.reasons = CodecReasons();
       outputs_.push_back(std::move(info));
     }
-    rows_per_tile_ = std::max<int64_t>(1, kTileElements / c.head_dim);
+    rows_per_tile_ = CodecRowsPerTile(c.head_dim);
   }
 
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
@@ -122,12 +89,6 @@ class CodecSource : public ExpectedSource {
   std::vector<ExpectedTile> Decoded(const Profile& profile, int64_t first, int64_t count) const;
   std::vector<ExpectedTile> RoundTrip(const Profile& profile, int64_t first, int64_t count,
                                       const TileRequest& request) const;
-  void AddEncodeAlternatives(const Profile& profile, const std::vector<double>& x,
-                             std::vector<ExpectedTile>* tiles) const;
-  void SetAffineStanding(std::span<const double> x, int64_t row, const RowBound& bound,
-                         ExpectedTile* tile) const;
-  void FillPlainOverflow(const Profile& profile, std::span<const double> x, int64_t row,
-                         const RowBound& bound, ExpectedTile* tile) const;
 
   CodecCase case_;
   Profile profile_;
@@ -138,60 +99,10 @@ class CodecSource : public ExpectedSource {
 
 std::vector<ExpectedTile> CodecSource::Encoded(const Profile& profile, int64_t first,
                                                int64_t count) const {
-  const Tensor x = Slice(Get(inputs_, "x"), first, count);
-  const TensorMap encoded = EncodeRows(case_.format, profile, x);
-  std::vector<ExpectedTile> tiles;
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    ExpectedTile tile;
-    tile.output = static_cast<int>(i);
-    tile.value = ReadRows(encoded.at(outputs_[i].name), 0, count);
-    tile.bound.assign(tile.value.size(), 0.0);
-    tiles.push_back(std::move(tile));
-  }
-  if (!IsPlain(case_.format)) AddEncodeAlternatives(profile, ReadRows(x, 0, count), &tiles);
+  std::vector<ExpectedTile> tiles =
+      EncodedTiles(case_.format, profile, Slice(Get(inputs_, "x"), first, count));
+  for (size_t i = 0; i < tiles.size(); ++i) tiles[i].output = static_cast<int>(i);
   return tiles;
-}
-
-void CodecSource::AddEncodeAlternatives(const Profile& profile, const std::vector<double>& x,
-                                        std::vector<ExpectedTile>* tiles) const {
-  const auto& affine = std::get<AffineFormat>(case_.format);
-  const size_t group = static_cast<size_t>(affine.group_size);
-  const size_t bits = static_cast<size_t>(affine.bits);
-  const size_t group_words = group * bits / 32;
-  const auto any = [&](size_t output, size_t element, Reason reason) {
-    (*tiles)[output].alternatives.push_back(
-        {.element = static_cast<int64_t>(element), .value = 0, .any = true, .reason = reason});
-  };
-  for (size_t first = 0; first < x.size(); first += group) {
-    std::vector<double> values(x.begin() + static_cast<std::ptrdiff_t>(first),
-                               x.begin() + static_cast<std::ptrdiff_t>(first + group));
-    RoundAll(values, affine.scale_dtype);
-    size_t nan_count = 0;
-    bool infinite = false;
-    for (const double value : values) {
-      nan_count += std::isnan(value) ? 1 : 0;
-      infinite = infinite || std::isinf(value);
-    }
-    if (nan_count == 0 && !infinite) continue;
-    const size_t first_word = first / group * group_words;
-    const bool gpu = profile.encode == AffineEncoder::kMlxGpu;
-    const bool whole = gpu || infinite || nan_count == group;
-    if (gpu) {
-      any(1, first / group, kGpuNotFinite);
-      any(2, first / group, kGpuNotFinite);
-    }
-    for (size_t word = 0; word < group_words; ++word) {
-      const size_t first_code = word * 32 / bits;
-      const size_t last_code = (word * 32 + 31) / bits;
-      bool holds_nan = false;
-      for (size_t k = first_code; k <= last_code; ++k) {
-        holds_nan = holds_nan || std::isnan(values[k]);
-      }
-      if (whole || holds_nan) {
-        any(0, first_word + word, gpu ? kGpuNotFinite : whole ? kInfiniteGroup : kNanCode);
-      }
-    }
-  }
 }
 
 std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t first,
@@ -213,75 +124,23 @@ std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t f
   return {std::move(tile)};
 }
 
-void CodecSource::SetAffineStanding(std::span<const double> x, int64_t row, const RowBound& bound,
-                                    ExpectedTile* tile) const {
-  const bool finite =
-      std::all_of(x.begin(), x.end(), [](double value) { return std::isfinite(value); });
-  const bool overflows =
-      std::any_of(bound.overflows.begin(), bound.overflows.end(), [](bool b) { return b; });
-  const size_t at = static_cast<size_t>(row);
-  if (!finite) {
-    tile->standing[at] = Standing::kUndefined;
-    tile->standing_reason[at] = kNotFinite;
-  } else if (overflows) {
-    tile->standing[at] = Standing::kUnbounded;
-    tile->standing_reason[at] = kOverflow;
-  }
-}
-
-void CodecSource::FillPlainOverflow(const Profile& profile, std::span<const double> x, int64_t row,
-                                    const RowBound& bound, ExpectedTile* tile) const {
-  const DType stored = std::get<PlainFormat>(case_.format).dtype;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!bound.overflows[i]) continue;
-    // Not a distance but a rule: NaN, infinity or the largest finite value, exactly.
-    const size_t at = static_cast<size_t>(row) * x.size() + i;
-    tile->value[at] = PlainRoundTrip(stored, case_.x, profile, x[i]);
-    tile->bound[at] = 0;
-    if (std::isnan(x[i]) && std::isfinite(tile->value[at])) {
-      tile->alternatives.push_back({.element = static_cast<int64_t>(at),
-                                    .value = -tile->value[at],
-                                    .any = false,
-                                    .reason = kNanSign});
-    }
-  }
-}
-
 std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t first,
                                                  int64_t count, const TileRequest& request) const {
-  ExpectedTile tile;
-  tile.value = ReadRows(Get(inputs_, "x"), first, count);
-  const size_t size = tile.value.size();
-  const size_t dim = static_cast<size_t>(case_.head_dim);
-  tile.bound.assign(size, 0.0);
-  tile.mass.assign(size, 0.0);
-  tile.standing.assign(static_cast<size_t>(count), Standing::kJudged);
-  tile.standing_reason.assign(static_cast<size_t>(count), 0);
-  if (request.terms) {
-    tile.terms.assign(outputs_[0].terms.size(), std::vector<double>(size, 0.0));
-  }
+  const Tensor& x = Get(inputs_, "x");
+  std::vector<double> values(static_cast<size_t>(count * case_.head_dim));
+  DecodeTo(x, first * case_.head_dim, values);
+  RoundTripClaim claim;
+  claim.format = case_.format;
+  claim.given = case_.x;
+  if (IsPlain(case_.format)) claim.read = case_.x;
+  claim.profiles = {profile};
   // A row that is written out is rounded at least once.
-  const DecodeRounding decode =
-      profile.decode == DecodeRounding::kExact ? DecodeRounding::kOneRounding : profile.decode;
-  for (int64_t row = 0; row < count; ++row) {
-    const size_t at = static_cast<size_t>(row) * dim;
-    const std::vector<double> x(tile.value.begin() + static_cast<std::ptrdiff_t>(at),
-                                tile.value.begin() + static_cast<std::ptrdiff_t>(at + dim));
-    const RowBound bound = RoundTripBound(case_.format, profile, decode, case_.x, x);
-    for (size_t i = 0; i < dim; ++i) {
-      tile.bound[at + i] = bound.total[i];
-      tile.mass[at + i] = std::isfinite(x[i]) ? std::fabs(x[i]) : 0.0;
-      for (size_t term = 0; term < tile.terms.size(); ++term) {
-        tile.terms[term][at + i] = bound.terms[term][i];
-      }
-    }
-    if (IsPlain(case_.format)) {
-      FillPlainOverflow(profile, x, row, bound, &tile);
-    } else {
-      SetAffineStanding(x, row, bound, &tile);
-    }
+  if (profile.decode == DecodeRounding::kExact) {
+    claim.profiles.front().decode = DecodeRounding::kOneRounding;
   }
-  return {std::move(tile)};
+  std::vector<ExpectedTile> tiles;
+  tiles.push_back(RoundTripTile(claim, std::move(values), case_.head_dim, request.terms));
+  return tiles;
 }
 
 std::vector<std::string> CodecSource::ExplainExcess(int output, int64_t element, double got) const {

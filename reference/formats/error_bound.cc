@@ -58,10 +58,22 @@ GroupRange RangeOf(int bits, AffineEncoder encoder, std::span<const double> x) {
 struct AffineBound {
   AffineTerms terms = {};
   bool overflows = false;
+  double wrong_code = 0;
 };
 
-AffineBound BoundForStep(const AffineFormat& format, DecodeRounding decode, const GroupRange& range,
-                         double k, double x) {
+// How near another code than the nearest one comes to x, which stands at position t of the codes
+// 0..n, in steps.
+double NextCode(double t, double n) {
+  if (t <= 0) return 1 - t;
+  if (t >= n) return t - n + 1;
+  const double above = t - std::floor(t);
+  return std::max(above, 1 - above);
+}
+
+// x: of the row type; given: x before it was rounded to that.
+AffineBound BoundForStep(const AffineFormat& format, DecodeRounding decode,
+                         std::optional<DType> read, const GroupRange& range, double k, double x,
+                         double given) {
   const double n = static_cast<double>((1 << format.bits) - 1);
   const double u = UnitRoundoff(format.scale_dtype);
   const double eta = HalfSmallestSubnormal(format.scale_dtype);
@@ -84,11 +96,27 @@ AffineBound BoundForStep(const AffineFormat& format, DecodeRounding decode, cons
     bound.overflows = bound.overflows || before * kEvaluation >= threshold;
     terms[kSum] = u * ((before + eta) / (1 - u)) + eta;
   }
+  terms[kRow] = std::fabs(given - x);
+  // Another code stands at most a step further, and its value is read with the same roundings: of
+  // two products (scale, product), each of which grows by s u + eta at most, and of a sum.
+  double wrong_roundings = Total(terms) - terms[kCode] + 6 * s * u + 2 * eta + 8 * kU32 * s;
+  const DType written = read.value_or(format.scale_dtype);
+  if (read.has_value() &&
+      (decode == DecodeRounding::kExact || !Holds(written, format.scale_dtype))) {
+    const double largest = (std::fabs(given) + Total(terms)) * kEvaluation;
+    bound.overflows = bound.overflows || largest >= OverflowThreshold(written);
+    if (!bound.overflows) {
+      terms[kRow] += HalfSpacing(written, largest);
+      wrong_roundings += HalfSpacing(written, largest + 2 * s);
+    }
+  }
+  bound.wrong_code = std::max(0.0, s * NextCode(t, n) - wrong_roundings * kEvaluation);
   return bound;
 }
 
 void BoundAffineGroup(const AffineFormat& format, const Profile& profile, DecodeRounding decode,
-                      std::span<const double> x, size_t first, RowBound* bound) {
+                      std::optional<DType> read, std::span<const double> x, size_t first,
+                      RowBound* bound) {
   std::vector<double> rounded(x.begin(), x.end());
   RoundAll(rounded, format.scale_dtype);
   const bool finite = std::all_of(rounded.begin(), rounded.end(),
@@ -105,10 +133,12 @@ void BoundAffineGroup(const AffineFormat& format, const Profile& profile, Decode
     AffineBound worst;
     worst.overflows = overflows;
     double worst_total = -1;
-    for (const double k : range.k) {
-      if (overflows) break;
-      AffineBound candidate = BoundForStep(format, decode, range, k, rounded[i]);
-      candidate.terms[kRow] = std::fabs(x[i] - rounded[i]);
+    double wrong_code = kInfinity;
+    for (size_t attempt = 0; attempt < range.k.size() && !overflows; ++attempt) {
+      const double k = range.k[attempt];
+      if (attempt > 0 && k == range.k[0]) continue;  // nearly always
+      const AffineBound candidate = BoundForStep(format, decode, read, range, k, rounded[i], x[i]);
+      wrong_code = std::min(wrong_code, candidate.wrong_code);
       const double total = candidate.overflows ? kInfinity : Total(candidate.terms);
       if (total > worst_total) {
         worst = candidate;
@@ -124,11 +154,22 @@ void BoundAffineGroup(const AffineFormat& format, const Profile& profile, Decode
       bound->terms[term][first + i] = worst.terms[term] * kEvaluation;
     }
     bound->total[first + i] = worst_total * kEvaluation;
+    bound->wrong_code[first + i] = wrong_code;
   }
 }
 
-void BoundPlainElement(DType stored, const Profile& profile, DType read, double x, size_t i,
-                       RowBound* bound) {
+// How near to x the neighbours of y come, y being the nearest value of the type.
+double NextValue(DType dtype, double x, double y) {
+  const double spacing = 2 * HalfSpacing(dtype, y);
+  int exponent = 0;
+  const bool half = std::fabs(std::frexp(y, &exponent)) == 0.5 &&
+                    std::fabs(y) > FloatTypeOf(dtype).smallest_normal;
+  const double outward = std::fabs(x) - std::fabs(y);  // exact: they are near each other
+  return std::min(spacing - outward, (half ? spacing / 2 : spacing) + outward);
+}
+
+void BoundPlainElement(DType stored, const Profile& profile, DType given, DType read, double x,
+                       size_t i, RowBound* bound) {
   // One rounding of a known rule: whether it overflows is not a matter of bounds.
   if (!std::isfinite(x) || !std::isfinite(PlainRoundTrip(stored, read, profile, x))) {
     bound->overflows[i] = true;
@@ -137,7 +178,7 @@ void BoundPlainElement(DType stored, const Profile& profile, DType read, double 
   }
   const double beyond = std::fabs(x) - FloatTypeOf(stored).largest_finite;
   double total = 0;
-  if (!Holds(stored, read)) {
+  if (!Holds(stored, given)) {
     const double half = HalfSpacing(stored, x);
     const bool saturated = beyond > half;
     bound->terms[saturated ? kSaturation : kFormat][i] = saturated ? beyond : half;
@@ -149,6 +190,9 @@ void BoundPlainElement(DType stored, const Profile& profile, DType read, double 
     total += half;
   }
   bound->total[i] = total;  // powers of two and one exact difference
+  const double y = RoundTo(stored, x, StoreRule(stored, profile));
+  const double rounding = bound->terms[kPlainRow][i];
+  bound->wrong_code[i] = std::max(0.0, NextValue(stored, x, y) - 2 * rounding);
 }
 
 }  // namespace
@@ -160,23 +204,51 @@ std::vector<std::string> BoundTerms(const KvFormat& format) {
 }
 
 RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
-                        DType x_dtype, std::span<const double> x) {
+                        DType x_dtype, std::optional<DType> read, std::span<const double> x) {
   RowBound bound;
   bound.total.assign(x.size(), 0.0);
   bound.overflows.assign(x.size(), false);
+  bound.wrong_code.assign(x.size(), 0.0);
   bound.terms.assign(BoundTerms(format).size(), std::vector<double>(x.size(), 0.0));
   if (const auto* plain = std::get_if<PlainFormat>(&format)) {
     for (size_t i = 0; i < x.size(); ++i) {
-      BoundPlainElement(plain->dtype, profile, x_dtype, x[i], i, &bound);
+      BoundPlainElement(plain->dtype, profile, x_dtype, read.value_or(plain->dtype), x[i], i,
+                        &bound);
     }
     return bound;
   }
   const auto& affine = std::get<AffineFormat>(format);
   const size_t group = static_cast<size_t>(affine.group_size);
   for (size_t first = 0; first < x.size(); first += group) {
-    BoundAffineGroup(affine, profile, decode, x.subspan(first, group), first, &bound);
+    BoundAffineGroup(affine, profile, decode, read, x.subspan(first, group), first, &bound);
   }
   return bound;
+}
+
+RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
+                        DType x_dtype, std::span<const double> x) {
+  if (IsPlain(format)) return RoundTripBound(format, profile, decode, x_dtype, {x_dtype}, x);
+  return RoundTripBound(format, profile, decode, x_dtype, std::nullopt, x);
+}
+
+std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
+                               std::span<const double> x) {
+  std::vector<double> parts =
+      RoundTripBound(format, profile, DecodeRounding::kExact, x_dtype, x).total;
+  const size_t group = static_cast<size_t>(format.group_size);
+  for (size_t first = 0; first < x.size(); first += group) {
+    std::vector<double> rounded(x.begin() + static_cast<std::ptrdiff_t>(first),
+                                x.begin() + static_cast<std::ptrdiff_t>(first + group));
+    RoundAll(rounded, format.scale_dtype);
+    // An element of the rounded group, so that the stored bias is it exactly. Without a bias the
+    // part is |stored value| alone, which is smaller.
+    const double edge = RangeOf(format.bits, profile.encode, rounded).edge;
+    for (size_t i = first; i < first + group; ++i) {
+      if (!(parts[i] < kInfinity)) continue;
+      parts[i] = (std::fabs(x[i] - edge) + parts[i] + std::fabs(edge)) * kEvaluation;
+    }
+  }
+  return parts;
 }
 
 std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,

@@ -4,7 +4,9 @@
 // against the original K and V. Derivation and measurements: formats.md, sections A and D.
 //
 // Affine, with s0, s, k, t, c of the formula in formats.md, u and eta of the row type T:
-//   "row rounding"        |x - rnd_T(x)|, where x comes in a type that T does not hold
+//   "row rounding"        |x - rnd_T(x)|, where x comes in a type that T does not hold, and half
+//   the
+//                         spacing of the type in which the row is read, where that does not hold it
 //   "code"                s max(1/2, t - n, -t)     nearest code, or clamping at an end
 //   "scale rounding"      c s u + c eta             the stored scale, multiplied by the code
 //   "product rounding"    c s u + eta               only with two roundings
@@ -18,6 +20,7 @@
 #ifndef REFERENCE_FORMATS_ERROR_BOUND_H_
 #define REFERENCE_FORMATS_ERROR_BOUND_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,17 +39,31 @@ struct RowBound {
   // Why no bound exists, per element: something in its group or value is not finite, or may
   // overflow on the way. total is then infinite and the terms are zero.
   std::vector<bool> overflows;
+  // How near to x the value of another code than the nearest one may come, per element: where the
+  // bound is smaller, choosing a wrong code would show. 0 where nothing is known.
+  std::vector<double> wrong_code;
 };
 
-// Bound for one row, given and read in x_dtype.
-// decode: how the stored value is read. kExact means the real number c S + B itself; a row that is
-// written out is rounded at least once.
+// Bound for one row, given in x_dtype.
+// decode: how the stored value is read. kExact means the real number c S + B itself.
+// read: the type in which the row is then written out, which rounds the real number, or a value of
+// the row type T that it does not hold; nullopt: nothing more is rounded.
+RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
+                        DType x_dtype, std::optional<DType> read, std::span<const double> x);
+// The same with plain rows read in x_dtype and affine ones in the row type. A row that is written
+// out is rounded at least once.
 RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRounding decode,
                         DType x_dtype, std::span<const double> x);
 
 // dk or dv of attention against the originals: |x - stored value under the profile|.
 std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& profile,
                                        DType x_dtype, std::span<const double> x);
+
+// What a kernel over the codes of x adds up in place of each element: a bound of |c S| + |B| of its
+// code, before anything is encoded. B is the edge of the group or 0, and c S = stored value - B.
+// Infinite where RoundTripBound has no bound.
+std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
+                               std::span<const double> x);
 
 }  // namespace kvcheck
 

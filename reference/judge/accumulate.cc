@@ -38,7 +38,8 @@ class Tallier {
         observed_(settled.observed),
         evaluation_(settled.evaluation),
         length_(static_cast<size_t>(info.row_length)),
-        use_(settled.tile.value.size(), 0) {
+        use_(settled.tile.statistics.has_value() ? settled.tile.value.size() : 0, 0) {
+    if (IsFloat(info.dtype)) spacing_.emplace(info.dtype);
     tally_.heat = HeatMaps(info.shape, info.row_length);
     tally_.span = {tile_index, tile_.first_row, tile_.row_count, 0};
     tally_.alternatives = evaluation_.alternatives;
@@ -54,15 +55,19 @@ class Tallier {
   }
 
   OutputTally Run() {
-    for (size_t row = 0; row < static_cast<size_t>(tile_.row_count); ++row) {
-      if (CountStanding(row)) {
-        for (size_t i = row * length_; i < (row + 1) * length_; ++i) AddElement(i);
+    const size_t rows = static_cast<size_t>(tile_.row_count);
+    if (tile_.standing.empty()) {
+      AddElements(0, rows * length_);
+    } else {
+      for (size_t row = 0; row < rows; ++row) {
+        if (CountStanding(row)) AddElements(row * length_, (row + 1) * length_);
       }
-      tally_.heat.AddRow(info_.shape, tile_.first_row + static_cast<int64_t>(row),
-                         &evaluation_.ratio[row * length_], info_.row_length);
     }
+    tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count, evaluation_.ratio.data(),
+                        info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
     tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
+    tally_.names_faults = !tile_.least_fault.empty();
     tally_.statistics.Add(tile_, info_, evaluation_.error, use_);
     if (worst_ != kNone) KeepWorst();
     tally_.span.failed = tally_.counts.failed;
@@ -76,9 +81,97 @@ class Tallier {
     return tile_.first_row * info_.row_length + static_cast<int64_t>(i);
   }
 
+  void AddElements(size_t begin, size_t end) {
+    for (size_t i = begin; i < end;) {
+      if (next_run_ < evaluation_.plain_runs.size() &&
+          evaluation_.plain_runs[next_run_].begin == i) {
+        const PlainRun& run = evaluation_.plain_runs[next_run_++];
+        AddPlain(run);
+        i = run.end;
+      } else {
+        AddElement(i++);
+      }
+    }
+  }
+
+  // AddElement for each element of the run.
+  void AddPlain(const PlainRun& run) {
+    const size_t count = run.end - run.begin;
+    const double* got = observed_.got.data() + run.begin;
+    const double* expected = tile_.value.data() + run.begin;
+    tally_.counts.judged += static_cast<int64_t>(count);
+    tally_.special.count[static_cast<size_t>(PairKind::kOrdinary)] += static_cast<int64_t>(count);
+    int64_t zeros = 0;
+    for (size_t i = 0; i < count; ++i) {
+      zeros += (got[i] == 0 ? 1 : 0) & (expected[i] == 0 ? 1 : 0);
+    }
+    tally_.nonzero += static_cast<int64_t>(count) - zeros;
+    if (run.failed > 0) AddFailures(run.begin, run.end);
+    tally_.metrics.AddRun({got, expected, evaluation_.error.data() + run.begin,
+                           evaluation_.ratio.data() + run.begin, count},
+                          spacing_.has_value() ? &*spacing_ : nullptr);
+    if (!use_.empty()) std::fill_n(use_.data() + run.begin, count, uint8_t{1});
+    if (info_.claim == Claim::kAccuracy) AddShares(run.begin, run.end);
+    // The worst element is here only if something here is worse than it.
+    if (worst_ == kNone || run.failed > 0 || run.largest_ratio > evaluation_.ratio[worst_] ||
+        (run.largest_ratio == evaluation_.ratio[worst_] &&
+         run.largest_error > SizeOf(evaluation_.error[worst_]))) {
+      for (size_t i = run.begin; i < run.end; ++i) KeepWorse(i);
+    }
+  }
+
+  // An error of kVacuousShare of the element would fail, or the least fault that is known there.
+  bool ProvesSomething(size_t i, double mass) const {
+    const double bound = tile_.bound[i];
+    return bound <= kVacuousShare * mass ||
+           (!tile_.least_fault.empty() && bound < tile_.least_fault[i]);
+  }
+
+  // AddShare for each element.
+  void AddShares(size_t begin, size_t end) {
+    const double* mass = tile_.mass.empty() ? tile_.value.data() : tile_.mass.data();
+    std::array<double, kRun> shares;
+    int64_t within = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const double size = std::fabs(mass[i]);
+      const double bound = tile_.bound[i];
+      within += bound <= kVacuousShare * size ? 1 : 0;
+      shares[i - begin] = (bound == 0 ? 0 : bound) / (bound == 0 ? 1 : size);
+    }
+    if (!tile_.least_fault.empty()) {
+      within = 0;
+      for (size_t i = begin; i < end; ++i) within += ProvesSomething(i, std::fabs(mass[i])) ? 1 : 0;
+    }
+    const int64_t count = static_cast<int64_t>(end - begin);
+    tally_.with_share += count;
+    tally_.above_vacuous += count - within;
+    tally_.metrics.AddBoundShares({shares.data(), end - begin});
+  }
+
+  void AddFailures(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      if (evaluation_.state[i] == ElementState::kFailed) AddFailure(i);
+    }
+  }
+
+  void AddFailure(size_t i) {
+    ++tally_.counts.failed;
+    const int64_t element = ElementOf(i);
+    if (!tally_.failures.empty() &&
+        tally_.failures.back().first + tally_.failures.back().count == element) {
+      ++tally_.failures.back().count;
+    } else {
+      tally_.failures.push_back({element, 1});
+    }
+  }
+
+  void KeepWorse(size_t i) {
+    if (worst_ == kNone || IsWorseHere(i, worst_)) worst_ = i;
+  }
+
   // False when the row is not judged.
   bool CountStanding(size_t row) {
-    if (tile_.standing.empty() || tile_.standing[row] == Standing::kJudged) return true;
+    if (tile_.standing[row] == Standing::kJudged) return true;
     switch (tile_.standing[row]) {
       case Standing::kUnconstrained:
         tally_.counts.unconstrained += info_.row_length;
@@ -116,29 +209,20 @@ class Tallier {
     const double expected = tile_.value[i];
     if (got != 0 || expected != 0) ++tally_.nonzero;
     if (state == ElementState::kAlternative) return;
-    if (state == ElementState::kFailed) {
-      ++tally_.counts.failed;
-      const int64_t element = ElementOf(i);
-      if (!tally_.failures.empty() &&
-          tally_.failures.back().first + tally_.failures.back().count == element) {
-        ++tally_.failures.back().count;
-      } else {
-        tally_.failures.push_back({element, 1});
-      }
-    }
+    if (state == ElementState::kFailed) AddFailure(i);
     AddNumbers(i, state, got, expected);
-    if (worst_ == kNone || IsWorseHere(i, worst_)) worst_ = i;
+    KeepWorse(i);
   }
 
   void AddNumbers(size_t i, ElementState state, double got, double expected) {
     if (std::isfinite(got) && std::isfinite(expected)) {
-      const bool wants_spacing = evaluation_.error[i] != 0 && IsFloat(info_.dtype);
-      const double spacing = wants_spacing ? SpacingAt(info_.dtype, expected) : 1;
+      const bool wants_spacing = evaluation_.error[i] != 0 && spacing_.has_value();
+      const double spacing = wants_spacing ? spacing_->At(expected) : 1;
       tally_.metrics.Add(got, expected, evaluation_.error[i], spacing, evaluation_.ratio[i]);
       // Flushing and saturation are no roundings of random phase, which the statistics suppose.
       const PairKind kind = evaluation_.kind[i];
       const bool rounded = kind != PairKind::kFlushed && kind != PairKind::kSaturated;
-      use_[i] = rounded && std::isfinite(evaluation_.error[i]) ? 1 : 0;
+      if (!use_.empty()) use_[i] = rounded && std::isfinite(evaluation_.error[i]) ? 1 : 0;
       if (info_.claim == Claim::kAccuracy) AddShare(i, expected);
     } else if (state == ElementState::kFailed) {
       tally_.metrics.AddNotFinite();
@@ -149,7 +233,7 @@ class Tallier {
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
     const double bound = tile_.bound[i];
     ++tally_.with_share;
-    if (!(bound <= kVacuousShare * mass)) ++tally_.above_vacuous;
+    if (!ProvesSomething(i, mass)) ++tally_.above_vacuous;
     tally_.metrics.AddBoundShare(bound == 0 ? 0 : bound / mass);
   }
 
@@ -198,7 +282,9 @@ class Tallier {
   const ObservedTile& observed_;
   const Evaluation& evaluation_;
   const size_t length_;
-  std::vector<uint8_t> use_;  // for the statistics
+  std::vector<uint8_t> use_;            // for the statistics; empty without
+  std::optional<TypeSpacing> spacing_;  // of float types
+  size_t next_run_ = 0;                 // of the plain runs
   size_t worst_ = kNone;
   OutputTally tally_;
 };
@@ -226,6 +312,7 @@ void OutputTally::Merge(const OutputTally& other) {
   }
   with_share += other.with_share;
   above_vacuous += other.above_vacuous;
+  names_faults = names_faults || other.names_faults;
   nonzero += other.nonzero;
   detectable_sum += other.detectable_sum;
   detectable_count += other.detectable_count;

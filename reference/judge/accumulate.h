@@ -20,7 +20,8 @@
 namespace kvcheck {
 
 // A comparison whose bound exceeds this share of the natural size of the data in more than half of
-// the elements proves nothing (reference/attention/bound.md, section 4, vacuity).
+// the elements proves nothing (reference/attention/bound.md, section 4, vacuity), unless it is
+// below ExpectedTile::least_fault there (reference/formats/formats.md, "What a round trip proves").
 inline constexpr double kVacuousShare = 0.1;
 
 // Which rows a tile index covers, and what the second pass must know about them.
@@ -47,7 +48,8 @@ struct OutputTally {
   HeatMaps heat;
   std::optional<WorstElement> worst;
   int64_t with_share = 0;      // judged elements that have a bound / mass
-  int64_t above_vacuous = 0;   // of these, above kVacuousShare
+  int64_t above_vacuous = 0;   // of these, above kVacuousShare and no less than the least fault
+  bool names_faults = false;   // whether least faults are known
   int64_t nonzero = 0;         // judged pairs of which one is not 0
   double detectable_sum = 0;
   int64_t detectable_count = 0;

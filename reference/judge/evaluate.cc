@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "reference/judge/run_checks.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 #include "reference/spec/tensor.h"
@@ -64,6 +67,8 @@ class TileEvaluator {
         observed_(observed),
         policy_(policy),
         classifier_(info.dtype),
+        is_float_(IsFloat(info.dtype)),
+        largest_(is_float_ ? FloatTypeOf(info.dtype).largest_finite : 0),
         next_(tile.alternatives.begin()) {
     const size_t size = tile.value.size();
     result_.state.assign(size, ElementState::kNotJudged);
@@ -75,14 +80,125 @@ class TileEvaluator {
 
   Evaluation Run() {
     const size_t length = static_cast<size_t>(info_.row_length);
-    for (size_t row = 0; row < static_cast<size_t>(tile_.row_count); ++row) {
-      if (!tile_.standing.empty() && tile_.standing[row] != Standing::kJudged) continue;
-      for (size_t i = row * length; i < (row + 1) * length; ++i) JudgeElement(i);
+    const size_t rows = static_cast<size_t>(tile_.row_count);
+    if (tile_.standing.empty()) {
+      JudgeElements(0, rows * length);
+      return std::move(result_);
+    }
+    for (size_t row = 0; row < rows; ++row) {
+      if (tile_.standing[row] == Standing::kJudged) JudgeElements(row * length, (row + 1) * length);
     }
     return std::move(result_);
   }
 
  private:
+  // Elements of which most are like those of a stored tensor: known exactly, finite, without a
+  // choice. Runs of such elements are judged in loops without calls; any other element in its run
+  // sends the whole run to JudgeElement, which decides everything.
+  void JudgeElements(size_t begin, size_t end) {
+    const bool is_simple = tile_.alternatives.empty() && tile_.value_lo.empty() &&
+                           tile_.reference_bound.empty() && observed_.got_low.empty() &&
+                           observed_.no_code.empty();
+    const bool by_bound = info_.claim == Claim::kAccuracy;
+    for (size_t i = begin; i < end; i += kRun) {
+      const size_t last = std::min(end, i + kRun);
+      if (is_simple && (by_bound ? JudgeRunByBound(i, last) : JudgeRunByCode(i, last))) continue;
+      for (size_t k = i; k < last; ++k) JudgeElement(k);
+    }
+  }
+
+  // Whether PairClassifier calls all pairs of a run, finite as they are, ordinary: nothing beyond
+  // the range of the type is expected, and zeros stand beside the same zero.
+  bool AreOrdinary(size_t begin, size_t end) const {
+    if (!is_float_) return true;
+    const double* got = observed_.got.data();
+    const double* expected = tile_.value.data();
+    const double largest =
+        LargestOf(0, end - begin, [&](size_t i) { return std::fabs(expected[begin + i]); });
+    if (largest > largest_) return false;
+    int64_t zeros = 0;
+    for (size_t i = begin; i < end; ++i) zeros += got[i] == 0 || expected[i] == 0 ? 1 : 0;
+    if (zeros == 0) return true;
+    for (size_t i = begin; i < end; ++i) {
+      const bool has_zero = got[i] == 0 || expected[i] == 0;
+      if (has_zero && std::bit_cast<uint64_t>(got[i]) != std::bit_cast<uint64_t>(expected[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool JudgeRunByBound(size_t begin, size_t end) {
+    const double* got = observed_.got.data();
+    const double* expected = tile_.value.data();
+    const double* bound = tile_.bound.data();
+    uint64_t odd = 0;
+    for (size_t i = begin; i < end; ++i) {
+      // The difference and what it leaves out (Knuth's TwoSum), which is to be nothing.
+      const double error = got[i] - expected[i];
+      const double expected_part = error - got[i];
+      const double rest = (got[i] - (error - expected_part)) + (-expected[i] - expected_part);
+      odd |= NotZeroBits(rest) | NotFiniteBits(error) | NotFiniteBits(bound[i]);
+    }
+    if (odd != 0 || !AreOrdinary(begin, end)) return false;
+    double* errors = result_.error.data();
+    double* ratios = result_.ratio.data();
+    ElementState* states = result_.state.data();
+    for (size_t i = begin; i < end; ++i) {
+      const double error = got[i] - expected[i];
+      const double size = std::fabs(error);
+      errors[i] = error;
+      ratios[i] = (size == 0 ? 0 : size) / (size == 0 ? 1 : bound[i]);
+    }
+    PlainRun run{begin, end, 0, 0, 0};
+    for (size_t i = begin; i < end; ++i) {
+      const bool fails = !(std::fabs(errors[i]) <= bound[i]);
+      states[i] = fails ? ElementState::kFailed : ElementState::kPassed;
+      run.failed += fails ? 1 : 0;
+    }
+    Keep(run);
+    return true;
+  }
+
+  bool JudgeRunByCode(size_t begin, size_t end) {
+    if (tile_.codes.empty()) return false;
+    const double* got = observed_.got.data();
+    const double* expected = tile_.value.data();
+    uint64_t odd = 0;
+    for (size_t i = begin; i < end; ++i) {
+      odd |= NotFiniteBits(got[i] - expected[i]);
+    }
+    if (odd != 0 || !AreOrdinary(begin, end)) return false;
+    double* errors = result_.error.data();
+    for (size_t i = begin; i < end; ++i) errors[i] = got[i] - expected[i];
+    const size_t size = SizeInBytes(info_.dtype);
+    const std::byte* got_codes = observed_.bytes.data();
+    const std::byte* codes = tile_.codes.data();
+    const bool all_equal =
+        std::memcmp(got_codes + begin * size, codes + begin * size, (end - begin) * size) == 0;
+    PlainRun run{begin, end, 0, 0, 0};
+    for (size_t i = begin; i < end; ++i) {
+      const bool equal =
+          all_equal || std::memcmp(got_codes + i * size, codes + i * size, size) == 0;
+      result_.ratio[i] = equal ? 0 : kInfinity;
+      result_.state[i] = equal ? ElementState::kPassed : ElementState::kFailed;
+      run.failed += equal ? 0 : 1;
+    }
+    Keep(run);
+    return true;
+  }
+
+  void Keep(PlainRun run) {
+    const double* ratios = result_.ratio.data() + run.begin;
+    const double* errors = result_.error.data() + run.begin;
+    const size_t size = run.end - run.begin;
+    run.largest_ratio = LargestOf(0, size, [&](size_t i) { return ratios[i]; });
+    run.largest_error = LargestOf(0, size, [&](size_t i) { return std::fabs(errors[i]); });
+    // One more step guards a failure against a wrong reference.
+    if (run.failed > 0 && tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    result_.plain_runs.push_back(run);
+  }
+
   void JudgeElement(size_t i) {
     if (IsFree(i)) {
       result_.state[i] = ElementState::kFree;
@@ -200,6 +316,8 @@ class TileEvaluator {
   const ObservedTile& observed_;
   const SpecialPolicy& policy_;
   const PairClassifier classifier_;
+  const bool is_float_;
+  const double largest_;  // finite value of a float type
   std::vector<Alternative>::const_iterator next_;
   Evaluation result_;
 };
@@ -288,7 +406,7 @@ void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
                 "a tile without a bound per element");
   KVCHECK_CHECK(fits(tile.value_lo.size(), elements) &&
                     fits(tile.reference_bound.size(), elements) &&
-                    fits(tile.mass.size(), elements) &&
+                    fits(tile.mass.size(), elements) && fits(tile.least_fault.size(), elements) &&
                     fits(tile.codes.size(), elements * SizeInBytes(info.dtype)) &&
                     fits(tile.standing.size(), rows) && fits(tile.standing_reason.size(), rows) &&
                     fits(tile.group.size(), rows),

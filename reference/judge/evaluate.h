@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/judge/exact_compare.h"
+#include "reference/judge/metrics.h"
 #include "reference/judge/special_values.h"
 #include "reference/spec/tiles.h"
 
@@ -33,6 +34,16 @@ ObservedTile ReadObserved(const ObservedSource& source, const OutputInfo& info, 
 
 enum class ElementState : uint8_t { kNotJudged, kFree, kAlternative, kPassed, kFailed };
 
+// Consecutive elements that are all ordinary pairs of finite numbers, passed or failed, with a
+// finite error.
+struct PlainRun {
+  size_t begin = 0;
+  size_t end = 0;  // at most kRun elements
+  int64_t failed = 0;
+  double largest_ratio = 0;
+  double largest_error = 0;
+};
+
 struct Evaluation {
   std::vector<ElementState> state;
   std::vector<PairKind> kind;
@@ -43,6 +54,7 @@ struct Evaluation {
   int64_t unbounded_elements = 0;     // of judged rows, with an infinite bound
   int64_t on_reference_bound = 0;
   int64_t unresolved = 0;
+  std::vector<PlainRun> plain_runs;  // ascending; other elements may be like these too
   // A more precise reference could change or must confirm a verdict.
   bool wants_finer = false;
 };

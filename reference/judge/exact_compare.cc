@@ -61,7 +61,8 @@ bool IsWithinExactly(Parts got, Parts expected, double bound, double slack) {
 
 double ErrorOf(Parts got, Parts expected) {
   const SumAndRest high = TwoSum(got.high, -expected.high);
-  if (!std::isfinite(high.sum)) return high.sum;
+  // Not finite beyond the range of double, or where a step of TwoSum was, beside its end.
+  if (!std::isfinite(high.rest)) return high.sum;
   return high.sum + ((high.rest + got.low) - expected.low);
 }
 

@@ -47,6 +47,8 @@ FailureTally::FailureTally(const Shape& shape, int64_t row_length)
   for (const Axis& axis : shape.axes) {
     AxisTally tally;
     tally.extent = axis.extent;
+    tally.first_coordinate = axis.first;
+    tally.is_slice = axis.is_slice;
     while (((axis.extent - 1) >> tally.cell_bits) >= kMostCells) ++tally.cell_bits;
     const int64_t cells = axis.extent > 0 ? ((axis.extent - 1) >> tally.cell_bits) + 1 : 0;
     tally.failed.resize(static_cast<size_t>(cells));
@@ -92,29 +94,33 @@ void FailureTally::AddInRow(int64_t row, int64_t first, int64_t count) {
 }
 
 std::optional<std::string> DescribeCoordinates(const std::string& label, const AxisTally& tally) {
-  const std::vector<int64_t> cells = FailingCells(tally);
+  std::vector<int64_t> cells = FailingCells(tally);
   const int64_t all = static_cast<int64_t>(tally.failed.size());
   const int64_t count = static_cast<int64_t>(cells.size());
   if (count == 0 || count == all) return std::nullopt;
-  const int64_t first = cells.front() << tally.cell_bits;
-  const int64_t last = std::min(tally.extent, (cells.back() + 1) << tally.cell_bits) - 1;
+  const bool from_first = cells.front() == 0 && !tally.is_slice;
+  const int64_t end = std::min(tally.extent, (cells.back() + 1) << tally.cell_bits);
+  const bool to_last = end == tally.extent && !tally.is_slice;
+  const int64_t first = tally.first_coordinate + (cells.front() << tally.cell_bits);
+  const int64_t last = tally.first_coordinate + end - 1;
   if (count == 1 && first == last) {
-    return last == tally.extent - 1 && tally.extent > 2
-               ? fmt::format("the last {} ({}={})", label, label, last)
-               : fmt::format("{}={}", label, first);
+    return to_last && tally.extent > 2 ? fmt::format("the last {} ({}={})", label, label, last)
+                                       : fmt::format("{}={}", label, first);
   }
   if (cells.back() - cells.front() + 1 == count) {
-    if (last == tally.extent - 1) return fmt::format("{} >= {}", label, first);
-    if (first == 0) return fmt::format("{} <= {}", label, last);
+    if (to_last) return fmt::format("{} >= {}", label, first);
+    if (from_first) return fmt::format("{} <= {}", label, last);
     return fmt::format("{} = {}..{}", label, first, last);
   }
   if (tally.cell_bits > 0) return std::nullopt;
   if (const int64_t step = CommonStep(cells); step > 1 && count > 2) {
-    const bool throughout = cells.front() < step && cells.back() + step >= tally.extent;
+    const bool throughout =
+        cells.front() < step && cells.back() + step >= tally.extent && !tally.is_slice;
     return throughout ? fmt::format("every {} {} (from {})", Ordinal(step), label, first)
                       : fmt::format("every {} {} of {}..{}", Ordinal(step), label, first, last);
   }
   if (cells.size() <= kMostListed) {
+    for (int64_t& cell : cells) cell += tally.first_coordinate;
     return fmt::format("{} in {{{}}}", label, fmt::join(cells, ", "));
   }
   return std::nullopt;
@@ -163,9 +169,10 @@ std::vector<std::string> DescribeFailures(const FailureTally& tally, const Shape
     const auto most = std::max_element(axis.failed.begin(), axis.failed.end());
     const int64_t others = tally.elements() - *most;
     if (others > 0 && *most > others) {
-      lines.push_back(fmt::format(
-          "{}={} holds {:.0f} % of the failures", AxisLabel(shape, a), most - axis.failed.begin(),
-          100.0 * static_cast<double>(*most) / static_cast<double>(tally.elements())));
+      lines.push_back(
+          fmt::format("{}={} holds {:.0f} % of the failures", AxisLabel(shape, a),
+                      axis.first_coordinate + (most - axis.failed.begin()),
+                      100.0 * static_cast<double>(*most) / static_cast<double>(tally.elements())));
     }
   }
   if (row_length > 1 && tally.whole_rows() > 0 && tally.whole_rows() == tally.rows() &&

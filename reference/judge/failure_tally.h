@@ -24,7 +24,9 @@ struct FailureRun {
 struct AxisTally {
   int64_t extent = 0;
   int cell_bits = 0;
-  std::vector<int64_t> failed;  // per cell
+  std::vector<int64_t> failed;   // per cell
+  int64_t first_coordinate = 0;  // in texts; of a slice
+  bool is_slice = false;         // then no end of it is an end of the axis
 };
 
 class FailureTally {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string_view>
 
+#include "reference/judge/run_checks.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -17,6 +18,7 @@ namespace {
 constexpr int64_t kMostAcross = 56;  // beside a margin of 16 columns
 constexpr int64_t kMostDown = 24;
 constexpr size_t kMargin = 16;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Shade {
   double up_to;
@@ -40,11 +42,19 @@ std::string_view MarkOf(double ratio, bool blocks) {
   return "!";
 }
 
+// The largest of some ratios, -1 when none was judged; NaN counts as infinite.
+double Largest(const double* ratios, int64_t count) {
+  const size_t size = static_cast<size_t>(count);
+  uint64_t nan = 0;
+  for (size_t i = 0; i < size; ++i) nan |= std::isnan(ratios[i]) ? 1 : 0;
+  return nan != 0 ? kInfinity : LargestOf(-1, size, [&](size_t i) { return ratios[i]; });
+}
+
 std::string CellLabel(const HeatAxis& axis, int64_t cell) {
   const int64_t first = cell * axis.width;
   const int64_t last = std::min(axis.extent, first + axis.width) - 1;
-  return first == last ? fmt::format("{}={}", axis.label, first)
-                       : fmt::format("{}={}-{}", axis.label, first, last);
+  return first == last ? fmt::format("{}={}", axis.label, axis.first + first)
+                       : fmt::format("{}={}-{}", axis.label, axis.first + first, axis.first + last);
 }
 
 }  // namespace
@@ -56,8 +66,9 @@ std::string AxisLabel(const Shape& shape, size_t axis) {
   return label;
 }
 
-HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells) {
-  return {std::move(label), extent, std::max<int64_t>(1, (extent + most_cells - 1) / most_cells)};
+HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells, int64_t first) {
+  return {std::move(label), extent, std::max<int64_t>(1, (extent + most_cells - 1) / most_cells),
+          first};
 }
 
 HeatMap::HeatMap(HeatAxis down, HeatAxis across)
@@ -68,7 +79,7 @@ HeatMap::HeatMap(HeatAxis down, HeatAxis across)
 void HeatMap::Add(int64_t down, int64_t across, double ratio) {
   double& cell =
       cells_[static_cast<size_t>(down / down_.width * across_.Cells() + across / across_.width)];
-  cell = std::max(cell, std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio);
+  cell = std::max(cell, std::isnan(ratio) ? kInfinity : ratio);
 }
 
 void HeatMap::Merge(const HeatMap& other) {
@@ -85,8 +96,8 @@ std::vector<std::string> Render(const HeatMap& map, bool blocks) {
   if (map.empty()) return lines;
   const HeatAxis& down = map.down();
   const HeatAxis& across = map.across();
-  lines.push_back(fmt::format("{:{}}{} 0..{}, {} per column", "", kMargin, across.label,
-                              across.extent - 1, across.width));
+  lines.push_back(fmt::format("{:{}}{} {}..{}, {} per column", "", kMargin, across.label,
+                              across.first, across.first + across.extent - 1, across.width));
   for (int64_t y = 0; y < down.Cells(); ++y) {
     // A label is cut rather than shifting the picture.
     std::string line = fmt::format("{:>{}.{}} ", CellLabel(down, y), kMargin - 1, kMargin - 1);
@@ -108,9 +119,9 @@ HeatMaps::HeatMaps(const Shape& shape, int64_t row_length) {
   if (elements <= 1 || row_length <= 0) return;
   const bool has_channels = row_length > 1;
   if (has_channels) {
-    rows_by_channel =
-        HeatMap(MakeHeatAxis("row", elements / row_length, kMostDown),
-                MakeHeatAxis(AxisLabel(shape, shape.axes.size() - 1), row_length, kMostAcross));
+    rows_by_channel = HeatMap(MakeHeatAxis("row", elements / row_length, kMostDown),
+                              MakeHeatAxis(AxisLabel(shape, shape.axes.size() - 1), row_length,
+                                           kMostAcross, shape.axes.back().first));
   }
   // The two largest leading axes; of equal ones the later, which varies faster.
   const int leading = static_cast<int>(shape.axes.size()) - (has_channels ? 1 : 0);
@@ -130,22 +141,68 @@ HeatMaps::HeatMaps(const Shape& shape, int64_t row_length) {
   token_axis = std::max(first, second);
   const size_t h = static_cast<size_t>(heads_axis);
   const size_t t = static_cast<size_t>(token_axis);
-  heads_by_token = HeatMap(MakeHeatAxis(AxisLabel(shape, h), shape.axes[h].extent, kMostDown),
-                           MakeHeatAxis(AxisLabel(shape, t), shape.axes[t].extent, kMostAcross));
+  const auto axis = [&](size_t a, int64_t most_cells) {
+    return MakeHeatAxis(AxisLabel(shape, a), shape.axes[a].extent, most_cells, shape.axes[a].first);
+  };
+  heads_by_token = HeatMap(axis(h, kMostDown), axis(t, kMostAcross));
 }
 
-void HeatMaps::AddRow(const Shape& shape, int64_t row, const double* ratios, int64_t row_length) {
-  double largest = -1;
-  for (int64_t c = 0; c < row_length; ++c) {
-    const double ratio =
-        std::isnan(ratios[c]) ? std::numeric_limits<double>::infinity() : ratios[c];
-    largest = std::max(largest, ratio);
-    if (!rows_by_channel.empty() && ratio >= 0) rows_by_channel.Add(row, c, ratio);
+void HeatMaps::AddRows(const Shape& shape, int64_t first_row, int64_t row_count,
+                       const double* ratios, int64_t row_length) {
+  if (!rows_by_channel.empty()) AddChannels(first_row, row_count, ratios, row_length);
+  if (!heads_by_token.empty()) AddHeads(shape, first_row, row_count, ratios, row_length);
+}
+
+// The largest of each channel over the rows of a cell first, then the largest of a cell's channels.
+void HeatMaps::AddChannels(int64_t first_row, int64_t row_count, const double* ratios,
+                           int64_t row_length) {
+  const int64_t rows_per_cell = rows_by_channel.down().width;
+  const int64_t channels_per_cell = rows_by_channel.across().width;
+  const size_t length = static_cast<size_t>(row_length);
+  std::vector<double> largest(length);
+  for (int64_t row = first_row; row < first_row + row_count;) {
+    const int64_t end = std::min(first_row + row_count, (row / rows_per_cell + 1) * rows_per_cell);
+    std::fill(largest.begin(), largest.end(), -1.0);
+    const int64_t cell_row = row;
+    for (; row < end; ++row) {
+      const double* of_row = ratios + (row - first_row) * row_length;
+      for (size_t c = 0; c < length; ++c) {
+        largest[c] = !(of_row[c] <= largest[c]) ? of_row[c] : largest[c];  // takes NaN
+        largest[c] = std::isnan(largest[c]) ? kInfinity : largest[c];
+      }
+    }
+    for (int64_t c = 0; c < row_length; c += channels_per_cell) {
+      const int64_t last = std::min(row_length, c + channels_per_cell);
+      rows_by_channel.Add(cell_row, c, Largest(largest.data() + c, last - c));
+    }
   }
-  if (heads_by_token.empty() || largest < 0) return;
-  const std::vector<int64_t> at = shape.Coordinates(row * row_length);
-  heads_by_token.Add(at[static_cast<size_t>(heads_axis)], at[static_cast<size_t>(token_axis)],
-                     largest);
+}
+
+void HeatMaps::AddHeads(const Shape& shape, int64_t first_row, int64_t row_count,
+                        const double* ratios, int64_t row_length) {
+  // Rows from one coordinate of an axis to the next.
+  const auto stride = [&](int axis) {
+    int64_t elements = 1;
+    for (size_t a = static_cast<size_t>(axis) + 1; a < shape.axes.size(); ++a) {
+      elements *= shape.axes[a].extent;
+    }
+    return elements / row_length;
+  };
+  const int64_t head_stride = stride(heads_axis);
+  const int64_t token_stride = stride(token_axis);
+  const HeatAxis& heads = heads_by_token.down();
+  const HeatAxis& tokens = heads_by_token.across();
+  for (int64_t row = first_row; row < first_row + row_count;) {
+    const int64_t head = row / head_stride % heads.extent;
+    const int64_t token = row / token_stride % tokens.extent;
+    // The token axis lies behind the head axis: up to the end of the cell the head stays the same.
+    const int64_t cell_end = std::min(tokens.extent, (token / tokens.width + 1) * tokens.width);
+    const int64_t rows = std::min(first_row + row_count - row,
+                                  (cell_end - token) * token_stride - row % token_stride);
+    heads_by_token.Add(head, token,
+                       Largest(ratios + (row - first_row) * row_length, rows * row_length));
+    row += rows;
+  }
 }
 
 void HeatMaps::Merge(const HeatMaps& other) {

@@ -17,11 +17,13 @@ struct HeatAxis {
   std::string label;  // "hq", "row", "dv"; "axis 1" when unnamed
   int64_t extent = 1;
   int64_t width = 1;  // coordinates per cell
+  int64_t first = 0;  // coordinate in the whole, of a slice
   int64_t Cells() const { return (extent + width - 1) / width; }
   bool operator==(const HeatAxis&) const = default;
 };
 
-HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells);
+// first: coordinate of the first cell, in texts.
+HeatAxis MakeHeatAxis(std::string label, int64_t extent, int64_t most_cells, int64_t first = 0);
 
 class HeatMap {
  public:
@@ -57,10 +59,16 @@ struct HeatMaps {
 
   HeatMaps() = default;
   HeatMaps(const Shape& shape, int64_t row_length);
-  // ratios: of one row of the output; negative where not judged.
-  void AddRow(const Shape& shape, int64_t row, const double* ratios, int64_t row_length);
+  // ratios: of consecutive rows of the output; negative where not judged.
+  void AddRows(const Shape& shape, int64_t first_row, int64_t row_count, const double* ratios,
+               int64_t row_length);
   void Merge(const HeatMaps& other);
   bool operator==(const HeatMaps&) const = default;
+
+ private:
+  void AddChannels(int64_t first_row, int64_t row_count, const double* ratios, int64_t row_length);
+  void AddHeads(const Shape& shape, int64_t first_row, int64_t row_count, const double* ratios,
+                int64_t row_length);
 };
 
 // "hq" of axis Hq; "axis 1" of an unnamed one.

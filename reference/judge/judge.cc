@@ -75,7 +75,7 @@ class OutputJudge {
     failures_ = std::make_unique<FailureTally>(info_.shape, info_.row_length);
   }
 
-  void Merge(OutputTally tile) {
+  void Merge(const OutputTally& tile) {
     tally_->Merge(tile);
     for (const FailureRun& run : tile.failures) failures_->Add(run);
     spans_.push_back(tile.span);
@@ -158,10 +158,11 @@ class OutputJudge {
       Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
     }
     if (2 * tally.above_vacuous > tally.with_share) {
-      Mistrust(fmt::format(
-          "vacuous: the bound is more than {} of the data in {} of {} elements "
-          "(median {:.3g})",
-          kVacuousShare, tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
+      Mistrust(
+          fmt::format("vacuous: the bound is more than {} of the data{} in {} of {} elements "
+                      "(median {:.3g})",
+                      kVacuousShare, tally.names_faults ? " and hides the least fault" : "",
+                      tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
     if (counts.unresolved > 0) {
       Mistrust(
@@ -232,9 +233,9 @@ void JudgeTiles(const ExpectedSource& expected, const ObservedSource& observed,
         }
         return tallies;
       },
-      [&](int64_t, std::vector<IndexedTally> tallies) {
-        for (IndexedTally& tally : tallies) {
-          (*outputs)[static_cast<size_t>(tally.output)].Merge(std::move(tally.tally));
+      [&](int64_t, const std::vector<IndexedTally>& tallies) {
+        for (const IndexedTally& tally : tallies) {
+          (*outputs)[static_cast<size_t>(tally.output)].Merge(tally.tally);
         }
       });
 }

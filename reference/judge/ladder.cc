@@ -75,8 +75,8 @@ std::vector<SettledTile> Settle(const ExpectedSource& source, const ObservedSour
   }
   const auto wants_finer = [](const SettledTile& tile) { return tile.evaluation.wants_finer; };
   request.statistics = false;
-  while (request.precision < options.highest &&
-         std::any_of(settled.begin(), settled.end(), wants_finer)) {
+  const Precision highest = std::min(options.highest, source.FinestPrecision());
+  while (request.precision < highest && std::any_of(settled.begin(), settled.end(), wants_finer)) {
     request.precision = Next(request.precision);
     size_t k = 0;
     bool is_finer = false;

@@ -33,21 +33,32 @@ void LogSketch::Grow(int64_t cell) {
   }
 }
 
-void LogSketch::Add(double x) {
-  ++count_;
-  if (x == 0) {
-    ++zeros_;
-    return;
+void LogSketch::AddAll(std::span<const double> numbers) {
+  // Counted in registers: the cells are what each number has to touch.
+  int64_t zeros = 0;
+  int64_t* cells = cells_.data();
+  uint64_t size = cells_.size();
+  double largest = largest_;
+  for (const double x : numbers) {
+    if (x == 0) {
+      ++zeros;
+    } else if (x <= std::numeric_limits<double>::max()) {
+      largest = std::max(largest, x);
+      const int64_t cell = CellOf(x);
+      if (static_cast<uint64_t>(cell - first_cell_) >= size) {
+        Grow(cell);
+        cells = cells_.data();
+        size = cells_.size();
+      }
+      ++cells[cell - first_cell_];
+    } else {
+      ++infinities_;
+      largest = std::numeric_limits<double>::infinity();
+    }
   }
-  if (!(x <= std::numeric_limits<double>::max())) {
-    ++infinities_;
-    largest_ = std::numeric_limits<double>::infinity();
-    return;
-  }
-  largest_ = std::max(largest_, x);
-  const int64_t cell = CellOf(x);
-  Grow(cell);
-  ++cells_[static_cast<size_t>(cell - first_cell_)];
+  count_ += static_cast<int64_t>(numbers.size());
+  zeros_ += zeros;
+  largest_ = largest;
 }
 
 void LogSketch::Merge(const LogSketch& other) {

@@ -6,6 +6,7 @@
 #define REFERENCE_JUDGE_LOG_SKETCH_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace kvcheck {
@@ -13,7 +14,9 @@ namespace kvcheck {
 class LogSketch {
  public:
   // NaN counts as infinity.
-  void Add(double x);
+  void Add(double x) { AddAll({&x, 1}); }
+  // Add for each number.
+  void AddAll(std::span<const double> numbers);
   void Merge(const LogSketch& other);
   int64_t count() const { return count_; }
   // The smallest cell edge that at least ceil(q count) numbers do not exceed, and at most the exact

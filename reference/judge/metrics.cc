@@ -7,17 +7,20 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/judge/run_checks.h"
+
 namespace kvcheck {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 int UlpCellOf(double ulps) {
-  const double steps = std::ceil(ulps - 0.5);
+  const double steps = ulps - 0.5;  // of which the ceiling counts
   if (!(steps > 0)) return 0;
   if (!(steps <= 0x1p62)) return kUlpCells - 1;
-  const uint64_t n = static_cast<uint64_t>(steps);
-  return 1 + static_cast<int>(std::bit_width(n - 1));
+  const int64_t whole = static_cast<int64_t>(steps);
+  const int64_t ceiling = whole + (static_cast<double>(whole) < steps ? 1 : 0);
+  return 1 + static_cast<int>(std::bit_width(static_cast<uint64_t>(ceiling - 1)));
 }
 
 // sqrt(total / count).
@@ -70,6 +73,64 @@ void MetricsAccumulator::Add(double got, double expected, double error, double s
     max_rel_ = kInfinity;
   }
   ratios_.Add(ratio);
+}
+
+void MetricsAccumulator::AddRun(const PairRun& run, const TypeSpacing* spacing) {
+  uint64_t extreme = 0;
+  for (size_t i = 0; i < run.size; ++i) {
+    extreme |= NotModerateBits(run.got[i]) | NotModerateBits(run.expected[i]) |
+               NotModerateBits(run.error[i]);
+  }
+  if (extreme == 0 && run.size <= kRun) return AddModerate(run, spacing);
+  for (size_t i = 0; i < run.size; ++i) {
+    const bool wants_spacing = run.error[i] != 0 && spacing != nullptr;
+    Add(run.got[i], run.expected[i], run.error[i], wants_spacing ? spacing->At(run.expected[i]) : 1,
+        run.ratio[i]);
+  }
+}
+
+// Every sum takes its terms in the order of Add; a term of 0 changes nothing.
+void MetricsAccumulator::AddModerate(const PairRun& run, const TypeSpacing* spacing) {
+  std::array<double, kRun> relative;
+  std::array<double, kRun> ulps;
+  int64_t without_relative = 0;
+  int64_t off_zero = 0;  // an error where 0 is expected
+  for (size_t i = 0; i < run.size; ++i) {
+    const double size = std::fabs(run.error[i]);
+    const double expected = std::fabs(run.expected[i]);
+    const double divisor = expected == 0 ? kInfinity : expected;
+    relative[i] = size / divisor;
+    without_relative += expected == 0 ? 1 : 0;
+    off_zero |= expected == 0 && size != 0 ? 1 : 0;
+  }
+  if (spacing == nullptr) {
+    for (size_t i = 0; i < run.size; ++i) ulps[i] = std::fabs(run.error[i]);
+  } else {
+    const TypeSpacing type = *spacing;
+    for (size_t i = 0; i < run.size; ++i) {
+      ulps[i] = std::fabs(run.error[i]) / type.AtFinite(std::fabs(run.expected[i]));
+    }
+  }
+  max_abs_ = LargestOf(max_abs_, run.size, [&](size_t i) { return std::fabs(run.error[i]); });
+  max_rel_ = LargestOf(max_rel_, run.size, [&](size_t i) { return relative[i]; });
+  max_ulp_ = LargestOf(max_ulp_, run.size, [&](size_t i) { return ulps[i]; });
+  for (size_t i = 0; i < run.size; ++i) {
+    const double got = run.got[i];
+    const double expected = run.expected[i];
+    const double size = std::fabs(run.error[i]);
+    abs_.AddModerate(size, 1);
+    error_squared_.AddModerate(size, size);
+    rel_.AddModerate(relative[i], 1);
+    rel_squared_.AddModerate(relative[i], relative[i]);
+    expected_squared_.AddModerate(expected, expected);
+    got_squared_.AddModerate(got, got);
+    product_.AddModerate(got, expected);
+  }
+  for (size_t i = 0; i < run.size; ++i) ++ulps_[static_cast<size_t>(UlpCellOf(ulps[i]))];
+  ratios_.AddAll({run.ratio, run.size});
+  finite_ += static_cast<int64_t>(run.size);
+  relative_count_ += static_cast<int64_t>(run.size) - without_relative;
+  if (off_zero != 0) max_rel_ = kInfinity;
 }
 
 void MetricsAccumulator::AddNotFinite() {

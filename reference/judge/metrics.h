@@ -6,12 +6,15 @@
 #define REFERENCE_JUDGE_METRICS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "reference/judge/log_sketch.h"
 #include "reference/judge/scaled_sum.h"
+#include "reference/numerics/ulp.h"
 
 namespace kvcheck {
 
@@ -56,19 +59,37 @@ struct Metrics {
   bool operator==(const Metrics&) const = default;
 };
 
+// Pairs of a run (below) at most.
+inline constexpr size_t kRun = 256;
+
+// Judged pairs one behind the other, all finite: the arguments of MetricsAccumulator::Add.
+struct PairRun {
+  const double* got;
+  const double* expected;
+  const double* error;
+  const double* ratio;
+  size_t size;
+};
+
 class MetricsAccumulator {
  public:
   // A judged pair, both finite. error: got - expected; spacing: of the output type at expected;
   // ratio: |error| over the tolerance, 0 for no error.
   void Add(double got, double expected, double error, double spacing, double ratio);
+  // Add for every pair in turn, with the same result to the last bit, at a fraction of the time.
+  // spacing: of the output type; nullptr: 1 everywhere.
+  void AddRun(const PairRun& run, const TypeSpacing* spacing);
   // A failing pair that is not finite.
   void AddNotFinite();
   // bound / mass of a judged element.
   void AddBoundShare(double share) { bound_shares_.Add(share); }
+  void AddBoundShares(std::span<const double> shares) { bound_shares_.AddAll(shares); }
   void Merge(const MetricsAccumulator& other);
   Metrics Finish() const;
 
  private:
+  void AddModerate(const PairRun& run, const TypeSpacing* spacing);
+
   int64_t finite_ = 0;
   int64_t not_finite_ = 0;
   int64_t relative_count_ = 0;

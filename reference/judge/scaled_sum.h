@@ -62,6 +62,8 @@ class ScaledSum {
       extreme_ = Add(extreme_, {mantissa, a_exponent + b_exponent});
     }
   }
+  // The same for factors whose product is 0 or within 2^-900 and 2^900 in size.
+  void AddModerate(double a, double b) { plain_ += a * b; }
   void Merge(const ScaledSum& other) {
     plain_ += other.plain_;
     extreme_ = Add(extreme_, other.extreme_);

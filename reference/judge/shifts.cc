@@ -217,7 +217,8 @@ std::vector<std::string> DescribeLikeness(const Window& window) {
   std::vector<std::string> lines;
   for (size_t a = 0; a < window.extent.size(); ++a) {
     const SliceMap map = FindLikeSlices(window, a);
-    if (auto text = DescribeMap(AxisLabel(window.shape, a), map, window.first[a])) {
+    if (auto text = DescribeMap(AxisLabel(window.shape, a), map,
+                                window.shape.axes[a].first + window.first[a])) {
       lines.push_back(*text);
     }
   }

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 namespace kvcheck {
 
 std::string_view Name(NanPolicy policy) {
@@ -40,34 +38,6 @@ PairClassifier::PairClassifier(DType dtype) : is_float_(IsFloat(dtype)) {
   largest_ = type.largest_finite;
   smallest_normal_ = type.smallest_normal;
   rounds_to_zero_ = type.has_subnormals ? type.smallest_subnormal / 2 : 0;
-}
-
-PairKind PairClassifier::Classify(double got, double expected) const {
-  if (!std::isfinite(got) || !std::isfinite(expected)) {
-    if (std::isnan(got)) return std::isnan(expected) ? PairKind::kBothNan : PairKind::kObservedNan;
-    if (std::isnan(expected)) return PairKind::kExpectedNan;
-    if (!std::isinf(expected)) return PairKind::kObservedInfinity;
-    if (!std::isinf(got)) return PairKind::kExpectedInfinity;
-    return (got > 0) == (expected > 0) ? PairKind::kSameInfinity : PairKind::kOppositeInfinities;
-  }
-  if (!is_float_) return PairKind::kOrdinary;
-  if (got == 0) {
-    if (expected == 0) {
-      const bool same = std::signbit(got) == std::signbit(expected);
-      return same ? PairKind::kOrdinary : PairKind::kZerosOfTwoSigns;
-    }
-    const double size = std::fabs(expected);
-    return size < smallest_normal_ && size > rounds_to_zero_ ? PairKind::kFlushed
-                                                             : PairKind::kOrdinary;
-  }
-  if (expected == 0) {
-    return std::fabs(got) < smallest_normal_ ? PairKind::kNotFlushed : PairKind::kOrdinary;
-  }
-  if (std::fabs(got) == largest_ && std::fabs(expected) > largest_ &&
-      std::signbit(got) == std::signbit(expected)) {
-    return PairKind::kSaturated;
-  }
-  return PairKind::kOrdinary;
 }
 
 PairDecision Decide(PairKind kind, Claim claim, const SpecialPolicy& policy, bool bits_equal) {

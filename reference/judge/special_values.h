@@ -15,6 +15,7 @@
 #define REFERENCE_JUDGE_SPECIAL_VALUES_H_
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -74,6 +75,34 @@ class PairClassifier {
   double smallest_normal_ = 0;
   double rounds_to_zero_ = 0;  // expected values up to here have 0 as their nearest value
 };
+
+inline PairKind PairClassifier::Classify(double got, double expected) const {
+  if (!std::isfinite(got) || !std::isfinite(expected)) {
+    if (std::isnan(got)) return std::isnan(expected) ? PairKind::kBothNan : PairKind::kObservedNan;
+    if (std::isnan(expected)) return PairKind::kExpectedNan;
+    if (!std::isinf(expected)) return PairKind::kObservedInfinity;
+    if (!std::isinf(got)) return PairKind::kExpectedInfinity;
+    return (got > 0) == (expected > 0) ? PairKind::kSameInfinity : PairKind::kOppositeInfinities;
+  }
+  if (!is_float_) return PairKind::kOrdinary;
+  if (got == 0) {
+    if (expected == 0) {
+      const bool same = std::signbit(got) == std::signbit(expected);
+      return same ? PairKind::kOrdinary : PairKind::kZerosOfTwoSigns;
+    }
+    const double size = std::fabs(expected);
+    return size < smallest_normal_ && size > rounds_to_zero_ ? PairKind::kFlushed
+                                                             : PairKind::kOrdinary;
+  }
+  if (expected == 0) {
+    return std::fabs(got) < smallest_normal_ ? PairKind::kNotFlushed : PairKind::kOrdinary;
+  }
+  if (std::fabs(got) == largest_ && std::fabs(expected) > largest_ &&
+      std::signbit(got) == std::signbit(expected)) {
+    return PairKind::kSaturated;
+  }
+  return PairKind::kOrdinary;
+}
 
 // bits_equal matters for kBothNan alone.
 PairDecision Decide(PairKind kind, Claim claim, const SpecialPolicy& policy, bool bits_equal);

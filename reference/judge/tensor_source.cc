@@ -1,11 +1,14 @@
 #include "reference/judge/tensor_source.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
 
-#include "reference/numerics/convert.h"
+#include "reference/judge/evaluate.h"
 #include "reference/numerics/ulp.h"
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
@@ -17,93 +20,129 @@ constexpr int64_t kTileElements = int64_t{1} << 16;
 // Longer rows are taken element by element, so that a tile stays small.
 constexpr int64_t kLongestRow = kTileElements;
 
-// The bound of one element whose exact value is want; only for finite want.
-double BoundOf(const ToleranceRule& rule, DType dtype, double want) {
-  if (const auto* ulp = std::get_if<UlpRule>(&rule)) {
-    const double spacing = IsFloat(dtype) ? SpacingAt(dtype, want) : 1;
-    return static_cast<double>(ulp->ulps) * spacing;
+OutputInfo InfoOf(const NamedRule& named, const OutputInfo& stored) {
+  if (std::holds_alternative<CodecRule>(named.rule) ||
+      std::holds_alternative<DerivedRule>(named.rule)) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the rule '{}' needs more than two tensors: the rows that a format "
+                            "stores, or a case",
+                            Print(named.rule)),
+                named.name);
   }
-  if (const auto* abs_rel = std::get_if<AbsRelRule>(&rule)) {
-    return std::fma(abs_rel->relative, std::fabs(want), abs_rel->absolute);
-  }
-  return 0;
-}
-
-OutputInfo InfoOf(const std::string& name, const RuledTensor& ruled) {
   OutputInfo info;
-  info.name = name;
-  info.dtype = ruled.tensor.dtype;
-  info.shape = ruled.tensor.shape;
-  const bool exact = std::holds_alternative<ExactRule>(ruled.rule);
+  info.name = named.name;
+  info.dtype = stored.dtype;
+  info.shape = stored.shape;
+  const bool exact = std::holds_alternative<ExactRule>(named.rule);
   info.claim = exact ? Claim::kConformance : Claim::kAccuracy;
-  info.rule = exact ? "bytes equal" : Print(ruled.rule);
+  info.rule = exact ? "bytes equal" : Print(named.rule);
   const int64_t length = info.shape.RowLength();
   info.row_length = length > kLongestRow || length == 0 ? 1 : length;
   return info;
 }
 
+// A byte that is no code is a fault of an implementation when it is observed; expected, it leaves
+// nothing to compare with.
+void CheckCodes(const OutputInfo& info, int64_t first, const ObservedTile& stored) {
+  const auto found = std::find(stored.no_code.begin(), stored.no_code.end(), 1);
+  if (found == stored.no_code.end()) return;
+  const int64_t at = found - stored.no_code.begin();
+  throw Error(
+      ErrorCode::kIllegalCase,
+      fmt::format("the expected value at {} is the byte {:#04x}, which is no {} code; the "
+                  "tensor is damaged or of another type",
+                  ElementName(info.shape, first + at),
+                  CodeAt(info.dtype, stored.bytes, static_cast<size_t>(at)), Name(info.dtype)),
+      info.name);
+}
+
+std::unique_ptr<MemorySink> SinkOf(std::map<std::string, RuledTensor>* tensors) {
+  TensorMap map;
+  for (auto& [name, ruled] : *tensors) {
+    KVCHECK_CHECK(
+        static_cast<size_t>(ruled.tensor.ElementCount()) * SizeInBytes(ruled.tensor.dtype) ==
+            ruled.tensor.bytes.size(),
+        "a tensor whose bytes do not fill its shape");
+    map[name] = std::move(ruled.tensor);
+  }
+  return std::make_unique<MemorySink>(std::move(map));
+}
+
 }  // namespace
 
-RuledTensorSource::RuledTensorSource(std::map<std::string, RuledTensor> tensors) {
-  for (auto& [name, ruled] : tensors) {
-    const OutputInfo info = InfoOf(name, ruled);
-    const int64_t elements = info.shape.ElementCount();
-    KVCHECK_CHECK(
-        static_cast<size_t>(elements) * SizeInBytes(info.dtype) == ruled.tensor.bytes.size(),
-        "a tensor whose bytes do not fill its shape");
-    const int64_t rows = elements / info.row_length;
-    const int64_t rows_per_tile = std::max<int64_t>(1, kTileElements / info.row_length);
-    const int output = static_cast<int>(outputs_.size());
-    for (int64_t row = 0; row < rows; row += rows_per_tile) {
-      tiles_.push_back({output, row, std::min(rows_per_tile, rows - row)});
+std::vector<double> RuleBounds(const ToleranceRule& rule, DType dtype,
+                               const std::vector<double>& wants) {
+  std::vector<double> bounds(wants.size());
+  if (const auto* ulp = std::get_if<UlpRule>(&rule)) {
+    const double ulps = static_cast<double>(ulp->ulps);
+    if (!IsFloat(dtype)) {
+      std::fill(bounds.begin(), bounds.end(), ulps);
+      return bounds;
     }
-    if (info.dtype == DType::kFloat4E2M1FN || info.dtype == DType::kBool) {
-      std::vector<double> values(static_cast<size_t>(elements));
-      DecodeTo(ruled.tensor, 0, values);  // throws on bytes that are no codes
+    const TypeSpacing spacing(dtype);
+    for (size_t i = 0; i < wants.size(); ++i) {
+      bounds[i] = std::isfinite(wants[i]) ? ulps * spacing.At(wants[i]) : 0;
     }
-    outputs_.push_back(info);
-    tensors_.push_back(std::move(ruled));
+    return bounds;
   }
+  const auto& sum = std::get<AbsRelRule>(rule);
+  for (size_t i = 0; i < wants.size(); ++i) {
+    const double size = std::fabs(wants[i]);
+    // A product that is the whole bound is rounded once without an fma.
+    const double bound = sum.absolute == 0   ? sum.relative * size
+                         : sum.relative == 0 ? sum.absolute
+                                             : std::fma(sum.relative, size, sum.absolute);
+    bounds[i] = std::isfinite(size) ? bound : 0;
+  }
+  return bounds;
+}
+
+RuledTensorSource::RuledTensorSource(const ObservedSource& expected,
+                                     const std::vector<NamedRule>& rules)
+    : expected_(expected) {
+  for (const NamedRule& named : rules) Add(named);
+}
+
+RuledTensorSource::RuledTensorSource(std::map<std::string, RuledTensor> tensors)
+    : owned_(SinkOf(&tensors)), expected_(*owned_) {
+  for (const auto& [name, ruled] : tensors) Add({name, ruled.rule});
+}
+
+void RuledTensorSource::Add(const NamedRule& named) {
+  const OutputInfo* stored = expected_.Find(named.name);
+  if (stored == nullptr) {
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("there is no expected tensor '{}'; present: {}", named.name,
+                            fmt::join(expected_.Names(), ", ")));
+  }
+  OutputInfo info = InfoOf(named, *stored);
+  const int64_t rows = info.shape.ElementCount() / info.row_length;
+  const int64_t rows_per_tile = std::max<int64_t>(1, kTileElements / info.row_length);
+  const int output = static_cast<int>(outputs_.size());
+  for (int64_t row = 0; row < rows; row += rows_per_tile) {
+    tiles_.push_back({output, row, std::min(rows_per_tile, rows - row)});
+  }
+  outputs_.push_back(std::move(info));
+  rules_.push_back(named.rule);
 }
 
 std::vector<ExpectedTile> RuledTensorSource::Tiles(int64_t index, const TileRequest&) const {
   const TileRange& range = tiles_[static_cast<size_t>(index)];
   const OutputInfo& info = outputs_[static_cast<size_t>(range.output)];
-  const RuledTensor& ruled = tensors_[static_cast<size_t>(range.output)];
-  const int64_t first = range.first_row * info.row_length;
-  const size_t count = static_cast<size_t>(range.row_count * info.row_length);
+  const ToleranceRule& rule = rules_[static_cast<size_t>(range.output)];
+  ObservedTile stored = ReadObserved(expected_, info, range.first_row, range.row_count);
+  CheckCodes(info, range.first_row * info.row_length, stored);
   ExpectedTile tile;
   tile.output = range.output;
   tile.first_row = range.first_row;
   tile.row_count = range.row_count;
-  tile.value.resize(count);
-  DecodeTo(ruled.tensor, first, tile.value);
-  const size_t size = SizeInBytes(info.dtype);
-  const auto begin =
-      ruled.tensor.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first) * size);
-  tile.codes.assign(begin, begin + static_cast<std::ptrdiff_t>(count * size));
-  if (info.dtype == DType::kInt64) {
-    // What the nearest double leaves out; the difference of two near integers does not overflow
-    // modulo 2^64.
-    tile.value_lo.resize(count);
-    const int64_t* wants = ruled.tensor.As<int64_t>() + first;
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t high = tile.value[i] == 0x1p63
-                                ? uint64_t{1} << 63
-                                : static_cast<uint64_t>(static_cast<int64_t>(tile.value[i]));
-      tile.value_lo[i] =
-          static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(wants[i]) - high));
-    }
-  }
-  if (info.claim == Claim::kAccuracy) {
-    tile.bound.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      // An infinity or NaN is decided before its bound matters.
-      tile.bound[i] =
-          std::isfinite(tile.value[i]) ? BoundOf(ruled.rule, info.dtype, tile.value[i]) : 0;
-    }
-  }
-  return {std::move(tile)};
+  tile.value = std::move(stored.got);
+  tile.value_lo = std::move(stored.got_low);
+  tile.codes = std::move(stored.bytes);
+  if (info.claim == Claim::kAccuracy) tile.bound = RuleBounds(rule, info.dtype, tile.value);
+  std::vector<ExpectedTile> tiles;  // an initializer list would copy the tile
+  tiles.push_back(std::move(tile));
+  return tiles;
 }
 
 Verdict JudgeTensors(std::map<std::string, RuledTensor> expected, const TensorMap& observed,

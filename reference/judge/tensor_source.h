@@ -1,17 +1,21 @@
 // Stored tensors as an ExpectedSource, under a rule that the user gives: exact, ulp:N, abs:X,rel:Y.
+// Both sides are read tile by tile, so that a pair of any size costs the memory of a few tiles.
 // Bits are compared as bits: an int64 never passes through a double.
 //
-//   exact         codes equal. A NaN equals the same NaN bits, zeros of different sign differ.
+//   exact         codes equal. Zeros of different sign differ.
 //   ulp:N         |got - want| <= N spacings of the type at want (the larger spacing at a power of
 //                 two); integers have spacing 1
 //   abs:X,rel:Y   |got - want| <= X + Y |want|, the right side to the nearest double
-// Under the last two rules NaN fails, and an infinity equals itself alone.
+// An infinity equals itself alone. Two NaN follow JudgeOptions::special, which holds for one call
+// of Judge: kTensorPolicy (NaN fails, but under exact equals its own bits), or PolicyOf what is
+// asked.
 
 #ifndef REFERENCE_JUDGE_TENSOR_SOURCE_H_
 #define REFERENCE_JUDGE_TENSOR_SOURCE_H_
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,21 +26,42 @@
 
 namespace kvcheck {
 
+// A rule for one tensor, which is named alike on both sides.
+struct NamedRule {
+  std::string name;
+  ToleranceRule rule;
+};
+
 struct RuledTensor {
   Tensor tensor;
   ToleranceRule rule;
 };
 
-// The policy that the rules above state.
+// What the rules say about NaN when nothing else is asked.
 inline constexpr SpecialPolicy kTensorPolicy = {NanPolicy::kFail, NanPolicy::kEqualBits};
+// The same policy for every rule.
+constexpr SpecialPolicy PolicyOf(NanPolicy nan) { return {nan, nan}; }
+
+// What a rule allows about each expected value of a type; 0 about one that is not finite, which is
+// decided before its bound matters. Precondition: ulp or abs and rel.
+std::vector<double> RuleBounds(const ToleranceRule& rule, DType dtype,
+                               const std::vector<double>& wants);
 
 class RuledTensorSource : public ExpectedSource {
  public:
-  // Errors: kIllegalCase when an e2m1fn or bool tensor holds bytes that are no codes.
+  // expected holds the tensors and must outlive the source; nothing is read yet.
+  // Errors: kMissingData when a name is absent; kUnsupported for the rules codec and derived, which
+  // need more than two tensors.
+  RuledTensorSource(const ObservedSource& expected, const std::vector<NamedRule>& rules);
+  // The same over tensors in memory, which the source keeps.
   explicit RuledTensorSource(std::map<std::string, RuledTensor> tensors);
+
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
   int64_t TileCount() const override { return static_cast<int64_t>(tiles_.size()); }
+  // Errors: kIllegalCase, with its coordinates, for a byte of an expected e2m1fn or bool tensor
+  // that is no code; what expected.Read throws.
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
+  Precision FinestPrecision() const override { return Precision::kDouble; }
 
  private:
   struct TileRange {
@@ -44,7 +69,11 @@ class RuledTensorSource : public ExpectedSource {
     int64_t first_row;
     int64_t row_count;
   };
-  std::vector<RuledTensor> tensors_;
+  void Add(const NamedRule& named);
+
+  std::unique_ptr<const ObservedSource> owned_;
+  const ObservedSource& expected_;
+  std::vector<ToleranceRule> rules_;  // beside outputs_
   std::vector<OutputInfo> outputs_;
   std::vector<TileRange> tiles_;
 };

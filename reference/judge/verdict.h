@@ -95,6 +95,9 @@ struct OutputVerdict {
   std::vector<std::string> special_lines;
   std::optional<ElementReport> worst;     // absent when nothing was judged
   Metrics metrics;
+  // Of metrics, finite, max_abs, max_rel, max_ulp and rms_abs alone were measured: by the first pass,
+  // which proved that every element passes.
+  bool basic_metrics = false;
   double median_bound_share = 0;          // of bound / mass; above kVacuousShare proves nothing
   std::optional<double> detectable_share; // mean share of inputs whose loss would show
   std::optional<StatisticsReport> statistics;

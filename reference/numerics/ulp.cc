@@ -1,7 +1,6 @@
 #include "reference/numerics/ulp.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -31,15 +30,6 @@ uint64_t LastMagnitude(DType dtype) {
                                                       : FloatTypeOf(dtype).largest_finite;
   return Encode(dtype, last);
 }
-
-// 2^k, also where it is a subnormal double. Precondition: -1074 <= k <= 1023.
-double PowerOfTwo(int k) {
-  return std::bit_cast<double>(k >= -1022 ? static_cast<uint64_t>(k + 1023) << 52
-                                          : uint64_t{1} << (k + 1074));
-}
-
-// floor(log2 y). Precondition: y positive and a normal double.
-int BinadeOf(double y) { return static_cast<int>(std::bit_cast<uint64_t>(y) >> 52) - 1023; }
 
 // One step away from zero, or towards it.
 uint64_t Step(DType dtype, uint64_t code, bool up) {
@@ -71,13 +61,12 @@ std::optional<int64_t> UlpDistance(DType dtype, uint64_t from, uint64_t to) {
   return a.negative ? apart : -apart;
 }
 
-double SpacingAt(DType dtype, double y) {
-  if (!std::isfinite(y)) return std::numeric_limits<double>::quiet_NaN();
-  const FloatType& type = FloatTypeOf(dtype);
-  if (std::fabs(y) < type.smallest_normal) return type.smallest_subnormal;
-  const double inside = std::min(std::fabs(y), type.largest_finite);
-  return PowerOfTwo(BinadeOf(inside) - type.mantissa_bits);
-}
+TypeSpacing::TypeSpacing(DType dtype)
+    : last_place_(std::ldexp(1.0, -FloatTypeOf(dtype).mantissa_bits)),
+      smallest_normal_(FloatTypeOf(dtype).smallest_normal),
+      largest_(FloatTypeOf(dtype).largest_finite) {}
+
+double SpacingAt(DType dtype, double y) { return TypeSpacing(dtype).At(y); }
 
 uint64_t NextUp(DType dtype, uint64_t code) { return Step(dtype, code, true); }
 uint64_t NextDown(DType dtype, uint64_t code) { return Step(dtype, code, false); }

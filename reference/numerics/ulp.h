@@ -5,7 +5,10 @@
 #ifndef REFERENCE_NUMERICS_ULP_H_
 #define REFERENCE_NUMERICS_ULP_H_
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "reference/spec/dtype.h"
@@ -21,6 +24,33 @@ std::optional<int64_t> UlpDistance(DType dtype, uint64_t from, uint64_t to);
 // subnormal below the normal range (e8m0fnu: 2^-127); beyond the largest finite value the spacing
 // of the top binade. At a power of two it is the spacing above it. NaN when y is not finite.
 double SpacingAt(DType dtype, double y);
+
+// SpacingAt for many values of one type: what it needs of the type is looked up once.
+class TypeSpacing {
+ public:
+  // Precondition: IsFloat(dtype).
+  explicit TypeSpacing(DType dtype);
+
+  double At(double y) const {
+    const double size = std::fabs(y);
+    return size <= std::numeric_limits<double>::max() ? AtFinite(size)
+                                                      : std::numeric_limits<double>::quiet_NaN();
+  }
+  // The same for a finite size of at least 0, without branches.
+  double AtFinite(double size) const {
+    const double normal = size < smallest_normal_ ? smallest_normal_ : size;
+    const double inside = normal < largest_ ? normal : largest_;
+    // A power of two times another, exact also where it is a subnormal double.
+    return std::bit_cast<double>(std::bit_cast<uint64_t>(inside) & kExponent) * last_place_;
+  }
+
+ private:
+  static constexpr uint64_t kExponent = uint64_t{0x7ff} << 52;
+
+  double last_place_;  // 2^-mantissa_bits: of a value in [1, 2)
+  double smallest_normal_;
+  double largest_;
+};
 
 // The code of the least value greater than that of `code`, or the greatest value less. The ends of
 // the line (infinity, or the largest finite value of a type without it) stay, NaN stays. From the

@@ -9,13 +9,20 @@ namespace kvcheck {
 
 std::string_view Name(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kUsage: return "usage";
-    case ErrorCode::kParse: return "malformed text";
-    case ErrorCode::kIllegalCase: return "illegal case";
-    case ErrorCode::kUnreadableFile: return "unreadable file";
-    case ErrorCode::kMissingData: return "missing data";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kSelection: return "nothing selected";
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kParse:
+      return "malformed text";
+    case ErrorCode::kIllegalCase:
+      return "illegal case";
+    case ErrorCode::kUnreadableFile:
+      return "unreadable file";
+    case ErrorCode::kMissingData:
+      return "missing data";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kSelection:
+      return "nothing selected";
   }
   return "unknown";
 }
@@ -41,6 +48,8 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+int internal_error_exit_code = kInternalErrorExitCode;
+
 }  // namespace
 
 void ThrowParseError(std::string_view text, size_t column, std::string_view reason) {
@@ -51,7 +60,9 @@ void ThrowParseError(std::string_view text, size_t column, std::string_view reas
 void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
   fmt::print(stderr, "kvcheck: internal error at {}:{}: {} ({})\n", file, line, message, condition);
   std::fflush(stderr);
-  std::_Exit(kInternalErrorExitCode);
+  std::_Exit(internal_error_exit_code);
 }
+
+void SetInternalErrorExitCode(int exit_code) { internal_error_exit_code = exit_code; }
 
 }  // namespace kvcheck

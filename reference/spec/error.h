@@ -43,8 +43,10 @@ class Error : public std::runtime_error {
 // outside printable ASCII appear in the message as \xNN.
 [[noreturn]] void ThrowParseError(std::string_view text, size_t column, std::string_view reason);
 
-// The exit status of a failed check (exit code 4 of the tool).
+// The exit status of a failed check (exit code 4 of the tool), unless the process sets another one
+// before it starts threads.
 inline constexpr int kInternalErrorExitCode = 4;
+void SetInternalErrorExitCode(int exit_code);
 
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition,
                               std::string_view message);

@@ -22,8 +22,10 @@ bool Contains(const Range& range, const T& value) {
   return std::find(range.begin(), range.end(), value) != range.end();
 }
 
-AffineFormat ParseAffine(Piece piece, const std::vector<Piece>& parts) {
-  if (parts.size() != 4) {
+// has_scale_type: null where the text must name it.
+AffineFormat ParseAffine(Piece piece, const std::vector<Piece>& parts, bool* has_scale_type) {
+  const bool named = parts.size() == 4;
+  if (!named && !(parts.size() == 3 && has_scale_type != nullptr)) {
     piece.Refuse("an affine format is written affine:BITS:gGROUP:SCALE_TYPE, as affine:4:g64:bf16");
   }
   AffineFormat format;
@@ -35,6 +37,8 @@ AffineFormat ParseAffine(Piece piece, const std::vector<Piece>& parts) {
   if (!Contains(kAffineGroups, format.group_size)) {
     parts[2].Refuse("affine groups are g32, g64 or g128");
   }
+  if (has_scale_type != nullptr) *has_scale_type = named;
+  if (!named) return format;
   const auto scale = ParseDType(parts[3].text);
   if (!scale || !Contains(kScaleTypes, *scale)) {
     parts[3].Refuse("affine scales are f32, f16 or bf16");
@@ -54,9 +58,12 @@ std::string Print(const KvFormat& format) {
                      ShortName(affine.scale_dtype));
 }
 
-KvFormat ParseKvFormat(Piece piece) {
+KvFormat ParseKvFormat(Piece piece) { return ParseKvFormat(piece, nullptr); }
+
+KvFormat ParseKvFormat(Piece piece, bool* has_scale_type) {
   const std::vector<Piece> parts = Split(piece, ':');
-  if (parts[0].text == "affine") return ParseAffine(piece, parts);
+  if (parts[0].text == "affine") return ParseAffine(piece, parts, has_scale_type);
+  if (has_scale_type != nullptr) *has_scale_type = true;
   const auto dtype = ParseDType(parts[0].text);
   if (parts.size() != 1 || !dtype || !Contains(kPlainTypes, *dtype)) {
     piece.Refuse(fmt::format(

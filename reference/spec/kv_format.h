@@ -38,6 +38,9 @@ using KvFormat = std::variant<PlainFormat, AffineFormat>;
 std::string Print(const KvFormat& format);
 // Errors: kParse with the column of what is not a format.
 KvFormat ParseKvFormat(Piece piece);
+// The same, and an affine format without its scale type ("affine:4:g64"): *has_scale_type says
+// whether the text names one; else scale_dtype is f32.
+KvFormat ParseKvFormat(Piece piece, bool* has_scale_type);
 
 bool IsPlain(const KvFormat& format);
 // The type in which a decoded row is given: the plain type, or the scale type.

@@ -35,7 +35,8 @@ constexpr EnumNames<bool, 2> kNormalise = {{{true, "reciprocal"}, {false, "divid
 constexpr EnumNames<bool, 2> kSink = {{{true, "last"}, {false, "first"}}};
 
 constexpr std::string_view kKeys =
-    "base, name, qk, pv, l, op, scale_roundings, prescale, scores, bias_roundings, tanh_error, exp, "
+    "base, name, qk, pv, l, op, scale_roundings, prescale, integer_qk, scores, bias_roundings, "
+    "tanh_error, exp, "
     "exp_error, exp_floor, lazy_rescale, block, sink, p, p_scale, p_normalised, l_from, merge, "
     "splits, log_error, partial, normalise, flush, saturate, dequantize";
 
@@ -80,8 +81,9 @@ SumPlan ParseSum(Piece piece) {
     sum.aligned_bits = number("the number of aligned bits", 2, 52);
   }
   for (; next < parts.size(); ++next) {
-    bool* flag = parts[next].text == "fma" ? &sum.fma
-                 : parts[next].text == "chained" ? &sum.chained : nullptr;
+    bool* flag = parts[next].text == "fma"       ? &sum.fma
+                 : parts[next].text == "chained" ? &sum.chained
+                                                 : nullptr;
     if (flag == nullptr || *flag) parts[next].Refuse("expected at most one 'fma', one 'chained'");
     *flag = true;
   }
@@ -89,9 +91,8 @@ SumPlan ParseSum(Piece piece) {
 }
 
 bool IsPlanName(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return c > 0x20 && c <= 0x7e && c != '=';
-  });
+  return !name.empty() && std::all_of(name.begin(), name.end(),
+                                      [](char c) { return c > 0x20 && c <= 0x7e && c != '='; });
 }
 
 double ParseError(Piece piece) {
@@ -149,9 +150,10 @@ std::string Print(const Plan& plan) {
   };
   if (!plan.name.empty()) {
     if (!IsPlanName(plan.name)) {
-      throw Error(ErrorCode::kUsage,
-                  "a plan's name is printable ASCII without spaces and '=', so that its text parses "
-                  "back; rename the plan");
+      throw Error(
+          ErrorCode::kUsage,
+          "a plan's name is printable ASCII without spaces and '=', so that its text parses "
+          "back; rename the plan");
     }
     add("name", plan.name);
   }
@@ -161,11 +163,12 @@ std::string Print(const Plan& plan) {
   if (plan.op) add("op", Print(*plan.op));
   add_int("scale_roundings", plan.scale_roundings);
   if (plan.prescale_roundings) {
-    add("prescale", *plan.prescale_roundings == 0
-                        ? std::string("none")
-                        : fmt::format("{}:{}", ShortName(*plan.prescale_dtype),
-                                      *plan.prescale_roundings));
+    add("prescale",
+        *plan.prescale_roundings == 0
+            ? std::string("none")
+            : fmt::format("{}:{}", ShortName(*plan.prescale_dtype), *plan.prescale_roundings));
   }
+  if (plan.integer_qk) add("integer_qk", Print(*plan.integer_qk));
   add_type("scores", plan.scores);
   add_int("bias_roundings", plan.bias_roundings);
   add_real("tanh_error", plan.tanh_error);
@@ -194,7 +197,8 @@ std::string Print(const Plan& plan) {
       case DequantizeKind::kRounded:
         add("dequantize", fmt::format("rounded:{}", ShortName(*plan.dequantize_dtype)));
         break;
-      default: add("dequantize", Name(*plan.dequantize));
+      default:
+        add("dequantize", Name(*plan.dequantize));
     }
   }
   return text;
@@ -245,6 +249,10 @@ Plan ParsePlan(std::string_view text) {
       plan.prescale_roundings = static_cast<int>(ParseInt(parts[1], 1, 8));
     }
   }
+  if (fields.TakeIf("integer_qk", &value)) {
+    plan.integer_qk.reset();
+    if (value.text != "none") plan.integer_qk = ParseKvFormat(value);
+  }
   take_type("scores", &plan.scores);
   take_int("bias_roundings", &plan.bias_roundings, 0);
   take_error("tanh_error", &plan.tanh_error);
@@ -278,8 +286,8 @@ Plan ParsePlan(std::string_view text) {
     plan.dequantize = ParseEnum(kDequantize, parts[0]);
     plan.dequantize_roundings.reset();
     plan.dequantize_dtype.reset();
-    const bool takes_argument = *plan.dequantize == DequantizeKind::kInside ||
-                                *plan.dequantize == DequantizeKind::kRounded;
+    const bool takes_argument =
+        *plan.dequantize == DequantizeKind::kInside || *plan.dequantize == DequantizeKind::kRounded;
     if (parts.size() != (takes_argument ? 2u : 1u)) {
       value.Refuse("dequantize is stored, inside:ROUNDINGS, factored or rounded:TYPE");
     }

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
 
 namespace kvcheck {
 
@@ -49,10 +50,10 @@ struct SumPlan {
 
 // The exponential of a score s under the running shift m.
 enum class ExpForm {
-  kExp,          // exp(s - m)
-  kExp2Scaled,   // exp2((s - m) * log2e)
-  kExp2Log2,     // scores kept in log2 units: exp2(t - m)
-  kExp2Fma,      // exp2(fma(dot, c, -fl(m * c)))
+  kExp,         // exp(s - m)
+  kExp2Scaled,  // exp2((s - m) * log2e)
+  kExp2Log2,    // scores kept in log2 units: exp2(t - m)
+  kExp2Fma,     // exp2(fma(dot, c, -fl(m * c)))
 };
 
 // How partial results over K ranges of keys are combined.
@@ -81,26 +82,29 @@ struct Plan {
   std::optional<int> scale_roundings;     // of a score outside its sum: constants and the scaling
   std::optional<DType> prescale_dtype;    // q (and k) times the scale, rounded to this type ...
   std::optional<int> prescale_roundings;  // ... that many times per product; 0: not pre-scaled
-  std::optional<DType> scores;            // type in which scores are stored
-  std::optional<int> bias_roundings;      // of a bias before it is added
-  std::optional<double> tanh_error;       // relative, of the softcap's tanh
+  // The query is encoded too, and q.k is summed over the codes of both, exactly, group by group;
+  // scales and biases join afterwards. Unset: q.k is computed on values.
+  std::optional<KvFormat> integer_qk;
+  std::optional<DType> scores;        // type in which scores are stored
+  std::optional<int> bias_roundings;  // of a bias before it is added
+  std::optional<double> tanh_error;   // relative, of the softcap's tanh
   std::optional<ExpForm> exp;
-  std::optional<double> exp_error;          // relative, of exp or exp2 on its own argument
-  std::optional<double> exp_floor;          // absolute error below exp's normal range
-  std::optional<double> lazy_rescale;       // nats by which a score may exceed the running shift
-  std::optional<int> block;                 // keys per block of an online softmax; 0: all at once
-  std::optional<bool> late_sink;            // the sink joins after the last block
-  std::optional<DType> p;                   // type in which P enters P.V
-  std::optional<double> p_scale;            // factor on P before rounding
-  std::optional<bool> p_normalised;         // P is divided by the denominator before rounding
-  std::optional<bool> l_from_rounded_p;     // the denominator sums the rounded P
+  std::optional<double> exp_error;       // relative, of exp or exp2 on its own argument
+  std::optional<double> exp_floor;       // absolute error below exp's normal range
+  std::optional<double> lazy_rescale;    // nats by which a score may exceed the running shift
+  std::optional<int> block;              // keys per block of an online softmax; 0: all at once
+  std::optional<bool> late_sink;         // the sink joins after the last block
+  std::optional<DType> p;                // type in which P enters P.V
+  std::optional<double> p_scale;         // factor on P before rounding
+  std::optional<bool> p_normalised;      // P is divided by the denominator before rounding
+  std::optional<bool> l_from_rounded_p;  // the denominator sums the rounded P
   std::optional<MergeKind> merge;
-  std::optional<int> splits;                // ranges of keys that are merged
-  std::optional<double> log_error;          // relative, of log in lse
-  std::optional<DType> partial;             // type of stored partial outputs
-  std::optional<bool> reciprocal;           // normalisation by reciprocal and product
-  std::optional<bool> flush_subnormals;     // FTZ/DAZ
-  std::optional<bool> saturate_output;      // clamps to the largest finite output
+  std::optional<int> splits;             // ranges of keys that are merged
+  std::optional<double> log_error;       // relative, of log in lse
+  std::optional<DType> partial;          // type of stored partial outputs
+  std::optional<bool> reciprocal;        // normalisation by reciprocal and product
+  std::optional<bool> flush_subnormals;  // FTZ/DAZ
+  std::optional<bool> saturate_output;   // clamps to the largest finite output
   std::optional<DequantizeKind> dequantize;
   std::optional<int> dequantize_roundings;
   std::optional<DType> dequantize_dtype;
@@ -108,8 +112,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Parses back to the equal plan, but for members that mean nothing beside the others (the width of a
-// pairwise sum, the type of no pre-scaling), which are not printed. A partner left out
+// Parses back to the equal plan, but for members that mean nothing beside the others (the width of
+// a pairwise sum, the type of no pre-scaling), which are not printed. A partner left out
 // (dequantize=inside without its roundings, a pre-scaling without its type) is a bug of the caller.
 // Errors: kUsage for a name that holds a space, '=' or a byte that is not printable ASCII.
 std::string Print(const Plan& plan);

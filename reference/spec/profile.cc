@@ -24,6 +24,14 @@ constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 }  // namespace
 
+std::string_view Name(DecodeRounding decode) { return NameIn(kDecode, decode); }
+std::string_view Name(AffineEncoder encode) { return NameIn(kEncode, encode); }
+std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
+
+DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
+AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
+Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
+
 std::string Print(const Profile& profile) {
   const Profile defaults;
   std::string text;
@@ -39,10 +47,10 @@ std::string Print(const Profile& profile) {
     add("mask_value", PrintReal(profile.mask_number));
   }
   if (profile.maximum_over_all) add("maximum", "all");
-  if (profile.decode != defaults.decode) add("decode", NameIn(kDecode, profile.decode));
-  if (profile.encode != defaults.encode) add("encode", NameIn(kEncode, profile.encode));
+  if (profile.decode != defaults.decode) add("decode", Name(profile.decode));
+  if (profile.encode != defaults.encode) add("encode", Name(profile.encode));
   if (profile.fp8_overflow != defaults.fp8_overflow) {
-    add("fp8_overflow", NameIn(kFp8, profile.fp8_overflow));
+    add("fp8_overflow", Name(profile.fp8_overflow));
   }
   return text;
 }
@@ -63,9 +71,9 @@ Profile ParseProfile(std::string_view text) {
     }
   }
   if (fields.TakeIf("maximum", &value)) profile.maximum_over_all = ParseEnum(kMaximum, value);
-  if (fields.TakeIf("decode", &value)) profile.decode = ParseEnum(kDecode, value);
-  if (fields.TakeIf("encode", &value)) profile.encode = ParseEnum(kEncode, value);
-  if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseEnum(kFp8, value);
+  if (fields.TakeIf("decode", &value)) profile.decode = ParseDecodeRounding(value);
+  if (fields.TakeIf("encode", &value)) profile.encode = ParseAffineEncoder(value);
+  if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
   fields.Finish("masked_row, mask_value, maximum, decode, encode, fp8_overflow");
   return profile;
 }

@@ -21,6 +21,8 @@
 #include <string>
 #include <string_view>
 
+#include "reference/spec/text.h"
+
 namespace kvcheck {
 
 enum class MaskedRow { kZero, kNan, kMean, kAny };
@@ -39,6 +41,15 @@ struct Profile {
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
   bool operator==(const Profile&) const = default;
 };
+
+// The name of each value in texts ("two_roundings", "mlx_cpu", "saturate_all"), and back.
+// Errors: kParse listing the names.
+std::string_view Name(DecodeRounding decode);
+std::string_view Name(AffineEncoder encode);
+std::string_view Name(Fp8Overflow overflow);
+DecodeRounding ParseDecodeRounding(Piece piece);
+AffineEncoder ParseAffineEncoder(Piece piece);
+Fp8Overflow ParseFp8Overflow(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

@@ -64,6 +64,9 @@ std::string ToString(const Shape& shape) {
   for (const Axis& axis : shape.axes) {
     parts.push_back(named ? fmt::format("{}={}", axis.name, axis.extent)
                           : fmt::format("{}", axis.extent));
+    if (axis.is_slice) {
+      parts.back() += fmt::format("({}:{})", axis.first, axis.first + axis.extent);
+    }
   }
   return fmt::format("{}", fmt::join(parts, named ? " " : "x"));
 }
@@ -73,8 +76,9 @@ std::string ElementName(const Shape& shape, int64_t element) {
   std::vector<std::string> parts;
   const bool named = AllNamed(shape);
   for (size_t i = 0; i < coordinates.size(); ++i) {
-    parts.push_back(named ? fmt::format("{}={}", Lower(shape.axes[i].name), coordinates[i])
-                          : fmt::format("{}", coordinates[i]));
+    const int64_t coordinate = shape.axes[i].first + coordinates[i];
+    parts.push_back(named ? fmt::format("{}={}", Lower(shape.axes[i].name), coordinate)
+                          : fmt::format("{}", coordinate));
   }
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }

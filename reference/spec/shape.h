@@ -1,5 +1,5 @@
-// Shapes with named axes. An axis is a letter of {B, Hq, Hkv, L, T, Dk, Dv, G, W} or "" where a
-// stranger's tensor names none:
+// Shapes with named axes. An axis is a letter of {B, Hq, Hkv, L, T, Dk, Dv, G, W}, "" where nothing
+// names it, or in a stranger's tensor any short text that the stranger chose:
 //   B batch row, Hq query head, Hkv key/value head, L query token, T key token, Dk / Dv channel of
 //   K / V, G quantization group of a row, W packed word of a row.
 
@@ -17,6 +17,10 @@ namespace kvcheck {
 struct Axis {
   std::string name;  // "" when unnamed
   int64_t extent = 0;
+  // Of a slice of a longer axis: the coordinate there of the first one here. Reports name elements
+  // by their coordinates in the whole.
+  int64_t first = 0;
+  bool is_slice = false;
   bool operator==(const Axis&) const = default;
 };
 
@@ -34,7 +38,7 @@ struct Shape {
   int64_t RowCount() const;  // ElementCount() / RowLength(), 0 when there are no elements
   // Extents equal; names are not compared.
   bool SameExtents(const Shape& other) const;
-  // Coordinates of a linear element index, one per axis.
+  // Coordinates of a linear element index, one per axis, each from 0.
   std::vector<int64_t> Coordinates(int64_t element) const;
   bool operator==(const Shape&) const = default;
 };

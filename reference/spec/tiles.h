@@ -82,6 +82,10 @@ struct ExpectedTile {
   std::vector<double> bound;            // largest |got - value| that the plan explains
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
   std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
+  // How near to value the result of a fault may come that the bound is to show, where the
+  // definition names one: of a storage format, another code. Where the bound is smaller, something
+  // is proved even if it is large beside the mass. Empty: no such fault is known.
+  std::vector<double> least_fault;
   std::vector<std::vector<double>> terms;  // [term][element], as OutputInfo::terms
   std::vector<Standing> standing;          // per row; empty: all judged
   std::vector<int> standing_reason;        // per row, beside standing
@@ -106,6 +110,9 @@ class ExpectedSource {
   // The tiles of index: one per output that is computed together. Thread-safe, and a pure function
   // of its arguments.
   virtual std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const = 0;
+  // The highest precision at which the values differ from those below it. Beyond it nothing is
+  // asked again.
+  virtual Precision FinestPrecision() const { return Precision::kOracle100; }
   // What the case would need to explain got at this element: one line per declared value whose
   // change would make the bound reach, cheapest first. May be empty.
   virtual std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const {

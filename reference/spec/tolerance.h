@@ -1,14 +1,29 @@
-// The rule by which two stored tensors are compared.
+// The rule by which a stored tensor is compared.
 //
-// Text: exact | ulp:N | abs:X | rel:Y | abs:X,rel:Y   (|got - want| <= X + Y |want|)
+// Text:
+//   exact                          the same bits
+//   ulp:N                          |got - want| <= N spacings of the type at want
+//   abs:X | rel:Y | abs:X,rel:Y    |got - want| <= X + Y |want|
+//   codec:FORMAT[,FIELD=VALUE]...  got is what a storage format keeps of want, within the format's
+//                                  own bound (formats of kv_format.h; "affine:4:g64" without a
+//                                  scale type takes the type of want)
+//   derived                        within the bound that follows from the case and the plan
+// Fields of a codec rule, each once, in any order:
+//   decode=, encode=               of an affine format (profile.h); left out: the loosest
+//   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
+//   codes=exact                    stored codes, scales and biases are, bit for bit, those of the
+//                                  encoder, which encode= then has to name
 
 #ifndef REFERENCE_SPEC_TOLERANCE_H_
 #define REFERENCE_SPEC_TOLERANCE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
+#include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -25,10 +40,30 @@ struct AbsRelRule {
   double relative = 0;
   bool operator==(const AbsRelRule&) const = default;
 };
-using ToleranceRule = std::variant<ExactRule, UlpRule, AbsRelRule>;
+struct CodecRule {
+  KvFormat format = AffineFormat{};
+  bool scale_type_of_want = false;  // the text names none: scale_dtype of format means nothing
+  std::optional<DecodeRounding> decode;
+  std::optional<AffineEncoder> encode;
+  std::optional<Fp8Overflow> fp8_overflow;
+  bool codes_exact = false;
+  bool operator==(const CodecRule&) const = default;
+};
+struct DerivedRule {
+  bool operator==(const DerivedRule&) const = default;
+};
+using ToleranceRule = std::variant<ExactRule, UlpRule, AbsRelRule, CodecRule, DerivedRule>;
 
 std::string Print(const ToleranceRule& rule);
+// Errors: kParse with the column of what is not a rule.
 ToleranceRule ParseToleranceRule(Piece piece);
+
+// Whether a admits nothing that b does not, whatever the data: a later rule for which this is false
+// may loosen an earlier one. exact is at least as tight as everything (what differs from nothing is
+// within any distance); ulp:N and abs:X,rel:Y are ordered by their numbers, codec rules of one
+// format by what they leave open. Between kinds only the tolerance 0 is ordered: otherwise the data
+// decide. NaN is not a matter of rules.
+bool AtLeastAsTight(const ToleranceRule& a, const ToleranceRule& b);
 
 }  // namespace kvcheck
 

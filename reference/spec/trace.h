@@ -1,5 +1,5 @@
 // The case kind `cache`: operations on named slots, each of which holds a cache or nothing. What
-// the operations must do is reference/cache/contract.md; grammar: reference/README.md, 3.7.
+// the operations must do is reference/cache/contract.md; grammar: reference/README.md, 3.8.
 //
 // Semantics are total. An operation that names an empty slot does nothing; a target slot is
 // overwritten; a call that the contract forbids is part of the language: whoever runs it must

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace kvcheck::golden_damage {
 namespace {
@@ -63,28 +66,75 @@ void SwapSize(std::string& bytes, Random& random) {
   std::memcpy(bytes.data() + at, &word, sizeof word);
 }
 
+// A number in the JSON of a safetensors header becomes another.
+void SwapNumber(std::string& bytes, Random& random) {
+  const size_t end = std::min<size_t>(bytes.size(), 8 + WordAt(bytes, 0));
+  std::vector<std::pair<size_t, size_t>> numbers;  // position, length
+  for (size_t i = 8; i < end; ++i) {
+    size_t length = 0;
+    while (i + length < end && bytes[i + length] >= '0' && bytes[i + length] <= '9') ++length;
+    if (length > 0) numbers.emplace_back(i, length);
+    i += length;
+  }
+  const auto text = [&](const auto& number) { return bytes.substr(number.first, number.second); };
+  const auto& chosen = numbers[random.Below(numbers.size())];
+  const uint64_t old = std::stoull(text(chosen));
+  const std::string others[] = {"0",
+                                "1",
+                                std::to_string(old + 1),
+                                std::to_string(old - 1),
+                                std::to_string(old * 2),
+                                std::to_string(uint64_t{1} << 32),
+                                std::to_string(uint64_t{1} << 63),
+                                std::to_string(~uint64_t{0}),
+                                "99999999999999999999",
+                                "-1",
+                                text(numbers[random.Below(numbers.size())])};
+  const std::string number = others[random.Below(std::size(others))];
+  // The length of the header goes with it, half of the time.
+  const uint64_t length = WordAt(bytes, 0) + number.size() - chosen.second;
+  bytes.replace(chosen.first, chosen.second, number);
+  if (random.Below(2) == 0) std::memcpy(bytes.data(), &length, sizeof length);
+}
+
+bool IsSafetensors(const std::string& bytes) { return bytes[8] == '{'; }
+
 }  // namespace
 
 std::string_view Name(Damage damage) {
   switch (damage) {
-    case Damage::kTruncation: return "truncation";
-    case Damage::kOneBit: return "1 bit";
-    case Damage::kEightBits: return "8 bits";
-    case Damage::kManyBits: return "64 bits";
-    case Damage::kSwappedSize: return "swapped size";
+    case Damage::kTruncation:
+      return "truncation";
+    case Damage::kOneBit:
+      return "1 bit";
+    case Damage::kEightBits:
+      return "8 bits";
+    case Damage::kManyBits:
+      return "64 bits";
+    case Damage::kSwappedSize:
+      return "swapped size";
   }
   return "";
 }
 
 std::string_view Name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kRefused: return "refused";
-    case Outcome::kHashMismatch: return "hash mismatch";
-    case Outcome::kUnchanged: return "unchanged";
-    case Outcome::kCrashed: return "crash contained";
-    case Outcome::kHung: return "hang contained";
-    case Outcome::kSilentChange: return "SILENT CHANGE";
-    case Outcome::kWrongError: return "WRONG ERROR";
+    case Outcome::kRefused:
+      return "refused";
+    case Outcome::kHashMismatch:
+      return "hash mismatch";
+    case Outcome::kDifferent:
+      return "difference";
+    case Outcome::kUnchanged:
+      return "unchanged";
+    case Outcome::kCrashed:
+      return "crash contained";
+    case Outcome::kHung:
+      return "hang contained";
+    case Outcome::kSilentChange:
+      return "SILENT CHANGE";
+    case Outcome::kWrongError:
+      return "WRONG ERROR";
   }
   return "";
 }
@@ -94,11 +144,26 @@ std::string Damaged(const std::string& bytes, Damage damage, uint64_t seed) {
   while (true) {
     std::string damaged = bytes;
     switch (damage) {
-      case Damage::kTruncation: damaged.resize(random.Below(bytes.size())); break;
-      case Damage::kOneBit: FlipBits(damaged, 1, random); break;
-      case Damage::kEightBits: FlipBits(damaged, 8, random); break;
-      case Damage::kManyBits: FlipBits(damaged, 64, random); break;
-      case Damage::kSwappedSize: SwapSize(damaged, random); break;
+      case Damage::kTruncation:
+        damaged.resize(random.Below(bytes.size()));
+        break;
+      case Damage::kOneBit:
+        FlipBits(damaged, 1, random);
+        break;
+      case Damage::kEightBits:
+        FlipBits(damaged, 8, random);
+        break;
+      case Damage::kManyBits:
+        FlipBits(damaged, 64, random);
+        break;
+      case Damage::kSwappedSize:
+        // The length of the header is one size of some dozens in a safetensors file.
+        if (IsSafetensors(bytes) && random.Below(16) != 0) {
+          SwapNumber(damaged, random);
+        } else {
+          SwapSize(damaged, random);
+        }
+        break;
     }
     if (damaged != bytes) return damaged;
   }
@@ -107,8 +172,8 @@ std::string Damaged(const std::string& bytes, Damage damage, uint64_t seed) {
 std::string ToLine(const OutcomeCounts& counts) {
   std::string line;
   for (Outcome outcome : kAllOutcomes) {
-    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", CountOf(counts, outcome),
-                        Name(outcome));
+    line +=
+        fmt::format("{}{} {}", line.empty() ? "" : ", ", CountOf(counts, outcome), Name(outcome));
   }
   return line + '\n';
 }

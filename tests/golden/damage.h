@@ -1,5 +1,6 @@
-// Damage to files, from a seed: truncations, flipped bits, and sizes swapped for other sizes; and
-// what a reader made of a damaged golden file.
+// Damage to files, from a seed: truncations, flipped bits, and sizes swapped for other sizes (words
+// of 8 bytes, or decimal numbers in the header of a safetensors file); and what a reader made of a
+// damaged file.
 
 #ifndef TESTS_GOLDEN_DAMAGE_H_
 #define TESTS_GOLDEN_DAMAGE_H_
@@ -22,17 +23,18 @@ std::string_view Name(Damage damage);
 std::string Damaged(const std::string& bytes, Damage damage, uint64_t seed);
 
 enum class Outcome {
-  kRefused,        // HDF5 or the schema
-  kHashMismatch,   // readable, and found by the content hash
-  kUnchanged,      // the damage touched nothing that is read
-  kCrashed,        // the HDF5 library crashed, in the child
-  kHung,           // the HDF5 library looped, in the child
-  kSilentChange,   // other content was read without complaint: what must never happen
-  kWrongError,     // refused by another error than an unreadable file
+  kRefused,       // HDF5 or the schema
+  kHashMismatch,  // readable, and found by the content hash
+  kDifferent,     // readable, and an exact comparison with the original finds the difference
+  kUnchanged,     // the damage touched nothing that is read
+  kCrashed,       // the HDF5 library crashed, in the child
+  kHung,          // the HDF5 library looped, in the child
+  kSilentChange,  // other content was read without complaint: what must never happen
+  kWrongError,    // refused by another error than an unreadable file
 };
-inline constexpr std::array<Outcome, 7> kAllOutcomes = {
-    Outcome::kRefused, Outcome::kHashMismatch, Outcome::kUnchanged,  Outcome::kCrashed,
-    Outcome::kHung,    Outcome::kSilentChange, Outcome::kWrongError};
+inline constexpr std::array<Outcome, 8> kAllOutcomes = {
+    Outcome::kRefused, Outcome::kHashMismatch, Outcome::kDifferent,    Outcome::kUnchanged,
+    Outcome::kCrashed, Outcome::kHung,         Outcome::kSilentChange, Outcome::kWrongError};
 std::string_view Name(Outcome outcome);
 
 using OutcomeCounts = std::array<int, kAllOutcomes.size()>;

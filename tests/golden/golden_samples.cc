@@ -122,6 +122,12 @@ GoldenFile SmallContent() {
   return file;
 }
 
+std::string SafetensorsBytes(const std::string& header, const std::string& data) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  return bytes + header + data;
+}
+
 std::string TemporaryPath(const std::string& name) {
   return (std::filesystem::temp_directory_path() /
           ("kvcheck_" + std::to_string(getpid()) + "_" + name))

@@ -19,6 +19,9 @@ GoldenFile FixtureContent();
 // One case with two inputs, an expected output and an observed record: a few kilobytes.
 GoldenFile SmallContent();
 
+// The bytes of a safetensors file with this header and these data.
+std::string SafetensorsBytes(const std::string& header, const std::string& data);
+
 // A path in the temporary folder, unique to the process and the name.
 std::string TemporaryPath(const std::string& name);
 

@@ -35,10 +35,37 @@ def main(path):
         f.create_dataset("packed", data=values.astype("<f4"), compression="gzip", shuffle=True,
                          fletcher32=True)
         f["scalar"] = np.float32(1.5)
+        f["empty"] = np.zeros((2, 0), "<f4")
+        f["axes_of_a_stranger"] = values.astype("<f4")
+        f["axes_of_a_stranger"].attrs["axes"] = "time step,"
+        f["axes_twice"] = values.astype("<f4")
+        f["axes_twice"].attrs["axes"] = "x,x"
+        f["axes_odd"] = values.astype("<f4")
+        f["axes_odd"].dims[0].label = "\x1b[31m"
+        f["axes_odd"].dims[1].label = "y" * 33
+        f["axes_of_32"] = values.astype("<f4")
+        f["axes_of_32"].dims[1].label = "y" * 32
+        f["axes_too_many"] = values.astype("<f4")
+        f["axes_too_many"].attrs["axes"] = "a,b,c"
+        f["axes_too_many"].dims[0].label = "row"
+        f["axes_too_many"].dims[1].label = "column"
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        h5py.h5d.create(f.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((2, 3)),
+                        compact).write(h5py.h5s.ALL, h5py.h5s.ALL, values.astype("<f4"))
 
         f["int16"] = values.astype("<i2")
         f["text"] = "a text"
         f["pair"] = np.zeros(2, dtype=[("a", "<f4"), ("b", "<i4")])
+        f["texts"] = np.array(["a", "bc"], dtype=h5py.string_dtype())
+        f["vlen"] = np.array([np.arange(2), np.arange(3)], dtype=h5py.vlen_dtype("<i4"))
+        f["enum"] = np.array([0, 1], dtype=h5py.enum_dtype({"NO": 0, "YES": 1}, "i1"))
+        f.create_dataset("array_type", shape=(2,), dtype=np.dtype(("<f4", (3,))))
+        f["complex"] = np.zeros(2, "<c8")
+        f["opaque"] = np.zeros(2, "V3")
+        f["reference"] = f["little"].ref
+        f["uint64"] = values.astype("<u8")
+        f["long_double"] = values.astype(np.longdouble)
         f["wrong_type"] = values.astype("<f4")
         f["wrong_type"].attrs["kv_dtype"] = "bfloat16"
         f["no_extents"] = h5py.Empty("<f4")

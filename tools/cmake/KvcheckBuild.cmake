@@ -3,6 +3,7 @@
 
 option(KVCHECK_BUILD_TESTS "Build the tests" ON)
 option(KVCHECK_BUILD_BENCH "Build the benchmarks" ON)
+option(KVCHECK_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(KVCHECK_WERROR "Treat warnings as errors (set by the presets)" OFF)
 set(KVCHECK_SANITIZE "" CACHE STRING "Comma separated -fsanitize= list, e.g. address,undefined")
 
@@ -31,4 +32,12 @@ if(KVCHECK_SANITIZE)
   target_compile_options(kvcheck_sanitizers INTERFACE -fsanitize=${KVCHECK_SANITIZE}
                          -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(kvcheck_sanitizers INTERFACE -fsanitize=${KVCHECK_SANITIZE})
+endif()
+if(KVCHECK_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "KVCHECK_BUILD_FUZZERS needs clang, which has libFuzzer: "
+                        "use the preset fuzz")
+  endif()
+  # The search is guided by what the code under it does, so every room reports its branches.
+  target_compile_options(kvcheck_sanitizers INTERFACE -fsanitize=fuzzer-no-link)
 endif()

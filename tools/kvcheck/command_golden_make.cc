@@ -46,8 +46,7 @@ std::string CommandText(const MakeOptions& options) {
 }
 
 Profile ProfileOf(const MakeOptions& options, const GoldenCase& c) {
-  if (!options.profile.empty()) return ParseProfile(options.profile);
-  return ParseProfile(c.observed.empty() ? "" : c.observed.front().profile);
+  return options.profile.empty() ? ValueProfile(c) : ParseProfile(options.profile);
 }
 
 // Fills in the expected values and verifies them; false when interrupted. Only what passes is
@@ -162,12 +161,7 @@ void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen) {
   command->add_option("--name", options->name, "Its name in OUT")->capture_default_str();
   command->add_option("--profile", options->profile,
                       "Conventions that decide values (default: of the first observed output)");
-  command
-      ->add_option("--sample", options->sample_rows,
-                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
-      ->check(CLI::Range(0, 1000000000))
-      ->type_name("N")
-      ->capture_default_str();
+  AddSampleOption(command, &options->sample_rows);
   AddCommonOptions(command, &options->common);
   command->callback([=] { *chosen = [=] { return Make(*options); }; });
 }

@@ -32,12 +32,6 @@ Expectation ExpectationOf(const ObservedRecord& record) {
   return record.expect == "FAIL" ? Expectation::kFinding : Expectation::kPass;
 }
 
-// Conventions that decide the values of a case where nothing else states them: those of the first
-// implementation observed.
-Profile ValueProfile(const GoldenCase& outline) {
-  return ParseProfile(outline.observed.empty() ? "" : outline.observed.front().profile);
-}
-
 std::map<std::string, ExpectedTensor> LoadExpected(const StoredFile& file,
                                                    const GoldenCase& outline) {
   std::map<std::string, ExpectedTensor> expected;
@@ -172,12 +166,7 @@ void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen) {
       "verify", "Recompute expected values and judge everything observed in golden files");
   command->add_option("FILE", options->files, "Golden files")->required();
   command->add_option("--only", options->only, "Only cases that match this pattern");
-  command
-      ->add_option("--sample", options->sample_rows,
-                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
-      ->check(CLI::Range(0, 1000000000))
-      ->type_name("N")
-      ->capture_default_str();
+  AddSampleOption(command, &options->sample_rows);
   AddCommonOptions(command, &options->common);
   command->callback([=] { *chosen = [=] { return Verify(*options); }; });
 }

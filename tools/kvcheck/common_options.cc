@@ -70,4 +70,13 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->group(group);
 }
 
+void AddSampleOption(CLI::App* command, int64_t* sample_rows) {
+  command
+      ->add_option("--sample", *sample_rows,
+                   "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+      ->check(CLI::Range(0, 1000000000))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 }  // namespace kvcheck

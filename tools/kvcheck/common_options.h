@@ -26,6 +26,8 @@ struct CommonOptions {
 };
 
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
+// --sample of the commands that re-check stored values.
+void AddSampleOption(CLI::App* command, int64_t* sample_rows);
 
 }  // namespace kvcheck
 

@@ -64,6 +64,7 @@ class InterruptibleSource : public ExpectedSource {
   const std::vector<OutputInfo>& Outputs() const override { return source_.Outputs(); }
   int64_t TileCount() const override { return source_.TileCount(); }
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
+  Precision FinestPrecision() const override { return source_.FinestPrecision(); }
   std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override {
     return source_.ExplainExcess(output, element, got);
   }

@@ -9,6 +9,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/spec/error.h"
@@ -84,16 +85,38 @@ int RunCaught(int argc, char** argv) {
   }
 }
 
+// compare --bisect. `git bisect run` takes every code from 1 to 127 but 125 for "bad": a commit of
+// which nothing was learnt, options that do not parse among the reasons, must be skipped.
+constexpr int kExitSkip = 125;
+
+bool IsForBisect(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "compare") return false;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--bisect") return true;
+  }
+  return false;
+}
+
+int BisectExitCode(int exit_code) {
+  const bool as_it_is =
+      exit_code == kExitPassed || exit_code == kExitFailed || exit_code == kExitInterrupted;
+  return as_it_is ? exit_code : kExitSkip;
+}
+
 }  // namespace
 }  // namespace kvcheck
 
 int main(int argc, char** argv) {
   kvcheck::InstallInterruptHandler();
-  const int exit_code = kvcheck::RunCaught(argc, argv);
+  const bool bisect = kvcheck::IsForBisect(argc, argv);
+  if (bisect) kvcheck::SetInternalErrorExitCode(kvcheck::kExitSkip);
+  int exit_code = kvcheck::RunCaught(argc, argv);
+  if (bisect) exit_code = kvcheck::BisectExitCode(exit_code);
   // A report that did not reach a full disk or a closed pipe is not a report.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::fputs("kvcheck: error: standard output: the report cannot be written\n", stderr);
-    return exit_code == 0 ? kvcheck::kExitNotPut : exit_code;
+    if (exit_code != 0) return exit_code;
+    return bisect ? kvcheck::kExitSkip : kvcheck::kExitNotPut;
   }
   return exit_code;
 }

@@ -30,6 +30,10 @@ class RunReport {
   // where evaluate leaves them empty. False when the run was interrupted: the caller stops.
   bool Judge(CaseResult result, const std::function<Verdict()>& evaluate);
   void Add(CaseResult result);
+  // For the summary of a comparison tensor by tensor.
+  void SetTensors(const TensorCounts& counts) { summary_.tensors = counts; }
+  void SetInterrupted() { summary_.interrupted = true; }
+  void SetPatterns(std::vector<std::string> patterns) { summary_.patterns = std::move(patterns); }
 
   // Writes the reports and gives the exit code.
   int Finish();

@@ -143,6 +143,10 @@ Question ValueQuestion(Case c, TensorMap inputs, const Profile& profile) {
   return {std::move(c), std::move(inputs), ParsePlan(kEverythingF64), profile};
 }
 
+Profile ValueProfile(const GoldenCase& c) {
+  return ParseProfile(c.observed.empty() ? "" : c.observed.front().profile);
+}
+
 int64_t SampleRows(const Case& c, int64_t sample_rows) {
   return std::holds_alternative<AttentionCase>(c) ? sample_rows : 0;
 }

@@ -24,6 +24,10 @@ namespace kvcheck {
 // so the plan is one that no intermediate value exceeds (everything in f64).
 Question ValueQuestion(Case c, TensorMap inputs, const Profile& profile);
 
+// Conventions that decide the values of a stored case where nothing else states them: those of the
+// first implementation observed.
+Profile ValueProfile(const GoldenCase& c);
+
 // All outputs at double-double. Elements without a defined value are NaN; the low part is left out
 // where it is zero throughout.
 std::map<std::string, ExpectedTensor> ComputeExpected(const ExpectedSource& source, int threads);

@@ -84,7 +84,7 @@ double Bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 StoredFile::StoredFile(const std::string& path) : path_(path) {
-  auto file = std::make_unique<UntrustedFile>(path);
+  auto file = OpenUntrustedTensors(path);
   if (file->index().is_golden) {
     golden_ = std::make_unique<GoldenReader>(std::move(file));
   } else {
@@ -116,10 +116,11 @@ std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string&
     if (!answer.outputs.empty()) answers.push_back(std::move(answer));
   }
   if (!answers.empty()) return answers;
-  const auto found = index.objects.find("/" + case_name);
-  if (found == index.objects.end()) return answers;
-  if (!found->second.is_dataset) {
-    StoredAnswer answer = AnswerIn(index, found->first, "");
+  const std::string place = "/" + case_name;
+  const auto found = index.objects.find(place);
+  if (found == index.objects.end() || !found->second.is_dataset) {
+    // Also without a group of that name: safetensors has none.
+    StoredAnswer answer = AnswerIn(index, place, "");
     if (!answer.outputs.empty()) answers.push_back(std::move(answer));
     return answers;
   }

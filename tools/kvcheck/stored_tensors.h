@@ -1,6 +1,6 @@
-// Tensors in files as inputs and as observed outputs of a case. Files are of unknown origin and are
-// read in a supervised child (tools/process/untrusted_reader.h); observed tensors are read by
-// blocks, inputs whole.
+// Tensors in files, HDF5 or safetensors, as inputs and as observed outputs of a case. Files are of
+// unknown origin and are read as tools/process/untrusted_reader.h says; observed tensors are read
+// by blocks, inputs whole.
 //
 // What a file's dataset means: the type that its attribute kv_dtype names; without the attribute,
 // the stored type, except that an integer as wide as the type which the case declares holds that

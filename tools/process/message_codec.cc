@@ -9,6 +9,9 @@
 namespace kvcheck {
 namespace {
 
+// No data_offset.
+constexpr int64_t kNowhere = -1;
+
 [[noreturn]] void Refuse() {
   throw Error(ErrorCode::kUnreadableFile, "the process that reads the file sent nonsense");
 }
@@ -45,6 +48,7 @@ void MessageEncoder::Record(const ObjectRecord& record) {
     Text(axis.name);
     Integer(axis.extent);
   }
+  Integer(record.data_offset.value_or(kNowhere));
   Text(record.problem);
 }
 
@@ -71,7 +75,7 @@ std::string MessageDecoder::Text() {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-ObjectRecord MessageDecoder::Record(const ReadLimits& limits) {
+ObjectRecord MessageDecoder::Record(const ReadLimits& limits, int64_t file_bytes) {
   ObjectRecord record;
   record.is_dataset = Byte() != 0;
   for (int64_t left = Integer(); left > 0; --left) {
@@ -94,10 +98,17 @@ ObjectRecord MessageDecoder::Record(const ReadLimits& limits) {
     Axis axis;
     axis.name = Text();
     axis.extent = Integer();
-    if (!axis.name.empty() && !IsAxisName(axis.name)) Refuse();
+    if (!axis.name.empty() && !IsAxisLabel(axis.name)) Refuse();
     record.shape.axes.push_back(std::move(axis));
   }
-  if (!BoundedBytes(record.shape, record.dtype, limits.max_tensor_bytes)) Refuse();
+  const std::optional<int64_t> bytes =
+      BoundedBytes(record.shape, record.dtype, limits.max_tensor_bytes);
+  if (!bytes) Refuse();
+  const int64_t offset = Integer();
+  if (offset != kNowhere) {
+    if (offset < 0 || *bytes > file_bytes || offset > file_bytes - *bytes) Refuse();
+    record.data_offset = offset;
+  }
   record.problem = Text();
   return record;
 }

@@ -34,8 +34,9 @@ class MessageDecoder {
   char Byte();
   int64_t Integer();
   std::string Text();
-  // Extents are held to the limits.
-  ObjectRecord Record(const ReadLimits& limits);
+  // Extents are held to the limits, a data_offset to the size of the file.
+  ObjectRecord Record(const ReadLimits& limits, int64_t file_bytes);
+  bool AtEnd() const { return rest_.empty(); }
   // Errors: also when something is left.
   void ExpectEnd() const;
 

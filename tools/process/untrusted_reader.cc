@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "golden/hdf5_file.h"
+#include "golden/input_file.h"
+#include "golden/tensor_file.h"
 #include "reference/spec/error.h"
 #include "tools/process/message_codec.h"
 
@@ -16,24 +18,30 @@ namespace kvcheck {
 namespace {
 
 // What a message of the child is about.
-constexpr char kObject = 'O';  // an object of the index
-constexpr char kOpened = 'I';  // the index is complete
-constexpr char kData = 'D';    // the elements asked for
-constexpr char kError = 'E';   // an Error, as code, message
+constexpr char kObjects = 'O';  // objects of the index
+constexpr char kOpened = 'I';   // the index is complete
+constexpr char kData = 'D';     // the elements asked for
+constexpr char kError = 'E';    // an Error, as code, message
 
 constexpr std::array<ErrorCode, 7> kErrorCodes = {
-    ErrorCode::kUsage,       ErrorCode::kParse,       ErrorCode::kIllegalCase,
+    ErrorCode::kUsage,          ErrorCode::kParse,       ErrorCode::kIllegalCase,
     ErrorCode::kUnreadableFile, ErrorCode::kMissingData, ErrorCode::kUnsupported,
     ErrorCode::kSelection};
 
+// Many objects to a message: one a message costs more than listing the file.
 void SendIndex(ChildChannel& channel, const FileIndex& index) {
+  constexpr size_t kMessageBytes = size_t{64} * 1024;
+  MessageEncoder objects;
   for (const auto& [path, record] : index.objects) {
-    MessageEncoder message;
-    message.Byte(kObject);
-    message.Text(path);
-    message.Record(record);
-    channel.Send(message.message());
+    if (objects.message().empty()) objects.Byte(kObjects);
+    objects.Text(path);
+    objects.Record(record);
+    if (objects.message().size() >= kMessageBytes) {
+      channel.Send(objects.message());
+      objects = {};
+    }
   }
+  if (!objects.message().empty()) channel.Send(objects.message());
   MessageEncoder message;
   message.Byte(kOpened);
   message.Byte(index.is_golden ? 1 : 0);
@@ -53,8 +61,7 @@ Message Answer(const Message& request, Hdf5File& file) {
   const std::string dataset = decoder.Text();
   const int64_t first = decoder.Integer();
   const int64_t count = decoder.Integer();
-  const size_t bytes =
-      static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
+  const size_t bytes = static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
   Message reply(1 + bytes);
   reply[0] = static_cast<std::byte>(kData);
   file.ReadElements(dataset, first, count, reply.data() + 1);
@@ -93,6 +100,7 @@ struct UntrustedFile::State {
   State(const std::string& file_path, const UntrustedOptions& options)
       : path(file_path),
         limits(options.limits),
+        file(file_path),
         child([file_path, limits = options.limits](
                   ChildChannel& channel) { return ReadInChild(channel, file_path, limits); },
               options.child) {}
@@ -132,6 +140,14 @@ struct UntrustedFile::State {
     Refuse();
   }
 
+  bool HasGoldenAxes() const {
+    const auto fits = [](const Axis& axis) { return axis.name.empty() || IsAxisName(axis.name); };
+    return std::all_of(index.objects.begin(), index.objects.end(), [&](const auto& object) {
+      const std::vector<Axis>& axes = object.second.shape.axes;
+      return std::all_of(axes.begin(), axes.end(), fits);
+    });
+  }
+
   void ReceiveIndex() {
     int64_t total_bytes = 0;
     while (true) {
@@ -142,21 +158,23 @@ struct UntrustedFile::State {
       if (kind == kOpened) {
         index.is_golden = decoder.Byte() != 0;
         decoder.ExpectEnd();
+        if (index.is_golden && !HasGoldenAxes()) Refuse();
         return;
       }
-      if (kind != kObject) Refuse();
-      std::string object_path = decoder.Text();
-      ObjectRecord record = decoder.Record(limits);
-      decoder.ExpectEnd();
-      if (record.is_dataset) {
-        total_bytes +=
-            record.shape.ElementCount() * static_cast<int64_t>(SizeInBytes(record.dtype));
-      }
-      if (!index.objects.emplace(std::move(object_path), std::move(record)).second ||
-          static_cast<int64_t>(index.objects.size()) > limits.max_objects ||
-          total_bytes > limits.max_total_bytes) {
-        Refuse();
-      }
+      if (kind != kObjects) Refuse();
+      do {
+        std::string object_path = decoder.Text();
+        ObjectRecord record = decoder.Record(limits, file.size());
+        if (record.is_dataset) {
+          total_bytes +=
+              record.shape.ElementCount() * static_cast<int64_t>(SizeInBytes(record.dtype));
+        }
+        if (!index.objects.emplace(std::move(object_path), std::move(record)).second ||
+            static_cast<int64_t>(index.objects.size()) > limits.max_objects ||
+            total_bytes > limits.max_total_bytes) {
+          Refuse();
+        }
+      } while (!decoder.AtEnd());
     }
   }
 
@@ -173,10 +191,13 @@ struct UntrustedFile::State {
     if (kind == kError) Rethrow(decoder);
     if (kind != kData || reply.size() != bytes + 1) Refuse();
     std::memcpy(out, reply.data() + 1, bytes);
+    file.ThrowIfChanged();
   }
 
   std::string path;
   ReadLimits limits;
+  // Refuses at once what would keep the child waiting, and sees later changes.
+  InputFile file;
   FileIndex index;
   SupervisedChild child;
 };
@@ -207,6 +228,16 @@ void UntrustedFile::ReadElements(const std::string& dataset, int64_t first, int6
                         state_->path);
     }
   }
+}
+
+std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& path,
+                                                   const UntrustedOptions& options) {
+  return OpenTensorFile(
+      path,
+      [&options](const std::string& hdf5) {
+        return std::make_unique<UntrustedFile>(hdf5, options);
+      },
+      options.limits);
 }
 
 GoldenReader OpenUntrustedGolden(const std::string& path, const UntrustedOptions& options) {

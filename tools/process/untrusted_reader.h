@@ -44,6 +44,11 @@ class UntrustedFile : public TensorSource {
   std::unique_ptr<State> state_;
 };
 
+// A file of tensors in any format (golden/tensor_file.h): HDF5 in a child, safetensors, whose
+// reader is kvcheck's own, in this process. Errors: as OpenTensorFile and UntrustedFile.
+std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& path,
+                                                   const UntrustedOptions& options = {});
+
 // A golden file, its content hash verified. Errors: as GoldenReader and UntrustedFile.
 GoldenReader OpenUntrustedGolden(const std::string& path, const UntrustedOptions& options = {});
 // The same, whole, with all tensors in memory; options.limits.max_total_bytes bounds them.

@@ -65,6 +65,18 @@ Json WorstJson(const ElementReport& e) {
           {"terms", std::move(terms)}};
 }
 
+// Of a tensor that the first pass proved: what it did not measure is null.
+Json BasicMetricsJson(const Metrics& m) {
+  Json json = {{"finite", m.finite},           {"not_finite", m.not_finite},
+               {"max_abs", Number(m.max_abs)}, {"rms_abs", Number(m.rms_abs)},
+               {"max_rel", Number(m.max_rel)}, {"max_ulp", Number(m.max_ulp)}};
+  for (const char* name : {"mean_abs", "mean_rel", "rms_rel", "ulp_histogram", "nmse", "cosine",
+                           "snr_db", "bound_ratio", "expected_rms", "got_rms", "would_pass_at"}) {
+    json[name] = nullptr;
+  }
+  return json;
+}
+
 Json MetricsJson(const Metrics& m) {
   Json histogram = Json::object();
   for (int cell = 0; cell < kUlpCells; ++cell) {
@@ -155,7 +167,8 @@ Json OutputJson(const OutputVerdict& output) {
           {"not_judged", ReasonsJson(output.not_judged)},
           {"special", output.special_lines},
           {"worst", output.worst ? WorstJson(*output.worst) : Json(nullptr)},
-          {"metrics", MetricsJson(output.metrics)},
+          {"metrics",
+           output.basic_metrics ? BasicMetricsJson(output.metrics) : MetricsJson(output.metrics)},
           {"median_bound_share", Number(output.median_bound_share)},
           {"detectable_share", Number(output.detectable_share)},
           {"rows_at", std::move(rows_at)},
@@ -187,6 +200,17 @@ Json CaseJson(const CaseResult& result, bool strict) {
           {"command", verdict.command}};
 }
 
+Json TensorsJson(const std::optional<TensorCounts>& counts) {
+  if (!counts) return nullptr;
+  return {{"compared", counts->compared},
+          {"bytes", counts->bytes},
+          {"missing", counts->missing},
+          {"extra", counts->extra},
+          {"allowed_missing", counts->allowed_missing},
+          {"allowed_extra", counts->allowed_extra},
+          {"rules", counts->rules}};
+}
+
 }  // namespace
 
 std::string JsonReport(std::span<const CaseResult> results, const Summary& summary, bool strict,
@@ -211,6 +235,8 @@ std::string JsonReport(std::span<const CaseResult> results, const Summary& summa
                          {"warnings", summary.warnings},
                          {"judged_elements", summary.judged},
                          {"interrupted", summary.interrupted},
+                         {"tensors", TensorsJson(summary.tensors)},
+                         {"patterns", summary.patterns},
                          {"exit_code", summary.ExitCode()}}},
                        {"cases", std::move(cases)}};
   return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

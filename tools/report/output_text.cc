@@ -96,10 +96,26 @@ std::vector<std::string> ReasonLines(const std::vector<ReasonCount>& reasons) {
   return lines;
 }
 
+// "0: 4090, 1: 5, 3-4: 1"
+std::string HistogramText(const Metrics& m) {
+  std::vector<std::string> cells;
+  for (int cell = 0; cell < kUlpCells; ++cell) {
+    const int64_t count = m.ulp_histogram[static_cast<size_t>(cell)];
+    if (count > 0) cells.push_back(fmt::format("{}: {}", UlpCellName(cell), count));
+  }
+  return fmt::format("{}", fmt::join(cells, ", "));
+}
+
 std::vector<std::string> MetricsLines(const OutputVerdict& output) {
   const Metrics& m = output.metrics;
   std::vector<std::string> lines;
   if (m.finite == 0) return lines;
+  if (output.basic_metrics) {
+    lines.push_back(fmt::format("error max {}, RMS {}; relative max {}; {} ulp",
+                                ErrorText(m.max_abs), ErrorText(m.rms_abs), ErrorText(m.max_rel),
+                                RatioText(m.max_ulp)));
+    return lines;
+  }
   lines.push_back(fmt::format("error max {}, mean {}, RMS {}; relative max {}, RMS {}; {} ulp",
                               ErrorText(m.max_abs), ErrorText(m.mean_abs), ErrorText(m.rms_abs),
                               ErrorText(m.max_rel), ErrorText(m.rms_rel), RatioText(m.max_ulp)));
@@ -112,6 +128,10 @@ std::vector<std::string> MetricsLines(const OutputVerdict& output) {
     lines.push_back(fmt::format("error / tolerance: median {}, 90 % {}, 99 % {}, largest {}",
                                 RatioText(m.bound_ratio.q50), RatioText(m.bound_ratio.q90),
                                 RatioText(m.bound_ratio.q99), RatioText(m.bound_ratio.q100)));
+  }
+  // Where no error is allowed, how large the errors are says whether a tolerance would be honest.
+  if (IsComparedByCodes(output) && output.counts.failed > 0 && IsFloat(output.dtype)) {
+    lines.push_back("ulp: elements  " + HistogramText(m));
   }
   if (m.not_finite > 0) {
     lines.push_back(fmt::format("{} failing pairs are not finite and in no average", m.not_finite));

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "tools/report/number_text.h"
+
 namespace kvcheck {
 
 std::string_view Name(Expectation expectation) {
@@ -113,7 +115,7 @@ int Summary::ExitCode() const {
 }
 
 std::string Print(const Summary& summary) {
-  std::string text = fmt::format("{} case{}: ", summary.cases, summary.cases == 1 ? "" : "s");
+  std::string text = Plural(summary.cases, summary.tensors ? "tensor" : "case") + ": ";
   const std::pair<int64_t, const char*> counts[] = {
       {summary.passed, "passed"},
       {summary.failed, "failed"},
@@ -129,10 +131,16 @@ std::string Print(const Summary& summary) {
     text += fmt::format("{}{} {}", first ? "" : ", ", count, label);
     first = false;
   }
-  if (first) text += "nothing was selected";
-  const std::pair<int64_t, const char*> details[] = {{summary.crashed, "crashed"},
-                                                     {summary.timed_out, "timed out"},
-                                                     {summary.unmet, "unmet expectations"}};
+  if (first) text += summary.interrupted ? "none was judged" : "nothing was selected";
+  const TensorCounts tensors = summary.tensors.value_or(TensorCounts());
+  const std::pair<int64_t, const char*> details[] = {
+      {summary.crashed, "crashed"},
+      {summary.timed_out, "timed out"},
+      {summary.unmet, "unmet expectations"},
+      {tensors.missing, "missing"},
+      {tensors.extra, "extra"},
+      {tensors.allowed_missing, "missing as allowed"},
+      {tensors.allowed_extra, "extra as allowed"}};
   first = true;
   for (const auto& [count, label] : details) {
     if (count == 0) continue;
@@ -140,6 +148,10 @@ std::string Print(const Summary& summary) {
     first = false;
   }
   if (!first) text += ")";
+  if (summary.tensors) {
+    text += fmt::format("; {} compared by {}, {} bytes", tensors.compared,
+                        Plural(tensors.rules, "rule"), tensors.bytes);
+  }
   text += fmt::format("; {} elements judged", summary.judged);
   if (summary.warnings > 0) {
     text += fmt::format(", {} warning{}", summary.warnings, summary.warnings == 1 ? "" : "s");

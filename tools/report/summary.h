@@ -14,7 +14,9 @@
 #define TOOLS_REPORT_SUMMARY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/report/case_result.h"
 
@@ -26,6 +28,18 @@ inline constexpr int kExitNotPut = 2;
 inline constexpr int kExitMistrusted = 3;
 inline constexpr int kExitInternal = 4;
 inline constexpr int kExitInterrupted = 130;
+
+// Of a comparison of files tensor by tensor.
+struct TensorCounts {
+  int64_t compared = 0;  // pairs whose elements were compared
+  int64_t bytes = 0;     // of them, in both files
+  int64_t missing = 0;
+  int64_t extra = 0;
+  int64_t allowed_missing = 0;  // left out, because the options allow it
+  int64_t allowed_extra = 0;
+  int64_t rules = 0;  // different rules that decided
+  bool operator==(const TensorCounts&) const = default;
+};
 
 struct Summary {
   int64_t cases = 0;
@@ -44,13 +58,17 @@ struct Summary {
   int64_t warnings = 0;  // of all cases
   int64_t judged = 0;    // elements
   bool interrupted = false;
+  std::optional<TensorCounts> tensors;
+  // What the failing tensors have in common, as sentences.
+  std::vector<std::string> patterns;
 
   void Add(const CaseResult& result, bool strict);
   int ExitCode() const;
   bool operator==(const Summary&) const = default;
 };
 
-// "12 cases: 10 passed, 1 failed, 1 mistrusted; 24576 elements judged, 2 warnings".
+// "12 cases: 10 passed, 1 failed, 1 mistrusted; 24576 elements judged, 2 warnings", of tensors
+// "12 tensors: 10 passed, 2 failed (1 missing); 3 compared by 1 rule, 96 bytes; ...".
 std::string Print(const Summary& summary);
 
 }  // namespace kvcheck

@@ -97,7 +97,9 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
   text += LabelledList("warning", verdict.warnings, options);
   const bool judged = !verdict.outputs.empty();
   if (!verdict.plan.empty()) text += Labelled("plan", verdict.plan);
-  if (judged) text += Labelled("profile", verdict.profile.empty() ? "defaults" : verdict.profile);
+  // Stored tensors without a case have no conventions.
+  if (judged && !verdict.case_text.empty())
+    text += Labelled("profile", verdict.profile.empty() ? "defaults" : verdict.profile);
   if (!verdict.assumptions.empty()) {
     text += Labelled("assumed", fmt::format("because the plan does not say: {}",
                                             fmt::join(verdict.assumptions, " ")));
@@ -126,6 +128,7 @@ void TextReport::Finish(const Summary& summary) {
     out_ << fmt::format("{} shown without details (--max-print {})\n", Plural(left_out_, "case"),
                         options_.max_print);
   }
+  for (const std::string& pattern : summary.patterns) out_ << "pattern: " << pattern << "\n";
   out_ << Print(summary) << "\n";
   out_.flush();
 }

@@ -131,16 +131,56 @@ TEST(Resolve, ListsWhatIsUnsaidAndNothingElse) {
 }
 
 TEST(Resolve, RefusesContradictions) {
-  const AttentionCase c;
-  for (std::string_view text :
-       {"p_normalised=yes merge=accumulators", "p_normalised=yes l_from=rounded p=bf16"}) {
+  AttentionCase c;
+  c.k_dim = 64, c.kv_len = 5;
+  AttentionCase coded = c;
+  coded.k = AffineFormat{8, 32, DType::kFloat32};
+  struct Pair {
+    std::string_view refused, allowed;
+    AttentionCase c;
+  };
+  const Pair pairs[] = {
+      {"p_normalised=yes merge=accumulators", "p_normalised=no merge=accumulators", c},
+      {"p_normalised=yes l_from=rounded p=bf16", "p_normalised=no l_from=rounded p=bf16", c},
+      {"merge=none splits=4", "merge=none splits=1", c},
+      {"base=plain_f32 splits=4", "base=plain_f32 splits=4 merge=accumulators", c},
+      {"merge=lse splits=1", "merge=lse splits=2", c},
+      {"merge=accumulators splits=1 p_normalised=no", "merge=accumulators p_normalised=no", c},
+      {"qk=f32:depth:0", "qk=f32:depth:1", c},
+      {"pv=f32:depth:0", "pv=f32:depth:1", c},
+      {"l=f32:depth:0", "l=f32:depth:1", c},
+      {"p=f32 op=f32 p_scale=2^120", "p=f16 op=f32 p_scale=2^3", c},
+      {"p_scale=2^3", "p=bf16 p_scale=2^3", c},
+      {"p=f32 op=f32 p_scale=3", "p=f32 op=f32 p_scale=1", c},
+      {"integer_qk=affine:8:g32:f32 qk=f32:depth:0", "integer_qk=affine:8:g32:f32 qk=f32:depth:1",
+       coded},
+      {"integer_qk=bf16", "integer_qk=affine:8:g32:f32", coded},
+      {"integer_qk=affine:8:g128:f32", "integer_qk=affine:8:g64:f32", coded},
+      {"integer_qk=affine:8:g32:f32 prescale=bf16:2", "integer_qk=affine:8:g32:f32 prescale=none",
+       coded},
+      {"integer_qk=affine:8:g32:f32 op=bf16", "integer_qk=affine:8:g32:f32 op=f32", coded},
+  };
+  const auto refuse = [](std::string_view text, const Profile& profile,
+                         const AttentionCase& asked) {
     try {
-      Resolve(ParsePlan(text), {}, c);
+      Resolve(ParsePlan(text), profile, asked);
       ADD_FAILURE() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kIllegalCase) << text;
+      EXPECT_FALSE(error.message().empty());
     }
+  };
+  for (const Pair& pair : pairs) {
+    refuse(pair.refused, {}, pair.c);
+    EXPECT_NO_THROW(Resolve(ParsePlan(pair.allowed), {}, pair.c)) << pair.allowed;
   }
+  refuse("integer_qk=affine:8:g32:f32", {}, c);
+  Profile rounded;
+  rounded.decode = DecodeRounding::kTwoRoundings;
+  refuse("integer_qk=affine:8:g32:f32", rounded, coded);
+  // One term is no sum.
+  c.kv_len = 1;
+  EXPECT_NO_THROW(Resolve(ParsePlan("pv=f32:depth:0 l=f32:depth:0"), {}, c));
 }
 
 // The plan that says nothing must allow whatever a plan that it covers allows, element by element.

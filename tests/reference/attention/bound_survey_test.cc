@@ -40,5 +40,19 @@ TEST(AttentionBoundSurvey, HoldsOverLongerRows) {
   EXPECT_GT(all.judged, 1'000'000);
 }
 
+TEST(AttentionBoundSurvey, HoldsOverIntegerProducts) {
+  // Few drawn cases have a coded K; these all do.
+  JudgedRun all;
+  for (uint64_t seed = 300'000; seed < 600'000; ++seed) {
+    const DrawnAttention drawn =
+        DrawAttention(seed, {.kv_len = 64, .head_dim = 64, .query_len = 4});
+    if (!drawn.plan.integer_qk) continue;
+    const JudgedRun run = RunAndJudge(drawn.c, drawn.profile, drawn.plan, drawn.plan);
+    EXPECT_EQ(run.violations, 0) << "seed " << seed << ": " << run.first;
+    all.Add(run);
+  }
+  EXPECT_GT(all.judged, 1'000'000);
+}
+
 }  // namespace
 }  // namespace kvcheck

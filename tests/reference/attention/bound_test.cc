@@ -61,7 +61,7 @@ struct Hidden {
 
 std::vector<Hidden> HiddenRoundings() {
   const auto same = [](AttentionCase*) {};
-  const auto regime = [](std::string name) {
+  const auto regime = [](const std::string& name) {
     return [name](AttentionCase* c) { c->data.regime = name; };
   };
   return {
@@ -161,8 +161,9 @@ TEST(AttentionBound, OfTwoEqualScoresHasTheMeanAsValue) {
   ASSERT_EQ(out.value, (std::vector<double>{3, 0}));
   // A shift of weight delta between the keys moves o by delta (v1 - v2) / 2: the score term is
   // centred, so that it is the same multiple of the spread |v - o| in both channels.
+  // Per channel four roundings: two products, their sum, the quotient; and here that of / 3.
   EXPECT_NEAR(out.terms[kScoreTerm][0] / 2, out.terms[kScoreTerm][1] / 3,
-              out.terms[kScoreTerm][0] * 0x1p-50);
+              out.terms[kScoreTerm][0] / 2 * 9 * 0x1p-53);
 }
 
 TEST(AttentionBound, OfOneHotScoresForgetsTheOtherKeys) {

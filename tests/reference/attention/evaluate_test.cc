@@ -167,5 +167,28 @@ TEST_F(Evaluator, SumsChannelsAsWrittenPlainlyOnEveryTarget) {
   });
 }
 
+TEST_F(Evaluator, ProjectsAsWrittenPlainlyOnEveryTarget) {
+  ForEach([](std::string_view target) {
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      const Question question(seed);
+      Generator r(seed, "projection", 0);
+      const auto dv = static_cast<size_t>(question.head.v.dim);
+      std::vector<double> w(dv * kProjectLanes);
+      for (double& x : w) x = r.Gauss();
+      std::vector<double> projected;
+      Project(question.row, w, &projected);
+      ASSERT_EQ(projected.size(), question.keys.size() * kProjectLanes);
+      for (size_t i = 0; i < projected.size(); ++i) {
+        const auto key = static_cast<size_t>(question.keys[i / kProjectLanes]);
+        double sum = 0;
+        for (size_t c = 0; c < dv; ++c) {
+          sum += question.head.v.hi[key * dv + c] * w[c * kProjectLanes + i % kProjectLanes];
+        }
+        ASSERT_TRUE(Same(projected[i], sum)) << target << " seed " << seed << " at " << i;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kvcheck

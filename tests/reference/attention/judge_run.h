@@ -46,7 +46,7 @@ inline TensorMap Answer(Implementation* kernel, const AttentionCase& c, const Te
   return sink.tensors();
 }
 
-inline JudgedRun JudgeRun(const AttentionSource& source, const TensorMap& answer,
+inline JudgedRun JudgeRun(const ExpectedSource& source, const TensorMap& answer,
                           const TileRequest& request = {}) {
   JudgedRun run;
   std::vector<std::vector<double>> got;

@@ -5,12 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include "reference/judge/judge.h"
 #include "tests/reference/attention/statistics_run.h"
 
 namespace kvcheck {
 namespace {
 
-// An f64 kernel: its output is the definition under the rules, to 2^-45 or so.
+// An f64 kernel, whose arithmetic is as exact as the reference's own.
 Plan ExactPlan() {
   return ParsePlan(
       "qk=f64:sequential pv=f64:sequential l=f64:sequential op=f64 scale_roundings=1 prescale=none "
@@ -18,62 +19,215 @@ Plan ExactPlan() {
       "p_scale=1 p_normalised=no merge=none splits=1 normalise=divide flush=no saturate=no");
 }
 
-TEST(FaultDirection, IsTheEffectOfTheFaultItself) {
+enum Direction : size_t {
+  kScale,
+  kFirstMissing,
+  kLastMissing,
+  kHeaviestMissing,
+  kNextVisible,
+  kLastValuesSwapped,
+  kOtherHead,
+  kPreviousVisible
+};
+
+// The fault of a direction as a rule of the kernel. step: of the scale.
+AttentionRules FaultyRules(size_t direction, double step) {
+  AttentionRules rules;
+  switch (direction) {
+    case kScale:
+      rules.scale = [step](const AttentionCase& x) { return x.scale * (1 + step); };
+      break;
+    case kFirstMissing:
+      rules.visible = [](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
+        set->keys.erase(set->keys.begin());
+      };
+      break;
+    case kLastMissing:
+      rules.visible = [](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
+        set->keys.pop_back();
+      };
+      break;
+    case kNextVisible:
+      rules.visible = [](const AttentionCase& x, const QueryIndex&, VisibleSet* set) {
+        if (set->keys.back() + 1 < x.kv_len) set->keys.push_back(set->keys.back() + 1);
+      };
+      break;
+    case kLastValuesSwapped:
+      rules.v_row = [](std::span<const int32_t> keys, size_t i) {
+        if (i + 2 == keys.size()) return keys[i + 1];
+        return i + 1 == keys.size() ? keys[i - 1] : keys[i];
+      };
+      break;
+    case kOtherHead:
+      // Tiled grouping, which is also the own head of some query heads.
+      rules.head_map = [](const AttentionCase& x, int64_t query_head) {
+        return query_head % x.kv_heads;
+      };
+      break;
+    case kPreviousVisible:
+      rules.visible = [](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
+        if (set->keys.front() > 0) set->keys.insert(set->keys.begin(), set->keys.front() - 1);
+      };
+      break;
+    default:
+      break;
+  }
+  return rules;
+}
+
+// A window over grouped heads: every direction but one of padding exists.
+AttentionCase DirectionCase(DType type) {
   AttentionCase c;
-  c.query_heads = 2, c.query_len = 3, c.kv_len = 17, c.k_dim = 8, c.v_dim = 5;
-  c.q = c.out = DType::kFloat64;
-  c.k = c.v = PlainFormat{DType::kFloat64};
+  c.query_heads = 4, c.kv_heads = 2, c.query_len = 3, c.kv_len = 17, c.k_dim = 8, c.v_dim = 5;
+  c.q = c.out = type;
+  c.k = c.v = PlainFormat{type};
   c.mask.causal = CausalAlignment::kBottomRight;
+  c.mask.window = 9;
   c.data = {.regime = "gauss", .seed = 2, .file_hash = ""};
+  return c;
+}
+
+double Largest(const Tensor& tensor) {
+  double largest = 0;
+  for (const double x : Decoded(tensor)) largest = std::max(largest, std::fabs(x));
+  return largest;
+}
+
+TEST(FaultDirection, IsTheEffectOfTheFaultItself) {
+  AttentionCase c = DirectionCase(DType::kFloat64);
+  c.lse = LseKind::kNatural;
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const AttentionSource source(c, {}, ExactPlan(), inputs);
-  const ExpectedTile tile = source.Tiles(0, {.statistics = true})[0];
   const double step = 0x1p-20;
-
-  const auto faulty = [&](size_t direction) {
-    AttentionRules rules;
-    switch (direction) {
-      case 0:
-        rules.scale = [&](const AttentionCase& x) { return x.scale * (1 + step); };
-        break;
-      case 1:
-        rules.visible = [](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
-          set->keys.erase(set->keys.begin());
-        };
-        break;
-      case 2:
-        rules.visible = [](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
-          set->keys.pop_back();
-        };
-        break;
-      case 4:
-        rules.visible = [](const AttentionCase& x, const QueryIndex&, VisibleSet* set) {
-          if (set->keys.back() + 1 < x.kv_len) set->keys.push_back(set->keys.back() + 1);
-        };
-        break;
-      case 5:
-        rules.v_row = [](std::span<const int32_t> keys, size_t i) {
-          if (i + 2 == keys.size()) return keys[i + 1];
-          return i + 1 == keys.size() ? keys[i - 1] : keys[i];
-        };
-        break;
-      default:
-        break;
+  // Scores are at most `score`, with d + 3 roundings; a weight has the error of its score and of
+  // the largest, and of exp; a sum over n keys n + 4 roundings. An output is off by that share of
+  // its weights, times |v - o| <= 2 max |v|.
+  const auto d = static_cast<double>(c.k_dim), n = static_cast<double>(*c.mask.window + 1);
+  const double value = Largest(Get(inputs, "v"));
+  const double score = c.scale * d * Largest(Get(inputs, "q")) * Largest(Get(inputs, "k"));
+  const double output_error =
+      (2 * (d + 3) * score * 0x1p-53 + 0x1p-52 + (n + 4) * 0x1p-53) * 2 * value;
+  for (const size_t direction : {kScale, kFirstMissing, kLastMissing, kNextVisible,
+                                 kLastValuesSwapped, kOtherHead, kPreviousVisible}) {
+    SimulatedKernel kernel(ExactPlan(), {}, FaultyRules(direction, step));
+    const TensorMap answer = Answer(&kernel, c, inputs);
+    const std::vector<double> out = Decoded(Get(answer, "out"));
+    const std::vector<double> lse = Decoded(Get(answer, "lse"));
+    double largest = 0;
+    for (int64_t index = 0; index < source.TileCount(); ++index) {
+      const std::vector<ExpectedTile> tiles = source.Tiles(index, {.statistics = true});
+      const ExpectedTile& tile = tiles[0];
+      const auto first = static_cast<size_t>(tile.first_row * c.v_dim);
+      for (size_t at = 0; at < tile.value.size(); ++at) {
+        const size_t row = at / static_cast<size_t>(c.v_dim);
+        const int64_t head = tile.group[row];
+        const bool own_head = head % c.kv_heads == head / (c.query_heads / c.kv_heads);
+        if (direction == kOtherHead && own_head) continue;
+        const double got = (out[first + at] - tile.value[at]) / (direction == kScale ? step : 1);
+        // Three numbers have the error of an output: both outputs, and the effect, which is made of
+        // the same sums; a key that is left out makes its errors larger by the share that remains.
+        // The scale is a derivative, so it keeps an error of second order: half the step times the
+        // largest (s - m)^2 |v - o|.
+        const double log_rest =
+            lse[static_cast<size_t>(tile.first_row) + row] - tiles[1].value[row];
+        const double rest = direction == kFirstMissing || direction == kLastMissing
+                                ? std::exp(log_rest) * (1 - 0x1p-20)
+                                : 1;
+        const double tolerance =
+            direction == kScale ? step / 2 * 4 * score * score * 2 * value + 3 * output_error / step
+                                : 3 * output_error / rest;
+        EXPECT_NEAR(tile.statistics->effect[direction][at], got, tolerance)
+            << FaultDirections()[direction].name << " element " << at;
+        largest = std::max(largest, std::fabs(got) / tolerance);
+      }
     }
-    SimulatedKernel kernel(ExactPlan(), {}, rules);
-    return Decoded(Get(Answer(&kernel, c, inputs), "out"));
-  };
-  for (const size_t direction : {0u, 1u, 2u, 4u, 5u}) {
-    const std::vector<double> out = faulty(direction);
-    for (size_t at = 0; at < tile.value.size(); ++at) {
-      const double effect = (out[at] - tile.value[at]) / (direction == 0 ? step : 1);
-      // The scale is a derivative, so it keeps an error of second order: half the step times the
-      // largest |s - m|^2 |v|, at most about (2 6)^2 5 here; the others are exact.
-      const double tolerance = direction == 0 ? step / 2 * 144 * 5 : 0x1p-45;
-      EXPECT_NEAR(tile.statistics->effect[direction][at], effect, tolerance)
-          << FaultDirections()[direction].name << " element " << at;
+    EXPECT_GT(largest, 10) << FaultDirections()[direction].name << " has an effect";
+  }
+}
+
+TEST(FaultDirection, IsNamedWhereAKernelHasTheFault) {
+  AttentionCase c = DirectionCase(DType::kFloat32);
+  const Plan plan = StatisticsPlan(DType::kFloat32);
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  const AttentionSource source(c, {}, plan, inputs);
+  for (const size_t direction : {kScale, kFirstMissing, kLastMissing, kNextVisible,
+                                 kLastValuesSwapped, kOtherHead, kPreviousVisible}) {
+    const FaultDirection& fault = FaultDirections()[direction];
+    SimulatedKernel kernel(plan, {}, FaultyRules(direction, 0.01));
+    const Verdict verdict =
+        Judge(source, MemorySink(Answer(&kernel, c, inputs)), {.statistics = true});
+    ASSERT_EQ(verdict.outcome, Outcome::kFail) << fault.name;
+    const OutputVerdict& out = verdict.outputs[0];
+    ASSERT_FALSE(out.hints.empty()) << fault.name;
+    EXPECT_NE(out.hints[0].find(fault.hint), std::string::npos) << fault.name << out.hints[0];
+    EXPECT_EQ(out.fits[0].direction, fault.name);
+    // The statistics see it too, in some head.
+    EXPECT_TRUE(std::any_of(
+        out.statistics->directions.begin(), out.statistics->directions.end(),
+        [&](const DirectionStatistic& s) { return s.direction == fault.name && s.over; }))
+        << fault.name;
+  }
+}
+
+TEST(FaultDirection, RaisesNothingForACleanKernel) {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      AttentionCase c = DirectionCase(type);
+      c.data.seed = seed;
+      const Plan plan = StatisticsPlan(type);
+      const TensorMap inputs = GenerateInputs(Case(c), {});
+      SimulatedKernel kernel(plan, {});
+      const Verdict verdict =
+          Judge(AttentionSource(c, {}, plan, inputs), MemorySink(Answer(&kernel, c, inputs)),
+                {.statistics = true, .strict = true});
+      const OutputVerdict& out = verdict.outputs[0];
+      EXPECT_EQ(out.counts.failed, 0);
+      EXPECT_TRUE(out.hints.empty());
+      EXPECT_TRUE(out.statistics->warnings.empty()) << out.statistics->warnings[0];
+      // As tools/kvcheck counts them for the budget of a run.
+      EXPECT_EQ(out.statistics->tests,
+                c.query_heads * static_cast<int64_t>(FaultDirections().size() + 1));
     }
   }
+}
+
+TEST(FaultDirection, IsZeroAndNeverReportedWhereTheFaultDoesNotExist) {
+  // One key/value head, and nothing hidden before the first key.
+  AttentionCase c = DirectionCase(DType::kFloat32);
+  c.kv_heads = 1;
+  c.mask.window = std::nullopt;
+  const Plan plan = StatisticsPlan(DType::kFloat32);
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  const AttentionSource source(c, {}, plan, inputs);
+  const ExpectedTile tile = source.Tiles(0, {.statistics = true})[0];
+  for (const size_t direction : {kOtherHead, kPreviousVisible}) {
+    for (const double effect : tile.statistics->effect[direction]) EXPECT_EQ(effect, 0);
+    for (const double variance : tile.statistics->variance[direction]) EXPECT_EQ(variance, 0);
+  }
+  for (const size_t fault : {kFirstMissing, kLastMissing, kScale}) {
+    SimulatedKernel kernel(plan, {}, FaultyRules(fault, 0.01));
+    const Verdict verdict =
+        Judge(source, MemorySink(Answer(&kernel, c, inputs)), {.statistics = true});
+    const OutputVerdict& out = verdict.outputs[0];
+    for (const size_t direction : {kOtherHead, kPreviousVisible}) {
+      const std::string_view name = FaultDirections()[direction].name;
+      for (const DirectionFit& fit : out.fits) {
+        EXPECT_TRUE(fit.direction != name || fit.explained_share == 0) << name;
+      }
+      for (const DirectionStatistic& s : out.statistics->directions) {
+        EXPECT_TRUE(s.direction != name || (!s.over && s.z == 0)) << name;
+      }
+    }
+  }
+}
+
+TEST(FaultDirection, ReadsTheTiledHeadOrTheNext) {
+  AttentionCase c;
+  c.query_heads = 6, c.kv_heads = 3;  // own heads 0 0 1 1 2 2, tiled 0 1 2 0 1 2
+  const int64_t expected[] = {1, 1, 2, 0, 1, 0};
+  for (int64_t h = 0; h < 6; ++h) EXPECT_EQ(OtherKvHead(c, h), expected[h]) << h;
+  c.kv_heads = 1;
+  EXPECT_EQ(OtherKvHead(c, 3), std::nullopt);
 }
 
 TEST(Statistics, KeepCleanKernelsInsideTheLimit) {

@@ -166,7 +166,8 @@ TEST(AttentionRegime, GivesItsNamedValues) {
     EXPECT_LT(std::fabs(x), 59000.0);
   }
   const std::vector<double> constant = values("constant", PlainFormat{});
-  for (size_t i = 0; i < 129 * 32; ++i) EXPECT_EQ(constant[i], constant[i % 32]);
+  ASSERT_EQ(constant.size(), size_t{129} * 32);
+  for (size_t i = 0; i < constant.size(); ++i) EXPECT_EQ(constant[i], constant[i % 32]);
 }
 
 TEST(AttentionRegime, MaskLetsEveryRowSeeAKeyUnlessTheSeedIsOdd) {

@@ -11,7 +11,10 @@
 #include <numeric>
 #include <vector>
 
+#include "reference/formats/affine.h"
+#include "reference/formats/codec.h"
 #include "reference/formats/plain.h"
+#include "reference/numerics/convert.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
 
@@ -102,8 +105,9 @@ TEST(ErrorBound, TermsAddUpToTheTotal) {
     for (size_t i = 0; i < x.size(); ++i) {
       double sum = 0;
       for (const auto& term : bound.terms) sum += term[i];
-      // Seven roundings of positive sums.
-      EXPECT_NEAR(sum, bound.total[i], 8 * 0x1p-53 * sum);
+      // Positive terms: each rounded once, added here and in total with a rounding per addition.
+      const auto terms = static_cast<double>(bound.terms.size());
+      EXPECT_NEAR(sum, bound.total[i], (1 + 2 * (terms - 1) + 1) * 0x1p-53 * sum);
     }
   }
 }
@@ -205,6 +209,45 @@ TEST(ErrorBound, OfSaturatingFp8IsTheDistanceToTheLargestValue) {
   EXPECT_EQ(bound.total, (std::vector<double>{16, 16, 16, 52, 552}));
   EXPECT_TRUE(
       RoundTripBound(format, Profile(), DecodeRounding::kExact, DType::kFloat32, x).overflows[3]);
+}
+
+TEST(PartsBound, CoversScaleTimesCodeAndBiasAndIsReached) {
+  double largest = 0;
+  int64_t judged = 0;
+  for (const int bits : {2, 3, 4, 8}) {
+    for (const DType scale : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      for (const std::string_view regime : RowRegimes()) {
+        for (const AffineEncoder encode : kEncoders) {
+          Profile profile;
+          profile.encode = encode;
+          const AffineFormat format = {bits, 32, scale};
+          const Tensor x = GenerateRows(regime, 7, DType::kFloat32, 8, 64);
+          const TensorMap stored = EncodeRows(format, profile, x);
+          const EncodedRows rows = CodecRows(format, stored);
+          std::vector<double> values(64), scales(2), biases(2);
+          std::vector<uint8_t> codes(64);
+          const auto words = static_cast<size_t>(2 * bits);
+          for (size_t r = 0; r < 8; ++r) {
+            const auto row = static_cast<int64_t>(r);
+            DecodeTo(x, row * 64, values);
+            DecodeTo(*rows.scales, row * 2, scales);
+            DecodeTo(*rows.biases, row * 2, biases);
+            UnpackCodes({rows.codes->As<uint32_t>() + r * words, words}, bits, codes);
+            const std::vector<double> bound = PartsBound(format, profile, x.dtype, values);
+            for (size_t i = 0; i < 64; ++i) {
+              if (!std::isfinite(bound[i])) continue;
+              const double parts = std::fabs(codes[i] * scales[i / 32]) + std::fabs(biases[i / 32]);
+              ++judged;
+              ASSERT_LE(parts, bound[i]) << Print(KvFormat(format)) << " " << regime;
+              if (bound[i] > 0) largest = std::max(largest, parts / bound[i]);
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(judged, 50'000);
+  EXPECT_GT(largest, 0.99);
 }
 
 }  // namespace

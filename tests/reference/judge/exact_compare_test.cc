@@ -69,6 +69,9 @@ TEST(ExactCompare, TheErrorKeepsWhatTheValueLeavesOut) {
   EXPECT_EQ(ErrorOf({1, 0}, {1, 0x1p-70}), -0x1p-70);
   EXPECT_EQ(ErrorOf({1, 0x1p-60}, {1, 0}), 0x1p-60);
   EXPECT_EQ(ErrorOf({3, 0}, {1, 0}), 2.0);
+  // Where a step on the way is beyond the range, and the difference is not.
+  const double largest = std::numeric_limits<double>::max();
+  EXPECT_EQ(ErrorOf({0x1.999999999999bp+1022, 0}, {largest, 0}), -0x1.3333333333332p+1023);
 }
 
 }  // namespace

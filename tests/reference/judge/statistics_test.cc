@@ -77,7 +77,7 @@ StatisticsReport ReportOf(int64_t heads, double noise_factor, double fault) {
 }
 
 TEST(Statistics, LimitsAreThoseOfTheDerivation) {
-  // bound.md, section 4: K' = 504 gives 6.4, 20000 gives 7.0.
+  // bound.md, section 4: K' = 504 gives 6.4, 20000 gives 7.0, as printed with one decimal.
   EXPECT_NEAR(DirectionLimit(504, kFalseAlarm), 6.4, 0.05);
   EXPECT_NEAR(DirectionLimit(20000, kFalseAlarm), 7.0, 0.05);
   EXPECT_EQ(TailExponent(2, 1e-6), std::log(4e6));
@@ -129,7 +129,9 @@ TEST(Statistics, TheQuadraticLimitIsTheGramForm) {
   const double t = TailExponent(3, kFalseAlarm);
   // F_r^2 = channels in each of the rows.
   const double limit = 512 + 2 * std::sqrt(t * 512) + 2 * t * std::sqrt(32.0);
-  EXPECT_NEAR(report.quadratics[0].limit, limit, limit * 0x1p-40);
+  // Sums of positive numbers: 16 rows of F_r^2 with three roundings each, and ten operations here
+  // and there.
+  EXPECT_NEAR(report.quadratics[0].limit, limit, limit * (16 + 3 + 2 * 10) * 0x1p-53);
 }
 
 TEST(Statistics, WhatTheReplicatesShowTooIsNoFault) {

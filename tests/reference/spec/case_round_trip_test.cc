@@ -105,6 +105,32 @@ ToleranceRule AnyRule(bool ulps_allowed) {
   }
 }
 
+CodecRule AnyCodecRule() {
+  CodecRule rule;
+  rule.format = OneOf<KvFormat>(AllKvFormats());
+  if (IsPlain(rule.format)) {
+    const DType type = std::get<PlainFormat>(rule.format).dtype;
+    if (SizeInBytes(type) == 1 && *rc::gen::arbitrary<bool>()) {
+      rule.fp8_overflow = OneOf<Fp8Overflow>(
+          {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
+    }
+    return rule;
+  }
+  if (*rc::gen::arbitrary<bool>()) {
+    rule.scale_type_of_want = true;
+    std::get<AffineFormat>(rule.format).scale_dtype = DType::kFloat32;
+  }
+  if (*rc::gen::arbitrary<bool>()) {
+    rule.decode = OneOf<DecodeRounding>(
+        {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
+  }
+  if (*rc::gen::arbitrary<bool>()) {
+    rule.encode = OneOf<AffineEncoder>({AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu});
+    rule.codes_exact = *rc::gen::arbitrary<bool>();
+  }
+  return rule;
+}
+
 // 128 divides every affine group.
 int64_t AnyHeadDim() { return 128 * *rc::gen::inRange<int64_t>(1, 5); }
 
@@ -187,6 +213,16 @@ RC_GTEST_PROP(ToleranceText, RuleParsesBackToItself, ()) {
   const ToleranceRule rule = *rc::gen::exec([] { return AnyRule(true); });
   const std::string text = Print(rule);
   RC_ASSERT(ParseToleranceRule(WholeLine(text)) == rule);
+}
+
+RC_GTEST_PROP(ToleranceText, CodecRuleParsesBackToItself, ()) {
+  const ToleranceRule rule = *rc::gen::exec([] { return AnyCodecRule(); });
+  const std::string text = Print(rule);
+  RC_ASSERT(ParseToleranceRule(WholeLine(text)) == rule);
+}
+
+TEST(ToleranceText, DerivedParsesBackToItself) {
+  EXPECT_EQ(Print(ParseToleranceRule(WholeLine("derived"))), "derived");
 }
 
 RC_GTEST_PROP(NumberText, FiniteDoubleParsesBackToTheSameBits, ()) {

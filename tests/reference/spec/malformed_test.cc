@@ -17,7 +17,7 @@
 namespace kvcheck {
 namespace {
 
-enum class What { kCase, kPlan, kProfile };
+enum class What { kCase, kPlan, kProfile, kRule };
 
 struct Malformed {
   What what;
@@ -65,6 +65,9 @@ std::vector<Malformed> Table() {
   };
   const auto profile = [](std::string_view text, std::string_view at, std::string_view reason) {
     return Malformed{What::kProfile, std::string(text), std::string(at), std::string(reason)};
+  };
+  const auto rule = [](std::string_view text, std::string_view at, std::string_view reason) {
+    return Malformed{What::kRule, std::string(text), std::string(at), std::string(reason)};
   };
   return {
       // Kind and separators.
@@ -214,6 +217,35 @@ std::vector<Malformed> Table() {
       profile("decode=exact decode=exact", "decode=exact", "given twice"),
       profile("encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu"),
       profile("rounding=up", "rounding", "unknown key 'rounding'"),
+      // Rules.
+      TensorRow("exact", "derived", "derived", "a rule between two tensors"),
+      TensorRow("exact", "codec:f16", "codec", "a rule between two tensors"),
+      rule("", "", "a rule is exact"),
+      rule("Derived", "Derived", "a rule is exact"),
+      rule("derived:1", "derived", "a rule is exact"),
+      rule("codec", "codec", "a rule is exact"),
+      rule("codec:", "", "'' is not a format"),
+      rule("codec:f16:", "f16:", "'f16:' is not a format"),
+      rule("codec:i8", "i8", "'i8' is not a format"),
+      rule("codec:affine", "affine", "affine:BITS:gGROUP:SCALE_TYPE"),
+      rule("codec:affine:4", "affine", "affine:BITS:gGROUP:SCALE_TYPE"),
+      rule("codec:affine:7:g64", "7", "affine bits are"),
+      rule("codec:affine:4:g48", "g48", "affine groups are"),
+      rule("codec:affine:4:g64:", "", "affine scales are"),
+      rule("codec:affine:4:g64:f64", "f64", "affine scales are"),
+      rule("codec:affine:4:g64:f32:x", "affine", "affine:BITS:gGROUP:SCALE_TYPE"),
+      rule("codec:affine:4:g64,", "", "the fields of a codec rule are"),
+      rule("codec:affine:4:g64,abs:1", "abs", "the fields of a codec rule are"),
+      rule("codec:affine:4:g64,decode", "", "'' is not one of exact"),
+      rule("codec:affine:4:g64,decode=twice", "twice", "is not one of exact, two_roundings"),
+      rule("codec:affine:4:g64,decode=exact,decode=exact", "decode", "'decode' is given twice"),
+      rule("codec:affine:4:g64,encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu"),
+      rule("codec:affine:4:g64,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
+      rule("codec:f16,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
+      rule("codec:f8e5m2,decode=exact", "decode", "a choice of affine formats alone"),
+      rule("codec:f8e5m2,codes=exact", "codes", "a choice of affine formats alone"),
+      rule("codec:affine:4:g64,encode=mlx_cpu,codes=equal", "equal", "codes=exact, or leave"),
+      rule("codec:affine:4:g64,codes=exact", "codec", "codes=exact needs encode="),
   };
 }
 
@@ -222,6 +254,9 @@ void Parse(What what, const std::string& text) {
     case What::kCase: ParseCase(text); return;
     case What::kPlan: ParsePlan(text); return;
     case What::kProfile: ParseProfile(text); return;
+    case What::kRule:
+      ParseToleranceRule(WholeLine(text));
+      return;
   }
 }
 
@@ -395,6 +430,10 @@ TEST(IllegalCase, ValuesThatHaveNoTextAreRefusedByValidate) {
   tensor.shape = {{"Q", 2}};
   EXPECT_TRUE(refuses(tensor));
   tensor.shape = {};
+  tensor.rule = DerivedRule{};
+  EXPECT_TRUE(refuses(tensor));
+  tensor.rule = CodecRule{};
+  EXPECT_TRUE(refuses(tensor));
   tensor.rule = UlpRule{-1};
   EXPECT_TRUE(refuses(tensor));
 }

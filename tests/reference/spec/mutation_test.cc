@@ -80,6 +80,8 @@ const std::vector<std::string> kPlans = {
     "block=all sink=last p=f8e4m3fn p_scale=448 p_normalised=yes l_from=rounded",
     "merge=lse_division_free splits=8 log_error=0 partial=bf16 normalise=reciprocal",
     "flush=no saturate=yes dequantize=inside:2",
+    "integer_qk=affine:8:g32:f16 prescale=none scale_roundings=2",
+    "base=plain_f32 integer_qk=none",
     "dequantize=rounded:f16 name=x",
 };
 const std::vector<std::string> kProfiles = {

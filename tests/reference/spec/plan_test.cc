@@ -1,6 +1,8 @@
 // A plan and a profile print as text and parse back to the equal value, whichever of their fields
 // are said; a known plan is a base that later fields override.
 
+#include "reference/spec/plan.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -11,7 +13,6 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
-#include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 
 namespace kvcheck {
@@ -44,8 +45,8 @@ RoundedType AnyRoundedType() { return {AnyFloat(), Coin()}; }
 int AnyCount(int lowest) { return OneOf<int>({lowest, lowest + 1, 129, kMaxCount}); }
 
 double AnyError() {
-  return OneOf<double>({0.0, std::ldexp(1.0, *rc::gen::inRange(-1074, 0)), 0.1,
-                        std::nextafter(1.0, 0.0)});
+  return OneOf<double>(
+      {0.0, std::ldexp(1.0, *rc::gen::inRange(-1074, 0)), 0.1, std::nextafter(1.0, 0.0)});
 }
 
 SumPlan AnySum() {
@@ -73,6 +74,7 @@ Plan AnyPlan() {
     plan.prescale_roundings = *rc::gen::inRange(0, 9);
     if (*plan.prescale_roundings > 0) plan.prescale_dtype = AnyFloat();
   }
+  if (Coin()) plan.integer_qk = OneOf(AllKvFormats());
   if (Coin()) plan.scores = AnyFloat();
   if (Coin()) plan.bias_roundings = AnyCount(0);
   if (Coin()) plan.tanh_error = AnyError();
@@ -90,8 +92,8 @@ Plan AnyPlan() {
   if (Coin()) plan.p_normalised = Coin();
   if (Coin()) plan.l_from_rounded_p = Coin();
   if (Coin()) {
-    plan.merge = OneOf<MergeKind>({MergeKind::kNone, MergeKind::kAccumulators, MergeKind::kLse,
-                                   MergeKind::kLseDivisionFree});
+    plan.merge = OneOf<MergeKind>(
+        {MergeKind::kNone, MergeKind::kAccumulators, MergeKind::kLse, MergeKind::kLseDivisionFree});
   }
   if (Coin()) plan.splits = AnyCount(1);
   if (Coin()) plan.log_error = AnyError();

@@ -14,6 +14,7 @@
 #include "reference/spec/kv_format.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
+#include "reference/spec/tolerance.h"
 
 namespace kvcheck {
 namespace {
@@ -57,6 +58,12 @@ TEST(Readme, ExamplesParse) {
   EXPECT_EQ(plans, 2);
   EXPECT_NO_THROW(
       ParseProfile("masked_row=mean mask_value=lowest maximum=all decode=two_roundings"));
+  for (const std::string rule :
+       {"abs:2^-20,rel:0.001", "codec:f8e4m3fn,fp8_overflow=saturate",
+        "codec:affine:4:g64,decode=two_roundings,encode=mlx_cpu,codes=exact"}) {
+    EXPECT_NE(Readme().find("`" + rule + "`"), std::string::npos) << rule;
+    EXPECT_NO_THROW(ParseToleranceRule(WholeLine(rule))) << rule;
+  }
 }
 
 // The block that starts with a trace's setup on a line of its own.

@@ -1,5 +1,6 @@
 // kvcheck compare, and run on stored tensors.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -7,7 +8,10 @@
 #include "golden/reader.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
+#include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/implementations.h"
 #include "tools/kvcheck/stored_tensors.h"
 
 namespace kvcheck {
@@ -103,8 +107,31 @@ TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
   // and values lie below 2^3, and a score's error counts twice: less than 2^-24+7+3+3 = 2^-11.
   const ToolRun run = Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:2^-11"});
   EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_NE(run.out.find("abs:2^-11,rel:0 allows 0.000488 at out["), std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find("where the derived bound is "), std::string::npos) << run.out;
   // A tolerance beyond the data proves nothing.
   EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:100"}).exit_code, 3);
+}
+
+TEST_F(CompareCommand, LineOfRulesThatIsLooserThanTheDerivedBoundNeedsAReason) {
+  ASSERT_EQ(
+      Tool({"golden", "make", "--case", kAttentionCase, "--name", "a", "-o", "gold.h5"}).exit_code,
+      0);
+  const auto compare = [&](const std::string& line) {
+    std::ofstream(Path("r.txt")) << line << "\n";
+    return Tool({"compare", "gold.h5", "g.h5", "--rules", "r.txt"});
+  };
+  const ToolRun bare = compare("a abs:2^-11");
+  EXPECT_EQ(bare.exit_code, 2) << bare.out;
+  EXPECT_NE(bare.out.find("say why with reason="), std::string::npos) << bare.out;
+  const ToolRun reasoned = compare("a abs:2^-11 reason=\"as before\"");
+  EXPECT_EQ(reasoned.exit_code, 0) << reasoned.out;
+  EXPECT_NE(reasoned.out.find("(as before)"), std::string::npos) << reasoned.out;
+  EXPECT_EQ(compare("a derived").exit_code, 0);
+  EXPECT_EQ(compare("b derived").exit_code, 2);
+  // A tighter one needs none, and decides.
+  EXPECT_EQ(compare("a abs:2^-60").exit_code, 1);
 }
 
 TEST_F(CompareCommand, OutputWithoutExpectedValuesIsNotPassedOver) {
@@ -138,6 +165,68 @@ TEST_F(CompareCommand, InputsOfACaseAreFoundInItsFile) {
   // The file holds f32: the question cannot be put.
   text.replace(text.find("k=f32"), 5, "k=f16");
   EXPECT_EQ(Tool({"compare", "--case", text, "--plan", kHonestPlan, "g.h5"}).exit_code, 2);
+}
+
+// GOLD's and GOT's outputs under different plans: p=bf16 in GOT's.
+class CompareTwoPlans : public CompareCommand {
+ protected:
+  void SetUp() override {
+    CompareCommand::SetUp();
+    GoldenFile file = Good();
+    Question question;
+    question.c = ParseCase(kAttentionCase);
+    question.plan = ParsePlan(kLowPlan);
+    question.inputs = file.cases[0].inputs;
+    file.cases[0].observed[0].outputs =
+        Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
+    WriteGoldenFile(Path("low.h5"), file);
+  }
+  ToolRun Two(const std::string& gold, const std::string& gold_plan, const std::string& got,
+              const std::string& plan, const std::vector<std::string>& more = {}) const {
+    std::string text = kAttentionCase;
+    text.replace(text.find("data=gauss:1"), std::string::npos, "data=file");
+    std::vector<std::string> arguments = {"compare",     gold,      got,      "--case", text,
+                                          "--gold-plan", gold_plan, "--plan", plan};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tool(arguments);
+  }
+  static constexpr const char* kLowPlan = "base=plain_f32 p=bf16";
+};
+
+TEST_F(CompareTwoPlans, MayDifferByBothBoundsAndNoMore) {
+  const ToolRun run = Two("g.h5", kHonestPlan, "low.h5", kLowPlan);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(Two("low.h5", kLowPlan, "g.h5", kHonestPlan).exit_code, 0);
+  const ToolRun wrong = Two("g.h5", kHonestPlan, "low.h5", kHonestPlan);
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+  EXPECT_NE(wrong.out.find("--gold-plan base=plain_f32 --plan base=plain_f32"), std::string::npos)
+      << wrong.out;
+}
+
+TEST_F(CompareTwoPlans, GoldOutsideItsOwnBoundProvesNothing) {
+  const ToolRun run = Two("low.h5", kHonestPlan, "g.h5", kLowPlan);
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_NE(run.out.find("GOLD is not within the bound"), std::string::npos) << run.out;
+}
+
+TEST_F(CompareTwoPlans, OfOneDeterministicPlanAreEqualBitByBit) {
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "g.h5", kHonestPlan, {"--bitwise"}).exit_code, 0);
+  GoldenFile file = Good();
+  file.cases[0].observed[0].outputs.at("out").As<uint32_t>()[33] ^= 1;
+  WriteGoldenFile(Path("ulp.h5"), file);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan).exit_code, 0);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan, {"--bitwise"}).exit_code, 1);
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "low.h5", kLowPlan, {"--bitwise"}).exit_code, 2);
+}
+
+TEST_F(CompareTwoPlans, OptionsThatDoNotGoTogetherAreRefused) {
+  EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--gold-plan", kHonestPlan}).exit_code, 2);
+  EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--bitwise"}).exit_code, 2);
+  EXPECT_EQ(
+      Tool({"compare", "g.h5", "--case", kAttentionCase, "--gold-plan", kHonestPlan}).exit_code, 2);
+  EXPECT_EQ(
+      Tool({"compare", "g.h5", "g.h5", "--case", kCodecCase, "--gold-plan", kHonestPlan}).exit_code,
+      2);
 }
 
 TEST_F(CompareCommand, HashInTheCaseIsHeldAgainstTheFile) {
@@ -177,7 +266,10 @@ TEST_F(CompareCommand, DatasetThatCannotBeReadIsMistrustedAndNotLeftOut) {
   const ToolRun both = Tool({"compare", kStranger, kStranger, "--only", "/l*"});
   EXPECT_EQ(both.exit_code, 3) << both.out;
   EXPECT_NE(both.out.find("MISTRUSTED  /lzf"), std::string::npos) << both.out;
-  EXPECT_NE(both.out.find("PASS  /little"), std::string::npos) << both.out;
+  // What passes is counted, and listed with -v.
+  EXPECT_EQ(both.out.find("PASS"), std::string::npos) << both.out;
+  const ToolRun verbose = Tool({"compare", kStranger, kStranger, "--only", "/l*", "-v"});
+  EXPECT_NE(verbose.out.find("PASS  /little"), std::string::npos) << verbose.out;
 }
 
 TEST(DatasetByName, UnreadableIsRefusedWithItsReasonAndNotReplacedByANamesake) {
@@ -202,6 +294,54 @@ TEST(DatasetByName, UnreadableIsRefusedWithItsReasonAndNotReplacedByANamesake) {
     }
     EXPECT_EQ(FindByName(index, specs, {{"x", "/old/x"}}).at("x"), "/old/x");
   }
+}
+
+// The same tensors under the same names, in the format without groups.
+void WriteAsSafetensors(const std::string& path, const TensorMap& tensors) {
+  const std::map<DType, std::string> names = {{DType::kFloat32, "F32"}};
+  std::string header, data;
+  for (const auto& [name, tensor] : tensors) {
+    std::string shape;
+    for (const Axis& axis : tensor.shape.axes) {
+      shape += (shape.empty() ? "" : ",") + std::to_string(axis.extent);
+    }
+    header +=
+        (header.empty() ? "{" : ",") +
+        fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", name,
+                    names.at(tensor.dtype), shape, data.size(), data.size() + tensor.bytes.size());
+    data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  }
+  golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header + "}", data));
+}
+
+TEST_F(CompareCommand, CaseOnTheCommandLineTakesSafetensors) {
+  std::string text = kAttentionCase;
+  text.replace(text.find("data=gauss:1"), std::string::npos, "data=file");
+  const GoldenCase good = Good().cases[0];
+  TensorMap tensors = good.inputs;
+  tensors["out"] = good.observed[0].outputs.at("out");
+  WriteAsSafetensors(Path("s.safetensors"), tensors);
+  const std::vector<std::string> arguments = {"compare", "--case",    text,
+                                              "--plan",  kHonestPlan, "s.safetensors"};
+  const ToolRun run = Tool(arguments);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  tensors["out"].As<float>()[33] += 1;
+  WriteAsSafetensors(Path("s.safetensors"), tensors);
+  EXPECT_EQ(Tool(arguments).exit_code, 1);
+}
+
+TEST_F(CompareCommand, AnswersToAGoldenFileMayBeSafetensors) {
+  WriteAsSafetensors(Path("s.safetensors"),
+                     {{"a/out", Good().cases[0].observed[0].outputs.at("out")}});
+  const ToolRun run = Tool({"compare", "g.h5", "s.safetensors", "--plan", kHonestPlan});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+}
+
+TEST_F(CompareCommand, AFileOfNeitherFormatIsRefusedWithBothNames) {
+  std::ofstream(Path("x.pt")) << "PK\x03\x04";
+  const ToolRun run = Tool({"compare", "x.pt", "x.pt"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("x.pt: it is neither HDF5 nor safetensors"), std::string::npos) << run.err;
 }
 
 TEST_F(CompareCommand, RunOnStoredTensorsJudgesThemAgain) {

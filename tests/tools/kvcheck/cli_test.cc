@@ -21,6 +21,23 @@ constexpr const char* kLiar = "simulated:base=plain_f32 p=bf16";
 constexpr const char* kVacuousCase =
     "codec op=round_trip format=affine:2:g32:bf16 x=f32 rows=3 d=64 data=gauss:1";
 
+// The same test in another process, as seen from this one.
+class Twin : public ToolTest {
+ public:
+  using ToolTest::Path;
+  using ToolTest::SetUp;
+  using ToolTest::TearDown;
+  void TestBody() override {}
+};
+
+TEST_F(CommandLine, TestsAtTheSameTimeHaveFoldersOfTheirOwn) {
+  Twin twin;
+  twin.SetUp();
+  EXPECT_NE(twin.Path("x"), Path("x"));
+  twin.TearDown();
+  EXPECT_EQ(Tool({"list"}).exit_code, 0);
+}
+
 TEST_F(CommandLine, UsageErrorsExitWithTwoAndSayWhatToDo) {
   const std::vector<Arguments> wrong = {
       {},
@@ -91,7 +108,7 @@ TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
 TEST_F(CommandLine, FolderIsRefusedInOneLine) {
   const ToolRun run = Tool({"golden", "verify", "."});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder, not an HDF5 file\n");
+  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder, not a file\n");
 }
 
 TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {

@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -24,11 +27,10 @@ std::string Content(const std::string& path) {
 }  // namespace
 
 void ToolTest::SetUp() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  folder_ = std::filesystem::path(testing::TempDir()) /
-            ("kvcheck_" + std::string(info->test_suite_name()) + "_" + info->name());
-  std::filesystem::remove_all(folder_);
-  std::filesystem::create_directory(folder_);
+  // Another build may run the same test at the same time.
+  std::string folder = (std::filesystem::path(testing::TempDir()) / "kvcheck_tool_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder << ": " << std::strerror(errno);
+  folder_ = folder;
 }
 
 void ToolTest::TearDown() { std::filesystem::remove_all(folder_); }

@@ -103,7 +103,8 @@ OutcomeCounts RunByteFlips(size_t stride) {
     const ChildOutcome outcome = RunSupervised(
         [&](ChildChannel& channel) {
           for (size_t i = first; i < bytes.size(); i += stride) {
-            const std::byte result{static_cast<unsigned char>(ReadFlipped(path, bytes, i, content))};
+            const std::byte result{
+                static_cast<unsigned char>(ReadFlipped(path, bytes, i, content))};
             channel.Send({&result, 1});
           }
           return 0;

@@ -20,9 +20,9 @@ struct Campaign {
   double total_s = 0;
 };
 
-// Damages a small file, a file of every type, and the same from the Python writer, in turn, by every
-// kind of damage in turn; file i has the seed `seed` + i. Prints the seed and kind of what must not
-// happen to standard error.
+// Damages a small file, a file of every type, and the same from the Python writer, in turn, by
+// every kind of damage in turn; file i has the seed `seed` + i. Prints the seed and kind of what
+// must not happen to standard error.
 Campaign RunCampaign(int files, uint64_t seed, int hang_limit_ms);
 
 // Inverts bytes 0, stride, 2 stride, ... of a small file, one at a time, many files to a child: a

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 
 #include "golden/hdf5_file.h"
 #include "golden/reader.h"
@@ -14,6 +15,7 @@
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/process/damaged_files.h"
+#include "tests/tools/process/damaged_plain.h"
 #include "tools/process/message_codec.h"
 
 namespace kvcheck {
@@ -26,6 +28,9 @@ std::string FixturePath() {
 }
 
 TEST(UntrustedFile, GivesWhatReadingInThisProcessGives) {
+  const std::string stranger =
+      std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_stranger.h5";
+  EXPECT_TRUE(UntrustedFile(stranger).index() == Hdf5File(stranger).index());
   UntrustedFile untrusted(FixturePath());
   Hdf5File trusted(FixturePath());
   EXPECT_TRUE(untrusted.index() == trusted.index());
@@ -64,7 +69,7 @@ TEST(MessageDecoder, RefusesEveryTruncationAndSurvivesEveryFlippedBit) {
   const Message& whole = encoder.message();
   for (size_t size = 0; size < whole.size(); ++size) {
     MessageDecoder decoder({whole.data(), size});
-    EXPECT_THROW(decoder.Record({}), Error) << size;
+    EXPECT_THROW(decoder.Record({}, 1 << 20), Error) << size;
   }
   int read = 0;
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
@@ -72,13 +77,42 @@ TEST(MessageDecoder, RefusesEveryTruncationAndSurvivesEveryFlippedBit) {
     flipped[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     try {
       MessageDecoder decoder(flipped);
-      decoder.Record({});
+      decoder.Record({}, 1 << 20);
       ++read;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnreadableFile);
     }
   }
   EXPECT_GT(read, 0);  // bits of texts
+}
+
+TEST(MessageDecoder, HoldsADataOffsetToTheSizeOfTheFile) {
+  ObjectRecord record;
+  record.is_dataset = true;
+  record.shape = Shape::Unnamed({25});
+  record.data_offset = 50;
+  MessageEncoder encoder;
+  encoder.Record(record);
+  EXPECT_TRUE(MessageDecoder(encoder.message()).Record({}, 150) == record);
+  EXPECT_THROW(MessageDecoder(encoder.message()).Record({}, 149), Error);
+  EXPECT_THROW(MessageDecoder(encoder.message()).Record({}, 0), Error);
+  for (int64_t offset : {int64_t{-2}, std::numeric_limits<int64_t>::max()}) {
+    record.data_offset = offset;
+    MessageEncoder other;
+    other.Record(record);
+    EXPECT_THROW(MessageDecoder(other.message()).Record({}, 150), Error) << offset;
+  }
+}
+
+// The index of many objects crosses in several messages.
+TEST(UntrustedFile, ListsManyObjectsAsReadingInThisProcessDoes) {
+  const std::string path = golden_samples::TemporaryPath("many.h5");
+  GoldenFile file = golden_samples::SmallContent();
+  const Tensor tensor = golden_samples::Counting(DType::kFloat32, Shape::Unnamed({3}));
+  for (int i = 0; i < 1500; ++i) file.cases[0].inputs[fmt::format("t{}", i)] = tensor;
+  WriteGoldenFile(path, file);
+  EXPECT_TRUE(UntrustedFile(path).index() == Hdf5File(path).index());
+  std::filesystem::remove(path);
 }
 
 TEST(DamagedFile, NoneOf200IsReadAsOtherContent) {
@@ -88,6 +122,28 @@ TEST(DamagedFile, NoneOf200IsReadAsOtherContent) {
   EXPECT_EQ(Total(campaign.counts, Outcome::kWrongError), 0);
   // The damage is real, and all three ways to end well occur.
   for (Outcome outcome : {Outcome::kRefused, Outcome::kHashMismatch, Outcome::kUnchanged}) {
+    EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
+  }
+}
+
+TEST(DamagedPlainHdf5, NoneOf200PassesAnExactComparisonWithChangedData) {
+  const golden_damage::Campaign campaign = golden_damage::RunPlainHdf5Campaign(200, 1, 2000);
+  fmt::print("{}", golden_damage::ToTable(campaign.counts));
+  EXPECT_EQ(Total(campaign.counts, Outcome::kSilentChange), 0);
+  EXPECT_EQ(Total(campaign.counts, Outcome::kWrongError), 0);
+  for (Outcome outcome : {Outcome::kRefused, Outcome::kDifferent, Outcome::kUnchanged}) {
+    EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
+  }
+}
+
+TEST(DamagedSafetensors, NoneOf200PassesAnExactComparisonWithChangedData) {
+  const golden_damage::Campaign campaign = golden_damage::RunSafetensorsCampaign(200, 1, 2000);
+  fmt::print("{}", golden_damage::ToTable(campaign.counts));
+  for (Outcome never :
+       {Outcome::kSilentChange, Outcome::kWrongError, Outcome::kCrashed, Outcome::kHung}) {
+    EXPECT_EQ(Total(campaign.counts, never), 0) << Name(never);
+  }
+  for (Outcome outcome : {Outcome::kRefused, Outcome::kDifferent, Outcome::kUnchanged}) {
     EXPECT_GT(Total(campaign.counts, outcome), 0) << Name(outcome);
   }
 }

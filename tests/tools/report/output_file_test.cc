@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,11 +18,11 @@ namespace {
 class OutputFile : public testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / ("kvcheck_output_" + std::string(info->name()));
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
+    // Another build may run the same test at the same time.
+    std::string folder =
+        (std::filesystem::path(testing::TempDir()) / "kvcheck_output_XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder << ": " << std::strerror(errno);
+    folder_ = folder;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -1,0 +1,150 @@
+#include "optimized/compare/exact_pair.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kvcheck {
+namespace {
+
+constexpr double kLargestDouble = std::numeric_limits<double>::max();
+
+struct SumAndRest {
+  double sum;
+  double rest;
+};
+
+// sum + rest == a - b exactly, unless the difference overflows (Dekker; from the larger operand, so
+// that no step overflows either).
+SumAndRest TwoDifference(double a, double b) {
+  const double sum = a - b;
+  if (std::fabs(a) >= std::fabs(b)) return {sum, (a - sum) - b};
+  return {sum, a - (sum + b)};
+}
+
+// |got - want| <= bound, exactly. All finite.
+bool IsWithin(double got, double want, double bound) {
+  const SumAndRest difference = TwoDifference(got, want);
+  const double size = std::fabs(difference.sum);
+  // Rounding is monotone: away from equality, the rounded difference decides.
+  if (size != bound) return size < bound;
+  return difference.rest == 0 || (difference.rest > 0) != (difference.sum > 0);
+}
+
+// The distance of two integers, which uint64 holds.
+uint64_t Distance(int64_t a, int64_t b) {
+  const uint64_t difference = static_cast<uint64_t>(a) - static_cast<uint64_t>(b);
+  return a >= b ? difference : ~difference + 1;
+}
+
+bool IsWithin(uint64_t distance, double bound) {
+  return bound >= 0x1p64 || distance <= static_cast<uint64_t>(bound);
+}
+
+// |got - want| of int64 as the judge rounds it: each side in two doubles, three roundings
+// (reference/judge/exact_compare.h).
+double Int64Error(int64_t want, int64_t got) {
+  const auto rest = [](int64_t value, double high) {
+    const uint64_t back =
+        high == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(high));
+    return static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(value) - back));
+  };
+  const double want_high = static_cast<double>(want);
+  const double got_high = static_cast<double>(got);
+  const SumAndRest high = TwoDifference(got_high, want_high);
+  return std::fabs(high.sum + ((high.rest + rest(got, got_high)) - rest(want, want_high)));
+}
+
+bool IsLaneInteger(int64_t value) {
+  return value >= -kLargestLaneInteger && value < kLargestLaneInteger;
+}
+
+double LaneError(const PassPlan& plan, double want, double got, double error) {
+  switch (plan.lanes) {
+    case Lanes::kBytePairs:
+      return -1;
+    case Lanes::kFloat: {
+      const float size = std::fabs(static_cast<float>(got) - static_cast<float>(want));
+      return size <= std::numeric_limits<float>::max() ? static_cast<double>(size) : -1;
+    }
+    case Lanes::kDouble:
+      break;
+  }
+  if (plan.dtype == DType::kFloat64) {
+    const bool is_summed = error == 0 || (error >= kSmallestSummed && error <= kLargestSummed);
+    return is_summed ? error : -1;
+  }
+  return error;
+}
+
+// The kind of a pair of which one is not finite.
+int64_t PassSummary::* KindOf(double want, double got) {
+  if (std::isnan(got))
+    return std::isnan(want) ? &PassSummary::both_nan : &PassSummary::observed_nan;
+  if (std::isnan(want)) return &PassSummary::expected_nan;
+  if (!std::isinf(want)) return &PassSummary::observed_infinity;
+  if (!std::isinf(got)) return &PassSummary::expected_infinity;
+  return want == got ? &PassSummary::same_infinity : &PassSummary::opposite_infinities;
+}
+
+bool NanPasses(PassNan policy, bool same_bits) {
+  return policy == PassNan::kEqual || (policy == PassNan::kEqualBits && same_bits);
+}
+
+}  // namespace
+
+PairFacts ExaminePair(const PassPlan& plan, uint64_t want_code, uint64_t got_code) {
+  PairFacts facts;
+  const double want = ValueOf(plan.dtype, want_code);
+  const double got = ValueOf(plan.dtype, got_code);
+  const bool same_bits = want_code == got_code;
+  if (!std::isfinite(want) || !std::isfinite(got)) {
+    facts.kind = plan.type.has_nan ? KindOf(want, got) : &PassSummary::no_code;
+    facts.passes = facts.kind == &PassSummary::same_infinity ||
+                   (facts.kind == &PassSummary::both_nan && NanPasses(plan.rule.nan, same_bits));
+    return facts;
+  }
+  const bool is_int64 = plan.dtype == DType::kInt64;
+  const int64_t want_integer = static_cast<int64_t>(want_code);
+  const int64_t got_integer = static_cast<int64_t>(got_code);
+  facts.error = is_int64 ? Int64Error(want_integer, got_integer) : std::fabs(got - want);
+  if (facts.error != 0) {
+    facts.relative = facts.error / std::fabs(want);
+    facts.ulps = facts.error / SpacingAt(plan, want);
+  }
+  facts.lane_error = LaneError(plan, want, got, facts.error);
+  if (is_int64 && !(IsLaneInteger(want_integer) && IsLaneInteger(got_integer))) {
+    facts.lane_error = -1;
+  }
+  if (plan.rule.kind == PassRule::Kind::kExact) {
+    facts.passes = same_bits;
+    return facts;
+  }
+  const double bound = BoundAt(plan, want);
+  if (!std::isfinite(bound)) return facts;
+  facts.passes =
+      is_int64 ? IsWithin(Distance(want_integer, got_integer), bound) : IsWithin(got, want, bound);
+  return facts;
+}
+
+void AddPair(const PassPlan& plan, uint64_t want, uint64_t got, uint64_t times, PassSummary* to) {
+  const PairFacts facts = ExaminePair(plan, want, got);
+  const int64_t count = static_cast<int64_t>(times);
+  if (!facts.passes) to->not_certified += count;
+  if (plan.rule.kind == PassRule::Kind::kExact && want != got) to->not_certified -= count;
+  if (facts.kind != nullptr) {
+    to->*facts.kind += count;
+    const int64_t key = KeyOf(plan, want);
+    if (plan.keys.any_loose && key <= plan.keys.last_loose) to->loose -= count;
+    return;
+  }
+  to->max_abs = std::max(to->max_abs, facts.error);
+  to->max_rel = std::max(to->max_rel, facts.relative);
+  to->max_ulp = std::max(to->max_ulp, facts.ulps);
+  if (facts.lane_error < 0) {
+    // Of two opposite extremes the difference itself is beyond double: it counts as the largest.
+    to->squared_error.AddSquare(std::min(facts.error, kLargestDouble), times);
+  }
+}
+
+}  // namespace kvcheck

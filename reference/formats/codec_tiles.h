@@ -1,0 +1,59 @@
+// Rows of a codec's answer as tiles: what is expected of encoded rows, and of rows that were stored
+// and read back. Shared by codec cases (codec_source.h) and by stored tensors under a codec rule
+// (stored_codec_source.h), so that each claim is written once.
+
+#ifndef REFERENCE_FORMATS_CODEC_TILES_H_
+#define REFERENCE_FORMATS_CODEC_TILES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/tensor.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// Indices into OutputInfo::reasons, whose texts are CodecReasons().
+enum CodecReason {
+  kNanCode,
+  kInfiniteGroup,
+  kGpuNotFinite,
+  kUnsignedZero,
+  kNanSign,
+  kNotFinite,
+  kCodecOverflow
+};
+const std::vector<std::string>& CodecReasons();
+
+// Rows in the order of a tensor's memory, of about 2^16 elements a tile.
+int64_t CodecRowsPerTile(int64_t head_dim);
+
+// What is promised of rows that are stored and read back.
+struct RoundTripClaim {
+  KvFormat format;
+  // Declared conventions, the bound being the largest under any of them. decode is as
+  // RoundTripBound takes it.
+  std::vector<Profile> profiles;
+  DType given = DType::kFloat32;  // type of the original rows
+  std::optional<DType> read;      // as RoundTripBound takes it
+  // Whether a wrong code is named as the least fault (ExpectedTile::least_fault).
+  bool names_wrong_codes = false;
+};
+
+// The tile of rows x, (rows, head_dim) of them, without its place.
+ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, int64_t head_dim,
+                           bool terms);
+
+// The tiles of encoded rows, without their place and output: of codes, and of scales and biases for
+// an affine format. x: (rows, head_dim), of any float type.
+std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
+                                       const Tensor& x);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_FORMATS_CODEC_TILES_H_

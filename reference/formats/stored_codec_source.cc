@@ -1,0 +1,385 @@
+#include "reference/formats/stored_codec_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "reference/formats/codec.h"
+#include "reference/formats/codec_tiles.h"
+#include "reference/formats/error_bound.h"
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+#include "reference/spec/tensor.h"
+
+namespace kvcheck {
+namespace {
+
+// A tile holds whole rows; nothing that is called a row is longer.
+constexpr int64_t kLongestRow = int64_t{1} << 20;
+
+bool IsReal(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
+}
+
+[[noreturn]] void Illegal(std::string message, const std::string& context) {
+  throw Error(ErrorCode::kIllegalCase, std::move(message), context);
+}
+
+const OutputInfo& FindOriginal(const ObservedSource& originals, const std::string& name) {
+  const OutputInfo* info = originals.Find(name);
+  if (info == nullptr) {
+    throw Error(ErrorCode::kMissingData, fmt::format("there is no original '{}'; present: {}", name,
+                                                     fmt::join(originals.Names(), ", ")));
+  }
+  return *info;
+}
+
+Shape WithLastExtent(Shape shape, const std::string& name, int64_t extent) {
+  shape.axes.back() = {name, extent};
+  return shape;
+}
+
+// Rows [first, first + count) of a stored tensor, read as a tensor (count, last extent).
+Tensor ReadRows(const ObservedSource& source, const OutputInfo& info, const std::string& name,
+                int64_t first, int64_t count) {
+  const int64_t length = info.shape.RowLength();
+  Tensor rows(info.dtype, Shape::Unnamed({count, length}));
+  source.Read(name, first * length, rows.bytes);
+  return rows;
+}
+
+RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType given, DType read,
+                       DecodeRounding decode) {
+  RoundTripClaim claim;
+  claim.format = format;
+  claim.given = given;
+  claim.read = read;
+  claim.names_wrong_codes = true;
+  Profile profile;
+  profile.decode = decode;
+  profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
+  profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
+  claim.profiles.push_back(profile);
+  if (!IsPlain(format) && !rule.encode.has_value()) {
+    profile.encode = AffineEncoder::kMlxGpu;
+    claim.profiles.push_back(profile);
+  }
+  return claim;
+}
+
+// Names of the outputs behind the values: codes, scales, biases. Empty when they are not judged.
+using EncodedNames = std::vector<std::string>;
+
+class StoredCodecSource : public ExpectedSource {
+ public:
+  StoredCodecSource(const CodecRule& rule, const RoundTripClaim& claim,
+                    const ObservedSource& originals, const OutputInfo& original,
+                    const std::string& name, const std::string& values, DType values_dtype,
+                    const EncodedNames& encoded)
+      : claim_(claim), originals_(originals), original_(original), name_(name) {
+    OutputInfo info;
+    info.name = values;
+    info.dtype = values_dtype;
+    info.shape = original.shape;
+    info.row_length = RowLength();
+    info.claim = Claim::kAccuracy;
+    info.rule = Print(rule);
+    info.terms = BoundTerms(claim.format);
+    info.reasons = CodecReasons();
+    outputs_.push_back(std::move(info));
+    const auto* affine = std::get_if<AffineFormat>(&claim.format);
+    if (affine != nullptr) {
+      AddAssumptions(rule, *affine, values);
+      for (size_t i = 0; i < encoded.size(); ++i) AddEncoded(*affine, encoded[i], i == 0);
+    } else if (SizeInBytes(std::get<PlainFormat>(claim.format).dtype) == 1 &&
+               !rule.fp8_overflow.has_value()) {
+      assumptions_.push_back("fp8_overflow=nan");
+    }
+    rows_ = original.shape.ElementCount() / RowLength();
+    rows_per_tile_ = CodecRowsPerTile(RowLength());
+  }
+
+  const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
+  int64_t TileCount() const override { return (rows_ + rows_per_tile_ - 1) / rows_per_tile_; }
+  Precision FinestPrecision() const override { return Precision::kDouble; }
+  std::vector<std::string> Assumptions() const override { return assumptions_; }
+
+  std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override {
+    const int64_t first = index * rows_per_tile_;
+    return RowTiles(first, std::min(rows_per_tile_, rows_ - first), claim_, request.terms);
+  }
+
+  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override;
+
+ private:
+  // Elements of a row; of a plain format, whose elements stand alone, 1 where rows are long.
+  int64_t RowLength() const {
+    const int64_t length = original_.shape.RowLength();
+    const bool alone = IsPlain(claim_.format) && length > CodecRowsPerTile(1);
+    return alone || length == 0 ? 1 : length;
+  }
+
+  void AddAssumptions(const CodecRule& rule, const AffineFormat& affine, const std::string& name) {
+    if (rule.scale_type_of_want) {
+      assumptions_.push_back(
+          fmt::format("scale type of {}={}", name, ShortName(affine.scale_dtype)));
+    }
+    if (!rule.decode.has_value()) {
+      assumptions_.push_back(fmt::format("decode={}", Name(claim_.profiles.front().decode)));
+    }
+    if (!rule.encode.has_value()) assumptions_.push_back("encode=mlx_cpu or mlx_gpu");
+  }
+
+  void AddEncoded(const AffineFormat& affine, const std::string& name, bool codes) {
+    const int64_t dim = original_.shape.RowLength();
+    OutputInfo info;
+    info.name = name;
+    info.dtype = codes ? DType::kUInt32 : affine.scale_dtype;
+    info.shape = codes ? WithLastExtent(original_.shape, "W", dim * affine.bits / 32)
+                       : WithLastExtent(original_.shape, "G", dim / affine.group_size);
+    info.row_length = info.shape.RowLength();
+    info.claim = Claim::kConformance;
+    info.rule = fmt::format("bits of encode={}", Name(claim_.profiles.front().encode));
+    info.reasons = CodecReasons();
+    outputs_.push_back(std::move(info));
+  }
+
+  std::vector<ExpectedTile> RowTiles(int64_t first, int64_t count, const RoundTripClaim& claim,
+                                     bool terms) const {
+    const int64_t length = RowLength();
+    Tensor x(original_.dtype, Shape::Unnamed({count, length}));
+    originals_.Read(name_, first * length, x.bytes);
+    std::vector<double> values(static_cast<size_t>(count * length));
+    DecodeTo(x, 0, values);
+    std::vector<ExpectedTile> tiles;
+    tiles.push_back(RoundTripTile(claim, std::move(values), length, terms));
+    if (outputs_.size() > 1) {
+      for (ExpectedTile& tile : EncodedTiles(claim.format, claim.profiles.front(), x)) {
+        tiles.push_back(std::move(tile));
+      }
+    }
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      tiles[i].output = static_cast<int>(i);
+      tiles[i].first_row = first;
+      tiles[i].row_count = count;
+      std::sort(tiles[i].alternatives.begin(), tiles[i].alternatives.end(),
+                [](const Alternative& a, const Alternative& b) { return a.element < b.element; });
+    }
+    return tiles;
+  }
+
+  const RoundTripClaim claim_;
+  const ObservedSource& originals_;
+  const OutputInfo original_;
+  const std::string name_;
+  std::vector<OutputInfo> outputs_;
+  std::vector<std::string> assumptions_;
+  int64_t rows_ = 0;
+  int64_t rows_per_tile_ = 1;
+};
+
+std::vector<std::string> StoredCodecSource::ExplainExcess(int output, int64_t element,
+                                                          double got) const {
+  std::vector<std::string> explanations;
+  const OutputInfo& info = outputs_[static_cast<size_t>(output)];
+  const auto explains = [&](const RoundTripClaim& claim) {
+    const std::vector<ExpectedTile> tiles = RowTiles(element / info.row_length, 1, claim, false);
+    const ExpectedTile& tile = tiles[static_cast<size_t>(output)];
+    const size_t at = static_cast<size_t>(element % info.row_length);
+    const bool same = std::isnan(tile.value[at]) ? std::isnan(got) : tile.value[at] == got;
+    return same || std::fabs(got - tile.value[at]) <= tile.bound[at];
+  };
+  // The other values of what the rule declares.
+  const auto try_profile = [&](auto Profile::* field, auto value, std::string_view key) {
+    RoundTripClaim other = claim_;
+    bool differs = false;
+    for (Profile& profile : other.profiles) {
+      differs = differs || profile.*field != value;
+      profile.*field = value;
+    }
+    if (differs && explains(other)) {
+      explanations.push_back(fmt::format("{}={} explains this value", key, Name(value)));
+    }
+  };
+  if (IsPlain(claim_.format)) {
+    for (const Fp8Overflow overflow :
+         {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll}) {
+      try_profile(&Profile::fp8_overflow, overflow, "fp8_overflow");
+    }
+    return explanations;
+  }
+  for (const AffineEncoder encoder : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+    try_profile(&Profile::encode, encoder, "encode");
+  }
+  try_profile(&Profile::decode, DecodeRounding::kTwoRoundings, "decode");
+  return explanations;
+}
+
+// The values of a triplet, in f64, beside its tensors as they are.
+class TripletObserved : public ObservedSource {
+ public:
+  TripletObserved(const KvFormat& format, const Profile& profile, const Shape& shape,
+                  const ObservedSource& observed, const TripletNames& names, bool with_tensors)
+      : format_(format),
+        profile_(profile),
+        observed_(observed),
+        names_(names),
+        with_tensors_(with_tensors) {
+    values_.name = names.values;
+    values_.dtype = DType::kFloat64;
+    values_.shape = shape;
+    values_.row_length = shape.RowLength();
+  }
+
+  const OutputInfo* Find(const std::string& name) const override {
+    if (name == names_.values) return &values_;
+    return with_tensors_ ? observed_.Find(name) : nullptr;
+  }
+
+  std::vector<std::string> Names() const override {
+    if (!with_tensors_) return {names_.values};
+    return {names_.values, names_.codes, names_.scales, names_.biases};
+  }
+
+  void Read(const std::string& name, int64_t first_element,
+            std::span<std::byte> out) const override {
+    if (name != names_.values) return observed_.Read(name, first_element, out);
+    const int64_t length = values_.row_length;
+    const int64_t count = static_cast<int64_t>(out.size() / sizeof(double)) / length;
+    const int64_t first = first_element / length;
+    const auto rows = [&](const std::string& tensor) {
+      return ReadRows(observed_, *observed_.Find(tensor), tensor, first, count);
+    };
+    const Tensor codes = rows(names_.codes);
+    const Tensor scales = rows(names_.scales);
+    const Tensor biases = rows(names_.biases);
+    // What the nearest double leaves out of c S + B is in the bound.
+    const DecodedRows decoded = DecodeRows(format_, profile_, {&codes, &scales, &biases}, 0, count);
+    std::memcpy(out.data(), decoded.hi.data(), out.size());
+  }
+
+ private:
+  const KvFormat format_;
+  const Profile profile_;
+  const ObservedSource& observed_;
+  const TripletNames names_;
+  const bool with_tensors_;
+  OutputInfo values_;
+};
+
+}  // namespace
+
+KvFormat FormatOf(const CodecRule& rule, const OutputInfo& original, const std::string& context) {
+  if (!IsReal(original.dtype)) {
+    Illegal(fmt::format("a codec rule judges what is stored of f64, f32, f16 or bf16 rows; the "
+                        "original is {}",
+                        Name(original.dtype)),
+            context);
+  }
+  KvFormat format = rule.format;
+  if (rule.scale_type_of_want) {
+    if (original.dtype == DType::kFloat64) {
+      Illegal(fmt::format("the scales of '{}' would take the original's type, which is float64; "
+                          "name it, as {}:f32",
+                          Print(ToleranceRule(rule)), Print(ToleranceRule(rule))),
+              context);
+    }
+    std::get<AffineFormat>(format).scale_dtype = original.dtype;
+  }
+  const int64_t length = original.shape.RowLength();
+  CheckHeadDim(format, length, context);
+  if (!IsPlain(format) && original.shape.axes.back().is_slice) {
+    Illegal(
+        "a slice of the last axis cuts the groups that were quantised together; slice other axes",
+        context);
+  }
+  if (!IsPlain(format) && length > kLongestRow) {
+    Illegal(fmt::format("a row of {} elements is no head vector: the last axis of the original has "
+                        "to be the one that was quantised",
+                        length),
+            context);
+  }
+  return format;
+}
+
+std::unique_ptr<ExpectedSource> MakeDequantisedSource(const CodecRule& rule,
+                                                      const ObservedSource& originals,
+                                                      const std::string& original,
+                                                      const std::string& result,
+                                                      DType result_dtype) {
+  const OutputInfo& info = FindOriginal(originals, original);
+  const KvFormat format = FormatOf(rule, info, result);
+  if (!IsReal(result_dtype)) {
+    Illegal(fmt::format("a dequantised tensor is f64, f32, f16 or bf16, this one is {}",
+                        Name(result_dtype)),
+            result);
+  }
+  if (rule.codes_exact) {
+    Illegal(
+        "codes=exact needs the stored codes, scales and biases, and here is what they were "
+        "dequantised to",
+        result);
+  }
+  // Somebody has written the rows out: rounded at least once.
+  const DecodeRounding declared = rule.decode.value_or(DecodeRounding::kTwoRoundings);
+  const DecodeRounding decode =
+      declared == DecodeRounding::kExact ? DecodeRounding::kOneRounding : declared;
+  return std::make_unique<StoredCodecSource>(
+      rule, ClaimOf(rule, format, info.dtype, result_dtype, decode), originals, info, original,
+      result, result_dtype, EncodedNames());
+}
+
+std::optional<std::string> TripletMismatch(const KvFormat& format, const Shape& original,
+                                           const ObservedSource& observed,
+                                           const TripletNames& names) {
+  const auto& affine = std::get<AffineFormat>(format);
+  const int64_t dim = original.RowLength();
+  const Shape words = WithLastExtent(original, "", dim * affine.bits / 32);
+  const Shape groups = WithLastExtent(original, "", dim / affine.group_size);
+  const auto mismatch = [&](const std::string& name, DType dtype,
+                            const Shape& shape) -> std::optional<std::string> {
+    const OutputInfo* got = observed.Find(name);
+    if (got == nullptr) return fmt::format("{}: missing", name);
+    if (got->dtype != dtype) {
+      return fmt::format("{}: has type {}, {} stores {}", name, Name(got->dtype), Print(format),
+                         Name(dtype));
+    }
+    if (!got->shape.SameExtents(shape)) {
+      return fmt::format("{}: has shape {}, {} stores rows {} as {}", name, ToString(got->shape),
+                         Print(format), ToString(original), ToString(shape));
+    }
+    return std::nullopt;
+  };
+  if (auto reason = mismatch(names.codes, DType::kUInt32, words)) return reason;
+  if (auto reason = mismatch(names.scales, affine.scale_dtype, groups)) return reason;
+  return mismatch(names.biases, affine.scale_dtype, groups);
+}
+
+TripletComparison MakeTripletComparison(const CodecRule& rule, const ObservedSource& originals,
+                                        const std::string& original, const ObservedSource& observed,
+                                        const TripletNames& names) {
+  const OutputInfo& info = FindOriginal(originals, original);
+  const KvFormat format = FormatOf(rule, info, names.values);
+  if (IsPlain(format)) {
+    Illegal(fmt::format("{} stores no codes, scales and biases; compare its tensor itself",
+                        Print(format)),
+            names.values);
+  }
+  const RoundTripClaim claim = ClaimOf(rule, format, info.dtype, DType::kFloat64,
+                                       rule.decode.value_or(DecodeRounding::kExact));
+  EncodedNames encoded;
+  if (rule.codes_exact) encoded = {names.codes, names.scales, names.biases};
+  TripletComparison comparison;
+  comparison.expected = std::make_unique<StoredCodecSource>(rule, claim, originals, info, original,
+                                                            names.values, DType::kFloat64, encoded);
+  comparison.observed = std::make_unique<TripletObserved>(
+      format, claim.profiles.front(), info.shape, observed, names, rule.codes_exact);
+  return comparison;
+}
+
+}  // namespace kvcheck

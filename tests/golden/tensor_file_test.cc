@@ -1,0 +1,85 @@
+// A file is what its bytes say, whatever its name; what is neither format is refused by name, at
+// once.
+
+#include "golden/tensor_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "golden/hdf5_file.h"
+#include "reference/spec/error.h"
+#include "tests/golden/golden_samples.h"
+
+namespace kvcheck {
+namespace {
+
+const std::string kFolder = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/";
+
+std::string RefusalOf(const std::string& path) {
+  try {
+    FormatOfFile(path);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnreadableFile);
+    EXPECT_EQ(error.context(), path);
+    return error.message();
+  }
+  ADD_FAILURE() << path << " was taken";
+  return "";
+}
+
+TEST(TensorFile, OpensEachFormatByItsBytesAndNotByItsName) {
+  const std::string path = golden_samples::TemporaryPath("misnamed.h5");
+  int hdf5_opened = 0;
+  const Hdf5Opener opener = [&](const std::string& name) {
+    ++hdf5_opened;
+    return std::make_unique<Hdf5File>(name);
+  };
+  std::filesystem::copy_file(kFolder + "fixture_numpy.safetensors", path,
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(OpenTensorFile(path, opener)->index().objects.contains("/layers.0.keys"));
+  EXPECT_EQ(hdf5_opened, 0);
+  EXPECT_TRUE(
+      OpenTensorFile(kFolder + "fixture_stranger.h5", opener)->index().objects.contains("/little"));
+  EXPECT_EQ(hdf5_opened, 1);
+  // HDF5 behind a block of the user's, of the least size and of a larger one.
+  const std::string bytes = golden_samples::ReadBytes(kFolder + "fixture_stranger.h5");
+  for (size_t block : {size_t{512}, size_t{4096}}) {
+    golden_samples::WriteBytes(path, std::string(block, 'u') + bytes);
+    EXPECT_EQ(FormatOfFile(path), TensorFileFormat::kHdf5) << block;
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(TensorFile, NamesBothFormatsAndWhatTheFileIsInstead) {
+  const std::string path = golden_samples::TemporaryPath("other");
+  for (const auto& [bytes, reason] : std::map<std::string, std::string>{
+           {"", "it is empty"},
+           {"{", "neither HDF5 nor safetensors, the formats that are read: it starts with '{'"},
+           {"PK\x03\x04 and more of a zip", "it is a ZIP archive, as torch.save"},
+           {"\x93NUMPY\x01 and more", "it is a numpy array"},
+           {"GGUF\x03 and more", "it is a GGUF model"},
+           {"\x80\x02\x8a\x0a and more", "it is a Python pickle"},
+           {"\x1b[31m red text", "it starts with '\\x1b[31m re'"},
+           {std::string(5000, '\0'), "it starts with '\\x00"}}) {
+    golden_samples::WriteBytes(path, bytes);
+    EXPECT_NE(RefusalOf(path).find(reason), std::string::npos) << RefusalOf(path);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(TensorFile, RefusesPipesDevicesAndFoldersWithoutWaiting) {
+  const std::string pipe = golden_samples::TemporaryPath("tensor_pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(RefusalOf(pipe).find("it is a pipe"), std::string::npos);
+  EXPECT_NE(RefusalOf("/dev/zero").find("it is a device"), std::string::npos);
+  EXPECT_NE(RefusalOf("/tmp").find("it is a folder"), std::string::npos);
+  EXPECT_NE(RefusalOf("/nonexistent").find("No such file"), std::string::npos);
+  std::filesystem::remove(pipe);
+}
+
+}  // namespace
+}  // namespace kvcheck

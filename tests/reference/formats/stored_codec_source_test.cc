@@ -1,0 +1,426 @@
+// Stored tensors under a codec rule: what a format makes of an original passes, whatever types it
+// passed through; a wrong code, a lost group and a comparison that proves nothing do not.
+
+#include "reference/formats/stored_codec_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/data/row_regime.h"
+#include "reference/formats/affine.h"
+#include "reference/formats/codec.h"
+#include "reference/formats/error_bound.h"
+#include "reference/formats/generate_inputs.h"
+#include "reference/formats/plain.h"
+#include "reference/judge/judge.h"
+#include "reference/numerics/ulp.h"
+#include "reference/spec/error.h"
+#include "reference/spec/implementation.h"
+#include "tests/reference/formats/sample.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr DType kReal[] = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+CodecRule Rule(const std::string& text) {
+  return std::get<CodecRule>(ParseToleranceRule(WholeLine("codec:" + text)));
+}
+
+Tensor Rows(const std::string& regime, DType dtype, int64_t rows, int64_t dim) {
+  const CodecCase c = {
+      CodecDirection::kRoundTrip, PlainFormat{dtype}, dtype, rows, dim, {regime, 3, ""}};
+  Tensor x = GenerateInputs(c, Profile()).at("x");
+  x.shape = {{"B", 1}, {"T", rows}, {"Dk", dim}};
+  return x;
+}
+
+Tensor InType(DType dtype, const Shape& shape, std::vector<double> values) {
+  RoundAll(values, dtype);
+  Tensor tensor(dtype, shape);
+  EncodeFrom(values, dtype, tensor.bytes.data());
+  return tensor;
+}
+
+// What an implementation under the profile gives back of x.
+Tensor Dequantised(const KvFormat& format, const Profile& profile, const Tensor& x, DType result) {
+  const TensorMap encoded = EncodeRows(format, profile, x);
+  const EncodedRows rows = CodecRows(format, encoded);
+  return InType(result, x.shape, DecodeToRowType(format, profile, rows, 0, x.shape.RowCount()));
+}
+
+Verdict JudgeDequantised(const CodecRule& rule, const Tensor& x, const Tensor& got) {
+  const MemorySink originals(TensorMap{{"x", x}});
+  const MemorySink observed(TensorMap{{"k", got}});
+  const auto source = MakeDequantisedSource(rule, originals, "x", "k", got.dtype);
+  return Judge(*source, observed);
+}
+
+const TripletNames kNames = {"k", "k_codes", "k_scales", "k_biases"};
+
+MemorySink Triplet(const TensorMap& encoded) {
+  return MemorySink(TensorMap{{"k_codes", encoded.at("codes")},
+                              {"k_scales", encoded.at("scales")},
+                              {"k_biases", encoded.at("biases")}});
+}
+
+Verdict JudgeTriplet(const CodecRule& rule, const Tensor& x, const TensorMap& encoded) {
+  const MemorySink originals(TensorMap{{"x", x}});
+  const MemorySink observed = Triplet(encoded);
+  const TripletComparison both = MakeTripletComparison(rule, originals, "x", observed, kNames);
+  return Judge(*both.expected, *both.observed);
+}
+
+TEST(StoredCodec, WhatAFormatMakesOfAnOriginalNeverFails) {
+  int64_t judged = 0;
+  for (const KvFormat& format : AllKvFormats()) {
+    CodecRule rule;
+    rule.format = format;
+    for (const DType given : kReal) {
+      for (const DType result : kReal) {
+        for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+          if (IsPlain(format) && encode == AffineEncoder::kMlxGpu) continue;
+          for (const char* regime : {"gauss", "all_negative", "mixed"}) {
+            Profile profile;
+            profile.encode = encode;
+            profile.decode = DecodeRounding::kTwoRoundings;
+            const Tensor x = Rows(regime, given, 3, 128);
+            const Verdict verdict =
+                JudgeDequantised(rule, x, Dequantised(format, profile, x, result));
+            EXPECT_NE(verdict.outcome, Outcome::kFail)
+                << Print(format) << " " << Name(given) << " " << Name(result) << " " << regime;
+            judged += verdict.outputs[0].counts.judged;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(judged, 900000);
+}
+
+TEST(StoredCodec, ATypeThatDoesNotHoldTheRowTypeAddsItsRounding) {
+  const CodecRule rule = Rule("f16");
+  const Tensor x = Rows("gauss", DType::kFloat32, 2, 64);
+  const Tensor exact = Dequantised(rule.format, Profile(), x, DType::kFloat16);
+  EXPECT_EQ(JudgeDequantised(rule, x, exact).outcome, Outcome::kPass);
+  // Rounded to bf16 it is up to 8 times further away; said to be f32, that is no rounding of f16.
+  const Tensor coarse = Dequantised(rule.format, Profile(), x, DType::kBFloat16);
+  EXPECT_EQ(JudgeDequantised(rule, x, coarse).outcome, Outcome::kPass);
+  const Tensor wide = InType(DType::kFloat32, x.shape, ValuesOf(coarse));
+  EXPECT_EQ(JudgeDequantised(rule, x, wide).outcome, Outcome::kFail);
+  // An f16 original in f16 is kept as it is.
+  const Tensor y = Rows("gauss", DType::kFloat16, 2, 64);
+  EXPECT_EQ(JudgeDequantised(rule, y, y).outputs[0].metrics.max_abs, 0.0);
+  std::vector<double> off = ValuesOf(y);
+  off[70] = Decode(DType::kFloat16, NextUp(DType::kFloat16, Encode(DType::kFloat16, off[70])));
+  EXPECT_EQ(JudgeDequantised(rule, y, InType(DType::kFloat16, y.shape, off)).outcome,
+            Outcome::kFail);
+}
+
+TEST(StoredCodec, AWrongNeighbouringCodeFails) {
+  const AffineFormat format{4, 64, DType::kFloat32};
+  CodecRule rule;
+  rule.format = format;
+  const Tensor x = Rows("gauss", DType::kFloat32, 4, 128);
+  const TensorMap encoded = EncodeRows(format, Profile(), x);
+  Profile two;
+  two.decode = DecodeRounding::kTwoRoundings;
+  int64_t failed = 0;
+  for (size_t k = 0; k < 512; ++k) {
+    TensorMap wrong = encoded;
+    uint32_t& word = wrong.at("codes").As<uint32_t>()[k / 8];
+    const uint32_t code = (word >> (4 * (k % 8))) & 15;
+    word ^= (code ^ (code == 15 ? 14 : code + 1)) << (4 * (k % 8));
+    const Tensor got = InType(DType::kFloat32, x.shape,
+                              DecodeToRowType(format, two, CodecRows(format, wrong), 0, 4));
+    const Verdict verdict = JudgeDequantised(rule, x, got);
+    if (verdict.outcome != Outcome::kFail) continue;
+    ++failed;
+    EXPECT_EQ(verdict.outputs[0].worst->element, static_cast<int64_t>(k));
+  }
+  // The others stand so near the middle between two codes that both are within the bound.
+  EXPECT_GT(failed, 500);
+}
+
+TEST(StoredCodec, ALostGroupFails) {
+  const CodecRule rule = Rule("affine:2:g64:bf16");
+  const Tensor x = Rows("gauss", DType::kBFloat16, 8, 128);
+  Profile two;
+  two.decode = DecodeRounding::kTwoRoundings;
+  std::vector<double> values = ValuesOf(Dequantised(rule.format, two, x, DType::kBFloat16));
+  std::fill(values.begin() + 64, values.begin() + 128, 0.0);
+  const Verdict verdict = JudgeDequantised(rule, x, InType(DType::kBFloat16, x.shape, values));
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_GE(verdict.outputs[0].worst->element, 64);
+  EXPECT_LT(verdict.outputs[0].worst->element, 128);
+}
+
+// Everything but the nearest code shows, where the source says so.
+TEST(StoredCodec, AWrongCodeIsBeyondTheBoundWhereThatIsClaimed) {
+  int64_t claimed = 0;
+  int64_t elements = 0;
+  for (const KvFormat& any : AllKvFormats()) {
+    const auto* format = std::get_if<AffineFormat>(&any);
+    if (format == nullptr) continue;
+    for (const char* regime : {"gauss", "offset", "all_negative", "tiny", "constant", "sparse"}) {
+      for (const DecodeRounding decode :
+           {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}) {
+        Profile profile;
+        profile.decode = decode;
+        const Tensor x = Rows(regime, format->scale_dtype, 1, 128);
+        const std::vector<double> values = ValuesOf(x);
+        const RowBound bound =
+            RoundTripBound(any, profile, decode, x.dtype, std::optional(DType::kFloat64), values);
+        const TensorMap encoded = EncodeRows(any, profile, x);
+        std::vector<uint8_t> codes(128);
+        UnpackCodes(WordsOf(encoded.at("codes")), format->bits, codes);
+        const std::vector<double> scales = ValuesOf(encoded.at("scales"));
+        const std::vector<double> biases = ValuesOf(encoded.at("biases"));
+        for (size_t i = 0; i < 128; ++i) {
+          ++elements;
+          if (bound.overflows[i] || !(bound.total[i] < bound.wrong_code[i])) continue;
+          ++claimed;
+          const size_t g = i / static_cast<size_t>(format->group_size);
+          for (int c = 0; c < (1 << format->bits); ++c) {
+            const uint8_t code = static_cast<uint8_t>(c);
+            double y = AffineValue(code, scales[g], biases[g]).hi;
+            if (decode != DecodeRounding::kExact) {
+              DecodeAffineGroup(decode, format->scale_dtype, {&code, 1}, scales[g], biases[g],
+                                {&y, 1});
+            }
+            const double error = std::fabs(y - values[i]);
+            if (code == codes[i]) {
+              EXPECT_LE(error, bound.total[i]);
+            } else {
+              EXPECT_GT(error, bound.total[i]) << Print(any) << " " << regime << " element " << i;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(claimed, elements / 2);
+  EXPECT_LT(claimed, elements);
+}
+
+TEST(StoredCodec, TheNextPlainValueIsBeyondTheBoundWhereThatIsClaimed) {
+  int64_t claimed = 0;
+  int64_t elements = 0;
+  for (const DType stored : {DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                             DType::kFloat8E4M3FN, DType::kFloat8E5M2}) {
+    for (const char* regime : {"gauss", "tiny", "offset"}) {
+      const Tensor x = Rows(regime, DType::kFloat32, 4, 128);
+      const std::vector<double> values = ValuesOf(x);
+      const RowBound bound =
+          RoundTripBound(PlainFormat{stored}, Profile(), DecodeRounding::kExact, x.dtype, values);
+      for (size_t i = 0; i < values.size(); ++i) {
+        ++elements;
+        if (bound.overflows[i]) continue;
+        const uint64_t code = Encode(stored, values[i]);
+        for (const uint64_t next : {NextUp(stored, code), NextDown(stored, code)}) {
+          if (next == code || !std::isfinite(Decode(stored, next))) continue;
+          const double error = std::fabs(Decode(stored, next) - values[i]);
+          EXPECT_GE(error, bound.wrong_code[i]) << Name(stored) << " " << values[i];
+        }
+        claimed += bound.total[i] < bound.wrong_code[i] ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(claimed, elements / 2);
+}
+
+TEST(StoredCodec, ACoarseFormatProvesItsCodes) {
+  // Half a step of 2 bits is a third of such data: far above the share that proves something about
+  // the data, and still tells every code from its neighbours.
+  for (const std::string text : {"affine:2:g64:f32", "affine:4:g64:f32", "f8e5m2"}) {
+    const CodecRule rule = Rule(text);
+    const Tensor x = Rows("gauss", DType::kFloat32, 8, 128);
+    Profile two;
+    two.decode = DecodeRounding::kTwoRoundings;
+    const Verdict verdict =
+        JudgeDequantised(rule, x, Dequantised(rule.format, two, x, DType::kFloat32));
+    EXPECT_EQ(verdict.outcome, Outcome::kPass) << text;
+    EXPECT_EQ(verdict.outputs[0].median_bound_share > 0.1, text != "f8e5m2") << text;
+  }
+}
+
+TEST(StoredCodec, ABoundThatHidesCodesAndDataIsMistrusted) {
+  // bf16 scales of 8 bits: the roundings of scale, product and sum make three steps, and an outlier
+  // in every group makes a step as large as the rest of the data.
+  const CodecRule rule = Rule("affine:8:g64:bf16");
+  Tensor x = Rows("gauss", DType::kBFloat16, 8, 128);
+  std::vector<double> values = ValuesOf(x);
+  for (size_t i = 0; i < values.size(); i += 64) values[i] = 1000;
+  x = InType(DType::kBFloat16, x.shape, values);
+  Profile two;
+  two.decode = DecodeRounding::kTwoRoundings;
+  const Verdict verdict =
+      JudgeDequantised(rule, x, Dequantised(rule.format, two, x, DType::kBFloat16));
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+  ASSERT_EQ(verdict.reasons.size(), 1u);
+  EXPECT_NE(verdict.reasons[0].find("hides the least fault"), std::string::npos)
+      << verdict.reasons[0];
+  // Rightly: the data are gone, and it would pass.
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 64 == 0 ? 1000 : 0;
+  EXPECT_NE(JudgeDequantised(rule, x, InType(DType::kBFloat16, x.shape, values)).outcome,
+            Outcome::kFail);
+}
+
+TEST(StoredCodec, TheScaleTypeIsTheOriginalsWhereTheRuleNamesNone) {
+  const CodecRule rule = Rule("affine:4:g64");
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    OutputInfo original;
+    original.dtype = type;
+    original.shape = Shape::Unnamed({2, 64});
+    EXPECT_EQ(FormatOf(rule, original, "k"), KvFormat(AffineFormat{4, 64, type}));
+  }
+  const Tensor x = Rows("gauss", DType::kFloat64, 1, 64);
+  EXPECT_THROW(JudgeDequantised(rule, x, x), Error);
+  EXPECT_NO_THROW(JudgeDequantised(Rule("affine:4:g64:f32"), x, x));
+}
+
+TEST(StoredCodec, WhatIsNoQuestionIsRefused) {
+  const Tensor x = Rows("gauss", DType::kFloat32, 2, 96);
+  try {
+    JudgeDequantised(Rule("affine:4:g64"), x, x);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIllegalCase);
+    EXPECT_EQ(error.context(), "k");
+    EXPECT_NE(error.message().find("96 is not a multiple of the group 64"), std::string::npos);
+  }
+  const Tensor integers(DType::kInt32, x.shape);
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32"), integers, x), Error);
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32"), x, integers), Error);
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32,encode=mlx_cpu,codes=exact"), x, x), Error);
+  const Tensor wide(DType::kFloat32, Shape::Unnamed({1, (1 << 20) + 32}));
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32"), wide, wide), Error);
+  Tensor cut = Rows("gauss", DType::kFloat32, 2, 64);
+  cut.shape.axes.back().is_slice = true;
+  EXPECT_THROW(JudgeDequantised(Rule("affine:4:g64"), cut, cut), Error);
+  EXPECT_NO_THROW(JudgeDequantised(Rule("f16"), cut, cut));
+  const MemorySink originals(TensorMap{{"x", x}});
+  EXPECT_THROW(MakeDequantisedSource(Rule("f16"), originals, "y", "k", DType::kFloat32), Error);
+  EXPECT_THROW(MakeTripletComparison(Rule("f16"), originals, "x", originals, kNames), Error);
+}
+
+TEST(StoredCodec, LongPlainRowsAreReadInPieces) {
+  const Tensor x(DType::kFloat32, Shape::Unnamed({2, 70001}));
+  const MemorySink originals(TensorMap{{"x", x}});
+  const auto source = MakeDequantisedSource(Rule("f16"), originals, "x", "k", DType::kFloat32);
+  EXPECT_EQ(source->TileCount(), 3);
+  EXPECT_EQ(Judge(*source, MemorySink(TensorMap{{"k", x}})).outcome, Outcome::kPass);
+}
+
+TEST(StoredCodec, OverflowFollowsTheDeclaredRule) {
+  const Tensor x = RowOf(DType::kFloat32, {1, 1000, -1000, 2});
+  const Tensor saturated = RowOf(DType::kFloat32, {1, 448, -448, 2});
+  EXPECT_EQ(JudgeDequantised(Rule("f8e4m3fn,fp8_overflow=saturate"), x, saturated).outcome,
+            Outcome::kPass);
+  const Verdict verdict = JudgeDequantised(Rule("f8e4m3fn"), x, saturated);
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.assumptions, std::vector<std::string>{"fp8_overflow=nan"});
+  ASSERT_FALSE(verdict.outputs[0].plan_changes.empty());
+  EXPECT_EQ(verdict.outputs[0].plan_changes[0], "fp8_overflow=saturate explains this value");
+}
+
+TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
+  int64_t exact = 0;
+  for (const KvFormat& format : AllKvFormats()) {
+    if (IsPlain(format)) continue;
+    for (const DType given : kReal) {
+      for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+        Profile profile;
+        profile.encode = encode;
+        const Tensor x = Rows("all_negative", given, 3, 128);
+        const TensorMap encoded = EncodeRows(format, profile, x);
+        CodecRule rule;
+        rule.format = format;
+        EXPECT_NE(JudgeTriplet(rule, x, encoded).outcome, Outcome::kFail) << Print(format);
+        rule.encode = encode;
+        rule.codes_exact = true;
+        const Verdict verdict = JudgeTriplet(rule, x, encoded);
+        EXPECT_NE(verdict.outcome, Outcome::kFail) << Print(format);
+        ASSERT_EQ(verdict.outputs.size(), 4u);
+        for (size_t i = 1; i < 4; ++i) {
+          EXPECT_EQ(verdict.outputs[i].outcome, Outcome::kPass);
+          exact += verdict.outputs[i].counts.judged;
+        }
+      }
+    }
+  }
+  EXPECT_GT(exact, 10000);
+}
+
+TEST(StoredTriplet, OtherCodesWithinTheBoundFailOnlyWhereTheirBitsAreAsked) {
+  const AffineFormat format{8, 64, DType::kBFloat16};
+  const Tensor x = Rows("gauss", DType::kBFloat16, 8, 128);
+  TensorMap encoded = EncodeRows(format, Profile(), x);
+  encoded.at("codes").As<uint32_t>()[5] ^= 1;  // one step at most
+  CodecRule rule;
+  rule.format = format;
+  rule.decode = DecodeRounding::kTwoRoundings;
+  EXPECT_EQ(JudgeTriplet(rule, x, encoded).outcome, Outcome::kPass);
+  rule.encode = AffineEncoder::kMlxCpu;
+  rule.codes_exact = true;
+  const Verdict verdict = JudgeTriplet(rule, x, encoded);
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.outputs[0].outcome, Outcome::kPass);
+  EXPECT_EQ(verdict.outputs[1].outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.outputs[1].worst->element, 5);
+  EXPECT_EQ(verdict.outputs[2].outcome, Outcome::kPass);
+}
+
+TEST(StoredTriplet, AWrongScaleFailsByItsValues) {
+  const AffineFormat format{4, 64, DType::kFloat32};
+  const Tensor x = Rows("gauss", DType::kFloat32, 8, 128);
+  TensorMap encoded = EncodeRows(format, Profile(), x);
+  encoded.at("scales").As<float>()[3] *= 1.5f;
+  const Verdict verdict = JudgeTriplet(Rule("affine:4:g64"), x, encoded);
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.assumptions.size(), 3u);
+  const int64_t element = verdict.outputs[0].worst->element;
+  EXPECT_EQ(element / 64, 3);
+}
+
+TEST(StoredTriplet, AMismatchIsAFindingWithItsReason) {
+  const AffineFormat format{4, 64, DType::kFloat32};
+  const Tensor x = Rows("gauss", DType::kFloat32, 2, 128);
+  const TensorMap encoded = EncodeRows(format, Profile(), x);
+  const auto reason = [&](const KvFormat& as, const TensorMap& tensors) {
+    return TripletMismatch(as, x.shape, Triplet(tensors), kNames).value_or("");
+  };
+  EXPECT_EQ(reason(format, encoded), "");
+  EXPECT_EQ(
+      reason(AffineFormat{8, 64, DType::kFloat32}, encoded),
+      "k_codes: has shape B=1 T=2 W=16, affine:8:g64:f32 stores rows B=1 T=2 Dk=128 as 1x2x32");
+  EXPECT_EQ(reason(AffineFormat{4, 64, DType::kBFloat16}, encoded),
+            "k_scales: has type float32, affine:4:g64:bf16 stores bfloat16");
+  TensorMap other = encoded;
+  other.at("biases").shape = {{"T", 2}, {"G", 2}};
+  EXPECT_NE(reason(format, other), "");
+  const MemorySink none{TensorMap{}};
+  EXPECT_EQ(TripletMismatch(format, x.shape, none, kNames), "k_codes: missing");
+}
+
+TEST(StoredCodec, AnInfinityLeavesItsRowUnjudged) {
+  const CodecRule rule = Rule("affine:4:g64");
+  Tensor x = Rows("gauss", DType::kFloat32, 3, 64);
+  std::vector<double> values = ValuesOf(x);
+  values[70] = std::numeric_limits<double>::infinity();
+  x = InType(DType::kFloat32, x.shape, values);
+  const Tensor got = Dequantised(rule.format, Profile(), x, DType::kFloat32);
+  const Verdict verdict = JudgeDequantised(Rule("affine:4:g64:f32"), x, got);
+  EXPECT_EQ(verdict.outputs[0].counts.undefined, 64);
+  EXPECT_EQ(verdict.outputs[0].counts.judged, 128);
+  EXPECT_EQ(verdict.outcome, Outcome::kPass);
+}
+
+}  // namespace
+}  // namespace kvcheck

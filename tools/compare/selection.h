@@ -1,0 +1,81 @@
+// Which tensors of GOLD and GOT are compared with each other, in which order, and what is missing
+// or extra. Names are GOLD's: GOT's are renamed first, then patterns and shards apply.
+
+#ifndef TOOLS_COMPARE_SELECTION_H_
+#define TOOLS_COMPARE_SELECTION_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "golden/file_index.h"
+#include "tools/compare/glob.h"
+#include "tools/compare/renames.h"
+
+namespace kvcheck {
+
+// One of `count` parts of the tensors.
+// Definition: a tensor is in part 1 + (h mod count), where h is the first 8 bytes, big endian, of
+// the SHA-256 of GOLD's path, which starts with "/". In Python:
+//   1 + int.from_bytes(hashlib.sha256(path.encode()).digest()[:8], "big") % count
+struct Shard {
+  int64_t index = 1;  // from 1
+  int64_t count = 1;
+
+  bool Has(const std::string& gold_path) const;
+};
+
+inline constexpr int64_t kMostShards = 1'000'000;
+
+// "i/n". Errors: kUsage.
+Shard ParseShard(const std::string& text);
+
+struct SelectionOptions {
+  std::vector<Glob> include;  // empty: everything
+  std::vector<Glob> exclude;  // beats include
+  std::vector<Glob> allow_missing;
+  std::vector<Glob> allow_extra;
+  Renames renames;
+  Shard shard;
+  // Whether GOT may hold a tensor of GOLD as codes, scales and biases, under its name and one of
+  // kTripletEndings. Never where GOT has the name itself.
+  std::function<bool(const std::string& gold_path)> may_be_triplet;
+};
+
+// Of codes, scales and biases: as mlx-lm saves a quantized cache, and as it is spelt out.
+inline constexpr std::array<std::array<const char*, 3>, 4> kTripletEndings = {
+    {{".0", ".1", ".2"},
+     {"_codes", "_scales", "_biases"},
+     {".codes", ".scales", ".biases"},
+     {"/codes", "/scales", "/biases"}}};
+
+// A tensor of GOLD and the one of GOT that is held against it.
+struct TensorPair {
+  std::string name;  // GOLD's path
+  bool in_gold = false;
+  std::string got;  // GOT's path; "" when GOT has none
+  // GOT's paths of codes, scales and biases, where it has the tensor in that form; else empty.
+  std::vector<std::string> triplet;
+  bool operator==(const TensorPair&) const = default;
+};
+
+struct Selection {
+  std::vector<TensorPair> pairs;  // by the bytes of their names; missing and extra ones among them
+  // Left out because --allow-missing and --allow-extra say so.
+  std::vector<std::string> allowed_missing;
+  std::vector<std::string> allowed_extra;
+  // All names of either file before patterns and shards.
+  std::vector<std::string> all_names;
+};
+
+// Errors: kUsage for renames that change nothing, or that give two tensors one name; kSelection
+// when no pair is left, or when a pattern of allow_missing or allow_extra matches no tensor of
+// either file.
+Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
+                        const SelectionOptions& options);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_COMPARE_SELECTION_H_

@@ -1,0 +1,236 @@
+// compare GOLD GOT where GOLD has the schema: each of its cases against the outputs that GOT has
+// for it. Expected values are computed from GOLD's inputs, or are those stored in GOLD.
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "golden/schema.h"
+#include "reference/judge/looseness.h"
+#include "reference/judge/tensor_source.h"
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/compare_options.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+// The double next to hi + lo whose last bit is 1 unless the sum is hi: rounding it to any narrower
+// type rounds hi + lo correctly.
+double RoundedToOdd(double hi, double lo) {
+  if (lo == 0 || !std::isfinite(hi) || (std::bit_cast<uint64_t>(hi) & 1) != 0) return hi;
+  return std::nextafter(hi, lo > 0 ? HUGE_VAL : -HUGE_VAL);
+}
+
+// A stored expected output in the type that the case declares.
+Tensor InDeclaredType(const ExpectedTensor& expected, const TensorSpec& spec) {
+  Tensor tensor(spec.dtype, spec.shape);
+  if (!expected.hi.shape.SameExtents(spec.shape)) {
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("the stored expected values have shape {}, the case has {}",
+                            ToString(expected.hi.shape), ToString(spec.shape)));
+  }
+  std::vector<double> values(static_cast<size_t>(tensor.ElementCount()));
+  const double* hi = expected.hi.As<double>();
+  const double* lo = expected.lo ? expected.lo->As<double>() : nullptr;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool narrows = spec.dtype != DType::kFloat64 && lo != nullptr;
+    values[i] = narrows ? RoundedToOdd(hi[i], lo[i]) : hi[i];
+  }
+  EncodeFrom(values, spec.dtype, tensor.bytes.data());
+  return tensor;
+}
+
+// Judges against the expected values in GOLD under --tol.
+Verdict JudgeStored(const CompareOptions& options, const ToleranceRule& rule,
+                    const StoredFile& gold, const GoldenCase& outline, const Case& c,
+                    const StoredFile& got, const StoredAnswer& answer) {
+  std::map<std::string, RuledTensor> expected;
+  const std::map<std::string, TensorSpec> specs = OutputSpecs(c);
+  for (const auto& [name, tensor] : outline.expected) {
+    const auto spec = specs.find(name);
+    if (spec == specs.end()) continue;
+    ExpectedTensor stored;
+    const std::string group = CasePath(outline.name) + "/";
+    stored.hi = ReadTensor(gold.source(), group + ExpectedDataset(name, false));
+    if (tensor.lo) stored.lo = ReadTensor(gold.source(), group + ExpectedDataset(name, true));
+    expected[name] = {InDeclaredType(stored, spec->second), rule};
+  }
+  for (const auto& [name, spec] : specs) {
+    if (expected.contains(name)) continue;
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("the case asks for '{}', of which no expected values are stored", name),
+                gold.path());
+  }
+  const FileObserved observed(got, answer.outputs, c);
+  JudgeOptions judge = options.common.Judge(0);
+  judge.special = kTensorPolicy;
+  Verdict verdict = Judge(RuledTensorSource(std::move(expected)), observed, judge);
+  verdict.case_text = Print(c);
+  return verdict;
+}
+
+struct CompareItem {
+  const GoldenCase* outline = nullptr;
+  std::optional<Case> c;  // absent when the text does not parse
+  std::string problem;    // why
+  std::optional<StoredAnswer> answer;
+  std::string Name() const {
+    return answer && !answer->impl.empty() ? outline->name + "/" + answer->impl : outline->name;
+  }
+};
+
+std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& gold,
+                               const StoredFile& got) {
+  std::vector<CompareItem> items;
+  const NameFilter filter(options);
+  for (const GoldenCase& outline : gold.golden().outline().cases) {
+    if (!filter.Selects(outline.name)) continue;
+    CompareItem item;
+    item.outline = &outline;
+    try {
+      item.c = ParseCase(outline.case_text);
+    } catch (const Error& error) {
+      item.problem = error.what();
+      items.push_back(std::move(item));
+      continue;
+    }
+    const size_t before = items.size();
+    for (StoredAnswer& answer : FindAnswers(got.source().index(), outline.name, *item.c)) {
+      if (!Matches(options.implementation, answer.impl)) continue;
+      items.push_back({&outline, item.c, "", std::move(answer)});
+    }
+    if (items.size() == before) items.push_back(std::move(item));
+  }
+  return items;
+}
+
+Question QuestionOf(const CompareOptions& options, const StoredFile& gold,
+                    const CompareItem& item) {
+  Question question;
+  question.c = *item.c;
+  question.plan = PlanOf(options, item.answer->plan);
+  question.profile = ProfileOf(options, item.answer->profile);
+  question.inputs = GoldenInputs(gold, *item.outline, *item.c, question.profile);
+  return question;
+}
+
+// A chosen rule beside the bound that it stands in for.
+// Errors: kUsage for a line of --rules that is looser and does not say why.
+void AddLooserWarning(const CompareOptions& options, const TensorRule& rule,
+                      const Question& question, Verdict* verdict) {
+  if (std::holds_alternative<CodecRule>(rule.tolerance)) return;
+  const std::unique_ptr<ExpectedSource> derived = MakeExpected(question);
+  const InterruptibleSource source(*derived);
+  for (size_t output = 0; output < source.Outputs().size(); ++output) {
+    const auto looser =
+        FindLooseness(source, static_cast<int>(output), rule.tolerance, options.common.threads);
+    if (!looser) continue;
+    const std::string text = fmt::format(
+        "{} allows {:.3g} at {}{}, where the derived bound is {:.3g}; it is looser at {} of {} "
+        "elements",
+        Print(rule.tolerance), looser->tolerance, source.Outputs()[output].name,
+        looser->coordinates, looser->bound, looser->looser, looser->compared);
+    const bool is_line = rule.where != "--tol";
+    if (is_line && rule.reason.empty()) {
+      throw Error(ErrorCode::kUsage, text + ": say why with reason=\"...\", or write derived",
+                  rule.where);
+    }
+    verdict->warnings.push_back(is_line ? fmt::format("{} ({})", text, rule.reason) : text);
+  }
+}
+
+Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const StoredFile& gold,
+                   const StoredFile& got, const CompareItem& item, int64_t tests) {
+  if (!item.c) return WithoutJudging(Outcome::kIllegalCase, item.problem);
+  if (!item.answer) {
+    return WithoutJudging(
+        Outcome::kFail,
+        fmt::format("missing: {} has no output of this case{} (looked for "
+                    "/cases/{}/observed/*/OUTPUT, /{}/OUTPUT and /{})",
+                    got.path(),
+                    options.implementation.empty() ? "" : " by '" + options.implementation + "'",
+                    item.outline->name, item.outline->name, item.outline->name));
+  }
+  const TensorRule& rule = rules.Of(item.outline->name);
+  const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);
+  const bool has_inputs = HasInputs(*item.outline, *item.c);
+  if (is_derived && !has_inputs) {
+    throw Error(ErrorCode::kMissingData, "no bound can be derived: the golden case has no inputs",
+                rule.where);
+  }
+  if ((!rule.where.empty() && !is_derived) || !has_inputs) {
+    if (item.outline->expected.empty()) {
+      throw Error(ErrorCode::kMissingData,
+                  "the golden case has neither inputs nor expected values");
+    }
+    Verdict verdict =
+        JudgeStored(options, rule.tolerance, gold, *item.outline, *item.c, got, *item.answer);
+    if (has_inputs && !rule.where.empty())
+      AddLooserWarning(options, rule, QuestionOf(options, gold, item), &verdict);
+    return verdict;
+  }
+  const Question question = QuestionOf(options, gold, item);
+  const FileObserved observed(got, item.answer->outputs, *item.c);
+  return EvaluateCase(question, observed, options.common.Judge(tests));
+}
+
+// A case that GOT has and GOLD has not is as wrong as one that is missing.
+void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                   RunReport* report) {
+  if (!got.IsGolden()) return;
+  const NameFilter filter(options);
+  std::set<std::string> known;
+  for (const std::string& name : gold.golden().CaseNames()) known.insert(name);
+  for (const GoldenCase& extra : got.golden().outline().cases) {
+    if (known.contains(extra.name) || !filter.Selects(extra.name)) continue;
+    CaseResult result;
+    result.name = extra.name;
+    result.verdict = WithoutJudging(Outcome::kFail,
+                                    fmt::format("extra: {} does not have this case", gold.path()));
+    result.verdict.case_text = extra.case_text;
+    report->Add(std::move(result));
+  }
+}
+
+}  // namespace
+
+int CompareGolden(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
+  const std::vector<CompareItem> items = Items(options, gold, got);
+  const RuleSet rules = RulesOf(options);
+  rules.CheckUsed(gold.golden().CaseNames());
+  int64_t tests = 0;
+  for (const CompareItem& item : items) {
+    if (item.c && item.answer) tests += CountStatistics(*item.c);
+  }
+  RunReport report("compare", options.common, static_cast<int64_t>(items.size()));
+  for (const CompareItem& item : items) {
+    CaseResult result;
+    result.name = item.Name();
+    result.verdict.case_text = item.outline->case_text;
+    result.verdict.command = fmt::format("kvcheck compare {} {} --only {}", ShellWord(gold.path()),
+                                         ShellWord(got.path()), ShellWord(item.outline->name));
+    if (item.answer) {
+      result.verdict.implementation = ImplementationText(*item.answer);
+      if (!item.answer->impl.empty()) {
+        result.verdict.command += " --impl " + ShellWord(item.answer->impl);
+      }
+    }
+    result.verdict.command += PlanArguments(options);
+    if (!report.Judge(std::move(result),
+                      [&] { return CompareOne(options, rules, gold, got, item, tests); })) {
+      return report.Finish();
+    }
+  }
+  AddExtraCases(options, gold, got, &report);
+  return report.Finish();
+}
+
+}  // namespace kvcheck

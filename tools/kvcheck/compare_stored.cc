@@ -1,0 +1,168 @@
+// compare GOLD GOT where GOLD has no schema: tensor by tensor, matched by name.
+
+#include "tools/kvcheck/compare_stored.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "reference/spec/error.h"
+#include "tools/compare/across_tensors.h"
+#include "tools/compare/certify.h"
+#include "tools/compare/pairs.h"
+#include "tools/compare/selection.h"
+#include "tools/compare/slice.h"
+#include "tools/compare/tensor_equal.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+SelectionOptions SelectionOf(const CompareOptions& options) {
+  SelectionOptions selection;
+  selection.include = ParseGlobs(options.include);
+  selection.exclude = ParseGlobs(options.exclude);
+  selection.allow_missing = ParseGlobs(options.allow_missing);
+  selection.allow_extra = ParseGlobs(options.allow_extra);
+  for (const std::string& file : options.map_file) {
+    selection.renames.AddFile(ReadText(file), file);
+  }
+  for (const std::string& text : options.map) selection.renames.AddSubstitution(text);
+  if (!options.shard.empty()) selection.shard = ParseShard(options.shard);
+  return selection;
+}
+
+std::string CommandOf(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                      const std::string& name) {
+  std::string command =
+      fmt::format("kvcheck compare {} {} --include {}{}", ShellWord(gold.path()),
+                  ShellWord(got.path()), ShellWord(Glob::Of(name)), PlanArguments(options));
+  for (const std::string& rename : options.map) command += " --map " + ShellWord(rename);
+  return command;
+}
+
+// What the failing tensors have in common; of those that were compared.
+std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
+                                    const std::vector<TensorOutcome>& outcomes, LockedFile& gold,
+                                    LockedFile& got) {
+  std::map<std::string, std::string> got_paths;
+  for (const ComparePair& pair : pairs) got_paths[pair.names.name] = pair.names.got;
+  std::vector<std::string> patterns = DescribeAcrossTensors(outcomes);
+  for (std::string& line : DescribeOrder(
+           outcomes,
+           [&](const std::string& a, const std::string& b) {
+             return TensorsLookEqual(gold, a, got, got_paths.at(b));
+           },
+           [&](const std::string& a, const std::string& b) {
+             return TensorsAreEqual(gold, a, got, got_paths.at(b), ThrowIfInterrupted);
+           })) {
+    patterns.push_back(std::move(line));
+  }
+  return patterns;
+}
+
+// What the summary says beside the counts of verdicts, of the pairs that were reported.
+TensorCounts CountsOf(const Selection& selection, std::span<const ComparePair> pairs) {
+  TensorCounts counts;
+  std::set<std::string> rules;
+  for (const ComparePair& pair : pairs) {
+    if (pair.standing == PairStanding::kMissing) ++counts.missing;
+    if (pair.standing == PairStanding::kExtra) ++counts.extra;
+    if (pair.standing != PairStanding::kComparable) continue;
+    ++counts.compared;
+    counts.bytes += pair.bytes;
+    rules.insert(pair.rule.where + " " + Print(pair.rule.tolerance));
+  }
+  counts.allowed_missing = static_cast<int64_t>(selection.allowed_missing.size());
+  counts.allowed_extra = static_cast<int64_t>(selection.allowed_extra.size());
+  counts.rules = static_cast<int64_t>(rules.size());
+  return counts;
+}
+
+}  // namespace
+
+std::string SelectionArguments(const CompareOptions& options) {
+  std::string text;
+  for (const auto& [name, values] : {std::pair{"--include", &options.include},
+                                     {"--exclude", &options.exclude},
+                                     {"--map-file", &options.map_file},
+                                     {"--map", &options.map}}) {
+    for (const std::string& value : *values) text += fmt::format(" {} {}", name, ShellWord(value));
+  }
+  return text;
+}
+
+int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+                  const MappedFile& gold_bytes, const MappedFile& got_bytes) {
+  const RuleSet rules = RulesOf(options);
+  SelectionOptions selecting = SelectionOf(options);
+  selecting.may_be_triplet = [&](const std::string& name) {
+    return std::holds_alternative<CodecRule>(rules.Of(name).tolerance);
+  };
+  const Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
+  rules.CheckUsed(selection.all_names);
+  const std::vector<AxisSlice> slices =
+      options.slice.empty() ? std::vector<AxisSlice>() : ParseSlice(options.slice);
+  const std::vector<ComparePair> pairs =
+      PlanPairs(selection, gold.source(), got.source(), rules, slices);
+
+  LockedFile gold_file = {gold.source(), {}};
+  LockedFile got_file = {got.source(), {}};
+  const JudgeCall judge = [&](const ExpectedSource& expected, const ObservedSource& observed,
+                              const SpecialPolicy& special) {
+    JudgeOptions judge_options = options.common.Judge(0);
+    judge_options.special = special;
+    return Judge(InterruptibleSource(expected), observed, judge_options);
+  };
+  if (!options.bless.empty()) return BlessStored(options, pairs, gold_file, got_file, judge);
+
+  // Thousands of tensors that agree are not worth a line each.
+  CommonOptions common = options.common;
+  common.text.quiet = !common.text.verbose;
+  RunReport report("compare", common, static_cast<int64_t>(pairs.size()));
+  const auto finish = [&](size_t reported) {
+    report.SetTensors(CountsOf(selection, std::span(pairs).first(reported)));
+    return report.Finish();
+  };
+  const EmptyPairs empty = StandingOfEmpty(pairs);
+  std::vector<std::optional<Verdict>> certified(pairs.size());
+  try {
+    if (!options.full_statistics) {
+      certified = CertifyPairs(pairs, {gold_file, gold_bytes}, {got_file, got_bytes},
+                               common.threads, ThrowIfInterrupted);
+    }
+  } catch (const Interrupted&) {
+    report.SetInterrupted();
+    return finish(0);
+  }
+  std::vector<TensorOutcome> outcomes;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const ComparePair& pair = pairs[i];
+    CaseResult result;
+    result.name = pair.names.name;
+    result.verdict.command = CommandOf(options, gold, got, pair.names.name);
+    const bool goes_on = report.Judge(std::move(result), [&] {
+      Verdict verdict = certified[i] ? std::move(*certified[i])
+                                     : JudgePair(pair, gold_file, got_file, empty, judge);
+      if (!verdict.outputs.empty()) {
+        outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
+      }
+      return verdict;
+    });
+    if (!goes_on) return finish(i);
+  }
+  try {
+    report.SetPatterns(PatternsOf(pairs, outcomes, gold_file, got_file));
+  } catch (const Interrupted&) {
+    report.SetInterrupted();
+  }
+  return finish(pairs.size());
+}
+
+}  // namespace kvcheck

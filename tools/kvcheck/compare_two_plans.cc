@@ -1,0 +1,109 @@
+#include "tools/kvcheck/compare_two_plans.h"
+
+#include <fmt/format.h>
+
+#include "reference/attention/two_plans_source.h"
+#include "reference/judge/tensor_source.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+TensorMap ReadOutputs(const ObservedSource& observed, const Case& c, const std::string& path) {
+  TensorMap tensors;
+  for (const auto& [name, spec] : OutputSpecs(c)) {
+    const OutputInfo* info = observed.Find(name);
+    if (info == nullptr) {
+      throw Error(ErrorCode::kMissingData, fmt::format("GOLD has no '{}'", name), path);
+    }
+    Tensor tensor(info->dtype, info->shape);
+    observed.Read(name, 0, tensor.bytes);
+    tensors[name] = std::move(tensor);
+  }
+  return tensors;
+}
+
+Verdict JudgeBits(const TensorMap& gold, const ObservedSource& got, JudgeOptions judge) {
+  std::map<std::string, RuledTensor> expected;
+  for (const auto& [name, tensor] : gold) expected[name] = {tensor, ExactRule{}};
+  judge.special = kTensorPolicy;
+  return Judge(InterruptibleSource(RuledTensorSource(std::move(expected))), got, judge);
+}
+
+Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile& gold_file,
+                 const StoredFile& got_file) {
+  const auto specs = OutputSpecs(c);
+  const auto observed = [&](const StoredFile& file) {
+    return FileObserved(file, FindByName(file.source().index(), specs, {}), c);
+  };
+  const FileObserved gold = observed(gold_file);
+  const FileObserved got = observed(got_file);
+  const TensorMap values = ReadOutputs(gold, c, gold_file.path());
+  JudgeOptions judge = options.common.Judge(0);
+  judge.statistics = judge.strict = false;
+  if (options.bitwise) return JudgeBits(values, got, judge);
+
+  Question question;
+  question.c = c;
+  question.plan = ParsePlan(options.gold_plan);
+  question.profile = ParseProfile(options.profile);
+  const auto& attention = std::get<AttentionCase>(c);
+  const auto inputs = FindByName(gold_file.source().index(), InputSpecs(c), {});
+  question.inputs = attention.data.IsFile() ? LoadInputs(gold_file, c, inputs)
+                                            : GenerateCaseInputs(c, question.profile);
+  JudgeOptions quiet = judge;
+  quiet.explain = false;
+  const Verdict own = EvaluateCase(question, gold, quiet);
+  if (own.outcome == Outcome::kFail) {
+    return WithoutJudging(Outcome::kMistrusted,
+                          "GOLD is not within the bound of its own plan, so that its distance from "
+                          "GOT tells nothing; "
+                          "judge it with kvcheck compare --case and --plan");
+  }
+  const Plan plan = ParsePlan(options.plan.empty() ? kStrangerPlan : options.plan);
+  const TwoPlansSource source(attention, question.profile, question.plan, plan, question.inputs,
+                              values);
+  Verdict verdict = Judge(InterruptibleSource(source), got, judge);
+  verdict.plan = Print(plan);
+  verdict.profile = Print(question.profile);
+  return verdict;
+}
+
+}  // namespace
+
+int CompareTwoPlans(const TwoPlansOptions& options) {
+  const Case c = ParseCase(options.case_text);
+  if (!std::holds_alternative<AttentionCase>(c)) {
+    throw Error(ErrorCode::kIllegalCase, "only attention is computed by a plan; drop --gold-plan",
+                "compare");
+  }
+  if (options.bitwise &&
+      (options.plan.empty() || ParsePlan(options.plan) != ParsePlan(options.gold_plan))) {
+    throw Error(ErrorCode::kUsage,
+                "--bitwise demands the same bytes, which only the same plan can promise; give the "
+                "same --plan and --gold-plan",
+                "compare");
+  }
+  const StoredFile gold(options.gold);
+  const StoredFile got(options.got);
+  CaseResult result;
+  result.verdict.case_text = Print(c);
+  result.verdict.implementation = got.path();
+  result.verdict.command =
+      fmt::format("kvcheck compare {} {} --case {} --gold-plan {}", ShellWord(gold.path()),
+                  ShellWord(got.path()), ShellWord(Print(c)), ShellWord(options.gold_plan));
+  for (const auto& [name, value] :
+       {std::pair{"--plan", &options.plan}, {"--profile", &options.profile}}) {
+    if (!value->empty()) result.verdict.command += fmt::format(" {} {}", name, ShellWord(*value));
+  }
+  if (options.bitwise) result.verdict.command += " --bitwise";
+  RunReport report("compare", options.common, 1);
+  report.Judge(std::move(result), [&] { return JudgeTwo(options, c, gold, got); });
+  return report.Finish();
+}
+
+}  // namespace kvcheck

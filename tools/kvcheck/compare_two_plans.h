@@ -1,0 +1,31 @@
+// kvcheck compare GOLD GOT --case 'CASE' --gold-plan P1: two implementations of one attention case
+// against each other, each with its own plan. GOLD holds the inputs and its outputs, GOT outputs.
+
+#ifndef TOOLS_KVCHECK_COMPARE_TWO_PLANS_H_
+#define TOOLS_KVCHECK_COMPARE_TWO_PLANS_H_
+
+#include <string>
+
+#include "tools/kvcheck/common_options.h"
+
+namespace kvcheck {
+
+struct TwoPlansOptions {
+  CommonOptions common;
+  std::string gold;
+  std::string got;
+  std::string case_text;
+  std::string gold_plan;
+  std::string plan;     // "": a stranger's
+  std::string profile;  // of both
+  bool bitwise = false;
+};
+
+// Exit code of the command. GOLD is first judged under its own plan; where it fails, GOT is
+// MISTRUSTED, since nothing can be learned from its distance. bitwise: no bound, equal bytes.
+// Errors: kUsage for bitwise with plans that differ; kIllegalCase for a case that is not attention.
+int CompareTwoPlans(const TwoPlansOptions& options);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_COMPARE_TWO_PLANS_H_
