@@ -22,6 +22,13 @@ TEST_F(CacheCommand, ModelPassesItsOwnTrace) {
   EXPECT_TRUE(run.out.starts_with("PASS  cache  4 operations")) << run.out;
 }
 
+TEST_F(CacheCommand, OptimizedCachesPassAndAreNamed) {
+  const ToolRun run = Tool({"run", kTrace, "--impl", "optimized", "-v"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("PASS  cache  4 operations")) << run.out;
+  EXPECT_NE(run.out.find("optimized"), std::string::npos) << run.out;
+}
+
 TEST_F(CacheCommand, EveryFaultFailsAndTheReportNamesTheLastOperation) {
   for (const CacheFault& fault : CacheFaults()) {
     const std::string trace(fault.trace);

@@ -1,0 +1,167 @@
+// What the caches do with memory: views into it, nothing allocated once a workload has been seen, a
+// ring that gives back what a long append made it take, bytes as the formats promise.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "row_probe.h"
+
+namespace {
+std::atomic<int64_t> allocations = 0;
+
+void* Counted(size_t size, size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const size_t rounded = (size + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+// Every allocation of this executable is counted.
+void* operator new(size_t size) { return Counted(size, alignof(std::max_align_t)); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return Counted(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace kvcheck {
+namespace {
+
+CacheSetup SetupOf(const std::string& text) {
+  return ParseCacheCase("cache " + text + " data=tokens:0").setup;
+}
+
+StepView ViewOf(Cache* cache) {
+  StepView view;
+  cache->Observe(&view);
+  return view;
+}
+
+// Columns of zeros, which outlive the call.
+struct ZeroColumns {
+  ZeroColumns(const CacheSetup& setup, int64_t rows, int64_t count)
+      : bytes(static_cast<size_t>(rows * setup.kv_heads * count *
+                                  std::max(setup.k_dim, setup.v_dim) * 4)) {
+    columns.dtype = setup.x;
+    columns.rows = rows;
+    columns.kv_heads = setup.kv_heads;
+    columns.columns = count;
+    columns.k_dim = setup.k_dim;
+    columns.v_dim = setup.v_dim;
+    columns.k = columns.v = bytes.data();
+  }
+  std::vector<std::byte> bytes;
+  TokenColumns columns;  // all vectors the same: strides are 0
+};
+
+TEST(CacheStorage, NothingIsAllocatedOnceAWorkloadHasBeenSeen) {
+  for (const char* text : {"k=f32 dk=8 hkv=2 growth=2",
+                           "layout=ring:w=5:keep=2 k=affine:4:g64:f16 v=f8e4m3fn x=f16 "
+                           "dk=64 hkv=2 hq=4 growth=2",
+                           "layout=chunk:c=4 k=affine:3:g32:bf16 x=bf16 dk=32 growth=3"}) {
+    const CacheSetup setup = SetupOf(text);
+    optimized::OptimizedCacheFactory factory;
+    CheckOk(factory.Start(setup));
+    const ZeroColumns one(setup, 2, 1);
+    const ZeroColumns seven(setup, 2, 7);
+    std::vector<std::byte> q(static_cast<size_t>(2 * setup.query_heads * setup.k_dim * 4));
+    std::vector<std::byte> out(static_cast<size_t>(2 * setup.query_heads * setup.v_dim * 4));
+    std::unique_ptr<Cache> a, b, c, d;
+    const std::vector<int64_t> padding = {1, 0};
+    const std::vector<int64_t> swap = {1, 0};
+    const std::vector<int64_t> rows = {0, 1};
+    int64_t before = 0;
+    for (int turn = 0; turn < 4; ++turn) {
+      before = allocations.load();
+      CheckOk(factory.New(setup.layout, setup.k, setup.v, 2, padding, &a));
+      for (int i = 0; i < 9; ++i) CheckOk(a->Append(i % 4 == 3 ? seven.columns : one.columns));
+      AttendRequest request;
+      request.dtype = setup.x;
+      request.rows = 2;
+      request.query_heads = setup.query_heads;
+      request.queries = 1;
+      request.q = q.data();
+      CheckOk(a->Attend(request, out.data()));
+      int64_t trimmed = 0;
+      CheckOk(a->Trim(1, &trimmed));
+      CheckOk(a->Filter(swap));
+      CheckOk(a->Extract(0, &b));
+      CheckOk(a->Extract(1, &c));
+      CheckOk(a->CopyTo(&d));
+      CheckOk(d->Extend(*a));
+      CheckOk(d->Filter(rows));
+      const Cache* operands[] = {b.get(), c.get()};
+      CheckOk(factory.Merge(operands, &d));
+      CheckOk(d->Append(one.columns));
+      d->PoisonUnused();
+      EXPECT_EQ(ViewOf(d.get()).rows, 2);
+    }
+    EXPECT_EQ(allocations.load(), before) << text;
+    EXPECT_GT(before, 0);
+  }
+}
+
+TEST(CacheStorage, ViewsShowTheStorageItself) {
+  RowProbe probe(SetupOf("k=f32 dk=8 hkv=2 growth=16"));
+  const std::unique_ptr<Cache> cache = probe.New(2);
+  probe.Append(cache.get(), {{0, 0, 0, 3}, {1, 0, 0, 3}}, 3);
+  const std::byte* codes = ViewOf(cache.get()).k.codes;
+  probe.Append(cache.get(), {{0, 3, 0, 1}, {1, 3, 0, 1}}, 1);
+  EXPECT_EQ(ViewOf(cache.get()).k.codes, codes);
+}
+
+TEST(CacheStorage, RingsDoNotMoveWhenTheyWrap) {
+  RowProbe probe(SetupOf("layout=ring:w=6:keep=2 k=f16 dk=16 growth=4"));
+  const std::unique_ptr<Cache> cache = probe.New(1);
+  for (int64_t t = 0; t < 6; ++t) probe.AppendRow(cache.get(), 0, t, t + 1);
+  const StepView full = ViewOf(cache.get());
+  EXPECT_EQ(full.capacity_bytes, 6 * 2 * 16 * 2);
+  for (int64_t t = 6; t < 40; ++t) {
+    probe.AppendRow(cache.get(), 0, t, t + 1);
+    const StepView view = ViewOf(cache.get());
+    EXPECT_EQ(view.k.codes, full.k.codes);
+    EXPECT_EQ(view.capacity_bytes, full.capacity_bytes);
+  }
+}
+
+TEST(CacheStorage, RingsGiveBackWhatALongAppendTook) {
+  RowProbe probe(SetupOf("layout=ring:w=6:keep=2 k=f16 dk=16 growth=4"));
+  const std::unique_ptr<Cache> cache = probe.New(1);
+  probe.AppendRow(cache.get(), 0, 0, 100);
+  EXPECT_GE(ViewOf(cache.get()).capacity_bytes, 100 * 2 * 16 * 2);
+  probe.AppendRow(cache.get(), 0, 100, 101);
+  EXPECT_EQ(ViewOf(cache.get()).capacity_bytes, 6 * 2 * 16 * 2);
+}
+
+TEST(CacheStorage, ExtractedRowsHaveNoTail) {
+  RowProbe probe(SetupOf("layout=ring:w=6:keep=2 k=f16 dk=16 growth=64"));
+  const std::unique_ptr<Cache> cache = probe.New(2);
+  probe.Append(cache.get(), {{0, 0, 0, 3}, {1, 0, 0, 3}}, 3);
+  const std::unique_ptr<Cache> row = probe.Extract(*cache, 1);
+  const StepView view = ViewOf(row.get());
+  EXPECT_EQ(view.live_bytes, 3 * 2 * 16 * 2);
+  EXPECT_EQ(view.capacity_bytes, view.live_bytes);
+}
+
+TEST(CacheStorage, QuantizedBytesAreTheSharesThatTheFormatsPromise) {
+  const auto live = [](const std::string& formats) {
+    RowProbe probe(SetupOf(formats + " x=f16 dk=128 hkv=2"));
+    const std::unique_ptr<Cache> cache = probe.New(1);
+    probe.AppendRow(cache.get(), 0, 0, 10);
+    return static_cast<double>(ViewOf(cache.get()).live_bytes);
+  };
+  const double f16 = live("k=f16");
+  // (4 + 2 * 16 / 64) / 16, and the mean of that and of (8 + 0.5) / 16.
+  EXPECT_EQ(live("k=affine:4:g64:f16") / f16, 0.28125);
+  EXPECT_EQ(live("k=affine:8:g64:f16 v=affine:4:g64:f16") / f16, 0.40625);
+}
+
+}  // namespace
+}  // namespace kvcheck
