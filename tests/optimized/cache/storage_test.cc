@@ -21,15 +21,23 @@ void* Counted(size_t size, size_t alignment) {
 }
 }  // namespace
 
-// Every allocation of this executable is counted.
-void* operator new(size_t size) { return Counted(size, alignof(std::max_align_t)); }
-void* operator new(size_t size, std::align_val_t alignment) {
+// Every allocation of this executable is counted. Inlined on one side alone, the pair would look
+// mismatched to g++ 12 (-Wmismatched-new-delete).
+#define KVCHECK_OUT_OF_LINE __attribute__((noinline))
+KVCHECK_OUT_OF_LINE void* operator new(size_t size) {
+  return Counted(size, alignof(std::max_align_t));
+}
+KVCHECK_OUT_OF_LINE void* operator new(size_t size, std::align_val_t alignment) {
   return Counted(size, static_cast<size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+KVCHECK_OUT_OF_LINE void operator delete(void* memory) noexcept { std::free(memory); }
+KVCHECK_OUT_OF_LINE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+KVCHECK_OUT_OF_LINE void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+KVCHECK_OUT_OF_LINE void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace kvcheck {
 namespace {
