@@ -46,6 +46,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     saved.original.reset();
   }
   store_.Clear();
+  probes_.Start(c.setup);
   const OpResult started = factory_->Start(c.setup);
   if (!started.ok()) {
     result_.outcome = Outcome::kUnsupported;
@@ -68,6 +69,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     result_.reason = "nothing was judged: no operation found a cache";
   }
   result_.counts.collisions = table_.collisions();
+  result_.probes = probes_.counts();
   if (result_.counts.collisions > 0 &&
       (result_.outcome == Outcome::kPass || result_.outcome == Outcome::kFail)) {
     // Neither a pass nor a failure means much where tokens have equal bytes.
@@ -160,6 +162,43 @@ bool TraceRunner::Execute(const CacheOp& op) {
   }
   ++result_.counts.operations;
   ++result_.counts.by_kind[static_cast<size_t>(op.kind)];
+  const int64_t refusals = result_.counts.refusals;
+  ProbeBefore(op);
+  if (!Perform(op)) return false;
+  ProbeAfter(op, result_.counts.refusals == refusals);
+  return true;
+}
+
+void TraceRunner::ProbeBefore(const CacheOp& op) {
+  const auto state = [&](int slot) -> const ModelState* {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    return s.used ? &s.state : nullptr;
+  };
+  operand_states_.clear();
+  switch (op.kind) {
+    case CacheOpKind::kMerge:
+      for (int operand : op.operands) operand_states_.push_back(state(operand));
+      return probes_.Before(op, nullptr, nullptr, operand_states_, false);
+    case CacheOpKind::kLoad:
+      return probes_.Before(op, nullptr, nullptr, {},
+                            saved_[static_cast<size_t>(op.key)].original.has_value());
+    case CacheOpKind::kDamage:
+      return probes_.Before(op, nullptr, nullptr, {}, false);
+    default:
+      return probes_.Before(op, state(op.slot),
+                            op.kind == CacheOpKind::kExtend ? state(op.target) : nullptr, {},
+                            false);
+  }
+}
+
+void TraceRunner::ProbeAfter(const CacheOp& op, bool carried_out) {
+  const bool fills = op.kind == CacheOpKind::kMerge || op.kind == CacheOpKind::kExtract ||
+                     op.kind == CacheOpKind::kCopy || op.kind == CacheOpKind::kLoad;
+  probes_.After(op, carried_out, &slots_[static_cast<size_t>(fills ? op.target : op.slot)].state);
+}
+
+bool TraceRunner::Perform(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
   bool carried_out = false;
   ModelState& state = slot.state;
   switch (op.kind) {

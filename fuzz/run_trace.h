@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/probes.h"
 #include "fuzz/trace_result.h"
 #include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
@@ -44,6 +45,10 @@ class TraceRunner {
   struct Names;
 
   bool Execute(const CacheOp& op);
+  // The call itself, of an operation that finds what it names.
+  bool Perform(const CacheOp& op);
+  void ProbeBefore(const CacheOp& op);
+  void ProbeAfter(const CacheOp& op, bool carried_out);
   bool ExecuteNew(const CacheOp& op);
   bool ExecuteAppend(const CacheOp& op);
   bool ExecuteTrim(const CacheOp& op);
@@ -73,6 +78,7 @@ class TraceRunner {
   VectorTable table_;
   std::unique_ptr<Names> names_;
   StepComparer comparer_;
+  ProbeCounter probes_;
   std::vector<Slot> slots_;
   std::vector<Saved> saved_;
   MemoryStateStore store_;
