@@ -93,9 +93,28 @@ bool TraceRunner::Fail(int slot, StepFault fault, std::string message) {
   }
   const std::string op =
       index_ >= 0 ? Print(case_->ops[static_cast<size_t>(index_)]) : std::string("the setup");
-  result_.reason = fmt::format("operation {}, {}: {}{}", index_ + 1, op,
-                               slot < 0 ? "" : fmt::format("{}: ", SlotName(slot)), message);
+  result_.reason = fmt::format("operation {}, {}: {}{}{}", index_ + 1, op,
+                               slot < 0 ? "" : fmt::format("{}: ", SlotName(slot)), message,
+                               OriginOfState(slot));
   return false;
+}
+
+std::string TraceRunner::OriginOfState(int slot) const {
+  if (slot < 0 || index_ < 0) return "";
+  const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
+  const auto origin = [&](std::string_view what, int64_t by) {
+    return by < 0 ? ""
+                  : fmt::format("; {} by operation {}, {}", what, by + 1,
+                                Print(case_->ops[static_cast<size_t>(by)]));
+  };
+  if (op.kind == CacheOpKind::kLoad && slot == op.target) {
+    return origin("it was saved", saved_[static_cast<size_t>(op.key)].saved_by);
+  }
+  const std::vector<int> named = NamedSlots(op);
+  if (std::find(named.begin(), named.end(), slot) != named.end()) return "";
+  const Slot& from = slots_[static_cast<size_t>(slot)];
+  return origin("this operation does not name it; it was made", from.made_by) +
+         origin("what was loaded was saved", from.saved_by);
 }
 
 bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carried_out) {
@@ -130,6 +149,8 @@ void TraceRunner::Place(int slot, std::unique_ptr<Cache> cache) {
   if (place.cache != nullptr) spares_.push_back(std::move(place.cache));
   place.cache = std::move(cache);
   place.used = true;
+  place.made_by = index_;
+  place.saved_by = -1;
   Touch(slot);
 }
 

@@ -65,6 +65,9 @@ class TraceRunner {
   bool CompareTouched();
   bool CompareAll();
   bool Fail(int slot, StepFault fault, std::string message);
+  // ", made by operation 2, copy A -> B": where the wrong state of a slot comes from that the
+  // current operation does not name, or that it has loaded; "" otherwise.
+  std::string OriginOfState(int slot) const;
   std::unique_ptr<Cache> TakeSpare();
   void Place(int slot, std::unique_ptr<Cache> cache);
   void Touch(int slot) { touched_ |= 1u << slot; }
