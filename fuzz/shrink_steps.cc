@@ -19,9 +19,9 @@ CacheCase Without(const CacheCase& c, size_t begin, size_t end) {
   return less;
 }
 
-// Slots that an operation names: the one it works on or reads, then the others.
-template <typename Op, typename Use>
-void ForEachSlot(Op& op, Use use) {
+// The places of NamedSlots.
+template <typename Use>
+void ForEachSlot(CacheOp& op, Use use) {
   switch (op.kind) {
     case CacheOpKind::kDamage:
       return;
@@ -41,9 +41,8 @@ void ForEachSlot(Op& op, Use use) {
 }
 
 bool Names(const CacheOp& op, int slot) {
-  bool names = false;
-  ForEachSlot(op, [&](const int& s) { names = names || s == slot; });
-  return names;
+  const std::vector<int> named = NamedSlots(op);
+  return std::find(named.begin(), named.end(), slot) != named.end();
 }
 
 bool HasKey(const CacheOp& op) {
@@ -186,8 +185,7 @@ bool RenameSlots(const CacheCase& c, const Offer& offer) {
   }
   if (offer(std::move(renamed))) return true;
   for (size_t i = 0; i < c.ops.size(); ++i) {
-    int operands = 0;
-    ForEachSlot(c.ops[i], [&](const int&) { ++operands; });
+    const int operands = static_cast<int>(NamedSlots(c.ops[i]).size());
     for (int operand = 0; operand < operands; ++operand) {
       for (int earlier = 0; earlier < kSlots; ++earlier) {
         CacheCase other = c;

@@ -33,6 +33,9 @@ bool RemovePairs(const CacheCase& c, const Offer& offer);
 bool FuseOperations(const CacheCase& c, const Offer& offer);
 // What follows works on the source of a copy, an extract, a merge or a load instead of the result.
 bool BypassCopies(const CacheCase& c, const Offer& offer);
+// What some operations have made of a slot is made by a `new` and an append instead: as many rows,
+// as long, as they stand in the shadow of the trace (trace_shadow.h).
+bool RebuildStates(const CacheCase& c, const Offer& offer);
 // One row less in a `new`, and in what is said about its rows.
 bool RemoveRows(const CacheCase& c, const Offer& offer);
 // Counts, rows, padding, windows: each alone, then two by as much.

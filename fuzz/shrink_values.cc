@@ -185,6 +185,14 @@ bool DropOptions(const CacheCase& c, const Offer& offer) {
           })) {
         return true;
       }
+      if ((op.k || op.v) && Try(c, offer, [&](CacheCase* to) {
+            to->setup.k = op.k.value_or(to->setup.k);
+            to->setup.v = op.v.value_or(to->setup.v);
+            to->ops[i].k.reset();
+            to->ops[i].v.reset();
+          })) {
+        return true;
+      }
     }
     if (op.kind == CacheOpKind::kToQuantized) {
       for (const KvFormat& format : {c.setup.k, c.setup.v, *op.k, *op.v}) {
