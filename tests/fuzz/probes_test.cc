@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "fuzz/draw_trace.h"
@@ -150,6 +152,18 @@ TEST(Probes, HaveNamesOfTheirOwnAndDescriptions) {
     EXPECT_GT(Description(probe).size(), 10u) << Name(probe);
   }
   EXPECT_EQ(names.size(), static_cast<size_t>(kProbes));
+}
+
+TEST(Probes, StandInTheReadmeAsTheyAre) {
+  std::ifstream file(KVCHECK_SOURCE_DIR "/fuzz/README.md");
+  std::stringstream readme;
+  readme << file.rdbuf();
+  std::string table = "| probe | reached by |\n|---|---|\n";
+  for (int i = 0; i < kProbes; ++i) {
+    const auto probe = static_cast<Probe>(i);
+    table += "| `" + std::string(Name(probe)) + "` | " + std::string(Description(probe)) + " |\n";
+  }
+  EXPECT_NE(readme.str().find(table), std::string::npos) << table;
 }
 
 TEST(Probes, AreAllReachedByDrawnTraces) {
