@@ -11,6 +11,7 @@
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
@@ -137,6 +138,7 @@ int RunStored(const RunOptions& options) {
   if (!options.implementation.empty()) {
     Question question;
     question.c = c;
+    if (std::holds_alternative<CacheCase>(c)) return RunTrace(options, question);
     question.profile = ProfileOf(options, "");
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunReport report("run", options.common, 1);
@@ -162,6 +164,15 @@ int RunStored(const RunOptions& options) {
     result.verdict.case_text = Print(c);
     result.verdict.implementation = ImplementationText(answer);
     const bool more = report.Judge(std::move(result), [&] {
+      if (const auto* trace = std::get_if<CacheCase>(&c)) {
+        StoredAnswer said = answer;
+        if (!options.plan.empty()) said.plan = options.plan;
+        if (!options.profile.empty()) said.profile = options.profile;
+        Verdict verdict = JudgeRecordedTrace(file, said, *trace);
+        verdict.command = "kvcheck run --data " +
+                          ShellWord(place.file + "#" + place.name + "/" + answer.impl);
+        return verdict;
+      }
       Question question;
       question.c = c;
       question.plan = PlanOf(options, answer.plan);

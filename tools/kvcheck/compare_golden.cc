@@ -16,6 +16,7 @@
 #include "reference/spec/error.h"
 #include "tools/kvcheck/compare_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 
@@ -158,6 +159,9 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
                     got.path(),
                     options.implementation.empty() ? "" : " by '" + options.implementation + "'",
                     item.outline->name, item.outline->name, item.outline->name));
+  }
+  if (const auto* trace = std::get_if<CacheCase>(&*item.c)) {
+    return JudgeRecordedTrace(got, *item.answer, *trace);
   }
   const TensorRule& rule = rules.Of(item.outline->name);
   const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);
