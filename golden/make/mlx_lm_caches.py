@@ -24,6 +24,7 @@ import os
 
 import mlx.core as mx
 import numpy as np
+from mlx.utils import tree_flatten
 from mlx_lm.models import base
 from mlx_lm.models import cache as library
 
@@ -333,7 +334,7 @@ class Library:
 
     def do_load(self, op, index, answer):
         (made,) = library.load_prompt_cache(self.path(op.key))
-        mx.eval([a for a in made.state if isinstance(a, mx.array)])
+        mx.eval([part for _, part in tree_flatten(made.state) if isinstance(part, mx.array)])
         self.slots[op.target] = self.saved[op.key].copied(made)
 
     def do_damage(self, op, index, answer):
@@ -363,10 +364,15 @@ class Library:
         ids = [token_rows.token_id(index, row, l) for row in range(rows) for l in range(queries)]
         q = token_rows.vectors(s.seed, ids, range(s.query_heads), token_rows.QUERY, s.x, s.k_dim)
         q = q.reshape(rows, queries, s.query_heads, s.k_dim).transpose(0, 2, 1, 3)
-        window = int(op.options["window"]) if "window" in op.options else self.window(slot)
+        # The library's window takes the place of the layout's; the contract's joins it.
+        windows = [int(op.options["window"])] if "window" in op.options else []
+        windows += [n for n in (layout_of(slot.layout)[1].get("w"),) if n and (windows or self.window(slot))]
+        window = min(windows, default=None)
         mask = mask_of(copy.deepcopy(before), rows, queries, window)
         sinks = mx.array(token_rows.sinks(s.seed, s.query_heads)) if "sinks" in op.options else None
         coded = len(keys) > 1
+        if (coded and sinks is not None) or ("window" in op.options and isinstance(before, library.ChunkedKVCache)):
+            raise Unsupported("quantized attention has no sinks, chunked attention no window")
         out = base.scaled_dot_product_attention(
             make_mlx.to_mlx(np.ascontiguousarray(q), s.x), keys if coded else keys[0], values if coded else values[0],
             cache=slot.cache, scale=float(op.options.get("scale", s.k_dim**-0.5)), mask=mask, sinks=sinks)
@@ -414,7 +420,10 @@ class Library:
             state.offsets = tuple(max(0, n) for n in offsets)
             if hasattr(cache, "left_padding"):
                 state.unfed = tuple(max(0, -n) for n in offsets)
-        state.size = cache.size()
+        # Beside columns that are shown, or none; of a window a probe shows one token less than size counts.
+        whole = state.retained is not None and layout_of(slot.layout) == ("linear", {})
+        if slot.step is not None or whole or cache.empty():
+            state.size = max(cache.size(), UNKNOWN)  # a negative size is none
         try:
             state.live_bytes = cache.nbytes
         except AttributeError:  # an empty QuantizedKVCache
