@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "fuzz/run_trace.h"
@@ -24,8 +23,6 @@ struct TraceRunner::Slot {
 struct TraceRunner::Saved {
   bool used = false;
   ModelState state;
-  // As it was saved, once it has been damaged.
-  std::optional<StateRecord> original;
 };
 
 struct TraceRunner::Names : public TokenNames {

@@ -16,8 +16,8 @@ namespace {
 
 using Status = RecordedAnswer::Status;
 
-constexpr std::array<const char*, 11> kOutputs = {"answers", "attended", "k",      "kinds",
-                                                  "messages", "retained", "rows",  "slots",
+constexpr std::array<const char*, 11> kOutputs = {"answers",  "attended", "k",      "kinds",
+                                                  "messages", "retained", "rows",   "slots",
                                                   "states",   "v",        "visible"};
 // Columns of `states`.
 enum StateField : size_t {
@@ -82,7 +82,8 @@ class TraceRecording::Reader {
     if (found == out_.outputs_.end()) Refuse(fmt::format("'{}' is missing", name));
     const Tensor& tensor = found->second;
     const auto& axes = tensor.shape.axes;
-    const bool fits = columns == 0 ? axes.size() == 1 : axes.size() == 2 && axes[1].extent == columns;
+    const bool fits =
+        columns == 0 ? axes.size() == 1 : axes.size() == 2 && axes[1].extent == columns;
     if (tensor.dtype != dtype || !fits ||
         tensor.bytes.size() !=
             static_cast<size_t>(tensor.shape.ElementCount()) * SizeInBytes(dtype)) {
@@ -104,7 +105,8 @@ class TraceRecording::Reader {
     std::vector<std::string> lines;
     while (!text.empty()) {
       const size_t end = text.find('\n');
-      if (end == std::string_view::npos) Refuse(fmt::format("'{}' does not end with its line", name));
+      if (end == std::string_view::npos)
+        Refuse(fmt::format("'{}' does not end with its line", name));
       lines.emplace_back(text.substr(0, end));
       const bool prints = std::all_of(lines.back().begin(), lines.back().end(),
                                       [](char ch) { return ch >= ' ' && ch <= '~'; });
@@ -318,9 +320,9 @@ class TraceRecording::Reader {
         const auto take = [&](const char* name, const KvFormat& format, int64_t dim,
                               std::span<const std::byte>* left) {
           const size_t bytes = VectorBytes(format, dim, static_cast<int>(part));
-          return Take(name,
-                      {state.rows, case_.setup.kv_heads, state.columns, static_cast<int64_t>(bytes)},
-                      left);
+          return Take(
+              name, {state.rows, case_.setup.kv_heads, state.columns, static_cast<int64_t>(bytes)},
+              left);
         };
         state.k_parts[part] = take("k", state.k, case_.setup.k_dim, &k);
         state.v_parts[part] = take("v", state.v, case_.setup.v_dim, &v);
@@ -329,7 +331,8 @@ class TraceRecording::Reader {
         const std::optional<size_t> bit_rows =
             Product({state.rows, state.queries}, static_cast<size_t>(kMostColumns));
         if (!bit_rows) Refuse("'visible' ends early");
-        state.visible = TakeBits("visible", static_cast<int64_t>(*bit_rows), state.columns, &visible);
+        state.visible =
+            TakeBits("visible", static_cast<int64_t>(*bit_rows), state.columns, &visible);
       }
       if (state.tells_retained) {
         state.retained = TakeBits("retained", state.rows, state.columns, &retained);

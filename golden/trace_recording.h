@@ -24,8 +24,8 @@ namespace kvcheck {
 struct RecordedAnswer {
   enum class Status : uint8_t { kIdle, kDone, kRefused, kUnsupported };
   Status status = Status::kIdle;
-  int64_t number = -1;   // of trim: tokens said to be gone
-  std::string message;   // of what was raised
+  int64_t number = -1;                  // of trim: tokens said to be gone
+  std::string message;                  // of what was raised
   std::span<const std::byte> attended;  // (rows, query_heads, queries, v_dim) of an attend
 };
 

@@ -29,12 +29,13 @@ std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name) {
   }
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("there is no implementation of caches '{}'; known: optimized, model, fault:ID", name),
+      fmt::format("there is no implementation of caches '{}'; known: optimized, model, fault:ID",
+                  name),
       "--impl");
 }
 
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory) {
-  TraceRunner runner(factory);
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store) {
+  TraceRunner runner(factory, store);
   TraceResult result = runner.Run(c);
   if (result.outcome == Outcome::kFail) {
     TraceOptions options;

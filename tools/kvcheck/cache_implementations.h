@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "fuzz/trace_store.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/trace.h"
@@ -19,8 +20,9 @@ namespace kvcheck {
 std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name);
 
 // Runs the trace beside the model; a trace that fails is run again with every slot observed after
-// every operation, so that the verdict names the operation that broke it.
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory);
+// every operation, so that the verdict names the operation that broke it. store: where it saves;
+// null: in memory.
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store = nullptr);
 
 }  // namespace kvcheck
 

@@ -10,6 +10,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/file_trace_store.h"
 #include "tools/kvcheck/implementations.h"
 #include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
@@ -26,6 +27,7 @@ struct RunOptions {
   std::string profile;
   std::string implementation;
   std::string data;
+  std::string store = "memory";
 };
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -105,6 +107,7 @@ int RunTrace(const RunOptions& options, const Question& question) {
   const std::string name =
       options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
   const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name);
+  const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
   RunReport report("run", options.common, 1);
   CaseResult result;
   result.verdict.case_text = Print(question.c);
@@ -112,8 +115,10 @@ int RunTrace(const RunOptions& options, const Question& question) {
       name == "model" ? "model (a check of itself: it cannot find faults of the contract)" : name;
   result.verdict.command =
       "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
-  report.Judge(std::move(result),
-               [&] { return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get()); });
+  if (store != nullptr) result.verdict.command += " --store " + options.store;
+  report.Judge(std::move(result), [&] {
+    return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get(), store.get());
+  });
   return report.Finish();
 }
 
@@ -169,8 +174,8 @@ int RunStored(const RunOptions& options) {
         if (!options.plan.empty()) said.plan = options.plan;
         if (!options.profile.empty()) said.profile = options.profile;
         Verdict verdict = JudgeRecordedTrace(file, said, *trace);
-        verdict.command = "kvcheck run --data " +
-                          ShellWord(place.file + "#" + place.name + "/" + answer.impl);
+        verdict.command =
+            "kvcheck run --data " + ShellWord(place.file + "#" + place.name + "/" + answer.impl);
         return verdict;
       }
       Question question;
@@ -213,6 +218,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
       "FILE#NAME/IMPL: of one implementation");
+  command->add_option("--store", options->store,
+                      "Where the caches of a trace save: memory (default), or hdf5: files in a "
+                      "folder of their own");
   AddCommonOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {

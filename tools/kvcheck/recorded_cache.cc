@@ -58,9 +58,9 @@ class RecordedCache : public Cache {
       return OpResult::Unsupported(kNotRecorded);
     }
     const std::span<const std::byte> attended = player_->answer().attended;
-    if (attended.size() != static_cast<size_t>(request.rows * request.query_heads *
-                                               request.queries * setup.v_dim) *
-                               SizeInBytes(request.dtype)) {
+    if (attended.size() !=
+        static_cast<size_t>(request.rows * request.query_heads * request.queries * setup.v_dim) *
+            SizeInBytes(request.dtype)) {
       return OpResult::Unsupported(kNotRecorded);
     }
     std::memcpy(out, attended.data(), attended.size());
@@ -184,8 +184,8 @@ void ParseRecordedProfile(std::string_view text, CacheCapabilities* capabilities
   for (const Piece& field : Split(WholeLine(text), ' ')) {
     if (text.empty()) break;
     const std::string_view key = field.text.substr(0, field.text.find('='));
-    const bool is_cache = key == "size" || key == "bytes" || key == "empty" ||
-                          key == "trimmable" || key == "trim";
+    const bool is_cache =
+        key == "size" || key == "bytes" || key == "empty" || key == "trimmable" || key == "trim";
     std::string& part = is_cache ? of_cache : other;
     if (!part.empty()) part += ' ';
     part += field.text;

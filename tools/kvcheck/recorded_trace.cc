@@ -9,8 +9,7 @@
 
 namespace kvcheck {
 
-Verdict JudgeRecordedTrace(const StoredFile& file, const StoredAnswer& answer,
-                           const CacheCase& c) {
+Verdict JudgeRecordedTrace(const StoredFile& file, const StoredAnswer& answer, const CacheCase& c) {
   TensorMap outputs;
   for (const auto& [name, dataset] : answer.outputs) {
     outputs[name] = ReadTensor(file.source(), dataset);
