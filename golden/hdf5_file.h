@@ -1,8 +1,8 @@
-// An HDF5 file as a TensorSource, read in this process. Nothing in the file is trusted: types,
-// ranks, extents, storage, links and filters are checked before any byte of data is read. The
-// library itself is not proof against damage (it can loop for ever or read outside its buffers on a
-// damaged file), so a file of unknown origin is opened through tools/process/untrusted_reader.h,
-// which runs this class in a supervised child.
+// An HDF5 file as a TensorSource, read in this process. Nothing in the file is trusted: types, ranks,
+// extents, storage, links and filters are checked before any byte of data is read. The library
+// itself is not proof against damage (it can loop for ever or read outside its buffers on a damaged
+// file), so a file of unknown origin is opened through tools/process/untrusted_reader.h, which runs
+// this class in a supervised child.
 
 #ifndef GOLDEN_HDF5_FILE_H_
 #define GOLDEN_HDF5_FILE_H_

@@ -161,7 +161,10 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
                     item.outline->name, item.outline->name, item.outline->name));
   }
   if (const auto* trace = std::get_if<CacheCase>(&*item.c)) {
-    return JudgeRecordedTrace(got, *item.answer, *trace);
+    StoredAnswer said = *item.answer;
+    if (!options.plan.empty()) said.plan = options.plan;
+    if (!options.profile.empty()) said.profile = options.profile;
+    return JudgeRecordedTrace(got, said, *trace);
   }
   const TensorRule& rule = rules.Of(item.outline->name);
   const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);
