@@ -119,7 +119,7 @@ class TraceRecording::Reader {
   // Which operations find their slots follows from the answers; what they leave used as well.
   void ReadAnswers() {
     int64_t rows = 0;
-    const int64_t* table = Table("answers", 2, &rows);
+    const int64_t* table = Table("answers", 3, &rows);
     std::vector<std::string> messages = Lines("messages");
     const auto operations = static_cast<int64_t>(case_.ops.size());
     if (rows != operations || static_cast<int64_t>(messages.size()) != operations) {
@@ -128,11 +128,15 @@ class TraceRecording::Reader {
     }
     for (size_t i = 0; i < case_.ops.size(); ++i) {
       const CacheOp& op = case_.ops[i];
-      const int64_t status = table[2 * i];
+      const int64_t* row = table + 3 * i;
+      const int64_t status = row[0];
       if (status < 0 || status > 3) Refuse(fmt::format("operation {}: status {}", i + 1, status));
       RecordedAnswer answer;
       answer.status = static_cast<Status>(status);
-      answer.number = table[2 * i + 1];
+      answer.number = row[1];
+      if (row[2] < 0 || row[2] > 3) Refuse(fmt::format("operation {}: changed {}", i + 1, row[2]));
+      answer.changed_inputs = (row[2] & 1) != 0;
+      answer.changed_results = (row[2] & 2) != 0;
       answer.message = std::move(messages[i]);
       const bool idle = IsIdle(op);
       if (idle != (answer.status == Status::kIdle)) {

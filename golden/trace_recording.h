@@ -24,7 +24,11 @@ namespace kvcheck {
 struct RecordedAnswer {
   enum class Status : uint8_t { kIdle, kDone, kRefused, kUnsupported };
   Status status = Status::kIdle;
-  int64_t number = -1;                  // of trim: tokens said to be gone
+  int64_t number = -1;          // of trim: tokens said to be gone
+  bool changed_inputs = false;  // the caller's arrays were changed by the call
+  // Arrays that an earlier call returned were changed. Not judged: a view is valid until the next
+  // call (spec/cache_implementation.h).
+  bool changed_results = false;
   std::string message;                  // of what was raised
   std::span<const std::byte> attended;  // (rows, query_heads, queries, v_dim) of an attend
 };

@@ -233,9 +233,11 @@ def broken(case, record):
     setup, operations = parse(case.case_text)
     model, states = Model(setup, operations), list(states_of(record.outputs, setup))
     answers, slots = record.outputs["answers"].array.tolist(), record.outputs["slots"].array.tolist()
-    for index, ((status, number), shown) in enumerate(zip(answers, slots)):
+    for index, ((status, number, changed), shown) in enumerate(zip(answers, slots)):
         try:
             model.carry_out(index, status, number)
+            if changed & 1:
+                raise Broken("the caller's arrays")
             for name, state in zip(SLOTS, shown):
                 if (state >= 0) != (name in model.slots):
                     raise Broken("which slots are used")

@@ -35,6 +35,8 @@ from trace_text import layout_of
 UNKNOWN = -1
 PROBE = 3.0  # beyond every token's channel: |value| < 2
 IDLE, DONE, REFUSED, UNSUPPORTED = range(4)
+CHANGED_INPUTS = 1  # the caller's arrays
+CHANGED_RESULTS = 2  # arrays that the append before it returned
 
 
 class Unsupported(Exception):
@@ -63,6 +65,7 @@ class Answer:
     status: int = IDLE
     number: int = UNKNOWN  # of trim: tokens said to be gone
     message: str = ""
+    changed: int = 0  # CHANGED_INPUTS, CHANGED_RESULTS
     attended: np.ndarray | None = None
 
 
@@ -152,6 +155,7 @@ class Library:
         self.setup, self.operations, self.folder = setup, operations, folder
         self.slots = {}
         self.saved = {}  # key -> Slot without its cache
+        self.returned = []  # arrays of the last append, and what they held
 
     # ------------------------------------------------------------------------------ operations
 
@@ -169,12 +173,15 @@ class Library:
         if self.is_idle(op):
             return Answer()
         answer = Answer(DONE)
+        earlier = self.returned
         try:
             getattr(self, "do_" + op.kind)(op, index, answer)
         except (Unsupported, NotImplementedError) as error:
             return Answer(UNSUPPORTED, message=self.explain(error))
         except Exception as error:  # whatever the library raises is its answer
             return Answer(REFUSED, message=self.explain(error))
+        if any(stored(array).tobytes() != held for array, held in earlier):
+            answer.changed |= CHANGED_RESULTS
         return answer
 
     def explain(self, error):
@@ -245,7 +252,10 @@ class Library:
             return
         k, v, split = self.columns(slot, op.count, index)
         before = copy.deepcopy(slot.cache)
+        given = stored(k).tobytes(), stored(v).tobytes()
         slot.step = (*feed(slot.cache, k, v, window), before)
+        answer.changed = CHANGED_INPUTS * (given != (stored(k).tobytes(), stored(v).tobytes()))
+        self.returned = [(part, stored(part).tobytes()) for parts in slot.step[:2] for part in parts]
         slot.padding = [p - padding for p, (padding, _) in zip(slot.padding, split)]
         if slot.to_come is not None:
             slot.to_come = [n - tokens for n, (_, tokens) in zip(slot.to_come, split)]
@@ -373,10 +383,13 @@ class Library:
         coded = len(keys) > 1
         if (coded and sinks is not None) or ("window" in op.options and isinstance(before, library.ChunkedKVCache)):
             raise Unsupported("quantized attention has no sinks, chunked attention no window")
+        given = np.ascontiguousarray(q)
+        q = make_mlx.to_mlx(given, s.x)
         out = base.scaled_dot_product_attention(
-            make_mlx.to_mlx(np.ascontiguousarray(q), s.x), keys if coded else keys[0], values if coded else values[0],
+            q, keys if coded else keys[0], values if coded else values[0],
             cache=slot.cache, scale=float(op.options.get("scale", s.k_dim**-0.5)), mask=mask, sinks=sinks)
         answer.attended = stored(out)
+        answer.changed = CHANGED_INPUTS * (given.tobytes() != stored(q).tobytes())
 
     def do_drop(self, op, index, answer):
         del self.slots[op.slot]

@@ -85,8 +85,8 @@ QUANTIZED = [
                              "load s1 -> B", "append B 1", "trim B 2", "append B 1")),
     ("quantized.growth", case("k=affine:4:g32:f16 x=f16 dk=32 data=tokens:50 observe=last", "new A", "append A 120",
                               "append A 137", "append A 1", "trim A 4", "append A 2")),
-    ("quantized.attend", case("k=affine:8:g32:f32 hkv=1 hq=2 dk=32 data=tokens:51", "new A", "append A 3", "attend A",
-                              "append A 1", "attend A")),
+    ("quantized.attend", case("k=affine:8:g32:f32 hkv=1 hq=2 dk=32 data=tokens:51", "new A", "append A 3",
+                              "attend A scale=1", "append A 1", "attend A scale=1")),
 ]
 
 # Ragged batches: left padding, right-padded prefill, rows that come and go.
@@ -201,7 +201,7 @@ FINDINGS = [
     ("finding.rotated_batch_then_chunk.prefill", case("layout=ring:w=4 k=f32 dk=4 data=tokens:106", "new A rows=2",
                                                       "prepare A 1,3", "append A 3", "finalize A", "append A 1",
                                                       "append A 1", "append A 2"),
-     "the same after a right-padded prefill, as a second turn of a conversation meets it (cache.py:1316)"),
+     "the same after a right-padded prefill (cache.py:1316)"),
     ("finding.prefill_ends_with_one_column", case("layout=ring:w=4 k=f32 dk=4 data=tokens:107", "new A rows=2",
                                                   "prepare A 2,5", "append A 4", "append A 1", "finalize A",
                                                   "append A 1"),
@@ -259,7 +259,10 @@ FINDINGS = [
      "trim of a negative number goes forward (cache.py:392) and makes unwritten capacity visible"),
     ("finding.flipped_bit_in_file", case("k=f32 dk=4 data=tokens:123", "new A", "append A 3", "save A s1",
                                          "damage s1 flip at=3", "load s1 -> B"),
-     "a file of load_prompt_cache has neither checksum nor version (save_prompt_cache, cache.py:78): a flipped bit is loaded as data"),
+     "a file of load_prompt_cache has neither checksum nor version (save_prompt_cache, cache.py:79): a flipped bit is loaded as data"),
+    ("finding.queries_scaled_in_place", case("k=affine:8:g32:f32 hq=2 dk=32 data=tokens:125", "new A", "append A 3",
+                                             "attend A"),
+     "quantized attention multiplies the caller's queries by the scale in place (models/base.py:77)"),
     ("finding.nan_in_padding", case("k=f32 hq=2 dk=8 data=tokens:124", "new A rows=2 pad=1,0", "append A 3",
                                     "attend A"),
      "a value vector of NaN in a padding column reaches the output: mx.fast.scaled_dot_product_attention multiplies it "

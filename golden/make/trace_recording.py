@@ -1,6 +1,8 @@
 """A recorded trace as the outputs of a golden file (golden/README.md, Recorded traces), and back.
 
-    answers   int64 (operations, 2)   0 on an empty slot, 1 carried out, 2 refused, 3 unsupported; of trim: tokens gone
+    answers   int64 (operations, 3)   0 on an empty slot, 1 carried out, 2 refused, 3 unsupported; of trim: tokens gone,
+                                      else -1; 1 when it changed the caller's arrays, 2 when arrays that the append
+                                      before it returned, 3 both
     messages  uint8                   a line per operation: what was raised
     slots     int64 (operations, 5)   the state that each slot shows after the operation; -1: it is empty
     states    int64 (states, 12)      FIELDS
@@ -56,7 +58,7 @@ def outputs(answers, shown):
         return np.concatenate([getattr(s, name).ravel() for s in states if getattr(s, name) is not None] or
                               [np.zeros(0, bool)])
 
-    return {"answers": np.array([(a.status, a.number) for a in answers], np.int64).reshape(-1, 2),
+    return {"answers": np.array([(a.status, a.number, a.changed) for a in answers], np.int64).reshape(-1, 3),
             "messages": _lines([a.message for a in answers]),
             "slots": slots, "states": table,
             "kinds": _lines([" ".join((s.layout, *s.formats)) for s in states]),

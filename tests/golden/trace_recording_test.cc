@@ -36,7 +36,8 @@ Tensor Bytes(const std::string& text, DType dtype = DType::kUInt8) {
 // Two rows of one column, of which the first is padding; then a trim that raised.
 TensorMap Recording() {
   TensorMap outputs;
-  outputs["answers"] = Numbers({1, -1, 1, -1, 0, -1, 1, -1, 2, -1, 0, -1, 1, -1}, 2);
+  outputs["answers"] =
+      Numbers({1, -1, 0, 1, -1, 1, 0, -1, 0, 1, -1, 0, 2, -1, 0, 0, -1, 0, 1, -1, 0}, 3);
   outputs["messages"] = Bytes("\n\n\n\nValueError: no\n\n\n");
   outputs["slots"] =
       Numbers({0,  -1, -1, -1, -1, 1,  -1, -1, -1, -1, 1,  -1, -1, -1, -1, 1,  -1, -1,
@@ -64,6 +65,8 @@ TEST(TraceRecording, ShowsWhatWasRecorded) {
   ASSERT_EQ(recording.answers().size(), 7u);
   EXPECT_EQ(recording.answers()[2].status, Status::kIdle);
   EXPECT_EQ(recording.answers()[4].status, Status::kRefused);
+  EXPECT_TRUE(recording.answers()[1].changed_inputs);
+  EXPECT_FALSE(recording.answers()[3].changed_inputs);
   EXPECT_EQ(recording.answers()[4].message, "ValueError: no");
   EXPECT_EQ(recording.answers()[3].attended.size(), 32u);
   EXPECT_EQ(recording.State(6, 0), nullptr);
@@ -141,9 +144,10 @@ TEST(TraceRecording, NoNumberOfATableIsBelieved) {
     outputs.at(name).As<int64_t>()[i] = value;
     return Refuses(std::move(outputs));
   };
-  EXPECT_TRUE(set("answers", 4, 1));   // an empty slot cannot answer
+  EXPECT_TRUE(set("answers", 6, 1));   // an empty slot cannot answer
   EXPECT_TRUE(set("answers", 0, 2));   // then there would be no A
-  EXPECT_TRUE(set("answers", 12, 2));  // nobody can decline a drop
+  EXPECT_TRUE(set("answers", 18, 2));  // nobody can decline a drop
+  EXPECT_TRUE(set("answers", 2, 4));   // neither yes nor no
   EXPECT_TRUE(set("slots", 5, 2));     // there are two states
   EXPECT_TRUE(set("slots", 5, -1));    // A is used
   EXPECT_TRUE(set("slots", 6, 0));     // B is not

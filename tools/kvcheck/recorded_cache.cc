@@ -18,7 +18,11 @@ class RecordedCache : public Cache {
   RecordedCache(std::shared_ptr<RecordedPlayer> player, int slot)
       : player_(std::move(player)), slot_(slot) {}
 
-  OpResult Append(const TokenColumns&) override { return player_->Next(CacheOpKind::kAppend); }
+  OpResult Append(const TokenColumns& columns) override {
+    const OpResult result = player_->Next(CacheOpKind::kAppend);
+    if (result.ok() && player_->answer().changed_inputs) Change(columns.k);
+    return result;
+  }
   OpResult Prepare(std::span<const int64_t>) override {
     return player_->Next(CacheOpKind::kPrepare);
   }
@@ -64,6 +68,7 @@ class RecordedCache : public Cache {
       return OpResult::Unsupported(kNotRecorded);
     }
     std::memcpy(out, attended.data(), attended.size());
+    if (player_->answer().changed_inputs) Change(request.q);
     return result;
   }
 
@@ -91,6 +96,9 @@ class RecordedCache : public Cache {
   int64_t RetainedTokens(int64_t) const override { return StepView::kUnknown; }
 
  private:
+  // Does to the caller's array what the library did, so that the caller finds it out.
+  static void Change(const std::byte* array) { *const_cast<std::byte*>(array) ^= std::byte{1}; }
+
   OpResult Make(CacheOpKind kind, std::unique_ptr<Cache>* out) const {
     const OpResult result = player_->Next(kind);
     if (result.ok()) *out = std::make_unique<RecordedCache>(player_, player_->op().target);

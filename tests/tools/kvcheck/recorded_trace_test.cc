@@ -93,10 +93,13 @@ TEST(RecordedTrace, AnswersAndNumbersMatter) {
     return Judge(recorded).outcome;
   };
   // single.f16.k_and_v_differ: new, append 5, trim 2, ...
-  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 5, 2), Outcome::kPass);
-  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 5, 1), Outcome::kFail);
-  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 4, 2), Outcome::kFail);
-  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 4, 3), Outcome::kUnsupported);
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 7, 2), Outcome::kPass);
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 7, 1), Outcome::kFail);
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 6, 2), Outcome::kFail);
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 6, 3), Outcome::kUnsupported);
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 5, 1),
+            Outcome::kFail);  // input changed
+  EXPECT_EQ(outcome("single.attend", "answers", 8, 1), Outcome::kFail);
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "states", 12 + 6, 4), Outcome::kFail);  // size
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "rows", 2, 4), Outcome::kFail);  // an offset
 }
