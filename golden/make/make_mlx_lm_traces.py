@@ -1,6 +1,7 @@
 """Makes mlx_lm_traces.h5: traces through the caches of mlx-lm, with all that they showed after every operation.
 
-Usage: python make_mlx_lm_traces.py [DIRECTORY]     (default: ../data beside this file)
+Usage: python make_mlx_lm_traces.py [DIRECTORY [TRACES.txt]]     (default: ../data beside this file)
+With TRACES.txt: the cases in it, one a line, as t1, t2, ... in DIRECTORY/traces.h5, all expected to pass.
 Needs the packages of requirements-mlx.txt. The traces are in mlx_lm_traces.py, the library behind mlx_lm_caches.py.
 What is appended follows from the trace (token_rows.py), so the files hold answers alone.
 """
@@ -65,9 +66,13 @@ def add(writer, name, text, expect="PASS", reason=""):
 def main(arguments):
     directory = pathlib.Path(arguments[1] if len(arguments) > 1 else pathlib.Path(__file__).parent.parent / "data")
     mx.set_default_device(mx.cpu)
-    with kg.Writer(directory / "mlx_lm_traces.h5", source=f"mlx-lm {make_mlx.MLX_LM}, mlx {make_mlx.MLX}",
+    name, traces = "mlx_lm_traces.h5", TRACES
+    if len(arguments) > 2:
+        lines = pathlib.Path(arguments[2]).read_text().splitlines()
+        name, traces = "traces.h5", [(f"t{i + 1}", line) for i, line in enumerate(lines) if line]
+    with kg.Writer(directory / name, source=f"mlx-lm {make_mlx.MLX_LM}, mlx {make_mlx.MLX}",
                    command="python golden/make/make_mlx_lm_traces.py") as writer:
-        for trace in TRACES:
+        for trace in traces:
             add(writer, *trace)
 
 
