@@ -37,9 +37,10 @@ std::string Hex(const Sha256Digest& digest) {
 // The only header that a file with these bytes behind it has.
 std::string Header(const InputFile& file) {
   Sha256 hash;
-  std::vector<std::byte> block(kBlockBytes);
+  std::vector<std::byte> block(
+      std::min(kBlockBytes, static_cast<size_t>(file.size() - kStateHeaderBytes)));
   for (int64_t at = kStateHeaderBytes; at < file.size();) {
-    const auto bytes = std::min(static_cast<int64_t>(kBlockBytes), file.size() - at);
+    const auto bytes = std::min(static_cast<int64_t>(block.size()), file.size() - at);
     file.ReadAt(at, block.data(), static_cast<size_t>(bytes));
     hash.Update(block.data(), static_cast<size_t>(bytes));
     at += bytes;
