@@ -190,7 +190,7 @@ TEST(FirstPass, CountsEveryLooseToleranceThatTheJudgeSees) {
       {.kind = PassRule::Kind::kUlp, .ulps = 12},
   };
   int boundaries = 0;
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kInt16, DType::kUInt16}) {
     for (const PassRule& rule : rules) {
       const auto is_loose = [&](uint16_t code) {
         const auto bytes = std::as_bytes(std::span(&code, 1));
@@ -220,7 +220,7 @@ TEST(FirstPass, CountsEveryLooseToleranceThatTheJudgeSees) {
 TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
   constexpr uint32_t kElements = 4099;
   for (const DType dtype : {DType::kFloat32, DType::kInt32, DType::kUInt32, DType::kFloat64,
-                            DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+                            DType::kFloat16, DType::kBFloat16, DType::kInt16, DType::kUInt16}) {
     const size_t bytes = SizeInBytes(dtype);
     // Of floats, the codes above a power of two; of integers, large ones.
     const uint64_t lowest = dtype == DType::kFloat32    ? 0x3f800000
