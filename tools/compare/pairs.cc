@@ -77,13 +77,15 @@ std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const T
 
 }  // namespace
 
-std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSource& gold,
+std::vector<ComparePair> PlanPairs(std::vector<TensorPair> selected, const TensorSource& gold,
                                    const TensorSource& got, const RuleSet& rules,
                                    const std::vector<AxisSlice>& slices) {
   std::vector<ComparePair> pairs;
-  for (const TensorPair& names : selection.pairs) {
+  pairs.reserve(selected.size());
+  for (TensorPair& taken : selected) {
     ComparePair pair;
-    pair.names = names;
+    pair.names = std::move(taken);
+    const TensorPair& names = pair.names;
     pair.rule = rules.Of(names.name);
     if (std::holds_alternative<DerivedRule>(pair.rule.tolerance)) {
       throw Error(ErrorCode::kUsage,

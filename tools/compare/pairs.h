@@ -49,10 +49,10 @@ struct ComparePair {
   int64_t bytes = 0;              // of them, in both files
 };
 
-// In the order of the selection. Files are named in reasons.
+// In the order of the selection, whose pairs are taken. Files are named in reasons.
 // Errors: kUsage for a slice that a tensor does not have, a cast that does not hold both types, a
 // rule that loosens another without a reason, and `derived` where no case is.
-std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSource& gold,
+std::vector<ComparePair> PlanPairs(std::vector<TensorPair> selected, const TensorSource& gold,
                                    const TensorSource& got, const RuleSet& rules,
                                    const std::vector<AxisSlice>& slices);
 
