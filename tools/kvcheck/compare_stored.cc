@@ -13,6 +13,7 @@
 #include "reference/spec/error.h"
 #include "tools/compare/across_tensors.h"
 #include "tools/compare/certify.h"
+#include "tools/compare/looser.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"
@@ -155,6 +156,9 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
       const PassSummary* summary = certified.Of(i);
       Verdict verdict = summary != nullptr ? CertifiedVerdict(pair, gold_file, got_file, *summary)
                                            : JudgePair(pair, gold_file, got_file, empty, judge);
+      if (auto looser = LooserThanFormat(pair, gold_file, got_file, common.threads)) {
+        verdict.warnings.push_back(std::move(*looser));
+      }
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }
