@@ -229,7 +229,7 @@ TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
                             : dtype == DType::kBFloat16 ? 0x3f80
                             : bytes == 2                ? 0x4000
                                                         : 0x70000000;
-    for (const uint64_t step : {1, 3, 60}) {
+    for (const uint64_t step : {1u, 3u, 60u}) {
       CodePair pair;
       for (uint32_t i = 0; i < kElements; ++i) {
         const uint64_t want = lowest + (kElements - 1 - i) / (bytes == 2 ? 64 : 16);
@@ -239,7 +239,7 @@ TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
         pair.expected.insert(pair.expected.end(), want_bytes, want_bytes + bytes);
         pair.got.insert(pair.got.end(), got_bytes, got_bytes + bytes);
       }
-      for (const size_t elements : {16, 64, 4096, 4099}) {
+      for (const size_t elements : {16u, 64u, 4096u, 4099u}) {
         const auto expected = std::span(pair.expected).first(elements * bytes);
         const auto got = std::span(pair.got).first(elements * bytes);
         const PassRule rule = {.kind = PassRule::Kind::kUlp, .ulps = 40};
