@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/probes.h"
 #include "fuzz/trace_result.h"
 #include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
@@ -44,6 +45,10 @@ class TraceRunner {
   struct Names;
 
   bool Execute(const CacheOp& op);
+  // The call itself, of an operation that finds what it names.
+  bool Perform(const CacheOp& op);
+  void ProbeBefore(const CacheOp& op);
+  void ProbeAfter(const CacheOp& op, bool carried_out);
   bool ExecuteNew(const CacheOp& op);
   bool ExecuteAppend(const CacheOp& op);
   bool ExecuteTrim(const CacheOp& op);
@@ -60,6 +65,9 @@ class TraceRunner {
   bool CompareTouched();
   bool CompareAll();
   bool Fail(int slot, StepFault fault, std::string message);
+  // ", made by operation 2, copy A -> B": where the wrong state of a slot comes from that the
+  // current operation does not name, or that it has loaded; "" otherwise.
+  std::string OriginOfState(int slot) const;
   std::unique_ptr<Cache> TakeSpare();
   void Place(int slot, std::unique_ptr<Cache> cache);
   void Touch(int slot) { touched_ |= 1u << slot; }
@@ -73,6 +81,7 @@ class TraceRunner {
   VectorTable table_;
   std::unique_ptr<Names> names_;
   StepComparer comparer_;
+  ProbeCounter probes_;
   std::vector<Slot> slots_;
   std::vector<Saved> saved_;
   MemoryStateStore store_;

@@ -139,12 +139,16 @@ void VectorTable::LookForCollisions(int32_t handle) {
       // where the earlier vector ends too soon to be compared, it is the later one that is longer.
       if (hashes_[at].hash == hash && hashes_[at].offset + size <= offset &&
           std::memcmp(&bytes_[hashes_[at].offset], &bytes_[offset], size) == 0) {
-        ++collisions_;
+        const Entry& entry = entries_[Index(handle)];
+        const Entry& other = entries_[Index(hashes_[at].handle)];
+        const bool same_vector = other.token == entry.token && other.part == entry.part &&
+                                 hashes_[at].offset == other.offset + h * size;
+        if (!same_vector) ++collisions_;
         break;
       }
     }
     if (hashes_[at].stamp == stamp_) continue;
-    hashes_[at] = {hash, stamp_, static_cast<uint32_t>(offset)};
+    hashes_[at] = {hash, stamp_, static_cast<uint32_t>(offset), handle};
     ++hashed_;
   }
 }

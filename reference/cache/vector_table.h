@@ -47,7 +47,7 @@ class VectorTable {
   // Values of one head. Shapes: values (dim).
   void Decode(int32_t handle, int64_t head, double* values);
 
-  // Pairs of different vectors, of one head, with equal bytes.
+  // Pairs of vectors with equal bytes that are not the same head of the same part of one token.
   int64_t collisions() const { return collisions_; }
   // What StepComparer reads.
   StoredTokens View() const;
@@ -84,6 +84,7 @@ class VectorTable {
     uint64_t hash = 0;
     uint32_t stamp = 0;
     uint32_t offset = 0;
+    int32_t handle = 0;
   };
   std::vector<HashSlot> hashes_;
   size_t hashed_ = 0;
