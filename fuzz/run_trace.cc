@@ -57,6 +57,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   bool fine = true;
   for (index_ = 0; fine && index_ < static_cast<int64_t>(c.ops.size()); ++index_) {
     touched_ = 0;
+    if (options.on_operation) options.on_operation(index_);
     fine = Execute(c.ops[static_cast<size_t>(index_)]);
     if (fine && each) fine = options.every_slot ? CompareAll() : CompareTouched();
   }

@@ -5,6 +5,7 @@
 #ifndef FUZZ_RUN_TRACE_H_
 #define FUZZ_RUN_TRACE_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,9 @@ struct TraceOptions {
   // Judge the state after every operation, whatever the case says.
   bool observe_each = false;
   bool poison = true;  // overwrite what implementations hold unused
+  // Told the index of each operation before it begins: in a supervised worker, a sign of life and
+  // what a crash is blamed on.
+  std::function<void(int64_t)> on_operation;
 };
 
 class TraceRunner {

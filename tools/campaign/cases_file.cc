@@ -200,7 +200,8 @@ std::string Print(const CaseEntry& entry, const std::vector<std::string>& commen
 std::string CaseName(std::string_view text) {
   std::string name;
   for (const char c : text) {
-    if (IsNameCharacter(c)) {
+    // Also the name of a file.
+    if (IsNameCharacter(c) && c != ':') {
       name += c;
     } else if (!name.empty() && name.back() != '-') {
       name += '-';

@@ -45,7 +45,8 @@ std::vector<CaseEntry> ReadCases(const std::string& path);
 // As ParseCases reads it; a trace has one operation a line. Comments: lines without their "# ".
 std::string Print(const CaseEntry& entry, const std::vector<std::string>& comments = {});
 
-// Letters, digits and "_.-+:", as in the name of a case; what is not becomes "-", without "--".
+// A name of a case, and of a file, that reminds of a text: letters, digits and "_.-+" stay, what is
+// between becomes "-".
 std::string CaseName(std::string_view text);
 
 // The text of a file. Errors: kUnreadableFile.

@@ -128,6 +128,11 @@ void TextReport::Finish(const Summary& summary) {
     out_ << fmt::format("{} shown without details (--max-print {})\n", Plural(left_out_, "case"),
                         options_.max_print);
   }
+  for (const CampaignCounts& campaign : summary.campaigns) {
+    if (!options_.quiet) out_ << ProbeTable(campaign);
+    out_ << Print(campaign) << "\n" << UnprovedText(campaign, options_.max_print);
+  }
+  for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
   for (const std::string& pattern : summary.patterns) out_ << "pattern: " << pattern << "\n";
   out_ << Print(summary) << "\n";
   out_.flush();
