@@ -19,7 +19,7 @@ constexpr int64_t kWorkerBytes = int64_t{8} << 30;
 // While a hang is made smaller, a candidate hangs that takes this part of the limit: cases take
 // microseconds. The result is held to the whole limit.
 constexpr int64_t kShrinkLimitDivisor = 20;
-constexpr std::chrono::milliseconds kLeastShrinkLimit{100};
+constexpr std::chrono::milliseconds kLeastShrinkLimit{250};
 // Each candidate that still hangs costs its limit.
 constexpr int64_t kHangRuns = 200;
 

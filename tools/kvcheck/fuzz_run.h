@@ -18,10 +18,10 @@
 
 namespace kvcheck {
 
-// From so many cases on, of all layouts and formats, every probe must be reached. The probe that is
-// reached least often is reached in about one case of 1,000, so that a miss has a probability of
-// about e^-20.
-inline constexpr int64_t kProbeCases = 20'000;
+// From so many cases on, of all layouts and formats, every probe must be reached. Of the first 20,000
+// cases of seed 1, 149 reach the probe that is reached least often (finalize_refused): 5,000 miss it
+// with a probability of about e^-37.
+inline constexpr int64_t kProbeCases = 5'000;
 
 struct FuzzSettings {
   DrawSettings draw;

@@ -130,7 +130,8 @@ void TextReport::Finish(const Summary& summary) {
   }
   for (const CampaignCounts& campaign : summary.campaigns) {
     if (!options_.quiet) out_ << ProbeTable(campaign);
-    out_ << Print(campaign) << "\n" << UnprovedText(campaign, options_.max_print);
+    out_ << Print(campaign) << "\n";
+    if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }
   for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
   for (const std::string& pattern : summary.patterns) out_ << "pattern: " << pattern << "\n";
