@@ -13,9 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Beyond what a worker starts with: a runaway allocation is a crash of one case, not of the
-// machine.
-constexpr int64_t kWorkerBytes = int64_t{8} << 30;
 // While a hang is made smaller, a candidate hangs that takes this part of the limit: cases take
 // microseconds. The result is held to the whole limit.
 constexpr int64_t kShrinkLimitDivisor = 20;

@@ -47,6 +47,10 @@ enum class PoolState : uint8_t {
   kStop,    // drop what is in flight
 };
 
+// For ChildLimits::address_space_bytes of workers: a runaway allocation is a crash of one case, not
+// the end of the machine.
+inline constexpr int64_t kWorkerBytes = int64_t{8} << 30;
+
 struct PoolOptions {
   int workers = 1;
   ChildLimits limits;

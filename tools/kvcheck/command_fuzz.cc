@@ -104,6 +104,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->type_name("GLOB")
       ->take_all();
   command->add_option("--seed", options->draw.seed, "Which sequence of cases")
+      ->check(CLI::NonNegativeNumber)
       ->type_name("S")
       ->capture_default_str();
   CLI::Option* cases =

@@ -125,6 +125,7 @@ class Gate {
     pool_options.workers = options_.common.threads;
     pool_options.items = std::ssize(cases_);
     pool_options.limits.since_progress = limit_;
+    pool_options.limits.address_space_bytes = kWorkerBytes;
     WorkerPool pool(pool_options, [this]() -> EvaluateBatch {
       auto judges = std::make_shared<std::map<std::string, std::unique_ptr<CaseJudge>>>();
       return [this, judges](const Batch& batch, ItemMark& mark) {
@@ -310,6 +311,7 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       ->type_name("T")
       ->excludes(cases);
   command->add_option("--seed", options->seed, "Which sequence of drawn cases")
+      ->check(CLI::NonNegativeNumber)
       ->type_name("S")
       ->capture_default_str();
   command->add_option("--known", options->known, "Failures that are known, with reason and expiry")

@@ -51,7 +51,7 @@ std::string Tag(const CaseResult& result, const TextOptions& options) {
     case Standpoint::kExpectedMistrusted:
       return "MISTRUSTED, as expected";
     case Standpoint::kKnownFinding:
-      return "FAIL, as expected";
+      return std::string(Name(result.verdict.outcome)) + ", as expected";
     case Standpoint::kFailed:
       if (!UnmetReason(result, options.strict).empty()) return "FAIL";
       break;

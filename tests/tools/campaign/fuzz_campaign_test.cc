@@ -167,6 +167,7 @@ TEST(FuzzCampaign, TimeRunsAPrefixOfTheSequence) {
 
 TEST(FuzzCampaign, InterruptGivesWhatWasDelivered) {
   CampaignOptions options = Options(-1, 2);
+  options.time = std::chrono::minutes(5);
   int64_t seen = 0;
   options.progress = [&](const FuzzTally& tally) { seen = tally.cases; };
   options.interrupted = [&] { return seen > 100; };

@@ -89,7 +89,11 @@ TEST_F(GateCommand, FailureFailsWithSignatureReasonAndCommand) {
 }
 
 TEST_F(GateCommand, KnownFailureIsAFindingAndFuzzGoesOnPastIt) {
-  Known("version=* expires=2999-12-31");
+  // Where the kept token goes, the size is wrong too.
+  const std::string rest =
+      " impl=" + std::string(kFault) + " version=* reason=\"issue 12\" expires=2999-12-31\n";
+  Write("known.txt", "# one bug\nsignature=\"append visible_missing\"" + rest +
+                         "signature=\"append size\"" + rest);
   const ToolRun run = Tool({"gate", "--suite", "small.cases", "--fuzz-cases", "300", "--impl",
                             kFault, "--known", "known.txt"});
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
@@ -97,7 +101,7 @@ TEST_F(GateCommand, KnownFailureIsAFindingAndFuzzGoesOnPastIt) {
   EXPECT_NE(run.out.find("FAIL, as expected  cache append visible_missing"), std::string::npos)
       << run.out;
   EXPECT_NE(run.out.find("300 cases: "), std::string::npos) << run.out;
-  EXPECT_NE(run.out.find("2 known findings found"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("3 known findings found"), std::string::npos) << run.out;
 }
 
 TEST_F(GateCommand, KnownFailureOfAnotherVersionOrImplementationExcusesNothing) {
@@ -171,15 +175,13 @@ TEST_F(GateCommand, ShardsPartTheCases) {
   for (const char* shard : {"1/3", "2/3", "3/3"}) {
     const ToolRun run = Tool({"gate", "--fuzz-cases", "0", "--shard", shard, "--json", "-"});
     ASSERT_EQ(run.exit_code, 0) << run.out;
-    for (const auto& result : nlohmann::json::parse(run.out)["cases"]) {
-      names.insert(result["name"].get<std::string>());
-    }
+    const auto report = nlohmann::json::parse(run.out);
+    for (const auto& result : report["cases"]) names.insert(result["name"].get<std::string>());
   }
   const ToolRun whole = Tool({"gate", "--fuzz-cases", "0", "--json", "-"});
   std::multiset<std::string> all;
-  for (const auto& result : nlohmann::json::parse(whole.out)["cases"]) {
-    all.insert(result["name"].get<std::string>());
-  }
+  const auto report = nlohmann::json::parse(whole.out);
+  for (const auto& result : report["cases"]) all.insert(result["name"].get<std::string>());
   EXPECT_GT(all.size(), 100u);
   EXPECT_EQ(names, all);
 }
@@ -201,9 +203,18 @@ TEST_F(GateCommand, JunitHasOneTestPerResult) {
   ASSERT_TRUE(document.load_string(run.out.c_str())) << run.out;
   const pugi::xml_node suite = document.child("testsuites").child("testsuite");
   EXPECT_STREQ(suite.attribute("name").value(), "kvcheck gate");
-  EXPECT_EQ(suite.attribute("failures").as_int(), 2);
+  const auto with = [&](const char* child) {
+    int count = 0;
+    for (const pugi::xml_node test : suite.children("testcase")) {
+      count += child == nullptr || test.child(child) ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_GE(with("failure"), 2) << run.out;  // of the suite, and drawn
+  EXPECT_EQ(suite.attribute("failures").as_int(), with("failure"));
   EXPECT_EQ(suite.attribute("skipped").as_int(), 2);
-  EXPECT_EQ(suite.attribute("tests").as_int(), 5);
+  EXPECT_EQ(with("skipped"), 2);
+  EXPECT_EQ(suite.attribute("tests").as_int(), with(nullptr));
 }
 
 TEST_F(GateCommand, WhatCannotBeAskedIsRefused) {
