@@ -22,7 +22,7 @@ CacheCase DrawTrace(uint64_t seed, uint64_t index, const TraceDrawOptions& optio
 // fifty times as much to judge as others.
 const std::initializer_list<TraceDrawer::Draft::Weighted>& TraceDrawer::Draft::Moves() {
   static const std::initializer_list<Weighted> moves = {
-      {8, &Draft::MoveNew},        {40, &Draft::MoveAppend},        {3, &Draft::MoveAttend},
+      {8, &Draft::MoveNew},        {40, &Draft::MoveAppend},        {5, &Draft::MoveAttend},
       {12, &Draft::MoveTrim},      {8, &Draft::MoveFilter},         {7, &Draft::MoveExtend},
       {8, &Draft::MoveMerge},      {7, &Draft::MoveExtract},        {4, &Draft::MoveToQuantized},
       {4, &Draft::MoveCopy},       {3, &Draft::MoveSave},           {3, &Draft::MoveLoad},

@@ -163,7 +163,7 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   const uint64_t round = index / space.layouts.size();
   drawn->single =
       space.rows == DrawnRows::kSingle || (space.rows == DrawnRows::kAny && round % 3 == 0);
-  drawn->large = random->Below(100) == 0;
+  drawn->large = random->Below(50) == 0;
   const uint64_t x = random->Below(8);
   setup.x = x < 4 ? DType::kFloat32 : x < 6 ? DType::kFloat16 : DType::kBFloat16;
   // Half of the traces start from plain formats alone, a third of which can be quantized.

@@ -101,7 +101,13 @@ void TraceDrawer::Draft::AddAttend(int slot) {
   CacheOp op = Op(CacheOpKind::kAttend, slot);
   if (OneIn(2))
     op.window = Int(1, 1 + std::max<int64_t>(1, std::min<int64_t>(8, LongestRow(State(slot)))));
-  if (OneIn(4)) op.scale = 0.125 * static_cast<double>(Int(1, 12));
+  if (OneIn(4)) {
+    // From a quarter to two and a half times 1/sqrt(k_dim): much larger scores leave nothing of a
+    // key beside a sink, and of the output nothing but its rounding.
+    double scale = 0.25;
+    for (int64_t dim = 4; dim < drawn_.setup.k_dim; dim *= 4) scale /= 2;
+    op.scale = scale * static_cast<double>(Int(1, 5));
+  }
   op.sinks = OneIn(4);
   Add(std::move(op));
 }

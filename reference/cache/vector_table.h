@@ -62,7 +62,8 @@ class VectorTable {
     uint32_t offset = 0;
     uint16_t format = 0;
     TokenPart part = TokenPart::kKey;
-    int32_t converted = -1;  // a list of the same vector in other formats
+    int32_t converted = -1;  // the first of what was converted from this vector
+    int32_t next = -1;       // the next of what was converted from the same vector as this one
   };
   static size_t Index(int32_t handle) { return static_cast<size_t>(handle); }
   size_t FormatIndex(TokenPart part, const KvFormat& format, DType from);
