@@ -25,8 +25,8 @@ TEST(DrawTrace, IsAFunctionOfSeedAndIndexAlone) {
   TraceDrawer forwards;
   TraceDrawer backwards;
   std::map<uint64_t, std::string> texts;
-  for (uint64_t index = 0; index < 50; ++index) texts[index] = Print(forwards.Draw(3, index));
-  for (uint64_t index = 50; index-- > 0;) {
+  for (uint64_t index = 0; index < kTraces; ++index) texts[index] = Print(forwards.Draw(3, index));
+  for (uint64_t index = kTraces; index-- > 0;) {
     EXPECT_EQ(Print(backwards.Draw(3, index)), texts[index]);
     EXPECT_EQ(Print(DrawTrace(3, index)), texts[index]);
     EXPECT_NE(Print(backwards.Draw(4, index)), texts[index]);
