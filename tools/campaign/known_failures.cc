@@ -97,7 +97,7 @@ class LineParser {
 
   static bool IsDate(const std::string& text) {
     if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
-    for (const size_t i : {0, 1, 2, 3, 5, 6, 8, 9}) {
+    for (const size_t i : {0u, 1u, 2u, 3u, 5u, 6u, 8u, 9u}) {
       if (text[i] < '0' || text[i] > '9') return false;
     }
     const std::chrono::year_month_day date{

@@ -266,6 +266,7 @@ SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body,
   state_->reaped = state_->ended = true;  // nothing to reap if starting throws
   state_->child = StartForked(body, limits);
   state_->reaped = state_->ended = false;
+  state_->Renew();
 }
 
 SupervisedChild::SupervisedChild(const std::vector<std::string>& arguments,
@@ -275,6 +276,7 @@ SupervisedChild::SupervisedChild(const std::vector<std::string>& arguments,
   state_->reaped = state_->ended = true;
   state_->child = StartExecutable(arguments, limits);
   state_->reaped = state_->ended = false;
+  state_->Renew();
 }
 
 SupervisedChild::~SupervisedChild() = default;
