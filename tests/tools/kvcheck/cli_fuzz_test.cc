@@ -157,6 +157,34 @@ TEST_F(FuzzCommand, GoesOnPastCrashes) {
   EXPECT_EQ(one.out, run("3").out);
 }
 
+TEST_F(FuzzCommand, ProbeThatIsNotReachedIsMistrusted) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const ToolRun run = Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "5000", "-j", "2"});
+  EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("MISTRUSTED  fuzz cache  probe ring_wrapped was not reached\n"))
+      << run.out;
+  EXPECT_NE(run.out.find("probe load_of_wrapped_ring was not reached"), std::string::npos);
+  EXPECT_EQ(run.out.find("probe chunk_boundary_crossed was not reached"), std::string::npos);
+  EXPECT_NE(run.out.find("UNSUPPORTED: "), std::string::npos) << run.out;
+  // Fewer cases, or cases of some layouts alone, need not reach every probe.
+  EXPECT_EQ(Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "200"}).exit_code, 0);
+  EXPECT_EQ(Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "5000", "--layout", "linear*"})
+                .exit_code,
+            0);
+  // Nothing was judged.
+  EXPECT_EQ(
+      Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "50", "--layout", "ring"}).exit_code,
+      3);
+}
+
+TEST_F(FuzzCommand, CodecOfAnotherProfileIsDeclined) {
+  const char* c = "codec op=decode format=affine:4:g32:f16 x=f32 rows=2 d=32 data=codes:1";
+  EXPECT_EQ(Tool({"run", c, "--impl", "optimized"}).exit_code, 0);
+  const ToolRun exact = Tool({"run", c, "--impl", "optimized", "--profile", "decode=one_rounding"});
+  EXPECT_EQ(exact.exit_code, 3) << exact.out;
+  EXPECT_TRUE(exact.out.starts_with("UNSUPPORTED")) << exact.out;
+}
+
 TEST_F(FuzzCommand, AttentionFaultsAreFoundAndShrunkAndReplay) {
   const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", "fault:last_key_dropped",
                             "--cases", "50", "--out", "found"});

@@ -1,6 +1,7 @@
 // kvcheck gate: suites, known failures and their expiry, shards, budgets, reports.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -175,6 +176,20 @@ TEST_F(GateCommand, CrashesAndHangsAreVerdictsOfTheirCases) {
         "signature=\"trim CRASHED\" impl=selftest:abort version=* reason=r expires=2999-12-31\n");
   const ToolRun known = Gate({"--impl", "selftest:abort", "--known", "known.txt"});
   EXPECT_EQ(known.exit_code, 0) << known.out;
+}
+
+TEST_F(GateCommand, InterruptGivesAPartialReport) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  Write("small.cases",
+        "case first\nreason passes\ncache k=f32 dk=8 data=tokens:1; new A; append A 1\n\n"
+        "case bad\nreason hangs\ncache k=f32 dk=8 data=tokens:1; new A rows=2; append A 3; trim A "
+        "1\n");
+  const ToolRun run = Tool({"gate", "--suite", "small.cases", "--impl", "selftest:hang", "--limit",
+                            "60", "-j", "1", "--fuzz-cases", "0"},
+                           SIGINT, 1500);
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  EXPECT_NE(run.out.find("PASS  small/first"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("interrupted, this report is partial"), std::string::npos) << run.out;
 }
 
 TEST_F(GateCommand, ShardsPartTheCases) {

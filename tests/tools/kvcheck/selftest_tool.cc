@@ -1,5 +1,5 @@
 // The tool with caches that misbehave beyond what a mutant of the model may: they crash, hang and
-// throw in rare states. What is asked of them is the contract otherwise.
+// throw in rare states, or have no rings. Otherwise they are the model.
 
 #include <cstdlib>
 #include <memory>
@@ -13,8 +13,7 @@
 namespace kvcheck {
 namespace {
 
-// Runs `misbehave` at a trim of rows that have all been retained for a while, or at any filter to
-// nothing.
+// Runs `misbehave` at a trim of a batch of two rows, the first of at least two tokens.
 void Register(const char* name, void (*misbehave)()) {
   RegisterCacheImplementation(name, [=] {
     CacheRules rules;
@@ -36,6 +35,27 @@ void Write() {
   *nowhere = 1;
 }
 
+class WithoutRings : public CacheFactory {
+ public:
+  CacheCapabilities GetCapabilities() const override { return model_.GetCapabilities(); }
+  OpResult Start(const CacheSetup& setup) override { return model_.Start(setup); }
+  OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_t rows,
+               std::span<const int64_t> left_padding, std::unique_ptr<Cache>* out) override {
+    if (layout.kind == LayoutKind::kRing) return OpResult::Unsupported("no rings");
+    return model_.New(layout, k, v, rows, left_padding, out);
+  }
+  OpResult Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) override {
+    return model_.Merge(caches, out);
+  }
+  OpResult Load(const StateStore& store, std::string_view key,
+                std::unique_ptr<Cache>* out) override {
+    return model_.Load(store, key, out);
+  }
+
+ private:
+  ModelFactory model_;
+};
+
 }  // namespace
 }  // namespace kvcheck
 
@@ -46,5 +66,6 @@ int main(int argc, char** argv) {
   Register("selftest:hang", Hang);
   Register("selftest:throw", [] { throw std::runtime_error("out of columns"); });
   Register("selftest:exit", [] { _Exit(0); });
+  RegisterCacheImplementation("selftest:no_rings", [] { return std::make_unique<WithoutRings>(); });
   return ToolMain(argc, argv);
 }
