@@ -18,8 +18,8 @@ CacheCase DrawTrace(uint64_t seed, uint64_t index, const TraceDrawOptions& optio
   return TraceDrawer(options).Draw(seed, index);
 }
 
-// Weights: about half of the operations append, or nothing would be there to go wrong; attend costs
-// fifty times as much to judge as others.
+// Weights: with what moves of several operations add, two of five operations append, or nothing
+// would be there to go wrong. Judging an attend costs fifty times as much as another operation.
 const std::initializer_list<TraceDrawer::Draft::Weighted>& TraceDrawer::Draft::Moves() {
   static const std::initializer_list<Weighted> moves = {
       {8, &Draft::MoveNew},        {40, &Draft::MoveAppend},        {5, &Draft::MoveAttend},

@@ -180,6 +180,12 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   setup.v_dim = DrawDim(setup.v, setup.x, wide, random);
   const uint64_t heads = random->Below(10);
   setup.kv_heads = heads < 4 ? 1 : heads < 9 ? 2 : 3;
+  if (drawn->large && random->Below(12) == 0) {
+    // Rows of some hundred KB: beyond what is moved, held or kept at a time.
+    setup.kv_heads = 3;
+    if (IsPlain(setup.k)) setup.k_dim = random->Between(96, 128);
+    if (IsPlain(setup.v)) setup.v_dim = random->Between(96, 128);
+  }
   setup.query_heads = setup.kv_heads * random->Between(1, 2);
   setup.growth_tokens = random->Below(4) == 0 ? random->Between(5, 16) : random->Between(1, 4);
   setup.observe = random->Below(4) == 0 ? Observe::kLast : Observe::kEach;
