@@ -13,7 +13,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::string_view kFaultPrefix = "fault:";
+constexpr std::string_view kCacheFaultPrefix = "fault:";
 
 using Makers = std::map<std::string, std::function<std::unique_ptr<CacheFactory>()>>;
 
@@ -33,8 +33,8 @@ void RegisterCacheImplementation(const std::string& name,
 std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name) {
   if (name == "optimized") return std::make_unique<optimized::OptimizedCacheFactory>();
   if (name == "model") return std::make_unique<ModelFactory>();
-  if (name.starts_with(kFaultPrefix)) {
-    const std::string id = name.substr(kFaultPrefix.size());
+  if (name.starts_with(kCacheFaultPrefix)) {
+    const std::string id = name.substr(kCacheFaultPrefix.size());
     const CacheFault* fault = FindCacheFault(id);
     if (fault != nullptr) return std::make_unique<ModelFactory>(fault->rules(), name);
     std::string known;

@@ -16,7 +16,7 @@ namespace kvcheck {
 namespace {
 
 constexpr std::string_view kSimulatedPrefix = "simulated:";
-constexpr std::string_view kFaultPrefix = "fault:";
+constexpr std::string_view kAttentionFaultPrefix = "fault:";
 
 void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
   sink->Declare(name, tensor.dtype, tensor.shape);
@@ -66,8 +66,8 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
   }
   if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
   if (text == "optimized") return std::make_unique<OptimizedCodec>(profile);
-  if (text.starts_with(kFaultPrefix)) {
-    const std::string id = text.substr(kFaultPrefix.size());
+  if (text.starts_with(kAttentionFaultPrefix)) {
+    const std::string id = text.substr(kAttentionFaultPrefix.size());
     const AttentionFault* fault = FindAttentionFault(id);
     if (fault != nullptr) return std::make_unique<SimulatedKernel>(plan, profile, fault->rules());
     std::string known;
