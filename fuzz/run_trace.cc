@@ -44,6 +44,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   }
   for (Saved& saved : saved_) saved.used = false;
   store_->Clear();
+  probes_.Start(c.setup);
   const OpResult started = factory_->Start(c.setup);
   if (!started.ok()) {
     result_.outcome = Outcome::kUnsupported;
@@ -54,6 +55,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   bool fine = true;
   for (index_ = 0; fine && index_ < static_cast<int64_t>(c.ops.size()); ++index_) {
     touched_ = 0;
+    if (options.on_operation) options.on_operation(index_);
     fine = Execute(c.ops[static_cast<size_t>(index_)]);
     if (fine && each) fine = options.every_slot ? CompareAll() : CompareTouched();
   }
@@ -66,6 +68,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     result_.reason = "nothing was judged: no operation found a cache";
   }
   result_.counts.collisions = table_.collisions();
+  result_.probes = probes_.counts();
   if (result_.counts.collisions > 0 &&
       (result_.outcome == Outcome::kPass || result_.outcome == Outcome::kFail)) {
     // Neither a pass nor a failure means much where tokens have equal bytes.
@@ -89,9 +92,28 @@ bool TraceRunner::Fail(int slot, StepFault fault, std::string message) {
   }
   const std::string op =
       index_ >= 0 ? Print(case_->ops[static_cast<size_t>(index_)]) : std::string("the setup");
-  result_.reason = fmt::format("operation {}, {}: {}{}", index_ + 1, op,
-                               slot < 0 ? "" : fmt::format("{}: ", SlotName(slot)), message);
+  result_.reason = fmt::format("operation {}, {}: {}{}{}", index_ + 1, op,
+                               slot < 0 ? "" : fmt::format("{}: ", SlotName(slot)), message,
+                               OriginOfState(slot));
   return false;
+}
+
+std::string TraceRunner::OriginOfState(int slot) const {
+  if (slot < 0 || index_ < 0) return "";
+  const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
+  const auto origin = [&](std::string_view what, int64_t by) {
+    return by < 0 ? ""
+                  : fmt::format("; {} by operation {}, {}", what, by + 1,
+                                Print(case_->ops[static_cast<size_t>(by)]));
+  };
+  if (op.kind == CacheOpKind::kLoad && slot == op.target) {
+    return origin("it was saved", saved_[static_cast<size_t>(op.key)].saved_by);
+  }
+  const std::vector<int> named = NamedSlots(op);
+  if (std::find(named.begin(), named.end(), slot) != named.end()) return "";
+  const Slot& from = slots_[static_cast<size_t>(slot)];
+  return origin("this operation does not name it; it was made", from.made_by) +
+         origin("what was loaded was saved", from.saved_by);
 }
 
 bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carried_out) {
@@ -126,6 +148,8 @@ void TraceRunner::Place(int slot, std::unique_ptr<Cache> cache) {
   if (place.cache != nullptr) spares_.push_back(std::move(place.cache));
   place.cache = std::move(cache);
   place.used = true;
+  place.made_by = index_;
+  place.saved_by = -1;
   Touch(slot);
 }
 
@@ -158,6 +182,43 @@ bool TraceRunner::Execute(const CacheOp& op) {
   }
   ++result_.counts.operations;
   ++result_.counts.by_kind[static_cast<size_t>(op.kind)];
+  const int64_t refusals = result_.counts.refusals;
+  ProbeBefore(op);
+  if (!Perform(op)) return false;
+  ProbeAfter(op, result_.counts.refusals == refusals);
+  return true;
+}
+
+void TraceRunner::ProbeBefore(const CacheOp& op) {
+  const auto state = [&](int slot) -> const ModelState* {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    return s.used ? &s.state : nullptr;
+  };
+  operand_states_.clear();
+  switch (op.kind) {
+    case CacheOpKind::kMerge:
+      for (int operand : op.operands) operand_states_.push_back(state(operand));
+      return probes_.Before(op, nullptr, nullptr, operand_states_, false);
+    case CacheOpKind::kLoad:
+      return probes_.Before(op, nullptr, nullptr, {},
+                            saved_[static_cast<size_t>(op.key)].original.has_value());
+    case CacheOpKind::kDamage:
+      return probes_.Before(op, nullptr, nullptr, {}, false);
+    default:
+      return probes_.Before(op, state(op.slot),
+                            op.kind == CacheOpKind::kExtend ? state(op.target) : nullptr, {},
+                            false);
+  }
+}
+
+void TraceRunner::ProbeAfter(const CacheOp& op, bool carried_out) {
+  const bool fills = op.kind == CacheOpKind::kMerge || op.kind == CacheOpKind::kExtract ||
+                     op.kind == CacheOpKind::kCopy || op.kind == CacheOpKind::kLoad;
+  probes_.After(op, carried_out, &slots_[static_cast<size_t>(fills ? op.target : op.slot)].state);
+}
+
+bool TraceRunner::Perform(const CacheOp& op) {
+  Slot& slot = slots_[static_cast<size_t>(op.slot)];
   bool carried_out = false;
   ModelState& state = slot.state;
   switch (op.kind) {

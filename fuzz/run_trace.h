@@ -5,11 +5,13 @@
 #ifndef FUZZ_RUN_TRACE_H_
 #define FUZZ_RUN_TRACE_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fuzz/probes.h"
 #include "fuzz/trace_result.h"
 #include "fuzz/trace_store.h"
 #include "reference/cache/model_state.h"
@@ -27,6 +29,9 @@ struct TraceOptions {
   // Judge the state after every operation, whatever the case says.
   bool observe_each = false;
   bool poison = true;  // overwrite what implementations hold unused
+  // Told the index of each operation before it begins: in a supervised worker, a sign of life and
+  // what a crash is blamed on.
+  std::function<void(int64_t)> on_operation;
 };
 
 class TraceRunner {
@@ -45,6 +50,10 @@ class TraceRunner {
   struct Names;
 
   bool Execute(const CacheOp& op);
+  // The call itself, of an operation that finds what it names.
+  bool Perform(const CacheOp& op);
+  void ProbeBefore(const CacheOp& op);
+  void ProbeAfter(const CacheOp& op, bool carried_out);
   bool ExecuteNew(const CacheOp& op);
   bool ExecuteAppend(const CacheOp& op);
   bool ExecuteTrim(const CacheOp& op);
@@ -61,6 +70,9 @@ class TraceRunner {
   bool CompareTouched();
   bool CompareAll();
   bool Fail(int slot, StepFault fault, std::string message);
+  // ", made by operation 2, copy A -> B": where the wrong state of a slot comes from that the
+  // current operation does not name, or that it has loaded; "" otherwise.
+  std::string OriginOfState(int slot) const;
   std::unique_ptr<Cache> TakeSpare();
   void Place(int slot, std::unique_ptr<Cache> cache);
   void Touch(int slot) { touched_ |= 1u << slot; }
@@ -74,6 +86,7 @@ class TraceRunner {
   VectorTable table_;
   std::unique_ptr<Names> names_;
   StepComparer comparer_;
+  ProbeCounter probes_;
   std::vector<Slot> slots_;
   std::vector<Saved> saved_;
   MemoryTraceStore memory_;

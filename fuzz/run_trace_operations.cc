@@ -186,6 +186,7 @@ bool TraceRunner::ExecuteSave(const CacheOp& op) {
   if (!carried_out) return true;
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   saved.used = true;
+  saved.saved_by = index_;
   CopyState(slot.state, &saved.state);
   return true;
 }
@@ -209,6 +210,7 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
   }
   CopyState(saved.state, &slots_[static_cast<size_t>(op.target)].state);
   Place(op.target, std::move(out));
+  slots_[static_cast<size_t>(op.target)].saved_by = saved.saved_by;
   return true;
 }
 

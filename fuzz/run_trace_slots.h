@@ -18,11 +18,14 @@ struct TraceRunner::Slot {
   bool used = false;
   std::unique_ptr<Cache> cache;
   ModelState state;
+  int64_t made_by = -1;   // index of the operation that put the cache there
+  int64_t saved_by = -1;  // of the one that saved it, where that was a load; -1
 };
 
 struct TraceRunner::Saved {
   bool used = false;
   ModelState state;
+  int64_t saved_by = -1;  // index of the operation
 };
 
 struct TraceRunner::Names : public TokenNames {

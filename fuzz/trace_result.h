@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fuzz/probes.h"
 #include "reference/judge/step_compare.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/trace.h"
@@ -34,6 +35,7 @@ struct TraceResult {
   StepFailure failure;     // of FAIL
   std::string reason;      // one line: what broke, after which operation; "" of PASS
   TraceCounts counts;
+  ProbeCounts probes{};  // how often each rare state was reached
 
   // What is the same for failures with the same cause, whatever the trace: the fault, the kind of
   // operation and whether the slot is the operation's target or an operand. "" of PASS.

@@ -60,8 +60,7 @@ std::byte* VectorTable::NewEntry(TokenPart part, size_t format, uint64_t token) 
   const size_t offset = bytes_.size();
   KVCHECK_CHECK(offset + size <= UINT32_MAX, "a trace stores more than 4 GiB");
   bytes_.resize(offset + size);
-  entries_.push_back(
-      {token, static_cast<uint32_t>(offset), static_cast<uint16_t>(format), part, -1});
+  entries_.push_back({token, static_cast<uint32_t>(offset), static_cast<uint16_t>(format), part});
   offsets_.push_back(static_cast<uint32_t>(offset));
   return bytes_.data() + offset;
 }
@@ -91,7 +90,7 @@ int32_t VectorTable::AddStored(TokenPart part, const KvFormat& format, uint64_t 
 int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
   if (Format(handle) == format) return handle;
   for (int32_t other = entries_[Index(handle)].converted; other >= 0;
-       other = entries_[Index(other)].converted) {
+       other = entries_[Index(other)].next) {
     if (Format(other) == format) return other;
   }
   const TokenPart part = Part(handle);
@@ -105,7 +104,7 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
     codec.Encode(from + h * from_size, stored + h * codec.size().Total());
   }
   const auto made = static_cast<int32_t>(entries_.size() - 1);
-  entries_[Index(made)].converted = entries_[Index(handle)].converted;
+  entries_[Index(made)].next = entries_[Index(handle)].converted;
   entries_[Index(handle)].converted = made;
   if (looks_for_collisions_) LookForCollisions(made);
   return made;
@@ -139,12 +138,16 @@ void VectorTable::LookForCollisions(int32_t handle) {
       // where the earlier vector ends too soon to be compared, it is the later one that is longer.
       if (hashes_[at].hash == hash && hashes_[at].offset + size <= offset &&
           std::memcmp(&bytes_[hashes_[at].offset], &bytes_[offset], size) == 0) {
-        ++collisions_;
+        const Entry& entry = entries_[Index(handle)];
+        const Entry& other = entries_[Index(hashes_[at].handle)];
+        const bool same_vector = other.token == entry.token && other.part == entry.part &&
+                                 hashes_[at].offset == other.offset + h * size;
+        if (!same_vector) ++collisions_;
         break;
       }
     }
     if (hashes_[at].stamp == stamp_) continue;
-    hashes_[at] = {hash, stamp_, static_cast<uint32_t>(offset)};
+    hashes_[at] = {hash, stamp_, static_cast<uint32_t>(offset), handle};
     ++hashed_;
   }
 }

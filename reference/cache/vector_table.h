@@ -47,7 +47,7 @@ class VectorTable {
   // Values of one head. Shapes: values (dim).
   void Decode(int32_t handle, int64_t head, double* values);
 
-  // Pairs of different vectors, of one head, with equal bytes.
+  // Pairs of vectors with equal bytes that are not the same head of the same part of one token.
   int64_t collisions() const { return collisions_; }
   // What StepComparer reads.
   StoredTokens View() const;
@@ -62,7 +62,8 @@ class VectorTable {
     uint32_t offset = 0;
     uint16_t format = 0;
     TokenPart part = TokenPart::kKey;
-    int32_t converted = -1;  // a list of the same vector in other formats
+    int32_t converted = -1;  // the first of what was converted from this vector
+    int32_t next = -1;       // the next of what was converted from the same vector as this one
   };
   static size_t Index(int32_t handle) { return static_cast<size_t>(handle); }
   size_t FormatIndex(TokenPart part, const KvFormat& format, DType from);
@@ -84,6 +85,7 @@ class VectorTable {
     uint64_t hash = 0;
     uint32_t stamp = 0;
     uint32_t offset = 0;
+    int32_t handle = 0;
   };
   std::vector<HashSlot> hashes_;
   size_t hashed_ = 0;

@@ -356,6 +356,26 @@ std::string_view Name(CacheOpKind kind) { return NameIn(kKinds, kind); }
 
 char SlotName(int slot) { return static_cast<char>('A' + slot); }
 
+std::vector<int> NamedSlots(const CacheOp& op) {
+  switch (op.kind) {
+    case CacheOpKind::kDamage:
+      return {};
+    case CacheOpKind::kLoad:
+      return {op.target};
+    case CacheOpKind::kMerge: {
+      std::vector<int> slots = op.operands;
+      slots.push_back(op.target);
+      return slots;
+    }
+    case CacheOpKind::kExtend:
+    case CacheOpKind::kExtract:
+    case CacheOpKind::kCopy:
+      return {op.slot, op.target};
+    default:
+      return {op.slot};
+  }
+}
+
 std::string Print(const CacheOp& op) {
   const char slot = SlotName(op.slot);
   const char target = SlotName(op.target);

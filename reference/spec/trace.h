@@ -118,6 +118,8 @@ std::string PrintLines(const CacheCase& c);
 CacheCase ParseCacheCase(std::string_view text);
 // 'A' to 'E'.
 char SlotName(int slot);
+// Slots that the operation names, in the order of its text.
+std::vector<int> NamedSlots(const CacheOp& op);
 
 // Errors: kIllegalCase: a setup that is not defined (layout, head_dim against group, heads), a
 // value of an operation that has no text.

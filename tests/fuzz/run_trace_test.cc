@@ -250,5 +250,27 @@ TEST(RunTrace, ReasonNamesTheOperationTheSlotAndTheToken) {
   EXPECT_EQ(verdict.reasons.at(1), "breaks P14 (offset)");
 }
 
+// The operation after which it shows need not be the one that did it.
+TEST(RunTrace, ReasonSaysWhereAStateComesFromThatTheOperationDoesNotName) {
+  const auto reason = [](CacheOpKind shared, const std::string& ops) {
+    CacheRules rules;
+    rules.shares = [shared](CacheOpKind asked) { return asked == shared; };
+    ModelFactory factory(rules);
+    TraceOptions options;
+    options.every_slot = true;
+    return TraceRunner(&factory).Run(ParseCacheCase(kSetup + ops), options).reason;
+  };
+  EXPECT_EQ(reason(CacheOpKind::kCopy, "new A; copy A -> B; append A 1; append B 1"),
+            "operation 3, append A 1: B: the step has 1 queries, 0 are expected; this operation "
+            "does not name it; it was made by operation 2, copy A -> B");
+  EXPECT_EQ(reason(CacheOpKind::kSave, "new A; save A s0; append A 1; load s0 -> B"),
+            "operation 4, load s0 -> B: B: the step has 1 queries, 0 are expected; it was saved by "
+            "operation 2, save A s0");
+  EXPECT_EQ(reason(CacheOpKind::kSave, "new A; save A s0; load s0 -> B; append A 1"),
+            "operation 4, append A 1: B: the step has 1 queries, 0 are expected; this operation "
+            "does not name it; it was made by operation 3, load s0 -> B; what was loaded was saved "
+            "by operation 2, save A s0");
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -12,7 +12,9 @@
 namespace kvcheck {
 
 struct CacheFault {
-  std::string_view id;           // "trim_offset_kept"
+  std::string_view id;  // "trim_offset_kept"
+  // The operations in which it sits: one of them has to be named by who finds it.
+  std::string_view operations;   // "trim"; where several show it, with spaces between
   std::string_view description;  // what is wrong, in one line
   std::string_view report;       // an entry of the catalogue of public faults that it stands for
   std::string_view property;     // of the catalogue: "P3"

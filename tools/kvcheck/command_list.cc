@@ -55,8 +55,10 @@ std::string ListText() {
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
   text +=
-      "implementations\n  simulated, simulated:PLAN (attention), reference (codec), model, "
-      "fault:ID (cache)\n\n";
+      "implementations\n"
+      "  attention  simulated, simulated:PLAN, fault:ID\n"
+      "  codec      optimized, reference\n"
+      "  cache      optimized, model, fault:ID\n\n";
   text += "plans known by name (base=NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
     text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);

@@ -100,6 +100,35 @@ TEST(VectorTable, CountsVectorsThatCannotBeToldApart) {
   EXPECT_EQ(table.collisions(), 4);
 }
 
+// To f32 and back: two handles, and one vector of one token, which nobody has to tell from itself.
+TEST(VectorTable, ConversionThereAndBackIsNoCollision) {
+  VectorTable table;
+  table.Start(SetupOf(DType::kFloat32, 8), Profile{}, true);
+  const auto x = Token(DType::kFloat32, 8, 5, TokenPart::kKey);
+  const int32_t bf16 = table.Add(TokenPart::kKey, kBF16, 5, x.data(), 32);
+  const int32_t back = table.Convert(table.Convert(bf16, kF32), kBF16);
+  EXPECT_NE(back, bf16);
+  EXPECT_EQ(std::memcmp(table.Bytes(back), table.Bytes(bf16), 2 * table.Size(bf16).Total()), 0);
+  EXPECT_EQ(table.collisions(), 0);
+}
+
+// f32 to bf16 to f32 is not f32, whatever else the first vector has become before.
+TEST(VectorTable, ConvertsFromTheVectorThatIsNamed) {
+  VectorTable table;
+  table.Start(SetupOf(DType::kFloat32, 8), Profile{}, true);
+  const KvFormat f64 = PlainFormat{DType::kFloat64};
+  const auto x = Token(DType::kFloat32, 8, 6, TokenPart::kKey);
+  const int32_t first = table.Add(TokenPart::kKey, f64, 6, x.data(), 32);
+  const int32_t f32 = table.Convert(first, kF32);
+  const int32_t bf16 = table.Convert(first, kBF16);
+  const int32_t rounded = table.Convert(bf16, kF32);
+  EXPECT_NE(rounded, f32);
+  EXPECT_NE(std::memcmp(table.Bytes(rounded), table.Bytes(f32), 64), 0);
+  EXPECT_EQ(table.Convert(first, kF32), f32);
+  EXPECT_EQ(table.Convert(bf16, kF32), rounded);
+  EXPECT_EQ(table.Convert(first, kBF16), bf16);
+}
+
 TEST(VectorTable, StoredBytesAreTakenAsTheyAre) {
   VectorTable table;
   table.Start(SetupOf(DType::kBFloat16, 32), Profile{}, false);

@@ -1,0 +1,58 @@
+// Draws traces: sequences of operations on caches of every layout and format, steered into the rare
+// states of probes.h and mixed with purely random calls, illegal ones included. What is drawn is a
+// pure function of (seed, index) and the options, so that a case is named by two numbers. Built for
+// millions of traces: a drawer keeps its memory.
+
+#ifndef FUZZ_DRAW_TRACE_H_
+#define FUZZ_DRAW_TRACE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/spec/trace.h"
+
+namespace kvcheck {
+
+enum class DrawnRows : uint8_t {
+  kAny,     // one trace in three never holds more than one row
+  kSingle,  // no cache ever has more than one row
+  kBatch,   // caches start with several rows, or with none
+};
+
+struct TraceDrawOptions {
+  // Patterns, `*` standing for any characters, over DrawnLayouts(); empty: all.
+  std::vector<std::string> layouts;
+  // Patterns over the texts of AllKvFormats(): K and V both match one of them; empty: all.
+  std::vector<std::string> formats;
+  DrawnRows rows = DrawnRows::kAny;
+  int64_t max_operations = 20;  // a trace has 6 to max_operations, equally often
+};
+
+// "linear", "linear:w", "ring", "ring:keep", "chunk": kinds of layouts by what has a parameter.
+std::span<const std::string_view> DrawnLayouts();
+// Index of the layout's kind in DrawnLayouts().
+int DrawnLayoutOf(const CacheLayout& layout);
+
+class TraceDrawer {
+ public:
+  // Errors: kIllegalCase for a pattern that matches nothing, or fewer than 1 operation.
+  explicit TraceDrawer(const TraceDrawOptions& options = {});
+  ~TraceDrawer();
+
+  CacheCase Draw(uint64_t seed, uint64_t index);
+
+ private:
+  class Draft;
+  std::unique_ptr<Draft> draft_;
+};
+
+// One trace alone.
+CacheCase DrawTrace(uint64_t seed, uint64_t index, const TraceDrawOptions& options = {});
+
+}  // namespace kvcheck
+
+#endif  // FUZZ_DRAW_TRACE_H_

@@ -1,0 +1,45 @@
+// Draws what holds for a whole trace: layout, formats, heads and dimensions. Everything is small,
+// so that a ring wraps and capacity grows within a few operations; every head_dim suits the formats
+// and tells tokens apart.
+
+#ifndef FUZZ_DRAW_TRACE_SETUP_H_
+#define FUZZ_DRAW_TRACE_SETUP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fuzz/draw_trace.h"
+#include "reference/data/generator.h"
+#include "reference/spec/trace.h"
+
+namespace kvcheck {
+
+// What options allow, read once.
+struct TraceSpace {
+  std::vector<int> layouts;      // of DrawnLayouts()
+  std::vector<KvFormat> plain;   // cheap formats
+  std::vector<KvFormat> affine;  // those that need a head_dim of 32 and more
+  DrawnRows rows = DrawnRows::kAny;
+  int64_t max_operations = 0;
+};
+
+// Errors: as of TraceDrawer.
+TraceSpace ReadSpace(const TraceDrawOptions& options);
+
+struct DrawnSetup {
+  CacheSetup setup;
+  bool single = false;  // no cache of the trace has more than one row
+  bool large = false;   // appends of more than 64 columns are drawn
+  // What to_quantized and `new` may name: the allowed formats that fit both dimensions.
+  std::vector<KvFormat> formats;
+};
+
+// Layouts and rows go round with the index, so that every few traces visit them all. Reuses *drawn.
+void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, DrawnSetup* drawn);
+
+// A legal layout of the kind, with small numbers.
+CacheLayout DrawLayout(int kind, Generator* random);
+
+}  // namespace kvcheck
+
+#endif  // FUZZ_DRAW_TRACE_SETUP_H_
