@@ -5,6 +5,7 @@
 #ifndef FUZZ_RUN_TRACE_H_
 #define FUZZ_RUN_TRACE_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "fuzz/probes.h"
 #include "fuzz/trace_result.h"
+#include "fuzz/trace_store.h"
 #include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
 #include "reference/judge/step_compare.h"
@@ -27,12 +29,15 @@ struct TraceOptions {
   // Judge the state after every operation, whatever the case says.
   bool observe_each = false;
   bool poison = true;  // overwrite what implementations hold unused
+  // Told the index of each operation before it begins: in a supervised worker, a sign of life and
+  // what a crash is blamed on.
+  std::function<void(int64_t)> on_operation;
 };
 
 class TraceRunner {
  public:
-  // factory: outlives the runner.
-  explicit TraceRunner(CacheFactory* factory);
+  // factory, store: outlive the runner. store: where traces save; null: in memory.
+  explicit TraceRunner(CacheFactory* factory, TraceStore* store = nullptr);
   ~TraceRunner();
 
   // Errors: kMissingData for data=file, kIllegalCase for another regime than `tokens`; kUnsupported
@@ -84,7 +89,8 @@ class TraceRunner {
   ProbeCounter probes_;
   std::vector<Slot> slots_;
   std::vector<Saved> saved_;
-  MemoryStateStore store_;
+  MemoryTraceStore memory_;
+  TraceStore* store_;
   std::vector<std::unique_ptr<Cache>> spares_;
   unsigned touched_ = 0;
   // Buffers.

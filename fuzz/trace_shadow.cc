@@ -19,7 +19,11 @@ int64_t ShortestRow(const ModelState& state) {
 
 void TraceShadow::Start(const CacheSetup& setup) {
   setup_ = setup;
-  for (Slot& slot : slots_) slot.used = false;
+  for (Slot& slot : slots_) {
+    slot.used = false;
+    // A call on an empty slot may be drawn by what stands there.
+    New(setup.layout, setup.k, setup.v, 0, {}, &slot.state);
+  }
   for (Slot& slot : saved_) slot.used = slot.damaged = false;
 }
 

@@ -5,6 +5,8 @@ option(KVCHECK_BUILD_TESTS "Build the tests" ON)
 option(KVCHECK_BUILD_BENCH "Build the benchmarks" ON)
 option(KVCHECK_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(KVCHECK_WERROR "Treat warnings as errors (set by the presets)" OFF)
+option(KVCHECK_UNITY "Compile several files of a room as one, where a room asks for it" OFF)
+set(KVCHECK_TEST_OPTIONS "" CACHE STRING "Options of the compiler for tests, after all others")
 set(KVCHECK_SANITIZE "" CACHE STRING "Comma separated -fsanitize= list, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -4,8 +4,12 @@
 #
 # kvcheck_room(NAME reference/spec SOURCES a.cc ... LINK kvcheck_x ... PRIVATE_LINK boost ...)
 # makes the target kvcheck_reference_spec.
+#
+# UNITY, of rooms and of tests: where KVCHECK_UNITY is on, several files are compiled as one, which
+# pays where every file instantiates the same large templates (options, JSON, GoogleTest). Names in
+# their unnamed namespaces must then differ from each other.
 function(kvcheck_room)
-  cmake_parse_arguments(ROOM "" "NAME" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "UNITY" "NAME" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   string(REPLACE "/" "_" target "kvcheck_${ROOM_NAME}")
   set(root "${CMAKE_BINARY_DIR}/include_roots/${ROOM_NAME}")
   get_filename_component(parent "${root}/${ROOM_NAME}" DIRECTORY)
@@ -16,6 +20,9 @@ function(kvcheck_room)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${root}>)
     target_link_libraries(${target} PUBLIC kvcheck_floating_point kvcheck_sanitizers ${ROOM_LINK}
                           PRIVATE $<BUILD_INTERFACE:kvcheck_warnings> ${ROOM_PRIVATE_LINK})
+    if(ROOM_UNITY AND KVCHECK_UNITY)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    endif()
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${root}>)
@@ -28,9 +35,10 @@ endfunction()
 
 # kvcheck_test(NAME spec_test SOURCES a_test.cc ... LINK kvcheck_x ... [LABELS fast])
 # One GoogleTest executable; every TEST is a ctest entry. LABELS defaults to fast; a test of more
-# than a few seconds is labelled slow, and stays out of the sanitizer runs.
+# than a few seconds is labelled slow, and stays out of the sanitizer runs. Tests are compiled with
+# KVCHECK_TEST_OPTIONS, because most of their code runs once; OPTIMIZED: not this one, which computes.
 function(kvcheck_test)
-  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(T "UNITY;OPTIMIZED" "NAME;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT T_LABELS)
     set(T_LABELS fast)
   endif()
@@ -41,6 +49,12 @@ function(kvcheck_test)
   target_link_libraries(${T_NAME} PRIVATE kvcheck_warnings kvcheck_floating_point
                         kvcheck_sanitizers ${T_LINK} GTest::gtest_main)
   target_compile_definitions(${T_NAME} PRIVATE KVCHECK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(NOT T_OPTIMIZED)
+    target_compile_options(${T_NAME} PRIVATE ${KVCHECK_TEST_OPTIONS})
+  endif()
+  if(T_UNITY AND KVCHECK_UNITY)
+    set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   include(GoogleTest)
   gtest_discover_tests(${T_NAME} DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})

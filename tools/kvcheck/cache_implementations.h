@@ -6,21 +6,36 @@
 #ifndef TOOLS_KVCHECK_CACHE_IMPLEMENTATIONS_H_
 #define TOOLS_KVCHECK_CACHE_IMPLEMENTATIONS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "fuzz/run_trace.h"
+#include "fuzz/trace_store.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/trace.h"
 
 namespace kvcheck {
 
+// Another implementation by name, for a program that links this library with caches of its own.
+// Precondition: the name is new.
+void RegisterCacheImplementation(const std::string& name,
+                                 std::function<std::unique_ptr<CacheFactory>()> make);
+
 // Errors: kUsage for an unknown name, listing the names.
 std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name);
 
 // Runs the trace beside the model; a trace that fails is run again with every slot observed after
-// every operation, so that the verdict names the operation that broke it.
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory);
+// every operation, so that the result names the operation that broke it.
+TraceResult JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions options = {});
+
+// What broke, the same for failures with one cause: "append visible_missing", "MISTRUSTED"; "" of
+// PASS.
+std::string SignatureOf(const CacheCase& c, const TraceResult& result);
+
+// store: where the trace saves; null: in memory.
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store = nullptr);
 
 }  // namespace kvcheck
 

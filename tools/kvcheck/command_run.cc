@@ -6,11 +6,14 @@
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
+#include "tools/campaign/cases_file.h"
 #include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/file_trace_store.h"
 #include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
@@ -21,10 +24,12 @@ namespace {
 struct RunOptions {
   CommonOptions common;
   std::string case_text;
+  std::string file;
   std::string plan;
   std::string profile;
   std::string implementation;
   std::string data;
+  std::string store = "memory";
 };
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -72,13 +77,12 @@ Profile ProfileOf(const RunOptions& options, const std::string& stated) {
 }
 
 bool RunImplementation(const RunOptions& options, Question question, const std::string& name,
-                       RunReport* report) {
-  const std::string prefix = "simulated:";
-  const std::string stated = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
-  question.plan = PlanOf(options, stated);
+                       const std::string& title, RunReport* report) {
+  question.plan = PlanOf(options, StatedBy(name).plan);
   const std::unique_ptr<Implementation> implementation =
       MakeImplementation(name, question.plan, question.profile);
   CaseResult result;
+  result.name = title;
   result.verdict.case_text = Print(question.c);
   result.verdict.implementation =
       name == "reference" ? "reference (a check of itself: it cannot find faults of the format)"
@@ -95,37 +99,72 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
 }
 
 // A trace of operations: the cache is judged step by step, by tokens and bytes.
-int RunTrace(const RunOptions& options, const Question& question) {
+bool RunTrace(const RunOptions& options, const Question& question, const std::string& name,
+              const std::string& title, RunReport* report) {
   if (!options.plan.empty() || !options.profile.empty()) {
     throw Error(ErrorCode::kUsage,
                 "a cache case is judged by the plan and profile that the implementation states",
                 options.plan.empty() ? "--profile" : "--plan");
   }
-  const std::string name =
-      options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
   const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name);
-  RunReport report("run", options.common, 1);
+  const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
   CaseResult result;
+  result.name = title;
   result.verdict.case_text = Print(question.c);
   result.verdict.implementation =
       name == "model" ? "model (a check of itself: it cannot find faults of the contract)" : name;
   result.verdict.command =
       "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
-  report.Judge(std::move(result),
-               [&] { return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get()); });
-  return report.Finish();
+  if (store != nullptr) result.verdict.command += " --store " + options.store;
+  return report->Judge(std::move(result), [&] {
+    return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get(), store.get());
+  });
 }
 
 int RunGenerated(const RunOptions& options) {
   Question question;
   question.c = ParseCase(options.case_text);
-  if (std::holds_alternative<CacheCase>(question.c)) return RunTrace(options, question);
-  question.profile = ProfileOf(options, "");
-  question.inputs = GenerateCaseInputs(question.c, question.profile);
   const std::string name =
       options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
   RunReport report("run", options.common, 1);
-  RunImplementation(options, std::move(question), name, &report);
+  if (std::holds_alternative<CacheCase>(question.c)) {
+    RunTrace(options, question, name, "", &report);
+  } else {
+    question.profile = ProfileOf(options, Print(StatedBy(name).profile));
+    question.inputs = GenerateCaseInputs(question.c, question.profile);
+    RunImplementation(options, std::move(question), name, "", &report);
+  }
+  return report.Finish();
+}
+
+// What the file says of a case counts where the command line says nothing.
+int RunFile(const RunOptions& options, const std::string& path) {
+  const std::vector<CaseEntry> entries = ReadCases(path);
+  RunReport report("run", options.common, static_cast<int64_t>(entries.size()));
+  for (const CaseEntry& entry : entries) {
+    RunOptions of_case = options;
+    if (of_case.implementation.empty()) of_case.implementation = entry.implementation;
+    if (of_case.implementation.empty()) {
+      of_case.implementation = DefaultImplementation(entry.c);
+    }
+    const std::string& name = of_case.implementation;
+    Question question;
+    question.c = entry.c;
+    bool more = false;
+    if (std::holds_alternative<CacheCase>(entry.c)) {
+      more = RunTrace(of_case, question, name, entry.name, &report);
+    } else {
+      const StatedAnswer stated = StatedBy(name);
+      if (of_case.plan.empty() && stated.plan.empty()) {
+        of_case.plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
+      }
+      question.profile =
+          ProfileOf(of_case, entry.profile.empty() ? Print(stated.profile) : entry.profile);
+      question.inputs = GenerateCaseInputs(question.c, question.profile);
+      more = RunImplementation(of_case, std::move(question), name, entry.name, &report);
+    }
+    if (!more) break;
+  }
   return report.Finish();
 }
 
@@ -137,10 +176,11 @@ int RunStored(const RunOptions& options) {
   if (!options.implementation.empty()) {
     Question question;
     question.c = c;
+    if (std::holds_alternative<CacheCase>(c)) return RunTrace(options, question);
     question.profile = ProfileOf(options, "");
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunReport report("run", options.common, 1);
-    RunImplementation(options, std::move(question), options.implementation, &report);
+    RunImplementation(options, std::move(question), options.implementation, "", &report);
     return report.Finish();
   }
   std::vector<StoredAnswer> answers;
@@ -162,6 +202,15 @@ int RunStored(const RunOptions& options) {
     result.verdict.case_text = Print(c);
     result.verdict.implementation = ImplementationText(answer);
     const bool more = report.Judge(std::move(result), [&] {
+      if (const auto* trace = std::get_if<CacheCase>(&c)) {
+        StoredAnswer said = answer;
+        if (!options.plan.empty()) said.plan = options.plan;
+        if (!options.profile.empty()) said.profile = options.profile;
+        Verdict verdict = JudgeRecordedTrace(file, said, *trace);
+        verdict.command =
+            "kvcheck run --data " + ShellWord(place.file + "#" + place.name + "/" + answer.impl);
+        return verdict;
+      }
       Question question;
       question.c = c;
       question.plan = PlanOf(options, answer.plan);
@@ -188,7 +237,14 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "Example: kvcheck run 'attention hq=8 hkv=2 l=4 t=129 d=64 q=bf16 k=bf16 v=bf16 out=bf16 "
       "data=gauss:1'\n           --plan base=plain_f32 --impl 'simulated:base=plain_f32 p=bf16'");
   CLI::Option* case_option = command->add_option(
-      "CASE", options->case_text, "The case; may be left out with --data, which has its own");
+      "CASE", options->case_text,
+      "The case, or a file FILE.case; may be left out with --data, which has its own");
+  CLI::Option* file =
+      command
+          ->add_option("--file", options->file,
+                       "A file of cases (tools/suites/README.md): a suite, or what fuzz wrote")
+          ->type_name("FILE")
+          ->excludes(case_option);
   command->add_option(
       "--plan", options->plan,
       "How the implementation computes (default: what it says, else base=stranger)");
@@ -196,18 +252,27 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_option(
       "--impl", options->implementation,
       "simulated: the definition under the plan; simulated:PLAN: under another "
-      "plan; reference: the reference's codec, a check of itself; of caches: model, "
-      "fault:ID");
+      "plan; fault:ID: with a fault; of codecs optimized, and reference, a check of itself; of "
+      "caches optimized, model, fault:ID");
   CLI::Option* data = command->add_option(
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
       "FILE#NAME/IMPL: of one implementation");
+  data->excludes(file);
+  command->add_option("--store", options->store,
+                      "Where the caches of a trace save: memory (default), or hdf5: files in a "
+                      "folder of their own");
   AddCommonOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {
       options->common.Check();
-      if (case_option->empty() && data->empty()) {
-        throw Error(ErrorCode::kUsage, "give a CASE, or --data FILE#NAME", "run");
+      if (case_option->empty() && data->empty() && file->empty()) {
+        throw Error(ErrorCode::kUsage, "give a CASE, --file FILE, or --data FILE#NAME", "run");
+      }
+      if (!file->empty()) return RunFile(*options, options->file);
+      // No text of a case ends so.
+      if (data->empty() && options->case_text.ends_with(".case")) {
+        return RunFile(*options, options->case_text);
       }
       return data->empty() ? RunGenerated(*options) : RunStored(*options);
     };

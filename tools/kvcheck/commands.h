@@ -14,6 +14,8 @@ using ChosenCommand = std::function<int()>;
 void AddRunCommand(CLI::App* app, ChosenCommand* chosen);
 void AddCompareCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGoldenCommand(CLI::App* app, ChosenCommand* chosen);
+void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen);
+void AddGateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
 
 // The parts of `kvcheck golden`.

@@ -6,6 +6,11 @@
 #include "reference/spec/error.h"
 
 namespace kvcheck {
+namespace {
+
+constexpr const char* kGroup = "Judging and reporting";
+
+}  // namespace
 
 JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
   JudgeOptions judge;
@@ -22,34 +27,45 @@ void CommonOptions::Check() const {
   }
 }
 
-void AddCommonOptions(CLI::App* command, CommonOptions* options) {
-  const std::string group = "Judging and reporting";
+void AddReportOptions(CLI::App* command, CommonOptions* options) {
   options->threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   command
       ->add_option("--json", options->json,
                    "Write a JSON report to FILE; - is standard output, in place of the text")
       ->type_name("FILE")
-      ->group(group);
+      ->group(kGroup);
   command->add_option("--junit", options->junit, "Write a JUnit XML report to FILE, or -")
       ->type_name("FILE")
-      ->group(group);
+      ->group(kGroup);
   command
       ->add_option("-j,--threads", options->threads,
                    "Threads; results do not depend on it (default: all of the hardware)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
-      ->group(group);
+      ->group(kGroup);
   command
       ->add_flag("--strict", options->text.strict,
                  "Warnings, MISTRUSTED and UNSUPPORTED are failures")
-      ->group(group);
+      ->group(kGroup);
   command
       ->add_option("--max-print", options->text.max_print,
                    "Cases shown in detail, and lines of each list")
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str()
-      ->group(group);
+      ->group(kGroup);
+  CLI::Option* quiet = command->add_flag("-q,--quiet", options->text.quiet,
+                                         "Print only what is not as it should be, and the counts");
+  quiet->group(kGroup);
+  command
+      ->add_flag("-v,--verbose", options->text.verbose,
+                 "Details of cases that passed, with the size of fault that would have shown")
+      ->excludes(quiet)
+      ->group(kGroup);
+}
+
+void AddCommonOptions(CLI::App* command, CommonOptions* options) {
+  AddReportOptions(command, options);
   command
       ->add_option_function<std::string>(
           "--statistics",
@@ -57,17 +73,9 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
           "The statistical tier, where the plan allows it (default: on)")
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("")
-      ->group(group);
-  CLI::Option* quiet = command->add_flag("-q,--quiet", options->text.quiet,
-                                         "Print only what is not as it should be, and the counts");
-  quiet->group(group);
-  command
-      ->add_flag("-v,--verbose", options->text.verbose,
-                 "Details of cases that passed, with the size of fault that would have shown")
-      ->excludes(quiet)
-      ->group(group);
+      ->group(kGroup);
   command->add_flag("--blocks", options->text.blocks, "Draw heat maps with UTF-8 shades")
-      ->group(group);
+      ->group(kGroup);
 }
 
 void AddSampleOption(CLI::App* command, int64_t* sample_rows) {

@@ -25,6 +25,9 @@ struct CommonOptions {
   void Check() const;
 };
 
+// Where reports go and what they show: of commands that judge in workers.
+void AddReportOptions(CLI::App* command, CommonOptions* options);
+// These, and how one case is judged.
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 // --sample of the commands that re-check stored values.
 void AddSampleOption(CLI::App* command, int64_t* sample_rows);

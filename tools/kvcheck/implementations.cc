@@ -9,11 +9,14 @@
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "tools/faults/attention_faults.h"
+#include "tools/kvcheck/optimized_codec.h"
 
 namespace kvcheck {
 namespace {
 
 constexpr std::string_view kSimulatedPrefix = "simulated:";
+constexpr std::string_view kAttentionFaultPrefix = "fault:";
 
 void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
   sink->Declare(name, tensor.dtype, tensor.shape);
@@ -62,11 +65,28 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
                                              profile);
   }
   if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
+  if (text == "optimized") return std::make_unique<OptimizedCodec>(profile);
+  if (text.starts_with(kAttentionFaultPrefix)) {
+    const std::string id = text.substr(kAttentionFaultPrefix.size());
+    const AttentionFault* fault = FindAttentionFault(id);
+    if (fault != nullptr) return std::make_unique<SimulatedKernel>(plan, profile, fault->rules());
+    std::string known;
+    for (const AttentionFault& entry : AttentionFaults()) known += " " + std::string(entry.id);
+    throw Error(ErrorCode::kUsage,
+                fmt::format("there is no attention fault '{}'; known:{}", id, known), "--impl");
+  }
   throw Error(ErrorCode::kUsage,
               fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
-                          "reference",
+                          "fault:ID (attention), optimized, reference (codec)",
                           text),
               "--impl");
+}
+
+StatedAnswer StatedBy(const std::string& name) {
+  StatedAnswer stated;
+  if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
+  if (name == "optimized") stated.profile = OptimizedCodec::StatedProfile();
+  return stated;
 }
 
 std::string DefaultImplementation(const Case& c) {

@@ -1,7 +1,10 @@
 // The implementations that a command line can name:
 //   simulated        the simulated kernel under the plan that judges it
 //   simulated:PLAN   the simulated kernel under another plan
+//   fault:ID         the simulated kernel with the rule of a catalogued fault replaced
 //   reference        the reference's own encoder and decoder (a check of itself)
+//   optimized        the codecs of kvcheck's own caches
+// Those of cache cases: cache_implementations.h.
 
 #ifndef TOOLS_KVCHECK_IMPLEMENTATIONS_H_
 #define TOOLS_KVCHECK_IMPLEMENTATIONS_H_
@@ -13,9 +16,19 @@
 
 namespace kvcheck {
 
-// plan: for `simulated`. Errors: kUsage for an unknown name, listing the names; kParse.
+// plan: for `simulated` and `fault:ID`. Errors: kUsage for an unknown name, listing the names;
+// kParse.
 std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
                                                    const Profile& profile);
+
+// How the named implementation says that it computes, where it says so: for whoever asks without
+// naming a plan or a profile.
+struct StatedAnswer {
+  std::string plan;  // "": whatever the case is judged under
+  Profile profile;
+};
+// Errors: none for a name that does not exist.
+StatedAnswer StatedBy(const std::string& name);
 
 // The implementation that a case runs on where none is named. Errors: kUsage when there is none.
 std::string DefaultImplementation(const Case& c);

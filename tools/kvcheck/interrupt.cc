@@ -3,12 +3,15 @@
 #include <signal.h>
 
 #include <atomic>
+#include <utility>
 
 namespace kvcheck {
 namespace {
 
 std::atomic<bool> requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
+
+const std::function<void()>* hook = nullptr;
 
 void Request(int) { requested.store(true, std::memory_order_relaxed); }
 
@@ -26,7 +29,14 @@ void InstallInterruptHandler() {
 bool IsInterruptRequested() { return requested.load(std::memory_order_relaxed); }
 
 void ThrowIfInterrupted() {
+  if (hook != nullptr) (*hook)();
   if (IsInterruptRequested()) throw Interrupted();
 }
+
+CheckpointHook::CheckpointHook(std::function<void()> function) : function_(std::move(function)) {
+  hook = &function_;
+}
+
+CheckpointHook::~CheckpointHook() { hook = nullptr; }
 
 }  // namespace kvcheck

@@ -1,9 +1,7 @@
 #include "tools/kvcheck/run_report.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 
 #include "reference/spec/error.h"
@@ -13,52 +11,32 @@
 #include "tools/report/output_file.h"
 
 namespace kvcheck {
-namespace {
-
-// Wide enough to overwrite an earlier line, narrow enough for every terminal.
-constexpr int kProgressColumns = 70;
-
-}  // namespace
-
 std::string ToolVersion() { return "kvcheck " KVCHECK_VERSION; }
 
 RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t total)
     : suite_(std::move(suite)),
       options_(options),
       total_(total),
-      shows_progress_(isatty(STDERR_FILENO) != 0 && !options.text.quiet),
+      progress_(options.text.quiet),
       prints_text_(options.json != "-" && options.junit != "-"),
       text_(options.text, std::cout) {}
-
-void RunReport::ShowProgress(const std::string& title) {
-  ++started_;
-  if (!shows_progress_) return;
-  const std::string line = fmt::format("{} of {}: {}", started_, total_, title);
-  fmt::print(stderr, "\r{:<{}.{}}", line, kProgressColumns, kProgressColumns);
-  std::fflush(stderr);
-}
-
-void RunReport::ClearProgress() {
-  if (!shows_progress_) return;
-  fmt::print(stderr, "\r{:{}}\r", "", kProgressColumns);
-  std::fflush(stderr);
-}
 
 bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluate) {
   if (IsInterruptRequested()) {
     summary_.interrupted = true;
     return false;
   }
-  ShowProgress(Title(result));
+  ++started_;
+  progress_.Show(fmt::format("{} of {}: {}", started_, total_, Title(result)));
   Verdict verdict;
   try {
     verdict = evaluate();
   } catch (const Interrupted&) {
-    ClearProgress();
+    progress_.Clear();
     summary_.interrupted = true;
     return false;
   } catch (const Error& error) {
-    ClearProgress();
+    progress_.Clear();
     if (error.code() == ErrorCode::kUnreadableFile) throw;
     const std::string reason = error.context().empty()
                                    ? error.message()
@@ -67,7 +45,7 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
         error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
         reason);
   }
-  ClearProgress();
+  progress_.Clear();
   const Verdict known = std::move(result.verdict);
   result.verdict = std::move(verdict);
   const auto keep = [&](std::string Verdict::* field) {

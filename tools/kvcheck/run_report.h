@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/progress_line.h"
 #include "tools/report/case_result.h"
 #include "tools/report/summary.h"
 #include "tools/report/text_report.h"
@@ -32,6 +33,8 @@ class RunReport {
   void Add(CaseResult result);
   // For the summary of a comparison tensor by tensor.
   void SetTensors(const TensorCounts& counts) { summary_.tensors = counts; }
+  void AddCampaign(CampaignCounts campaign) { summary_.Add(std::move(campaign)); }
+  void AddNote(std::string note) { summary_.notes.push_back(std::move(note)); }
   void SetInterrupted() { summary_.interrupted = true; }
   void SetPatterns(std::vector<std::string> patterns) { summary_.patterns = std::move(patterns); }
 
@@ -39,14 +42,11 @@ class RunReport {
   int Finish();
 
  private:
-  void ShowProgress(const std::string& title);
-  void ClearProgress();
-
   std::string suite_;
   const CommonOptions& options_;
   int64_t total_;
   int64_t started_ = 0;
-  bool shows_progress_;
+  ProgressLine progress_;
   bool prints_text_;
   TextReport text_;
   Summary summary_;

@@ -48,6 +48,7 @@ struct SupervisedChild::State {
   bool ended = false;  // outcome is set
   ChildOutcome outcome;
   Clock::time_point deadline;
+  Clock::time_point watched;  // when the deadline was last looked at, or set
   // What arrived and is not yet a message: a header and a payload, both perhaps partial.
   FrameHeader header;
   size_t header_filled = 0;
@@ -60,7 +61,10 @@ struct SupervisedChild::State {
     if (!ended) End(ChildEnd::kStopped, 0, "");
   }
 
-  void Renew() { deadline = Clock::now() + limits.since_progress; }
+  void Renew() {
+    watched = Clock::now();
+    deadline = watched + limits.since_progress;
+  }
 
   // Kills what is left of the child's group and reaps the child. The first end stays.
   void End(ChildEnd end, int code, std::string detail) {
@@ -196,14 +200,15 @@ struct SupervisedChild::State {
 
   // Waits until something happens, at most until the deadline, and takes it. `to_send` is what
   // remains to be written; true when some of it was.
-  void Step(std::span<const std::byte>* to_send) {
+  void Step(std::span<const std::byte>* to_send,
+            std::chrono::milliseconds longest = kLookInterval) {
     pollfd files[3] = {{child.from_child.get(), POLLIN, 0},
                        {child.printed.get(), POLLIN, 0},
                        {to_send != nullptr ? child.to_child.get() : -1, POLLOUT, 0}};
     const auto now = Clock::now();
     if (now >= deadline) return TimeOut();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
-    const int wait = static_cast<int>(std::min(left, kLookInterval).count());
+    const int wait = static_cast<int>(std::min(left, longest).count());
     const int ready = poll(files, 3, wait);
     if (ready < 0 && errno != EINTR) return End(ChildEnd::kStopped, 0, "");
     if (ready <= 0) {
@@ -261,6 +266,7 @@ SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body,
   state_->reaped = state_->ended = true;  // nothing to reap if starting throws
   state_->child = StartForked(body, limits);
   state_->reaped = state_->ended = false;
+  state_->Renew();
 }
 
 SupervisedChild::SupervisedChild(const std::vector<std::string>& arguments,
@@ -270,6 +276,7 @@ SupervisedChild::SupervisedChild(const std::vector<std::string>& arguments,
   state_->reaped = state_->ended = true;
   state_->child = StartExecutable(arguments, limits);
   state_->reaped = state_->ended = false;
+  state_->Renew();
 }
 
 SupervisedChild::~SupervisedChild() = default;
@@ -285,11 +292,52 @@ bool SupervisedChild::Send(std::span<const std::byte> message) {
 std::optional<Message> SupervisedChild::Receive() {
   state_->Renew();
   while (state_->arrived.empty() && !state_->ended) state_->Step(nullptr);
+  return TakeArrived();
+}
+
+std::optional<Message> SupervisedChild::TakeArrived() {
   if (state_->arrived.empty()) return std::nullopt;
   Message message = std::move(state_->arrived.front());
   state_->arrived.pop_front();
   state_->arrived_bytes -= message.size();
   return message;
+}
+
+std::optional<size_t> SupervisedChild::WaitAny(std::span<SupervisedChild* const> children,
+                                               std::chrono::milliseconds longest) {
+  const auto has_news = [](const SupervisedChild* child) {
+    return !child->state_->arrived.empty() || child->state_->ended;
+  };
+  const auto started = Clock::now();
+  for (SupervisedChild* child : children) {
+    child->state_->deadline += started - child->state_->watched;
+  }
+  std::vector<pollfd> files(2 * children.size());
+  std::optional<size_t> found;
+  for (auto now = started;; now = Clock::now()) {
+    for (size_t i = 0; i < children.size() && !found; ++i) {
+      if (has_news(children[i])) found = i;
+    }
+    if (found || now - started >= longest) break;
+    auto wait = std::min<Clock::duration>(kLookInterval, longest - (now - started));
+    for (size_t i = 0; i < children.size(); ++i) {
+      const State& state = *children[i]->state_;
+      files[2 * i] = {state.child.from_child.get(), POLLIN, 0};
+      files[2 * i + 1] = {state.child.printed.get(), POLLIN, 0};
+      wait = std::min<Clock::duration>(wait, std::max(state.deadline - now, Clock::duration{0}));
+    }
+    const int ready =
+        poll(files.data(), files.size(),
+             static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count()));
+    for (size_t i = 0; i < children.size(); ++i) {
+      // Without news, each is looked at: it may be gone, or over its limit.
+      const bool moved = files[2 * i].revents != 0 || files[2 * i + 1].revents != 0;
+      if (ready <= 0 || moved) children[i]->state_->Step(nullptr, std::chrono::milliseconds(0));
+    }
+  }
+  const auto left = Clock::now();
+  for (SupervisedChild* child : children) child->state_->watched = left;
+  return found;
 }
 
 const ChildOutcome& SupervisedChild::Finish() {

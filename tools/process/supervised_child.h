@@ -99,6 +99,13 @@ class SupervisedChild {
   // The next message; nullopt when there is none any more: Finish() says why. The limit starts at
   // the call: time in which the parent was busy elsewhere is not counted.
   std::optional<Message> Receive();
+  // The index of the first child that has a message or has ended; nullopt when none has within
+  // `longest`. What is not idle runs against its limit, which starts at its last progress or Send;
+  // time in which the parent was busy elsewhere, between two of these calls, is not counted.
+  static std::optional<size_t> WaitAny(std::span<SupervisedChild* const> children,
+                                       std::chrono::milliseconds longest);
+  // A message that has arrived, without waiting.
+  std::optional<Message> TakeArrived();
   // Tells the child that no message follows, waits for its end (messages are dropped), reaps it.
   const ChildOutcome& Finish();
   // Kills it where it is.

@@ -23,6 +23,8 @@ struct CaseResult {
   Verdict verdict;
   Expectation expectation = Expectation::kPass;
   std::string finding;  // the reason of an expected MISTRUSTED or FAIL
+  // The failure is recognised as the finding itself, so that a crash can be one.
+  bool same_finding = false;
 };
 
 // What a result means for the run.

@@ -200,6 +200,45 @@ Json CaseJson(const CaseResult& result, bool strict) {
           {"command", verdict.command}};
 }
 
+Json FindingsJson(const std::vector<CampaignFinding>& findings) {
+  Json json = Json::array();
+  for (const CampaignFinding& finding : findings) {
+    json.push_back({{"signature", finding.signature},
+                    {"outcome", Name(finding.outcome)},
+                    {"reason", finding.reason},
+                    {"cases", finding.cases},
+                    {"first_case", finding.first_case}});
+  }
+  return json;
+}
+
+Json CampaignsJson(const std::vector<CampaignCounts>& campaigns) {
+  Json json = Json::array();
+  for (const CampaignCounts& campaign : campaigns) {
+    Json probes = Json::object();
+    for (const ProbeReach& probe : campaign.probes) probes[probe.name] = probe.reached;
+    json.push_back({{"kind", campaign.kind},
+                    {"implementation", campaign.implementation},
+                    {"version", campaign.version},
+                    {"seed", campaign.seed},
+                    {"cases", campaign.cases},
+                    {"passed", campaign.passed},
+                    {"failed", campaign.failed},
+                    {"mistrusted", campaign.mistrusted},
+                    {"unsupported", campaign.unsupported},
+                    {"crashed", campaign.crashed},
+                    {"timed_out", campaign.timed_out},
+                    {"operations", campaign.operations},
+                    {"states", campaign.states},
+                    {"elements", campaign.elements},
+                    {"probes", std::move(probes)},
+                    {"must_reach", campaign.must_reach},
+                    {"failures", FindingsJson(campaign.failures)},
+                    {"unproved", FindingsJson(campaign.unproved)}});
+  }
+  return json;
+}
+
 Json TensorsJson(const std::optional<TensorCounts>& counts) {
   if (!counts) return nullptr;
   return {{"compared", counts->compared},
@@ -236,6 +275,8 @@ std::string JsonReport(std::span<const CaseResult> results, const Summary& summa
                          {"judged_elements", summary.judged},
                          {"interrupted", summary.interrupted},
                          {"tensors", TensorsJson(summary.tensors)},
+                         {"campaigns", CampaignsJson(summary.campaigns)},
+                         {"notes", summary.notes},
                          {"patterns", summary.patterns},
                          {"exit_code", summary.ExitCode()}}},
                        {"cases", std::move(cases)}};

@@ -36,7 +36,9 @@ Standpoint StandpointOf(const CaseResult& result, bool strict) {
       return Standpoint::kIllegal;
     case Outcome::kCrashed:
     case Outcome::kTimedOut:
-      return Standpoint::kFailed;
+      return result.expectation == Expectation::kFinding && result.same_finding
+                 ? Standpoint::kKnownFinding
+                 : Standpoint::kFailed;
     case Outcome::kUnsupported:
       return strict ? Standpoint::kFailed : Standpoint::kUnsupported;
     case Outcome::kPass:
@@ -106,6 +108,11 @@ void Summary::Add(const CaseResult& result, bool strict) {
   for (const OutputVerdict& output : result.verdict.outputs) judged += output.counts.judged;
 }
 
+void Summary::Add(CampaignCounts campaign) {
+  judged += campaign.elements;
+  campaigns.push_back(std::move(campaign));
+}
+
 int Summary::ExitCode() const {
   if (interrupted) return kExitInterrupted;
   if (cases == 0 || illegal > 0) return kExitNotPut;
@@ -115,7 +122,10 @@ int Summary::ExitCode() const {
 }
 
 std::string Print(const Summary& summary) {
-  std::string text = Plural(summary.cases, summary.tensors ? "tensor" : "case") + ": ";
+  std::string text = Plural(summary.cases, summary.tensors              ? "tensor"
+                                            : summary.campaigns.empty() ? "case"
+                                                                        : "result") +
+                     ": ";
   const std::pair<int64_t, const char*> counts[] = {
       {summary.passed, "passed"},
       {summary.failed, "failed"},

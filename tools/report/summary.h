@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/report/campaign_counts.h"
 #include "tools/report/case_result.h"
 
 namespace kvcheck {
@@ -59,10 +60,15 @@ struct Summary {
   int64_t judged = 0;    // elements
   bool interrupted = false;
   std::optional<TensorCounts> tensors;
+  // Of drawn cases: each of their failures, and a campaign without any, is one result of the run.
+  std::vector<CampaignCounts> campaigns;
+  // What else is worth knowing, as sentences.
+  std::vector<std::string> notes;
   // What the failing tensors have in common, as sentences.
   std::vector<std::string> patterns;
 
   void Add(const CaseResult& result, bool strict);
+  void Add(CampaignCounts campaign);
   int ExitCode() const;
   bool operator==(const Summary&) const = default;
 };

@@ -51,7 +51,7 @@ std::string Tag(const CaseResult& result, const TextOptions& options) {
     case Standpoint::kExpectedMistrusted:
       return "MISTRUSTED, as expected";
     case Standpoint::kKnownFinding:
-      return "FAIL, as expected";
+      return std::string(Name(result.verdict.outcome)) + ", as expected";
     case Standpoint::kFailed:
       if (!UnmetReason(result, options.strict).empty()) return "FAIL";
       break;
@@ -110,7 +110,7 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
 
 void TextReport::Add(const CaseResult& result) {
   const bool fine = IsAsItShouldBe(StandpointOf(result, options_.strict));
-  if (fine && options_.quiet) return;
+  if (fine && options_.quiet && result.verdict.warnings.empty()) return;
   if (!fine || options_.verbose) {
     if (detailed_ >= options_.max_print) {
       ++left_out_;
@@ -128,6 +128,12 @@ void TextReport::Finish(const Summary& summary) {
     out_ << fmt::format("{} shown without details (--max-print {})\n", Plural(left_out_, "case"),
                         options_.max_print);
   }
+  for (const CampaignCounts& campaign : summary.campaigns) {
+    if (!options_.quiet) out_ << ProbeTable(campaign);
+    out_ << Print(campaign) << "\n";
+    if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
+  }
+  for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
   for (const std::string& pattern : summary.patterns) out_ << "pattern: " << pattern << "\n";
   out_ << Print(summary) << "\n";
   out_.flush();

@@ -9,7 +9,7 @@
 namespace kvcheck {
 namespace {
 
-FileIndex IndexOf(const std::vector<std::string>& paths) {
+FileIndex IndexOfPaths(const std::vector<std::string>& paths) {
   FileIndex index;
   for (const std::string& path : paths) {
     ObjectRecord record;
@@ -46,7 +46,7 @@ std::vector<std::string> Pairs(const std::vector<std::string>& gold,
                                const std::vector<std::string>& got, const Words& words) {
   std::vector<std::string> texts;
   for (const TensorPair& pair :
-       SelectTensors(IndexOf(gold), IndexOf(got), OptionsOf(words)).pairs) {
+       SelectTensors(IndexOfPaths(gold), IndexOfPaths(got), OptionsOf(words)).pairs) {
     texts.push_back(pair.got.empty() ? pair.name + " missing"
                                      : pair.name + "=" + pair.got + (pair.in_gold ? "" : " extra"));
   }
@@ -75,7 +75,7 @@ TEST(Selection, PatternsSeeTheNamesOfGold) {
 
 TEST(Selection, AllowedAbsencesAreLeftOutAndCounted) {
   const Selection selection =
-      SelectTensors(IndexOf({"/a", "/gone/1", "/gone/2"}), IndexOf({"/a", "/added"}),
+      SelectTensors(IndexOfPaths({"/a", "/gone/1", "/gone/2"}), IndexOfPaths({"/a", "/added"}),
                     OptionsOf({.allow_missing = {"gone/*"}, .allow_extra = {"add*"}}));
   EXPECT_EQ(selection.pairs, (std::vector<TensorPair>{{"/a", true, "/a", {}, {}}}));
   EXPECT_EQ(selection.allowed_missing, (Texts{"/gone/1", "/gone/2"}));

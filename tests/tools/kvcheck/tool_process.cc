@@ -39,7 +39,7 @@ ToolRun ToolTest::Tool(const std::vector<std::string>& arguments, int signal,
                        int after_milliseconds) const {
   const std::string out = Path("stdout.txt");
   const std::string err = Path("stderr.txt");
-  std::vector<std::string> words = {KVCHECK_TOOL};
+  std::vector<std::string> words = {program_};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

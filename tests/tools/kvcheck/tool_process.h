@@ -27,10 +27,13 @@ class ToolTest : public testing::Test {
   // Waits for the end. signal: sent after the given milliseconds; 0: none.
   ToolRun Tool(const std::vector<std::string>& arguments, int signal = 0,
                int after_milliseconds = 0) const;
+  // The program instead of kvcheck.
+  void UseProgram(const std::string& path) { program_ = path; }
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
 
  private:
   std::filesystem::path folder_;
+  std::string program_ = KVCHECK_TOOL;
 };
 
 // Small cases. The simulated kernel of plain_f32 passes the first.

@@ -353,17 +353,86 @@ TEST_F(SupervisedChildTest, ProcessorTimeBeyondTheLimitIsASignal) {
 }
 
 TEST_F(SupervisedChildTest, RunsAnExecutableThatSpeaksTheProtocol) {
-  SupervisedChild child({"sh", "-c",
-                         "head -c 13 > /dev/null; echo noise;"
-                         "printf '\\005\\000\\000\\000\\000\\000\\000\\000reply' >&$KVCHECK_MESSAGE_FD;"
-                         "exit 9"},
-                        Patient());
+  SupervisedChild child(
+      {"sh", "-c",
+       "head -c 13 > /dev/null; echo noise;"
+       "printf '\\005\\000\\000\\000\\000\\000\\000\\000reply' >&$KVCHECK_MESSAGE_FD;"
+       "exit 9"},
+      Patient());
   EXPECT_TRUE(child.Send(Bytes("hello")));
   const std::optional<Message> reply = child.Receive();
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(Text(*reply), "reply");
   EXPECT_EQ(child.Finish().code, 9);
   EXPECT_EQ(child.Finish().stderr_tail, "noise\n");
+}
+
+// Says its number after some time.
+std::unique_ptr<SupervisedChild> Late(int number, int milliseconds, const ChildLimits& limits) {
+  return std::make_unique<SupervisedChild>(
+      [=](ChildChannel& channel) {
+        usleep(static_cast<useconds_t>(milliseconds) * 1000);
+        channel.Send(Bytes(std::to_string(number)));
+        channel.Receive();
+        return 0;
+      },
+      limits);
+}
+
+TEST_F(SupervisedChildTest, WaitAnyGivesWhoeverIsFirst) {
+  const auto slow = Late(1, 60'000, Patient());
+  const auto quick = Late(2, 20, Patient());
+  SupervisedChild* const children[] = {slow.get(), quick.get()};
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(30'000)), 1u);
+  EXPECT_EQ(Text(*quick->TakeArrived()), "2");
+  EXPECT_FALSE(quick->TakeArrived());
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(20)), std::nullopt);
+}
+
+TEST_F(SupervisedChildTest, WaitAnyEndsTheOneThatHangsAndKeepsTheOther) {
+  const auto hangs = std::make_unique<SupervisedChild>(
+      [](ChildChannel&) {
+        Loop();
+        return 0;
+      },
+      Within(300));
+  const auto works = std::make_unique<SupervisedChild>(
+      [](ChildChannel& channel) {
+        for (int i = 0; i < 100; ++i) {
+          usleep(20'000);
+          channel.Progress();
+        }
+        channel.Send(Bytes("done"));
+        return 0;
+      },
+      Within(1500));
+  SupervisedChild* const children[] = {hangs.get(), works.get()};
+  ASSERT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
+  EXPECT_FALSE(hangs->TakeArrived());
+  EXPECT_EQ(hangs->Finish().end, ChildEnd::kTimedOut);
+  ASSERT_EQ(SupervisedChild::WaitAny(std::span(children).subspan(1), milliseconds(60'000)), 0u);
+  EXPECT_EQ(Text(*works->TakeArrived()), "done");
+}
+
+TEST_F(SupervisedChildTest, WaitAnyDoesNotCountWhatTheParentDidElsewhere) {
+  const auto child = Late(1, 400, Within(1000));
+  SupervisedChild* const children[] = {child.get()};
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(10)), std::nullopt);
+  usleep(1'500'000);
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
+  EXPECT_TRUE(child->TakeArrived());
+}
+
+TEST_F(SupervisedChildTest, WaitAnySeesACrash) {
+  const auto child = std::make_unique<SupervisedChild>(
+      [](ChildChannel&) {
+        abort();
+        return 0;
+      },
+      Patient());
+  SupervisedChild* const children[] = {child.get()};
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
+  EXPECT_EQ(child->Finish().end, ChildEnd::kSignalled);
 }
 
 TEST_F(SupervisedChildTest, AProgramThatCannotBeExecutedIsAnError) {

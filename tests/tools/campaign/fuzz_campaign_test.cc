@@ -1,0 +1,180 @@
+// Campaigns over a subject that fails, crashes and hangs where the test says.
+
+#include "tools/campaign/fuzz_campaign.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "tools/campaign/shrink_case.h"
+
+namespace kvcheck {
+namespace {
+
+// Cases are codec cases whose number of rows is index + 1; what goes wrong follows from rows alone.
+int64_t RowsOf(const CaseEntry& entry) { return std::get<CodecCase>(entry.c).rows; }
+
+class FakeJudge : public CaseJudge {
+ public:
+  explicit FakeJudge(int64_t period) : period_(period) {}
+
+  JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
+    const int64_t rows = RowsOf(entry);
+    counts->operations += rows;
+    counts->probes.resize(2);
+    counts->probes[static_cast<size_t>(rows % 2)] += 1;
+    mark.StartStep(rows % 5);
+    if (rows < 20 || period_ == 0) return {};
+    if (rows % period_ == 1) return {Outcome::kFail, "even wrong", "rows " + std::to_string(rows)};
+    if (rows % period_ == 2) abort();
+    if (rows % period_ == 3 && rows < 100) {
+      volatile unsigned turns = 0;
+      while (true) turns = turns + 1;
+    }
+    if (rows % period_ == 4) throw std::runtime_error("thrown");
+    if (rows % period_ == 5) return {Outcome::kMistrusted, "MISTRUSTED", "nothing proved"};
+    return {};
+  }
+  Verdict Explain(const CaseEntry&, ItemMark&, std::string*) override { return {}; }
+
+ private:
+  int64_t period_;
+};
+
+class FakeSubject : public Subject {
+ public:
+  explicit FakeSubject(int64_t period) : period_(period) {}
+  std::string Kind() const override { return "codec"; }
+  std::string Implementation() const override { return "fake"; }
+  std::string Version() const override { return "7"; }
+  std::vector<std::string> ProbeNames() const override { return {"even", "odd"}; }
+  CaseEntry Draw(int64_t index) const override {
+    CodecCase c;
+    c.format = PlainFormat{DType::kFloat16};
+    c.rows = index + 1;
+    c.head_dim = 4;
+    c.data = {"gauss", 1, ""};
+    CaseEntry entry;
+    entry.c = c;
+    return entry;
+  }
+  std::string Origin(int64_t index) const override { return "case " + std::to_string(index); }
+  std::unique_ptr<CaseJudge> MakeJudge() const override {
+    return std::make_unique<FakeJudge>(period_);
+  }
+  std::string StepName(const CaseEntry&, int64_t step) const override {
+    return "step" + std::to_string(step);
+  }
+  std::string SizeOf(const CaseEntry&) const override { return ""; }
+  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                    int64_t max_runs) const override {
+    return ShrinkCase(entry, still_fails, max_runs);
+  }
+  std::string Command(const CaseEntry&) const override { return ""; }
+
+ private:
+  int64_t period_;
+};
+
+CampaignOptions Options(int64_t cases, int workers) {
+  CampaignOptions options;
+  options.cases = cases;
+  options.workers = workers;
+  options.keep_going = true;
+  options.since_progress = std::chrono::milliseconds(1000);
+  options.largest_batch = 16;
+  return options;
+}
+
+TEST(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
+  const FakeSubject subject(50);
+  const CampaignResult one = RunCampaign(subject, Options(120, 1));
+  EXPECT_EQ(one.tally.cases, 120);
+  EXPECT_EQ(one.tally.failed, 7);
+  EXPECT_EQ(one.tally.crashed, 4);
+  EXPECT_EQ(one.tally.timed_out, 1);
+  EXPECT_EQ(one.tally.mistrusted, 2);
+  EXPECT_EQ(one.tally.passed, 111);
+  CampaignOptions other = Options(120, 3);
+  other.largest_batch = 7;
+  const CampaignResult three = RunCampaign(subject, other);
+  EXPECT_EQ(one.tally, three.tally);
+  ASSERT_EQ(one.failures.size(), three.failures.size());
+  for (size_t i = 0; i < one.failures.size(); ++i) {
+    EXPECT_EQ(Print(one.failures[i].shrunk), Print(three.failures[i].shrunk));
+    EXPECT_EQ(one.failures[i].reason, three.failures[i].reason);
+    EXPECT_EQ(one.failures[i].runs, three.failures[i].runs);
+  }
+}
+
+TEST(FuzzCampaign, EachFailureIsShrunkInItsOwnWay) {
+  const CampaignResult result = RunCampaign(FakeSubject(50), Options(60, 2));
+  // Rows 51 to 54; the least rows from 20 on of the same kind are the same. Only data shrink.
+  ASSERT_EQ(result.failures.size(), 4u);
+  EXPECT_EQ(result.failures[0].sum.signature, "even wrong");
+  EXPECT_EQ(result.failures[0].sum.first_case, 50);
+  EXPECT_EQ(result.failures[1].sum.signature, "step2 CRASHED");
+  EXPECT_EQ(result.failures[2].sum.signature, "step3 TIMED_OUT");
+  EXPECT_EQ(result.failures[3].sum.signature, "step4 CRASHED");
+  EXPECT_EQ(result.failures[3].reason, "threw: thrown");
+  for (const FoundFailure& failure : result.failures) {
+    EXPECT_TRUE(failure.shrunk_whole) << failure.sum.signature;
+    EXPECT_EQ(std::get<CodecCase>(failure.shrunk.c).head_dim, 1) << failure.sum.signature;
+    EXPECT_EQ(RowsOf(failure.shrunk), RowsOf(failure.drawn));
+    EXPECT_EQ(failure.shrunk.implementation, "fake");
+    EXPECT_NE(failure.shrunk.reason.find("case 5"), std::string::npos);
+  }
+}
+
+TEST(FuzzCampaign, WithoutKeepGoingItEndsAtTheFirstFailureInOrder) {
+  for (const int workers : {1, 4}) {
+    CampaignOptions options = Options(100'000, workers);
+    options.keep_going = false;
+    const CampaignResult result = RunCampaign(FakeSubject(50), options);
+    EXPECT_EQ(result.tally.cases, 51);
+    ASSERT_EQ(result.failures.size(), 1u);
+    EXPECT_EQ(result.failures[0].sum.first_case, 50);
+    EXPECT_EQ(result.tally.counts.operations, 51 * 52 / 2);
+  }
+}
+
+TEST(FuzzCampaign, ShardsPartTheSequence) {
+  FuzzTally all;
+  std::vector<int64_t> firsts;
+  for (int64_t shard = 0; shard < 3; ++shard) {
+    CampaignOptions options = Options(40, 1);
+    options.stride = 3;
+    options.offset = shard;
+    const CampaignResult result = RunCampaign(FakeSubject(50), options);
+    EXPECT_EQ(result.tally.cases, 40);
+    for (const FoundFailure& failure : result.failures) firsts.push_back(failure.sum.first_case);
+    all.Add(result.tally);
+  }
+  const CampaignResult whole = RunCampaign(FakeSubject(50), Options(120, 1));
+  EXPECT_EQ(all.failed, whole.tally.failed);
+  EXPECT_EQ(all.counts, whole.tally.counts);
+}
+
+TEST(FuzzCampaign, TimeRunsAPrefixOfTheSequence) {
+  CampaignOptions options = Options(-1, 2);
+  options.time = std::chrono::milliseconds(100);
+  const CampaignResult timed = RunCampaign(FakeSubject(0), options);
+  EXPECT_GT(timed.tally.cases, 0);
+  EXPECT_EQ(timed.tally, RunCampaign(FakeSubject(0), Options(timed.tally.cases, 1)).tally);
+}
+
+TEST(FuzzCampaign, InterruptGivesWhatWasDelivered) {
+  CampaignOptions options = Options(-1, 2);
+  options.time = std::chrono::minutes(5);
+  int64_t seen = 0;
+  options.progress = [&](const FuzzTally& tally) { seen = tally.cases; };
+  options.interrupted = [&] { return seen > 100; };
+  const CampaignResult result = RunCampaign(FakeSubject(0), options);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_GT(result.tally.cases, 100);
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,73 @@
+#include "tools/campaign/shrink_case.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kAttention =
+    "attention b=2 hq=8 hkv=2 l=5 t=33 d=64 dv=32 q=f32 k=affine:4:g32:f32 v=f16 out=bf16 "
+    "mask=causal_bottom_right+window:4+left_pad:0,3+bool:B1LT scale=0.125 softcap=30 sinks=f32 "
+    "alibi=yes lse=natural against=original data=outlier:77";
+constexpr const char* kCodec =
+    "codec op=encode format=affine:4:g32:bf16 x=f32 rows=9 d=160 data=mixed:5";
+
+CaseEntry Entry(const std::string& text) {
+  CaseEntry entry;
+  entry.c = ParseCase(text);
+  return entry;
+}
+
+TEST(ShrinkCase, EverySmallerCaseIsLegalAndAnotherText) {
+  for (const char* text : {kAttention, kCodec}) {
+    const std::vector<Case> smaller = SmallerCases(ParseCase(text));
+    EXPECT_GT(smaller.size(), 4u);
+    for (const Case& c : smaller) {
+      EXPECT_NE(Print(c), Print(ParseCase(text)));
+      EXPECT_EQ(ParseCase(Print(c)), c);
+    }
+  }
+}
+
+TEST(ShrinkCase, FindsTheLeastCaseWhereEverythingFails) {
+  const ShrunkCase attention =
+      ShrinkCase(Entry(kAttention), [](const CaseEntry&) { return true; }, 1000);
+  EXPECT_TRUE(attention.complete);
+  EXPECT_EQ(Print(attention.entry.c),
+            "attention b=1 hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=bf16 mask=none "
+            "scale=0.125 data=gauss:1");
+  EXPECT_TRUE(SmallerCases(attention.entry.c).empty());
+  const ShrunkCase codec = ShrinkCase(Entry(kCodec), [](const CaseEntry&) { return true; }, 1000);
+  EXPECT_EQ(Print(codec.entry.c),
+            "codec op=encode format=affine:4:g32:bf16 x=f32 rows=1 d=32 data=gauss:1");
+}
+
+TEST(ShrinkCase, KeepsWhatTheFailureNeeds) {
+  const ShrunkCase shrunk = ShrinkCase(
+      Entry(kAttention),
+      [](const CaseEntry& entry) {
+        const auto& c = std::get<AttentionCase>(entry.c);
+        return c.kv_len >= 7 && c.softcap && c.k_dim % 32 == 0 && !IsPlain(c.k);
+      },
+      1000);
+  const auto& c = std::get<AttentionCase>(shrunk.entry.c);
+  EXPECT_EQ(c.kv_len, 7);
+  EXPECT_TRUE(c.softcap);
+  EXPECT_EQ(c.k_dim, 32);
+  EXPECT_EQ(c.batch, 1);
+  EXPECT_FALSE(c.alibi);
+}
+
+TEST(ShrinkCase, StopsWhenItsRunsAreUsedUp) {
+  const ShrunkCase shrunk = ShrinkCase(Entry(kAttention), [](const CaseEntry&) { return true; }, 3);
+  EXPECT_EQ(shrunk.runs, 3);
+  EXPECT_FALSE(shrunk.complete);
+  const ShrunkCase none = ShrinkCase(Entry(kCodec), [](const CaseEntry&) { return false; }, 1000);
+  EXPECT_TRUE(none.complete);
+  EXPECT_EQ(Print(none.entry.c), kCodec);
+}
+
+}  // namespace
+}  // namespace kvcheck

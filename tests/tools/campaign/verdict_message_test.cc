@@ -1,0 +1,82 @@
+#include "tools/campaign/verdict_message.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+SignedVerdict Sample() {
+  SignedVerdict judged;
+  judged.signature = "attention out bound";
+  Verdict& verdict = judged.verdict;
+  verdict.outcome = Outcome::kFail;
+  verdict.reasons = {"one", "two"};
+  verdict.warnings = {"careful"};
+  verdict.assumptions = {"exp_error=2^-20"};
+  verdict.case_text = "attention ...";
+  verdict.plan = "base=plain_f32";
+  verdict.profile = "masked_row=nan";
+  verdict.implementation = "simulated 1";
+  verdict.command = "kvcheck run";
+  OutputVerdict output;
+  output.name = "out";
+  output.outcome = Outcome::kFail;
+  output.reasons = {"over the bound"};
+  output.rule = "derived bound";
+  output.dtype = DType::kBFloat16;
+  output.shape = "B=1";
+  output.counts = {100, 90, 80, 1, 2, 3, 4, 5, 6};
+  output.special_lines = {"1 NaN"};
+  output.median_bound_share = 0.25;
+  output.warnings = {"w"};
+  output.hints = {"h"};
+  output.plan_changes = {"p"};
+  output.breakdown = {"b"};
+  output.rows_at = {1, 2, 3, 4};
+  output.basic_metrics = true;
+  ElementReport worst;
+  worst.element = 7;
+  worst.coordinates = "[b=0]";
+  worst.expected = 0.1;
+  worst.expected_low = 1e-20;
+  worst.got = std::numeric_limits<double>::infinity();
+  worst.expected_text = "0.1";
+  worst.got_text = "inf";
+  worst.error = -0.0;
+  worst.bound = 0x1p-1074;
+  worst.reference_bound = 1;
+  worst.mass = 2;
+  worst.ratio = 3;
+  worst.terms = {{"P.V", 1, 0.5}, {"scores", 2, 0.5}};
+  worst.precision = Precision::kOracle50;
+  output.worst = worst;
+  verdict.outputs = {output, OutputVerdict()};
+  verdict.outputs[1].basic_metrics = true;
+  return judged;
+}
+
+TEST(VerdictMessage, CarriesWhatDecided) {
+  const SignedVerdict got = DecodeVerdict(Encode(Sample()));
+  EXPECT_EQ(got.signature, Sample().signature);
+  EXPECT_EQ(got.verdict, Sample().verdict);
+}
+
+TEST(VerdictMessage, CutMessagesAreRefused) {
+  const Message message = Encode(Sample());
+  for (size_t size = 0; size < message.size(); ++size) {
+    EXPECT_THROW(
+        DecodeVerdict(Message(message.begin(), message.begin() + static_cast<int64_t>(size))),
+        Error)
+        << size;
+  }
+  Message longer = message;
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(DecodeVerdict(longer), Error);
+}
+
+}  // namespace
+}  // namespace kvcheck

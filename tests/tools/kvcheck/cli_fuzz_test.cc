@@ -1,0 +1,240 @@
+// kvcheck fuzz: finding, shrinking, writing and replaying failures; crashes and hangs; reports that
+// depend on nothing but the cases.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+class FuzzCommand : public ToolTest {
+ protected:
+  std::string Content(const std::string& name) const {
+    std::ifstream in(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::vector<std::string> CaseFiles(const std::string& folder) const {
+    std::vector<std::string> names;
+    if (!std::filesystem::exists(Path(folder))) return names;
+    for (const auto& entry : std::filesystem::directory_iterator(Path(folder))) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+};
+
+TEST_F(FuzzCommand, OptimizedPassesAndReachesEveryProbe) {
+  const ToolRun run = Tool({"fuzz", "--cases", "5000", "-j", "2"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("every probe was reached"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("fuzz cache on optimized 1, seed 1: 5000 cases: "), std::string::npos);
+  EXPECT_NE(run.out.find("ring_wrapped "), std::string::npos);
+  EXPECT_NE(run.err.find("5000 cases in "), std::string::npos) << run.err;
+  EXPECT_TRUE(CaseFiles("fuzz-failures").empty());
+}
+
+TEST_F(FuzzCommand, FindsShrinksWritesAndReplays) {
+  const ToolRun run = Tool({"fuzz", "--impl", "fault:kept_evicted_on_wrap", "--out", "found"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("FAIL  cache append visible_missing  operation ")) << run.out;
+  EXPECT_EQ(CaseFiles("found"), std::vector<std::string>{"cache-append-visible_missing.case"});
+  const std::string file = "found/cache-append-visible_missing.case";
+  EXPECT_NE(run.out.find("written to " + file), std::string::npos) << run.out;
+  const std::string text = Content(file);
+  EXPECT_NE(text.find("# append visible_missing on fault:kept_evicted_on_wrap 1: operation "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("# Replay: kvcheck run " + file), std::string::npos) << text;
+  // The shortest trace known has three operations.
+  const std::string trace = text.substr(text.find("\ncache ") + 1);
+  EXPECT_LE(std::count(trace.begin(), trace.end(), '\n'), 1 + 3 + 2) << trace;
+  for (const std::vector<std::string>& replay :
+       {std::vector<std::string>{"run", file}, {"run", "--file", file}}) {
+    const ToolRun again = Tool(replay);
+    EXPECT_EQ(again.exit_code, 1) << again.out << again.err;
+    EXPECT_NE(again.out.find("signature \"append visible_missing\""), std::string::npos);
+    EXPECT_NE(again.out.find("observed     fault:kept_evicted_on_wrap"), std::string::npos);
+  }
+  EXPECT_EQ(Tool({"run", file, "--impl", "optimized"}).exit_code, 0);
+}
+
+TEST_F(FuzzCommand, ReportDependsOnTheCasesAlone) {
+  const std::vector<std::string> common = {"fuzz",    "--impl", "fault:merge_swaps_values",
+                                           "--cases", "3000",   "--keep-going",
+                                           "--seed",  "7",      "--out",
+                                           "found",   "--json"};
+  const auto with = [&](const char* json, const char* j) {
+    std::vector<std::string> arguments = common;
+    arguments.insert(arguments.end(), {json, "-j", j});
+    return Tool(arguments);
+  };
+  const ToolRun one = with("one.json", "1");
+  const ToolRun four = with("four.json", "4");
+  EXPECT_EQ(one.exit_code, 1);
+  EXPECT_EQ(one.out, four.out);
+  EXPECT_EQ(Content("one.json"), Content("four.json"));
+  const auto json = nlohmann::json::parse(Content("one.json"));
+  const auto& campaign = json["summary"]["campaigns"][0];
+  EXPECT_EQ(campaign["cases"], 3000);
+  EXPECT_EQ(campaign["seed"], 7);
+  EXPECT_EQ(campaign["passed"].get<int64_t>() + campaign["failed"].get<int64_t>() +
+                campaign["mistrusted"].get<int64_t>() + campaign["unsupported"].get<int64_t>(),
+            3000);
+  EXPECT_EQ(json["cases"].size(), campaign["failures"].size());
+  EXPECT_EQ(json["cases"][0]["outcome"], "FAIL");
+  EXPECT_GT(campaign["probes"]["ring_wrapped"].get<int64_t>(), 100);
+}
+
+TEST_F(FuzzCommand, TimeRunsAPrefixOfTheSameSequence) {
+  const ToolRun timed = Tool({"fuzz", "--time", "300ms", "--json", "-", "-j", "2"});
+  ASSERT_EQ(timed.exit_code, 0) << timed.out << timed.err;
+  const auto json = nlohmann::json::parse(timed.out);
+  const int64_t cases = json["summary"]["campaigns"][0]["cases"];
+  const ToolRun counted =
+      Tool({"fuzz", "--cases", std::to_string(cases), "--json", "-", "-j", "1"});
+  EXPECT_EQ(counted.out, timed.out);
+}
+
+TEST_F(FuzzCommand, LayoutsAndFormatsRestrictWhatIsDrawn) {
+  const ToolRun run = Tool({"fuzz", "--impl", "fault:kept_evicted_on_wrap", "--layout", "linear*",
+                            "--format", "affine:4:*", "--cases", "500"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_NE(run.out.find("ring_wrapped "), std::string::npos);
+  EXPECT_EQ(Tool({"fuzz", "--layout", "spiral"}).exit_code, 2);
+  EXPECT_EQ(Tool({"fuzz", "--kind", "codec", "--format", "q8_0"}).exit_code, 2);
+}
+
+TEST_F(FuzzCommand, CrashesAreVerdictsAndShrink) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const std::pair<const char*, const char*> impls[] = {
+      {"selftest:abort", "crashed (signal 6, Aborted)"},
+      {"selftest:throw", "threw: out of columns"},
+      {"selftest:exit", "exited with code 0"}};
+  for (const auto& [impl, reason] : impls) {
+    const ToolRun run = Tool({"fuzz", "--impl", impl, "--out", "found", "-j", "2"});
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    EXPECT_TRUE(run.out.starts_with("CRASHED  cache trim CRASHED  " + std::string(reason)))
+        << run.out;
+    const std::string text = Content("found/cache-trim-CRASHED.case");
+    const std::string trace = text.substr(text.find("\ncache ") + 1);
+    // new, append, trim.
+    EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), 4) << trace;
+  }
+}
+
+TEST_F(FuzzCommand, HangsAreVerdictsAndShrink) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const ToolRun run =
+      Tool({"fuzz", "--impl", "selftest:hang", "--out", "found", "--limit", "1s", "-j", "2"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("TIMED_OUT  cache trim TIMED_OUT  made no progress for 1.0 s"))
+      << run.out;
+  const std::string text = Content("found/cache-trim-TIMED_OUT.case");
+  const std::string trace = text.substr(text.find("\ncache ") + 1);
+  EXPECT_LE(std::count(trace.begin(), trace.end(), '\n'), 6) << trace;
+}
+
+TEST_F(FuzzCommand, GoesOnPastCrashes) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const auto run = [&](const char* j) {
+    return Tool({"fuzz", "--impl", "selftest:segv", "--cases", "400", "--keep-going", "-j", j});
+  };
+  const ToolRun one = run("1");
+  EXPECT_EQ(one.exit_code, 1);
+  EXPECT_NE(one.out.find("400 cases: "), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find(" crashed)"), std::string::npos) << one.out;
+  EXPECT_EQ(one.out, run("3").out);
+}
+
+TEST_F(FuzzCommand, ProbeThatIsNotReachedIsMistrusted) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const ToolRun run = Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "5000", "-j", "2"});
+  EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("MISTRUSTED  fuzz cache  probe ring_wrapped was not reached\n"))
+      << run.out;
+  EXPECT_NE(run.out.find("probe load_of_wrapped_ring was not reached"), std::string::npos);
+  EXPECT_EQ(run.out.find("probe chunk_boundary_crossed was not reached"), std::string::npos);
+  EXPECT_NE(run.out.find("UNSUPPORTED: "), std::string::npos) << run.out;
+  // Fewer cases, or cases of some layouts alone, need not reach every probe.
+  EXPECT_EQ(Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "200"}).exit_code, 0);
+  EXPECT_EQ(Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "5000", "--layout", "linear*"})
+                .exit_code,
+            0);
+  // Nothing was judged.
+  EXPECT_EQ(
+      Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "50", "--layout", "ring"}).exit_code,
+      3);
+}
+
+TEST_F(FuzzCommand, CodecOfAnotherProfileIsDeclined) {
+  const char* c = "codec op=decode format=affine:4:g32:f16 x=f32 rows=2 d=32 data=codes:1";
+  EXPECT_EQ(Tool({"run", c, "--impl", "optimized"}).exit_code, 0);
+  const ToolRun exact = Tool({"run", c, "--impl", "optimized", "--profile", "decode=one_rounding"});
+  EXPECT_EQ(exact.exit_code, 3) << exact.out;
+  EXPECT_TRUE(exact.out.starts_with("UNSUPPORTED")) << exact.out;
+}
+
+TEST_F(FuzzCommand, AttentionFaultsAreFoundAndShrunkAndReplay) {
+  const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", "fault:last_key_dropped",
+                            "--cases", "50", "--out", "found"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("FAIL  attention out bound")) << run.out;
+  const std::vector<std::string> files = CaseFiles("found");
+  ASSERT_EQ(files.size(), 1u);
+  const ToolRun again = Tool({"run", "found/" + files[0]});
+  EXPECT_EQ(again.exit_code, 1) << again.out << again.err;
+}
+
+TEST_F(FuzzCommand, AttentionAndCodecsOfKvcheckPass) {
+  const ToolRun attention = Tool({"fuzz", "--kind", "attention", "--cases", "40"});
+  EXPECT_EQ(attention.exit_code, 0) << attention.out;
+  for (const char* impl : {"optimized", "reference"}) {
+    const ToolRun codec = Tool({"fuzz", "--kind", "codec", "--impl", impl, "--cases", "2000"});
+    EXPECT_EQ(codec.exit_code, 0) << codec.out;
+    EXPECT_NE(codec.out.find("2000 cases: "), std::string::npos) << codec.out;
+  }
+}
+
+TEST_F(FuzzCommand, InterruptGivesAPartialReport) {
+  const ToolRun run = Tool({"fuzz", "--time", "60", "-j", "2"}, SIGINT, 1500);
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  EXPECT_NE(run.out.find("interrupted, this report is partial"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("seed 1: 0 cases"), std::string::npos) << run.out;
+}
+
+TEST_F(FuzzCommand, WhatCannotBeAskedIsRefused) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"fuzz", "--impl", "simulated"},
+        {"fuzz", "--impl", "fault:last_key_dropped"},
+        {"fuzz", "--kind", "attention", "--impl", "model"},
+        {"fuzz", "--kind", "attention", "--layout", "ring"},
+        {"fuzz", "--kind", "codec", "--impl", "simulated"},
+        {"fuzz", "--kind", "prefix"},
+        {"fuzz", "--cases", "0"},
+        {"fuzz", "--cases", "1", "--time", "1"},
+        {"fuzz", "--time", "soon"},
+        {"fuzz", "--limit", "0"},
+        {"fuzz", "--seed", "-1"},
+        {"run", "nowhere.case"},
+        {"run", "--file", "nowhere.cases"},
+        {"run", "x.case", "--file", "y.case"}}) {
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 2) << testing::PrintToString(arguments) << run.out;
+    EXPECT_TRUE(run.err.starts_with("kvcheck: error: ")) << run.err;
+    EXPECT_EQ(run.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,270 @@
+// kvcheck gate: suites, known failures and their expiry, shards, budgets, reports.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kSuite =
+    "case kept\n"
+    "reason the first tokens of a ring stay\n"
+    "cache layout=ring:w=2:keep=1 k=f32 dk=8 data=tokens:1\n"
+    "new A\n"
+    "append A 2\n"
+    "append A 1\n"
+    "\n"
+    "case linear\n"
+    "reason nothing is evicted\n"
+    "cache k=f32 dk=8 data=tokens:1; new A; append A 2\n"
+    "\n"
+    "case rows\n"
+    "reason bytes of codes\n"
+    "codec op=encode format=affine:4:g32:bf16 x=f32 rows=3 d=64 data=gauss:1\n"
+    "\n"
+    "case decode\n"
+    "reason one query\n"
+    "attention hq=2 hkv=1 l=1 t=9 d=8 q=f32 k=f32 v=f32 out=f32 data=gauss:1\n";
+
+constexpr const char* kFault = "fault:kept_evicted_on_wrap";
+
+class GateCommand : public ToolTest {
+ protected:
+  void SetUp() override {
+    ToolTest::SetUp();
+    Write("small.cases", kSuite);
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary) << text;
+  }
+  ToolRun Gate(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"gate", "--suite", "small.cases", "--fuzz-cases", "0"});
+    return Tool(arguments);
+  }
+  // A line of known failures about the fault's append.
+  void Known(const std::string& rest) const {
+    Write("known.txt", "signature=\"append visible_missing\" impl=" + std::string(kFault) +
+                           " reason=\"issue 12\" " + rest + "\n");
+  }
+};
+
+TEST_F(GateCommand, OwnSuitesAndDrawnCasesPass) {
+  const ToolRun run = Tool({"gate", "--fuzz-cases", "500", "-j", "2", "-q"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("fuzz cache on optimized 1, seed 1: 500 cases"), std::string::npos);
+  EXPECT_NE(run.out.find("fuzz codec on optimized 1, seed 1: 50 cases"), std::string::npos);
+  EXPECT_NE(run.out.find("fuzz attention on simulated 1, seed 1: 3 cases"), std::string::npos);
+  EXPECT_EQ(run.out.find("FAIL"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, CasesRunInOrderWithTheirReasons) {
+  const ToolRun run = Gate({"-j", "2"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  size_t at = 0;
+  for (const char* name : {"PASS  small/kept", "PASS  small/linear", "PASS  small/rows",
+                           "PASS  small/decode", "4 cases: 4 passed"}) {
+    at = run.out.find(name, at);
+    ASSERT_NE(at, std::string::npos) << name << "\n" << run.out;
+  }
+}
+
+TEST_F(GateCommand, FailureFailsWithSignatureReasonAndCommand) {
+  const ToolRun run = Gate({"--impl", kFault});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("FAIL  small/kept"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("signature \"append visible_missing\""), std::string::npos);
+  EXPECT_NE(run.out.find("this case: the first tokens of a ring stay"), std::string::npos);
+  EXPECT_NE(run.out.find("reproduce    kvcheck run 'cache layout=ring:w=2:keep=1"),
+            std::string::npos);
+  // A fault of caches has no codecs and no attention.
+  EXPECT_NE(run.out.find("UNSUPPORTED  small/rows"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, KnownFailureIsAFinding) {
+  Known("version=* expires=2999-12-31");
+  const ToolRun run = Gate({"--impl", kFault, "--known", "known.txt"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("FAIL, as expected  small/kept"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("1 known findings found"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, DrawingGoesOnPastAKnownFailure) {
+  const std::string impl = "fault:trim_renumbers";
+  Write("known.txt", "signature=\"trim offset\" impl=" + impl +
+                         " version=1 reason=\"issue 13\" expires=2999-12-31\n");
+  const ToolRun known = Tool({"gate", "--suite", "small.cases", "--fuzz-cases", "300", "--impl",
+                              impl, "--known", "known.txt"});
+  EXPECT_EQ(known.exit_code, 0) << known.out << known.err;
+  EXPECT_NE(known.out.find("FAIL, as expected  cache trim offset"), std::string::npos) << known.out;
+  EXPECT_NE(known.out.find("300 cases: "), std::string::npos) << known.out;
+  EXPECT_NE(known.out.find("PASS  fuzz cache"), std::string::npos) << known.out;
+  const ToolRun unknown =
+      Tool({"gate", "--suite", "small.cases", "--fuzz-cases", "300", "--impl", impl});
+  EXPECT_EQ(unknown.exit_code, 1) << unknown.out;
+}
+
+TEST_F(GateCommand, KnownFailureOfAnotherVersionOrImplementationExcusesNothing) {
+  Known("version=9.* expires=2999-12-31");
+  EXPECT_EQ(Gate({"--impl", kFault, "--known", "known.txt"}).exit_code, 1);
+  Known("version=* expires=2999-12-31");
+  EXPECT_EQ(Gate({"--impl", "fault:trim_renumbers", "--known", "known.txt"}).exit_code, 0);
+}
+
+TEST_F(GateCommand, ExpiredKnownFailureFailsAndSaysSo) {
+  Known("version=* expires=2020-01-31");
+  const ToolRun run = Gate({"--impl", kFault, "--known", "known.txt"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("known (issue 12), until 2020-01-31: known.txt:1"), std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find("was excused until 2020-01-31"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, KnownFailureThatPassesFails) {
+  Write("known.txt",
+        "signature=\"append visible_missing\" impl=optimized version=* reason=\"issue 12\" "
+        "expires=2999-12-31 case=small/kept\n");
+  const ToolRun run = Gate({"--known", "known.txt"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("expected FAIL (issue 12), got PASS"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, KnownFailureThatWasNotSeenIsListedOnly) {
+  Write("known.txt",
+        "signature=\"trim offset\" impl=optimized version=* reason=\"rare\" expires=2999-12-31\n");
+  const ToolRun run = Gate({"--known", "known.txt"});
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_NE(run.out.find("\"trim offset\" of optimized (rare) was not seen in this run"),
+            std::string::npos)
+      << run.out;
+}
+
+TEST_F(GateCommand, KnownFailureOfANamedCaseDoesNotExcuseAnotherFailureThere) {
+  Write("known.txt", "signature=\"trim offset\" impl=" + std::string(kFault) +
+                         " version=* reason=r expires=2999-12-31 case=small/kept\n");
+  const ToolRun run = Gate({"--impl", kFault, "--known", "known.txt"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("FAIL  small/kept"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, CrashesAndHangsAreVerdictsOfTheirCases) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  Write("small.cases",
+        "case first\nreason passes\ncache k=f32 dk=8 data=tokens:1; new A; append A 1\n\n"
+        "case bad\nreason trims\ncache k=f32 dk=8 data=tokens:1; new A rows=2; append A 3; trim A "
+        "1\n\n"
+        "case last\nreason passes\ncache k=f32 dk=8 data=tokens:1; new A; append A 2\n");
+  const ToolRun crash = Gate({"--impl", "selftest:abort"});
+  EXPECT_EQ(crash.exit_code, 1);
+  EXPECT_NE(crash.out.find("CRASHED  small/bad  crashed (signal 6"), std::string::npos);
+  EXPECT_NE(crash.out.find("signature \"trim CRASHED\""), std::string::npos) << crash.out;
+  EXPECT_NE(crash.out.find("3 cases: 2 passed, 1 failed (1 crashed)"), std::string::npos)
+      << crash.out;
+  const ToolRun hang = Gate({"--impl", "selftest:hang", "--limit", "1"});
+  EXPECT_EQ(hang.exit_code, 1);
+  EXPECT_NE(hang.out.find("TIMED_OUT  small/bad"), std::string::npos) << hang.out;
+  // A crash may be known too.
+  Write("known.txt",
+        "signature=\"trim CRASHED\" impl=selftest:abort version=* reason=r expires=2999-12-31\n");
+  const ToolRun known = Gate({"--impl", "selftest:abort", "--known", "known.txt"});
+  EXPECT_EQ(known.exit_code, 0) << known.out;
+}
+
+TEST_F(GateCommand, InterruptGivesAPartialReport) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  Write("small.cases",
+        "case first\nreason passes\ncache k=f32 dk=8 data=tokens:1; new A; append A 1\n\n"
+        "case bad\nreason hangs\ncache k=f32 dk=8 data=tokens:1; new A rows=2; append A 3; trim A "
+        "1\n");
+  const ToolRun run = Tool({"gate", "--suite", "small.cases", "--impl", "selftest:hang", "--limit",
+                            "60", "-j", "1", "--fuzz-cases", "0"},
+                           SIGINT, 1500);
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  EXPECT_NE(run.out.find("PASS  small/first"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("interrupted, this report is partial"), std::string::npos) << run.out;
+}
+
+TEST_F(GateCommand, ShardsPartTheCases) {
+  std::multiset<std::string> names;
+  for (const char* shard : {"1/3", "2/3", "3/3"}) {
+    const ToolRun run = Tool({"gate", "--fuzz-cases", "0", "--shard", shard, "--json", "-"});
+    ASSERT_EQ(run.exit_code, 0) << run.out;
+    const auto report = nlohmann::json::parse(run.out);
+    for (const auto& result : report["cases"]) names.insert(result["name"].get<std::string>());
+  }
+  const ToolRun whole = Tool({"gate", "--fuzz-cases", "0", "--json", "-"});
+  std::multiset<std::string> all;
+  const auto report = nlohmann::json::parse(whole.out);
+  for (const auto& result : report["cases"]) all.insert(result["name"].get<std::string>());
+  EXPECT_GT(all.size(), 100u);
+  EXPECT_EQ(names, all);
+}
+
+TEST_F(GateCommand, ReportsDoNotDependOnWorkers) {
+  const ToolRun one = Gate({"--impl", kFault, "-j", "1", "--json", "-"});
+  const ToolRun three = Gate({"--impl", kFault, "-j", "3", "--json", "-"});
+  EXPECT_EQ(one.out, three.out);
+  const auto json = nlohmann::json::parse(one.out);
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["summary"]["failed"], 1);
+  EXPECT_EQ(json["summary"]["exit_code"], 1);
+}
+
+TEST_F(GateCommand, JunitHasOneTestPerResult) {
+  const ToolRun run = Tool(
+      {"gate", "--suite", "small.cases", "--fuzz-cases", "100", "--impl", kFault, "--junit", "-"});
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(run.out.c_str())) << run.out;
+  const pugi::xml_node suite = document.child("testsuites").child("testsuite");
+  EXPECT_STREQ(suite.attribute("name").value(), "kvcheck gate");
+  const auto with = [&](const char* child) {
+    int count = 0;
+    for (const pugi::xml_node test : suite.children("testcase")) {
+      count += child == nullptr || test.child(child) ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_GE(with("failure"), 2) << run.out;  // of the suite, and drawn
+  EXPECT_EQ(suite.attribute("failures").as_int(), with("failure"));
+  EXPECT_EQ(suite.attribute("skipped").as_int(), 2);
+  EXPECT_EQ(with("skipped"), 2);
+  EXPECT_EQ(suite.attribute("tests").as_int(), with(nullptr));
+}
+
+TEST_F(GateCommand, WhatCannotBeAskedIsRefused) {
+  Write("bad.cases", "case a\ncache k=f32 dk=8 data=tokens:1; new A\n");
+  Write("bad.txt", "signature=x impl=y owner=z\n");
+  Write("unknown_case.txt",
+        "signature=x impl=y version=1 reason=r expires=2999-12-31 case=small/none\n");
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--impl", "nobody"},
+                                                    {"--suite", "nowhere.cases"},
+                                                    {"--suite", "bad.cases"},
+                                                    {"--suite", "small.cases"},
+                                                    {"--suite", "/"},
+                                                    {"--known", "nowhere.txt"},
+                                                    {"--known", "bad.txt"},
+                                                    {"--known", "unknown_case.txt"},
+                                                    {"--shard", "4/3"},
+                                                    {"--limit", "0"},
+                                                    {"--fuzz-time", "x"},
+                                                    {"--fuzz-cases", "-1"}}) {
+    std::vector<std::string> all = {"gate", "--suite", "small.cases", "--fuzz-cases", "0"};
+    if (arguments[0] == "--fuzz-time") all = {"gate", "--suite", "small.cases"};
+    if (arguments[0] == "--fuzz-cases") all = {"gate", "--suite", "small.cases"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ToolRun run = Tool(all);
+    EXPECT_EQ(run.exit_code, 2) << testing::PrintToString(arguments) << run.out;
+    EXPECT_TRUE(run.err.starts_with("kvcheck: error: ")) << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

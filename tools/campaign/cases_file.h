@@ -1,0 +1,57 @@
+// Files of cases: the suites of `kvcheck gate` (*.cases) and what `kvcheck fuzz` writes (*.case).
+// Grammar: tools/suites/README.md.
+//
+//   # a comment line; an empty line ends a case
+//   case NAME
+//   reason WHY THIS CASE IS THERE
+//   plan PLAN          of attention: how the implementation computes (left out: base=plain_f32)
+//   profile PROFILE    of codec and attention
+//   impl NAME          what it was found on (*.case)
+//   cache layout=ring:w=4 ...
+//   new A
+//   append A 3
+
+#ifndef TOOLS_CAMPAIGN_CASES_FILE_H_
+#define TOOLS_CAMPAIGN_CASES_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/spec/case.h"
+
+namespace kvcheck {
+
+struct CaseEntry {
+  std::string name;
+  std::string reason;
+  // Texts that parse, or "".
+  std::string plan;
+  std::string profile;
+  std::string implementation;
+  Case c;
+  int64_t line = 0;  // of its first line in the file, from 1
+};
+
+// The plan of an attention case that names none: the definition written out.
+inline constexpr const char* kDefaultCasePlan = "base=plain_f32";
+
+// Errors: kParse, kIllegalCase with FILE:LINE and the reason; kSelection for a file without cases.
+std::vector<CaseEntry> ParseCases(std::string_view content, const std::string& file);
+// Errors: also kUnreadableFile.
+std::vector<CaseEntry> ReadCases(const std::string& path);
+
+// As ParseCases reads it; a trace has one operation a line. Comments: lines without their "# ".
+std::string Print(const CaseEntry& entry, const std::vector<std::string>& comments = {});
+
+// A name of a case, and of a file, that reminds of a text: letters, digits and "_.-+" stay, what is
+// between becomes "-".
+std::string CaseName(std::string_view text);
+
+// The text of a file. Errors: kUnreadableFile.
+std::string ReadTextFile(const std::string& path);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_CAMPAIGN_CASES_FILE_H_

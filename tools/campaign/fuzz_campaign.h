@@ -1,0 +1,58 @@
+// A campaign: drawn cases on an implementation, in supervised workers, and what it found, each
+// failure once and as small as it could be made. What is reported depends on the subject (its seed
+// among it) and on the number of cases, never on workers, batches or time.
+
+#ifndef TOOLS_CAMPAIGN_FUZZ_CAMPAIGN_H_
+#define TOOLS_CAMPAIGN_FUZZ_CAMPAIGN_H_
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/campaign/fuzz_tally.h"
+#include "tools/campaign/subject.h"
+#include "tools/process/supervised_child.h"
+
+namespace kvcheck {
+
+struct CampaignOptions {
+  int workers = 1;
+  int64_t cases = -1;                                // -1: until the time is over
+  std::optional<std::chrono::milliseconds> time;     // begin no case after it
+  bool keep_going = false;                           // not only up to the first failure
+  std::chrono::milliseconds since_progress{10'000};  // then a case hangs
+  int64_t shrink_runs = 20'000;                      // judged cases per failure, at most
+  // Cases of this run are offset + stride i of the sequence.
+  int64_t stride = 1;
+  int64_t offset = 0;
+  int64_t largest_batch = 256;
+  std::function<bool()> interrupted;
+  // Told now and then how far it is: items delivered, what they add up to.
+  std::function<void(const FuzzTally&)> progress;
+  std::function<void(const std::string&)> shrinking;  // "append visible_missing"
+};
+
+// A failure, as it was drawn and as it was shrunk.
+struct FoundFailure {
+  FailureSum sum;
+  CaseEntry drawn;
+  CaseEntry shrunk;
+  std::string reason;         // of the shrunk case
+  int64_t runs = 0;           // of shrinking
+  bool shrunk_whole = false;  // no step of the shrinker makes it smaller
+};
+
+struct CampaignResult {
+  FuzzTally tally;
+  std::vector<FoundFailure> failures;  // by first case
+  bool interrupted = false;
+};
+
+// Errors: kUnsupported when no process can be made.
+CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& options);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_CAMPAIGN_FUZZ_CAMPAIGN_H_

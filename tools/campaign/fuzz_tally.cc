@@ -1,0 +1,140 @@
+#include "tools/campaign/fuzz_tally.h"
+
+#include <algorithm>
+
+#include "reference/spec/error.h"
+#include "tools/process/message_codec.h"
+
+namespace kvcheck {
+namespace {
+
+// Probes and ways to fail of one campaign; a damaged message must not allocate without end.
+constexpr int64_t kMostEntries = 100'000;
+
+template <typename Sum>
+void Join(const Sum& later, std::vector<Sum>* sums) {
+  const auto same = std::find_if(sums->begin(), sums->end(), [&](const Sum& sum) {
+    return sum.outcome == later.outcome && sum.signature == later.signature;
+  });
+  if (same == sums->end()) {
+    sums->push_back(later);
+  } else {
+    same->cases += later.cases;
+  }
+}
+
+template <typename Sum>
+void Encode(const std::vector<Sum>& sums, MessageEncoder* encoder) {
+  encoder->Integer(static_cast<int64_t>(sums.size()));
+  for (const Sum& sum : sums) {
+    encoder->Byte(static_cast<char>(sum.outcome));
+    encoder->Text(sum.signature);
+    encoder->Text(sum.reason);
+    encoder->Integer(sum.first_case);
+    encoder->Integer(sum.cases);
+  }
+}
+
+int64_t Size(MessageDecoder* decoder) {
+  const int64_t size = decoder->Integer();
+  if (size < 0 || size > kMostEntries) {
+    throw Error(ErrorCode::kUnreadableFile, "a message of too many entries");
+  }
+  return size;
+}
+
+template <typename Sum>
+void Decode(MessageDecoder* decoder, std::vector<Sum>* sums) {
+  const int64_t size = Size(decoder);
+  for (int64_t i = 0; i < size; ++i) {
+    Sum sum;
+    const char outcome = decoder->Byte();
+    if (outcome < 0 || outcome > static_cast<char>(Outcome::kTimedOut)) {
+      throw Error(ErrorCode::kUnreadableFile, "a message with an outcome that does not exist");
+    }
+    sum.outcome = static_cast<Outcome>(outcome);
+    sum.signature = decoder->Text();
+    sum.reason = decoder->Text();
+    sum.first_case = decoder->Integer();
+    sum.cases = decoder->Integer();
+    sums->push_back(std::move(sum));
+  }
+}
+
+// Fields that are one number each.
+constexpr int64_t FuzzTally::* kNumbers[] = {
+    &FuzzTally::cases,     &FuzzTally::passed,     &FuzzTally::failed,     &FuzzTally::crashed,
+    &FuzzTally::timed_out, &FuzzTally::mistrusted, &FuzzTally::unsupported};
+constexpr int64_t CaseCounts::* kCounts[] = {&CaseCounts::operations, &CaseCounts::states,
+                                             &CaseCounts::elements};
+
+}  // namespace
+
+void CaseCounts::Add(const CaseCounts& other) {
+  for (const auto count : kCounts) this->*count += other.*count;
+  if (probes.size() < other.probes.size()) probes.resize(other.probes.size());
+  for (size_t i = 0; i < other.probes.size(); ++i) probes[i] += other.probes[i];
+}
+
+void FuzzTally::Add(int64_t index, const JudgedCase& judged) {
+  ++cases;
+  switch (judged.outcome) {
+    case Outcome::kPass:
+      ++passed;
+      return;
+    case Outcome::kMistrusted:
+    case Outcome::kUnsupported:
+    case Outcome::kIllegalCase:
+      ++(judged.outcome == Outcome::kMistrusted ? mistrusted : unsupported);
+      Join(ReasonSum{judged.outcome, judged.signature, judged.reason, index, 1}, &unproved);
+      return;
+    case Outcome::kFail:
+    case Outcome::kCrashed:
+    case Outcome::kTimedOut:
+      break;
+  }
+  ++failed;
+  if (judged.outcome == Outcome::kCrashed) ++crashed;
+  if (judged.outcome == Outcome::kTimedOut) ++timed_out;
+  Join(FailureSum{judged.outcome, judged.signature, judged.reason, index, 1}, &failures);
+}
+
+void FuzzTally::Add(const FuzzTally& later) {
+  for (const auto number : kNumbers) this->*number += later.*number;
+  counts.Add(later.counts);
+  for (const FailureSum& sum : later.failures) Join(sum, &failures);
+  for (const ReasonSum& sum : later.unproved) Join(sum, &unproved);
+}
+
+Message Encode(const FuzzTally& tally) {
+  MessageEncoder encoder;
+  for (const auto number : kNumbers) encoder.Integer(tally.*number);
+  for (const auto count : kCounts) encoder.Integer(tally.counts.*count);
+  encoder.Integer(static_cast<int64_t>(tally.counts.probes.size()));
+  for (const int64_t reached : tally.counts.probes) encoder.Integer(reached);
+  Encode(tally.failures, &encoder);
+  Encode(tally.unproved, &encoder);
+  return encoder.message();
+}
+
+FuzzTally DecodeTally(const Message& message) {
+  MessageDecoder decoder(message);
+  FuzzTally tally;
+  for (const auto number : kNumbers) tally.*number = decoder.Integer();
+  for (const auto count : kCounts) tally.counts.*count = decoder.Integer();
+  tally.counts.probes.resize(static_cast<size_t>(Size(&decoder)));
+  for (int64_t& reached : tally.counts.probes) reached = decoder.Integer();
+  Decode(&decoder, &tally.failures);
+  Decode(&decoder, &tally.unproved);
+  decoder.ExpectEnd();
+  return tally;
+}
+
+std::string LossSignature(const Subject& subject, const CaseEntry& entry, Outcome outcome,
+                          int64_t step) {
+  const std::string name = step < 0 ? "" : subject.StepName(entry, step);
+  const std::string what(Name(outcome));
+  return name.empty() ? what : name + " " + what;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,159 @@
+#include "tools/campaign/known_failures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "reference/spec/error.h"
+#include "tools/compare/glob.h"
+
+namespace kvcheck {
+namespace {
+
+class LineParser {
+ public:
+  LineParser(std::string_view line, const std::string& where) : line_(line), where_(where) {}
+
+  KnownFailure Run() {
+    KnownFailure known;
+    const std::pair<std::string_view, std::string KnownFailure::*> fields[] = {
+        {"signature", &KnownFailure::signature}, {"impl", &KnownFailure::implementation},
+        {"version", &KnownFailure::version},     {"reason", &KnownFailure::reason},
+        {"expires", &KnownFailure::expires},     {"case", &KnownFailure::case_name}};
+    while (Blanks(), at_ < line_.size()) {
+      const size_t column = at_ + 1;
+      const std::string key = Key();
+      const std::string value = Value();
+      const auto* field = std::find_if(std::begin(fields), std::end(fields),
+                                       [&](const auto& entry) { return entry.first == key; });
+      if (field == std::end(fields)) {
+        Refuse(column, fmt::format("there is no '{}': known are signature, impl, version, reason, "
+                                   "expires, case",
+                                   key));
+      }
+      if (!(known.*(field->second)).empty()) Refuse(column, fmt::format("'{}' twice", key));
+      if (value.empty()) Refuse(column, fmt::format("'{}' is empty", key));
+      if (key == "expires" && !IsDate(value)) {
+        Refuse(column, "a date is YYYY-MM-DD, of a day that exists");
+      }
+      if (key == "version") {
+        try {
+          Glob glob(value);
+        } catch (const Error& error) {
+          Refuse(column, error.message());
+        }
+      }
+      known.*(field->second) = value;
+    }
+    for (const auto& [key, field] : fields) {
+      if (key != "case" && (known.*field).empty()) {
+        Refuse(line_.size() + 1, fmt::format("'{}=' is missing", key));
+      }
+    }
+    return known;
+  }
+
+ private:
+  [[noreturn]] void Refuse(size_t column, const std::string& reason) const {
+    throw Error(ErrorCode::kParse, reason, fmt::format("{}:{}", where_, column));
+  }
+
+  void Blanks() {
+    while (at_ < line_.size() && line_[at_] == ' ') ++at_;
+  }
+
+  std::string Key() {
+    const size_t end = line_.find_first_of("= ", at_);
+    if (end == std::string_view::npos || line_[end] != '=') {
+      Refuse(at_ + 1, "fields are key=value, with blanks between");
+    }
+    const std::string key(line_.substr(at_, end - at_));
+    at_ = end + 1;
+    return key;
+  }
+
+  std::string Value() {
+    std::string value;
+    if (at_ >= line_.size() || line_[at_] != '"') {
+      const size_t end = std::min(line_.find(' ', at_), line_.size());
+      value = line_.substr(at_, end - at_);
+      if (value.find('"') != std::string::npos) Refuse(at_ + 1, "a quote within a value");
+      at_ = end;
+      return value;
+    }
+    const size_t begin = ++at_;
+    for (; at_ < line_.size() && line_[at_] != '"'; ++at_) {
+      if (line_[at_] == '\\' && at_ + 1 < line_.size()) ++at_;
+      value += line_[at_];
+    }
+    if (at_ >= line_.size()) Refuse(begin, "a quote is not closed");
+    ++at_;
+    if (at_ < line_.size() && line_[at_] != ' ') Refuse(at_ + 1, "a blank is missing");
+    return value;
+  }
+
+  static bool IsDate(const std::string& text) {
+    if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+    for (const size_t i : {0u, 1u, 2u, 3u, 5u, 6u, 8u, 9u}) {
+      if (text[i] < '0' || text[i] > '9') return false;
+    }
+    const std::chrono::year_month_day date{
+        std::chrono::year(std::stoi(text.substr(0, 4))),
+        std::chrono::month(unsigned(std::stoi(text.substr(5, 2)))),
+        std::chrono::day(unsigned(std::stoi(text.substr(8, 2))))};
+    return date.ok();
+  }
+
+  std::string_view line_;
+  const std::string& where_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+KnownFailures::KnownFailures(std::string_view content, const std::string& file) : file_(file) {
+  for (int64_t number = 1; !content.empty(); ++number) {
+    const size_t end = std::min(content.find('\n'), content.size());
+    const std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::string where = fmt::format("{}:{}", file, number);
+    KnownFailure known = LineParser(line, where).Run();
+    known.line = number;
+    entries_.push_back(std::move(known));
+  }
+}
+
+bool KnownFailures::IsOf(const KnownFailure& known, const std::string& implementation,
+                         const std::string& version) {
+  return known.implementation == implementation && Glob(known.version).Matches(version);
+}
+
+bool KnownFailures::HasExpired(const KnownFailure& known, const std::string& today) {
+  return known.expires < today;  // both YYYY-MM-DD
+}
+
+const KnownFailure* KnownFailures::Find(const std::string& signature,
+                                        const std::string& implementation,
+                                        const std::string& version,
+                                        const std::string& today) const {
+  for (const KnownFailure& known : entries_) {
+    if (known.signature == signature && IsOf(known, implementation, version) &&
+        !HasExpired(known, today)) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,138 @@
+#include "tools/campaign/shrink_case.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+template <typename C>
+class Smaller {
+ public:
+  explicit Smaller(const C& c) : c_(c) {}
+
+  // A copy with a change, if that is a change and a legal case.
+  void Try(const std::function<void(C*)>& change) {
+    C copy = c_;
+    change(&copy);
+    if (copy == c_) return;
+    try {
+      Validate(copy);
+    } catch (const Error&) {
+      return;
+    }
+    cases_.emplace_back(std::move(copy));
+  }
+
+  // An extent, a multiple of `step`: the least, half, one step less.
+  void Extent(int64_t value, int64_t step, const std::function<void(C*, int64_t)>& set) {
+    std::vector<int64_t> tried = {value};
+    for (const int64_t smaller : {step, value / 2 / step * step, value - step}) {
+      if (smaller < step || std::find(tried.begin(), tried.end(), smaller) != tried.end()) continue;
+      tried.push_back(smaller);
+      Try([&](C* c) { set(c, smaller); });
+    }
+  }
+
+  void Data(const char* plain_regime) {
+    if (c_.data.IsFile()) return;
+    Try([&](C* c) { c->data.regime = plain_regime; });
+    Try([](C* c) { c->data.seed = 1; });
+  }
+
+  std::vector<Case> Take() { return std::move(cases_); }
+
+ private:
+  const C& c_;
+  std::vector<Case> cases_;
+};
+
+int64_t GroupOf(const KvFormat& format) {
+  const auto* affine = std::get_if<AffineFormat>(&format);
+  return affine == nullptr ? 1 : affine->group_size;
+}
+
+void SetKvLen(AttentionCase* c, int64_t kv_len) {
+  c->kv_len = kv_len;
+  for (int64_t& padding : c->mask.left_padding) padding = std::min(padding, kv_len - 1);
+}
+
+std::vector<Case> SmallerAttention(const AttentionCase& c) {
+  Smaller<AttentionCase> smaller(c);
+  using A = AttentionCase;
+  smaller.Extent(c.batch, 1, [](A* a, int64_t n) {
+    a->batch = n;
+    if (!a->mask.left_padding.empty()) a->mask.left_padding.resize(static_cast<size_t>(n));
+  });
+  smaller.Extent(c.query_len, 1, [](A* a, int64_t n) { a->query_len = n; });
+  smaller.Extent(c.kv_len, 1, SetKvLen);
+  const int64_t ratio = c.query_heads / c.kv_heads;
+  smaller.Extent(c.kv_heads, 1, [&](A* a, int64_t n) {
+    a->kv_heads = n;
+    a->query_heads = n * ratio;
+  });
+  smaller.Extent(c.query_heads, c.kv_heads, [](A* a, int64_t n) { a->query_heads = n; });
+  smaller.Extent(c.k_dim, GroupOf(c.k), [](A* a, int64_t n) { a->k_dim = n; });
+  smaller.Extent(c.v_dim, GroupOf(c.v), [](A* a, int64_t n) { a->v_dim = n; });
+  smaller.Try([](A* a) {
+    const MaskSpec plain;
+    a->mask.array = plain.array;
+    a->mask.axes = plain.axes;
+    a->mask.additive_dtype = plain.additive_dtype;
+  });
+  smaller.Try([](A* a) { a->mask.left_padding.clear(); });
+  smaller.Try([](A* a) { a->mask.window = {}; });
+  smaller.Try([](A* a) { a->mask.causal = CausalAlignment::kNone; });
+  smaller.Try([](A* a) { a->softcap.reset(); });
+  smaller.Try([](A* a) { a->sinks.reset(); });
+  smaller.Try([](A* a) { a->alibi = false; });
+  smaller.Try([](A* a) { a->lse = LseKind::kNone; });
+  smaller.Try([](A* a) { a->against_original = false; });
+  smaller.Try([](A* a) { a->k = PlainFormat{a->q}; });
+  smaller.Try([](A* a) { a->v = PlainFormat{a->q}; });
+  smaller.Data("gauss");
+  return smaller.Take();
+}
+
+std::vector<Case> SmallerCodec(const CodecCase& c) {
+  Smaller<CodecCase> smaller(c);
+  smaller.Extent(c.rows, 1, [](CodecCase* a, int64_t n) { a->rows = n; });
+  smaller.Extent(c.head_dim, GroupOf(c.format), [](CodecCase* a, int64_t n) { a->head_dim = n; });
+  smaller.Data("gauss");
+  return smaller.Take();
+}
+
+}  // namespace
+
+std::vector<Case> SmallerCases(const Case& c) {
+  if (const auto* attention = std::get_if<AttentionCase>(&c)) return SmallerAttention(*attention);
+  if (const auto* codec = std::get_if<CodecCase>(&c)) return SmallerCodec(*codec);
+  return {};
+}
+
+ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs) {
+  ShrunkCase shrunk;
+  shrunk.entry = entry;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (Case& c : SmallerCases(shrunk.entry.c)) {
+      if (shrunk.runs >= max_runs) {
+        shrunk.complete = false;
+        return shrunk;
+      }
+      CaseEntry candidate = shrunk.entry;
+      candidate.c = std::move(c);
+      ++shrunk.runs;
+      if (!still_fails(candidate)) continue;
+      shrunk.entry = std::move(candidate);
+      smaller = true;
+      break;
+    }
+  }
+  return shrunk;
+}
+
+}  // namespace kvcheck

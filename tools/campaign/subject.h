@@ -1,0 +1,84 @@
+// What a campaign asks and of whom: cases drawn by their index, an implementation that answers
+// them, and how one case is judged, made smaller and asked again from a command line.
+
+#ifndef TOOLS_CAMPAIGN_SUBJECT_H_
+#define TOOLS_CAMPAIGN_SUBJECT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/judge/verdict.h"
+#include "tools/campaign/cases_file.h"
+#include "tools/campaign/item_mark.h"
+
+namespace kvcheck {
+
+// What was looked at, added up.
+struct CaseCounts {
+  int64_t operations = 0;  // of traces
+  int64_t states = 0;
+  int64_t elements = 0;         // of tensors
+  std::vector<int64_t> probes;  // times reached, in the order of Subject::ProbeNames
+
+  void Add(const CaseCounts& other);
+  bool operator==(const CaseCounts&) const = default;
+};
+
+struct JudgedCase {
+  Outcome outcome = Outcome::kPass;
+  // What broke, the same for failures with one cause: "append visible_missing"; "" of PASS.
+  std::string signature;
+  std::string reason;  // one line; "" of PASS
+};
+
+// Judges cases of one kind on one implementation; keeps its memory from case to case.
+class CaseJudge {
+ public:
+  virtual ~CaseJudge() = default;
+  // Adds to *counts. Errors: those of an implementation under test pass through and are its crash.
+  virtual JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) = 0;
+  // The same with all that a report shows.
+  virtual Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) = 0;
+};
+
+using StillFails = std::function<bool(const CaseEntry&)>;
+
+struct ShrunkCase {
+  CaseEntry entry;
+  int64_t runs = 0;
+  bool complete = true;  // false: the budget ended first
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual std::string Kind() const = 0;            // "cache"
+  virtual std::string Implementation() const = 0;  // as --impl names it
+  virtual std::string Version() const = 0;
+  virtual std::vector<std::string> ProbeNames() const { return {}; }
+  // A pure function of the subject's seed and options, and of the index.
+  virtual CaseEntry Draw(int64_t index) const = 0;
+  // "case 17 of seed 1".
+  virtual std::string Origin(int64_t index) const = 0;
+  // Errors: kUsage where there is no such implementation.
+  virtual std::unique_ptr<CaseJudge> MakeJudge() const = 0;
+  // What a step of a case is, for the signature of a crash: "append"; "" where it has none.
+  virtual std::string StepName(const CaseEntry& entry, int64_t step) const = 0;
+  // "23 operations".
+  virtual std::string SizeOf(const CaseEntry& entry) const = 0;
+  virtual ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                            int64_t max_runs) const = 0;
+  // Judges the case again: "kvcheck run '...' --impl optimized".
+  virtual std::string Command(const CaseEntry& entry) const = 0;
+};
+
+// "append CRASHED", "TIMED_OUT": of a case that ended its worker.
+std::string LossSignature(const Subject& subject, const CaseEntry& entry, Outcome outcome,
+                          int64_t step);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_CAMPAIGN_SUBJECT_H_

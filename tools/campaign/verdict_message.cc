@@ -1,0 +1,155 @@
+#include "tools/campaign/verdict_message.h"
+
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "reference/spec/error.h"
+#include "tools/process/message_codec.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int64_t kMostEntries = 1'000'000;
+constexpr int kLastDType = static_cast<int>(DType::kBool);
+
+// One order of fields for both directions: Field(&x) writes x or reads it.
+class Writer {
+ public:
+  void Number(const int64_t& value) { encoder_.Integer(value); }
+  void Number(const double& value) { encoder_.Integer(std::bit_cast<int64_t>(value)); }
+  void Text(const std::string& text) { encoder_.Text(text); }
+  template <typename Enum>
+  void Choice(const Enum& value, int) {
+    encoder_.Byte(static_cast<char>(value));
+  }
+  int64_t Size(int64_t size) {
+    encoder_.Integer(size);
+    return size;
+  }
+  const Message& message() const { return encoder_.message(); }
+
+ private:
+  MessageEncoder encoder_;
+};
+
+class Reader {
+ public:
+  explicit Reader(const Message& message) : decoder_(message) {}
+  void Number(int64_t& value) { value = decoder_.Integer(); }
+  void Number(double& value) { value = std::bit_cast<double>(decoder_.Integer()); }
+  void Text(std::string& text) { text = decoder_.Text(); }
+  template <typename Enum>
+  void Choice(Enum& value, int last) {
+    const int read = decoder_.Byte();
+    if (read < 0 || read > last) {
+      throw Error(ErrorCode::kUnreadableFile, "a message with a value that does not exist");
+    }
+    value = static_cast<Enum>(read);
+  }
+  int64_t Size(int64_t) {
+    const int64_t size = decoder_.Integer();
+    if (size < 0 || size > kMostEntries) {
+      throw Error(ErrorCode::kUnreadableFile, "a message of too many entries");
+    }
+    return size;
+  }
+  void ExpectEnd() const { decoder_.ExpectEnd(); }
+
+ private:
+  MessageDecoder decoder_;
+};
+
+template <typename Coder, typename Vector, typename Each>
+void List(Coder* coder, Vector& list, const Each& each) {
+  const int64_t size = coder->Size(std::ssize(list));
+  for (int64_t i = 0; i < size; ++i) {
+    // Grows with what has really arrived.
+    if constexpr (!std::is_const_v<Vector>) {
+      if (std::ssize(list) <= i) list.emplace_back();
+    }
+    each(list[static_cast<size_t>(i)]);
+  }
+}
+
+template <typename Coder, typename Lines>
+void Texts(Coder* coder, Lines& lines) {
+  List(coder, lines, [&](auto& line) { coder->Text(line); });
+}
+
+template <typename Coder, typename Report>
+void Element(Coder* coder, Report& e) {
+  coder->Number(e.element);
+  for (auto* text : {&e.coordinates, &e.expected_text, &e.got_text}) coder->Text(*text);
+  for (auto* number : {&e.expected, &e.expected_low, &e.got, &e.error, &e.bound, &e.reference_bound,
+                       &e.mass, &e.ratio}) {
+    coder->Number(*number);
+  }
+  List(coder, e.terms, [&](auto& term) {
+    coder->Text(term.name);
+    coder->Number(term.value);
+    coder->Number(term.share);
+  });
+  coder->Choice(e.precision, kPrecisions - 1);
+}
+
+template <typename Coder, typename Output>
+void OutputFields(Coder* coder, Output& output) {
+  for (auto* text : {&output.name, &output.rule, &output.shape}) coder->Text(*text);
+  coder->Choice(output.outcome, static_cast<int>(Outcome::kTimedOut));
+  coder->Choice(output.dtype, kLastDType);
+  for (auto* lines : {&output.reasons, &output.special_lines, &output.warnings, &output.hints,
+                      &output.plan_changes, &output.breakdown}) {
+    Texts(coder, *lines);
+  }
+  auto& counts = output.counts;
+  for (auto* count :
+       {&counts.elements, &counts.judged, &counts.failed, &counts.unconstrained, &counts.undefined,
+        &counts.unbounded, &counts.free, &counts.on_reference_bound, &counts.unresolved}) {
+    coder->Number(*count);
+  }
+  for (auto& rows : output.rows_at) coder->Number(rows);
+  coder->Number(output.median_bound_share);
+}
+
+template <typename Coder, typename Judged>
+void VerdictFields(Coder* coder, Judged& judged) {
+  coder->Text(judged.signature);
+  auto& verdict = judged.verdict;
+  coder->Choice(verdict.outcome, static_cast<int>(Outcome::kTimedOut));
+  for (auto* lines : {&verdict.reasons, &verdict.warnings, &verdict.assumptions}) {
+    Texts(coder, *lines);
+  }
+  for (auto* text : {&verdict.case_text, &verdict.plan, &verdict.profile, &verdict.implementation,
+                     &verdict.command}) {
+    coder->Text(*text);
+  }
+}
+
+}  // namespace
+
+Message Encode(const SignedVerdict& judged) {
+  Writer writer;
+  VerdictFields(&writer, judged);
+  List(&writer, judged.verdict.outputs, [&](const OutputVerdict& output) {
+    OutputFields(&writer, output);
+    if (writer.Size(output.worst ? 1 : 0) == 1) Element(&writer, *output.worst);
+  });
+  return writer.message();
+}
+
+SignedVerdict DecodeVerdict(const Message& message) {
+  Reader reader(message);
+  SignedVerdict judged;
+  VerdictFields(&reader, judged);
+  List(&reader, judged.verdict.outputs, [&](OutputVerdict& output) {
+    OutputFields(&reader, output);
+    // The report shows metrics as not measured.
+    output.basic_metrics = true;
+    if (reader.Size(0) == 1) Element(&reader, output.worst.emplace());
+  });
+  reader.ExpectEnd();
+  return judged;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,203 @@
+#include "tools/kvcheck/case_judges.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "fuzz/run_trace.h"
+#include "reference/spec/error.h"
+#include "tools/kvcheck/cache_implementations.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/report/number_text.h"
+#include "tools/report/output_text.h"
+
+namespace kvcheck {
+namespace {
+
+class CacheJudge : public CaseJudge {
+ public:
+  explicit CacheJudge(const std::string& implementation)
+      : factory_(MakeCacheFactory(implementation)), runner_(factory_.get()) {}
+
+  JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
+    const auto& c = std::get<CacheCase>(entry.c);
+    const TraceResult result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    counts->operations += result.counts.operations;
+    counts->states += result.counts.states;
+    counts->elements += result.counts.outputs;
+    counts->probes.resize(result.probes.size());
+    for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
+    if (result.outcome == Outcome::kPass) return {};
+    return {result.outcome, SignatureOf(c, result), result.reason};
+  }
+
+  Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
+    const auto& c = std::get<CacheCase>(entry.c);
+    const TraceResult result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    if (result.outcome != Outcome::kPass) *signature = SignatureOf(c, result);
+    Verdict verdict = ToVerdict(c, result);
+    verdict.profile = Print(factory_->GetCapabilities().cache_profile);
+    return verdict;
+  }
+
+ private:
+  static TraceOptions OptionsOf(ItemMark* mark) {
+    TraceOptions options;
+    options.on_operation = [mark](int64_t index) { mark->StartStep(index); };
+    return options;
+  }
+
+  std::unique_ptr<CacheFactory> factory_;
+  TraceRunner runner_;
+};
+
+// What a format's codec is, for a signature: "affine:4", "f8e4m3fn".
+std::string FamilyOf(const KvFormat& format) {
+  const auto* affine = std::get_if<AffineFormat>(&format);
+  return affine == nullptr ? Print(format) : fmt::format("affine:{}", affine->bits);
+}
+
+std::string SignatureOf(const Case& c, const Verdict& verdict) {
+  std::string text(KindName(c));
+  if (const auto* codec = std::get_if<CodecCase>(&c)) {
+    const std::string_view names[] = {"encode", "decode", "round_trip"};
+    text += fmt::format(" {} {}", names[static_cast<size_t>(codec->direction)],
+                        FamilyOf(codec->format));
+  }
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome != verdict.outcome) continue;
+    text += " " + output.name;
+    if (verdict.outcome != Outcome::kFail) break;
+    if (!output.worst) return text + " shape";
+    if (!std::isfinite(output.worst->got) || !std::isfinite(output.worst->expected)) {
+      return text + " special_value";
+    }
+    text += output.rule == "bytes equal" ? " bytes" : " bound";
+    // The named fault that explains the errors, where one does.
+    if (!output.hints.empty() && !output.fits.empty()) text += ": " + output.fits[0].direction;
+    return text;
+  }
+  return fmt::format("{} {}", text, Name(verdict.outcome));
+}
+
+std::string ReasonOf(const Verdict& verdict) {
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome != verdict.outcome) continue;
+    if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
+    if (!output.reasons.empty()) return fmt::format("{}: {}", output.name, output.reasons[0]);
+  }
+  return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
+}
+
+class TensorJudge : public CaseJudge {
+ public:
+  TensorJudge(std::string implementation, const JudgeOptions& options)
+      : implementation_(std::move(implementation)), options_(options) {}
+
+  JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
+    JudgeOptions options;
+    options.explain = false;
+    Verdict verdict = Evaluate(entry, options, &mark);
+    for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
+    if (verdict.outcome == Outcome::kPass) return {};
+    if (verdict.outcome == Outcome::kFail) {
+      options.explain = true;
+      verdict = Evaluate(entry, options, &mark);
+    }
+    return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+  }
+
+  Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
+    Verdict verdict = Evaluate(entry, options_, &mark);
+    if (verdict.outcome != Outcome::kPass) *signature = SignatureOf(entry.c, verdict);
+    return verdict;
+  }
+
+ private:
+  Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark) {
+    int64_t step = 0;
+    const CheckpointHook hook([&] { mark->StartStep(step++); });
+    try {
+      Question question;
+      question.c = entry.c;
+      const StatedAnswer stated = StatedBy(implementation_);
+      question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
+                                : entry.plan.empty() ? kDefaultCasePlan
+                                                     : entry.plan);
+      question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
+      question.inputs = GenerateCaseInputs(question.c, question.profile);
+      const std::unique_ptr<Implementation> implementation =
+          MakeImplementation(implementation_, question.plan, question.profile);
+      const std::optional<MemorySink> answer = Answer(*implementation, question);
+      if (!answer) {
+        return WithoutJudging(
+            Outcome::kUnsupported,
+            fmt::format("implementation '{}' declines this case", implementation_));
+      }
+      return EvaluateCase(question, *answer, options);
+    } catch (const Error& error) {
+      return WithoutJudging(
+          error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
+          error.message());
+    }
+  }
+
+  std::string implementation_;
+  JudgeOptions options_;
+};
+
+}  // namespace
+
+Answerer FindAnswerer(const std::string& kind, const std::string& name) {
+  Answerer answerer{kind, name, ""};
+  if (kind == "cache") {
+    if (name.empty()) answerer.name = "optimized";
+    answerer.version = MakeCacheFactory(answerer.name)->GetCapabilities().version;
+    return answerer;
+  }
+  if (kind != "attention" && kind != "codec") {
+    throw Error(ErrorCode::kUsage, "a kind is cache, attention or codec", kind);
+  }
+  if (name.empty()) answerer.name = kind == "codec" ? "optimized" : "simulated";
+  const Capabilities capabilities =
+      MakeImplementation(answerer.name, ParsePlan(kDefaultCasePlan), {})->GetCapabilities();
+  if (std::find(capabilities.kinds.begin(), capabilities.kinds.end(), kind) ==
+      capabilities.kinds.end()) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is no implementation of cases of {}", answerer.name, kind),
+                "--impl");
+  }
+  answerer.version = capabilities.version;
+  return answerer;
+}
+
+bool HasAnswerer(const std::string& kind, const std::string& name) {
+  try {
+    FindAnswerer(kind, name);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage && error.code() != ErrorCode::kParse) throw;
+    return false;
+  }
+}
+
+std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options) {
+  if (answerer.kind == "cache") return std::make_unique<CacheJudge>(answerer.name);
+  return std::make_unique<TensorJudge>(answerer.name, options);
+}
+
+std::string RunCommand(const CaseEntry& entry, const Answerer& answerer) {
+  std::string text = "kvcheck run " + ShellWord(Print(entry.c));
+  if (answerer.kind == "attention" && StatedBy(answerer.name).plan.empty()) {
+    const std::string plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
+    text += " --plan " + ShellWord(CommandPlan(ParsePlan(plan)));
+  }
+  if (!entry.profile.empty()) text += " --profile " + ShellWord(entry.profile);
+  return text + " --impl " + ShellWord(answerer.name);
+}
+
+}  // namespace kvcheck

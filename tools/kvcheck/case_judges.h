@@ -1,0 +1,36 @@
+// Who answers a case of a kind, and how one case of a campaign is judged on him: the corridor of
+// `kvcheck run` in the form that workers of fuzz and gate call millions of times.
+
+#ifndef TOOLS_KVCHECK_CASE_JUDGES_H_
+#define TOOLS_KVCHECK_CASE_JUDGES_H_
+
+#include <memory>
+#include <string>
+
+#include "reference/judge/judge.h"
+#include "tools/campaign/subject.h"
+
+namespace kvcheck {
+
+// An implementation of one kind of case, as --impl names it.
+struct Answerer {
+  std::string kind;  // "cache", "attention", "codec"
+  std::string name;
+  std::string version;
+};
+
+// name "": the default of the kind: optimized for caches and codecs, simulated for attention.
+// Errors: kUsage where the kind or the implementation does not exist.
+Answerer FindAnswerer(const std::string& kind, const std::string& name);
+// Whether a kind has an implementation of this name.
+bool HasAnswerer(const std::string& kind, const std::string& name);
+
+// options: of Explain; Judge takes no statistics and explains what fails alone.
+std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options);
+
+// "kvcheck run '...' --impl optimized".
+std::string RunCommand(const CaseEntry& entry, const Answerer& answerer);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_CASE_JUDGES_H_

@@ -1,0 +1,138 @@
+// kvcheck fuzz: drawn cases on an implementation, each failure once, as small as it can be made.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/fuzz_run.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+struct FuzzOptions {
+  CommonOptions common;
+  std::string kind = "cache";
+  std::string implementation;
+  DrawSettings draw;
+  int64_t cases = 0;
+  std::string time;
+  bool keep_going = false;
+  std::string out = "fuzz-failures";
+  std::string limit = "10s";
+};
+
+// Some seconds of work on one core.
+int64_t DefaultCases(const std::string& kind) {
+  if (kind == "cache") return 100'000;
+  return kind == "codec" ? 20'000 : 1'000;
+}
+
+std::string CommandOf(const FuzzOptions& options, const Answerer& answerer) {
+  std::string text = fmt::format("kvcheck fuzz --kind {} --impl {} --seed {}", answerer.kind,
+                                 ShellWord(answerer.name), options.draw.seed);
+  for (const std::string& glob : options.draw.layouts) text += " --layout " + ShellWord(glob);
+  for (const std::string& glob : options.draw.formats) text += " --format " + ShellWord(glob);
+  return text;
+}
+
+int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
+  const Answerer answerer = FindAnswerer(options.kind, options.implementation);
+  FuzzSettings settings;
+  settings.draw = options.draw;
+  if (!options.time.empty()) {
+    settings.time = ParseDuration(options.time, "--time");
+  } else {
+    settings.cases = has_cases ? options.cases : DefaultCases(answerer.kind);
+  }
+  settings.keep_going = options.keep_going;
+  settings.out = options.out;
+  settings.since_progress = ParseDuration(options.limit, "--limit");
+  if (settings.since_progress.count() < 1) {
+    throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
+  }
+  settings.workers = options.common.threads;
+  settings.quiet = options.common.text.quiet;
+  settings.command = CommandOf(options, answerer);
+  RunReport report("fuzz", options.common, 0);
+  FuzzOutcome outcome = RunFuzz(answerer, settings);
+  if (outcome.interrupted) report.SetInterrupted();
+  for (FuzzFailure& failure : outcome.failures) report.Add(std::move(failure.result));
+  if (outcome.failures.empty() && outcome.counts.cases > 0) report.Add(std::move(outcome.overall));
+  const int64_t cases = outcome.counts.cases;
+  report.AddCampaign(std::move(outcome.counts));
+  if (!options.common.text.quiet && outcome.seconds > 0) {
+    fmt::print(stderr, "kvcheck fuzz: {} in {:.1f} s, {:.0f} a second\n", Plural(cases, "case"),
+               outcome.seconds, static_cast<double>(cases) / outcome.seconds);
+  }
+  return report.Finish();
+}
+
+}  // namespace
+
+void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
+  auto options = std::make_shared<FuzzOptions>();
+  CLI::App* command = app->add_subcommand(
+      "fuzz", "Draw cases, judge them, and shrink what fails to a case that replays");
+  command->footer(
+      "Examples: kvcheck fuzz --time 60 --keep-going\n"
+      "          kvcheck fuzz --impl fault:kept_evicted_on_wrap --cases 10000\n"
+      "          kvcheck fuzz --kind attention --impl fault:last_key_dropped");
+  command->add_option("--kind", options->kind, "What is drawn: cache, attention or codec")
+      ->check(CLI::IsMember({"cache", "attention", "codec"}))
+      ->type_name("KIND")
+      ->capture_default_str();
+  command
+      ->add_option("--impl", options->implementation,
+                   "Who answers (default: optimized, of attention simulated); of caches also "
+                   "model and fault:ID, of attention simulated:PLAN and fault:ID, of codecs "
+                   "reference")
+      ->type_name("NAME");
+  command
+      ->add_option("--layout", options->draw.layouts,
+                   "Only caches of such layouts: linear, linear:w, ring, ring:keep, chunk")
+      ->type_name("GLOB")
+      ->take_all();
+  command
+      ->add_option("--format", options->draw.formats,
+                   "Only such storage formats, of caches and codecs: 'affine:4:*'")
+      ->type_name("GLOB")
+      ->take_all();
+  command->add_option("--seed", options->draw.seed, "Which sequence of cases")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("S")
+      ->capture_default_str();
+  CLI::Option* cases =
+      command
+          ->add_option("--cases", options->cases,
+                       "How many cases (default: 100000 of caches, 1000 of attention, 20000 of "
+                       "codecs)")
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
+          ->type_name("N");
+  command->add_option("--time", options->time, "Begin no case after this time: 30, 5m, 1h")
+      ->type_name("T")
+      ->excludes(cases);
+  command->add_flag("--keep-going", options->keep_going,
+                    "Go on after the first failure, and report each different one");
+  command->add_option("--out", options->out, "Folder for the .case files of failures")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command
+      ->add_option("--limit", options->limit, "A case hangs that makes no progress for this long")
+      ->type_name("T")
+      ->capture_default_str();
+  AddReportOptions(command, &options->common);
+  command->callback([=] {
+    *chosen = [=] {
+      options->common.Check();
+      return RunFuzzCommand(*options, cases->count() > 0);
+    };
+  });
+}
+
+}  // namespace kvcheck

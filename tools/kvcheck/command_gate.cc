@@ -1,0 +1,339 @@
+// kvcheck gate: every case of the suites and a budget of drawn cases, on an implementation, past
+// what is known to fail. For continuous integration.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "reference/spec/error.h"
+#include "tools/campaign/known_failures.h"
+#include "tools/campaign/verdict_message.h"
+#include "tools/campaign/worker_pool.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/fuzz_run.h"
+#include "tools/kvcheck/gate_suites.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/progress_line.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kKinds[] = {"cache", "codec", "attention"};
+// Drawn cases of each kind for one of the budget: they cost about as much.
+constexpr int64_t kCasesPerCodec = 10;
+constexpr int64_t kCasesPerAttention = 200;
+constexpr int64_t kDefaultFuzzCases = 20'000;
+
+struct GateOptions {
+  CommonOptions common;
+  std::string implementation;
+  std::vector<std::string> suites;
+  int64_t fuzz_cases = kDefaultFuzzCases;
+  std::string fuzz_time;
+  uint64_t seed = 1;
+  std::string known;
+  std::string shard;
+  std::string limit = "10s";
+  std::string out;
+};
+
+class Gate {
+ public:
+  explicit Gate(const GateOptions& options)
+      : options_(options), report_("gate", options.common, 0), today_(Today()) {
+    for (const char* kind : kKinds) {
+      if (!HasAnswerer(kind, options.implementation)) continue;
+      answerers_[kind] = FindAnswerer(kind, options.implementation);
+    }
+    // Says which names there are.
+    if (answerers_.empty()) FindAnswerer("cache", options.implementation);
+    if (!options.known.empty()) known_ = KnownFailures(ReadTextFile(options.known), options.known);
+    if (!options.shard.empty()) shard_ = ParseShard(options.shard);
+    limit_ = ParseDuration(options.limit, "--limit");
+    if (limit_.count() < 1) {
+      throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
+    }
+  }
+
+  int Run() {
+    std::vector<CaseEntry> all = ReadSuites(
+        options_.suites.empty() ? std::vector<std::string>{DefaultSuiteFolder()} : options_.suites);
+    CheckKnownCases(all);
+    cases_ = OfShard(std::move(all), shard_);
+    if (RunCases()) RunFuzzBudget();
+    ListKnown();
+    return report_.Finish();
+  }
+
+ private:
+  const Answerer* AnswererOf(const CaseEntry& entry) const {
+    const auto found = answerers_.find(std::string(KindName(entry.c)));
+    return found == answerers_.end() ? nullptr : &found->second;
+  }
+
+  // A case that the file of known failures names must be there, or the file is about nothing.
+  void CheckKnownCases(const std::vector<CaseEntry>& all) const {
+    std::set<std::string> names;
+    for (const CaseEntry& entry : all) names.insert(entry.name);
+    for (const KnownFailure& known : known_.entries()) {
+      if (known.case_name.empty() || names.contains(known.case_name)) continue;
+      throw Error(ErrorCode::kSelection,
+                  fmt::format("there is no case '{}' in the suites", known.case_name),
+                  fmt::format("{}:{}", known_.file(), known.line));
+    }
+  }
+
+  // In a worker.
+  Message JudgeCase(const CaseEntry& entry,
+                    std::map<std::string, std::unique_ptr<CaseJudge>>* judges,
+                    ItemMark* mark) const {
+    SignedVerdict judged;
+    const Answerer* answerer = AnswererOf(entry);
+    if (answerer == nullptr) {
+      judged.verdict = WithoutJudging(Outcome::kUnsupported,
+                                      fmt::format("'{}' is no implementation of cases of {}",
+                                                  options_.implementation, KindName(entry.c)));
+      return Encode(judged);
+    }
+    std::unique_ptr<CaseJudge>& judge = (*judges)[answerer->kind];
+    if (judge == nullptr) judge = MakeCaseJudge(*answerer, judge_options_);
+    try {
+      judged.verdict = judge->Explain(entry, *mark, &judged.signature);
+    } catch (const Error& error) {
+      judged.verdict = WithoutJudging(
+          error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
+          error.message());
+    }
+    return Encode(judged);
+  }
+
+  // False when the run was interrupted.
+  bool RunCases() {
+    int64_t statistics = 0;
+    for (const CaseEntry& entry : cases_) statistics += CountStatistics(entry.c);
+    judge_options_ = options_.common.Judge(statistics);
+    judge_options_.threads = 1;
+    PoolOptions pool_options;
+    pool_options.workers = options_.common.threads;
+    pool_options.items = std::ssize(cases_);
+    pool_options.limits.since_progress = limit_;
+    pool_options.limits.address_space_bytes = kWorkerBytes;
+    WorkerPool pool(pool_options, [this]() -> EvaluateBatch {
+      auto judges = std::make_shared<std::map<std::string, std::unique_ptr<CaseJudge>>>();
+      return [this, judges](const Batch& batch, ItemMark& mark) {
+        mark.StartItem(batch.first);
+        return JudgeCase(cases_[static_cast<size_t>(batch.first)], judges.get(), &mark);
+      };
+    });
+    ProgressLine line(options_.common.text.quiet);
+    int64_t done = 0;
+    pool.state = [] { return IsInterruptRequested() ? PoolState::kStop : PoolState::kGoOn; };
+    pool.is_sound = [](const Message& message) {
+      try {
+        DecodeVerdict(message);
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    pool.deliver = [&](const BatchAnswer& answer) {
+      line.Clear();
+      Report(cases_[static_cast<size_t>(answer.batch.first)], answer);
+      line.Show(fmt::format("{} of {} cases", ++done, cases_.size()));
+      return true;
+    };
+    pool.Run();
+    if (IsInterruptRequested()) report_.SetInterrupted();
+    return !IsInterruptRequested();
+  }
+
+  void Report(const CaseEntry& entry, const BatchAnswer& answer) {
+    SignedVerdict judged;
+    const Answerer* answerer = AnswererOf(entry);
+    if (answer.IsLost()) {
+      judged.verdict = WithoutJudging(answer.outcome, answer.reason);
+      // The subject names the step.
+      const std::unique_ptr<Subject> subject = MakeSubject(*answerer, {});
+      judged.signature = LossSignature(*subject, entry, answer.outcome, answer.step);
+    } else {
+      judged = DecodeVerdict(answer.answer);
+    }
+    CaseResult result;
+    result.name = entry.name;
+    result.verdict = std::move(judged.verdict);
+    Verdict& verdict = result.verdict;
+    verdict.case_text = Print(entry.c);
+    if (answerer != nullptr) {
+      verdict.implementation = answerer->name + " " + answerer->version;
+      verdict.command = RunCommand(entry, *answerer);
+    }
+    if (!judged.signature.empty()) {
+      verdict.reasons.push_back(fmt::format("signature \"{}\"", judged.signature));
+    }
+    if (verdict.outcome != Outcome::kPass) verdict.reasons.push_back("this case: " + entry.reason);
+    if (answerer != nullptr) Excuse(judged.signature, *answerer, &result);
+    report_.Add(std::move(result));
+  }
+
+  // Marks what is known to fail.
+  void Excuse(const std::string& signature, const Answerer& answerer, CaseResult* result) {
+    const bool failed = result->verdict.outcome == Outcome::kFail ||
+                        result->verdict.outcome == Outcome::kCrashed ||
+                        result->verdict.outcome == Outcome::kTimedOut;
+    for (const KnownFailure& known : known_.entries()) {
+      if (!KnownFailures::IsOf(known, answerer.name, answerer.version)) continue;
+      const bool same = failed && known.signature == signature;
+      const bool named = !known.case_name.empty() && known.case_name == result->name;
+      if (!same && !named) continue;
+      if (same) hit_.insert(known.line);
+      if (KnownFailures::HasExpired(known, today_)) {
+        if (same) {
+          result->verdict.reasons.push_back(fmt::format("known ({}), until {}: {}:{}", known.reason,
+                                                        known.expires, known_.file(), known.line));
+        }
+        continue;
+      }
+      // A failure other than the known one is a failure.
+      if (!same && failed) continue;
+      result->expectation = Expectation::kFinding;
+      result->finding = known.reason;
+      result->same_finding = same;
+      if (same) return;
+    }
+  }
+
+  void RunFuzzBudget() {
+    const bool timed = !options_.fuzz_time.empty();
+    const auto time =
+        timed ? ParseDuration(options_.fuzz_time, "--fuzz-time") : std::chrono::milliseconds(0);
+    for (const char* kind : kKinds) {
+      const auto found = answerers_.find(kind);
+      if (found == answerers_.end()) continue;
+      FuzzSettings settings;
+      settings.draw.seed = options_.seed;
+      const int64_t per = found->first == "cache"   ? 1
+                          : found->first == "codec" ? kCasesPerCodec
+                                                    : kCasesPerAttention;
+      if (timed) {
+        // The caches have most states.
+        settings.time = found->first == "cache" ? time * 8 / 10 : time / 10;
+        if (answerers_.size() == 1) settings.time = time;
+      } else {
+        const int64_t cases = (options_.fuzz_cases + per - 1) / per;
+        settings.cases = cases / shard_.count + (shard_.index <= cases % shard_.count ? 1 : 0);
+        if (*settings.cases == 0) continue;
+      }
+      settings.keep_going = true;
+      settings.out = options_.out;
+      settings.since_progress = limit_;
+      settings.workers = options_.common.threads;
+      settings.quiet = options_.common.text.quiet;
+      settings.stride = shard_.count;
+      settings.offset = shard_.index - 1;
+      settings.command = fmt::format("kvcheck gate --seed {}", options_.seed);
+      FuzzOutcome outcome = RunFuzz(found->second, settings);
+      bool all_known = true;
+      for (FuzzFailure& failure : outcome.failures) {
+        Excuse(failure.signature, found->second, &failure.result);
+        all_known = all_known && failure.result.expectation == Expectation::kFinding;
+        report_.Add(std::move(failure.result));
+      }
+      if (all_known && outcome.counts.cases > 0) report_.Add(std::move(outcome.overall));
+      report_.AddCampaign(std::move(outcome.counts));
+      if (outcome.interrupted) return report_.SetInterrupted();
+    }
+  }
+
+  void ListKnown() {
+    for (const KnownFailure& known : known_.entries()) {
+      bool ours = false;
+      for (const auto& [kind, answerer] : answerers_) {
+        ours = ours || KnownFailures::IsOf(known, answerer.name, answerer.version);
+      }
+      if (!ours) continue;
+      const std::string what = fmt::format("{}:{}: \"{}\" of {} ({})", known_.file(), known.line,
+                                           known.signature, known.implementation, known.reason);
+      if (KnownFailures::HasExpired(known, today_)) {
+        report_.AddNote(fmt::format("{} was excused until {}", what, known.expires));
+      } else if (!hit_.contains(known.line)) {
+        report_.AddNote(fmt::format("{} was not seen in this run", what));
+      }
+    }
+  }
+
+  const GateOptions& options_;
+  RunReport report_;
+  std::string today_;
+  std::map<std::string, Answerer> answerers_;
+  KnownFailures known_;
+  Shard shard_;
+  std::chrono::milliseconds limit_{0};
+  std::vector<CaseEntry> cases_;
+  JudgeOptions judge_options_;
+  std::set<int64_t> hit_;  // lines of known_
+};
+
+}  // namespace
+
+void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
+  auto options = std::make_shared<GateOptions>();
+  CLI::App* command = app->add_subcommand(
+      "gate", "Run suites of cases and a budget of drawn cases on an implementation");
+  command->footer(
+      "Without --suite: the suites that come with kvcheck (tools/suites). Grammar of suites and "
+      "of\n"
+      "known failures: tools/suites/README.md.\n"
+      "Example: kvcheck gate --impl optimized --known known.txt --shard 2/4 --junit gate.xml");
+  command
+      ->add_option("--impl", options->implementation,
+                   "Who answers; cases of kinds that it has not are UNSUPPORTED (default: "
+                   "optimized for caches and codecs, simulated for attention)")
+      ->type_name("NAME");
+  command->add_option("--suite", options->suites, "A file of cases, or a folder of *.cases")
+      ->type_name("F")
+      ->take_all();
+  CLI::Option* cases =
+      command
+          ->add_option("--fuzz-cases", options->fuzz_cases,
+                       "Drawn traces; codecs get a tenth of it, attention a 200th; 0: none")
+          ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
+          ->type_name("N")
+          ->capture_default_str();
+  command->add_option("--fuzz-time", options->fuzz_time, "Draw for this time: 30, 5m, 1h")
+      ->type_name("T")
+      ->excludes(cases);
+  command->add_option("--seed", options->seed, "Which sequence of drawn cases")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("S")
+      ->capture_default_str();
+  command->add_option("--known", options->known, "Failures that are known, with reason and expiry")
+      ->type_name("FILE");
+  command
+      ->add_option("--shard", options->shard, "Part i of n, of suites by a hash of the case's name")
+      ->type_name("i/n");
+  command
+      ->add_option("--limit", options->limit, "A case hangs that makes no progress for this long")
+      ->type_name("T")
+      ->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "Folder for the .case files of drawn failures (default: none is written)")
+      ->type_name("DIR");
+  AddCommonOptions(command, &options->common);
+  command->callback([=] {
+    *chosen = [=] {
+      options->common.Check();
+      return Gate(*options).Run();
+    };
+  });
+}
+
+}  // namespace kvcheck

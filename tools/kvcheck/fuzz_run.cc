@@ -1,0 +1,246 @@
+#include "tools/kvcheck/fuzz_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "reference/spec/error.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/progress_line.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/number_text.h"
+#include "tools/report/output_file.h"
+
+namespace kvcheck {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Cases of attention take milliseconds, traces microseconds: a batch is some milliseconds of work.
+int64_t LargestBatch(const std::string& kind) {
+  if (kind == "cache") return 256;
+  return kind == "codec" ? 32 : 4;
+}
+
+template <typename Sum>
+std::vector<CampaignFinding> FindingsOf(const std::vector<Sum>& sums) {
+  std::vector<CampaignFinding> findings;
+  for (const Sum& sum : sums) {
+    findings.push_back({sum.signature, sum.outcome, sum.reason, sum.cases, sum.first_case});
+  }
+  return findings;
+}
+
+CampaignCounts CountsOf(const Subject& subject, const FuzzSettings& settings,
+                        const FuzzTally& tally) {
+  CampaignCounts counts;
+  counts.kind = subject.Kind();
+  counts.implementation = subject.Implementation();
+  counts.version = subject.Version();
+  counts.seed = settings.draw.seed;
+  counts.cases = tally.cases;
+  counts.passed = tally.passed;
+  counts.failed = tally.failed;
+  counts.crashed = tally.crashed;
+  counts.timed_out = tally.timed_out;
+  counts.mistrusted = tally.mistrusted;
+  counts.unsupported = tally.unsupported;
+  counts.operations = tally.counts.operations;
+  counts.states = tally.counts.states;
+  counts.elements = tally.counts.elements;
+  const std::vector<std::string> names = subject.ProbeNames();
+  for (size_t i = 0; i < names.size(); ++i) {
+    counts.probes.push_back({names[i], tally.counts.probes[i]});
+  }
+  counts.must_reach = !names.empty() && tally.cases >= kProbeCases &&
+                      settings.draw.layouts.empty() && settings.draw.formats.empty();
+  counts.failures = FindingsOf(tally.failures);
+  counts.unproved = FindingsOf(tally.unproved);
+  return counts;
+}
+
+CaseResult OverallOf(const CampaignCounts& counts) {
+  CaseResult result;
+  result.name = "fuzz " + counts.kind;
+  result.verdict.implementation = counts.implementation + " " + counts.version;
+  std::vector<std::string>& reasons = result.verdict.reasons;
+  bool illegal = false;
+  for (const CampaignFinding& finding : counts.unproved) {
+    illegal = illegal || finding.outcome == Outcome::kIllegalCase;
+    reasons.push_back(fmt::format("{} in {}, case {} the first: {}", Name(finding.outcome),
+                                  Plural(finding.cases, "case"), finding.first_case,
+                                  finding.reason));
+  }
+  std::vector<std::string> holes;
+  for (const ProbeReach& probe : counts.probes) {
+    if (probe.reached == 0) holes.push_back("probe " + probe.name + " was not reached");
+  }
+  if (counts.must_reach) reasons.insert(reasons.begin(), holes.begin(), holes.end());
+  Outcome& outcome = result.verdict.outcome;
+  if (illegal) {
+    outcome = Outcome::kIllegalCase;
+  } else if (counts.passed == 0) {
+    outcome = counts.mistrusted > 0 ? Outcome::kMistrusted : Outcome::kUnsupported;
+  } else if (counts.must_reach && !holes.empty()) {
+    outcome = Outcome::kMistrusted;
+  }
+  if (outcome == Outcome::kPass) {
+    std::string sentence = Plural(counts.passed, "case") + " passed";
+    if (counts.must_reach) sentence += ", every probe was reached";
+    reasons.insert(reasons.begin(), sentence);
+  }
+  return result;
+}
+
+std::string CaseText(const CaseEntry& entry) {
+  if (const auto* trace = std::get_if<CacheCase>(&entry.c)) {
+    std::string text = PrintLines(*trace);
+    text.pop_back();
+    return text;
+  }
+  return Print(entry.c);
+}
+
+// "cache append visible_missing": the signature with the kind before it.
+std::string TitleOf(const Subject& subject, const std::string& signature) {
+  if (signature.starts_with(subject.Kind() + " ")) return signature;
+  return subject.Kind() + " " + signature;
+}
+
+// Writes failures as files of names of their own.
+class CaseWriter {
+ public:
+  explicit CaseWriter(const FuzzSettings& settings) : settings_(settings) {}
+
+  std::string Write(const Subject& subject, const FoundFailure& failure) {
+    if (settings_.out.empty()) return "";
+    std::error_code error;
+    std::filesystem::create_directories(settings_.out, error);
+    if (error) throw Error(ErrorCode::kUnreadableFile, error.message(), settings_.out);
+    const std::string slug = CaseName(TitleOf(subject, failure.sum.signature));
+    std::string name = slug;
+    for (int i = 2; !written_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
+    const std::string path = (std::filesystem::path(settings_.out) / (name + ".case")).string();
+    const std::vector<std::string> comments = {
+        fmt::format("{} on {} {}: {}", failure.sum.signature, subject.Implementation(),
+                    subject.Version(), failure.reason),
+        fmt::format("{}: {}, {} when drawn; {}", ToolVersion(),
+                    subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
+                    settings_.command),
+        fmt::format("Replay: kvcheck run {}", ShellWord(path))};
+    WriteOutput(path, Print(failure.shrunk, comments));
+    return path;
+  }
+
+ private:
+  const FuzzSettings& settings_;
+  std::set<std::string> written_;
+};
+
+CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const std::string& path) {
+  CaseResult result;
+  result.name = TitleOf(subject, failure.sum.signature);
+  Verdict& verdict = result.verdict;
+  verdict.outcome = failure.sum.outcome;
+  verdict.reasons.push_back(failure.reason);
+  verdict.reasons.push_back(fmt::format("signature \"{}\": {}, {} the first", failure.sum.signature,
+                                        Plural(failure.sum.cases, "case"),
+                                        subject.Origin(failure.sum.first_case)));
+  verdict.reasons.push_back(fmt::format(
+      "{} when drawn, {} after {}{}", subject.SizeOf(failure.drawn), subject.SizeOf(failure.shrunk),
+      Plural(failure.runs, "run"), failure.shrunk_whole ? "" : " (not shrunk to the end)"));
+  if (!path.empty()) verdict.reasons.push_back("written to " + path);
+  verdict.case_text = CaseText(failure.shrunk);
+  verdict.implementation = subject.Implementation() + " " + subject.Version();
+  verdict.plan = failure.shrunk.plan;
+  verdict.profile = failure.shrunk.profile;
+  verdict.command = subject.Command(failure.shrunk);
+  return result;
+}
+
+std::string ProgressText(const FuzzTally& tally, double seconds) {
+  std::string text = fmt::format("{} cases, {:.0f}/s", tally.cases,
+                                 seconds > 0 ? static_cast<double>(tally.cases) / seconds : 0.0);
+  const auto reached = std::count_if(tally.counts.probes.begin(), tally.counts.probes.end(),
+                                     [](int64_t n) { return n > 0; });
+  if (!tally.counts.probes.empty()) {
+    text += fmt::format(", {} of {} probes reached", reached, tally.counts.probes.size());
+  }
+  if (tally.failed > 0) {
+    text +=
+        fmt::format(", {} failed in {}", tally.failed, Plural(std::ssize(tally.failures), "way"));
+  }
+  return text;
+}
+
+}  // namespace
+
+FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
+  const std::unique_ptr<Subject> subject = MakeSubject(answerer, settings.draw);
+  ProgressLine line(settings.quiet);
+  const auto started = Clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(Clock::now() - started).count();
+  };
+  CampaignOptions options;
+  options.workers = settings.workers;
+  options.cases = settings.cases.value_or(-1);
+  options.time = settings.time;
+  options.keep_going = settings.keep_going;
+  options.since_progress = settings.since_progress;
+  options.stride = settings.stride;
+  options.offset = settings.offset;
+  options.largest_batch = LargestBatch(answerer.kind);
+  options.interrupted = [] { return IsInterruptRequested(); };
+  options.progress = [&](const FuzzTally& tally) {
+    if (line.IsDue()) line.Show(ProgressText(tally, seconds()));
+  };
+  double drawn_seconds = -1;
+  options.shrinking = [&](const std::string& signature) {
+    if (drawn_seconds < 0) drawn_seconds = seconds();
+    line.Show("shrinking: " + signature);
+  };
+  const CampaignResult result = RunCampaign(*subject, options);
+  line.Clear();
+  FuzzOutcome outcome;
+  outcome.interrupted = result.interrupted;
+  outcome.seconds = drawn_seconds < 0 ? seconds() : drawn_seconds;
+  outcome.counts = CountsOf(*subject, settings, result.tally);
+  outcome.overall = OverallOf(outcome.counts);
+  CaseWriter writer(settings);
+  for (const FoundFailure& failure : result.failures) {
+    const std::string path = writer.Write(*subject, failure);
+    outcome.failures.push_back({failure.sum.signature, ResultOf(*subject, failure, path)});
+  }
+  return outcome;
+}
+
+std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option) {
+  const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string unit = text.substr(end);
+  const std::pair<const char*, double> units[] = {
+      {"", 1e3}, {"ms", 1.0}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}};
+  const auto* found = std::find_if(std::begin(units), std::end(units),
+                                   [&](const auto& known) { return unit == known.first; });
+  double number = -1;
+  try {
+    size_t used = 0;
+    number = std::stod(text.substr(0, end), &used);
+    if (used != end) number = -1;
+  } catch (const std::exception&) {
+    number = -1;
+  }
+  // Ten years, so that no clock overflows.
+  if (found == std::end(units) || !(number >= 0) || number * found->second > 3.2e11) {
+    throw Error(ErrorCode::kUsage, fmt::format("'{}' is no time: 30, 30s, 500ms, 5m or 1h", text),
+                option);
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(number * found->second));
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,62 @@
+// One campaign of drawn cases as commands run it: with a progress line, failures as .case files,
+// and results for the report.
+
+#ifndef TOOLS_KVCHECK_FUZZ_RUN_H_
+#define TOOLS_KVCHECK_FUZZ_RUN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/campaign/fuzz_campaign.h"
+#include "tools/kvcheck/case_judges.h"
+#include "tools/kvcheck/fuzz_subjects.h"
+#include "tools/report/campaign_counts.h"
+#include "tools/report/case_result.h"
+
+namespace kvcheck {
+
+// From so many cases on, of all layouts and formats, every probe must be reached. Of the first 20,000
+// cases of seed 1, 149 reach the probe that is reached least often (finalize_refused): 5,000 miss it
+// with a probability of about e^-37.
+inline constexpr int64_t kProbeCases = 5'000;
+
+struct FuzzSettings {
+  DrawSettings draw;
+  std::optional<int64_t> cases;
+  std::optional<std::chrono::milliseconds> time;
+  bool keep_going = false;
+  std::string out;  // folder of .case files, made when there is one to write
+  std::chrono::milliseconds since_progress{10'000};
+  int workers = 1;
+  bool quiet = false;
+  // Part of the sequence: cases offset + stride i.
+  int64_t stride = 1;
+  int64_t offset = 0;
+  std::string command;  // for the comments of .case files
+};
+
+struct FuzzFailure {
+  std::string signature;
+  CaseResult result;
+};
+
+struct FuzzOutcome {
+  CampaignCounts counts;
+  std::vector<FuzzFailure> failures;  // by first case
+  CaseResult overall;  // of a campaign without failures, or whose failures are all known
+  bool interrupted = false;
+  double seconds = 0;
+};
+
+// Errors: those of MakeSubject; kUnreadableFile when a .case file cannot be written.
+FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings);
+
+// "30", "30s", "5m", "1h", "500ms". Errors: kUsage.
+std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_FUZZ_RUN_H_

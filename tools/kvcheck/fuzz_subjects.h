@@ -1,0 +1,28 @@
+// What kvcheck fuzz draws: traces of operations on caches, attention under drawn plans, rows for
+// codecs; and how each is made smaller.
+
+#ifndef TOOLS_KVCHECK_FUZZ_SUBJECTS_H_
+#define TOOLS_KVCHECK_FUZZ_SUBJECTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/campaign/subject.h"
+#include "tools/kvcheck/case_judges.h"
+
+namespace kvcheck {
+
+struct DrawSettings {
+  uint64_t seed = 1;
+  std::vector<std::string> layouts;  // globs, of caches; empty: all
+  std::vector<std::string> formats;  // globs, of caches and codecs; empty: all
+};
+
+// Errors: kUsage for a glob that matches nothing, or that the kind has no use for.
+std::unique_ptr<Subject> MakeSubject(const Answerer& answerer, const DrawSettings& settings);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_FUZZ_SUBJECTS_H_

@@ -1,0 +1,33 @@
+// One line on standard error that is written over and over while a command works; nothing where
+// standard error is no terminal.
+
+#ifndef TOOLS_KVCHECK_PROGRESS_LINE_H_
+#define TOOLS_KVCHECK_PROGRESS_LINE_H_
+
+#include <chrono>
+#include <string>
+
+namespace kvcheck {
+
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet);
+  ~ProgressLine() { Clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  bool shown() const { return shown_; }
+  // Whether a new text is due: at most ten a second.
+  bool IsDue() const;
+  void Show(const std::string& text);
+  void Clear();
+
+ private:
+  bool shown_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_PROGRESS_LINE_H_

@@ -1,0 +1,124 @@
+#include "tools/kvcheck/tool_main.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/spec/error.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/run_report.h"
+#include "tools/report/summary.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 all passed; 1 something failed; 2 the question could not be put (usage, "
+    "damaged\n"
+    "file, illegal case, nothing selected); 3 nothing failed, but something is MISTRUSTED or "
+    "nothing\n"
+    "was proved; 4 internal error; 130 interrupted, with a partial report.\n"
+    "Results go to standard output, progress and errors to standard error.";
+
+int Complain(const std::string& context, const std::string& message, int exit_code) {
+  std::fflush(stdout);
+  if (context.empty()) {
+    fmt::print(stderr, "kvcheck: error: {}\n", message);
+  } else {
+    fmt::print(stderr, "kvcheck: error: {}: {}\n", context, message);
+  }
+  return exit_code;
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app(
+      "Decides whether a KV cache or an attention path is right, and proves every tolerance used.",
+      "kvcheck");
+  app.footer(kFooter);
+  app.set_version_flag("--version", ToolVersion());
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  ChosenCommand chosen;
+  AddRunCommand(&app, &chosen);
+  AddCompareCommand(&app, &chosen);
+  AddGoldenCommand(&app, &chosen);
+  AddFuzzCommand(&app, &chosen);
+  AddGateCommand(&app, &chosen);
+  AddListCommand(&app, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version are "errors" of code 0.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+      std::vector<std::string> known;
+      for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+      return Complain(
+          "usage",
+          fmt::format("there is no command '{}'; commands: {}", argv[1], fmt::join(known, ", ")),
+          kExitNotPut);
+    }
+    return Complain("usage", std::string(error.what()) + "; see kvcheck --help", kExitNotPut);
+  }
+  KVCHECK_CHECK(chosen != nullptr, "a command without an action");
+  return chosen();
+}
+
+int RunCaught(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const Error& error) {
+    return Complain(error.context(), error.message(), kExitNotPut);
+  } catch (const Interrupted&) {
+    return kExitInterrupted;
+  } catch (const std::bad_alloc&) {
+    return Complain("", "out of memory: make the case smaller", kExitNotPut);
+  } catch (const std::exception& error) {
+    return Complain("internal error", error.what(), kExitInternal);
+  }
+}
+
+// compare --bisect. `git bisect run` takes every code from 1 to 127 but 125 for "bad": a commit of
+// which nothing was learnt, options that do not parse among the reasons, must be skipped.
+constexpr int kExitSkip = 125;
+
+bool IsForBisect(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "compare") return false;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--bisect") return true;
+  }
+  return false;
+}
+
+int BisectExitCode(int exit_code) {
+  const bool as_it_is =
+      exit_code == kExitPassed || exit_code == kExitFailed || exit_code == kExitInterrupted;
+  return as_it_is ? exit_code : kExitSkip;
+}
+
+}  // namespace
+
+int ToolMain(int argc, char** argv) {
+  InstallInterruptHandler();
+  const bool bisect = IsForBisect(argc, argv);
+  if (bisect) SetInternalErrorExitCode(kExitSkip);
+  int exit_code = RunCaught(argc, argv);
+  if (bisect) exit_code = BisectExitCode(exit_code);
+  // A report that did not reach a full disk or a closed pipe is not a report.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("kvcheck: error: standard output: the report cannot be written\n", stderr);
+    if (exit_code != 0) return exit_code;
+    return bisect ? kExitSkip : kExitNotPut;
+  }
+  return exit_code;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,81 @@
+#include "tools/report/campaign_counts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr size_t kProbesPerLine = 3;
+
+}  // namespace
+
+std::string Print(const CampaignCounts& campaign) {
+  std::string text =
+      fmt::format("fuzz {} on {} {}, seed {}: {}: ", campaign.kind, campaign.implementation,
+                  campaign.version, campaign.seed, Plural(campaign.cases, "case"));
+  const std::pair<int64_t, const char*> counts[] = {{campaign.passed, "passed"},
+                                                    {campaign.failed, "failed"},
+                                                    {campaign.mistrusted, "mistrusted"},
+                                                    {campaign.unsupported, "unsupported"}};
+  bool first = true;
+  for (const auto& [count, label] : counts) {
+    if (count == 0) continue;
+    text += fmt::format("{}{} {}", first ? "" : ", ", count, label);
+    first = false;
+    if (count == campaign.failed && std::string_view(label) == "failed") {
+      text += fmt::format(" in {}", Plural(std::ssize(campaign.failures), "way"));
+    }
+  }
+  if (first) text += "none was judged";
+  const std::pair<int64_t, const char*> details[] = {{campaign.crashed, "crashed"},
+                                                     {campaign.timed_out, "timed out"}};
+  first = true;
+  for (const auto& [count, label] : details) {
+    if (count == 0) continue;
+    text += fmt::format("{}{} {}", first ? " (" : ", ", count, label);
+    first = false;
+  }
+  if (!first) text += ")";
+  text += ";";
+  if (campaign.operations > 0) {
+    text += fmt::format(" {} operations, {} states and", campaign.operations, campaign.states);
+  }
+  return text + fmt::format(" {} elements judged", campaign.elements);
+}
+
+std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print) {
+  std::string text;
+  int64_t left = max_print;
+  for (const CampaignFinding& finding : campaign.unproved) {
+    if (left-- <= 0) {
+      return text + fmt::format("  ... and {} more ways (--max-print)\n",
+                                std::ssize(campaign.unproved) - max_print);
+    }
+    text += fmt::format("  {}: {}, case {} the first: {}\n", Name(finding.outcome),
+                        Plural(finding.cases, "case"), finding.first_case, finding.reason);
+  }
+  return text;
+}
+
+std::string ProbeTable(const CampaignCounts& campaign) {
+  size_t name_width = 0;
+  size_t count_width = 0;
+  for (const ProbeReach& probe : campaign.probes) {
+    name_width = std::max(name_width, probe.name.size());
+    count_width = std::max(count_width, fmt::formatted_size("{}", probe.reached));
+  }
+  std::string text;
+  for (size_t i = 0; i < campaign.probes.size(); ++i) {
+    const ProbeReach& probe = campaign.probes[i];
+    text += fmt::format("  {:<{}} {:>{}}", probe.name, name_width, probe.reached, count_width);
+    if (i % kProbesPerLine == kProbesPerLine - 1 || i + 1 == campaign.probes.size()) text += "\n";
+  }
+  return text.empty() ? "" : "probes, and how often they were reached\n" + text;
+}
+
+}  // namespace kvcheck
