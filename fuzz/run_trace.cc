@@ -16,12 +16,13 @@ constexpr int64_t kMaxRows = int64_t{1} << 16;
 
 }  // namespace
 
-TraceRunner::TraceRunner(CacheFactory* factory)
+TraceRunner::TraceRunner(CacheFactory* factory, TraceStore* store)
     : factory_(factory),
       capabilities_(factory->GetCapabilities()),
       names_(std::make_unique<Names>(&table_)),
       slots_(kSlots),
-      saved_(kStateKeys) {}
+      saved_(kStateKeys),
+      store_(store == nullptr ? &memory_ : store) {}
 
 TraceRunner::~TraceRunner() = default;
 
@@ -41,11 +42,8 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     slot.used = false;
     if (slot.cache != nullptr) spares_.push_back(std::move(slot.cache));
   }
-  for (Saved& saved : saved_) {
-    saved.used = false;
-    saved.original.reset();
-  }
-  store_.Clear();
+  for (Saved& saved : saved_) saved.used = false;
+  store_->Clear();
   probes_.Start(c.setup);
   const OpResult started = factory_->Start(c.setup);
   if (!started.ok()) {

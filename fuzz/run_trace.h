@@ -13,6 +13,7 @@
 
 #include "fuzz/probes.h"
 #include "fuzz/trace_result.h"
+#include "fuzz/trace_store.h"
 #include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
 #include "reference/judge/step_compare.h"
@@ -35,8 +36,8 @@ struct TraceOptions {
 
 class TraceRunner {
  public:
-  // factory: outlives the runner.
-  explicit TraceRunner(CacheFactory* factory);
+  // factory, store: outlive the runner. store: where traces save; null: in memory.
+  explicit TraceRunner(CacheFactory* factory, TraceStore* store = nullptr);
   ~TraceRunner();
 
   // Errors: kMissingData for data=file, kIllegalCase for another regime than `tokens`; kUnsupported
@@ -88,7 +89,8 @@ class TraceRunner {
   ProbeCounter probes_;
   std::vector<Slot> slots_;
   std::vector<Saved> saved_;
-  MemoryStateStore store_;
+  MemoryTraceStore memory_;
+  TraceStore* store_;
   std::vector<std::unique_ptr<Cache>> spares_;
   unsigned touched_ = 0;
   // Buffers.

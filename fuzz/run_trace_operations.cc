@@ -180,14 +180,13 @@ bool TraceRunner::ExecuteSave(const CacheOp& op) {
   Touch(op.slot);
   const std::string_view why = RefuseWhilePending(slot.state);
   bool carried_out = false;
-  if (!Check(slot.cache->Save(&store_, kKeys[static_cast<size_t>(op.key)]), why, &carried_out)) {
+  if (!Check(slot.cache->Save(store_, kKeys[static_cast<size_t>(op.key)]), why, &carried_out)) {
     return false;
   }
   if (!carried_out) return true;
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   saved.used = true;
   saved.saved_by = index_;
-  saved.original.reset();
   CopyState(slot.state, &saved.state);
   return true;
 }
@@ -198,13 +197,13 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
   std::string_view why;
   if (!saved.used) {
     why = "nothing is saved under this key";
-  } else if (saved.original && !(*store_.Find(key) == *saved.original)) {
+  } else if (!store_->IsAsPut(key)) {
     why = "what is saved was damaged";
   }
   if (slots_[static_cast<size_t>(op.target)].used) Touch(op.target);
   std::unique_ptr<Cache> out = TakeSpare();
   bool carried_out = false;
-  if (!Check(factory_->Load(store_, key, &out), why, &carried_out)) return false;
+  if (!Check(factory_->Load(*store_, key, &out), why, &carried_out)) return false;
   if (!carried_out) {
     if (out != nullptr) spares_.push_back(std::move(out));
     return true;
@@ -216,10 +215,7 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
 }
 
 void TraceRunner::ExecuteDamage(const CacheOp& op) {
-  StateRecord* record = store_.Find(kKeys[static_cast<size_t>(op.key)]);
-  Saved& saved = saved_[static_cast<size_t>(op.key)];
-  if (!saved.original) saved.original = *record;
-  DamageRecord(op, record);
+  store_->Damage(kKeys[static_cast<size_t>(op.key)], op);
 }
 
 bool TraceRunner::ExecuteAttend(const CacheOp& op) {

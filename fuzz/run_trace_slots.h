@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "fuzz/run_trace.h"
@@ -27,8 +26,6 @@ struct TraceRunner::Saved {
   bool used = false;
   ModelState state;
   int64_t saved_by = -1;  // index of the operation
-  // As it was saved, once it has been damaged.
-  std::optional<StateRecord> original;
 };
 
 struct TraceRunner::Names : public TokenNames {

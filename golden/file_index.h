@@ -44,6 +44,7 @@ struct FileIndex {
   // The root carries kvcheck_schema or content_hash: everything in the file has to obey the schema.
   bool is_golden = false;
   // By absolute path; "/" is the root. std::map orders paths by their bytes, as the hash does.
+  // Groups of HDF5 files without the schema are left out: nothing is read of them.
   std::map<std::string, ObjectRecord> objects;
 
   bool operator==(const FileIndex&) const = default;

@@ -23,6 +23,9 @@ void PrepareHdf5() {
   FirstProcess();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
+  // What the library frees it keeps for itself, up to tens of MiB.
+  constexpr int kKeptBytes = 1 << 16;
+  H5set_free_list_limits(kKeptBytes, kKeptBytes, kKeptBytes, kKeptBytes, kKeptBytes, kKeptBytes);
 }
 
 std::string LastHdf5Reason() {

@@ -48,7 +48,7 @@ std::vector<hsize_t> ChunkExtents(const Shape& shape, size_t element_bytes) {
 
 }  // namespace
 
-Hdf5Output::Hdf5Output(const std::string& path) : path_(path) {
+Hdf5Output::Hdf5Output(const std::string& path, hsize_t user_block_bytes) : path_(path) {
   PrepareHdf5();
   std::string pattern = path + ".XXXXXX";
   const int descriptor = mkostemp(pattern.data(), O_CLOEXEC);
@@ -61,8 +61,10 @@ Hdf5Output::Hdf5Output(const std::string& path) : path_(path) {
     H5Pset_file_locking(access.get(), false, true);
     // The oldest encodings that hold what is written: every HDF5 since 1.10 reads them.
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);
-    file_ = OwnHdf5(H5Fcreate(pattern.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
-                    "it cannot be created", path);
+    const Hdf5Handle creation = OwnHdf5(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "HDF5 failed", path);
+    CheckHdf5(H5Pset_userblock(creation.get(), user_block_bytes), "HDF5 failed", path);
+    file_ = OwnHdf5(H5Fcreate(pattern.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+                    H5Fclose, "it cannot be created", path);
   } catch (const Error&) {
     unlink(temporary_.c_str());
     throw;
@@ -74,8 +76,9 @@ Hdf5Output::~Hdf5Output() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
-void Hdf5Output::Commit() {
+void Hdf5Output::Commit(const std::function<void(const std::string& temporary)>& seal) {
   CheckHdf5(file_.Reset(), "it cannot be written", path_);
+  if (seal) seal(temporary_);
   SyncPath(temporary_, O_RDWR);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     ThrowSystemError("it cannot be put in place", path_);

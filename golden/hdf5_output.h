@@ -6,6 +6,7 @@
 
 #include <hdf5.h>
 
+#include <functional>
 #include <string>
 
 #include "golden/hdf5_handle.h"
@@ -17,8 +18,9 @@ namespace kvcheck {
 // A file under a temporary name in the folder of its path, until Commit.
 class Hdf5Output {
  public:
-  // Errors: kUnreadableFile when the folder cannot be written.
-  explicit Hdf5Output(const std::string& path);
+  // user_block_bytes: before the HDF5 file, which the library leaves alone; 0, or a power of two
+  // from 512. Errors: kUnreadableFile when the folder cannot be written.
+  explicit Hdf5Output(const std::string& path, hsize_t user_block_bytes = 0);
   // Without Commit: nothing appears under the path.
   ~Hdf5Output();
   Hdf5Output(const Hdf5Output&) = delete;
@@ -27,8 +29,9 @@ class Hdf5Output {
   const std::string& path() const { return path_; }
   hid_t file() const { return file_.get(); }
 
-  // Closes, syncs, renames into place. Errors: kUnreadableFile.
-  void Commit();
+  // Closes, calls `seal` with the name that the file still has, syncs, renames into place.
+  // Errors: kUnreadableFile, and what seal throws.
+  void Commit(const std::function<void(const std::string& temporary)>& seal = {});
 
  private:
   std::string path_;

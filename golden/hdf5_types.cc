@@ -65,6 +65,8 @@ Hdf5Handle StorageType(DType dtype) {
       return Float16Type();
     case DType::kInt8:
       return Copy(H5T_STD_I8LE);
+    case DType::kInt16:
+      return Copy(H5T_STD_I16LE);
     case DType::kInt32:
       return Copy(H5T_STD_I32LE);
     case DType::kInt64:
@@ -74,6 +76,8 @@ Hdf5Handle StorageType(DType dtype) {
       return Copy(H5T_STD_U16LE);
     case DType::kUInt32:
       return Copy(H5T_STD_U32LE);
+    case DType::kUInt64:
+      return Copy(H5T_STD_U64LE);
     case DType::kFloat8E4M3FN:
     case DType::kFloat8E5M2:
     case DType::kFloat8E8M0FNU:
@@ -100,9 +104,9 @@ std::optional<DType> DTypeOfFileType(hid_t file_type) {
   if (type_class != H5T_FLOAT && type_class != H5T_INTEGER) return std::nullopt;
   const Hdf5Handle little = MemoryType(file_type);
   if (!little.valid()) return std::nullopt;
-  for (DType dtype :
-       {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kInt8, DType::kInt32,
-        DType::kInt64, DType::kUInt8, DType::kUInt16, DType::kUInt32}) {
+  for (DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kInt8,
+                      DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt16,
+                      DType::kUInt32, DType::kUInt64}) {
     if (Same(little.get(), StorageType(dtype).get())) return dtype;
   }
   if (Same(little.get(), BFloat16Type().get())) return DType::kBFloat16;

@@ -44,7 +44,8 @@ std::vector<std::string> Prefixes(const std::string& path) {
 }  // namespace
 
 struct PlainWriter::State {
-  State(const std::string& path, Storage kind) : output(path), storage(kind) {}
+  State(const std::string& path, Storage kind, int64_t user_block_bytes)
+      : output(path, static_cast<hsize_t>(user_block_bytes)), storage(kind) {}
 
   [[noreturn]] void Refuse(const std::string& object, std::string_view reason) const {
     throw Error(ErrorCode::kUsage, fmt::format("{} {}", QuotedName(object), reason), output.path());
@@ -70,8 +71,8 @@ struct PlainWriter::State {
   int64_t elements = 0;
 };
 
-PlainWriter::PlainWriter(const std::string& path, Storage storage)
-    : state_(std::make_unique<State>(path, storage)) {}
+PlainWriter::PlainWriter(const std::string& path, Storage storage, int64_t user_block_bytes)
+    : state_(std::make_unique<State>(path, storage, user_block_bytes)) {}
 
 PlainWriter::~PlainWriter() = default;
 
@@ -160,11 +161,11 @@ void PlainWriter::SetAttribute(const std::string& object, const std::string& nam
   WriteAttribute(handle.get(), name, value, s.output.path());
 }
 
-void PlainWriter::Finish() {
+void PlainWriter::Finish(const std::function<void(const std::string& temporary)>& seal) {
   State& s = *state_;
   KVCHECK_CHECK(s.written == s.elements, "the last tensor is not complete");
   s.dataset.Reset();
-  s.output.Commit();
+  s.output.Commit(seal);
 }
 
 }  // namespace kvcheck

@@ -6,6 +6,7 @@
 #define GOLDEN_PLAIN_WRITER_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +22,10 @@ class PlainWriter {
     kChecked,     // in chunks, each with a Fletcher32 checksum
   };
 
-  // Errors: kUnreadableFile when the folder cannot be written.
-  explicit PlainWriter(const std::string& path, Storage storage = Storage::kContiguous);
+  // user_block_bytes: room before the HDF5 file for what `seal` writes; 0, or a power of two from
+  // 512. Errors: kUnreadableFile when the folder cannot be written.
+  explicit PlainWriter(const std::string& path, Storage storage = Storage::kContiguous,
+                       int64_t user_block_bytes = 0);
   // Without Finish: nothing appears under the path.
   ~PlainWriter();
   PlainWriter(const PlainWriter&) = delete;
@@ -46,9 +49,9 @@ class PlainWriter {
   void SetAttribute(const std::string& object, const std::string& name,
                     const AttributeValue& value);
 
-  // Syncs and renames into place. Precondition: the last tensor is complete. Errors:
-  // kUnreadableFile.
-  void Finish();
+  // Closes the file, calls `seal` with the name that it still has, syncs and renames into place.
+  // Precondition: the last tensor is complete. Errors: kUnreadableFile, and what seal throws.
+  void Finish(const std::function<void(const std::string& temporary)>& seal = {});
 
  private:
   struct State;

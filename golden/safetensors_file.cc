@@ -22,7 +22,7 @@ std::optional<DType> DTypeOf(std::string_view dtype) {
     std::string_view name;
     DType dtype;
   };
-  static constexpr std::array<Entry, 14> kEntries = {{{"F64", DType::kFloat64},
+  static constexpr std::array<Entry, 16> kEntries = {{{"F64", DType::kFloat64},
                                                       {"F32", DType::kFloat32},
                                                       {"F16", DType::kFloat16},
                                                       {"BF16", DType::kBFloat16},
@@ -30,11 +30,13 @@ std::optional<DType> DTypeOf(std::string_view dtype) {
                                                       {"F8_E5M2", DType::kFloat8E5M2},
                                                       {"F8_E8M0", DType::kFloat8E8M0FNU},
                                                       {"I8", DType::kInt8},
+                                                      {"I16", DType::kInt16},
                                                       {"I32", DType::kInt32},
                                                       {"I64", DType::kInt64},
                                                       {"U8", DType::kUInt8},
                                                       {"U16", DType::kUInt16},
                                                       {"U32", DType::kUInt32},
+                                                      {"U64", DType::kUInt64},
                                                       {"BOOL", DType::kBool}}};
   for (const Entry& entry : kEntries) {
     if (entry.name == dtype) return entry.dtype;

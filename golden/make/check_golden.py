@@ -1,10 +1,10 @@
-"""Judges the golden files of attention and affine codes in numpy, apart from the C++ of the project.
+"""Judges the golden files of attention, affine codes and traces in numpy, apart from the C++ of the project.
 
 Attention is evaluated in float64 from the stored inputs, with the bound of the plan that check_plans.py holds for the
 library; codes are held bit for bit to a second writing of the affine format. Prints, per file, library and type, the
 largest err/B and the median B/A of the records that are expected to pass, A = sum_j p_j |v_jc|. Records that are
 expected to fail must have an element beyond the bound; MISTRUSTED ones are counted, and not judged. The log-sum-exp is
-left to `kvcheck golden verify`.
+left to `kvcheck golden verify`. Traces are judged by check_traces.py.
 
 Usage: python check_golden.py [FILE...]      (default: all of ../data; needs numpy and h5py)
 Exit status: 0 when every record is what it is expected to be, 1 otherwise.
@@ -201,14 +201,23 @@ class Row:
 
 def main(arguments):
     paths = arguments[1:] or sorted((pathlib.Path(__file__).parent.parent / "data").glob("*.h5"))
+    import check_traces  # which uses this file
+
     ok = True
     print(f"{'file':<22}{'record':<22}{'type':<6}{'PASS':>5}{'FAIL':>5}{'MISTR':>6}{'elements':>10}{'max err/B':>11}"
           f"{'median B/A':>12}")
     for path in paths:
         table = collections.defaultdict(Row)
         for name, case in kg.read(path).cases.items():
-            kind, fields = fields_of(case.case_text)
+            kind, fields = fields_of(case.case_text.split("; ")[0])
             for impl, record in case.observed.items():
+                if kind == "cache":
+                    row = table[impl + " trace", fields.get("x", "f32")]
+                    row.records[record.expect] += 1
+                    right, found = check_traces.is_as_expected(case, record)
+                    if right is False:
+                        row.wrong.append(f"{name} (expected {record.expect}): {found}")
+                    continue
                 label = impl if kind == "attention" else f"{impl} {fields['op']}"
                 row = table[label, fields["q" if kind == "attention" else "x"]]
                 row.records[record.expect] += 1

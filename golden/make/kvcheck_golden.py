@@ -64,8 +64,8 @@ STORAGE = {
     "float64": "<f8", "float32": "<f4", "float16": "<f2",
     "bfloat16": "<u2", "float8_e4m3fn": "|u1", "float8_e5m2": "|u1", "float8_e8m0fnu": "|u1",
     "float4_e2m1fn": "|u1",
-    "int8": "|i1", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint16": "<u2",
-    "uint32": "<u4", "bool": "|u1",
+    "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
+    "uint8": "|u1", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "bool": "|u1",
 }
 # Types that numpy has no name for: given as bits, or as arrays of ml_dtypes.
 AS_BITS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn")

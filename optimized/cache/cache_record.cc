@@ -1,4 +1,6 @@
-// A cache as a record of a store, and back. Version 1:
+// A cache as a record of a store, and back. A reader stays for every version that was ever written;
+// a new version gets one beside it, and a file of its own among tests/golden/state_v*.h5, which
+// must load for good. Version 1:
 //
 //   kind "kvcheck-cache"; layout, k, v (texts of reference/spec), x, heads ("Hkv Dk Dv"); hash
 //   rows      i64 (B, 3): tokens seen, first retained position beside the kept ones, unfed padding
@@ -8,6 +10,9 @@
 //
 // Capacity and slots are no part of it: what is loaded has its own.
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -52,6 +57,17 @@ const Tensor* Find(const StateRecord& record, const char* name, DType dtype, int
   return bytes % row_bytes == 0 && bytes / row_bytes == axes[0].extent ? &tensor : nullptr;
 }
 
+bool FitsMemory(int64_t rows, int64_t slots, const TokenBytes& token_bytes) {
+  int64_t left = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  int64_t bytes = 0;
+  for (const int64_t token : token_bytes) bytes += token;
+  for (const int64_t factor : {rows, slots, bytes}) {
+    if (factor == 0) return true;
+    left /= factor;
+  }
+  return left > 0;
+}
+
 }  // namespace
 
 OpResult OptimizedCache::Save(StateStore* store, std::string_view key) const {
@@ -93,8 +109,8 @@ OpResult OptimizedCache::Save(StateStore* store, std::string_view key) const {
   return {};
 }
 
-std::string_view OptimizedCache::ReadFrom(const StateRecord& record, const CacheLayout& layout,
-                                          const KvFormat& k, const KvFormat& v) {
+std::string_view OptimizedCache::ReadVersion1(const StateRecord& record, const CacheLayout& layout,
+                                              const KvFormat& k, const KvFormat& v) {
   const Tensor* rows = Find(record, "rows", DType::kInt64, kRowFields);
   if (rows == nullptr) return kDamaged;
   const TokenBytes bytes =
@@ -132,6 +148,14 @@ std::string_view OptimizedCache::ReadFrom(const StateRecord& record, const Cache
     tokens -= count;
   }
   if (tokens != 0) return kDamaged;
+  // A short record can ask for much: every row gets the slots of the longest.
+  int64_t slots = 0;
+  for (const CacheRow& row : read) {
+    slots = std::max(slots, SlotsNeeded(layout.keep, row.from, row.offset));
+  }
+  if (!FitsMemory(static_cast<int64_t>(read.size()), UpToStep(slots), bytes)) {
+    return "the record asks for more memory than this machine has";
+  }
 
   Become(layout, k, v);
   rows_ = std::move(read);
@@ -191,7 +215,7 @@ OpResult OptimizedCacheFactory::Load(const StateStore& store, std::string_view k
   }
   const bool reuses = *out != nullptr;
   OptimizedCache* made = OptimizedCache::Fresh(setup_, out);
-  const std::string_view why = made->ReadFrom(record, layout, k, v);
+  const std::string_view why = made->ReadVersion1(record, layout, k, v);
   if (why.empty()) return {};
   if (!reuses) out->reset();
   return OpResult::Refuse(why);

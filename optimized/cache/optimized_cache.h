@@ -55,8 +55,8 @@ class OptimizedCache : public Cache {
              std::span<const int64_t> left_padding);
   void MergeFrom(std::span<const Cache* const> caches);
   // Takes a record whose attributes have been checked; "" or why it does not fit together.
-  std::string_view ReadFrom(const StateRecord& record, const CacheLayout& layout, const KvFormat& k,
-                            const KvFormat& v);
+  std::string_view ReadVersion1(const StateRecord& record, const CacheLayout& layout,
+                                const KvFormat& k, const KvFormat& v);
   const CacheLayout& layout() const { return layout_; }
   const KvFormat& k_format() const { return k_.format(); }
   const KvFormat& v_format() const { return v_.format(); }

@@ -31,11 +31,13 @@ constexpr CodeType kE8M0 = {1, true, false, 0, 127, 0, 0xff, 0xfe, 0, true};
 // A byte above 0x0f is no code: the unused bits count as magnitude.
 constexpr CodeType kE2M1 = {1, true, false, 1, 1, 0x08, 0xf7, 0x07, 0, false};
 constexpr CodeType kI8 = {1, false, true, 0, 0, 0, 0xff, 0xff, 0, false};
+constexpr CodeType kI16 = {2, false, true, 0, 0, 0, 0xffff, 0xffff, 0, false};
 constexpr CodeType kI32 = {4, false, true, 0, 0, 0, 0xffffffff, 0xffffffff, 0, false};
 constexpr CodeType kI64 = {8, false, true, 0, 0, 0, ~uint64_t{0}, ~uint64_t{0}, 0, false};
 constexpr CodeType kU8 = {1, false, false, 0, 0, 0, 0xff, 0xff, 0, false};
 constexpr CodeType kU16 = {2, false, false, 0, 0, 0, 0xffff, 0xffff, 0, false};
 constexpr CodeType kU32 = {4, false, false, 0, 0, 0, 0xffffffff, 0xffffffff, 0, false};
+constexpr CodeType kU64 = {8, false, false, 0, 0, 0, ~uint64_t{0}, ~uint64_t{0}, 0, false};
 constexpr CodeType kBool = {1, false, false, 0, 0, 0, 0xff, 0x01, 0, false};
 
 double FloatValue(const CodeType& type, uint64_t code) {
@@ -83,6 +85,8 @@ const CodeType& CodeTypeOf(DType dtype) {
       return kE2M1;
     case DType::kInt8:
       return kI8;
+    case DType::kInt16:
+      return kI16;
     case DType::kInt32:
       return kI32;
     case DType::kInt64:
@@ -93,6 +97,8 @@ const CodeType& CodeTypeOf(DType dtype) {
       return kU16;
     case DType::kUInt32:
       return kU32;
+    case DType::kUInt64:
+      return kU64;
     case DType::kBool:
       return kBool;
   }
@@ -107,6 +113,8 @@ double ValueOf(DType dtype, uint64_t code) {
       return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(code)));
     case DType::kInt8:
       return static_cast<int8_t>(code);
+    case DType::kInt16:
+      return static_cast<int16_t>(code);
     case DType::kInt32:
       return static_cast<int32_t>(code);
     case DType::kInt64:
@@ -114,6 +122,7 @@ double ValueOf(DType dtype, uint64_t code) {
     case DType::kUInt8:
     case DType::kUInt16:
     case DType::kUInt32:
+    case DType::kUInt64:
       return static_cast<double>(code);
     case DType::kBool:
       return code > 1 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(code);

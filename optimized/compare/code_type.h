@@ -26,8 +26,8 @@ struct CodeType {
 
 const CodeType& CodeTypeOf(DType dtype);
 
-// The value of a code: exact, but for int64 beyond 2^53 (nearest even). NaN for what is NaN or no
-// code.
+// The value of a code: exact, but for integers of 64 bits beyond 2^53 (nearest even). NaN for what
+// is NaN or no code.
 double ValueOf(DType dtype, uint64_t code);
 
 // Little endian, at any alignment.

@@ -31,32 +31,38 @@ bool IsWithin(double got, double want, double bound) {
   return difference.rest == 0 || (difference.rest > 0) != (difference.sum > 0);
 }
 
-// The distance of two integers, which uint64 holds.
-uint64_t Distance(int64_t a, int64_t b) {
-  const uint64_t difference = static_cast<uint64_t>(a) - static_cast<uint64_t>(b);
-  return a >= b ? difference : ~difference + 1;
+bool IsWideInteger(DType dtype) { return dtype == DType::kInt64 || dtype == DType::kUInt64; }
+
+// The distance of two integers of 64 bits, which uint64 holds.
+uint64_t Distance(DType dtype, uint64_t a, uint64_t b) {
+  const bool is_above =
+      dtype == DType::kInt64 ? static_cast<int64_t>(a) >= static_cast<int64_t>(b) : a >= b;
+  return is_above ? a - b : b - a;
 }
 
 bool IsWithin(uint64_t distance, double bound) {
   return bound >= 0x1p64 || distance <= static_cast<uint64_t>(bound);
 }
 
-// |got - want| of int64 as the judge rounds it: each side in two doubles, three roundings
-// (reference/judge/exact_compare.h).
-double Int64Error(int64_t want, int64_t got) {
-  const auto rest = [](int64_t value, double high) {
-    const uint64_t back =
-        high == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(high));
-    return static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(value) - back));
+// |got - want| of integers of 64 bits as the judge rounds it: each side in two doubles, three
+// roundings (reference/judge/exact_compare.h).
+double WideIntegerError(DType dtype, uint64_t want, uint64_t got) {
+  // What the nearest double leaves out: at most 2^10 in size, so that it survives modulo 2^64.
+  const auto rest = [](uint64_t code, double high) {
+    const uint64_t back = high < 0         ? static_cast<uint64_t>(static_cast<int64_t>(high))
+                          : high == 0x1p64 ? 0
+                                           : static_cast<uint64_t>(high);
+    return static_cast<double>(static_cast<int64_t>(code - back));
   };
-  const double want_high = static_cast<double>(want);
-  const double got_high = static_cast<double>(got);
+  const double want_high = ValueOf(dtype, want);
+  const double got_high = ValueOf(dtype, got);
   const SumAndRest high = TwoDifference(got_high, want_high);
   return std::fabs(high.sum + ((high.rest + rest(got, got_high)) - rest(want, want_high)));
 }
 
-bool IsLaneInteger(int64_t value) {
-  return value >= -kLargestLaneInteger && value < kLargestLaneInteger;
+bool IsLaneInteger(DType dtype, uint64_t code) {
+  const uint64_t lane = static_cast<uint64_t>(kLargestLaneInteger);
+  return (dtype == DType::kInt64 ? code + lane : code) < 2 * lane;
 }
 
 double LaneError(const PassPlan& plan, double want, double got, double error) {
@@ -104,16 +110,14 @@ PairFacts ExaminePair(const PassPlan& plan, uint64_t want_code, uint64_t got_cod
                    (facts.kind == &PassSummary::both_nan && NanPasses(plan.rule.nan, same_bits));
     return facts;
   }
-  const bool is_int64 = plan.dtype == DType::kInt64;
-  const int64_t want_integer = static_cast<int64_t>(want_code);
-  const int64_t got_integer = static_cast<int64_t>(got_code);
-  facts.error = is_int64 ? Int64Error(want_integer, got_integer) : std::fabs(got - want);
+  const bool is_wide = IsWideInteger(plan.dtype);
+  facts.error = is_wide ? WideIntegerError(plan.dtype, want_code, got_code) : std::fabs(got - want);
   if (facts.error != 0) {
     facts.relative = facts.error / std::fabs(want);
     facts.ulps = facts.error / SpacingAt(plan, want);
   }
   facts.lane_error = LaneError(plan, want, got, facts.error);
-  if (is_int64 && !(IsLaneInteger(want_integer) && IsLaneInteger(got_integer))) {
+  if (is_wide && !(IsLaneInteger(plan.dtype, want_code) && IsLaneInteger(plan.dtype, got_code))) {
     facts.lane_error = -1;
   }
   if (plan.rule.kind == PassRule::Kind::kExact) {
@@ -122,8 +126,8 @@ PairFacts ExaminePair(const PassPlan& plan, uint64_t want_code, uint64_t got_cod
   }
   const double bound = BoundAt(plan, want);
   if (!std::isfinite(bound)) return facts;
-  facts.passes =
-      is_int64 ? IsWithin(Distance(want_integer, got_integer), bound) : IsWithin(got, want, bound);
+  facts.passes = is_wide ? IsWithin(Distance(plan.dtype, want_code, got_code), bound)
+                         : IsWithin(got, want, bound);
   return facts;
 }
 

@@ -55,6 +55,9 @@ void ScanValues(Scan& scan, const std::byte* want, const std::byte* got, size_t 
       case DType::kBFloat16:
         ScanFloats<BFloat16Codes>(scan, want, got, done, &squares);
         break;
+      case DType::kInt16:
+        ScanFloats<Int16Codes>(scan, want, got, done, &squares);
+        break;
       case DType::kUInt16:
         ScanFloats<UInt16Codes>(scan, want, got, done, &squares);
         break;
@@ -69,6 +72,9 @@ void ScanValues(Scan& scan, const std::byte* want, const std::byte* got, size_t 
         break;
       case DType::kInt64:
         ScanDoubles<Int64Codes>(scan, want, got, done, &squares);
+        break;
+      case DType::kUInt64:
+        ScanDoubles<UInt64Codes>(scan, want, got, done, &squares);
         break;
       default:
         done = 0;

@@ -99,6 +99,17 @@ struct UInt16Codes {
   }
 };
 
+struct Int16Codes {
+  static constexpr size_t kBytes = 2;
+  static constexpr bool kIsFloat = false;
+  static constexpr bool kHasTiny = false;
+  static HWY_INLINE VF32 Load(const std::byte* from) {
+    const hn::RebindToSigned<F32> integers;
+    return hn::ConvertTo(F32(),
+                         hn::PromoteTo(integers, LoadBytes(hn::Rebind<int16_t, F32>(), from)));
+  }
+};
+
 // The limits as double lanes.
 struct DoubleLimits {
   VF64 max_abs, ratio, ratio_add, steps, relative, absolute;
@@ -273,6 +284,23 @@ struct Int64Codes {
         hn::Sub(hn::BitCast(d, hn::Or(moved, hn::Set(bits, uint64_t{0x4330000000000000}))),
                 hn::Set(d, 0x1p52 + static_cast<double>(kLargestLaneInteger)));
     const auto is_small = hn::Eq(hn::ShiftRight<52>(moved), hn::Zero(bits));
+    return hn::IfThenElse(hn::RebindMask(d, is_small), value,
+                          hn::Set(d, std::numeric_limits<double>::quiet_NaN()));
+  }
+};
+
+// Values of [0, 2^52) take the place of the mantissa of 2^52; others are replaced by NaN.
+struct UInt64Codes {
+  static constexpr bool kIsFloat = false;
+  static constexpr bool kMayMiss = true;
+  static HWY_INLINE VF64 Load(const std::byte* from) {
+    const F64 d;
+    const hn::RebindToUnsigned<F64> bits;
+    const auto code = LoadBytes(bits, from);
+    const auto value =
+        hn::Sub(hn::BitCast(d, hn::Or(code, hn::Set(bits, uint64_t{0x4330000000000000}))),
+                hn::Set(d, 0x1p52));
+    const auto is_small = hn::Eq(hn::ShiftRight<52>(code), hn::Zero(bits));
     return hn::IfThenElse(hn::RebindMask(d, is_small), value,
                           hn::Set(d, std::numeric_limits<double>::quiet_NaN()));
   }

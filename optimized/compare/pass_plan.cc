@@ -32,8 +32,8 @@ CodeKeys KeysOf(const CodeType& type) {
   keys.flip = (type.magnitude & top) != 0 ? top : 0;
   const int64_t lowest = keys.flip != 0 ? static_cast<int64_t>(top) : 0;
   keys.largest = static_cast<int64_t>(type.largest) - lowest;
-  keys.infinity = static_cast<int64_t>(type.infinity) - lowest;
   keys.has_infinity = type.infinity != 0;
+  if (keys.has_infinity) keys.infinity = static_cast<int64_t>(type.infinity) - lowest;
   return keys;
 }
 
@@ -101,8 +101,7 @@ double Leading(double x, int bits) {
 // The ratio limit times a value is exact in the lane's type, so that a repeated record is quiet;
 // where the value leaves no room for a ratio, the ratio is lowered by more than the rounding.
 double DoubleRatio(const PassPlan& plan, double ratio) {
-  const bool is_wide = plan.dtype == DType::kFloat64 || plan.dtype == DType::kInt64;
-  return is_wide ? ratio * (1 - 0x1p-50) : Leading(ratio, 53 - 32);
+  return plan.type.bytes == 8 ? ratio * (1 - 0x1p-50) : Leading(ratio, 53 - 32);
 }
 
 float FloatRatio(const PassPlan& plan, double ratio) {
@@ -113,6 +112,7 @@ float FloatRatio(const PassPlan& plan, double ratio) {
       return FloatBelow(Leading(capped, 24 - 11));
     case DType::kBFloat16:
       return FloatBelow(Leading(capped, 24 - 8));
+    case DType::kInt16:
     case DType::kUInt16:
       return FloatBelow(Leading(capped, 24 - 16));
     default:
@@ -135,11 +135,13 @@ PassPlan MakePassPlan(DType dtype, const PassRule& rule) {
     case DType::kInt32:
     case DType::kInt64:
     case DType::kUInt32:
+    case DType::kUInt64:
       plan.lanes = Lanes::kDouble;
       break;
     case DType::kFloat32:
     case DType::kFloat16:
     case DType::kBFloat16:
+    case DType::kInt16:
     case DType::kUInt16:
       plan.lanes = Lanes::kFloat;
       break;

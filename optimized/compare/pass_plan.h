@@ -77,7 +77,7 @@ LaneLimits LimitsOf(const PassPlan& plan, const PassSummary& records);
 // overflow, and no digit is lost below.
 inline constexpr double kSmallestSummed = 0x1p-450;
 inline constexpr double kLargestSummed = 0x1p450;
-// int64 values in lanes are below this in size, and so exact doubles.
+// int64 values in lanes are below this in size, uint64 values below twice it, and so exact doubles.
 inline constexpr int64_t kLargestLaneInteger = int64_t{1} << 51;
 // float32 and bfloat16 values below this are compared in double lanes.
 inline constexpr float kSmallestFloatLane = 0x1p-100F;

@@ -189,7 +189,7 @@ inline RawCounts ScanCodes(const PassPlan& plan, const std::byte* want, const st
     case 1:
       return ScanCodesOf<int8_t, true>(plan, want, got, count);
     case 2:
-      return ScanCodesOf<int16_t, false>(plan, want, got, count);
+      return ScanCodesOf<int16_t, true>(plan, want, got, count);
     case 4:
       return ScanCodesOf<int32_t, true>(plan, want, got, count);
     default:

@@ -12,6 +12,8 @@ namespace {
 constexpr const char* kKind = "kvcheck-cache-model";
 constexpr const char* kVersion = "1";
 constexpr int64_t kRowFields = 3;
+// Of all rows together: evicted tokens have no bytes that would bear out their number, and each
+// takes a handle here.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 std::string HeadsText(const CacheSetup& setup) {
@@ -22,6 +24,21 @@ std::string HeadsText(const CacheSetup& setup) {
 std::string AttributeOf(const StateRecord& record, const std::string& name) {
   const auto found = record.attributes.find(name);
   return found == record.attributes.end() ? "" : found->second;
+}
+
+// The tensor, (n, columns) of dtype with the bytes of its shape; nullptr when it is anything else.
+const Tensor* Find(const StateRecord& record, const char* name, DType dtype, size_t columns) {
+  const auto found = record.tensors.find(name);
+  if (found == record.tensors.end()) return nullptr;
+  const Tensor& tensor = found->second;
+  const auto& axes = tensor.shape.axes;
+  const size_t row_bytes = columns * SizeInBytes(dtype);
+  if (tensor.dtype != dtype || axes.size() != 2 || axes[0].extent < 0 || row_bytes == 0 ||
+      axes[1].extent != static_cast<int64_t>(columns) || tensor.bytes.size() % row_bytes != 0 ||
+      static_cast<int64_t>(tensor.bytes.size() / row_bytes) != axes[0].extent) {
+    return nullptr;
+  }
+  return &tensor;
 }
 
 // Bytes of K or V of one token.
@@ -106,19 +123,17 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
   } catch (const Error&) {
     return kDamaged;
   }
-  const auto find = [&](const char* name) {
-    const auto found = record.tensors.find(name);
-    return found == record.tensors.end() ? nullptr : &found->second;
-  };
-  const Tensor* rows = find("rows");
-  const Tensor* k = find("k");
-  const Tensor* v = find("v");
-  if (rows == nullptr || k == nullptr || v == nullptr) return kDamaged;
+  if (!IsLegal(made.layout)) return kDamaged;
   const size_t k_bytes = TokenBytes(made.k, setup.k_dim, setup.kv_heads);
   const size_t v_bytes = TokenBytes(made.v, setup.v_dim, setup.kv_heads);
+  const Tensor* rows = Find(record, "rows", DType::kInt64, kRowFields);
+  const Tensor* k = Find(record, "k", DType::kUInt8, k_bytes);
+  const Tensor* v = Find(record, "v", DType::kUInt8, v_bytes);
+  if (rows == nullptr || k == nullptr || v == nullptr) return kDamaged;
   const size_t row_count = rows->bytes.size() / (kRowFields * sizeof(int64_t));
   made.rows.Resize(row_count);
   size_t at = 0;
+  int64_t seen = 0;
   for (size_t b = 0; b < row_count; ++b) {
     int64_t fields[kRowFields];
     std::memcpy(fields, rows->bytes.data() + b * sizeof(fields), sizeof(fields));
@@ -131,6 +146,8 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
         row.unfed_padding > kMostTokens || fields[2] < 0 || fields[2] > row.offset) {
       return kDamaged;
     }
+    seen += row.offset;
+    if (seen > kMostTokens) return kDamaged;
     // Evicted tokens have no bytes any more.
     row.tokens.assign(static_cast<size_t>(row.offset), {-1, -1});
     for (int64_t p = 0; p < row.offset; ++p) {
@@ -144,6 +161,7 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
       ++at;
     }
   }
+  if (at * k_bytes != k->bytes.size() || at * v_bytes != v->bytes.size()) return kDamaged;
   *state = std::move(made);
   return "";
 }

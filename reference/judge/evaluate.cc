@@ -18,25 +18,35 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// int64 in two doubles, exactly: the high part is a multiple of 2^32.
-Parts SplitInt64(int64_t value) {
-  const int64_t high = value >> 32;
-  const int64_t low = value & 0xffffffff;
-  const double h = static_cast<double>(high) * 0x1p32;
-  const double sum = h + static_cast<double>(low);
-  return {sum, (h - sum) + static_cast<double>(low)};
+bool IsWideInteger(DType dtype) { return dtype == DType::kInt64 || dtype == DType::kUInt64; }
+
+// An integer of 64 bits in two doubles, exactly: its upper half, a multiple of 2^32, and its lower
+// half are doubles each, and their sum is rounded to the first of the two.
+Parts SplitWideInteger(DType dtype, uint64_t code) {
+  const uint64_t upper = code >> 32;
+  const double high = dtype == DType::kInt64 ? static_cast<double>(static_cast<int32_t>(upper))
+                                             : static_cast<double>(upper);
+  const double low = static_cast<double>(code & 0xffffffff);
+  const double sum = high * 0x1p32 + low;
+  return {sum, (high * 0x1p32 - sum) + low};
+}
+
+// The code of value + low, which Encode cannot take as one double.
+std::optional<uint64_t> CodeOfWideInteger(DType dtype, double value, double low) {
+  const bool is_integer =
+      value == std::trunc(value) && low == std::trunc(low) && std::fabs(low) <= 0x1p53;
+  const double past = dtype == DType::kInt64 ? 0x1p63 : 0x1p64;
+  const double least = dtype == DType::kInt64 ? -past : 0;
+  // Where past - value and value - least are not exact, they are larger than any low.
+  if (!is_integer || !(low < past - value) || !(-low <= value - least)) return std::nullopt;
+  const uint64_t high_bits = value < 0         ? static_cast<uint64_t>(static_cast<int64_t>(value))
+                             : value == 0x1p64 ? 0
+                                               : static_cast<uint64_t>(value);
+  return high_bits + static_cast<uint64_t>(static_cast<int64_t>(low));
 }
 
 std::optional<uint64_t> CodeOfValue(DType dtype, double value, double low) {
-  if (dtype == DType::kInt64) {
-    // Both parts are integers below 2^63 in size, and so is their sum.
-    const bool is_integer = value == std::trunc(value) && low == std::trunc(low) &&
-                            std::fabs(value) <= 0x1p63 && std::fabs(low) <= 0x1p53;
-    if (!is_integer || (value == 0x1p63 && low >= 0)) return std::nullopt;
-    const uint64_t high_bits =
-        value == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(value));
-    return high_bits + static_cast<uint64_t>(static_cast<int64_t>(low));
-  }
+  if (IsWideInteger(dtype)) return CodeOfWideInteger(dtype, value, low);
   if (low != 0) return std::nullopt;
   if (!IsFloat(dtype)) {
     try {
@@ -332,15 +342,20 @@ uint64_t CodeAt(DType dtype, const std::vector<std::byte>& bytes, size_t element
     return static_cast<uint64_t>(code);
   };
   switch (size) {
-    case 1: return load(uint8_t{});
-    case 2: return load(uint16_t{});
-    case 4: return load(uint32_t{});
-    default: return load(uint64_t{});
+    case 1:
+      return load(uint8_t{});
+    case 2:
+      return load(uint16_t{});
+    case 4:
+      return load(uint32_t{});
+    default:
+      return load(uint64_t{});
   }
 }
 
 std::string CodeText(DType dtype, uint64_t code) {
   if (dtype == DType::kInt64) return fmt::format("{}", static_cast<int64_t>(code));
+  if (dtype == DType::kUInt64) return fmt::format("{}", code);
   if (!IsFloat(dtype)) return fmt::format("{}", Decode(dtype, code));
   return fmt::format("{} ({:#0{}x})", Decode(dtype, code), code, 2 * SizeInBytes(dtype) + 2);
 }
@@ -382,10 +397,10 @@ ObservedTile ReadObserved(const ObservedSource& source, const OutputInfo& info, 
       observed.got[i] = byte > largest ? std::numeric_limits<double>::quiet_NaN()
                                        : Decode(info.dtype, static_cast<uint64_t>(byte));
     }
-  } else if (info.dtype == DType::kInt64) {
+  } else if (IsWideInteger(info.dtype)) {
     observed.got_low.resize(elements);
     for (size_t i = 0; i < elements; ++i) {
-      const Parts parts = SplitInt64(static_cast<int64_t>(CodeAt(info.dtype, tensor.bytes, i)));
+      const Parts parts = SplitWideInteger(info.dtype, CodeAt(info.dtype, tensor.bytes, i));
       observed.got[i] = parts.high;
       observed.got_low[i] = parts.low;
     }

@@ -25,7 +25,7 @@ inline constexpr double kReferenceShare = 0x1p-10;
 struct ObservedTile {
   std::vector<std::byte> bytes;
   std::vector<double> got;
-  std::vector<double> got_low;   // int64 only: what got leaves out; empty otherwise
+  std::vector<double> got_low;   // 64-bit integers only: what got leaves out; empty otherwise
   std::vector<uint8_t> no_code;  // e2m1fn and bool: bytes that are no code; empty otherwise
 };
 

@@ -1,5 +1,6 @@
 // Runs compute(i) for i in [0, count) on several threads and hands the results to merge(i, result)
-// in ascending order, one at a time: what merge builds does not depend on the number of threads.
+// in ascending order, one at a time: what merge builds does not depend on the number of threads. The
+// caller's thread is one of them, so that a machine which refuses others still gets all work done.
 
 #ifndef REFERENCE_JUDGE_ORDERED_PARALLEL_H_
 #define REFERENCE_JUDGE_ORDERED_PARALLEL_H_
@@ -10,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -65,7 +67,13 @@ void OrderedParallelFor(int64_t count, int threads, Compute compute, Merge merge
   };
   std::vector<std::thread> pool;
   const int64_t size = std::min<int64_t>(threads, count);
-  for (int64_t i = 0; i < size; ++i) pool.emplace_back(work);
+  pool.reserve(static_cast<size_t>(size));
+  try {
+    for (int64_t i = 1; i < size; ++i) pool.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads: those that started do it.
+  }
+  work();
   for (std::thread& thread : pool) thread.join();
   if (failure) std::rethrow_exception(failure);
 }

@@ -104,13 +104,15 @@ uint64_t MagnitudeCode(const FloatType& type, uint64_t bits, Rounding rounding) 
 
 struct IntegerRange {
   double low;
-  double past;  // the first integer beyond, a double also for int64
+  double past;  // the first integer beyond, a double also for 64 bits
 };
 
 IntegerRange RangeOf(DType dtype) {
   switch (dtype) {
     case DType::kInt8:
       return {-128.0, 128.0};
+    case DType::kInt16:
+      return {-0x1p15, 0x1p15};
     case DType::kInt32:
       return {-0x1p31, 0x1p31};
     case DType::kInt64:
@@ -121,6 +123,8 @@ IntegerRange RangeOf(DType dtype) {
       return {0.0, 65536.0};
     case DType::kUInt32:
       return {0.0, 0x1p32};
+    case DType::kUInt64:
+      return {0.0, 0x1p64};
     case DType::kBool:
       return {0.0, 2.0};
     default:
@@ -135,7 +139,8 @@ uint64_t EncodeInteger(DType dtype, double x) {
     throw Error(ErrorCode::kIllegalCase,
                 fmt::format("{} is not a value of {}; round and clamp it first", x, Name(dtype)));
   }
-  const uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(x));
+  const uint64_t bits =
+      x < 0 ? static_cast<uint64_t>(static_cast<int64_t>(x)) : static_cast<uint64_t>(x);
   const int width = CodeBits(dtype);
   return width == 64 ? bits : bits & ((uint64_t{1} << width) - 1);
 }
@@ -284,6 +289,8 @@ double Decode(DType dtype, uint64_t bits) {
     }
     case DType::kInt8:
       return static_cast<int8_t>(bits);
+    case DType::kInt16:
+      return static_cast<int16_t>(bits);
     case DType::kInt32:
       return static_cast<int32_t>(bits);
     case DType::kInt64:
@@ -294,6 +301,8 @@ double Decode(DType dtype, uint64_t bits) {
       return static_cast<uint16_t>(bits);
     case DType::kUInt32:
       return static_cast<uint32_t>(bits);
+    case DType::kUInt64:
+      return static_cast<double>(bits);
     case DType::kBool:
       return static_cast<uint8_t>(bits) != 0 ? 1.0 : 0.0;
     default:
@@ -364,12 +373,16 @@ void DecodeTo(const Tensor& tensor, int64_t first, std::span<double> out) {
       return DecodeLoop<uint8_t>(from, out, [](uint8_t v) { return static_cast<double>(v); });
     case DType::kUInt16:
       return DecodeLoop<uint16_t>(from, out, [](uint16_t v) { return static_cast<double>(v); });
+    case DType::kInt16:
+      return DecodeLoop<int16_t>(from, out, [](int16_t v) { return static_cast<double>(v); });
     case DType::kInt32:
       return DecodeLoop<int32_t>(from, out, [](int32_t v) { return static_cast<double>(v); });
     case DType::kUInt32:
       return DecodeLoop<uint32_t>(from, out, [](uint32_t v) { return static_cast<double>(v); });
     case DType::kInt64:
       return DecodeLoop<int64_t>(from, out, [](int64_t v) { return static_cast<double>(v); });
+    case DType::kUInt64:
+      return DecodeLoop<uint64_t>(from, out, [](uint64_t v) { return static_cast<double>(v); });
     case DType::kFloat8E4M3FN: {
       static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E4M3FN);
       return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });

@@ -37,9 +37,9 @@ bool IsDefined(DType dtype, const ConvertRule& rule);
 // Errors: kIllegalCase when !IsDefined(dtype, rule), or x is not a value of an integer type.
 uint64_t Encode(DType dtype, double x, const ConvertRule& rule = {});
 
-// The value of a code, exact for every type but int64, whose values beyond 2^53 are rounded to
-// nearest even. NaN is quiet, with its sign and payload. Only the low bits of `bits` that the type
-// has are read (four of e2m1fn, all eight of bool: nonzero is 1).
+// The value of a code, exact for every type but int64 and uint64, whose values beyond 2^53 are
+// rounded to nearest even. NaN is quiet, with its sign and payload. Only the low bits of `bits`
+// that the type has are read (four of e2m1fn, all eight of bool: nonzero is 1).
 double Decode(DType dtype, uint64_t bits);
 
 // Decode(dtype, Encode(dtype, x, rule)): x as the type holds it.

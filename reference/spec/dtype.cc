@@ -15,7 +15,7 @@ struct Entry {
   bool is_float;
 };
 
-constexpr std::array<Entry, 15> kEntries = {{
+constexpr std::array<Entry, 17> kEntries = {{
     {DType::kFloat64, "float64", "f64", 8, true},
     {DType::kFloat32, "float32", "f32", 4, true},
     {DType::kFloat16, "float16", "f16", 2, true},
@@ -25,11 +25,13 @@ constexpr std::array<Entry, 15> kEntries = {{
     {DType::kFloat8E8M0FNU, "float8_e8m0fnu", "f8e8m0fnu", 1, true},
     {DType::kFloat4E2M1FN, "float4_e2m1fn", "f4e2m1fn", 1, true},
     {DType::kInt8, "int8", "i8", 1, false},
+    {DType::kInt16, "int16", "i16", 2, false},
     {DType::kInt32, "int32", "i32", 4, false},
     {DType::kInt64, "int64", "i64", 8, false},
     {DType::kUInt8, "uint8", "u8", 1, false},
     {DType::kUInt16, "uint16", "u16", 2, false},
     {DType::kUInt32, "uint32", "u32", 4, false},
+    {DType::kUInt64, "uint64", "u64", 8, false},
     {DType::kBool, "bool", "b8", 1, false},
 }};
 
@@ -42,8 +44,8 @@ constexpr std::array<DType, kEntries.size()> kAll = [] {
 const Entry& EntryOf(DType dtype) { return kEntries[static_cast<size_t>(dtype)]; }
 
 // exponent, mantissa, bias, signed, inf, nan, subnormals, largest, smallest normal, smallest subn.
-constexpr FloatType kF64 = {11, 52, 1023, true, true, true, true,
-                            0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-1074};
+constexpr FloatType kF64 = {
+    11, 52, 1023, true, true, true, true, 0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-1074};
 constexpr FloatType kF32 = {8, 23, 127, true, true, true, true, 0x1.fffffep127, 0x1p-126, 0x1p-149};
 constexpr FloatType kF16 = {5, 10, 15, true, true, true, true, 65504.0, 0x1p-14, 0x1p-24};
 constexpr FloatType kBF16 = {8, 7, 127, true, true, true, true, 0x1.fep127, 0x1p-126, 0x1p-133};
@@ -70,15 +72,24 @@ bool IsFloat(DType dtype) { return EntryOf(dtype).is_float; }
 
 const FloatType& FloatTypeOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return kF64;
-    case DType::kFloat32: return kF32;
-    case DType::kFloat16: return kF16;
-    case DType::kBFloat16: return kBF16;
-    case DType::kFloat8E4M3FN: return kE4M3;
-    case DType::kFloat8E5M2: return kE5M2;
-    case DType::kFloat8E8M0FNU: return kE8M0;
-    case DType::kFloat4E2M1FN: return kE2M1;
-    default: break;
+    case DType::kFloat64:
+      return kF64;
+    case DType::kFloat32:
+      return kF32;
+    case DType::kFloat16:
+      return kF16;
+    case DType::kBFloat16:
+      return kBF16;
+    case DType::kFloat8E4M3FN:
+      return kE4M3;
+    case DType::kFloat8E5M2:
+      return kE5M2;
+    case DType::kFloat8E8M0FNU:
+      return kE8M0;
+    case DType::kFloat4E2M1FN:
+      return kE2M1;
+    default:
+      break;
   }
   KVCHECK_CHECK(false, "not a floating-point type");
 }

@@ -22,11 +22,13 @@ enum class DType : uint8_t {
   kFloat8E8M0FNU,  // OCP MX scale: unsigned power of two, 0xff is NaN
   kFloat4E2M1FN,   // OCP fp4: sign and index into {0, .5, 1, 1.5, 2, 3, 4, 6}; one per byte here
   kInt8,
+  kInt16,
   kInt32,
   kInt64,
   kUInt8,
   kUInt16,
   kUInt32,
+  kUInt64,
   kBool,  // one byte, 0 or 1
 };
 

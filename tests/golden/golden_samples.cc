@@ -34,8 +34,9 @@ GoldenCase TypesCase() {
   const DType order[] = {DType::kFloat64,       DType::kFloat32,      DType::kFloat16,
                          DType::kBFloat16,      DType::kFloat8E4M3FN, DType::kFloat8E5M2,
                          DType::kFloat8E8M0FNU, DType::kFloat4E2M1FN, DType::kInt8,
-                         DType::kInt32,         DType::kInt64,        DType::kUInt8,
-                         DType::kUInt16,        DType::kUInt32,       DType::kBool};
+                         DType::kInt16,         DType::kInt32,        DType::kInt64,
+                         DType::kUInt8,         DType::kUInt16,       DType::kUInt32,
+                         DType::kUInt64,        DType::kBool};
   int64_t i = 0;
   for (DType dtype : order) {
     types.inputs["t_" + std::string(Name(dtype))] =

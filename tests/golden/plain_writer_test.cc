@@ -56,7 +56,7 @@ TEST_P(PlainWriterTest, EveryTypeAndAxisComesBack) {
   }
   Hdf5File file(path_);
   EXPECT_FALSE(file.index().is_golden);
-  EXPECT_EQ(file.index().objects.size(), tensors.size() + 2);
+  EXPECT_EQ(file.index().objects.size(), tensors.size());
   for (const auto& [path, tensor] : tensors) EXPECT_TRUE(ReadTensor(file, path) == tensor) << path;
   // Contiguous data can be mapped, checked ones cannot.
   EXPECT_EQ(file.index().objects.at("/types/bfloat16").data_offset.has_value(),
@@ -120,7 +120,7 @@ TEST_P(PlainWriterTest, RefusesWhatHdf5CannotSay) {
   writer.Finish();
   Hdf5File file(path_);
   EXPECT_TRUE(ReadTensor(file, "/a/b") == tensor);
-  EXPECT_EQ(file.index().objects.size(), 3u);  // "/", "/a", "/a/b"
+  EXPECT_EQ(file.index().objects.size(), 1u);
 }
 
 TEST_P(PlainWriterTest, LeavesTheOldFileAndNothingElseWhenItDoesNotFinish) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -89,7 +90,14 @@ std::map<std::string, Place> PlacesOf(const std::vector<TensorOutcome>& outcomes
   return places;
 }
 
-// "layers" behind "/model.layers.": the last word of a place; "" when it ends in a number.
+// What an index may be said to count.
+constexpr std::array<std::string_view, 12> kCounted = {"batch",  "block", "cache", "chunk",
+                                                       "expert", "group", "head",  "layer",
+                                                       "page",   "row",   "stage", "step"};
+
+// "layers" behind "/model.layers.": the last word of a place, where it ends in one of kCounted;
+// else
+// "".
 std::string LabelOf(const std::string& place) {
   std::string label;
   for (const std::string& piece : Pieces(place)) {
@@ -97,7 +105,33 @@ std::string LabelOf(const std::string& place) {
     if (!IsSeparator(piece) && piece != "#") label = piece;
   }
   while (label.ends_with('_') || label.ends_with('-')) label.pop_back();
-  return label;
+  const auto is_named = [&label](std::string_view noun) {
+    return label.ends_with(noun) || label.ends_with(std::string(noun) + "s");
+  };
+  return std::any_of(kCounted.begin(), kCounted.end(), is_named) ? label : "";
+}
+
+std::string Unnumbered(const std::string& name) {
+  std::string text;
+  for (const std::string& piece : Pieces(name)) text += IsNumber(piece) ? "#" : piece;
+  return text;
+}
+
+// " at level 2 of the name 'a.#.b'" of an index that has no label, else "". What differs behind it
+// is "*".
+std::string LevelText(const std::string& place, const std::vector<TensorOutcome>& outcomes) {
+  if (!LabelOf(place).empty()) return "";
+  const auto separators = std::count_if(place.begin() + (place.starts_with('/') ? 1 : 0),
+                                        place.end(), [](char c) { return c == '/' || c == '.'; });
+  std::set<std::string> names;
+  for (const TensorOutcome& outcome : outcomes) {
+    for (const Spot& spot : SpotsOf(outcome.name)) {
+      if (spot.place == place) names.insert(Unnumbered(outcome.name));
+    }
+  }
+  std::string name = names.size() == 1 ? *names.begin() : place + "#*";
+  if (name.starts_with('/')) name.erase(0, 1);
+  return fmt::format(" at level {} of the name '{}'", separators + 1, name);
 }
 
 std::string Singular(std::string label) {
@@ -249,7 +283,9 @@ std::vector<std::string> DescribeAcrossTensors(const std::vector<TensorOutcome>&
     }
     std::sort(all.begin(), all.end());
     std::sort(failing.begin(), failing.end());
-    if (auto line = IndexText(LabelOf(text), all, failing, whole)) lines.push_back(*line);
+    if (auto line = IndexText(LabelOf(text), all, failing, whole)) {
+      lines.push_back(*line + LevelText(text, chosen));
+    }
   }
   return lines;
 }
@@ -295,8 +331,9 @@ std::vector<std::string> DescribeOrder(const std::vector<TensorOutcome>& outcome
         }
         if (!inside || !Holds(guess, looks_equal, are_equal)) continue;
         const std::string one = Singular(LabelOf(text));
-        lines.push_back(fmt::format("{} i of GOT equals {} i{:+} of GOLD, bit for bit ({} tensors)",
-                                    one, one, distance, guess.size()));
+        lines.push_back(
+            fmt::format("{} i of GOT equals {} i{:+} of GOLD{}, bit for bit ({} tensors)", one, one,
+                        distance, LevelText(text, outcomes), guess.size()));
       }
       continue;
     }

@@ -6,8 +6,11 @@
 // Names are cut into words at "/" and ".", and into letters and digits. A place in a name is what
 // stands before it, numbers written "#": in "/model.layers.7.k" the 7 stands behind
 // "/model.layers." and the k behind "/model.layers.#.". A place of numbers with more than two of
-// them is an index (layers, heads, ...), any other place with several words is a choice (keys or
-// values).
+// them is an index, any other place with several words is a choice (keys or values).
+//
+// An index is called by the word before it where that says what is counted: layers, heads, blocks,
+// experts and the like. Of "/a.3.b" nothing says that 3 is a layer; it is an index at level 2 of
+// the name 'a.#.b'. Levels are what "/" and "." separate, from 1.
 
 #ifndef TOOLS_COMPARE_ACROSS_TENSORS_H_
 #define TOOLS_COMPARE_ACROSS_TENSORS_H_

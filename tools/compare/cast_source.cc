@@ -24,6 +24,7 @@ IntegerType IntegerTypeOf(DType dtype) {
   const int bits = static_cast<int>(8 * SizeInBytes(dtype));
   switch (dtype) {
     case DType::kInt8:
+    case DType::kInt16:
     case DType::kInt32:
     case DType::kInt64:
       return {bits - 1, true};

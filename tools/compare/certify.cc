@@ -1,6 +1,8 @@
 #include "tools/compare/certify.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "reference/judge/tensor_source.h"
@@ -9,21 +11,30 @@
 namespace kvcheck {
 namespace {
 
-PassSide SideOf(const ComparePair& pair, const PassFile& file, const std::string& path,
-                const TensorView& view) {
+// nullopt where the elements do not lie in the file as they are compared.
+std::optional<PassSide> MappedSide(const ComparePair& pair, const PassFile& file,
+                                   const std::string& path) {
   const ObjectRecord& record = DatasetRecord(file.locked.source, path);
+  if (!record.data_offset || pair.part || pair.cast) return std::nullopt;
   PassSide side;
-  if (record.data_offset && !pair.part && !pair.cast) {
-    side.file = &file.bytes;
-    side.offset = *record.data_offset;
-  } else {
-    side.source = &view;
-    side.name = kTensorName;
-  }
+  side.file = &file.bytes;
+  side.offset = *record.data_offset;
   return side;
 }
 
-Verdict VerdictOf(const ComparePair& pair, const TensorView& gold, const PassSummary& summary) {
+PassSide ReadSide(const TensorView& view) {
+  PassSide side;
+  side.source = &view;
+  side.name = kTensorName;
+  return side;
+}
+
+}  // namespace
+
+Verdict CertifiedVerdict(const ComparePair& pair, LockedFile& gold_file, LockedFile& got_file,
+                         const PassSummary& summary) {
+  const PairTensors tensors(pair, gold_file, got_file);
+  const TensorView& gold = tensors.gold();
   OutputVerdict output;
   output.name = kTensorName;
   const bool exact = std::holds_alternative<ExactRule>(pair.rule.tolerance);
@@ -57,15 +68,20 @@ Verdict VerdictOf(const ComparePair& pair, const TensorView& gold, const PassSum
   return verdict;
 }
 
-}  // namespace
+const PassSummary* Certificates::Of(size_t pair) const {
+  const auto found = std::lower_bound(index_.begin(), index_.end(), pair);
+  if (found == index_.end() || *found != pair) return nullptr;
+  const PassSummary& summary = summaries_[static_cast<size_t>(found - index_.begin())];
+  return summary.ProvesPass() ? &summary : nullptr;
+}
 
-std::vector<std::optional<Verdict>> CertifyPairs(const std::vector<ComparePair>& pairs,
-                                                 const PassFile& gold, const PassFile& got,
-                                                 int threads,
-                                                 const std::function<void()>& between) {
+Certificates CertifyPairs(const std::vector<ComparePair>& pairs, const PassFile& gold,
+                          const PassFile& got, int threads, const std::function<void()>& between) {
   std::vector<PassPair> passes;
   std::vector<std::unique_ptr<PairTensors>> tensors;
   std::vector<size_t> index;  // of each pass, in pairs
+  passes.reserve(pairs.size());
+  index.reserve(pairs.size());
   for (size_t i = 0; i < pairs.size(); ++i) {
     const ComparePair& pair = pairs[i];
     if (pair.standing != PairStanding::kComparable || pair.elements == 0 ||
@@ -74,20 +90,19 @@ std::vector<std::optional<Verdict>> CertifyPairs(const std::vector<ComparePair>&
     }
     const auto rule = PassRuleOf(pair.rule.tolerance, pair.rule.Special());
     if (!rule) continue;
-    tensors.push_back(std::make_unique<PairTensors>(pair, gold.locked, got.locked));
-    const PairTensors& both = *tensors.back();
-    passes.push_back({SideOf(pair, gold, pair.names.name, both.gold()),
-                      SideOf(pair, got, pair.names.got, both.got()), both.gold().info().dtype,
-                      pair.elements, *rule});
+    std::optional<PassSide> want = MappedSide(pair, gold, pair.names.name);
+    std::optional<PassSide> have = MappedSide(pair, got, pair.names.got);
+    if (!want || !have) {
+      tensors.push_back(std::make_unique<PairTensors>(pair, gold.locked, got.locked));
+      if (!want) want = ReadSide(tensors.back()->gold());
+      if (!have) have = ReadSide(tensors.back()->got());
+    }
+    const DType own = DatasetRecord(gold.locked.source, pair.names.name).dtype;
+    passes.push_back(
+        {std::move(*want), std::move(*have), pair.cast.value_or(own), pair.elements, *rule});
     index.push_back(i);
   }
-  std::vector<std::optional<Verdict>> verdicts(pairs.size());
-  const std::vector<PassSummary> summaries = RunFirstPass(passes, threads, between);
-  for (size_t p = 0; p < passes.size(); ++p) {
-    if (!summaries[p].ProvesPass()) continue;
-    verdicts[index[p]] = VerdictOf(pairs[index[p]], tensors[p]->gold(), summaries[p]);
-  }
-  return verdicts;
+  return {RunFirstPass(passes, threads, between), std::move(index)};
 }
 
 }  // namespace kvcheck

@@ -15,6 +15,10 @@ namespace {
 // Of one side; each thread holds two of them. A power of two of blocks of every type, and the same
 // for any number of threads, so that errors are too.
 constexpr int64_t kWindowBytes = int64_t{4} << 20;
+// Of small tensors, which lie one behind the other: what is mapped of one serves the next.
+constexpr int64_t kSharedWindowBytes = int64_t{1} << 20;
+// Of one task: the summaries of small tensors are larger than these.
+constexpr size_t kMostStretches = 1024;
 
 // Elements of one pair that are compared at once.
 struct Stretch {
@@ -37,9 +41,12 @@ struct Plan {
 Plan PlanOf(std::span<const PassPair> pairs) {
   Plan plan;
   int64_t task_bytes = 0;
+  const auto begin_of_task = [&] {
+    return plan.tasks.empty() ? 0
+                              : plan.tasks.back().first_stretch + plan.tasks.back().stretch_count;
+  };
   const auto end_task = [&] {
-    const size_t begun =
-        plan.tasks.empty() ? 0 : plan.tasks.back().first_stretch + plan.tasks.back().stretch_count;
+    const size_t begun = begin_of_task();
     if (begun < plan.stretches.size()) plan.tasks.push_back({begun, plan.stretches.size() - begun});
     task_bytes = 0;
   };
@@ -50,7 +57,8 @@ Plan PlanOf(std::span<const PassPair> pairs) {
       const int64_t count = std::min(step, pairs[p].elements - first);
       plan.stretches.push_back({p, first, count});
       task_bytes += count * size;
-      if (task_bytes >= kWindowBytes) end_task();
+      const bool is_full = plan.stretches.size() - begin_of_task() >= kMostStretches;
+      if (task_bytes >= kWindowBytes || is_full) end_task();
     }
   }
   end_task();
@@ -76,7 +84,7 @@ class SideReader {
       window_ = {};
       // Untouched pages cost nothing.
       const int64_t rest = std::max<int64_t>(0, side.file->size() - offset);
-      window_ = side.file->Map(offset, std::max(bytes, std::min(kWindowBytes, rest)));
+      window_ = side.file->Map(offset, std::max(bytes, std::min(kSharedWindowBytes, rest)));
       file_ = side.file;
       offset_ = offset;
     }
@@ -97,6 +105,7 @@ struct TaskResult {
 
 TaskResult Compute(std::span<const PassPair> pairs, const Plan& plan, const Task& task) {
   TaskResult result;
+  result.summaries.reserve(task.stretch_count);
   SideReader expected;
   SideReader got;
   try {

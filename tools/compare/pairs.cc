@@ -1,8 +1,11 @@
 #include "tools/compare/pairs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <initializer_list>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "reference/formats/stored_codec_source.h"
@@ -33,12 +36,44 @@ Shape Named(Shape shape, const Shape& other) {
   return shape;
 }
 
+// The datasets of these names, wherever in a file: "q, k".
+std::string Present(const TensorSource& file, std::initializer_list<std::string_view> names) {
+  std::vector<std::string_view> present;
+  for (const std::string_view name : names) {
+    const std::string ending = "/" + std::string(name);
+    for (const auto& [path, record] : file.index().objects) {
+      if (!record.is_dataset || !path.ends_with(ending)) continue;
+      present.push_back(name);
+      break;
+    }
+  }
+  return fmt::format("{}", fmt::join(present, ", "));
+}
+
+// A bound follows from a case, its inputs and a plan; of these, files without the schema say none.
+std::string WhatABoundNeeds(const TensorSource& gold, const TensorSource& got) {
+  std::string inputs;
+  for (const TensorSource* file : {&gold, &got}) {
+    const std::string present = Present(*file, {"q", "k", "v", "x"});
+    if (present.empty()) continue;
+    inputs += fmt::format("{}{} of {}", inputs.empty() ? "" : " or ", present, file->path());
+  }
+  return fmt::format(
+      "neither file says which case it answers. It takes the case (--case 'attention ...' with the "
+      "one file that has inputs and outputs, and --gold-plan where GOLD has been computed too), "
+      "its "
+      "inputs ({}), and how they were computed (--plan; without it that of a stranger)",
+      inputs.empty() ? "no dataset q, k, v or x is in either file; data=REGIME:SEED in the case "
+                       "generates them"
+                     : inputs);
+}
+
 // What forbids a comparison before anything is read; kComparable when nothing does.
 std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const TensorRule& rule,
                                                 const TensorSource& gold, const TensorSource& got) {
   if (names.got.empty() && names.triplet.empty()) {
-    return {PairStanding::kMissing,
-            fmt::format("missing: {} has it, {} has not", gold.path(), got.path())};
+    return {PairStanding::kMissing, fmt::format("missing: {} has it, {} has not{}", gold.path(),
+                                                got.path(), TripletHint(got.index(), names.name))};
   }
   if (!names.in_gold && names.says && StatedByRule(rule.tolerance, *names.says)) {
     return {PairStanding::kComparable, ""};
@@ -77,20 +112,21 @@ std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const T
 
 }  // namespace
 
-std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSource& gold,
+std::vector<ComparePair> PlanPairs(std::vector<TensorPair> selected, const TensorSource& gold,
                                    const TensorSource& got, const RuleSet& rules,
                                    const std::vector<AxisSlice>& slices) {
   std::vector<ComparePair> pairs;
-  for (const TensorPair& names : selection.pairs) {
+  pairs.reserve(selected.size());
+  for (TensorPair& taken : selected) {
     ComparePair pair;
-    pair.names = names;
+    pair.names = std::move(taken);
+    const TensorPair& names = pair.names;
     pair.rule = rules.Of(names.name);
     if (std::holds_alternative<DerivedRule>(pair.rule.tolerance)) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("no bound can be derived for {}: no case says how it was computed; "
-                              "give a golden file as GOLD, or --case",
-                              names.name),
-                  pair.rule.where);
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("no bound can be derived for {}: {}", names.name, WhatABoundNeeds(gold, got)),
+          pair.rule.where);
     }
     const auto* codec = std::get_if<CodecRule>(&pair.rule.tolerance);
     // A format keeps rows of numbers; what counts or indexes something is the same in both files.
@@ -130,6 +166,10 @@ std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSourc
                         fmt::format("cast of {}", names.name));
           }
         }
+      }
+      if (const CodecRule* replaced = rules.Replaced(names.name);
+          replaced != nullptr && IsFloat(want.dtype) && IsFloat(have.dtype)) {
+        pair.replaced = *replaced;
       }
       if (!slices.empty()) {
         pair.part = SliceShape(Named(want.shape, have.shape), slices, names.name);

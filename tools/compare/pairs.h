@@ -40,19 +40,20 @@ struct ComparePair {
   TensorPair names;
   TensorRule rule;
   PairStanding standing = PairStanding::kComparable;
-  std::string reason;             // of every other standing
-  std::optional<Shape> part;      // of --slice
-  std::optional<DType> cast;      // where the types differ
-  std::optional<DType> cast_got;  // of GOT alone, to judge it by a codec rule
-  std::optional<int64_t> stated;  // what a tensor that GOLD lacks has to hold (triplets.h)
-  int64_t elements = 0;           // that are compared
-  int64_t bytes = 0;              // of them, in both files
+  std::string reason;                 // of every other standing
+  std::optional<Shape> part;          // of --slice
+  std::optional<DType> cast;          // where the types differ
+  std::optional<DType> cast_got;      // of GOT alone, to judge it by a codec rule
+  std::optional<CodecRule> replaced;  // by the rule, which may be looser (looser.h)
+  std::optional<int64_t> stated;      // what a tensor that GOLD lacks has to hold (triplets.h)
+  int64_t elements = 0;               // that are compared
+  int64_t bytes = 0;                  // of them, in both files
 };
 
-// In the order of the selection. Files are named in reasons.
+// In the order of the selection, whose pairs are taken. Files are named in reasons.
 // Errors: kUsage for a slice that a tensor does not have, a cast that does not hold both types, a
 // rule that loosens another without a reason, and `derived` where no case is.
-std::vector<ComparePair> PlanPairs(const Selection& selection, const TensorSource& gold,
+std::vector<ComparePair> PlanPairs(std::vector<TensorPair> selected, const TensorSource& gold,
                                    const TensorSource& got, const RuleSet& rules,
                                    const std::vector<AxisSlice>& slices);
 

@@ -179,4 +179,17 @@ const TensorRule& RuleSet::Of(std::string_view name) const {
   return *decides;
 }
 
+const CodecRule* RuleSet::Replaced(std::string_view name) const {
+  const ToleranceRule& decides = Of(name).tolerance;
+  if (!std::holds_alternative<UlpRule>(decides) && !std::holds_alternative<AbsRelRule>(decides)) {
+    return nullptr;
+  }
+  const CodecRule* replaced = std::get_if<CodecRule>(&default_.tolerance);
+  for (const Line& line : lines_) {
+    if (!line.glob.Matches(name)) continue;
+    if (const auto* codec = std::get_if<CodecRule>(&line.rule.tolerance)) replaced = codec;
+  }
+  return replaced;
+}
+
 }  // namespace kvcheck

@@ -55,6 +55,9 @@ class RuleSet {
   // The rule that decides about this tensor.
   // Errors: kUsage when it loosens an earlier one without a reason.
   const TensorRule& Of(std::string_view name) const;
+  // The last codec rule which the deciding rule of another kind replaces for this tensor: it says
+  // of what format the tensor is. nullptr when there is none, or nothing is looser than exact.
+  const CodecRule* Replaced(std::string_view name) const;
 
   size_t size() const { return lines_.size(); }
 

@@ -1,5 +1,8 @@
 #include "tools/compare/triplets.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -102,6 +105,24 @@ void TakeTriplets(const FileIndex& gold, const FileIndex& got,
       is_taken = is_taken || Take(name, name, endings, pairs);
   }
   for (const std::string& name : names) MarkFormat(name, got, pairs);
+}
+
+std::string TripletHint(const FileIndex& got, const std::string& name) {
+  const auto all_there = [&](const Endings& endings) {
+    return std::all_of(endings.begin(), endings.end(),
+                       [&](const char* ending) { return got.objects.contains(name + ending); });
+  };
+  const auto text = [&](const Endings& endings) {
+    return fmt::format(
+        "; it has {0}{1}, {0}{2} and {0}{3}: where they stand for it, name their format with --tol "
+        "codec:FORMAT or in --rules",
+        name, endings[0], endings[1], endings[2]);
+  };
+  if (all_there(kMlxLmCache)) return text(kMlxLmCache);
+  for (const Endings& endings : kSpeltOut) {
+    if (all_there(endings)) return text(endings);
+  }
+  return "";
 }
 
 std::optional<int64_t> StatedByRule(const ToleranceRule& rule, FormatField field) {

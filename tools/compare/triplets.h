@@ -31,6 +31,11 @@ void TakeTriplets(const FileIndex& gold, const FileIndex& got,
                   const std::function<bool(const std::string& gold_path)>& may_be_triplet,
                   std::map<std::string, TensorPair>* pairs);
 
+// What a file that lacks a tensor has in place of it, if it looks like a triplet: "; it has
+// /w_codes,
+// ...: if they stand for it, say of which format with --tol codec:FORMAT". Else "".
+std::string TripletHint(const FileIndex& got, const std::string& name);
+
 // The number that such a tensor has to hold under a rule; nullopt for rules that name no affine
 // format.
 std::optional<int64_t> StatedByRule(const ToleranceRule& rule, FormatField field);

@@ -69,8 +69,8 @@ std::string SignatureOf(const CacheCase& c, const TraceResult& result) {
   return result.Signature(c);
 }
 
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory) {
-  TraceRunner runner(factory);
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store) {
+  TraceRunner runner(factory, store);
   const TraceResult result = JudgeTrace(c, &runner);
   Verdict verdict = ToVerdict(c, result);
   const std::string signature = SignatureOf(c, result);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "fuzz/run_trace.h"
+#include "fuzz/trace_store.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/trace.h"
@@ -33,7 +34,8 @@ TraceResult JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions opt
 // PASS.
 std::string SignatureOf(const CacheCase& c, const TraceResult& result);
 
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory);
+// store: where the trace saves; null: in memory.
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store = nullptr);
 
 }  // namespace kvcheck
 

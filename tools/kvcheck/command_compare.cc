@@ -86,9 +86,18 @@ int Compare(const CompareOptions& options) {
   const StoredFile gold(options.files[0]);
   const StoredFile got(options.files[1]);
   if (gold.IsGolden()) {
-    const std::string reason = "is for a GOLD without kvcheck's schema; this one has it";
-    Refuse(stored, reason);
-    Refuse({{"--map", !options.map.empty()}}, reason);
+    const std::string stored_only = "is for a GOLD without kvcheck's schema; ";
+    Refuse(
+        {{"--map", !options.map.empty()}, {"--map-file", !options.map_file.empty()}},
+        stored_only +
+            "GOT's outputs of a case are found as /cases/NAME/observed/*/OUTPUT, /NAME/OUTPUT or "
+            "/NAME: store them so, or give the case itself (--case, --map OUTPUT=/path)");
+    Refuse({{"--slice", !options.slice.empty()}},
+           stored_only + "a case is judged whole: choose cases with --include");
+    Refuse({{"--cast", !options.cast.empty()}},
+           stored_only + "the types of outputs are the case's (out=bf16): store them in these");
+    Refuse({{"--bless", !options.bless.empty()}},
+           stored_only + "kvcheck golden make writes a file of cases anew");
     return CompareGolden(options, gold, got);
   }
   Refuse({{"--plan", !options.plan.empty()},

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "golden/schema.h"
+#include "golden/trace_recording.h"
 #include "reference/spec/error.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/stored_tensors.h"
@@ -18,7 +19,34 @@ std::string TensorLine(const std::string& name, const Tensor& tensor) {
   return fmt::format("    {:<14} {} {}\n", name, Name(tensor.dtype), ToString(tensor.shape));
 }
 
-std::string CaseText(const GoldenCase& c) {
+// A recorded trace, an operation a line with its answer.
+std::string TraceText(const StoredFile& file, const GoldenCase& golden, const std::string& impl,
+                      const CacheCase& c) {
+  TensorMap outputs;
+  for (const StoredAnswer& answer : FindAnswers(file.source().index(), golden.name, c)) {
+    if (answer.impl != impl) continue;
+    for (const auto& [name, dataset] : answer.outputs) {
+      outputs[name] = ReadTensor(file.source(), dataset);
+    }
+  }
+  const TraceRecording recording(c, std::move(outputs), file.path());
+  std::string text;
+  for (size_t i = 0; i < c.ops.size(); ++i) {
+    const RecordedAnswer& answer = recording.answers()[i];
+    text += fmt::format("    {:>4}  {}", i + 1, Print(c.ops[i]));
+    using Status = RecordedAnswer::Status;
+    if (answer.status == Status::kIdle) text += ": nothing, the slot is empty";
+    if (answer.status == Status::kRefused) text += ": refused: " + answer.message;
+    if (answer.status == Status::kUnsupported) text += ": not supported: " + answer.message;
+    if (answer.status == Status::kDone && c.ops[i].kind == CacheOpKind::kTrim) {
+      text += fmt::format(": {} gone", answer.number);
+    }
+    text += "\n";
+  }
+  return text + fmt::format("    {} states of caches\n", recording.states());
+}
+
+std::string CaseText(const StoredFile& file, const GoldenCase& c) {
   std::string text = fmt::format("{}\n  case      {}\n", c.name, c.case_text);
   if (!c.inputs.empty()) text += "  inputs\n";
   for (const auto& [name, tensor] : c.inputs) text += TensorLine(name, tensor);
@@ -33,6 +61,9 @@ std::string CaseText(const GoldenCase& c) {
     if (!record.plan.empty()) text += fmt::format("    plan           {}\n", record.plan);
     if (!record.profile.empty()) text += fmt::format("    profile        {}\n", record.profile);
     for (const auto& [name, tensor] : record.outputs) text += TensorLine(name, tensor);
+    if (c.case_text.starts_with("cache ")) {
+      text += TraceText(file, c, record.impl, ParseCacheCase(c.case_text));
+    }
   }
   return text;
 }
@@ -52,7 +83,7 @@ int Show(const std::string& path, const std::string& name) {
   const StoredFile file(path);
   const GoldenReader& golden = file.golden();
   if (!name.empty()) {
-    std::cout << CaseText(golden.Outline(name)) << std::flush;
+    std::cout << CaseText(file, golden.Outline(name)) << std::flush;
     return kExitPassed;
   }
   const GoldenFile& outline = golden.outline();

@@ -12,6 +12,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_expected.h"
 #include "tools/kvcheck/stored_tensors.h"
@@ -60,6 +61,11 @@ Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
 Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
                        const GoldenCase& outline, const ObservedRecord& record, const Case& c,
                        int64_t tests) {
+  if (const auto* trace = std::get_if<CacheCase>(&c)) {
+    for (const StoredAnswer& answer : FindAnswers(file.source().index(), outline.name, c)) {
+      if (answer.impl == record.impl) return JudgeRecordedTrace(file, answer, *trace);
+    }
+  }
   Question question;
   question.c = c;
   question.plan = ParsePlan(record.plan.empty() ? kStrangerPlan : record.plan);

@@ -6,12 +6,15 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "reference/data/attention_regime.h"
 #include "reference/data/row_regime.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/kv_format.h"
+#include "tools/kvcheck/cache_coverage.h"
+#include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/run_report.h"
 
@@ -47,6 +50,7 @@ std::string ListText() {
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
       "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
       "gqa\n\n";
+  text += CoverageText("optimized", CoverageOf(MakeCacheFactory("optimized").get())) + "\n";
   text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
@@ -68,9 +72,17 @@ std::string ListText() {
 void AddListCommand(CLI::App* app, ChosenCommand* chosen) {
   CLI::App* command = app->add_subcommand(
       "list", "Show what is covered: kinds, formats, layouts, masks, data and known plans");
-  command->callback([chosen] {
-    *chosen = [] {
-      std::cout << ListText() << std::flush;
+  auto caches = std::make_shared<std::string>();
+  command
+      ->add_option("--caches", *caches,
+                   "Only what this implementation of caches can do: optimized, model, fault:ID")
+      ->type_name("NAME");
+  command->callback([chosen, caches] {
+    *chosen = [caches] {
+      std::cout << (caches->empty()
+                        ? ListText()
+                        : CoverageText(*caches, CoverageOf(MakeCacheFactory(*caches).get())))
+                << std::flush;
       return 0;
     };
   });

@@ -11,7 +11,9 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/file_trace_store.h"
 #include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
@@ -27,6 +29,7 @@ struct RunOptions {
   std::string profile;
   std::string implementation;
   std::string data;
+  std::string store = "memory";
 };
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -104,6 +107,7 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
                 options.plan.empty() ? "--profile" : "--plan");
   }
   const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name);
+  const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
@@ -111,8 +115,9 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
       name == "model" ? "model (a check of itself: it cannot find faults of the contract)" : name;
   result.verdict.command =
       "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
+  if (store != nullptr) result.verdict.command += " --store " + options.store;
   return report->Judge(std::move(result), [&] {
-    return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get());
+    return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get(), store.get());
   });
 }
 
@@ -171,6 +176,7 @@ int RunStored(const RunOptions& options) {
   if (!options.implementation.empty()) {
     Question question;
     question.c = c;
+    if (std::holds_alternative<CacheCase>(c)) return RunTrace(options, question);
     question.profile = ProfileOf(options, "");
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunReport report("run", options.common, 1);
@@ -196,6 +202,15 @@ int RunStored(const RunOptions& options) {
     result.verdict.case_text = Print(c);
     result.verdict.implementation = ImplementationText(answer);
     const bool more = report.Judge(std::move(result), [&] {
+      if (const auto* trace = std::get_if<CacheCase>(&c)) {
+        StoredAnswer said = answer;
+        if (!options.plan.empty()) said.plan = options.plan;
+        if (!options.profile.empty()) said.profile = options.profile;
+        Verdict verdict = JudgeRecordedTrace(file, said, *trace);
+        verdict.command =
+            "kvcheck run --data " + ShellWord(place.file + "#" + place.name + "/" + answer.impl);
+        return verdict;
+      }
       Question question;
       question.c = c;
       question.plan = PlanOf(options, answer.plan);
@@ -244,6 +259,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
       "FILE#NAME/IMPL: of one implementation");
   data->excludes(file);
+  command->add_option("--store", options->store,
+                      "Where the caches of a trace save: memory (default), or hdf5: files in a "
+                      "folder of their own");
   AddCommonOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {

@@ -3,19 +3,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "golden/schema.h"
 #include "reference/judge/looseness.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "tools/compare/looser.h"
+#include "tools/compare/selection.h"
 #include "tools/kvcheck/compare_options.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 
@@ -49,9 +54,9 @@ Tensor InDeclaredType(const ExpectedTensor& expected, const TensorSpec& spec) {
 }
 
 // Judges against the expected values in GOLD under --tol.
-Verdict JudgeStored(const CompareOptions& options, const ToleranceRule& rule,
-                    const StoredFile& gold, const GoldenCase& outline, const Case& c,
-                    const StoredFile& got, const StoredAnswer& answer) {
+Verdict JudgeStored(const CompareOptions& options, const TensorRule& rule, const StoredFile& gold,
+                    const GoldenCase& outline, const Case& c, const StoredFile& got,
+                    const StoredAnswer& answer) {
   std::map<std::string, RuledTensor> expected;
   const std::map<std::string, TensorSpec> specs = OutputSpecs(c);
   for (const auto& [name, tensor] : outline.expected) {
@@ -61,7 +66,7 @@ Verdict JudgeStored(const CompareOptions& options, const ToleranceRule& rule,
     const std::string group = CasePath(outline.name) + "/";
     stored.hi = ReadTensor(gold.source(), group + ExpectedDataset(name, false));
     if (tensor.lo) stored.lo = ReadTensor(gold.source(), group + ExpectedDataset(name, true));
-    expected[name] = {InDeclaredType(stored, spec->second), rule};
+    expected[name] = {InDeclaredType(stored, spec->second), rule.tolerance};
   }
   for (const auto& [name, spec] : specs) {
     if (expected.contains(name)) continue;
@@ -71,7 +76,7 @@ Verdict JudgeStored(const CompareOptions& options, const ToleranceRule& rule,
   }
   const FileObserved observed(got, answer.outputs, c);
   JudgeOptions judge = options.common.Judge(0);
-  judge.special = kTensorPolicy;
+  judge.special = rule.Special();
   Verdict verdict = Judge(RuledTensorSource(std::move(expected)), observed, judge);
   verdict.case_text = Print(c);
   return verdict;
@@ -87,12 +92,48 @@ struct CompareItem {
   }
 };
 
-std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& gold,
-                               const StoredFile& got) {
+// Which cases: --include, --exclude and --shard, and which may be in one file alone.
+class CaseSelection {
+ public:
+  // Errors: kSelection for a pattern that allows no case of either file.
+  CaseSelection(const CompareOptions& options, const StoredFile& gold, const StoredFile& got)
+      : filter_(options),
+        allow_missing_(ParseGlobs(options.allow_missing)),
+        allow_extra_(ParseGlobs(options.allow_extra)) {
+    if (!options.shard.empty()) shard_ = ParseShard(options.shard);
+    std::vector<std::string> names = gold.golden().CaseNames();
+    if (got.IsGolden()) {
+      for (std::string& name : got.golden().CaseNames()) names.push_back(std::move(name));
+    }
+    for (const auto& [option, globs] :
+         {std::pair{"--allow-missing", &allow_missing_}, {"--allow-extra", &allow_extra_}}) {
+      for (const Glob& glob : *globs) {
+        const auto matches = [&glob](const std::string& name) { return glob.Matches(name); };
+        if (std::any_of(names.begin(), names.end(), matches)) continue;
+        throw Error(ErrorCode::kSelection, fmt::format("'{}' matches no case", glob.text()),
+                    option);
+      }
+    }
+  }
+
+  bool Selects(const std::string& name) const {
+    return filter_.Selects(name) && shard_.Has(CasePath(name));
+  }
+  bool MayBeMissing(const std::string& name) const { return MatchesAny(allow_missing_, name); }
+  bool MayBeExtra(const std::string& name) const { return MatchesAny(allow_extra_, name); }
+
+ private:
+  NameFilter filter_;
+  std::vector<Glob> allow_missing_;
+  std::vector<Glob> allow_extra_;
+  Shard shard_;
+};
+
+std::vector<CompareItem> Items(const CompareOptions& options, const CaseSelection& selection,
+                               const StoredFile& gold, const StoredFile& got) {
   std::vector<CompareItem> items;
-  const NameFilter filter(options);
   for (const GoldenCase& outline : gold.golden().outline().cases) {
-    if (!filter.Selects(outline.name)) continue;
+    if (!selection.Selects(outline.name)) continue;
     CompareItem item;
     item.outline = &outline;
     try {
@@ -107,7 +148,9 @@ std::vector<CompareItem> Items(const CompareOptions& options, const StoredFile& 
       if (!Matches(options.implementation, answer.impl)) continue;
       items.push_back({&outline, item.c, "", std::move(answer)});
     }
-    if (items.size() == before) items.push_back(std::move(item));
+    if (items.size() == before && !selection.MayBeMissing(outline.name)) {
+      items.push_back(std::move(item));
+    }
   }
   return items;
 }
@@ -126,24 +169,47 @@ Question QuestionOf(const CompareOptions& options, const StoredFile& gold,
 // Errors: kUsage for a line of --rules that is looser and does not say why.
 void AddLooserWarning(const CompareOptions& options, const TensorRule& rule,
                       const Question& question, Verdict* verdict) {
-  if (std::holds_alternative<CodecRule>(rule.tolerance)) return;
   const std::unique_ptr<ExpectedSource> derived = MakeExpected(question);
   const InterruptibleSource source(*derived);
   for (size_t output = 0; output < source.Outputs().size(); ++output) {
     const auto looser =
         FindLooseness(source, static_cast<int>(output), rule.tolerance, options.common.threads);
     if (!looser) continue;
-    const std::string text = fmt::format(
-        "{} allows {:.3g} at {}{}, where the derived bound is {:.3g}; it is looser at {} of {} "
-        "elements",
-        Print(rule.tolerance), looser->tolerance, source.Outputs()[output].name,
-        looser->coordinates, looser->bound, looser->looser, looser->compared);
+    const std::string text =
+        LooserText(rule.tolerance, source.Outputs()[output].name, "the derived bound", *looser);
     const bool is_line = rule.where != "--tol";
     if (is_line && rule.reason.empty()) {
       throw Error(ErrorCode::kUsage, text + ": say why with reason=\"...\", or write derived",
                   rule.where);
     }
     verdict->warnings.push_back(is_line ? fmt::format("{} ({})", text, rule.reason) : text);
+  }
+}
+
+// What a rule says of tensors of two files, and not of a case.
+// Errors: kUsage. is_computed: expected values are computed, not those in GOLD.
+void CheckFitsACase(const TensorRule& rule, bool is_computed) {
+  const std::string where = rule.where.empty() ? "compare" : rule.where;
+  if (std::holds_alternative<CodecRule>(rule.tolerance)) {
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("'{}' is for a GOLD without kvcheck's schema; a case has its formats in "
+                    "its text: write derived, or leave the rule out",
+                    Print(rule.tolerance)),
+        where);
+  }
+  if (rule.cast) {
+    throw Error(ErrorCode::kUsage,
+                "cast is for a GOLD without kvcheck's schema; the types of outputs are the case's "
+                "(out=bf16): store them in these",
+                where);
+  }
+  if (rule.nan && is_computed) {
+    throw Error(
+        ErrorCode::kUsage,
+        "nan is for GOLD's stored values; where a value is NaN by definition the case says: "
+        "leave nan out, or judge stored values by --tol or a rule of --rules",
+        where);
   }
 }
 
@@ -159,9 +225,16 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
                     options.implementation.empty() ? "" : " by '" + options.implementation + "'",
                     item.outline->name, item.outline->name, item.outline->name));
   }
+  if (const auto* trace = std::get_if<CacheCase>(&*item.c)) {
+    StoredAnswer said = *item.answer;
+    if (!options.plan.empty()) said.plan = options.plan;
+    if (!options.profile.empty()) said.profile = options.profile;
+    return JudgeRecordedTrace(got, said, *trace);
+  }
   const TensorRule& rule = rules.Of(item.outline->name);
   const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);
   const bool has_inputs = HasInputs(*item.outline, *item.c);
+  CheckFitsACase(rule, has_inputs && (rule.where.empty() || is_derived));
   if (is_derived && !has_inputs) {
     throw Error(ErrorCode::kMissingData, "no bound can be derived: the golden case has no inputs",
                 rule.where);
@@ -171,8 +244,7 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
       throw Error(ErrorCode::kMissingData,
                   "the golden case has neither inputs nor expected values");
     }
-    Verdict verdict =
-        JudgeStored(options, rule.tolerance, gold, *item.outline, *item.c, got, *item.answer);
+    Verdict verdict = JudgeStored(options, rule, gold, *item.outline, *item.c, got, *item.answer);
     if (has_inputs && !rule.where.empty())
       AddLooserWarning(options, rule, QuestionOf(options, gold, item), &verdict);
     return verdict;
@@ -183,14 +255,14 @@ Verdict CompareOne(const CompareOptions& options, const RuleSet& rules, const St
 }
 
 // A case that GOT has and GOLD has not is as wrong as one that is missing.
-void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
+void AddExtraCases(const CaseSelection& selection, const StoredFile& gold, const StoredFile& got,
                    RunReport* report) {
   if (!got.IsGolden()) return;
-  const NameFilter filter(options);
   std::set<std::string> known;
   for (const std::string& name : gold.golden().CaseNames()) known.insert(name);
   for (const GoldenCase& extra : got.golden().outline().cases) {
-    if (known.contains(extra.name) || !filter.Selects(extra.name)) continue;
+    if (known.contains(extra.name) || !selection.Selects(extra.name)) continue;
+    if (selection.MayBeExtra(extra.name)) continue;
     CaseResult result;
     result.name = extra.name;
     result.verdict = WithoutJudging(Outcome::kFail,
@@ -203,7 +275,8 @@ void AddExtraCases(const CompareOptions& options, const StoredFile& gold, const 
 }  // namespace
 
 int CompareGolden(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
-  const std::vector<CompareItem> items = Items(options, gold, got);
+  const CaseSelection selection(options, gold, got);
+  const std::vector<CompareItem> items = Items(options, selection, gold, got);
   const RuleSet rules = RulesOf(options);
   rules.CheckUsed(gold.golden().CaseNames());
   int64_t tests = 0;
@@ -229,7 +302,7 @@ int CompareGolden(const CompareOptions& options, const StoredFile& gold, const S
       return report.Finish();
     }
   }
-  AddExtraCases(options, gold, got, &report);
+  AddExtraCases(selection, gold, got, &report);
   return report.Finish();
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <span>
@@ -12,6 +13,7 @@
 #include "reference/spec/error.h"
 #include "tools/compare/across_tensors.h"
 #include "tools/compare/certify.h"
+#include "tools/compare/looser.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"
@@ -51,6 +53,8 @@ std::string CommandOf(const CompareOptions& options, const StoredFile& gold, con
 std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
                                     const std::vector<TensorOutcome>& outcomes, LockedFile& gold,
                                     LockedFile& got) {
+  const auto failed = [](const TensorOutcome& outcome) { return outcome.failed; };
+  if (std::none_of(outcomes.begin(), outcomes.end(), failed)) return {};
   std::map<std::string, std::string> got_paths;
   for (const ComparePair& pair : pairs) got_paths[pair.names.name] = pair.names.got;
   std::vector<std::string> patterns = DescribeAcrossTensors(outcomes);
@@ -106,12 +110,12 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     const auto* rule = std::get_if<CodecRule>(&rules.Of(name).tolerance);
     return rule != nullptr && !IsPlain(rule->format);
   };
-  const Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
+  Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
   rules.CheckUsed(selection.all_names);
   const std::vector<AxisSlice> slices =
       options.slice.empty() ? std::vector<AxisSlice>() : ParseSlice(options.slice);
   const std::vector<ComparePair> pairs =
-      PlanPairs(selection, gold.source(), got.source(), rules, slices);
+      PlanPairs(std::move(selection.pairs), gold.source(), got.source(), rules, slices);
 
   LockedFile gold_file = {gold.source(), {}};
   LockedFile got_file = {got.source(), {}};
@@ -132,7 +136,7 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     return report.Finish();
   };
   const EmptyPairs empty = StandingOfEmpty(pairs);
-  std::vector<std::optional<Verdict>> certified(pairs.size());
+  Certificates certified;
   try {
     if (!options.full_statistics) {
       certified = CertifyPairs(pairs, {gold_file, gold_bytes}, {got_file, got_bytes},
@@ -149,8 +153,12 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     result.name = pair.names.name;
     result.verdict.command = CommandOf(options, gold, got, pair.names.name);
     const bool goes_on = report.Judge(std::move(result), [&] {
-      Verdict verdict = certified[i] ? std::move(*certified[i])
-                                     : JudgePair(pair, gold_file, got_file, empty, judge);
+      const PassSummary* summary = certified.Of(i);
+      Verdict verdict = summary != nullptr ? CertifiedVerdict(pair, gold_file, got_file, *summary)
+                                           : JudgePair(pair, gold_file, got_file, empty, judge);
+      if (auto looser = LooserThanFormat(pair, gold_file, got_file, common.threads)) {
+        verdict.warnings.push_back(std::move(*looser));
+      }
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "golden/schema.h"
 #include "reference/spec/error.h"
 #include "tools/process/untrusted_reader.h"
@@ -108,11 +110,15 @@ std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string&
                                       const Case& c) {
   std::vector<StoredAnswer> answers;
   const std::string observed = CasePath(case_name) + "/observed/";
+  std::set<std::string> seen;
   for (auto it = index.objects.lower_bound(observed); it != index.objects.end(); ++it) {
     if (!it->first.starts_with(observed)) break;
-    const std::string impl = it->first.substr(observed.size());
-    if (it->second.is_dataset || impl.find('/') != std::string::npos) continue;
-    StoredAnswer answer = AnswerIn(index, it->first, impl);
+    // The group itself is listed only where the file has the schema.
+    const std::string rest = it->first.substr(observed.size());
+    if (it->second.is_dataset && rest.find('/') == std::string::npos) continue;
+    const std::string impl = rest.substr(0, rest.find('/'));
+    if (!seen.insert(impl).second) continue;
+    StoredAnswer answer = AnswerIn(index, observed + impl, impl);
     if (!answer.outputs.empty()) answers.push_back(std::move(answer));
   }
   if (!answers.empty()) return answers;

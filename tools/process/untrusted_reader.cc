@@ -28,25 +28,37 @@ constexpr std::array<ErrorCode, 7> kErrorCodes = {
     ErrorCode::kUnreadableFile, ErrorCode::kMissingData, ErrorCode::kUnsupported,
     ErrorCode::kSelection};
 
-// Many objects to a message: one a message costs more than listing the file.
-void SendIndex(ChildChannel& channel, const FileIndex& index) {
-  constexpr size_t kMessageBytes = size_t{64} * 1024;
-  MessageEncoder objects;
-  for (const auto& [path, record] : index.objects) {
-    if (objects.message().empty()) objects.Byte(kObjects);
-    objects.Text(path);
-    objects.Record(record);
-    if (objects.message().size() >= kMessageBytes) {
-      channel.Send(objects.message());
-      objects = {};
-    }
+// Sends the objects as they are met, many to a message: one a message costs more than listing the
+// file.
+class IndexSender {
+ public:
+  explicit IndexSender(ChildChannel& channel) : channel_(channel) {}
+
+  void Add(const std::string& path, const ObjectRecord& record) {
+    constexpr size_t kMessageBytes = size_t{64} * 1024;
+    if (objects_.message().empty()) objects_.Byte(kObjects);
+    objects_.Text(path);
+    objects_.Record(record);
+    if (objects_.message().size() >= kMessageBytes) Flush();
   }
-  if (!objects.message().empty()) channel.Send(objects.message());
-  MessageEncoder message;
-  message.Byte(kOpened);
-  message.Byte(index.is_golden ? 1 : 0);
-  channel.Send(message.message());
-}
+
+  void Finish(bool is_golden) {
+    Flush();
+    MessageEncoder message;
+    message.Byte(kOpened);
+    message.Byte(is_golden ? 1 : 0);
+    channel_.Send(message.message());
+  }
+
+ private:
+  void Flush() {
+    if (!objects_.message().empty()) channel_.Send(objects_.message());
+    objects_ = {};
+  }
+
+  ChildChannel& channel_;
+  MessageEncoder objects_;
+};
 
 void SendError(ChildChannel& channel, ErrorCode code, std::string_view text) {
   MessageEncoder message;
@@ -61,7 +73,7 @@ Message Answer(const Message& request, Hdf5File& file) {
   const std::string dataset = decoder.Text();
   const int64_t first = decoder.Integer();
   const int64_t count = decoder.Integer();
-  const size_t bytes = static_cast<size_t>(count) * SizeInBytes(DatasetRecord(file, dataset).dtype);
+  const size_t bytes = static_cast<size_t>(count) * SizeInBytes(file.Describe(dataset).dtype);
   Message reply(1 + bytes);
   reply[0] = static_cast<std::byte>(kData);
   file.ReadElements(dataset, first, count, reply.data() + 1);
@@ -82,8 +94,11 @@ void Serve(ChildChannel& channel, Hdf5File& file) {
 int ReadInChild(ChildChannel& channel, const std::string& path, ReadLimits limits) {
   limits.progress = [&channel] { channel.Progress(); };
   try {
-    Hdf5File file(path, limits);
-    SendIndex(channel, file.index());
+    IndexSender sender(channel);
+    Hdf5File file(path, limits, [&sender](const std::string& object, const ObjectRecord& record) {
+      sender.Add(object, record);
+    });
+    sender.Finish(file.index().is_golden);
     Serve(channel, file);
   } catch (const Error& error) {
     SendError(channel, error.code(), error.message());
@@ -169,8 +184,14 @@ struct UntrustedFile::State {
           total_bytes +=
               record.shape.ElementCount() * static_cast<int64_t>(SizeInBytes(record.dtype));
         }
-        if (!index.objects.emplace(std::move(object_path), std::move(record)).second ||
-            static_cast<int64_t>(index.objects.size()) > limits.max_objects ||
+        const auto [found, is_new] =
+            index.objects.emplace(std::move(object_path), std::move(record));
+        if (!is_new) {
+          child.Stop();
+          throw Error(ErrorCode::kUnreadableFile,
+                      fmt::format("{}: it is there twice", found->first), path);
+        }
+        if (static_cast<int64_t>(index.objects.size()) > limits.max_objects ||
             total_bytes > limits.max_total_bytes) {
           Refuse();
         }

@@ -16,7 +16,9 @@
 namespace kvcheck {
 
 struct TextOptions {
-  bool quiet = false;    // nothing about cases that are as they should be
+  // Nothing about cases that are as they should be, unless something is to be said about how they
+  // were judged: a rule that is looser than it need be.
+  bool quiet = false;
   bool verbose = false;  // details of these too, with the size of fault that would have been seen
   bool strict = false;
   // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <tuple>
 
 #include "row_probe.h"
 
@@ -24,8 +26,25 @@ T Pick(const std::vector<T>& values) {
   return values[static_cast<size_t>(Draw(0, static_cast<int64_t>(values.size()) - 1))];
 }
 
+enum class Family { kPlain, kFp8, kAffine };
+
+Family FamilyOf(const KvFormat& format) {
+  const auto* plain = std::get_if<PlainFormat>(&format);
+  if (plain == nullptr) return Family::kAffine;
+  return SizeInBytes(plain->dtype) == 1 ? Family::kFp8 : Family::kPlain;
+}
+
+// One of three families as often as another, whatever their sizes.
+KvFormat DrawFormat() {
+  const auto family = static_cast<Family>(Draw(0, 2));
+  std::vector<KvFormat> formats;
+  for (const KvFormat& format : AllKvFormats()) {
+    if (FamilyOf(format) == family) formats.push_back(format);
+  }
+  return Pick(formats);
+}
+
 CacheSetup DrawSetup() {
-  static const std::vector<KvFormat> formats = AllKvFormats();
   CacheSetup setup;
   const int64_t window = Draw(1, 8);
   const int64_t keep = Draw(0, window - 1);
@@ -34,8 +53,8 @@ CacheSetup DrawSetup() {
                                                {LayoutKind::kRing, window, 0, 0},
                                                {LayoutKind::kRing, window, keep, 0},
                                                {LayoutKind::kChunk, 0, 0, window}});
-  setup.k = Pick(formats);
-  setup.v = Pick(formats);
+  setup.k = DrawFormat();
+  setup.v = DrawFormat();
   setup.x = Pick(std::vector<DType>{DType::kFloat32, DType::kFloat16, DType::kBFloat16});
   setup.kv_heads = Draw(1, 2);
   setup.query_heads = 2 * setup.kv_heads;
@@ -90,6 +109,19 @@ Batch DrawBatch(RowProbe* probe, int64_t least, int64_t first_label = 0) {
   return batch;
 }
 
+// The setups of every law below.
+TEST(CacheLaws, AreDrawnOverEveryLayoutAndFamilyOfFormats) {
+  std::set<std::tuple<LayoutKind, bool, bool, Family, bool>> seen;
+  EXPECT_TRUE(rc::check([&seen] {
+    const CacheSetup setup = DrawSetup();
+    for (const bool is_key : {true, false}) {
+      seen.insert({setup.layout.kind, setup.layout.window > 0, setup.layout.keep > 0,
+                   FamilyOf(is_key ? setup.k : setup.v), is_key});
+    }
+  }));
+  EXPECT_EQ(seen.size(), 5u * 3 * 2);  // layouts, families, K and V
+}
+
 RC_GTEST_PROP(CacheLaws, TrimmedTokensMightNeverHaveBeen, ()) {
   RowProbe probe(DrawSetup());
   const int64_t tokens = Draw(0, 25);
@@ -100,6 +132,51 @@ RC_GTEST_PROP(CacheLaws, TrimmedTokensMightNeverHaveBeen, ()) {
   RC_CLASSIFY(trimmed > 0);
   for (int64_t at = tokens - trimmed; at < tokens + 4; at += 2) {
     RC_ASSERT(probe.AppendRow(a.get(), 0, at, at + 2) == probe.AppendRow(b.get(), 0, at, at + 2));
+  }
+}
+
+RC_GTEST_PROP(CacheLaws, TrimmedTokensOfABatchMightNeverHaveBeen, ()) {
+  RowProbe probe(DrawSetup());
+  const Batch batch = DrawBatch(&probe, 1);
+  int64_t trimmed = 0;
+  CheckOk(batch.cache->Trim(Draw(0, 20), &trimmed));
+  RC_CLASSIFY(trimmed > 0);
+  std::vector<std::unique_ptr<Cache>> singles;
+  std::vector<const Cache*> operands;
+  std::vector<RowFeed> rows = batch.rows;
+  for (RowFeed& row : rows) {
+    row.position = std::max<int64_t>(0, row.position - trimmed);
+    singles.push_back(Grow(&probe, row.label, row.position));
+    operands.push_back(singles.back().get());
+  }
+  const std::unique_ptr<Cache> fresh = probe.Merge(operands);
+  for (const int64_t columns : {1, 3, 1}) {
+    for (RowFeed& row : rows) row.tokens = columns;
+    RC_ASSERT(probe.Append(batch.cache.get(), rows, columns) ==
+              probe.Append(fresh.get(), rows, columns));
+    for (RowFeed& row : rows) row.position += columns;
+  }
+}
+
+// The vector as it is stored is what is encoded: where that is the appended one, a cache might have
+// had the format from the beginning.
+RC_GTEST_PROP(CacheLaws, QuantizedLaterIsQuantizedFromTheBeginning, ()) {
+  CacheSetup setup = DrawSetup();
+  const KvFormat k = setup.k;
+  const KvFormat v = setup.v;
+  RowProbe late_probe([&] {
+    CacheSetup plain = setup;
+    plain.k = plain.v = PlainFormat{setup.x};
+    return plain;
+  }());
+  RowProbe probe(setup);
+  const int64_t tokens = Draw(0, 25);
+  const std::unique_ptr<Cache> late = Grow(&late_probe, 0, tokens);
+  CheckOk(late->ToQuantized(k, v));
+  const std::unique_ptr<Cache> early = Grow(&probe, 0, tokens);
+  for (int64_t at = tokens; at < tokens + 4; at += 2) {
+    RC_ASSERT(late_probe.AppendRow(late.get(), 0, at, at + 2) ==
+              probe.AppendRow(early.get(), 0, at, at + 2));
   }
 }
 

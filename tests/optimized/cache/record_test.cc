@@ -84,6 +84,27 @@ TEST(CacheRecord, RecordsThatDoNotFitTogetherAreRefused) {
   }
 }
 
+TEST(CacheRecord, ManyRowsBesideALongOneAreRefusedBeforeTheyTakeMemory) {
+  // 36 MB of record that ask for 12 TB: 10^6 rows with the slots of the longest.
+  const int64_t tokens = int64_t{1} << 16;
+  StateRecord record = Saved();
+  record.attributes["layout"] = "linear";
+  record.tensors["rows"] = Tensor(DType::kInt64, {{"B", 1'000'000}, {"", 3}});
+  *Field(&record, 7, 0) = tokens;
+  for (auto& [name, tensor] : record.tensors) {
+    if (name == "rows") continue;
+    tensor = Tensor(DType::kUInt8, {{"T", tokens}, {"", tensor.shape.axes[1].extent}});
+  }
+  std::unique_ptr<Cache> out;
+  const OpResult result = LoadInto(kSetup, record, &out);
+  EXPECT_EQ(result.status, OpStatus::kRefused);
+  EXPECT_NE(result.message.find("memory"), std::string_view::npos) << result.message;
+  // The long row alone is a record like any other.
+  record.tensors["rows"] = Tensor(DType::kInt64, {{"B", 1}, {"", 3}});
+  *Field(&record, 0, 0) = tokens;
+  EXPECT_TRUE(LoadInto(kSetup, record, &out).ok());
+}
+
 TEST(CacheRecord, RecordsOfOtherHeadsDimensionsOrTypesAreRefused) {
   for (const char* setup : {"k=f16 x=f16 dk=32 hkv=1", "k=f16 x=f16 dk=64 hkv=2",
                             "k=f16 x=f16 dk=32 dv=64 hkv=2", "k=f16 x=bf16 dk=32 hkv=2"}) {

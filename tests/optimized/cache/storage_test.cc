@@ -171,5 +171,34 @@ TEST(CacheStorage, QuantizedBytesAreTheSharesThatTheFormatsPromise) {
   EXPECT_EQ(live("k=affine:8:g64:f16 v=affine:4:g64:f16") / f16, 0.40625);
 }
 
+// mlx-lm PR 1322 reports 11.48 GB of keys and values in f16 and 3.23 GB in 4 bits by groups of 64,
+// for two rows of 50K tokens of Qwen3-0.6B: 28 layers of 8 key/value heads of 128 channels.
+TEST(CacheStorage, BytesOfTwoLongRowsAreThoseOfThePublicReport) {
+  constexpr int64_t kLayers = 28;
+  // Of both rows, in one layer; exact for any number of tokens, since every token costs the same.
+  const auto per_token = [](const std::string& formats) {
+    RowProbe probe(SetupOf(formats + " x=f16 dk=128 hkv=8 hq=16"));
+    const std::unique_ptr<Cache> cache = probe.New(2);
+    probe.Append(cache.get(), {{0, 0, 0, 5}, {1, 0, 0, 5}}, 5);
+    const int64_t few = ViewOf(cache.get()).live_bytes;
+    probe.Append(cache.get(), {{0, 5, 0, 60}, {1, 5, 0, 60}}, 60);
+    EXPECT_EQ(ViewOf(cache.get()).live_bytes, 13 * few);
+    return few / 5;
+  };
+  const int64_t plain = kLayers * per_token("k=f16");
+  const int64_t quantized = kLayers * per_token("k=affine:4:g64:f16");
+  EXPECT_EQ(plain, 229376);
+  EXPECT_EQ(quantized, 64512);
+  // 50,000 tokens of input are 11.47 GB; with 28 to 70 of output both numbers are the report's.
+  const auto hundredths = [](int64_t bytes) { return (bytes + 5'000'000) / 10'000'000; };
+  EXPECT_EQ(hundredths(50'000 * plain), 1147);
+  for (const int64_t tokens : {50'028, 50'048, 50'070}) {
+    EXPECT_EQ(hundredths(tokens * plain), 1148) << tokens;
+    EXPECT_EQ(hundredths(tokens * quantized), 323) << tokens;
+  }
+  EXPECT_EQ(50'048 * plain, 11'479'810'048);
+  EXPECT_EQ(50'048 * quantized, 3'228'696'576);
+}
+
 }  // namespace
 }  // namespace kvcheck

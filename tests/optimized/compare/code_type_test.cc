@@ -61,7 +61,9 @@ TEST(CodeType, KeysGrowWithTheMagnitude) {
     for (uint64_t a = 0; a < uint64_t{1} << (8 * plan.type.bytes); a += 1 + a / 300) {
       const double x = std::fabs(ValueOf(dtype, a));
       EXPECT_EQ(KeyOf(plan, a) > plan.keys.largest, !std::isfinite(x)) << Name(dtype) << a;
-      if (dtype == DType::kInt8 && a == 0x80) continue;  // the least int8 has the least key
+      // The least signed integer has the least key.
+      if (dtype == DType::kInt8 && a == 0x80) continue;
+      if (dtype == DType::kInt16 && a == 0x8000) continue;
       for (uint64_t b = 0; b < 256; ++b) {
         const double y = std::fabs(ValueOf(dtype, b));
         if (!std::isfinite(x) || !std::isfinite(y)) continue;

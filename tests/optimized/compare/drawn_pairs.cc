@@ -87,8 +87,8 @@ class Drawer {
       return Encode(dtype_, x, saturate);
     }
     if (dtype_ == DType::kBool) return x >= 1 ? 1 : 0;
-    const bool is_signed =
-        dtype_ == DType::kInt8 || dtype_ == DType::kInt32 || dtype_ == DType::kInt64;
+    const bool is_signed = dtype_ == DType::kInt8 || dtype_ == DType::kInt16 ||
+                           dtype_ == DType::kInt32 || dtype_ == DType::kInt64;
     const double low = is_signed ? -std::ldexp(1.0, bits_ - 1) : 0;
     const double past = std::ldexp(1.0, is_signed ? bits_ - 1 : bits_);
     // Integers up to 2^53 are met one by one; beyond, the last double below the end.
@@ -175,7 +175,8 @@ class Drawer {
     const double value = Decode(dtype_, want);
     if (!std::isfinite(value)) return want;
     if (Below(8) == 0) return want;
-    if (dtype_ == DType::kInt64 && rule_.kind == PassRule::Kind::kUlp) {
+    if ((dtype_ == DType::kInt64 || dtype_ == DType::kUInt64) &&
+        rule_.kind == PassRule::Kind::kUlp) {
       // Exactly, beyond 2^53 as well.
       const uint64_t step = static_cast<uint64_t>(rule_.ulps) + Below(3) - 1;
       return Below(2) == 0 ? want + step : want - step;

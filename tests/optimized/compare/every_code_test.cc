@@ -44,7 +44,7 @@ TEST(EveryCode, OfOneByteBesideEveryOther) {
 // Every code of two bytes on the expected side, beside drawn ones.
 TEST(EveryCode, OfTwoBytesBesideSome) {
   std::mt19937_64 random(5);
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kInt16, DType::kUInt16}) {
     for (const PassRule& rule : SomeRules()) {
       for (const int far : {1, 64, 65536}) {
         CodePair pair;

@@ -190,7 +190,7 @@ TEST(FirstPass, CountsEveryLooseToleranceThatTheJudgeSees) {
       {.kind = PassRule::Kind::kUlp, .ulps = 12},
   };
   int boundaries = 0;
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kInt16, DType::kUInt16}) {
     for (const PassRule& rule : rules) {
       const auto is_loose = [&](uint16_t code) {
         const auto bytes = std::as_bytes(std::span(&code, 1));
@@ -220,7 +220,7 @@ TEST(FirstPass, CountsEveryLooseToleranceThatTheJudgeSees) {
 TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
   constexpr uint32_t kElements = 4099;
   for (const DType dtype : {DType::kFloat32, DType::kInt32, DType::kUInt32, DType::kFloat64,
-                            DType::kFloat16, DType::kBFloat16, DType::kUInt16}) {
+                            DType::kFloat16, DType::kBFloat16, DType::kInt16, DType::kUInt16}) {
     const size_t bytes = SizeInBytes(dtype);
     // Of floats, the codes above a power of two; of integers, large ones.
     const uint64_t lowest = dtype == DType::kFloat32    ? 0x3f800000
@@ -229,7 +229,7 @@ TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
                             : dtype == DType::kBFloat16 ? 0x3f80
                             : bytes == 2                ? 0x4000
                                                         : 0x70000000;
-    for (const uint64_t step : {1, 3, 60}) {
+    for (const uint64_t step : {1u, 3u, 60u}) {
       CodePair pair;
       for (uint32_t i = 0; i < kElements; ++i) {
         const uint64_t want = lowest + (kElements - 1 - i) / (bytes == 2 ? 64 : 16);
@@ -239,7 +239,7 @@ TEST(FirstPass, SeesRecordsThatGrowByTheLeast) {
         pair.expected.insert(pair.expected.end(), want_bytes, want_bytes + bytes);
         pair.got.insert(pair.got.end(), got_bytes, got_bytes + bytes);
       }
-      for (const size_t elements : {16, 64, 4096, 4099}) {
+      for (const size_t elements : {16u, 64u, 4096u, 4099u}) {
         const auto expected = std::span(pair.expected).first(elements * bytes);
         const auto got = std::span(pair.got).first(elements * bytes);
         const PassRule rule = {.kind = PassRule::Kind::kUlp, .ulps = 40};

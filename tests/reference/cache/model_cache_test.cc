@@ -116,7 +116,40 @@ TEST(ModelCache, LoadRefusesARecordOfAnotherSetupAndOneWhosePartsDoNotFit) {
           << field << " " << value;
     }
   }
+  EXPECT_TRUE(refuses([](StateRecord* r) { r->attributes["layout"] = "ring:w=3:keep=3"; }));
+  EXPECT_TRUE(refuses([](StateRecord* r) { r->tensors["rows"].dtype = DType::kUInt8; }));
+  EXPECT_TRUE(refuses([](StateRecord* r) { r->tensors["rows"].bytes.pop_back(); }));
+  EXPECT_TRUE(refuses([](StateRecord* r) { ++r->tensors["k"].shape.axes[0].extent; }));
+  EXPECT_TRUE(refuses([](StateRecord* r) {
+    for (const char* name : {"k", "v"}) {  // a token more than the rows have
+      Tensor& tensor = r->tensors[name];
+      tensor = Tensor(tensor.dtype, {{"T", 4}, tensor.shape.axes[1]});
+    }
+  }));
   EXPECT_EQ(loaded->RetainedTokens(0), 3);  // what was there is still there
+}
+
+TEST(ModelCache, EvictedTokensOfManyRowsAreRefusedBeforeTheyTakeMemory) {
+  // They have no bytes: 24 KB of rows would ask for 134 GB of handles.
+  ModelFactory factory;
+  ASSERT_TRUE(factory.Start(SmallSetup()).ok());
+  std::unique_ptr<Cache> cache;
+  const KvFormat f32 = PlainFormat{};
+  const CacheLayout ring = {LayoutKind::kRing, 1, 0, 0};
+  ASSERT_TRUE(factory.New(ring, f32, f32, 1, {}, &cache).ok());
+  MemoryStateStore store;
+  ASSERT_TRUE(cache->Save(&store, "a").ok());
+  StateRecord record = *store.Find("a");
+  Tensor rows(DType::kInt64, {{"B", 1000}, {"", 3}});
+  for (int64_t b = 0; b < 1000; ++b) {
+    rows.As<int64_t>()[3 * b] = int64_t{1} << 24;
+    rows.As<int64_t>()[3 * b + 2] = int64_t{1} << 24;
+  }
+  record.tensors["rows"] = rows;
+  record.attributes[kStateHash] = StateHash(record);
+  store.Put("a", record);
+  std::unique_ptr<Cache> loaded;
+  EXPECT_EQ(factory.Load(store, "a", &loaded).status, OpStatus::kRefused);
 }
 
 TEST(ModelCache, ReusesACacheThatNobodyNeeds) {

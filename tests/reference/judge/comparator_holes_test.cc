@@ -246,6 +246,31 @@ TEST(ComparatorHole, Int64BeyondDoubleIsComparedAsIntegers) {
   EXPECT_EQ(JudgeTensors(want, got, kExact).outputs[0].counts.failed, 2);
 }
 
+// Report: numpy/numpy #21768 and #15618, for unsigned integers that no int64 holds.
+TEST(ComparatorHole, UInt64BeyondDoubleIsComparedAsIntegers) {
+  const Shape shape = Shape::Unnamed({4});
+  Tensor want(DType::kUInt64, shape);
+  Tensor got(DType::kUInt64, shape);
+  const uint64_t values[4] = {(uint64_t{1} << 63) + 1, ~uint64_t{0}, 0, (uint64_t{1} << 53) + 1};
+  std::memcpy(want.As<uint64_t>(), values, sizeof(values));
+  std::memcpy(got.As<uint64_t>(), values, sizeof(values));
+  EXPECT_EQ(OutcomeOf(want, got, kExact), Outcome::kPass);
+  EXPECT_EQ(OutcomeOf(want, got, UlpRule{0}), Outcome::kPass);
+  got.As<uint64_t>()[1] -= 1;  // both round to 2^64
+  const Verdict exact = JudgeTensors(want, got, kExact);
+  EXPECT_EQ(exact.outcome, Outcome::kFail);
+  EXPECT_EQ(exact.outputs[0].worst->expected_text, "18446744073709551615");
+  EXPECT_EQ(exact.outputs[0].worst->got_text, "18446744073709551614");
+  EXPECT_EQ(exact.outputs[0].worst->error, -1.0);
+  EXPECT_EQ(OutcomeOf(want, got, UlpRule{0}), Outcome::kFail);
+  EXPECT_EQ(OutcomeOf(want, got, UlpRule{1}), Outcome::kPass);
+  got.As<uint64_t>()[3] += 2;
+  EXPECT_EQ(OutcomeOf(want, got, UlpRule{1}), Outcome::kFail);
+  EXPECT_EQ(OutcomeOf(want, got, UlpRule{2}), Outcome::kPass);
+  got.As<uint64_t>()[2] = ~uint64_t{0};  // from end to end: as integers, nothing wraps
+  EXPECT_EQ(JudgeTensors(want, got, UlpRule{2}).outputs[0].worst->error, 0x1p64);
+}
+
 // Report: numpy/numpy #21768: differences of unsigned integers wrap around in the reported metrics.
 TEST(ComparatorHole, UInt32IsExact) {
   const Shape shape = Shape::Unnamed({2});

@@ -1,12 +1,14 @@
 #include "reference/judge/judge.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -433,6 +435,24 @@ TEST(OrderedParallelFor, MergesInOrderAndKeepsFewResults) {
     ASSERT_EQ(order.size(), 129u);
     for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int64_t>(i));
   }
+}
+
+// A busy machine may refuse threads: the work is done by those that there are.
+TEST(OrderedParallelFor, DoesItsWorkWithoutTheThreadsThatCannotBeMade) {
+  pthread_attr_t own;
+  pthread_attr_t greedy;
+  ASSERT_EQ(pthread_getattr_default_np(&own), 0);
+  ASSERT_EQ(pthread_attr_init(&greedy), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&greedy, size_t{1} << 48), 0);  // beyond all addresses
+  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  int64_t sum = 0;
+  OrderedParallelFor(
+      129, 4, [](int64_t i) { return i; }, [&](int64_t, int64_t value) { sum += value; });
+  EXPECT_EQ(sum, 129 * 128 / 2);
+  ASSERT_EQ(pthread_setattr_default_np(&own), 0);
+  pthread_attr_destroy(&own);
+  pthread_attr_destroy(&greedy);
 }
 
 }  // namespace

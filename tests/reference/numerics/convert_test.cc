@@ -75,6 +75,8 @@ TEST(Decode, ReadsIntegers) {
   EXPECT_EQ(Decode(DType::kUInt16, 0xffff), 65535.0);
   EXPECT_EQ(Decode(DType::kUInt8, 0x80), 128.0);
   EXPECT_EQ(Decode(DType::kBool, 1), 1.0);
+  EXPECT_EQ(Decode(DType::kInt16, 0x8000), -32768.0);
+  EXPECT_EQ(Decode(DType::kUInt64, ~uint64_t{0}), 0x1p64);  // to nearest even
   EXPECT_EQ(Decode(DType::kInt64, ~uint64_t{0}), -1.0);
   EXPECT_EQ(Decode(DType::kInt64, (uint64_t{1} << 53) + 1), 0x1p53);  // to nearest even
 }
@@ -266,6 +268,11 @@ TEST(Encode, TakesOnlyValuesOfIntegerTypes) {
   EXPECT_EQ(Encode(DType::kInt8, -128.0), 0x80u);
   EXPECT_EQ(Encode(DType::kUInt32, 4294967295.0), 0xffffffffu);
   EXPECT_EQ(Encode(DType::kInt64, -1.0), ~uint64_t{0});
+  EXPECT_EQ(Encode(DType::kInt16, -2.0), 0xfffeu);
+  EXPECT_EQ(Encode(DType::kUInt64, 0x1p63), uint64_t{1} << 63);
+  EXPECT_THROW(Encode(DType::kInt16, 32768.0), Error);
+  EXPECT_THROW(Encode(DType::kUInt64, 0x1p64), Error);
+  EXPECT_THROW(Encode(DType::kUInt64, -1.0), Error);
   EXPECT_EQ(Encode(DType::kBool, 1.0), 1u);
   EXPECT_THROW(Encode(DType::kInt8, 128.0), Error);
   EXPECT_THROW(Encode(DType::kUInt8, 0.5), Error);

@@ -72,6 +72,28 @@ TEST(AcrossTensors, OtherSpellingsOfNamesAreUnderstood) {
             (Lines{"only k_cache_, never v_cache_", "all k_caches 3 to 4"}));
 }
 
+TEST(AcrossTensors, AnIndexThatNothingNamesIsPlacedByItsLevel) {
+  const auto fail_from_3 = [](const std::string& before, const std::vector<std::string>& after) {
+    std::vector<TensorOutcome> outcomes;
+    for (int i = 0; i < 6; ++i) {
+      for (const std::string& end : after) {
+        outcomes.push_back({before + std::to_string(i) + end, i >= 3});
+      }
+    }
+    return DescribeAcrossTensors(outcomes);
+  };
+  EXPECT_EQ(fail_from_3("/a.", {".b"}),
+            (Lines{"all indices from 3 on at level 2 of the name 'a.#.b'"}));
+  EXPECT_EQ(fail_from_3("/x/a7/", {".b", ".c"}),
+            (Lines{"all indices from 3 on at level 3 of the name 'x/a#/#*'"}));
+  EXPECT_EQ(fail_from_3("/", {".0"}),
+            (Lines{"all indices from 3 on at level 1 of the name '#.#'"}));
+  EXPECT_EQ(fail_from_3("/h", {""}), (Lines{"all indices from 3 on at level 1 of the name 'h#'"}));
+  // What is counted may also stand before the number, in one word with others.
+  EXPECT_EQ(fail_from_3("/enc.decoder_block_", {".w"}), (Lines{"all decoder_blocks from 3 on"}));
+  EXPECT_EQ(fail_from_3("/model.layers.2.experts.", {".w"}), (Lines{"all experts from 3 on"}));
+}
+
 TEST(AcrossTensors, SentenceIsLeftOutWhenAnotherTensorFailsToo) {
   std::vector<TensorOutcome> outcomes = Cache(32, [](int i, bool) { return i >= 12; });
   outcomes.push_back({"/lm_head", true});
@@ -152,6 +174,17 @@ TEST(TensorOrder, PaddedNumbersAreFound) {
   }
   EXPECT_EQ(OrderOf(gold, got),
             (Lines{"layer i of GOT equals layer i+1 of GOLD, bit for bit (11 tensors)"}));
+}
+
+TEST(TensorOrder, AnIndexThatNothingNamesIsPlacedByItsLevel) {
+  Contents gold;
+  Contents got;
+  for (int i = 0; i < 6; ++i) {
+    gold["/h." + std::to_string(i) + ".k"] = i;
+    got["/h." + std::to_string(i) + ".k"] = i + 1;
+  }
+  EXPECT_EQ(OrderOf(gold, got), (Lines{"index i of GOT equals index i+1 of GOLD at level 2 of the "
+                                       "name 'h.#.k', bit for bit (5 tensors)"}));
 }
 
 TEST(TensorOrder, SampleRefusesBeforeWholeTensorsAreRead) {

@@ -45,8 +45,9 @@ TEST(HoldsEveryValue, LongTypesAreHeldByTheirRange) {
       {DType::kFloat64, {DType::kFloat64}},
       {DType::kFloat32, {DType::kFloat64, DType::kFloat32}},
       {DType::kInt32, {DType::kFloat64, DType::kInt32, DType::kInt64}},
-      {DType::kUInt32, {DType::kFloat64, DType::kInt64, DType::kUInt32}},
+      {DType::kUInt32, {DType::kFloat64, DType::kInt64, DType::kUInt32, DType::kUInt64}},
       {DType::kInt64, {DType::kInt64}},
+      {DType::kUInt64, {DType::kUInt64}},
   };
   for (const auto& [narrow, wides] : holders) {
     for (const DType wide : AllDTypes()) {

@@ -208,8 +208,11 @@ TEST_F(CompareStored, ReportsDoNotDependOnThreads) {
   Write("got.h5", got);
   const ToolRun text = Again({"-j", "1"});
   const ToolRun json = Again({"-j", "1", "--json", "-"});
+  EXPECT_EQ(json.exit_code, 1) << json.err;
   for (const char* threads : {"2", "5"}) {
-    EXPECT_EQ(Again({"-j", threads}).out, text.out);
+    const ToolRun again = Again({"-j", threads});
+    EXPECT_EQ(again.exit_code, 1) << threads << " threads: " << again.err;
+    EXPECT_EQ(again.out, text.out);
     EXPECT_EQ(Again({"-j", threads, "--json", "-"}).out, json.out);
   }
 }

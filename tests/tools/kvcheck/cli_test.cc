@@ -189,9 +189,10 @@ TEST_F(RunCommand, ReportsDoNotDependOnThreads) {
       "attention b=2 hq=4 hkv=2 l=65 t=65 d=32 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1";
   std::vector<std::string> reports;
   for (const char* threads : {"1", "2", "5"}) {
-    reports.push_back(
-        Tool({"run", text, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-", "-j", threads})
-            .out);
+    const ToolRun run =
+        Tool({"run", text, "--plan", kHonestPlan, "--impl", kLiar, "--json", "-", "-j", threads});
+    EXPECT_EQ(run.exit_code, 1) << threads << " threads: " << run.err;
+    reports.push_back(run.out);
   }
   EXPECT_NE(reports[0], "");
   EXPECT_EQ(reports[0], reports[1]);

@@ -1,0 +1,42 @@
+// Where a trace saves: a store whose records can be damaged, as the operation `damage` does, and
+// which knows whether what it holds is still what was put.
+
+#ifndef FUZZ_TRACE_STORE_H_
+#define FUZZ_TRACE_STORE_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "reference/spec/state_store.h"
+#include "reference/spec/trace.h"
+
+namespace kvcheck {
+
+class TraceStore : public StateStore {
+ public:
+  virtual void Clear() = 0;
+  // Precondition: something was put under the key.
+  virtual void Damage(std::string_view key, const CacheOp& op) = 0;
+  // False once what is stored was damaged, until damage has undone damage or another record is put.
+  virtual bool IsAsPut(std::string_view key) const = 0;
+};
+
+class MemoryTraceStore : public TraceStore {
+ public:
+  void Put(std::string_view key, const StateRecord& record) override;
+  StoreStatus Get(std::string_view key, StateRecord* record) const override {
+    return store_.Get(key, record);
+  }
+  void Clear() override;
+  void Damage(std::string_view key, const CacheOp& op) override;
+  bool IsAsPut(std::string_view key) const override;
+
+ private:
+  mutable MemoryStateStore store_;
+  std::map<std::string, StateRecord, std::less<>> originals_;  // of what has been damaged
+};
+
+}  // namespace kvcheck
+
+#endif  // FUZZ_TRACE_STORE_H_
