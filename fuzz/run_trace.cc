@@ -201,7 +201,8 @@ void TraceRunner::ProbeBefore(const CacheOp& op) {
       return probes_.Before(op, nullptr, nullptr, operand_states_, false);
     case CacheOpKind::kLoad:
       return probes_.Before(op, nullptr, nullptr, {},
-                            saved_[static_cast<size_t>(op.key)].original.has_value());
+                            saved_[static_cast<size_t>(op.key)].used &&
+                                !store_->IsAsPut(kStateKeyNames[static_cast<size_t>(op.key)]));
     case CacheOpKind::kDamage:
       return probes_.Before(op, nullptr, nullptr, {}, false);
     default:
