@@ -186,6 +186,7 @@ bool TraceRunner::ExecuteSave(const CacheOp& op) {
   if (!carried_out) return true;
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   saved.used = true;
+  saved.damaged = false;
   saved.saved_by = index_;
   CopyState(slot.state, &saved.state);
   return true;
@@ -215,6 +216,7 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
 }
 
 void TraceRunner::ExecuteDamage(const CacheOp& op) {
+  saved_[static_cast<size_t>(op.key)].damaged = true;
   store_->Damage(kKeys[static_cast<size_t>(op.key)], op);
 }
 

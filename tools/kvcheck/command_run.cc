@@ -29,7 +29,7 @@ struct RunOptions {
   std::string profile;
   std::string implementation;
   std::string data;
-  std::string store = "memory";
+  std::string store = kMemoryStore;
 };
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -176,12 +176,18 @@ int RunStored(const RunOptions& options) {
   if (!options.implementation.empty()) {
     Question question;
     question.c = c;
-    if (std::holds_alternative<CacheCase>(c)) return RunTrace(options, question);
+    RunReport report("run", options.common, 1);
+    if (std::holds_alternative<CacheCase>(c)) {
+      RunTrace(options, question, options.implementation, "", &report);
+      return report.Finish();
+    }
     question.profile = ProfileOf(options, "");
     question.inputs = GoldenInputs(file, outline, c, question.profile);
-    RunReport report("run", options.common, 1);
     RunImplementation(options, std::move(question), options.implementation, "", &report);
     return report.Finish();
+  }
+  if (options.store != kMemoryStore) {
+    throw Error(ErrorCode::kUsage, "what is recorded does not save again", "--store");
   }
   std::vector<StoredAnswer> answers;
   for (StoredAnswer& answer : FindAnswers(file.source().index(), place.name, c)) {

@@ -95,7 +95,7 @@ bool FileTraceStore::IsAsPut(std::string_view key) const {
 }
 
 std::unique_ptr<TraceStore> MakeTraceStore(const std::string& name) {
-  if (name == "memory") return nullptr;
+  if (name == kMemoryStore) return nullptr;
   if (name == "hdf5") return std::make_unique<FileTraceStore>();
   throw Error(ErrorCode::kUsage, fmt::format("there is no store '{}'; known: memory, hdf5", name),
               "--store");

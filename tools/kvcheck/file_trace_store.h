@@ -37,7 +37,9 @@ class FileTraceStore : public TraceStore {
   std::map<std::string, std::string, std::less<>> originals_;  // files, of what has been damaged
 };
 
-// "memory" (null: the runner's own) or "hdf5". Errors: kUsage; as FileTraceStore.
+inline constexpr const char* kMemoryStore = "memory";
+
+// kMemoryStore (null: the runner's own) or "hdf5". Errors: kUsage; as FileTraceStore.
 std::unique_ptr<TraceStore> MakeTraceStore(const std::string& name);
 
 }  // namespace kvcheck

@@ -206,6 +206,7 @@ TEST_F(TracesCommand, TracesSaveToFiles) {
   const ToolRun fault = Tool({"run", trace, "--impl", "fault:load_any_version", "--store", "hdf5"});
   EXPECT_EQ(fault.exit_code, 1) << fault.out << fault.err;
   EXPECT_EQ(Tool({"run", trace, "--store", "nowhere"}).exit_code, 2);
+  EXPECT_EQ(Tool({"run", "--data", kTraces + "#single.files", "--store", "hdf5"}).exit_code, 2);
 }
 
 }  // namespace
