@@ -41,8 +41,8 @@ class Reader {
   void Text(std::string& text) { text = decoder_.Text(); }
   template <typename Enum>
   void Choice(Enum& value, int last) {
-    const int read = decoder_.Byte();
-    if (read < 0 || read > last) {
+    const int read = static_cast<unsigned char>(decoder_.Byte());
+    if (read > last) {
       throw Error(ErrorCode::kUnreadableFile, "a message with a value that does not exist");
     }
     value = static_cast<Enum>(read);

@@ -1,6 +1,8 @@
 // The tool with caches that misbehave beyond what a mutant of the model may: they crash, hang and
 // throw in rare states, or have no rings. Otherwise they are the model.
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -30,11 +32,6 @@ void Hang() {
   while (true) turns = turns + 1;
 }
 
-void Write() {
-  volatile int* nowhere = nullptr;
-  *nowhere = 1;
-}
-
 class WithoutRings : public CacheFactory {
  public:
   CacheCapabilities GetCapabilities() const override { return model_.GetCapabilities(); }
@@ -62,7 +59,7 @@ class WithoutRings : public CacheFactory {
 int main(int argc, char** argv) {
   using namespace kvcheck;
   Register("selftest:abort", [] { abort(); });
-  Register("selftest:segv", Write);
+  Register("selftest:segv", [] { raise(SIGSEGV); });
   Register("selftest:hang", Hang);
   Register("selftest:throw", [] { throw std::runtime_error("out of columns"); });
   Register("selftest:exit", [] { _Exit(0); });
