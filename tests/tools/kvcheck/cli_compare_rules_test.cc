@@ -111,11 +111,11 @@ TEST_F(CompareCases, WhatOnlyTensorsHaveIsRefusedWithWhatToDo) {
 }
 
 TEST_F(CompareStored, DerivedSaysWhatIsMissingForIt) {
-  const ToolRun bare = Compare(Cache(1), Cache(1), {"--tol", "derived"});
+  const ToolRun bare = Compare(CacheTensors(1), CacheTensors(1), {"--tol", "derived"});
   EXPECT_EQ(bare.exit_code, 2);
   EXPECT_TRUE(Has(bare.err, "neither file says which case it answers")) << bare.err;
   EXPECT_TRUE(Has(bare.err, "no dataset q, k, v or x is in either file")) << bare.err;
-  TensorMap with_inputs = Cache(1);
+  TensorMap with_inputs = CacheTensors(1);
   for (const char* name : {"/in/q", "/in/k"}) with_inputs[name] = F64({1, 2});
   const ToolRun some = Compare(with_inputs, with_inputs, {"--tol", "derived"});
   EXPECT_TRUE(Has(some.err, "its inputs (q, k of gold.h5 or q, k of got.h5)")) << some.err;

@@ -16,7 +16,7 @@ namespace kvcheck {
 namespace {
 
 TEST_F(CompareStored, WhatAgreesIsOneLine) {
-  const ToolRun run = Compare(Cache(3), Cache(3));
+  const ToolRun run = Compare(CacheTensors(3), CacheTensors(3));
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.out,
             "6 tensors: 6 passed; 6 compared by 1 rule, 1920 bytes; 240 elements judged\n");
@@ -26,9 +26,9 @@ TEST_F(CompareStored, WhatAgreesIsOneLine) {
 }
 
 TEST_F(CompareStored, FailureNamesTensorElementDistanceAndCommand) {
-  TensorMap got = Cache(3);
+  TensorMap got = CacheTensors(3);
   got.at("/layers/1/keys").As<float>()[33] = std::nextafter(1033.0F, 2000.0F);
-  const ToolRun run = Compare(Cache(3), got);
+  const ToolRun run = Compare(CacheTensors(3), got);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(
       run.out.starts_with("FAIL  /layers/1/keys  tensor[b=0, hkv=1, t=3, dk=1]: got 1033.0001"))
@@ -44,8 +44,8 @@ TEST_F(CompareStored, FailureNamesTensorElementDistanceAndCommand) {
 }
 
 TEST_F(CompareStored, MissingAndExtraTensorsFailUnlessAllowed) {
-  TensorMap gold = Cache(2);
-  TensorMap got = Cache(2);
+  TensorMap gold = CacheTensors(2);
+  TensorMap got = CacheTensors(2);
   gold["/old"] = Counting({{"", 2}}, 0);
   got["/new"] = Counting({{"", 2}}, 0);
   const ToolRun run = Compare(gold, got);
@@ -65,8 +65,8 @@ TEST_F(CompareStored, MissingAndExtraTensorsFailUnlessAllowed) {
 
 TEST_F(CompareStored, RenamesMatchOtherSpellings) {
   TensorMap got;
-  for (const auto& [path, tensor] : Cache(2)) got["/model/h" + path.substr(8)] = tensor;
-  EXPECT_EQ(Compare(Cache(2), got, {"--map", "s#^model/h#layers/#"}).exit_code, 0);
+  for (const auto& [path, tensor] : CacheTensors(2)) got["/model/h" + path.substr(8)] = tensor;
+  EXPECT_EQ(Compare(CacheTensors(2), got, {"--map", "s#^model/h#layers/#"}).exit_code, 0);
   std::ofstream(Path("map.txt")) << "# names\ns#^model/h#layers/#\n";
   EXPECT_EQ(Again({"--map-file", "map.txt"}).exit_code, 0);
   EXPECT_EQ(Again({}).exit_code, 1);
@@ -81,9 +81,9 @@ TEST_F(CompareStored, RenamesMatchOtherSpellings) {
 }
 
 TEST_F(CompareStored, RulesDecidePerTensor) {
-  TensorMap got = Cache(2);
+  TensorMap got = CacheTensors(2);
   Change(&got, "/layers/1/keys", 7, 0.25F);
-  EXPECT_EQ(Compare(Cache(2), got, {"--tol", "abs:0.25"}).exit_code, 0);
+  EXPECT_EQ(Compare(CacheTensors(2), got, {"--tol", "abs:0.25"}).exit_code, 0);
   EXPECT_EQ(Again({"--tol", "abs:0.125"}).exit_code, 1);
   std::ofstream(Path("r.txt")) << "*/keys abs:0.25\n";
   const ToolRun ruled = Again({"--rules", "r.txt"});
@@ -109,9 +109,9 @@ TEST_F(CompareStored, RulesDecidePerTensor) {
 }
 
 TEST_F(CompareStored, SliceComparesAPartAndKeepsItsCoordinates) {
-  TensorMap got = Cache(1);
+  TensorMap got = CacheTensors(1);
   Change(&got, "/layers/0/keys", 33, 1);  // hkv=1, t=3, dk=1
-  EXPECT_EQ(Compare(Cache(1), got, {"--slice", "h=0"}).exit_code, 0);
+  EXPECT_EQ(Compare(CacheTensors(1), got, {"--slice", "h=0"}).exit_code, 0);
   EXPECT_EQ(Again({"--slice", "t=0:3"}).exit_code, 0);
   const ToolRun run = Again({"--slice", "h=1,t=3"});
   EXPECT_EQ(run.exit_code, 1);
@@ -138,9 +138,9 @@ TEST_F(CompareStored, OtherTypeFailsUnlessItIsCastToOneThatHoldsBoth) {
 }
 
 TEST_F(CompareStored, ShardsAreAPartitionAndAnEmptyOneIsNoPass) {
-  TensorMap got = Cache(8);
+  TensorMap got = CacheTensors(8);
   Change(&got, "/layers/5/values", 0, 1);
-  Write("gold.h5", Cache(8));
+  Write("gold.h5", CacheTensors(8));
   Write("got.h5", got);
   int failures = 0;
   int64_t compared = 0;
@@ -158,8 +158,8 @@ TEST_F(CompareStored, ShardsAreAPartitionAndAnEmptyOneIsNoPass) {
 }
 
 TEST_F(CompareStored, BisectSkipsWhatCouldNotBeCompared) {
-  TensorMap got = Cache(1);
-  Write("gold.h5", Cache(1));
+  TensorMap got = CacheTensors(1);
+  Write("gold.h5", CacheTensors(1));
   Write("got.h5", got);
   EXPECT_EQ(Again({"--bisect"}).exit_code, 0);
   EXPECT_EQ(Again({"--bisect", "--include", "nothing"}).exit_code, 125);
@@ -174,34 +174,34 @@ TEST_F(CompareStored, BisectSkipsWhatCouldNotBeCompared) {
 }
 
 TEST_F(CompareStored, PatternsAcrossTensorsAreTrueSentences) {
-  TensorMap got = Cache(16);
+  TensorMap got = CacheTensors(16);
   for (int i = 12; i < 16; ++i) Change(&got, "/layers/" + std::to_string(i) + "/values", 1, 1);
-  const ToolRun run = Compare(Cache(16), got);
+  const ToolRun run = Compare(CacheTensors(16), got);
   EXPECT_NE(run.out.find("pattern: only values, never keys\n"
                          "pattern: all layers from 12 on\n"),
             std::string::npos)
       << run.out;
-  TensorMap shifted = Cache(5);
-  TensorMap swapped = Cache(5);
+  TensorMap shifted = CacheTensors(5);
+  TensorMap swapped = CacheTensors(5);
   for (int i = 0; i < 5; ++i) {
     const std::string layer = "/layers/" + std::to_string(i);
-    shifted[layer + "/keys"] = Cache(6).at("/layers/" + std::to_string(i + 1) + "/keys");
-    shifted[layer + "/values"] = Cache(6).at("/layers/" + std::to_string(i + 1) + "/values");
+    shifted[layer + "/keys"] = CacheTensors(6).at("/layers/" + std::to_string(i + 1) + "/keys");
+    shifted[layer + "/values"] = CacheTensors(6).at("/layers/" + std::to_string(i + 1) + "/values");
     std::swap(swapped[layer + "/keys"], swapped[layer + "/values"]);
   }
-  EXPECT_NE(Compare(Cache(5), shifted)
+  EXPECT_NE(Compare(CacheTensors(5), shifted)
                 .out.find("layer i of GOT equals layer i+1 of GOLD, bit for bit (8 tensors)"),
             std::string::npos);
-  EXPECT_NE(
-      Compare(Cache(5), swapped).out.find("keys and values are swapped, bit for bit (10 tensors)"),
-      std::string::npos);
+  EXPECT_NE(Compare(CacheTensors(5), swapped)
+                .out.find("keys and values are swapped, bit for bit (10 tensors)"),
+            std::string::npos);
 }
 
 TEST_F(CompareStored, ReportsDoNotDependOnThreads) {
-  TensorMap got = Cache(6);
+  TensorMap got = CacheTensors(6);
   for (int i = 0; i < 6; ++i) Change(&got, "/layers/" + std::to_string(i) + "/keys", i, 1);
   got["/big"] = Counting({{"T", 300}, {"Dk", 999}}, 0);
-  TensorMap gold = Cache(6);
+  TensorMap gold = CacheTensors(6);
   gold["/big"] = Counting({{"T", 300}, {"Dk", 999}}, 0);
   Change(&got, "/big", 123456, 3);
   Write("gold.h5", gold);
@@ -218,10 +218,10 @@ TEST_F(CompareStored, ReportsDoNotDependOnThreads) {
 }
 
 TEST_F(CompareStored, JsonAndJunitHoldTheCounts) {
-  TensorMap got = Cache(2);
+  TensorMap got = CacheTensors(2);
   got.erase("/layers/0/keys");
   Change(&got, "/layers/1/keys", 0, 1);
-  Write("gold.h5", Cache(2));
+  Write("gold.h5", CacheTensors(2));
   Write("got.h5", got);
   const nlohmann::json report = nlohmann::json::parse(Again({"--json", "-"}).out);
   const nlohmann::json& tensors = report["summary"]["tensors"];
@@ -235,9 +235,9 @@ TEST_F(CompareStored, JsonAndJunitHoldTheCounts) {
 }
 
 TEST_F(CompareStored, BlessWritesANewGoldenWithItsReason) {
-  TensorMap gold = Cache(1);
+  TensorMap gold = CacheTensors(1);
   TensorMap got;
-  for (const auto& [path, tensor] : Cache(1)) got["/new" + path] = tensor;
+  for (const auto& [path, tensor] : CacheTensors(1)) got["/new" + path] = tensor;
   Change(&got, "/new/layers/0/keys", 3, 0.5F);
   got["/new/added"] = Counting({{"", 2}}, 0);
   gold["/removed"] = Counting({{"", 2}}, 0);
@@ -301,10 +301,10 @@ TEST_F(CompareStored, CodecRuleJudgesByTheFormatsOwnBound) {
 }
 
 TEST_F(CompareStored, FirstPassAndJudgeAgreeOnWhatPasses) {
-  TensorMap got = Cache(4);
+  TensorMap got = CacheTensors(4);
   for (int i = 0; i < 4; ++i) Change(&got, "/layers/" + std::to_string(i) + "/keys", i, 0.25F);
   Change(&got, "/layers/2/values", 5, 0.5F);
-  Write("gold.h5", Cache(4));
+  Write("gold.h5", CacheTensors(4));
   Write("got.h5", got);
   const auto report = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--json", "-"});
@@ -338,8 +338,8 @@ TEST_F(CompareStored, FirstPassAndJudgeAgreeOnWhatPasses) {
 }
 
 TEST_F(CompareStored, OptionsThatDoNotBelongTogetherAreRefused) {
-  Write("gold.h5", Cache(1));
-  Write("got.h5", Cache(1));
+  Write("gold.h5", CacheTensors(1));
+  Write("got.h5", CacheTensors(1));
   const std::vector<std::vector<std::string>> refused = {
       {"--plan", "base=stranger"}, {"--impl", "x"},         {"--nan", "maybe"},
       {"--stats", "some"},         {"--map", "a=/b"},       {"--include", "["},

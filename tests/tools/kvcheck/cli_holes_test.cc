@@ -33,9 +33,9 @@ TEST_F(ComparatorHole, WhatCannotBeComparedFails) {
   const Shape shape = Shape::Unnamed({2});
   EXPECT_EQ(Exit(Values(DType::kInt8, shape, {1, 2}), Values(DType::kUInt8, shape, {1, 2})), 1);
   // One pair beside others that agree.
-  TensorMap got = Cache(2);
+  TensorMap got = CacheTensors(2);
   got["/layers/0/keys"] = x;
-  EXPECT_EQ(Compare(Cache(2), got).exit_code, 1);
+  EXPECT_EQ(Compare(CacheTensors(2), got).exit_code, 1);
 }
 
 // By the same RFC, and in 1.10.8, empty datasets are not comparable, and exit with 0. Two of one
@@ -85,12 +85,12 @@ TEST_F(ComparatorHole, NanPairs) {
 // has a dataset more; the exit code alone tells: HDFGroup/hdf5#6102. Here it is a failure with a
 // name.
 TEST_F(ComparatorHole, MissingObjectsInEitherOrderOfTheFiles) {
-  TensorMap more = Cache(2);
+  TensorMap more = CacheTensors(2);
   more["/layers/2/keys"] = Counting({{"", 2}}, 0);
-  const ToolRun extra = Compare(Cache(2), more);
+  const ToolRun extra = Compare(CacheTensors(2), more);
   EXPECT_EQ(extra.exit_code, 1);
   EXPECT_NE(extra.out.find("FAIL  /layers/2/keys  extra"), std::string::npos) << extra.out;
-  const ToolRun missing = Compare(more, Cache(2));
+  const ToolRun missing = Compare(more, CacheTensors(2));
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.out.find("FAIL  /layers/2/keys  missing"), std::string::npos) << missing.out;
 }
@@ -110,8 +110,8 @@ TEST_F(ComparatorHole, NothingSelectedIsNoPass) {
   Write("gold.h5", {});
   Write("got.h5", {});
   EXPECT_EQ(Again({}).exit_code, 2);
-  Write("gold.h5", Cache(1));
-  Write("got.h5", Cache(1));
+  Write("gold.h5", CacheTensors(1));
+  Write("got.h5", CacheTensors(1));
   EXPECT_EQ(Again({"--include", "*/queries"}).exit_code, 2);
   EXPECT_EQ(Again({"--exclude", "*"}).exit_code, 2);
 }

@@ -62,7 +62,7 @@ class CompareStored : public ToolTest {
 };
 
 // Layers of keys and values whose contents all differ.
-inline TensorMap Cache(int layers) {
+inline TensorMap CacheTensors(int layers) {
   TensorMap tensors;
   for (int i = 0; i < layers; ++i) {
     const Shape shape = {{"B", 1}, {"Hkv", 2}, {"T", 5}, {"Dk", 4}};
