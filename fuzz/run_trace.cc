@@ -203,7 +203,9 @@ void TraceRunner::ProbeBefore(const CacheOp& op) {
       for (int operand : op.operands) operand_states_.push_back(state(operand));
       return probes_.Before(op, nullptr, nullptr, operand_states_, false);
     case CacheOpKind::kLoad:
-      return probes_.Before(op, nullptr, nullptr, {}, saved_[static_cast<size_t>(op.key)].damaged);
+      return probes_.Before(op, nullptr, nullptr, {},
+                            saved_[static_cast<size_t>(op.key)].used &&
+                                !store_->IsAsPut(kStateKeyNames[static_cast<size_t>(op.key)]));
     case CacheOpKind::kDamage:
       return probes_.Before(op, nullptr, nullptr, {}, false);
     default:

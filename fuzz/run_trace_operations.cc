@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "fuzz/judge_attend.h"
@@ -11,12 +10,6 @@
 #include "fuzz/trace_inputs.h"
 
 namespace kvcheck {
-namespace {
-
-constexpr std::array<std::string_view, kStateKeys> kKeys = {"s0", "s1", "s2", "s3", "s4",
-                                                            "s5", "s6", "s7", "s8", "s9"};
-
-}  // namespace
 
 bool TraceRunner::ExecuteNew(const CacheOp& op) {
   const CacheSetup& setup = case_->setup;
@@ -180,20 +173,20 @@ bool TraceRunner::ExecuteSave(const CacheOp& op) {
   Touch(op.slot);
   const std::string_view why = RefuseWhilePending(slot.state);
   bool carried_out = false;
-  if (!Check(slot.cache->Save(store_, kKeys[static_cast<size_t>(op.key)]), why, &carried_out)) {
+  if (!Check(slot.cache->Save(store_, kStateKeyNames[static_cast<size_t>(op.key)]), why,
+             &carried_out)) {
     return false;
   }
   if (!carried_out) return true;
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   saved.used = true;
-  saved.damaged = false;
   saved.saved_by = index_;
   CopyState(slot.state, &saved.state);
   return true;
 }
 
 bool TraceRunner::ExecuteLoad(const CacheOp& op) {
-  const std::string_view key = kKeys[static_cast<size_t>(op.key)];
+  const std::string_view key = kStateKeyNames[static_cast<size_t>(op.key)];
   Saved& saved = saved_[static_cast<size_t>(op.key)];
   std::string_view why;
   if (!saved.used) {
@@ -216,8 +209,7 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
 }
 
 void TraceRunner::ExecuteDamage(const CacheOp& op) {
-  saved_[static_cast<size_t>(op.key)].damaged = true;
-  store_->Damage(kKeys[static_cast<size_t>(op.key)], op);
+  store_->Damage(kStateKeyNames[static_cast<size_t>(op.key)], op);
 }
 
 bool TraceRunner::ExecuteAttend(const CacheOp& op) {

@@ -24,7 +24,6 @@ struct TraceRunner::Slot {
 
 struct TraceRunner::Saved {
   bool used = false;
-  bool damaged = false;  // since it was saved
   ModelState state;
   int64_t saved_by = -1;  // index of the operation
 };

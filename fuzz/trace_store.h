@@ -4,6 +4,7 @@
 #ifndef FUZZ_TRACE_STORE_H_
 #define FUZZ_TRACE_STORE_H_
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@
 #include "reference/spec/trace.h"
 
 namespace kvcheck {
+
+// The keys of a trace, as its text has them.
+inline constexpr std::array<std::string_view, kStateKeys> kStateKeyNames = {
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"};
 
 class TraceStore : public StateStore {
  public:

@@ -117,11 +117,9 @@ void RunBlock(TraceDrawer* drawer, TraceRunner* runner, uint64_t seed, uint64_t 
       cell->operations += result.counts.operations;
     };
     add(&tally->all);
-    add(&tally->layouts[static_cast<size_t>(2 * DrawnLayoutOf(c.setup.layout) +
-                                            (IsSingle(c) ? 0 : 1))]);
-    const std::string k = FormatClass(c.setup.k);
-    const std::string v = FormatClass(c.setup.v);
-    add(&tally->formats[c.setup.k == c.setup.v ? k : "K and V differ"]);
+    const auto layout = static_cast<size_t>(DrawnLayoutOf(c.setup.layout));
+    add(&tally->layouts[2 * layout + (IsSingle(c) ? 0 : 1)]);
+    add(&tally->formats[c.setup.k == c.setup.v ? FormatClass(c.setup.k) : "K and V differ"]);
     tally->Count(result.counts);
     for (size_t i = 0; i < result.probes.size(); ++i) tally->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) continue;

@@ -160,9 +160,11 @@ class Gate {
     const Answerer* answerer = AnswererOf(entry);
     if (answer.IsLost()) {
       judged.verdict = WithoutJudging(answer.outcome, answer.reason);
-      // The subject names the step.
-      const std::unique_ptr<Subject> subject = MakeSubject(*answerer, {});
-      judged.signature = LossSignature(*subject, entry, answer.outcome, answer.step);
+      judged.signature = Name(answer.outcome);
+      if (answerer != nullptr) {
+        const std::unique_ptr<Subject> subject = MakeSubject(*answerer, {});
+        judged.signature = LossSignature(*subject, entry, answer.outcome, answer.step);
+      }
     } else {
       judged = DecodeVerdict(answer.answer);
     }
