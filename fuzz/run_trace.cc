@@ -42,10 +42,7 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     slot.used = false;
     if (slot.cache != nullptr) spares_.push_back(std::move(slot.cache));
   }
-  for (Saved& saved : saved_) {
-    saved.used = false;
-    saved.damaged = false;
-  }
+  for (Saved& saved : saved_) saved.used = false;
   store_->Clear();
   probes_.Start(c.setup);
   const OpResult started = factory_->Start(c.setup);
