@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
+#include "reference/spec/trace_limits.h"
 
 namespace kvcheck {
 namespace {
@@ -41,14 +41,9 @@ constexpr EnumNames<Damage, 4> kDamages = {{{Damage::kTruncate, "truncate"},
                                             {Damage::kForeign, "foreign"},
                                             {Damage::kVersion, "version"}}};
 
-// Numbers of operations are small enough that no sum of them overflows, and may be negative: a
-// cache has to refuse those.
-constexpr int64_t kMaxNumber = int64_t{1} << 31;
-constexpr int64_t kMaxExtent = int64_t{1} << 16;
-constexpr int64_t kMaxColumns = int64_t{1} << 20;
-constexpr size_t kMaxOps = size_t{1} << 20;
-
-int64_t ParseNumber(Piece piece) { return ParseInt(piece, -kMaxNumber, kMaxNumber); }
+int64_t ParseNumber(Piece piece) {
+  return ParseInt(piece, -trace_limits::kMaxNumber, trace_limits::kMaxNumber);
+}
 
 std::vector<int64_t> ParseNumbers(Piece piece) {
   std::vector<int64_t> numbers;
@@ -129,7 +124,7 @@ class Words {
 void ParseNewFields(Words* words, CacheOp* op) {
   Fields fields = words->TakeFields();
   Piece value;
-  op->count = fields.TakeIf("rows", &value) ? ParseInt(value, 0, kMaxExtent) : 1;
+  op->count = fields.TakeIf("rows", &value) ? ParseInt(value, 0, trace_limits::kMaxExtent) : 1;
   if (fields.TakeIf("pad", &value)) op->numbers = ParseNumbers(value);
   if (fields.TakeIf("layout", &value)) op->layout = ParseCacheLayout(value);
   if (fields.TakeIf("k", &value)) op->k = ParseKvFormat(value);
@@ -180,7 +175,7 @@ CacheOp ParseOp(Piece line) {
       break;
     case CacheOpKind::kAppend: {
       op.slot = ParseSlot(words.Take("a slot"));
-      op.count = ParseInt(words.Take("the number of columns"), 1, kMaxColumns);
+      op.count = ParseInt(words.Take("the number of columns"), 1, trace_limits::kMaxColumns);
       Fields fields = words.TakeFields();
       Piece value;
       if (fields.TakeIf("wrong", &value)) op.wrong = ParseEnum(kWrong, value);
@@ -245,7 +240,7 @@ CacheOp ParseOp(Piece line) {
       op.damage = ParseEnum(kDamages, words.Take("a kind of damage"));
       Fields fields = words.TakeFields();
       Piece value;
-      if (fields.TakeIf("at", &value)) op.at = ParseInt(value, 0, kMaxNumber);
+      if (fields.TakeIf("at", &value)) op.at = ParseInt(value, 0, trace_limits::kMaxNumber);
       fields.Finish("at");
       break;
     }
@@ -267,7 +262,7 @@ CacheSetup ParseSetup(Piece line) {
   Fields fields({line.text.substr(space + 1), line.whole});
   CacheSetup setup;
   Piece value;
-  const auto extent = [](Piece piece) { return ParseInt(piece, 1, kMaxExtent); };
+  const auto extent = [](Piece piece) { return ParseInt(piece, 1, trace_limits::kMaxExtent); };
   if (fields.TakeIf("layout", &value)) setup.layout = ParseCacheLayout(value);
   setup.k = ParseKvFormat(fields.Take("k"));
   setup.v = fields.TakeIf("v", &value) ? ParseKvFormat(value) : setup.k;
@@ -293,60 +288,13 @@ void ParseLine(Piece line, bool* has_setup, CacheCase* c) {
       c->setup = ParseSetup(piece);
       *has_setup = true;
     } else {
-      if (c->ops.size() == kMaxOps) piece.Refuse(fmt::format("more than {} operations", kMaxOps));
+      if (c->ops.size() == trace_limits::kMaxOps) {
+        piece.Refuse(fmt::format("more than {} operations", trace_limits::kMaxOps));
+      }
       c->ops.push_back(ParseOp(piece));
     }
     if (end == line.text.size()) return;
     begin = end + 2;
-  }
-}
-
-[[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
-
-void CheckRange(std::string_view name, int64_t value, int64_t lowest, int64_t highest) {
-  if (value < lowest || value > highest) {
-    Illegal(fmt::format("{} {} is outside {}..{}", name, value, lowest, highest));
-  }
-}
-
-void CheckFormat(const std::optional<KvFormat>& format) {
-  if (!format) return;
-  const std::vector<KvFormat> all = AllKvFormats();
-  if (std::find(all.begin(), all.end(), *format) == all.end()) {
-    Illegal(fmt::format("'{}' is not a format", Print(*format)));
-  }
-}
-
-void CheckOp(const CacheOp& op) {
-  for (int slot : {op.slot, op.target}) CheckRange("slot", slot, 0, kSlots - 1);
-  for (int slot : op.operands) CheckRange("slot", slot, 0, kSlots - 1);
-  CheckRange("saved state", op.key, 0, kStateKeys - 1);
-  for (int64_t number : op.numbers) CheckRange("number", number, -kMaxNumber, kMaxNumber);
-  CheckRange("damaged byte", op.at, 0, kMaxNumber);
-  if (op.window) CheckRange("window", *op.window, -kMaxNumber, kMaxNumber);
-  if (op.scale && !(*op.scale - *op.scale == 0)) Illegal("scale must be finite");
-  if (op.layout) {
-    for (int64_t number : {op.layout->window, op.layout->keep, op.layout->chunk}) {
-      CheckRange("layout", number, 0, kMaxNumber);
-    }
-  }
-  CheckFormat(op.k);
-  CheckFormat(op.v);
-  switch (op.kind) {
-    case CacheOpKind::kNew:
-      CheckRange("rows", op.count, 0, kMaxExtent);
-      break;
-    case CacheOpKind::kAppend:
-      CheckRange("columns", op.count, 1, kMaxColumns);
-      break;
-    case CacheOpKind::kMerge:
-      if (op.operands.empty()) Illegal("merge names at least one slot");
-      break;
-    case CacheOpKind::kToQuantized:
-      if (!op.k || !op.v) Illegal("to_quantized names both formats");
-      break;
-    default:
-      CheckRange("number", op.count, -kMaxNumber, kMaxNumber);
   }
 }
 
@@ -478,33 +426,6 @@ CacheCase ParseCacheCase(std::string_view text) {
   }
   ValidateCacheCase(c);
   return c;
-}
-
-void ValidateCacheCase(const CacheCase& c) {
-  const CacheSetup& setup = c.setup;
-  if (!IsLegal(setup.layout)) {
-    Illegal(fmt::format("layout {}: W and C are at least 1, and K is less than W",
-                        Print(setup.layout)));
-  }
-  for (int64_t number : {setup.layout.window, setup.layout.keep, setup.layout.chunk}) {
-    CheckRange("layout", number, 0, kMaxNumber);
-  }
-  if (setup.x != DType::kFloat32 && setup.x != DType::kFloat16 && setup.x != DType::kBFloat16) {
-    Illegal(fmt::format("x={} is none of f32, f16 and bf16", ShortName(setup.x)));
-  }
-  CheckRange("hkv", setup.kv_heads, 1, kMaxExtent);
-  CheckRange("hq", setup.query_heads, 1, kMaxExtent);
-  CheckRange("dk", setup.k_dim, 1, kMaxExtent);
-  CheckRange("dv", setup.v_dim, 1, kMaxExtent);
-  CheckRange("growth", setup.growth_tokens, 1, kMaxExtent);
-  if (setup.query_heads % setup.kv_heads != 0) {
-    Illegal(fmt::format("hq={} is not a multiple of hkv={}", setup.query_heads, setup.kv_heads));
-  }
-  CheckHeadDim(setup.k, setup.k_dim, "k");
-  CheckHeadDim(setup.v, setup.v_dim, "v");
-  if (!HasText(setup.data)) Illegal("data is REGIME:SEED, file or file:HASH");
-  if (c.ops.size() > kMaxOps) Illegal(fmt::format("more than {} operations", kMaxOps));
-  for (const CacheOp& op : c.ops) CheckOp(op);
 }
 
 }  // namespace kvcheck
