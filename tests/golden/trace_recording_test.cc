@@ -23,13 +23,15 @@ constexpr const char* kTrace =
 Tensor Numbers(const std::vector<int64_t>& numbers, int64_t columns) {
   Tensor tensor(DType::kInt64,
                 Shape::Unnamed({static_cast<int64_t>(numbers.size()) / columns, columns}));
-  std::memcpy(tensor.bytes.data(), numbers.data(), numbers.size() * sizeof(int64_t));
+  if (!numbers.empty()) {
+    std::memcpy(tensor.bytes.data(), numbers.data(), numbers.size() * sizeof(int64_t));
+  }
   return tensor;
 }
 
 Tensor Bytes(const std::string& text, DType dtype = DType::kUInt8) {
   Tensor tensor(dtype, Shape::Unnamed({static_cast<int64_t>(text.size())}));
-  std::memcpy(tensor.bytes.data(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(tensor.bytes.data(), text.data(), text.size());
   return tensor;
 }
 

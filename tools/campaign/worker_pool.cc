@@ -37,11 +37,12 @@ Message Request(const Batch& batch) {
 }  // namespace
 
 std::string LossReason(const ChildOutcome& outcome) {
-  // What a sanitizer prints is long, and names the fault where it starts.
-  const size_t report = outcome.stderr_tail.find("ERROR: AddressSanitizer");
+  // A sanitizer names the fault in its summary; the lines around it have addresses and process
+  // numbers, which are others each time.
+  const size_t summary = outcome.stderr_tail.rfind("SUMMARY: ");
   const std::string last =
-      report != std::string::npos
-          ? outcome.stderr_tail.substr(report, outcome.stderr_tail.find('\n', report) - report)
+      summary != std::string::npos
+          ? outcome.stderr_tail.substr(summary, outcome.stderr_tail.find('\n', summary) - summary)
           : LastLine(outcome.stderr_tail);
   if (outcome.end == ChildEnd::kExited && outcome.code == kChildThrewExitCode) {
     return fmt::format("threw: {}", last);

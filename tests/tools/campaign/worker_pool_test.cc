@@ -281,5 +281,17 @@ TEST_F(WorkerPoolTest, FinishCompletesWhatHasBegunAndStopDropsIt) {
   }
 }
 
+TEST(LossReason, LeavesOutWhatASanitizerPrintsOtherwiseEachTime) {
+  ChildOutcome outcome;
+  outcome.end = ChildEnd::kExited;
+  outcome.code = 1;
+  outcome.stderr_tail =
+      "==17==ERROR: AddressSanitizer: SEGV on unknown address 0x0008 (pc 0x5581)\n"
+      "    #0 0x5581 in Trim cache.cc:7\n"
+      "SUMMARY: AddressSanitizer: SEGV cache.cc:7 in Trim\n==17==ABORTING\n";
+  EXPECT_EQ(LossReason(outcome),
+            "exited with code 1: SUMMARY: AddressSanitizer: SEGV cache.cc:7 in Trim");
+}
+
 }  // namespace
 }  // namespace kvcheck
