@@ -154,6 +154,15 @@ class OutputJudge {
           "unbounded, {} free",
           counts.elements, counts.unconstrained, counts.undefined, counts.unbounded, counts.free));
     }
+    if (counts.judged > 0 && counts.undefined > 0) {
+      std::string what = fmt::format("no value is defined for {} of {} elements", counts.undefined,
+                                     counts.elements);
+      if (2 * counts.undefined > counts.elements) {
+        Mistrust(std::move(what));
+      } else {
+        verdict_.warnings.push_back(std::move(what));
+      }
+    }
     if (counts.unbounded > 0) {
       Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
     }

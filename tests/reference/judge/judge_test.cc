@@ -184,6 +184,21 @@ TEST(Judge, RowsThatPromiseNothingAreCountedByReason) {
   EXPECT_EQ(verdict.outputs[0].counts.judged, 360);
   EXPECT_EQ(verdict.outputs[0].not_judged,
             (std::vector<ReasonCount>{{"padding", 9}, {"input not finite", 9}}));
+  EXPECT_EQ(verdict.outputs[0].warnings,
+            std::vector<std::string>{"no value is defined for 9 of 378 elements"});
+}
+
+TEST(Judge, MostElementsWithoutAValueAreMistrusted) {
+  for (int64_t undefined : {21, 22}) {  // of 42 rows
+    const auto standing = [&](ExpectedTile& tile, const TileRequest&) {
+      for (int64_t row = 0; row < tile.row_count; ++row) {
+        tile.standing.push_back(tile.first_row + row < undefined ? Standing::kUndefined
+                                                                 : Standing::kJudged);
+      }
+    };
+    const Verdict verdict = JudgeValues(HashedValues(kRows), 0x1p-10, standing);
+    EXPECT_EQ(verdict.outcome, undefined > 21 ? Outcome::kMistrusted : Outcome::kPass) << undefined;
+  }
 }
 
 TEST(Judge, NothingJudgedIsMistrusted) {
