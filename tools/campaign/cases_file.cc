@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "reference/spec/error.h"
@@ -170,6 +172,10 @@ std::vector<CaseEntry> ParseCases(std::string_view content, const std::string& f
 }
 
 std::string ReadTextFile(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::kUnreadableFile, "is a folder, not a file", path);
+  }
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in.is_open() || in.bad()) {

@@ -11,6 +11,7 @@
 #include "tools/kvcheck/fuzz_run.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
+#include "tools/report/output_file.h"
 
 namespace kvcheck {
 namespace {
@@ -52,6 +53,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   }
   settings.keep_going = options.keep_going;
   settings.out = options.out;
+  if (!options.out.empty()) CheckOutputFolder(options.out, "--out");
   settings.since_progress = ParseDuration(options.limit, "--limit");
   if (settings.since_progress.count() < 1) {
     throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");

@@ -22,6 +22,7 @@
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
+#include "tools/report/output_file.h"
 
 namespace kvcheck {
 namespace {
@@ -58,6 +59,7 @@ class Gate {
     if (!options.known.empty()) known_ = KnownFailures(ReadTextFile(options.known), options.known);
     if (!options.shard.empty()) shard_ = ParseShard(options.shard);
     limit_ = ParseDuration(options.limit, "--limit");
+    if (!options.out.empty()) CheckOutputFolder(options.out, "--out");
     if (limit_.count() < 1) {
       throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
     }

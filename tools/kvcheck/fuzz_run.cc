@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -119,9 +119,6 @@ class CaseWriter {
 
   std::string Write(const Subject& subject, const FoundFailure& failure) {
     if (settings_.out.empty()) return "";
-    std::error_code error;
-    std::filesystem::create_directories(settings_.out, error);
-    if (error) throw Error(ErrorCode::kUnreadableFile, error.message(), settings_.out);
     const std::string slug = CaseName(TitleOf(subject, failure.sum.signature));
     std::string name = slug;
     for (int i = 2; !written_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
@@ -133,7 +130,14 @@ class CaseWriter {
                     subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
                     settings_.command),
         fmt::format("Replay: kvcheck run {}", ShellWord(path))};
-    WriteOutput(path, Print(failure.shrunk, comments));
+    // The folder could be written at the start; what was found is not lost when it no longer can.
+    try {
+      std::filesystem::create_directories(settings_.out);
+      WriteOutput(path, Print(failure.shrunk, comments));
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "kvcheck: {} could not be written: {}\n", path, error.what());
+      return "";
+    }
     return path;
   }
 

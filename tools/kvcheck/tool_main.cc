@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -81,6 +82,9 @@ int RunCaught(int argc, char** argv) {
     return kExitInterrupted;
   } catch (const std::bad_alloc&) {
     return Complain("", "out of memory: make the case smaller", kExitNotPut);
+  } catch (const std::filesystem::filesystem_error& error) {
+    // A folder of the system that is not there, or not ours.
+    return Complain(error.path1().string(), error.code().message(), kExitNotPut);
   } catch (const std::exception& error) {
     return Complain("internal error", error.what(), kExitInternal);
   }

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "reference/spec/error.h"
 
@@ -78,6 +80,26 @@ void WriteOutput(const std::string& path, std::string_view text) {
   Temporary temporary(path);
   WriteAll(temporary.descriptor(), text, path);
   temporary.RenameTo(path);
+}
+
+void CheckOutputFolder(const std::string& folder, const std::string& context) {
+  std::error_code ignored;
+  std::filesystem::path place = std::filesystem::absolute(folder, ignored);
+  while (!place.has_filename() || !std::filesystem::exists(place, ignored)) {
+    if (place == place.parent_path()) break;
+    place = place.parent_path();
+  }
+  if (!std::filesystem::is_directory(place, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is no folder: name another, or remove it", place.string()),
+                context);
+  }
+  if (access(place.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("nothing can be written in {} ({}): name another folder",
+                            place.string(), std::strerror(errno)),
+                context);
+  }
 }
 
 }  // namespace kvcheck

@@ -14,6 +14,11 @@ namespace kvcheck {
 // Errors: kUnreadableFile with the system's reason.
 void WriteOutput(const std::string& path, std::string_view text);
 
+// Whether files could be written into the folder, which need not be there yet: so that hours of work
+// do not end with an error. context: the option that names it.
+// Errors: kUsage when it is no folder, or may not be written.
+void CheckOutputFolder(const std::string& folder, const std::string& context);
+
 }  // namespace kvcheck
 
 #endif  // TOOLS_REPORT_OUTPUT_FILE_H_

@@ -96,6 +96,22 @@ TEST_F(FuzzCommand, ReportDependsOnTheCasesAlone) {
   EXPECT_GT(campaign["probes"]["ring_wrapped"].get<int64_t>(), 100);
 }
 
+TEST_F(FuzzCommand, FolderThatCannotBeWrittenIsRefusedBeforeTheWork) {
+  for (const char* command : {"fuzz", "gate"}) {
+    for (const char* out : {"/dev/null", "/dev/null/found"}) {
+      const ToolRun run = Tool({command, "--out", out, "-j", "1"});
+      EXPECT_EQ(run.exit_code, 2) << command << " " << out;
+      EXPECT_EQ(run.out, "") << command << " " << out;
+      EXPECT_NE(run.err.find("--out: "), std::string::npos) << run.err;
+    }
+  }
+}
+
+TEST_F(FuzzCommand, FoldersInPlaceOfFilesAreRefused) {
+  EXPECT_EQ(Tool({"run", "--file", "/tmp"}).exit_code, 2);
+  EXPECT_EQ(Tool({"gate", "--known", "/tmp"}).exit_code, 2);
+}
+
 TEST_F(FuzzCommand, TimeRunsAPrefixOfTheSameSequence) {
   const ToolRun timed = Tool({"fuzz", "--time", "300ms", "--json", "-", "-j", "2"});
   ASSERT_EQ(timed.exit_code, 0) << timed.out << timed.err;
