@@ -9,6 +9,7 @@
 #include "golden/plain_writer.h"
 #include "golden/reader.h"
 #include "golden/tensor_file.h"
+#include "reference/judge/special_values.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -82,6 +83,13 @@ std::string DescribeChange(const ComparePair& pair, LockedFile& gold, LockedFile
   if (output.metrics.finite > 0) {
     text += fmt::format(", at most by {:.3g} ({:.3g} ulp)", output.metrics.max_abs,
                         output.metrics.max_ulp);
+  }
+  for (const PairKind kind :
+       {PairKind::kObservedNan, PairKind::kExpectedNan, PairKind::kObservedInfinity,
+        PairKind::kExpectedInfinity, PairKind::kOppositeInfinities}) {
+    if (const int64_t count = output.special.Of(kind); count > 0) {
+      text += fmt::format(", {}: {}", Name(kind), count);
+    }
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "golden/hdf5_file.h"
@@ -239,6 +240,7 @@ TEST_F(CompareStored, BlessWritesANewGoldenWithItsReason) {
   TensorMap got;
   for (const auto& [path, tensor] : CacheTensors(1)) got["/new" + path] = tensor;
   Change(&got, "/new/layers/0/keys", 3, 0.5F);
+  Change(&got, "/new/layers/0/keys", 5, std::numeric_limits<float>::quiet_NaN());
   got["/new/added"] = Counting({{"", 2}}, 0);
   gold["/removed"] = Counting({{"", 2}}, 0);
   const std::vector<std::string> rename = {"--map", "s#^new/##"};
@@ -250,11 +252,13 @@ TEST_F(CompareStored, BlessWritesANewGoldenWithItsReason) {
   EXPECT_EQ(bless({"--reason", "why"}).exit_code, 2);
   const ToolRun run = bless({"--bless", "next.h5", "--reason", "rounding was fixed"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(run.out,
-            "added    /added  float32 2\n"
-            "changed  /layers/0/keys  1 of 40 elements, at most by 0.5 (2.1e+06 ulp)\n"
-            "removed  /removed  float32 2\n"
-            "next.h5: 3 tensors written, 1 as in GOLD bit for bit; reason: rounding was fixed\n");
+  EXPECT_EQ(
+      run.out,
+      "added    /added  float32 2\n"
+      "changed  /layers/0/keys  2 of 40 elements, at most by 0.5 (2.1e+06 ulp), NaN observed, "
+      "a number expected: 1\n"
+      "removed  /removed  float32 2\n"
+      "next.h5: 3 tensors written, 1 as in GOLD bit for bit; reason: rounding was fixed\n");
   const std::string bytes = golden_samples::ReadBytes(Path("next.h5"));
   for (const char* text : {kBlessReason, kBlessCommand, kBlessGoldHash, kBlessGotHash,
                            "rounding was fixed", "--map 's#^new/##' --bless next.h5"}) {
