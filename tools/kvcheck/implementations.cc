@@ -92,7 +92,7 @@ StatedAnswer StatedBy(const std::string& name) {
 std::string DefaultImplementation(const Case& c) {
   if (std::holds_alternative<AttentionCase>(c)) return "simulated";
   if (std::holds_alternative<CodecCase>(c)) return "reference";
-  if (std::holds_alternative<CacheCase>(c)) return "model";
+  if (std::holds_alternative<CacheCase>(c)) return "optimized";
   throw Error(ErrorCode::kUsage,
               "a tensor case compares stored tensors: give them with --data FILE#NAME, or use "
               "kvcheck compare --case",
