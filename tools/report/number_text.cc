@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 namespace kvcheck {
 namespace {
+
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+bool HasControls(std::string_view text) { return std::any_of(text.begin(), text.end(), IsControl); }
 
 // "3.1e-02" as "3.1e-2".
 std::string ShortExponent(std::string text) {
@@ -63,12 +68,30 @@ std::string Plural(long long count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string NameText(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    text +=
+        IsControl(c) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return text;
+}
+
 std::string ShellWord(std::string_view word) {
   constexpr std::string_view kHarmless =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-#";
   if (!word.empty() && word.find_first_not_of(kHarmless) == std::string_view::npos &&
       word.front() != '#') {
     return std::string(word);
+  }
+  if (HasControls(word)) {
+    std::string quoted = "$'";
+    for (const char c : word) {
+      if (c == '\'' || c == '\\') quoted += '\\';
+      quoted += IsControl(c) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
+                             : std::string(1, c);
+    }
+    return quoted + "'";
   }
   std::string quoted = "'";
   for (const char c : word) {

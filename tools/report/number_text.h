@@ -19,8 +19,12 @@ std::string ValueText(double value);
 // "1 row", "3 rows".
 std::string Plural(long long count, std::string_view noun);
 
-// A word of a POSIX shell command: as it is when harmless, else in single quotes.
+// A word of a shell command: as it is when harmless, else in single quotes, and where it has control
+// characters in the $'' quotes of bash, which name them.
 std::string ShellWord(std::string_view word);
+
+// A stranger's name on one line of a terminal: control characters as \xNN.
+std::string NameText(std::string_view name);
 
 }  // namespace kvcheck
 

@@ -64,7 +64,7 @@ std::string Tag(const CaseResult& result, const TextOptions& options) {
 }  // namespace
 
 std::string Headline(const CaseResult& result, const TextOptions& options) {
-  std::string text = fmt::format("{}  {}  ", Tag(result, options), Title(result));
+  std::string text = fmt::format("{}  {}  ", Tag(result, options), NameText(Title(result)));
   const std::string unmet = UnmetReason(result, options.strict);
   if (!unmet.empty()) text += unmet + ": ";
   text += Sentence(result);
@@ -134,7 +134,7 @@ void TextReport::Finish(const Summary& summary) {
     if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }
   for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
-  for (const std::string& pattern : summary.patterns) out_ << "pattern: " << pattern << "\n";
+  for (const std::string& pattern : summary.patterns) out_ << "pattern: " << NameText(pattern) << "\n";
   out_ << Print(summary) << "\n";
   out_.flush();
 }
