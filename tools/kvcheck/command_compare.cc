@@ -25,7 +25,10 @@ void Refuse(std::initializer_list<Given> options, const std::string& reason) {
 }
 
 int Compare(const CompareOptions& options) {
-  options.common.Check();
+  std::vector<std::string> inputs = options.files;
+  inputs.insert(inputs.end(), options.rules.begin(), options.rules.end());
+  inputs.insert(inputs.end(), options.map_file.begin(), options.map_file.end());
+  options.common.Check(inputs);
   if (options.bitwise && options.gold_plan.empty()) {
     throw Error(ErrorCode::kUsage, "--bitwise goes with --gold-plan", "compare");
   }

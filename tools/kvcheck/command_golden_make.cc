@@ -87,7 +87,7 @@ GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
 }
 
 int Make(const MakeOptions& options) {
-  options.common.Check();
+  options.common.Check({options.file});
   if (options.file.empty() && options.case_text.empty()) {
     throw Error(ErrorCode::kUsage, "give a FILE with inputs, or --case with generated data",
                 "golden make");

@@ -140,7 +140,7 @@ bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const Gold
 }
 
 int Verify(const VerifyOptions& options) {
-  options.common.Check();
+  options.common.Check(options.files);
   std::vector<std::unique_ptr<StoredFile>> files;
   int64_t tests = 0;
   int64_t total = 0;

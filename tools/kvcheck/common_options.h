@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "reference/judge/judge.h"
 #include "tools/report/text_report.h"
@@ -21,8 +22,9 @@ struct CommonOptions {
 
   // statistics_tests: of the whole run.
   JudgeOptions Judge(int64_t statistics_tests) const;
-  // Errors: kUsage when two reports ask for standard output.
-  void Check() const;
+  // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
+  // report for that of an input.
+  void Check(const std::vector<std::string>& inputs = {}) const;
 };
 
 // Where reports go and what they show: of commands that judge in workers.

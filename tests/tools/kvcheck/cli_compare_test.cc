@@ -235,6 +235,17 @@ TEST_F(CompareStored, JsonAndJunitHoldTheCounts) {
   EXPECT_NE(Again({"--junit", "-"}).out.find("tests=\"4\" failures=\"2\""), std::string::npos);
 }
 
+TEST_F(CompareStored, ReportsDoNotOverwriteInputsOrEachOther) {
+  ASSERT_EQ(Compare(CacheTensors(1), CacheTensors(1)).exit_code, 0);
+  for (const char* option : {"--json", "--junit"}) {
+    const std::string before = golden_samples::ReadBytes(Path("got.h5"));
+    EXPECT_EQ(Again({option, Path("got.h5")}).exit_code, 2);
+    EXPECT_EQ(golden_samples::ReadBytes(Path("got.h5")), before);
+  }
+  EXPECT_EQ(Again({"--json", "report", "--junit", "./report"}).exit_code, 2);
+  EXPECT_EQ(Again({"--json", "/dev/null", "--junit", "/dev/null"}).exit_code, 0);
+}
+
 TEST_F(CompareStored, BlessWritesANewGoldenWithItsReason) {
   TensorMap gold = CacheTensors(1);
   TensorMap got;
