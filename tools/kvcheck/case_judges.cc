@@ -64,9 +64,7 @@ std::string FamilyOf(const KvFormat& format) {
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
   if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    const std::string_view names[] = {"encode", "decode", "round_trip"};
-    text += fmt::format(" {} {}", names[static_cast<size_t>(codec->direction)],
-                        FamilyOf(codec->format));
+    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
   }
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
