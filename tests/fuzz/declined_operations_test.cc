@@ -71,12 +71,14 @@ class DecliningCache : public Cache {
   OpResult Extract(int64_t row, std::unique_ptr<Cache>* out) const override {
     if (ways_->Declines(CacheOpKind::kExtract)) return NotHere();
     std::unique_ptr<Cache> made;
-    return Wrap(inner_->Extract(row, &made), std::move(made), out);
+    const OpResult result = inner_->Extract(row, &made);
+    return Wrap(result, std::move(made), out);
   }
   OpResult CopyTo(std::unique_ptr<Cache>* out) const override {
     if (ways_->Declines(CacheOpKind::kCopy)) return NotHere();
     std::unique_ptr<Cache> made;
-    return Wrap(inner_->CopyTo(&made), std::move(made), out);
+    const OpResult result = inner_->CopyTo(&made);
+    return Wrap(result, std::move(made), out);
   }
   OpResult Save(StateStore* store, std::string_view key) const override {
     return ways_->Declines(CacheOpKind::kSave) ? NotHere() : inner_->Save(store, key);
@@ -111,7 +113,8 @@ class DecliningFactory : public ModelFactory {
                std::span<const int64_t> padding, std::unique_ptr<Cache>* out) override {
     if (ways_->Declines(CacheOpKind::kNew)) return NotHere();
     std::unique_ptr<Cache> made;
-    return Wrap(ModelFactory::New(layout, k, v, rows, padding, &made), std::move(made), out);
+    const OpResult result = ModelFactory::New(layout, k, v, rows, padding, &made);
+    return Wrap(result, std::move(made), out);
   }
   OpResult Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) override {
     if (ways_->Declines(CacheOpKind::kMerge)) return NotHere();
@@ -120,13 +123,15 @@ class DecliningFactory : public ModelFactory {
       inner.push_back(static_cast<const DecliningCache*>(cache)->inner());
     }
     std::unique_ptr<Cache> made;
-    return Wrap(ModelFactory::Merge(inner, &made), std::move(made), out);
+    const OpResult result = ModelFactory::Merge(inner, &made);
+    return Wrap(result, std::move(made), out);
   }
   OpResult Load(const StateStore& store, std::string_view key,
                 std::unique_ptr<Cache>* out) override {
     if (ways_->Declines(CacheOpKind::kLoad)) return NotHere();
     std::unique_ptr<Cache> made;
-    return Wrap(ModelFactory::Load(store, key, &made), std::move(made), out);
+    const OpResult result = ModelFactory::Load(store, key, &made);
+    return Wrap(result, std::move(made), out);
   }
 
  private:
