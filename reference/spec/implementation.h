@@ -51,6 +51,10 @@ class Implementation {
   virtual Capabilities GetCapabilities() const = 0;
   // inputs: the tensors of InputSpecs(c), already checked.
   virtual RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) = 0;
+  // How the last answer was computed, where that is not what the capabilities say; else null. Valid
+  // until the next Run.
+  virtual const Plan* AnswerPlan() const { return nullptr; }
+  virtual const Profile* AnswerProfile() const { return nullptr; }
 };
 
 // Keeps an answer in memory, as an ObservedSource.

@@ -55,6 +55,7 @@ int Run(int argc, char** argv) {
   AddFuzzCommand(&app, &chosen);
   AddGateCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
+  AddServeCommand(&app, &chosen);
   RefuseEmptyValues(&app);
   try {
     app.parse(argc, argv);
