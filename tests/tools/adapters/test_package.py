@@ -1,0 +1,165 @@
+"""The parts of kvcheck_adapter by themselves: types, masks, texts, frames, damage."""
+import os
+import pathlib
+import sys
+import unittest
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools/adapters/kvcheck_adapter"))
+
+from kvcheck_adapter import case_mask, damage, from_float32, parse_format, parse_layout, to_float32, visible_of
+from kvcheck_adapter.storage import STORED, name_of
+from kvcheck_adapter.texts import case_fields
+from kvcheck_adapter.wire import LIMIT_BYTES, ProtocolError, Stream, decode_array, encode_array
+
+
+class Storage(unittest.TestCase):
+    def test_every_16_bit_and_8_bit_code_survives_the_way_there_and_back(self):
+        for kind, count in (("bf16", 1 << 16), ("f8e4m3fn", 256), ("f8e5m2", 256), ("f16", 1 << 16)):
+            codes = np.arange(count).astype(STORED[kind] if kind != "f16" else np.uint16)
+            stored = codes if kind != "f16" else codes.view(np.float16)
+            values = to_float32(stored, kind)
+            back = from_float32(values, kind)
+            same = back.view(codes.dtype) == codes
+            self.assertTrue((same | np.isnan(values)).all(), kind)
+            self.assertTrue(np.isnan(to_float32(back, kind)[np.isnan(values)]).all(), kind)
+
+    def test_values_of_fp8_and_bf16_are_those_of_their_definition(self):
+        self.assertEqual(to_float32(np.uint8([0x7E, 0x01, 0xC0]), "f8e4m3fn").tolist(), [448.0, 2.0**-9, -2.0])
+        self.assertEqual(to_float32(np.uint8([0x7B, 0x01, 0x7C]), "f8e5m2").tolist(), [57344.0, 2.0**-16, np.inf])
+        self.assertEqual(to_float32(np.uint16([0x3F80, 0xC040]), "bf16").tolist(), [1.0, -3.0])
+
+    def test_rounds_to_nearest_and_ties_to_even(self):
+        for kind, low, high in (("bf16", 1.0, 1 + 2.0**-7), ("f8e4m3fn", 1.0, 1.125), ("f8e5m2", 1.0, 1.25),
+                                ("f16", 1.0, 1 + 2.0**-10)):
+            middle = (low + high) / 2
+            rounded = from_float32(np.float32([middle, np.nextafter(np.float32(middle), np.float32(9)), -middle]), kind)
+            self.assertEqual(to_float32(rounded, kind).tolist(), [low, high, -low], kind)
+
+    def test_overflow_is_infinite_where_there_is_an_infinity(self):
+        self.assertTrue(np.isnan(to_float32(from_float32(np.float32([1e6]), "f8e4m3fn"), "f8e4m3fn"))[0])
+        self.assertEqual(to_float32(from_float32(np.float32([-1e6]), "f8e5m2"), "f8e5m2")[0], -np.inf)
+        self.assertEqual(to_float32(from_float32(np.float32([3.4e38]), "bf16"), "bf16")[0], np.inf)
+
+    def test_an_array_is_called_what_it_holds(self):
+        self.assertEqual(name_of(np.zeros(1, np.uint16), "bf16"), "bf16")
+        self.assertEqual(name_of(np.zeros(1, np.float32), "bf16"), "f32")
+        self.assertEqual(name_of(np.zeros(1, bool)), "b8")
+        with self.assertRaises(TypeError):
+            name_of(np.zeros(1, complex))
+
+
+class Masks(unittest.TestCase):
+    SEEN = np.array([[1, 1, 0], [1, 0, 1]], bool)
+
+    def test_every_shape_that_broadcasts_with_scores_gives_the_same_set(self):
+        expected = np.broadcast_to(self.SEEN, (2, 2, 3))
+        for mask in (self.SEEN, self.SEEN[None], self.SEEN[None, None], np.broadcast_to(self.SEEN, (2, 4, 2, 3)),
+                     np.where(self.SEEN, 0, -np.inf), np.where(self.SEEN, 0, np.finfo(np.float16).min).astype("f2"),
+                     np.where(self.SEEN, 1, -np.inf)[None, None]):
+            self.assertTrue((visible_of(mask, 2, 2, 3) == expected).all(), mask.shape)
+        self.assertTrue((visible_of(self.SEEN[0], 2, 2, 3) == self.SEEN[0]).all())
+        per_row = np.array([[1, 0, 0], [1, 1, 0]], bool)[:, None, None]
+        self.assertTrue((visible_of(per_row, 2, 2, 3) == per_row[:, 0]).all())
+
+    def test_causal_stands_at_the_bottom_right(self):
+        self.assertEqual(visible_of("causal", 1, 2, 3)[0].tolist(), [[True, True, False], [True, True, True]])
+        self.assertTrue(visible_of("causal", 1, 1, 3).all())
+        self.assertFalse(visible_of("causal", 1, 3, 2)[0, 0].any())
+        self.assertTrue(visible_of(None, 2, 2, 3).all())
+
+    def test_masks_that_do_not_fit_are_errors(self):
+        for mask in (np.ones((2, 4), bool), "top", np.array([[[[1, 1, 1]], [[0, 1, 1]]]], bool)):
+            with self.assertRaises(ValueError):
+                visible_of(mask, 1, 1, 3)
+
+    def test_terms_of_a_case_are_what_the_grammar_says(self):
+        fields = {"l": 2, "t": 4}
+        mask = case_mask({**fields, "mask": "causal_bottom_right+window:2+left_pad:0,3"}, {})
+        self.assertEqual(mask[0, 0].astype(int).tolist(), [[0, 1, 1, 0], [0, 0, 1, 1]])
+        self.assertEqual(mask[1, 0].astype(int).tolist(), [[0, 0, 0, 0], [0, 0, 0, 1]])
+        self.assertEqual(case_mask({**fields, "mask": "causal_top_left"}, {}).astype(int).tolist(),
+                         [[1, 0, 0, 0], [1, 1, 0, 0]])
+        self.assertEqual(case_mask({**fields, "mask": "window:2"}, {}).astype(int).tolist(), [[0, 1, 1, 1], [0, 0, 1, 1]])
+        self.assertIsNone(case_mask({**fields, "mask": "none"}, {}))
+        added = case_mask({**fields, "mask": "causal_bottom_right+additive:T:bf16"},
+                          {"mask": np.uint16([0x3F80, 0, 0, 0])})
+        self.assertEqual(added.tolist(), [[1, 0, 0, -np.inf], [1, 0, 0, 0]])
+
+
+class Texts(unittest.TestCase):
+    def test_layouts_formats_and_cases_are_read(self):
+        ring = parse_layout("ring:w=4:keep=1")
+        self.assertEqual((ring.kind, ring.window, ring.keep), ("ring", 4, 1))
+        self.assertEqual(parse_layout("chunk:c=3").chunk, 3)
+        self.assertIsNone(parse_layout("linear").window)
+        coded = parse_format("affine:5:g64:bf16")
+        self.assertEqual((coded.bits, coded.group, coded.type, coded.is_plain), (5, 64, "bf16", False))
+        self.assertTrue(parse_format("f8e5m2").is_plain)
+        for text in ("ring:w", "spiral", "linear:q=1"):
+            with self.assertRaises(ValueError):
+                parse_layout(text)
+        with self.assertRaises(ValueError):
+            parse_format("affine:4")
+        self.assertEqual(case_fields("codec op=encode d=32")["op"], "encode")
+
+
+class Frames(unittest.TestCase):
+    def setUp(self):
+        self.parent_reads, child_writes = os.pipe()
+        child_reads, self.parent_writes = os.pipe()
+        self.stream = Stream(child_reads, child_writes)
+
+    def frame(self, value):
+        payload = self.stream.pack(value)
+        return len(payload).to_bytes(8, "little") + payload
+
+    def test_frames_arrive_whole_however_they_are_cut(self):
+        sent = self.frame({"a": 1}) + self.frame({"b": b"x" * 3000})
+        for part in (sent[:3], sent[3:11], sent[11:600], sent[600:]):
+            os.write(self.parent_writes, part)
+        os.close(self.parent_writes)
+        self.assertEqual(self.stream.receive(), {"a": 1})
+        self.assertEqual(self.stream.receive(), {"b": b"x" * 3000})
+        self.assertIsNone(self.stream.receive())
+
+    def test_what_is_no_frame_is_an_error(self):
+        for sent in (b"\1\0\0\0\0\0\0\0", (LIMIT_BYTES + 1).to_bytes(8, "little"), b"\1\0", self.frame([1])):
+            self.setUp()
+            os.write(self.parent_writes, sent)
+            os.close(self.parent_writes)
+            with self.assertRaises(ProtocolError):
+                self.stream.receive()
+
+    def test_a_sign_of_life_is_an_empty_frame_and_comes_not_too_often(self):
+        self.stream.alive()
+        self.stream._alive_after = 0  # as after a while
+        self.stream.alive()
+        self.stream.alive()
+        self.assertEqual(os.read(self.parent_reads, 100), bytes(8))
+
+    def test_arrays_keep_type_extents_and_bytes(self):
+        array = np.arange(6, dtype=np.uint16).reshape(1, 2, 3)
+        kind, read, data = decode_array(encode_array(array.transpose(0, 2, 1), "bf16"))
+        self.assertEqual((kind, read.shape), ("bf16", (1, 3, 2)))
+        self.assertTrue((read == array.transpose(0, 2, 1)).all())
+        read[:] = 0  # its own memory
+        self.assertNotEqual(read.tobytes(), data)
+
+
+class Damage(unittest.TestCase):
+    def test_damage_is_one_fault(self):
+        data = bytes(range(10))
+        self.assertEqual(damage.damaged(data, "truncate", 0), data[:-1])
+        flipped = damage.damaged(data, "flip", 13)
+        self.assertEqual([i for i in range(10) if flipped[i] != data[i]], [3])
+        self.assertEqual(bin(flipped[3] ^ data[3]).count("1"), 1)
+        self.assertNotEqual(damage.damaged(data, "foreign", 0), data)
+        with self.assertRaises(Exception):
+            damage.damaged(data, "version", 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

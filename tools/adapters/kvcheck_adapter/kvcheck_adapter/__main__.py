@@ -1,0 +1,60 @@
+"""python3 -m kvcheck_adapter FILE.py [OPTION...]: serves the adapter that the file defines, on stdin and stdout.
+
+The file holds one subclass of Adapter, or says with ADAPTER = ... which one. Options go to its constructor as texts.
+Exit codes: 0 the input ended; 2 the file cannot be used; 1 the stream is broken.
+"""
+import importlib.util
+import pathlib
+import sys
+
+from .wire import ProtocolError, Stream, claim_stdout
+
+
+def fail(message):
+    print(f"kvcheck_adapter: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def load(path):
+    """The adapter's class. The library is imported here, after its prints were led elsewhere."""
+    from .adapter import Adapter
+    path = pathlib.Path(path)
+    if not path.is_file():
+        fail(f"there is no file {path}")
+    sys.path.insert(0, str(path.parent))
+    name = f"kvcheck_adapter_file_{path.stem}"  # no name of an installed module
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        fail(f"{path} needs what is not installed: {error}")
+    if hasattr(module, "ADAPTER"):
+        return module.ADAPTER
+    found = [item for item in vars(module).values()
+             if isinstance(item, type) and issubclass(item, Adapter) and item.__module__ == name]
+    if len(found) != 1:
+        fail(f"{path} defines {len(found)} subclasses of Adapter; with ADAPTER = ... it says which one is meant")
+    return found[0]
+
+
+def main(arguments):
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__, file=sys.stderr)
+        sys.exit(0 if arguments else 2)
+    stream = Stream(0, claim_stdout())
+    from .session import Session
+    adapter = load(arguments[0])(*arguments[1:])
+    stream.alive()
+    try:
+        Session(adapter, stream).run()
+    except ProtocolError as error:
+        print(f"kvcheck_adapter: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

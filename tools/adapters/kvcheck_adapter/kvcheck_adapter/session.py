@@ -1,0 +1,332 @@
+"""One conversation: requests of the protocol become calls of an Adapter, and what it returns becomes answers.
+
+Refusals: whatever the author's methods raise. An exception of this package is a bug and is said to be one ("failed").
+"""
+import os
+import traceback
+
+import numpy as np
+
+from . import guards
+from .adapter import Refused, Setup, Step, Unsupported
+from .damage import Folder
+from .slots import Family, Slot, state_of
+from .storage import name_of
+from .texts import case_fields, parse_format, parse_layout
+from .wire import decode_array, encode_array
+
+MESSAGE_CHARACTERS = 300
+NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what should have made it was refused
+
+
+class LibraryError(Exception):
+    """Carries what a method of the author raised."""
+
+
+class Session:
+    def __init__(self, adapter, stream):
+        self.adapter, self.stream = adapter, stream
+        self.folder = Folder(adapter.file_suffix)
+        self.slots, self.saved = {}, {}
+        self.relies_on = frozenset(adapter.relies_on)
+        unknown = self.relies_on - guards.NAMES
+        if unknown:
+            raise ValueError(f"relies_on names no precondition: {', '.join(sorted(unknown))}")
+        self.calls = {name[3:]: getattr(self, name) for name in dir(self) if name.startswith("do_")}
+        adapter.alive = stream.alive
+
+    def run(self):
+        """Answers until the input ends."""
+        while (request := self.stream.receive()) is not None:
+            self.stream.send(self.answer(request))
+
+    def answer(self, request):
+        """The packed answer of one request."""
+        self.observed = request.get("observe")
+        try:
+            dropped = request.get("drop")
+            if dropped:
+                for number in dropped:
+                    self.slots.pop(number, None)
+            try:
+                call = self.calls.get(request.get("do"))
+                if call is None:
+                    answer = {"failed": f"no request of this protocol: {request.get('do')!r}"}
+                else:
+                    answer = call(request) or {}
+            except LibraryError as error:
+                answer = self.explained(error.__cause__)
+            except Unsupported as error:
+                answer = {"unsupported": self.worded(error)}
+            except Refused as error:
+                answer = {"refused": self.worded(error)}
+            if self.observed is None:
+                return self.stream.pack(answer)
+            return self.with_states(answer)
+        except Exception as error:
+            return self.stream.pack({"failed": self.bug(error)})
+
+    def with_states(self, answer):
+        """The answer with "states", spliced of packed parts: a state that was shown before is packed already."""
+        parts = [state_of(self, self.slots[number]) if number in self.slots else NO_CACHE for number in self.observed]
+        packed = self.stream.pack(answer)
+        count = len(answer) + 1
+        if packed[0] & 0xF0 != 0x80 or count > 15 or len(parts) > 15:
+            raise ValueError("more keys or states than an answer has")
+        return b"".join((bytes((0x80 | count,)), packed[1:], self.stream.pack("states"), bytes((0x90 | len(parts),)),
+                         *parts))
+
+    # ------------------------------------------------------------------------------------------ errors
+    def call(self, method, *arguments):
+        """A call of the author's; what it raises is the library's answer."""
+        try:
+            return method(*arguments)
+        except (Unsupported, Refused):
+            raise
+        except Exception as error:
+            raise LibraryError from error
+
+    def explained(self, error):
+        if isinstance(error, NotImplementedError):
+            return {"unsupported": self.worded(error)}
+        if isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError):
+            return {"failed": self.bug(error)}
+        return {"refused": f"{type(error).__name__}: {self.worded(error)}"}
+
+    def worded(self, error):
+        first = (str(error).splitlines() or [""])[0]
+        return first.encode("ascii", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
+
+    def bug(self, error):
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+        return f"{type(error).__name__}: {self.worded(error)}{place}"
+
+    # ---------------------------------------------------------------------------------------- greeting
+    def do_hello(self, request):
+        if request.get("protocol") != 1:
+            return {"failed": f"this adapter speaks protocol 1, not {request.get('protocol')}"}
+        a = self.adapter
+        answer = {"protocol": 1, "name": a.name, "version": a.version, "kinds": list(a.kinds)}
+        for key in ("cache_profile", "profile", "plan"):
+            if getattr(a, key):
+                answer[key] = getattr(a, key)
+        if a.spaces:
+            answer["spaces"] = list(a.spaces)
+        return answer
+
+    def do_observe(self, request):
+        return {}
+
+    # ------------------------------------------------------------------------------------------- cases
+    def do_case(self, request):
+        fields = case_fields(request["case"])
+        fields.update(request.get("fields") or {})
+        kinds, inputs, given = {}, {}, {}
+        for name, wired in request["inputs"].items():
+            kinds[name], inputs[name], given[name] = decode_array(wired)
+        self.adapter.declared = {}
+        answer = self.adapter.codec if fields["kind"] == "codec" else self.adapter.attention
+        outputs = self.call(answer, fields, inputs)
+        expected = {"out": fields.get("out"), "y": fields.get("x")}
+        if "format" in fields:
+            scale = parse_format(fields["format"])
+            expected.update(codes=scale.type if scale.is_plain else "u32", scales=scale.type, biases=scale.type)
+        wired = {name: encode_array(np.asarray(array), expected.get(name)) for name, array in outputs.items()}
+        changed = any(inputs[name].tobytes() != data for name, data in given.items())
+        return {"outputs": wired, **({"inputs_changed": True} if changed else {}), **self.adapter.declared}
+
+    # ------------------------------------------------------------------------------------------ caches
+    def do_start(self, request):
+        self.slots.clear()
+        self.saved.clear()
+        self.folder.clear()
+        s = request["setup"]
+        self.setup = Setup(s["kv_heads"], s["query_heads"], s["k_dim"], s["v_dim"], s["x"], s.get("growth_tokens", 8))
+        self.adapter.setup = self.setup
+        self.call(self.adapter.start, self.setup)
+
+    def slot(self, request, key="cache"):
+        try:
+            return self.slots[request[key]]
+        except KeyError:
+            raise ValueError(f"there is no cache {request.get(key)}") from None
+
+    def do_new(self, request):
+        layout, k, v = parse_layout(request["layout"]), parse_format(request["k"]), parse_format(request["v"])
+        padding = request.get("padding") or []
+        guards.new(self.relies_on, request["rows"], padding)
+        cache = self.call(self.adapter.new, layout, k, v, request["rows"], list(padding))
+        slot = Slot(cache, layout, k, v, request["rows"], Family())
+        slot.padding = list(padding)
+        slot.fresh = True
+        self.slots[request["out"]] = slot
+
+    def do_append(self, request):
+        slot, a = self.slot(request), self.adapter
+        k_kind, k_given, k_data = decode_array(request["k"])
+        v_kind, v_given, v_data = decode_array(request["v"])
+        guards.append(self.relies_on, slot, self.setup, k_kind, k_given, v_given)
+        slot.family.version += 1
+        slot.fresh = False
+        k, v = self.call(a.give, k_given, k_kind), self.call(a.give, v_given, v_kind)
+        queries = k_given.shape[2]
+        slot.step = self.step_of(self.call(a.append, slot.cache, k, v), queries)
+        slot.arrived(queries)
+        if not a.lazy or self.observed:
+            if a.numpy(k).tobytes() != k_data or a.numpy(v).tobytes() != v_data:
+                return {"inputs_changed": True}
+        return None
+
+    def step_of(self, answer, queries):
+        """What an append returned, kept."""
+        keys, values, mask = answer
+        if not (mask is None or isinstance(mask, str)):
+            mask = self.adapter.keep(mask)
+        return Step(self.kept(keys), self.kept(values), mask, queries)
+
+    def kept(self, arrays):
+        keep = self.adapter.keep
+        return tuple(keep(part) for part in arrays) if isinstance(arrays, (tuple, list)) else (keep(arrays),)
+
+    def do_prepare(self, request):
+        slot, lengths = self.slot(request), request["lengths"]
+        guards.pending(self.relies_on, slot)
+        guards.prepare(self.relies_on, slot, lengths)
+        slot.family.version += 1
+        self.call(self.adapter.prepare, slot.cache, list(lengths), request.get("columns", -1))
+        slot.to_come, slot.step = list(lengths), None
+        slot.fresh = False
+
+    def do_finalize(self, request):
+        slot = self.slot(request)
+        guards.finalize(self.relies_on, slot)
+        slot.family.version += 1
+        self.call(self.adapter.finalize, slot.cache)
+        if slot.to_come is not None:
+            slot.to_come, slot.step = None, None
+
+    def do_trim(self, request):
+        slot, count = self.slot(request), request["count"]
+        guards.pending(self.relies_on, slot)
+        guards.count(self.relies_on, count)
+        slot.family.version += 1
+        trimmed = self.call(self.adapter.trim, slot.cache, count)
+        slot.step = None
+        return {"trimmed": int(trimmed)}
+
+    def changed(self, slot, cache):
+        if cache is not None:
+            slot.cache = cache
+        slot.step = None
+
+    def do_filter(self, request):
+        slot, rows = self.slot(request), request["rows"]
+        guards.pending(self.relies_on, slot)
+        guards.rows(self.relies_on, slot, rows)
+        slot.family.version += 1
+        self.changed(slot, self.call(self.adapter.filter, slot.cache, list(rows)))
+        slot.rows = len(rows)
+        slot.padding = [slot.padding[row] for row in rows] if slot.padding else []
+
+    def do_extend(self, request):
+        slot, other = self.slot(request), self.slot(request, "other")
+        guards.pending(self.relies_on, slot, other)
+        guards.alike(self.relies_on, slot, other)
+        slot.family.join(other.family)
+        slot.family.version += 1
+        self.changed(slot, self.call(self.adapter.extend, slot.cache, other.cache))
+        slot.padding = slot.unfed() + other.unfed()
+        slot.rows += other.rows
+        slot.fresh = slot.fresh and other.fresh
+
+    def derived(self, request, cache, slots, rows):
+        """Puts a cache that was made of others, whose storage it may share."""
+        family = slots[0].family
+        for slot in slots[1:]:
+            family.join(slot.family)
+        family.version += 1
+        first = slots[0]
+        made = Slot(cache, first.layout, first.k, first.v, rows, family)
+        self.slots[request["out"]] = made
+        return made
+
+    def do_merge(self, request):
+        slots = [self.slots[number] for number in request["caches"]]
+        guards.pending(self.relies_on, *slots)
+        guards.single(self.relies_on, slots)
+        guards.alike(self.relies_on, *slots)
+        for slot in slots:
+            slot.family.version += 1
+        cache = self.call(self.adapter.merge, [slot.cache for slot in slots])
+        made = self.derived(request, cache, slots, sum(slot.rows for slot in slots))
+        made.padding = [n for slot in slots for n in slot.unfed()]
+
+    def do_extract(self, request):
+        slot, row = self.slot(request), request["row"]
+        guards.pending(self.relies_on, slot)
+        guards.rows(self.relies_on, slot, [row])
+        slot.family.version += 1
+        self.derived(request, self.call(self.adapter.extract, slot.cache, row), [slot], 1)
+
+    def do_to_quantized(self, request):
+        slot = self.slot(request)
+        k, v = parse_format(request["k"]), parse_format(request["v"])
+        guards.pending(self.relies_on, slot)
+        slot.family.version += 1
+        self.changed(slot, self.call(self.adapter.to_quantized, slot.cache, k, v))
+        slot.k, slot.v = k, v
+
+    def do_copy(self, request):
+        slot = self.slot(request)
+        guards.pending(self.relies_on, slot)
+        slot.family.version += 1
+        made = self.derived(request, self.call(self.adapter.copy, slot.cache), [slot], slot.rows)
+        made.padding, made.fresh = list(slot.padding), slot.fresh
+
+    def do_save(self, request):
+        slot, key = self.slot(request), request["key"]
+        guards.pending(self.relies_on, slot)
+        self.call(self.adapter.save, slot.cache, self.folder.path(key))
+        self.saved[key] = (slot.layout, slot.k, slot.v, slot.rows, list(slot.padding), self.read(key))
+
+    def read(self, key):
+        with open(self.folder.path(key), "rb") as file:
+            return file.read()
+
+    def do_load(self, request):
+        key = request["key"]
+        cache = self.call(self.adapter.load, self.folder.path(key))
+        layout, k, v, rows, padding, _ = self.saved[key]
+        made = Slot(cache, layout, k, v, rows, Family())
+        made.padding = list(padding)
+        self.slots[request["out"]] = made
+
+    def do_damage(self, request):
+        key = request["key"]
+        if key not in self.saved:
+            raise Refused("nothing is saved under this key")
+        data = self.call(self.adapter.file_changed, self.folder.path(key), request["how"], request.get("at", 0))
+        self.folder.replace(key, data)
+        return {"as_put": bytes(data) == self.saved[key][-1]}
+
+    def do_attend(self, request):
+        slot, a, x = self.slot(request), self.adapter, self.setup.x
+        if slot.step is None:
+            raise Refused("no append whose queries could attend")
+        guards.pending(self.relies_on, slot)
+        kind, q_given, data = decode_array(request["q"])
+        q = self.call(a.give, q_given, kind)
+        sinks = request.get("sinks")
+        if sinks is not None:
+            sinks = decode_array(sinks)[1]
+        a.declared = {}
+        out = self.call(a.attend, slot.cache, slot.step, q, request["scale"], request.get("window"), sinks)
+        out = a.numpy(a.keep(out))
+        answer = {"out": [name_of(out, x), list(out.shape), out.tobytes()], **a.declared}
+        if a.numpy(q).tobytes() != data:
+            answer["inputs_changed"] = True
+        return answer
+
+    def do_drop(self, request):
+        self.slots.pop(request["cache"], None)

@@ -1,0 +1,156 @@
+"""Caches by number, and the state that each one shows.
+
+After an append a cache shows what the append returned, with what each query sees. At other times a probe is asked: one
+column of the value 3, which no token's channel reaches (|value| < 2), is appended to a copy; what its query sees, and is
+not the probe, is what the cache retains for the next query.
+"""
+import numpy as np
+
+from .masks import visible_of
+from .storage import STORED, from_float32, name_of, to_float32
+
+PROBE = 3.0
+
+
+class Family:
+    """Caches that may share storage: a change of one may show in another, so their states are shown anew. Unites as a
+    union-find structure; version counts changes of all members."""
+    __slots__ = ("_parent", "_version")
+
+    def __init__(self):
+        self._parent, self._version = None, 0
+
+    def _root(self):
+        root = self
+        while root._parent is not None:
+            root = root._parent
+        return root
+
+    def join(self, other):
+        mine, others = self._root(), other._root()
+        if mine is not others:
+            mine._version = max(mine._version, others._version) + 1
+            others._parent = mine
+
+    @property
+    def version(self):
+        return self._root()._version
+
+    @version.setter
+    def version(self, value):
+        self._root()._version = value
+
+
+class Slot:
+    __slots__ = ("cache", "layout", "k", "v", "rows", "family", "padding", "to_come", "step", "fresh", "shown",
+                 "shown_version")
+
+    def __init__(self, cache, layout, k, v, rows, family):
+        self.cache, self.layout, self.k, self.v, self.rows, self.family = cache, layout, k, v, rows, family
+        self.padding = []  # columns of padding still to be fed, per row; [] none
+        self.to_come = None  # tokens of a prepared prefill still to be fed, per row
+        self.step = None
+        self.fresh = False  # nothing was ever fed, to it or to what it was made of
+        self.shown, self.shown_version = None, -1
+
+    def unfed(self):
+        return self.padding or [0] * self.rows
+
+    def arrived(self, columns):
+        """Columns of an append: padding first, then tokens."""
+        if not self.padding and self.to_come is None:
+            return
+        unfed = self.unfed()
+        if self.to_come is not None:
+            self.to_come = [max(0, n - max(0, columns - p)) for n, p in zip(self.to_come, unfed)]
+        self.padding = [max(0, p - columns) for p in unfed]
+
+
+def state_of(session, slot):
+    """The packed state."""
+    version = slot.family.version
+    if slot.shown_version == version:
+        return slot.shown
+    adapter = session.adapter
+    shown = slot.step
+    if shown is None and slot.to_come is None and slot.rows > 0 and not slot.fresh:
+        shown = probed(session, slot)
+    if shown is not None:
+        array = shown.mask is not None and not isinstance(shown.mask, str)
+        adapter.ready([*shown.k, *shown.v, *([shown.mask] if array else [])], slot.cache)
+    state = {"rows": slot.rows, "queries": 0}
+    state.update(session.call(adapter.tell, slot.cache))
+    if shown is not None:
+        fill(state, adapter, slot, shown, adapter.numpy(shown.mask) if array else shown.mask)
+    elif slot.fresh and slot.to_come is None:
+        nothing_fed(state, session.setup, slot)
+    slot.shown = session.stream.pack(state)
+    slot.shown_version = version
+    return slot.shown
+
+
+def wired(arrays, fmt):
+    """The wire's arrays of K or V, codes first."""
+    kinds = (fmt.type,) if len(arrays) == 1 else ("u32", fmt.type, fmt.type)
+    return [[name_of(array, kind), list(array.shape), array.tobytes()] for array, kind in zip(arrays, kinds)]
+
+
+def fill(state, adapter, slot, step, mask):
+    """K, V, and what is seen of them; step: the last append, or a probe."""
+    numpy = adapter.numpy
+    k, v = [numpy(part) for part in step.k], [numpy(part) for part in step.v]
+    state["k"], state["v"] = wired(k, slot.k), wired(v, slot.v)
+    visible = visible_of(mask, slot.rows, step.queries, k[0].shape[2])
+    if step is slot.step:
+        state["queries"] = step.queries
+        state["visible"] = ["b8", list(visible.shape), visible.tobytes()]
+    else:
+        retained = visible[:, 0] & ~is_probe(k, slot.k)
+        state["retained"] = ["b8", list(retained.shape), retained.tobytes()]
+
+
+def nothing_fed(state, setup, slot):
+    for name, fmt, dim in (("k", slot.k, setup.k_dim), ("v", slot.v, setup.v_dim)):
+        widths = (dim,) if fmt.is_plain else (dim * fmt.bits // 32, dim // fmt.group, dim // fmt.group)
+        kinds = (fmt.type,) if fmt.is_plain else ("u32", fmt.type, fmt.type)
+        state[name] = [[kind, [slot.rows, setup.kv_heads, 0, width], b""] for kind, width in zip(kinds, widths)]
+    state["retained"] = ["b8", [slot.rows, 0], b""]
+
+
+_PROBES = {}
+
+
+def probe_columns(setup, rows):
+    key = (setup.x, rows, setup.kv_heads, setup.k_dim, setup.v_dim)
+    arrays = _PROBES.get(key)
+    if arrays is None:
+        arrays = tuple(from_float32(np.full((rows, setup.kv_heads, 1, dim), PROBE, np.float32), setup.x)
+                       for dim in (setup.k_dim, setup.v_dim))
+        _PROBES[key] = arrays
+    return arrays
+
+
+def probed(session, slot):
+    """The append of a probe to a copy. One that raises tells nothing: the next append will raise too."""
+    adapter, x = session.adapter, session.setup.x
+    try:
+        copied = adapter.probe_copy(slot.cache)
+        k, v = (adapter.give(array.copy(), x) for array in probe_columns(session.setup, slot.rows))
+        return session.step_of(adapter.append(copied, k, v), 1)
+    except Exception:
+        return None
+
+
+_MARKS = {}
+
+
+def is_probe(parts, fmt):
+    """Which columns of K hold the probe, (rows, columns): an affine group of equal channels has them as its bias."""
+    array = parts[0] if len(parts) == 1 else parts[2]
+    if len(parts) > 1 or STORED.get(fmt.type) != array.dtype:
+        values = to_float32(array, fmt.type) if STORED[fmt.type] == array.dtype else np.asarray(array, np.float32)
+        return (values > 2.5).all((1, 3))
+    mark = _MARKS.get(fmt.type)
+    if mark is None:
+        mark = _MARKS[fmt.type] = from_float32(np.float32([PROBE]), fmt.type)[0]
+    return (array == mark).all((1, 3))

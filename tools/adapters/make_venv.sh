@@ -1,0 +1,41 @@
+#!/bin/sh
+# Makes tools/adapters/NAME/venv from tools/adapters/NAME/requirements.txt; does nothing when it is up to date.
+#   tools/adapters/make_venv.sh NAME
+# Exit codes: 0 it is there; 2 wrong usage, or this system cannot make one; 3 the package index cannot be reached, or has
+# not what is asked for.
+set -u
+adapters=$(cd "$(dirname "$0")" && pwd)
+if [ $# -ne 1 ] || [ ! -f "$adapters/$1/requirements.txt" ]; then
+  echo "usage: make_venv.sh NAME, NAME a folder with requirements.txt in $adapters" >&2
+  exit 2
+fi
+folder=$adapters/$1
+venv=$folder/venv
+made=$venv/requirements.txt  # what it was made from, written last
+if cmp -s "$folder/requirements.txt" "$made"; then
+  exit 0
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+rm -rf "$venv"
+# A system's own python3 where it has the module venv, so that nothing depends on a shell's settings.
+for python in "${PYTHON:-python3}" /usr/bin/python3; do
+  "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+  python=
+done
+if [ -z "$python" ] || ! "$python" -m venv "$venv" >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "make_venv.sh: no venv for $1: needs Python >= 3.11 with the modules venv and ensurepip" \
+    "(Debian: apt-get install python3-venv)" >&2
+  rm -rf "$venv"
+  exit 2
+fi
+if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
+  -r "$folder/requirements.txt" >"$log" 2>&1; then
+  tail -n 5 "$log" >&2
+  echo "make_venv.sh: the packages of tools/adapters/$1/requirements.txt could not be installed:" \
+    "see the lines above; without a package index there is no venv for $1" >&2
+  rm -rf "$venv"
+  exit 3
+fi
+cp "$folder/requirements.txt" "$made"

@@ -1,0 +1,323 @@
+"""The caches, attention and codecs of mlx-lm, on the CPU, before kvcheck.
+
+    new          KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache for one row without padding; BatchKVCache,
+                 BatchRotatingKVCache for several rows or with it
+    append       base.create_attention_mask, then update_and_fetch; for ChunkedKVCache what models/llama4.py does:
+                 maybe_trim_front and a mask over [start_position, offset + N)
+    prepare      prepare(lengths=, right_padding=), as generate.py does
+    trim         trim_prompt_cache; save, load: save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
+    filter, extend, prepare, extract of a cache of one row: the row becomes a batch first, by the library's merge, as
+                 generate.py does; merge of batches of one row: extend
+    attend       base.scaled_dot_product_attention with the library's mask for that window
+
+Calls that break a precondition which the library does not check are refused here (relies_on). Where the library counts
+otherwise on purpose: cache_profile. The option --patched repairs the causes of FINDINGS.md (patched.py).
+"""
+import importlib.metadata
+
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_flatten
+from mlx_lm.models import base
+from mlx_lm.models import cache as library
+
+import attention
+from attention import NAMES, TYPES, to_mlx, to_numpy
+from held import Held, deep, shallow
+from kvcheck_adapter import Adapter, Refused, Unsupported
+
+
+MLX, MLX_LM = importlib.metadata.version("mlx"), importlib.metadata.version("mlx-lm")
+BATCHES = (library.BatchKVCache, library.BatchRotatingKVCache)
+CLASSES = (library.KVCache, library.RotatingKVCache, library.QuantizedKVCache, library.ChunkedKVCache, *BATCHES)
+PLAIN = list(TYPES)
+ONE_ROW = ["new", "append", "finalize", "trim", "copy", "save", "load", "damage", "attend", "drop"]
+BATCHED = [*ONE_ROW, "prepare", "filter", "extend", "merge", "extract"]
+
+
+def cache_spaces():
+    common = {"kind": "cache", "same_format": True, "stored_as_given": True, "x": PLAIN,
+              "damages": ["truncate", "flip", "foreign"]}  # files of prompt caches have no version
+    affine = [f"affine:{bits}:*" for bits in (2, 3, 4, 5, 6, 8)]
+    return [
+        {**common, "layouts": ["linear", "linear:w", "ring"], "formats": PLAIN, "rows": "any", "padding": True,
+         "operations": BATCHED},
+        {**common, "layouts": ["ring:keep"], "formats": PLAIN, "rows": "single", "padding": False,
+         "operations": [*ONE_ROW, "merge"]},
+        {**common, "layouts": ["chunk"], "formats": PLAIN, "rows": "any", "padding": False, "operations": ONE_ROW},
+        {**common, "layouts": ["linear", "linear:w"], "formats": [*PLAIN, *affine], "scales": "x", "rows": "single",
+         "padding": False, "operations": [*ONE_ROW, "to_quantized"]},
+    ]
+
+
+def llama4_mask(cache, queries):
+    """models/llama4.py, LlamaModel.__call__."""
+    start, offset = cache.start_position, cache.offset
+    keys = mx.arange(start, offset + queries)
+    positions = mx.arange(offset, offset + queries)[:, None]
+    block = mx.abs((keys // cache.chunk_size) - (positions // cache.chunk_size))
+    return (block == 0) & (keys <= positions)
+
+
+class Columns:
+    """All that base.create_attention_mask asks of hidden states."""
+    __slots__ = ("shape",)
+
+    def __init__(self, rows, columns):
+        self.shape = (rows, columns, 1)
+
+
+def mask_of(cache, rows, queries, window):
+    if isinstance(cache, library.ChunkedKVCache):
+        cache.maybe_trim_front()
+        mask = llama4_mask(cache, queries)
+        if window is not None:  # no caller in the library has both
+            keys = mx.arange(cache.start_position, cache.offset + queries)
+            mask &= keys > mx.arange(cache.offset, cache.offset + queries)[:, None] - window
+        return mask
+    return base.create_attention_mask(Columns(rows, queries), cache, window_size=window)
+
+
+def batch_of(held):
+    """The library's batch: the cache itself, or one made of it by merge."""
+    if isinstance(held.cache, BATCHES):
+        return held.cache
+    if not hasattr(held.cache, "merge"):
+        raise Unsupported(f"{type(held.cache).__name__} has no merge, so no batch can be made of it")
+    return held.cache.merge([held.cache])
+
+
+class MlxLm(Adapter):
+    name = "mlx-lm"
+    version = f"{MLX_LM} (mlx {MLX})"
+    kinds = ("cache", "attention", "codec")
+    # Batches count columns with their padding, a window all that is held. nbytes is what is allocated. empty() means
+    # that nothing was ever allocated; is_trimmable() tells of a class, or of a ring that is not full. A full ring gives
+    # back nothing, even where all tokens could go.
+    cache_profile = "size=columns bytes=capacity empty=any trimmable=any trim=shorter"
+    profile = "decode=two_roundings encode=mlx_cpu"
+    spaces = cache_spaces() + attention.spaces()
+    relies_on = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single"})
+    lazy = True
+    file_suffix = ".safetensors"
+
+    def __init__(self, *options):
+        mx.set_default_device(mx.cpu)
+        unknown = set(options) - {"--patched"}
+        if unknown:
+            raise SystemExit(f"mlx_lm: no option {' '.join(sorted(unknown))}")
+        if options:
+            import patched
+            patched.apply()
+            self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
+
+    # ------------------------------------------------------------------------------------- arrays
+    def give(self, array, kind):
+        if kind not in TYPES:
+            raise Unsupported(f"no vectors of type {kind}")
+        return to_mlx(array, kind)
+
+    def keep(self, array):
+        return mx.array(array)
+
+    def ready(self, arrays, held):
+        mx.eval(arrays, held.cache.offset)
+
+    def numpy(self, array):
+        return to_numpy(array)
+
+    # --------------------------------------------------------------------------------- operations
+    def start(self, setup):
+        for kind in CLASSES:  # the step of capacity
+            kind.step = setup.growth_tokens
+        attention_kind = "mlx_cpu_sdpa"
+        self.plan = f"base={attention_kind}_{setup.x}"
+
+    def new(self, layout, k, v, rows, padding):
+        x, single = self.setup.x, rows == 1 and not padding
+        if k != v:
+            raise Unsupported("K and V are stored in one format")
+        if not k.is_plain:
+            if layout.kind != "linear" or any(padding):
+                raise Unsupported("QuantizedKVCache is linear, without padding")
+            if k.type != x:
+                raise Unsupported("scales have the type of the vectors")
+            if self.setup.k_dim % k.group or self.setup.v_dim % k.group:
+                raise Refused("the group does not divide the channels")
+            made = library.QuantizedKVCache(group_size=k.group, bits=k.bits)
+        elif k.text != x:
+            raise Unsupported("vectors are stored as they are given")
+        elif layout.kind == "linear":
+            made = library.KVCache() if single else library.BatchKVCache(padding or [0] * rows)
+        elif layout.kind == "ring" and single:
+            made = library.RotatingKVCache(layout.window, keep=layout.keep)
+        elif layout.kind == "ring" and not layout.keep:
+            made = library.BatchRotatingKVCache(layout.window, padding or [0] * rows)
+        elif layout.kind == "chunk" and not any(padding):
+            made = library.ChunkedKVCache(layout.chunk)
+        else:
+            raise Unsupported(f"no cache of layout {layout.text} for {rows} rows")
+        return Held(made, layout, k, v, padding or [0] * rows)
+
+    def append(self, held, k, v):
+        rows, _, queries, _ = k.shape
+        cache = held.cache
+        if cache.keys is None:
+            self.check_first(held, k, v)
+        held.before = shallow(cache)
+        mask = mask_of(cache, rows, queries, held.window)
+        keys, values = cache.update_and_fetch(k, v)
+        held.arrived(queries)
+        return keys, values, mask
+
+    def check_first(self, held, k, v):
+        """A cache learns its shape and type from what is appended first; until then its caller knows them."""
+        s = self.setup
+        rows, heads, columns, dim = k.shape
+        if (rows != len(held.padding) or heads != s.kv_heads or dim != s.k_dim or k.dtype != TYPES[s.x]
+                or v.shape != (rows, heads, columns, s.v_dim)):
+            raise Refused("columns of another shape or type than the setup's")
+
+    def prepare(self, held, lengths, columns):
+        if any(held.padding):
+            raise Unsupported("lengths beside unfed left padding: no caller of the library mixes them")
+        if columns < max(lengths, default=0):
+            raise Unsupported("right padding is announced with lengths: fewer columns than tokens will follow")
+        if not isinstance(held.cache, BATCHES):
+            held.cache = batch_of(held)
+        held.cache.prepare(lengths=lengths, right_padding=[columns - n for n in lengths])
+        held.columns, held.fed = columns, 0
+
+    def finalize(self, held):
+        if held.columns is not None and held.fed != held.columns:
+            raise Unsupported(f"{held.columns} columns were announced, {held.fed} came")
+        if hasattr(held.cache, "finalize"):
+            held.cache.finalize()
+        held.columns = None
+
+    def trim(self, held, count):
+        return library.trim_prompt_cache([held.cache], count)
+
+    def filter(self, held, rows):
+        cache = batch_of(held)
+        cache.filter(rows)
+        held.cache = cache
+        held.padding = [held.padding[row] for row in rows]
+
+    def extend(self, held, other):
+        cache = batch_of(held)
+        cache.extend(cache if other is held else batch_of(other))
+        held.cache = cache
+        held.padding = held.padding + other.padding
+
+    def merge(self, several):
+        first = several[0]
+        if any(isinstance(held.cache, BATCHES) for held in several):
+            made = deep(batch_of(first))
+            for held in several[1:]:
+                made.extend(deep(batch_of(held)))
+        else:
+            batch_of(first)
+            made = first.cache.merge([held.cache for held in several])
+        return first.like(made, [n for held in several for n in held.padding])
+
+    def extract(self, held, row):
+        return held.like(batch_of(held).extract(row), [0])
+
+    def to_quantized(self, held, k, v):
+        if k != v or k.type != self.setup.x or k.is_plain:
+            raise Unsupported("one affine format, with scales of the type of the vectors")
+        if isinstance(held.cache, library.QuantizedKVCache):
+            if (held.cache.bits, held.cache.group_size) != (k.bits, k.group):
+                raise Refused("already quantized to another format")
+        else:  # generate.maybe_quantize_kv_cache leaves those alone that cannot be converted
+            held.cache = held.cache.to_quantized(group_size=k.group, bits=k.bits)
+        held.k, held.v = k, v
+
+    def copy(self, held):
+        return self.copied(held, deep(held.cache))
+
+    def probe_copy(self, held):
+        return self.copied(held, shallow(held.cache))
+
+    def copied(self, held, cache):
+        made = held.like(cache, list(held.padding))
+        made.columns, made.fed = held.columns, held.fed
+        return made
+
+    def save(self, held, path):
+        library.save_prompt_cache(path, [held.cache])
+        self.saved_files[path] = held.like(None, list(held.padding))
+
+    saved_files = {}
+
+    def load(self, path):
+        (made,) = library.load_prompt_cache(path)
+        mx.eval([part for _, part in tree_flatten(made.state) if isinstance(part, mx.array)])
+        held = self.saved_files[path]
+        return held.like(made, list(held.padding))
+
+    # ------------------------------------------------------------------------------------ attend
+    def attend(self, held, step, q, scale, window, sinks):
+        cache, x = held.cache, self.setup.x
+        quantized = isinstance(cache, library.QuantizedKVCache)
+        if sinks is not None:
+            if quantized or x != "f32":
+                raise Unsupported("sinks are of the queries' type, and not there in quantized attention")
+            sinks = mx.array(sinks)
+        mask = step.mask
+        if window is not None:
+            own = held.layout.window
+            least = window if own is None else min(window, own)
+            mask = mask_of(shallow(held.before), q.shape[0], step.queries, least)
+        k, v = (step.k, step.v) if quantized else (step.k[0], step.v[0])
+        out = base.scaled_dot_product_attention(q, k, v, cache=cache, scale=scale, mask=mask, sinks=sinks)
+        mx.eval(out, q)
+        plan = attention.quantized_plan if quantized else attention.sdpa_plan
+        self.declare(plan=plan(x, scale), profile="decode=two_roundings masked_row=mean mask_value=lowest")
+        return out
+
+    # --------------------------------------------------------------------------------------- tell
+    def tell(self, held):
+        """Offsets while a prefill is pending are not told: right padding is counted in. Size: the base class says 0 of
+        quantized and chunked caches, which says that it cannot tell."""
+        cache = held.cache
+        kind = type(cache)
+        state = {"k_format": held.k.text, "v_format": held.v.text, "empty": cache.empty(),
+                 "trimmable": cache.is_trimmable()}
+        if kind in (library.RotatingKVCache, library.BatchRotatingKVCache):
+            keep = getattr(cache, "keep", 0)
+            state["layout"] = f"ring:w={cache.max_size}" + (f":keep={keep}" if keep else "")
+        elif kind is library.ChunkedKVCache:
+            state["layout"] = f"chunk:c={cache.chunk_size}"
+        batched = kind in BATCHES
+        rows = len(held.padding)
+        if held.columns is None:
+            offsets = cache.offset.tolist() if batched else [cache.offset] * rows
+            state["offsets"] = [max(0, n) for n in offsets]
+            if batched:
+                state["unfed"] = [max(0, -n) for n in offsets]
+        if cache.keys is not None:
+            state["live_bytes"] = cache.nbytes
+            if held.layout.text == "linear":
+                state["capacity_bytes"] = state["live_bytes"]
+            if kind is library.QuantizedKVCache:
+                for name, parts in (("k_format", cache.keys), ("v_format", cache.values)):
+                    state[name] = f"affine:{cache.bits}:g{cache.group_size}:{NAMES.get(parts[1].dtype, '?')}"
+            else:
+                state["k_format"], state["v_format"] = NAMES[cache.keys.dtype], NAMES[cache.values.dtype]
+        if kind not in (library.QuantizedKVCache, library.ChunkedKVCache):
+            held_tokens = cache.size()
+            if held_tokens >= 0:  # a negative size is none
+                state["size"] = held_tokens
+        return state
+
+    # -------------------------------------------------------------------------------- other kinds
+    def attention(self, fields, inputs):
+        return attention.attention(self, fields, inputs)
+
+    def codec(self, fields, inputs):
+        return attention.codec(fields, inputs)
+
+
+ADAPTER = MlxLm
