@@ -233,6 +233,7 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
     return Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
   }
   if (!carried_out) return true;
+  if (options_.on_attend) options_.on_attend(out_);
   const AttendJudgement judgement =
       JudgeAttend(setup, state, table_, request, capabilities_.plan, capabilities_.profile, out_);
   result_.counts.outputs += judgement.elements;
