@@ -92,8 +92,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--impl", options->implementation,
                    "Who answers (default: optimized, of attention simulated); of caches also "
-                   "model and fault:ID, of attention simulated:PLAN and fault:ID, of codecs "
-                   "reference")
+                   "model, of attention simulated:PLAN, of codecs reference; fault:ID of any")
       ->type_name("NAME");
   command
       ->add_option("--layout", options->draw.layouts,
