@@ -61,6 +61,70 @@ std::string FamilyOf(const KvFormat& format) {
   return affine == nullptr ? Print(format) : fmt::format("affine:{}", affine->bits);
 }
 
+class TensorJudge : public CaseJudge {
+ public:
+  TensorJudge(std::string implementation, const JudgeOptions& options)
+      : implementation_(std::move(implementation)), options_(options) {}
+
+  JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
+    JudgeOptions options;
+    options.explain = false;
+    Verdict verdict = Evaluate(entry, options, &mark);
+    for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
+    if (verdict.outcome == Outcome::kPass) return {};
+    if (verdict.outcome == Outcome::kFail) {
+      options.explain = true;
+      verdict = Evaluate(entry, options, &mark);
+    }
+    return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+  }
+
+  Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
+    Verdict verdict = Evaluate(entry, options_, &mark);
+    if (verdict.outcome != Outcome::kPass) *signature = SignatureOf(entry.c, verdict);
+    return verdict;
+  }
+
+ private:
+  Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark) {
+    int64_t step = 0;
+    const CheckpointHook hook([&] { mark->StartStep(step++); });
+    try {
+      const Question question = QuestionOf(entry, implementation_);
+      const std::unique_ptr<Implementation> implementation =
+          MakeImplementation(implementation_, question.plan, question.profile);
+      const std::optional<MemorySink> answer = Answer(*implementation, question);
+      if (!answer) {
+        return WithoutJudging(
+            Outcome::kUnsupported,
+            fmt::format("implementation '{}' declines this case", implementation_));
+      }
+      return EvaluateCase(question, *answer, options);
+    } catch (const Error& error) {
+      return WithoutJudging(
+          error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
+          error.message());
+    }
+  }
+
+  std::string implementation_;
+  JudgeOptions options_;
+};
+
+}  // namespace
+
+Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
+  Question question;
+  question.c = entry.c;
+  const StatedAnswer stated = StatedBy(implementation);
+  question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
+                            : entry.plan.empty() ? kDefaultCasePlan
+                                                 : entry.plan);
+  question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
+  question.inputs = GenerateCaseInputs(question.c, question.profile);
+  return question;
+}
+
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
   if (const auto* codec = std::get_if<CodecCase>(&c)) {
@@ -92,65 +156,6 @@ std::string ReasonOf(const Verdict& verdict) {
   }
   return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
 }
-
-class TensorJudge : public CaseJudge {
- public:
-  TensorJudge(std::string implementation, const JudgeOptions& options)
-      : implementation_(std::move(implementation)), options_(options) {}
-
-  JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
-    JudgeOptions options;
-    options.explain = false;
-    Verdict verdict = Evaluate(entry, options, &mark);
-    for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
-    if (verdict.outcome == Outcome::kPass) return {};
-    if (verdict.outcome == Outcome::kFail) {
-      options.explain = true;
-      verdict = Evaluate(entry, options, &mark);
-    }
-    return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
-  }
-
-  Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
-    Verdict verdict = Evaluate(entry, options_, &mark);
-    if (verdict.outcome != Outcome::kPass) *signature = SignatureOf(entry.c, verdict);
-    return verdict;
-  }
-
- private:
-  Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark) {
-    int64_t step = 0;
-    const CheckpointHook hook([&] { mark->StartStep(step++); });
-    try {
-      Question question;
-      question.c = entry.c;
-      const StatedAnswer stated = StatedBy(implementation_);
-      question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
-                                : entry.plan.empty() ? kDefaultCasePlan
-                                                     : entry.plan);
-      question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
-      question.inputs = GenerateCaseInputs(question.c, question.profile);
-      const std::unique_ptr<Implementation> implementation =
-          MakeImplementation(implementation_, question.plan, question.profile);
-      const std::optional<MemorySink> answer = Answer(*implementation, question);
-      if (!answer) {
-        return WithoutJudging(
-            Outcome::kUnsupported,
-            fmt::format("implementation '{}' declines this case", implementation_));
-      }
-      return EvaluateCase(question, *answer, options);
-    } catch (const Error& error) {
-      return WithoutJudging(
-          error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
-          error.message());
-    }
-  }
-
-  std::string implementation_;
-  JudgeOptions options_;
-};
-
-}  // namespace
 
 Answerer FindAnswerer(const std::string& kind, const std::string& name) {
   Answerer answerer{kind, name, ""};

@@ -9,6 +9,7 @@
 
 #include "reference/judge/judge.h"
 #include "tools/campaign/subject.h"
+#include "tools/kvcheck/evaluate_case.h"
 
 namespace kvcheck {
 
@@ -27,6 +28,14 @@ bool HasAnswerer(const std::string& kind, const std::string& name);
 
 // options: of Explain; Judge takes no statistics and explains what fails alone.
 std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options);
+
+// What a case of attention or of a codec asks of the named implementation, under the plan and
+// profile that judge its answer. Errors: kParse; those of GenerateCaseInputs.
+Question QuestionOf(const CaseEntry& entry, const std::string& implementation);
+// What broke, the same for failures with one cause: "attention out bound: one older key visible",
+// "codec encode affine:4 codes bytes". And the sentence about the element that decided it.
+std::string SignatureOf(const Case& c, const Verdict& verdict);
+std::string ReasonOf(const Verdict& verdict);
 
 // "kvcheck run '...' --impl optimized".
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer);

@@ -53,6 +53,7 @@ int Run(int argc, char** argv) {
   AddGoldenCommand(&app, &chosen);
   AddFuzzCommand(&app, &chosen);
   AddGateCommand(&app, &chosen);
+  AddFaultsCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   try {
     app.parse(argc, argv);
