@@ -98,25 +98,38 @@ double Leading(double x, int bits) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & ~cut);
 }
 
-// The ratio limit times a value is exact in the lane's type, so that a repeated record is quiet;
-// where the value leaves no room for a ratio, the ratio is lowered by more than the rounding.
+// The least float above x, for 0 < x < 1 that is a normal float; 0 for 0.
+float FloatAbove(double x) {
+  const float below = FloatBelow(x);
+  return x == 0 ? 0 : std::nextafter(below, 1.0F);
+}
+
+// Below one half, the difference of two floats is exact (Sterbenz); at one half it may have been
+// rounded to it.
+constexpr double kLargestExactRatio = 0.5 - 0x1p-6;
+// More than the rounding of a ratio to double.
+constexpr double kRaise = 1 + 0x1p-50;
+
+// A repeated record is quiet: the limit lies between the record and the next ratio that two numbers
+// of the type can have, or its product with a value is exact (first_pass.md, section 2). Where the
+// values leave room for neither, it is lowered by more than the rounding of the product.
 double DoubleRatio(const PassPlan& plan, double ratio) {
-  return plan.type.bytes == 8 ? ratio * (1 - 0x1p-50) : Leading(ratio, 53 - 32);
+  if (plan.type.bytes == 8) return ratio * (1 - 0x1p-50);
+  const bool is_apart = plan.type.is_float ? ratio < kLargestExactRatio : plan.type.bytes <= 2;
+  return is_apart ? ratio * kRaise : Leading(ratio, 53 - 32);
 }
 
 float FloatRatio(const PassPlan& plan, double ratio) {
-  // Below one half, the difference is exact (Sterbenz); at one half it may have been rounded to it.
-  const double capped = std::min(ratio, 0.5 - 0x1p-6);
+  const double capped = std::min(ratio, kLargestExactRatio);
   switch (plan.dtype) {
     case DType::kFloat16:
-      return FloatBelow(Leading(capped, 24 - 11));
     case DType::kBFloat16:
-      return FloatBelow(Leading(capped, 24 - 8));
+      return ratio < kLargestExactRatio ? FloatAbove(ratio * kRaise) : FloatBelow(capped);
     case DType::kInt16:
     case DType::kUInt16:
       return FloatBelow(Leading(capped, 24 - 16));
     default:
-      return FloatBelow(capped * (1 - 0x1p-20));
+      return FloatBelow(capped * (1 - 0x1p-23));
   }
 }
 

@@ -1,11 +1,12 @@
 // Bodies of the evaluator's loops; included by one translation unit per instruction set, which
 // defines KVCHECK_EVALUATE_TABLE (the name of its table), KVCHECK_EVALUATE_NAME and
-// KVCHECK_VECTOR_BYTES (the width of its registers). Every loop over keys or channels carries
-// independent elements, so that any vector width gives the same bits.
+// KVCHECK_VECTOR_BYTES (the width of its registers; evaluate_vectors-inl.h). Every loop over keys
+// or channels carries independent elements, so that any vector width gives the same bits.
 
 #include <cstdint>
 
 #include "reference/attention/evaluate_kernels.h"
+#include "reference/attention/evaluate_vectors-inl.h"
 #include "reference/numerics/double_double-inl.h"
 #include "reference/numerics/exp-inl.h"
 
@@ -14,28 +15,14 @@ namespace {
 
 constexpr int kTile = 16;  // kKeyTile of head_data.h; checked in evaluate.cc
 constexpr int kChannels = 16;
-
-// The compiler keeps explicit vectors in registers where it would keep small arrays in memory.
-typedef double Vec __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
-typedef long long VecBits __attribute__((vector_size(KVCHECK_VECTOR_BYTES)));
-constexpr int64_t kVec = KVCHECK_VECTOR_BYTES / 8;  // wide, since offsets are multiples of it
 static_assert(kTile % kVec == 0);
 // Dependent additions that run at once: they hide the latency of one, and leave registers for the
 // operands.
 constexpr int kChains = 8;
-
-KVCHECK_INLINE Vec Load(const double* from) {
-  Vec v;
-  __builtin_memcpy(&v, from, sizeof(v));
-  return v;
-}
-KVCHECK_INLINE void Store(Vec v, double* to) { __builtin_memcpy(to, &v, sizeof(v)); }
-KVCHECK_INLINE Vec Magnitude(Vec x) {
-  return (Vec)((VecBits)x & (VecBits{} + 0x7fffffffffffffffLL));
-}
-KVCHECK_INLINE Vec Larger(Vec x, Vec y) { return x < y ? y : x; }
-KVCHECK_INLINE double Magnitude(double x) { return __builtin_fabs(x); }
-KVCHECK_INLINE double Larger(double x, double y) { return x < y ? y : x; }
+// Vectors at once in double-double, where the operations of one leave less room.
+constexpr int kPairChains = 4;
+// Vectors of channels at once where each has half a dozen sums: a cache line of a row, or more.
+constexpr int kSumChains = 2;
 
 template <bool kHasMagnitude>
 void ScoresLoop(const double* q, const double* k, const double* k_magnitude, int64_t d,
@@ -76,31 +63,33 @@ void Scores(const double* q, const double* k, const double* k_magnitude, int64_t
 template <bool kHasLo, bool kHasMagnitude>
 void ScoresDDLoop(const double* q, const double* k, const double* k_lo, const double* k_magnitude,
                   int64_t d, int64_t tiles, double* dot_hi, double* dot_lo, double* magnitude) {
-  constexpr int kHalf = 8;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    for (int half = 0; half < kTile; half += kHalf) {
-      double hi[kHalf] = {};
-      double lo[kHalf] = {};
-      double size[kHalf] = {};
-      const int64_t begin = tile * d * kTile + half;
-      for (int64_t i = 0; i < d; ++i) {
-        const double qi = q[i];
-        const double qa = Magnitude(qi);
-        const int64_t offset = begin + i * kTile;
-        for (int j = 0; j < kHalf; ++j) {
-          const DoubleDouble sum = AddProduct({hi[j], lo[j]}, qi, k[offset + j]);
-          hi[j] = sum.hi;
-          lo[j] = sum.lo;
-          if (kHasLo) lo[j] += qi * k_lo[offset + j];
-          size[j] += qa * (kHasMagnitude ? k_magnitude[offset + j] : Magnitude(k[offset + j]));
-        }
+  constexpr int kVectors = kPairChains * kVec < kTile ? kPairChains : kTile / kVec;
+  constexpr int kRun = kVectors * kVec;
+  static_assert(kTile % kRun == 0);
+  for (int64_t run = 0; run < tiles * (kTile / kRun); ++run) {
+    Pair<Vec> sum[kVectors] = {};
+    Vec size[kVectors] = {};
+    const int64_t begin = run * kRun / kTile * d * kTile + run * kRun % kTile;
+    for (int64_t i = 0; i < d; ++i) {
+      const Vec qi = InEveryLane<Vec>(q[i]);
+      const Vec qa = Magnitude(qi);
+      const int64_t offset = begin + i * kTile;
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) {
+        const int64_t at = offset + j * kVec;
+        const Vec row = Load(k + at);
+        sum[j] = PlusProduct(sum[j], qi, row);
+        if (kHasLo) sum[j].lo += qi * Load(k_lo + at);
+        size[j] += qa * (kHasMagnitude ? Load(k_magnitude + at) : Magnitude(row));
       }
-      for (int j = 0; j < kHalf; ++j) {
-        const DoubleDouble sum = Normalize({hi[j], lo[j]});
-        dot_hi[tile * kTile + half + j] = sum.hi;
-        dot_lo[tile * kTile + half + j] = sum.lo;
-        magnitude[tile * kTile + half + j] = size[j];
-      }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t at = run * kRun + j * kVec;
+      const Pair<Vec> dot = PairSum(sum[j].hi, sum[j].lo);
+      Store(dot.hi, dot_hi + at);
+      Store(dot.lo, dot_lo + at);
+      Store(size[j], magnitude + at);
     }
   }
 }
@@ -178,65 +167,88 @@ void WeightedSumLoop(const int32_t* keys, int64_t n, const double* p, const doub
   for (; first < dv; ++first) WeightedSumRun<double, 1>(keys, n, p, v, dv, first, o);
 }
 
-template <bool kHasLo>
-void WeightedSumDDImpl(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
-                       const double* v, const double* v_lo, int64_t dv, double* o_hi,
-                       double* o_lo) {
-  OverChannels(dv, [&](int64_t first, auto width) {
-    constexpr int kWidth = decltype(width)::value;
-    double hi[kWidth] = {};
-    double lo[kWidth] = {};
-    for (int64_t j = 0; j < n; ++j) {
-      const DoubleDouble weight = {p_hi[j], p_lo[j]};
-      const int64_t offset = int64_t{keys[j]} * dv + first;
-      for (int c = 0; c < kWidth; ++c) {
-        const DoubleDouble value = TwoSum(v[offset + c], kHasLo ? v_lo[offset + c] : 0.0);
-        const DoubleDouble sum = DoubleDouble{hi[c], lo[c]} + weight * value;
-        hi[c] = sum.hi;
-        lo[c] = sum.lo;
+// As WeightedSumRun. p_hi: not negative.
+template <bool kHasLo, typename T, int kVectors>
+KVCHECK_INLINE void WeightedSumDDRun(const int32_t* keys, int64_t n, const double* p_hi,
+                                     const double* p_lo, const double* v, const double* v_lo,
+                                     int64_t dv, int64_t first, double* o_hi, double* o_lo) {
+  constexpr int kLength = sizeof(T) / sizeof(double);
+  Pair<T> sum[kVectors] = {};
+  for (int64_t j = 0; j < n; ++j) {
+    const Pair<T> weight = {InEveryLane<T>(p_hi[j]), InEveryLane<T>(p_lo[j])};
+    const int64_t offset = int64_t{keys[j]} * dv + first;
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) {
+      const T value = LoadAs<T>(v + offset + i * kLength);
+      if constexpr (kHasLo) {
+        sum[i] = sum[i] + weight * PairSum(value, LoadAs<T>(v_lo + offset + i * kLength));
+      } else {
+        sum[i] = sum[i] + TimesExact(weight, value);
       }
     }
-    for (int c = 0; c < kWidth; ++c) {
-      o_hi[first + c] = hi[c];
-      o_lo[first + c] = lo[c];
-    }
-  });
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors; ++i) {
+    __builtin_memcpy(o_hi + first + i * kLength, &sum[i].hi, sizeof(T));
+    __builtin_memcpy(o_lo + first + i * kLength, &sum[i].lo, sizeof(T));
+  }
+}
+
+template <bool kHasLo>
+void WeightedSumDDLoop(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
+                       const double* v, const double* v_lo, int64_t dv, double* o_hi,
+                       double* o_lo) {
+  int64_t first = 0;
+  for (; first + kPairChains * kVec <= dv; first += kPairChains * kVec) {
+    WeightedSumDDRun<kHasLo, Vec, kPairChains>(keys, n, p_hi, p_lo, v, v_lo, dv, first, o_hi, o_lo);
+  }
+  for (; first + kVec <= dv; first += kVec) {
+    WeightedSumDDRun<kHasLo, Vec, 1>(keys, n, p_hi, p_lo, v, v_lo, dv, first, o_hi, o_lo);
+  }
+  for (; first < dv; ++first) {
+    WeightedSumDDRun<kHasLo, double, 1>(keys, n, p_hi, p_lo, v, v_lo, dv, first, o_hi, o_lo);
+  }
 }
 
 void WeightedSumDD(const int32_t* keys, int64_t n, const double* p_hi, const double* p_lo,
                    const double* v, const double* v_lo, int64_t dv, double* o_hi, double* o_lo) {
   if (v_lo == nullptr) {
-    WeightedSumDDImpl<false>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
+    WeightedSumDDLoop<false>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
   } else {
-    WeightedSumDDImpl<true>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
+    WeightedSumDDLoop<true>(keys, n, p_hi, p_lo, v, v_lo, dv, o_hi, o_lo);
   }
 }
 
-// Sums of one run of channels, held in registers: T is Vec, or double for the channels that remain.
-template <bool kHasY, typename T>
+// Sums of one run of channels, as WeightedSumRun.
+template <bool kHasY, typename T, int kVectors>
 KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t n, const double* p, const double* c,
                                   const double* x, const double* y, const double* v, int64_t dv,
                                   const double* o, int64_t first, const ChannelSumArrays& out) {
-  T center, mass = {}, sum_c = {}, sum_x = {}, sum_y = {}, largest = {}, spread = {};
-  __builtin_memcpy(&center, o + first, sizeof(T));
+  constexpr int kLength = sizeof(T) / sizeof(double);
+  T center[kVectors], mass[kVectors] = {}, sum_c[kVectors] = {}, sum_x[kVectors] = {};
+  T sum_y[kVectors] = {}, largest[kVectors] = {}, spread[kVectors] = {};
+  __builtin_memcpy(center, o + first, sizeof(center));
   for (int64_t j = 0; j < n; ++j) {
-    T row;
-    __builtin_memcpy(&row, v + int64_t{keys[j]} * dv + first, sizeof(T));
-    const T size = Magnitude(row);
-    const T gap = Magnitude(row - center);
-    mass += p[j] * size;
-    sum_c += c[j] * gap;
-    sum_x += x[j] * size;
-    if (kHasY) sum_y += y[j] * size;
-    largest = Larger(largest, size);
-    spread = Larger(spread, gap);
+    const double* row = v + int64_t{keys[j]} * dv + first;
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) {
+      const T value = LoadAs<T>(row + i * kLength);
+      const T size = Magnitude(value);
+      const T gap = Magnitude(value - center[i]);
+      mass[i] += p[j] * size;
+      sum_c[i] += c[j] * gap;
+      sum_x[i] += x[j] * size;
+      if (kHasY) sum_y[i] += y[j] * size;
+      largest[i] = Larger(largest[i], size);
+      spread[i] = Larger(spread[i], gap);
+    }
   }
-  __builtin_memcpy(out.mass + first, &mass, sizeof(T));
-  __builtin_memcpy(out.c + first, &sum_c, sizeof(T));
-  __builtin_memcpy(out.x + first, &sum_x, sizeof(T));
-  __builtin_memcpy(out.y + first, &sum_y, sizeof(T));
-  __builtin_memcpy(out.largest + first, &largest, sizeof(T));
-  __builtin_memcpy(out.spread + first, &spread, sizeof(T));
+  __builtin_memcpy(out.mass + first, mass, sizeof(mass));
+  __builtin_memcpy(out.c + first, sum_c, sizeof(sum_c));
+  __builtin_memcpy(out.x + first, sum_x, sizeof(sum_x));
+  __builtin_memcpy(out.y + first, sum_y, sizeof(sum_y));
+  __builtin_memcpy(out.largest + first, largest, sizeof(largest));
+  __builtin_memcpy(out.spread + first, spread, sizeof(spread));
 }
 
 template <bool kHasY>
@@ -244,11 +256,14 @@ void ChannelSumsLoop(const int32_t* keys, int64_t n, const double* p, const doub
                      const double* x, const double* y, const double* v, int64_t dv, const double* o,
                      const ChannelSumArrays& out) {
   int64_t first = 0;
+  for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
+    SumChannelRun<kHasY, Vec, kSumChains>(keys, n, p, c, x, y, v, dv, o, first, out);
+  }
   for (; first + kVec <= dv; first += kVec) {
-    SumChannelRun<kHasY, Vec>(keys, n, p, c, x, y, v, dv, o, first, out);
+    SumChannelRun<kHasY, Vec, 1>(keys, n, p, c, x, y, v, dv, o, first, out);
   }
   for (; first < dv; ++first) {
-    SumChannelRun<kHasY, double>(keys, n, p, c, x, y, v, dv, o, first, out);
+    SumChannelRun<kHasY, double, 1>(keys, n, p, c, x, y, v, dv, o, first, out);
   }
 }
 

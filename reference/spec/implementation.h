@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/spec/attention_space.h"
 #include "reference/spec/case.h"
+#include "reference/spec/codec_space.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -36,6 +38,9 @@ struct Capabilities {
   std::vector<std::string> kinds;  // "codec", "attention", ...
   Plan plan;
   Profile profile;
+  // What is there of the kinds, so that cases are drawn which it can answer. Empty: everything.
+  std::vector<AttentionSpace> attention_spaces{};
+  std::vector<CodecSpace> codec_spaces{};
 };
 
 enum class RunOutcome { kAnswered, kUnsupported };
@@ -58,7 +63,8 @@ class MemorySink : public Sink, public ObservedSource {
              std::span<const std::byte> bytes) override;
   const OutputInfo* Find(const std::string& name) const override;
   std::vector<std::string> Names() const override;
-  void Read(const std::string& name, int64_t first_element, std::span<std::byte> out) const override;
+  void Read(const std::string& name, int64_t first_element,
+            std::span<std::byte> out) const override;
   TensorMap& tensors() { return tensors_; }
   const TensorMap& tensors() const { return tensors_; }
 

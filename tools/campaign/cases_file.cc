@@ -7,11 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "reference/spec/error.h"
 #include "reference/spec/plan.h"
@@ -177,7 +177,20 @@ std::string ReadTextFile(const std::string& path) {
     throw Error(ErrorCode::kUnreadableFile, "is a folder, not a file", path);
   }
   std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  // A device or a pipe may have no end, and a file given by mistake no lines.
+  std::string text;
+  std::vector<char> part(size_t{1} << 16);
+  while (in) {
+    in.read(part.data(), static_cast<std::streamsize>(part.size()));
+    text.append(part.data(), static_cast<size_t>(in.gcount()));
+    if (text.size() > kMostTextBytes) {
+      throw Error(ErrorCode::kUnreadableFile,
+                  fmt::format("is longer than {} MiB, which no list of cases is; split it, or give "
+                              "the file that was meant",
+                              kMostTextBytes >> 20),
+                  path);
+    }
+  }
   if (!in.is_open() || in.bad()) {
     throw Error(ErrorCode::kUnreadableFile, std::strerror(errno), path);
   }

@@ -14,6 +14,7 @@
 #ifndef TOOLS_CAMPAIGN_CASES_FILE_H_
 #define TOOLS_CAMPAIGN_CASES_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -49,7 +50,10 @@ std::string Print(const CaseEntry& entry, const std::vector<std::string>& commen
 // between becomes "-".
 std::string CaseName(std::string_view text);
 
-// The text of a file. Errors: kUnreadableFile.
+// More than any list of cases or failures; a longer file is another kind of file, or has no end.
+inline constexpr size_t kMostTextBytes = size_t{1} << 26;
+
+// The text of a file. Errors: kUnreadableFile, also for more than kMostTextBytes.
 std::string ReadTextFile(const std::string& path);
 
 }  // namespace kvcheck

@@ -184,12 +184,25 @@ void Renames::AddFile(std::string_view content, const std::string& file) {
   }
 }
 
+std::string Renames::Substituted(std::string path) const {
+  for (const Substitution& substitution : substitutions_) path = substitution.Apply(path);
+  return path;
+}
+
 std::map<std::string, std::string> Renames::Apply(const std::vector<std::string>& paths) const {
   std::map<std::string, std::string> renamed;
   std::vector<bool> changed(substitutions_.size());
   std::map<std::string, Name> unused = names_;
   for (const std::string& path : paths) {
     if (const auto named = names_.find(path); named != names_.end()) {
+      const Name& name = named->second;
+      if (name.gold == path && Substituted(path) == path) {
+        Refuse(
+            fmt::format("{} is named itself, and no substitution would rename it: leave the line "
+                        "out, or write GOT_NAME GOLD_NAME",
+                        path),
+            name.where);
+      }
       renamed[path] = named->second.gold;
       unused.erase(path);
       continue;

@@ -6,7 +6,8 @@
 // "^/" sees the leading "/" of a path, any other one does not.
 //
 // A map file has one entry a line, "#" at its start for comments:
-//   GOT_NAME GOLD_NAME      that tensor, whatever the substitutions say of it
+//   GOT_NAME GOLD_NAME      that tensor, whatever the substitutions say of it; twice the same name
+//                           keeps it from them
 //   s#REGEX#TEXT#FLAGS      as above; a name that looks so is written with its leading "/"
 // On the command line, the substitutions of --map-file come before those of --map.
 
@@ -54,7 +55,8 @@ class Renames {
   bool empty() const { return substitutions_.empty() && names_.empty(); }
 
   // GOLD's path for each of GOT's.
-  // Errors: kUsage, naming all tensors concerned, for an entry that changes no name of `paths`.
+  // Errors: kUsage, naming all tensors concerned, for an entry that changes no name of `paths`:
+  // also for one that keeps a name which no substitution would change.
   std::map<std::string, std::string> Apply(const std::vector<std::string>& paths) const;
 
  private:
@@ -62,6 +64,9 @@ class Renames {
     std::string gold;
     std::string where;
   };
+  // After all substitutions.
+  std::string Substituted(std::string path) const;
+
   std::vector<Substitution> substitutions_;
   std::map<std::string, Name> names_;
 };

@@ -29,6 +29,9 @@ class CacheJudge : public CaseJudge {
     counts->operations += result.counts.operations;
     counts->states += result.counts.states;
     counts->elements += result.counts.outputs;
+    const auto& declined = result.counts.unsupported_by_kind;
+    counts->declined.resize(declined.size());
+    for (size_t i = 0; i < declined.size(); ++i) counts->declined[i] += declined[i];
     counts->probes.resize(result.probes.size());
     for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) return {};
@@ -128,9 +131,7 @@ Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
   if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    const std::string_view names[] = {"encode", "decode", "round_trip"};
-    text += fmt::format(" {} {}", names[static_cast<size_t>(codec->direction)],
-                        FamilyOf(codec->format));
+    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
   }
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
@@ -161,7 +162,9 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
   Answerer answerer{kind, name, ""};
   if (kind == "cache") {
     if (name.empty()) answerer.name = "optimized";
-    answerer.version = MakeCacheFactory(answerer.name)->GetCapabilities().version;
+    CacheCapabilities capabilities = MakeCacheFactory(answerer.name)->GetCapabilities();
+    answerer.version = std::move(capabilities.version);
+    answerer.cache_spaces = std::move(capabilities.spaces);
     return answerer;
   }
   if (kind != "attention" && kind != "codec") {
@@ -177,6 +180,8 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
                 "--impl");
   }
   answerer.version = capabilities.version;
+  answerer.attention_spaces = capabilities.attention_spaces;
+  answerer.codec_spaces = capabilities.codec_spaces;
   return answerer;
 }
 

@@ -6,8 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reference/judge/judge.h"
+#include "reference/spec/attention_space.h"
+#include "reference/spec/cache_space.h"
+#include "reference/spec/codec_space.h"
 #include "tools/campaign/subject.h"
 #include "tools/kvcheck/evaluate_case.h"
 
@@ -18,6 +22,10 @@ struct Answerer {
   std::string kind;  // "cache", "attention", "codec"
   std::string name;
   std::string version;
+  // What it has of its kind, for drawing; empty: everything.
+  std::vector<CacheSpace> cache_spaces{};
+  std::vector<AttentionSpace> attention_spaces{};
+  std::vector<CodecSpace> codec_spaces{};
 };
 
 // name "": the default of the kind: optimized for caches and codecs, simulated for attention.

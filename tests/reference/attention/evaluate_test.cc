@@ -32,7 +32,8 @@ struct Question {
       const auto size = static_cast<size_t>(head.kv_len * rows->dim);
       const bool lo = r.Below(3) == 0, magnitude = r.Below(3) == 0, codec = r.Below(3) == 0;
       for (size_t i = 0; i < size; ++i) {
-        const double x = r.Gauss() * std::exp2(static_cast<double>(r.Between(-8, 8)));
+        double x = r.Gauss() * std::exp2(static_cast<double>(r.Between(-8, 8)));
+        if (r.Below(6) == 0) x = r.Below(2) == 0 ? 0.0 : -0.0;  // the sign shows in the bits
         rows->hi.push_back(x);
         if (lo) rows->lo.push_back(x * 0x1p-54 * r.Uniform());
         if (magnitude) rows->magnitude.push_back(std::fabs(x) * (1 + r.Uniform()));

@@ -113,5 +113,18 @@ TEST(CasesFile, AFileThatIsNotThereIsUnreadable) {
   }
 }
 
+TEST(CasesFile, AFileWithoutEndIsRefused) {
+  try {
+    ReadCases("/dev/zero");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnreadableFile);
+    EXPECT_EQ(error.context(), "/dev/zero");
+    EXPECT_EQ(error.message(),
+              "is longer than 64 MiB, which no list of cases is; split it, or give the file that "
+              "was meant");
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -118,6 +118,20 @@ TEST(Renames, EntryThatChangesNothingIsAnError) {
             "usage | --map-file | GOT has no tensor /zz (m.txt:2); it has /a");
 }
 
+TEST(Renames, NameTwiceKeepsItFromSubstitutionsAndIsRefusedWhereNothingWouldChangeIt) {
+  Renames keeps;
+  keeps.AddFile("a a\ns#[ab]#c#\n", "m.txt");
+  EXPECT_EQ(keeps.Apply({"/a", "/b"}), (Names{{"/a", "/a"}, {"/b", "/c"}}));
+  for (const char* content : {"b c\na /a\n", "s#b#c#\na a\n"}) {
+    Renames idle;
+    idle.AddFile(content, "m.txt");
+    EXPECT_EQ(
+        ErrorOf([&] { idle.Apply({"/a", "/b"}); }),
+        "usage | m.txt:2 | /a is named itself, and no substitution would rename it: leave the "
+        "line out, or write GOT_NAME GOLD_NAME");
+  }
+}
+
 TEST(Renames, MalformedMapFileIsRefusedWithItsLine) {
   const std::pair<std::string, std::string> cases[] = {
       {"a b\nc", "usage | m.txt:2 | a line is GOT_NAME GOLD_NAME, or s#REGEX#REPLACEMENT#"},
