@@ -369,6 +369,7 @@ bool TraceRunner::Compare(int index) {
   if (options_.poison) slot.cache->PoisonUnused();
   StepView view;
   slot.cache->Observe(&view);
+  if (options_.on_state) options_.on_state(view);
   ++result_.counts.states;
   if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
   return Fail(index, StepFault::kNone, result_.failure.message);

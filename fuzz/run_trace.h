@@ -5,6 +5,7 @@
 #ifndef FUZZ_RUN_TRACE_H_
 #define FUZZ_RUN_TRACE_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -32,6 +33,10 @@ struct TraceOptions {
   // Told the index of each operation before it begins: in a supervised worker, a sign of life and
   // what a crash is blamed on.
   std::function<void(int64_t)> on_operation;
+  // Told every state before it is judged, and every output of attention: what whoever looks at
+  // tensors alone would see.
+  std::function<void(const StepView&)> on_state;
+  std::function<void(std::span<const std::byte> out)> on_attend;
 };
 
 class TraceRunner {

@@ -276,6 +276,7 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
     return Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
   }
   if (!carried_out) return true;
+  if (options_.on_attend) options_.on_attend(out_);
   const AttendJudgement judgement = JudgeAttend(
       setup, state, table_, request, result.plan != nullptr ? *result.plan : capabilities_.plan,
       result.profile != nullptr ? *result.profile : capabilities_.profile, out_);

@@ -111,7 +111,7 @@ struct Total {
 
 void Measure(const CacheFault& fault, uint64_t seeds, double give_up, Total* total,
              std::vector<std::string>* notes) {
-  const auto known = std::ssize(ParseCacheCase(fault.trace).ops);
+  const auto known = std::ssize(ParseCacheCase(fault.smallest).ops);
   std::vector<double> seconds, traces;
   int64_t longest = 0;
   int64_t runs = 0;

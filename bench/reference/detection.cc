@@ -225,7 +225,7 @@ void RunProblem(DType dtype, int64_t n, int problem, int64_t tests, Table* table
       Add(table, fmt::format("{}|{}|{}", id, ShortName(dtype), n), rejected, verdict, effect);
     };
     if (!p_in_f32) run("clean", {});
-    for (const AttentionFault& fault : AttentionFaults()) {
+    for (const AttentionFault& fault : DetectionFaults()) {
       const bool rounds_p = fault.id == "p_rounded_to_bf16";
       if (fault.applies(c) && rounds_p == p_in_f32) run(std::string(fault.id), fault.rules());
     }
@@ -260,7 +260,7 @@ int Main(int argc, char** argv) {
     }
   }
   // One run: its false-alarm probability is shared by every statistic of every cell.
-  const auto tests = static_cast<int64_t>(jobs.size() * (AttentionFaults().size() + 1) * 8 * 7);
+  const auto tests = static_cast<int64_t>(jobs.size() * (DetectionFaults().size() + 1) * 8 * 7);
   Table table;
   std::atomic<size_t> next{0};
   std::vector<std::thread> workers;
@@ -309,7 +309,7 @@ int Main(int argc, char** argv) {
     }
   };
   print_row("clean");
-  for (const AttentionFault& fault : AttentionFaults()) print_row(fault.id);
+  for (const AttentionFault& fault : DetectionFaults()) print_row(fault.id);
   fmt::print("| **mean over faulty cells** | | | |");
   for (double share : mean) {
     fmt::print(" {:.1f} |", share / static_cast<double>(std::max<int64_t>(1, faulty_cells)));

@@ -179,8 +179,10 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
           for (int split = 0; split < splits; ++split) {
             size_t end = begin;
             while (end < entries.size() && entries[end].column < (split + 1) * range) ++end;
+            const bool joins = rules_.sink_joins ? rules_.sink_joins(split, splits)
+                                                 : split == splits - 1;
             partials.push_back(kernel.RunSplit(std::span(entries).subspan(begin, end - begin),
-                                               has_sink && split == splits - 1, sink_value));
+                                               has_sink && joins, sink_value));
             begin = end;
           }
           kernel.Combine(std::move(partials), &out, &lse);
@@ -195,6 +197,7 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
         Store(out, c->out, plan, &bytes);
         sink.Write("out", row * c->v_dim, bytes);
         if (specs.count("lse") != 0) {
+          if (rules_.lse) lse = rules_.lse(*c, index, lse);
           const double value = c->lse == LseKind::kBase2 ? kernel.ToBase2(lse) : lse;
           Store({value}, specs.at("lse").dtype, plan, &bytes);
           sink.Write("lse", row, bytes);

@@ -264,8 +264,9 @@ class RowKernel {
       for (const Partial& p : partials) top = std::max(top, p.shift);
       std::vector<double> sums(dv, 0.0);
       double denominator = 0;
-      for (const Partial& p : partials) {
-        const double weight = Correction(p.shift, top);
+      for (size_t i = 0; i < partials.size(); ++i) {
+        const Partial& p = partials[i];
+        const double weight = MergeWeight(i, partials.size(), Correction(p.shift, top));
         denominator = op_.Add(denominator, op_.Mul(p.denominator, weight));
         for (size_t c = 0; c < dv; ++c) sums[c] = op_.Add(sums[c], op_.Mul(p.sums[c], weight));
       }
@@ -284,12 +285,15 @@ class RowKernel {
     double total = 0;
     std::vector<double> weights;
     for (double value : lses) {
-      weights.push_back(op_.Exp(op_.Add(value, -top)));
+      weights.push_back(
+          MergeWeight(weights.size(), lses.size(), op_.Exp(op_.Add(value, -top))));
       total = op_.Add(total, weights.back());
     }
     *lse = op_.Add(top, op_.Log(total));
     if (*plan_.merge == MergeKind::kLseDivisionFree) {
-      for (size_t i = 0; i < lses.size(); ++i) weights[i] = op_.Exp(op_.Add(lses[i], -*lse));
+      for (size_t i = 0; i < lses.size(); ++i) {
+        weights[i] = MergeWeight(i, lses.size(), op_.Exp(op_.Add(lses[i], -*lse)));
+      }
     }
     std::vector<double> sums(dv, 0.0);
     for (size_t i = 0; i < partials.size(); ++i) {
@@ -327,6 +331,10 @@ class RowKernel {
     return FactoredDot(*plan_.qk, *plan_.op, flush_, static_cast<int64_t>(k_group_), q, k);
   }
 
+  double MergeWeight(size_t index, size_t count, double weight) const {
+    return rules_.merge_weight ? rules_.merge_weight(index, count, weight) : weight;
+  }
+
   static std::vector<const double*> Rows(std::span<const Entry> entries) {
     std::vector<const double*> rows;
     for (const Entry& entry : entries) rows.push_back(entry.v);
@@ -341,7 +349,7 @@ class RowKernel {
     if (*shift != -kInfinity && !(candidate > *shift + nats)) return;
     const double correction = Correction(*shift, candidate);
     if (*shift != -kInfinity) {
-      sums->Rescale(correction);
+      sums->Rescale(rules_.sums_rescale ? rules_.sums_rescale(correction) : correction);
       denominator->Rescale(rules_.denominator_rescale ? rules_.denominator_rescale(correction)
                                                       : correction);
     }

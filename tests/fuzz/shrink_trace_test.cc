@@ -180,7 +180,7 @@ class ShrinkFault : public testing::TestWithParam<size_t> {
 
 TEST_P(ShrinkFault, ComesNearTheShortestTraceThatIsKnown) {
   const CacheFault& fault = CacheFaults()[GetParam()];
-  const auto known = std::ssize(ParseCacheCase(fault.trace).ops);
+  const auto known = std::ssize(ParseCacheCase(fault.smallest).ops);
   ModelFactory factory(fault.rules(), std::string(fault.id));
   TraceRunner runner(&factory);
   TraceDrawer drawer;

@@ -8,20 +8,17 @@
 #include <string_view>
 
 #include "reference/cache/rules.h"
+#include "tools/faults/fault.h"
 
 namespace kvcheck {
 
-struct CacheFault {
-  std::string_view id;  // "trim_offset_kept"
-  // The operations in which it sits: one of them has to be named by who finds it.
-  std::string_view operations;   // "trim"; where several show it, with spaces between
-  std::string_view description;  // what is wrong, in one line
-  std::string_view report;       // an entry of the catalogue of public faults that it stands for
-  std::string_view property;     // of the catalogue: "P3"
+// Its smallest case is the shortest trace that is known to show it.
+struct CacheFault : FaultText {
+  // The operations in which it sits, with spaces between where several show it: one of them has to
+  // be named by who finds it.
+  std::string_view operations;
   // The contract with this rule replaced.
   CacheRules (*rules)();
-  // The shortest trace that is known to show it.
-  std::string_view trace;
 };
 
 std::span<const CacheFault> CacheFaults();

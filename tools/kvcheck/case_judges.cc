@@ -67,36 +67,6 @@ std::string FamilyOf(const KvFormat& format) {
   return affine == nullptr ? Print(format) : fmt::format("affine:{}", affine->bits);
 }
 
-std::string SignatureOf(const Case& c, const Verdict& verdict) {
-  std::string text(KindName(c));
-  if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
-  }
-  for (const OutputVerdict& output : verdict.outputs) {
-    if (output.outcome != verdict.outcome) continue;
-    text += " " + output.name;
-    if (verdict.outcome != Outcome::kFail) break;
-    if (!output.worst) return text + " shape";
-    if (!std::isfinite(output.worst->got) || !std::isfinite(output.worst->expected)) {
-      return text + " special_value";
-    }
-    text += output.rule == "bytes equal" ? " bytes" : " bound";
-    // The named fault that explains the errors, where one does.
-    if (!output.hints.empty() && !output.fits.empty()) text += ": " + output.fits[0].direction;
-    return text;
-  }
-  return fmt::format("{} {}", text, Name(verdict.outcome));
-}
-
-std::string ReasonOf(const Verdict& verdict) {
-  for (const OutputVerdict& output : verdict.outputs) {
-    if (output.outcome != verdict.outcome) continue;
-    if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
-    if (!output.reasons.empty()) return fmt::format("{}: {}", output.name, output.reasons[0]);
-  }
-  return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
-}
-
 class TensorJudge : public CaseJudge {
  public:
   TensorJudge(std::string implementation, const JudgeOptions& options, const RemoteLimits& limits)
@@ -133,18 +103,11 @@ class TensorJudge : public CaseJudge {
     int64_t step = 0;
     const CheckpointHook hook([&] { mark->StartStep(step++); });
     try {
-      Question question;
-      question.c = entry.c;
-      const StatedAnswer stated = StatedBy(implementation_);
-      question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
-                                : entry.plan.empty() ? kDefaultCasePlan
-                                                     : entry.plan);
-      question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
-      question.inputs = GenerateCaseInputs(question.c, question.profile);
+      Question question = QuestionOf(entry, implementation_);
       const std::unique_ptr<Implementation> implementation =
           MakeImplementation(implementation_, question.plan, question.profile, limits_);
       return AskAndJudge(*implementation, implementation_, std::move(question),
-                         !stated.plan.empty(), options, loss);
+                         !StatedBy(implementation_).plan.empty(), options, loss);
     } catch (const Error& error) {
       return WithoutJudging(
           error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
@@ -162,6 +125,48 @@ class TensorJudge : public CaseJudge {
 std::string Answerer::Shown() const {
   const std::string text = title + " " + version;
   return title == name ? text : fmt::format("{} ({})", text, name);
+}
+
+Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
+  Question question;
+  question.c = entry.c;
+  const StatedAnswer stated = StatedBy(implementation);
+  question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
+                            : entry.plan.empty() ? kDefaultCasePlan
+                                                 : entry.plan);
+  question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
+  question.inputs = GenerateCaseInputs(question.c, question.profile);
+  return question;
+}
+
+std::string SignatureOf(const Case& c, const Verdict& verdict) {
+  std::string text(KindName(c));
+  if (const auto* codec = std::get_if<CodecCase>(&c)) {
+    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
+  }
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome != verdict.outcome) continue;
+    text += " " + output.name;
+    if (verdict.outcome != Outcome::kFail) break;
+    if (!output.worst) return text + " shape";
+    if (!std::isfinite(output.worst->got) || !std::isfinite(output.worst->expected)) {
+      return text + " special_value";
+    }
+    text += output.rule == "bytes equal" ? " bytes" : " bound";
+    // The named fault that explains the errors, where one does.
+    if (!output.hints.empty() && !output.fits.empty()) text += ": " + output.fits[0].direction;
+    return text;
+  }
+  return fmt::format("{} {}", text, Name(verdict.outcome));
+}
+
+std::string ReasonOf(const Verdict& verdict) {
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome != verdict.outcome) continue;
+    if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
+    if (!output.reasons.empty()) return fmt::format("{}: {}", output.name, output.reasons[0]);
+  }
+  return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
 }
 
 Answerer FindAnswerer(const std::string& kind, const std::string& name) {

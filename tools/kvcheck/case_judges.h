@@ -14,6 +14,7 @@
 #include "reference/spec/cache_space.h"
 #include "reference/spec/codec_space.h"
 #include "tools/campaign/subject.h"
+#include "tools/kvcheck/evaluate_case.h"
 
 namespace kvcheck {
 
@@ -43,6 +44,14 @@ bool HasAnswerer(const std::string& kind, const std::string& name);
 // last progress of an implementation in a process of its own.
 std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,
                                          std::chrono::milliseconds limit);
+
+// What a case of attention or of a codec asks of the named implementation, under the plan and
+// profile that judge its answer. Errors: kParse; those of GenerateCaseInputs.
+Question QuestionOf(const CaseEntry& entry, const std::string& implementation);
+// What broke, the same for failures with one cause: "attention out bound: one older key visible",
+// "codec encode affine:4 codes bytes". And the sentence about the element that decided it.
+std::string SignatureOf(const Case& c, const Verdict& verdict);
+std::string ReasonOf(const Verdict& verdict);
 
 // "kvcheck run '...' --impl optimized".
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer);

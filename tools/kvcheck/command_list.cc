@@ -56,9 +56,10 @@ std::string ListText() {
                       fmt::join(RowRegimes(), " "));
   text +=
       "implementations\n"
-      "  attention  simulated, simulated:PLAN, fault:ID\n"
-      "  codec      optimized, reference\n"
-      "  cache      optimized, model, fault:ID\n\n";
+      "  attention  simulated, simulated:PLAN, small_kernel, fault:ID\n"
+      "  codec      optimized, reference, fault:ID\n"
+      "  cache      optimized, model, fault:ID\n"
+      "  the faults: kvcheck faults list\n\n";
   text += "plans known by name (base=NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
     text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);

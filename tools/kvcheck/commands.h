@@ -16,6 +16,7 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGoldenCommand(CLI::App* app, ChosenCommand* chosen);
 void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGateCommand(CLI::App* app, ChosenCommand* chosen);
+void AddFaultsCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
 void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
 

@@ -9,7 +9,8 @@
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
-#include "tools/faults/attention_faults.h"
+#include "tools/faults/fault_table.h"
+#include "tools/faults/kernel_faults.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/optimized_codec.h"
@@ -19,7 +20,7 @@ namespace kvcheck {
 namespace {
 
 constexpr std::string_view kSimulatedPrefix = "simulated:";
-constexpr std::string_view kAttentionFaultPrefix = "fault:";
+constexpr std::string_view kFaultPrefix = "fault:";
 
 void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
   sink->Declare(name, tensor.dtype, tensor.shape);
@@ -70,21 +71,26 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
   }
   if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
   if (text == "optimized") return std::make_unique<OptimizedCodec>(profile);
-  if (text.starts_with(kAttentionFaultPrefix)) {
-    const std::string id = text.substr(kAttentionFaultPrefix.size());
-    const AttentionFault* fault = FindAttentionFault(id);
-    if (fault != nullptr) return std::make_unique<SimulatedKernel>(plan, profile, fault->rules());
+  if (text == kSmallKernelName) return std::make_unique<SmallKernel>(text, KernelSteps());
+  if (text.starts_with(kFaultPrefix)) {
+    const std::string id = text.substr(kFaultPrefix.size());
+    std::unique_ptr<Implementation> faulty = MakeFaulty(id, plan, profile);
+    if (faulty != nullptr) return faulty;
     std::string known;
-    for (const AttentionFault& entry : AttentionFaults()) known += " " + std::string(entry.id);
-    throw Error(ErrorCode::kUsage,
-                fmt::format("there is no attention fault '{}'; known:{}", id, known), "--impl");
+    for (const Fault& fault : AllFaults()) {
+      if (fault.kind != FaultKind::kCache) known += " " + std::string(fault.text->id);
+    }
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("there is no fault '{}' of attention, codecs or kernels; known:{}", id, known),
+        "--impl");
   }
   if (AdapterCommand(text)) {
     return std::make_unique<RemoteImplementation>(AdapterProcess(text, limits), plan, profile);
   }
   throw Error(ErrorCode::kUsage,
               fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
-                          "fault:ID (attention), optimized, reference (codec); {}",
+                          "small_kernel (attention), optimized, reference (codec), fault:ID; {}",
                           text, AdaptersText()),
               "--impl");
 }
@@ -93,11 +99,6 @@ StatedAnswer StatedBy(const std::string& name) {
   StatedAnswer stated;
   if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
   if (name == "optimized") stated.profile = OptimizedCodec::StatedProfile();
-  if (AdapterCommand(name)) {
-    const Greeting& greeting = GreetingOf(name);
-    stated.plan = CommandPlan(greeting.plan);
-    stated.profile = greeting.profile;
-  }
   return stated;
 }
 

@@ -1,7 +1,9 @@
 // The implementations that a command line can name:
 //   simulated        the simulated kernel under the plan that judges it
 //   simulated:PLAN   the simulated kernel under another plan
-//   fault:ID         the simulated kernel with the rule of a catalogued fault replaced
+//   small_kernel     the kernel whose steps the faults of kernels replace
+//   fault:ID         the simulated kernel, the reference codec or the small kernel with the rule of
+//                    a catalogued fault replaced
 //   reference        the reference's own encoder and decoder (a check of itself)
 //   optimized        the codecs of kvcheck's own caches
 //   others           in processes of their own: adapters.h

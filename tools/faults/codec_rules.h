@@ -1,0 +1,62 @@
+// The reference codec as named steps, each of which a fault may replace. The defaults are the
+// definition of reference/formats; without a replaced step a FaultyCodec is the reference codec.
+
+#ifndef TOOLS_FAULTS_CODEC_RULES_H_
+#define TOOLS_FAULTS_CODEC_RULES_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/formats/affine.h"
+#include "reference/spec/case.h"
+#include "reference/spec/implementation.h"
+#include "reference/spec/profile.h"
+
+namespace kvcheck {
+
+// Steps of encoding one affine group, in f32, as EncodeAffineGroup of reference/formats/affine.h
+// names them.
+struct AffineSteps {
+  float (*levels)(int bits) = nullptr;                                      // n
+  void (*range)(std::span<const float> x, float* mn, float* mx) = nullptr;  // of the group
+  float (*round)(AffineEncoder encoder, float x) = nullptr;
+  // Whether the step is chosen so that zero has an integer code.
+  bool keeps_zero = true;
+  // What the scale is stored as, before it is rounded to its type.
+  void (*stored)(DType scale_dtype, AffineGroup* group) = nullptr;
+  uint8_t (*code)(float rounded, float n) = nullptr;  // from the rounded number of steps
+};
+
+struct CodecRules {
+  AffineSteps affine = {};
+  // The stored value of an element of a plain format, in place of one rounding to the type.
+  double (*store)(DType dtype, const Profile& profile, double x) = nullptr;
+  // Changes what was stored (encoding) or what is about to be read (decoding): "codes", "scales",
+  // "biases". In a round trip it is called once.
+  void (*tensors)(const CodecCase& c, TensorMap* stored) = nullptr;
+  // The value of a code under a group's scale and bias, in place of c S + B.
+  double (*value)(const AffineFormat& format, const Profile& profile, uint8_t code, double scale,
+                  double bias) = nullptr;
+  // The group whose scale and bias a channel takes, in place of channel / group size.
+  int64_t (*group_of)(int64_t channel, int64_t group_size, int64_t groups) = nullptr;
+};
+
+class FaultyCodec : public Implementation {
+ public:
+  FaultyCodec(const CodecRules& rules, const Profile& profile) : rules_(rules), profile_(profile) {}
+  Capabilities GetCapabilities() const override;
+  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+
+ private:
+  TensorMap EncodeAffine(const CodecCase& c, const Tensor& x) const;
+  TensorMap EncodePlain(const CodecCase& c, const Tensor& x) const;
+  std::vector<double> Decode(const CodecCase& c, const TensorMap& stored) const;
+
+  CodecRules rules_;
+  Profile profile_;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_FAULTS_CODEC_RULES_H_
