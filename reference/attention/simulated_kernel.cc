@@ -179,8 +179,8 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
           for (int split = 0; split < splits; ++split) {
             size_t end = begin;
             while (end < entries.size() && entries[end].column < (split + 1) * range) ++end;
-            const bool joins = rules_.sink_joins ? rules_.sink_joins(split, splits)
-                                                 : split == splits - 1;
+            const bool joins =
+                rules_.sink_joins ? rules_.sink_joins(split, splits) : split == splits - 1;
             partials.push_back(kernel.RunSplit(std::span(entries).subspan(begin, end - begin),
                                                has_sink && joins, sink_value));
             begin = end;

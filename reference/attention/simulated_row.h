@@ -285,8 +285,7 @@ class RowKernel {
     double total = 0;
     std::vector<double> weights;
     for (double value : lses) {
-      weights.push_back(
-          MergeWeight(weights.size(), lses.size(), op_.Exp(op_.Add(value, -top))));
+      weights.push_back(MergeWeight(weights.size(), lses.size(), op_.Exp(op_.Add(value, -top))));
       total = op_.Add(total, weights.back());
     }
     *lse = op_.Add(top, op_.Log(total));

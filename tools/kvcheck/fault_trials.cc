@@ -212,7 +212,8 @@ struct DrawnCases::Known {
 
 DrawnCases::DrawnCases(FaultKind kind) : kind_(kind) {
   const std::string case_kind(CaseKindOf(kind));
-  if (kind != FaultKind::kCache) subject_ = MakeSubject(FindAnswerer(case_kind, ""), {});
+  if (kind != FaultKind::kCache)
+    subject_ = MakeSubject(FindAnswerer(case_kind, HealthyName(kind)), {});
 }
 
 DrawnCases::~DrawnCases() = default;
