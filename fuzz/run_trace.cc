@@ -40,9 +40,13 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   table_.Start(c.setup, capabilities_.profile, /*looks_for_collisions=*/true);
   for (Slot& slot : slots_) {
     slot.used = false;
+    slot.made_by = slot.saved_by = -1;
     if (slot.cache != nullptr) spares_.push_back(std::move(slot.cache));
   }
-  for (Saved& saved : saved_) saved.used = false;
+  for (Saved& saved : saved_) {
+    saved.used = false;
+    saved.saved_by = -1;  // the operations that it counted are of another trace
+  }
   store_->Clear();
   probes_.Start(c.setup);
   const OpResult started = factory_->Start(c.setup);
@@ -52,9 +56,15 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     return result_;
   }
   const bool each = options.observe_each || c.setup.observe == Observe::kEach;
+  const ObserveHint after_each = !each                ? ObserveHint::kNothing
+                                 : options.every_slot ? ObserveHint::kEverySlot
+                                                      : ObserveHint::kTouched;
   bool fine = true;
-  for (index_ = 0; fine && index_ < static_cast<int64_t>(c.ops.size()); ++index_) {
+  const auto end = static_cast<int64_t>(c.ops.size());
+  for (index_ = 0; fine && index_ < end; ++index_) {
     touched_ = 0;
+    if (index_ == 0) factory_->ObserveAfter(after_each);
+    if (index_ == end - 1) factory_->ObserveAfter(ObserveHint::kEverySlot);
     if (options.on_operation) options.on_operation(index_);
     fine = Execute(c.ops[static_cast<size_t>(index_)]);
     if (fine && each) fine = options.every_slot ? CompareAll() : CompareTouched();
@@ -64,8 +74,12 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     fine = CompareAll();
   }
   if (result_.outcome == Outcome::kPass && result_.counts.states + result_.counts.refusals == 0) {
-    result_.outcome = Outcome::kMistrusted;
-    result_.reason = "nothing was judged: no operation found a cache";
+    // Without a cache there was nothing to judge: because none could be made, or none was asked
+    // for.
+    const bool declined = result_.counts.unsupported > 0;
+    result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
+    result_.operation = declined ? first_declined_ : -1;
+    result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
   }
   result_.counts.collisions = table_.collisions();
   result_.probes = probes_.counts();
@@ -102,16 +116,18 @@ std::string TraceRunner::OriginOfState(int slot) const {
   if (slot < 0 || index_ < 0) return "";
   const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
   const auto origin = [&](std::string_view what, int64_t by) {
-    return by < 0 ? ""
-                  : fmt::format("; {} by operation {}, {}", what, by + 1,
-                                Print(case_->ops[static_cast<size_t>(by)]));
+    return by < 0 || by >= std::ssize(case_->ops)
+               ? ""
+               : fmt::format("; {} by operation {}, {}", what, by + 1,
+                             Print(case_->ops[static_cast<size_t>(by)]));
   };
-  if (op.kind == CacheOpKind::kLoad && slot == op.target) {
+  const Slot& from = slots_[static_cast<size_t>(slot)];
+  // A load that was refused or declined has not made what is there.
+  if (op.kind == CacheOpKind::kLoad && slot == op.target && from.made_by == index_) {
     return origin("it was saved", saved_[static_cast<size_t>(op.key)].saved_by);
   }
   const std::vector<int> named = NamedSlots(op);
   if (std::find(named.begin(), named.end(), slot) != named.end()) return "";
-  const Slot& from = slots_[static_cast<size_t>(slot)];
   return origin("this operation does not name it; it was made", from.made_by) +
          origin("what was loaded was saved", from.saved_by);
 }
@@ -119,11 +135,9 @@ std::string TraceRunner::OriginOfState(int slot) const {
 bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carried_out) {
   *carried_out = result.ok();
   if (result.status == OpStatus::kUnsupported) {
-    result_.outcome = Outcome::kUnsupported;
-    result_.operation = index_;
-    result_.reason = fmt::format("operation {}, {}: {}", index_ + 1,
-                                 Print(case_->ops[static_cast<size_t>(index_)]), result.message);
-    return false;
+    // Skipped: the model does nothing either, and that nothing has changed is judged.
+    Decline(result.message);
+    return true;
   }
   if (result.ok() && !why.empty()) {
     return Fail(-1, StepFault::kAccepted, fmt::format("an illegal call was carried out: {}", why));
@@ -134,6 +148,16 @@ bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carr
   }
   if (!result.ok()) ++result_.counts.refusals;
   return true;
+}
+
+void TraceRunner::Decline(std::string_view message) {
+  const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
+  if (result_.counts.unsupported == 0) {
+    first_declined_ = index_;
+    first_reason_ = fmt::format("operation {}, {}: {}", index_ + 1, Print(op), message);
+  }
+  ++result_.counts.unsupported;
+  ++result_.counts.unsupported_by_kind[static_cast<size_t>(op.kind)];
 }
 
 std::unique_ptr<Cache> TraceRunner::TakeSpare() {
@@ -180,11 +204,14 @@ bool TraceRunner::Execute(const CacheOp& op) {
     ++result_.counts.idle;
     return true;
   }
+  const int64_t refusals = result_.counts.refusals;
+  const int64_t unsupported = result_.counts.unsupported;
+  ProbeBefore(op);
+  const bool fine = Perform(op);
+  if (result_.counts.unsupported > unsupported) return fine;
   ++result_.counts.operations;
   ++result_.counts.by_kind[static_cast<size_t>(op.kind)];
-  const int64_t refusals = result_.counts.refusals;
-  ProbeBefore(op);
-  if (!Perform(op)) return false;
+  if (!fine) return false;
   ProbeAfter(op, result_.counts.refusals == refusals);
   return true;
 }
@@ -229,7 +256,8 @@ bool TraceRunner::Perform(const CacheOp& op) {
       return ExecuteAppend(op);
     case CacheOpKind::kPrepare:
       Touch(op.slot);
-      if (!Check(slot.cache->Prepare(op.numbers), RefusePrepare(state, op.numbers), &carried_out)) {
+      if (!Check(slot.cache->Prepare(op.numbers, ColumnsUntilFinalize(op)),
+                 RefusePrepare(state, op.numbers), &carried_out)) {
         return false;
       }
       if (carried_out) Prepare(op.numbers, &state);
@@ -298,8 +326,8 @@ bool TraceRunner::Perform(const CacheOp& op) {
     case CacheOpKind::kLoad:
       return ExecuteLoad(op);
     case CacheOpKind::kDamage:
-      ExecuteDamage(op);
-      return true;
+      return Check(store_->Damage(kStateKeyNames[static_cast<size_t>(op.key)], op), "",
+                   &carried_out);
     case CacheOpKind::kAttend:
       return ExecuteAttend(op);
     case CacheOpKind::kDrop:

@@ -61,11 +61,14 @@ class TraceRunner {
   bool ExecuteToQuantized(const CacheOp& op);
   bool ExecuteSave(const CacheOp& op);
   bool ExecuteLoad(const CacheOp& op);
-  void ExecuteDamage(const CacheOp& op);
   bool ExecuteAttend(const CacheOp& op);
   // False when the answer of a call is not what the contract says (`why` it is illegal, or ""), or
-  // when the trace cannot go on. *carried_out: the model does the same now.
+  // when the trace cannot go on. *carried_out: the model does the same now. What is unsupported is
+  // counted, and skipped.
   bool Check(const OpResult& result, std::string_view why, bool* carried_out);
+  void Decline(std::string_view message);
+  // Columns that the trace feeds to the slot of a `prepare` until it is finalized; -1: it never is.
+  int64_t ColumnsUntilFinalize(const CacheOp& op) const;
   bool Compare(int slot);
   bool CompareTouched();
   bool CompareAll();
@@ -83,6 +86,8 @@ class TraceRunner {
   const CacheCase* case_ = nullptr;
   int64_t index_ = 0;  // of the current operation
   TraceResult result_;
+  int64_t first_declined_ = -1;  // the operation that was unsupported first, and why
+  std::string first_reason_;
   VectorTable table_;
   std::unique_ptr<Names> names_;
   StepComparer comparer_;

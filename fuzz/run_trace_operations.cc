@@ -42,7 +42,7 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
   bool carried_out = false;
   const OpResult result = slot.cache->Append(columns);
   if (!Check(result, RefuseAppend(case_->setup, state, columns), &carried_out)) return false;
-  if (k_ != k_before_ || v_ != v_before_) {
+  if (result.inputs_changed || k_ != k_before_ || v_ != v_before_) {
     return Fail(op.slot, StepFault::kInputChanged, "append changed the caller's arrays");
   }
   if (!carried_out) return true;
@@ -67,6 +67,44 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
   state.queries = op.count;
   state.no_tail = false;
   return true;
+}
+
+int64_t TraceRunner::ColumnsUntilFinalize(const CacheOp& prepare) const {
+  const ModelState& state = slots_[static_cast<size_t>(prepare.slot)].state;
+  if (!RefusePrepare(state, prepare.numbers).empty()) return -1;
+  int64_t needed = 0;
+  for (size_t b = 0; b < state.rows.size(); ++b) {
+    needed = std::max(needed, state.rows[b].unfed_padding + prepare.numbers[b]);
+  }
+  int64_t columns = 0;
+  for (size_t i = static_cast<size_t>(index_) + 1; i < case_->ops.size(); ++i) {
+    const CacheOp& op = case_->ops[i];
+    const bool on_slot = op.slot == prepare.slot;
+    const bool on_target = op.target == prepare.slot;
+    switch (op.kind) {
+      case CacheOpKind::kAppend:
+        if (on_slot && op.wrong == WrongColumns::kNothing) columns += op.count;
+        break;
+      case CacheOpKind::kFinalize:
+        // Too early is refused.
+        if (on_slot && columns >= needed) return columns;
+        break;
+      case CacheOpKind::kNew:
+      case CacheOpKind::kDrop:
+        if (on_slot) return -1;
+        break;
+      case CacheOpKind::kMerge:
+      case CacheOpKind::kExtract:
+      case CacheOpKind::kCopy:
+      case CacheOpKind::kLoad:
+        // Another cache may come there. A pending cache itself is refused as an operand.
+        if (on_target) return -1;
+        break;
+      default:
+        break;
+    }
+  }
+  return -1;
 }
 
 bool TraceRunner::ExecuteTrim(const CacheOp& op) {
@@ -208,10 +246,6 @@ bool TraceRunner::ExecuteLoad(const CacheOp& op) {
   return true;
 }
 
-void TraceRunner::ExecuteDamage(const CacheOp& op) {
-  store_->Damage(kStateKeyNames[static_cast<size_t>(op.key)], op);
-}
-
 bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   Slot& slot = slots_[static_cast<size_t>(op.slot)];
   const CacheSetup& setup = case_->setup;
@@ -225,16 +259,15 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   // NaN: an element that is not written fails.
   out_.assign(out_bytes, std::byte{0xff});
   bool carried_out = false;
-  if (!Check(slot.cache->Attend(request, out_.data()), RefuseAttend(setup, state, request),
-             &carried_out)) {
-    return false;
-  }
-  if (q_ != q_before_) {
+  const OpResult result = slot.cache->Attend(request, out_.data());
+  if (!Check(result, RefuseAttend(setup, state, request), &carried_out)) return false;
+  if (result.inputs_changed || q_ != q_before_) {
     return Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
   }
   if (!carried_out) return true;
-  const AttendJudgement judgement =
-      JudgeAttend(setup, state, table_, request, capabilities_.plan, capabilities_.profile, out_);
+  const AttendJudgement judgement = JudgeAttend(
+      setup, state, table_, request, result.plan != nullptr ? *result.plan : capabilities_.plan,
+      result.profile != nullptr ? *result.profile : capabilities_.profile, out_);
   result_.counts.outputs += judgement.elements;
   if (judgement.outcome == Outcome::kFail) {
     return Fail(op.slot, StepFault::kAttention, judgement.message);

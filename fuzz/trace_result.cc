@@ -46,6 +46,16 @@ Verdict ToVerdict(const CacheCase& c, const TraceResult& result) {
       "{} operations ({} on empty slots, {} illegal and refused), {} states compared, {} elements "
       "of attention",
       counts.operations, counts.idle, counts.refusals, counts.states, counts.outputs));
+  if (counts.unsupported > 0) {
+    std::string kinds;
+    for (int kind = 0; kind < kCacheOpKinds; ++kind) {
+      const int64_t count = counts.unsupported_by_kind[static_cast<size_t>(kind)];
+      if (count == 0) continue;
+      kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ",
+                           Name(static_cast<CacheOpKind>(kind)), count);
+    }
+    verdict.reasons.push_back(fmt::format("operations declined by the implementation: {}", kinds));
+  }
   return verdict;
 }
 

@@ -23,12 +23,14 @@ struct TraceCounts {
   int64_t tokens = 0;
   int64_t collisions =
       0;  // vectors of different tokens with equal bytes: they cannot be told apart
-  std::array<int64_t, kCacheOpKinds> by_kind{};
+  std::array<int64_t, kCacheOpKinds> by_kind{};  // of `operations`
+  int64_t unsupported = 0;  // declined by the implementation, and skipped; not among `operations`
+  std::array<int64_t, kCacheOpKinds> unsupported_by_kind{};
 };
 
 struct TraceResult {
   // PASS, FAIL, MISTRUSTED (tokens could not be told apart, or attention proved nothing),
-  // UNSUPPORTED.
+  // UNSUPPORTED (there was nothing to judge because operations were declined).
   Outcome outcome = Outcome::kPass;
   int64_t operation = -1;  // index of the operation that decided it, from 0; -1: none
   int slot = -1;           // whose state is wrong

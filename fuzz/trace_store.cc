@@ -14,10 +14,11 @@ void MemoryTraceStore::Clear() {
   originals_.clear();
 }
 
-void MemoryTraceStore::Damage(std::string_view key, const CacheOp& op) {
+OpResult MemoryTraceStore::Damage(std::string_view key, const CacheOp& op) {
   StateRecord* record = store_.Find(key);
   originals_.try_emplace(std::string(key), *record);
   DamageRecord(op, record);
+  return {};
 }
 
 bool MemoryTraceStore::IsAsPut(std::string_view key) const {

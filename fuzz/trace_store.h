@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "reference/spec/cache_implementation.h"
 #include "reference/spec/state_store.h"
 #include "reference/spec/trace.h"
 
@@ -21,8 +22,9 @@ inline constexpr std::array<std::string_view, kStateKeys> kStateKeyNames = {
 class TraceStore : public StateStore {
  public:
   virtual void Clear() = 0;
-  // Precondition: something was put under the key.
-  virtual void Damage(std::string_view key, const CacheOp& op) = 0;
+  // Precondition: something was put under the key. Unsupported: records are kept by somebody who
+  // does not damage them in this way; nothing has changed.
+  virtual OpResult Damage(std::string_view key, const CacheOp& op) = 0;
   // False once what is stored was damaged, until damage has undone damage or another record is put.
   virtual bool IsAsPut(std::string_view key) const = 0;
 };
@@ -34,7 +36,7 @@ class MemoryTraceStore : public TraceStore {
     return store_.Get(key, record);
   }
   void Clear() override;
-  void Damage(std::string_view key, const CacheOp& op) override;
+  OpResult Damage(std::string_view key, const CacheOp& op) override;
   bool IsAsPut(std::string_view key) const override;
 
  private:

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what kvcheck is built from, on Debian and Ubuntu. Does nothing when nothing is missing.
 #   tools/install_packages.sh [--all]
-# --all adds what tools/test.sh --all and golden/make/ need: clang 19 with its tools, Python venv,
+# --all adds what tools/test.sh --all and golden/make/ need: clang 19 with its tools,
 # HDF5's command-line tools.
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build pkg-config python3
+  g++ cmake ninja-build pkg-config python3 python3-venv python3-numpy python3-msgpack
   libeigen3-dev libboost-dev libhdf5-dev libfmt-dev libssl-dev
   libhwy-dev libcli11-dev nlohmann-json3-dev libpugixml-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
@@ -14,7 +14,7 @@ packages=(
 case "${1-}" in
   "") ;;
   --all)
-    packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19 python3-venv hdf5-tools)
+    packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19 hdf5-tools)
     ;;
   *)
     sed -n '2,5s/^# //p' "$0" >&2

@@ -53,6 +53,17 @@ golden_in_numpy() {
   build/venv/bin/python golden/make/check_golden.py
 }
 
+# The environment in which mlx-lm is asked; its tests are skipped where no package index can be reached.
+mlx_lm_environment() {
+  local status=0
+  tools/adapters/make_venv.sh mlx_lm || status=$?
+  case $status in
+    0) echo "mlx-lm is there, in tools/adapters/mlx_lm/venv" ;;
+    3) echo "SKIPPED: the tests that need mlx-lm, since the package index cannot be reached" ;;
+    *) return "$status" ;;
+  esac
+}
+
 tidy() {  # PRESET that builds the files, git's patterns of them
   local preset=$1 files
   shift
@@ -66,6 +77,9 @@ tidy() {  # PRESET that builds the files, git's patterns of them
   }
   echo "clang-tidy: nothing found in ${#files[@]} files of the preset $preset"
 }
+
+leg "environment of mlx-lm"
+mlx_lm_environment
 
 if [ $all = yes ]; then
   leg "golden files, in numpy"

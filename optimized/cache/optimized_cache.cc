@@ -146,7 +146,7 @@ void OptimizedCache::WriteRow(int64_t b, int64_t position, int64_t column, int64
   }
 }
 
-OpResult OptimizedCache::Prepare(std::span<const int64_t> lengths) {
+OpResult OptimizedCache::Prepare(std::span<const int64_t> lengths, int64_t) {
   if (pending_) return OpResult::Refuse(kPending);
   if (lengths.size() != rows_.size()) {
     return OpResult::Refuse("lengths name another number of rows");

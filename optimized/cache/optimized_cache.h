@@ -36,7 +36,7 @@ class OptimizedCache : public Cache {
   explicit OptimizedCache(std::shared_ptr<const CacheSetup> setup) : setup_(std::move(setup)) {}
 
   OpResult Append(const TokenColumns& columns) override;
-  OpResult Prepare(std::span<const int64_t> lengths) override;
+  OpResult Prepare(std::span<const int64_t> lengths, int64_t columns) override;
   OpResult Finalize() override;
   OpResult Trim(int64_t count, int64_t* trimmed) override;
   OpResult Filter(std::span<const int64_t> rows) override;

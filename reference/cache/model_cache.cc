@@ -47,7 +47,7 @@ class ModelCache : public Cache {
     return {};
   }
 
-  OpResult Prepare(std::span<const int64_t> lengths) override {
+  OpResult Prepare(std::span<const int64_t> lengths, int64_t) override {
     CacheCall call{CacheOpKind::kPrepare, state_.get(), nullptr, 0, lengths};
     if (const auto why = Judge(call, RefusePrepare(*state_, lengths)); !why.empty()) {
       return Refused(call, why);

@@ -24,9 +24,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/spec/cache_layout.h"
 #include "reference/spec/cache_profile.h"
+#include "reference/spec/cache_space.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/plan.h"
@@ -42,6 +44,13 @@ struct OpResult {
   OpStatus status = OpStatus::kOk;
   // Why, where not kOk: what is wrong with the call. Valid until the next call of the same object.
   std::string_view message;
+  // Of Append and Attend: the caller's arrays were modified, where their bytes cannot show it
+  // because the implementation worked on a copy (another process).
+  bool inputs_changed = false;
+  // Of Attend: how this very answer was computed, where that is not what the capabilities say. Both
+  // are valid until the next call of the same object; null: as the capabilities say.
+  const Plan* plan = nullptr;
+  const Profile* profile = nullptr;
 
   bool ok() const { return status == OpStatus::kOk; }
   static OpResult Refuse(std::string_view why) { return {OpStatus::kRefused, why}; }
@@ -140,8 +149,10 @@ class Cache {
   // Refused: another type or shape than the cache's.
   virtual OpResult Append(const TokenColumns& columns) = 0;
   // lengths: tokens per row of the columns that follow, until Finalize; unfed left padding comes
-  // before them. Refused: another count than the rows, a negative length, already pending.
-  virtual OpResult Prepare(std::span<const int64_t> lengths) = 0;
+  // before them. columns: how many columns will follow until Finalize, padding of both sides
+  // included, for implementations that are told the right padding of each row; -1: nobody can tell.
+  // Refused: another count than the rows, a negative length, already pending.
+  virtual OpResult Prepare(std::span<const int64_t> lengths, int64_t columns) = 0;
   // Refused while lengths have not arrived. Does nothing when nothing is pending.
   virtual OpResult Finalize() = 0;
   // *trimmed: tokens that every row has really lost. Refused: a negative count, pending.
@@ -182,6 +193,17 @@ struct CacheCapabilities {
   CacheProfile cache_profile;
   Profile profile;  // of codes and of attention
   Plan plan;        // of Attend
+  // What is there, so that cases are drawn which the implementation can answer: one space or the
+  // other holds for a whole case. Empty: everything.
+  std::vector<CacheSpace> spaces{};
+};
+
+// Which states will be asked about after each operation of the run, so that an implementation in
+// another process can send them together with its answer.
+enum class ObserveHint : uint8_t {
+  kNothing,    // none
+  kTouched,    // those of the caches that the operation names, and of the one that it made
+  kEverySlot,  // those of every cache that is still in use
 };
 
 class CacheFactory {
@@ -199,6 +221,9 @@ class CacheFactory {
   // The setup of the caches made from now on: heads, dimensions, type of appended vectors, growth
   // step. Caches made before are not called any more, except as `out`.
   virtual OpResult Start(const CacheSetup& setup) = 0;
+  // What will be observed after the operations that follow, until it is said again. A hint: what
+  // was not announced may be observed all the same.
+  virtual void ObserveAfter(ObserveHint hint) { static_cast<void>(hint); }
   // rows empty rows; the first left_padding[b] columns fed to row b are padding (empty span: none).
   // Refused: a layout that is not legal, a group that does not divide head_dim, a padding that is
   // negative or not one per row.

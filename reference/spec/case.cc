@@ -290,6 +290,8 @@ void ValidateKind(const CacheCase& c) { ValidateCacheCase(c); }
 
 }  // namespace
 
+std::string_view Name(CodecDirection direction) { return NameIn(kDirections, direction); }
+
 std::string Print(const Case& c) {
   return std::visit([](const auto& kind) { return PrintKind(kind); }, c);
 }

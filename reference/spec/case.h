@@ -28,6 +28,7 @@ namespace kvcheck {
 //   decode:     codes -> y, judged bit for bit
 //   round_trip: x -> y, judged against x by the format's error bound
 enum class CodecDirection { kEncode, kDecode, kRoundTrip };
+std::string_view Name(CodecDirection direction);
 
 struct CodecCase {
   CodecDirection direction = CodecDirection::kRoundTrip;

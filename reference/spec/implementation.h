@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/spec/attention_space.h"
 #include "reference/spec/case.h"
+#include "reference/spec/codec_space.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -36,6 +38,9 @@ struct Capabilities {
   std::vector<std::string> kinds;  // "codec", "attention", ...
   Plan plan;
   Profile profile;
+  // What is there of the kinds, so that cases are drawn which it can answer. Empty: everything.
+  std::vector<AttentionSpace> attention_spaces{};
+  std::vector<CodecSpace> codec_spaces{};
 };
 
 enum class RunOutcome { kAnswered, kUnsupported };
@@ -46,6 +51,10 @@ class Implementation {
   virtual Capabilities GetCapabilities() const = 0;
   // inputs: the tensors of InputSpecs(c), already checked.
   virtual RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) = 0;
+  // How the last answer was computed, where that is not what the capabilities say; else null. Valid
+  // until the next Run.
+  virtual const Plan* AnswerPlan() const { return nullptr; }
+  virtual const Profile* AnswerProfile() const { return nullptr; }
 };
 
 // Keeps an answer in memory, as an ObservedSource.
@@ -58,7 +67,8 @@ class MemorySink : public Sink, public ObservedSource {
              std::span<const std::byte> bytes) override;
   const OutputInfo* Find(const std::string& name) const override;
   std::vector<std::string> Names() const override;
-  void Read(const std::string& name, int64_t first_element, std::span<std::byte> out) const override;
+  void Read(const std::string& name, int64_t first_element,
+            std::span<std::byte> out) const override;
   TensorMap& tensors() { return tensors_; }
   const TensorMap& tensors() const { return tensors_; }
 

@@ -76,6 +76,7 @@ enum class Damage : uint8_t {
   kForeign,   // a record of somebody else
   kVersion,   // a version that does not exist
 };
+inline constexpr int kDamageKinds = 4;
 
 inline constexpr int kSlots = 5;       // A..E
 inline constexpr int kStateKeys = 10;  // s0..s9

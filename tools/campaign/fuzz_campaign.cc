@@ -33,7 +33,7 @@ bool Interrupted(const CampaignOptions& options) {
 
 // Draws and judges a stretch of cases; in a worker.
 EvaluateBatch MakeEvaluator(const Subject& subject, const CampaignOptions& options) {
-  std::shared_ptr<CaseJudge> judge = subject.MakeJudge();
+  std::shared_ptr<CaseJudge> judge = subject.MakeJudge(options.since_progress);
   return [&subject, &options, judge](const Batch& batch, ItemMark& mark) {
     FuzzTally tally;
     tally.counts.probes.resize(subject.ProbeNames().size());
@@ -51,8 +51,8 @@ EvaluateBatch MakeEvaluator(const Subject& subject, const CampaignOptions& optio
 class LoneJudge {
  public:
   LoneJudge(const Subject& subject, std::chrono::milliseconds limit)
-      : subject_(subject), call_(LimitsOf(limit), [&subject] {
-          std::shared_ptr<CaseJudge> judge = subject.MakeJudge();
+      : subject_(subject), call_(LimitsOf(WorkerLimit(subject, limit)), [&subject, limit] {
+          std::shared_ptr<CaseJudge> judge = subject.MakeJudge(limit);
           return [judge](const Message& message, ItemMark& mark) {
             const std::string text = MessageDecoder(message).Text();
             CaseCounts counts;
@@ -108,9 +108,14 @@ FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, cons
                        std::max(kLeastShrinkLimit, options.since_progress / kShrinkLimitDivisor))
             : options.since_progress;
   LoneJudge lone(subject, limit);
+  const auto started = Clock::now();
+  bool in_time = true;
   const ShrunkCase shrunk = subject.Shrink(
       found.drawn,
-      [&](const CaseEntry& candidate) { return !Interrupted(options) && same(lone(candidate)); },
+      [&](const CaseEntry& candidate) {
+        in_time = in_time && Clock::now() - started < options.shrink_time;
+        return in_time && !Interrupted(options) && same(lone(candidate));
+      },
       hangs ? std::min(kHangRuns, options.shrink_runs) : options.shrink_runs);
   found.runs = shrunk.runs;
   LoneJudge patient(subject, options.since_progress);
@@ -118,7 +123,7 @@ FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, cons
   if (!same(last)) return found;
   found.shrunk = shrunk.entry;
   found.reason = last.reason;
-  found.shrunk_whole = shrunk.complete && !Interrupted(options);
+  found.shrunk_whole = shrunk.complete && in_time && !Interrupted(options);
   return found;
 }
 
@@ -130,7 +135,7 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
   result.tally.counts.probes.resize(subject.ProbeNames().size());
   PoolOptions pool_options;
   pool_options.workers = options.workers;
-  pool_options.limits = LimitsOf(options.since_progress);
+  pool_options.limits = LimitsOf(WorkerLimit(subject, options.since_progress));
   pool_options.items = options.cases;
   pool_options.largest_batch = options.largest_batch;
   WorkerPool pool(pool_options, [&] { return MakeEvaluator(subject, options); });

@@ -24,6 +24,7 @@ struct CampaignOptions {
   bool keep_going = false;                           // not only up to the first failure
   std::chrono::milliseconds since_progress{10'000};  // then a case hangs
   int64_t shrink_runs = 20'000;                      // judged cases per failure, at most
+  std::chrono::milliseconds shrink_time{60'000};     // per failure: begin no run after it
   // Cases of this run are offset + stride i of the sequence.
   int64_t stride = 1;
   int64_t offset = 0;

@@ -30,6 +30,8 @@ class ItemMark {
     shared_->step.store(step, std::memory_order_relaxed);
     channel_->Progress();
   }
+  // Within a step: work goes on.
+  void Alive() { channel_->Progress(); }
 
  private:
   Shared* shared_;

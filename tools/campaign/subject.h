@@ -4,6 +4,7 @@
 #ifndef TOOLS_CAMPAIGN_SUBJECT_H_
 #define TOOLS_CAMPAIGN_SUBJECT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,13 +59,18 @@ class Subject {
   virtual std::string Kind() const = 0;            // "cache"
   virtual std::string Implementation() const = 0;  // as --impl names it
   virtual std::string Version() const = 0;
+  // Name and version as reports show them.
+  virtual std::string Shown() const { return Implementation() + " " + Version(); }
   virtual std::vector<std::string> ProbeNames() const { return {}; }
   // A pure function of the subject's seed and options, and of the index.
   virtual CaseEntry Draw(int64_t index) const = 0;
   // "case 17 of seed 1".
   virtual std::string Origin(int64_t index) const = 0;
+  // limit: since the last progress of a case; only a subject that supervises it needs to know.
   // Errors: kUsage where there is no such implementation.
-  virtual std::unique_ptr<CaseJudge> MakeJudge() const = 0;
+  virtual std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds limit) const = 0;
+  // Whether its judges hold the implementation to the limit themselves, and say what was lost.
+  virtual bool Supervises() const { return false; }
   // What a step of a case is, for the signature of a crash: "append"; "" where it has none.
   virtual std::string StepName(const CaseEntry& entry, int64_t step) const = 0;
   // "23 operations".
@@ -74,6 +80,9 @@ class Subject {
   // Judges the case again: "kvcheck run '...' --impl optimized".
   virtual std::string Command(const CaseEntry& entry) const = 0;
 };
+
+// The limit of a worker: beyond that of what its judges supervise.
+std::chrono::milliseconds WorkerLimit(const Subject& subject, std::chrono::milliseconds limit);
 
 // "append CRASHED", "TIMED_OUT": of a case that ended its worker.
 std::string LossSignature(const Subject& subject, const CaseEntry& entry, Outcome outcome,

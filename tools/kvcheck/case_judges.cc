@@ -1,6 +1,7 @@
 #include "tools/kvcheck/case_judges.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "fuzz/run_trace.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/implementations.h"
@@ -20,12 +22,14 @@ namespace {
 
 class CacheJudge : public CaseJudge {
  public:
-  explicit CacheJudge(const std::string& implementation)
-      : factory_(MakeCacheFactory(implementation)), runner_(factory_.get()) {}
+  CacheJudge(const std::string& implementation, const RemoteLimits& limits)
+      : factory_(MakeCacheFactory(implementation, limits)),
+        runner_(factory_.get(), OwnStore(factory_.get())) {}
 
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
     const auto& c = std::get<CacheCase>(entry.c);
-    const TraceResult result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    const CheckpointHook hook([&] { mark.Alive(); });
+    const JudgedTrace result = JudgeTrace(c, &runner_, OptionsOf(&mark));
     counts->operations += result.counts.operations;
     counts->states += result.counts.states;
     counts->elements += result.counts.outputs;
@@ -37,11 +41,10 @@ class CacheJudge : public CaseJudge {
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
     const auto& c = std::get<CacheCase>(entry.c);
-    const TraceResult result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    const CheckpointHook hook([&] { mark.Alive(); });
+    const JudgedTrace result = JudgeTrace(c, &runner_, OptionsOf(&mark));
     if (result.outcome != Outcome::kPass) *signature = SignatureOf(c, result);
-    Verdict verdict = ToVerdict(c, result);
-    verdict.profile = Print(factory_->GetCapabilities().cache_profile);
-    return verdict;
+    return VerdictOf(c, result, *factory_);
   }
 
  private:
@@ -64,9 +67,7 @@ std::string FamilyOf(const KvFormat& format) {
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
   if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    const std::string_view names[] = {"encode", "decode", "round_trip"};
-    text += fmt::format(" {} {}", names[static_cast<size_t>(codec->direction)],
-                        FamilyOf(codec->format));
+    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
   }
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
@@ -95,30 +96,37 @@ std::string ReasonOf(const Verdict& verdict) {
 
 class TensorJudge : public CaseJudge {
  public:
-  TensorJudge(std::string implementation, const JudgeOptions& options)
-      : implementation_(std::move(implementation)), options_(options) {}
+  TensorJudge(std::string implementation, const JudgeOptions& options, const RemoteLimits& limits)
+      : implementation_(std::move(implementation)), options_(options), limits_(limits) {}
 
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
     JudgeOptions options;
     options.explain = false;
-    Verdict verdict = Evaluate(entry, options, &mark);
+    std::string loss;
+    Verdict verdict = Evaluate(entry, options, &mark, &loss);
+    if (!loss.empty()) return {verdict.outcome, loss, ReasonOf(verdict)};
     for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
     if (verdict.outcome == Outcome::kPass) return {};
     if (verdict.outcome == Outcome::kFail) {
       options.explain = true;
-      verdict = Evaluate(entry, options, &mark);
+      Verdict explained = Evaluate(entry, options, &mark, &loss);
+      if (loss.empty()) verdict = std::move(explained);
     }
     return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
   }
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
-    Verdict verdict = Evaluate(entry, options_, &mark);
-    if (verdict.outcome != Outcome::kPass) *signature = SignatureOf(entry.c, verdict);
+    std::string loss;
+    Verdict verdict = Evaluate(entry, options_, &mark, &loss);
+    if (verdict.outcome != Outcome::kPass) {
+      *signature = loss.empty() ? SignatureOf(entry.c, verdict) : loss;
+    }
     return verdict;
   }
 
  private:
-  Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark) {
+  Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark,
+                   std::string* loss) {
     int64_t step = 0;
     const CheckpointHook hook([&] { mark->StartStep(step++); });
     try {
@@ -131,14 +139,9 @@ class TensorJudge : public CaseJudge {
       question.profile = entry.profile.empty() ? stated.profile : ParseProfile(entry.profile);
       question.inputs = GenerateCaseInputs(question.c, question.profile);
       const std::unique_ptr<Implementation> implementation =
-          MakeImplementation(implementation_, question.plan, question.profile);
-      const std::optional<MemorySink> answer = Answer(*implementation, question);
-      if (!answer) {
-        return WithoutJudging(
-            Outcome::kUnsupported,
-            fmt::format("implementation '{}' declines this case", implementation_));
-      }
-      return EvaluateCase(question, *answer, options);
+          MakeImplementation(implementation_, question.plan, question.profile, limits_);
+      return AskAndJudge(*implementation, implementation_, std::move(question),
+                         !stated.plan.empty(), options, loss);
     } catch (const Error& error) {
       return WithoutJudging(
           error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
@@ -148,21 +151,42 @@ class TensorJudge : public CaseJudge {
 
   std::string implementation_;
   JudgeOptions options_;
+  RemoteLimits limits_;
 };
 
 }  // namespace
 
+std::string Answerer::Shown() const {
+  const std::string text = title + " " + version;
+  return title == name ? text : fmt::format("{} ({})", text, name);
+}
+
 Answerer FindAnswerer(const std::string& kind, const std::string& name) {
-  Answerer answerer{kind, name, ""};
+  Answerer answerer;
+  answerer.kind = kind;
+  answerer.name = answerer.title = name;
+  if (AdapterCommand(name)) {
+    const Greeting& greeting = GreetingOf(name);
+    if (!greeting.Has(kind)) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' has no cases of {}; it has {}", name, kind,
+                              fmt::join(greeting.kinds, ", ")),
+                  "--impl");
+    }
+    answerer.title = greeting.name;
+    answerer.version = greeting.version;
+    answerer.remote = true;
+    return answerer;
+  }
   if (kind == "cache") {
-    if (name.empty()) answerer.name = "optimized";
+    if (name.empty()) answerer.name = answerer.title = "optimized";
     answerer.version = MakeCacheFactory(answerer.name)->GetCapabilities().version;
     return answerer;
   }
   if (kind != "attention" && kind != "codec") {
     throw Error(ErrorCode::kUsage, "a kind is cache, attention or codec", kind);
   }
-  if (name.empty()) answerer.name = kind == "codec" ? "optimized" : "simulated";
+  if (name.empty()) answerer.name = answerer.title = kind == "codec" ? "optimized" : "simulated";
   const Capabilities capabilities =
       MakeImplementation(answerer.name, ParsePlan(kDefaultCasePlan), {})->GetCapabilities();
   if (std::find(capabilities.kinds.begin(), capabilities.kinds.end(), kind) ==
@@ -185,9 +209,12 @@ bool HasAnswerer(const std::string& kind, const std::string& name) {
   }
 }
 
-std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options) {
-  if (answerer.kind == "cache") return std::make_unique<CacheJudge>(answerer.name);
-  return std::make_unique<TensorJudge>(answerer.name, options);
+std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,
+                                         std::chrono::milliseconds limit) {
+  RemoteLimits limits;
+  limits.since_progress = limit;
+  if (answerer.kind == "cache") return std::make_unique<CacheJudge>(answerer.name, limits);
+  return std::make_unique<TensorJudge>(answerer.name, options, limits);
 }
 
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer) {

@@ -4,6 +4,7 @@
 #ifndef TOOLS_KVCHECK_CASE_JUDGES_H_
 #define TOOLS_KVCHECK_CASE_JUDGES_H_
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,11 @@ struct Answerer {
   std::string kind;  // "cache", "attention", "codec"
   std::string name;
   std::string version;
+  std::string title;    // what it calls itself: the name, of an implementation in this program
+  bool remote = false;  // in a process of its own
+
+  // "optimized 1", "mlx-lm 0.32.2 (adapters/mlx-lm/run)".
+  std::string Shown() const;
 };
 
 // name "": the default of the kind: optimized for caches and codecs, simulated for attention.
@@ -25,8 +31,10 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name);
 // Whether a kind has an implementation of this name.
 bool HasAnswerer(const std::string& kind, const std::string& name);
 
-// options: of Explain; Judge takes no statistics and explains what fails alone.
-std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options);
+// options: of Explain; Judge takes no statistics and explains what fails alone. limit: since the
+// last progress of an implementation in a process of its own.
+std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,
+                                         std::chrono::milliseconds limit);
 
 // "kvcheck run '...' --impl optimized".
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer);

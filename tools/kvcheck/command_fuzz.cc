@@ -26,6 +26,8 @@ struct FuzzOptions {
   bool keep_going = false;
   std::string out = "fuzz-failures";
   std::string limit = "10s";
+  std::string observe;
+  std::string shrink_time = "60s";
 };
 
 // Some seconds of work on one core.
@@ -39,6 +41,7 @@ std::string CommandOf(const FuzzOptions& options, const Answerer& answerer) {
                                  ShellWord(answerer.name), options.draw.seed);
   for (const std::string& glob : options.draw.layouts) text += " --layout " + ShellWord(glob);
   for (const std::string& glob : options.draw.formats) text += " --format " + ShellWord(glob);
+  if (!options.observe.empty()) text += " --observe " + options.observe;
   return text;
 }
 
@@ -46,6 +49,9 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   const Answerer answerer = FindAnswerer(options.kind, options.implementation);
   FuzzSettings settings;
   settings.draw = options.draw;
+  if (!options.observe.empty()) {
+    settings.draw.observe = options.observe == "each" ? Observe::kEach : Observe::kLast;
+  }
   if (!options.time.empty()) {
     settings.time = ParseDuration(options.time, "--time");
   } else {
@@ -58,6 +64,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   if (settings.since_progress.count() < 1) {
     throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
   }
+  settings.shrink_time = ParseDuration(options.shrink_time, "--shrink-time");
   settings.workers = options.common.threads;
   settings.quiet = options.common.text.quiet;
   settings.command = CommandOf(options, answerer);
@@ -93,7 +100,8 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->add_option("--impl", options->implementation,
                    "Who answers (default: optimized, of attention simulated); of caches also "
                    "model and fault:ID, of attention simulated:PLAN and fault:ID, of codecs "
-                   "reference")
+                   "reference; an adapter's name; a command line, with a blank or a slash, of a "
+                   "process that speaks the protocol of tools/process/protocol.md")
       ->type_name("NAME");
   command
       ->add_option("--layout", options->draw.layouts,
@@ -126,6 +134,17 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->capture_default_str();
   command
       ->add_option("--limit", options->limit, "A case hangs that makes no progress for this long")
+      ->type_name("T")
+      ->capture_default_str();
+  command
+      ->add_option("--observe", options->observe,
+                   "Judge the states of caches after each operation, or after the last alone "
+                   "(default: as drawn)")
+      ->check(CLI::IsMember({"each", "last"}))
+      ->type_name("WHEN");
+  command
+      ->add_option("--shrink-time", options->shrink_time,
+                   "Make one failure smaller for no longer than this")
       ->type_name("T")
       ->capture_default_str();
   AddReportOptions(command, &options->common);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "tools/campaign/known_failures.h"
 #include "tools/campaign/verdict_message.h"
 #include "tools/campaign/worker_pool.h"
+#include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
@@ -106,7 +108,7 @@ class Gate {
       return Encode(judged);
     }
     std::unique_ptr<CaseJudge>& judge = (*judges)[answerer->kind];
-    if (judge == nullptr) judge = MakeCaseJudge(*answerer, judge_options_);
+    if (judge == nullptr) judge = MakeCaseJudge(*answerer, judge_options_, limit_);
     try {
       judged.verdict = judge->Explain(entry, *mark, &judged.signature);
     } catch (const Error& error) {
@@ -127,6 +129,12 @@ class Gate {
     pool_options.workers = options_.common.threads;
     pool_options.items = std::ssize(cases_);
     pool_options.limits.since_progress = limit_;
+    for (const auto& [kind, answerer] : answerers_) {
+      const std::unique_ptr<Subject> subject = MakeSubject(answerer, {});
+      pool_options.limits.since_progress =
+          std::max(pool_options.limits.since_progress, WorkerLimit(*subject, limit_));
+    }
+    EndIdleAdapters();
     pool_options.limits.address_space_bytes = kWorkerBytes;
     WorkerPool pool(pool_options, [this]() -> EvaluateBatch {
       auto judges = std::make_shared<std::map<std::string, std::unique_ptr<CaseJudge>>>();
@@ -176,7 +184,7 @@ class Gate {
     Verdict& verdict = result.verdict;
     verdict.case_text = Print(entry.c);
     if (answerer != nullptr) {
-      verdict.implementation = answerer->name + " " + answerer->version;
+      verdict.implementation = answerer->Shown();
       verdict.command = RunCommand(entry, *answerer);
     }
     if (!judged.signature.empty()) {
@@ -193,7 +201,7 @@ class Gate {
                         result->verdict.outcome == Outcome::kCrashed ||
                         result->verdict.outcome == Outcome::kTimedOut;
     for (const KnownFailure& known : known_.entries()) {
-      if (!KnownFailures::IsOf(known, answerer.name, answerer.version)) continue;
+      if (!KnownFailures::IsOf(known, answerer.title, answerer.version)) continue;
       const bool same = failed && known.signature == signature;
       const bool named = !known.case_name.empty() && known.case_name == result->name;
       if (!same && !named) continue;
@@ -260,7 +268,7 @@ class Gate {
     for (const KnownFailure& known : known_.entries()) {
       bool ours = false;
       for (const auto& [kind, answerer] : answerers_) {
-        ours = ours || KnownFailures::IsOf(known, answerer.name, answerer.version);
+        ours = ours || KnownFailures::IsOf(known, answerer.title, answerer.version);
       }
       if (!ours) continue;
       const std::string what = fmt::format("{}:{}: \"{}\" of {} ({})", known_.file(), known.line,
@@ -299,7 +307,8 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--impl", options->implementation,
                    "Who answers; cases of kinds that it has not are UNSUPPORTED (default: "
-                   "optimized for caches and codecs, simulated for attention)")
+                   "optimized for caches and codecs, simulated for attention); also an adapter's "
+                   "name, or a command line, with a blank or a slash (tools/process/protocol.md)")
       ->type_name("NAME");
   command->add_option("--suite", options->suites, "A file of cases, or a folder of *.cases")
       ->type_name("F")

@@ -7,11 +7,13 @@
 #include "golden/schema.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/cases_file.h"
+#include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/file_trace_store.h"
+#include "tools/kvcheck/fuzz_run.h"
 #include "tools/kvcheck/implementations.h"
 #include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
@@ -30,7 +32,25 @@ struct RunOptions {
   std::string implementation;
   std::string data;
   std::string store = kMemoryStore;
+  std::string limit = "10s";
+
+  RemoteLimits Limits() const {
+    RemoteLimits limits;
+    limits.since_progress = ParseDuration(limit, "--limit");
+    if (limits.since_progress.count() < 1) {
+      throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
+    }
+    return limits;
+  }
 };
+
+// As a report names it.
+std::string ShownName(const std::string& name) {
+  if (!AdapterCommand(name)) return name;
+  const Greeting& greeting = GreetingOf(name);
+  const std::string text = greeting.name + " " + greeting.version;
+  return greeting.name == name ? text : fmt::format("{} ({})", text, name);
+}
 
 // FILE#NAME or FILE#NAME/IMPL.
 struct DataPlace {
@@ -80,21 +100,18 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
                        const std::string& title, RunReport* report) {
   question.plan = PlanOf(options, StatedBy(name).plan);
   const std::unique_ptr<Implementation> implementation =
-      MakeImplementation(name, question.plan, question.profile);
+      MakeImplementation(name, question.plan, question.profile, options.Limits());
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
   result.verdict.implementation =
       name == "reference" ? "reference (a check of itself: it cannot find faults of the format)"
-                          : name;
+                          : ShownName(name);
   result.verdict.command = CommandText(options, question, name, options.data);
   return report->Judge(std::move(result), [&] {
-    const std::optional<MemorySink> answer = Answer(*implementation, question);
-    if (!answer) {
-      return WithoutJudging(Outcome::kUnsupported,
-                            fmt::format("implementation '{}' declines this case", name));
-    }
-    return EvaluateCase(question, *answer, options.common.Judge(CountStatistics(question.c)));
+    const bool stated = options.plan.empty();
+    return AskAndJudge(*implementation, name, question, stated,
+                       options.common.Judge(CountStatistics(question.c)));
   });
 }
 
@@ -106,13 +123,17 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
                 "a cache case is judged by the plan and profile that the implementation states",
                 options.plan.empty() ? "--profile" : "--plan");
   }
-  const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name);
+  const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name, options.Limits());
   const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
+  if (store != nullptr && OwnStore(factory.get()) != nullptr) {
+    throw Error(ErrorCode::kUsage, "an implementation in another process saves there", "--store");
+  }
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
   result.verdict.implementation =
-      name == "model" ? "model (a check of itself: it cannot find faults of the contract)" : name;
+      name == "model" ? "model (a check of itself: it cannot find faults of the contract)"
+                      : ShownName(name);
   result.verdict.command =
       "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
   if (store != nullptr) result.verdict.command += " --store " + options.store;
@@ -259,7 +280,8 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "--impl", options->implementation,
       "simulated: the definition under the plan; simulated:PLAN: under another "
       "plan; fault:ID: with a fault; of codecs optimized, and reference, a check of itself; of "
-      "caches optimized, model, fault:ID");
+      "caches optimized, model, fault:ID; an adapter's name; a command line, with a blank or a "
+      "slash, of a process that speaks the protocol of tools/process/protocol.md");
   CLI::Option* data = command->add_option(
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
@@ -268,6 +290,12 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_option("--store", options->store,
                       "Where the caches of a trace save: memory (default), or hdf5: files in a "
                       "folder of their own");
+  command
+      ->add_option("--limit", options->limit,
+                   "An implementation in another process hangs that makes no progress for this "
+                   "long; its start may take a minute")
+      ->type_name("T")
+      ->capture_default_str();
   AddCommonOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {

@@ -17,6 +17,7 @@ void AddGoldenCommand(CLI::App* app, ChosenCommand* chosen);
 void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
+void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
 
 // The parts of `kvcheck golden`.
 void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen);

@@ -11,6 +11,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/process/remote_implementation.h"
 
 namespace kvcheck {
 namespace {
@@ -107,6 +108,32 @@ std::optional<MemorySink> Answer(Implementation& implementation, const Question&
     return std::nullopt;
   }
   return MemorySink(std::move(sink.tensors()));
+}
+
+Verdict AskAndJudge(Implementation& implementation, const std::string& name, Question question,
+                    bool stated, const JudgeOptions& options, std::string* loss) {
+  std::optional<MemorySink> answer;
+  try {
+    answer = Answer(implementation, question);
+  } catch (const RemoteLoss& lost) {
+    const std::string signature = fmt::format("{} {}", KindName(question.c),
+                                              lost.Signature().substr(lost.request().size() + 1));
+    if (loss != nullptr) *loss = signature;
+    return WithoutJudging(lost.outcome(), lost.reason());
+  }
+  if (!answer) {
+    const auto* remote = dynamic_cast<const RemoteImplementation*>(&implementation);
+    const std::string why =
+        remote == nullptr || remote->declined().empty() ? "" : ": " + remote->declined();
+    return WithoutJudging(Outcome::kUnsupported,
+                          fmt::format("implementation '{}' declines this case{}", name, why));
+  }
+  if (stated && implementation.AnswerPlan() != nullptr)
+    question.plan = *implementation.AnswerPlan();
+  if (stated && implementation.AnswerProfile() != nullptr) {
+    question.profile = *implementation.AnswerProfile();
+  }
+  return EvaluateCase(question, *answer, options);
 }
 
 }  // namespace kvcheck

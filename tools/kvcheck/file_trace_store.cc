@@ -67,19 +67,19 @@ void FileTraceStore::Clear() {
   originals_.clear();
 }
 
-void FileTraceStore::Damage(std::string_view key, const CacheOp& op) {
+OpResult FileTraceStore::Damage(std::string_view key, const CacheOp& op) {
   const std::string path = store_.PathOf(key);
   std::string bytes = ReadBytes(path);
   originals_.try_emplace(std::string(key), bytes);
   if (op.damage == Damage::kForeign || op.damage == Damage::kVersion) {
     StateRecord record;
     // What cannot be read any more stays damaged.
-    if (store_.Get(key, &record) != StoreStatus::kOk) return;
+    if (store_.Get(key, &record) != StoreStatus::kOk) return {};
     DamageRecord(op, &record);
     store_.Put(key, record);
-    return;
+    return {};
   }
-  if (bytes.empty()) return;
+  if (bytes.empty()) return {};
   if (op.damage == Damage::kTruncate) {
     bytes.pop_back();
   } else {
@@ -87,6 +87,7 @@ void FileTraceStore::Damage(std::string_view key, const CacheOp& op) {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << (op.at % 8)));
   }
   WriteBytes(path, bytes);
+  return {};
 }
 
 bool FileTraceStore::IsAsPut(std::string_view key) const {

@@ -28,7 +28,7 @@ class FileTraceStore : public TraceStore {
   void Clear() override;
   // truncate: the last byte of the file goes; flip: a bit of byte `at`, modulo the file's size;
   // foreign, version: a whole file whose record is another's.
-  void Damage(std::string_view key, const CacheOp& op) override;
+  OpResult Damage(std::string_view key, const CacheOp& op) override;
   bool IsAsPut(std::string_view key) const override;
 
  private:

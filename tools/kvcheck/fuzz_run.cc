@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/run_report.h"
@@ -64,10 +65,10 @@ CampaignCounts CountsOf(const Subject& subject, const FuzzSettings& settings,
   return counts;
 }
 
-CaseResult OverallOf(const CampaignCounts& counts) {
+CaseResult OverallOf(const Subject& subject, const CampaignCounts& counts) {
   CaseResult result;
   result.name = "fuzz " + counts.kind;
-  result.verdict.implementation = counts.implementation + " " + counts.version;
+  result.verdict.implementation = subject.Shown();
   std::vector<std::string>& reasons = result.verdict.reasons;
   bool illegal = false;
   for (const CampaignFinding& finding : counts.unproved) {
@@ -124,8 +125,7 @@ class CaseWriter {
     for (int i = 2; !written_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
     const std::string path = (std::filesystem::path(settings_.out) / (name + ".case")).string();
     const std::vector<std::string> comments = {
-        fmt::format("{} on {} {}: {}", failure.sum.signature, subject.Implementation(),
-                    subject.Version(), failure.reason),
+        fmt::format("{} on {}: {}", failure.sum.signature, subject.Shown(), failure.reason),
         fmt::format("{}: {}, {} when drawn; {}", ToolVersion(),
                     subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
                     settings_.command),
@@ -160,7 +160,7 @@ CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const s
       Plural(failure.runs, "run"), failure.shrunk_whole ? "" : " (not shrunk to the end)"));
   if (!path.empty()) verdict.reasons.push_back("written to " + path);
   verdict.case_text = CaseText(failure.shrunk);
-  verdict.implementation = subject.Implementation() + " " + subject.Version();
+  verdict.implementation = subject.Shown();
   verdict.plan = failure.shrunk.plan;
   verdict.profile = failure.shrunk.profile;
   verdict.command = subject.Command(failure.shrunk);
@@ -197,6 +197,7 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   options.time = settings.time;
   options.keep_going = settings.keep_going;
   options.since_progress = settings.since_progress;
+  options.shrink_time = settings.shrink_time;
   options.stride = settings.stride;
   options.offset = settings.offset;
   options.largest_batch = LargestBatch(answerer.kind);
@@ -209,13 +210,14 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
     if (drawn_seconds < 0) drawn_seconds = seconds();
     line.Show("shrinking: " + signature);
   };
+  EndIdleAdapters();
   const CampaignResult result = RunCampaign(*subject, options);
   line.Clear();
   FuzzOutcome outcome;
   outcome.interrupted = result.interrupted;
   outcome.seconds = drawn_seconds < 0 ? seconds() : drawn_seconds;
   outcome.counts = CountsOf(*subject, settings, result.tally);
-  outcome.overall = OverallOf(outcome.counts);
+  outcome.overall = OverallOf(*subject, outcome.counts);
   CaseWriter writer(settings);
   for (const FoundFailure& failure : result.failures) {
     const std::string path = writer.Write(*subject, failure);

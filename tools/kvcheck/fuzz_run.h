@@ -30,6 +30,7 @@ struct FuzzSettings {
   bool keep_going = false;
   std::string out;  // folder of .case files, made when there is one to write
   std::chrono::milliseconds since_progress{10'000};
+  std::chrono::milliseconds shrink_time{60'000};  // of one failure
   int workers = 1;
   bool quiet = false;
   // Part of the sequence: cases offset + stride i.

@@ -29,7 +29,11 @@ class AnsweredSubject : public Subject {
   std::string Origin(int64_t index) const override {
     return fmt::format("case {} of seed {}", index, seed_);
   }
-  std::unique_ptr<CaseJudge> MakeJudge() const override { return MakeCaseJudge(answerer_, {}); }
+  std::string Shown() const override { return answerer_.Shown(); }
+  std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds limit) const override {
+    return MakeCaseJudge(answerer_, {}, limit);
+  }
+  bool Supervises() const override { return answerer_.remote; }
   std::string StepName(const CaseEntry&, int64_t) const override { return ""; }
   std::string SizeOf(const CaseEntry& entry) const override {
     int64_t elements = 0;
@@ -52,7 +56,9 @@ class AnsweredSubject : public Subject {
 class CacheSubject : public AnsweredSubject {
  public:
   CacheSubject(Answerer answerer, const DrawSettings& settings)
-      : AnsweredSubject(std::move(answerer), settings.seed), drawer_(OptionsOf(settings)) {}
+      : AnsweredSubject(std::move(answerer), settings.seed),
+        drawer_(OptionsOf(settings)),
+        observe_(settings.observe) {}
 
   std::vector<std::string> ProbeNames() const override {
     std::vector<std::string> names;
@@ -61,7 +67,9 @@ class CacheSubject : public AnsweredSubject {
   }
   CaseEntry Draw(int64_t index) const override {
     CaseEntry entry;
-    entry.c = drawer_.Draw(seed_, static_cast<uint64_t>(index));
+    CacheCase c = drawer_.Draw(seed_, static_cast<uint64_t>(index));
+    if (observe_) c.setup.observe = *observe_;
+    entry.c = std::move(c);
     return entry;
   }
   std::string StepName(const CaseEntry& entry, int64_t step) const override {
@@ -93,6 +101,7 @@ class CacheSubject : public AnsweredSubject {
   }
 
   mutable TraceDrawer drawer_;  // keeps its memory; what it draws does not depend on it
+  std::optional<Observe> observe_;
 };
 
 class AttentionSubject : public AnsweredSubject {
@@ -162,6 +171,10 @@ std::unique_ptr<Subject> MakeSubject(const Answerer& answerer, const DrawSetting
                 option);
   };
   if (answerer.kind == "cache") return std::make_unique<CacheSubject>(answerer, settings);
+  if (settings.observe) {
+    throw Error(ErrorCode::kUsage, fmt::format("cases of {} have no states", answerer.kind),
+                "--observe");
+  }
   refuse(settings.layouts, "--layout");
   if (answerer.kind == "codec") return std::make_unique<CodecSubject>(answerer, settings);
   refuse(settings.formats, "--format");

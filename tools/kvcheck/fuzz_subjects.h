@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct DrawSettings {
   uint64_t seed = 1;
   std::vector<std::string> layouts;  // globs, of caches; empty: all
   std::vector<std::string> formats;  // globs, of caches and codecs; empty: all
+  std::optional<Observe> observe;    // of caches: instead of what is drawn
 };
 
 // Errors: kUsage for a glob that matches nothing, or that the kind has no use for.

@@ -10,7 +10,10 @@
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 #include "tools/faults/attention_faults.h"
+#include "tools/kvcheck/adapters.h"
+#include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/optimized_codec.h"
+#include "tools/process/remote_implementation.h"
 
 namespace kvcheck {
 namespace {
@@ -58,7 +61,8 @@ RunOutcome ReferenceCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
 }
 
 std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
-                                                   const Profile& profile) {
+                                                   const Profile& profile,
+                                                   const RemoteLimits& limits) {
   if (text == "simulated") return std::make_unique<SimulatedKernel>(plan, profile);
   if (text.starts_with(kSimulatedPrefix)) {
     return std::make_unique<SimulatedKernel>(ParsePlan(text.substr(kSimulatedPrefix.size())),
@@ -75,10 +79,13 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
     throw Error(ErrorCode::kUsage,
                 fmt::format("there is no attention fault '{}'; known:{}", id, known), "--impl");
   }
+  if (AdapterCommand(text)) {
+    return std::make_unique<RemoteImplementation>(AdapterProcess(text, limits), plan, profile);
+  }
   throw Error(ErrorCode::kUsage,
               fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
-                          "fault:ID (attention), optimized, reference (codec)",
-                          text),
+                          "fault:ID (attention), optimized, reference (codec); {}",
+                          text, AdaptersText()),
               "--impl");
 }
 
@@ -86,6 +93,11 @@ StatedAnswer StatedBy(const std::string& name) {
   StatedAnswer stated;
   if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
   if (name == "optimized") stated.profile = OptimizedCodec::StatedProfile();
+  if (AdapterCommand(name)) {
+    const Greeting& greeting = GreetingOf(name);
+    stated.plan = CommandPlan(greeting.plan);
+    stated.profile = greeting.profile;
+  }
   return stated;
 }
 

@@ -4,6 +4,7 @@
 //   fault:ID         the simulated kernel with the rule of a catalogued fault replaced
 //   reference        the reference's own encoder and decoder (a check of itself)
 //   optimized        the codecs of kvcheck's own caches
+//   others           in processes of their own: adapters.h
 // Those of cache cases: cache_implementations.h.
 
 #ifndef TOOLS_KVCHECK_IMPLEMENTATIONS_H_
@@ -13,13 +14,16 @@
 #include <string>
 
 #include "reference/spec/implementation.h"
+#include "tools/process/remote_process.h"
 
 namespace kvcheck {
 
-// plan: for `simulated` and `fault:ID`. Errors: kUsage for an unknown name, listing the names;
-// kParse.
+// plan: for `simulated` and `fault:ID`. limits: of an implementation in another process. Errors:
+// kUsage for an unknown name, listing the names; kParse; kUnsupported for a process that does not
+// greet.
 std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
-                                                   const Profile& profile);
+                                                   const Profile& profile,
+                                                   const RemoteLimits& limits = {});
 
 // How the named implementation says that it computes, where it says so: for whoever asks without
 // naming a plan or a profile.
@@ -27,7 +31,7 @@ struct StatedAnswer {
   std::string plan;  // "": whatever the case is judged under
   Profile profile;
 };
-// Errors: none for a name that does not exist.
+// Errors: none for a name that does not exist; kUnsupported for a process that does not greet.
 StatedAnswer StatedBy(const std::string& name);
 
 // The implementation that a case runs on where none is named. Errors: kUsage when there is none.

@@ -1,15 +1,23 @@
 #include "tools/kvcheck/recorded_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "reference/spec/error.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::string_view kNotRecorded = "the recording has no answer to this call";
+// The recording tells of another course of the trace than the contract has: what it holds cannot be
+// judged, and must not be passed over.
+[[noreturn]] void ThrowNotRecorded(int64_t operation) {
+  throw Error(ErrorCode::kMissingData,
+              fmt::format("the recording has no answer to operation {}", operation + 1));
+}
 
 Known Told(int8_t value) { return static_cast<Known>(value); }
 
@@ -23,7 +31,7 @@ class RecordedCache : public Cache {
     if (result.ok() && player_->answer().changed_inputs) Change(columns.k);
     return result;
   }
-  OpResult Prepare(std::span<const int64_t>) override {
+  OpResult Prepare(std::span<const int64_t>, int64_t) override {
     return player_->Next(CacheOpKind::kPrepare);
   }
   OpResult Finalize() override { return player_->Next(CacheOpKind::kFinalize); }
@@ -59,13 +67,13 @@ class RecordedCache : public Cache {
     const CacheSetup& setup = player_->setup();
     const RecordedState* state = player_->State(slot_);
     if (state == nullptr || state->rows != request.rows || state->queries != request.queries) {
-      return OpResult::Unsupported(kNotRecorded);
+      ThrowNotRecorded(player_->at());
     }
     const std::span<const std::byte> attended = player_->answer().attended;
     if (attended.size() !=
         static_cast<size_t>(request.rows * request.query_heads * request.queries * setup.v_dim) *
             SizeInBytes(request.dtype)) {
-      return OpResult::Unsupported(kNotRecorded);
+      ThrowNotRecorded(player_->at());
     }
     std::memcpy(out, attended.data(), attended.size());
     if (player_->answer().changed_inputs) Change(request.q);
@@ -143,7 +151,7 @@ OpResult RecordedPlayer::Next(CacheOpKind kind) {
   int64_t next = at_ + 1;
   while (next < end && !calls(next)) ++next;
   if (next == end || case_.ops[static_cast<size_t>(next)].kind != kind) {
-    return OpResult::Unsupported(kNotRecorded);
+    ThrowNotRecorded(next);
   }
   at_ = next;
   switch (answer().status) {

@@ -20,8 +20,10 @@ class RecordedPlayer {
       : case_(c), recording_(recording) {}
 
   void Restart() { at_ = -1; }
-  // Goes on to the next operation that calls an implementation, and gives its answer.
+  // Goes on to the next operation that calls an implementation, and gives its answer. Errors:
+  // kMissingData where the recording has none.
   OpResult Next(CacheOpKind kind);
+  int64_t at() const { return at_; }
   const CacheOp& op() const { return case_.ops[static_cast<size_t>(at_)]; }
   const RecordedAnswer& answer() const { return recording_.answers()[static_cast<size_t>(at_)]; }
   const RecordedState* State(int slot) const { return recording_.State(at_, slot); }

@@ -54,6 +54,7 @@ int Run(int argc, char** argv) {
   AddFuzzCommand(&app, &chosen);
   AddGateCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
+  AddServeCommand(&app, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

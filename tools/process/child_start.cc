@@ -92,6 +92,21 @@ void LimitResource(__rlimit_resource resource, int64_t value) {
   setrlimit(resource, &limit);
 }
 
+// The soft limit alone: a program that the child starts in its turn has limits of its own.
+void LimitAddresses(int64_t bytes) {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(bytes));
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+void UnlimitAddresses() {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_AS, &limit);
+}
+
 // Bytes mapped now: a forked child starts with all that the parent has.
 int64_t AddressSpaceInUse() {
   std::FILE* file = std::fopen("/proc/self/statm", "re");
@@ -103,9 +118,9 @@ int64_t AddressSpaceInUse() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// Messages in at 0 and out at 3, everything printed to the pipe; `failure`, where there is one, at 4
-// until exec; nothing else open.
-void ArrangeDescriptors(const Ends& ends, int failure) {
+// Messages in at 0 and out at 3, or at 1; everything printed to the pipe; `failure`, where there is
+// one, at 4 until exec; nothing else open.
+void ArrangeDescriptors(const Ends& ends, int failure, ChildStreams streams) {
   // Copies above all targets first: an end could itself lie on one of them.
   const auto above = [](int descriptor) {
     const int copy = fcntl(descriptor, F_DUPFD, 10);
@@ -120,9 +135,11 @@ void ArrangeDescriptors(const Ends& ends, int failure) {
   const int printed = above(ends.child_printed.get());
   const int kept = failure < 0 ? -1 : above(failure);
   place(input, 0);
-  place(printed, 1);
+  place(streams == ChildStreams::kStandard ? output : printed, 1);
   place(printed, 2);
-  place(output, kMessageDescriptor);
+  // Without messages there it is closed by exec.
+  place(streams == ChildStreams::kStandard ? printed : output, kMessageDescriptor);
+  if (streams == ChildStreams::kStandard) fcntl(kMessageDescriptor, F_SETFD, FD_CLOEXEC);
   if (kept >= 0) {
     place(kept, kFailureDescriptor);
     fcntl(kFailureDescriptor, F_SETFD, FD_CLOEXEC);
@@ -130,7 +147,8 @@ void ArrangeDescriptors(const Ends& ends, int failure) {
   CloseFrom(kept < 0 ? kMessageDescriptor + 1 : kFailureDescriptor + 1);
 }
 
-void BecomeChild(const Ends& ends, const ChildLimits& limits, pid_t parent, int failure) {
+void BecomeChild(const Ends& ends, const ChildLimits& limits, pid_t parent, int failure,
+                 ChildStreams streams) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent died before the line above
@@ -138,11 +156,11 @@ void BecomeChild(const Ends& ends, const ChildLimits& limits, pid_t parent, int 
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  ArrangeDescriptors(ends, failure);
+  ArrangeDescriptors(ends, failure, streams);
   LimitResource(RLIMIT_CORE, 0);
   if (limits.cpu_seconds > 0) LimitResource(RLIMIT_CPU, limits.cpu_seconds);
   if (limits.address_space_bytes > 0 && !KVCHECK_RESERVES_ADDRESSES) {
-    LimitResource(RLIMIT_AS, AddressSpaceInUse() + limits.address_space_bytes);
+    LimitAddresses(AddressSpaceInUse() + limits.address_space_bytes);
   }
 }
 
@@ -172,23 +190,22 @@ StartedChild TakeParentEnds(pid_t process, Ends& ends) {
 
 }  // namespace
 
-StartedChild StartForked(const std::function<int(ChildChannel&)>& body,
-                         const ChildLimits& limits) {
+StartedChild StartForked(const std::function<int(ChildChannel&)>& body, const ChildLimits& limits) {
   Ends ends = MakeEnds();
   std::fflush(nullptr);  // or the child would print the parent's buffers again
   const pid_t parent = getpid();
   const pid_t process = fork();
   if (process < 0) ThrowSystemError("no child process can be made");
   if (process == 0) {
-    BecomeChild(ends, limits, parent, -1);
+    BecomeChild(ends, limits, parent, -1, ChildStreams::kMessageDescriptor);
     signal(SIGPIPE, SIG_IGN);  // ChildChannel sees the error instead
     RunBody(body);
   }
   return TakeParentEnds(process, ends);
 }
 
-StartedChild StartExecutable(const std::vector<std::string>& arguments,
-                             const ChildLimits& limits) {
+StartedChild StartExecutable(const std::vector<std::string>& arguments, const ChildLimits& limits,
+                             ChildStreams streams) {
   KVCHECK_CHECK(!arguments.empty(), "an executable has a name");
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -204,8 +221,13 @@ StartedChild StartExecutable(const std::vector<std::string>& arguments,
   const pid_t process = fork();
   if (process < 0) ThrowSystemError("no child process can be made");
   if (process == 0) {
-    BecomeChild(ends, limits, parent, failure_write.get());
-    setenv("KVCHECK_MESSAGE_FD", fmt::format("{}", kMessageDescriptor).c_str(), 1);
+    BecomeChild(ends, limits, parent, failure_write.get(), streams);
+    if (limits.address_space_bytes == 0) UnlimitAddresses();
+    if (streams == ChildStreams::kMessageDescriptor) {
+      setenv("KVCHECK_MESSAGE_FD", fmt::format("{}", kMessageDescriptor).c_str(), 1);
+    } else {
+      unsetenv("KVCHECK_MESSAGE_FD");
+    }
     execvp(argv[0], argv.data());
     const int reason = errno;
     static_cast<void>(!write(kFailureDescriptor, &reason, sizeof reason));
@@ -220,8 +242,8 @@ StartedChild StartExecutable(const std::vector<std::string>& arguments,
   if (got == sizeof reason) {
     while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
     }
-    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' cannot be executed: {}", arguments[0],
-                                                     std::strerror(reason)));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("'{}' cannot be executed: {}", arguments[0], std::strerror(reason)));
   }
   return child;
 }

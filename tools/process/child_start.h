@@ -46,13 +46,14 @@ struct StartedChild {
   pid_t process = -1;
   Descriptor to_child;    // a socket, non-blocking
   Descriptor from_child;  // a pipe, non-blocking
-  Descriptor printed;     // standard output and error of the child, non-blocking
+  Descriptor printed;     // what the child prints, non-blocking
 };
 
 // Errors: kUnsupported when the system gives no process or descriptor.
 StartedChild StartForked(const std::function<int(ChildChannel&)>& body, const ChildLimits& limits);
 // Errors: kUnsupported, also when the program cannot be executed.
-StartedChild StartExecutable(const std::vector<std::string>& arguments, const ChildLimits& limits);
+StartedChild StartExecutable(const std::vector<std::string>& arguments, const ChildLimits& limits,
+                             ChildStreams streams);
 
 }  // namespace kvcheck
 

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -27,16 +29,44 @@ constexpr size_t kStderrTailBytes = 4096;
 // open ends without the pipe's end being seen.
 constexpr std::chrono::milliseconds kLookInterval{50};
 
+// What most often stands where a header belongs: something that was printed.
+std::string HeaderText(const FrameHeader& header) {
+  std::string text;
+  for (const std::byte b : header) {
+    const auto c = static_cast<char>(b);
+    if (c != '\n' && c != '\t' && (c < ' ' || c > '~')) return "";
+    text += c < ' ' ? ' ' : c;
+  }
+  return fmt::format("; its first bytes are the text '{}': nothing may be printed among messages",
+                     text);
+}
+
+// A worker that is killed cannot end what it has started in its turn (a supervised child leads a
+// group of its own). The system kills that with the worker, but not what it has started again.
+void KillGroupsBelow(pid_t process) {
+  std::FILE* file =
+      std::fopen(fmt::format("/proc/{}/task/{}/children", process, process).c_str(), "re");
+  if (file == nullptr) return;
+  int child = 0;
+  while (std::fscanf(file, "%d", &child) == 1) {
+    if (child > 0 && getpgid(child) == child) kill(-child, SIGKILL);
+  }
+  std::fclose(file);
+}
+
 }  // namespace
 
 std::string ToString(const ChildOutcome& outcome) {
   switch (outcome.end) {
-    case ChildEnd::kExited: return fmt::format("exited with code {}", outcome.code);
+    case ChildEnd::kExited:
+      return fmt::format("exited with code {}", outcome.code);
     case ChildEnd::kSignalled:
       return fmt::format("crashed (signal {}, {})", outcome.code, strsignal(outcome.code));
     case ChildEnd::kTimedOut:
-    case ChildEnd::kProtocolError: return outcome.detail;
-    case ChildEnd::kStopped: return "was stopped";
+    case ChildEnd::kProtocolError:
+      return outcome.detail;
+    case ChildEnd::kStopped:
+      return "was stopped";
   }
   return "unknown";
 }
@@ -48,7 +78,8 @@ struct SupervisedChild::State {
   bool ended = false;  // outcome is set
   ChildOutcome outcome;
   Clock::time_point deadline;
-  Clock::time_point watched;  // when the deadline was last looked at, or set
+  Clock::time_point watched;                     // when the deadline was last looked at, or set
+  std::optional<Clock::time_point> last_moment;  // of the wait that goes on, where it is bounded
   // What arrived and is not yet a message: a header and a payload, both perhaps partial.
   FrameHeader header;
   size_t header_filled = 0;
@@ -66,10 +97,15 @@ struct SupervisedChild::State {
     deadline = watched + limits.since_progress;
   }
 
+  void BoundWait() {
+    if (limits.whole_wait.count() > 0) last_moment = watched + limits.whole_wait;
+  }
+
   // Kills what is left of the child's group and reaps the child. The first end stays.
   void End(ChildEnd end, int code, std::string detail) {
     child.to_child.Close();
     if (!reaped) {
+      KillGroupsBelow(child.process);
       kill(child.process, SIGKILL);
       int status = 0;
       Collect(status);
@@ -117,8 +153,8 @@ struct SupervisedChild::State {
           Renew();
         } else if (length > static_cast<uint64_t>(limits.max_message_bytes)) {
           End(ChildEnd::kProtocolError, 0,
-              fmt::format("announced a message of {} bytes, at most {} are allowed", length,
-                          limits.max_message_bytes));
+              fmt::format("announced a message of {} bytes, at most {} are allowed{}", length,
+                          limits.max_message_bytes, HeaderText(header)));
           return false;
         }
         payload_length = length;
@@ -155,8 +191,8 @@ struct SupervisedChild::State {
   // True when the child is gone; then its status is known.
   bool Reap(int& status) {
     siginfo_t info{};
-    const int got = waitid(P_PID, static_cast<id_t>(child.process), &info,
-                           WEXITED | WNOHANG | WNOWAIT);
+    const int got =
+        waitid(P_PID, static_cast<id_t>(child.process), &info, WEXITED | WNOHANG | WNOWAIT);
     if (got != 0 || info.si_pid != child.process) return false;
     Collect(status);
     return true;
@@ -207,6 +243,12 @@ struct SupervisedChild::State {
                        {to_send != nullptr ? child.to_child.get() : -1, POLLOUT, 0}};
     const auto now = Clock::now();
     if (now >= deadline) return TimeOut();
+    if (last_moment && now >= *last_moment) {
+      return End(ChildEnd::kTimedOut, 0,
+                 fmt::format("gave signs of progress and no answer for {:.1f} s",
+                             std::chrono::duration<double>(limits.whole_wait).count()));
+    }
+    if (limits.on_wait) limits.on_wait();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     const int wait = static_cast<int>(std::min(left, longest).count());
     const int ready = poll(files, 3, wait);
@@ -249,6 +291,7 @@ struct SupervisedChild::State {
   bool SendAll(std::span<const std::byte> data) {
     // Messages that pile up while the child does not read are bounded like a message.
     const auto most = 2 * static_cast<size_t>(limits.max_message_bytes);
+    if (!data.empty() && child.to_child.open()) Write(data);
     while (!data.empty() && !ended && child.to_child.open()) {
       Step(&data);
       if (!ended && arrived_bytes > most) {
@@ -259,8 +302,7 @@ struct SupervisedChild::State {
   }
 };
 
-SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body,
-                                 const ChildLimits& limits)
+SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body, const ChildLimits& limits)
     : state_(std::make_unique<State>()) {
   state_->limits = limits;
   state_->reaped = state_->ended = true;  // nothing to reap if starting throws
@@ -270,11 +312,11 @@ SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body,
 }
 
 SupervisedChild::SupervisedChild(const std::vector<std::string>& arguments,
-                                 const ChildLimits& limits)
+                                 const ChildLimits& limits, ChildStreams streams)
     : state_(std::make_unique<State>()) {
   state_->limits = limits;
   state_->reaped = state_->ended = true;
-  state_->child = StartExecutable(arguments, limits);
+  state_->child = StartExecutable(arguments, limits, streams);
   state_->reaped = state_->ended = false;
   state_->Renew();
 }
@@ -289,9 +331,28 @@ bool SupervisedChild::Send(std::span<const std::byte> message) {
   return state_->SendAll(header) && state_->SendAll(message);
 }
 
-std::optional<Message> SupervisedChild::Receive() {
+bool SupervisedChild::SendFrame(std::span<const std::byte> frame) {
+  if (state_->ended || !state_->child.to_child.open()) return false;
   state_->Renew();
-  while (state_->arrived.empty() && !state_->ended) state_->Step(nullptr);
+  return state_->SendAll(frame);
+}
+
+void SupervisedChild::SetLimits(std::chrono::milliseconds since_progress,
+                                std::chrono::milliseconds whole_wait) {
+  state_->limits.since_progress = since_progress;
+  state_->limits.whole_wait = whole_wait;
+}
+
+bool SupervisedChild::HasUntaken() const {
+  return !state_->arrived.empty() || state_->header_filled > 0;
+}
+
+std::optional<Message> SupervisedChild::Receive() {
+  State& state = *state_;
+  state.Renew();
+  state.BoundWait();
+  while (state.arrived.empty() && !state.ended) state.Step(nullptr);
+  state.last_moment.reset();
   return TakeArrived();
 }
 
@@ -341,10 +402,17 @@ std::optional<size_t> SupervisedChild::WaitAny(std::span<SupervisedChild* const>
 }
 
 const ChildOutcome& SupervisedChild::Finish() {
-  state_->child.to_child.Close();
-  while (Receive()) {
+  State& state = *state_;
+  state.child.to_child.Close();
+  state.Renew();
+  state.BoundWait();
+  while (!state.ended) {
+    state.Step(nullptr);
+    state.arrived.clear();
+    state.arrived_bytes = 0;
   }
-  return state_->outcome;
+  state.last_moment.reset();
+  return state.outcome;
 }
 
 const ChildOutcome& SupervisedChild::Stop() {

@@ -3,11 +3,11 @@
 // and a job that loops is. Serves files of unknown origin, workers of `fuzz` and `gate`, and
 // strangers' implementations.
 //
-// Messages in both directions: 8 bytes of length, little endian, then that many bytes. A length of 0
-// is no message but a sign of progress. A forked child uses a ChildChannel; an executable reads
-// messages from its standard input and writes them to the descriptor whose number is in the
-// environment variable KVCHECK_MESSAGE_FD. Standard output and standard error of the child are kept
-// apart from the parent's: their last lines come with the outcome.
+// Messages in both directions: 8 bytes of length, little endian, then that many bytes. A length of
+// 0 is no message but a sign of progress. A forked child uses a ChildChannel; an executable reads
+// messages from its standard input and writes them either to the descriptor whose number is in the
+// environment variable KVCHECK_MESSAGE_FD or to its standard output. What the child prints is kept
+// apart from the parent's: the last lines come with the outcome.
 
 #ifndef TOOLS_PROCESS_SUPERVISED_CHILD_H_
 #define TOOLS_PROCESS_SUPERVISED_CHILD_H_
@@ -29,11 +29,24 @@ using Message = std::vector<std::byte>;
 
 struct ChildLimits {
   std::chrono::milliseconds since_progress{10'000};
-  // Beyond what the child starts with; 0: no limit. Ignored under AddressSanitizer and ThreadSanitizer, which reserve terabytes.
+  // Beyond what the child starts with; 0: no limit. Ignored under AddressSanitizer and
+  // ThreadSanitizer, which reserve terabytes.
   int64_t address_space_bytes = 0;
   int64_t cpu_seconds = 0;  // 0: no limit
   // A child that announces a longer message breaks the protocol.
   int64_t max_message_bytes = int64_t{64} << 20;
+  // From the start of a wait to the message, signs of progress or not; 0: as long as there are
+  // some.
+  std::chrono::milliseconds whole_wait{0};
+  // Called while the parent waits for a message or for the child to read one, at least every 50 ms.
+  // What it throws passes through.
+  std::function<void()> on_wait;
+};
+
+// Where an executable writes its messages.
+enum class ChildStreams {
+  kMessageDescriptor,  // KVCHECK_MESSAGE_FD; standard output and error are printed
+  kStandard,           // standard output; standard error is printed
 };
 
 enum class ChildEnd {
@@ -88,7 +101,8 @@ class SupervisedChild {
   // Errors: kUnsupported when no process can be made.
   SupervisedChild(std::function<int(ChildChannel&)> body, const ChildLimits& limits);
   // Runs a program found by PATH. Errors: kUnsupported when it cannot be started.
-  SupervisedChild(const std::vector<std::string>& arguments, const ChildLimits& limits);
+  SupervisedChild(const std::vector<std::string>& arguments, const ChildLimits& limits,
+                  ChildStreams streams = ChildStreams::kMessageDescriptor);
   ~SupervisedChild();
   SupervisedChild(const SupervisedChild&) = delete;
   SupervisedChild& operator=(const SupervisedChild&) = delete;
@@ -96,6 +110,12 @@ class SupervisedChild {
   // False when the child has ended or ends meanwhile. While it writes, it goes on reading, so that
   // two long messages do not wait for each other; accepting bytes counts as progress.
   bool Send(std::span<const std::byte> message);
+  // The same, of a message that has its header before it.
+  bool SendFrame(std::span<const std::byte> frame);
+  // From the next call on.
+  void SetLimits(std::chrono::milliseconds since_progress, std::chrono::milliseconds whole_wait);
+  // Whether something has arrived that nobody has taken, a part of a message or more.
+  bool HasUntaken() const;
   // The next message; nullopt when there is none any more: Finish() says why. The limit starts at
   // the call: time in which the parent was busy elsewhere is not counted.
   std::optional<Message> Receive();

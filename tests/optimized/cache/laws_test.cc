@@ -286,7 +286,7 @@ RC_GTEST_PROP(CacheLaws, RowsOfABatchAreRowsAlone, ()) {
     lengths.push_back(Draw(0, 12));
   }
   const std::unique_ptr<Cache> batch = probe.New(rows, padding);
-  CheckOk(batch->Prepare(lengths));
+  CheckOk(batch->Prepare(lengths, -1));
   std::vector<RowFeed> feeds;
   int64_t columns = 1;
   for (int64_t b = 0; b < rows; ++b) {

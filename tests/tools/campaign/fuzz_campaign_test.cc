@@ -62,7 +62,7 @@ class FakeSubject : public Subject {
     return entry;
   }
   std::string Origin(int64_t index) const override { return "case " + std::to_string(index); }
-  std::unique_ptr<CaseJudge> MakeJudge() const override {
+  std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds) const override {
     return std::make_unique<FakeJudge>(period_, hangs_);
   }
   std::string StepName(const CaseEntry&, int64_t step) const override {

@@ -96,7 +96,10 @@ TEST(RecordedTrace, AnswersAndNumbersMatter) {
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 7, 2), Outcome::kPass);
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 7, 1), Outcome::kFail);
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 6, 2), Outcome::kFail);
-  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 6, 3), Outcome::kUnsupported);
+  // Declined, and trimmed all the same.
+  EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 6, 3), Outcome::kFail);
+  // A call that the recording does not know of is no pass, and no failure of the library.
+  EXPECT_THROW(outcome("single.f16.k_and_v_differ", "answers", 6, 0), Error);
   EXPECT_EQ(outcome("single.f16.k_and_v_differ", "answers", 5, 1),
             Outcome::kFail);  // input changed
   EXPECT_EQ(outcome("single.attend", "answers", 8, 1), Outcome::kFail);

@@ -16,6 +16,7 @@ from .texts import case_fields, parse_format, parse_layout
 from .wire import decode_array, encode_array
 
 MESSAGE_CHARACTERS = 300
+NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what should have made it was refused
 
 
 class LibraryError(Exception):
@@ -67,7 +68,7 @@ class Session:
 
     def with_states(self, answer):
         """The answer with "states", spliced of packed parts: a state that was shown before is packed already."""
-        parts = [state_of(self, self.slots[number]) for number in self.observed]
+        parts = [state_of(self, self.slots[number]) if number in self.slots else NO_CACHE for number in self.observed]
         packed = self.stream.pack(answer)
         count = len(answer) + 1
         if packed[0] & 0xF0 != 0x80 or count > 15 or len(parts) > 15:

@@ -1,0 +1,54 @@
+#include "reference/spec/cache_space.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "reference/spec/pattern.h"
+
+namespace kvcheck {
+
+bool CacheSpace::HasFormat(DType type, const KvFormat& format) const {
+  if (!MatchesAnyPattern(formats, Print(format))) return false;
+  return !(IsPlain(format) ? stored_as_given : scales_as_given) || RowDType(format) == type;
+}
+
+bool CacheSpace::HasFormats(DType type, const KvFormat& k, const KvFormat& v) const {
+  if (!x.empty() && std::find(x.begin(), x.end(), type) == x.end()) return false;
+  return (!same_format || k == v) && HasFormat(type, k) && HasFormat(type, v);
+}
+
+std::string Describe(const CacheSpace& space) {
+  std::vector<std::string> parts;
+  if (!space.layouts.empty()) {
+    parts.push_back(fmt::format("layouts {}", fmt::join(space.layouts, ", ")));
+  }
+  if (!space.formats.empty()) {
+    parts.push_back(fmt::format("formats {}", fmt::join(space.formats, ", ")));
+  }
+  if (space.same_format) parts.emplace_back("K and V in one format");
+  if (space.stored_as_given) parts.emplace_back("plain vectors stored as given");
+  if (space.scales_as_given) parts.emplace_back("scales of the vectors' type");
+  if (!space.x.empty()) {
+    std::vector<std::string_view> types;
+    for (const DType type : space.x) types.push_back(ShortName(type));
+    parts.push_back(fmt::format("x {}", fmt::join(types, ", ")));
+  }
+  if (space.rows != SpaceRows::kAny) {
+    parts.emplace_back(space.rows == SpaceRows::kSingle ? "rows single" : "rows batch");
+  }
+  if (!space.padding) parts.emplace_back("without padding");
+  if (space.operations != CacheSpace().operations) {
+    std::vector<std::string_view> names;
+    for (int kind = 0; kind < kCacheOpKinds; ++kind) {
+      if (space.Has(static_cast<CacheOpKind>(kind))) {
+        names.push_back(Name(static_cast<CacheOpKind>(kind)));
+      }
+    }
+    parts.push_back(fmt::format("operations {}", fmt::join(names, ", ")));
+  }
+  return parts.empty() ? "everything" : fmt::format("{}", fmt::join(parts, "; "));
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,317 @@
+// What an implementation does not have is skipped and counted, and what comes after it is judged;
+// what a runner tells an implementation ahead of the calls.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuzz/run_trace.h"
+#include "reference/cache/model_cache.h"
+#include "reference/spec/error.h"
+#include "reference/spec/plan.h"
+
+namespace kvcheck {
+namespace {
+
+const std::string kSetup = "cache layout=linear k=f32 dk=8 growth=2 data=tokens:1; ";
+
+// How a DecliningFactory differs from the model, and what it was told.
+struct Ways {
+  std::set<CacheOpKind> declined;
+  bool changes_although_declined = false;  // of trim
+  bool tells_changed_inputs = false;
+  const Plan* plan = nullptr;
+  std::vector<ObserveHint> hints;
+  std::vector<int64_t> columns;  // of each prepare
+
+  bool Declines(CacheOpKind kind) const { return declined.contains(kind); }
+};
+
+OpResult NotHere() { return OpResult::Unsupported("not here"); }
+
+class DecliningCache : public Cache {
+ public:
+  DecliningCache(Ways* ways, std::unique_ptr<Cache> inner)
+      : ways_(ways), inner_(std::move(inner)) {}
+
+  OpResult Append(const TokenColumns& c) override {
+    if (ways_->Declines(CacheOpKind::kAppend)) return NotHere();
+    OpResult result = inner_->Append(c);
+    result.inputs_changed = ways_->tells_changed_inputs;
+    return result;
+  }
+  OpResult Prepare(std::span<const int64_t> lengths, int64_t columns) override {
+    if (ways_->Declines(CacheOpKind::kPrepare)) return NotHere();
+    ways_->columns.push_back(columns);
+    return inner_->Prepare(lengths, columns);
+  }
+  OpResult Finalize() override {
+    return ways_->Declines(CacheOpKind::kFinalize) ? NotHere() : inner_->Finalize();
+  }
+  OpResult Trim(int64_t count, int64_t* trimmed) override {
+    if (!ways_->Declines(CacheOpKind::kTrim)) return inner_->Trim(count, trimmed);
+    if (ways_->changes_although_declined) inner_->Trim(count, trimmed);
+    return NotHere();
+  }
+  OpResult Filter(std::span<const int64_t> rows) override {
+    return ways_->Declines(CacheOpKind::kFilter) ? NotHere() : inner_->Filter(rows);
+  }
+  OpResult Extend(const Cache& other) override {
+    if (ways_->Declines(CacheOpKind::kExtend)) return NotHere();
+    return inner_->Extend(*static_cast<const DecliningCache&>(other).inner_);
+  }
+  OpResult ToQuantized(const KvFormat& k, const KvFormat& v) override {
+    return ways_->Declines(CacheOpKind::kToQuantized) ? NotHere() : inner_->ToQuantized(k, v);
+  }
+  OpResult Extract(int64_t row, std::unique_ptr<Cache>* out) const override {
+    if (ways_->Declines(CacheOpKind::kExtract)) return NotHere();
+    std::unique_ptr<Cache> made;
+    return Wrap(inner_->Extract(row, &made), std::move(made), out);
+  }
+  OpResult CopyTo(std::unique_ptr<Cache>* out) const override {
+    if (ways_->Declines(CacheOpKind::kCopy)) return NotHere();
+    std::unique_ptr<Cache> made;
+    return Wrap(inner_->CopyTo(&made), std::move(made), out);
+  }
+  OpResult Save(StateStore* store, std::string_view key) const override {
+    return ways_->Declines(CacheOpKind::kSave) ? NotHere() : inner_->Save(store, key);
+  }
+  OpResult Attend(const AttendRequest& request, std::byte* out) override {
+    if (ways_->Declines(CacheOpKind::kAttend)) return NotHere();
+    OpResult result = inner_->Attend(request, out);
+    result.inputs_changed = ways_->tells_changed_inputs;
+    result.plan = ways_->plan;
+    return result;
+  }
+  void Observe(StepView* view) override { inner_->Observe(view); }
+  int64_t RetainedTokens(int64_t row) const override { return inner_->RetainedTokens(row); }
+
+  const Cache* inner() const { return inner_.get(); }
+  OpResult Wrap(const OpResult& result, std::unique_ptr<Cache> made,
+                std::unique_ptr<Cache>* out) const {
+    if (result.ok()) *out = std::make_unique<DecliningCache>(ways_, std::move(made));
+    return result;
+  }
+
+ private:
+  Ways* ways_;
+  std::unique_ptr<Cache> inner_;
+};
+
+class DecliningFactory : public ModelFactory {
+ public:
+  explicit DecliningFactory(Ways* ways) : ways_(ways) {}
+  void ObserveAfter(ObserveHint hint) override { ways_->hints.push_back(hint); }
+  OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_t rows,
+               std::span<const int64_t> padding, std::unique_ptr<Cache>* out) override {
+    if (ways_->Declines(CacheOpKind::kNew)) return NotHere();
+    std::unique_ptr<Cache> made;
+    return Wrap(ModelFactory::New(layout, k, v, rows, padding, &made), std::move(made), out);
+  }
+  OpResult Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) override {
+    if (ways_->Declines(CacheOpKind::kMerge)) return NotHere();
+    std::vector<const Cache*> inner;
+    for (const Cache* cache : caches) {
+      inner.push_back(static_cast<const DecliningCache*>(cache)->inner());
+    }
+    std::unique_ptr<Cache> made;
+    return Wrap(ModelFactory::Merge(inner, &made), std::move(made), out);
+  }
+  OpResult Load(const StateStore& store, std::string_view key,
+                std::unique_ptr<Cache>* out) override {
+    if (ways_->Declines(CacheOpKind::kLoad)) return NotHere();
+    std::unique_ptr<Cache> made;
+    return Wrap(ModelFactory::Load(store, key, &made), std::move(made), out);
+  }
+
+ private:
+  OpResult Wrap(const OpResult& result, std::unique_ptr<Cache> made, std::unique_ptr<Cache>* out) {
+    if (result.ok()) *out = std::make_unique<DecliningCache>(ways_, std::move(made));
+    return result;
+  }
+  Ways* ways_;
+};
+
+TraceResult RunDeclining(Ways* ways, const std::string& ops, const TraceOptions& options = {}) {
+  DecliningFactory factory(ways);
+  return TraceRunner(&factory).Run(ParseCacheCase(kSetup + ops), options);
+}
+
+int64_t DeclinedOf(const TraceResult& result, CacheOpKind kind) {
+  return result.counts.unsupported_by_kind[static_cast<size_t>(kind)];
+}
+
+TEST(DeclinedOperations, AreSkippedAndCountedAndTheRestIsJudged) {
+  const std::string ops =
+      "new A; append A 1; copy A -> B; append B 1; save A s0; append A 1; save A s1; trim A 1";
+  Ways ways;
+  ways.declined = {CacheOpKind::kCopy, CacheOpKind::kSave};
+  const TraceResult result = RunDeclining(&ways, ops);
+  EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;
+  EXPECT_EQ(result.counts.unsupported, 3);
+  EXPECT_EQ(DeclinedOf(result, CacheOpKind::kCopy), 1);
+  EXPECT_EQ(DeclinedOf(result, CacheOpKind::kSave), 2);
+  EXPECT_EQ(result.counts.operations, 4);
+  EXPECT_EQ(result.counts.idle, 1);  // there is no B
+  const Verdict verdict = ToVerdict(ParseCacheCase(kSetup + ops), result);
+  EXPECT_EQ(verdict.reasons.back(), "operations declined by the implementation: copy 1, save 2");
+  Ways nothing;
+  EXPECT_EQ(ToVerdict(ParseCacheCase(kSetup + ops), RunDeclining(&nothing, ops))
+                .reasons.back()
+                .find("decl"),
+            std::string::npos);
+}
+
+TEST(DeclinedOperations, EveryKindCanBeDeclined) {
+  const std::string ops =
+      "new A rows=2; append A 3; prepare A 1,2; append A 2; finalize A; trim A 1; filter A 1,0; "
+      "extract A 0 -> B; merge B,B -> C; extend A B; copy A -> D; save A s0; damage s0 truncate; "
+      "load s0 -> E; append A 1; attend A; new D k=f16 v=f16; append D 1; append A 2; drop A";
+  Ways nothing;
+  const TraceResult all = RunDeclining(&nothing, ops);
+  ASSERT_EQ(all.outcome, Outcome::kPass) << all.reason;
+  for (int i = 0; i < kCacheOpKinds; ++i) {
+    const auto kind = static_cast<CacheOpKind>(i);
+    Ways ways;
+    ways.declined = {kind};
+    const TraceResult result = RunDeclining(&ways, ops);
+    const bool is_call = kind != CacheOpKind::kDamage && kind != CacheOpKind::kDrop &&
+                         kind != CacheOpKind::kToQuantized;
+    EXPECT_EQ(DeclinedOf(result, kind) > 0, is_call) << Name(kind);
+    EXPECT_EQ(result.outcome, kind == CacheOpKind::kNew ? Outcome::kUnsupported : Outcome::kPass)
+        << Name(kind) << ": " << result.reason;
+  }
+}
+
+TEST(DeclinedOperations, NothingMayHaveChanged) {
+  Ways ways;
+  ways.declined = {CacheOpKind::kTrim};
+  const std::string ops = "new A; append A 3; trim A 1; append A 1";
+  EXPECT_EQ(RunDeclining(&ways, ops).outcome, Outcome::kPass);
+  ways.changes_although_declined = true;
+  const TraceResult result = RunDeclining(&ways, ops);
+  EXPECT_EQ(result.outcome, Outcome::kFail);
+  EXPECT_EQ(result.operation, 2);
+}
+
+TEST(DeclinedOperations, ATraceWithoutACacheIsUnsupportedForTheFirstReason) {
+  Ways ways;
+  ways.declined = {CacheOpKind::kNew, CacheOpKind::kLoad};
+  const TraceResult result = RunDeclining(&ways, "append A 1; new A; append A 1; load s0 -> B");
+  EXPECT_EQ(result.outcome, Outcome::kUnsupported);
+  EXPECT_EQ(result.operation, 1);
+  EXPECT_EQ(result.reason, "operation 2, new A: not here");
+  EXPECT_EQ(result.counts.unsupported, 2);
+}
+
+// A probe is reached by what was carried out, or refused; not by what was skipped.
+TEST(DeclinedOperations, ReachNoProbe) {
+  const std::string ops = "new A rows=2; append A 1; prepare A 2,1; append A 1; finalize A";
+  const auto refused = [](const TraceResult& result) {
+    return result.probes[static_cast<size_t>(Probe::kFinalizeRefused)];
+  };
+  Ways ways;
+  EXPECT_EQ(refused(RunDeclining(&ways, ops)), 1);
+  ways.declined = {CacheOpKind::kFinalize};
+  EXPECT_EQ(refused(RunDeclining(&ways, ops)), 0);
+}
+
+// What was saved in an earlier, longer trace of the same runner is no origin of a later state.
+TEST(DeclinedOperations, OriginsAreThoseOfThisTrace) {
+  Ways ways;
+  DecliningFactory factory(&ways);
+  TraceRunner runner(&factory);
+  const CacheCase longer = ParseCacheCase(
+      kSetup +
+      "new A; append A 1; append A 1; append A 1; append A 1; append A 1; save A s0; "
+      "load s0 -> B; append B 1");
+  ASSERT_EQ(runner.Run(longer).outcome, Outcome::kPass);
+  for (const bool declines : {true, false}) {
+    ways.declined = {CacheOpKind::kSave, CacheOpKind::kTrim};
+    if (declines) ways.declined.insert(CacheOpKind::kLoad);
+    ways.changes_although_declined = true;
+    TraceOptions options;
+    options.observe_each = false;
+    CacheCase c = ParseCacheCase(
+        "cache layout=linear k=f32 dk=8 growth=2 observe=last "
+        "data=tokens:1; new B; append B 3; save B s0; trim B 1; "
+        "load s0 -> B");
+    const TraceResult result = runner.Run(c, options);
+    EXPECT_EQ(result.outcome, Outcome::kFail);
+    EXPECT_EQ(result.reason.find("saved by"), std::string::npos) << result.reason;
+  }
+}
+
+TEST(ToldByTheImplementation, ChangedInputsAreAFailure) {
+  Ways ways;
+  ways.tells_changed_inputs = true;
+  const TraceResult appended = RunDeclining(&ways, "new A; append A 1");
+  EXPECT_EQ(appended.failure.fault, StepFault::kInputChanged);
+  EXPECT_EQ(appended.operation, 1);
+}
+
+// The answer's own plan takes the place of the one that the capabilities state.
+TEST(ToldByTheImplementation, ThePlanOfAnAnswerIsWhatItIsJudgedBy) {
+  Ways ways;
+  const std::string ops = "new A; append A 9; attend A";
+  ASSERT_EQ(RunDeclining(&ways, ops).outcome, Outcome::kPass);
+  // Exponentials that may be off by half: nothing is proved by such a bound.
+  Plan loose = ModelFactory().GetCapabilities().plan;
+  loose.exp_error = 0.5;
+  ways.plan = &loose;
+  EXPECT_EQ(RunDeclining(&ways, ops).outcome, Outcome::kMistrusted);
+}
+
+TEST(ToldToTheImplementation, ColumnsUntilFinalize) {
+  const auto columns = [](const std::string& ops) {
+    Ways ways;
+    const TraceResult result = RunDeclining(&ways, ops);
+    EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;
+    return ways.columns;
+  };
+  const std::string start = "new A rows=2 pad=0,2; prepare A 2,1; ";
+  using Columns = std::vector<int64_t>;
+  EXPECT_EQ(columns(start + "append A 3; finalize A"), Columns{3});
+  // Right padding counts, illegal columns and another slot's do not.
+  EXPECT_EQ(columns(start + "append A 2; new B; append B 5; append A 1 wrong=rows; append A 3; "
+                            "finalize A; append A 9"),
+            Columns{5});
+  // Too early is refused.
+  EXPECT_EQ(columns(start + "append A 2; finalize A; append A 1; finalize A"), Columns{3});
+  // Never finalized, or replaced before.
+  EXPECT_EQ(columns(start + "append A 3"), Columns{-1});
+  EXPECT_EQ(columns(start + "append A 3; new A rows=1; finalize A"), Columns{-1});
+  EXPECT_EQ(columns(start + "append A 3; drop A; finalize A"), Columns{-1});
+  EXPECT_EQ(columns("new A; append A 1; prepare A 1; new B; copy B -> A; append A 1; finalize A"),
+            Columns{-1});
+  // Refused itself.
+  EXPECT_EQ(columns("new A rows=2; prepare A 1; append A 1; finalize A"), Columns{-1});
+}
+
+TEST(ToldToTheImplementation, WhatWillBeObserved) {
+  const auto hints = [](const char* observe, const TraceOptions& options) {
+    Ways ways;
+    DecliningFactory factory(&ways);
+    TraceRunner(&factory).Run(ParseCacheCase(std::string("cache k=f32 dk=8 ") + observe +
+                                             "data=tokens:1; new A; append A 1; append A 1"),
+                              options);
+    return ways.hints;
+  };
+  using Hints = std::vector<ObserveHint>;
+  TraceOptions every;
+  every.every_slot = true;
+  TraceOptions each;
+  each.observe_each = true;
+  EXPECT_EQ(hints("", {}), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
+  EXPECT_EQ(hints("", every), (Hints{ObserveHint::kEverySlot, ObserveHint::kEverySlot}));
+  EXPECT_EQ(hints("observe=last ", {}), (Hints{ObserveHint::kNothing, ObserveHint::kEverySlot}));
+  EXPECT_EQ(hints("observe=last ", each), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
+}
+
+}  // namespace
+}  // namespace kvcheck

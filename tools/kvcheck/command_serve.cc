@@ -1,0 +1,83 @@
+// kvcheck serve: an implementation of this program behind the process protocol, as the child of
+// another kvcheck: for tests of the protocol, and as an example of its other side.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "reference/spec/error.h"
+#include "tools/kvcheck/cache_implementations.h"
+#include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/implementations.h"
+#include "tools/process/serve.h"
+
+namespace kvcheck {
+namespace {
+
+// Nobody, where the name is of another kind or of nobody: *why says what names there are.
+template <typename Make>
+auto MakeNamed(Make make, std::string* why) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage && error.code() != ErrorCode::kParse) throw;
+    *why = error.message();
+    return nullptr;
+  }
+}
+
+int RunServe(const std::string& name) {
+  Served served;
+  Greeting& greeting = served.greeting;
+  greeting.name = name;
+  greeting.plan = ParsePlan(kStrangerPlan);
+  std::string why;
+  served.caches = MakeNamed([&] { return MakeCacheFactory(name); }, &why);
+  if (served.caches != nullptr) {
+    const CacheCapabilities capabilities = served.caches->GetCapabilities();
+    greeting.version = capabilities.version;
+    greeting.kinds.emplace_back("cache");
+    greeting.cache_profile = capabilities.cache_profile;
+    greeting.profile = capabilities.profile;
+    greeting.plan_text = Print(capabilities.plan);
+  }
+  const auto implementation =
+      MakeNamed([&] { return MakeImplementation(name, greeting.plan, {}); }, &why);
+  if (implementation != nullptr) {
+    const Capabilities capabilities = implementation->GetCapabilities();
+    greeting.version = capabilities.version;
+    for (const std::string& kind : capabilities.kinds) greeting.kinds.push_back(kind);
+    const StatedAnswer stated = StatedBy(name);
+    if (!stated.plan.empty()) greeting.plan_text = stated.plan;
+    if (served.caches == nullptr) greeting.profile = stated.profile;
+    served.make = [name](const Case&, const Plan& plan, const Profile& profile) {
+      return MakeImplementation(name, plan, profile);
+    };
+  }
+  if (greeting.kinds.empty()) throw Error(ErrorCode::kUsage, why, "--impl");
+  signal(SIGPIPE, SIG_IGN);
+  return Serve(std::move(served), STDIN_FILENO, STDOUT_FILENO);
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App* app, ChosenCommand* chosen) {
+  auto name = std::make_shared<std::string>("optimized");
+  CLI::App* command = app->add_subcommand(
+      "serve", "Answer over standard input and output, as the child of another kvcheck");
+  command->footer(
+      "Example: kvcheck fuzz --impl 'kvcheck serve --impl model'\n"
+      "The protocol is tools/process/protocol.md.");
+  command
+      ->add_option("--impl", *name,
+                   "Who answers: optimized, model, fault:ID, reference, simulated, simulated:PLAN")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->callback([=] { *chosen = [=] { return RunServe(*name); }; });
+}
+
+}  // namespace kvcheck

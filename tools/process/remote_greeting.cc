@@ -1,0 +1,214 @@
+#include "tools/process/remote_greeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kStrangersPlan = "base=stranger";
+
+std::string TextOf(const WireValue& value, std::string_view key) {
+  const std::optional<WireValue> text = value.Find(key);
+  return text ? std::string(text->AsText(fmt::format("'{}'", key))) : "";
+}
+
+// Texts of ours that somebody else wrote: what does not parse breaks the protocol.
+template <typename F>
+auto ParsedText(std::string_view key, const std::string& text, F parse) {
+  try {
+    return parse(text);
+  } catch (const Error& error) {
+    throw WireError(
+        fmt::format("'{}' is '{}': {}", key, CleanText(text, 100), CleanText(error.message())));
+  }
+}
+
+// Fields of a space: what is absent stays as it is.
+class SpaceReader {
+ public:
+  explicit SpaceReader(const WireValue& space) : space_(space) {}
+
+  void Patterns(std::string_view key, std::vector<std::string>* patterns) const {
+    if (const auto value = space_.Find(key)) *patterns = value->AsTexts(Of(key));
+  }
+  void Flag(std::string_view key, bool* flag) const {
+    if (const auto value = space_.Find(key)) *flag = value->AsBool(Of(key));
+  }
+  void Types(std::string_view key, std::vector<DType>* types) const {
+    if (const auto value = space_.Find(key)) *types = TypesIn(*value, key);
+  }
+  std::vector<DType> TypesIn(const WireValue& value, std::string_view key) const {
+    std::vector<DType> types;
+    for (const std::string& name : value.AsTexts(Of(key))) {
+      const std::optional<DType> type = ParseDType(name);
+      if (!type) throw WireError(fmt::format("{} has no type '{}'", Of(key), CleanText(name, 40)));
+      types.push_back(*type);
+    }
+    return types;
+  }
+  // Calls f with the number of each name among `count` that name_of gives.
+  template <typename N, typename F>
+  void Names(std::string_view key, int count, N name_of, F f) const {
+    const auto value = space_.Find(key);
+    if (!value) return;
+    for (const std::string& name : value->AsTexts(Of(key))) {
+      int i = 0;
+      while (i < count && name_of(i) != name) ++i;
+      if (i == count) {
+        throw WireError(fmt::format("{} has an unknown name '{}'", Of(key), CleanText(name, 40)));
+      }
+      f(i);
+    }
+  }
+  std::string Text(std::string_view key, std::string_view otherwise) const {
+    const auto value = space_.Find(key);
+    return value ? std::string(value->AsText(Of(key))) : std::string(otherwise);
+  }
+  std::optional<WireValue> Find(std::string_view key) const { return space_.Find(key); }
+  static std::string Of(std::string_view key) { return fmt::format("'{}' of a space", key); }
+  [[noreturn]] static void Refuse(std::string_view key, std::string_view text) {
+    throw WireError(fmt::format("{} has no value '{}'", Of(key), CleanText(text, 40)));
+  }
+
+ private:
+  const WireValue& space_;
+};
+
+CacheSpace ReadCacheSpace(const SpaceReader& reader) {
+  CacheSpace space;
+  reader.Patterns("layouts", &space.layouts);
+  reader.Patterns("formats", &space.formats);
+  reader.Flag("same_format", &space.same_format);
+  reader.Flag("stored_as_given", &space.stored_as_given);
+  reader.Types("x", &space.x);
+  reader.Flag("padding", &space.padding);
+  const std::string rows = reader.Text("rows", "any");
+  if (rows == "single") {
+    space.rows = SpaceRows::kSingle;
+  } else if (rows == "batch") {
+    space.rows = SpaceRows::kBatch;
+  } else if (rows != "any") {
+    SpaceReader::Refuse("rows", rows);
+  }
+  const std::string scales = reader.Text("scales", "any");
+  if (scales != "x" && scales != "any") SpaceReader::Refuse("scales", scales);
+  space.scales_as_given = scales == "x";
+  if (reader.Find("operations")) space.operations = 0;
+  reader.Names(
+      "operations", kCacheOpKinds, [](int i) { return Name(static_cast<CacheOpKind>(i)); },
+      [&](int i) { space.operations |= 1u << i; });
+  if (reader.Find("damages")) space.damages = 0;
+  constexpr std::string_view kDamages[] = {"truncate", "flip", "foreign", "version"};
+  static_assert(std::size(kDamages) == kDamageKinds);
+  reader.Names(
+      "damages", kDamageKinds, [&](int i) { return kDamages[i]; },
+      [&](int i) { space.damages |= 1u << i; });
+  return space;
+}
+
+AttentionSpace ReadAttentionSpace(const SpaceReader& reader) {
+  AttentionSpace space;
+  reader.Types("q", &space.q);
+  if (const auto out = reader.Find("out")) {
+    if (out->kind() != WireKind::kText) {
+      space.out = reader.TypesIn(*out, "out");
+    } else if (out->AsText("out") == "q") {
+      space.out_as_q = true;
+    } else {
+      SpaceReader::Refuse("out", out->AsText("out"));
+    }
+  }
+  reader.Patterns("k", &space.k);
+  reader.Patterns("v", &space.v);
+  reader.Patterns("masks", &space.masks);
+  for (const auto& [key, flag] : {std::pair{"same_format", &space.same_format},
+                                  {"same_dims", &space.same_dims},
+                                  {"grouped", &space.grouped},
+                                  {"lse", &space.lse},
+                                  {"sinks", &space.sinks},
+                                  {"softcap", &space.softcap},
+                                  {"alibi", &space.alibi},
+                                  {"against_original", &space.against_original}}) {
+    reader.Flag(key, flag);
+  }
+  return space;
+}
+
+CodecSpace ReadCodecSpace(const SpaceReader& reader) {
+  CodecSpace space;
+  reader.Patterns("formats", &space.formats);
+  reader.Types("x", &space.x);
+  reader.Names(
+      "operations", 3, [](int i) { return Name(static_cast<CodecDirection>(i)); },
+      [&](int i) { space.directions.push_back(static_cast<CodecDirection>(i)); });
+  return space;
+}
+
+}  // namespace
+
+bool Greeting::Has(std::string_view kind) const {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+Greeting ReadGreeting(const WireValue& answer) {
+  const int64_t protocol = answer.Get("protocol").AsInteger("'protocol'");
+  if (protocol != kProtocolVersion) {
+    throw WireError(fmt::format("it speaks version {} of the protocol, kvcheck speaks {}", protocol,
+                                kProtocolVersion));
+  }
+  Greeting greeting;
+  greeting.name = CleanText(answer.Get("name").AsText("'name'"), 100);
+  greeting.version = CleanText(answer.Get("version").AsText("'version'"), 200);
+  greeting.kinds = answer.Get("kinds").AsTexts("'kinds'");
+  for (const std::string& kind : greeting.kinds) {
+    if (kind == "cache" || kind == "attention" || kind == "codec") continue;
+    throw WireError(
+        fmt::format("'kinds' has '{}'; there are cache, attention and codec", CleanText(kind, 40)));
+  }
+  greeting.cache_profile =
+      ParsedText("cache_profile", TextOf(answer, "cache_profile"), ParseCacheProfile);
+  greeting.profile = ParsedText("profile", TextOf(answer, "profile"), ParseProfile);
+  greeting.plan_text = TextOf(answer, "plan");
+  greeting.plan = ParsedText(
+      "plan", greeting.plan_text.empty() ? kStrangersPlan : greeting.plan_text, ParsePlan);
+  const std::optional<WireValue> spaces = answer.Find("spaces");
+  if (!spaces) return greeting;
+  for (const WireValue& value : spaces->Entries("'spaces'")) {
+    const std::string_view kind = value.Get("kind").AsText("'kind' of a space");
+    const SpaceReader reader(value);
+    if (kind == "cache") {
+      greeting.cache_spaces.push_back(ReadCacheSpace(reader));
+    } else if (kind == "attention") {
+      greeting.attention_spaces.push_back(ReadAttentionSpace(reader));
+    } else if (kind == "codec") {
+      greeting.codec_spaces.push_back(ReadCodecSpace(reader));
+    } else {
+      SpaceReader::Refuse("kind", kind);
+    }
+  }
+  return greeting;
+}
+
+void WriteGreeting(const Greeting& greeting, WireWriter& writer) {
+  const auto text = [&](std::string_view key, std::string_view value) {
+    writer.Key(key);
+    writer.Text(value);
+  };
+  writer.Key("protocol");
+  writer.Integer(kProtocolVersion);
+  text("name", greeting.name);
+  text("version", greeting.version);
+  writer.Key("kinds");
+  writer.StartArray(greeting.kinds.size());
+  for (const std::string& kind : greeting.kinds) writer.Text(kind);
+  text("cache_profile", Print(greeting.cache_profile));
+  text("profile", Print(greeting.profile));
+  if (!greeting.plan_text.empty()) text("plan", greeting.plan_text);
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,191 @@
+#include "tools/process/remote_process.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+// The last lines that it printed, on one line.
+std::string Printed(const ChildOutcome& outcome) {
+  constexpr size_t kLines = 4;
+  std::vector<std::string> lines;
+  std::string_view text = outcome.stderr_tail;
+  while (!text.empty() && lines.size() < kLines) {
+    const size_t end = text.rfind('\n');
+    const std::string_view line = end == std::string_view::npos ? text : text.substr(end + 1);
+    if (line.find_first_not_of(" \r\t") != std::string_view::npos) {
+      lines.push_back(CleanText(line, 300));
+    }
+    text = end == std::string_view::npos ? std::string_view() : text.substr(0, end);
+  }
+  std::string printed;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    printed += (printed.empty() ? "; it printed: " : " | ") + *line;
+  }
+  return printed;
+}
+
+}  // namespace
+
+std::string RemoteLoss::Signature() const {
+  return fmt::format("{} {}", request_,
+                     outcome_ == Outcome::kFail ? "PROTOCOL" : kvcheck::Name(outcome_));
+}
+
+RemoteProcess::RemoteProcess(std::vector<std::string> command, const RemoteLimits& limits,
+                             std::optional<Greeting> greeting)
+    : command_(std::move(command)), limits_(limits), greeting_(std::move(greeting)) {
+  KVCHECK_CHECK(!command_.empty(), "a command has a name");
+}
+
+RemoteProcess::~RemoteProcess() = default;
+
+void RemoteProcess::SetOnWait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
+
+void RemoteProcess::SetLimits(const RemoteLimits& limits) {
+  limits_ = limits;
+  if (child_ != nullptr) {
+    child_->SetLimits(limits.since_progress, limits.since_progress * kWholeWaitLimits);
+  }
+}
+
+void RemoteProcess::Lose(Outcome outcome, const std::string& reason) {
+  child_ = nullptr;
+  throw RemoteLoss(outcome, request_, reason);
+}
+
+void RemoteProcess::Break(const std::string& reason) {
+  Lose(Outcome::kFail, fmt::format("the answer to '{}' breaks the protocol: {}", request_, reason));
+}
+
+void RemoteProcess::LoseChild() {
+  const ChildOutcome& outcome = child_->Finish();
+  const std::string reason =
+      fmt::format("the process {} in '{}'{}", ToString(outcome), request_, Printed(outcome));
+  switch (outcome.end) {
+    case ChildEnd::kTimedOut:
+      Lose(Outcome::kTimedOut, reason);
+    case ChildEnd::kProtocolError:
+      Lose(Outcome::kFail, reason);
+    default:
+      Lose(Outcome::kCrashed, reason);
+  }
+}
+
+void RemoteProcess::Start() {
+  if (child_ != nullptr) return;
+  if (failed_starts_ >= kMostFailedStarts) {
+    throw RemoteLoss(last_failed_start_->outcome(), last_failed_start_->request(),
+                     fmt::format("{} (the last of {} processes that failed to greet, one after the "
+                                 "other: none is started any more)",
+                                 last_failed_start_->reason(), kMostFailedStarts));
+  }
+  try {
+    const Greeting greeting = Greet();
+    if (greeting_ && !(greeting == *greeting_)) {
+      Break("the process says something else about itself than the one before it");
+    }
+    greeting_ = greeting;
+    failed_starts_ = 0;
+  } catch (const RemoteLoss& loss) {
+    ++failed_starts_;
+    last_failed_start_ = loss;
+    throw;
+  }
+}
+
+const Greeting& RemoteProcess::greeting() {
+  if (!greeting_) Start();
+  return *greeting_;
+}
+
+Greeting RemoteProcess::Greet() {
+  request_ = "hello";
+  ChildLimits limits;
+  limits.since_progress = limits_.greeting;
+  limits.whole_wait = limits_.greeting * kWholeWaitLimits;
+  limits.max_message_bytes = kMaxFrameBytes;
+  limits.on_wait = [this] {
+    if (on_wait_) on_wait_();
+  };
+  ++epoch_;
+  try {
+    child_ = std::make_unique<SupervisedChild>(command_, limits, ChildStreams::kStandard);
+  } catch (const Error& error) {
+    throw RemoteLoss(Outcome::kCrashed, request_, error.message());
+  }
+  writer_.StartFrame();
+  writer_.StartMap();
+  writer_.Key("do");
+  writer_.Text(request_);
+  writer_.Key("protocol");
+  writer_.Integer(kProtocolVersion);
+  writer_.Key("kvcheck");
+  writer_.Text(KVCHECK_VERSION);
+  const WireValue answer = Call();
+  const Greeting greeting = Interpret([&] { return ReadGreeting(answer); });
+  child_->SetLimits(limits_.since_progress, limits_.since_progress * kWholeWaitLimits);
+  return greeting;
+}
+
+WireWriter& RemoteProcess::Begin(std::string_view request) {
+  Start();
+  request_ = request;
+  writer_.StartFrame();
+  writer_.StartMap();
+  writer_.Key("do");
+  writer_.Text(request);
+  return writer_;
+}
+
+WireValue RemoteProcess::Call() {
+  writer_.EndMap();
+  if (writer_.size() > kMaxFrameBytes) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("'{}' needs {} bytes, and a frame of the process protocol has {} at "
+                            "most: make the case smaller",
+                            request_, writer_.size(), kMaxFrameBytes));
+  }
+  ++calls_;
+  try {
+    return Exchange();
+  } catch (const RemoteLoss&) {
+    throw;
+  } catch (const WireError& error) {
+    Break(error.what());
+  } catch (...) {
+    // Interrupted: what the process is doing is of no use to anybody.
+    child_ = nullptr;
+    throw;
+  }
+}
+
+WireValue RemoteProcess::Exchange() {
+  if (child_->HasUntaken()) Break("it sent more than one answer to an earlier request");
+  if (!child_->SendFrame(writer_.FinishFrame())) {
+    // It is ending, or it stopped to listen.
+    const ChildOutcome& outcome = child_->Finish();
+    if (outcome.end == ChildEnd::kTimedOut) {
+      Lose(Outcome::kFail,
+           fmt::format("the process closed its standard input and did not end, in '{}'{}", request_,
+                       Printed(outcome)));
+    }
+    LoseChild();
+  }
+  std::optional<Message> message = child_->Receive();
+  if (!message) LoseChild();
+  if (child_->HasUntaken()) Break("it sent more than one answer");
+  answer_bytes_ = std::make_shared<const Message>(std::move(*message));
+  const WireValue answer = reader_.Read(*answer_bytes_);
+  if (const std::optional<WireValue> failed = answer.Find("failed")) {
+    Lose(Outcome::kCrashed, fmt::format("the adapter failed in '{}': {}", request_,
+                                        CleanText(failed->AsText("'failed'"), 2000)));
+  }
+  return answer;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,123 @@
+// A stranger's implementation in a process of its own, spoken to over the process protocol
+// (protocol.md): requests and answers, the greeting, and a new process in place of one that was
+// lost. A loss is no error of the harness but what the case came to: it is thrown as a RemoteLoss,
+// which whoever judges the case turns into its outcome.
+
+#ifndef TOOLS_PROCESS_REMOTE_PROCESS_H_
+#define TOOLS_PROCESS_REMOTE_PROCESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/judge/verdict.h"
+#include "tools/process/remote_greeting.h"
+#include "tools/process/supervised_child.h"
+#include "tools/process/wire_message.h"
+#include "tools/process/wire_writer.h"
+
+namespace kvcheck {
+
+inline constexpr int64_t kMaxFrameBytes = int64_t{64} << 20;
+// An answer takes no longer than so many limits, whatever signs of progress are given.
+inline constexpr int kWholeWaitLimits = 20;
+// Whose processes failed to greet so often, one after the other, is not started again.
+inline constexpr int kMostFailedStarts = 3;
+
+struct RemoteLimits {
+  std::chrono::milliseconds since_progress{10'000};
+  std::chrono::milliseconds greeting{60'000};
+};
+
+class RemoteLoss : public std::runtime_error {
+ public:
+  RemoteLoss(Outcome outcome, std::string request, const std::string& reason)
+      : std::runtime_error(reason), outcome_(outcome), request_(std::move(request)) {}
+
+  Outcome outcome() const { return outcome_; }  // kCrashed, kTimedOut; kFail: broke the protocol
+  const std::string& request() const { return request_; }
+  std::string reason() const { return what(); }
+  // "append CRASHED", "trim TIMED_OUT", "hello PROTOCOL".
+  std::string Signature() const;
+
+ private:
+  Outcome outcome_;
+  std::string request_;
+};
+
+class RemoteProcess {
+ public:
+  // Starts nothing yet. greeting: as a process of this command gave it before; each one that is
+  // started must give the same.
+  RemoteProcess(std::vector<std::string> command, const RemoteLimits& limits,
+                std::optional<Greeting> greeting = {});
+  ~RemoteProcess();
+  RemoteProcess(const RemoteProcess&) = delete;
+  RemoteProcess& operator=(const RemoteProcess&) = delete;
+
+  // Called while an answer is waited for, at least every 50 ms; what it throws passes through,
+  // after the process is ended.
+  void SetOnWait(std::function<void()> on_wait);
+  // From the next request, or start, on.
+  void SetLimits(const RemoteLimits& limits);
+  // Starts a process where there is none. Errors: RemoteLoss.
+  void Start();
+  // Errors: RemoteLoss, where it has to start a process to learn it.
+  const Greeting& greeting();
+  // Changes with each process: what was made in an earlier one is gone.
+  int64_t epoch() const { return epoch_; }
+  bool running() const { return child_ != nullptr; }
+
+  // A request: Begin, then Key and value of what it needs, then Call. Starts a process where there
+  // is none. Errors: RemoteLoss.
+  WireWriter& Begin(std::string_view request);
+  // Sends it and gives the answer, valid until the next call; its bytes stay with the message.
+  // Errors: RemoteLoss; kUnsupported for a request that no frame holds: nothing was sent.
+  WireValue Call();
+  // Of the request that was begun.
+  WireWriter& writer() { return writer_; }
+  std::shared_ptr<const Message> answer_bytes() const { return answer_bytes_; }
+  // Requests so far.
+  int64_t calls() const { return calls_; }
+  // What reads an answer: a WireError of it is a loss.
+  template <typename F>
+  auto Interpret(F f) {
+    try {
+      return f();
+    } catch (const WireError& error) {
+      Break(error.what());
+    }
+  }
+  // Ends the process, which broke the protocol. Throws RemoteLoss.
+  [[noreturn]] void Break(const std::string& reason);
+
+ private:
+  [[noreturn]] void Lose(Outcome outcome, const std::string& reason);
+  [[noreturn]] void LoseChild();
+  Greeting Greet();
+  WireValue Exchange();
+
+  std::vector<std::string> command_;
+  RemoteLimits limits_;
+  std::function<void()> on_wait_;
+  std::optional<Greeting> greeting_;
+  std::unique_ptr<SupervisedChild> child_;
+  int64_t epoch_ = 0;
+  int64_t calls_ = 0;
+  int failed_starts_ = 0;
+  std::optional<RemoteLoss> last_failed_start_;
+  std::string request_;
+  WireWriter writer_;
+  WireMessage reader_;
+  std::shared_ptr<const Message> answer_bytes_;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_PROCESS_REMOTE_PROCESS_H_
