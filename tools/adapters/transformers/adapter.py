@@ -39,7 +39,7 @@ from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
 from recognise import Recogniser
 
 PLAIN = ["f32", "f16", "bf16"]
-COMMON = ["new", "append", "copy", "save", "load", "attend", "drop"]
+COMMON = ["new", "append", "copy", "save", "load", "damage", "attend", "drop"]
 OPERATIONS = {"dynamic": [*COMMON, "trim", "filter", "extend", "merge", "extract"], "static": [*COMMON, "filter"],
               "quanto": [*COMMON, "trim", "filter"], "hqq": [*COMMON, "trim", "filter"],
               "fp8": [*COMMON, "trim", "filter"]}
@@ -80,7 +80,8 @@ class Transformers(Adapter):
     def cache_space(self):
         layouts = ["linear", "linear:w"] if self.quantized else ["linear", "linear:w", "ring", "chunk"]
         return {"kind": "cache", "layouts": layouts, "formats": PLAIN, "same_format": True, "stored_as_given": True,
-                "x": PLAIN, "rows": "any", "padding": True, "operations": OPERATIONS[self.options.cache]}
+                "x": PLAIN, "rows": "any", "padding": True, "operations": OPERATIONS[self.options.cache],
+                "damages": ["truncate", "flip", "foreign"]}
 
     # ------------------------------------------------------------------------------------- arrays
     def give(self, array, kind):
@@ -122,7 +123,7 @@ class Transformers(Adapter):
             raise Unsupported(f"a static cache of {self.options.length} columns")
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
-        if self.options.record_past:  # the next forward follows: what was appended is accepted
+        if self.options.record_past and held.columns:  # the next forward follows: what was appended is accepted
             held.cache.crop(0)
         mask = self.mask_of(held, queries)
         keys, values = held.cache.update(k, v, 0)
@@ -143,7 +144,6 @@ class Transformers(Adapter):
 
     def trim(self, held, count):
         count = min(count, min(held.tokens(), default=0))
-        before = held.cache.get_seq_length()
         try:
             held.cache.crop(-count)
         except RuntimeError as error:
@@ -151,7 +151,6 @@ class Transformers(Adapter):
                 raise
             return 0
         held.columns -= count
-        del before
         return count
 
     def filter(self, held, rows):
@@ -226,8 +225,6 @@ class Transformers(Adapter):
         layer = held.cache.layers[0] if held.cache.layers else None
         if layer is not None and layer.keys is not None and layer.keys.numel() and not self.quantized:
             state["k_format"], state["v_format"] = NAMES[layer.keys.dtype], NAMES[layer.values.dtype]
-            state["live_bytes"] = None
-            del state["live_bytes"]
         if held.layout.text == "linear" and not any(held.padding):
             state["size"] = seen
         return state
