@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "fuzz/fit_attention.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/generator.h"
 
@@ -187,8 +188,13 @@ void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
 
 }  // namespace
 
-DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
+DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const AttentionSpace& space) {
   Draw draw(seed);
+  // What does not fit is drawn again from another sequence, so that the rest stays as it is.
+  Draw again(~seed);
+  const auto pick = [&](size_t count) {
+    return static_cast<size_t>(again.Int(0, static_cast<int64_t>(count) - 1));
+  };
   DrawnAttention drawn;
   AttentionCase& c = drawn.c;
   c.batch = draw.Int(1, 2);
@@ -208,12 +214,15 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
   } else {
     c.out = c.q == DType::kFloat64 || !draw.OneIn(3) ? c.q : DType::kFloat32;
   }
+  FitTypes(space, pick, &c);
   c.mask = DrawMask(&draw, c);
+  FitMask(space, [&] { return DrawMask(&again, c); }, &c);
   c.scale = 1.0 / draw.Of({1.0, 4.0, 8.0, 5.656854249492381, 11.313708498984761});
   if (draw.OneIn(6)) c.softcap = draw.Of({5.0, 30.0, 50.0, 20.1});
   if (draw.OneIn(5)) c.sinks = c.q;
   c.alibi = draw.OneIn(8);
   if (draw.OneIn(3)) c.lse = draw.Of({LseKind::kNatural, LseKind::kBase2});
+  FitExtras(space, &c);
   const auto regimes = AttentionRegimes();
   c.data.regime = std::string(
       regimes[static_cast<size_t>(draw.Int(0, static_cast<int64_t>(regimes.size()) - 1))]);
@@ -223,7 +232,9 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits) {
   if ((!IsPlain(c.k) || !IsPlain(c.v)) && drawn.plan.dequantize == DequantizeKind::kStored) {
     drawn.profile.decode = draw.Of({DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
   }
-  if ((!IsPlain(c.k) || !IsPlain(c.v)) && draw.OneIn(4)) c.against_original = true;
+  if ((!IsPlain(c.k) || !IsPlain(c.v)) && draw.OneIn(4)) {
+    c.against_original = space.against_original;
+  }
   drawn.profile.maximum_over_all = draw.OneIn(6);
   if (draw.OneIn(5)) {
     drawn.profile.mask_value = draw.Of({MaskValueKind::kLowest, MaskValueKind::kNumber});

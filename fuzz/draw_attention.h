@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "reference/spec/attention_space.h"
 #include "reference/spec/case.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
@@ -26,7 +27,11 @@ struct DrawnAttention {
   std::string structure;  // "online exp2_fma p=bf16 merge=lse ..." for tables
 };
 
-DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits);
+// A case of the space; without one, of everything. What the space leaves open is drawn as it is
+// without it.
+// Errors: kUsage where nothing that is drawn is in the space, naming it.
+DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits,
+                             const AttentionSpace& space = {});
 
 }  // namespace kvcheck
 

@@ -8,7 +8,7 @@
 namespace kvcheck {
 
 TraceDrawer::TraceDrawer(const TraceDrawOptions& options)
-    : draft_(std::make_unique<Draft>(ReadSpace(options))) {}
+    : draft_(std::make_unique<Draft>(ReadSpaces(options))) {}
 
 TraceDrawer::~TraceDrawer() = default;
 
@@ -18,30 +18,56 @@ CacheCase DrawTrace(uint64_t seed, uint64_t index, const TraceDrawOptions& optio
   return TraceDrawer(options).Draw(seed, index);
 }
 
+namespace {
+
+// Bits of the operations without which a move leads nowhere.
+template <typename... Kinds>
+constexpr uint32_t Needs(Kinds... kinds) {
+  return ((1u << static_cast<int>(kinds)) | ...);
+}
+
+}  // namespace
+
 // Weights: with what moves of several operations add, two of five operations append, or nothing
 // would be there to go wrong. Judging an attend costs fifty times as much as another operation.
 const std::initializer_list<TraceDrawer::Draft::Weighted>& TraceDrawer::Draft::Moves() {
+  using enum CacheOpKind;
   static const std::initializer_list<Weighted> moves = {
-      {8, &Draft::MoveNew},        {40, &Draft::MoveAppend},        {5, &Draft::MoveAttend},
-      {12, &Draft::MoveTrim},      {8, &Draft::MoveFilter},         {7, &Draft::MoveExtend},
-      {8, &Draft::MoveMerge},      {7, &Draft::MoveExtract},        {4, &Draft::MoveToQuantized},
-      {4, &Draft::MoveCopy},       {3, &Draft::MoveSave},           {3, &Draft::MoveLoad},
-      {1, &Draft::MoveDrop},       {6, &Draft::MoveIllegal},        {3, &Draft::MoveAnything},
-      {5, &Draft::MoveWrap},       {7, &Draft::MovePrefill},        {4, &Draft::MoveRestore},
-      {3, &Draft::MoveDamage},     {3, &Draft::MoveMergeHistories}, {1, &Draft::MoveQuantizeRing},
-      {1, &Draft::MoveEmptyBatch},
+      {8, &Draft::MoveNew, Needs(kNew)},
+      {40, &Draft::MoveAppend, Needs(kAppend)},
+      {5, &Draft::MoveAttend, Needs(kAttend)},
+      {12, &Draft::MoveTrim, Needs(kTrim)},
+      {8, &Draft::MoveFilter, Needs(kFilter)},
+      {7, &Draft::MoveExtend, Needs(kExtend)},
+      {8, &Draft::MoveMerge, Needs(kMerge)},
+      {7, &Draft::MoveExtract, Needs(kExtract)},
+      {4, &Draft::MoveToQuantized, Needs(kToQuantized)},
+      {4, &Draft::MoveCopy, Needs(kCopy)},
+      {3, &Draft::MoveSave, Needs(kSave)},
+      {3, &Draft::MoveLoad, Needs(kLoad)},
+      {1, &Draft::MoveDrop, Needs(kDrop)},
+      {6, &Draft::MoveIllegal, 0},
+      {3, &Draft::MoveAnything, 0},
+      {5, &Draft::MoveWrap, Needs(kAppend)},
+      {7, &Draft::MovePrefill, Needs(kPrepare, kFinalize)},
+      {4, &Draft::MoveRestore, Needs(kSave, kLoad)},
+      {3, &Draft::MoveDamage, Needs(kSave, kLoad, kDamage)},
+      {3, &Draft::MoveMergeHistories, Needs(kExtract, kMerge)},
+      {1, &Draft::MoveQuantizeRing, Needs(kToQuantized)},
+      {1, &Draft::MoveEmptyBatch, Needs(kFilter)},
   };
   return moves;
 }
 
 void TraceDrawer::Draft::DrawMove() {
-  static const int total = [] {
-    int sum = 0;
-    for (const Weighted& move : Moves()) sum += move.weight;
-    return sum;
-  }();
+  const auto is_there = [&](const Weighted& move) {
+    return (move.needs & ~space_->operations) == 0;
+  };
+  int total = 0;
+  for (const Weighted& move : Moves()) total += is_there(move) ? move.weight : 0;
   auto at = static_cast<int>(Below(static_cast<uint64_t>(total)));
   for (const Weighted& move : Moves()) {
+    if (!is_there(move)) continue;
     at -= move.weight;
     if (at < 0) {
       (this->*move.move)();
@@ -53,11 +79,12 @@ void TraceDrawer::Draft::DrawMove() {
 CacheCase TraceDrawer::Draft::Draw(uint64_t seed, uint64_t index) {
   Generator random(seed, "trace", index);
   random_ = &random;
-  DrawSetup(space_, index, &random, &drawn_);
+  space_ = &spaces_[index % spaces_.size()];
+  DrawSetup(*space_, index / spaces_.size(), &random, &drawn_);
   case_.setup = drawn_.setup;
   case_.ops.clear();
-  length_ =
-      static_cast<size_t>(Int(std::min<int64_t>(6, space_.max_operations), space_.max_operations));
+  const int64_t most = space_->max_operations;
+  length_ = static_cast<size_t>(Int(std::min<int64_t>(6, most), most));
   case_.ops.reserve(length_);
   shadow_.Start(drawn_.setup);
   AddNew(0, DrawRows());
@@ -71,7 +98,8 @@ CacheCase TraceDrawer::Draft::Draw(uint64_t seed, uint64_t index) {
 }
 
 void TraceDrawer::Draft::Add(CacheOp op) {
-  if (case_.ops.size() >= length_) return;
+  const bool is_there = (space_->operations >> static_cast<int>(op.kind) & 1u) != 0;
+  if (!is_there || case_.ops.size() >= length_) return;
   shadow_.Apply(op);
   case_.ops.push_back(std::move(op));
 }

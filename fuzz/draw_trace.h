@@ -13,22 +13,22 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/spec/cache_space.h"
 #include "reference/spec/trace.h"
 
 namespace kvcheck {
-
-enum class DrawnRows : uint8_t {
-  kAny,     // one trace in three never holds more than one row
-  kSingle,  // no cache ever has more than one row
-  kBatch,   // caches start with several rows, or with none
-};
 
 struct TraceDrawOptions {
   // Patterns, `*` standing for any characters, over DrawnLayouts(); empty: all.
   std::vector<std::string> layouts;
   // Patterns over the texts of AllKvFormats(): K and V both match one of them; empty: all.
   std::vector<std::string> formats;
-  DrawnRows rows = DrawnRows::kAny;
+  // kAny: one trace in three never holds more than one row. kSingle: no cache ever has more.
+  // kBatch: caches start with several rows, or with none.
+  SpaceRows rows = SpaceRows::kAny;
+  // What the implementation has; each trace is drawn from one of them, by turns, as far as the
+  // patterns and `rows` leave something of it. Empty: everything.
+  std::vector<CacheSpace> spaces{};
   int64_t max_operations = 20;  // a trace has 6 to max_operations, equally often
 };
 
@@ -39,7 +39,8 @@ int DrawnLayoutOf(const CacheLayout& layout);
 
 class TraceDrawer {
  public:
-  // Errors: kIllegalCase for a pattern that matches nothing, or fewer than 1 operation.
+  // Errors: kIllegalCase for a pattern that matches nothing, or fewer than 1 operation; kUsage
+  // where no space has what the options ask for, naming what there is.
   explicit TraceDrawer(const TraceDrawOptions& options = {});
   ~TraceDrawer();
 

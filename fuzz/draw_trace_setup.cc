@@ -1,11 +1,16 @@
 #include "fuzz/draw_trace_setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/pattern.h"
 
 namespace kvcheck {
 namespace {
@@ -13,37 +18,20 @@ namespace {
 constexpr std::array<std::string_view, 5> kLayouts = {"linear", "linear:w", "ring", "ring:keep",
                                                       "chunk"};
 
-// Whether `text` is the pattern with every `*` replaced by some characters.
-bool Matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] != '*') {
-    return !text.empty() && text[0] == pattern[0] && Matches(pattern.substr(1), text.substr(1));
-  }
-  for (size_t skip = 0; skip <= text.size(); ++skip) {
-    if (Matches(pattern.substr(1), text.substr(skip))) return true;
-  }
-  return false;
-}
-
-bool Allowed(const std::vector<std::string>& patterns, std::string_view text,
-             std::vector<bool>* matched) {
-  bool allowed = patterns.empty();
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    if (!Matches(patterns[i], text)) continue;
-    (*matched)[i] = true;
-    allowed = true;
-  }
-  return allowed;
-}
-
-void CheckMatched(const std::vector<std::string>& patterns, const std::vector<bool>& matched,
+// Errors: kIllegalCase for a pattern that matches none of the texts.
+void CheckMatches(const std::vector<std::string>& patterns, const std::vector<std::string>& texts,
                   std::string_view what) {
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    if (!matched[i]) {
-      throw Error(ErrorCode::kIllegalCase, fmt::format("no {} matches '{}'", what, patterns[i]));
+  for (const std::string& pattern : patterns) {
+    if (std::none_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return MatchesPattern(pattern, text); })) {
+      throw Error(ErrorCode::kIllegalCase, fmt::format("no {} matches '{}'", what, pattern));
     }
   }
 }
+
+// Types of vectors, the cheapest as often as the others together.
+constexpr std::array<std::pair<DType, uint64_t>, 3> kTypes = {
+    {{DType::kFloat32, 4}, {DType::kFloat16, 2}, {DType::kBFloat16, 2}}};
 
 // Bits of one channel that differ from token to token, at least, as numbers uniform in (-2, 2) keep
 // them (token_rows.h): -log2 of the probability that two are equal.
@@ -74,6 +62,17 @@ int64_t LeastDim(const KvFormat& format, DType x) {
 bool Fits(const KvFormat& format, DType x, int64_t dim) {
   const auto* affine = std::get_if<AffineFormat>(&format);
   return dim >= LeastDim(format, x) && (affine == nullptr || dim % affine->group_size == 0);
+}
+
+const TypedFormats& PickType(const std::vector<TypedFormats>& types, Generator* random) {
+  uint64_t total = 0;
+  for (const TypedFormats& type : types) total += type.weight;
+  uint64_t at = random->Below(total);
+  for (const TypedFormats& type : types) {
+    if (at < type.weight) return type;
+    at -= type.weight;
+  }
+  return types.back();
 }
 
 const KvFormat& PickFormat(const std::vector<KvFormat>& formats, Generator* random) {
@@ -109,26 +108,65 @@ int DrawnLayoutOf(const CacheLayout& layout) {
   return 0;
 }
 
-TraceSpace ReadSpace(const TraceDrawOptions& options) {
-  TraceSpace space;
+namespace {
+
+// What the options leave of the space; nullopt: nothing.
+std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOptions& options) {
+  TraceSpace left;
+  for (size_t i = 0; i < kLayouts.size(); ++i) {
+    if (MatchesAnyPattern(options.layouts, kLayouts[i]) &&
+        MatchesAnyPattern(space.layouts, kLayouts[i])) {
+      left.layouts.push_back(static_cast<int>(i));
+    }
+  }
+  for (const auto& [x, weight] : kTypes) {
+    TypedFormats typed{x, weight, {}, {}};
+    for (const KvFormat& format : AllKvFormats()) {
+      if (!space.HasFormats(x, format, format)) continue;
+      if (!MatchesAnyPattern(options.formats, Print(format))) continue;
+      (IsPlain(format) ? typed.plain : typed.affine).push_back(format);
+    }
+    if (!typed.plain.empty() || !typed.affine.empty()) left.types.push_back(std::move(typed));
+  }
+  left.same_format = space.same_format;
+  left.rows = space.rows == SpaceRows::kAny ? options.rows : space.rows;
+  left.padding = space.padding;
+  left.operations = space.operations;
+  for (int i = 0; i < kDamageKinds; ++i) {
+    if (space.Has(static_cast<Damage>(i))) left.damages.push_back(static_cast<Damage>(i));
+  }
+  if (left.damages.empty()) left.operations &= ~(1u << static_cast<int>(CacheOpKind::kDamage));
+  left.max_operations = options.max_operations;
+  // Every trace begins with a cache that tokens are appended to.
+  const bool begins = space.Has(CacheOpKind::kNew) && space.Has(CacheOpKind::kAppend);
+  const bool rows_agree = options.rows == SpaceRows::kAny || options.rows == left.rows;
+  if (left.layouts.empty() || left.types.empty() || !begins || !rows_agree) return std::nullopt;
+  return left;
+}
+
+}  // namespace
+
+std::vector<TraceSpace> ReadSpaces(const TraceDrawOptions& options) {
   if (options.max_operations < 1) {
     throw Error(ErrorCode::kIllegalCase, "a trace to be drawn has at least 1 operation");
   }
-  std::vector<bool> matched(options.layouts.size());
-  for (size_t i = 0; i < kLayouts.size(); ++i) {
-    if (Allowed(options.layouts, kLayouts[i], &matched))
-      space.layouts.push_back(static_cast<int>(i));
+  CheckMatches(options.layouts, {kLayouts.begin(), kLayouts.end()}, "layout");
+  std::vector<std::string> formats;
+  for (const KvFormat& format : AllKvFormats()) formats.push_back(Print(format));
+  CheckMatches(options.formats, formats, "format");
+  if (options.spaces.empty()) return {*Intersect({}, options)};
+  std::vector<TraceSpace> spaces;
+  for (const CacheSpace& space : options.spaces) {
+    if (std::optional<TraceSpace> left = Intersect(space, options)) spaces.push_back(*left);
   }
-  CheckMatched(options.layouts, matched, "layout");
-  matched.assign(options.formats.size(), false);
-  for (const KvFormat& format : AllKvFormats()) {
-    if (!Allowed(options.formats, Print(format), &matched)) continue;
-    (IsPlain(format) ? space.plain : space.affine).push_back(format);
+  if (spaces.empty()) {
+    std::vector<std::string> texts;
+    for (const CacheSpace& space : options.spaces) texts.push_back(Describe(space));
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the implementation has no caches of this kind; what it has: {}",
+                            fmt::join(texts, " | ")));
   }
-  CheckMatched(options.formats, matched, "format");
-  space.rows = options.rows;
-  space.max_operations = options.max_operations;
-  return space;
+  return spaces;
 }
 
 CacheLayout DrawLayout(int kind, Generator* random) {
@@ -162,19 +200,20 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   setup.layout = DrawLayout(space.layouts[index % space.layouts.size()], random);
   const uint64_t round = index / space.layouts.size();
   drawn->single =
-      space.rows == DrawnRows::kSingle || (space.rows == DrawnRows::kAny && round % 3 == 0);
+      space.rows == SpaceRows::kSingle || (space.rows == SpaceRows::kAny && round % 3 == 0);
   drawn->large = random->Below(50) == 0;
-  const uint64_t x = random->Below(8);
-  setup.x = x < 4 ? DType::kFloat32 : x < 6 ? DType::kFloat16 : DType::kBFloat16;
+  const TypedFormats& formats = PickType(space.types, random);
+  setup.x = formats.x;
   // Half of the traces start from plain formats alone, a third of which can be quantized.
-  const bool plain = space.affine.empty() || (!space.plain.empty() && random->Below(2) == 0);
-  const bool quantizable = plain && !space.affine.empty() && random->Below(3) == 0;
+  const bool plain = formats.affine.empty() || (!formats.plain.empty() && random->Below(2) == 0);
+  const bool quantizable = plain && !formats.affine.empty() && random->Below(3) == 0;
   const auto pick = [&] {
-    const bool other = !space.plain.empty() && !space.affine.empty() && random->Below(5) == 0;
-    return PickFormat(plain || other ? space.plain : space.affine, random);
+    const bool other = !formats.plain.empty() && !formats.affine.empty() && random->Below(5) == 0;
+    return PickFormat(plain || other ? formats.plain : formats.affine, random);
   };
-  setup.k = plain ? PickFormat(space.plain, random) : PickFormat(space.affine, random);
+  setup.k = plain ? PickFormat(formats.plain, random) : PickFormat(formats.affine, random);
   setup.v = random->Below(5) < 3 ? setup.k : pick();
+  if (space.same_format) setup.v = setup.k;
   const bool wide = quantizable || !plain;
   setup.k_dim = DrawDim(setup.k, setup.x, wide, random);
   setup.v_dim = DrawDim(setup.v, setup.x, wide, random);
@@ -191,8 +230,8 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   setup.observe = random->Below(4) == 0 ? Observe::kLast : Observe::kEach;
   setup.data = {"tokens", random->Below(uint64_t{1} << 32), ""};
   drawn->formats.clear();
-  for (const std::vector<KvFormat>* formats : {&space.plain, &space.affine}) {
-    for (const KvFormat& format : *formats) {
+  for (const std::vector<KvFormat>* list : {&formats.plain, &formats.affine}) {
+    for (const KvFormat& format : *list) {
       if (Fits(format, setup.x, setup.k_dim) && Fits(format, setup.x, setup.v_dim)) {
         drawn->formats.push_back(format);
       }

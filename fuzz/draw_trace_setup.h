@@ -14,17 +14,28 @@
 
 namespace kvcheck {
 
-// What options allow, read once.
-struct TraceSpace {
-  std::vector<int> layouts;      // of DrawnLayouts()
+// The formats of caches whose vectors have one type.
+struct TypedFormats {
+  DType x = DType::kFloat32;
+  uint64_t weight = 0;           // how often the type is drawn, beside the others
   std::vector<KvFormat> plain;   // cheap formats
   std::vector<KvFormat> affine;  // those that need a head_dim of 32 and more
-  DrawnRows rows = DrawnRows::kAny;
+};
+
+// What options allow of one space, read once.
+struct TraceSpace {
+  std::vector<int> layouts;  // of DrawnLayouts()
+  std::vector<TypedFormats> types;
+  bool same_format = false;
+  SpaceRows rows = SpaceRows::kAny;
+  bool padding = true;
+  uint32_t operations = 0;  // bit per CacheOpKind
+  std::vector<Damage> damages;
   int64_t max_operations = 0;
 };
 
-// Errors: as of TraceDrawer.
-TraceSpace ReadSpace(const TraceDrawOptions& options);
+// At least one. Errors: as of TraceDrawer.
+std::vector<TraceSpace> ReadSpaces(const TraceDrawOptions& options);
 
 struct DrawnSetup {
   CacheSetup setup;

@@ -73,10 +73,12 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
     --index_;
     fine = CompareAll();
   }
-  if (result_.outcome == Outcome::kPass && result_.counts.states + result_.counts.refusals == 0) {
-    // Without a cache there was nothing to judge: because none could be made, or none was asked
-    // for.
-    const bool declined = result_.counts.unsupported > 0;
+  const TraceCounts& counts = result_.counts;
+  // Without a cache there was nothing to judge: because none could be made, or none was asked for.
+  // That a load of nothing was refused is no answer of an implementation that makes no caches.
+  const bool declined = counts.unsupported > 0 && counts.states + counts.outputs == 0;
+  const bool idle = counts.states + counts.refusals == 0;
+  if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
     result_.operation = declined ? first_declined_ : -1;
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
@@ -148,16 +150,6 @@ bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carr
   }
   if (!result.ok()) ++result_.counts.refusals;
   return true;
-}
-
-void TraceRunner::Decline(std::string_view message) {
-  const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
-  if (result_.counts.unsupported == 0) {
-    first_declined_ = index_;
-    first_reason_ = fmt::format("operation {}, {}: {}", index_ + 1, Print(op), message);
-  }
-  ++result_.counts.unsupported;
-  ++result_.counts.unsupported_by_kind[static_cast<size_t>(op.kind)];
 }
 
 std::unique_ptr<Cache> TraceRunner::TakeSpare() {

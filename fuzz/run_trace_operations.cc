@@ -1,4 +1,5 @@
-// The operations of a TraceRunner that need more than one call of the cache and one of the model.
+// The operations of a TraceRunner that need more than one call of the cache and one of the model,
+// and what becomes of those that an implementation does not have.
 
 #include <fmt/format.h>
 
@@ -67,6 +68,16 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
   state.queries = op.count;
   state.no_tail = false;
   return true;
+}
+
+void TraceRunner::Decline(std::string_view message) {
+  const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
+  if (result_.counts.unsupported == 0) {
+    first_declined_ = index_;
+    first_reason_ = fmt::format("operation {}, {}: {}", index_ + 1, Print(op), message);
+  }
+  ++result_.counts.unsupported;
+  ++result_.counts.unsupported_by_kind[static_cast<size_t>(op.kind)];
 }
 
 int64_t TraceRunner::ColumnsUntilFinalize(const CacheOp& prepare) const {

@@ -34,7 +34,7 @@ int64_t TraceDrawer::Draft::DrawRows() {
   if (drawn_.single) return 1;
   const uint64_t draw = Below(16);
   if (draw == 0) return 0;
-  if (draw < 5 && space_.rows != DrawnRows::kBatch) return 1;
+  if (draw < 5 && space_->rows != SpaceRows::kBatch) return 1;
   return draw < 13 ? 2 : 3;
 }
 
@@ -65,7 +65,7 @@ void TraceDrawer::Draft::AddAppend(int slot, int64_t columns) {
 void TraceDrawer::Draft::AddNew(int slot, int64_t rows) {
   CacheOp op = Op(CacheOpKind::kNew, slot);
   op.count = rows;
-  if (OneIn(drawn_.single ? 4 : 2)) {
+  if (space_->padding && OneIn(drawn_.single ? 4 : 2)) {
     for (int64_t b = 0; b < rows; ++b) op.numbers.push_back(OneIn(3) ? 0 : Int(0, 4));
   }
   Add(std::move(op));
@@ -121,6 +121,7 @@ void TraceDrawer::Draft::AddToQuantized(int slot) {
   };
   op.k = draw(state.k);
   op.v = OneIn(2) && IsPlain(state.v) ? *op.k : draw(state.v);
+  if (space_->same_format) op.v = op.k;
   Add(std::move(op));
 }
 
@@ -131,10 +132,11 @@ void TraceDrawer::Draft::MoveNew() {
   CacheOp op = Op(CacheOpKind::kNew, slot);
   op.count = DrawRows();
   if (OneIn(2)) {
-    op.layout = DrawLayout(space_.layouts[Below(space_.layouts.size())], random_);
+    op.layout = DrawLayout(space_->layouts[Below(space_->layouts.size())], random_);
   } else if (!drawn_.formats.empty()) {
     op.k = drawn_.formats[Below(drawn_.formats.size())];
     if (OneIn(2)) op.v = drawn_.formats[Below(drawn_.formats.size())];
+    if (space_->same_format) op.v = op.k;
   }
   Add(std::move(op));
 }
@@ -223,7 +225,9 @@ void TraceDrawer::Draft::MoveMerge() {
 
 void TraceDrawer::Draft::MoveExtract() {
   const int slot = SlotWhere([](const ModelState& state) { return state.rows.size() > 0; });
-  if (slot >= 0) AddExtract(slot, Int(0, Rows(slot) - 1), TargetSlot());
+  if (slot < 0) return;
+  const int target = TargetSlot();
+  AddExtract(slot, Int(0, Rows(slot) - 1), target);
 }
 
 void TraceDrawer::Draft::MoveToQuantized() {
@@ -279,8 +283,10 @@ void TraceDrawer::Draft::MoveIllegal() {
       if (rows > 0 && !OneIn(3)) taken.insert(taken.begin(), Int(0, rows - 1));
       return AddFilter(slot, std::move(taken));
     }
-    case 5:
-      return AddExtract(slot, OneIn(3) ? -1 : rows, TargetSlot());
+    case 5: {
+      const int target = TargetSlot();
+      return AddExtract(slot, OneIn(3) ? -1 : rows, target);
+    }
     case 6:
       op.kind = CacheOpKind::kPrepare;
       for (int64_t b = 0; b < rows; ++b) op.numbers.push_back(Int(0, 2));
@@ -291,11 +297,16 @@ void TraceDrawer::Draft::MoveIllegal() {
       }
       break;
     case 7:
+      if (!space_->padding) return;
       op.kind = CacheOpKind::kNew;
       op.count = DrawRows();
       op.numbers.assign(static_cast<size_t>(op.count) + (OneIn(2) ? 1 : 0), 0);
       if (!op.numbers.empty()) op.numbers[Below(op.numbers.size())] = OneIn(2) ? -1 : 1;
-      if (OneIn(3)) op.layout = CacheLayout{LayoutKind::kRing, 2, 2, 0};
+      if (OneIn(3)) {
+        const bool rings =
+            std::find(space_->layouts.begin(), space_->layouts.end(), 3) != space_->layouts.end();
+        op.layout = rings ? CacheLayout{LayoutKind::kRing, 2, 2, 0} : op.layout;
+      }
       break;
     case 8:
       op.kind = CacheOpKind::kAttend;
@@ -350,7 +361,8 @@ void TraceDrawer::Draft::MoveAnything() {
       return Add(std::move(op));
     case CacheOpKind::kDamage:
       op.key = Key();
-      op.damage = static_cast<Damage>(Below(4));
+      if (space_->damages.empty()) return;
+      op.damage = DrawDamage();
       op.at = Int(0, 300);
       return Add(std::move(op));
     case CacheOpKind::kAttend:

@@ -17,7 +17,7 @@ namespace kvcheck {
 
 class TraceDrawer::Draft {
  public:
-  explicit Draft(TraceSpace space) : space_(std::move(space)) {}
+  explicit Draft(std::vector<TraceSpace> spaces) : spaces_(std::move(spaces)) {}
   CacheCase Draw(uint64_t seed, uint64_t index);
 
  private:
@@ -25,6 +25,7 @@ class TraceDrawer::Draft {
   struct Weighted {
     int weight;
     Move move;
+    uint32_t needs;  // bit per CacheOpKind
   };
   static const std::initializer_list<Weighted>& Moves();
   void DrawMove();
@@ -74,7 +75,9 @@ class TraceDrawer::Draft {
   }
   int Key() { return static_cast<int>(Below(OneIn(20) ? kStateKeys : 2)); }
 
-  // Adds the operation, as long as there is room.
+  // Which the space has.
+  Damage DrawDamage() { return space_->damages[Below(space_->damages.size())]; }
+  // Adds the operation, as long as there is room, and if the space has it.
   void Add(CacheOp op);
   CacheOp Op(CacheOpKind kind, int slot) const {
     CacheOp op;
@@ -97,7 +100,8 @@ class TraceDrawer::Draft {
   const ModelState& State(int slot) const { return shadow_.State(slot); }
   int64_t Rows(int slot) const { return static_cast<int64_t>(State(slot).rows.size()); }
 
-  TraceSpace space_;
+  std::vector<TraceSpace> spaces_;
+  const TraceSpace* space_ = nullptr;  // of the trace that is drawn
   DrawnSetup drawn_;
   TraceShadow shadow_;
   Generator* random_ = nullptr;

@@ -114,7 +114,7 @@ void TraceDrawer::Draft::MoveDamage() {
   CacheOp damage;
   damage.kind = CacheOpKind::kDamage;
   damage.key = save.key;
-  damage.damage = static_cast<Damage>(Below(4));
+  damage.damage = DrawDamage();
   if (damage.damage == Damage::kFlip || OneIn(2)) damage.at = Int(0, OneIn(2) ? 40 : 2000);
   CacheOp load;
   load.kind = CacheOpKind::kLoad;
@@ -168,6 +168,7 @@ void TraceDrawer::Draft::MoveQuantizeRing() {
   CacheOp op = Op(CacheOpKind::kToQuantized, slot);
   op.k = drawn_.formats[Below(drawn_.formats.size())];
   op.v = OneIn(2) ? state.v : *op.k;
+  if (space_->same_format) op.v = op.k;
   Add(std::move(op));
   AddAppend(slot, Int(1, 2));
 }

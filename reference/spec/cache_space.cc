@@ -48,6 +48,13 @@ std::string Describe(const CacheSpace& space) {
     }
     parts.push_back(fmt::format("operations {}", fmt::join(names, ", ")));
   }
+  if (space.damages != CacheSpace().damages) {
+    std::vector<std::string_view> names;
+    for (int i = 0; i < kDamageKinds; ++i) {
+      if (space.Has(static_cast<Damage>(i))) names.push_back(Name(static_cast<Damage>(i)));
+    }
+    parts.push_back(fmt::format("damages {}", fmt::join(names, ", ")));
+  }
   return parts.empty() ? "everything" : fmt::format("{}", fmt::join(parts, "; "));
 }
 

@@ -324,6 +324,8 @@ std::vector<int> NamedSlots(const CacheOp& op) {
   }
 }
 
+std::string_view Name(Damage damage) { return NameIn(kDamages, damage); }
+
 std::string Print(const CacheOp& op) {
   const char slot = SlotName(op.slot);
   const char target = SlotName(op.target);

@@ -77,6 +77,8 @@ enum class Damage : uint8_t {
   kVersion,   // a version that does not exist
 };
 inline constexpr int kDamageKinds = 4;
+// "truncate", ...
+std::string_view Name(Damage damage);
 
 inline constexpr int kSlots = 5;       // A..E
 inline constexpr int kStateKeys = 10;  // s0..s9

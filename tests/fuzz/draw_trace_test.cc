@@ -136,7 +136,7 @@ TEST(DrawTrace, OptionsLeaveOutTheRest) {
 
 TEST(DrawTrace, SingleTracesNeverHoldASecondRow) {
   TraceDrawOptions options;
-  options.rows = DrawnRows::kSingle;
+  options.rows = SpaceRows::kSingle;
   TraceDrawer drawer(options);
   TraceShadow shadow;
   for (uint64_t index = 0; index < kTraces; ++index) {
@@ -149,7 +149,7 @@ TEST(DrawTrace, SingleTracesNeverHoldASecondRow) {
       }
     }
   }
-  options.rows = DrawnRows::kBatch;
+  options.rows = SpaceRows::kBatch;
   TraceDrawer batches(options);
   for (uint64_t index = 0; index < 500; ++index) {
     EXPECT_NE(batches.Draw(2, index).ops[0].count, 1);

@@ -67,13 +67,19 @@ constexpr int64_t FuzzTally::* kNumbers[] = {
     &FuzzTally::timed_out, &FuzzTally::mistrusted, &FuzzTally::unsupported};
 constexpr int64_t CaseCounts::* kCounts[] = {&CaseCounts::operations, &CaseCounts::states,
                                              &CaseCounts::elements};
+constexpr std::vector<int64_t> CaseCounts::* kLists[] = {&CaseCounts::probes,
+                                                         &CaseCounts::declined};
 
 }  // namespace
 
 void CaseCounts::Add(const CaseCounts& other) {
   for (const auto count : kCounts) this->*count += other.*count;
-  if (probes.size() < other.probes.size()) probes.resize(other.probes.size());
-  for (size_t i = 0; i < other.probes.size(); ++i) probes[i] += other.probes[i];
+  for (const auto list : kLists) {
+    std::vector<int64_t>& sums = this->*list;
+    const std::vector<int64_t>& more = other.*list;
+    if (sums.size() < more.size()) sums.resize(more.size());
+    for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
+  }
 }
 
 void FuzzTally::Add(int64_t index, const JudgedCase& judged) {
@@ -110,8 +116,10 @@ Message Encode(const FuzzTally& tally) {
   MessageEncoder encoder;
   for (const auto number : kNumbers) encoder.Integer(tally.*number);
   for (const auto count : kCounts) encoder.Integer(tally.counts.*count);
-  encoder.Integer(static_cast<int64_t>(tally.counts.probes.size()));
-  for (const int64_t reached : tally.counts.probes) encoder.Integer(reached);
+  for (const auto list : kLists) {
+    encoder.Integer(static_cast<int64_t>((tally.counts.*list).size()));
+    for (const int64_t count : tally.counts.*list) encoder.Integer(count);
+  }
   Encode(tally.failures, &encoder);
   Encode(tally.unproved, &encoder);
   return encoder.message();
@@ -122,8 +130,10 @@ FuzzTally DecodeTally(const Message& message) {
   FuzzTally tally;
   for (const auto number : kNumbers) tally.*number = decoder.Integer();
   for (const auto count : kCounts) tally.counts.*count = decoder.Integer();
-  tally.counts.probes.resize(static_cast<size_t>(Size(&decoder)));
-  for (int64_t& reached : tally.counts.probes) reached = decoder.Integer();
+  for (const auto list : kLists) {
+    (tally.counts.*list).resize(static_cast<size_t>(Size(&decoder)));
+    for (int64_t& count : tally.counts.*list) count = decoder.Integer();
+  }
   Decode(&decoder, &tally.failures);
   Decode(&decoder, &tally.unproved);
   decoder.ExpectEnd();

@@ -23,6 +23,8 @@ struct CaseCounts {
   int64_t states = 0;
   int64_t elements = 0;         // of tensors
   std::vector<int64_t> probes;  // times reached, in the order of Subject::ProbeNames
+  // Operations that the implementation does not have, in the order of Subject::StepKinds.
+  std::vector<int64_t> declined;
 
   void Add(const CaseCounts& other);
   bool operator==(const CaseCounts&) const = default;
@@ -62,6 +64,11 @@ class Subject {
   // Name and version as reports show them.
   virtual std::string Shown() const { return Implementation() + " " + Version(); }
   virtual std::vector<std::string> ProbeNames() const { return {}; }
+  // Kinds of steps that an implementation may decline one by one: "append", ...
+  virtual std::vector<std::string> StepKinds() const { return {}; }
+  // Whether every legal case of the kind may be drawn, so that a probe which many cases do not
+  // reach is a hole.
+  virtual bool DrawsEverything() const { return true; }
   // A pure function of the subject's seed and options, and of the index.
   virtual CaseEntry Draw(int64_t index) const = 0;
   // "case 17 of seed 1".

@@ -110,7 +110,8 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
           if (!factory->Supports(op, entry.layout, format, format)) continue;
           const TraceResult result = runner.Run(CoverageTrace(op, entry.layout, format, rows));
           cell.failed += result.outcome == Outcome::kFail ? 1 : 0;
-          if (result.outcome != Outcome::kPass) continue;
+          // What was declined on the way was not covered.
+          if (result.outcome != Outcome::kPass || result.counts.unsupported > 0) continue;
           ++(IsPlain(format) ? cell.plain : cell.affine);
         }
         row.cells.push_back(cell);

@@ -33,6 +33,9 @@ class CacheJudge : public CaseJudge {
     counts->operations += result.counts.operations;
     counts->states += result.counts.states;
     counts->elements += result.counts.outputs;
+    const auto& declined = result.counts.unsupported_by_kind;
+    counts->declined.resize(declined.size());
+    for (size_t i = 0; i < declined.size(); ++i) counts->declined[i] += declined[i];
     counts->probes.resize(result.probes.size());
     for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) return {};
@@ -176,11 +179,16 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
     answerer.title = greeting.name;
     answerer.version = greeting.version;
     answerer.remote = true;
+    answerer.cache_spaces = greeting.cache_spaces;
+    answerer.attention_spaces = greeting.attention_spaces;
+    answerer.codec_spaces = greeting.codec_spaces;
     return answerer;
   }
   if (kind == "cache") {
     if (name.empty()) answerer.name = answerer.title = "optimized";
-    answerer.version = MakeCacheFactory(answerer.name)->GetCapabilities().version;
+    CacheCapabilities capabilities = MakeCacheFactory(answerer.name)->GetCapabilities();
+    answerer.version = std::move(capabilities.version);
+    answerer.cache_spaces = std::move(capabilities.spaces);
     return answerer;
   }
   if (kind != "attention" && kind != "codec") {
@@ -196,6 +204,8 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
                 "--impl");
   }
   answerer.version = capabilities.version;
+  answerer.attention_spaces = capabilities.attention_spaces;
+  answerer.codec_spaces = capabilities.codec_spaces;
   return answerer;
 }
 

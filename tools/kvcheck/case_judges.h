@@ -7,8 +7,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reference/judge/judge.h"
+#include "reference/spec/attention_space.h"
+#include "reference/spec/cache_space.h"
+#include "reference/spec/codec_space.h"
 #include "tools/campaign/subject.h"
 
 namespace kvcheck {
@@ -20,6 +24,10 @@ struct Answerer {
   std::string version;
   std::string title;    // what it calls itself: the name, of an implementation in this program
   bool remote = false;  // in a process of its own
+  // What it has of its kind, for drawing; empty: everything.
+  std::vector<CacheSpace> cache_spaces{};
+  std::vector<AttentionSpace> attention_spaces{};
+  std::vector<CodecSpace> codec_spaces{};
 
   // "optimized 1", "mlx-lm 0.32.2 (adapters/mlx-lm/run)".
   std::string Shown() const;

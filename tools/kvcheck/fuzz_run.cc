@@ -58,7 +58,12 @@ CampaignCounts CountsOf(const Subject& subject, const FuzzSettings& settings,
   for (size_t i = 0; i < names.size(); ++i) {
     counts.probes.push_back({names[i], tally.counts.probes[i]});
   }
-  counts.must_reach = !names.empty() && tally.cases >= kProbeCases &&
+  const std::vector<std::string> kinds = subject.StepKinds();
+  for (size_t i = 0; i < std::min(kinds.size(), tally.counts.declined.size()); ++i) {
+    const int64_t count = tally.counts.declined[i];
+    if (count > 0) counts.declined.push_back({kinds[i], count});
+  }
+  counts.must_reach = !names.empty() && tally.cases >= kProbeCases && subject.DrawsEverything() &&
                       settings.draw.layouts.empty() && settings.draw.formats.empty();
   counts.failures = FindingsOf(tally.failures);
   counts.unproved = FindingsOf(tally.unproved);

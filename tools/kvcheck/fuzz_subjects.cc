@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "fuzz/draw_attention.h"
+#include "fuzz/draw_codec.h"
 #include "fuzz/draw_trace.h"
 #include "fuzz/probes.h"
 #include "fuzz/shrink_trace.h"
 #include "reference/data/generator.h"
-#include "reference/data/row_regime.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/shrink_case.h"
 #include "tools/compare/glob.h"
@@ -57,7 +57,7 @@ class CacheSubject : public AnsweredSubject {
  public:
   CacheSubject(Answerer answerer, const DrawSettings& settings)
       : AnsweredSubject(std::move(answerer), settings.seed),
-        drawer_(OptionsOf(settings)),
+        drawer_(OptionsOf(answerer_, settings)),
         observe_(settings.observe) {}
 
   std::vector<std::string> ProbeNames() const override {
@@ -65,6 +65,12 @@ class CacheSubject : public AnsweredSubject {
     for (int i = 0; i < kProbes; ++i) names.emplace_back(Name(static_cast<Probe>(i)));
     return names;
   }
+  std::vector<std::string> StepKinds() const override {
+    std::vector<std::string> names;
+    for (int i = 0; i < kCacheOpKinds; ++i) names.emplace_back(Name(static_cast<CacheOpKind>(i)));
+    return names;
+  }
+  bool DrawsEverything() const override { return answerer_.cache_spaces.empty(); }
   CaseEntry Draw(int64_t index) const override {
     CaseEntry entry;
     CacheCase c = drawer_.Draw(seed_, static_cast<uint64_t>(index));
@@ -93,8 +99,9 @@ class CacheSubject : public AnsweredSubject {
   }
 
  private:
-  static TraceDrawOptions OptionsOf(const DrawSettings& settings) {
+  static TraceDrawOptions OptionsOf(const Answerer& answerer, const DrawSettings& settings) {
     TraceDrawOptions options;
+    options.spaces = answerer.cache_spaces;
     options.layouts = settings.layouts;
     options.formats = settings.formats;
     return options;
@@ -106,11 +113,22 @@ class CacheSubject : public AnsweredSubject {
 
 class AttentionSubject : public AnsweredSubject {
  public:
-  using AnsweredSubject::AnsweredSubject;
+  AttentionSubject(Answerer answerer, uint64_t seed) : AnsweredSubject(std::move(answerer), seed) {
+    // A space of which nothing can be drawn is refused before the campaign begins.
+    for (size_t i = 0; i < answerer_.attention_spaces.size(); ++i) {
+      AttentionSubject::Draw(static_cast<int64_t>(i));
+    }
+  }
 
+  bool DrawsEverything() const override { return answerer_.attention_spaces.empty(); }
   CaseEntry Draw(int64_t index) const override {
+    const std::vector<AttentionSpace>& spaces = answerer_.attention_spaces;
     Generator random(seed_, "fuzz attention", static_cast<uint64_t>(index));
-    const DrawnAttention drawn = DrawAttention(random.Bits(), {});
+    const uint64_t seed = random.Bits();
+    const DrawnAttention drawn =
+        spaces.empty()
+            ? DrawAttention(seed, {})
+            : DrawAttention(seed, {}, spaces[static_cast<size_t>(index) % spaces.size()]);
     CaseEntry entry;
     entry.c = drawn.c;
     entry.plan = Print(drawn.plan);
@@ -122,44 +140,33 @@ class AttentionSubject : public AnsweredSubject {
 class CodecSubject : public AnsweredSubject {
  public:
   CodecSubject(Answerer answerer, const DrawSettings& settings)
-      : AnsweredSubject(std::move(answerer), settings.seed) {
-    const std::vector<Glob> globs = ParseGlobs(settings.formats);
-    for (const KvFormat& format : AllKvFormats()) {
-      if (globs.empty() || MatchesAny(globs, Print(format))) formats_.push_back(format);
-    }
-    if (formats_.empty()) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("no format matches {}", fmt::join(settings.formats, ", ")),
-                  "--format");
-    }
-  }
+      : AnsweredSubject(std::move(answerer), settings.seed),
+        drawer_(OptionsOf(answerer_, settings)) {}
 
+  bool DrawsEverything() const override { return answerer_.codec_spaces.empty(); }
   CaseEntry Draw(int64_t index) const override {
-    Generator random(seed_, "fuzz codec", static_cast<uint64_t>(index));
-    const auto below = [&](size_t n) { return static_cast<size_t>(random.Below(n)); };
-    CodecCase c;
-    c.direction = static_cast<CodecDirection>(below(3));
-    c.format = formats_[below(formats_.size())];
-    constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16,
-                                DType::kFloat64};
-    c.x = kTypes[below(std::size(kTypes))];
-    c.rows =
-        below(4) == 0 ? 1 + static_cast<int64_t>(below(40)) : 1 + static_cast<int64_t>(below(4));
-    const auto* affine = std::get_if<AffineFormat>(&c.format);
-    const auto groups = 1 + static_cast<int64_t>(below(affine == nullptr ? 130 : 5));
-    c.head_dim = affine == nullptr ? groups : groups * affine->group_size;
-    const auto regimes = RowRegimes();
-    const bool decodes = c.direction == CodecDirection::kDecode;
-    const size_t regime = below(regimes.size() + (decodes ? 3 : 0));
-    c.data.regime = regime < regimes.size() ? std::string(regimes[regime]) : "codes";
-    c.data.seed = below(1'000'000);
     CaseEntry entry;
-    entry.c = std::move(c);
+    entry.c = drawer_.Draw(seed_, static_cast<uint64_t>(index));
     return entry;
   }
 
  private:
-  std::vector<KvFormat> formats_;
+  static CodecDrawOptions OptionsOf(const Answerer& answerer, const DrawSettings& settings) {
+    CodecDrawOptions options;
+    options.spaces = answerer.codec_spaces;
+    const std::vector<Glob> globs = ParseGlobs(settings.formats);
+    for (const KvFormat& format : AllKvFormats()) {
+      if (MatchesAny(globs, Print(format))) options.formats.push_back(format);
+    }
+    if (!globs.empty() && options.formats.empty()) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("no format matches {}", fmt::join(settings.formats, ", ")),
+                  "--format");
+    }
+    return options;
+  }
+
+  CodecDrawer drawer_;
 };
 
 }  // namespace

@@ -48,6 +48,14 @@ std::string Print(const CampaignCounts& campaign) {
   return text + fmt::format(" {} elements judged", campaign.elements);
 }
 
+std::string DeclinedText(const CampaignCounts& campaign) {
+  std::string text;
+  for (const DeclinedSteps& declined : campaign.declined) {
+    text += fmt::format("{} {} {}", text.empty() ? "" : ",", declined.kind, declined.count);
+  }
+  return text.empty() ? "" : "operations declined by the implementation:" + text + "\n";
+}
+
 std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print) {
   std::string text;
   int64_t left = max_print;

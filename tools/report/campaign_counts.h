@@ -17,6 +17,13 @@ struct ProbeReach {
   bool operator==(const ProbeReach&) const = default;
 };
 
+// Operations that the implementation does not have, which were skipped.
+struct DeclinedSteps {
+  std::string kind;  // "save"
+  int64_t count = 0;
+  bool operator==(const DeclinedSteps&) const = default;
+};
+
 // Cases that failed, or proved nothing, in one way.
 struct CampaignFinding {
   std::string signature;
@@ -44,6 +51,7 @@ struct CampaignCounts {
   int64_t operations = 0;
   int64_t states = 0;
   int64_t elements = 0;
+  std::vector<DeclinedSteps> declined;  // kinds that were declined at least once
   std::vector<ProbeReach> probes;
   bool must_reach = false;  // a probe that was not reached is a hole
   std::vector<CampaignFinding> failures;
@@ -54,6 +62,8 @@ struct CampaignCounts {
 
 // "fuzz cache on optimized 1, seed 1: 20000 cases: 20000 passed; 260000 operations, ..."
 std::string Print(const CampaignCounts& campaign);
+// "operations declined by the implementation: save 120, load 3", ended; "" where none was.
+std::string DeclinedText(const CampaignCounts& campaign);
 // A line for each way to prove nothing, at most max_print; each line ended.
 std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print);
 // Three probes a line, each line ended; "" without probes.

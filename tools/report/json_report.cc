@@ -217,6 +217,8 @@ Json CampaignsJson(const std::vector<CampaignCounts>& campaigns) {
   for (const CampaignCounts& campaign : campaigns) {
     Json probes = Json::object();
     for (const ProbeReach& probe : campaign.probes) probes[probe.name] = probe.reached;
+    Json declined = Json::object();
+    for (const DeclinedSteps& steps : campaign.declined) declined[steps.kind] = steps.count;
     json.push_back({{"kind", campaign.kind},
                     {"implementation", campaign.implementation},
                     {"version", campaign.version},
@@ -231,6 +233,7 @@ Json CampaignsJson(const std::vector<CampaignCounts>& campaigns) {
                     {"operations", campaign.operations},
                     {"states", campaign.states},
                     {"elements", campaign.elements},
+                    {"declined", std::move(declined)},
                     {"probes", std::move(probes)},
                     {"must_reach", campaign.must_reach},
                     {"failures", FindingsJson(campaign.failures)},

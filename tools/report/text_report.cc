@@ -130,7 +130,7 @@ void TextReport::Finish(const Summary& summary) {
   }
   for (const CampaignCounts& campaign : summary.campaigns) {
     if (!options_.quiet) out_ << ProbeTable(campaign);
-    out_ << Print(campaign) << "\n";
+    out_ << Print(campaign) << "\n" << DeclinedText(campaign);
     if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }
   for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";

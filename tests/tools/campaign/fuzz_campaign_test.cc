@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tools/campaign/shrink_case.h"
 
@@ -25,6 +26,8 @@ class FakeJudge : public CaseJudge {
     counts->operations += rows;
     counts->probes.resize(2);
     counts->probes[static_cast<size_t>(rows % 2)] += 1;
+    counts->declined.resize(2);
+    counts->declined[1] += rows % 3 == 0 ? 2 : 0;
     mark.StartStep(rows % 5);
     if (rows < 20 || period_ == 0) return {};
     if (rows % period_ == 1) return {Outcome::kFail, "even wrong", "rows " + std::to_string(rows)};
@@ -108,6 +111,14 @@ TEST(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
     EXPECT_EQ(Print(one.failures[i].shrunk), Print(three.failures[i].shrunk));
     EXPECT_EQ(one.failures[i].reason, three.failures[i].reason);
     EXPECT_EQ(one.failures[i].runs, three.failures[i].runs);
+  }
+}
+
+TEST(FuzzCampaign, DeclinedStepsAreCountedOverAllWorkers) {
+  for (const int workers : {1, 3}) {
+    const CampaignResult result = RunCampaign(FakeSubject(0), Options(120, workers));
+    EXPECT_EQ(result.tally.passed, 120);
+    EXPECT_EQ(result.tally.counts.declined, (std::vector<int64_t>{0, 80}));
   }
 }
 

@@ -16,7 +16,7 @@ FuzzTally Sample() {
   tally.Add(4, {Outcome::kTimedOut, "trim TIMED_OUT", "no progress"});
   tally.Add(5, {Outcome::kMistrusted, "MISTRUSTED", "equal bytes"});
   tally.Add(6, {Outcome::kUnsupported, "UNSUPPORTED", "no such layout"});
-  tally.counts = {10, 20, 30, {1, 0, 2}};
+  tally.counts = {10, 20, 30, {1, 0, 2}, {0, 7}};
   return tally;
 }
 
@@ -49,7 +49,7 @@ TEST(FuzzTally, AddingIsAssociative) {
   FuzzTally later;
   later.Add(7, {Outcome::kCrashed, "trim CRASHED", "signal 11"});
   later.Add(8, {Outcome::kFail, "filter kv_mismatch", "mixed"});
-  later.counts = {1, 1, 1, {0, 5, 0}};
+  later.counts = {1, 1, 1, {0, 5, 0}, {2, 1, 4}};
   FuzzTally left = whole;
   left.Add(later);
   left.Add(Sample());
@@ -61,6 +61,7 @@ TEST(FuzzTally, AddingIsAssociative) {
   EXPECT_EQ(left.failures[1].cases, 3);
   EXPECT_EQ(left.failures[1].reason, "signal 6");
   EXPECT_EQ(left.counts.probes, (std::vector<int64_t>{2, 5, 4}));
+  EXPECT_EQ(left.counts.declined, (std::vector<int64_t>{2, 15, 4}));
 }
 
 TEST(FuzzTally, MessageGivesTheSameTally) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
 #include "reference/cache/model_cache.h"
@@ -31,6 +33,26 @@ TEST(CacheCoverage, HasEveryOperationLayoutAndFormatOfOurCaches) {
       EXPECT_EQ(cell.plain + cell.affine, std::ssize(AllKvFormats()))
           << row.layout << " " << Name(CoveredOperations()[i]);
       EXPECT_EQ(cell.failed, 0);
+    }
+  }
+}
+
+// Says that it has everything, and declines loads.
+class NoLoads : public ModelFactory {
+ public:
+  OpResult Load(const StateStore&, std::string_view, std::unique_ptr<Cache>*) override {
+    return OpResult::Unsupported("no loads");
+  }
+};
+
+TEST(CacheCoverage, WhatIsDeclinedIsNotCovered) {
+  NoLoads factory;
+  for (const CoverageRow& row : CoverageOf(&factory)) {
+    for (size_t i = 0; i < row.cells.size(); ++i) {
+      const CacheOpKind op = CoveredOperations()[i];
+      const bool loads = op == CacheOpKind::kSave || op == CacheOpKind::kLoad;
+      EXPECT_EQ(row.cells[i].plain == 0, loads) << row.layout << " " << Name(op);
+      EXPECT_EQ(row.cells[i].failed, 0);
     }
   }
 }

@@ -1,5 +1,5 @@
 // The tool with caches that misbehave beyond what a mutant of the model may: they crash, hang and
-// throw in rare states, or have no rings. Otherwise they are the model.
+// throw in rare states, or have not everything. Otherwise they are the model.
 
 #include <signal.h>
 
@@ -53,6 +53,24 @@ class WithoutRings : public CacheFactory {
   ModelFactory model_;
 };
 
+// The same, which says what it has.
+class Few : public WithoutRings {
+ public:
+  CacheCapabilities GetCapabilities() const override {
+    CacheCapabilities capabilities = WithoutRings::GetCapabilities();
+    CacheSpace space;
+    space.layouts = {"linear"};
+    space.rows = SpaceRows::kSingle;
+    space.operations = 0;
+    for (const CacheOpKind kind :
+         {CacheOpKind::kNew, CacheOpKind::kAppend, CacheOpKind::kTrim, CacheOpKind::kAttend}) {
+      space.operations |= 1u << static_cast<int>(kind);
+    }
+    capabilities.spaces = {space};
+    return capabilities;
+  }
+};
+
 }  // namespace
 }  // namespace kvcheck
 
@@ -64,5 +82,6 @@ int main(int argc, char** argv) {
   Register("selftest:throw", [] { throw std::runtime_error("out of columns"); });
   Register("selftest:exit", [] { _Exit(0); });
   RegisterCacheImplementation("selftest:no_rings", [] { return std::make_unique<WithoutRings>(); });
+  RegisterCacheImplementation("selftest:few", [] { return std::make_unique<Few>(); });
   return ToolMain(argc, argv);
 }

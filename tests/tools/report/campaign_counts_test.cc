@@ -48,6 +48,20 @@ TEST(CampaignCounts, OneLineSaysWhatTheyComeTo) {
   EXPECT_EQ(Print(none), "fuzz codec on x 1, seed 0: 0 cases: none was judged; 0 elements judged");
 }
 
+TEST(CampaignCounts, DeclinedOperationsAreListedByKind) {
+  EXPECT_EQ(DeclinedText(Sample()), "");
+  CampaignCounts counts = Sample();
+  counts.declined = {{"new", 3}, {"save", 120}};
+  EXPECT_EQ(DeclinedText(counts), "operations declined by the implementation: new 3, save 120\n");
+  Summary summary;
+  summary.Add(counts);
+  std::ostringstream out;
+  TextReport(TextOptions{}, out).Finish(summary);
+  EXPECT_NE(out.str().find("judged\noperations declined by the implementation: new 3, save 120\n"),
+            std::string::npos)
+      << out.str();
+}
+
 TEST(CampaignCounts, ProbesStandInColumnsWithTheirZeros) {
   EXPECT_EQ(ProbeTable(Sample()),
             "probes, and how often they were reached\n"
@@ -78,6 +92,7 @@ TEST(CampaignCounts, ReportsCarryThem) {
   EXPECT_EQ(campaign.at("kind"), "cache");
   EXPECT_EQ(campaign.at("seed"), 7);
   EXPECT_EQ(campaign.at("probes").at("trim_to_empty"), 0);
+  EXPECT_TRUE(campaign.at("declined").empty());
   EXPECT_EQ(campaign.at("failures").at(1).at("outcome"), "CRASHED");
   EXPECT_EQ(campaign.at("unproved").at(0).at("reason"), "equal bytes");
   EXPECT_EQ(json.at("summary").at("judged_elements"), 50);
