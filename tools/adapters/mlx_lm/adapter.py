@@ -36,7 +36,8 @@ BATCHED = [*ONE_ROW, "prepare", "filter", "extend", "merge", "extract"]
 
 
 def cache_spaces():
-    common = {"kind": "cache", "same_format": True, "stored_as_given": True, "x": PLAIN}
+    common = {"kind": "cache", "same_format": True, "stored_as_given": True, "x": PLAIN,
+              "damages": ["truncate", "flip", "foreign"]}  # files of prompt caches have no version
     affine = [f"affine:{bits}:*" for bits in (2, 3, 4, 5, 6, 8)]
     return [
         {**common, "layouts": ["linear", "linear:w", "ring"], "formats": PLAIN, "rows": "any", "padding": True,
