@@ -1,6 +1,7 @@
 #!/bin/sh
 # Starts the adapter of a folder: `start.sh FOLDER [OPTION...]`, which the folder's own `run` calls. Takes the folder's
-# venv; else, where the folder needs numpy and msgpack alone, a python3 of the system that has them.
+# venv; else the interpreter that KVCHECK_PYTHON names; else, where the folder needs numpy and msgpack alone, a python3
+# of the system that has them.
 # Exit codes: those of the adapter; 2 when there is no environment for it.
 folder=$1
 shift
@@ -11,6 +12,9 @@ PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE
 if [ -x "$folder/venv/bin/python" ]; then
   exec "$folder/venv/bin/python" -m kvcheck_adapter "$folder/adapter.py" "$@"
+fi
+if [ -n "${KVCHECK_PYTHON:-}" ]; then
+  exec "$KVCHECK_PYTHON" -m kvcheck_adapter "$folder/adapter.py" "$@"
 fi
 if ! grep -qvE '^(numpy|msgpack)==|^#|^$' "$folder/requirements.txt"; then
   for python in python3 /usr/bin/python3; do

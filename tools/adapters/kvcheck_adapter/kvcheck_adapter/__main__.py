@@ -3,9 +3,11 @@
 The file holds one subclass of Adapter, or says with ADAPTER = ... which one. Options go to its constructor as texts.
 Exit codes: 0 the input ended; 2 the file cannot be used; 1 the stream is broken.
 """
+import contextlib
 import importlib.util
 import pathlib
 import sys
+import threading
 
 from .wire import ProtocolError, Stream, claim_stdout
 
@@ -39,14 +41,32 @@ def load(path):
     return found[0]
 
 
+@contextlib.contextmanager
+def signs_of_life(stream):
+    """While a library is imported, which takes minutes on a busy machine. Nothing else writes to the stream then."""
+    done = threading.Event()
+
+    def beat():
+        while not done.wait(0.5):
+            stream.alive()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def main(arguments):
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__, file=sys.stderr)
         sys.exit(0 if arguments else 2)
     stream = Stream(0, claim_stdout())
     from .session import Session
-    adapter = load(arguments[0])(*arguments[1:])
-    stream.alive()
+    with signs_of_life(stream):
+        adapter = load(arguments[0])(*arguments[1:])
     try:
         Session(adapter, stream).run()
     except ProtocolError as error:

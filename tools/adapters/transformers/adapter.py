@@ -1,0 +1,237 @@
+"""The caches, masks and attention of transformers before kvcheck.
+
+Options:
+    --cache dynamic|static|quanto|hqq|fp8   DynamicCache (the default), StaticCache, QuantizedCache with that backend
+    --attention sdpa|eager                  masks and attention of that implementation (sdpa)
+    --record-past                           DynamicCache.activate_past_recording(), so that sliding layers can be cropped
+    --length N                              columns of a StaticCache (160)
+    --bits N, --residual N                  of a QuantizedCache (4; 8)
+    --padding nan|zero                      what columns of padding hold: kvcheck's NaN (the default), or zeros, since a
+                                            model feeds finite numbers there
+
+    new        the cache for a configuration of one layer: full, sliding (ring) or chunked attention; linear:w is a full
+               cache under a sliding mask
+    append     create_causal_mask, create_sliding_window_causal_mask or create_chunked_causal_mask with the 2D mask that
+               generate() keeps, then Cache.update
+    trim       crop(-n); a sliding layer that says it cannot is taken to have given back nothing
+    filter     reorder_cache for as many rows as there are, batch_repeat_interleave for rows repeated in order, else
+               batch_select_indices
+    extend, merge   DynamicCache(ddp_cache_data), the gathering that its documentation tells of: rows of one length
+    extract    batch_select_indices of a copy; copy: copy.deepcopy, as the documentation of prefix caching does
+    save, load torch.save and torch.load of the cache
+    attend     ALL_ATTENTION_FUNCTIONS["sdpa"], or the eager function of modeling_llama, with the mask of the append
+"""
+import argparse
+import copy
+import importlib.metadata
+import logging
+
+import torch
+import transformers
+from transformers import masking_utils
+from transformers.cache_utils import DynamicCache
+
+import attention
+import held as caches
+from held import Held
+from kvcheck_adapter import Adapter, Unsupported
+from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
+from recognise import Recogniser
+
+PLAIN = ["f32", "f16", "bf16"]
+COMMON = ["new", "append", "copy", "save", "load", "damage", "attend", "drop"]
+OPERATIONS = {"dynamic": [*COMMON, "trim", "filter", "extend", "merge", "extract"], "static": [*COMMON, "filter"],
+              "quanto": [*COMMON, "trim", "filter"], "hqq": [*COMMON, "trim", "filter"],
+              "fp8": [*COMMON, "trim", "filter"]}
+MASKS = {"linear": masking_utils.create_causal_mask, "ring": masking_utils.create_sliding_window_causal_mask,
+         "chunk": masking_utils.create_chunked_causal_mask}
+
+
+def parsed(options):
+    parser = argparse.ArgumentParser(prog="transformers", allow_abbrev=False)
+    parser.add_argument("--cache", choices=OPERATIONS, default="dynamic")
+    parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
+    parser.add_argument("--record-past", action="store_true")
+    parser.add_argument("--length", type=int, default=caches.STATIC_LENGTH)
+    parser.add_argument("--bits", type=int, default=4)
+    parser.add_argument("--residual", type=int, default=8)
+    parser.add_argument("--padding", choices=("nan", "zero"), default="nan")
+    return parser.parse_args(options)
+
+
+class Transformers(Adapter):
+    name = "transformers"
+    version = f"{transformers.__version__} (torch {torch.__version__})"
+    kinds = ("cache", "attention")
+    # get_seq_length counts columns, is_croppable tells of a class, and a sliding layer may give back nothing.
+    cache_profile = "size=columns trimmable=any trim=shorter"
+    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts"})
+    file_suffix = ".pt"
+
+    def __init__(self, *options):
+        self.options = parsed(options)
+        logging.getLogger("transformers").setLevel(logging.ERROR)
+        if options:
+            self.version += " " + " ".join(options)
+        self.quantized = self.options.cache not in ("dynamic", "static")
+        self.spaces = [self.cache_space(), *attention.spaces(self.options.attention)]
+        self.recogniser = None
+
+    def cache_space(self):
+        layouts = ["linear", "linear:w"] if self.quantized else ["linear", "linear:w", "ring", "chunk"]
+        return {"kind": "cache", "layouts": layouts, "formats": PLAIN, "same_format": True, "stored_as_given": True,
+                "x": PLAIN, "rows": "any", "padding": True, "operations": OPERATIONS[self.options.cache],
+                "damages": ["truncate", "flip", "foreign"]}
+
+    # ------------------------------------------------------------------------------------- arrays
+    def give(self, array, kind):
+        if kind not in TYPES:
+            raise Unsupported(f"no vectors of type {kind}")
+        return to_torch(array, kind)
+
+    def keep(self, array):
+        return array.clone()
+
+    def numpy(self, array):
+        return to_numpy(array)
+
+    # --------------------------------------------------------------------------------- operations
+    def start(self, setup):
+        if self.quantized:
+            self.recogniser = Recogniser(self.options.bits if self.options.cache != "fp8" else None)
+
+    def new(self, layout, k, v, rows, padding):
+        if not k.text == v.text == self.setup.x:
+            raise Unsupported("K and V are stored as they are given")
+        if layout.keep:
+            raise Unsupported("a sliding layer keeps no first tokens")
+        return Held(caches.made(self.options, layout, self.setup), layout, k, v, padding or [0] * rows)
+
+    def mask_of(self, held, queries):
+        layout = held.layout
+        kind = "ring" if layout.kind == "linear" and layout.window else layout.kind
+        window = layout.chunk if kind == "chunk" else layout.window
+        config = caches.mask_config_of(layout.kind, window, self.options.attention)
+        embeds = torch.empty((len(held.padding), queries, 1), dtype=TYPES[self.setup.x])
+        return MASKS[kind](config, embeds, held.attention_mask(queries), held.cache)
+
+    def append(self, held, k, v):
+        rows, _, queries, _ = k.shape
+        if held.columns == 0:
+            caches.check_first(held, self.setup, k, v)
+        if self.options.cache == "static" and held.columns + queries > self.options.length:
+            raise Unsupported(f"a static cache of {self.options.length} columns")
+        if self.options.padding == "zero":
+            k, v = torch.nan_to_num(k), torch.nan_to_num(v)
+        if self.options.record_past and held.columns:  # the next forward follows: what was appended is accepted
+            held.cache.crop(0)
+        mask = self.mask_of(held, queries)
+        keys, values = held.cache.update(k, v, 0)
+        if mask is not None and mask.shape[-1] != keys.shape[-2]:
+            raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
+        held.columns += queries
+        held.mask = mask
+        if self.recogniser:
+            self.recogniser.learn(k, v)
+            return *self.recogniser.recognised(keys, values), self.visible(mask, rows, queries, keys.shape[-2])
+        return keys, values, self.visible(mask, rows, queries, keys.shape[-2])
+
+    def visible(self, mask, rows, queries, columns):
+        """As a boolean array. No mask: sdpa's is_causal, aligned at the top left, or everything for one query."""
+        if mask is None:
+            return None if queries == 1 else torch.ones(queries, columns).tril().bool()
+        return mask if mask.dtype == torch.bool else mask == 0
+
+    def trim(self, held, count):
+        count = min(count, min(held.tokens(), default=0))
+        try:
+            held.cache.crop(-count)
+        except RuntimeError as error:
+            if "activate_past_recording" not in str(error):
+                raise
+            return 0
+        held.columns -= count
+        return count
+
+    def filter(self, held, rows):
+        indices = torch.tensor(rows, dtype=torch.long)
+        before = len(held.padding)
+        repeats = len(rows) // before if before else 0
+        if len(rows) == before or self.options.cache == "static":
+            if len(rows) != before:
+                raise Unsupported("a static cache keeps its number of rows")
+            held.cache.reorder_cache(indices)
+        elif repeats > 1 and rows == [row for row in range(before) for _ in range(repeats)]:
+            held.cache.batch_repeat_interleave(repeats)
+        else:
+            held.cache.batch_select_indices(indices)
+        held.padding = [held.padding[row] for row in rows]
+
+    def gathered(self, several):
+        """As DataParallel's gathering has it: rows of one length, one after the other."""
+        first = several[0]
+        if any(held.columns != first.columns for held in several) or first.columns == 0:
+            raise Unsupported("caches of different lengths are not gathered")
+        data = [(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]), *parts[0][2:3])
+                for parts in zip(*(held.cache for held in several))]
+        data = [item if item[-1] is not None else item[:2] for item in data]
+        return first.like(DynamicCache(ddp_cache_data=data), [n for held in several for n in held.padding])
+
+    def extend(self, held, other):
+        return self.gathered([held, other])
+
+    def merge(self, several):
+        return self.gathered(several)
+
+    def extract(self, held, row):
+        cache = copy.deepcopy(held.cache)
+        cache.batch_select_indices(torch.tensor([row]))
+        padding = min(held.padding[row], held.columns)  # what was not fed is not extracted
+        return held.like(cache, [padding])
+
+    def copy(self, held):
+        return held.like(copy.deepcopy(held.cache), list(held.padding))
+
+    def probe_copy(self, held):
+        return held.like(caches.shallow(held.cache), list(held.padding))
+
+    def save(self, held, path):
+        torch.save(held.cache, path)
+        self.saved_files[path] = held.like(None, list(held.padding))
+
+    saved_files = {}
+
+    def load(self, path):
+        told = self.saved_files[path]
+        return told.like(torch.load(path, weights_only=False), list(told.padding))
+
+    # ------------------------------------------------------------------------------------ attend
+    def attend(self, held, step, q, scale, window, sinks):
+        if window is not None:
+            raise Unsupported("another window than the layer's: its mask is made before the append")
+        if sinks is not None:
+            sinks = torch.from_numpy(sinks)
+        out, plan, profile = attention.attend(self.options.attention, q, step.k[0], step.v[0], held.mask, scale,
+                                              sinks=sinks)
+        self.declare(plan=plan, profile=profile)
+        return out
+
+    def tell(self, held):
+        """Offsets by the library's count of columns, less the padding that its caller knows."""
+        seen = int(held.cache.get_seq_length())
+        state = {"offsets": [max(0, seen - n) for n in held.padding]}
+        if seen == 0:
+            state["empty"] = True
+        layer = held.cache.layers[0] if held.cache.layers else None
+        if layer is not None and layer.keys is not None and layer.keys.numel() and not self.quantized:
+            state["k_format"], state["v_format"] = NAMES[layer.keys.dtype], NAMES[layer.values.dtype]
+        if held.layout.text == "linear" and not any(held.padding):
+            state["size"] = seen
+        return state
+
+    # -------------------------------------------------------------------------------- other kinds
+    def attention(self, fields, inputs):
+        return attention.attention(self, self.options.attention, fields, inputs)
+
+
+ADAPTER = Transformers
