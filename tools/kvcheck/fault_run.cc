@@ -98,7 +98,9 @@ std::string CommandOf(const Fault& fault, const CaseEntry& entry, const std::str
   if (check.ends_with(" repeat") || check.ends_with(" threads")) {
     return fmt::format("kvcheck faults explain {}", fault.text->id);
   }
-  const Answerer answerer{std::string(CaseKindOf(fault.kind)), FaultyName(fault), ""};
+  Answerer answerer;
+  answerer.kind = CaseKindOf(fault.kind);
+  answerer.name = FaultyName(fault);
   return RunCommand(entry, answerer);
 }
 

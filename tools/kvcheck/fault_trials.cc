@@ -189,7 +189,7 @@ class CacheTrials : public FaultTrials {
  private:
   static Trial Run(const CaseEntry& entry, TraceRunner* runner) {
     const auto& c = std::get<CacheCase>(entry.c);
-    const TraceResult result = JudgeTrace(c, runner);
+    const JudgedTrace result = JudgeTrace(c, runner);
     return {result.outcome, SignatureOf(c, result), result.reason, 0};
   }
 
