@@ -223,9 +223,10 @@ TEST_F(CppAdapter, RequestsThatDoNotFitThemselvesFailAndTheNextIsAnswered) {
 TEST_F(CppAdapter, WhatIsNoRequestEndsTheProgramWithALine) {
   const std::string no_map = Frame(json{1, 2});
   const std::string no_value = Frame(std::string("\xc1", 1));
+  const std::string many = Frame(std::string("\xdf\xff\xff\xff\xff"));
   const std::string too_long = "\xff\xff\xff\xff\xff\xff\xff\xff";
   for (const std::string& bytes :
-       {no_map, no_value, too_long, Frame(json{{"cache", 1}}), std::string("\3\0\0", 3),
+       {no_map, no_value, many, too_long, Frame(json{{"cache", 1}}), std::string("\3\0\0", 3),
         Frame(json{{"do", "hello"}}).substr(0, 10), Frame(std::string())}) {
     const Exchange exchange = Send(KVCHECK_CPP_EXAMPLE, bytes);
     EXPECT_EQ(exchange.exit_code, 2) << json(std::vector<uint8_t>(bytes.begin(), bytes.end()));

@@ -60,7 +60,7 @@ class OddCache : public kvcheck_adapter::Cache {
     state.rows = 1;
     state.queries = queries_;
     state.offsets = std::vector<int64_t>{offset_};
-    if (oddity == "misfit") {
+    if (oddity == "misfit" && offset_ > 0) {
       state.retained = Array("b8", {1, offset_});
       state.retained->bytes.pop_back();
     }

@@ -479,9 +479,12 @@ class Server {
 
   // Errors: std::exception, for what is no request.
   void Handle(const std::vector<char>& frame, Writer& writer) {
-    // Bytes stay in the frame, whatever their size.
-    const msgpack::object_handle handle = msgpack::unpack(
-        frame.data(), frame.size(), [](msgpack::type::object_type, size_t, void*) { return true; });
+    // Bytes stay in the frame. No frame has more entries than bytes, whatever it says.
+    const msgpack::unpack_limit limit(frame.size(), frame.size(), frame.size(), frame.size(), 0,
+                                      32);
+    const auto refer = [](msgpack::type::object_type, size_t, void*) { return true; };
+    const msgpack::object_handle handle =
+        msgpack::unpack(frame.data(), frame.size(), refer, nullptr, limit);
     const Fields request(handle.get());
     const std::string name = request.Get<std::string>("do");
     writer.Start();
@@ -514,8 +517,9 @@ class Server {
       writer.Instead("refused", error.what());
     }
     for (const auto& [key, array] : lent_) {
-      const msgpack::object& bytes = lender.At(key.c_str()).via.array.ptr[2];
-      if (std::memcmp(bytes.via.bin.ptr, array.bytes.data(), array.bytes.size()) == 0) continue;
+      const msgpack::object& sent = lender.At(key.c_str()).via.array.ptr[2];
+      const auto* first = reinterpret_cast<const std::byte*>(sent.via.bin.ptr);
+      if (std::equal(array.bytes.begin(), array.bytes.end(), first)) continue;
       if (name == "case") writer.Instead("refused", "the implementation changed its input " + key);
       writer.Put("inputs_changed", true);
       break;
