@@ -131,6 +131,8 @@ class AttentionSubject : public AnsweredSubject {
             : DrawAttention(seed, {}, spaces[static_cast<size_t>(index) % spaces.size()]);
     CaseEntry entry;
     entry.c = drawn.c;
+    // Another process has a plan and a profile of its own, which it states.
+    if (answerer_.remote) return entry;
     entry.plan = Print(drawn.plan);
     entry.profile = Print(drawn.profile);
     return entry;

@@ -1,0 +1,729 @@
+// One header with which a C++ program becomes an implementation that kvcheck tests: caches of keys
+// and values, attention, codecs. kvcheck starts the program and speaks to it over standard input
+// and output (the process protocol, tools/process/protocol.md). Nothing of kvcheck is linked; C++17
+// and msgpack-cxx (Debian: libmsgpack-cxx-dev) are all that is needed.
+//
+//   class MyAdapter : public kvcheck_adapter::Adapter { ... };
+//   int main() { MyAdapter adapter; return kvcheck_adapter::Serve(adapter); }
+//
+//   kvcheck fuzz --impl './my_adapter'
+//
+// What the operations must do is reference/cache/contract.md. Types (f32, bf16, u32, ...), formats,
+// layouts, plans and profiles are texts as in reference/README.md, section 3. An adapter with
+// everything is example.cc, beside this file.
+//
+// Errors, of every method that is overridden:
+//   throw Refused        an illegal call; nothing has changed. Any other std::exception counts as
+//                        this too: a library refuses with exceptions of its own.
+//   throw Unsupported    a legal call that the library does not have; nothing has changed. It is
+//                        what a method does that is not overridden.
+//   throw AdapterError   a bug of the adapter: the case ends as CRASHED. What is no std::exception
+//                        counts as this too, and so does whatever Observe and Greet throw.
+
+#ifndef KVCHECK_ADAPTER_H_
+#define KVCHECK_ADAPTER_H_
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <msgpack.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvcheck_adapter {
+
+using Texts = std::vector<std::string>;
+using Numbers = std::vector<int64_t>;
+using Bytes = std::vector<std::byte>;
+
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct AdapterError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Bytes of an element of a type; b8: one byte of 0 or 1. Errors: AdapterError, for no type.
+inline int64_t SizeOf(const std::string& type) {
+  static const std::map<std::string, int64_t> kBytes = {
+      {"f64", 8},    {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f8e4m3fn", 1},
+      {"f8e5m2", 1}, {"i8", 1},  {"i16", 2}, {"i32", 4},  {"i64", 8},
+      {"u8", 1},     {"u16", 2}, {"u32", 4}, {"u64", 8},  {"b8", 1}};
+  const auto found = kBytes.find(type);
+  if (found == kBytes.end()) throw AdapterError("there is no type '" + type + "'");
+  return found->second;
+}
+
+// Elements of a type: row-major, contiguous, little endian, aligned for every type.
+struct Array {
+  Array() = default;
+  // Zeros. Errors: AdapterError, for no type and for a negative extent.
+  Array(std::string array_type, Numbers array_extents)
+      : type(std::move(array_type)), extents(std::move(array_extents)) {
+    bytes.resize(static_cast<size_t>(Size()));
+  }
+
+  int64_t Count() const {
+    int64_t count = 1;
+    for (const int64_t extent : extents) count *= extent;
+    return count;
+  }
+  // T has the size of an element: float for f32, uint16_t for f16 and bf16.
+  // Errors: AdapterError, for another size.
+  template <typename T>
+  T* As() {
+    return const_cast<T*>(static_cast<const Array*>(this)->As<T>());
+  }
+  template <typename T>
+  const T* As() const {
+    if (static_cast<int64_t>(sizeof(T)) == SizeOf(type)) {
+      return reinterpret_cast<const T*>(bytes.data());
+    }
+    throw AdapterError("elements of " + type + " are read as another type");
+  }
+
+  std::string type = "f32";
+  Numbers extents;
+  Bytes bytes;
+
+  // On the wire: [type, extents, bytes]. Errors: AdapterError, where they do not fit each other.
+  template <typename Packer>
+  void msgpack_pack(Packer& packer) const {
+    if (static_cast<int64_t>(bytes.size()) != Size()) {
+      throw AdapterError("the bytes of an array do not fit its extents");
+    }
+    const auto size = static_cast<uint32_t>(bytes.size());
+    packer.pack_array(3).pack(type).pack(extents).pack_bin(size).pack_bin_body(
+        reinterpret_cast<const char*>(bytes.data()), size);
+  }
+  void msgpack_unpack(const msgpack::object& value) {
+    const auto& entries = value.as<std::vector<msgpack::object>>();
+    if (entries.size() != 3 || entries[2].type != msgpack::type::BIN) throw msgpack::type_error();
+    type = entries[0].as<std::string>();
+    extents = entries[1].as<Numbers>();
+    const auto& from = entries[2].via.bin;
+    if (static_cast<int64_t>(from.size) != Size()) throw msgpack::type_error();
+    const auto* first = reinterpret_cast<const std::byte*>(from.ptr);
+    bytes.assign(first, first + from.size);
+  }
+
+ private:
+  int64_t Size() const {
+    int64_t size = SizeOf(type);
+    for (const int64_t extent : extents) {
+      if (extent < 0 || (extent > 0 && size > kMost / extent)) {
+        throw AdapterError("an array has impossible extents");
+      }
+      size *= extent;
+    }
+    return size;
+  }
+  static constexpr int64_t kMost = int64_t{64} << 20;
+};
+
+// ---- What the adapter says of itself ----
+
+// What of a kind the library has: kvcheck draws cases inside of one space or another. Lists are
+// patterns, in which * stands for any characters; an empty list means everything.
+struct CacheSpace {
+  Texts layouts;                 // linear, linear:w, ring, ring:keep, chunk
+  Texts formats;                 // of K and V: f32, f16, affine:4:g64:*
+  Texts x;                       // types of appended vectors: f32, f16, bf16
+  std::string rows = "any";      // "single": one row only; "batch": made as a batch
+  std::string scales = "any";    // "x": scales of affine formats are of the type x
+  bool padding = true;           // New takes left padding
+  bool same_format = false;      // K and V are stored in one format
+  bool stored_as_given = false;  // vectors of type x are stored as x, or in affine formats
+  // new, append, prepare, finalize, trim, filter, extend, merge, extract, to_quantized, copy, save,
+  // load, damage, attend, drop; not set: all.
+  std::optional<Texts> operations;
+  // truncate, flip, foreign, version; not set: all.
+  std::optional<Texts> damages;
+  std::string kind = "cache";
+  MSGPACK_DEFINE_MAP(kind, layouts, formats, x, rows, scales, padding, same_format, stored_as_given,
+                     operations, damages)
+};
+
+struct AttentionSpace {
+  // {"q"}: the type of q.
+  struct OutputTypes : Texts {
+    using Texts::vector;
+    template <typename Packer>
+    void msgpack_pack(Packer& packer) const {
+      size() == 1 && front() == "q" ? packer.pack(front())
+                                    : packer.pack(static_cast<const Texts&>(*this));
+    }
+    void msgpack_unpack(const msgpack::object&) {}
+  };
+
+  Texts q;          // types
+  Texts k, v;       // formats
+  OutputTypes out;  // types
+  Texts masks;      // none, causal_bottom_right, *window:*, ...
+  bool same_format = false, same_dims = false;
+  bool grouped = true;  // more query heads than heads of K and V
+  bool lse = true, sinks = true, softcap = true, alibi = true, against_original = true;
+  std::string kind = "attention";
+  MSGPACK_DEFINE_MAP(kind, q, k, v, out, masks, same_format, same_dims, grouped, lse, sinks,
+                     softcap, alibi, against_original)
+};
+
+struct CodecSpace {
+  Texts formats;
+  Texts operations;  // encode, decode, round_trip
+  Texts x;           // types of rows
+  std::string kind = "codec";
+  MSGPACK_DEFINE_MAP(kind, formats, operations, x)
+};
+
+struct Greeting {
+  std::string name;
+  std::string version;
+  Texts kinds;                           // of "cache", "attention", "codec"
+  std::string plan;                      // how attention is computed; "": says nothing
+  std::string profile;                   // conventions of attention and codecs; "": the defaults
+  std::string cache_profile;             // conventions of the numbers in State; "": the defaults
+  std::vector<CacheSpace> cache_spaces;  // none of a kind: everything of it
+  std::vector<AttentionSpace> attention_spaces;
+  std::vector<CodecSpace> codec_spaces;
+};
+
+// ---- Caches ----
+
+// What holds for all caches until the next Start.
+struct Setup {
+  int64_t kv_heads = 1, query_heads = 1;  // query head h reads head h / (query_heads / kv_heads)
+  int64_t k_dim = 1, v_dim = 1;           // channels
+  std::string x = "f32";                  // type of appended vectors, queries, and outputs
+  int64_t growth_tokens = 8;              // step of capacity, where the library lets it be chosen
+};
+
+// linear, linear:w=W, ring:w=W, ring:w=W:keep=K, chunk:c=C. Also what is not legal, which New has
+// to refuse: W and C are at least 1, K is from 0 to W - 1.
+struct Layout {
+  std::string text;
+  std::string kind;                   // "linear", "ring", "chunk"
+  std::optional<int64_t> w, keep, c;  // tokens
+
+  static Layout Parse(const std::string& text) {
+    const auto number = [&](const std::string& key) -> std::optional<int64_t> {
+      const size_t at = text.find(key);
+      if (at == std::string::npos) return std::nullopt;
+      return std::stoll(text.substr(at + key.size()));
+    };
+    return {text, text.substr(0, text.find(':')), number(":w="), number(":keep="), number(":c=")};
+  }
+};
+
+// left_padding: per row, its first columns, which are no tokens; empty: none.
+struct NewCache {
+  Layout layout;
+  std::string k_format, v_format;
+  int64_t rows = 1;
+  Numbers left_padding;
+};
+
+// Of the columns of the last append. The window holds beside the layout's rule.
+struct Query {
+  const Array& q;                 // (rows, query_heads, columns, k_dim) of type x
+  double scale = 1;               // of q.k
+  std::optional<int64_t> window;  // tokens: the newest, the query's own included
+  std::vector<float> sinks;       // a logit per query head, whose value is 0; empty: none
+};
+
+// plan, profile: how this answer was computed, where it differs from what Greet says; "": not.
+struct Attended {
+  Array out;  // (rows, query_heads, columns, v_dim) of type x
+  std::string plan, profile;
+};
+
+// What a cache can tell of itself; what is not set is not judged. C columns, in any order; a column
+// holds one token of each row, or nothing.
+struct State {
+  int64_t rows = 0;
+  int64_t queries = 0;  // columns of the last append, while they can be asked about; else 0
+  std::optional<std::string> layout, k_format, v_format;
+  // As stored. A plain format: one array (rows, kv_heads, C, k_dim). An affine one: codes (...,
+  // words) of u32, scales and biases (..., groups). Not set: cannot be shown; then the masks
+  // neither.
+  std::optional<std::vector<Array>> k, v;
+  std::optional<Array> retained;  // b8 (rows, C): which columns hold a token of the row
+  std::optional<Array> visible;   // b8 (rows, queries, C): what each query attends to, all included
+  std::optional<Numbers> offsets;  // per row: tokens seen, evicted ones included
+  std::optional<Numbers> unfed;    // per row: columns of left padding still to come
+  std::optional<Numbers> held;     // per row: tokens retained, where they are not shown
+  std::optional<int64_t> size;     // tokens that the newest query of the longest row sees
+  std::optional<int64_t> live_bytes, capacity_bytes;
+  std::optional<bool> empty, trimmable, pending;
+  MSGPACK_DEFINE_MAP(rows, queries, layout, k_format, v_format, k, v, retained, visible, offsets,
+                     unfed, held, size, live_bytes, capacity_bytes, empty, trimmable, pending)
+};
+
+class Cache {
+ public:
+  virtual ~Cache() = default;
+
+  // k (rows, kv_heads, N, k_dim), v (rows, kv_heads, N, v_dim), both with N columns; another type
+  // or shape is to be refused. A library that writes to them is found out.
+  virtual void Append(const Array& k, const Array& v) = 0;
+  // Of the columns that follow, row b takes lengths[b] as tokens, after its left padding. columns:
+  // how many will follow until Finalize, padding of both sides included; -1: unknown.
+  virtual void Prepare(const Numbers& /*lengths*/, int64_t /*columns*/) {
+    throw Unsupported("prepare");
+  }
+  virtual void Finalize() { throw Unsupported("finalize"); }
+  // Gives the number of tokens that every row has lost: at most count.
+  virtual int64_t Trim(int64_t /*count*/) { throw Unsupported("trim"); }
+  virtual void Filter(const Numbers& /*rows*/) { throw Unsupported("filter"); }
+  // other: made by the same adapter, perhaps this very cache; not to be changed.
+  virtual void Extend(const Cache& /*other*/) { throw Unsupported("extend"); }
+  virtual void ToQuantized(const std::string& /*k_format*/, const std::string& /*v_format*/) {
+    throw Unsupported("to_quantized");
+  }
+  virtual std::unique_ptr<Cache> Extract(int64_t /*row*/) const { throw Unsupported("extract"); }
+  virtual std::unique_ptr<Cache> Copy() const { throw Unsupported("copy"); }
+  // All that Adapter::Load needs, which has to refuse damaged bytes.
+  virtual Bytes Save() const { throw Unsupported("save"); }
+  virtual Attended Attend(const Query& /*query*/) { throw Unsupported("attend"); }
+  virtual State Observe() const = 0;
+};
+
+// ---- Cases of attention and codecs ----
+
+// A map of a request. Errors: AdapterError, where a value is missing, nil or of another type.
+class Fields {
+ public:
+  explicit Fields(const msgpack::object& map) : map_(&map) {
+    if (map.type != msgpack::type::MAP) throw AdapterError("what should be a map is none");
+  }
+  bool Has(const char* key) const { return Find(key) != nullptr; }
+  const msgpack::object& At(const char* key) const {
+    const msgpack::object* found = Find(key);
+    if (found == nullptr) throw AdapterError(std::string("the request has no '") + key + "'");
+    return *found;
+  }
+  template <typename T>
+  T Get(const char* key) const {
+    try {
+      return At(key).as<T>();
+    } catch (const msgpack::type_error&) {
+      throw AdapterError(std::string("'") + key + "' of the request has another type");
+    }
+  }
+
+ private:
+  const msgpack::object* Find(const char* key) const {
+    for (const msgpack::object_kv& entry : map_->via.map) {
+      if (entry.key.type != msgpack::type::STR || entry.val.is_nil()) continue;
+      const auto& text = entry.key.via.str;
+      if (text.size == std::strlen(key) && std::memcmp(text.ptr, key, text.size) == 0) {
+        return &entry.val;
+      }
+    }
+    return nullptr;
+  }
+  const msgpack::object* map_;
+};
+
+struct CaseRequest {
+  std::string text;  // the case as one line
+  // The same in parts: kind; of attention batch, query_heads, kv_heads, query_len, kv_len, k_dim,
+  // v_dim, q, k, v, out, mask, causal (none, bottom_right, top_left), window, left_padding,
+  // mask_array (none, bool, additive), scale, softcap, sinks, alibi, lse (none, natural, base2),
+  // against_original; of codecs operation, format, x, rows, head_dim.
+  Fields fields;
+  // Attention: q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv) or their _codes, _scales and _biases,
+  // mask, sinks (Hq), alibi_slopes (Hq). Codecs: x (rows, head_dim), or codes, scales, biases.
+  const std::map<std::string, Array>& inputs;
+  std::string plan, profile;  // by which the answer will be judged
+};
+
+// Attention: out (B,Hq,L,Dv), lse (B,Hq,L). Codecs: codes, scales, biases; or y (rows, head_dim).
+struct CaseAnswer {
+  std::map<std::string, Array> outputs;
+  std::string plan, profile;  // as in Attended
+};
+
+// ---- The adapter ----
+
+class Adapter {
+ public:
+  virtual ~Adapter() = default;
+
+  // The same each time: kvcheck starts several processes, and a new one where it lost one.
+  virtual Greeting Greet() = 0;
+  virtual CaseAnswer Answer(const CaseRequest& /*request*/) { throw Unsupported("this case"); }
+  // The caches that were made before are gone.
+  virtual void Start(const Setup& /*setup*/) { throw Unsupported("caches"); }
+  virtual std::unique_ptr<Cache> New(const NewCache& /*request*/) { throw Unsupported("new"); }
+  // Caches of one row each as one batch; not to be changed. One may be named twice.
+  virtual std::unique_ptr<Cache> Merge(const std::vector<const Cache*>& /*caches*/) {
+    throw Unsupported("merge");
+  }
+  // bytes: of Cache::Save, perhaps damaged.
+  virtual std::unique_ptr<Cache> Load(const Bytes& /*bytes*/) { throw Unsupported("load"); }
+  // Makes of saved bytes a sound record of a version that nobody has. Other damage needs no help.
+  virtual void ChangeVersion(Bytes* /*bytes*/) { throw Unsupported("damage of the version"); }
+};
+
+// Answers requests until there are no more. Gives the exit code of main: 0, or 2 with a line on
+// standard error when what arrives is no request. To be called before anything is printed: from
+// then on descriptor 1 is standard error and descriptor 0 is empty, for whatever library prints or
+// reads.
+inline int Serve(Adapter& adapter);
+
+// A sign of life, of use inside of a long call: kvcheck ends a process that gives none for its
+// limit (10 s unless told). On the thread that answers; may be called as often as one likes.
+inline void Progress();
+
+// ---- How it is done ----
+
+namespace internal {
+
+constexpr size_t kMostFrameBytes = size_t{64} << 20;
+constexpr size_t kHeaderBytes = 8;
+inline int answers = -1;  // the descriptor, while requests are answered
+
+inline bool Send(const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(answers, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// Bytes read: fewer than size at the end of the stream.
+inline size_t Receive(int requests, char* data, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = read(requests, data + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+// The map of an answer, in the frame that it is sent in.
+class Writer {
+ public:
+  void Start() {
+    buffer_.clear();
+    entries_ = 0;
+    buffer_.write("\0\0\0\0\0\0\0\0\xdf\0\0\0\0", kHeaderBytes + 5);  // length, map, its entries
+  }
+  template <typename T>
+  void Put(const char* key, const T& value) {
+    ++entries_;
+    msgpack::pack(buffer_, key);
+    msgpack::pack(buffer_, value);
+  }
+  void PutSaid(const char* key, const std::string& text) {
+    if (!text.empty()) Put(key, text);
+  }
+  // The only entry: what was written is forgotten.
+  void Instead(const char* key, const std::string& text) {
+    Start();
+    Put(key, text);
+  }
+  size_t size() const { return buffer_.size() - kHeaderBytes; }
+  bool SendFrame() {
+    for (size_t i = 0; i < kHeaderBytes; ++i) {
+      buffer_.data()[i] = static_cast<char>(uint64_t{size()} >> (8 * i) & 0xff);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      buffer_.data()[kHeaderBytes + 4 - i] = static_cast<char>(entries_ >> (8 * i) & 0xff);
+    }
+    return Send(buffer_.data(), buffer_.size());
+  }
+
+ private:
+  msgpack::sbuffer buffer_;
+  uint32_t entries_ = 0;
+};
+
+struct Spaces {
+  const Greeting& of;
+  template <typename Packer>
+  void msgpack_pack(Packer& packer) const {
+    packer.pack_array(static_cast<uint32_t>(of.cache_spaces.size() + of.attention_spaces.size() +
+                                            of.codec_spaces.size()));
+    for (const CacheSpace& space : of.cache_spaces) packer.pack(space);
+    for (const AttentionSpace& space : of.attention_spaces) packer.pack(space);
+    for (const CodecSpace& space : of.codec_spaces) packer.pack(space);
+  }
+};
+
+class Server {
+ public:
+  explicit Server(Adapter* adapter) : adapter_(adapter) {}
+
+  // Errors: std::exception, for what is no request.
+  void Handle(const std::vector<char>& frame, Writer& writer) {
+    // Bytes stay in the frame. No frame has more entries than bytes, whatever it says.
+    const msgpack::unpack_limit limit(frame.size(), frame.size(), frame.size(), frame.size(), 0,
+                                      32);
+    const auto refer = [](msgpack::type::object_type, size_t, void*) { return true; };
+    const msgpack::object_handle handle =
+        msgpack::unpack(frame.data(), frame.size(), refer, nullptr, limit);
+    const Fields request(handle.get());
+    const std::string name = request.Get<std::string>("do");
+    writer.Start();
+    try {
+      Answer(name, request, writer);
+    } catch (const std::exception& error) {
+      writer.Instead("failed", error.what());
+    } catch (...) {
+      writer.Instead("failed", "what was thrown is no std::exception");
+    }
+    if (writer.size() > kMostFrameBytes) {
+      writer.Instead("failed", "the answer does not fit a frame of the protocol (64 MiB)");
+    }
+  }
+
+ private:
+  void Answer(const std::string& name, const Fields& request, Writer& writer) {
+    if (request.Has("drop")) {
+      for (const int64_t number : request.Get<Numbers>("drop")) caches_.erase(number);
+    }
+    lent_.clear();
+    const Fields lender = name == "case" ? Fields(request.At("inputs")) : request;
+    try {
+      Call(name, request, writer);
+    } catch (const AdapterError&) {
+      throw;
+    } catch (const Unsupported& error) {
+      writer.Instead("unsupported", error.what());
+    } catch (const std::exception& error) {
+      writer.Instead("refused", error.what());
+    }
+    for (const auto& [key, array] : lent_) {
+      const msgpack::object& sent = lender.At(key.c_str()).via.array.ptr[2];
+      const auto* first = reinterpret_cast<const std::byte*>(sent.via.bin.ptr);
+      if (std::equal(array.bytes.begin(), array.bytes.end(), first)) continue;
+      if (name == "case") writer.Instead("refused", "the implementation changed its input " + key);
+      writer.Put("inputs_changed", true);
+      break;
+    }
+    if (!request.Has("observe")) return;
+    std::vector<std::optional<State>> states;
+    for (const int64_t number : request.Get<Numbers>("observe")) {
+      const auto found = caches_.find(number);
+      states.emplace_back();
+      if (found != caches_.end()) states.back() = found->second->Observe();
+    }
+    writer.Put("states", states);
+  }
+
+  void Call(const std::string& name, const Fields& request, Writer& writer) {
+    if (name == "hello") return Hello(writer);
+    if (name == "case") return Case(request, writer);
+    if (name == "start") return Start(Fields(request.At("setup")));
+    if (name == "new") {
+      NewCache made{Layout::Parse(request.Get<std::string>("layout")),
+                    request.Get<std::string>("k"), request.Get<std::string>("v"),
+                    request.Get<int64_t>("rows"), request.Get<Numbers>("padding")};
+      return Place(request, adapter_->New(made));
+    }
+    if (name == "merge") {
+      std::vector<const Cache*> caches;
+      for (const int64_t number : request.Get<Numbers>("caches")) caches.push_back(&At(number));
+      return Place(request, adapter_->Merge(caches));
+    }
+    if (name == "load") return Place(request, adapter_->Load(Saved(request).bytes));
+    if (name == "damage") return Damage(request, writer);
+    if (name == "observe") return;
+    Cache& cache = At(request.Get<int64_t>("cache"));
+    if (name == "append") {
+      const Array& k = Lend(request, "k");
+      return cache.Append(k, Lend(request, "v"));
+    }
+    if (name == "prepare") {
+      return cache.Prepare(request.Get<Numbers>("lengths"), request.Get<int64_t>("columns"));
+    }
+    if (name == "finalize") return cache.Finalize();
+    if (name == "trim") return writer.Put("trimmed", cache.Trim(request.Get<int64_t>("count")));
+    if (name == "filter") return cache.Filter(request.Get<Numbers>("rows"));
+    if (name == "extend") return cache.Extend(At(request.Get<int64_t>("other")));
+    if (name == "to_quantized")
+      return cache.ToQuantized(request.Get<std::string>("k"), request.Get<std::string>("v"));
+    if (name == "extract") return Place(request, cache.Extract(request.Get<int64_t>("row")));
+    if (name == "copy") return Place(request, cache.Copy());
+    if (name == "attend") return Attend(cache, request, writer);
+    if (name == "drop") return static_cast<void>(caches_.erase(request.Get<int64_t>("cache")));
+    if (name != "save") throw AdapterError("there is no request '" + name + "'");
+    const Bytes bytes = cache.Save();
+    saved_[request.Get<std::string>("key")] = {bytes, bytes};
+  }
+
+  void Hello(Writer& writer) {
+    const Greeting greeting = adapter_->Greet();
+    writer.Put("protocol", 1);
+    writer.Put("name", greeting.name);
+    writer.Put("version", greeting.version);
+    writer.Put("kinds", greeting.kinds);
+    writer.PutSaid("plan", greeting.plan);
+    writer.PutSaid("profile", greeting.profile);
+    writer.PutSaid("cache_profile", greeting.cache_profile);
+    writer.Put("spaces", Spaces{greeting});
+  }
+
+  void Case(const Fields& request, Writer& writer) {
+    const msgpack::object& inputs = request.At("inputs");
+    for (const msgpack::object_kv& entry : inputs.via.map) {
+      Lend(Fields(inputs), entry.key.as<std::string>().c_str());
+    }
+    const CaseRequest asked{request.Get<std::string>("case"), Fields(request.At("fields")), lent_,
+                            request.Get<std::string>("plan"), request.Get<std::string>("profile")};
+    const CaseAnswer answer = adapter_->Answer(asked);
+    writer.Put("outputs", answer.outputs);
+    writer.PutSaid("plan", answer.plan);
+    writer.PutSaid("profile", answer.profile);
+  }
+
+  void Start(const Fields& setup) {
+    caches_.clear();
+    saved_.clear();
+    adapter_->Start({setup.Get<int64_t>("kv_heads"), setup.Get<int64_t>("query_heads"),
+                     setup.Get<int64_t>("k_dim"), setup.Get<int64_t>("v_dim"),
+                     setup.Get<std::string>("x"), setup.Get<int64_t>("growth_tokens")});
+  }
+
+  void Attend(Cache& cache, const Fields& request, Writer& writer) {
+    Query query{Lend(request, "q"), request.Get<double>("scale"), {}, {}};
+    if (request.Has("window")) query.window = request.Get<int64_t>("window");
+    if (request.Has("sinks")) {
+      const Array sinks = request.Get<Array>("sinks");
+      query.sinks.assign(sinks.As<float>(), sinks.As<float>() + sinks.Count());
+    }
+    const Attended attended = cache.Attend(query);
+    writer.Put("out", attended.out);
+    writer.PutSaid("plan", attended.plan);
+    writer.PutSaid("profile", attended.profile);
+  }
+
+  struct SavedBytes {
+    Bytes bytes, as_put;
+  };
+
+  void Damage(const Fields& request, Writer& writer) {
+    SavedBytes& saved = Saved(request);
+    const std::string how = request.Get<std::string>("how");
+    const auto place = static_cast<uint64_t>(request.Get<int64_t>("at"));
+    const size_t at = saved.bytes.empty() ? 0 : static_cast<size_t>(place % saved.bytes.size());
+    if (how == "version") {
+      adapter_->ChangeVersion(&saved.bytes);
+    } else if (how == "foreign") {
+      saved.bytes.assign(at + 1, std::byte{'x'});
+    } else if (how == "truncate") {
+      saved.bytes.resize(at);
+    } else if (how == "flip" && !saved.bytes.empty()) {
+      saved.bytes[at] ^= static_cast<std::byte>(1u << (place % 8));
+    } else if (how != "flip") {
+      throw Unsupported("damage '" + how + "'");
+    }
+    writer.Put("as_put", saved.bytes == saved.as_put);
+  }
+
+  SavedBytes& Saved(const Fields& request) {
+    const auto found = saved_.find(request.Get<std::string>("key"));
+    if (found == saved_.end()) throw Refused("nothing is saved under this key");
+    return found->second;
+  }
+
+  Cache& At(int64_t number) {
+    const auto found = caches_.find(number);
+    if (found == caches_.end()) throw AdapterError("there is no cache " + std::to_string(number));
+    return *found->second;
+  }
+
+  void Place(const Fields& request, std::unique_ptr<Cache> cache) {
+    if (cache == nullptr) throw AdapterError("no cache was made");
+    caches_[request.Get<int64_t>("out")] = std::move(cache);
+  }
+
+  // A copy of its own: what happens to it is compared with what arrived.
+  const Array& Lend(const Fields& request, const char* key) {
+    return lent_[key] = request.Get<Array>(key);
+  }
+
+  Adapter* adapter_;
+  std::map<int64_t, std::unique_ptr<Cache>> caches_;
+  std::map<std::string, SavedBytes> saved_;
+  std::map<std::string, Array> lent_;
+};
+
+}  // namespace internal
+
+inline void Progress() {
+  static std::chrono::steady_clock::time_point last;
+  const auto now = std::chrono::steady_clock::now();
+  if (internal::answers < 0 || now - last < std::chrono::milliseconds(200)) return;
+  last = now;
+  internal::Send("\0\0\0\0\0\0\0", internal::kHeaderBytes);
+}
+
+inline int Serve(Adapter& adapter) {
+  if (isatty(STDIN_FILENO) != 0) {
+    std::fputs("this program is started by kvcheck: kvcheck fuzz --impl './this_program'\n",
+               stderr);
+    return 2;
+  }
+  const int requests = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  internal::answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (requests < 0 || internal::answers < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
+      dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    std::perror("kvcheck_adapter: cannot move the standard streams");
+    return 2;
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // kvcheck may be gone before the answer
+  internal::Server server(&adapter);
+  internal::Writer writer;
+  std::vector<char> frame;
+  try {
+    while (true) {
+      unsigned char header[internal::kHeaderBytes];
+      const size_t got =
+          internal::Receive(requests, reinterpret_cast<char*>(header), sizeof header);
+      if (got == 0) return 0;
+      uint64_t size = 0;
+      for (size_t i = sizeof header; i-- > 0;) size = size << 8 | header[i];
+      if (got < sizeof header || size > internal::kMostFrameBytes) {
+        throw AdapterError("the length of a frame is incomplete, or more than 64 MiB");
+      }
+      frame.resize(static_cast<size_t>(size));
+      if (internal::Receive(requests, frame.data(), frame.size()) < frame.size()) {
+        throw AdapterError("requests end within a frame");
+      }
+      server.Handle(frame, writer);
+      if (!writer.SendFrame()) return 0;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvcheck_adapter: what arrives is no request: %s\n", error.what());
+    return 2;
+  }
+}
+
+}  // namespace kvcheck_adapter
+
+#endif  // KVCHECK_ADAPTER_H_
