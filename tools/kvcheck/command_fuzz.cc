@@ -115,6 +115,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->take_all();
   command->add_option("--seed", options->draw.seed, "Which sequence of cases")
       ->check(CLI::NonNegativeNumber)
+      ->transform(Decimal())
       ->type_name("S")
       ->capture_default_str();
   CLI::Option* cases =
@@ -122,6 +123,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
           ->add_option("--cases", options->cases,
                        "How many cases (default: 100000 of caches, 1000 of attention, 20000 of "
                        "codecs)")
+          ->transform(Decimal())
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
           ->type_name("N");
   command->add_option("--time", options->time, "Begin no case after this time: 30, 5m, 1h")

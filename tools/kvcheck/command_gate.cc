@@ -317,6 +317,7 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       command
           ->add_option("--fuzz-cases", options->fuzz_cases,
                        "Drawn traces; codecs get a tenth of it, attention a 200th; 0: none")
+          ->transform(Decimal())
           ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
           ->type_name("N")
           ->capture_default_str();
@@ -325,6 +326,7 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       ->excludes(cases);
   command->add_option("--seed", options->seed, "Which sequence of drawn cases")
       ->check(CLI::NonNegativeNumber)
+      ->transform(Decimal())
       ->type_name("S")
       ->capture_default_str();
   command->add_option("--known", options->known, "Failures that are known, with reason and expiry")

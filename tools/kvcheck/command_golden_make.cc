@@ -86,6 +86,29 @@ GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
   return golden_case;
 }
 
+// Refuses an output that would replace what nobody could make again. Golden files are made from
+// their inputs; an empty file holds nothing.
+void CheckOutput(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) ||
+      std::filesystem::file_size(path, ignored) == 0) {
+    return;
+  }
+  bool is_golden = false;
+  try {
+    is_golden = StoredFile(path).IsGolden();
+  } catch (const Error&) {
+    // No file of tensors at all, or a damaged one.
+  }
+  if (!is_golden) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is no golden file, and would be replaced: name another file, or "
+                            "remove it first",
+                            path),
+                "-o");
+  }
+}
+
 int Make(const MakeOptions& options) {
   options.common.Check({options.file});
   if (options.file.empty() && options.case_text.empty()) {
@@ -108,6 +131,7 @@ int Make(const MakeOptions& options) {
       std::filesystem::equivalent(options.file, options.output, ignored)) {
     throw Error(ErrorCode::kUsage, "-o would replace FILE; give another name", options.file);
   }
+  CheckOutput(options.output);
   GoldenWriter writer(options.output, ToolVersion() + " reference, double-double",
                       CommandText(options));
   const int64_t total = is_golden ? static_cast<int64_t>(file->golden().outline().cases.size()) : 1;

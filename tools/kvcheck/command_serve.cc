@@ -53,7 +53,11 @@ int RunServe(const std::string& name) {
     for (const std::string& kind : capabilities.kinds) greeting.kinds.push_back(kind);
     const StatedAnswer stated = StatedBy(name);
     if (!stated.plan.empty()) greeting.plan_text = stated.plan;
-    if (served.caches == nullptr) greeting.profile = stated.profile;
+    if (served.caches == nullptr) {
+      greeting.profile = stated.profile;
+    } else if (!(stated.profile == greeting.profile)) {
+      served.case_profile = stated.profile;
+    }
     served.make = [name](const Case&, const Plan& plan, const Profile& profile) {
       return MakeImplementation(name, plan, profile);
     };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -56,6 +57,32 @@ void CommonOptions::Check(const std::vector<std::string>& inputs) const {
   }
 }
 
+CLI::Validator Decimal() {
+  const auto read = [](std::string& text) -> std::string {
+    // What is not digits alone is judged by the option's type.
+    if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return "";
+    text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
+    uint64_t value = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc()) return "";
+    return fmt::format("{} is larger than 2^64 - 1", text);
+  };
+  return CLI::Validator(read, "");
+}
+
+void RefuseEmptyValues(CLI::App* command) {
+  const CLI::Validator not_empty(
+      [](std::string& text) -> std::string {
+        return text.empty() ? "the value is empty; leave the option out, or give it one" : "";
+      },
+      "");
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_items_expected_max() > 0) option->check(not_empty);
+  }
+  for (CLI::App* under : command->get_subcommands([](CLI::App*) { return true; })) {
+    RefuseEmptyValues(under);
+  }
+}
+
 void AddReportOptions(CLI::App* command, CommonOptions* options) {
   options->threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   command
@@ -69,6 +96,7 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
   command
       ->add_option("-j,--threads", options->threads,
                    "Threads; results do not depend on it (default: all of the hardware)")
+      ->transform(Decimal())
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kGroup);
@@ -79,6 +107,7 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
   command
       ->add_option("--max-print", options->text.max_print,
                    "Cases shown in detail, and lines of each list")
+      ->transform(Decimal())
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str()
@@ -111,6 +140,7 @@ void AddSampleOption(CLI::App* command, int64_t* sample_rows) {
   command
       ->add_option("--sample", *sample_rows,
                    "Rows of every case, at least, that 50 digits re-check (whole tiles)")
+      ->transform(Decimal())
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")
       ->capture_default_str();

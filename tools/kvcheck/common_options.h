@@ -27,6 +27,12 @@ struct CommonOptions {
   void Check(const std::vector<std::string>& inputs = {}) const;
 };
 
+// Of options that are whole numbers: "010" is ten, and what no 64 bits hold is refused as such.
+CLI::Validator Decimal();
+// Makes an empty value of any option of the command and of its subcommands an error: `--layout ''`
+// is a variable that was not set, and would count as the option left out.
+void RefuseEmptyValues(CLI::App* command);
+
 // Where reports go and what they show: of commands that judge in workers.
 void AddReportOptions(CLI::App* command, CommonOptions* options);
 // These, and how one case is judged.

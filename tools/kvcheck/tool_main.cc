@@ -14,6 +14,7 @@
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/commands.h"
+#include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/summary.h"
@@ -55,6 +56,7 @@ int Run(int argc, char** argv) {
   AddGateCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
+  RefuseEmptyValues(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

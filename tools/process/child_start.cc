@@ -248,4 +248,15 @@ StartedChild StartExecutable(const std::vector<std::string>& arguments, const Ch
   return child;
 }
 
+void KillGroupsBelow(pid_t process) {
+  std::FILE* file =
+      std::fopen(fmt::format("/proc/{}/task/{}/children", process, process).c_str(), "re");
+  if (file == nullptr) return;
+  int child = 0;
+  while (std::fscanf(file, "%d", &child) == 1) {
+    if (child > 0 && getpgid(child) == child) kill(-child, SIGKILL);
+  }
+  std::fclose(file);
+}
+
 }  // namespace kvcheck

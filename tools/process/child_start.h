@@ -55,6 +55,11 @@ StartedChild StartForked(const std::function<int(ChildChannel&)>& body, const Ch
 StartedChild StartExecutable(const std::vector<std::string>& arguments, const ChildLimits& limits,
                              ChildStreams streams);
 
+// Kills the groups that children of the process lead: a worker that is killed cannot end what it
+// has started in its turn. The system kills the leaders with the worker, but not what they have
+// started.
+void KillGroupsBelow(pid_t process);
+
 }  // namespace kvcheck
 
 #endif  // TOOLS_PROCESS_CHILD_START_H_

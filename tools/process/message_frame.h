@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace kvcheck {
 
@@ -26,6 +27,17 @@ inline uint64_t DecodeFrameHeader(const FrameHeader& header) {
     length |= static_cast<uint64_t>(header[i]) << (8 * i);
   }
   return length;
+}
+
+// What most often stands where a header belongs: something that was printed. "" of others.
+inline std::string PrintedText(const FrameHeader& header) {
+  std::string text;
+  for (const std::byte b : header) {
+    const auto c = static_cast<char>(b);
+    if (c != '\n' && c != '\t' && (c < ' ' || c > '~')) return "";
+    text += c < ' ' ? ' ' : c;
+  }
+  return "; its first bytes are the text '" + text + "': nothing may be printed among messages";
 }
 
 }  // namespace kvcheck

@@ -103,9 +103,10 @@ void AnswerCase(const Served& served, const WireValue& request, WireWriter& writ
   CheckInputs(c, inputs);
   const std::string plan = text("plan");
   const std::unique_ptr<Implementation> implementation =
-      served.make == nullptr ? nullptr
-                             : served.make(c, ParsePlan(plan.empty() ? "base=stranger" : plan),
-                                           ParseProfile(text("profile")));
+      served.make == nullptr
+          ? nullptr
+          : served.make(c, ParsePlan(plan.empty() ? "base=stranger" : plan),
+                        served.case_profile ? *served.case_profile : ParseProfile(text("profile")));
   MemorySink sink;
   if (implementation == nullptr ||
       implementation->Run(c, inputs, sink) == RunOutcome::kUnsupported) {
@@ -127,7 +128,9 @@ void AnswerCase(const Served& served, const WireValue& request, WireWriter& writ
     writer.Key("plan");
     writer.Text(Print(*said));
   }
-  if (const Profile* said = implementation->AnswerProfile()) {
+  const Profile* said = implementation->AnswerProfile();
+  if (said == nullptr && served.case_profile) said = &*served.case_profile;
+  if (said != nullptr) {
     writer.Key("profile");
     writer.Text(Print(*said));
   }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/implementation.h"
@@ -18,6 +19,8 @@ struct Served {
   std::unique_ptr<CacheFactory> caches;  // null: none
   // Who answers a case of attention or of a codec under this plan and profile; null: nobody.
   std::function<std::unique_ptr<Implementation>(const Case&, const Plan&, const Profile&)> make;
+  // Of cases, where the greeting's is not what they follow; every answer says so.
+  std::optional<Profile> case_profile;
 };
 
 // Answers requests from one descriptor on another until there are no more. Gives an exit code: 0,

@@ -5,12 +5,9 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -29,47 +26,7 @@ constexpr size_t kStderrTailBytes = 4096;
 // open ends without the pipe's end being seen.
 constexpr std::chrono::milliseconds kLookInterval{50};
 
-// What most often stands where a header belongs: something that was printed.
-std::string HeaderText(const FrameHeader& header) {
-  std::string text;
-  for (const std::byte b : header) {
-    const auto c = static_cast<char>(b);
-    if (c != '\n' && c != '\t' && (c < ' ' || c > '~')) return "";
-    text += c < ' ' ? ' ' : c;
-  }
-  return fmt::format("; its first bytes are the text '{}': nothing may be printed among messages",
-                     text);
-}
-
-// A worker that is killed cannot end what it has started in its turn (a supervised child leads a
-// group of its own). The system kills that with the worker, but not what it has started again.
-void KillGroupsBelow(pid_t process) {
-  std::FILE* file =
-      std::fopen(fmt::format("/proc/{}/task/{}/children", process, process).c_str(), "re");
-  if (file == nullptr) return;
-  int child = 0;
-  while (std::fscanf(file, "%d", &child) == 1) {
-    if (child > 0 && getpgid(child) == child) kill(-child, SIGKILL);
-  }
-  std::fclose(file);
-}
-
 }  // namespace
-
-std::string ToString(const ChildOutcome& outcome) {
-  switch (outcome.end) {
-    case ChildEnd::kExited:
-      return fmt::format("exited with code {}", outcome.code);
-    case ChildEnd::kSignalled:
-      return fmt::format("crashed (signal {}, {})", outcome.code, strsignal(outcome.code));
-    case ChildEnd::kTimedOut:
-    case ChildEnd::kProtocolError:
-      return outcome.detail;
-    case ChildEnd::kStopped:
-      return "was stopped";
-  }
-  return "unknown";
-}
 
 struct SupervisedChild::State {
   ChildLimits limits;
@@ -154,7 +111,7 @@ struct SupervisedChild::State {
         } else if (length > static_cast<uint64_t>(limits.max_message_bytes)) {
           End(ChildEnd::kProtocolError, 0,
               fmt::format("announced a message of {} bytes, at most {} are allowed{}", length,
-                          limits.max_message_bytes, HeaderText(header)));
+                          limits.max_message_bytes, PrintedText(header)));
           return false;
         }
         payload_length = length;

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -177,6 +179,36 @@ TEST(WireWriter, WritesWhatALibraryReads) {
     ASSERT_EQ(DecodeFrameHeader(header), frame.size() - header.size());
     const auto* data = reinterpret_cast<const uint8_t*>(frame.data());
     EXPECT_EQ(json::from_msgpack(data + header.size(), data + frame.size()), wanted);
+  }
+}
+
+// The bytes in tools/process/protocol.md are what they are said to be.
+TEST(WireMessage, IsAsTheProtocolShowsIt) {
+  std::ifstream file(std::string(KVCHECK_SOURCE_DIR) + "/tools/process/protocol.md");
+  std::vector<std::vector<uint8_t>> frames;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("    ")) continue;
+    std::istringstream words(line);
+    std::vector<uint8_t> bytes;
+    for (std::string word; words >> word;) {
+      if (word.size() != 2 || word.find_first_not_of("0123456789abcdef") != std::string::npos)
+        break;
+      bytes.push_back(static_cast<uint8_t>(std::stoi(word, nullptr, 16)));
+    }
+    if (bytes.empty()) continue;
+    const bool starts = bytes.size() >= 8 && bytes[1] == 0 && bytes[7] == 0;
+    if (starts) frames.emplace_back();
+    ASSERT_FALSE(frames.empty()) << line;
+    frames.back().insert(frames.back().end(), bytes.begin(), bytes.end());
+  }
+  ASSERT_EQ(frames.size(), 2u);
+  const json wanted[] = {{{"do", "trim"}, {"cache", 3}, {"count", 2}}, {{"trimmed", 2}}};
+  for (size_t i = 0; i < frames.size(); ++i) {
+    FrameHeader header;
+    std::copy_n(AsBytes(frames[i]).begin(), header.size(), header.begin());
+    ASSERT_EQ(DecodeFrameHeader(header), frames[i].size() - header.size());
+    WireMessage message;
+    EXPECT_EQ(ToJson(message.Read(AsBytes(frames[i]).subspan(header.size()))), wanted[i]);
   }
 }
 

@@ -1,0 +1,280 @@
+// Implementations in other processes, as the command line sees them: what kvcheck serves is judged
+// as it is in this program; adapters are found; children that crash, hang or send nonsense are
+// verdicts, and leave nothing behind.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/kvcheck/tool_process.h"
+#include "tools/kvcheck/adapters.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSetup = "cache k=f32 v=f32 x=f32 hkv=1 hq=1 dk=8 dv=8 data=tokens:1";
+
+std::string Serve(const std::string& implementation) {
+  return ShellWord(KVCHECK_TOOL) + " serve --impl " + ShellWord(implementation);
+}
+
+std::string Hostile(const std::string& kind, const std::string& token = "") {
+  return ShellWord(KVCHECK_HOSTILE_CHILD) + " " + kind + (token.empty() ? "" : " " + token);
+}
+
+// Living processes whose command line has the token.
+int CountProcesses(const std::string& token) {
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(in), {}};
+    // A zombie has no command line.
+    if (line.find(KVCHECK_HOSTILE_CHILD) == 0 && line.find(token) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+// The system may need a moment for what was killed.
+bool AreGone(const std::string& token) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (CountProcesses(token) > 0) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+class AdapterCommandLine : public ToolTest {
+ protected:
+  std::string ContentOf(const std::string& name) const {
+    std::ifstream in(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  // The campaign of fuzz, but for who it was.
+  json Campaign(std::vector<std::string> arguments, const std::string& implementation) {
+    arguments.insert(arguments.begin(), "fuzz");
+    arguments.insert(arguments.end(), {"--impl", implementation, "--json", "report.json",
+                                       "--keep-going", "--out", "found", "-j", "2"});
+    const ToolRun run = Tool(arguments);
+    EXPECT_LE(run.exit_code, 1) << run.err;
+    const json report = json::parse(ContentOf("report.json"));
+    json campaign = report.at("summary").at("campaigns").at(0);
+    campaign.erase("implementation");
+    campaign.erase("version");
+    return campaign;
+  }
+};
+
+TEST_F(AdapterCommandLine, JudgesServedCachesAsThoseInThisProgram) {
+  const std::vector<std::string> arguments = {"--cases", "500"};
+  const json here = Campaign(arguments, "optimized");
+  EXPECT_EQ(here.at("passed"), 500);
+  EXPECT_GT(here.at("states"), 1000);
+  EXPECT_EQ(Campaign(arguments, Serve("optimized")), here);
+}
+
+TEST_F(AdapterCommandLine, FindsTheFaultsOfServedCaches) {
+  for (const char* fault : {"fault:kept_evicted_on_wrap", "fault:merge_swaps_values"}) {
+    const std::vector<std::string> arguments = {"--cases", "400", "--shrink-time", "0s"};
+    const json here = Campaign(arguments, fault);
+    EXPECT_GT(here.at("failed"), 0);
+    EXPECT_EQ(Campaign(arguments, Serve(fault)), here) << fault;
+  }
+}
+
+TEST_F(AdapterCommandLine, JudgesServedCodecsAndAttentionAsThoseInThisProgram) {
+  const std::vector<std::string> codecs = {"--kind", "codec", "--cases", "200"};
+  EXPECT_EQ(Campaign(codecs, Serve("optimized")), Campaign(codecs, "optimized"));
+  EXPECT_EQ(Campaign(codecs, Serve("reference")), Campaign(codecs, "reference"));
+  const std::vector<std::string> attention = {"--kind", "attention", "--cases", "40"};
+  const char* kernel = "simulated:base=plain_f32 p=bf16";
+  const json here = Campaign(attention, kernel);
+  EXPECT_GT(here.at("elements"), 1000);
+  EXPECT_EQ(Campaign(attention, Serve(kernel)), here);
+}
+
+TEST_F(AdapterCommandLine, GivesTheVerdictsOfTheSuites) {
+  const auto verdicts = [&](const std::string& implementation) {
+    const ToolRun run = Tool(
+        {"gate", "--impl", implementation, "--fuzz-cases", "0", "--json", "gate.json", "-j", "2"});
+    json verdicts;
+    const json report = json::parse(ContentOf("gate.json"));
+    for (const json& result : report.at("cases")) {
+      verdicts.push_back({result.at("name"), result.at("outcome")});
+    }
+    EXPECT_GT(verdicts.size(), 20u) << run.err;
+    return verdicts;
+  };
+  EXPECT_EQ(verdicts(Serve("optimized")), verdicts("optimized"));
+}
+
+TEST_F(AdapterCommandLine, PrintsACommandThatReproduces) {
+  const std::string trace =
+      std::string(kSetup) + " layout=ring:w=2:keep=1; new A; append A 1; append A 2";
+  const ToolRun run = Tool({"run", trace, "--impl", Serve("fault:kept_evicted_on_wrap")});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_NE(run.out.find("observed     fault:kept_evicted_on_wrap 1 ("), std::string::npos)
+      << run.out;
+  const size_t at = run.out.find("reproduce    kvcheck ");
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const std::string command = run.out.substr(at + 13, run.out.find('\n', at) - at - 13);
+  std::vector<std::string> words = SplitCommandLine(command);
+  words.erase(words.begin());
+  EXPECT_EQ(Tool(words).out, run.out);
+}
+
+TEST_F(AdapterCommandLine, FindsAdaptersByName) {
+  const std::string folder = Path("adapters");
+  std::filesystem::create_directories(folder + "/mine");
+  std::filesystem::create_directories(folder + "/empty");
+  const std::string program = folder + "/mine/run";
+  std::ofstream(program) << "#!/bin/sh\necho a word of warning >&2\nexec " << Serve("model")
+                         << "\n";
+  setenv(kAdaptersVariable, folder.c_str(), 1);
+  const std::string trace = std::string(kSetup) + "; new A; append A 1";
+  // It cannot be executed yet.
+  EXPECT_EQ(Tool({"run", trace, "--impl", "mine"}).exit_code, 2);
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const ToolRun run = Tool({"run", trace, "--impl", "mine", "-v"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("model 1 (mine)"), std::string::npos) << run.out;
+  for (const char* name : {"empty", "nobody"}) {
+    const ToolRun unknown = Tool({"run", trace, "--impl", name});
+    EXPECT_EQ(unknown.exit_code, 2);
+    EXPECT_NE(unknown.err.find("adapters: mine"), std::string::npos) << unknown.err;
+  }
+  unsetenv(kAdaptersVariable);
+}
+
+TEST_F(AdapterCommandLine, SaysWhyNothingAnswers) {
+  const std::string trace = std::string(kSetup) + "; new A; append A 1";
+  const ToolRun missing = Tool({"run", trace, "--impl", "/no/such/program --fast"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.err.find("'/no/such/program' cannot be executed"), std::string::npos)
+      << missing.err;
+  const ToolRun ends = Tool({"run", trace, "--impl", Hostile("in_hello:exit_3")});
+  EXPECT_EQ(ends.exit_code, 2);
+  EXPECT_NE(ends.err.find("exited with code 3 in 'hello'; it printed: a line"), std::string::npos)
+      << ends.err;
+  EXPECT_EQ(Tool({"run", trace, "--impl", "a 'quote"}).exit_code, 2);
+  const ToolRun kind = Tool({"fuzz", "--kind", "codec", "--impl", Hostile("honest")});
+  EXPECT_EQ(kind.exit_code, 2);
+  EXPECT_NE(kind.err.find("it has cache"), std::string::npos) << kind.err;
+}
+
+TEST_F(AdapterCommandLine, JudgesOneCaseOfAChildThatIsLost) {
+  const std::string trace = std::string(kSetup) + "; new A; append A 1";
+  const ToolRun crashed = Tool({"run", trace, "--impl", Hostile("exit_3")});
+  EXPECT_EQ(crashed.exit_code, 1);
+  EXPECT_TRUE(crashed.out.starts_with("CRASHED")) << crashed.out;
+  EXPECT_NE(crashed.out.find("signature \"append CRASHED\""), std::string::npos) << crashed.out;
+  EXPECT_NE(crashed.out.find("operation 2, append A 1"), std::string::npos) << crashed.out;
+  const ToolRun broken = Tool({"run", trace, "--impl", Hostile("no_map")});
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_TRUE(broken.out.starts_with("FAIL")) << broken.out;
+  EXPECT_NE(broken.out.find("signature \"append PROTOCOL\""), std::string::npos) << broken.out;
+  const ToolRun hangs =
+      Tool({"run", trace, "--impl", Hostile("in_start:hang"), "--limit", "300ms"});
+  EXPECT_EQ(hangs.exit_code, 1);
+  EXPECT_TRUE(hangs.out.starts_with("TIMED_OUT")) << hangs.out;
+  EXPECT_NE(hangs.out.find("signature \"start TIMED_OUT\""), std::string::npos) << hangs.out;
+}
+
+TEST_F(AdapterCommandLine, GoesOnPastLostChildren) {
+  const std::string token = Path("token");
+  for (const auto& [kind, outcome, signature] : {std::tuple("exit_3", "CRASHED", "append CRASHED"),
+                                                 {"prints_text", "FAIL", "append PROTOCOL"},
+                                                 {"extents_overflow", "FAIL", "append PROTOCOL"}}) {
+    const ToolRun run =
+        Tool({"fuzz", "--impl", Hostile(kind, token), "--cases", "30", "--keep-going", "--out",
+              "found", "-j", "2", "--json", "report.json", "--limit", "60s"});
+    EXPECT_EQ(run.exit_code, 1) << run.err;
+    const json campaign = json::parse(ContentOf("report.json")).at("summary").at("campaigns").at(0);
+    EXPECT_EQ(campaign.at("cases"), 30);
+    const json failure = campaign.at("failures").at(0);
+    EXPECT_EQ(failure.at("outcome"), outcome);
+    EXPECT_EQ(failure.at("signature"), signature);
+    EXPECT_GE(failure.at("cases"), 2) << kind;
+    // Made smaller beside the loss: a cache and one append.
+    const std::string slug = signature == std::string("append CRASHED")
+                                 ? "found/cache-append-CRASHED.case"
+                                 : "found/cache-append-PROTOCOL.case";
+    const std::string found = ContentOf(slug);
+    const std::string text = found.substr(std::min(found.size(), found.find("\ncache ") + 1));
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 1 + 2 + 1) << found;
+    const ToolRun again = Tool({"run", slug});
+    EXPECT_EQ(again.exit_code, 1) << again.err;
+    EXPECT_NE(again.out.find(signature), std::string::npos) << again.out;
+    std::filesystem::remove_all(Path("found"));
+  }
+  EXPECT_TRUE(AreGone(token));
+}
+
+TEST_F(AdapterCommandLine, GoesOnPastHangingChildren) {
+  const std::string token = Path("token");
+  const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "4",
+                            "--keep-going", "--out", "found", "-j", "2", "--json", "report.json",
+                            "--limit", "300ms", "--shrink-time", "1s"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  const json campaign = json::parse(ContentOf("report.json")).at("summary").at("campaigns").at(0);
+  EXPECT_EQ(campaign.at("timed_out"), 4);
+  EXPECT_EQ(campaign.at("failures").at(0).at("signature"), "start TIMED_OUT");
+  EXPECT_TRUE(AreGone(token));
+}
+
+TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
+  for (const int how : {SIGINT, SIGKILL}) {
+    const std::string token = Path("token" + std::to_string(how));
+    // Killed or interrupted while children hang under a limit that nobody waits for.
+    const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "100",
+                              "--out", "found", "-j", "2", "--limit", "10m"},
+                             how, 2000);
+    EXPECT_EQ(run.exit_code, how == SIGINT ? 130 : 128 + SIGKILL) << run.err;
+    EXPECT_TRUE(AreGone(token)) << how;
+  }
+}
+
+TEST_F(AdapterCommandLine, ObservesWhenItIsTold) {
+  const std::vector<std::string> cases = {"--cases", "200", "--observe"};
+  const auto states = [&](const char* when) {
+    std::vector<std::string> arguments = cases;
+    arguments.emplace_back(when);
+    const json served = Campaign(arguments, Serve("optimized"));
+    EXPECT_EQ(served, Campaign(arguments, "optimized")) << when;
+    return served.at("states").get<int64_t>();
+  };
+  EXPECT_GT(states("each"), 2 * states("last"));
+}
+
+TEST(SplitCommandLine, TakesWordsAsAShellDoes) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(SplitCommandLine("a  b\tc "), (Words{"a", "b", "c"}));
+  EXPECT_EQ(SplitCommandLine("a 'b c' \"d 'e'\" f\\ g ''"),
+            (Words{"a", "b c", "d 'e'", "f g", ""}));
+  EXPECT_EQ(SplitCommandLine("'it'\\''s' \"a\\\"b\\\\c\\d\""), (Words{"it's", "a\"b\\c\\d"}));
+  for (const char* word : {"", "plain", "it's", "a b", "\\", "$HOME", "\"q\""}) {
+    EXPECT_EQ(SplitCommandLine("x " + ShellWord(word)), (Words{"x", std::string(word)}));
+  }
+  for (const char* wrong : {"", "  ", "a 'b", "a \"b", "'' a"}) {
+    EXPECT_ANY_THROW(SplitCommandLine(wrong)) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

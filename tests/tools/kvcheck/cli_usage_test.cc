@@ -1,0 +1,118 @@
+// Values of options that mean something else than they seem to, and questions that select nothing,
+// are errors of usage: 2, with what to do.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "golden/writer.h"
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+class Usage : public ToolTest {
+ protected:
+  void ExpectRefused(const std::vector<std::string>& arguments, const std::string& message) {
+    const ToolRun run = Tool(arguments);
+    std::string command;
+    for (const std::string& argument : arguments) command += argument + " ";
+    EXPECT_EQ(run.exit_code, 2) << command << run.out << run.err;
+    EXPECT_EQ(run.out, "") << command;
+    EXPECT_NE(run.err.find(message), std::string::npos) << command << run.err;
+  }
+};
+
+TEST_F(Usage, NumbersAreDecimal) {
+  const auto counted = [&](const std::string& cases, const std::string& seed) {
+    const ToolRun run = Tool({"fuzz", "--cases", cases, "--seed", seed, "-j", "01", "--json", "-"});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const auto json = nlohmann::json::parse(run.out);
+    const auto& campaign = json["summary"]["campaigns"][0];
+    return std::pair(campaign["cases"].get<int64_t>(), campaign["seed"].get<uint64_t>());
+  };
+  EXPECT_EQ(counted("010", "0"), std::pair(int64_t{10}, uint64_t{0}));
+  EXPECT_EQ(counted("08", "0099"), std::pair(int64_t{8}, uint64_t{99}));
+  EXPECT_EQ(counted("2", "18446744073709551615").second, 18446744073709551615u);
+}
+
+TEST_F(Usage, NumbersBeyond64BitsAreRefusedAsSuch) {
+  for (const char* command : {"fuzz", "gate"}) {
+    ExpectRefused({command, "--seed", "18446744073709551616"},
+                  "--seed: 18446744073709551616 is larger than 2^64 - 1");
+    ExpectRefused({command, "--seed", "-1"}, "--seed");
+  }
+  ExpectRefused({"fuzz", "--cases", "99999999999999999999"}, "--cases: ");
+}
+
+TEST_F(Usage, EmptyValuesAreNoAbsentOptions) {
+  const std::string what = "the value is empty; leave the option out, or give it one";
+  ExpectRefused({"fuzz", "--layout", ""}, "--layout: " + what);
+  ExpectRefused({"fuzz", "--layout", "ring", "--layout", ""}, "--layout: " + what);
+  ExpectRefused({"fuzz", "--format", "", "--cases", "1"}, "--format: " + what);
+  ExpectRefused({"fuzz", "--impl", ""}, "--impl: " + what);
+  ExpectRefused({"fuzz", "--time", ""}, "--time: " + what);
+  ExpectRefused({"fuzz", "--out="}, "--out: ");
+  ExpectRefused({"gate", "--known", ""}, "--known: " + what);
+  ExpectRefused({"run", kAttentionCase, "--plan", ""}, "--plan: " + what);
+  ExpectRefused({"run", ""}, "CASE: " + what);
+  ExpectRefused({"run", kAttentionCase, "--json", ""}, "--json: " + what);
+  ExpectRefused({"compare", "a.h5", "b.h5", "--include", ""}, "--include: " + what);
+  ExpectRefused({"golden", "verify", "g.h5", "--only", ""}, "--only: " + what);
+}
+
+TEST_F(Usage, VerifyOfNoCaseIsNoPass) {
+  WriteGoldenFile(Path("g.h5"), FileOf({ObservedCase("a", kHonestPlan, "PASS")}));
+  ASSERT_EQ(Tool({"golden", "verify", "g.h5", "--only", "a*"}).exit_code, 0);
+  const ToolRun none = Tool({"golden", "verify", "g.h5", "--only", "nosuch"});
+  EXPECT_EQ(none.exit_code, 2) << none.out;
+  EXPECT_TRUE(none.out.starts_with("0 cases: nothing was selected")) << none.out;
+}
+
+TEST_F(Usage, MakeReplacesGoldenFilesAlone) {
+  const std::vector<std::string> make = {"golden", "make", "--case", kCodecCase, "-o"};
+  const auto to = [&](const std::string& path) {
+    std::vector<std::string> arguments = make;
+    arguments.push_back(path);
+    return arguments;
+  };
+  EXPECT_EQ(Tool(to("g.h5")).exit_code, 0);
+  EXPECT_EQ(Tool(to("g.h5")).exit_code, 0);  // made again
+  std::ofstream(Path("empty"));
+  EXPECT_EQ(Tool(to("empty")).exit_code, 0);
+  const std::string notes = "what somebody wrote\n";
+  std::ofstream(Path("notes.txt")) << notes;
+  ExpectRefused(to("notes.txt"), "notes.txt is no golden file, and would be replaced");
+  std::ifstream still(Path("notes.txt"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(still), {}), notes);
+}
+
+// What an implementation has is all that is drawn for it, and all that it is held to.
+TEST_F(Usage, FuzzDrawsWhatTheImplementationHas) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const ToolRun run =
+      Tool({"fuzz", "--impl", "selftest:few", "--cases", "5000", "--json", "f.json"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("PASS  fuzz cache  5000 cases passed\n")) << run.out;
+  EXPECT_EQ(run.out.find("declined"), std::string::npos) << run.out;
+  ExpectRefused({"fuzz", "--impl", "selftest:few", "--layout", "ring"},
+                "the implementation has no caches of this kind; what it has: layouts linear; rows "
+                "single; operations new, append, trim, attend");
+  // Without saying so: what it declines is counted.
+  const ToolRun declines =
+      Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "500", "--json", "declined.json"});
+  EXPECT_NE(declines.out.find("\noperations declined by the implementation: new "),
+            std::string::npos)
+      << declines.out;
+  std::ifstream file(Path("declined.json"));
+  const auto json = nlohmann::json::parse(file);
+  const auto& declined = json["summary"]["campaigns"][0]["declined"];
+  EXPECT_EQ(declined.size(), 1u);
+  EXPECT_GT(declined["new"].get<int64_t>(), 100);
+}
+
+}  // namespace
+}  // namespace kvcheck
