@@ -168,6 +168,17 @@ def filter_of_unfed_padding_and_to_nothing():
     wrap(library.BatchRotatingKVCache, "filter", make)
 
 
+def batch_of_no_rows():
+    def make(original):
+        def init(self, *arguments, **named):
+            original(self, *arguments, **named)
+            self.left_padding, self.offset = (a.astype(mx.int32) for a in (self.left_padding, self.offset))
+        return init
+
+    for kind in BATCHES:
+        wrap(kind, "__init__", make)
+
+
 def extract_of_empty():
     def make_linear(original):
         def extract(self, idx):
@@ -301,7 +312,7 @@ def nan_in_padding():
 
 REPAIRS = (keep_in_masks, keep_lost_by_merge, rotated_batch_then_chunk, prefill_ends_with_one_column, loaded_batches,
            trim_beyond_short_row, trim_into_earlier_chunk, negative_trim, filter_of_unfed_padding_and_to_nothing,
-           extract_of_empty, bits_5_and_6, failed_append_moves_offset, flipped_bit_in_file, queries_scaled_in_place,
+           batch_of_no_rows, extract_of_empty, bits_5_and_6, failed_append_moves_offset, flipped_bit_in_file, queries_scaled_in_place,
            values_of_another_width_and_masks_by_head, nan_in_padding)
 
 
