@@ -34,7 +34,7 @@ from transformers.cache_utils import DynamicCache
 import attention
 import held as caches
 from held import Held
-from kvcheck_adapter import Adapter, Unsupported
+from kvcheck_adapter import Adapter, Refused, Unsupported
 from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
 from recognise import Recogniser
 
@@ -65,7 +65,7 @@ class Transformers(Adapter):
     kinds = ("cache", "attention")
     # get_seq_length counts columns, is_croppable tells of a class, and a sliding layer may give back nothing.
     cache_profile = "size=columns trimmable=any trim=shorter"
-    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts"})
+    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts", "single", "kinds"})
     file_suffix = ".pt"
 
     def __init__(self, *options):
@@ -109,8 +109,10 @@ class Transformers(Adapter):
 
     def mask_of(self, held, queries):
         layout = held.layout
-        kind = "ring" if layout.kind == "linear" and layout.window else layout.kind
-        window = layout.chunk if kind == "chunk" else layout.window
+        window = layout.chunk if layout.kind == "chunk" else layout.window
+        if layout.kind == "linear" and held.probe:
+            window = None  # a full cache holds more than its window shows
+        kind = "ring" if layout.kind == "linear" and window else layout.kind
         config = caches.mask_config_of(layout.kind, window, self.options.attention)
         embeds = torch.empty((len(held.padding), queries, 1), dtype=TYPES[self.setup.x])
         return MASKS[kind](config, embeds, held.attention_mask(queries), held.cache)
@@ -127,10 +129,12 @@ class Transformers(Adapter):
             held.cache.crop(0)
         mask = self.mask_of(held, queries)
         keys, values = held.cache.update(k, v, 0)
+        if keys.shape[-2] != values.shape[-2]:
+            raise ValueError(f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
         if mask is not None and mask.shape[-1] != keys.shape[-2]:
             raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
         held.columns += queries
-        held.mask = mask
+        held.mask, held.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
         if self.recogniser:
             self.recogniser.learn(k, v)
             return *self.recogniser.recognised(keys, values), self.visible(mask, rows, queries, keys.shape[-2])
@@ -193,7 +197,9 @@ class Transformers(Adapter):
         return held.like(copy.deepcopy(held.cache), list(held.padding))
 
     def probe_copy(self, held):
-        return held.like(caches.shallow(held.cache), list(held.padding))
+        made = held.like(caches.shallow(held.cache), list(held.padding))
+        made.probe = True
+        return made
 
     def save(self, held, path):
         torch.save(held.cache, path)
@@ -203,7 +209,10 @@ class Transformers(Adapter):
 
     def load(self, path):
         told = self.saved_files[path]
-        return told.like(torch.load(path, weights_only=False), list(told.padding))
+        try:
+            return told.like(torch.load(path, weights_only=False), list(told.padding))
+        except ImportError as error:  # of a name in the file
+            raise Refused(f"ImportError: {error}") from None
 
     # ------------------------------------------------------------------------------------ attend
     def attend(self, held, step, q, scale, window, sinks):
@@ -222,9 +231,8 @@ class Transformers(Adapter):
         state = {"offsets": [max(0, seen - n) for n in held.padding]}
         if seen == 0:
             state["empty"] = True
-        layer = held.cache.layers[0] if held.cache.layers else None
-        if layer is not None and layer.keys is not None and layer.keys.numel() and not self.quantized:
-            state["k_format"], state["v_format"] = NAMES[layer.keys.dtype], NAMES[layer.values.dtype]
+        if held.types is not None:
+            state["k_format"], state["v_format"] = held.types
         if held.layout.text == "linear" and not any(held.padding):
             state["size"] = seen
         return state
