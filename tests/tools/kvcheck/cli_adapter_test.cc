@@ -70,7 +70,7 @@ class AdapterCommandLine : public ToolTest {
   json Campaign(std::vector<std::string> arguments, const std::string& implementation) {
     arguments.insert(arguments.begin(), "fuzz");
     arguments.insert(arguments.end(), {"--impl", implementation, "--json", "report.json",
-                                       "--keep-going", "--out", "", "-j", "2"});
+                                       "--keep-going", "--out", "found", "-j", "2"});
     const ToolRun run = Tool(arguments);
     EXPECT_LE(run.exit_code, 1) << run.err;
     const json report = json::parse(ContentOf("report.json"));
@@ -229,7 +229,7 @@ TEST_F(AdapterCommandLine, GoesOnPastLostChildren) {
 TEST_F(AdapterCommandLine, GoesOnPastHangingChildren) {
   const std::string token = Path("token");
   const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "4",
-                            "--keep-going", "--out", "", "-j", "2", "--json", "report.json",
+                            "--keep-going", "--out", "found", "-j", "2", "--json", "report.json",
                             "--limit", "300ms", "--shrink-time", "1s"});
   EXPECT_EQ(run.exit_code, 1) << run.err;
   const json campaign = json::parse(ContentOf("report.json")).at("summary").at("campaigns").at(0);
@@ -243,7 +243,7 @@ TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
     const std::string token = Path("token" + std::to_string(how));
     // Killed or interrupted while children hang under a limit that nobody waits for.
     const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "100",
-                              "--out", "", "-j", "2", "--limit", "10m"},
+                              "--out", "found", "-j", "2", "--limit", "10m"},
                              how, 2000);
     EXPECT_EQ(run.exit_code, how == SIGINT ? 130 : 128 + SIGKILL) << run.err;
     EXPECT_TRUE(AreGone(token)) << how;

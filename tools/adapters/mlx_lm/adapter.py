@@ -97,7 +97,7 @@ class MlxLm(Adapter):
     cache_profile = "size=columns bytes=capacity empty=any trimmable=any trim=shorter"
     profile = "decode=two_roundings encode=mlx_cpu"
     spaces = cache_spaces() + attention.spaces()
-    relies_on = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single"})
+    relies_on = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "windows"})
     lazy = True
     file_suffix = ".safetensors"
 
@@ -164,10 +164,11 @@ class MlxLm(Adapter):
         cache = held.cache
         if cache.keys is None:
             self.check_first(held, k, v)
-        held.before = shallow(cache)
+        before = shallow(cache)
         mask = mask_of(cache, rows, queries, held.window)
         keys, values = cache.update_and_fetch(k, v)
         held.arrived(queries)
+        held.before = before
         return keys, values, mask
 
     def check_first(self, held, k, v):
@@ -251,6 +252,17 @@ class MlxLm(Adapter):
 
     saved_files = {}
 
+    def file_changed(self, path, how, at):
+        """A flipped bit stands in the arrays: one in the header that comes first is no longer JSON, or another name."""
+        if how != "flip":
+            return super().file_changed(path, how, at)
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        start = 8 + int.from_bytes(data[:8], "little")
+        if start < len(data):
+            data[start + at % (len(data) - start)] ^= 1 << (at % 8)
+        return bytes(data)
+
     def load(self, path):
         (made,) = library.load_prompt_cache(path)
         mx.eval([part for _, part in tree_flatten(made.state) if isinstance(part, mx.array)])
@@ -285,16 +297,20 @@ class MlxLm(Adapter):
         kind = type(cache)
         state = {"k_format": held.k.text, "v_format": held.v.text, "empty": cache.empty(),
                  "trimmable": cache.is_trimmable()}
-        if kind in (library.RotatingKVCache, library.BatchRotatingKVCache):
+        if kind in (library.RotatingKVCache, library.BatchRotatingKVCache) and cache.max_size > 0:
             keep = getattr(cache, "keep", 0)
             state["layout"] = f"ring:w={cache.max_size}" + (f":keep={keep}" if keep else "")
-        elif kind is library.ChunkedKVCache:
+        elif kind is library.ChunkedKVCache and cache.chunk_size > 0:
             state["layout"] = f"chunk:c={cache.chunk_size}"
         batched = kind in BATCHES
         rows = len(held.padding)
         if held.columns is None:
-            offsets = cache.offset.tolist() if batched else [cache.offset] * rows
+            offsets = list(map(int, cache.offset.tolist())) if batched else [cache.offset] * rows
             state["offsets"] = [max(0, n) for n in offsets]
+            if held.window:  # a probe sees the window alone
+                state["held"] = state["offsets"]
+            elif kind is library.ChunkedKVCache:
+                state["held"] = [max(0, cache.offset - max(0, cache.start_position))] * rows
             if batched:
                 state["unfed"] = [max(0, -n) for n in offsets]
         if cache.keys is not None:
@@ -306,7 +322,7 @@ class MlxLm(Adapter):
                     state[name] = f"affine:{cache.bits}:g{cache.group_size}:{NAMES.get(parts[1].dtype, '?')}"
             else:
                 state["k_format"], state["v_format"] = NAMES[cache.keys.dtype], NAMES[cache.values.dtype]
-        if kind not in (library.QuantizedKVCache, library.ChunkedKVCache):
+        if rows and kind not in (library.QuantizedKVCache, library.ChunkedKVCache):
             held_tokens = cache.size()
             if held_tokens >= 0:  # a negative size is none
                 state["size"] = held_tokens

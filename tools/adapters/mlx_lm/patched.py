@@ -138,6 +138,15 @@ def negative_trim():
 
         wrap(kind, "trim", make)
 
+    def make_for_all(original):
+        def trim_prompt_cache(cache, num_tokens):
+            if num_tokens < 0:
+                raise ValueError("a negative number of tokens")
+            return original(cache, num_tokens)
+        return trim_prompt_cache
+
+    wrap(library, "trim_prompt_cache", make_for_all)
+
 
 # -------------------------------------------------------------------------------------------- rows
 def filter_of_unfed_padding_and_to_nothing():
@@ -157,6 +166,17 @@ def filter_of_unfed_padding_and_to_nothing():
 
     library.BatchKVCache.filter = filter_linear
     wrap(library.BatchRotatingKVCache, "filter", make)
+
+
+def batch_of_no_rows():
+    def make(original):
+        def init(self, *arguments, **named):
+            original(self, *arguments, **named)
+            self.left_padding, self.offset = (a.astype(mx.int32) for a in (self.left_padding, self.offset))
+        return init
+
+    for kind in BATCHES:
+        wrap(kind, "__init__", make)
 
 
 def extract_of_empty():
@@ -264,6 +284,21 @@ def queries_scaled_in_place():
     wrap(base, "quantized_scaled_dot_product_attention", make)
 
 
+def values_of_another_width_and_masks_by_head():
+    """Key/value heads are repeated in place of grouping the query heads."""
+    def make(original):
+        def quantized(queries, q_keys, q_values, scale, mask, group_size=64, bits=8):
+            repeats = queries.shape[1] // q_keys[0].shape[-3]
+            by_head = isinstance(mask, mx.array) and mask.ndim > 3 and mask.shape[-3] > 1
+            if repeats > 1 and (by_head or q_values[1].shape[-1] != q_keys[1].shape[-1]):
+                q_keys, q_values = (tuple(mx.repeat(part, repeats, axis=-3) for part in parts)
+                                    for parts in (q_keys, q_values))
+            return original(queries, q_keys, q_values, scale, mask, group_size, bits)
+        return quantized
+
+    wrap(base, "quantized_scaled_dot_product_attention", make)
+
+
 def nan_in_padding():
     def make(original):
         def scaled_dot_product_attention(queries, keys, values, *arguments, **named):
@@ -277,8 +312,8 @@ def nan_in_padding():
 
 REPAIRS = (keep_in_masks, keep_lost_by_merge, rotated_batch_then_chunk, prefill_ends_with_one_column, loaded_batches,
            trim_beyond_short_row, trim_into_earlier_chunk, negative_trim, filter_of_unfed_padding_and_to_nothing,
-           extract_of_empty, bits_5_and_6, failed_append_moves_offset, flipped_bit_in_file, queries_scaled_in_place,
-           nan_in_padding)
+           batch_of_no_rows, extract_of_empty, bits_5_and_6, failed_append_moves_offset, flipped_bit_in_file, queries_scaled_in_place,
+           values_of_another_width_and_masks_by_head, nan_in_padding)
 
 
 def apply():

@@ -107,8 +107,12 @@ class NumpyExample(Adapter):
         return bytes(data)
 
     def attend(self, cache, step, q, scale, window, sinks):
+        if cache.to_come is not None:
+            raise ValueError("a prepared prefill is not finalized")
         mask = step.mask
         if window is not None:
+            if window < 1:
+                raise ValueError("a window holds at least one token")
             mask = mask & self.newest(cache, mask, window)
         return attention(q, step.k[0], step.v[0], scale, mask, sinks, self.setup.x)
 
@@ -142,4 +146,5 @@ class NumpyExample(Adapter):
         sinks = inputs.get("sinks")
         if sinks is not None:
             sinks = to_float32(sinks, fields["sinks"])
+        self.declare(profile=self.profile)  # whatever convention a drawn case names, this is the one that is followed
         return {"out": attention(inputs["q"], inputs["k"], inputs["v"], scale, mask, sinks, kind)}

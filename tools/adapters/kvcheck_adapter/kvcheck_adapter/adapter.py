@@ -54,7 +54,8 @@ class Adapter:
     # nothing is claimed of them. Of "rows" (of filter and extract that are not there), "padding" (of another length
     # than the rows, negative), "pending" (other calls than append and finalize inside a prepared prefill), "lengths"
     # (of prepare; finalize before all arrived), "kinds" (merge and extend of other layouts or formats), "single" (merge
-    # and extend of the other kind of cache), "counts" (negative), "columns" (appended shapes and type).
+    # and extend of the other kind of cache), "counts" (negative), "columns" (appended shapes and type), "windows"
+    # (of attend, below 1).
     relies_on = frozenset()
     # True: append may be evaluated later, so the caller's arrays are compared only where a state is shown.
     lazy = False

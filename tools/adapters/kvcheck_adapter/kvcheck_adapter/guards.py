@@ -3,7 +3,7 @@ library would have done. What stands in Adapter.relies_on is refused; everything
 """
 from .adapter import Refused
 
-NAMES = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "counts", "columns"})
+NAMES = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "counts", "columns", "windows"})
 
 
 def new(relies_on, rows, padding):
@@ -24,6 +24,11 @@ def rows(relies_on, slot, wanted):
 def count(relies_on, number):
     if "counts" in relies_on and number < 0:
         raise Refused("a negative number of tokens")
+
+
+def window(relies_on, tokens):
+    if "windows" in relies_on and tokens is not None and tokens < 1:
+        raise Refused("a window holds at least one token")
 
 
 def prepare(relies_on, slot, lengths):

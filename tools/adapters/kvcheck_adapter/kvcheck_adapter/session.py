@@ -179,11 +179,19 @@ class Session:
         return None
 
     def step_of(self, answer, queries):
-        """What an append returned, kept."""
+        """What an append returned, kept. Attention would raise where K, V and the mask do not fit each other, so this is
+        an exception of the library."""
         keys, values, mask = answer
-        if not (mask is None or isinstance(mask, str)):
-            mask = self.adapter.keep(mask)
-        return Step(self.kept(keys), self.kept(values), mask, queries)
+        step = Step(self.kept(keys), self.kept(values), mask, queries)
+        columns = {part.shape[2] for part in (*step.k, *step.v)}
+        if len(columns) != 1:
+            raise LibraryError from ValueError(f"K and V have {sorted(columns)} columns")
+        if mask is None or isinstance(mask, str):
+            return step
+        covered = mask.shape[-1] if mask.shape else 1
+        if covered != 1 and covered not in columns:
+            raise LibraryError from ValueError(f"the mask covers {covered} columns, K and V have {columns.pop()}")
+        return step._replace(mask=self.adapter.keep(mask))
 
     def kept(self, arrays):
         keep = self.adapter.keep
@@ -315,6 +323,7 @@ class Session:
         if slot.step is None:
             raise Refused("no append whose queries could attend")
         guards.pending(self.relies_on, slot)
+        guards.window(self.relies_on, request.get("window"))
         kind, q_given, data = decode_array(request["q"])
         q = self.call(a.give, q_given, kind)
         sinks = request.get("sinks")

@@ -84,6 +84,8 @@ def state_of(session, slot):
         fill(state, adapter, slot, shown, adapter.numpy(shown.mask) if array else shown.mask)
     elif slot.fresh and slot.to_come is None:
         nothing_fed(state, session.setup, slot)
+    if "k" not in state and "size=columns" in adapter.cache_profile:
+        state.pop("size", None)  # a number of columns is compared with those that are shown
     slot.shown = session.stream.pack(state)
     slot.shown_version = version
     return slot.shown
