@@ -125,7 +125,8 @@ class Transformers(Adapter):
             raise Unsupported(f"a static cache of {self.options.length} columns")
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
-        if self.options.record_past and held.columns:  # the next forward follows: what was appended is accepted
+        recording = self.options.record_past and held.layout.kind != "linear"
+        if recording and held.columns and not held.probe:  # the next forward follows: what was appended is accepted
             held.cache.crop(0)
         mask = self.mask_of(held, queries)
         keys, values = held.cache.update(k, v, 0)
@@ -133,6 +134,9 @@ class Transformers(Adapter):
             raise ValueError(f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
         if mask is not None and mask.shape[-1] != keys.shape[-2]:
             raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
+        if recording and held.probe:  # what is recorded is retained, and not returned
+            keys, values = held.cache.layers[0].keys, held.cache.layers[0].values
+            mask = held.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]
         held.columns += queries
         held.mask, held.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
         if self.recogniser:
@@ -174,7 +178,7 @@ class Transformers(Adapter):
     def gathered(self, several):
         """As DataParallel's gathering has it: rows of one length, one after the other."""
         first = several[0]
-        if any(held.columns != first.columns for held in several) or first.columns == 0:
+        if first.columns == 0 or any((held.columns, held.held()) != (first.columns, first.held()) for held in several):
             raise Unsupported("caches of different lengths are not gathered")
         data = [(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]), *parts[0][2:3])
                 for parts in zip(*(held.cache for held in several))]
@@ -227,13 +231,16 @@ class Transformers(Adapter):
 
     def tell(self, held):
         """Offsets by the library's count of columns, less the padding that its caller knows."""
-        seen = int(held.cache.get_seq_length())
+        try:
+            seen = int(held.cache.get_seq_length())
+        except Exception:  # of a cache that was loaded from a damaged file
+            return {}
         state = {"offsets": [max(0, seen - n) for n in held.padding]}
         if seen == 0:
             state["empty"] = True
         if held.types is not None:
             state["k_format"], state["v_format"] = held.types
-        if held.layout.text == "linear" and not any(held.padding):
+        if held.layout.text == "linear" and held.padding and not any(held.padding):
             state["size"] = seen
         return state
 

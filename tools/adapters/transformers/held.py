@@ -47,6 +47,11 @@ class Held:
         """Of each row."""
         return [max(0, self.columns - n) for n in self.padding]
 
+    def held(self):
+        """Columns in the cache."""
+        keys = self.cache.layers[0].keys
+        return 0 if keys is None else keys.shape[-2]
+
     def attention_mask(self, queries):
         """What generate() keeps: one number per column, 1 for tokens, of all columns fed and those about to come."""
         total = self.columns + queries

@@ -25,6 +25,8 @@ class Recogniser:
 
     def _nearest(self, given, known):
         known = torch.cat(known)
+        if given.numel() == 0:
+            return given
         lines = given.reshape(-1, given.shape[-1])
         table = torch.nan_to_num(known.float(), nan=99.0)
         wide = torch.nan_to_num(lines.float(), nan=99.0)
