@@ -125,7 +125,7 @@ class Transformers(Adapter):
             raise Unsupported(f"a static cache of {self.options.length} columns")
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
-        recording = self.options.record_past and held.layout.kind != "linear"
+        recording = held.cache.is_recording_past(0)
         if recording and held.columns and not held.probe:  # the next forward follows: what was appended is accepted
             held.cache.crop(0)
         mask = self.mask_of(held, queries)
