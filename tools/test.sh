@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
 #   tools/test.sh           AddressSanitizer and UBSan on the fast tests, then release on all tests
-#   tools/test.sh --all     before these also the golden files in numpy, clang 19 on all tests, the fuzz
-#                           targets, ThreadSanitizer on the fast tests, clang-tidy
+#   tools/test.sh --all     before these also the environments of all adapters (some GB), the golden
+#                           files in numpy, clang 19 on all tests, the fuzz targets, ThreadSanitizer
+#                           on the fast tests, clang-tidy
 # The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
@@ -14,7 +15,7 @@ case "${1-}" in
   "") ;;
   --all) all=yes ;;
   *)
-    sed -n '2,6s/^# //p' "$0" >&2
+    sed -n '2,7s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -53,15 +54,18 @@ golden_in_numpy() {
   build/venv/bin/python golden/make/check_golden.py
 }
 
-# The environment in which mlx-lm is asked; its tests are skipped where no package index can be reached.
-mlx_lm_environment() {
-  local status=0
-  tools/adapters/make_venv.sh mlx_lm || status=$?
-  case $status in
-    0) echo "mlx-lm is there, in tools/adapters/mlx_lm/venv" ;;
-    3) echo "SKIPPED: the tests that need mlx-lm, since the package index cannot be reached" ;;
-    *) return "$status" ;;
-  esac
+# The environments in which libraries are asked; their tests are skipped where no package index can be reached.
+adapter_environments() {  # NAME...
+  local name status
+  for name; do
+    status=0
+    tools/adapters/make_venv.sh "$name" || status=$?
+    case $status in
+      0) echo "$name: tools/adapters/$name/venv is there" ;;
+      3) echo "SKIPPED: the tests of tools/adapters/$name, since the package index cannot be reached" ;;
+      *) return "$status" ;;
+    esac
+  done
 }
 
 tidy() {  # PRESET that builds the files, git's patterns of them
@@ -79,9 +83,12 @@ tidy() {  # PRESET that builds the files, git's patterns of them
 }
 
 leg "environment of mlx-lm"
-mlx_lm_environment
+adapter_environments mlx_lm
 
 if [ $all = yes ]; then
+  leg "environments of PyTorch and transformers"
+  adapter_environments torch_sdpa transformers
+
   leg "golden files, in numpy"
   golden_in_numpy
 

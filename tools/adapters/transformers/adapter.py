@@ -34,7 +34,7 @@ from transformers.cache_utils import DynamicCache
 import attention
 import held as caches
 from held import Held
-from kvcheck_adapter import Adapter, Unsupported
+from kvcheck_adapter import Adapter, Refused, Unsupported
 from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
 from recognise import Recogniser
 
@@ -65,7 +65,7 @@ class Transformers(Adapter):
     kinds = ("cache", "attention")
     # get_seq_length counts columns, is_croppable tells of a class, and a sliding layer may give back nothing.
     cache_profile = "size=columns trimmable=any trim=shorter"
-    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts"})
+    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts", "single", "kinds"})
     file_suffix = ".pt"
 
     def __init__(self, *options):
@@ -109,8 +109,10 @@ class Transformers(Adapter):
 
     def mask_of(self, held, queries):
         layout = held.layout
-        kind = "ring" if layout.kind == "linear" and layout.window else layout.kind
-        window = layout.chunk if kind == "chunk" else layout.window
+        window = layout.chunk if layout.kind == "chunk" else layout.window
+        if layout.kind == "linear" and held.probe:
+            window = None  # a full cache holds more than its window shows
+        kind = "ring" if layout.kind == "linear" and window else layout.kind
         config = caches.mask_config_of(layout.kind, window, self.options.attention)
         embeds = torch.empty((len(held.padding), queries, 1), dtype=TYPES[self.setup.x])
         return MASKS[kind](config, embeds, held.attention_mask(queries), held.cache)
@@ -123,14 +125,20 @@ class Transformers(Adapter):
             raise Unsupported(f"a static cache of {self.options.length} columns")
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
-        if self.options.record_past and held.columns:  # the next forward follows: what was appended is accepted
+        recording = held.cache.is_recording_past(0)
+        if recording and held.columns and not held.probe:  # the next forward follows: what was appended is accepted
             held.cache.crop(0)
         mask = self.mask_of(held, queries)
         keys, values = held.cache.update(k, v, 0)
+        if keys.shape[-2] != values.shape[-2]:
+            raise ValueError(f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
         if mask is not None and mask.shape[-1] != keys.shape[-2]:
             raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
+        if recording and held.probe:  # what is recorded is retained, and not returned
+            keys, values = held.cache.layers[0].keys, held.cache.layers[0].values
+            mask = held.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]
         held.columns += queries
-        held.mask = mask
+        held.mask, held.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
         if self.recogniser:
             self.recogniser.learn(k, v)
             return *self.recogniser.recognised(keys, values), self.visible(mask, rows, queries, keys.shape[-2])
@@ -170,7 +178,7 @@ class Transformers(Adapter):
     def gathered(self, several):
         """As DataParallel's gathering has it: rows of one length, one after the other."""
         first = several[0]
-        if any(held.columns != first.columns for held in several) or first.columns == 0:
+        if first.columns == 0 or any((held.columns, held.held()) != (first.columns, first.held()) for held in several):
             raise Unsupported("caches of different lengths are not gathered")
         data = [(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]), *parts[0][2:3])
                 for parts in zip(*(held.cache for held in several))]
@@ -193,7 +201,9 @@ class Transformers(Adapter):
         return held.like(copy.deepcopy(held.cache), list(held.padding))
 
     def probe_copy(self, held):
-        return held.like(caches.shallow(held.cache), list(held.padding))
+        made = held.like(caches.shallow(held.cache), list(held.padding))
+        made.probe = True
+        return made
 
     def save(self, held, path):
         torch.save(held.cache, path)
@@ -203,7 +213,10 @@ class Transformers(Adapter):
 
     def load(self, path):
         told = self.saved_files[path]
-        return told.like(torch.load(path, weights_only=False), list(told.padding))
+        try:
+            return told.like(torch.load(path, weights_only=False), list(told.padding))
+        except ImportError as error:  # of a name in the file
+            raise Refused(f"ImportError: {error}") from None
 
     # ------------------------------------------------------------------------------------ attend
     def attend(self, held, step, q, scale, window, sinks):
@@ -218,14 +231,16 @@ class Transformers(Adapter):
 
     def tell(self, held):
         """Offsets by the library's count of columns, less the padding that its caller knows."""
-        seen = int(held.cache.get_seq_length())
+        try:
+            seen = int(held.cache.get_seq_length())
+        except Exception:  # of a cache that was loaded from a damaged file
+            return {}
         state = {"offsets": [max(0, seen - n) for n in held.padding]}
         if seen == 0:
             state["empty"] = True
-        layer = held.cache.layers[0] if held.cache.layers else None
-        if layer is not None and layer.keys is not None and layer.keys.numel() and not self.quantized:
-            state["k_format"], state["v_format"] = NAMES[layer.keys.dtype], NAMES[layer.values.dtype]
-        if held.layout.text == "linear" and not any(held.padding):
+        if held.types is not None:
+            state["k_format"], state["v_format"] = held.types
+        if held.layout.text == "linear" and held.padding and not any(held.padding):
             state["size"] = seen
         return state
 

@@ -51,13 +51,15 @@ def sdpa_plan(kind):
 
 
 def profile_of(implementation, mask):
-    """Of rows that see nothing. sdpa: zero. eager: the lowest finite value is added to every score, which leaves the
-    mean of V; with -inf, NaN."""
+    """Of rows that see nothing. sdpa: zero. eager: the lowest finite value is added to every score: in f32 and bf16 that
+    leaves this value and so the mean of V; -65504 of f16 leaves something of scores above 16, and nothing is said. With
+    -inf: NaN."""
     if implementation == "sdpa":
         return "masked_row=zero mask_value=-inf"
     if mask is not None and torch.isneginf(mask).any():
         return "masked_row=nan mask_value=-inf maximum=all"
-    return "masked_row=mean mask_value=lowest maximum=all"
+    row = "any" if mask is not None and mask.dtype == torch.float16 else "mean"
+    return f"masked_row={row} mask_value=lowest maximum=all"
 
 
 def added(mask, dtype):

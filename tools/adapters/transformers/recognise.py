@@ -24,7 +24,9 @@ class Recogniser:
         return self._nearest(keys, self.keys), self._nearest(values, self.values)
 
     def _nearest(self, given, known):
-        known = torch.cat(known)
+        if given.numel() == 0:
+            return given
+        known = torch.cat(known).to(given.dtype)
         lines = given.reshape(-1, given.shape[-1])
         table = torch.nan_to_num(known.float(), nan=99.0)
         wide = torch.nan_to_num(lines.float(), nan=99.0)

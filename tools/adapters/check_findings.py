@@ -1,0 +1,64 @@
+"""Runs the programs of NAME/findings/ and compares what they print with what NAME/FINDINGS.md says.
+
+    tools/adapters/check_findings.py NAME [PROGRAM...]     NAME: a folder beside this file
+
+Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names.
+Exit codes: 0 every program printed what stands there; 1 one did not, or a program or section has no counterpart;
+2 wrong usage, or no environment.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ADAPTERS = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 600
+
+
+def quoted(folder):
+    """({program: what FINDINGS.md says that it prints}, titles of sections that quote none)."""
+    found, without = {}, []
+    for section in re.split(r"^### ", (folder / "FINDINGS.md").read_text(), flags=re.M)[1:]:
+        programs = re.findall(r"^`findings/(\w+)\.py` prints\n```\n(.*?)```$", section, flags=re.M | re.S)
+        found.update(programs)
+        if not programs:
+            without.append(section.splitlines()[0])
+    return found, without
+
+
+def printed(python, program):
+    done = subprocess.run([python, str(program)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT_S)
+    return done.stdout + (done.stderr if done.returncode else "")
+
+
+def main(arguments):
+    folder = ADAPTERS / arguments[0] if arguments else None
+    if folder is None or not (folder / "FINDINGS.md").is_file():
+        print("usage: check_findings.py NAME [PROGRAM...], NAME a folder with FINDINGS.md", file=sys.stderr)
+        return 2
+    own = folder / "venv/bin/python"
+    python = str(own) if own.exists() else os.environ.get("KVCHECK_PYTHON", "")
+    if not python:
+        print(f"{folder.name}: no environment: tools/adapters/make_venv.sh {folder.name}", file=sys.stderr)
+        return 2
+    said, without = quoted(folder)
+    programs = {path.stem: path for path in (folder / "findings").glob("*.py")}
+    failures = [f"'{title}' of FINDINGS.md quotes no program" for title in without]
+    failures += [f"findings/{name}.py stands in no section of FINDINGS.md" for name in sorted(set(programs) - set(said))]
+    failures += [f"FINDINGS.md names findings/{name}.py, which is not there" for name in sorted(set(said) - set(programs))]
+    unknown = set(arguments[1:]) - set(programs)
+    failures += [f"there is no findings/{name}.py" for name in sorted(unknown)]
+    chosen = sorted(set(arguments[1:] or programs) & set(programs) & set(said))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, text in zip(chosen, pool.map(lambda name: printed(python, programs[name]), chosen)):
+            if text != said[name]:
+                failures.append(f"findings/{name}.py prints\n{text}FINDINGS.md says\n{said[name]}")
+    print("\n".join([*failures, f"{len(chosen)} programs run, {len(failures)} failures"]))
+    return 1 if failures or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
