@@ -157,7 +157,13 @@ const Greeting& GreetingOf(const std::string& impl) {
 std::shared_ptr<RemoteProcess> AdapterProcess(const std::string& impl, const RemoteLimits& limits) {
   const Greeting& greeting = GreetingOf(impl);
   KnownAdapter& known = KnownAdapters().at(impl);
-  if (known.process != nullptr && known.owner == getpid() && known.process.use_count() == 1) {
+  if (known.process == nullptr) {
+    // Kept, so that case after case asks the same one.
+    known.process = NewProcess(impl, limits, greeting);
+    known.owner = getpid();
+    return known.process;
+  }
+  if (known.owner == getpid() && known.process.use_count() == 1) {
     known.process->SetLimits(limits);
     return known.process;
   }
