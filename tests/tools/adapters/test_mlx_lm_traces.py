@@ -1,0 +1,31 @@
+"""Each trace of FINDINGS.md fails on mlx-lm and on nothing else: with the repairs of patched.py it passes. Skipped
+without mlx-lm's environment.
+
+    test_mlx_lm_traces.py KVCHECK
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters/mlx_lm"
+SKIPPED = 77
+FAILED, PASSED = 1, 0
+
+if not (FOLDER / "venv").exists():
+    print("skipped: no tools/adapters/mlx_lm/venv (tools/adapters/make_venv.sh mlx_lm)")
+    sys.exit(SKIPPED)
+
+sections = re.split(r"^### ", (FOLDER / "FINDINGS.md").read_text(), flags=re.M)[1:]
+faults = 0 if len(sections) >= 20 else 1
+for section in sections:
+    title = section.splitlines()[0]
+    trace = re.search(r"^```\n(.*?)\n```", section, flags=re.M).group(1)
+    for options, expected in ("", FAILED), (" --patched", PASSED):
+        done = subprocess.run([sys.argv[1], "run", trace, "--impl", f"{FOLDER}/run{options}", "--limit", "300s"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != expected:
+            faults += 1
+            print(f"{title}{options}: exit {done.returncode} in place of {expected}\n{done.stdout}{done.stderr}")
+print(f"{len(sections)} traces, {faults} not as expected")
+sys.exit(1 if faults else 0)
