@@ -1,10 +1,9 @@
 """The adapters of PyTorch and transformers in their environments: what they greet with, one cache of each class, attention
-of each path. Skipped without the environment: test_torch.py torch_sdpa | transformers | findings NAME. Whether answers are
-right is kvcheck's to say.
+of each path. Skipped without the environment: test_torch.py torch_sdpa | transformers. Whether answers are right is
+kvcheck's to say.
 """
 import os
 import pathlib
-import subprocess
 import sys
 import unittest
 
@@ -176,15 +175,10 @@ def has_environment(name):
     return (ADAPTERS / name / "venv").exists() or bool(os.environ.get("KVCHECK_PYTHON"))
 
 
-def main(arguments):
-    findings = arguments[:1] == ["findings"]
-    name = arguments[-1]
+def main(name):
     if not has_environment(name):
         print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
         return SKIPPED
-    if findings:
-        command = [sys.executable, str(ADAPTERS / "check_findings.py"), name]
-        return subprocess.run(command, stdin=subprocess.DEVNULL).returncode
     chosen = [item for item in globals().values()
               if isinstance(item, type) and issubclass(item, Started) and item.NAME == name]
     loader = unittest.TestLoader()
@@ -193,4 +187,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))
