@@ -99,6 +99,15 @@ StatedAnswer StatedBy(const std::string& name) {
   StatedAnswer stated;
   if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
   if (name == "optimized") stated.profile = OptimizedCodec::StatedProfile();
+  const bool kernel = name == kSmallKernelName ||
+                      (name.starts_with(kFaultPrefix) &&
+                       FindKernelFault(std::string_view(name).substr(kFaultPrefix.size())));
+  if (kernel) stated.plan = SmallKernel::StatedPlan();
+  if (AdapterCommand(name)) {
+    const Greeting& greeting = GreetingOf(name);
+    stated.plan = CommandPlan(greeting.plan);
+    stated.profile = greeting.profile;
+  }
   return stated;
 }
 
