@@ -85,6 +85,9 @@ def room_of(path):
 def source_files(root):
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
+        # A virtual environment brings the headers of its libraries.
+        if "pyvenv.cfg" in names:
+            folders[:] = []
         for name in sorted(names):
             if name.endswith(SOURCES):
                 yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")

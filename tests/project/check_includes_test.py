@@ -36,6 +36,8 @@ CLEAN = {
     "tests/tools/q_test.cc": '#include "tools/adapters/cpp/o.h"\n',
     # Not a source of the project.
     "build/x.h": '#include "tests/golden/l_test.cc"\n',
+    "tools/adapters/lib/venv/pyvenv.cfg": "version = 3.11.2\n",
+    "tools/adapters/lib/venv/include/lib/y.h": '#include "lib/z.h"\n',
 }
 
 # (file, forbidden line, what the report must say)
