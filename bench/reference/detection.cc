@@ -1,6 +1,6 @@
 // How many faults each rule of comparison sees: kvcheck's derived bound, the bound with the
-// statistical tier, and the rules in common use, over the catalogue of attention faults, three types
-// and three lengths, with the false alarms on clean kernels beside them.
+// statistical tier, and the rules in common use, over the catalogue of attention faults, three
+// types and three lengths, with the false alarms on clean kernels beside them.
 //
 //   detection [--problems 200] [--lengths 64,1024,8192] [--threads N]
 
@@ -28,8 +28,8 @@ namespace kvcheck {
 namespace {
 
 constexpr std::array<std::string_view, 8> kRules = {
-    "bound", "bound+stat", "allclose 1e-2", "allclose 1e-3", "NMSE 5e-4", "cosine .999",
-    "2x naive", "torch default"};
+    "bound",     "bound+stat",  "allclose 1e-2", "allclose 1e-3",
+    "NMSE 5e-4", "cosine .999", "2x naive",      "torch default"};
 
 // Regimes in which attention is not degenerate: every key carries information.
 constexpr std::array<std::string_view, 4> kRegimes = {"gauss", "outlier", "sink", "same_sign"};
@@ -79,7 +79,8 @@ std::vector<double> Expected(const AttentionSource& source, DType dtype) {
     const std::vector<ExpectedTile> tiles = source.Tiles(i, {});
     const ExpectedTile& tile = tiles[0];
     const auto first = static_cast<size_t>(tile.first_row * source.Outputs()[0].row_length);
-    for (size_t e = 0; e < tile.value.size(); ++e) values[first + e] = RoundTo(dtype, tile.value[e]);
+    for (size_t e = 0; e < tile.value.size(); ++e)
+      values[first + e] = RoundTo(dtype, tile.value[e]);
   }
   return values;
 }
@@ -124,8 +125,14 @@ std::array<bool, kRules.size()> CommonRules(const std::vector<double>& got,
     worst = std::max(worst, error);
     worst_naive = std::max(worst_naive, std::fabs(naive[i] - want[i]));
   }
-  return {false, false, loose, tight, !(error2 / want2 <= 5e-4),
-          !(dot / std::sqrt(want2 * got2) >= 0.999), !(worst <= 2 * worst_naive), torch};
+  return {false,
+          false,
+          loose,
+          tight,
+          !(error2 / want2 <= 5e-4),
+          !(dot / std::sqrt(want2 * got2) >= 0.999),
+          !(worst <= 2 * worst_naive),
+          torch};
 }
 
 // The largest change that the fault makes to an exact result, in multiples of the bound. At most 1:
@@ -158,8 +165,8 @@ double ExactEffect(const AttentionSource& source, const AttentionCase& c, const 
 
 struct Cell {
   int64_t problems = 0;
-  int64_t unseen = 0;        // neither bound nor statistics
-  int64_t inside = 0;        // of these, faults that stay inside the bound when computed exactly
+  int64_t unseen = 0;         // neither bound nor statistics
+  int64_t inside = 0;         // of these, faults that stay inside the bound when computed exactly
   double largest_unseen = 0;  // exact effect of an unseen fault, in bounds
   std::array<int64_t, kRules.size()> detected{};
   double largest_ratio = 0;
@@ -279,7 +286,8 @@ int Main(int argc, char** argv) {
   fmt::print("| fault | type | n | problems |");
   for (std::string_view rule : kRules) fmt::print(" {} |", rule);
   fmt::print(
-      " unseen | of these inside the bound | largest unseen effect / bound | worst err/bound | keys "
+      " unseen | of these inside the bound | largest unseen effect / bound | worst err/bound | "
+      "keys "
       "detectable |\n|---|---|---|---|");
   for (size_t i = 0; i < kRules.size() + 5; ++i) fmt::print("---|");
   fmt::print("\n");
@@ -315,11 +323,12 @@ int Main(int argc, char** argv) {
     fmt::print(" {:.1f} |", share / static_cast<double>(std::max<int64_t>(1, faulty_cells)));
   }
   fmt::print(" | | | | |\n\n");
-  fmt::print("Of {} faulty outputs that leave the bound when computed exactly, bound + statistics see "
-             "{}: {:.2f} %.\n",
-             visible_problems, seen_problems,
-             100 * static_cast<double>(seen_problems) /
-                 static_cast<double>(std::max<int64_t>(1, visible_problems)));
+  fmt::print(
+      "Of {} faulty outputs that leave the bound when computed exactly, bound + statistics see "
+      "{}: {:.2f} %.\n",
+      visible_problems, seen_problems,
+      100 * static_cast<double>(seen_problems) /
+          static_cast<double>(std::max<int64_t>(1, visible_problems)));
   return 0;
 }
 

@@ -18,9 +18,9 @@
 
 namespace kvcheck {
 
-// From so many cases on, of all layouts and formats, every probe must be reached. Of the first 20,000
-// cases of seed 1, 149 reach the probe that is reached least often (finalize_refused): 5,000 miss it
-// with a probability of about e^-37.
+// From so many cases on, of all layouts and formats, every probe must be reached. Of the first
+// 20,000 cases of seed 1, 149 reach the probe that is reached least often (finalize_refused): 5,000
+// miss it with a probability of about e^-37.
 inline constexpr int64_t kProbeCases = 5'000;
 
 struct FuzzSettings {

@@ -134,7 +134,8 @@ void TextReport::Finish(const Summary& summary) {
     if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }
   for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
-  for (const std::string& pattern : summary.patterns) out_ << "pattern: " << NameText(pattern) << "\n";
+  for (const std::string& pattern : summary.patterns)
+    out_ << "pattern: " << NameText(pattern) << "\n";
   out_ << Print(summary) << "\n";
   out_.flush();
 }
