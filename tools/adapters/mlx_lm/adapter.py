@@ -11,7 +11,8 @@
     attend       base.scaled_dot_product_attention with the library's mask for that window
 
 Calls that break a precondition which the library does not check are refused here (relies_on). Where the library counts
-otherwise on purpose: cache_profile. The option --patched repairs the causes of FINDINGS.md (patched.py).
+otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md (patched.py);
+--operations=NAME,... has cases drawn of these operations alone, beside new, append and drop.
 """
 import importlib.metadata
 
@@ -103,13 +104,25 @@ class MlxLm(Adapter):
 
     def __init__(self, *options):
         mx.set_default_device(mx.cpu)
-        unknown = set(options) - {"--patched"}
+        options = set(options)
+        for option in [option for option in options if option.startswith("--operations=")]:
+            options.remove(option)
+            self.keep_operations(option.partition("=")[2].split(","))
+        unknown = options - {"--patched"}
         if unknown:
             raise SystemExit(f"mlx_lm: no option {' '.join(sorted(unknown))}")
         if options:
             import patched
             patched.apply()
             self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
+
+    def keep_operations(self, names):
+        unknown = set(names) - {*BATCHED, "to_quantized"}
+        if unknown:
+            raise SystemExit(f"mlx_lm: no operation {', '.join(sorted(unknown))}")
+        wanted = {"new", "append", "drop", *names}
+        self.spaces = [{**space, "operations": [name for name in space["operations"] if name in wanted]}
+                       if space["kind"] == "cache" else space for space in self.spaces]
 
     # ------------------------------------------------------------------------------------- arrays
     def give(self, array, kind):
