@@ -2,7 +2,8 @@
 
     tools/adapters/check_findings.py NAME [PROGRAM...]     NAME: a folder beside this file
 
-Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names.
+Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names. Those of findings/gpu/ need a GPU and
+run when they are named (gpu/PROGRAM); otherwise only that they and their sections are there is checked.
 Exit codes: 0 every program printed what stands there; 1 one did not, or a program or section has no counterpart;
 2 wrong usage, or no environment.
 """
@@ -21,7 +22,7 @@ def quoted(folder):
     """({program: what FINDINGS.md says that it prints}, titles of sections that quote none)."""
     found, without = {}, []
     for section in re.split(r"^### ", (folder / "FINDINGS.md").read_text(), flags=re.M)[1:]:
-        programs = re.findall(r"^`findings/(\w+)\.py` prints\n```\n(.*?)```$", section, flags=re.M | re.S)
+        programs = re.findall(r"^`findings/((?:gpu/)?\w+)\.py` prints\n```\n(.*?)```$", section, flags=re.M | re.S)
         found.update(programs)
         if not programs:
             without.append(section.splitlines()[0])
@@ -45,13 +46,15 @@ def main(arguments):
         print(f"{folder.name}: no environment: tools/adapters/make_venv.sh {folder.name}", file=sys.stderr)
         return 2
     said, without = quoted(folder)
-    programs = {path.stem: path for path in (folder / "findings").glob("*.py")}
+    home = folder / "findings"
+    programs = {path.relative_to(home).with_suffix("").as_posix(): path for path in home.rglob("*.py")}
     failures = [f"'{title}' of FINDINGS.md quotes no program" for title in without]
     failures += [f"findings/{name}.py stands in no section of FINDINGS.md" for name in sorted(set(programs) - set(said))]
     failures += [f"FINDINGS.md names findings/{name}.py, which is not there" for name in sorted(set(said) - set(programs))]
     unknown = set(arguments[1:]) - set(programs)
     failures += [f"there is no findings/{name}.py" for name in sorted(unknown)]
-    chosen = sorted(set(arguments[1:] or programs) & set(programs) & set(said))
+    alone = {name for name in programs if not name.startswith("gpu/")}
+    chosen = sorted(set(arguments[1:] or alone) & set(programs) & set(said))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, text in zip(chosen, pool.map(lambda name: printed(python, programs[name]), chosen)):
             if text != said[name]:

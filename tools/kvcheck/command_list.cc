@@ -13,6 +13,7 @@
 #include "reference/data/row_regime.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/kv_format.h"
+#include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_coverage.h"
 #include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
@@ -59,7 +60,8 @@ std::string ListText() {
       "  attention  simulated, simulated:PLAN, small_kernel, fault:ID\n"
       "  codec      optimized, reference, fault:ID\n"
       "  cache      optimized, model, fault:ID\n"
-      "  the faults: kvcheck faults list\n\n";
+      "  the faults: kvcheck faults list\n";
+  text += "  in processes of their own: " + AdaptersText() + "\n\n";
   text += "plans known by name (base=NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
     text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);

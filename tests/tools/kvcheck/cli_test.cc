@@ -118,7 +118,8 @@ TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {
 TEST_F(CommandLine, ListNamesPlansFormatsAndData) {
   const ToolRun run = Tool({"list"});
   EXPECT_EQ(run.exit_code, 0);
-  for (const char* word : {"plain_f32", "stranger", "affine:4:g64:bf16", "gauss", "attention"}) {
+  for (const char* word :
+       {"plain_f32", "stranger", "affine:4:g64:bf16", "gauss", "attention", "numpy_example"}) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word;
   }
 }
