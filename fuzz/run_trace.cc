@@ -78,10 +78,17 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   // That a load of nothing was refused is no answer of an implementation that makes no caches.
   const bool declined = counts.unsupported > 0 && counts.states + counts.outputs == 0;
   const bool idle = counts.states + counts.refusals == 0;
+  const bool hidden = counts.with_tokens > 0 && counts.shown + counts.outputs == 0;
   if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
     result_.operation = declined ? first_declined_ : -1;
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
+  } else if (result_.outcome == Outcome::kPass && hidden) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.reason = fmt::format(
+        "tokens were never judged: none of {} states shows which it retains or which its queries "
+        "see, and no attention was answered",
+        counts.with_tokens);
   }
   result_.counts.collisions = table_.collisions();
   result_.probes = probes_.counts();
@@ -371,6 +378,13 @@ bool TraceRunner::Compare(int index) {
   slot.cache->Observe(&view);
   if (options_.on_state) options_.on_state(view);
   ++result_.counts.states;
+  const bool holds = std::any_of(state.rows.begin(), state.rows.end(),
+                                 [](const ModelRow& row) { return !row.tokens.empty(); });
+  if (holds) {
+    ++result_.counts.with_tokens;
+    const bool shows = view.retained != nullptr || (view.visible != nullptr && queries > 0);
+    if (shows) ++result_.counts.shown;
+  }
   if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
   return Fail(index, StepFault::kNone, result_.failure.message);
 }

@@ -9,6 +9,7 @@
 #include "fuzz/judge_attend.h"
 #include "fuzz/run_trace_slots.h"
 #include "fuzz/trace_inputs.h"
+#include "reference/spec/error.h"
 
 namespace kvcheck {
 
@@ -277,9 +278,17 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   }
   if (!carried_out) return true;
   if (options_.on_attend) options_.on_attend(out_);
-  const AttendJudgement judgement = JudgeAttend(
-      setup, state, table_, request, result.plan != nullptr ? *result.plan : capabilities_.plan,
-      result.profile != nullptr ? *result.profile : capabilities_.profile, out_);
+  const bool states = result.plan != nullptr || result.profile != nullptr;
+  AttendJudgement judgement;
+  try {
+    judgement = JudgeAttend(
+        setup, state, table_, request, result.plan != nullptr ? *result.plan : capabilities_.plan,
+        result.profile != nullptr ? *result.profile : capabilities_.profile, out_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kIllegalCase || !states) throw;
+    return Fail(op.slot, StepFault::kPlan,
+                "what the answer states of itself cannot be: " + error.message());
+  }
   result_.counts.outputs += judgement.elements;
   if (judgement.outcome == Outcome::kFail) {
     return Fail(op.slot, StepFault::kAttention, judgement.message);

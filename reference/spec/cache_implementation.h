@@ -128,6 +128,13 @@ struct StepView {
   int64_t WordsPerRow() const { return (columns + 63) / 64; }
 };
 
+// The bit rows of a StepView that are known: never null, for no bits say that nothing is retained or
+// seen, and null says that nobody can tell.
+inline const uint64_t* KnownBits(const std::vector<uint64_t>& words) {
+  static constexpr uint64_t kNone = 0;
+  return words.empty() ? &kNone : words.data();
+}
+
 // Queries of the columns of the last append.
 struct AttendRequest {
   DType dtype = DType::kFloat32;  // of q and of the output: that of the appended vectors

@@ -141,6 +141,12 @@ const std::map<std::string, Edit, std::less<>>& States() {
       {"unknown_format", [](WireWriter& w) { w.Key("k_format"), w.Text("q4_0"); }},
       {"affine_without_scales",
        [](WireWriter& w) { w.Key("k_format"), w.Text("affine:4:g32:f32"); }},
+      {"no_columns",
+       [](WireWriter& w) {
+         Raw(w, "k", "f32", {1, 1, 0, 8}, 0);
+         Raw(w, "v", "f32", {1, 1, 0, 8}, 0);
+         Mask(w, "retained", {1, 0}, 0, std::byte{0});
+       }},
       {"no_array", [](WireWriter& w) { w.Key("k"), w.Text("none"); }},
   };
   return states;
