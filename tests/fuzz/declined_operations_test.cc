@@ -361,7 +361,7 @@ TEST(ToldToTheImplementation, WhatWillBeObserved) {
   each.observe_each = true;
   EXPECT_EQ(hints("", {}), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
   EXPECT_EQ(hints("", every), (Hints{ObserveHint::kEverySlot, ObserveHint::kEverySlot}));
-  EXPECT_EQ(hints("observe=last ", {}), (Hints{ObserveHint::kNothing, ObserveHint::kEverySlot}));
+  EXPECT_EQ(hints("observe=last ", {}), (Hints{ObserveHint::kNothing}));
   EXPECT_EQ(hints("observe=last ", each), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
 }
 

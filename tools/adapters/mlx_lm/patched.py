@@ -223,9 +223,11 @@ def failed_append_moves_offset():
     for kind in (*SINGLE, *BATCHES):
         def make(original):
             def update_and_fetch(self, keys, values):
-                before = {name: mx.array(v) if isinstance(v, mx.array) else v for name, v in self.__dict__.items()}
+                check_columns(self, keys, values)
+                before = self.__dict__.copy()
+                if self.keys is None:  # what check_columns cannot know yet, where arrays may be changed in place
+                    before.update((name, mx.array(v)) for name, v in before.items() if isinstance(v, mx.array))
                 try:
-                    check_columns(self, keys, values)
                     return original(self, keys, values)
                 except Exception:
                     self.__dict__.update(before)
