@@ -64,6 +64,9 @@ int RunServe(const std::string& name) {
   }
   if (greeting.kinds.empty()) throw Error(ErrorCode::kUsage, why, "--impl");
   signal(SIGPIPE, SIG_IGN);
+  // Whoever serves has nothing to finish or to report.
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
   return Serve(std::move(served), STDIN_FILENO, STDOUT_FILENO);
 }
 

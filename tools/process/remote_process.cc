@@ -201,8 +201,10 @@ bool RemoteProcess::ForgetAhead() {
 
 WireValue RemoteProcess::Exchange() {
   const std::span<const std::byte> frame = writer_.FinishFrame();
-  if (ahead_.Unanswered() == 0 && child_->HasUntaken()) {
-    Break("it sent more than one answer to an earlier request");
+  if (ahead_.Unanswered() == 0) {
+    // An answer that comes now belongs to no request: it would be taken for the next one's.
+    child_->Look();
+    if (child_->HasUntaken()) Break("it sent more than one answer to an earlier request");
   }
   bool sent = true;
   if (ahead_.Any() && ahead_.IsNext(frame)) {

@@ -180,7 +180,9 @@ int Serve(Served served, int input, int output) {
       }
       if (!known) AnswerWith("failed", fmt::format("there is no request '{}'", name), writer);
       if (writer.size() > kMaxFrameBytes) {
-        AnswerWith("failed", "the answer does not fit a frame of the protocol", writer);
+        // A case can be declined; of operations nobody knows any more what the answer was.
+        AnswerWith(name == "case" ? "unsupported" : "failed",
+                   "the answer does not fit a frame of the protocol", writer);
       }
       if (!WriteAnswer(output, writer.FinishFrame())) return 0;  // nobody listens any more
     }

@@ -79,6 +79,13 @@ OpResult CacheServer::Start(const WireValue& value, WireWriter&) {
   setup_.k_dim = NumberIn(setup, "k_dim");
   setup_.v_dim = NumberIn(setup, "v_dim");
   setup_.growth_tokens = NumberIn(setup, "growth_tokens");
+  for (const int64_t count :
+       {setup_.kv_heads, setup_.query_heads, setup_.k_dim, setup_.v_dim, setup_.growth_tokens}) {
+    if (count < 1) throw WireError("a setup has heads, channels and tokens: numbers from 1 on");
+  }
+  if (setup_.query_heads % setup_.kv_heads != 0) {
+    throw WireError("'query_heads' of the setup are no multiple of 'kv_heads'");
+  }
   const std::optional<DType> x = ParseDType(TextIn(setup, "x"));
   if (!x) throw WireError("'x' of the setup is no type");
   setup_.x = *x;
@@ -218,6 +225,9 @@ OpResult CacheServer::Damage(const WireValue& value, WireWriter& writer) {
 
 OpResult CacheServer::Attend(const WireValue& value, WireWriter& writer) {
   const WireArray q = VectorsIn(value, "q");
+  if (q.extents[3] != setup_.k_dim) {
+    throw WireError("'q' has another number of channels than keys have");
+  }
   AttendRequest request;
   request.dtype = q.dtype;
   request.rows = q.extents[0];

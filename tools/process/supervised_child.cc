@@ -179,6 +179,7 @@ struct SupervisedChild::State {
     while (!Reap(status)) {
       ReadPrinted();
       if (Clock::now() >= deadline) return TimeOut();
+      if (limits.on_wait) limits.on_wait();
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(10'000));
     }
@@ -248,6 +249,7 @@ struct SupervisedChild::State {
   bool SendAll(std::span<const std::byte> data) {
     // Messages that pile up while the child does not read are bounded like a message.
     const auto most = 2 * static_cast<size_t>(limits.max_message_bytes);
+    BoundWait();
     if (!data.empty() && child.to_child.open()) Write(data);
     while (!data.empty() && !ended && child.to_child.open()) {
       Step(&data);
@@ -255,6 +257,7 @@ struct SupervisedChild::State {
         End(ChildEnd::kProtocolError, 0, "sends without reading what it is sent");
       }
     }
+    last_moment.reset();
     return data.empty();
   }
 };
@@ -298,6 +301,11 @@ void SupervisedChild::SetLimits(std::chrono::milliseconds since_progress,
                                 std::chrono::milliseconds whole_wait) {
   state_->limits.since_progress = since_progress;
   state_->limits.whole_wait = whole_wait;
+}
+
+void SupervisedChild::Look() {
+  while (!state_->ended && state_->ReadMore()) {
+  }
 }
 
 size_t SupervisedChild::Untaken() const {

@@ -114,6 +114,8 @@ class SupervisedChild {
   bool SendFrame(std::span<const std::byte> frame);
   // From the next call on.
   void SetLimits(std::chrono::milliseconds since_progress, std::chrono::milliseconds whole_wait);
+  // Takes in what has arrived, without waiting.
+  void Look();
   // Whether something has arrived that nobody has taken, a part of a message or more.
   bool HasUntaken() const { return Untaken() > 0; }
   // How many: messages, and one more where a part of another is there.

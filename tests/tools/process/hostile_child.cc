@@ -337,9 +337,16 @@ int Run(std::string_view kind, const char* file) {
       if (kind == "closes_input") close(0);
       WriteText(GreetingOf(kind, file));
       if (kind == "closes_input") Hang();
+      if (kind == "never_reads") Answers().at("endless_progress")();
       continue;
     }
     const bool is_append = name == "append" && appends_before-- == 0;
+    if (kind == "answers_again") {
+      WriteFrame("\x80");
+      usleep(50'000);
+      WriteFrame("\x80");
+      continue;
+    }
     const bool here = at_hello || (at_once ? name == "start" : is_append);
     if (here) {
       const auto answer = Answers().find(kind);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tools/process/remote_cache.h"
@@ -135,6 +136,36 @@ TEST_F(HostileChild, IsLostWhereSignsOfProgressDoNotEnd) {
 TEST_F(HostileChild, IsLostWhereItDoesNotListen) {
   const std::string reason = ExpectLosses("closes_input", "start PROTOCOL", kShort);
   EXPECT_NE(reason.find("closed its standard input"), std::string::npos) << reason;
+}
+
+// Its signs of progress go on while a request waits that no pipe holds.
+TEST_F(HostileChild, IsLostWhereItNeverReads) {
+  const auto process = Process("never_reads", kVeryShort);
+  try {
+    WireWriter& writer = process->Begin("start");
+    writer.Key("bytes");
+    writer.Bytes(std::vector<std::byte>(size_t{16} << 20));
+    process->Call();
+    FAIL() << "answered";
+  } catch (const RemoteLoss& loss) {
+    EXPECT_EQ(loss.Signature(), "start TIMED_OUT") << loss.reason();
+  }
+}
+
+// A second answer that comes when the first one has long been taken.
+TEST_F(HostileChild, IsLostWhereItAnswersTwiceWithADelay) {
+  const auto process = Process("answers_again", kPatient);
+  process->Begin("start");
+  process->Call();
+  std::this_thread::sleep_for(milliseconds(300));
+  try {
+    process->Begin("append");
+    process->Call();
+    FAIL() << "the late answer was taken for the next one's";
+  } catch (const RemoteLoss& loss) {
+    EXPECT_EQ(loss.Signature(), "append PROTOCOL");
+    EXPECT_NE(loss.reason().find("more than one answer"), std::string::npos) << loss.reason();
+  }
 }
 
 TEST_F(HostileChild, IsLostWhereItsAnswerIsNone) {

@@ -496,7 +496,8 @@ class Server {
       writer.Instead("failed", "what was thrown is no std::exception");
     }
     if (writer.size() > kMostFrameBytes) {
-      writer.Instead("failed", "the answer does not fit a frame of the protocol (64 MiB)");
+      writer.Instead(name == "case" ? "unsupported" : "failed",
+                     "the answer does not fit a frame of the protocol (64 MiB)");
     }
   }
 
@@ -635,7 +636,7 @@ class Server {
     } else if (how == "foreign") {
       saved.bytes.assign(at + 1, std::byte{'x'});
     } else if (how == "truncate") {
-      saved.bytes.resize(at);
+      saved.bytes.resize(saved.bytes.size() - (saved.bytes.empty() ? 0 : 1));
     } else if (how == "flip" && !saved.bytes.empty()) {
       saved.bytes[at] ^= static_cast<std::byte>(1u << (place % 8));
     } else if (how != "flip") {
