@@ -8,8 +8,8 @@ hypothesis==6.170.0).
 
 kvcheck: drawn traces of new, append, trim, filter, extract, extend and drop on KVCache, RotatingKVCache and their batches
 (`--operations` of the adapter), patched so that no failure ends a trace. observe=each shows and judges every state,
-observe=last the states at the end. What a command needs until its first case is judged, the imports of the library above
-all, is measured apart, by runs of two cases, and taken off.
+observe=last the states at the end. The time until the adapters have imported the library is written down by themselves,
+and taken off.
 
 Hypothesis: a RuleBasedStateMachine per class with the same operations, 50 steps an example, each result evaluated, nothing
 compared with anything; shapes, windows and steps of capacity as kvcheck draws them (what it drew: 77 caches of 100 have one
@@ -31,7 +31,8 @@ import sys
 import tempfile
 import time
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SELF = pathlib.Path(__file__).resolve()
+REPOSITORY = SELF.parents[2]
 ADAPTER = REPOSITORY / "tools/adapters/mlx_lm"
 PYTHON = ADAPTER / "venv/bin/python"
 OPERATIONS = "append,trim,filter,extract,extend"
@@ -143,6 +144,23 @@ def hypothesis_rate(seconds):
     print(done, time.perf_counter() - begin, time.process_time() - used)
 
 
+def serve(started, *arguments):
+    """The adapter, which adds a line to the file `started` when it begins to serve: the time, and processor seconds."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(REPOSITORY / "tools/adapters/kvcheck_adapter"))
+    from kvcheck_adapter import __main__ as program
+    from kvcheck_adapter.session import Session
+    run = Session.run
+
+    def timed(session):
+        with open(started, "a") as file:
+            file.write(f"{time.monotonic()} {time.process_time()}\n")
+        run(session)
+
+    Session.run = timed
+    program.main(list(arguments))
+
+
 def processor_seconds():
     """Of all processes that have ended, those too that were left to this one when their parent ended."""
     while True:
@@ -153,40 +171,44 @@ def processor_seconds():
             return used.ru_utime + used.ru_stime
 
 
-def fuzz(tool, folder, limit, observe, workers):
-    """(operations judged, seconds, processor seconds) of the whole command."""
-    report = pathlib.Path(folder) / "report.json"
-    used, begin = processor_seconds(), time.perf_counter()
-    done = subprocess.run(
-        [tool, "fuzz", "--impl", f"{ADAPTER}/run --patched --operations={OPERATIONS}", "--layout", "linear", "--layout",
-         "ring", "--format", "f32", "--keep-going", "--quiet", "--out", folder, "--json", str(report), "--observe",
-         observe, "-j", str(workers), *limit], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        sys.exit(f"kvcheck fuzz --observe {observe} {' '.join(limit)} ended with {done.returncode}, so there is no clean "
-                 f"run to time\n{done.stderr}")
-    summary = json.loads(report.read_text())["summary"]
-    report.unlink()
-    return summary["campaigns"][0]["operations"], seconds, processor_seconds() - used
+def fuzz(tool, seconds, seed, observe, workers, start=5):
+    """(operations judged a second, a processor second), from the time on when the adapters serve. start: seconds that this
+    may take; where it took most of all the time, there is another run."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, started = pathlib.Path(folder, "report.json"), pathlib.Path(folder, "started")
+        adapter = f"{PYTHON} {SELF} --serve {started} {ADAPTER}/adapter.py --patched --operations={OPERATIONS}"
+        before = processor_seconds()
+        done = subprocess.run(
+            [tool, "fuzz", "--impl", adapter, "--layout", "linear", "--layout", "ring", "--format", "f32", "--keep-going",
+             "--quiet", "--out", folder, "--json", str(report), "--observe", observe, "-j", str(workers), "--time",
+             f"{seconds + start:.0f}s", "--seed", str(seed)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic()
+        used = processor_seconds() - before
+        # The first is asked what it has, and then each worker has one.
+        starts = [tuple(map(float, line.split())) for line in started.read_text().splitlines()]
+        if done.returncode != 0 or len(starts) != 1 + workers:
+            sys.exit(f"kvcheck fuzz --observe {observe} -j {workers} ended with {done.returncode} after {len(starts)} "
+                     f"adapters: no clean run to time\n{done.stderr}")
+        operations = json.loads(report.read_text())["summary"]["campaigns"][0]["operations"]
+    wall = statistics.mean(end - began for began, _ in starts[1:])
+    if wall < seconds / 2:
+        return fuzz(tool, seconds, seed, observe, workers, 2 * start)
+    return operations / wall, operations / (used - sum(own for _, own in starts))
 
 
 def beside(tool, rounds, seconds):
     """{name: [(a second, a processor second)]}, one entry a round."""
     rates = {"Hypothesis": [], **{name: [] for name in KINDS}}
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(rounds):
-            bare = subprocess.run([PYTHON, __file__, "--hypothesis", str(seconds)], capture_output=True, text=True)
-            if bare.returncode:
-                sys.exit(f"Hypothesis did not run:\n{bare.stderr}")
-            operations, wall, used = map(float, bare.stdout.split())
-            rates["Hypothesis"].append((operations / wall, operations / used))
-            for name, (observe, workers) in KINDS.items():
-                start = fuzz(tool, folder, ["--cases", "2"], observe, workers)
-                run = fuzz(tool, folder, ["--time", f"{seconds}s", "--seed", str(number + 1)], observe, workers)
-                operations, wall, used = (a - b for a, b in zip(run, start))
-                rates[name].append((operations / wall, operations / used))
-            print(f"round {number + 1} of {rounds}: " + ", ".join(
-                f"{name} {values[-1][0]:.0f}" for name, values in rates.items()), file=sys.stderr)
+    for number in range(rounds):
+        bare = subprocess.run([PYTHON, SELF, "--hypothesis", str(seconds)], capture_output=True, text=True)
+        if bare.returncode:
+            sys.exit(f"Hypothesis did not run:\n{bare.stderr}")
+        operations, wall, used = map(float, bare.stdout.split())
+        rates["Hypothesis"].append((operations / wall, operations / used))
+        for name, (observe, workers) in KINDS.items():
+            rates[name].append(fuzz(tool, seconds, number + 1, observe, workers))
+        print(f"round {number + 1} of {rounds}: " + ", ".join(
+            f"{name} {values[-1][0]:.0f}" for name, values in rates.items()), file=sys.stderr)
     return rates
 
 
@@ -217,5 +239,7 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--hypothesis"]:
         hypothesis_rate(float(sys.argv[2]))
+    elif sys.argv[1:2] == ["--serve"]:
+        serve(*sys.argv[2:])
     else:
         main()

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "reference/spec/cache_implementation.h"
@@ -199,6 +201,14 @@ bool RemoteProcess::ForgetAhead() {
   return as_many;
 }
 
+void RemoteProcess::LetAnswersGather() {
+  constexpr size_t kFew = 3;
+  constexpr std::chrono::nanoseconds kMost = std::chrono::milliseconds(2);
+  if (ahead_.Unanswered() < kFew || child_->HasUntaken()) return;
+  const auto estimate = answer_time_ * static_cast<int64_t>(ahead_.Unanswered()) / 2;
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kMost, estimate));
+}
+
 WireValue RemoteProcess::Exchange() {
   const std::span<const std::byte> frame = writer_.FinishFrame();
   if (ahead_.Unanswered() == 0) {
@@ -207,8 +217,11 @@ WireValue RemoteProcess::Exchange() {
     if (child_->HasUntaken()) Break("it sent more than one answer to an earlier request");
   }
   bool sent = true;
-  if (ahead_.Any() && ahead_.IsNext(frame)) {
+  const bool announced = ahead_.Any() && ahead_.IsNext(frame);
+  if (announced) {
+    if (!ahead_.Used()) ahead_since_ = std::chrono::steady_clock::now();
     if (const auto more = ahead_.Send(); !more.empty()) sent_all_ = child_->SendFrame(more);
+    if (sent_all_) LetAnswersGather();
     // What did not read all of them may have answered this one.
     sent = sent_all_;
     ahead_.Take();
@@ -232,6 +245,10 @@ WireValue RemoteProcess::Exchange() {
   }
   if (!message) LoseChild();
   if (child_->Untaken() > ahead_.Unanswered()) Break("it sent more than one answer");
+  if (announced && !ahead_.Any()) {
+    answer_time_ =
+        (std::chrono::steady_clock::now() - ahead_since_) / static_cast<int64_t>(ahead_.Taken());
+  }
   answer_bytes_ = std::make_shared<const Message>(std::move(*message));
   const WireValue answer = reader_.Read(*answer_bytes_);
   if (const std::optional<WireValue> failed = answer.Find("failed")) {

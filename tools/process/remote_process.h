@@ -115,6 +115,8 @@ class RemoteProcess {
   [[noreturn]] void LoseChild();
   Greeting Greet();
   WireValue Exchange();
+  // Where several answers are on their way: until some of them are there.
+  void LetAnswersGather();
 
   std::vector<std::string> command_;
   RemoteLimits limits_;
@@ -129,6 +131,9 @@ class RemoteProcess {
   WireWriter writer_;
   RequestsAhead ahead_;
   bool sent_all_ = true;  // the last piece that was sent was read as a whole
+  // Of answers to requests sent ahead: when those on their way began, and what one takes.
+  std::chrono::steady_clock::time_point ahead_since_;
+  std::chrono::nanoseconds answer_time_{0};
   WireMessage reader_;
   std::shared_ptr<const Message> answer_bytes_;
 };

@@ -36,7 +36,8 @@ class RequestsAhead {
     bytes_.resize(StartOf(taken_));
   }
 
-  // Whether one was taken since Clear.
+  // How many were taken since Clear.
+  size_t Taken() const { return taken_; }
   bool Used() const { return taken_ > 0; }
   // Whether there are some whose turn has not come.
   bool Any() const { return taken_ < ends_.size(); }
