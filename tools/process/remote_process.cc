@@ -235,9 +235,10 @@ WireValue RemoteProcess::Exchange() {
   std::optional<Message> message;
   if (sent || child_->HasUntaken()) message = child_->Receive();
   if (!message && !sent) {
-    // It is ending, or it stopped to listen.
+    // It is ending, or it stopped to listen, or it was ended since it took nothing.
+    const bool listened = child_->HasEnded();
     const ChildOutcome& outcome = child_->Finish();
-    if (outcome.end == ChildEnd::kTimedOut) {
+    if (outcome.end == ChildEnd::kTimedOut && !listened) {
       Lose(Outcome::kFail,
            fmt::format("the process closed its standard input and did not end, in '{}'{}", request_,
                        Printed(outcome)));

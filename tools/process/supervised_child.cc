@@ -303,6 +303,8 @@ void SupervisedChild::SetLimits(std::chrono::milliseconds since_progress,
   state_->limits.whole_wait = whole_wait;
 }
 
+bool SupervisedChild::HasEnded() const { return state_->ended; }
+
 void SupervisedChild::Look() {
   while (!state_->ended && state_->ReadMore()) {
   }

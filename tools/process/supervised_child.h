@@ -114,6 +114,8 @@ class SupervisedChild {
   bool SendFrame(std::span<const std::byte> frame);
   // From the next call on.
   void SetLimits(std::chrono::milliseconds since_progress, std::chrono::milliseconds whole_wait);
+  // Whether it is known to be gone.
+  bool HasEnded() const;
   // Takes in what has arrived, without waiting.
   void Look();
   // Whether something has arrived that nobody has taken, a part of a message or more.
