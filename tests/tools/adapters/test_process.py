@@ -226,6 +226,19 @@ class Starting(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("make_venv.sh " + os.path.basename(folder), done.stderr)
 
+    def test_kvcheck_python_is_taken_where_it_has_the_packages_and_else_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "requirements.txt").write_text("numpy==1\nsome-library[extra]==1\n")
+            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, "KVCHECK_PYTHON": sys.executable})
+            bare = pathlib.Path(folder, "bare")  # a Python without packages
+            bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+            bare.chmod(0o755)
+            with Child([str(ADAPTERS / "tutorial/run")], env={**os.environ, "KVCHECK_PYTHON": str(bare)}) as child:
+                self.assertEqual(child.hello()["name"], "tutorial")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"({sys.executable} of KVCHECK_PYTHON lacks: some-library)", done.stderr)
+
     def test_make_venv_refuses_what_is_no_adapter(self):
         done = subprocess.run([str(ADAPTERS / "make_venv.sh"), "nothing"], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)

@@ -2,7 +2,6 @@
 of each path. Skipped without the environment: test_torch.py torch_sdpa | transformers. Whether answers are right is
 kvcheck's to say.
 """
-import os
 import pathlib
 import sys
 import unittest
@@ -13,6 +12,9 @@ from driver import SETUP, Child, append, from_wire, shown_tokens, to_wire
 
 ADAPTERS = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"
 SKIPPED = 77
+sys.path.insert(0, str(ADAPTERS))
+
+from check_findings import environment
 
 
 class Started(unittest.TestCase):
@@ -171,12 +173,8 @@ class Quanto(Dynamic):
         self.assertEqual([len(row) for row in shown_tokens(state)], [6, 6])
 
 
-def has_environment(name):
-    return (ADAPTERS / name / "venv").exists() or bool(os.environ.get("KVCHECK_PYTHON"))
-
-
 def main(name):
-    if not has_environment(name):
+    if environment(ADAPTERS / name) is None:
         print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
         return SKIPPED
     chosen = [item for item in globals().values()
