@@ -94,7 +94,9 @@ class Dynamic(Started):
 
     def fed(self, padding=(0,)):
         """Six columns: three, then one by one. The state after the last."""
-        rows = [[-1 if token <= skipped else token for token in range(1, 7)] for skipped in padding]
+        return self.fed_rows([[-1 if token <= skipped else token for token in range(1, 7)] for skipped in padding])
+
+    def fed_rows(self, rows):
         append(self.child, 0, [row[:3] for row in rows])
         for column in (3, 4, 5):
             answer = append(self.child, 0, [row[column:column + 1] for row in rows], observe=[0])
@@ -157,20 +159,26 @@ class Static(Dynamic):
         self.assertIn("unsupported", append(self.child, 0, [list(range(1, 14))]))
 
 
+APART = 160  # numbers of tokens that four bits tell apart: a step over a vector of these tests is 128 of them at most
+
+
 class Quanto(Dynamic):
     OPTIONS = ("--cache", "quanto", "--bits", "4", "--residual", "4")
     LAYOUTS = Dynamic.LAYOUTS[:2]
 
-    # Vectors of these tests differ by less than a step of four bits, so that only their number can be told.
+    ROWS = [[APART * n for n in row] for row in (range(1, 7), range(7, 13))]
+
     def test_each_layer_shows_what_its_queries_see(self):
-        self.new()
-        self.assertEqual([len(row) for row in shown_tokens(self.fed())], [6])
+        for layout, _, seen in self.LAYOUTS:
+            self.setUp()
+            self.new(layout)
+            self.assertEqual(shown_tokens(self.fed_rows(self.ROWS[:1])), [[APART * n for n in seen[0]]], layout)
 
     def test_rows_are_permuted(self):
         self.new(padding=[0, 0])
-        self.fed([0, 0])
+        self.assertEqual(shown_tokens(self.fed_rows(self.ROWS)), self.ROWS)
         state = self.child.ask(do="filter", cache=0, rows=[1, 0], observe=[0])["states"][0]
-        self.assertEqual([len(row) for row in shown_tokens(state)], [6, 6])
+        self.assertEqual(shown_tokens(state), self.ROWS[::-1])
 
 
 def main(name):
