@@ -71,6 +71,14 @@ class MlxLm(unittest.TestCase):
         state = self.child.ask(do="extract", cache=2, row=1, out=3, observe=[3])["states"][0]
         self.assertEqual(shown_tokens(state), [[4]])
 
+    def test_a_batch_without_rows_is_one_of_the_classes_of_batches(self):
+        self.assertEqual(self.new(layout="linear", rows=0), {})
+        self.assertEqual(self.new(layout="ring:w=3", rows=0), {})
+        self.assertIn("without rows", self.new(layout="chunk:c=4", rows=0)["unsupported"])
+        self.assertEqual(self.new(layout="chunk:c=4", rows=2), {})
+        self.start(k_dim=32, v_dim=32)
+        self.assertIn("without rows", self.new(form="affine:4:g32:f32", rows=0)["unsupported"])
+
     def test_a_prefill_padded_on_the_right_is_pending_until_it_is_finalized(self):
         self.new(rows=2)
         self.child.ask(do="prepare", cache=0, lengths=[1, 3], columns=3)

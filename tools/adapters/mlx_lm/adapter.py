@@ -1,11 +1,15 @@
 """The caches, attention and codecs of mlx-lm, on the CPU, before kvcheck.
 
     new          KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache for one row without padding; BatchKVCache,
-                 BatchRotatingKVCache for several rows or with it
+                 BatchRotatingKVCache for several rows or with it. A cache without rows is one of the last two, whose
+                 rows come and go; the others are given the rows that they have from the first column on, which may be
+                 several (evaluate.py) and are never none
     append       base.create_attention_mask, then update_and_fetch; for ChunkedKVCache what models/llama4.py does:
                  maybe_trim_front and a mask over [start_position, offset + N)
     prepare      prepare(lengths=, right_padding=), as generate.py does
-    trim         trim_prompt_cache; save, load: save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
+    trim         trim_prompt_cache, the count as it was asked for: batches know the padding of their rows and answer with
+                 a number, so they are held to it
+    save, load   save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
     filter, extend, prepare, extract of a cache of one row: the row becomes a batch first, by the library's merge, as
                  generate.py does; merge of batches of one row: extend
     attend       base.scaled_dot_product_attention with the library's mask for that window
@@ -150,6 +154,8 @@ class MlxLm(Adapter):
         x, single = self.setup.x, rows == 1 and not padding
         if k != v:
             raise Unsupported("K and V are stored in one format")
+        if not rows and (layout.kind == "chunk" or not k.is_plain):
+            raise Unsupported("a cache without rows of a class for one sequence")
         if not k.is_plain:
             if layout.kind != "linear" or any(padding):
                 raise Unsupported("QuantizedKVCache is linear, without padding")
