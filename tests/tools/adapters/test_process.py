@@ -59,6 +59,20 @@ class Conversation(unittest.TestCase):
         self.assertIn("no merge", self.child.ask(do="merge", caches=[0, 0], out=1)["unsupported"])
         self.assertIn("no cache 1", self.child.ask(do="trim", cache=1, count=1)["failed"])
 
+    def test_mistakes_in_what_a_probe_calls_are_told_and_what_the_library_raises_shows_nothing(self):
+        self.child = started(pathlib.Path(__file__).with_name("mistaken_adapter.py"))
+        for window, mistake in ((1, "NameError: name 'misspelt'"), (2, "ModuleNotFoundError"),
+                                (3, "AttributeError: 'list' object has no attribute 'coppy'"), (4, "TypeError"),
+                                (5, "TypeError"), (7, None), (8, None), (9, None)):
+            new(self.child, layout=f"linear:w={window}")
+            append(self.child, 0, [[1]])
+            answer = self.child.ask(do="trim", cache=0, count=1, observe=[0])
+            if mistake:
+                self.assertIn(mistake, answer["failed"])
+                self.assertIn("mistaken_adapter.py, line ", answer["failed"])
+            else:
+                self.assertEqual("retained" in answer["states"][0], window == 7)
+
     def test_changed_inputs_are_told(self):
         self.child = started()
         new(self.child)
