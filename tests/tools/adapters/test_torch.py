@@ -2,6 +2,7 @@
 of each path. Skipped without the environment: test_torch.py torch_sdpa | transformers. Whether answers are right is
 kvcheck's to say.
 """
+import os
 import pathlib
 import sys
 import unittest
@@ -141,6 +142,24 @@ class DynamicWithFilesAndCrops(Dynamic):
             self.assertEqual(self.child.ask(do="trim", cache=0, count=1)["trimmed"], 1)
             self.assertEqual(shown_tokens(append(self.child, 0, [[9]], observe=[0])["states"][0]), seen, layout)
 
+    def test_crop_is_given_the_number_that_was_asked_for(self):
+        self.new(padding=[1, 0])
+        self.fed([1, 0])
+        answer = self.child.ask(do="trim", cache=0, count=6, observe=[0])
+        self.assertIn("padding", answer["unsupported"])  # row 0 has five tokens
+        self.assertEqual(shown_tokens(answer["states"][0]), [[2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]])
+        self.assertEqual(self.child.ask(do="trim", cache=0, count=5)["trimmed"], 5)
+        self.setUp()
+        self.new()
+        self.fed()
+        answer = self.child.ask(do="trim", cache=0, count=7, observe=[0])
+        self.assertEqual((answer["trimmed"], shown_tokens(answer["states"][0])), (6, [[]]))
+        self.setUp()
+        self.new("ring:w=3")
+        self.fed()
+        self.child.ask(do="trim", cache=0, count=9)  # the library's length is -3 now
+        self.assertIn("refused", append(self.child, 0, [[9]]))
+
     def test_files_come_back_and_others_are_refused(self):
         self.new("ring:w=3")
         self.fed()
@@ -181,12 +200,30 @@ class Quanto(Dynamic):
         self.assertEqual(shown_tokens(state), self.ROWS[::-1])
 
 
+class LengthRaises(unittest.TestCase):
+    NAME = "transformers"
+
+    def test_a_length_that_raises_is_told_unless_the_file_was_damaged(self):
+        file = pathlib.Path(__file__).with_name("length_raises.py")
+        with Child([environment(ADAPTERS / self.NAME), "-m", "kvcheck_adapter", str(file)], limit_s=600,
+                   env={**os.environ, "PYTHONPATH": str(ADAPTERS / "kvcheck_adapter")}) as child:
+            child.hello()
+            child.ask(do="start", setup=SETUP, seed=1)
+            child.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=1, padding=[0])
+            append(child, 0, [[1, 2]])
+            self.assertIn("ValueError: no length", child.ask(do="observe", observe=[0])["failed"])
+            child.ask(do="save", cache=0, key="s1")
+            self.assertIn("no length", child.ask(do="load", key="s1", out=1, observe=[1])["failed"])
+            child.ask(do="damage", key="s1", how="flip", at=1400)  # of the numbers: still loaded
+            self.assertEqual(len(child.ask(do="load", key="s1", out=1, observe=[1])["states"]), 1)
+
+
 def main(name):
     if environment(ADAPTERS / name) is None:
         print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
         return SKIPPED
     chosen = [item for item in globals().values()
-              if isinstance(item, type) and issubclass(item, Started) and item.NAME == name]
+              if isinstance(item, type) and issubclass(item, unittest.TestCase) and getattr(item, "NAME", "") == name]
     loader = unittest.TestLoader()
     suite = unittest.TestSuite(loader.loadTestsFromTestCase(item) for item in chosen)
     return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1
