@@ -7,7 +7,7 @@ import unittest
 
 import numpy as np
 
-from driver import SETUP, Child, append, from_wire, shown_tokens, to_wire
+from driver import SETUP, Child, append, from_wire, refuses, shown_tokens, to_wire
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters/mlx_lm"
 SKIPPED = 77
@@ -138,6 +138,16 @@ class MlxLm(unittest.TestCase):
                          {"codes": "u32", "scales": "f32", "biases": "f32"})
         y = self.child.ask(do="case", case=case.format("decode"), inputs=codes)["outputs"]["y"]
         self.assertTrue(np.allclose(from_wire(y), x, atol=2 / 255))
+
+
+class Options(unittest.TestCase):
+    def test_what_is_not_an_option_is_refused(self):
+        for options, said in ((["--pathced"], "--pathced"), (["--operations=append,fly"], "no operation fly"),
+                              (["--operations=append", "--operations=trim"], "more than once")):
+            self.assertIn(said, refuses([str(FOLDER / "run"), *options]) or "", options)
+        with Child([str(FOLDER / "run"), "--operations=trim"], limit_s=600) as child:
+            offered = {name for space in child.hello()["spaces"] if space["kind"] == "cache" for name in space["operations"]}
+        self.assertEqual(offered, {"new", "append", "trim", "drop"})
 
 
 class Patched(MlxLm):

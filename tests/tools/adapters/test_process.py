@@ -12,7 +12,7 @@ ADAPTERS = ROOT / "tools/adapters"
 os.environ["PYTHONPATH"] = str(ADAPTERS / "kvcheck_adapter")
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
-from driver import SETUP, Child, Gone, append, from_wire, shown_tokens, to_wire, token_rows
+from driver import SETUP, Child, Gone, append, from_wire, refuses, shown_tokens, to_wire, token_rows
 
 
 def started(file=None, *options, **more):
@@ -252,6 +252,11 @@ class Starting(unittest.TestCase):
                 self.assertEqual(child.hello()["name"], "tutorial")
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"({sys.executable} of KVCHECK_PYTHON lacks: some-library)", done.stderr)
+
+    def test_the_example_refuses_options_that_it_does_not_know(self):
+        for options in (["--borken"], ["--brok"], ["broken"], ["--broken", "1"]):
+            self.assertIn(options[-1], refuses([str(ADAPTERS / "numpy_example/run"), *options]))
+        self.assertIsNone(refuses([str(ADAPTERS / "numpy_example/run"), "--broken"]))
 
     def test_make_venv_refuses_what_is_no_adapter(self):
         done = subprocess.run([str(ADAPTERS / "make_venv.sh"), "nothing"], capture_output=True, text=True, timeout=120)

@@ -9,7 +9,7 @@ import unittest
 
 import numpy as np
 
-from driver import SETUP, Child, append, from_wire, shown_tokens, to_wire
+from driver import SETUP, Child, append, from_wire, refuses, shown_tokens, to_wire
 
 ADAPTERS = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"
 SKIPPED = 77
@@ -198,6 +198,18 @@ class Quanto(Dynamic):
         self.assertEqual(shown_tokens(self.fed_rows(self.ROWS)), self.ROWS)
         state = self.child.ask(do="filter", cache=0, rows=[1, 0], observe=[0])["states"][0]
         self.assertEqual(shown_tokens(state), self.ROWS[::-1])
+
+
+class Options(unittest.TestCase):
+    NAME = "transformers"
+
+    def test_options_of_another_cache_and_numbers_below_the_least_are_refused(self):
+        for options, said in (("--length 9", "--length belongs to --cache static"),
+                              ("--cache static --bits 4", "--bits belongs to --cache quanto or hqq"),
+                              ("--cache fp8 --residual 4", "--residual belongs to --cache quanto or hqq"),
+                              ("--cache static --record-past", "--record-past belongs to --cache dynamic"),
+                              ("--cache static --length 0", "--length is at least 1")):
+            self.assertIn(said, refuses([str(ADAPTERS / self.NAME / "run"), *options.split()]) or "", options)
 
 
 class LengthRaises(unittest.TestCase):

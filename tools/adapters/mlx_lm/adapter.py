@@ -18,6 +18,7 @@ Calls that break a precondition which the library does not check are refused her
 otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md (patched.py);
 --operations=NAME,... has cases drawn of these operations alone, beside new, append and drop.
 """
+import argparse
 import importlib.metadata
 
 import mlx.core as mx
@@ -108,22 +109,24 @@ class MlxLm(Adapter):
 
     def __init__(self, *options):
         mx.set_default_device(mx.cpu)
-        options = set(options)
-        for option in [option for option in options if option.startswith("--operations=")]:
-            options.remove(option)
-            self.keep_operations(option.partition("=")[2].split(","))
-        unknown = options - {"--patched"}
-        if unknown:
-            raise SystemExit(f"mlx_lm: no option {' '.join(sorted(unknown))}")
-        if options:
+        parser = argparse.ArgumentParser(prog="mlx_lm", allow_abbrev=False)
+        parser.add_argument("--patched", action="store_true")
+        parser.add_argument("--operations", action="append", default=[])
+        chosen = parser.parse_args(options)
+        if len(chosen.operations) > 1:
+            parser.error("--operations is given more than once")
+        for text in chosen.operations:
+            names = text.split(",")
+            unknown = set(names) - {*BATCHED, "to_quantized"}
+            if unknown:
+                parser.error(f"no operation {', '.join(sorted(unknown))}")
+            self.keep_operations(names)
+        if chosen.patched:
             import patched
             patched.apply()
             self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
 
     def keep_operations(self, names):
-        unknown = set(names) - {*BATCHED, "to_quantized"}
-        if unknown:
-            raise SystemExit(f"mlx_lm: no operation {', '.join(sorted(unknown))}")
         wanted = {"new", "append", "drop", *names}
         self.spaces = [{**space, "operations": [name for name in space["operations"] if name in wanted]}
                        if space["kind"] == "cache" else space for space in self.spaces]

@@ -5,7 +5,7 @@ Options:
     --attention sdpa|eager                  masks and attention of that implementation (sdpa)
     --record-past                           DynamicCache.activate_past_recording(), so that sliding layers can be cropped
     --length N                              columns of a StaticCache (160)
-    --bits N, --residual N                  of a QuantizedCache (4; 8)
+    --bits N, --residual N                  of a QuantizedCache (4; 8); fp8 has neither
     --padding nan|zero                      what columns of padding hold: kvcheck's NaN (the default), or zeros, since a
                                             model feeds finite numbers there
 
@@ -52,16 +52,32 @@ MASKS = {"linear": masking_utils.create_causal_mask, "ring": masking_utils.creat
          "chunk": masking_utils.create_chunked_causal_mask}
 
 
+QUANTIZERS = ("quanto", "hqq")
+# Options of some caches alone: of which, and the least number.
+BELONGS = {"length": (("static",), 1), "record_past": (("dynamic",), 0), "bits": (QUANTIZERS, 1),
+           "residual": (QUANTIZERS, 0)}
+
+
 def parsed(options):
     parser = argparse.ArgumentParser(prog="transformers", allow_abbrev=False)
     parser.add_argument("--cache", choices=OPERATIONS, default="dynamic")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
-    parser.add_argument("--record-past", action="store_true")
-    parser.add_argument("--length", type=int, default=caches.STATIC_LENGTH)
-    parser.add_argument("--bits", type=int, default=4)
-    parser.add_argument("--residual", type=int, default=8)
+    parser.add_argument("--record-past", action="store_true", default=None)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--bits", type=int)
+    parser.add_argument("--residual", type=int)
     parser.add_argument("--padding", choices=("nan", "zero"), default="nan")
-    return parser.parse_args(options)
+    chosen = parser.parse_args(options)
+    for name, (kinds, least) in BELONGS.items():
+        value, shown = getattr(chosen, name), "--" + name.replace("_", "-")
+        if value is not None and chosen.cache not in kinds:
+            parser.error(f"{shown} belongs to --cache {' or '.join(kinds)}; this is --cache {chosen.cache}")
+        if value is not None and value < least:
+            parser.error(f"{shown} is at least {least}")
+    for name, value in (("length", caches.STATIC_LENGTH), ("bits", 4), ("residual", 8)):
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, value)
+    return chosen
 
 
 def digest(path):
