@@ -104,12 +104,13 @@ class Session:
 
     def mistaken(self, error):
         """Of what a probe raised: whether it is the author's mistake. A wrong attribute or argument is where the line that
-        raises stands in the adapter's own folder; elsewhere the library raised."""
+        raises stands in the adapter's own folder or in this package, which it answers; elsewhere the library raised."""
         if not isinstance(error, (AttributeError, TypeError)):
             return misspelt(error)
         raised = traceback.extract_tb(error.__traceback__)[-1].filename
         own = sys.modules[type(self.adapter).__module__].__file__
-        return os.path.dirname(os.path.realpath(raised)) == os.path.dirname(os.path.realpath(own))
+        folder, *authors = (os.path.dirname(os.path.realpath(file)) for file in (raised, own, __file__))
+        return folder in authors
 
     def bug(self, error):
         if isinstance(error, LibraryError):
