@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fuzz/run_trace_slots.h"
+#include "fuzz/trace_shadow.h"
 #include "reference/data/token_rows.h"
 #include "reference/spec/error.h"
 
@@ -36,6 +37,57 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   }
   options_ = options;
   case_ = &c;
+  const bool watched = options.on_state != nullptr || options.on_attend != nullptr;
+  if (!options.send_ahead || watched || !factory_->BeginRehearsal()) {
+    RunOperations();
+    return result_;
+  }
+  Rehearse();
+  std::exception_ptr loss;
+  try {
+    RunOperations();
+    if (factory_->ForgetRehearsed()) return result_;
+  } catch (const RehearsedOtherwise& otherwise) {
+    loss = otherwise.loss();
+  } catch (...) {
+    factory_->ForgetRehearsed();
+    throw;
+  }
+  // One call at a time it is clear which one is to blame.
+  RunOperations();
+  if (loss != nullptr && result_.outcome == Outcome::kPass) std::rethrow_exception(loss);
+  return result_;
+}
+
+void TraceRunner::Rehearse() {
+  rehearses_ = takes_more_ = true;
+  const auto end = [this] {
+    rehearses_ = false;
+    factory_->EndRehearsal();
+  };
+  try {
+    RunOperations();
+  } catch (const Error&) {
+    // It comes again where it counts.
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+bool TraceRunner::IsLarge() const {
+  constexpr int64_t kMostBytes = 1 << 18;
+  const CacheSetup& setup = case_->setup;
+  const int64_t token = setup.kv_heads * (setup.k_dim + setup.v_dim) * 4;
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    const auto rows = static_cast<int64_t>(slot.state.rows.size());
+    return slot.used && rows * LongestRow(slot.state) > kMostBytes / token;
+  });
+}
+
+void TraceRunner::RunOperations() {
+  const CacheCase& c = *case_;
   result_ = {};
   table_.Start(c.setup, capabilities_.profile, /*looks_for_collisions=*/true);
   for (Slot& slot : slots_) {
@@ -49,39 +101,52 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
   }
   store_->Clear();
   probes_.Start(c.setup);
+  Expected("");
   const OpResult started = factory_->Start(c.setup);
   if (!started.ok()) {
     result_.outcome = Outcome::kUnsupported;
     result_.reason = fmt::format("the implementation declines the setup: {}", started.message);
-    return result_;
+    return;
   }
-  const bool each = options.observe_each || c.setup.observe == Observe::kEach;
-  const ObserveHint after_each = !each                ? ObserveHint::kNothing
-                                 : options.every_slot ? ObserveHint::kEverySlot
-                                                      : ObserveHint::kTouched;
+  const bool each = ObservesEach();
+  const ObserveHint after_each = !each                 ? ObserveHint::kNothing
+                                 : options_.every_slot ? ObserveHint::kEverySlot
+                                                       : ObserveHint::kTouched;
   bool fine = true;
   const auto end = static_cast<int64_t>(c.ops.size());
   for (index_ = 0; fine && index_ < end; ++index_) {
     touched_ = 0;
     if (index_ == 0) factory_->ObserveAfter(after_each);
-    if (index_ == end - 1) factory_->ObserveAfter(ObserveHint::kEverySlot);
-    if (options.on_operation) options.on_operation(index_);
+    if (each && index_ == end - 1) factory_->ObserveAfter(ObserveHint::kEverySlot);
+    if (options_.on_operation && !rehearses_) options_.on_operation(index_);
     fine = Execute(c.ops[static_cast<size_t>(index_)]);
-    if (fine && each) fine = options.every_slot ? CompareAll() : CompareTouched();
+    if (fine && each) fine = options_.every_slot ? CompareAll() : CompareTouched();
+    if (rehearses_ && (!takes_more_ || IsLarge())) return;
   }
   if (fine) {
     --index_;
     fine = CompareAll();
   }
+  if (!rehearses_) Conclude();
+}
+
+void TraceRunner::Conclude() {
   const TraceCounts& counts = result_.counts;
   // Without a cache there was nothing to judge: because none could be made, or none was asked for.
   // That a load of nothing was refused is no answer of an implementation that makes no caches.
   const bool declined = counts.unsupported > 0 && counts.states + counts.outputs == 0;
   const bool idle = counts.states + counts.refusals == 0;
+  const bool hidden = counts.with_tokens > 0 && counts.shown + counts.outputs == 0;
   if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
     result_.operation = declined ? first_declined_ : -1;
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
+  } else if (result_.outcome == Outcome::kPass && hidden) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.reason = fmt::format(
+        "tokens were never judged: none of {} states shows which it retains or which its queries "
+        "see, and no attention was answered",
+        counts.with_tokens);
   }
   result_.counts.collisions = table_.collisions();
   result_.probes = probes_.counts();
@@ -94,7 +159,6 @@ TraceResult TraceRunner::Run(const CacheCase& c, const TraceOptions& options) {
         result_.counts.collisions, result_.reason.empty() ? "" : "; ", result_.reason);
     result_.outcome = Outcome::kMistrusted;
   }
-  return result_;
 }
 
 bool TraceRunner::Fail(int slot, StepFault fault, std::string message) {
@@ -240,6 +304,7 @@ void TraceRunner::ProbeAfter(const CacheOp& op, bool carried_out) {
 bool TraceRunner::Perform(const CacheOp& op) {
   Slot& slot = slots_[static_cast<size_t>(op.slot)];
   bool carried_out = false;
+  std::string_view why;
   ModelState& state = slot.state;
   switch (op.kind) {
     case CacheOpKind::kNew:
@@ -248,34 +313,32 @@ bool TraceRunner::Perform(const CacheOp& op) {
       return ExecuteAppend(op);
     case CacheOpKind::kPrepare:
       Touch(op.slot);
-      if (!Check(slot.cache->Prepare(op.numbers, ColumnsUntilFinalize(op)),
-                 RefusePrepare(state, op.numbers), &carried_out)) {
+      why = Expected(RefusePrepare(state, op.numbers));
+      if (!Check(slot.cache->Prepare(op.numbers, ColumnsUntilFinalize(op)), why, &carried_out)) {
         return false;
       }
       if (carried_out) Prepare(op.numbers, &state);
       return true;
     case CacheOpKind::kFinalize:
       Touch(op.slot);
-      if (!Check(slot.cache->Finalize(), RefuseFinalize(state), &carried_out)) return false;
+      why = Expected(RefuseFinalize(state));
+      if (!Check(slot.cache->Finalize(), why, &carried_out)) return false;
       if (carried_out) Finalize(&state);
       return true;
     case CacheOpKind::kTrim:
       return ExecuteTrim(op);
     case CacheOpKind::kFilter:
       Touch(op.slot);
-      if (!Check(slot.cache->Filter(op.numbers), RefuseFilter(state, op.numbers), &carried_out)) {
-        return false;
-      }
+      why = Expected(RefuseFilter(state, op.numbers));
+      if (!Check(slot.cache->Filter(op.numbers), why, &carried_out)) return false;
       if (carried_out) Filter(op.numbers, &state, &scratch_);
       return true;
     case CacheOpKind::kExtend: {
       Touch(op.slot);
       Touch(op.target);
       const Slot& other = slots_[static_cast<size_t>(op.target)];
-      if (!Check(slot.cache->Extend(*other.cache), RefuseExtend(state, other.state),
-                 &carried_out)) {
-        return false;
-      }
+      why = Expected(RefuseExtend(state, other.state));
+      if (!Check(slot.cache->Extend(*other.cache), why, &carried_out)) return false;
       if (carried_out) Extend(other.state, &state);
       if (static_cast<int64_t>(state.rows.size()) > kMaxRows) {
         throw Error(ErrorCode::kUnsupported, "the trace makes a batch of more than 65536 rows");
@@ -289,12 +352,10 @@ bool TraceRunner::Perform(const CacheOp& op) {
       const bool extracts = op.kind == CacheOpKind::kExtract;
       Touch(op.slot);
       std::unique_ptr<Cache> out = TakeSpare();
+      why = Expected(extracts ? RefuseExtract(state, op.count) : RefuseWhilePending(state));
       const OpResult result =
           extracts ? slot.cache->Extract(op.count, &out) : slot.cache->CopyTo(&out);
-      if (!Check(result, extracts ? RefuseExtract(state, op.count) : RefuseWhilePending(state),
-                 &carried_out)) {
-        return false;
-      }
+      if (!Check(result, why, &carried_out)) return false;
       if (!carried_out) {
         if (out != nullptr) spares_.push_back(std::move(out));
         return true;
@@ -318,7 +379,8 @@ bool TraceRunner::Perform(const CacheOp& op) {
     case CacheOpKind::kLoad:
       return ExecuteLoad(op);
     case CacheOpKind::kDamage:
-      return Check(store_->Damage(kStateKeyNames[static_cast<size_t>(op.key)], op), "",
+      why = Expected("");
+      return Check(store_->Damage(kStateKeyNames[static_cast<size_t>(op.key)], op), why,
                    &carried_out);
     case CacheOpKind::kAttend:
       return ExecuteAttend(op);
@@ -326,67 +388,6 @@ bool TraceRunner::Perform(const CacheOp& op) {
       slot.used = false;
       spares_.push_back(std::move(slot.cache));
       return true;
-  }
-  return true;
-}
-
-bool TraceRunner::Compare(int index) {
-  Slot& slot = slots_[static_cast<size_t>(index)];
-  const ModelState& state = slot.state;
-  rows_.resize(state.rows.size());
-  size_t queries = 0;
-  for (const ModelRow& row : state.rows) queries += static_cast<size_t>(row.query_tokens);
-  visible_.resize(queries);
-  size_t at = 0;
-  const bool ring = state.layout.kind == LayoutKind::kRing;
-  for (size_t b = 0; b < state.rows.size(); ++b) {
-    const ModelRow& row = state.rows[b];
-    ExpectedRow& expected = rows_[b];
-    expected.tokens = row.tokens;
-    expected.offset = row.offset;
-    expected.unfed_padding = row.unfed_padding;
-    expected.required = Required(state.layout, row.offset);
-    expected.required_before = {};
-    expected.newest_visible = {};
-    if (row.offset > 0) {
-      expected.required_before = Required(state.layout, row.offset - 1);
-      expected.newest_visible = Visible(state.layout, row.offset - 1);
-    }
-    expected.most_retained = ring ? row.most_retained : -1;
-    expected.first_query = row.first_query;
-    const auto tokens = static_cast<size_t>(row.query_tokens);
-    for (size_t i = 0; i < tokens; ++i) {
-      visible_[at + i] =
-          Visible(state.layout, row.offset - row.query_tokens + static_cast<int64_t>(i));
-    }
-    expected.visible = {visible_.data() + at, tokens};
-    at += tokens;
-  }
-  const CacheSetup& setup = case_->setup;
-  const ExpectedStep expected = {state.layout,  state.k,     state.v,       setup.kv_heads,
-                                 setup.k_dim,   setup.v_dim, state.queries, state.pending,
-                                 state.no_tail, rows_,       table_.View(), names_.get()};
-  if (options_.poison) slot.cache->PoisonUnused();
-  StepView view;
-  slot.cache->Observe(&view);
-  if (options_.on_state) options_.on_state(view);
-  ++result_.counts.states;
-  if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
-  return Fail(index, StepFault::kNone, result_.failure.message);
-}
-
-bool TraceRunner::CompareTouched() {
-  for (int slot = 0; touched_ != 0; ++slot, touched_ >>= 1) {
-    if ((touched_ & 1u) != 0 && slots_[static_cast<size_t>(slot)].used && !Compare(slot)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool TraceRunner::CompareAll() {
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (slots_[static_cast<size_t>(slot)].used && !Compare(slot)) return false;
   }
   return true;
 }

@@ -30,6 +30,9 @@ struct TraceOptions {
   // Judge the state after every operation, whatever the case says.
   bool observe_each = false;
   bool poison = true;  // overwrite what implementations hold unused
+  // Rehearse the case, where the implementation makes use of it: another process is then sent all
+  // calls before it has answered the first. The result is the same.
+  bool send_ahead = true;
   // Told the index of each operation before it begins: in a supervised worker, a sign of life and
   // what a crash is blamed on.
   std::function<void(int64_t)> on_operation;
@@ -54,6 +57,21 @@ class TraceRunner {
   struct Saved;
   struct Names;
 
+  // The case with all its answers, into result_.
+  void RunOperations();
+  void Rehearse();
+  // Whether a case has grown so large in a rehearsal that many states of it should not be under
+  // way.
+  bool IsLarge() const;
+  void Conclude();
+  bool ObservesEach() const {
+    return options_.observe_each || case_->setup.observe == Observe::kEach;
+  }
+  // Of a call that is illegal for this reason, or legal (""): told ahead in a rehearsal.
+  std::string_view Expected(std::string_view why) {
+    if (rehearses_) takes_more_ = factory_->Expect(why.empty()) && takes_more_;
+    return why;
+  }
   bool Execute(const CacheOp& op);
   // The call itself, of an operation that finds what it names.
   bool Perform(const CacheOp& op);
@@ -90,6 +108,8 @@ class TraceRunner {
   TraceOptions options_;
   const CacheCase* case_ = nullptr;
   int64_t index_ = 0;  // of the current operation
+  bool rehearses_ = false;
+  bool takes_more_ = true;  // calls of a rehearsal
   TraceResult result_;
   int64_t first_declined_ = -1;  // the operation that was unsupported first, and why
   std::string first_reason_;
@@ -111,6 +131,7 @@ class TraceRunner {
   std::vector<TokenRange> visible_, retained_;
   std::vector<const Cache*> operands_;
   std::vector<const ModelState*> operand_states_;
+  std::vector<Cache*> observed_;
 };
 
 }  // namespace kvcheck

@@ -15,11 +15,13 @@
 namespace kvcheck {
 
 struct TraceCounts {
-  int64_t operations = 0;  // carried out or refused; not those on empty slots
-  int64_t idle = 0;        // named an empty slot
-  int64_t refusals = 0;    // illegal calls that were refused
-  int64_t states = 0;      // states of caches that were compared
-  int64_t outputs = 0;     // elements of attention that were judged
+  int64_t operations = 0;   // carried out or refused; not those on empty slots
+  int64_t idle = 0;         // named an empty slot
+  int64_t refusals = 0;     // illegal calls that were refused
+  int64_t states = 0;       // states of caches that were compared
+  int64_t with_tokens = 0;  // of these, caches that hold tokens
+  int64_t shown = 0;    // of these, caches that show tokens: retained, visible to a query, or both
+  int64_t outputs = 0;  // elements of attention that were judged
   int64_t tokens = 0;
   int64_t collisions =
       0;  // vectors of different tokens with equal bytes: they cannot be told apart
@@ -29,7 +31,8 @@ struct TraceCounts {
 };
 
 struct TraceResult {
-  // PASS, FAIL, MISTRUSTED (tokens could not be told apart, or attention proved nothing),
+  // PASS, FAIL, MISTRUSTED (tokens could not be told apart or were never shown, or attention proved
+  // nothing),
   // UNSUPPORTED (there was nothing to judge because operations were declined).
   Outcome outcome = Outcome::kPass;
   int64_t operation = -1;  // index of the operation that decided it, from 0; -1: none

@@ -94,8 +94,8 @@ void OptimizedCache::Observe(StepView* view) {
   view->queries = queries_;
   view->k = ViewOf(true);
   view->v = ViewOf(false);
-  view->retained = retained_bits_.data();
-  view->visible = visible_bits_.data();
+  view->retained = KnownBits(retained_bits_);
+  view->visible = KnownBits(visible_bits_);
   view->offsets = offsets_.data();
   view->unfed_padding = unfed_.data();
   view->layout = &layout_;

@@ -113,8 +113,8 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
   numbers.empty = IsEmpty(state);
   numbers.trimmable = IsTrimmable(state);
   if (rules.numbers) rules.numbers(state, &numbers);
-  view->retained = retained_.data();
-  view->visible = visible_.data();
+  view->retained = KnownBits(retained_);
+  view->visible = KnownBits(visible_);
   view->offsets = offsets_.data();
   view->unfed_padding = unfed_.data();
   view->layout = &state.layout;

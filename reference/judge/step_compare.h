@@ -47,6 +47,7 @@ enum class StepFault : uint8_t {
   kRefused,       // a legal call was refused
   kTrimCount,     // trim gave back another number of tokens
   kAttention,     // attention is outside its bound
+  kPlan,          // an answer of attention states a plan that cannot be
   kInputChanged,  // the caller's arrays were changed
 };
 

@@ -16,7 +16,7 @@ struct FaultName {
   std::string_view property;
 };
 
-constexpr std::array<FaultName, 29> kFaults = {{
+constexpr std::array<FaultName, 30> kFaults = {{
     {StepFault::kNone, "none", ""},
     {StepFault::kRows, "rows", "P6"},
     {StepFault::kLayout, "layout", "P6"},
@@ -45,6 +45,7 @@ constexpr std::array<FaultName, 29> kFaults = {{
     {StepFault::kRefused, "refused", "P15"},
     {StepFault::kTrimCount, "trim_count", "P3"},
     {StepFault::kAttention, "attention", "P8"},
+    {StepFault::kPlan, "plan", "P8"},
     {StepFault::kInputChanged, "input_changed", "P10"},
 }};
 

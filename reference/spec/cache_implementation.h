@@ -19,11 +19,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reference/spec/cache_layout.h"
@@ -128,6 +130,13 @@ struct StepView {
   int64_t WordsPerRow() const { return (columns + 63) / 64; }
 };
 
+// The bit rows of a StepView that are known: never null, for no bits say that nothing is retained or
+// seen, and null says that nobody can tell.
+inline const uint64_t* KnownBits(const std::vector<uint64_t>& words) {
+  static constexpr uint64_t kNone = 0;
+  return words.empty() ? &kNone : words.data();
+}
+
 // Queries of the columns of the last append.
 struct AttendRequest {
   DType dtype = DType::kFloat32;  // of q and of the output: that of the appended vectors
@@ -206,6 +215,19 @@ enum class ObserveHint : uint8_t {
   kEverySlot,  // those of every cache that is still in use
 };
 
+// Thrown by a call that was rehearsed in another way, or whose answer makes it unclear which of the
+// calls that were sent ahead it belongs to: the case is to be run again, one call at a time.
+class RehearsedOtherwise : public std::exception {
+ public:
+  // loss: what was thrown in place of this when the calls are not sent ahead; null: nothing.
+  explicit RehearsedOtherwise(std::exception_ptr loss = nullptr) : loss_(std::move(loss)) {}
+  const char* what() const noexcept override { return "the calls are not those of the rehearsal"; }
+  const std::exception_ptr& loss() const { return loss_; }
+
+ private:
+  std::exception_ptr loss_;
+};
+
 class CacheFactory {
  public:
   virtual ~CacheFactory() = default;
@@ -224,6 +246,23 @@ class CacheFactory {
   // What will be observed after the operations that follow, until it is said again. A hint: what
   // was not announced may be observed all the same.
   virtual void ObserveAfter(ObserveHint hint) { static_cast<void>(hint); }
+  // These caches are observed next, one after the other, before anything else is called.
+  virtual void ObserveNext(std::span<Cache* const> caches) { static_cast<void>(caches); }
+
+  // A rehearsal tells an implementation in another process all calls of a case before the answer to
+  // the first is waited for. From here to EndRehearsal calls do nothing: they answer what Expect
+  // announced, and views and outputs are empty. The same calls follow, from Start on, and their
+  // answers are real; each may throw RehearsedOtherwise. False: there is no use in it, and none
+  // begins.
+  virtual bool BeginRehearsal() { return false; }
+  // Of the next call: whether it is legal, so that it will not be refused. False: no more calls are
+  // taken; the rest of the case is not rehearsed.
+  virtual bool Expect(bool legal) { return static_cast<void>(legal), true; }
+  virtual void EndRehearsal() {}
+  // After the real calls, where not all that were rehearsed have come: answers to the others are
+  // waited for, and dropped. False: there was another number of answers, or none came.
+  virtual bool ForgetRehearsed() { return true; }
+
   // rows empty rows; the first left_padding[b] columns fed to row b are padding (empty span: none).
   // Refused: a layout that is not legal, a group that does not divide head_dim, a padding that is
   // negative or not one per row.

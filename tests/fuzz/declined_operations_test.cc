@@ -25,6 +25,7 @@ struct Ways {
   std::set<CacheOpKind> declined;
   bool changes_although_declined = false;  // of trim
   bool tells_changed_inputs = false;
+  bool hides_tokens = false;
   const Plan* plan = nullptr;
   std::vector<ObserveHint> hints;
   std::vector<int64_t> columns;  // of each prepare
@@ -90,7 +91,10 @@ class DecliningCache : public Cache {
     result.plan = ways_->plan;
     return result;
   }
-  void Observe(StepView* view) override { inner_->Observe(view); }
+  void Observe(StepView* view) override {
+    inner_->Observe(view);
+    if (ways_->hides_tokens) view->retained = view->visible = nullptr;
+  }
   int64_t RetainedTokens(int64_t row) const override { return inner_->RetainedTokens(row); }
 
   const Cache* inner() const { return inner_.get(); }
@@ -208,6 +212,22 @@ TEST(DeclinedOperations, DamageIsDeclinedByTheStore) {
   EXPECT_EQ(result.counts.operations, 5);
 }
 
+// Numbers alone say nothing of what is attended to.
+TEST(HiddenTokens, AreMistrustedUnlessAttentionAnswers) {
+  Ways ways;
+  ways.hides_tokens = true;
+  EXPECT_EQ(RunDeclining(&ways, "new A; append A 9; attend A").outcome, Outcome::kPass);
+  EXPECT_EQ(RunDeclining(&ways, "new A").outcome, Outcome::kPass);  // there are none to hide
+  const TraceResult hidden = RunDeclining(&ways, "new A; append A 3; append A 2");
+  EXPECT_EQ(hidden.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(hidden.counts.shown, 0);
+  EXPECT_EQ(hidden.reason,
+            "tokens were never judged: none of 3 states shows which it retains or which its "
+            "queries see, and no attention was answered");
+  ways.declined = {CacheOpKind::kAttend};
+  EXPECT_EQ(RunDeclining(&ways, "new A; append A 9; attend A").outcome, Outcome::kMistrusted);
+}
+
 TEST(DeclinedOperations, NothingMayHaveChanged) {
   Ways ways;
   ways.declined = {CacheOpKind::kTrim};
@@ -287,6 +307,18 @@ TEST(ToldByTheImplementation, ThePlanOfAnAnswerIsWhatItIsJudgedBy) {
   EXPECT_EQ(RunDeclining(&ways, ops).outcome, Outcome::kMistrusted);
 }
 
+TEST(ToldByTheImplementation, APlanThatCannotBeIsAFailureOfTheAnswer) {
+  Ways ways;
+  Plan plan = ModelFactory().GetCapabilities().plan;
+  plan.merge = MergeKind::kNone;
+  plan.splits = 3;
+  ways.plan = &plan;
+  const TraceResult result = RunDeclining(&ways, "new A; append A 9; attend A");
+  EXPECT_EQ(result.outcome, Outcome::kFail);
+  EXPECT_EQ(result.failure.fault, StepFault::kPlan);
+  EXPECT_EQ(result.operation, 2);
+}
+
 TEST(ToldToTheImplementation, ColumnsUntilFinalize) {
   const auto columns = [](const std::string& ops) {
     Ways ways;
@@ -329,7 +361,7 @@ TEST(ToldToTheImplementation, WhatWillBeObserved) {
   each.observe_each = true;
   EXPECT_EQ(hints("", {}), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
   EXPECT_EQ(hints("", every), (Hints{ObserveHint::kEverySlot, ObserveHint::kEverySlot}));
-  EXPECT_EQ(hints("observe=last ", {}), (Hints{ObserveHint::kNothing, ObserveHint::kEverySlot}));
+  EXPECT_EQ(hints("observe=last ", {}), (Hints{ObserveHint::kNothing}));
   EXPECT_EQ(hints("observe=last ", each), (Hints{ObserveHint::kTouched, ObserveHint::kEverySlot}));
 }
 

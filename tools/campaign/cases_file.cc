@@ -22,6 +22,14 @@ namespace {
 
 constexpr std::string_view kKinds[] = {"attention", "cache", "codec", "tensor"};
 
+bool IsPrintable(char c) { return c >= 0x20 && c <= 0x7e; }
+
+std::string CommentLine(std::string_view comment) {
+  std::string line = "# ";
+  for (const char c : comment) line += IsPrintable(c) ? c : '?';
+  return line + "\n";
+}
+
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("_.-+:").find(c) != std::string_view::npos;
@@ -56,7 +64,7 @@ class Parser {
 
   void Line(std::string_view line) {
     for (const char c : line) {
-      if (c < 0x20 || c > 0x7e) Refuse("only printable ASCII stands in a file of cases");
+      if (!IsPrintable(c)) Refuse("only printable ASCII stands in a file of cases");
     }
     if (line.starts_with('#')) return;
     if (line.empty()) return End();
@@ -201,17 +209,25 @@ std::vector<CaseEntry> ReadCases(const std::string& path) {
   return ParseCases(ReadTextFile(path), path);
 }
 
+bool FitsCasesFile(std::string_view implementation) {
+  return std::all_of(implementation.begin(), implementation.end(), IsPrintable) &&
+         (implementation.empty() ||
+          (implementation.front() != ' ' && implementation.back() != ' '));
+}
+
 std::string Print(const CaseEntry& entry, const std::vector<std::string>& comments) {
   std::string text;
-  for (const std::string& comment : comments) {
-    std::string line = "# ";
-    for (const char c : comment) line += c < 0x20 || c > 0x7e ? '?' : c;
-    text += line + "\n";
-  }
+  for (const std::string& comment : comments) text += CommentLine(comment);
   text += fmt::format("case {}\nreason {}\n", entry.name, entry.reason);
   if (!entry.plan.empty()) text += fmt::format("plan {}\n", entry.plan);
   if (!entry.profile.empty()) text += fmt::format("profile {}\n", entry.profile);
-  if (!entry.implementation.empty()) text += fmt::format("impl {}\n", entry.implementation);
+  if (!FitsCasesFile(entry.implementation)) {
+    text +=
+        CommentLine("found on an implementation that this file cannot name; give it with --impl: " +
+                    entry.implementation);
+  } else if (!entry.implementation.empty()) {
+    text += fmt::format("impl {}\n", entry.implementation);
+  }
   if (const auto* trace = std::get_if<CacheCase>(&entry.c)) return text + PrintLines(*trace);
   return text + Print(entry.c) + "\n";
 }

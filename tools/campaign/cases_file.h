@@ -43,7 +43,12 @@ std::vector<CaseEntry> ParseCases(std::string_view content, const std::string& f
 // Errors: also kUnreadableFile.
 std::vector<CaseEntry> ReadCases(const std::string& path);
 
-// As ParseCases reads it; a trace has one operation a line. Comments: lines without their "# ".
+// Whether a file of cases can name this implementation: a command line may hold what a file has
+// not.
+bool FitsCasesFile(std::string_view implementation);
+
+// As ParseCases reads it; a trace has one operation a line. An implementation that does not fit is
+// told in a comment. Comments: lines without their "# ".
 std::string Print(const CaseEntry& entry, const std::vector<std::string>& comments = {});
 
 // A name of a case, and of a file, that reminds of a text: letters, digits and "_.-+" stay, what is

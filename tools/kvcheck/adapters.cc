@@ -21,10 +21,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kAdapterProgram = "run";
 
-struct KnownAdapter {
-  Greeting greeting;
+struct OwnedProcess {
   std::shared_ptr<RemoteProcess> process;
   pid_t owner = 0;
+
+  bool IsIdle() const { return owner == getpid() && process.use_count() == 1; }
+};
+
+struct KnownAdapter {
+  Greeting greeting;
+  // Kept, so that case after case asks the same ones.
+  std::vector<OwnedProcess> processes;
 };
 
 std::map<std::string, KnownAdapter>& KnownAdapters() {
@@ -144,10 +151,9 @@ const Greeting& GreetingOf(const std::string& impl) {
   const auto found = KnownAdapters().find(impl);
   if (found != KnownAdapters().end()) return found->second.greeting;
   KnownAdapter adapter;
-  adapter.process = NewProcess(impl, {}, {});
-  adapter.owner = getpid();
+  adapter.processes.push_back({NewProcess(impl, {}, {}), getpid()});
   try {
-    adapter.greeting = adapter.process->greeting();
+    adapter.greeting = adapter.processes[0].process->greeting();
   } catch (const RemoteLoss& loss) {
     throw Error(ErrorCode::kUnsupported, loss.reason(), impl);
   }
@@ -156,23 +162,19 @@ const Greeting& GreetingOf(const std::string& impl) {
 
 std::shared_ptr<RemoteProcess> AdapterProcess(const std::string& impl, const RemoteLimits& limits) {
   const Greeting& greeting = GreetingOf(impl);
-  KnownAdapter& known = KnownAdapters().at(impl);
-  if (known.process == nullptr) {
-    // Kept, so that case after case asks the same one.
-    known.process = NewProcess(impl, limits, greeting);
-    known.owner = getpid();
-    return known.process;
-  }
-  if (known.owner == getpid() && known.process.use_count() == 1) {
+  std::vector<OwnedProcess>& processes = KnownAdapters().at(impl).processes;
+  for (const OwnedProcess& known : processes) {
+    if (!known.IsIdle()) continue;
     known.process->SetLimits(limits);
     return known.process;
   }
-  return NewProcess(impl, limits, greeting);
+  processes.push_back({NewProcess(impl, limits, greeting), getpid()});
+  return processes.back().process;
 }
 
 void EndIdleAdapters() {
   for (auto& [impl, known] : KnownAdapters()) {
-    if (known.owner == getpid() && known.process.use_count() == 1) known.process = nullptr;
+    std::erase_if(known.processes, [](const OwnedProcess& process) { return process.IsIdle(); });
   }
 }
 

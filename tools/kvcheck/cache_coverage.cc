@@ -8,6 +8,7 @@
 
 #include "fuzz/run_trace.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/cache_implementations.h"
 
 namespace kvcheck {
 namespace {
@@ -69,6 +70,7 @@ std::string OperationsOf(CacheOpKind op, int64_t rows) {
 
 std::string CellText(const CoverageCell& cell, int64_t plain, int64_t affine) {
   if (cell.failed > 0) return "wrong";
+  if (cell.lost > 0) return "lost";
   if (cell.plain == plain && cell.affine == affine) return "all";
   if (cell.plain == plain && cell.affine == 0) return "plain";
   if (cell.plain == 0 && cell.affine == affine) return "affine";
@@ -98,7 +100,7 @@ CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvForma
 }
 
 std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
-  TraceRunner runner(factory);
+  TraceRunner runner(factory, OwnStore(factory));
   const std::vector<CacheOpKind> operations = CoveredOperations();
   std::vector<CoverageRow> table;
   for (const LayoutEntry& entry : Layouts()) {
@@ -108,8 +110,10 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
         CoverageCell cell;
         for (const KvFormat& format : AllKvFormats()) {
           if (!factory->Supports(op, entry.layout, format, format)) continue;
-          const TraceResult result = runner.Run(CoverageTrace(op, entry.layout, format, rows));
-          cell.failed += result.outcome == Outcome::kFail ? 1 : 0;
+          const JudgedTrace result =
+              JudgeTrace(CoverageTrace(op, entry.layout, format, rows), &runner);
+          cell.failed += result.outcome == Outcome::kFail && result.loss.empty() ? 1 : 0;
+          cell.lost += result.loss.empty() ? 0 : 1;
           // What was declined on the way was not covered.
           if (result.outcome != Outcome::kPass || result.counts.unsupported > 0) continue;
           ++(IsPlain(format) ? cell.plain : cell.affine);

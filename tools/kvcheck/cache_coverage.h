@@ -23,6 +23,7 @@ struct CoverageCell {
   int64_t plain = 0;
   int64_t affine = 0;
   int64_t failed = 0;  // formats with which the trace ran and was judged wrong
+  int64_t lost = 0;    // formats with which the process of the implementation was lost
 };
 
 struct CoverageRow {

@@ -95,6 +95,7 @@ JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions opt
   if (result.outcome != Outcome::kFail) return result;
   options.every_slot = true;
   options.observe_each = true;
+  options.send_ahead = false;  // what is reported was asked one call at a time
   JudgedTrace again;
   try {
     static_cast<TraceResult&>(again) = runner->Run(c, options);

@@ -20,6 +20,10 @@
 namespace kvcheck {
 namespace {
 
+Outcome OutcomeOf(const Error& error) {
+  return error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase;
+}
+
 class CacheJudge : public CaseJudge {
  public:
   CacheJudge(const std::string& implementation, const RemoteLimits& limits)
@@ -29,7 +33,7 @@ class CacheJudge : public CaseJudge {
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
     const auto& c = std::get<CacheCase>(entry.c);
     const CheckpointHook hook([&] { mark.Alive(); });
-    const JudgedTrace result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    const JudgedTrace result = Judged(c, &mark);
     counts->operations += result.counts.operations;
     counts->states += result.counts.states;
     counts->elements += result.counts.outputs;
@@ -45,21 +49,32 @@ class CacheJudge : public CaseJudge {
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
     const auto& c = std::get<CacheCase>(entry.c);
     const CheckpointHook hook([&] { mark.Alive(); });
-    const JudgedTrace result = JudgeTrace(c, &runner_, OptionsOf(&mark));
+    const JudgedTrace result = Judged(c, &mark);
     if (result.outcome != Outcome::kPass) *signature = SignatureOf(c, result);
     return VerdictOf(c, result, *factory_);
   }
 
  private:
-  static TraceOptions OptionsOf(ItemMark* mark) {
+  JudgedTrace Judged(const CacheCase& c, ItemMark* mark) {
     TraceOptions options;
     options.on_operation = [mark](int64_t index) { mark->StartStep(index); };
-    return options;
+    try {
+      return JudgeTrace(c, &runner_, options);
+    } catch (const Error& error) {
+      JudgedTrace result;
+      result.outcome = OutcomeOf(error);
+      result.reason = error.message();
+      return result;
+    }
   }
 
   std::unique_ptr<CacheFactory> factory_;
   TraceRunner runner_;
 };
+
+// Of a failure that did not repeat when the case was asked again.
+constexpr const char* kOnce = ", not repeated";
+constexpr const char* kOnceReason = "; asked again, the answer was another one";
 
 // What a format's codec is, for a signature: "affine:4", "f8e4m3fn".
 std::string FamilyOf(const KvFormat& format) {
@@ -83,7 +98,12 @@ class TensorJudge : public CaseJudge {
     if (verdict.outcome == Outcome::kFail) {
       options.explain = true;
       Verdict explained = Evaluate(entry, options, &mark, &loss);
-      if (loss.empty()) verdict = std::move(explained);
+      // What does not repeat (a race, memory that nobody wrote) has failed all the same.
+      if (!loss.empty() || explained.outcome != Outcome::kFail) {
+        return {Outcome::kFail, SignatureOf(entry.c, verdict) + kOnce,
+                ReasonOf(verdict) + kOnceReason};
+      }
+      verdict = std::move(explained);
     }
     return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
   }
@@ -106,12 +126,11 @@ class TensorJudge : public CaseJudge {
       Question question = QuestionOf(entry, implementation_);
       const std::unique_ptr<Implementation> implementation =
           MakeImplementation(implementation_, question.plan, question.profile, limits_);
-      return AskAndJudge(*implementation, implementation_, std::move(question),
-                         !StatedBy(implementation_).plan.empty(), options, loss);
+      const StatedBySelf stated = {!StatedBy(implementation_).plan.empty(), entry.profile.empty()};
+      return AskAndJudge(*implementation, implementation_, std::move(question), stated, options,
+                         loss);
     } catch (const Error& error) {
-      return WithoutJudging(
-          error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase,
-          error.message());
+      return WithoutJudging(OutcomeOf(error), error.message());
     }
   }
 

@@ -109,7 +109,7 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
                           : ShownName(name);
   result.verdict.command = CommandText(options, question, name, options.data);
   return report->Judge(std::move(result), [&] {
-    const bool stated = options.plan.empty();
+    const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
     return AskAndJudge(*implementation, name, question, stated,
                        options.common.Judge(CountStatistics(question.c)));
   });
@@ -202,7 +202,7 @@ int RunStored(const RunOptions& options) {
       RunTrace(options, question, options.implementation, "", &report);
       return report.Finish();
     }
-    question.profile = ProfileOf(options, "");
+    question.profile = ProfileOf(options, Print(StatedBy(options.implementation).profile));
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunImplementation(options, std::move(question), options.implementation, "", &report);
     return report.Finish();

@@ -101,6 +101,23 @@ TensorMap GenerateCaseInputs(const Case& c, const Profile& profile) {
   return GenerateInputs(c, profile);
 }
 
+namespace {
+
+// What messages with one cause have in common, for a signature.
+std::string WithoutNumbers(std::string_view message) {
+  constexpr size_t kMostLength = 60;
+  std::string text;
+  for (const char c : message) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) text += c;
+    if (digit && !text.ends_with('#')) text += '#';
+    if (text.size() == kMostLength) break;
+  }
+  return text;
+}
+
+}  // namespace
+
 std::optional<MemorySink> Answer(Implementation& implementation, const Question& question) {
   CheckInputs(question.c, question.inputs);
   InterruptibleSink sink;
@@ -111,7 +128,7 @@ std::optional<MemorySink> Answer(Implementation& implementation, const Question&
 }
 
 Verdict AskAndJudge(Implementation& implementation, const std::string& name, Question question,
-                    bool stated, const JudgeOptions& options, std::string* loss) {
+                    const StatedBySelf& stated, const JudgeOptions& options, std::string* loss) {
   std::optional<MemorySink> answer;
   try {
     answer = Answer(implementation, question);
@@ -123,17 +140,39 @@ Verdict AskAndJudge(Implementation& implementation, const std::string& name, Que
   }
   if (!answer) {
     const auto* remote = dynamic_cast<const RemoteImplementation*>(&implementation);
+    if (remote != nullptr && !remote->refused().empty()) {
+      if (loss != nullptr) {
+        *loss =
+            fmt::format("{} refused: {}", KindName(question.c), WithoutNumbers(remote->refused()));
+      }
+      return WithoutJudging(Outcome::kFail, "a legal case was refused: " + remote->refused());
+    }
     const std::string why =
         remote == nullptr || remote->declined().empty() ? "" : ": " + remote->declined();
     return WithoutJudging(Outcome::kUnsupported,
                           fmt::format("implementation '{}' declines this case{}", name, why));
   }
-  if (stated && implementation.AnswerPlan() != nullptr)
-    question.plan = *implementation.AnswerPlan();
-  if (stated && implementation.AnswerProfile() != nullptr) {
-    question.profile = *implementation.AnswerProfile();
+  const Plan* plan = implementation.AnswerPlan();
+  const Profile* profile = implementation.AnswerProfile();
+  const bool takes_plan = stated.plan && plan != nullptr;
+  const bool takes_profile = stated.profile && profile != nullptr;
+  if (takes_plan) question.plan = *plan;
+  if (takes_profile) question.profile = *profile;
+  try {
+    Verdict verdict = EvaluateCase(question, *answer, options);
+    if (!takes_profile && profile != nullptr && !(*profile == question.profile)) {
+      verdict.warnings.push_back(
+          fmt::format("the answer says that it has the profile '{}'; it was judged by the one that "
+                      "the question "
+                      "names",
+                      Print(*profile)));
+    }
+    return verdict;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kIllegalCase || (!takes_plan && !takes_profile)) throw;
+    return WithoutJudging(Outcome::kFail,
+                          "what the answer states of itself cannot be: " + error.message());
   }
-  return EvaluateCase(question, *answer, options);
 }
 
 }  // namespace kvcheck

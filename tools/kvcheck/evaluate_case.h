@@ -57,12 +57,19 @@ void CheckFitsMemory(double bytes, const std::string& what);
 // What an implementation answers; nullopt when it declines the case.
 std::optional<MemorySink> Answer(Implementation& implementation, const Question& question);
 
+// Whether the plan and the profile of a question are what the implementation says, so that an
+// answer may say something else. What the question names itself stands, whatever an answer says.
+struct StatedBySelf {
+  bool plan = false;
+  bool profile = false;
+};
+
 // Asks and judges: UNSUPPORTED where `name` declines the case; CRASHED, TIMED_OUT or FAIL where its
-// process was lost, with *loss as the signature. stated: the plan and profile of the question are
-// what the implementation says, and an answer may say something else. Errors: as MakeExpected;
-// Interrupted.
+// process was lost, with *loss as the signature; FAIL where an answer states a plan that cannot be.
+// Errors: as MakeExpected; Interrupted.
 Verdict AskAndJudge(Implementation& implementation, const std::string& name, Question question,
-                    bool stated, const JudgeOptions& options, std::string* loss = nullptr);
+                    const StatedBySelf& stated, const JudgeOptions& options,
+                    std::string* loss = nullptr);
 
 // Stops judging at the next tile once an interrupt was requested.
 class InterruptibleSource : public ExpectedSource {

@@ -87,6 +87,13 @@ CaseResult OverallOf(const Subject& subject, const CampaignCounts& counts) {
     if (probe.reached == 0) holes.push_back("probe " + probe.name + " was not reached");
   }
   if (counts.must_reach) reasons.insert(reasons.begin(), holes.begin(), holes.end());
+  // Part of the question was not answered: strict runs do not let that pass.
+  int64_t declined = 0;
+  for (const DeclinedSteps& steps : counts.declined) declined += steps.count;
+  if (declined > 0) result.verdict.warnings.push_back(Plural(declined, "operation") + " declined");
+  if (counts.unsupported > 0) {
+    result.verdict.warnings.push_back(Plural(counts.unsupported, "case") + " UNSUPPORTED");
+  }
   Outcome& outcome = result.verdict.outcome;
   if (illegal) {
     outcome = Outcome::kIllegalCase;
@@ -129,12 +136,14 @@ class CaseWriter {
     std::string name = slug;
     for (int i = 2; !written_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
     const std::string path = (std::filesystem::path(settings_.out) / (name + ".case")).string();
+    const std::string& impl = failure.shrunk.implementation;
+    const std::string named = FitsCasesFile(impl) ? "" : " --impl " + ShellWord(impl);
     const std::vector<std::string> comments = {
         fmt::format("{} on {}: {}", failure.sum.signature, subject.Shown(), failure.reason),
         fmt::format("{}: {}, {} when drawn; {}", ToolVersion(),
                     subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
                     settings_.command),
-        fmt::format("Replay: kvcheck run {}", ShellWord(path))};
+        fmt::format("Replay: kvcheck run {}{}", ShellWord(path), named)};
     // The folder could be written at the start; what was found is not lost when it no longer can.
     try {
       std::filesystem::create_directories(settings_.out);

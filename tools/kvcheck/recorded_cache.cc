@@ -89,8 +89,8 @@ class RecordedCache : public Cache {
     const CacheSetup& setup = player_->setup();
     view->k = Vectors(*state, state->k, state->k_parts, setup);
     view->v = Vectors(*state, state->v, state->v_parts, setup);
-    if (state->tells_retained) view->retained = state->retained.data();
-    if (state->tells_visible) view->visible = state->visible.data();
+    if (state->tells_retained) view->retained = KnownBits(state->retained);
+    if (state->tells_visible) view->visible = KnownBits(state->visible);
     if (!state->offsets.empty()) view->offsets = state->offsets.data();
     if (!state->unfed_padding.empty()) view->unfed_padding = state->unfed_padding.data();
     if (state->layout) view->layout = &*state->layout;

@@ -12,7 +12,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr auto kNothingToRead = [](const WireValue&) {};
+constexpr auto kNothingToRead = [](const WireValue*) {};
 
 constexpr std::string_view kTooLong =
     "the request does not fit a frame of the process protocol (64 MiB)";
@@ -52,8 +52,9 @@ void PutVectors(WireWriter& writer, std::string_view key, DType dtype,
   }
 }
 
-bool FlagOf(const WireValue& answer, std::string_view key) {
-  const std::optional<WireValue> flag = answer.Find(key);
+bool FlagOf(const WireValue* answer, std::string_view key) {
+  if (answer == nullptr) return false;
+  const std::optional<WireValue> flag = answer->Find(key);
   return flag && flag->AsBool(key);
 }
 
@@ -77,7 +78,7 @@ void PutFormats(WireWriter& writer, const KvFormat& k, const KvFormat& v) {
 }  // namespace
 
 RemoteTarget::RemoteTarget(const std::shared_ptr<RemoteCaches>& caches, std::unique_ptr<Cache>* out)
-    : out_(out) {
+    : caches_(caches.get()), out_(out) {
   if (*out == nullptr) {
     fresh_ = std::make_unique<RemoteCache>(caches);
     cache_ = fresh_.get();
@@ -121,7 +122,7 @@ OpResult RemoteCache::Append(const TokenColumns& columns) {
   PutVectors(writer, "k", columns.dtype, k, columns.k, columns.k_strides);
   PutVectors(writer, "v", columns.dtype, v, columns.v, columns.v_strides);
   bool changed = false;
-  OpResult result = caches_->Finish({this}, nullptr, [&](const WireValue& answer) {
+  OpResult result = caches_->Finish({this}, nullptr, [&](const WireValue* answer) {
     changed = FlagOf(answer, "inputs_changed");
   });
   result.inputs_changed = changed;
@@ -142,8 +143,8 @@ OpResult RemoteCache::Finalize() {
 
 OpResult RemoteCache::Trim(int64_t count, int64_t* trimmed) {
   PutInteger(Begin("trim"), "count", count);
-  return caches_->Finish({this}, nullptr, [&](const WireValue& answer) {
-    *trimmed = answer.Get("trimmed").AsInteger("'trimmed'");
+  return caches_->Finish({this}, nullptr, [&](const WireValue* answer) {
+    if (answer != nullptr) *trimmed = answer->Get("trimmed").AsInteger("'trimmed'");
   });
 }
 
@@ -161,7 +162,7 @@ OpResult RemoteCache::Extend(const Cache& other) {
 
 OpResult RemoteCache::ToQuantized(const KvFormat& k, const KvFormat& v) {
   PutFormats(Begin("to_quantized"), k, v);
-  return caches_->Finish({this}, nullptr, [&](const WireValue&) {
+  return caches_->Finish({this}, nullptr, [&](const WireValue*) {
     k_ = k;
     v_ = v;
   });
@@ -172,20 +173,20 @@ OpResult RemoteCache::Extract(int64_t row, std::unique_ptr<Cache>* out) const {
   WireWriter& writer = Begin("extract");
   PutInteger(writer, "row", row);
   PutInteger(writer, "out", target.get()->number());
-  return caches_->Finish({this}, target.get(), [&](const WireValue&) { target.Made(k_, v_); });
+  return caches_->Finish({this}, target.get(), [&](const WireValue*) { target.Made(k_, v_); });
 }
 
 OpResult RemoteCache::CopyTo(std::unique_ptr<Cache>* out) const {
   RemoteTarget target(caches_, out);
   PutInteger(Begin("copy"), "out", target.get()->number());
-  return caches_->Finish({this}, target.get(), [&](const WireValue&) { target.Made(k_, v_); });
+  return caches_->Finish({this}, target.get(), [&](const WireValue*) { target.Made(k_, v_); });
 }
 
 OpResult RemoteCache::Save(StateStore*, std::string_view key) const {
   WireWriter& writer = Begin("save");
   writer.Key("key");
   writer.Text(key);
-  return caches_->Finish({this}, nullptr, [&](const WireValue&) {
+  return caches_->Finish({this}, nullptr, [&](const WireValue*) {
     caches_->saved.insert_or_assign(std::string(key), std::pair(k_, v_));
     caches_->Saved(key);
   });
@@ -212,8 +213,9 @@ OpResult RemoteCache::Attend(const AttendRequest& request, std::byte* out) {
     std::memcpy(to.data(), request.sinks, to.size());
   }
   OpResult how;
-  OpResult result = caches_->Finish({this}, nullptr, [&](const WireValue& answer) {
-    const WireArray array = answer.Get("out").AsArray("'out'");
+  OpResult result = caches_->Finish({this}, nullptr, [&](const WireValue* answer) {
+    if (answer == nullptr) return;
+    const WireArray array = answer->Get("out").AsArray("'out'");
     const std::array<int64_t, 4> wanted = {request.rows, request.query_heads, request.queries,
                                            setup.v_dim};
     if (array.dtype != request.dtype || !array.HasExtents(wanted)) {
@@ -221,8 +223,8 @@ OpResult RemoteCache::Attend(const AttendRequest& request, std::byte* out) {
     }
     if (!array.bytes.empty()) std::memcpy(out, array.bytes.data(), array.bytes.size());
     how.inputs_changed = FlagOf(answer, "inputs_changed");
-    how.plan = caches_->PlanOf(answer);
-    how.profile = caches_->ProfileOf(answer);
+    how.plan = caches_->PlanOf(*answer);
+    how.profile = caches_->ProfileOf(*answer);
   });
   result.inputs_changed = how.inputs_changed;
   result.plan = how.plan;
@@ -230,13 +232,23 @@ OpResult RemoteCache::Attend(const AttendRequest& request, std::byte* out) {
   return result;
 }
 
+void RemoteCache::AskState() const {
+  const RemoteCache* self = this;
+  caches_->Observe({&self, 1});
+}
+
 void RemoteCache::Observe(StepView* view) {
-  if (told_ < 0 || told_ != caches_->process().calls()) caches_->Observe(*this);
+  if (told_ < 0 || told_ != caches_->process().calls()) AskState();
+  if (caches_->rehearses()) {
+    *view = {};
+    return;
+  }
   state_.Show(view);
 }
 
 int64_t RemoteCache::RetainedTokens(int64_t row) const {
-  if (told_ < 0 || told_ < named_) caches_->Observe(*this);
+  if (told_ < 0 || told_ < named_) AskState();
+  if (caches_->rehearses()) return StepView::kUnknown;
   return state_.RetainedTokens(row);
 }
 
@@ -250,6 +262,27 @@ RemoteProcess& RemoteCacheFactory::process() { return caches_->process(); }
 TraceStore* RemoteCacheFactory::store() { return caches_->store(); }
 
 void RemoteCacheFactory::ObserveAfter(ObserveHint hint) { caches_->hint = hint; }
+
+void RemoteCacheFactory::ObserveNext(std::span<Cache* const> caches) {
+  std::vector<const RemoteCache*> asked;
+  bool told = true;
+  for (const Cache* cache : caches) {
+    asked.push_back(&Remote(*cache));
+    told = told && asked.back()->IsTold(caches_->process().calls());
+  }
+  if (!told) caches_->Observe(asked);
+}
+
+bool RemoteCacheFactory::BeginRehearsal() {
+  caches_->BeginRehearsal();
+  return true;
+}
+
+bool RemoteCacheFactory::Expect(bool legal) { return caches_->Expect(legal); }
+
+void RemoteCacheFactory::EndRehearsal() { caches_->EndRehearsal(); }
+
+bool RemoteCacheFactory::ForgetRehearsed() { return caches_->process().ForgetAhead(); }
 
 CacheCapabilities RemoteCacheFactory::GetCapabilities() const {
   const Greeting& greeting = caches_->process().greeting();
@@ -276,7 +309,7 @@ OpResult RemoteCacheFactory::New(const CacheLayout& layout, const KvFormat& k, c
   PutFormats(writer, k, v);
   PutInteger(writer, "rows", rows);
   PutIntegers(writer, "padding", left_padding);
-  return caches_->Finish({}, target.get(), [&](const WireValue&) { target.Made(k, v); });
+  return caches_->Finish({}, target.get(), [&](const WireValue*) { target.Made(k, v); });
 }
 
 OpResult RemoteCacheFactory::Merge(std::span<const Cache* const> operands,
@@ -293,7 +326,7 @@ OpResult RemoteCacheFactory::Merge(std::span<const Cache* const> operands,
   PutIntegers(writer, "caches", numbers);
   PutInteger(writer, "out", target.get()->number());
   return caches_->Finish(std::span<const RemoteCache* const>(named), target.get(),
-                         [&](const WireValue&) { target.Made(named[0]->k(), named[0]->v()); });
+                         [&](const WireValue*) { target.Made(named[0]->k(), named[0]->v()); });
 }
 
 OpResult RemoteCacheFactory::Load(const StateStore&, std::string_view key,
@@ -303,7 +336,7 @@ OpResult RemoteCacheFactory::Load(const StateStore&, std::string_view key,
   writer.Key("key");
   writer.Text(key);
   PutInteger(writer, "out", target.get()->number());
-  return caches_->Finish({}, target.get(), [&](const WireValue&) {
+  return caches_->Finish({}, target.get(), [&](const WireValue*) {
     const auto found = caches_->saved.find(key);
     // Loaded though nothing was saved: the judge will say so.
     const KvFormat plain = PlainFormat{caches_->setup().x};

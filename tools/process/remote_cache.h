@@ -1,7 +1,8 @@
-// Caches that live in another process (remote_process.h), as an implementation of caches: one round
-// trip for each call. Which states come with an answer is what ObserveAfter says; others are asked
-// for when they are looked at. Calls throw RemoteLoss when the process is lost: the case is over,
-// and the next Start has a new process.
+// Caches that live in another process (remote_process.h), as an implementation of caches: one
+// request for each call, sent ahead of its answer where the calls were rehearsed. Which states come
+// with an answer is what ObserveAfter says; others are asked for when they are looked at. Calls
+// throw RemoteLoss when the process is lost: the case is over, and the next Start has a new
+// process.
 
 #ifndef TOOLS_PROCESS_REMOTE_CACHE_H_
 #define TOOLS_PROCESS_REMOTE_CACHE_H_
@@ -28,6 +29,11 @@ class RemoteCacheFactory : public CacheFactory {
   CacheCapabilities GetCapabilities() const override;
   OpResult Start(const CacheSetup& setup) override;
   void ObserveAfter(ObserveHint hint) override;
+  void ObserveNext(std::span<Cache* const> caches) override;
+  bool BeginRehearsal() override;
+  bool Expect(bool legal) override;
+  void EndRehearsal() override;
+  bool ForgetRehearsed() override;
   OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_t rows,
                std::span<const int64_t> left_padding, std::unique_ptr<Cache>* out) override;
   OpResult Merge(std::span<const Cache* const> caches, std::unique_ptr<Cache>* out) override;

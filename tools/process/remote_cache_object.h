@@ -44,6 +44,8 @@ class RemoteCache : public Cache {
   void Named(int64_t call) const { named_ = call; }
   // Errors: WireError.
   void TakeState(const WireValue& value, std::shared_ptr<const Message> bytes, int64_t call) const;
+  void ExpectState(int64_t call) const { told_ = call; }
+  bool IsTold(int64_t call) const { return told_ == call; }
   // Where it is of an earlier case: a number of this one.
   void Renew() {
     if (generation_ != caches_->generation()) Renumber();
@@ -57,6 +59,7 @@ class RemoteCache : public Cache {
     told_ = named_ = -1;
   }
   WireWriter& Begin(std::string_view request) const;
+  void AskState() const;
 
   std::shared_ptr<RemoteCaches> caches_;
   int64_t number_ = 0;
@@ -70,14 +73,21 @@ class RemoteCache : public Cache {
   mutable int64_t named_ = -1;
 };
 
-// The cache that a call makes: the spare in *out, or one that is put there when it is made.
+// The cache that a call makes: the spare in *out, or one that is put there when it is made. Where
+// it is not, its number is the next one again, so that numbers do not depend on who had spares.
 class RemoteTarget {
  public:
   RemoteTarget(const std::shared_ptr<RemoteCaches>& caches, std::unique_ptr<Cache>* out);
+  ~RemoteTarget() {
+    if (fresh_ != nullptr) caches_->TakeBack(fresh_->number());
+  }
+  RemoteTarget(const RemoteTarget&) = delete;
+  RemoteTarget& operator=(const RemoteTarget&) = delete;
   RemoteCache* get() const { return cache_; }
   void Made(const KvFormat& k, const KvFormat& v);
 
  private:
+  RemoteCaches* caches_;
   std::unique_ptr<Cache>* out_;
   std::unique_ptr<RemoteCache> fresh_;
   RemoteCache* cache_;

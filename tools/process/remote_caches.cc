@@ -64,8 +64,17 @@ OpResult RemoteCaches::Start(const CacheSetup& setup) {
   writer.EndMap();
   writer.Key("seed");
   writer.Unsigned(setup.data.seed);
+  if (rehearses_) {
+    Announce();
+    return {};
+  }
   const WireValue answer = process_->Call();
   return process_->Interpret([&] { return StatusOf(answer); });
+}
+
+void RemoteCaches::BeginRehearsal() {
+  process_->BeginAhead();
+  rehearses_ = takes_more_ = true;
 }
 
 WireWriter& RemoteCaches::Begin(std::string_view request) {
@@ -126,11 +135,28 @@ void RemoteCaches::ReadStates(const WireValue& answer, std::span<const RemoteCac
   if (made != nullptr) made->TakeState(states.back(), process_->answer_bytes(), call);
 }
 
-void RemoteCaches::Observe(const RemoteCache& cache) {
+void RemoteCaches::ExpectStates(std::span<const RemoteCache* const> caches, const RemoteCache* made,
+                                bool ask_made) {
+  const int64_t call = process_->calls();
+  const bool told = hint != ObserveHint::kNothing && caches.size() + (ask_made ? 1 : 0) > 0;
+  const auto expect = [&](const RemoteCache* cache) {
+    cache->Named(call);
+    if (told) cache->ExpectState(call);
+  };
+  std::for_each(caches.begin(), caches.end(), expect);
+  if (made != nullptr) expect(made);
+}
+
+void RemoteCaches::Observe(std::span<const RemoteCache* const> caches) {
   WireWriter& writer = Begin("observe");
   writer.Key("observe");
-  writer.StartArray(1);
-  writer.Integer(cache.number());
+  writer.StartArray(caches.size());
+  for (const RemoteCache* cache : caches) writer.Integer(cache->number());
+  if (rehearses_) {
+    Announce();
+    for (const RemoteCache* cache : caches) cache->ExpectState(process_->calls());
+    return;
+  }
   const WireValue answer = process_->Call();
   dropped_.clear();
   process_->Interpret([&] {
@@ -138,10 +164,13 @@ void RemoteCaches::Observe(const RemoteCache& cache) {
       throw WireError(fmt::format("to show a state was declined: {}", message_));
     }
     const std::vector<WireValue> states = answer.Get("states").Entries("'states'");
-    if (states.size() != 1) {
-      throw WireError(fmt::format("1 state was asked for, the answer has {}", states.size()));
+    if (states.size() != caches.size()) {
+      throw WireError(
+          fmt::format("{} states were asked for, the answer has {}", caches.size(), states.size()));
     }
-    cache.TakeState(states[0], process_->answer_bytes(), process_->calls());
+    for (size_t i = 0; i < caches.size(); ++i) {
+      caches[i]->TakeState(states[i], process_->answer_bytes(), process_->calls());
+    }
   });
 }
 
@@ -154,8 +183,8 @@ OpResult RemoteCaches::Store::Damage(std::string_view key, const CacheOp& op) {
   writer.Text(kHow[static_cast<size_t>(op.damage)]);
   writer.Key("at");
   writer.Integer(op.at);
-  return caches_->Finish({}, nullptr, [&](const WireValue& answer) {
-    if (answer.Get("as_put").AsBool("'as_put'")) {
+  return caches_->Finish({}, nullptr, [&](const WireValue* answer) {
+    if (answer != nullptr && answer->Get("as_put").AsBool("'as_put'")) {
       Saved(key);
     } else {
       damaged_.emplace(std::string(key), true);

@@ -37,7 +37,7 @@ class RemoteCaches {
   WireWriter& Begin(std::string_view request);
   // Sends it. caches: those that it names; their states come with the answer where the hint says
   // so. made: the one that it makes, or null. on_ok(answer): called before states are read, where
-  // the call was carried out. Errors: RemoteLoss.
+  // the call was carried out; answer: null in a rehearsal. Errors: RemoteLoss.
   template <typename F>
   OpResult Finish(std::initializer_list<const RemoteCache*> caches, const RemoteCache* made,
                   F on_ok) {
@@ -47,19 +47,37 @@ class RemoteCaches {
   OpResult Finish(std::span<const RemoteCache* const> caches, const RemoteCache* made, F on_ok) {
     SendObserve(caches, made);
     if (!FitsFrame()) return OpResult::Unsupported(message_);
+    if (rehearses_) {
+      Announce();
+      if (expected_legal_) on_ok(nullptr);
+      ExpectStates(caches, expected_legal_ ? made : nullptr, made != nullptr);
+      return expected_legal_ ? OpResult() : OpResult::Refuse("");
+    }
     const WireValue answer = process_->Call();
     dropped_.clear();
     return process_->Interpret([&] {
       const OpResult result = StatusOf(answer);
-      if (result.ok()) on_ok(answer);
+      if (result.ok()) on_ok(&answer);
       ReadStates(answer, caches, result.ok() ? made : nullptr, made != nullptr);
       return result;
     });
   }
-  // Asks for the state of one cache. Errors: RemoteLoss.
-  void Observe(const RemoteCache& cache);
+  // Asks for the states of caches. Errors: RemoteLoss.
+  void Observe(std::span<const RemoteCache* const> caches);
+
+  // A rehearsal (CacheFactory): Finish and Observe announce their requests in place of calling.
+  void BeginRehearsal();
+  void EndRehearsal() { rehearses_ = false; }
+  bool rehearses() const { return rehearses_; }
+  // Of the next call. False: the process takes no more.
+  bool Expect(bool legal) {
+    expected_legal_ = legal;
+    return takes_more_;
+  }
 
   int64_t NewNumber() { return next_number_++; }
+  // Of the last new number: it was not used.
+  void TakeBack(int64_t number) { next_number_ = number; }
   void Drop(int64_t number, int64_t generation) {
     if (generation == generation_) dropped_.push_back(number);
   }
@@ -99,7 +117,18 @@ class RemoteCaches {
   void ReadStates(const WireValue& answer, std::span<const RemoteCache* const> caches,
                   const RemoteCache* made, bool ask_made);
 
+  void Announce() {
+    takes_more_ = process_->Announce() && takes_more_;
+    dropped_.clear();
+  }
+  // What ReadStates would do to what is remembered of the caches.
+  void ExpectStates(std::span<const RemoteCache* const> caches, const RemoteCache* made,
+                    bool ask_made);
+
   std::shared_ptr<RemoteProcess> process_;
+  bool rehearses_ = false;
+  bool expected_legal_ = true;
+  bool takes_more_ = true;
   CacheSetup setup_;
   Store store_;
   int64_t next_number_ = 0;

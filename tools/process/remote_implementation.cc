@@ -117,6 +117,7 @@ RunOutcome RemoteImplementation::Run(const Case& c, const TensorMap& inputs, Sin
   answer_plan_.reset();
   answer_profile_.reset();
   declined_.clear();
+  refused_.clear();
   const bool is_attention = std::holds_alternative<AttentionCase>(c);
   if (!is_attention && !std::holds_alternative<CodecCase>(c)) return RunOutcome::kUnsupported;
   int64_t bytes = 0;
@@ -162,8 +163,8 @@ RunOutcome RemoteImplementation::Run(const Case& c, const TensorMap& inputs, Sin
       return RunOutcome::kUnsupported;
     }
     if (const std::optional<WireValue> refused = answer.Find("refused")) {
-      throw WireError(fmt::format("a case that is legal was refused: {}",
-                                  CleanText(refused->AsText("'refused'"))));
+      refused_ = CleanText(refused->AsText("'refused'"));
+      return RunOutcome::kUnsupported;
     }
     answer_plan_ = Said<Plan>(answer, "plan", ParsePlan);
     answer_profile_ = Said<Profile>(answer, "profile", ParseProfile);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "reference/spec/cache_implementation.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -55,7 +56,11 @@ void RemoteProcess::SetLimits(const RemoteLimits& limits) {
 
 void RemoteProcess::Lose(Outcome outcome, const std::string& reason) {
   child_ = nullptr;
-  throw RemoteLoss(outcome, request_, reason);
+  const RemoteLoss loss(outcome, request_, reason);
+  const bool unclear = ahead_.Used() && outcome == Outcome::kFail;
+  ahead_.Clear();
+  if (unclear) throw RehearsedOtherwise(std::make_exception_ptr(loss));
+  throw loss;
 }
 
 void RemoteProcess::Break(const std::string& reason) {
@@ -155,6 +160,8 @@ WireValue RemoteProcess::Call() {
     return Exchange();
   } catch (const RemoteLoss&) {
     throw;
+  } catch (const RehearsedOtherwise&) {
+    throw;
   } catch (const WireError& error) {
     Break(error.what());
   } catch (...) {
@@ -164,9 +171,55 @@ WireValue RemoteProcess::Call() {
   }
 }
 
+void RemoteProcess::BeginAhead() {
+  ForgetAhead();
+  Start();
+}
+
+bool RemoteProcess::Announce() {
+  writer_.EndMap();
+  ++calls_;
+  if (ahead_.Full()) return false;
+  ahead_.Add(writer_.FinishFrame());
+  return true;
+}
+
+bool RemoteProcess::ForgetAhead() {
+  size_t left = ahead_.Unanswered();
+  ahead_.Clear();
+  if (left == 0 || child_ == nullptr) return true;
+  try {
+    while (left > 0 && child_->Receive()) --left;
+  } catch (...) {
+    child_ = nullptr;
+    throw;
+  }
+  const bool as_many = left == 0 && !child_->HasUntaken();
+  if (!as_many) child_ = nullptr;
+  return as_many;
+}
+
 WireValue RemoteProcess::Exchange() {
-  if (child_->HasUntaken()) Break("it sent more than one answer to an earlier request");
-  if (!child_->SendFrame(writer_.FinishFrame())) {
+  const std::span<const std::byte> frame = writer_.FinishFrame();
+  if (ahead_.Unanswered() == 0 && child_->HasUntaken()) {
+    Break("it sent more than one answer to an earlier request");
+  }
+  bool sent = true;
+  if (ahead_.Any() && ahead_.IsNext(frame)) {
+    if (const auto more = ahead_.Send(); !more.empty()) sent_all_ = child_->SendFrame(more);
+    // What did not read all of them may have answered this one.
+    sent = sent_all_;
+    ahead_.Take();
+  } else if (ahead_.Unanswered() > 0) {
+    ForgetAhead();
+    throw RehearsedOtherwise();
+  } else {
+    ahead_.DropRest();
+    sent = sent_all_ = child_->SendFrame(frame);
+  }
+  std::optional<Message> message;
+  if (sent || child_->HasUntaken()) message = child_->Receive();
+  if (!message && !sent) {
     // It is ending, or it stopped to listen.
     const ChildOutcome& outcome = child_->Finish();
     if (outcome.end == ChildEnd::kTimedOut) {
@@ -174,11 +227,9 @@ WireValue RemoteProcess::Exchange() {
            fmt::format("the process closed its standard input and did not end, in '{}'{}", request_,
                        Printed(outcome)));
     }
-    LoseChild();
   }
-  std::optional<Message> message = child_->Receive();
   if (!message) LoseChild();
-  if (child_->HasUntaken()) Break("it sent more than one answer");
+  if (child_->Untaken() > ahead_.Unanswered()) Break("it sent more than one answer");
   answer_bytes_ = std::make_shared<const Message>(std::move(*message));
   const WireValue answer = reader_.Read(*answer_bytes_);
   if (const std::optional<WireValue> failed = answer.Find("failed")) {

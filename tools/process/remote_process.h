@@ -18,6 +18,7 @@
 
 #include "reference/judge/verdict.h"
 #include "tools/process/remote_greeting.h"
+#include "tools/process/requests_ahead.h"
 #include "tools/process/supervised_child.h"
 #include "tools/process/wire_message.h"
 #include "tools/process/wire_writer.h"
@@ -80,6 +81,18 @@ class RemoteProcess {
   // Sends it and gives the answer, valid until the next call; its bytes stay with the message.
   // Errors: RemoteLoss; kUnsupported for a request that no frame holds: nothing was sent.
   WireValue Call();
+  // Requests ahead of their answers: from BeginAhead on, Begin and Announce keep requests, which
+  // the next calls of Begin and Call are then expected to be. They are sent together with the
+  // first. Call throws RehearsedOtherwise, after the answers on their way are dropped, where one
+  // that was sent is not the next; and in place of a RemoteLoss for a broken protocol, because then
+  // it is not known which request was answered badly. Errors: RemoteLoss, as Start.
+  void BeginAhead();
+  // False: it is not kept, and none that follows should be.
+  bool Announce();
+  // Drops what was announced and did not come to its turn. False: the answers that were on their
+  // way are not as many as the requests, and the process is ended.
+  bool ForgetAhead();
+
   // Of the request that was begun.
   WireWriter& writer() { return writer_; }
   std::shared_ptr<const Message> answer_bytes() const { return answer_bytes_; }
@@ -114,6 +127,8 @@ class RemoteProcess {
   std::optional<RemoteLoss> last_failed_start_;
   std::string request_;
   WireWriter writer_;
+  RequestsAhead ahead_;
+  bool sent_all_ = true;  // the last piece that was sent was read as a whole
   WireMessage reader_;
   std::shared_ptr<const Message> answer_bytes_;
 };

@@ -230,8 +230,8 @@ void RemoteState::Show(StepView* view) const {
   view->queries = queries_;
   view->k = Vectors(k_);
   view->v = Vectors(v_);
-  if (has_retained_) view->retained = retained_.data();
-  if (has_visible_) view->visible = visible_.data();
+  if (has_retained_) view->retained = KnownBits(retained_);
+  if (has_visible_) view->visible = KnownBits(visible_);
   if (has_offsets_) view->offsets = offsets_.data();
   if (has_unfed_) view->unfed_padding = unfed_.data();
   if (layout_) view->layout = &*layout_;

@@ -300,8 +300,8 @@ void SupervisedChild::SetLimits(std::chrono::milliseconds since_progress,
   state_->limits.whole_wait = whole_wait;
 }
 
-bool SupervisedChild::HasUntaken() const {
-  return !state_->arrived.empty() || state_->header_filled > 0;
+size_t SupervisedChild::Untaken() const {
+  return state_->arrived.size() + (state_->header_filled > 0 ? 1 : 0);
 }
 
 std::optional<Message> SupervisedChild::Receive() {

@@ -115,7 +115,9 @@ class SupervisedChild {
   // From the next call on.
   void SetLimits(std::chrono::milliseconds since_progress, std::chrono::milliseconds whole_wait);
   // Whether something has arrived that nobody has taken, a part of a message or more.
-  bool HasUntaken() const;
+  bool HasUntaken() const { return Untaken() > 0; }
+  // How many: messages, and one more where a part of another is there.
+  size_t Untaken() const;
   // The next message; nullopt when there is none any more: Finish() says why. The limit starts at
   // the call: time in which the parent was busy elsewhere is not counted.
   std::optional<Message> Receive();

@@ -1,6 +1,7 @@
 """The adapter of mlx-lm in its environment: what it greets with, one cache of each class, attention and codecs. Skipped
 without the environment. Whether the answers are right is kvcheck's to say.
 """
+import os
 import pathlib
 import sys
 import unittest
@@ -56,6 +57,29 @@ class MlxLm(unittest.TestCase):
             self.assertEqual(shown_tokens(answer["states"][0]), seen, layout)
             answer = self.child.ask(do="copy", cache=0, out=1, observe=[1])
             self.assertIn("retained", answer["states"][0], layout)
+
+    def test_states_that_are_asked_for_together_are_those_asked_for_one_by_one(self):
+        self.new(out=0)
+        append(self.child, 0, [[1, 2, 3]])
+        self.child.ask(do="copy", cache=0, out=1)
+        self.new(out=2, rows=2, padding=[1, 0])
+        append(self.child, 2, [[-1, 5], [4, 5]])
+        self.child.ask(do="trim", cache=1, count=1)
+        self.new(out=3)
+        together = self.child.ask(do="observe", observe=[0, 1, 2, 3, 7, 0])["states"]
+        append(self.child, 0, [[9]])  # all are computed anew
+        self.child.ask(do="trim", cache=0, count=1)
+        one_by_one = [self.child.ask(do="observe", observe=[n])["states"][0] for n in (1, 2, 3, 7)]
+        self.assertEqual(together[1:5], one_by_one)
+        self.assertEqual(together[5], together[0])
+        self.assertEqual(shown_tokens(together[0]), [[1, 2, 3]])
+        self.assertIsNone(together[4])
+
+    def test_the_thread_that_evaluates_stands_behind_the_one_that_waits(self):
+        threads = pathlib.Path(f"/proc/{self.child.process.pid}/task").iterdir()
+        behind = [int(t.name) for t in threads if os.sched_getscheduler(int(t.name)) == os.SCHED_BATCH]
+        self.assertEqual(len(behind), 1)
+        self.assertEqual(len(os.sched_getaffinity(behind[0])), 1)
 
     def test_a_batch_is_made_filtered_extended_and_taken_apart(self):
         self.new(0)

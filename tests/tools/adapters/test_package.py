@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tools/adapters/kvcheck_adapter"))
 from kvcheck_adapter import case_mask, damage, from_float32, parse_format, parse_layout, to_float32, visible_of
 from kvcheck_adapter.storage import STORED, name_of
 from kvcheck_adapter.texts import case_fields
-from kvcheck_adapter.wire import LIMIT_BYTES, ProtocolError, Stream, decode_array, encode_array
+from kvcheck_adapter.wire import LIMIT_BYTES, ProtocolError, Stream, decode_array, encode_array, view_array
 
 
 class Storage(unittest.TestCase):
@@ -147,6 +147,17 @@ class Frames(unittest.TestCase):
         self.assertTrue((read == array.transpose(0, 2, 1)).all())
         read[:] = 0  # its own memory
         self.assertNotEqual(read.tobytes(), data)
+        kind, viewed, data = view_array(encode_array(array, "bf16"))
+        self.assertEqual((kind, viewed.tolist(), viewed.tobytes()), ("bf16", array.tolist(), data))
+        with self.assertRaises(ValueError):
+            viewed[:] = 0
+
+    def test_many_frames_are_taken_from_one_read(self):
+        sent = [{"n": n, "x": bytes(n)} for n in range(200)]
+        os.write(self.parent_writes, b"".join(map(self.frame, sent)))
+        os.close(self.parent_writes)
+        self.assertEqual([self.stream.receive() for _ in sent], sent)
+        self.assertIsNone(self.stream.receive())
 
 
 class Damage(unittest.TestCase):

@@ -126,5 +126,23 @@ TEST(CasesFile, AFileWithoutEndIsRefused) {
   }
 }
 
+// A command line may hold what a file of cases has not.
+TEST(CasesFile, TellsAnImplementationThatItCannotNameInAComment) {
+  CaseEntry entry;
+  entry.name = "a";
+  entry.reason = "why";
+  entry.c = ParseCase("codec op=decode format=bf16 x=f32 rows=1 d=64 data=gauss:1");
+  for (const std::string name : {"./caf\xc3\xa9 x", "x ", " x", "x\ny", "x\ty"}) {
+    entry.implementation = name;
+    EXPECT_FALSE(FitsCasesFile(name));
+    const std::vector<CaseEntry> read = ParseCases(Print(entry), "printed");
+    ASSERT_EQ(read.size(), 1u);
+    EXPECT_EQ(read[0].implementation, "");
+    EXPECT_NE(Print(entry).find("give it with --impl"), std::string::npos);
+  }
+  entry.implementation = "python3 -m 'x y'";
+  EXPECT_EQ(ParseCases(Print(entry), "printed")[0].implementation, entry.implementation);
+}
+
 }  // namespace
 }  // namespace kvcheck

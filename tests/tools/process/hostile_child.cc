@@ -14,6 +14,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reference/cache/model_cache.h"
@@ -141,6 +142,12 @@ const std::map<std::string, Edit, std::less<>>& States() {
       {"unknown_format", [](WireWriter& w) { w.Key("k_format"), w.Text("q4_0"); }},
       {"affine_without_scales",
        [](WireWriter& w) { w.Key("k_format"), w.Text("affine:4:g32:f32"); }},
+      {"no_columns",
+       [](WireWriter& w) {
+         Raw(w, "k", "f32", {1, 1, 0, 8}, 0);
+         Raw(w, "v", "f32", {1, 1, 0, 8}, 0);
+         Mask(w, "retained", {1, 0}, 0, std::byte{0});
+       }},
       {"no_array", [](WireWriter& w) { w.Key("k"), w.Text("none"); }},
   };
   return states;
@@ -308,11 +315,17 @@ int Run(std::string_view kind, const char* file) {
   ModelFactory model;
   CacheServer caches(&model);
   WireMessage message;
-  // in_KIND misbehaves in the first request after the greeting, under whatever limit; others in the
-  // first append.
+  // in_KIND misbehaves in the first request after the greeting, under whatever limit; at_N:KIND in
+  // the append N, 1 to 9; others in the first append.
   const bool at_once = kind.starts_with("in_start:");
   const bool at_hello = kind.starts_with("in_hello:");
+  int appends_before = 0;
   if (at_once || at_hello) kind.remove_prefix(9);
+  if (kind.starts_with("at_")) {
+    appends_before = kind[3] - '1';
+    kind.remove_prefix(5);
+  }
+  std::vector<Bytes> unanswered;
   while (true) {
     FrameHeader header;
     if (!ReadWhole(header.data(), header.size())) return 0;
@@ -326,7 +339,8 @@ int Run(std::string_view kind, const char* file) {
       if (kind == "closes_input") Hang();
       continue;
     }
-    const bool here = at_hello || (at_once ? name == "start" : name == "append");
+    const bool is_append = name == "append" && appends_before-- == 0;
+    const bool here = at_hello || (at_once ? name == "start" : is_append);
     if (here) {
       const auto answer = Answers().find(kind);
       if (answer != Answers().end()) {
@@ -349,9 +363,32 @@ int Run(std::string_view kind, const char* file) {
       writer.Key("nobody asked");
       writer.Bytes(Bytes(size_t{60} << 20));
     }
-    if (!caches.Answer(name, request, writer)) return 9;
+    // Not carried out; the states that were asked for are shown.
+    const bool declines =
+        (here && kind == "declines_append") || (name == "copy" && kind == "declines_copy");
+    const bool refuses = name == "trim" && kind == "refuses_trim";
+    if (declines || refuses) {
+      writer.Key(declines ? "unsupported" : "refused");
+      writer.Text("no");
+    }
+    try {
+      if (!caches.Answer(declines || refuses ? "observe" : name, request, writer)) return 9;
+    } catch (const WireError&) {
+      // A cache that was not made, named by a request that was sent ahead.
+      WriteFrame(
+          "\x81\xa6"
+          "failed\xa8no cache");
+      continue;
+    }
     writer.EndMap();
-    WriteWhole(writer.FinishFrame(), here && kind == "in_pieces" ? 1 : size_t{1} << 30);
+    const std::span<const std::byte> answer = writer.FinishFrame();
+    if (kind == "answers_four_at_a_time" && name != "hello") {
+      unanswered.emplace_back(answer.begin(), answer.end());
+      if (unanswered.size() < 4) continue;
+      for (const Bytes& each : std::exchange(unanswered, {})) WriteWhole(each);
+      continue;
+    }
+    WriteWhole(answer, here && kind == "in_pieces" ? 1 : size_t{1} << 30);
   }
 }
 

@@ -31,6 +31,7 @@ import attention
 from attention import NAMES, TYPES, to_mlx, to_numpy
 from held import Held, deep, shallow
 from kvcheck_adapter import Adapter, Refused, Unsupported
+from near import Near
 
 
 MLX, MLX_LM = importlib.metadata.version("mlx"), importlib.metadata.version("mlx-lm")
@@ -105,6 +106,7 @@ class MlxLm(Adapter):
     spaces = cache_spaces() + attention.spaces()
     relies_on = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "windows"})
     lazy = True
+    copies = True
     file_suffix = ".safetensors"
 
     def __init__(self, *options):
@@ -121,6 +123,7 @@ class MlxLm(Adapter):
             if unknown:
                 parser.error(f"no operation {', '.join(sorted(unknown))}")
             self.keep_operations(names)
+        self.near = Near()
         if chosen.patched:
             import patched
             patched.apply()
@@ -140,8 +143,9 @@ class MlxLm(Adapter):
     def keep(self, array):
         return mx.array(array)
 
-    def ready(self, arrays, held):
-        mx.eval(arrays, held.cache.offset)
+    def ready(self, arrays, helds):
+        self.near.follow()
+        mx.eval(arrays, [held.cache.offset for held in helds])
 
     def numpy(self, array):
         return to_numpy(array)

@@ -222,9 +222,11 @@ def bits_across_words():
 def restored_where_it_raises(original):
     """And columns of another type than the cache's are refused in place of being converted."""
     def update_and_fetch(self, keys, values):
-        before = {name: mx.array(v) if isinstance(v, mx.array) else v for name, v in self.__dict__.items()}
+        check_columns(self, keys, values)
+        before = self.__dict__.copy()
+        if self.keys is None:  # what check_columns cannot know yet, where arrays may be changed in place
+            before.update((name, mx.array(v)) for name, v in before.items() if isinstance(v, mx.array))
         try:
-            check_columns(self, keys, values)
             return original(self, keys, values)
         except Exception:
             self.__dict__.update(before)

@@ -59,6 +59,8 @@ class Adapter:
     relies_on = frozenset()
     # True: append may be evaluated later, so the caller's arrays are compared only where a state is shown.
     lazy = False
+    # True: give makes a copy, so what it gets need not be one, and may be read-only.
+    copies = False
     file_suffix = ".state"  # of saved files, where the library insists on one
 
     setup = None  # of the case, from start on
@@ -150,8 +152,9 @@ class Adapter:
         """What the library returned, safe from whatever is done to the cache later."""
         return np.array(array)
 
-    def ready(self, arrays, cache):
-        """Before these arrays are read and `tell` is asked: one evaluation for all, where there is such a thing."""
+    def ready(self, arrays, caches):
+        """Before these arrays are read and `tell` is asked of these caches: one evaluation for all, where there is such
+        a thing."""
 
     def numpy(self, array):
         """numpy's array of one that give or keep returned; bf16 as uint16."""

@@ -11,12 +11,13 @@ import numpy as np
 from . import guards
 from .adapter import Refused, Setup, Step, Unsupported
 from .damage import Folder
-from .slots import Family, Slot, state_of
+from .slots import Family, Slot, show
 from .storage import name_of
 from .texts import case_fields, parse_format, parse_layout
-from .wire import decode_array, encode_array
+from .wire import decode_array, encode_array, view_array
 
 MESSAGE_CHARACTERS = 300
+NOTHING = b"\x80"  # an empty map
 NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what should have made it was refused
 
 
@@ -42,8 +43,9 @@ class Session:
 
     def run(self):
         """Answers until the input ends."""
-        while (request := self.stream.receive()) is not None:
-            self.stream.send(self.answer(request))
+        receive, send, answer = self.stream.receive, self.stream.send, self.answer
+        while (request := receive()) is not None:
+            send(answer(request))
 
     def answer(self, request):
         """The packed answer of one request."""
@@ -66,14 +68,16 @@ class Session:
             except Refused as error:
                 answer = {"refused": self.worded(error)}
             if self.observed is None:
-                return self.stream.pack(answer)
+                return self.stream.pack(answer) if answer else NOTHING
             return self.with_states(answer)
         except Exception as error:
             return self.stream.pack({"failed": self.bug(error)})
 
     def with_states(self, answer):
         """The answer with "states", spliced of packed parts: a state that was shown before is packed already."""
-        parts = [state_of(self, self.slots[number]) if number in self.slots else NO_CACHE for number in self.observed]
+        slots = [self.slots.get(number) for number in self.observed]
+        show(self, [slot for slot in slots if slot is not None])
+        parts = [NO_CACHE if slot is None else slot.shown for slot in slots]
         packed = self.stream.pack(answer)
         count = len(answer) + 1
         if packed[0] & 0xF0 != 0x80 or count > 15 or len(parts) > 15:
@@ -181,8 +185,9 @@ class Session:
 
     def do_append(self, request):
         slot, a = self.slot(request), self.adapter
-        k_kind, k_given, k_data = decode_array(request["k"])
-        v_kind, v_given, v_data = decode_array(request["v"])
+        decode = view_array if a.copies else decode_array
+        k_kind, k_given, k_data = decode(request["k"])
+        v_kind, v_given, v_data = decode(request["v"])
         guards.append(self.relies_on, slot, self.setup, k_kind, k_given, v_given)
         slot.family.version += 1
         slot.fresh = False

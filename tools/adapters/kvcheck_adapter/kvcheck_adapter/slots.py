@@ -66,29 +66,44 @@ class Slot:
         self.padding = [max(0, p - columns) for p in unfed]
 
 
-def state_of(session, slot):
-    """The packed state."""
-    version = slot.family.version
-    if slot.shown_version == version:
-        return slot.shown
+def show(session, slots):
+    """Packs the states of those that have changed since: slot.shown. What is to be computed for them is computed at
+    once."""
+    adapter, changed, arrays, caches = session.adapter, [], [], []
+    for slot in slots:
+        version = slot.family.version
+        if slot.shown_version == version:
+            continue
+        shown = slot.step
+        if shown is None and slot.to_come is None and slot.rows > 0 and not slot.fresh:
+            shown = probed(session, slot)
+        changed.append((slot, version, shown))
+        if shown is not None:
+            arrays += shown.k
+            arrays += shown.v
+            if shown.mask is not None and not isinstance(shown.mask, str):
+                arrays.append(shown.mask)
+            caches.append(slot.cache)
+    if arrays:
+        adapter.ready(arrays, caches)
+    for slot, version, shown in changed:
+        slot.shown = session.stream.pack(state_of(session, slot, shown))
+        slot.shown_version = version
+
+
+def state_of(session, slot, shown):
+    """shown: the last append, or a probe, or None."""
     adapter = session.adapter
-    shown = slot.step
-    if shown is None and slot.to_come is None and slot.rows > 0 and not slot.fresh:
-        shown = probed(session, slot)
-    if shown is not None:
-        array = shown.mask is not None and not isinstance(shown.mask, str)
-        adapter.ready([*shown.k, *shown.v, *([shown.mask] if array else [])], slot.cache)
     state = {"rows": slot.rows, "queries": 0}
     state.update(session.call(adapter.tell, slot.cache))
     if shown is not None:
+        array = shown.mask is not None and not isinstance(shown.mask, str)
         fill(state, adapter, slot, shown, adapter.numpy(shown.mask) if array else shown.mask)
     elif slot.fresh and slot.to_come is None:
         nothing_fed(state, session.setup, slot)
     if "k" not in state and "size=columns" in adapter.cache_profile:
         state.pop("size", None)  # a number of columns is compared with those that are shown
-    slot.shown = session.stream.pack(state)
-    slot.shown_version = version
-    return slot.shown
+    return state
 
 
 def wired(arrays, fmt):

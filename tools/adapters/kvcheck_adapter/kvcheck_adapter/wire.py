@@ -3,6 +3,7 @@
 Reads and writes go to the descriptors themselves: one write an answer, and no buffer that a stray print could enter.
 """
 import os
+import struct
 import time
 
 import msgpack
@@ -12,6 +13,7 @@ from .storage import STORED, name_of
 
 LIMIT_BYTES = 64 << 20
 _SIGN_OF_LIFE = bytes(8)
+_LENGTH = struct.Struct("<Q").unpack_from
 _ALIVE_EVERY_S = 0.5
 
 
@@ -30,41 +32,39 @@ def claim_stdout():
 class Stream:
     def __init__(self, read_from, write_to):
         self._in, self._out = read_from, write_to
-        self._buffer = bytearray()
-        self._start = 0  # of what was not taken yet
+        self._buffer = b""  # what was read, and from where on it was not taken yet
+        self._start = 0
         self._pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
         self._alive_after = time.monotonic() + _ALIVE_EVERY_S
 
     def _fill(self, count):
         """Waits until `count` bytes are there; False at the end of the input."""
-        if self._start and len(self._buffer) - self._start < count:
-            del self._buffer[:self._start]
-            self._start = 0
-        while len(self._buffer) - self._start < count:
-            part = os.read(self._in, max(1 << 16, count - len(self._buffer)))
+        parts = [self._buffer[self._start:]]
+        there = len(parts[0])
+        while there < count:
+            part = os.read(self._in, max(1 << 16, count - there))
             if not part:
-                return False
-            self._buffer += part
-        return True
+                break
+            parts.append(part)
+            there += len(part)
+        self._buffer = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._start = 0
+        return there >= count
 
     def receive(self):
         """The next map, or None at the end of the input."""
-        if not self._fill(8):
-            if len(self._buffer) > self._start:
+        if len(self._buffer) - self._start < 8 and not self._fill(8):
+            if self._buffer:
                 raise ProtocolError("the input ends inside a frame")
             return None
-        start = self._start
-        length = int.from_bytes(self._buffer[start:start + 8], "little")
+        (length,) = _LENGTH(self._buffer, self._start)
         if length > LIMIT_BYTES:
             raise ProtocolError(f"a frame of {length} bytes is announced; the limit is {LIMIT_BYTES}")
-        if not self._fill(8 + length):
+        if len(self._buffer) - self._start < 8 + length and not self._fill(8 + length):
             raise ProtocolError("the input ends inside a frame")
         start = self._start + 8
         self._start = start + length
-        message = msgpack.unpackb(bytes(memoryview(self._buffer)[start:start + length]), raw=False)
-        if self._start == len(self._buffer):
-            self._buffer.clear()
-            self._start = 0
+        message = msgpack.unpackb(memoryview(self._buffer)[start:start + length], raw=False)
         if not isinstance(message, dict):
             raise ProtocolError(f"a frame holds a {type(message).__name__} in place of a map")
         return message
@@ -95,6 +95,12 @@ def decode_array(wired):
     """(type's name, writable array of its own memory, the bytes as they came) of [type, extents, bytes]."""
     kind, extents, data = wired
     return kind, np.frombuffer(data, STORED[kind]).reshape(extents).copy(), data
+
+
+def view_array(wired):
+    """The same, read-only, over the bytes as they came."""
+    kind, extents, data = wired
+    return kind, np.frombuffer(data, STORED[kind]).reshape(extents), data
 
 
 def encode_array(array, expected=None):
