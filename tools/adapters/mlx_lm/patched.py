@@ -1,5 +1,5 @@
-"""Repairs of the causes in FINDINGS.md, as monkey patches: with them (`run --patched`) a fuzzing run has nothing left to
-find, which shows that what it finds without them is the library's and not the adapter's.
+"""Repairs of the causes in FINDINGS.md, as monkey patches: with them (`run --patched`) drawn cases find nothing more (README.md
+says in how many), which shows that what they find without them is the library's and not the adapter's.
 
 Each function repairs one cause and bears the name of its finding. They are the least that makes the contract hold, no
 proposal of how mlx-lm should be written.
