@@ -2,8 +2,9 @@
 
     tools/adapters/check_findings.py NAME [PROGRAM...]     NAME: a folder beside this file
 
-Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names. Those of findings/gpu/ need a GPU and
-run when they are named (gpu/PROGRAM); otherwise only that they and their sections are there is checked.
+Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names, where it has the packages of
+requirements.txt. Those of findings/gpu/ need a GPU and run when they are named (gpu/PROGRAM); otherwise only that they and
+their sections are there is checked.
 Exit codes: 0 every program printed what stands there; 1 one did not, or a program or section has no counterpart;
 2 wrong usage, or no environment.
 """
@@ -16,6 +17,19 @@ import sys
 
 ADAPTERS = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 600
+
+
+def environment(folder):
+    """The Python that runs what stands in the folder, or None."""
+    own, named = folder / "venv/bin/python", os.environ.get("KVCHECK_PYTHON")
+    if own.exists():
+        return str(own)
+    asks = [named, str(ADAPTERS / "has_packages.py"), str(folder)]
+    try:
+        has = named and subprocess.run(asks, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    except OSError:
+        has = False
+    return named if has else None
 
 
 def quoted(folder):
@@ -40,9 +54,8 @@ def main(arguments):
     if folder is None or not (folder / "FINDINGS.md").is_file():
         print("usage: check_findings.py NAME [PROGRAM...], NAME a folder with FINDINGS.md", file=sys.stderr)
         return 2
-    own = folder / "venv/bin/python"
-    python = str(own) if own.exists() else os.environ.get("KVCHECK_PYTHON", "")
-    if not python:
+    python = environment(folder)
+    if python is None:
         print(f"{folder.name}: no environment: tools/adapters/make_venv.sh {folder.name}", file=sys.stderr)
         return 2
     said, without = quoted(folder)

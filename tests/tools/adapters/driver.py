@@ -79,6 +79,12 @@ class Child:
         return taken
 
 
+def refuses(command):
+    """What a command that ends with 2 before anything is asked of it says on stderr; None where it does not."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    return done.stderr if done.returncode == 2 else None
+
+
 def to_wire(array, kind="f32"):
     return [kind, list(array.shape), array.tobytes()]
 

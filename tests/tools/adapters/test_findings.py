@@ -1,14 +1,16 @@
 """check_findings.py of an adapter; skipped without its environment: test_findings.py NAME."""
-import os
 import pathlib
 import subprocess
 import sys
 
 ADAPTERS = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"
 SKIPPED = 77
+sys.path.insert(0, str(ADAPTERS))
+
+from check_findings import environment
 
 name = sys.argv[1]
-if not (ADAPTERS / name / "venv").exists() and not os.environ.get("KVCHECK_PYTHON"):
+if environment(ADAPTERS / name) is None:
     print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
     sys.exit(SKIPPED)
 command = [sys.executable, str(ADAPTERS / "check_findings.py"), name]

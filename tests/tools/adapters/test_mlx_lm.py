@@ -8,7 +8,7 @@ import unittest
 
 import numpy as np
 
-from driver import SETUP, Child, append, from_wire, shown_tokens, to_wire
+from driver import SETUP, Child, append, from_wire, refuses, shown_tokens, to_wire
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters/mlx_lm"
 SKIPPED = 77
@@ -95,6 +95,14 @@ class MlxLm(unittest.TestCase):
         state = self.child.ask(do="extract", cache=2, row=1, out=3, observe=[3])["states"][0]
         self.assertEqual(shown_tokens(state), [[4]])
 
+    def test_a_batch_without_rows_is_one_of_the_classes_of_batches(self):
+        self.assertEqual(self.new(layout="linear", rows=0), {})
+        self.assertEqual(self.new(layout="ring:w=3", rows=0), {})
+        self.assertIn("without rows", self.new(layout="chunk:c=4", rows=0)["unsupported"])
+        self.assertEqual(self.new(layout="chunk:c=4", rows=2), {})
+        self.start(k_dim=32, v_dim=32)
+        self.assertIn("without rows", self.new(form="affine:4:g32:f32", rows=0)["unsupported"])
+
     def test_a_prefill_padded_on_the_right_is_pending_until_it_is_finalized(self):
         self.new(rows=2)
         self.child.ask(do="prepare", cache=0, lengths=[1, 3], columns=3)
@@ -154,6 +162,16 @@ class MlxLm(unittest.TestCase):
                          {"codes": "u32", "scales": "f32", "biases": "f32"})
         y = self.child.ask(do="case", case=case.format("decode"), inputs=codes)["outputs"]["y"]
         self.assertTrue(np.allclose(from_wire(y), x, atol=2 / 255))
+
+
+class Options(unittest.TestCase):
+    def test_what_is_not_an_option_is_refused(self):
+        for options, said in ((["--pathced"], "--pathced"), (["--operations=append,fly"], "no operation fly"),
+                              (["--operations=append", "--operations=trim"], "more than once")):
+            self.assertIn(said, refuses([str(FOLDER / "run"), *options]) or "", options)
+        with Child([str(FOLDER / "run"), "--operations=trim"], limit_s=600) as child:
+            offered = {name for space in child.hello()["spaces"] if space["kind"] == "cache" for name in space["operations"]}
+        self.assertEqual(offered, {"new", "append", "trim", "drop"})
 
 
 class Patched(MlxLm):

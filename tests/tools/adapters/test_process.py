@@ -12,7 +12,7 @@ ADAPTERS = ROOT / "tools/adapters"
 os.environ["PYTHONPATH"] = str(ADAPTERS / "kvcheck_adapter")
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
-from driver import SETUP, Child, Gone, append, from_wire, shown_tokens, to_wire, token_rows
+from driver import SETUP, Child, Gone, append, from_wire, refuses, shown_tokens, to_wire, token_rows
 
 
 def started(file=None, *options, **more):
@@ -58,6 +58,20 @@ class Conversation(unittest.TestCase):
         self.assertEqual(new(self.child), {})
         self.assertIn("no merge", self.child.ask(do="merge", caches=[0, 0], out=1)["unsupported"])
         self.assertIn("no cache 1", self.child.ask(do="trim", cache=1, count=1)["failed"])
+
+    def test_mistakes_in_what_a_probe_calls_are_told_and_what_the_library_raises_shows_nothing(self):
+        self.child = started(pathlib.Path(__file__).with_name("mistaken_adapter.py"))
+        for window, mistake in ((1, "NameError: name 'misspelt'"), (2, "ModuleNotFoundError"),
+                                (3, "AttributeError: 'list' object has no attribute 'coppy'"), (4, "TypeError"),
+                                (5, "TypeError"), (6, "TypeError: cannot unpack"), (7, None), (8, None), (9, None)):
+            new(self.child, layout=f"linear:w={window}")
+            append(self.child, 0, [[1]])
+            answer = self.child.ask(do="trim", cache=0, count=1, observe=[0])
+            if mistake:
+                self.assertIn(mistake, answer["failed"])
+                self.assertIn("session.py, line " if window == 6 else "mistaken_adapter.py, line ", answer["failed"])
+            else:
+                self.assertEqual("retained" in answer["states"][0], window == 7)
 
     def test_changed_inputs_are_told(self):
         self.child = started()
@@ -225,6 +239,24 @@ class Starting(unittest.TestCase):
             done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)
         self.assertIn("make_venv.sh " + os.path.basename(folder), done.stderr)
+
+    def test_kvcheck_python_is_taken_where_it_has_the_packages_and_else_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "requirements.txt").write_text("numpy==1\nsome-library[extra]==1\n")
+            done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, "KVCHECK_PYTHON": sys.executable})
+            bare = pathlib.Path(folder, "bare")  # a Python without packages
+            bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+            bare.chmod(0o755)
+            with Child([str(ADAPTERS / "tutorial/run")], env={**os.environ, "KVCHECK_PYTHON": str(bare)}) as child:
+                self.assertEqual(child.hello()["name"], "tutorial")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"({sys.executable} of KVCHECK_PYTHON lacks: some-library)", done.stderr)
+
+    def test_the_example_refuses_options_that_it_does_not_know(self):
+        for options in (["--borken"], ["--brok"], ["broken"], ["--broken", "1"]):
+            self.assertIn(options[-1], refuses([str(ADAPTERS / "numpy_example/run"), *options]))
+        self.assertIsNone(refuses([str(ADAPTERS / "numpy_example/run"), "--broken"]))
 
     def test_make_venv_refuses_what_is_no_adapter(self):
         done = subprocess.run([str(ADAPTERS / "make_venv.sh"), "nothing"], capture_output=True, text=True, timeout=120)

@@ -9,10 +9,13 @@ import unittest
 
 import numpy as np
 
-from driver import SETUP, Child, append, from_wire, shown_tokens, to_wire
+from driver import SETUP, Child, append, from_wire, refuses, shown_tokens, to_wire
 
 ADAPTERS = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"
 SKIPPED = 77
+sys.path.insert(0, str(ADAPTERS))
+
+from check_findings import environment
 
 
 class Started(unittest.TestCase):
@@ -92,7 +95,9 @@ class Dynamic(Started):
 
     def fed(self, padding=(0,)):
         """Six columns: three, then one by one. The state after the last."""
-        rows = [[-1 if token <= skipped else token for token in range(1, 7)] for skipped in padding]
+        return self.fed_rows([[-1 if token <= skipped else token for token in range(1, 7)] for skipped in padding])
+
+    def fed_rows(self, rows):
         append(self.child, 0, [row[:3] for row in rows])
         for column in (3, 4, 5):
             answer = append(self.child, 0, [row[column:column + 1] for row in rows], observe=[0])
@@ -137,6 +142,24 @@ class DynamicWithFilesAndCrops(Dynamic):
             self.assertEqual(self.child.ask(do="trim", cache=0, count=1)["trimmed"], 1)
             self.assertEqual(shown_tokens(append(self.child, 0, [[9]], observe=[0])["states"][0]), seen, layout)
 
+    def test_crop_is_given_the_number_that_was_asked_for(self):
+        self.new(padding=[1, 0])
+        self.fed([1, 0])
+        answer = self.child.ask(do="trim", cache=0, count=6, observe=[0])
+        self.assertIn("padding", answer["unsupported"])  # row 0 has five tokens
+        self.assertEqual(shown_tokens(answer["states"][0]), [[2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]])
+        self.assertEqual(self.child.ask(do="trim", cache=0, count=5)["trimmed"], 5)
+        self.setUp()
+        self.new()
+        self.fed()
+        answer = self.child.ask(do="trim", cache=0, count=7, observe=[0])
+        self.assertEqual((answer["trimmed"], shown_tokens(answer["states"][0])), (6, [[]]))
+        self.setUp()
+        self.new("ring:w=3")
+        self.fed()
+        self.child.ask(do="trim", cache=0, count=9)  # the library's length is -3 now
+        self.assertIn("refused", append(self.child, 0, [[9]]))
+
     def test_files_come_back_and_others_are_refused(self):
         self.new("ring:w=3")
         self.fed()
@@ -155,32 +178,64 @@ class Static(Dynamic):
         self.assertIn("unsupported", append(self.child, 0, [list(range(1, 14))]))
 
 
+APART = 160  # numbers of tokens that four bits tell apart: a step over a vector of these tests is 128 of them at most
+
+
 class Quanto(Dynamic):
     OPTIONS = ("--cache", "quanto", "--bits", "4", "--residual", "4")
     LAYOUTS = Dynamic.LAYOUTS[:2]
 
-    # Vectors of these tests differ by less than a step of four bits, so that only their number can be told.
+    ROWS = [[APART * n for n in row] for row in (range(1, 7), range(7, 13))]
+
     def test_each_layer_shows_what_its_queries_see(self):
-        self.new()
-        self.assertEqual([len(row) for row in shown_tokens(self.fed())], [6])
+        for layout, _, seen in self.LAYOUTS:
+            self.setUp()
+            self.new(layout)
+            self.assertEqual(shown_tokens(self.fed_rows(self.ROWS[:1])), [[APART * n for n in seen[0]]], layout)
 
     def test_rows_are_permuted(self):
         self.new(padding=[0, 0])
-        self.fed([0, 0])
+        self.assertEqual(shown_tokens(self.fed_rows(self.ROWS)), self.ROWS)
         state = self.child.ask(do="filter", cache=0, rows=[1, 0], observe=[0])["states"][0]
-        self.assertEqual([len(row) for row in shown_tokens(state)], [6, 6])
+        self.assertEqual(shown_tokens(state), self.ROWS[::-1])
 
 
-def has_environment(name):
-    return (ADAPTERS / name / "venv").exists() or bool(os.environ.get("KVCHECK_PYTHON"))
+class Options(unittest.TestCase):
+    NAME = "transformers"
+
+    def test_options_of_another_cache_and_numbers_below_the_least_are_refused(self):
+        for options, said in (("--length 9", "--length belongs to --cache static"),
+                              ("--cache static --bits 4", "--bits belongs to --cache quanto or hqq"),
+                              ("--cache fp8 --residual 4", "--residual belongs to --cache quanto or hqq"),
+                              ("--cache static --record-past", "--record-past belongs to --cache dynamic"),
+                              ("--cache static --length 0", "--length is at least 1")):
+            self.assertIn(said, refuses([str(ADAPTERS / self.NAME / "run"), *options.split()]) or "", options)
+
+
+class LengthRaises(unittest.TestCase):
+    NAME = "transformers"
+
+    def test_a_length_that_raises_is_told_unless_the_file_was_damaged(self):
+        file = pathlib.Path(__file__).with_name("length_raises.py")
+        with Child([environment(ADAPTERS / self.NAME), "-m", "kvcheck_adapter", str(file)], limit_s=600,
+                   env={**os.environ, "PYTHONPATH": str(ADAPTERS / "kvcheck_adapter")}) as child:
+            child.hello()
+            child.ask(do="start", setup=SETUP, seed=1)
+            child.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=1, padding=[0])
+            append(child, 0, [[1, 2]])
+            self.assertIn("ValueError: no length", child.ask(do="observe", observe=[0])["failed"])
+            child.ask(do="save", cache=0, key="s1")
+            self.assertIn("no length", child.ask(do="load", key="s1", out=1, observe=[1])["failed"])
+            child.ask(do="damage", key="s1", how="flip", at=1400)  # of the numbers: still loaded
+            self.assertEqual(len(child.ask(do="load", key="s1", out=1, observe=[1])["states"]), 1)
 
 
 def main(name):
-    if not has_environment(name):
+    if environment(ADAPTERS / name) is None:
         print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
         return SKIPPED
     chosen = [item for item in globals().values()
-              if isinstance(item, type) and issubclass(item, Started) and item.NAME == name]
+              if isinstance(item, type) and issubclass(item, unittest.TestCase) and getattr(item, "NAME", "") == name]
     loader = unittest.TestLoader()
     suite = unittest.TestSuite(loader.loadTestsFromTestCase(item) for item in chosen)
     return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1

@@ -1,11 +1,15 @@
 """The caches, attention and codecs of mlx-lm, on the CPU, before kvcheck.
 
     new          KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache for one row without padding; BatchKVCache,
-                 BatchRotatingKVCache for several rows or with it
+                 BatchRotatingKVCache for several rows or with it. A cache without rows is one of the last two, whose
+                 rows come and go; the others are given the rows that they have from the first column on, which may be
+                 several (evaluate.py) and are never none
     append       base.create_attention_mask, then update_and_fetch; for ChunkedKVCache what models/llama4.py does:
                  maybe_trim_front and a mask over [start_position, offset + N)
     prepare      prepare(lengths=, right_padding=), as generate.py does
-    trim         trim_prompt_cache; save, load: save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
+    trim         trim_prompt_cache, the count as it was asked for: batches know the padding of their rows and answer with
+                 a number, so they are held to it
+    save, load   save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
     filter, extend, prepare, extract of a cache of one row: the row becomes a batch first, by the library's merge, as
                  generate.py does; merge of batches of one row: extend
     attend       base.scaled_dot_product_attention with the library's mask for that window
@@ -14,6 +18,7 @@ Calls that break a precondition which the library does not check are refused her
 otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md (patched.py);
 --operations=NAME,... has cases drawn of these operations alone, beside new, append and drop.
 """
+import argparse
 import importlib.metadata
 
 import mlx.core as mx
@@ -106,23 +111,25 @@ class MlxLm(Adapter):
 
     def __init__(self, *options):
         mx.set_default_device(mx.cpu)
+        parser = argparse.ArgumentParser(prog="mlx_lm", allow_abbrev=False)
+        parser.add_argument("--patched", action="store_true")
+        parser.add_argument("--operations", action="append", default=[])
+        chosen = parser.parse_args(options)
+        if len(chosen.operations) > 1:
+            parser.error("--operations is given more than once")
+        for text in chosen.operations:
+            names = text.split(",")
+            unknown = set(names) - {*BATCHED, "to_quantized"}
+            if unknown:
+                parser.error(f"no operation {', '.join(sorted(unknown))}")
+            self.keep_operations(names)
         self.near = Near()
-        options = set(options)
-        for option in [option for option in options if option.startswith("--operations=")]:
-            options.remove(option)
-            self.keep_operations(option.partition("=")[2].split(","))
-        unknown = options - {"--patched"}
-        if unknown:
-            raise SystemExit(f"mlx_lm: no option {' '.join(sorted(unknown))}")
-        if options:
+        if chosen.patched:
             import patched
             patched.apply()
             self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
 
     def keep_operations(self, names):
-        unknown = set(names) - {*BATCHED, "to_quantized"}
-        if unknown:
-            raise SystemExit(f"mlx_lm: no operation {', '.join(sorted(unknown))}")
         wanted = {"new", "append", "drop", *names}
         self.spaces = [{**space, "operations": [name for name in space["operations"] if name in wanted]}
                        if space["kind"] == "cache" else space for space in self.spaces]
@@ -154,6 +161,8 @@ class MlxLm(Adapter):
         x, single = self.setup.x, rows == 1 and not padding
         if k != v:
             raise Unsupported("K and V are stored in one format")
+        if not rows and (layout.kind == "chunk" or not k.is_plain):
+            raise Unsupported("a cache without rows of a class for one sequence")
         if not k.is_plain:
             if layout.kind != "linear" or any(padding):
                 raise Unsupported("QuantizedKVCache is linear, without padding")

@@ -1,5 +1,5 @@
-"""Repairs of the causes in FINDINGS.md, as monkey patches: with them (`run --patched`) a fuzzing run has nothing left to
-find, which shows that what it finds without them is the library's and not the adapter's.
+"""Repairs of the causes in FINDINGS.md, as monkey patches: with them (`run --patched`) drawn cases find nothing more (README.md
+says in how many), which shows that what they find without them is the library's and not the adapter's.
 
 Each function repairs one cause and bears the name of its finding. They are the least that makes the contract hold, no
 proposal of how mlx-lm should be written.
@@ -14,6 +14,7 @@ from mlx_lm.models import cache as library
 
 SINGLE = (library.KVCache, library.RotatingKVCache, library.QuantizedKVCache, library.ChunkedKVCache)
 BATCHES = (library.BatchKVCache, library.BatchRotatingKVCache)
+RINGS = (library.RotatingKVCache, library.BatchRotatingKVCache)
 
 
 def wrap(owner, name, make):
@@ -199,7 +200,7 @@ def extract_of_empty():
 
 
 # ----------------------------------------------------------------------------------------- appends
-def bits_5_and_6():
+def bits_across_words():
     def make(original):
         def update_and_fetch(self, keys, values):
             if self.keys is None:
@@ -218,23 +219,30 @@ def bits_5_and_6():
     wrap(library.QuantizedKVCache, "update_and_fetch", make)
 
 
-def failed_append_moves_offset():
+def restored_where_it_raises(original):
     """And columns of another type than the cache's are refused in place of being converted."""
-    for kind in (*SINGLE, *BATCHES):
-        def make(original):
-            def update_and_fetch(self, keys, values):
-                check_columns(self, keys, values)
-                before = self.__dict__.copy()
-                if self.keys is None:  # what check_columns cannot know yet, where arrays may be changed in place
-                    before.update((name, mx.array(v)) for name, v in before.items() if isinstance(v, mx.array))
-                try:
-                    return original(self, keys, values)
-                except Exception:
-                    self.__dict__.update(before)
-                    raise
-            return update_and_fetch
+    def update_and_fetch(self, keys, values):
+        check_columns(self, keys, values)
+        before = self.__dict__.copy()
+        if self.keys is None:  # what check_columns cannot know yet, where arrays may be changed in place
+            before.update((name, mx.array(v)) for name, v in before.items() if isinstance(v, mx.array))
+        try:
+            return original(self, keys, values)
+        except Exception:
+            self.__dict__.update(before)
+            raise
+    return update_and_fetch
 
-        wrap(kind, "update_and_fetch", make)
+
+def failed_append_moves_offset():
+    for kind in (*SINGLE, *BATCHES):
+        if kind not in RINGS:
+            wrap(kind, "update_and_fetch", restored_where_it_raises)
+
+
+def failed_append_leaves_keys():
+    for kind in RINGS:
+        wrap(kind, "update_and_fetch", restored_where_it_raises)
 
 
 def check_columns(cache, keys, values):
@@ -314,8 +322,8 @@ def nan_in_padding():
 
 REPAIRS = (keep_in_masks, keep_lost_by_merge, rotated_batch_then_chunk, prefill_ends_with_one_column, loaded_batches,
            trim_beyond_short_row, trim_into_earlier_chunk, negative_trim, filter_of_unfed_padding_and_to_nothing,
-           batch_of_no_rows, extract_of_empty, bits_5_and_6, failed_append_moves_offset, flipped_bit_in_file, queries_scaled_in_place,
-           values_of_another_width_and_masks_by_head, nan_in_padding)
+           batch_of_no_rows, extract_of_empty, bits_across_words, failed_append_moves_offset, failed_append_leaves_keys,
+           flipped_bit_in_file, queries_scaled_in_place, values_of_another_width_and_masks_by_head, nan_in_padding)
 
 
 def apply():

@@ -2,6 +2,8 @@
 
 Options, for tests: --broken lets a ring forget one token too many.
 """
+import argparse
+
 import numpy as np
 
 from kvcheck_adapter import Adapter, Unsupported, case_mask, from_float32, to_float32
@@ -53,7 +55,9 @@ class NumpyExample(Adapter):
     ]
 
     def __init__(self, *options):
-        self.rule = BrokenRule if "--broken" in options else Rule
+        parser = argparse.ArgumentParser(prog="numpy_example", allow_abbrev=False)
+        parser.add_argument("--broken", action="store_true")
+        self.rule = BrokenRule if parser.parse_args(options).broken else Rule
 
     def new(self, layout, k, v, rows, padding):
         s = self.setup

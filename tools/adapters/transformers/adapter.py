@@ -5,7 +5,7 @@ Options:
     --attention sdpa|eager                  masks and attention of that implementation (sdpa)
     --record-past                           DynamicCache.activate_past_recording(), so that sliding layers can be cropped
     --length N                              columns of a StaticCache (160)
-    --bits N, --residual N                  of a QuantizedCache (4; 8)
+    --bits N, --residual N                  of a QuantizedCache (4; 8); fp8 has neither
     --padding nan|zero                      what columns of padding hold: kvcheck's NaN (the default), or zeros, since a
                                             model feeds finite numbers there
 
@@ -13,17 +13,22 @@ Options:
                cache under a sliding mask
     append     create_causal_mask, create_sliding_window_causal_mask or create_chunked_causal_mask with the 2D mask that
                generate() keeps, then Cache.update
-    trim       crop(-n); a sliding layer that says it cannot is taken to have given back nothing
+    trim       crop(-n), n as it was asked for; a sliding layer that says it cannot is taken to have given back nothing
     filter     reorder_cache for as many rows as there are, batch_repeat_interleave for rows repeated in order, else
                batch_select_indices
     extend, merge   DynamicCache(ddp_cache_data), the gathering that its documentation tells of: rows of one length
     extract    batch_select_indices of a copy; copy: copy.deepcopy, as the documentation of prefix caching does
     save, load torch.save and torch.load of the cache
     attend     ALL_ATTENTION_FUNCTIONS["sdpa"], or the eager function of modeling_llama, with the mask of the append
+
+crop(-n) is documented to remove the newest n tokens of the layer, in which padding is a token like others, as it is for
+get_seq_length; it returns nothing. Beyond the tokens of a row that is padded on the left it takes padding away, and only
+the caller, whose two-dimensional mask it is, knows that. So such a count is no call that the library could answer for,
+and is declined. Where the cache itself knows the padding and says how much it gave back (mlx_lm), it is asked.
 """
 import argparse
 import copy
-import importlib.metadata
+import hashlib
 import logging
 
 import torch
@@ -47,16 +52,37 @@ MASKS = {"linear": masking_utils.create_causal_mask, "ring": masking_utils.creat
          "chunk": masking_utils.create_chunked_causal_mask}
 
 
+QUANTIZERS = ("quanto", "hqq")
+# Options of some caches alone: of which, and the least number.
+BELONGS = {"length": (("static",), 1), "record_past": (("dynamic",), 0), "bits": (QUANTIZERS, 1),
+           "residual": (QUANTIZERS, 0)}
+
+
 def parsed(options):
     parser = argparse.ArgumentParser(prog="transformers", allow_abbrev=False)
     parser.add_argument("--cache", choices=OPERATIONS, default="dynamic")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
-    parser.add_argument("--record-past", action="store_true")
-    parser.add_argument("--length", type=int, default=caches.STATIC_LENGTH)
-    parser.add_argument("--bits", type=int, default=4)
-    parser.add_argument("--residual", type=int, default=8)
+    parser.add_argument("--record-past", action="store_true", default=None)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--bits", type=int)
+    parser.add_argument("--residual", type=int)
     parser.add_argument("--padding", choices=("nan", "zero"), default="nan")
-    return parser.parse_args(options)
+    chosen = parser.parse_args(options)
+    for name, (kinds, least) in BELONGS.items():
+        value, shown = getattr(chosen, name), "--" + name.replace("_", "-")
+        if value is not None and chosen.cache not in kinds:
+            parser.error(f"{shown} belongs to --cache {' or '.join(kinds)}; this is --cache {chosen.cache}")
+        if value is not None and value < least:
+            parser.error(f"{shown} is at least {least}")
+    for name, value in (("length", caches.STATIC_LENGTH), ("bits", 4), ("residual", 8)):
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, value)
+    return chosen
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 class Transformers(Adapter):
@@ -151,13 +177,15 @@ class Transformers(Adapter):
         return mask if mask.dtype == torch.bool else mask == 0
 
     def trim(self, held, count):
-        count = min(count, min(held.tokens(), default=0))
+        if count > min(held.tokens(), default=0) and (any(held.padding) or not held.padding):
+            raise Unsupported("crop counts columns: more of them than the shortest row has tokens would be padding")
         try:
             held.cache.crop(-count)
         except RuntimeError as error:
             if "activate_past_recording" not in str(error):
                 raise
             return 0
+        count = min(count, held.columns)  # crop tells nothing: what its caller takes to be gone
         held.columns -= count
         return count
 
@@ -207,16 +235,18 @@ class Transformers(Adapter):
 
     def save(self, held, path):
         torch.save(held.cache, path)
-        self.saved_files[path] = held.like(None, list(held.padding))
+        self.saved_files[path] = held.like(None, list(held.padding)), digest(path)
 
     saved_files = {}
 
     def load(self, path):
-        told = self.saved_files[path]
+        told, written = self.saved_files[path]
         try:
-            return told.like(torch.load(path, weights_only=False), list(told.padding))
+            made = told.like(torch.load(path, weights_only=False), list(told.padding))
         except ImportError as error:  # of a name in the file
             raise Refused(f"ImportError: {error}") from None
+        made.damaged = digest(path) != written
+        return made
 
     # ------------------------------------------------------------------------------------ attend
     def attend(self, held, step, q, scale, window, sinks):
@@ -233,8 +263,10 @@ class Transformers(Adapter):
         """Offsets by the library's count of columns, less the padding that its caller knows."""
         try:
             seen = int(held.cache.get_seq_length())
-        except Exception:  # of a cache that was loaded from a damaged file
-            return {}
+        except (AttributeError, IndexError, TypeError, ValueError):
+            if not held.damaged:
+                raise
+            return {}  # anything may stand in the attributes of a cache from a damaged file
         state = {"offsets": [max(0, seen - n) for n in held.padding]}
         if seen == 0:
             state["empty"] = True

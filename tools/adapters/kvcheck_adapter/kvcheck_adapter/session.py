@@ -3,6 +3,7 @@
 Refusals: whatever the author's methods raise. An exception of this package is a bug and is said to be one ("failed").
 """
 import os
+import sys
 import traceback
 
 import numpy as np
@@ -22,6 +23,10 @@ NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what shoul
 
 class LibraryError(Exception):
     """Carries what a method of the author raised."""
+
+
+def misspelt(error):
+    return isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError)
 
 
 class Session:
@@ -93,7 +98,7 @@ class Session:
     def explained(self, error):
         if isinstance(error, NotImplementedError):
             return {"unsupported": self.worded(error)}
-        if isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError):
+        if misspelt(error):
             return {"failed": self.bug(error)}
         return {"refused": f"{type(error).__name__}: {self.worded(error)}"}
 
@@ -101,7 +106,19 @@ class Session:
         first = (str(error).splitlines() or [""])[0]
         return first.encode("ascii", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
 
+    def mistaken(self, error):
+        """Of what a probe raised: whether it is the author's mistake. A wrong attribute or argument is where the line that
+        raises stands in the adapter's own folder or in this package, which it answers; elsewhere the library raised."""
+        if not isinstance(error, (AttributeError, TypeError)):
+            return misspelt(error)
+        raised = traceback.extract_tb(error.__traceback__)[-1].filename
+        own = sys.modules[type(self.adapter).__module__].__file__
+        folder, *authors = (os.path.dirname(os.path.realpath(file)) for file in (raised, own, __file__))
+        return folder in authors
+
     def bug(self, error):
+        if isinstance(error, LibraryError):
+            error = error.__cause__
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
         return f"{type(error).__name__}: {self.worded(error)}{place}"

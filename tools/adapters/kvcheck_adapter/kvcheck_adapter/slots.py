@@ -148,13 +148,15 @@ def probe_columns(setup, rows):
 
 
 def probed(session, slot):
-    """The append of a probe to a copy. One that raises tells nothing: the next append will raise too."""
+    """The append of a probe to a copy. Where the library raises, it tells nothing: the next append will raise too."""
     adapter, x = session.adapter, session.setup.x
     try:
         copied = adapter.probe_copy(slot.cache)
         k, v = (adapter.give(array.copy(), x) for array in probe_columns(session.setup, slot.rows))
         return session.step_of(adapter.append(copied, k, v), 1)
-    except Exception:
+    except Exception as error:
+        if session.mistaken(error):
+            raise
         return None
 
 
