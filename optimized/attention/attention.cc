@@ -71,9 +71,21 @@ struct Attention::State {
       tile.partials = at;
       at += tile.ranges * shape.PartialFloats(tile.rows);
       open[i].store(tile.ranges, std::memory_order_relaxed);
-      for (int64_t range = 0; tile.ranges > 1 && range < tile.ranges; ++range) {
-        pieces.push_back({i, range});
+    }
+    // A range of all heads before the next range: where the heads of a token stand together, what
+    // one head leaves of a page the next one takes.
+    for (size_t first = 0; split && first < tiles.size();) {
+      size_t end = first;
+      int64_t ranges = 0;
+      for (; end < tiles.size() && tiles[end].sequence == tiles[first].sequence; ++end) {
+        ranges = std::max(ranges, tiles[end].ranges);
       }
+      for (int64_t range = 0; range < ranges; ++range) {
+        for (size_t i = first; i < end; ++i) {
+          if (tiles[i].ranges > 1 && range < tiles[i].ranges) pieces.push_back({i, range});
+        }
+      }
+      first = end;
     }
   }
 

@@ -73,7 +73,7 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool widen, const AttentionKernels& kernels) {
+                      bool widen, const AttentionKernels& kernels, const Ahead& ahead) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
@@ -81,6 +81,16 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.ahead_bytes = 0;
   const std::byte* codes = from.codes + head * from.code_head_stride;
   for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
+  if (ahead.of != nullptr) {
+    block_.ahead_bytes = ahead.bytes;
+    // Addresses that may lie outside of everything: they are only fetched.
+    const auto of_head = reinterpret_cast<uintptr_t>(ahead.of->codes) +
+                         static_cast<uintptr_t>(head * ahead.of->code_head_stride);
+    for (int64_t i = 0; i < count; ++i) {
+      block_.ahead[i] = reinterpret_cast<const std::byte*>(
+          of_head + static_cast<uintptr_t>((columns[i] + ahead.columns) * ahead.of->code_stride));
+    }
+  }
   if (scaled_) TakeScales(from, head, columns, count);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
@@ -97,6 +107,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   kernels.widen[static_cast<int>(kind_)](block_, to);
   block_.kind = RowKind::kFloat32;
   block_.dim = padded;
+  block_.ahead_bytes = 0;
   for (int64_t i = 0; i < count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * padded);
   }

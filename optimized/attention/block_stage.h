@@ -18,10 +18,19 @@ namespace kvcheck::optimized {
 class BlockStage {
  public:
   void Start(const KvFormat& format, int64_t dim);
+  // What is fetched ahead while these vectors are worked on: those of `of` at the same columns, or
+  // so many later.
+  struct Ahead {
+    const StoredHeads* of = nullptr;  // null: nothing
+    int64_t columns = 0;
+    int64_t bytes = 0;  // of a vector
+  };
   // The vectors of `count` columns (1 to 64) of a head.
   // widen: to f32. Same values, so that kernels give the same bits.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool widen, const AttentionKernels& kernels);
+            bool widen, const AttentionKernels& kernels, const Ahead& ahead);
+  // What is ahead is on its way.
+  void StopFetching() { block_.ahead_bytes = 0; }
   BlockRows& rows() { return block_; }
   // Bytes of one vector's codes as they are stored.
   int64_t row_bytes() const { return row_bytes_; }

@@ -19,16 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// The lanes of one sum by halves, from its vectors (lane i of vector p is lane p N + i).
-HWY_INLINE VF32 AddParts(const VF32* parts) {
-  VF32 sums[kParts];
-  for (int64_t p = 0; p < kParts; ++p) sums[p] = parts[p];
-  for (int64_t half = kParts / 2; half > 0; half /= 2) {
-    for (int64_t p = 0; p < half; ++p) sums[p] = hn::Add(sums[p], sums[p + half]);
-  }
-  return sums[0];
-}
-
+// The lanes of one sum by halves.
 HWY_INLINE float AddLanes(VF32 x) {
   HWY_ALIGN float lanes[kLanes];
   hn::Store(x, F32(), lanes);
@@ -67,66 +58,120 @@ HWY_INLINE hn::Vec<F32x4> AddFour(VF32 a, VF32 b, VF32 c, VF32 e) {
   const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
   return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
 }
+
+#if KVCHECK_WIDE_VECTORS
+HWY_INLINE auto FoldToEight(VF32 x) {
+#if HWY_TARGET == HWY_AVX2
+  return x;
+#else
+  const hn::FixedTag<float, 8> half;
+  return hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
+#endif
+}
+
+// The lanes of eight sums at once, added as AddFour does.
+HWY_INLINE void StoreEight(const VF32* sums, float* to) {
+  const hn::FixedTag<float, 8> d;
+  const hn::Repartition<double, decltype(d)> pairs;
+  const auto fold = [&](int a) {  // sum a below sum a + 4
+    const auto x = FoldToEight(sums[a]);
+    const auto y = FoldToEight(sums[a + 4]);
+    return hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
+  };
+  const auto f0 = fold(0);
+  const auto f1 = fold(1);
+  const auto f2 = fold(2);
+  const auto f3 = fold(3);
+  const auto f01 = hn::Add(hn::InterleaveLower(d, f0, f1), hn::InterleaveUpper(d, f0, f1));
+  const auto f23 = hn::Add(hn::InterleaveLower(d, f2, f3), hn::InterleaveUpper(d, f2, f3));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  hn::StoreU(hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)), d, to);
+}
+#endif
 #endif
 
-// kTokens keys from key i on with kWidth queries.
-template <class Rows, int kWidth, int kTokens, bool kFused>
-HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
-                        int64_t q_stride, float* HWY_RESTRICT scores) {
+// Keeps the compiler from reading it again for every product: the loop is bound by loads.
+HWY_INLINE VF32 InRegister(VF32 x) {
+#if KVCHECK_WIDE_VECTORS && (defined(__GNUC__) || defined(__clang__))
+  asm("" : "+v"(x.raw));
+#endif
+  return x;
+}
+
+// Lanes of part `part` of the sums of kTokens keys from key i on with kWidth queries.
+// Shapes: sums (kTokens, kWidth). kWhole: the channels are whole groups of 16.
+template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
+HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
+                        const float* HWY_RESTRICT q, int64_t q_stride, VF32* HWY_RESTRICT sums) {
   const F32 d;
-  VF32 parts[kTokens * kWidth][kParts];
-  const std::byte* row[kTokens];
-  for (int t = 0; t < kTokens; ++t) {
-    row[t] = block.rows[i + t];
-    FetchAhead(block, i + t);
-  }
   const int64_t dim = block.dim;
   const int64_t group = Rows::kScaled ? block.group : dim;
-  for (int64_t part = 0; part < kParts; ++part) {
-    VF32 sum[kTokens * kWidth];
-    for (int k = 0; k < kTokens * kWidth; ++k) sum[k] = hn::Zero(d);
-    int64_t channel = part * kLanes;
-    for (int64_t first = 0, g = 0; first < dim; first += group, ++g) {
-      VF32 scale[kTokens], bias[kTokens];
+  const std::byte* row[kTokens];
+  for (int t = 0; t < kTokens; ++t) row[t] = block.rows[i + t];
+  VF32 sum[kTokens * kWidth];
+  for (int k = 0; k < kTokens * kWidth; ++k) sum[k] = hn::Zero(d);
+  int64_t channel = part * kLanes;
+  for (int64_t first = 0, g = 0; first < dim; first += group, ++g) {
+    VF32 scale[kTokens], bias[kTokens];
+    for (int t = 0; t < kTokens; ++t) {
+      scale[t] = Rows::kScaled ? hn::Set(d, block.scales[i + t][g]) : hn::Zero(d);
+      bias[t] = Rows::kScaled ? hn::Set(d, block.biases[i + t][g]) : hn::Zero(d);
+    }
+    const int64_t end = first + group;
+    for (; channel + kLanes <= end; channel += kSumLanes16) {
+      VF32 key[kTokens];
       for (int t = 0; t < kTokens; ++t) {
-        scale[t] = Rows::kScaled ? hn::Set(d, block.scales[i + t][g]) : hn::Zero(d);
-        bias[t] = Rows::kScaled ? hn::Set(d, block.biases[i + t][g]) : hn::Zero(d);
+        key[t] = Value<Rows, kFused>(Rows::Load(row[t], channel), scale[t], bias[t]);
       }
-      const int64_t end = first + group;
-      for (; channel + kLanes <= end; channel += kSumLanes16) {
-        VF32 key[kTokens];
+      for (int h = 0; h < kWidth; ++h) {
+        const VF32 query = InRegister(hn::Load(d, q + h * q_stride + channel));
         for (int t = 0; t < kTokens; ++t) {
-          key[t] = Value<Rows, kFused>(Rows::Load(row[t], channel), scale[t], bias[t]);
-        }
-        for (int h = 0; h < kWidth; ++h) {
-          const VF32 query = hn::Load(d, q + h * q_stride + channel);
-          for (int t = 0; t < kTokens; ++t) {
-            sum[t * kWidth + h] = MultiplyAdd<kFused>(key[t], query, sum[t * kWidth + h]);
-          }
+          sum[t * kWidth + h] = MultiplyAdd<kFused>(key[t], query, sum[t * kWidth + h]);
         }
       }
     }
-    if (channel < dim) {  // what is left of a vector, of plain formats alone
-      for (int t = 0; t < kTokens; ++t) {
-        const VF32 key = Rows::LoadTail(row[t], channel, dim - channel);
-        for (int h = 0; h < kWidth; ++h) {
-          const VF32 query = hn::Load(d, q + h * q_stride + channel);
-          sum[t * kWidth + h] = MultiplyAdd<kFused>(key, query, sum[t * kWidth + h]);
-        }
-      }
-    }
-    for (int k = 0; k < kTokens * kWidth; ++k) parts[k][part] = sum[k];
   }
+  if (!kWhole && channel < dim) {  // what is left of a vector, of plain formats alone
+    for (int t = 0; t < kTokens; ++t) {
+      const VF32 key = Rows::LoadTail(row[t], channel, dim - channel);
+      for (int h = 0; h < kWidth; ++h) {
+        const VF32 query = hn::Load(d, q + h * q_stride + channel);
+        sum[t * kWidth + h] = MultiplyAdd<kFused>(key, query, sum[t * kWidth + h]);
+      }
+    }
+  }
+  for (int k = 0; k < kTokens * kWidth; ++k) sums[k] = sum[k];
+}
+
+// The scores of kTokens keys from key i on.
+template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
+HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
+                        int64_t q_stride, float* HWY_RESTRICT scores) {
+  constexpr int kSums = kTokens * kWidth;
+  for (int t = 0; t < kTokens; ++t) FetchAhead(block, i + t);
+  VF32 parts[kParts][kSums];
+  for (int64_t part = 0; part < kParts; ++part) {
+    DotPart<Rows, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride, parts[part]);
+  }
+  // Lane j of part p is lane p N + j of the sum.
+  for (int64_t half = kParts / 2; half > 0; half /= 2) {
+    for (int64_t p = 0; p < half; ++p) {
+      for (int k = 0; k < kSums; ++k) parts[p][k] = hn::Add(parts[p][k], parts[p + half][k]);
+    }
+  }
+  const VF32* sums = parts[0];
   float* to = scores + i * kWidth;
   int k = 0;
+#if KVCHECK_WIDE_VECTORS
+  for (; k + 8 <= kSums; k += 8) StoreEight(sums + k, to + k);
+#endif
 #if HWY_TARGET != HWY_SCALAR
-  for (; k + 4 <= kTokens * kWidth; k += 4) {
-    hn::StoreU(AddFour(AddParts(parts[k]), AddParts(parts[k + 1]), AddParts(parts[k + 2]),
-                       AddParts(parts[k + 3])),
-               F32x4(), to + k);
+  for (; k + 4 <= kSums; k += 4) {
+    hn::StoreU(AddFour(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]), F32x4(), to + k);
   }
 #endif
-  for (; k < kTokens * kWidth; ++k) to[k] = AddLanes(AddParts(parts[k]));
+  for (; k < kSums; ++k) to[k] = AddLanes(sums[k]);
 }
 
 template <class Rows, int kWidth, bool kFused>
@@ -134,11 +179,13 @@ void Dots(const BlockRows& block, const float* q, int64_t q_stride, float* score
   // Accumulators enough to hide the latency of a product, few enough to stay in registers.
   constexpr int kTokens = kLanes == 1 ? 1 : (kLanes == 16 ? 16 : 8) / kWidth;
   int64_t i = 0;
-  for (; i + kTokens <= block.count; i += kTokens) {
-    DotTile<Rows, kWidth, kTokens, kFused>(block, i, q, q_stride, scores);
+  if (Rows::kScaled || block.dim % kSumLanes16 == 0) {
+    for (; i + kTokens <= block.count; i += kTokens) {
+      DotTile<Rows, kWidth, kTokens, true, kFused>(block, i, q, q_stride, scores);
+    }
   }
   for (; i < block.count; ++i) {
-    DotTile<Rows, kWidth, 1, kFused>(block, i, q, q_stride, scores);
+    DotTile<Rows, kWidth, 1, Rows::kScaled, kFused>(block, i, q, q_stride, scores);
   }
 }
 

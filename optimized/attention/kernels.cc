@@ -1,5 +1,6 @@
 #include "optimized/attention/kernels.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "optimized/attention/kernel_parts.h"
@@ -19,14 +20,17 @@ uint64_t SplitToBytes(uint64_t joined) {
   return (pairs & kOne) | ((pairs >> kBits) & kOne) << 8;
 }
 
+// Reads eight bytes at a time, more than the kBits that it needs: the last ones of a vector from
+// its end, so that nothing behind it is read. 32 channels have at least eight bytes.
 template <int kBits>
 void Unpack(const std::byte* const* from, int64_t count, int64_t dim, std::byte* out) {
+  const int64_t row_bytes = dim * kBits / 8;
   for (int64_t i = 0; i < count; ++i) {
-    const std::byte* row = from[i];
-    for (int64_t at = 0; at < dim; at += 8, row += kBits, out += 8) {
+    for (int64_t at = 0; at < row_bytes; at += kBits, out += 8) {
+      const int64_t start = std::min(at, row_bytes - 8);
       uint64_t joined = 0;
-      std::memcpy(&joined, row, kBits);
-      const uint64_t bytes = SplitToBytes<kBits>(joined);
+      std::memcpy(&joined, from[i] + start, 8);
+      const uint64_t bytes = SplitToBytes<kBits>(joined >> (8 * (at - start)));
       std::memcpy(out, &bytes, 8);
     }
   }

@@ -27,6 +27,11 @@ namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Vectors of 8 lanes or more, F16C and shifts by lane.
+#undef KVCHECK_WIDE_VECTORS
+#define KVCHECK_WIDE_VECTORS \
+  (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
 using F32 = hn::CappedTag<float, kSumLanes16>;
 using VF32 = hn::Vec<F32>;
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
@@ -91,7 +96,7 @@ HWY_INLINE VF32 FromFloat16(VU code) {
 struct Float16Rows {
   static constexpr bool kScaled = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if KVCHECK_WIDE_VECTORS
     const hn::Rebind<hwy::float16_t, F32> halves;
     return hn::PromoteTo(F32(), LoadBytes(halves, row + 2 * channel));
 #else
@@ -126,6 +131,18 @@ struct Float8E4M3Rows {
   static constexpr bool kScaled = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     const F32 d;
+#if KVCHECK_WIDE_VECTORS
+    // As f16, whose exponent bias is larger by 8: subnormal codes are subnormal f16.
+    const hn::Rebind<uint16_t, F32> d16;
+    const auto code = hn::PromoteTo(d16, LoadBytes(hn::Rebind<uint8_t, F32>(), row + channel));
+    const auto magnitude = hn::And(code, hn::Set(d16, uint16_t{0x7f}));
+    const auto sign = hn::ShiftLeft<8>(hn::Xor(code, magnitude));
+    const auto largest = hn::VecFromMask(d16, hn::Eq(magnitude, hn::Set(d16, uint16_t{0x7f})));
+    const auto nan = hn::And(largest, hn::Set(d16, uint16_t{0x7e00}));
+    const auto half = hn::Or(hn::Or(hn::ShiftLeft<7>(magnitude), sign), nan);
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    return hn::Mul(hn::PromoteTo(d, hn::BitCast(halves, half)), hn::Set(d, 256.0f));
+#else
     const hn::RebindToUnsigned<F32> du;
     const hn::RebindToSigned<F32> di;
     const auto code = LoadCodes8(row + channel);
@@ -139,6 +156,7 @@ struct Float8E4M3Rows {
     const auto nan = hn::BitCast(d, hn::Set(du, 0x7fc00000u));
     const auto size = hn::IfThenElse(is_nan, nan, hn::IfThenElse(is_subnormal, subnormal, normal));
     return hn::Or(size, hn::BitCast(d, sign));
+#endif
   }
   static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
     return TailOf<Float8E4M3Rows, 1>(row, channel, count);
@@ -149,8 +167,15 @@ struct Float8E4M3Rows {
 struct Float8E5M2Rows {
   static constexpr bool kScaled = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+#if KVCHECK_WIDE_VECTORS
+    const hn::Rebind<uint16_t, F32> d16;
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    const auto code = hn::PromoteTo(d16, LoadBytes(hn::Rebind<uint8_t, F32>(), row + channel));
+    return hn::PromoteTo(F32(), hn::BitCast(halves, hn::ShiftLeft<8>(code)));
+#else
     const hn::RebindToUnsigned<F32> du;
     return FromFloat16(hn::ShiftLeft<8>(hn::BitCast(du, LoadCodes8(row + channel))));
+#endif
   }
   static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
     return TailOf<Float8E5M2Rows, 1>(row, channel, count);
@@ -176,6 +201,23 @@ struct Code4Rows {
 #if HWY_TARGET == HWY_SCALAR
     const auto byte = static_cast<int32_t>(*from);
     return hn::ConvertTo(d, hn::Set(di, channel % 2 == 0 ? byte & 15 : byte >> 4));
+#elif KVCHECK_WIDE_VECTORS
+    // Eight codes are one 32-bit word, in every lane moved down by its own distance.
+    const hn::CappedTag<int32_t, 8> d8;
+    alignas(32) static constexpr int32_t kShift[8] = {0, 4, 8, 12, 16, 20, 24, 28};
+    const auto eight = [&](const std::byte* at) {
+      int32_t word = 0;
+      std::memcpy(&word, at, 4);
+      const hn::RebindToUnsigned<decltype(d8)> du8;
+      const auto moved =
+          hn::Shr(hn::BitCast(du8, hn::Set(d8, word)), hn::BitCast(du8, hn::Load(d8, kShift)));
+      return hn::And(hn::BitCast(d8, moved), hn::Set(d8, 15));
+    };
+#if HWY_TARGET == HWY_AVX2
+    return hn::ConvertTo(d, eight(from));
+#else
+    return hn::ConvertTo(d, hn::Combine(di, eight(from + 4), eight(from)));
+#endif
 #else
     const hn::FixedTag<uint8_t, 16> d8;
     // N / 2 bytes; what stands behind them in the register does not matter.
@@ -187,13 +229,7 @@ struct Code4Rows {
     const auto high = hn::And(
         hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(hn::FixedTag<uint16_t, 8>(), pairs))), mask);
     const auto codes = hn::InterleaveLower(d8, low, high);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-    return hn::ConvertTo(d, hn::PromoteTo(di, codes));
-#elif HWY_TARGET == HWY_AVX2
-    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(codes)));
-#else
     return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(hn::LowerHalf(codes))));
-#endif
 #endif
   }
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }

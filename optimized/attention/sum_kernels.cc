@@ -34,6 +34,7 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
   for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
   const int64_t g = Rows::kScaled ? channel / block.group : 0;
   for (int64_t i = 0; i < block.count; ++i) {
+    if (channel == 0) FetchAhead(block, i);
     const std::byte* row = block.rows[i];
     const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
     const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);

@@ -185,11 +185,18 @@ void TileWorker::RunBlock(const TileShape& shape, const Tile& tile, int64_t bloc
       }
     }
   };
-  k_.Take(tile.sequence->k, tile.kv_head, columns, count, widen, shape.kernels);
-  for_each(
-      [&](int64_t row, int width) { Score(shape, row, width, block, any, words[row], partial); });
-  v_.Take(tile.sequence->v, tile.kv_head, columns, count, widen, shape.kernels);
-  for_each([&](int64_t row, int width) { Sum(shape, row, width, any, words[row], partial); });
+  const SequenceQueries& from = *tile.sequence;
+  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels, {&from.v, 0, v_.row_bytes()});
+  for_each([&](int64_t row, int width) {
+    Score(shape, row, width, block, any, words[row], partial);
+    k_.StopFetching();
+  });
+  v_.Take(from.v, tile.kv_head, columns, count, widen, shape.kernels,
+          {&from.k, kBlockTokens, k_.row_bytes()});
+  for_each([&](int64_t row, int width) {
+    Sum(shape, row, width, any, words[row], partial);
+    v_.StopFetching();
+  });
 }
 
 const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t places) {
