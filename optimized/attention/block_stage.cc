@@ -85,7 +85,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     block_.ahead_bytes = ahead.bytes;
     // Addresses that may lie outside of everything: they are only fetched.
     const auto of_head = reinterpret_cast<uintptr_t>(ahead.of->codes) +
-                         static_cast<uintptr_t>(head * ahead.of->code_head_stride);
+                         static_cast<uintptr_t>(ahead.head * ahead.of->code_head_stride);
     for (int64_t i = 0; i < count; ++i) {
       block_.ahead[i] = reinterpret_cast<const std::byte*>(
           of_head + static_cast<uintptr_t>((columns[i] + ahead.columns) * ahead.of->code_stride));

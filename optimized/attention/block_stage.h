@@ -18,10 +18,11 @@ namespace kvcheck::optimized {
 class BlockStage {
  public:
   void Start(const KvFormat& format, int64_t dim);
-  // What is fetched ahead while these vectors are worked on: those of `of` at the same columns, or
-  // so many later.
+  // What is fetched ahead while these vectors are worked on: those of a head of `of` at the same
+  // columns, or so many later.
   struct Ahead {
     const StoredHeads* of = nullptr;  // null: nothing
+    int64_t head = 0;
     int64_t columns = 0;
     int64_t bytes = 0;  // of a vector
   };

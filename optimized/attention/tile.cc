@@ -126,48 +126,57 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
     to.slope = from.alibi_slopes == nullptr ? 0.0f : from.alibi_slopes[at.head];
     to.position = from.first_position + at.query;
   }
+  span_ = {};
+  for (const Row& row : rows_) span_.Add(*row.visible);
 }
 
-void TileWorker::RunRange(const TileShape& shape, const Tile& tile, int64_t range) {
+void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range) {
   if (tile_ != &tile) TakeRows(shape, tile);
   const int64_t padded = TileShape::PaddedRows(tile.rows);
-  Partial partial;
-  partial.sums = tile.partials + range * shape.PartialFloats(tile.rows);
-  partial.shifts = partial.sums + padded * shape.v_padded;
-  partial.totals = partial.shifts + PaddedDim(padded);
-  std::fill(partial.sums, partial.shifts, 0.0f);
-  std::fill(partial.shifts, partial.totals, -kInfinity);
-  std::fill(partial.totals, partial.totals + PaddedDim(padded), 0.0f);
-  BlockSpan span;
-  for (const Row& row : rows_) span.Add(*row.visible);
-  const int64_t first = (tile.first_range + range) * kBlocksPerRange;
+  partial_.sums = tile.partials + range * shape.PartialFloats(tile.rows);
+  partial_.shifts = partial_.sums + padded * shape.v_padded;
+  partial_.totals = partial_.shifts + PaddedDim(padded);
+  std::fill(partial_.sums, partial_.shifts, 0.0f);
+  std::fill(partial_.shifts, partial_.totals, -kInfinity);
+  std::fill(partial_.totals, partial_.totals + PaddedDim(padded), 0.0f);
+}
+
+void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                           std::span<TileWorker> workers) {
+  for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
+  const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
   for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
-    if (!span.Touches(block)) continue;
-    uint64_t words[kTileRows];
-    uint64_t any = 0;
-    const VisibleKeys* last = nullptr;
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      const VisibleKeys* keys = rows_[row].visible;
-      words[row] = keys == last ? words[row - 1] : keys->Word(block);
-      last = keys;
-      any |= words[row];
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const bool last = i + 1 == tiles.size();
+      workers[i].RunBlock(shape, block, {tiles[last ? 0 : i + 1].kv_head, last ? kBlockTokens : 0});
     }
-    if (any == 0) continue;
-    int64_t columns[kBlockTokens];
-    ColumnsOf(tile.sequence->columns, block, any, columns);
-    RunBlock(shape, tile, block, any, words, columns, partial);
   }
 }
 
 void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
   tile_ = nullptr;  // its address is that of an earlier one
-  for (int64_t range = 0; range < tile.ranges; ++range) RunRange(shape, tile, range);
+  for (int64_t range = 0; range < tile.ranges; ++range) {
+    RunRanges(shape, {&tile, 1}, range, {this, 1});
+  }
   tile_ = nullptr;
   Finish(shape, tile);
 }
 
-void TileWorker::RunBlock(const TileShape& shape, const Tile& tile, int64_t block, uint64_t any,
-                          const uint64_t* words, const int64_t* columns, const Partial& partial) {
+void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys& next) {
+  if (!span_.Touches(block)) return;
+  const Tile& tile = *tile_;
+  uint64_t words[kTileRows];
+  uint64_t any = 0;
+  const VisibleKeys* before = nullptr;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const VisibleKeys* keys = rows_[row].visible;
+    words[row] = keys == before ? words[row - 1] : keys->Word(block);
+    before = keys;
+    any |= words[row];
+  }
+  if (any == 0) return;
+  int64_t columns[kBlockTokens];
+  ColumnsOf(tile.sequence->columns, block, any, columns);
   const int64_t count = std::popcount(any);
   const bool widen = tile.rows >= kWidenFrom;
   // Groups of four rows that see the same go together; otherwise each row alone.
@@ -186,15 +195,16 @@ void TileWorker::RunBlock(const TileShape& shape, const Tile& tile, int64_t bloc
     }
   };
   const SequenceQueries& from = *tile.sequence;
-  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels, {&from.v, 0, v_.row_bytes()});
+  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels,
+          {&from.v, tile.kv_head, 0, v_.row_bytes()});
   for_each([&](int64_t row, int width) {
-    Score(shape, row, width, block, any, words[row], partial);
+    Score(shape, row, width, block, any, words[row]);
     k_.StopFetching();
   });
   v_.Take(from.v, tile.kv_head, columns, count, widen, shape.kernels,
-          {&from.k, kBlockTokens, k_.row_bytes()});
+          {&from.k, next.head, next.columns, k_.row_bytes()});
   for_each([&](int64_t row, int width) {
-    Sum(shape, row, width, any, words[row], partial);
+    Sum(shape, row, width, any, words[row]);
     v_.StopFetching();
   });
 }
@@ -222,7 +232,7 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
 }
 
 void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
-                       uint64_t places, const Partial& partial) {
+                       uint64_t places) {
   const BlockRows* keys = &k_.rows();
   if (places != any) {
     SelectRows(*keys, any, places, &selected_);
@@ -241,21 +251,21 @@ void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t b
   step.softcap = shape.softcap;
   step.bias = Bias(row, width, block, places);
   step.scores = scores;
-  step.shift = partial.shifts + row;
-  step.total = partial.totals + row;
+  step.shift = partial_.shifts + row;
+  step.total = partial_.totals + row;
   step.rescale = rescale_ + row;
   shape.kernels.softmax[width == 1 ? 0 : 1](step);
 }
 
-void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places,
-                     const Partial& partial) {
+void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t any,
+                     uint64_t places) {
   const BlockRows* values = &v_.rows();
   if (places != any) {
     SelectRows(*values, any, places, &selected_);
     values = &selected_;
   }
   shape.kernels.sum[static_cast<int>(values->kind)][width == 1 ? 0 : 1](
-      *values, scores_ + row * kBlockTokens, rescale_ + row, partial.sums + row * shape.v_padded,
+      *values, scores_ + row * kBlockTokens, rescale_ + row, partial_.sums + row * shape.v_padded,
       shape.v_padded);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "optimized/attention/attention.h"
@@ -58,8 +59,11 @@ void FindRanges(const TileShape& shape, Tile* tile);
 class TileWorker {
  public:
   void Start(const AttentionShape& shape);
-  // Writes the partial result of one range, 0 to tile.ranges - 1.
-  void RunRange(const TileShape& shape, const Tile& tile, int64_t range);
+  // Writes the partial results of one range, 0 to ranges - 1, of tiles that have the same ranges, a
+  // worker each, block by block: where the heads of a token stand together, memory is read as it
+  // lies.
+  static void RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                        std::span<TileWorker> workers);
   // All ranges, and Finish.
   void RunTile(const TileShape& shape, const Tile& tile);
   // Merges the partial results and writes out and lse.
@@ -75,25 +79,31 @@ class TileWorker {
     int64_t position;   // of the query
   };
   struct Partial {
-    float* sums;
-    float* shifts;
-    float* totals;
+    float* sums = nullptr;
+    float* shifts = nullptr;
+    float* totals = nullptr;
+  };
+  // The keys after those of a block, which are fetched ahead.
+  struct NextKeys {
+    int64_t head;
+    int64_t columns;  // later
   };
 
   void TakeRows(const TileShape& shape, const Tile& tile);
-  void RunBlock(const TileShape& shape, const Tile& tile, int64_t block, uint64_t any,
-                const uint64_t* words, const int64_t* columns, const Partial& partial);
+  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
+  void RunBlock(const TileShape& shape, int64_t block, const NextKeys& next);
   // Scores and softmax of `width` rows from `row` on, which see `places` of the block.
   void Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
-             uint64_t places, const Partial& partial);
-  void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places,
-           const Partial& partial);
+             uint64_t places);
+  void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;
   BlockRows selected_;
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
+  BlockSpan span_;              // that they touch
+  Partial partial_;             // of the range that was begun
   std::vector<float> memory_;   // of what follows, aligned
   float* queries_ = nullptr;    // (rows, padded k_dim)
   float* scores_ = nullptr;     // (rows, 64), of a group of four (64, 4)
