@@ -119,7 +119,7 @@ template <class Rows>
 HWY_INLINE void WidenNumbers(const std::byte* from, int64_t count, float* out) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) hn::StoreU(Rows::Load(from, i), F32(), out + i);
-  if (i == count) return;
+  if (i >= count) return;
   HWY_ALIGN float lanes[kLanes];
   hn::Store(Rows::LoadTail(from, i, count - i), F32(), lanes);
   std::memcpy(out + i, lanes, static_cast<size_t>(count - i) * sizeof(float));

@@ -279,8 +279,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_option(
       "--impl", options->implementation,
       "simulated: the definition under the plan; simulated:PLAN: under another "
-      "plan; fault:ID: with a fault (kvcheck faults list); of codecs optimized, and reference, a "
-      "check of itself; of caches optimized, model; an adapter's name; a command line, with a "
+      "plan; fault:ID: with a fault (kvcheck faults list); optimized; of attention also "
+      "optimized:portable; of codecs reference, a check of itself; of caches model; an adapter's "
+      "name; a command line, with a "
       "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md");
   CLI::Option* data = command->add_option(
       "--data", options->data,
