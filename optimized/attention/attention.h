@@ -105,7 +105,8 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   // Preconditions: CanAttend of both formats, groups divide the dimensions, pointers hold what the
-  // shape says. Allocates nothing where an earlier call was as large.
+  // shape says. Allocates nothing where an earlier call was as large, but for what a thread needs
+  // that had no part in it.
   void Run(const AttentionShape& shape, std::span<const SequenceQueries> batch);
 
  private:

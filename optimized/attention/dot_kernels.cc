@@ -176,8 +176,12 @@ HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_REST
 
 template <class Rows, int kWidth, bool kFused>
 void Dots(const BlockRows& block, const float* q, int64_t q_stride, float* scores) {
-  // Accumulators enough to hide the latency of a product, few enough to stay in registers.
-  constexpr int kTokens = kLanes == 1 ? 1 : (kLanes == 16 ? 16 : 8) / kWidth;
+  // Accumulators enough to hide the latency of a product, few enough to stay in registers with the
+  // keys, and with the scales of codes.
+  constexpr int kSums = kLanes == 16                                       ? 16
+                        : kLanes == 8 && kWidth == kQuad && !Rows::kScaled ? 12
+                                                                           : 8;
+  constexpr int kTokens = kLanes == 1 ? 1 : kSums / kWidth;
   int64_t i = 0;
   if (Rows::kScaled || block.dim % kSumLanes16 == 0) {
     for (; i + kTokens <= block.count; i += kTokens) {

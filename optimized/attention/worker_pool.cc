@@ -59,10 +59,15 @@ void WorkerPool::Serve(int worker) {
       wake_.wait(lock, called);
       --asleep_;
     }
-    if (call_.load(std::memory_order_acquire) == served) return;  // stop
-    ++served;
-    work_(context_, worker);
-    busy_.fetch_sub(1, std::memory_order_release);
+    uint64_t call = call_.load(std::memory_order_acquire);
+    if (call == served) return;  // stop
+    inside_.fetch_add(1);
+    if (open_.load()) {
+      call = call_.load();  // another one may have begun
+      if (call != served) work_(context_, worker);
+    }
+    inside_.fetch_sub(1);
+    served = call;
   }
 }
 
@@ -70,16 +75,17 @@ void WorkerPool::Run(void (*work)(void*, int), void* context) {
   if (threads_.empty()) return work(context, 0);
   work_ = work;
   context_ = context;
-  busy_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
   bool sleepers = false;
   {
     const std::lock_guard lock(mutex_);
-    call_.fetch_add(1, std::memory_order_release);
+    call_.fetch_add(1);
+    open_.store(true);
     sleepers = asleep_ > 0;
   }
   if (sleepers) wake_.notify_all();
   work(context, 0);
-  const auto done = [&] { return busy_.load(std::memory_order_acquire) == 0; };
+  open_.store(false);
+  const auto done = [&] { return inside_.load() == 0; };
   // The others are at their last piece of work; where there are fewer cores than workers they need
   // this one.
   while (!SpinUntil(done)) std::this_thread::yield();

@@ -1,4 +1,4 @@
-// The worker pool: every worker runs every call once, whether it sleeps or looks for work.
+// The worker pool: who runs a call, how often, and never after it has returned.
 
 #include "optimized/attention/worker_pool.h"
 
@@ -6,50 +6,64 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <vector>
 
 namespace kvcheck {
 namespace {
 
-struct Calls {
-  explicit Calls(int workers) : of(static_cast<size_t>(workers)) {}
+// One call: who was in it.
+struct Call {
+  explicit Call(int workers) : of(static_cast<size_t>(workers)) {}
   std::vector<std::atomic<int>> of;
-  int written = 0;  // by the caller before a call, read by workers
-  std::atomic<int> seen{0};
+  std::atomic<bool> returned{false};
+  std::atomic<int> late{0};  // ran after Run had returned
+  int wanted = 1;            // the caller stays until so many have come, 10 s at most
+  int Came() const {
+    int came = 0;
+    for (const auto& count : of) came += count.load() > 0 ? 1 : 0;
+    return came;
+  }
 };
 
-void Count(void* context, int worker) {
-  auto* calls = static_cast<Calls*>(context);
-  calls->of[static_cast<size_t>(worker)].fetch_add(1);
-  calls->seen.fetch_add(calls->written);
+void Note(void* context, int worker) {
+  auto* call = static_cast<Call*>(context);
+  if (call->returned.load()) call->late.fetch_add(1);
+  call->of[static_cast<size_t>(worker)].fetch_add(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (worker == 0 && call->Came() < call->wanted && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
 }
 
-TEST(WorkerPool, RunsEveryCallOnceOnEveryWorker) {
+TEST(WorkerPool, RunsACallOnTheCallerAndOnceOnWhoeverComes) {
   for (const int workers : {1, 2, 7}) {
     optimized::WorkerPool pool(workers);
     EXPECT_EQ(pool.workers(), workers);
-    Calls calls(workers);
-    constexpr int kCalls = 200;
-    int expected = 0;
-    for (int call = 0; call < kCalls; ++call) {
-      calls.written = call;
-      expected += call * workers;
-      pool.Run(Count, &calls);
-      ASSERT_EQ(calls.seen.load(), expected) << "call " << call << " of " << workers;
+    std::vector<std::unique_ptr<Call>> calls;  // so that latecomers would still find theirs
+    for (int i = 0; i < 300; ++i) {
+      Call& call = *calls.emplace_back(std::make_unique<Call>(workers));
+      pool.Run(Note, &call);
+      call.returned.store(true);
+      ASSERT_EQ(call.of[0].load(), 1);
+      for (const auto& count : call.of) ASSERT_LE(count.load(), 1);
     }
-    for (const auto& count : calls.of) EXPECT_EQ(count.load(), kCalls);
+    for (const auto& call : calls) ASSERT_EQ(call->late.load(), 0);
   }
 }
 
-TEST(WorkerPool, WakesWorkersThatSleep) {
-  optimized::WorkerPool pool(3);
-  Calls calls(3);
-  for (int call = 0; call < 5; ++call) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    pool.Run(Count, &calls);
+TEST(WorkerPool, BringsEveryWorkerWhetherItSleepsOrLooks) {
+  for (const int pause_ms : {0, 20}) {
+    optimized::WorkerPool pool(3);
+    for (int i = 0; i < 5; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+      Call call(3);
+      call.wanted = 3;
+      pool.Run(Note, &call);
+      EXPECT_EQ(call.Came(), 3);
+    }
   }
-  for (const auto& count : calls.of) EXPECT_EQ(count.load(), 5);
 }
 
 TEST(WorkerPool, EndsWithoutACall) {
