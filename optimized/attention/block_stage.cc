@@ -96,7 +96,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
-  if (!widen || (kind_ == RowKind::kFloat32 && dim_ % kSumLanes16 == 0)) return;
+  if (!widen) return;
+  // Vectors of f32 that stand one after the other are as good as a copy of them; apart, at strides
+  // of a power of two, they would share few sets of the first cache.
+  if (kind_ == RowKind::kFloat32 && dim_ % kSumLanes16 == 0 && from.code_stride == row_bytes_)
+    return;
   const int64_t padded = PaddedDim(dim_);
   GrowTo(&values_, padded * kBlockTokens + kSumLanes16);
   // Kernels store whole vectors.
