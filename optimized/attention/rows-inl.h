@@ -246,8 +246,14 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
   }
 }
 
+inline constexpr int64_t kLineBytes = 64;
+
+// The lines of what is ahead of row i that begin in [first, end) bytes.
+HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i, int64_t first, int64_t end) {
+  for (int64_t at = first; at < end; at += kLineBytes) hwy::Prefetch(block.ahead[i] + at);
+}
 HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i) {
-  for (int64_t at = 0; at < block.ahead_bytes; at += 64) hwy::Prefetch(block.ahead[i] + at);
+  FetchAhead(block, i, 0, block.ahead_bytes);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,6 +1,7 @@
 // P.V of up to four queries with the values of a block: every value is read and widened once for
 // all of them. And the same values as f32, for whoever takes them many times.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "optimized/attention/kernel_parts.h"
@@ -33,8 +34,14 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
   VF32 sum[kWidth * kVectors];
   for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
   const int64_t g = Rows::kScaled ? channel / block.group : 0;
+  // Every slice fetches its share, so that memory is busy all the time.
+  const auto share = [&](int64_t channels) {
+    return (block.ahead_bytes * channels / block.dim + kLineBytes - 1) / kLineBytes * kLineBytes;
+  };
+  const int64_t ahead = share(channel);
+  const int64_t ahead_end = std::min(share(channel + kVectors * kLanes), block.ahead_bytes);
   for (int64_t i = 0; i < block.count; ++i) {
-    if (channel == 0) FetchAhead(block, i);
+    FetchAhead(block, i, ahead, ahead_end);
     const std::byte* row = block.rows[i];
     const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
     const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
