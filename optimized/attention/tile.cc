@@ -39,7 +39,7 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
 }
 
 // The columns of the block's positions at the bits of `any`, in order.
-int64_t ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
+void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
   const int64_t first = block * kBlockTokens;
   // The run of the block's first visible position.
   const int64_t start = first + std::countr_zero(any);
@@ -49,13 +49,17 @@ int64_t ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, 
     const size_t middle = (low + high) / 2;
     (runs[middle].position <= start ? low : high) = middle;
   }
+  if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
+    const int64_t column = runs[low].column + (first - runs[low].position);
+    for (int64_t i = 0; i < kBlockTokens; ++i) columns[i] = column + i;
+    return;
+  }
   int64_t count = 0;
   for (uint64_t rest = any; rest != 0; rest &= rest - 1) {
     const int64_t position = first + std::countr_zero(rest);
     while (position >= runs[low].position + runs[low].count) ++low;
     columns[count++] = runs[low].column + (position - runs[low].position);
   }
-  return count;
 }
 
 // exp(from - to), 0 where there is nothing to weigh.
