@@ -6,7 +6,7 @@
 namespace kvcheck::optimized {
 
 CacheCapabilities OptimizedCacheFactory::GetCapabilities() const {
-  return {"optimized", "1", {}, {}, ParsePlan(kAttendPlan)};
+  return {"optimized", "1", {}, {}, AttendPlan()};
 }
 
 OpResult OptimizedCacheFactory::Start(const CacheSetup& setup) {

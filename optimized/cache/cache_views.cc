@@ -131,23 +131,6 @@ void OptimizedCache::PoisonUnused() {
   }
 }
 
-void OptimizedCache::DecodeTokens(int64_t b, int64_t head) {
-  const TokenRange range = Retained(rows_[static_cast<size_t>(b)]);
-  for (const bool is_key : {true, false}) {
-    const RowCodec& codec = is_key ? k_ : v_;
-    const int64_t dim = is_key ? setup_->k_dim : setup_->v_dim;
-    std::vector<float>& values = is_key ? attend_.k : attend_.v;
-    values.resize(static_cast<size_t>(range.Count() * dim));
-    float* to = values.data();
-    Map().ForEachRun(range, [&](int64_t, int64_t slot, int64_t count) {
-      StoredRowsView rows = std::as_const(store_).Vectors(FirstPlane(is_key), b, slot);
-      for (int64_t h = 0; h < head; ++h) rows.NextHead(codec.bytes());
-      codec.Decode(rows, count, to);
-      to += count * dim;
-    });
-  }
-}
-
 std::string_view OptimizedCache::WhyNotAttend(const AttendRequest& request) const {
   if (pending_) return "a prepared prefill is pending: append or finalize first";
   if (queries_ == 0) return "there is no append whose queries could attend";
@@ -158,49 +141,83 @@ std::string_view OptimizedCache::WhyNotAttend(const AttendRequest& request) cons
   return request.window && *request.window < 1 ? "a window holds at least 1 token" : "";
 }
 
+void OptimizedCache::TakeQueries(int64_t b, const AttendRequest& request) {
+  const auto row_index = static_cast<size_t>(b);
+  const CacheRow& row = rows_[row_index];
+  const TokenRange range = Retained(row);
+  const SlotMap map = Map();
+  AttendedOperand& k = attend_.k[row_index];
+  AttendedOperand& v = attend_.v[row_index];
+  k.Take(store_, map, b, true, k_, setup_->k_dim, setup_->kv_heads, range);
+  v.Take(store_, map, b, false, v_, setup_->v_dim, setup_->kv_heads, range);
+  std::vector<ColumnRun>& columns = attend_.columns[row_index];
+  columns.clear();
+  map.ForEachRun(range, [&](int64_t position, int64_t slot, int64_t count) {
+    columns.push_back({position, slot, count});
+  });
+  // Queries of padding see nothing.
+  std::vector<VisibleKeys>& visible = attend_.visible[row_index];
+  visible.assign(static_cast<size_t>(queries_), {});
+  for (int64_t index = 0; index < row.query_tokens; ++index) {
+    const int64_t position = row.offset - row.query_tokens + index;
+    VisibleKeys& keys = visible[static_cast<size_t>(row.first_query + index)];
+    keys = {layout_.keep, FirstVisible(layout_, position), position + 1, nullptr, false};
+    if (request.window) keys.from = std::max(keys.from, position + 1 - *request.window);
+  }
+  const int64_t queries = setup_->query_heads * queries_;
+  SequenceQueries& to = attend_.batch[row_index];
+  to = {};
+  to.k = k.heads();
+  to.v = v.heads();
+  to.columns = columns;
+  to.queries = queries_;
+  to.q = attend_.q.data() + b * queries * setup_->k_dim;
+  to.q_stride = setup_->k_dim;
+  to.q_head_stride = queries_ * setup_->k_dim;
+  to.visible = visible.data();
+  to.sinks = request.sinks;
+  to.out = attend_.out.data() + b * queries * setup_->v_dim;
+  to.out_stride = setup_->v_dim;
+  to.out_head_stride = queries_ * setup_->v_dim;
+}
+
 OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   if (const auto why = WhyNotAttend(request); !why.empty()) return OpResult::Refuse(why);
   const int64_t dk = setup_->k_dim;
   const int64_t dv = setup_->v_dim;
   const auto element = static_cast<int64_t>(SizeInBytes(request.dtype));
-  const int64_t group = setup_->query_heads / setup_->kv_heads;
+  const int64_t queries = row_count() * setup_->query_heads * queries_;
   attend_.q_codec.Start(PlainFormat{request.dtype}, request.dtype, dk);
   attend_.out_codec.Start(PlainFormat{request.dtype}, DType::kFloat32, dv);
-  attend_.q.resize(static_cast<size_t>(queries_ * dk));
-  attend_.out.resize(static_cast<size_t>(queries_ * dv));
-  for (int64_t b = 0; b < row_count(); ++b) {
-    const CacheRow& row = rows_[static_cast<size_t>(b)];
-    const TokenRange range = Retained(row);
-    attend_.scores.resize(static_cast<size_t>(range.Count()));
-    for (int64_t h = 0; h < setup_->query_heads; ++h) {
-      if (h % group == 0 && row.query_tokens > 0) DecodeTokens(b, h / group);
-      const RowTokens tokens = {attend_.k.data(), attend_.v.data(), dk, dv, range};
-      const int64_t first = (b * setup_->query_heads + h) * queries_;
-      StoredRowsView q;
-      q.codes = request.q + first * dk * element;
-      q.code_stride = dk * element;
-      attend_.q_codec.Decode(q, queries_, attend_.q.data());
-      for (int64_t l = 0; l < queries_; ++l) {
-        float* to = attend_.out.data() + l * dv;
-        const int64_t index = l - row.first_query;
-        if (index < 0 || index >= row.query_tokens) {
-          std::fill(to, to + dv, 0.0f);
-          continue;
-        }
-        const int64_t position = row.offset - row.query_tokens + index;
-        TokenRange visible = {layout_.keep, FirstVisible(layout_, position), position + 1};
-        if (request.window) visible.from = std::max(visible.from, position + 1 - *request.window);
-        AttendRow(attend_.q.data() + l * dk, tokens, visible, static_cast<float>(request.scale),
-                  request.sinks == nullptr ? nullptr : request.sinks + h, attend_.scores.data(),
-                  to);
-      }
-      StoredRows to;
-      to.codes = out + first * dv * element;
-      to.code_stride = dv * element;
-      attend_.out_codec.Encode(reinterpret_cast<const std::byte*>(attend_.out.data()), dv * 4,
-                               queries_, to);
-    }
+  attend_.q.resize(static_cast<size_t>(queries * dk));
+  attend_.out.resize(static_cast<size_t>(queries * dv));
+  StoredRowsView q;
+  q.codes = request.q;
+  q.code_stride = dk * element;
+  attend_.q_codec.Decode(q, queries, attend_.q.data());
+  const auto rows = static_cast<size_t>(row_count());
+  if (attend_.k.size() < rows) {
+    attend_.k.resize(rows);
+    attend_.v.resize(rows);
+    attend_.columns.resize(rows);
+    attend_.visible.resize(rows);
   }
+  attend_.batch.resize(rows);
+  for (int64_t b = 0; b < row_count(); ++b) TakeQueries(b, request);
+  AttentionShape shape;
+  shape.query_heads = setup_->query_heads;
+  shape.kv_heads = setup_->kv_heads;
+  shape.k_dim = dk;
+  shape.v_dim = dv;
+  shape.k = AttendedOperand::FormatOf(k_.format());
+  shape.v = AttendedOperand::FormatOf(v_.format());
+  shape.scale = request.scale;
+  attend_.attention.Run(shape, attend_.batch);
+  StoredRows to;
+  to.codes = out;
+  to.code_stride = dv * element;
+  attend_.out_codec.Encode(reinterpret_cast<const std::byte*>(attend_.out.data()), dv * 4, queries,
+                           to);
   return {};
 }
 

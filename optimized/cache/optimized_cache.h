@@ -101,8 +101,8 @@ class OptimizedCache : public Cache {
   void EndStep();
   std::string_view WhyNotAppend(const TokenColumns& columns) const;
   std::string_view WhyNotAttend(const AttendRequest& request) const;
-  // Decodes the retained tokens of a row and head, in the order of their positions.
-  void DecodeTokens(int64_t b, int64_t head);
+  // What row b asks of attention.
+  void TakeQueries(int64_t b, const AttendRequest& request);
   void FillMasks(int64_t columns);
   StoredVectors ViewOf(bool is_key) const;
   // Tokens that the newest query sees, of the longest row.

@@ -116,7 +116,8 @@ std::vector<std::string> SplitCommandLine(const std::string& text) {
 
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl) {
   // Those of this program, whose texts may have blanks.
-  for (const std::string_view name : {"optimized", "model", "reference", "simulated"}) {
+  for (const std::string_view name :
+       {"optimized", "optimized:portable", "model", "reference", "simulated"}) {
     if (impl == name) return std::nullopt;
   }
   if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return std::nullopt;

@@ -126,7 +126,8 @@ class TensorJudge : public CaseJudge {
       Question question = QuestionOf(entry, implementation_);
       const std::unique_ptr<Implementation> implementation =
           MakeImplementation(implementation_, question.plan, question.profile, limits_);
-      const StatedBySelf stated = {!StatedBy(implementation_).plan.empty(), entry.profile.empty()};
+      const StatedBySelf stated = {!StatedBy(implementation_, KindName(entry.c)).plan.empty(),
+                                   entry.profile.empty()};
       return AskAndJudge(*implementation, implementation_, std::move(question), stated, options,
                          loss);
     } catch (const Error& error) {
@@ -149,7 +150,7 @@ std::string Answerer::Shown() const {
 Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
   Question question;
   question.c = entry.c;
-  const StatedAnswer stated = StatedBy(implementation);
+  const StatedAnswer stated = StatedBy(implementation, KindName(entry.c));
   question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
                             : entry.plan.empty() ? kDefaultCasePlan
                                                  : entry.plan);
@@ -228,6 +229,7 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
                 "--impl");
   }
   answerer.version = capabilities.version;
+  answerer.own_conventions = name == "optimized" || name == "optimized:portable";
   answerer.attention_spaces = capabilities.attention_spaces;
   answerer.codec_spaces = capabilities.codec_spaces;
   return answerer;
@@ -253,7 +255,7 @@ std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOp
 
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer) {
   std::string text = "kvcheck run " + ShellWord(Print(entry.c));
-  if (answerer.kind == "attention" && StatedBy(answerer.name).plan.empty()) {
+  if (answerer.kind == "attention" && StatedBy(answerer.name, answerer.kind).plan.empty()) {
     const std::string plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
     text += " --plan " + ShellWord(CommandPlan(ParsePlan(plan)));
   }

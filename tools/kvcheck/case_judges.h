@@ -25,6 +25,8 @@ struct Answerer {
   std::string version;
   std::string title;    // what it calls itself: the name, of an implementation in this program
   bool remote = false;  // in a process of its own
+  // Follows the profile that it states, but for what becomes of fully masked rows.
+  bool own_conventions = false;
   // What it has of its kind, for drawing; empty: everything.
   std::vector<CacheSpace> cache_spaces{};
   std::vector<AttentionSpace> attention_spaces{};

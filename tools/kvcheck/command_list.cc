@@ -57,7 +57,8 @@ std::string ListText() {
                       fmt::join(RowRegimes(), " "));
   text +=
       "implementations\n"
-      "  attention  simulated, simulated:PLAN, small_kernel, fault:ID\n"
+      "  attention  optimized, optimized:portable, simulated, simulated:PLAN, small_kernel, "
+      "fault:ID\n"
       "  codec      optimized, reference, fault:ID\n"
       "  cache      optimized, model, fault:ID\n"
       "  the faults: kvcheck faults list\n";

@@ -98,7 +98,7 @@ Profile ProfileOf(const RunOptions& options, const std::string& stated) {
 
 bool RunImplementation(const RunOptions& options, Question question, const std::string& name,
                        const std::string& title, RunReport* report) {
-  question.plan = PlanOf(options, StatedBy(name).plan);
+  question.plan = PlanOf(options, StatedBy(name, KindName(question.c)).plan);
   const std::unique_ptr<Implementation> implementation =
       MakeImplementation(name, question.plan, question.profile, options.Limits());
   CaseResult result;
@@ -151,7 +151,7 @@ int RunGenerated(const RunOptions& options) {
   if (std::holds_alternative<CacheCase>(question.c)) {
     RunTrace(options, question, name, "", &report);
   } else {
-    question.profile = ProfileOf(options, Print(StatedBy(name).profile));
+    question.profile = ProfileOf(options, Print(StatedBy(name, KindName(question.c)).profile));
     question.inputs = GenerateCaseInputs(question.c, question.profile);
     RunImplementation(options, std::move(question), name, "", &report);
   }
@@ -175,7 +175,7 @@ int RunFile(const RunOptions& options, const std::string& path) {
     if (std::holds_alternative<CacheCase>(entry.c)) {
       more = RunTrace(of_case, question, name, entry.name, &report);
     } else {
-      const StatedAnswer stated = StatedBy(name);
+      const StatedAnswer stated = StatedBy(name, KindName(entry.c));
       if (of_case.plan.empty() && stated.plan.empty()) {
         of_case.plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
       }
@@ -202,7 +202,8 @@ int RunStored(const RunOptions& options) {
       RunTrace(options, question, options.implementation, "", &report);
       return report.Finish();
     }
-    question.profile = ProfileOf(options, Print(StatedBy(options.implementation).profile));
+    question.profile =
+        ProfileOf(options, Print(StatedBy(options.implementation, KindName(c)).profile));
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunImplementation(options, std::move(question), options.implementation, "", &report);
     return report.Finish();
@@ -279,8 +280,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_option(
       "--impl", options->implementation,
       "simulated: the definition under the plan; simulated:PLAN: under another "
-      "plan; fault:ID: with a fault (kvcheck faults list); of codecs optimized, and reference, a "
-      "check of itself; of caches optimized, model; an adapter's name; a command line, with a "
+      "plan; fault:ID: with a fault (kvcheck faults list); optimized; of attention also "
+      "optimized:portable; of codecs reference, a check of itself; of caches model; an adapter's "
+      "name; a command line, with a "
       "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md");
   CLI::Option* data = command->add_option(
       "--data", options->data,

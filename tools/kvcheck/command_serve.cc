@@ -51,14 +51,19 @@ int RunServe(const std::string& name) {
     const Capabilities capabilities = implementation->GetCapabilities();
     greeting.version = capabilities.version;
     for (const std::string& kind : capabilities.kinds) greeting.kinds.push_back(kind);
-    const StatedAnswer stated = StatedBy(name);
+    const StatedAnswer stated = StatedBy(name, capabilities.kinds.back());
     if (!stated.plan.empty()) greeting.plan_text = stated.plan;
     if (served.caches == nullptr) {
       greeting.profile = stated.profile;
     } else if (!(stated.profile == greeting.profile)) {
       served.case_profile = stated.profile;
     }
-    served.make = [name](const Case&, const Plan& plan, const Profile& profile) {
+    // One greeting states the profile of codecs and of attention; an answer of attention states its
+    // own.
+    served.make = [name](const Case& c, const Plan& plan, const Profile& asked) {
+      Profile profile = asked;
+      const StatedAnswer stated = StatedBy(name, KindName(c));
+      if (!stated.plan.empty()) profile.decode = stated.profile.decode;
       return MakeImplementation(name, plan, profile);
     };
   }

@@ -133,8 +133,14 @@ class AttentionSubject : public AnsweredSubject {
     entry.c = drawn.c;
     // Another process has a plan and a profile of its own, which it states.
     if (answerer_.remote) return entry;
-    entry.plan = Print(drawn.plan);
-    entry.profile = Print(drawn.profile);
+    Profile profile = drawn.profile;
+    if (answerer_.own_conventions) {
+      profile = {};
+      profile.masked_row = drawn.profile.masked_row;
+    } else {
+      entry.plan = Print(drawn.plan);
+    }
+    entry.profile = Print(profile);
     return entry;
   }
 };

@@ -13,6 +13,7 @@
 #include "tools/faults/kernel_faults.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/optimized_attention.h"
 #include "tools/kvcheck/optimized_codec.h"
 #include "tools/process/remote_implementation.h"
 
@@ -21,6 +22,32 @@ namespace {
 
 constexpr std::string_view kSimulatedPrefix = "simulated:";
 constexpr std::string_view kFaultPrefix = "fault:";
+constexpr std::string_view kOptimized = "optimized";
+constexpr std::string_view kPortable = "optimized:portable";
+
+// The codecs and the attention under one name.
+class OptimizedBoth : public Implementation {
+ public:
+  explicit OptimizedBoth(const Profile& profile) : codec_(profile), attention_(profile, false) {}
+  Capabilities GetCapabilities() const override {
+    Capabilities capabilities = attention_.GetCapabilities();
+    capabilities.kinds.emplace_back("codec");
+    return capabilities;
+  }
+  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override {
+    attends_ = std::holds_alternative<AttentionCase>(c);
+    return attends_ ? attention_.Run(c, inputs, sink) : codec_.Run(c, inputs, sink);
+  }
+  const Plan* AnswerPlan() const override { return attends_ ? attention_.AnswerPlan() : nullptr; }
+  const Profile* AnswerProfile() const override {
+    return attends_ ? attention_.AnswerProfile() : nullptr;
+  }
+
+ private:
+  OptimizedCodec codec_;
+  OptimizedAttention attention_;
+  bool attends_ = false;
+};
 
 void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
   sink->Declare(name, tensor.dtype, tensor.shape);
@@ -70,7 +97,8 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
                                              profile);
   }
   if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
-  if (text == "optimized") return std::make_unique<OptimizedCodec>(profile);
+  if (text == kOptimized) return std::make_unique<OptimizedBoth>(profile);
+  if (text == kPortable) return std::make_unique<OptimizedAttention>(profile, true);
   if (text == kSmallKernelName) return std::make_unique<SmallKernel>(text, KernelSteps());
   if (text.starts_with(kFaultPrefix)) {
     const std::string id = text.substr(kFaultPrefix.size());
@@ -88,17 +116,23 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
   if (AdapterCommand(text)) {
     return std::make_unique<RemoteImplementation>(AdapterProcess(text, limits), plan, profile);
   }
-  throw Error(ErrorCode::kUsage,
-              fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
-                          "small_kernel (attention), optimized, reference (codec), fault:ID; {}",
-                          text, AdaptersText()),
-              "--impl");
+  throw Error(
+      ErrorCode::kUsage,
+      fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
+                  "small_kernel, optimized:portable (attention), optimized, reference (codec), "
+                  "fault:ID; {}",
+                  text, AdaptersText()),
+      "--impl");
 }
 
-StatedAnswer StatedBy(const std::string& name) {
+StatedAnswer StatedBy(const std::string& name, std::string_view kind) {
   StatedAnswer stated;
   if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
-  if (name == "optimized") stated.profile = OptimizedCodec::StatedProfile();
+  if (name == kOptimized && kind == "codec") stated.profile = OptimizedCodec::StatedProfile();
+  if ((name == kOptimized || name == kPortable) && kind == "attention") {
+    stated.plan = Print(OptimizedAttention::StatedPlan(name == kPortable));
+    stated.profile = OptimizedAttention::StatedProfile();
+  }
   const bool kernel = name == kSmallKernelName ||
                       (name.starts_with(kFaultPrefix) &&
                        FindKernelFault(std::string_view(name).substr(kFaultPrefix.size())));

@@ -5,7 +5,8 @@
 //   fault:ID         the simulated kernel, the reference codec or the small kernel with the rule of
 //                    a catalogued fault replaced
 //   reference        the reference's own encoder and decoder (a check of itself)
-//   optimized        the codecs of kvcheck's own caches
+//   optimized        kvcheck's own codecs and attention
+//   optimized:portable   the same attention with the same bits on every instruction set
 //   others           in processes of their own: adapters.h
 // Those of cache cases: cache_implementations.h.
 
@@ -14,6 +15,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "reference/spec/implementation.h"
 #include "tools/process/remote_process.h"
@@ -28,13 +30,13 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
                                                    const RemoteLimits& limits = {});
 
 // How the named implementation says that it computes, where it says so: for whoever asks without
-// naming a plan or a profile.
+// naming a plan or a profile. kind: of the cases.
 struct StatedAnswer {
   std::string plan;  // "": whatever the case is judged under
   Profile profile;
 };
 // Errors: none for a name that does not exist; kUnsupported for a process that does not greet.
-StatedAnswer StatedBy(const std::string& name);
+StatedAnswer StatedBy(const std::string& name, std::string_view kind);
 
 // The implementation that a case runs on where none is named. Errors: kUsage when there is none.
 std::string DefaultImplementation(const Case& c);

@@ -1,7 +1,6 @@
 // The pass on every instruction set that this machine has: equal in every bit.
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <hwy/targets.h>
 
 #include <random>
@@ -9,21 +8,10 @@
 
 #include "optimized/compare/first_pass.h"
 #include "tests/optimized/compare/drawn_pairs.h"
+#include "tests/optimized/on_target.h"
 
 namespace kvcheck {
 namespace {
-
-class OnTarget {
- public:
-  explicit OnTarget(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~OnTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
 
 TEST(InstructionSets, GiveTheSameSummary) {
   const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();

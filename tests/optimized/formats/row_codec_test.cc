@@ -4,7 +4,6 @@
 #include "optimized/formats/row_codec.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <hwy/targets.h>
 
 #include <cmath>
@@ -17,21 +16,10 @@
 #include "reference/formats/affine.h"
 #include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
+#include "tests/optimized/on_target.h"
 
 namespace kvcheck {
 namespace {
-
-class OnTarget {
- public:
-  explicit OnTarget(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~OnTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
 
 constexpr DType kSources[] = {DType::kFloat32, DType::kFloat16,      DType::kBFloat16,
                               DType::kFloat64, DType::kFloat8E4M3FN, DType::kFloat8E5M2};

@@ -1,0 +1,111 @@
+// Every kernel of attention over one block of 64 vectors of 128 channels that stays in the cache:
+// what is left of a step of decoding where memory is no limit. Bytes are those of the stored
+// vectors.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/block_stage.h"
+#include "optimized/attention/kernels.h"
+#include "optimized/formats/row_codec.h"
+
+namespace kvcheck {
+namespace {
+
+using optimized::kBlockTokens;
+
+constexpr int64_t kDim = 128;
+
+// A block of one format, and room for what the kernels take and give.
+struct Block {
+  explicit Block(const std::string& text, bool fused) : kernels(optimized::KernelsFor(fused)) {
+    const KvFormat format = ParseKvFormat(WholeLine(text));
+    optimized::RowCodec codec;
+    codec.Start(format, DType::kFloat32, kDim);
+    bytes = codec.bytes();
+    std::mt19937 random(1);
+    std::vector<float> x(static_cast<size_t>(kBlockTokens * kDim));
+    for (float& value : x) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
+    codes.resize(static_cast<size_t>(kBlockTokens * bytes.codes));
+    scales.resize(static_cast<size_t>(kBlockTokens * bytes.scales));
+    biases.resize(scales.size());
+    codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4, kBlockTokens,
+                 {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
+    stage.Start(format, kDim);
+    for (int64_t i = 0; i < kBlockTokens; ++i) columns.push_back(i);
+    Take();
+  }
+  void Take() {
+    const optimized::StoredHeads heads = {
+        codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
+    stage.Take(heads, 0, columns.data(), kBlockTokens, false, kernels, {});
+  }
+  int kind() { return static_cast<int>(stage.rows().kind); }
+
+  optimized::AttentionKernels kernels;
+  optimized::RowBytes bytes;
+  std::vector<std::byte> codes, scales, biases;
+  std::vector<int64_t> columns;
+  optimized::BlockStage stage;
+  alignas(64) float q[optimized::kQuad * kDim] = {};
+  alignas(64) float out[optimized::kQuad * kDim] = {};
+  alignas(64) float scores[optimized::kQuad * kBlockTokens] = {};
+  alignas(64) float values[kBlockTokens * kDim] = {};
+  float rescale[optimized::kQuad] = {};
+};
+
+enum class Part { kStage, kDot, kSum, kWiden };
+
+void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused) {
+  const auto block = std::make_unique<Block>(format, fused);
+  const int wide = width == 1 ? 0 : 1;
+  for (auto _ : state) {
+    const optimized::BlockRows& rows = block->stage.rows();
+    if (part == Part::kStage) block->Take();
+    if (part == Part::kDot) {
+      block->kernels.dot[block->kind()][wide](rows, block->q, kDim, block->scores);
+    }
+    if (part == Part::kSum) {
+      block->kernels.sum[block->kind()][wide](rows, block->scores, block->rescale, block->out,
+                                              kDim);
+    }
+    if (part == Part::kWiden) block->kernels.widen[block->kind()](rows, block->values);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * kBlockTokens * block->bytes.Total());
+}
+
+// One format for each kind of row, in the order of the table, and one that is unpacked before.
+const char* const kFormats[] = {
+    "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "affine:8:g64:f16", "affine:4:g64:f16"};
+static_assert(std::size(kFormats) == optimized::kRowKinds, "a kind of row without a benchmark");
+
+const bool kRegistered = [] {
+  const auto add = [](const std::string& name, const std::string& format, Part part, int width,
+                      bool fused) {
+    benchmark::RegisterBenchmark(
+        (name + "/" + format + "/" + std::to_string(width) + (fused ? "" : "/portable")).c_str(),
+        [=](benchmark::State& state) { RunPart(state, format, part, width, fused); });
+  };
+  for (const bool fused : {true, false}) {
+    for (const char* format : kFormats) {
+      for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
+        add("dot", format, Part::kDot, width, fused);
+        add("sum", format, Part::kSum, width, fused);
+      }
+      add("widen", format, Part::kWiden, 1, fused);
+    }
+  }
+  for (const char* format : {"f16", "affine:4:g64:f16", "affine:3:g64:f16"}) {
+    add("stage", format, Part::kStage, 1, true);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace kvcheck

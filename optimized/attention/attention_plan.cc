@@ -1,0 +1,82 @@
+#include "optimized/attention/attention_plan.h"
+
+#include <cmath>
+
+#include "optimized/attention/block.h"
+#include "optimized/attention/exp.h"
+#include "optimized/attention/kernels.h"
+
+namespace kvcheck::optimized {
+namespace {
+
+SumPlan SumOf(SumOrder order, bool fused) {
+  SumPlan sum;
+  sum.accumulator = {DType::kFloat32, false};
+  sum.order = order;
+  if (order == SumOrder::kLanes) sum.width = static_cast<int>(kSumLanes16);
+  sum.fma = fused;
+  return sum;
+}
+
+// Of the constant and of the product with it.
+int ScaleRoundings(double scale) {
+  if (static_cast<double>(static_cast<float>(scale)) != scale) return 2;
+  int exponent = 0;
+  return std::fabs(std::frexp(scale, &exponent)) == 0.5 ? 0 : 1;
+}
+
+// Ranges are 32 blocks from position 0 on, the last one shorter. A plan knows ranges of equal
+// length: as many of them as are at least 32 blocks long, U / K > 31 for U blocks. Then each holds
+// as many blocks as ours, and there are no fewer of them than a partial result passes additions:
+// ceil(U / 32) - 1 <= ceil(U / 31) - 1. Where that leaves one (U <= 62) there are at most two
+// ranges, and one online softmax over all blocks rescales and adds at least as often: a key passes
+// the blocks of its own range and one step of the merge, and the other range holds a block.
+int Splits(int64_t kv_len) {
+  constexpr int64_t kBlocks = kRangeTokens / kBlockTokens - 1;
+  const int64_t blocks = (kv_len + kBlockTokens - 1) / kBlockTokens;
+  return static_cast<int>((blocks + kBlocks - 1) / kBlocks - 1);
+}
+
+}  // namespace
+
+Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
+  const bool fused = KernelsFor(!shape.portable).fused;
+  Plan plan;
+  plan.name = shape.portable ? "optimized_portable" : "optimized_native";
+  plan.qk = SumOf(SumOrder::kLanes, fused);
+  plan.pv = SumOf(SumOrder::kSequential, fused);
+  plan.l = SumOf(SumOrder::kLanes, false);
+  plan.op = RoundedType{DType::kFloat32, false};
+  plan.scale_roundings = ScaleRoundings(shape.scale);
+  plan.prescale_roundings = 0;
+  plan.scores = DType::kFloat32;
+  // Slope times distance; the sum of both.
+  plan.bias_roundings = question.bias_roundings + (question.alibi ? 1 : 0) +
+                        (question.alibi && question.bias ? 1 : 0);
+  plan.tanh_error = 0x1.0001p-24;  // tanh of the platform in double, rounded to f32
+  plan.exp = ExpForm::kExp;
+  plan.exp_error = kExpError;
+  plan.exp_floor = 0x1p-126;
+  plan.lazy_rescale = 0;
+  plan.block = static_cast<int>(kBlockTokens);
+  plan.late_sink = true;
+  plan.p = DType::kFloat32;
+  plan.p_scale = 1;
+  plan.p_normalised = false;
+  plan.l_from_rounded_p = false;
+  const int splits = Splits(question.kv_len);
+  plan.merge = splits > 1 ? MergeKind::kAccumulators : MergeKind::kNone;
+  plan.splits = splits > 1 ? splits : 1;
+  plan.partial = DType::kFloat32;
+  plan.log_error = 0x1p-50;  // log of the platform in double
+  plan.reciprocal = false;
+  plan.flush_subnormals = false;
+  plan.saturate_output = false;
+  if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
+    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize_roundings = fused ? 1 : 2;
+  }
+  return plan;
+}
+
+}  // namespace kvcheck::optimized

@@ -1,0 +1,27 @@
+// How attention.h computes, in the words that a bound is made of. Everything here follows from the
+// code: block.h (lanes, blocks), exp.h, tile.cc (merge, sinks, division).
+
+#ifndef OPTIMIZED_ATTENTION_ATTENTION_PLAN_H_
+#define OPTIMIZED_ATTENTION_ATTENTION_PLAN_H_
+
+#include <cstdint>
+
+#include "optimized/attention/attention.h"
+#include "reference/spec/plan.h"
+
+namespace kvcheck::optimized {
+
+// kv_len: keys from the first to the last that a query may see.
+// bias_roundings: those that the caller makes before it hands a bias or a sink over.
+// alibi, bias: whether there are slopes; an additive bias.
+struct PlanQuestion {
+  int64_t kv_len = 1;
+  int bias_roundings = 0;
+  bool alibi = false;
+  bool bias = false;
+};
+Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_ATTENTION_PLAN_H_

@@ -1,0 +1,65 @@
+// What the kernels of attention work on: the vectors of up to 64 tokens of one key/value head, and
+// up to four query vectors that see the same ones of them.
+//
+// The kernels know no positions, masks or layouts. Whoever calls them names the address of every
+// vector, so that a ring, a table of pages or a batch behind padding is no special case, and a
+// hidden token is one that is not named: nothing of it is ever read.
+
+#ifndef OPTIMIZED_ATTENTION_BLOCK_H_
+#define OPTIMIZED_ATTENTION_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcheck::optimized {
+
+inline constexpr int64_t kBlockTokens = 64;
+// Every sum that a kernel spreads over lanes has this many of them, whatever the instruction set:
+// term i enters lane i mod 16, in order, and the lanes are added by halves: (i, i + 8), (i, i + 4),
+// (i, i + 2), (i, i + 1).
+inline constexpr int64_t kSumLanes16 = 16;
+// Query vectors that a kernel takes at once; the other width is 1.
+inline constexpr int64_t kQuad = 4;
+
+// How a kernel reads a vector. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
+// X(name, rows): `rows` is the class of rows-inl.h that reads it. The one table of kernels: it
+// declares, dispatches, tests and benches them.
+#define KVCHECK_ATTENTION_ROW_KINDS(X) \
+  X(kFloat32, Float32Rows)             \
+  X(kFloat16, Float16Rows)             \
+  X(kBFloat16, BFloat16Rows)           \
+  X(kFloat8E4M3, Float8E4M3Rows)       \
+  X(kFloat8E5M2, Float8E5M2Rows)       \
+  X(kCode8, Code8Rows)                 \
+  X(kCode4, Code4Rows)
+
+#define KVCHECK_ROW_KIND(name, rows) name,
+enum class RowKind : uint8_t { KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) };
+#undef KVCHECK_ROW_KIND
+#define KVCHECK_ROW_KIND(name, rows) +1
+inline constexpr int kRowKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND);
+#undef KVCHECK_ROW_KIND
+
+// Vectors of `count` tokens, K or V. Nothing beyond the bytes of a vector is read.
+struct BlockRows {
+  RowKind kind = RowKind::kFloat32;
+  int64_t dim = 0;    // channels
+  int64_t group = 0;  // channels that share a scale and a bias; codes alone
+  int64_t count = 0;  // 0 to 64
+  const std::byte* rows[kBlockTokens];
+  const float* scales[kBlockTokens];  // (dim / group); codes alone
+  const float* biases[kBlockTokens];
+  // Bytes that the caller will want next, fetched ahead while row i is worked on: `ahead_bytes`
+  // bytes from ahead[i] on; null or 0: none.
+  const std::byte* ahead[kBlockTokens];
+  int64_t ahead_bytes = 0;
+};
+
+// Channels up to whole lanes of a sum: the stride of queries and sums of outputs.
+constexpr int64_t PaddedDim(int64_t dim) {
+  return (dim + kSumLanes16 - 1) / kSumLanes16 * kSumLanes16;
+}
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_BLOCK_H_

@@ -1,0 +1,59 @@
+// Makes the vectors of a block ready for the kernels: their addresses; scales and biases as f32;
+// codes that are no half or whole bytes as bytes; and, for whoever takes a block many times, the
+// values themselves. All of it in memory that stays in the cache.
+
+#ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
+#define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "optimized/attention/attention.h"
+#include "optimized/attention/block.h"
+#include "optimized/attention/kernels.h"
+
+namespace kvcheck::optimized {
+
+class BlockStage {
+ public:
+  void Start(const KvFormat& format, int64_t dim);
+  // What is fetched ahead while these vectors are worked on: those of a head of `of` at the same
+  // columns, or so many later.
+  struct Ahead {
+    const StoredHeads* of = nullptr;  // null: nothing
+    int64_t head = 0;
+    int64_t columns = 0;
+    int64_t bytes = 0;  // of a vector
+  };
+  // The vectors of `count` columns (1 to 64) of a head.
+  // widen: to f32. Same values, so that kernels give the same bits.
+  void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
+            bool widen, const AttentionKernels& kernels, const Ahead& ahead);
+  // What is ahead is on its way.
+  void StopFetching() { block_.ahead_bytes = 0; }
+  BlockRows& rows() { return block_; }
+  // Bytes of one vector's codes as they are stored.
+  int64_t row_bytes() const { return row_bytes_; }
+
+ private:
+  void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count);
+
+  BlockRows block_;
+  RowKind kind_ = RowKind::kFloat32;
+  int bits_ = 0;  // of codes that are unpacked; 0: none
+  bool scaled_ = false;
+  DType scale_dtype_ = DType::kFloat32;
+  int64_t dim_ = 0, group_ = 0, groups_ = 0;
+  int64_t row_bytes_ = 0;
+  std::vector<float> scales_, biases_, values_;
+  std::vector<std::byte> codes_;
+};
+
+// The queries that see a part of a block only: its vectors at the bits of `places`, where bit i of
+// `present` is the i-th vector of the block in order.
+void SelectRows(const BlockRows& block, uint64_t present, uint64_t places, BlockRows* out);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_BLOCK_STAGE_H_

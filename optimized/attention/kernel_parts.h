@@ -1,0 +1,24 @@
+// The parts from which kernels.cc makes one table: what each file of kernels fills in.
+
+#ifndef OPTIMIZED_ATTENTION_KERNEL_PARTS_H_
+#define OPTIMIZED_ATTENTION_KERNEL_PARTS_H_
+
+#include "optimized/attention/kernels.h"
+
+namespace kvcheck::optimized {
+
+void FillDotKernels(bool fused, AttentionKernels* kernels);
+void FillSumKernels(bool fused, AttentionKernels* kernels);
+void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
+
+// `kernels`: of width 1 and of kQuad.
+template <typename Kernel>
+void FillWidths(Kernel (&kernels)[2], bool fused, Kernel one, Kernel quad, Kernel fused_one,
+                Kernel fused_quad) {
+  kernels[0] = fused ? fused_one : one;
+  kernels[1] = fused ? fused_quad : quad;
+}
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_KERNEL_PARTS_H_

@@ -1,0 +1,72 @@
+// The loops of attention, compiled once for every instruction set and chosen when they are called.
+//
+// Two arithmetics. `fused` lets a product enter its sum unrounded where the instruction set can
+// (MulAdd), so that its bits depend on the instruction set; the other one multiplies, rounds and
+// adds, and gives the same bits on every one. Sums have the same shape in both (block.h).
+
+#ifndef OPTIMIZED_ATTENTION_KERNELS_H_
+#define OPTIMIZED_ATTENTION_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/attention/block.h"
+#include "reference/spec/dtype.h"
+
+namespace kvcheck::optimized {
+
+// scores[i * width + h] = sum over channels of q[h] times row i, in 16 lanes.
+// Shapes: q (width, q_stride), zeros from dim to PaddedDim(dim); scores (count, width).
+using DotKernel = void (*)(const BlockRows& block, const float* q, int64_t q_stride, float* scores);
+
+// out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[i * width + h] times row i),
+// that sum term by term from zero. Shapes: out (width, out_stride), of which PaddedDim(dim) are
+// written.
+using SumKernel = void (*)(const BlockRows& block, const float* weights, const float* rescale,
+                           float* out, int64_t out_stride);
+
+// The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim).
+// Shapes: out (count, PaddedDim(dim)).
+using WidenKernel = void (*)(const BlockRows& block, float* out);
+
+// One block of the online softmax of `width` queries.
+struct SoftmaxStep {
+  int64_t count = 0;            // tokens, at least 1
+  float scale = 1;              // s = fl(dot scale)
+  float softcap = 0;            // above 0: s = fl(cap tanh(s / cap))
+  const float* bias = nullptr;  // (count, width), added to s; null: none
+  float* scores = nullptr;      // in: dots; out: weights. Room for whole groups of 16 tokens
+  float* shift = nullptr;       // (width) largest score so far, -inf at first
+  float* total = nullptr;       // (width) sum of weights so far
+  float* rescale = nullptr;     // (width) out: what earlier weights are multiplied by
+};
+using SoftmaxKernel = void (*)(const SoftmaxStep& step);
+
+struct AttentionKernels {
+  // Widths: [0] one query, [1] kQuad.
+  DotKernel dot[kRowKinds][2];
+  SumKernel sum[kRowKinds][2];
+  WidenKernel widen[kRowKinds];
+  SoftmaxKernel softmax[2];
+  bool fused = false;  // whether products really enter sums unrounded
+};
+
+// Of the best instruction set that this machine has.
+AttentionKernels KernelsFor(bool fused);
+
+// exp(x) of `count` numbers <= 0, as the kernels compute it; for its test.
+void ExpOf(bool fused, const float* x, int64_t count, float* y);
+
+// Numbers of a scale's type (f32, f16, bf16) as f32. from: `count` pieces of `per_piece` numbers.
+// Shapes: out (count, per_piece).
+void WidenScales(DType dtype, const std::byte* const* from, int64_t count, int64_t per_piece,
+                 float* out);
+
+// Codes of `bits` bits (2, 3, 5, 6) of count vectors as bytes, a multiple of 32 channels.
+// Shapes: out (count, dim).
+void UnpackCodes(int bits, const std::byte* const* from, int64_t count, int64_t dim,
+                 std::byte* out);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_KERNELS_H_

@@ -1,0 +1,263 @@
+// Stored vectors as f32 lanes, in registers: N channels of one vector from any channel that is a
+// multiple of N, where N is the width of the instruction set's vectors (at most 16). Included once
+// per instruction set.
+//
+// Every conversion is exact; codes c become fl(c s + b), of one rounding where kFused holds, of two
+// where it does not. The conversions are our own where Highway 1.0.3 is wrong: it decodes
+// infinities and NaN of f16 as numbers on instruction sets without F16C.
+
+#if defined(OPTIMIZED_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_ROWS_INL_H_
+#undef OPTIMIZED_ATTENTION_ROWS_INL_H_
+#else
+#define OPTIMIZED_ATTENTION_ROWS_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "optimized/attention/block.h"
+#include "optimized/attention/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors of 8 lanes or more, F16C and shifts by lane.
+#undef KVCHECK_WIDE_VECTORS
+#define KVCHECK_WIDE_VECTORS \
+  (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+using F32 = hn::CappedTag<float, kSumLanes16>;
+using VF32 = hn::Vec<F32>;
+inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
+// Vectors of the 16 lanes of a sum.
+inline constexpr int64_t kParts = kSumLanes16 / kLanes;
+
+// Any alignment.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBytes(D d, const std::byte* from) {
+#if HWY_TARGET == HWY_SCALAR
+  hn::TFromD<D> value;
+  std::memcpy(&value, from, sizeof(value));
+  return hn::Set(d, value);
+#else
+  const hn::Repartition<uint8_t, D> bytes;
+  return hn::BitCast(d, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(from)));
+#endif
+}
+
+struct Float32Rows {
+  static constexpr bool kScaled = false;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    return LoadBytes(F32(), row + 4 * channel);
+  }
+  // `count` channels, fewer than a vector; zeros behind them. Nothing beyond them is read.
+  static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
+    std::byte bytes[4 * kLanes] = {};
+    std::memcpy(bytes, row + 4 * channel, static_cast<size_t>(4 * count));
+    return Load(bytes, 0);
+  }
+};
+
+template <class Rows, int64_t kBytes>
+HWY_INLINE VF32 TailOf(const std::byte* row, int64_t channel, int64_t count) {
+  std::byte bytes[kBytes * kLanes] = {};
+  std::memcpy(bytes, row + kBytes * channel, static_cast<size_t>(kBytes * count));
+  return Rows::Load(bytes, 0);
+}
+
+// f16 codes, one a 32-bit lane, as f32.
+template <class VU>
+HWY_INLINE VF32 FromFloat16(VU code) {
+  const F32 d;
+  const hn::RebindToUnsigned<F32> du;
+  const hn::RebindToSigned<F32> di;
+  const auto magnitude = hn::And(code, hn::Set(du, 0x7fffu));
+  const auto sign = hn::ShiftLeft<16>(hn::Xor(code, magnitude));
+  const auto is_subnormal =
+      hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 0x400)));
+  const auto is_special =
+      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff)));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const auto normal = hn::BitCast(d, hn::Add(shifted, hn::Set(du, 112u << 23)));
+  const auto special = hn::BitCast(d, hn::Add(shifted, hn::Set(du, 224u << 23)));
+  const auto subnormal =
+      hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f));
+  const auto size =
+      hn::IfThenElse(is_subnormal, subnormal, hn::IfThenElse(is_special, special, normal));
+  return hn::Or(size, hn::BitCast(d, sign));
+}
+
+struct Float16Rows {
+  static constexpr bool kScaled = false;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+#if KVCHECK_WIDE_VECTORS
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    return hn::PromoteTo(F32(), LoadBytes(halves, row + 2 * channel));
+#else
+    const hn::RebindToUnsigned<F32> du;
+    return FromFloat16(
+        hn::PromoteTo(du, LoadBytes(hn::Rebind<uint16_t, F32>(), row + 2 * channel)));
+#endif
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
+    return TailOf<Float16Rows, 2>(row, channel, count);
+  }
+};
+
+struct BFloat16Rows {
+  static constexpr bool kScaled = false;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    const hn::RebindToUnsigned<F32> du;
+    const auto code = hn::PromoteTo(du, LoadBytes(hn::Rebind<uint16_t, F32>(), row + 2 * channel));
+    return hn::BitCast(F32(), hn::ShiftLeft<16>(code));
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
+    return TailOf<BFloat16Rows, 2>(row, channel, count);
+  }
+};
+
+HWY_INLINE auto LoadCodes8(const std::byte* from) {
+  const hn::RebindToSigned<F32> di;
+  return hn::PromoteTo(di, LoadBytes(hn::Rebind<uint8_t, F32>(), from));
+}
+
+struct Float8E4M3Rows {
+  static constexpr bool kScaled = false;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    const F32 d;
+#if KVCHECK_WIDE_VECTORS
+    // As f16, whose exponent bias is larger by 8: subnormal codes are subnormal f16.
+    const hn::Rebind<uint16_t, F32> d16;
+    const auto code = hn::PromoteTo(d16, LoadBytes(hn::Rebind<uint8_t, F32>(), row + channel));
+    const auto magnitude = hn::And(code, hn::Set(d16, uint16_t{0x7f}));
+    const auto sign = hn::ShiftLeft<8>(hn::Xor(code, magnitude));
+    const auto largest = hn::VecFromMask(d16, hn::Eq(magnitude, hn::Set(d16, uint16_t{0x7f})));
+    const auto nan = hn::And(largest, hn::Set(d16, uint16_t{0x7e00}));
+    const auto half = hn::Or(hn::Or(hn::ShiftLeft<7>(magnitude), sign), nan);
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    return hn::Mul(hn::PromoteTo(d, hn::BitCast(halves, half)), hn::Set(d, 256.0f));
+#else
+    const hn::RebindToUnsigned<F32> du;
+    const hn::RebindToSigned<F32> di;
+    const auto code = LoadCodes8(row + channel);
+    const auto magnitude = hn::And(code, hn::Set(di, 0x7f));
+    const auto sign = hn::ShiftLeft<24>(hn::BitCast(du, hn::Xor(code, magnitude)));
+    const auto is_subnormal = hn::RebindMask(d, hn::Lt(magnitude, hn::Set(di, 8)));
+    const auto is_nan = hn::RebindMask(d, hn::Eq(magnitude, hn::Set(di, 0x7f)));
+    const auto normal = hn::BitCast(
+        d, hn::Add(hn::ShiftLeft<20>(hn::BitCast(du, magnitude)), hn::Set(du, 120u << 23)));
+    const auto subnormal = hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-9f));
+    const auto nan = hn::BitCast(d, hn::Set(du, 0x7fc00000u));
+    const auto size = hn::IfThenElse(is_nan, nan, hn::IfThenElse(is_subnormal, subnormal, normal));
+    return hn::Or(size, hn::BitCast(d, sign));
+#endif
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
+    return TailOf<Float8E4M3Rows, 1>(row, channel, count);
+  }
+};
+
+// e5m2 is the upper half of f16.
+struct Float8E5M2Rows {
+  static constexpr bool kScaled = false;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+#if KVCHECK_WIDE_VECTORS
+    const hn::Rebind<uint16_t, F32> d16;
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    const auto code = hn::PromoteTo(d16, LoadBytes(hn::Rebind<uint8_t, F32>(), row + channel));
+    return hn::PromoteTo(F32(), hn::BitCast(halves, hn::ShiftLeft<8>(code)));
+#else
+    const hn::RebindToUnsigned<F32> du;
+    return FromFloat16(hn::ShiftLeft<8>(hn::BitCast(du, LoadCodes8(row + channel))));
+#endif
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
+    return TailOf<Float8E5M2Rows, 1>(row, channel, count);
+  }
+};
+
+// Vectors of codes consist of groups of 32 channels or more: they have no tail.
+struct Code8Rows {
+  static constexpr bool kScaled = true;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    return hn::ConvertTo(F32(), LoadCodes8(row + channel));
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
+};
+
+// Channel 2 i is the lower half of byte i.
+struct Code4Rows {
+  static constexpr bool kScaled = true;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    const std::byte* from = row + channel / 2;
+#if HWY_TARGET == HWY_SCALAR
+    const auto byte = static_cast<int32_t>(*from);
+    return hn::ConvertTo(d, hn::Set(di, channel % 2 == 0 ? byte & 15 : byte >> 4));
+#elif KVCHECK_WIDE_VECTORS
+    // Eight codes are one 32-bit word, in every lane moved down by its own distance.
+    const hn::CappedTag<int32_t, 8> d8;
+    alignas(32) static constexpr int32_t kShift[8] = {0, 4, 8, 12, 16, 20, 24, 28};
+    const auto eight = [&](const std::byte* at) {
+      int32_t word = 0;
+      std::memcpy(&word, at, 4);
+      const hn::RebindToUnsigned<decltype(d8)> du8;
+      const auto moved =
+          hn::Shr(hn::BitCast(du8, hn::Set(d8, word)), hn::BitCast(du8, hn::Load(d8, kShift)));
+      return hn::And(hn::BitCast(d8, moved), hn::Set(d8, 15));
+    };
+#if HWY_TARGET == HWY_AVX2
+    return hn::ConvertTo(d, eight(from));
+#else
+    return hn::ConvertTo(d, hn::Combine(di, eight(from + 4), eight(from)));
+#endif
+#else
+    const hn::FixedTag<uint8_t, 16> d8;
+    // N / 2 bytes; what stands behind them in the register does not matter.
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, from, static_cast<size_t>(kLanes / 2));
+    const auto pairs = hn::BitCast(d8, hn::Set(hn::FixedTag<uint64_t, 2>(), bytes));
+    const auto mask = hn::Set(d8, uint8_t{15});
+    const auto low = hn::And(pairs, mask);
+    const auto high = hn::And(
+        hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(hn::FixedTag<uint16_t, 8>(), pairs))), mask);
+    const auto codes = hn::InterleaveLower(d8, low, high);
+    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(hn::LowerHalf(codes))));
+#endif
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
+};
+
+// fl(c s + b), or the value as it is stored.
+template <class Rows, bool kFused>
+HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
+  if constexpr (Rows::kScaled) {
+    return MultiplyAdd<kFused>(stored, scale, bias);
+  } else {
+    (void)scale, (void)bias;
+    return stored;
+  }
+}
+
+inline constexpr int64_t kLineBytes = 64;
+
+// The lines of what is ahead of row i that begin in [first, end) bytes.
+HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i, int64_t first, int64_t end) {
+  for (int64_t at = first; at < end; at += kLineBytes) hwy::Prefetch(block.ahead[i] + at);
+}
+HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i) {
+  FetchAhead(block, i, 0, block.ahead_bytes);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#endif

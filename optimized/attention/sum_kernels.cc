@@ -1,0 +1,135 @@
+// P.V of up to four queries with the values of a block: every value is read and widened once for
+// all of them. And the same values as f32, for whoever takes them many times.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "optimized/attention/kernel_parts.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/attention/sum_kernels.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "optimized/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+template <class Rows>
+HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
+  return channel + kLanes <= dim ? Rows::Load(row, channel)
+                                 : Rows::LoadTail(row, channel, dim - channel);
+}
+
+// Channels of kVectors vectors, which lie in one group. kWhole: all of them are there.
+template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
+HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weights,
+                         const float* HWY_RESTRICT rescale, int64_t channel,
+                         float* HWY_RESTRICT out, int64_t out_stride) {
+  const F32 d;
+  VF32 sum[kWidth * kVectors];
+  for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
+  const int64_t g = Rows::kScaled ? channel / block.group : 0;
+  // Every slice fetches its share, so that memory is busy all the time.
+  const auto share = [&](int64_t channels) {
+    return (block.ahead_bytes * channels / block.dim + kLineBytes - 1) / kLineBytes * kLineBytes;
+  };
+  const int64_t ahead = share(channel);
+  const int64_t ahead_end = std::min(share(channel + kVectors * kLanes), block.ahead_bytes);
+  for (int64_t i = 0; i < block.count; ++i) {
+    FetchAhead(block, i, ahead, ahead_end);
+    const std::byte* row = block.rows[i];
+    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
+    const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+    VF32 value[kVectors];
+    for (int k = 0; k < kVectors; ++k) {
+      const int64_t at = channel + k * kLanes;
+      const VF32 stored = kWhole ? Rows::Load(row, at) : LoadAnyOf<Rows>(row, at, block.dim);
+      value[k] = Value<Rows, kFused>(stored, scale, bias);
+    }
+    for (int h = 0; h < kWidth; ++h) {
+      const VF32 weight = hn::Set(d, weights[i * kWidth + h]);
+      for (int k = 0; k < kVectors; ++k) {
+        sum[h * kVectors + k] = MultiplyAdd<kFused>(value[k], weight, sum[h * kVectors + k]);
+      }
+    }
+  }
+  for (int h = 0; h < kWidth; ++h) {
+    const VF32 factor = hn::Set(d, rescale[h]);
+    for (int k = 0; k < kVectors; ++k) {
+      float* to = out + h * out_stride + channel + k * kLanes;
+      hn::Store(hn::Add(hn::Mul(hn::Load(d, to), factor), sum[h * kVectors + k]), d, to);
+    }
+  }
+}
+
+template <class Rows, int kWidth, bool kFused>
+void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
+          int64_t out_stride) {
+  // As many accumulators as hide the latency of a product and stay in registers; codes of one group
+  // at a time, of which 32 channels are sure.
+  constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
+  constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
+  int64_t channel = 0;
+  for (; channel + kVectors * kLanes <= block.dim; channel += kVectors * kLanes) {
+    SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, out,
+                                                   out_stride);
+  }
+  for (; channel < block.dim; channel += kLanes) {
+    SumSlice<Rows, kWidth, 1, false, kFused>(block, weights, rescale, channel, out, out_stride);
+  }
+}
+
+template <class Rows, bool kFused>
+void Widen(const BlockRows& block, float* out) {
+  const F32 d;
+  const int64_t padded = PaddedDim(block.dim);
+  for (int64_t i = 0; i < block.count; ++i, out += padded) {
+    FetchAhead(block, i);
+    const std::byte* row = block.rows[i];
+    const int64_t group = Rows::kScaled ? block.group : block.dim;
+    int64_t channel = 0;
+    for (int64_t first = 0, g = 0; first < block.dim; first += group, ++g) {
+      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
+      const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+      for (; channel + kLanes <= first + group; channel += kLanes) {
+        hn::Store(Value<Rows, kFused>(Rows::Load(row, channel), scale, bias), d, out + channel);
+      }
+    }
+    if (channel < block.dim) {
+      hn::Store(Rows::LoadTail(row, channel, block.dim - channel), d, out + channel);
+      channel += kLanes;
+    }
+    for (; channel < padded; channel += kLanes) hn::Store(hn::Zero(d), d, out + channel);
+  }
+}
+
+void FillSums(bool fused, AttentionKernels* kernels) {
+#define KVCHECK_SUMS(name, rows)                                                         \
+  FillWidths(kernels->sum[static_cast<int>(RowKind::name)], fused, Sums<rows, 1, false>, \
+             Sums<rows, kQuad, false>, Sums<rows, 1, HWY_NATIVE_FMA>,                    \
+             Sums<rows, kQuad, HWY_NATIVE_FMA>);                                         \
+  kernels->widen[static_cast<int>(RowKind::name)] =                                      \
+      fused ? Widen<rows, HWY_NATIVE_FMA> : Widen<rows, false>;
+  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_SUMS)
+#undef KVCHECK_SUMS
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvcheck::optimized {
+
+HWY_EXPORT(FillSums);
+void FillSumKernels(bool fused, AttentionKernels* kernels) {
+  HWY_DYNAMIC_DISPATCH(FillSums)(fused, kernels);
+}
+
+}  // namespace kvcheck::optimized
+#endif  // HWY_ONCE

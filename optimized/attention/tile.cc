@@ -1,0 +1,319 @@
+#include "optimized/attention/tile.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace kvcheck::optimized {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
+constexpr size_t kAlignment = 64;  // bytes; a multiple of every vector
+
+float* Aligned(std::vector<float>* buffer, int64_t floats) {
+  const auto spare = static_cast<int64_t>(kAlignment / sizeof(float));
+  if (static_cast<int64_t>(buffer->size()) < floats + spare) {
+    buffer->resize(static_cast<size_t>(floats + spare));
+  }
+  void* start = buffer->data();
+  size_t room = buffer->size() * sizeof(float);
+  return static_cast<float*>(
+      std::align(kAlignment, static_cast<size_t>(floats) * sizeof(float), start, room));
+}
+
+struct RowPlace {
+  int64_t head;
+  int64_t query;
+};
+
+RowPlace PlaceOf(const TileShape& shape, const Tile& tile, int64_t row) {
+  const int64_t r = tile.first_row + row;
+  return {tile.kv_head * shape.group + r % shape.group, r / shape.group};
+}
+
+const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
+  return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
+}
+
+// The columns of the block's positions at the bits of `any`, in order.
+void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
+  const int64_t first = block * kBlockTokens;
+  // The run of the block's first visible position.
+  const int64_t start = first + std::countr_zero(any);
+  size_t low = 0;
+  size_t high = runs.size();
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (runs[middle].position <= start ? low : high) = middle;
+  }
+  if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
+    const int64_t column = runs[low].column + (first - runs[low].position);
+    for (int64_t i = 0; i < kBlockTokens; ++i) columns[i] = column + i;
+    return;
+  }
+  int64_t count = 0;
+  for (uint64_t rest = any; rest != 0; rest &= rest - 1) {
+    const int64_t position = first + std::countr_zero(rest);
+    while (position >= runs[low].position + runs[low].count) ++low;
+    columns[count++] = runs[low].column + (position - runs[low].position);
+  }
+}
+
+// exp(from - to), 0 where there is nothing to weigh.
+float WeightOf(bool fused, float from, float to) {
+  if (from == -kInfinity) return 0;
+  const float x = from - to;
+  float y = 0;
+  ExpOf(fused, &x, 1, &y);
+  return y;
+}
+
+}  // namespace
+
+TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
+    : shape(s),
+      kernels(k),
+      group(s.query_heads / s.kv_heads),
+      k_padded(PaddedDim(s.k_dim)),
+      v_padded(PaddedDim(s.v_dim)),
+      scale(static_cast<float>(s.scale)),
+      softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {}
+
+void FindRanges(const TileShape& shape, Tile* tile) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t end = 0;
+  for (int64_t row = 0; row < tile->rows; ++row) {
+    const VisibleKeys& keys = VisibleOf(*tile, PlaceOf(shape, *tile, row));
+    const int64_t from = keys.keep > 0 ? 0 : std::max<int64_t>(keys.from, 0);
+    if (keys.end <= from) continue;
+    first = std::min(first, from);
+    end = std::max(end, keys.end);
+  }
+  tile->first_range = end == 0 ? 0 : first / kRangeTokens;
+  tile->ranges = (end + kRangeTokens - 1) / kRangeTokens - tile->first_range;
+}
+
+void TileWorker::Start(const AttentionShape& shape) {
+  k_.Start(shape.k, shape.k_dim);
+  v_.Start(shape.v, shape.v_dim);
+  tile_ = nullptr;
+}
+
+float* TileWorker::Partials(int64_t floats) { return Aligned(&partials_, floats); }
+
+void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
+  tile_ = &tile;
+  const int64_t rows = TileShape::PaddedRows(tile.rows);
+  const int64_t queries = rows * shape.k_padded;
+  const int64_t scores = rows * kBlockTokens;
+  const int64_t rescale = PaddedDim(rows);
+  queries_ = Aligned(&memory_, queries + scores + rescale + kBlockTokens * kQuad);
+  scores_ = queries_ + queries;
+  rescale_ = scores_ + scores;
+  bias_ = rescale_ + rescale;
+  std::fill(queries_, queries_ + queries, 0.0f);
+  rows_.resize(static_cast<size_t>(tile.rows));
+  const SequenceQueries& from = *tile.sequence;
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const RowPlace at = PlaceOf(shape, tile, row);
+    std::memcpy(queries_ + row * shape.k_padded,
+                from.q + at.head * from.q_head_stride + at.query * from.q_stride,
+                static_cast<size_t>(shape.shape.k_dim) * sizeof(float));
+    Row& to = rows_[static_cast<size_t>(row)];
+    to.visible = &VisibleOf(tile, at);
+    to.bias = from.bias == nullptr
+                  ? nullptr
+                  : from.bias + at.head * from.bias_head_stride + at.query * from.bias_stride;
+    to.slope = from.alibi_slopes == nullptr ? 0.0f : from.alibi_slopes[at.head];
+    to.position = from.first_position + at.query;
+  }
+  span_ = {};
+  for (const Row& row : rows_) span_.Add(*row.visible);
+}
+
+void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range) {
+  if (tile_ != &tile) TakeRows(shape, tile);
+  const int64_t padded = TileShape::PaddedRows(tile.rows);
+  partial_.sums = tile.partials + range * shape.PartialFloats(tile.rows);
+  partial_.shifts = partial_.sums + padded * shape.v_padded;
+  partial_.totals = partial_.shifts + PaddedDim(padded);
+  std::fill(partial_.sums, partial_.shifts, 0.0f);
+  std::fill(partial_.shifts, partial_.totals, -kInfinity);
+  std::fill(partial_.totals, partial_.totals + PaddedDim(padded), 0.0f);
+}
+
+void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                           std::span<TileWorker> workers) {
+  for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
+  const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
+  for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const bool last = i + 1 == tiles.size();
+      workers[i].RunBlock(shape, block, {tiles[last ? 0 : i + 1].kv_head, last ? kBlockTokens : 0});
+    }
+  }
+}
+
+void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
+  tile_ = nullptr;  // its address is that of an earlier one
+  for (int64_t range = 0; range < tile.ranges; ++range) {
+    RunRanges(shape, {&tile, 1}, range, {this, 1});
+  }
+  tile_ = nullptr;
+  Finish(shape, tile);
+}
+
+void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys& next) {
+  if (!span_.Touches(block)) return;
+  const Tile& tile = *tile_;
+  uint64_t words[kTileRows];
+  uint64_t any = 0;
+  const VisibleKeys* before = nullptr;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const VisibleKeys* keys = rows_[row].visible;
+    words[row] = keys == before ? words[row - 1] : keys->Word(block);
+    before = keys;
+    any |= words[row];
+  }
+  if (any == 0) return;
+  int64_t columns[kBlockTokens];
+  ColumnsOf(tile.sequence->columns, block, any, columns);
+  const int64_t count = std::popcount(any);
+  const bool widen = tile.rows >= kWidenFrom;
+  // Groups of four rows that see the same go together; otherwise each row alone.
+  const auto for_each = [&](auto visit) {
+    for (int64_t row = 0; row < tile.rows; row += kQuad) {
+      const int64_t end = std::min(row + kQuad, tile.rows);
+      bool same = tile.rows > 1;
+      for (int64_t r = row + 1; r < end; ++r) same = same && words[r] == words[row];
+      if (same) {
+        if (words[row] != 0) visit(row, static_cast<int>(kQuad));
+        continue;
+      }
+      for (int64_t r = row; r < end; ++r) {
+        if (words[r] != 0) visit(r, 1);
+      }
+    }
+  };
+  const SequenceQueries& from = *tile.sequence;
+  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels,
+          {&from.v, tile.kv_head, 0, v_.row_bytes()});
+  for_each([&](int64_t row, int width) {
+    Score(shape, row, width, block, any, words[row]);
+    k_.StopFetching();
+  });
+  v_.Take(from.v, tile.kv_head, columns, count, widen, shape.kernels,
+          {&from.k, next.head, next.columns, k_.row_bytes()});
+  for_each([&](int64_t row, int width) {
+    Sum(shape, row, width, any, words[row]);
+    v_.StopFetching();
+  });
+}
+
+const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t places) {
+  const Row& first = rows_[static_cast<size_t>(row)];
+  const bool alibi = tile_->sequence->alibi_slopes != nullptr;
+  if (first.bias == nullptr && !alibi) return nullptr;
+  const auto rows = std::min<int64_t>(width, std::ssize(rows_) - row);
+  std::fill(bias_, bias_ + kBlockTokens * width, 0.0f);
+  for (int64_t h = 0; h < rows; ++h) {
+    const Row& of = rows_[static_cast<size_t>(row + h)];
+    float* to = bias_ + h;
+    for (uint64_t rest = places; rest != 0; rest &= rest - 1, to += width) {
+      const int64_t position = block * kBlockTokens + std::countr_zero(rest);
+      float value = of.bias == nullptr ? 0.0f : of.bias[position];
+      if (alibi) {
+        const auto distance = static_cast<float>(std::abs(of.position - position));
+        value = -(of.slope * distance) + value;
+      }
+      *to = value;
+    }
+  }
+  return bias_;
+}
+
+void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
+                       uint64_t places) {
+  const BlockRows* keys = &k_.rows();
+  if (places != any) {
+    SelectRows(*keys, any, places, &selected_);
+    keys = &selected_;
+  }
+  float* scores = scores_ + row * kBlockTokens;
+  if (rows_[static_cast<size_t>(row)].visible->uniform) {
+    std::fill(scores, scores + keys->count * width, 0.0f);
+  } else {
+    shape.kernels.dot[static_cast<int>(keys->kind)][width == 1 ? 0 : 1](
+        *keys, queries_ + row * shape.k_padded, shape.k_padded, scores);
+  }
+  SoftmaxStep step;
+  step.count = keys->count;
+  step.scale = shape.scale;
+  step.softcap = shape.softcap;
+  step.bias = Bias(row, width, block, places);
+  step.scores = scores;
+  step.shift = partial_.shifts + row;
+  step.total = partial_.totals + row;
+  step.rescale = rescale_ + row;
+  shape.kernels.softmax[width == 1 ? 0 : 1](step);
+}
+
+void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t any,
+                     uint64_t places) {
+  const BlockRows* values = &v_.rows();
+  if (places != any) {
+    SelectRows(*values, any, places, &selected_);
+    values = &selected_;
+  }
+  shape.kernels.sum[static_cast<int>(values->kind)][width == 1 ? 0 : 1](
+      *values, scores_ + row * kBlockTokens, rescale_ + row, partial_.sums + row * shape.v_padded,
+      shape.v_padded);
+}
+
+void TileWorker::Finish(const TileShape& shape, const Tile& tile) {
+  const SequenceQueries& to = *tile.sequence;
+  const bool fused = !shape.shape.portable;
+  const int64_t padded = TileShape::PaddedRows(tile.rows);
+  const int64_t stride = shape.PartialFloats(tile.rows);
+  const int64_t dv = shape.shape.v_dim;
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const RowPlace at = PlaceOf(shape, tile, row);
+    float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;
+    const float* shifts = tile.partials + padded * shape.v_padded + row;
+    const float* totals = shifts + PaddedDim(padded);
+    float top = -kInfinity;
+    for (int64_t i = 0; i < tile.ranges; ++i) top = std::max(top, shifts[i * stride]);
+    float total = 0;
+    std::fill(out, out + dv, 0.0f);
+    for (int64_t i = 0; i < tile.ranges; ++i) {
+      if (shifts[i * stride] == -kInfinity && totals[i * stride] == 0) continue;  // sees nothing
+      const float weight = WeightOf(fused, shifts[i * stride], top);
+      total = total + totals[i * stride] * weight;
+      const float* sums = tile.partials + i * stride + row * shape.v_padded;
+      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] + sums[c] * weight;
+    }
+    if (to.sinks != nullptr) {
+      const float sink = to.sinks[at.head];
+      const float before = top;
+      top = std::max(top, sink);
+      const float weight = WeightOf(fused, before, top);
+      total = total * weight + WeightOf(fused, sink, top);
+      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
+    }
+    if (total != 0) {  // NaN too
+      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
+    }
+    if (to.lse == nullptr) continue;
+    double lse = -std::numeric_limits<double>::infinity();
+    if (total != 0) {
+      lse = static_cast<double>(top) + std::log(static_cast<double>(total));
+      if (to.lse_base2) lse *= 0x1.71547652b82fep+0;
+    }
+    to.lse[at.head * to.lse_head_stride + at.query * to.lse_stride] = static_cast<float>(lse);
+  }
+}
+
+}  // namespace kvcheck::optimized

@@ -1,0 +1,117 @@
+// Up to 64 queries of one sequence and one key/value head, over ranges of positions: what one
+// worker does at a time. A range leaves a partial result per query, and the partial results are
+// merged in order, by whichever worker finishes last.
+
+#ifndef OPTIMIZED_ATTENTION_TILE_H_
+#define OPTIMIZED_ATTENTION_TILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "optimized/attention/attention.h"
+#include "optimized/attention/block_stage.h"
+#include "optimized/attention/kernels.h"
+
+namespace kvcheck::optimized {
+
+inline constexpr int64_t kTileRows = 64;
+// From this many queries on a block is widened once for all of them.
+inline constexpr int64_t kWidenFrom = 16;
+
+// Row r of a key/value head is query r / group of the head's r % group -th query head.
+struct Tile {
+  const SequenceQueries* sequence = nullptr;
+  int64_t kv_head = 0;
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t first_range = 0;  // that some query may see; nothing before it
+  int64_t ranges = 0;       // from first_range on
+  float* partials = nullptr;
+};
+
+// Of the calls with one shape.
+struct TileShape {
+  TileShape(const AttentionShape& shape, const AttentionKernels& kernels);
+
+  // Rows of a tile in memory: whole groups of four, or one.
+  static int64_t PaddedRows(int64_t rows) {
+    return rows == 1 ? 1 : (rows + kQuad - 1) / kQuad * kQuad;
+  }
+  // Floats of one range's partial result: sums (rows, padded v_dim), shifts and totals (rows).
+  int64_t PartialFloats(int64_t rows) const {
+    const int64_t padded = PaddedRows(rows);
+    return padded * v_padded + 2 * PaddedDim(padded);
+  }
+
+  const AttentionShape& shape;
+  const AttentionKernels& kernels;
+  int64_t group;  // query heads of a key/value head
+  int64_t k_padded, v_padded;
+  float scale, softcap;  // softcap 0: none
+};
+
+// Sets the ranges of a tile whose other members are there.
+void FindRanges(const TileShape& shape, Tile* tile);
+
+// What one worker needs; keeps its memory.
+class TileWorker {
+ public:
+  void Start(const AttentionShape& shape);
+  // Writes the partial results of one range, 0 to ranges - 1, of tiles that have the same ranges, a
+  // worker each, block by block: where the heads of a token stand together, memory is read as it
+  // lies.
+  static void RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                        std::span<TileWorker> workers);
+  // All ranges, and Finish.
+  void RunTile(const TileShape& shape, const Tile& tile);
+  // Merges the partial results and writes out and lse.
+  static void Finish(const TileShape& shape, const Tile& tile);
+  // For tiles whose partial results no other worker needs.
+  float* Partials(int64_t floats);
+
+ private:
+  struct Row {
+    const VisibleKeys* visible;
+    const float* bias;  // of position 0; null: none
+    float slope;        // of ALiBi
+    int64_t position;   // of the query
+  };
+  struct Partial {
+    float* sums = nullptr;
+    float* shifts = nullptr;
+    float* totals = nullptr;
+  };
+  // The keys after those of a block, which are fetched ahead.
+  struct NextKeys {
+    int64_t head;
+    int64_t columns;  // later
+  };
+
+  void TakeRows(const TileShape& shape, const Tile& tile);
+  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
+  void RunBlock(const TileShape& shape, int64_t block, const NextKeys& next);
+  // Scores and softmax of `width` rows from `row` on, which see `places` of the block.
+  void Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
+             uint64_t places);
+  void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
+
+  BlockStage k_, v_;
+  BlockRows selected_;
+  std::vector<Row> rows_;
+  const Tile* tile_ = nullptr;  // whose queries are in queries_
+  BlockSpan span_;              // that they touch
+  Partial partial_;             // of the range that was begun
+  std::vector<float> memory_;   // of what follows, aligned
+  float* queries_ = nullptr;    // (rows, padded k_dim)
+  float* scores_ = nullptr;     // (rows, 64), of a group of four (64, 4)
+  float* rescale_ = nullptr;    // (rows)
+  float* bias_ = nullptr;       // (64, 4)
+  std::vector<float> partials_;
+};
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_TILE_H_

@@ -1,0 +1,201 @@
+// What attention promises bit for bit: a query's answer is that of its visible keys alone, wherever
+// they stand, whoever asks beside it, and however many threads there are.
+
+#include "optimized/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tests/optimized/attention/stored_sequence.h"
+#include "tests/optimized/on_target.h"
+
+namespace kvcheck {
+namespace {
+
+using optimized::Attention;
+using optimized::AttentionShape;
+using optimized::SequenceQueries;
+
+std::vector<KvFormat> Formats() {
+  std::vector<KvFormat> formats = AllKvFormats();
+  std::erase_if(formats, [](const KvFormat& format) { return !optimized::CanAttend(format); });
+  return formats;
+}
+
+AttentionShape Shape(int64_t heads, int64_t kv_heads, int64_t k_dim, int64_t v_dim,
+                     const KvFormat& k, const KvFormat& v) {
+  AttentionShape shape;
+  shape.query_heads = heads;
+  shape.kv_heads = kv_heads;
+  shape.k_dim = k_dim;
+  shape.v_dim = v_dim;
+  shape.k = k;
+  shape.v = v;
+  return shape;
+}
+
+// Sequences of every kind, of which `index` chooses one.
+Sequence DrawSequence(uint32_t index) {
+  std::mt19937 random(index);
+  const auto of = [&](auto... values) {
+    const int64_t all[] = {values...};
+    return all[random() % sizeof...(values)];
+  };
+  const std::vector<KvFormat> formats = Formats();
+  Sequence s;
+  const KvFormat k = formats[random() % formats.size()];
+  const KvFormat v = formats[random() % formats.size()];
+  const int64_t kv_heads = of(1, 2);
+  s.shape = Shape(kv_heads * of(1, 2, 3, 4, 5, 8), kv_heads, 128, 128, k, v);
+  if (IsPlain(k)) s.shape.k_dim = of(1, 2, 8, 15, 16, 17, 72, 129);
+  if (IsPlain(v)) s.shape.v_dim = of(1, 2, 8, 15, 16, 17, 72, 129);
+  s.tokens = of(1, 2, 63, 64, 65, 129, 200);
+  s.queries = std::min(s.tokens, of(1, 1, 2, 5, 17, 33));
+  s.seed = index;
+  s.causal = random() % 4 != 0;
+  if (random() % 3 == 0) s.window = of(1, 7, 64, 100);
+  if (s.window > 0 && random() % 2 == 0) s.keep = of(1, 4, 70);
+  if (random() % 3 == 0) s.holes = 0.3;
+  s.bias = random() % 3 == 0;
+  s.alibi = random() % 4 == 0;
+  s.sinks = random() % 3 == 0;
+  if (random() % 6 == 0) s.shape.softcap = 5;
+  s.shape.portable = random() % 2 == 0;
+  return s;
+}
+
+constexpr uint32_t kDraws = 120;
+
+TEST(Attention, GivesTheSameBitsWhereverTheTokensStand) {
+  for (uint32_t i = 0; i < kDraws; ++i) {
+    const Sequence sequence = DrawSequence(i);
+    const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+    for (const Place place : kPlaces) {
+      ASSERT_EQ(Solve(sequence, place), want) << Name(place) << " " << Describe(sequence);
+    }
+  }
+}
+
+TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
+  for (uint32_t i = 0; i < kDraws; ++i) {
+    Sequence sequence = DrawSequence(1000 + i);
+    sequence.queries = std::min<int64_t>(sequence.tokens, 40);
+    const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+    for (const int64_t chunk : {1, 7, 16}) {
+      Asked asked(sequence, Place::kHeadMajor);
+      Attention attention;
+      for (int64_t first = 0; first < sequence.queries; first += chunk) {
+        const SequenceQueries queries =
+            asked.Queries(first, std::min(chunk, sequence.queries - first));
+        attention.Run(sequence.shape, {&queries, 1});
+      }
+      ASSERT_EQ(asked.Answers(), want) << "chunks of " << chunk << " " << Describe(sequence);
+    }
+  }
+}
+
+TEST(Attention, GivesTheSameBitsInABatch) {
+  for (uint32_t i = 0; i < kDraws; ++i) {
+    const Sequence first = DrawSequence(2000 + i);
+    std::vector<Asked> asked;
+    std::vector<Sequence> batch;
+    for (const int64_t tokens : {first.tokens, int64_t{1}, int64_t{130}}) {
+      Sequence sequence = first;
+      sequence.tokens = tokens;
+      sequence.queries = std::min(sequence.queries, tokens);
+      sequence.seed += static_cast<uint64_t>(batch.size());
+      batch.push_back(sequence);
+      asked.emplace_back(sequence, kPlaces[(i + batch.size()) % std::size(kPlaces)]);
+    }
+    std::vector<SequenceQueries> queries;
+    for (Asked& of : asked) queries.push_back(of.Queries());
+    Attention attention(2);
+    attention.Run(first.shape, queries);
+    for (size_t row = 0; row < batch.size(); ++row) {
+      ASSERT_EQ(asked[row].Answers(), Solve(batch[row], Place::kHeadMajor))
+          << "row " << row << " " << Describe(batch[row]);
+    }
+  }
+}
+
+TEST(Attention, GivesTheSameBitsForRangesAndForBits) {
+  for (uint32_t i = 0; i < kDraws; ++i) {
+    Sequence sequence = DrawSequence(3000 + i);
+    sequence.holes = 0;
+    const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+    sequence.bits_for_all = true;
+    ASSERT_EQ(Solve(sequence, Place::kHeadMajor), want) << Describe(sequence);
+  }
+}
+
+TEST(Attention, GivesTheSameBitsOnEveryNumberOfThreads) {
+  const KvFormat f16 = PlainFormat{DType::kFloat16};
+  for (const int64_t tokens : {100, 2048, 2049, 6200}) {
+    Sequence sequence;
+    sequence.shape = Shape(4, 2, 16, 16, f16, f16);
+    sequence.tokens = tokens;
+    for (const int64_t queries : {1, 40}) {
+      for (const double holes : {0.0, 0.9}) {
+        sequence.queries = queries;
+        sequence.holes = holes;
+        const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+        for (const int threads : {2, 7}) {
+          EXPECT_EQ(Solve(sequence, Place::kRing, threads), want)
+              << threads << " threads " << Describe(sequence);
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, GivesTheSameBitsOnEveryInstructionSetWherePortable) {
+  const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  EXPECT_GT(targets.size(), 1u);
+  int differing = 0;  // the other arithmetic
+  for (uint32_t i = 0; i < kDraws; ++i) {
+    Sequence sequence = DrawSequence(4000 + i);
+    sequence.shape.portable = true;
+    const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+    for (const int64_t target : targets) {
+      const OnTarget forced(target);
+      ASSERT_EQ(Solve(sequence, Place::kScattered), want)
+          << hwy::TargetName(target) << " " << Describe(sequence);
+    }
+    sequence.shape.portable = false;
+    if (Solve(sequence, Place::kHeadMajor) != want) ++differing;
+  }
+  EXPECT_GT(differing, 0) << "the parameter does nothing";
+}
+
+TEST(Attention, GivesZerosWhereNothingIsVisible) {
+  Sequence sequence;
+  sequence.shape = Shape(4, 2, 16, 24, PlainFormat{}, PlainFormat{});
+  sequence.tokens = 70;
+  sequence.queries = 3;
+  sequence.holes = 2;  // all of them
+  const std::vector<uint32_t> answers = Solve(sequence, Place::kHeadMajor);
+  for (size_t i = 0; i < 4 * 3 * 24; ++i) ASSERT_EQ(answers[i], 0u);
+  for (size_t i = 4 * 3 * 24; i < answers.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<float>(answers[i]), -std::numeric_limits<float>::infinity());
+  }
+}
+
+TEST(Attention, PassesOnANaNThatIsVisible) {
+  Sequence sequence;
+  sequence.shape = Shape(4, 1, 16, 16, PlainFormat{}, PlainFormat{});
+  sequence.tokens = 70;
+  Asked asked(sequence, Place::kPadded);
+  SequenceQueries queries = asked.Queries();
+  const optimized::ColumnRun shifted = {0, 0, 70};  // the padding, which is NaN, among the keys
+  queries.columns = {&shifted, 1};
+  Attention attention;
+  attention.Run(sequence.shape, {&queries, 1});
+  for (const uint32_t bits : asked.Answers()) ASSERT_TRUE(std::isnan(std::bit_cast<float>(bits)));
+}
+
+}  // namespace
+}  // namespace kvcheck

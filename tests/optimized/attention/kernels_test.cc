@@ -1,0 +1,234 @@
+// Every kernel of the table against its definition written out: 16 lanes, products that are
+// rounded, the same bits on every instruction set; and every code of the narrow types.
+
+#include "optimized/attention/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/block_stage.h"
+#include "optimized/formats/row_codec.h"
+#include "tests/optimized/on_target.h"
+
+namespace kvcheck {
+namespace {
+
+using optimized::AttentionKernels;
+using optimized::BlockRows;
+using optimized::kBlockTokens;
+using optimized::kQuad;
+using optimized::RowKind;
+
+struct NamedKind {
+  RowKind kind;
+  const char* name;
+  std::string format;
+};
+
+#define KVCHECK_NAMED_KIND(name, rows) {RowKind::name, #name, ""},
+std::vector<NamedKind> Kinds() {
+  std::vector<NamedKind> kinds = {KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_NAMED_KIND)};
+  const char* formats[] = {
+      "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "affine:8:g32:f32", "affine:4:g64:f32"};
+  EXPECT_EQ(kinds.size(), std::size(formats));
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i].format = formats[i];
+  return kinds;
+}
+#undef KVCHECK_NAMED_KIND
+
+// A block of one format with the values that it stands for: codes by two roundings.
+struct Block {
+  Block(const std::string& text, int64_t dim, int64_t count, uint32_t seed)
+      : format(ParseKvFormat(WholeLine(text))), dim(dim), count(count) {
+    optimized::RowCodec codec;
+    codec.Start(format, DType::kFloat32, dim);
+    const optimized::RowBytes bytes = codec.bytes();
+    std::mt19937 random(seed);
+    std::vector<float> x(static_cast<size_t>(count * dim));
+    for (float& value : x)
+      value = std::ldexp(static_cast<float>(static_cast<int32_t>(random())), -31);
+    codes.resize(static_cast<size_t>(count * bytes.codes));
+    scales.resize(static_cast<size_t>(count * bytes.scales));
+    biases.resize(scales.size());
+    codec.Encode(reinterpret_cast<const std::byte*>(x.data()), dim * 4, count,
+                 {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
+    values.resize(x.size());
+    codec.Decode({codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales}, count,
+                 values.data());
+    stage.Start(format, dim);
+    heads = {codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
+    for (int64_t i = 0; i < count; ++i) columns.push_back(i);
+  }
+  BlockRows& Take(const AttentionKernels& kernels, bool widen) {
+    stage.Take(heads, 0, columns.data(), count, widen, kernels, {});
+    return stage.rows();
+  }
+
+  KvFormat format;
+  int64_t dim, count;
+  std::vector<std::byte> codes, scales, biases;
+  std::vector<float> values;
+  optimized::BlockStage stage;
+  optimized::StoredHeads heads;
+  std::vector<int64_t> columns;
+};
+
+float DotOf(const float* q, const float* row, int64_t dim) {
+  float lanes[16] = {};
+  for (int64_t i = 0; i < dim; ++i) {
+    const float product = q[i] * row[i];
+    lanes[i % 16] += product;
+  }
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const std::string& what) {
+  const AttentionKernels kernels = optimized::KernelsFor(false);
+  Block block(kind.format, dim, count, static_cast<uint32_t>(dim * 100 + count));
+  const int64_t padded = optimized::PaddedDim(dim);
+  for (const bool widen : {false, true}) {
+    const BlockRows& rows = block.Take(kernels, widen);
+    if (!widen) {
+      ASSERT_EQ(rows.kind, kind.kind) << kind.name;
+    } else {
+      ASSERT_EQ(rows.kind, RowKind::kFloat32);
+    }
+    for (const int64_t width : {int64_t{1}, kQuad}) {
+      const auto floats = static_cast<size_t>(width * padded);
+      std::vector<float> memory(2 * floats + 16);
+      void* start = memory.data();
+      size_t room = memory.size() * sizeof(float);
+      auto* q = static_cast<float*>(std::align(64, 2 * floats * sizeof(float), start, room));
+      float* out = q + floats;
+      std::mt19937 random(7);
+      const auto draw = [&] {
+        return std::ldexp(static_cast<float>(static_cast<int32_t>(random())), -31);
+      };
+      for (int64_t h = 0; h < width; ++h) {
+        for (int64_t i = 0; i < padded; ++i) {
+          q[h * padded + i] = i < dim ? draw() : 0.0f;
+          out[h * padded + i] = i < dim ? draw() : 0.0f;
+        }
+      }
+      std::vector<float> scores(static_cast<size_t>(kBlockTokens * width), -1.0f);
+      kernels.dot[static_cast<int>(rows.kind)][width == 1 ? 0 : 1](rows, q, padded, scores.data());
+      std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
+      for (float& weight : weights) weight = std::fabs(draw());
+      for (float& factor : rescale) factor = std::fabs(draw());
+      const std::vector<float> before(out, out + floats);
+      kernels.sum[static_cast<int>(rows.kind)][width == 1 ? 0 : 1](rows, weights.data(),
+                                                                   rescale.data(), out, padded);
+      for (int64_t h = 0; h < width; ++h) {
+        for (int64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(scores[static_cast<size_t>(i * width + h)],
+                    DotOf(q + h * padded, &block.values[static_cast<size_t>(i * dim)], dim))
+              << kind.name << " dim " << dim << " key " << i << " query " << h << what;
+        }
+        for (int64_t c = 0; c < dim; ++c) {
+          float sum = 0;
+          for (int64_t i = 0; i < count; ++i) {
+            const float product = block.values[static_cast<size_t>(i * dim + c)] *
+                                  weights[static_cast<size_t>(i * width + h)];
+            sum += product;
+          }
+          const float kept =
+              before[static_cast<size_t>(h * padded + c)] * rescale[static_cast<size_t>(h)];
+          ASSERT_EQ(out[h * padded + c], kept + sum)
+              << kind.name << " dim " << dim << " channel " << c << " query " << h << what;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    const std::string what = std::string(" ") + hwy::TargetName(target);
+    for (const NamedKind& kind : Kinds()) {
+      const bool coded = kind.format.starts_with("affine");
+      const std::vector<int64_t> dims = coded ? std::vector<int64_t>{64, 128, 192}
+                                              : std::vector<int64_t>{1, 2, 15, 16, 17, 31, 33, 129};
+      for (const int64_t dim : dims) {
+        for (const int64_t count : {1, 2, 3, 7, 63, 64}) {
+          ExpectDefinition(kind, dim, count, what);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionKernels, UnpackEveryWidthOfCodes) {
+  for (const int bits : {2, 3, 5, 6}) {
+    for (const int64_t dim : {32, 64, 128, 160}) {
+      std::vector<uint8_t> codes(static_cast<size_t>(dim));
+      std::mt19937 random(static_cast<uint32_t>(bits));
+      const auto bytes = static_cast<size_t>(dim * bits / 8);
+      auto packed = std::make_unique<std::byte[]>(bytes);  // ends where it ends
+      for (size_t i = 0; i < codes.size(); ++i) {
+        codes[i] = static_cast<uint8_t>(random() % (1u << bits));
+        for (int b = 0; b < bits; ++b) {
+          const size_t at = i * static_cast<size_t>(bits) + static_cast<size_t>(b);
+          if ((codes[i] >> b & 1) != 0) packed[at / 8] |= static_cast<std::byte>(1 << at % 8);
+        }
+      }
+      std::vector<std::byte> out(codes.size());
+      const std::byte* row = packed.get();
+      optimized::UnpackCodes(bits, &row, 1, dim, out.data());
+      for (size_t i = 0; i < codes.size(); ++i) {
+        ASSERT_EQ(static_cast<uint8_t>(out[i]), codes[i]) << bits << " bits, channel " << i;
+      }
+    }
+  }
+}
+
+TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    const AttentionKernels kernels = optimized::KernelsFor(false);
+    for (const char* text : {"f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
+      const DType dtype = std::get<PlainFormat>(ParseKvFormat(WholeLine(text))).dtype;
+      const auto size = static_cast<int64_t>(SizeInBytes(dtype));
+      const int64_t count = size == 1 ? 256 : 65536;
+      std::vector<std::byte> codes(static_cast<size_t>(count * size));
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(&codes[static_cast<size_t>(i * size)], &i, static_cast<size_t>(size));
+      optimized::RowCodec codec;
+      codec.Start(PlainFormat{dtype}, DType::kFloat32, count);
+      std::vector<float> want(static_cast<size_t>(count));
+      codec.Decode({codes.data(), nullptr, nullptr, 0, 0}, 1, want.data());
+      constexpr int64_t kDim = 256;
+      for (int64_t first = 0; first < count; first += kDim) {
+        optimized::BlockStage stage;
+        stage.Start(PlainFormat{dtype}, kDim);
+        const optimized::StoredHeads heads = {
+            codes.data() + first * size, nullptr, nullptr, 0, 0, 0, 0};
+        const int64_t column = 0;
+        stage.Take(heads, 0, &column, 1, true, kernels, {});
+        float got[kDim];
+        std::memcpy(got, stage.rows().rows[0], sizeof(got));
+        for (int64_t i = 0; i < kDim; ++i) {
+          const float expected = want[static_cast<size_t>(first + i)];
+          const bool same = std::isnan(expected) ? std::isnan(got[i])
+                                                 : std::bit_cast<uint32_t>(got[i]) ==
+                                                       std::bit_cast<uint32_t>(expected);
+          ASSERT_TRUE(same) << text << " code " << first + i << " " << hwy::TargetName(target);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,74 @@
+// The worker pool: who runs a call, how often, and never after it has returned.
+
+#include "optimized/attention/worker_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace kvcheck {
+namespace {
+
+// One call: who was in it.
+struct Call {
+  explicit Call(int workers) : of(static_cast<size_t>(workers)) {}
+  std::vector<std::atomic<int>> of;
+  std::atomic<bool> returned{false};
+  std::atomic<int> late{0};  // ran after Run had returned
+  int wanted = 1;            // the caller stays until so many have come, 10 s at most
+  int Came() const {
+    int came = 0;
+    for (const auto& count : of) came += count.load() > 0 ? 1 : 0;
+    return came;
+  }
+};
+
+void Note(void* context, int worker) {
+  auto* call = static_cast<Call*>(context);
+  if (call->returned.load()) call->late.fetch_add(1);
+  call->of[static_cast<size_t>(worker)].fetch_add(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (worker == 0 && call->Came() < call->wanted && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+}
+
+TEST(WorkerPool, RunsACallOnTheCallerAndOnceOnWhoeverComes) {
+  for (const int workers : {1, 2, 7}) {
+    optimized::WorkerPool pool(workers);
+    EXPECT_EQ(pool.workers(), workers);
+    std::vector<std::unique_ptr<Call>> calls;  // so that latecomers would still find theirs
+    for (int i = 0; i < 300; ++i) {
+      Call& call = *calls.emplace_back(std::make_unique<Call>(workers));
+      pool.Run(Note, &call);
+      call.returned.store(true);
+      ASSERT_EQ(call.of[0].load(), 1);
+      for (const auto& count : call.of) ASSERT_LE(count.load(), 1);
+    }
+    for (const auto& call : calls) ASSERT_EQ(call->late.load(), 0);
+  }
+}
+
+TEST(WorkerPool, BringsEveryWorkerWhetherItSleepsOrLooks) {
+  for (const int pause_ms : {0, 20}) {
+    optimized::WorkerPool pool(3);
+    for (int i = 0; i < 5; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+      Call call(3);
+      call.wanted = 3;
+      pool.Run(Note, &call);
+      EXPECT_EQ(call.Came(), 3);
+    }
+  }
+}
+
+TEST(WorkerPool, EndsWithoutACall) {
+  for (int i = 0; i < 20; ++i) optimized::WorkerPool pool(4);
+}
+
+}  // namespace
+}  // namespace kvcheck
