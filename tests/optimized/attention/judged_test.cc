@@ -77,7 +77,7 @@ class Judged {
       OptimizedAttention attention(profile, portable);
       JudgeOptions options;
       options.explain = false;
-      const Verdict verdict = AskAndJudge(attention, "optimized", question, true, options);
+      const Verdict verdict = AskAndJudge(attention, "optimized", question, {true, true}, options);
       EXPECT_TRUE(verdict.outcome == Outcome::kPass || verdict.outcome == Outcome::kMistrusted)
           << text << " portable=" << portable;
       for (const OutputVerdict& output : verdict.outputs) {
