@@ -58,12 +58,13 @@ int RunServe(const std::string& name) {
     } else if (!(stated.profile == greeting.profile)) {
       served.case_profile = stated.profile;
     }
-    // One greeting states the profile of codecs and of attention; an answer of attention states its
-    // own.
+    // One greeting states the profile of caches, codecs and attention, and what is asked may be
+    // that: an implementation that decodes in one way alone does so, and its answer says it.
     served.make = [name](const Case& c, const Plan& plan, const Profile& asked) {
       Profile profile = asked;
       const StatedAnswer stated = StatedBy(name, KindName(c));
-      if (!stated.plan.empty()) profile.decode = stated.profile.decode;
+      const bool own = !stated.plan.empty() || !(stated.profile == Profile{});
+      if (own) profile.decode = stated.profile.decode;
       return MakeImplementation(name, plan, profile);
     };
   }

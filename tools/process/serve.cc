@@ -103,10 +103,9 @@ void AnswerCase(const Served& served, const WireValue& request, WireWriter& writ
   CheckInputs(c, inputs);
   const std::string plan = text("plan");
   const std::unique_ptr<Implementation> implementation =
-      served.make == nullptr
-          ? nullptr
-          : served.make(c, ParsePlan(plan.empty() ? "base=stranger" : plan),
-                        served.case_profile ? *served.case_profile : ParseProfile(text("profile")));
+      served.make == nullptr ? nullptr
+                             : served.make(c, ParsePlan(plan.empty() ? "base=stranger" : plan),
+                                           ParseProfile(text("profile")));
   MemorySink sink;
   if (implementation == nullptr ||
       implementation->Run(c, inputs, sink) == RunOutcome::kUnsupported) {
