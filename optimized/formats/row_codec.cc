@@ -10,6 +10,7 @@ namespace {
 // Vectors are short: calls of memcpy would cost more than the copies.
 void CopyVectors(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride,
                  int64_t bytes, int64_t count) {
+  if (count == 0) return;  // of no vectors neither place need be there
   if (from_stride == bytes && to_stride == bytes) {
     std::memcpy(to, from, static_cast<size_t>(count * bytes));
     return;
