@@ -100,7 +100,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   KeyWeights w;
   const size_t n = row.s.size();
   w.n = static_cast<double>(n) + (row.has_sink ? 1 : 0);
-  w.depths = a.Depths(row.keys, static_cast<int64_t>(row.kv_len));
+  w.depths = a.Depths(row.keys, static_cast<int64_t>(row.kv_len), row.first_column);
   const bool masked_maximum = row.maximum_over_all && row.shift_all > -kInfinity;
   if (masked_maximum && *a.plan.block > 0) {
     // A masked key may raise the maximum: every block rescales.

@@ -58,7 +58,7 @@ double SumDepth(const SumPlan& sum, double terms, bool products_exact) {
 }
 
 KeyPlaces PlaceKeys(std::span<const int32_t> keys, int64_t kv_len, int64_t block, int64_t range,
-                    int64_t width) {
+                    int64_t width, int64_t first_column) {
   KeyPlaces places;
   width = std::clamp<int64_t>(width, 1, std::max<int64_t>(kv_len, 1));
   const int64_t columns = block > 0 ? block : std::max<int64_t>(kv_len, 1);
@@ -95,13 +95,18 @@ KeyPlaces PlaceKeys(std::span<const int32_t> keys, int64_t kv_len, int64_t block
   if (keys.empty()) return places;
   place(0, std::numeric_limits<int32_t>::max());
   if (range < kv_len) place(0, range);
+  if (first_column > 0 && first_column < keys.front()) {
+    place(first_column, std::numeric_limits<int32_t>::max());
+    if (range < kv_len) place(first_column, range);
+  }
   if (keys.front() > 0) place(keys.front(), std::numeric_limits<int32_t>::max());
   if (block > 0 && (keys.front() > 0 || range < kv_len)) places.blocks += 1;
   places.blocks = std::min(places.blocks, static_cast<double>(keys.size()));
   return places;
 }
 
-KeyDepths Arithmetic::Depths(std::span<const int32_t> keys, int64_t kv_len) const {
+KeyDepths Arithmetic::Depths(std::span<const int32_t> keys, int64_t kv_len,
+                             int64_t first_column) const {
   KeyDepths depths;
   double n = std::max(1.0, static_cast<double>(keys.size()));
   const int64_t block = *plan.block;
@@ -115,7 +120,7 @@ KeyDepths Arithmetic::Depths(std::span<const int32_t> keys, int64_t kv_len) cons
     n = std::min(n, static_cast<double>(range));
   }
   const auto places = [&](const SumPlan& sum) {
-    KeyPlaces p = PlaceKeys(keys, kv_len, block, range, sum.width);
+    KeyPlaces p = PlaceKeys(keys, kv_len, block, range, sum.width, first_column);
     if (block > 0 && merge != MergeKind::kNone) {
       p.blocks =
           std::min(p.blocks, CeilDiv(static_cast<double>(range), static_cast<double>(block)) + 1);

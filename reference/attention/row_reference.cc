@@ -182,6 +182,7 @@ void DescribeQuestion(const HeadData& head, const RowQuestion& row, const OwnedQ
   }
   scores->k_dim = static_cast<double>(head.k.dim);
   scores->kv_len = static_cast<double>(head.kv_len);
+  scores->first_column = row.first_column;
   scores->scale = row.scale;
   scores->softcap = row.softcap;
 }
@@ -354,6 +355,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   question.head = context.head;
   question.q = context.q;
   question.keys = out->keys;
+  question.first_column = set.first_column;
   question.bias = out->bias;
   question.forced_score = out->forced_score;
   question.scale = c.scale;

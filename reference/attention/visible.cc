@@ -69,10 +69,13 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
       c.mask.left_padding.empty() ? 0 : c.mask.left_padding[static_cast<size_t>(q.batch)];
   const double* row = mask_.empty() ? nullptr : mask_.data() + MaskRow(c, q) * c.kv_len;
   const bool has_bias = c.alibi || c.mask.array == MaskArrayKind::kAdditive;
+  set.first_column = static_cast<int32_t>(padding);
   for (int64_t j = 0; j < c.kv_len; ++j) {
     bool visible = j >= padding;
     if (c.mask.causal != CausalAlignment::kNone && j > position) visible = false;
-    if (c.mask.window && j <= position - *c.mask.window) visible = false;
+    // A window longer than what lies before hides nothing: no number is taken from a smaller one.
+    const bool reaches = c.mask.window && *c.mask.window <= position;
+    if (reaches && j <= position - *c.mask.window) visible = false;
     bool minus_infinity = false;
     double bias = 0;
     if (c.alibi) {

@@ -39,6 +39,7 @@ struct VisibleSet {
   std::vector<int32_t> masked_keys;
   std::vector<double> masked_bias;  // like bias
   double hidden_score = 0;
+  int32_t first_column = 0;  // behind the row's left padding
 };
 
 // The mask array of the case widened once, so that a query's row of it is contiguous.
