@@ -211,8 +211,14 @@ Options ParseOptions(int argc, char** argv) {
       options.tokens.clear();
       for (const std::string& part : Split(value))
         options.tokens.push_back(std::atoll(part.c_str()));
+      for (const int64_t tokens : options.tokens) {
+        if (tokens < 1) fail("--tokens takes numbers from 1 on");
+      }
     } else if (key == "--layout") {
       options.layout = value;
+      if (value != "head" && value != "token" && value != "both") {
+        fail("--layout is head, token or both");
+      }
     } else if (key == "--batch") {
       options.batch = std::max(1, std::atoi(value.c_str()));
     } else if (key == "--prefill") {

@@ -19,7 +19,17 @@ constexpr int64_t kTilesPerWorker = 8;
 
 bool CanAttend(const KvFormat& format) {
   const auto* plain = std::get_if<PlainFormat>(&format);
-  return plain == nullptr || plain->dtype != DType::kFloat64;
+  if (plain == nullptr) return true;
+  switch (plain->dtype) {
+    case DType::kFloat32:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+      return true;
+    default:
+      return false;
+  }
 }
 
 struct Attention::State {

@@ -40,7 +40,7 @@ struct AttentionShape {
   std::optional<double> softcap;
   bool portable = false;  // the same bits on every instruction set
 };
-// Whether vectors of the format can be read: every format but f64.
+// Whether vectors of the format can be read: f32, f16, bf16, fp8 and affine codes.
 bool CanAttend(const KvFormat& format);
 
 // Vectors of one sequence: that of column c and head h at codes + h code_head_stride +

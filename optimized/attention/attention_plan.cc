@@ -50,9 +50,9 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.scale_roundings = ScaleRoundings(shape.scale);
   plan.prescale_roundings = 0;
   plan.scores = DType::kFloat32;
-  // Slope times distance; the sum of both.
-  plan.bias_roundings = question.bias_roundings + (question.alibi ? 1 : 0) +
-                        (question.alibi && question.bias ? 1 : 0);
+  // Slope times distance and the sum with a bias are exact in double but for 2^-53, and rounded
+  // once.
+  plan.bias_roundings = question.bias_roundings + (question.alibi ? 1 : 0);
   plan.tanh_error = 0x1.0001p-24;  // tanh of the platform in double, rounded to f32
   plan.exp = ExpForm::kExp;
   plan.exp_error = kExpError;

@@ -11,14 +11,13 @@
 
 namespace kvcheck::optimized {
 
-// kv_len: keys from the first to the last that a query may see.
+// kv_len: positions from 0 to the last that a query may see.
 // bias_roundings: those that the caller makes before it hands a bias or a sink over.
-// alibi, bias: whether there are slopes; an additive bias.
+// alibi: whether there are slopes.
 struct PlanQuestion {
   int64_t kv_len = 1;
   int bias_roundings = 0;
   bool alibi = false;
-  bool bias = false;
 };
 Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question);
 

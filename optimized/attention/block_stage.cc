@@ -57,7 +57,8 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const std::byte* biases[kBlockTokens];
   const int64_t bytes = groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_));
   const int64_t of_head = head * from.scale_head_stride;
-  const bool whole = from.scale_stride == bytes && columns[count - 1] - columns[0] == count - 1;
+  bool whole = from.scale_stride == bytes;
+  for (int64_t i = 1; whole && i < count; ++i) whole = columns[i] == columns[0] + i;
   const int64_t pieces = whole ? 1 : count;
   for (int64_t i = 0; i < pieces; ++i) {
     scales[i] = from.scales + of_head + columns[i] * from.scale_stride;

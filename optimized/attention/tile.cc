@@ -224,12 +224,13 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
     float* to = bias_ + h;
     for (uint64_t rest = places; rest != 0; rest &= rest - 1, to += width) {
       const int64_t position = block * kBlockTokens + std::countr_zero(rest);
-      float value = of.bias == nullptr ? 0.0f : of.bias[position];
+      double value = of.bias == nullptr ? 0 : static_cast<double>(of.bias[position]);
+      // The product is exact in double: one rounding of the whole, however much of it cancels.
       if (alibi) {
-        const auto distance = static_cast<float>(std::abs(of.position - position));
-        value = -(of.slope * distance) + value;
+        value -=
+            static_cast<double>(of.slope) * static_cast<double>(std::abs(of.position - position));
       }
-      *to = value;
+      *to = static_cast<float>(value);
     }
   }
   return bias_;

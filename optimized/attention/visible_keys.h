@@ -11,7 +11,8 @@
 namespace kvcheck::optimized {
 
 // Position p is visible where (p < keep or p >= from), p < end and, with `bits`, bit p % 64 of word
-// p / 64 is set. Positions count from the first token of the sequence, not from its first column.
+// p / 64 is set. None of the three is negative. Positions count from the first token of the
+// sequence, not from its first column.
 struct VisibleKeys {
   int64_t keep = 0;
   int64_t from = 0;

@@ -162,7 +162,9 @@ void OptimizedCache::TakeQueries(int64_t b, const AttendRequest& request) {
     const int64_t position = row.offset - row.query_tokens + index;
     VisibleKeys& keys = visible[static_cast<size_t>(row.first_query + index)];
     keys = {layout_.keep, FirstVisible(layout_, position), position + 1, nullptr, false};
-    if (request.window) keys.from = std::max(keys.from, position + 1 - *request.window);
+    if (request.window && *request.window <= position) {
+      keys.from = std::max(keys.from, position + 1 - *request.window);
+    }
   }
   const int64_t queries = setup_->query_heads * queries_;
   SequenceQueries& to = attend_.batch[row_index];

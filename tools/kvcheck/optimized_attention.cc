@@ -59,8 +59,8 @@ Plan PlanOfCase(const AttentionCase& c, bool portable) {
   optimized::PlanQuestion question;
   question.kv_len = c.kv_len;
   question.alibi = c.alibi;
-  question.bias = c.mask.array == MaskArrayKind::kAdditive;
-  const bool rounded_mask = question.bias && c.mask.additive_dtype == DType::kFloat64;
+  const bool rounded_mask =
+      c.mask.array == MaskArrayKind::kAdditive && c.mask.additive_dtype == DType::kFloat64;
   const bool rounded_sinks = c.sinks == DType::kFloat64;
   question.bias_roundings = rounded_mask || rounded_sinks ? 1 : 0;
   return optimized::PlanOf(ShapeOf(c, portable), question);
@@ -114,7 +114,9 @@ class Masks {
           keys.end = std::min(keys.end, position + 1 - padding);
         }
         keys.end = std::max<int64_t>(keys.end, 0);
-        if (c_.mask.window) keys.from = position + 1 - *c_.mask.window - padding;
+        if (c_.mask.window && *c_.mask.window <= position) {
+          keys.from = std::max<int64_t>(position + 1 - *c_.mask.window - padding, 0);
+        }
         if (array_.empty()) continue;
         uint64_t* bits = &bits_[index * static_cast<size_t>(words_)];
         const float* row = &array_[static_cast<size_t>(RowOf(b, h, l) * c_.kv_len)];
@@ -250,6 +252,10 @@ RunOutcome OptimizedAttention::Run(const Case& any_case, const TensorMap& inputs
   const auto* c = std::get_if<AttentionCase>(&any_case);
   if (c == nullptr || c->q == DType::kFloat64 || c->out == DType::kFloat64 ||
       !optimized::CanAttend(c->k) || !optimized::CanAttend(c->v)) {
+    return RunOutcome::kUnsupported;
+  }
+  // The cap is an f32.
+  if (c->softcap && !std::isnormal(static_cast<float>(*c->softcap))) {
     return RunOutcome::kUnsupported;
   }
   const Profile stated = StatedProfile();

@@ -158,6 +158,81 @@ TEST(OptimizedAttention, PassesTheJudgeOverSeveralRanges) {
   judged.ExpectTight();
 }
 
+// Adversaries of the plan: inputs for which the roundings that it declares all go one way.
+class Adversary {
+ public:
+  explicit Adversary(const std::string& text) : c_(ParseCase(text)) {
+    inputs_ = GenerateCaseInputs(c_, {});
+    inputs_.at("q").As<float>()[0] = 0;  // every score is the bias alone
+  }
+  float* Numbers(const std::string& name) { return inputs_.at(name).As<float>(); }
+  std::byte* Flags() { return inputs_.at("mask").bytes.data(); }
+
+  void ExpectPass(double at_least) {
+    for (const bool portable : {false, true}) {
+      OptimizedAttention attention({}, portable);
+      Question question;
+      question.c = c_;
+      question.plan = OptimizedAttention::StatedPlan(portable);
+      question.inputs = inputs_;
+      JudgeOptions options;
+      options.explain = false;
+      const Verdict verdict = AskAndJudge(attention, "optimized", question, {true, true}, options);
+      EXPECT_EQ(verdict.outcome, Outcome::kPass) << Print(c_) << " portable=" << portable;
+      ASSERT_TRUE(verdict.outputs.at(0).worst);
+      EXPECT_GE(verdict.outputs[0].worst->ratio, at_least);
+    }
+  }
+
+ private:
+  Case c_;
+  TensorMap inputs_;
+};
+
+// A kernel's blocks begin behind the padding, where no key is visible: from there, and from nowhere
+// else that a visible key stands, 64 keys fill one block.
+TEST(OptimizedAttention, StaysInsideTheBoundWhereHiddenKeysFollowThePadding) {
+  Adversary adversary(
+      "attention hq=1 hkv=1 l=1 t=192 d=1 dv=1 q=f32 k=f32 v=f32 out=f32 scale=1 "
+      "mask=left_pad:32+bool:T data=gauss:1");
+  for (int j = 0; j < 192; ++j) {
+    adversary.Flags()[j] = std::byte{j == 64 || (j >= 96 && j < 160)};
+    // The first one is large, and each that follows is lost beside it: just below half a spacing.
+    const bool lost = j > 96 && j < 160;
+    adversary.Numbers("v")[j] = j == 96 ? 1.0f : lost ? 0x1.fffffep-25f : 0.0f;
+  }
+  adversary.ExpectPass(0.5);
+}
+
+// The mask cancels slope times distance, so that an error of either is large beside their sum.
+TEST(OptimizedAttention, RoundsTheSumOfAlibiAndMaskOnce) {
+  constexpr int kTokens = 1025;
+  Adversary adversary(
+      "attention hq=1 hkv=1 l=1 t=1025 d=1 q=f32 k=f32 v=f32 out=f32 scale=1 alibi=yes "
+      "mask=additive:T:f32 data=gauss:1");
+  const float slope = 3.3f;
+  adversary.Numbers("alibi_slopes")[0] = slope;
+  for (int j = 0; j < kTokens; ++j) {
+    const double exact = static_cast<double>(slope) * (kTokens - 1 - j);
+    const auto rounded = static_cast<float>(exact);
+    adversary.Numbers("mask")[j] = rounded;
+    adversary.Numbers("v")[j] = static_cast<double>(rounded) > exact ? 1.0f : -1.0f;
+  }
+  adversary.ExpectPass(0);
+}
+
+// Windows that see everything, however far they reach.
+TEST(OptimizedAttention, TakesWindowsOfAnyLength) {
+  Judged judged;
+  for (const char* window : {"9223372036854775807", "200", "4294967296"}) {
+    judged.Ask(fmt::format("attention hq=2 hkv=1 l=100 t=90 d=16 q=f32 k=f32 v=f32 out=f32 "
+                           "mask=window:{} data=gauss:1",
+                           window),
+               window, MaskedRow::kZero);
+  }
+  judged.ExpectTight();
+}
+
 TEST(OptimizedAttention, DeclinesWhatItDoesNotFollow) {
   const Case c = ParseCase(
       "attention hq=2 hkv=1 l=1 t=9 d=32 q=f32 k=affine:4:g32:f32 v=f32 out=f32 data=gauss:1");
@@ -174,6 +249,12 @@ TEST(OptimizedAttention, DeclinesWhatItDoesNotFollow) {
   const Case wide =
       ParseCase("attention hq=2 hkv=1 l=1 t=9 d=32 q=f32 k=f64 v=f32 out=f32 data=gauss:1");
   EXPECT_EQ(outcome("", wide), RunOutcome::kUnsupported);
+  for (const char* cap : {"1e-50", "1e39"}) {  // no f32 is that cap
+    const Case capped = ParseCase(fmt::format(
+        "attention hq=2 hkv=1 l=1 t=9 d=32 q=f32 k=f32 v=f32 out=f32 softcap={} data=gauss:1",
+        cap));
+    EXPECT_EQ(outcome("", capped), RunOutcome::kUnsupported) << cap;
+  }
 }
 
 }  // namespace

@@ -59,6 +59,13 @@ std::vector<int64_t> ColumnsOf(Place place, int64_t tokens, int64_t* columns) {
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random() % i]);
     std::copy_n(all.begin(), of.size(), of.begin());
   }
+  if (place == Place::kPermuted) {
+    const auto block = static_cast<size_t>(optimized::kBlockTokens);
+    for (size_t first = 0; first < of.size(); first += block) {
+      const size_t end = std::min(first + block, of.size());
+      if (end > first + 3) std::reverse(&of[first + 1], &of[first] + (end - first - 1));
+    }
+  }
   return of;
 }
 
@@ -99,7 +106,8 @@ StoredOperand::StoredOperand(const Sequence& sequence, bool is_key, Place place)
   codes_ = GuardedBytes(vectors * bytes.codes);
   scales_ = GuardedBytes(vectors * bytes.scales);
   biases_ = GuardedBytes(vectors * bytes.scales);
-  const bool by_token = place != Place::kHeadMajor && place != Place::kPadded;
+  const bool by_token =
+      place != Place::kHeadMajor && place != Place::kPadded && place != Place::kPermuted;
   const int64_t token_step = by_token ? shape.kv_heads : 1;
   const int64_t head_step = by_token ? 1 : count;
   heads_ = {codes_.data(),
@@ -216,6 +224,8 @@ std::string_view Name(Place place) {
       return "ring";
     case Place::kScattered:
       return "scattered";
+    case Place::kPermuted:
+      return "permuted";
   }
   return "";
 }

@@ -54,9 +54,10 @@ enum class Place {
   kPadded,      // head-major, behind columns of padding and with room after the tokens
   kRing,        // token-major, the second half before the first
   kScattered,   // every token at a random column
+  kPermuted,    // head-major, each block in another order, its first and last token in their places
 };
 inline constexpr Place kPlaces[] = {Place::kHeadMajor, Place::kTokenMajor, Place::kPadded,
-                                    Place::kRing, Place::kScattered};
+                                    Place::kRing,      Place::kScattered,  Place::kPermuted};
 
 // K or V in memory.
 class StoredOperand {
