@@ -3,8 +3,7 @@
 // per instruction set.
 //
 // Every conversion is exact; codes c become fl(c s + b), of one rounding where kFused holds, of two
-// where it does not. The conversions are our own where Highway 1.0.3 is wrong: it decodes
-// infinities and NaN of f16 as numbers on instruction sets without F16C.
+// where it does not.
 
 #if defined(OPTIMIZED_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_ROWS_INL_H_
@@ -21,6 +20,7 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
+#include "optimized/formats/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -38,18 +38,9 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 // Vectors of the 16 lanes of a sum.
 inline constexpr int64_t kParts = kSumLanes16 / kLanes;
 
-// Any alignment.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBytes(D d, const std::byte* from) {
-#if HWY_TARGET == HWY_SCALAR
-  hn::TFromD<D> value;
-  std::memcpy(&value, from, sizeof(value));
-  return hn::Set(d, value);
-#else
-  const hn::Repartition<uint8_t, D> bytes;
-  return hn::BitCast(d, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(from)));
-#endif
-}
+using kvcheck::HWY_NAMESPACE::FromFloat16;
+using kvcheck::HWY_NAMESPACE::LoadBytes;
+using kvcheck::HWY_NAMESPACE::LoadFloat16;
 
 struct Float32Rows {
   static constexpr bool kScaled = false;
@@ -71,39 +62,10 @@ HWY_INLINE VF32 TailOf(const std::byte* row, int64_t channel, int64_t count) {
   return Rows::Load(bytes, 0);
 }
 
-// f16 codes, one a 32-bit lane, as f32.
-template <class VU>
-HWY_INLINE VF32 FromFloat16(VU code) {
-  const F32 d;
-  const hn::RebindToUnsigned<F32> du;
-  const hn::RebindToSigned<F32> di;
-  const auto magnitude = hn::And(code, hn::Set(du, 0x7fffu));
-  const auto sign = hn::ShiftLeft<16>(hn::Xor(code, magnitude));
-  const auto is_subnormal =
-      hn::RebindMask(d, hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 0x400)));
-  const auto is_special =
-      hn::RebindMask(d, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff)));
-  const auto shifted = hn::ShiftLeft<13>(magnitude);
-  const auto normal = hn::BitCast(d, hn::Add(shifted, hn::Set(du, 112u << 23)));
-  const auto special = hn::BitCast(d, hn::Add(shifted, hn::Set(du, 224u << 23)));
-  const auto subnormal =
-      hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f));
-  const auto size =
-      hn::IfThenElse(is_subnormal, subnormal, hn::IfThenElse(is_special, special, normal));
-  return hn::Or(size, hn::BitCast(d, sign));
-}
-
 struct Float16Rows {
   static constexpr bool kScaled = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
-#if KVCHECK_WIDE_VECTORS
-    const hn::Rebind<hwy::float16_t, F32> halves;
-    return hn::PromoteTo(F32(), LoadBytes(halves, row + 2 * channel));
-#else
-    const hn::RebindToUnsigned<F32> du;
-    return FromFloat16(
-        hn::PromoteTo(du, LoadBytes(hn::Rebind<uint16_t, F32>(), row + 2 * channel)));
-#endif
+    return LoadFloat16(F32(), row + 2 * channel);
   }
   static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
     return TailOf<Float16Rows, 2>(row, channel, count);
@@ -174,7 +136,7 @@ struct Float8E5M2Rows {
     return hn::PromoteTo(F32(), hn::BitCast(halves, hn::ShiftLeft<8>(code)));
 #else
     const hn::RebindToUnsigned<F32> du;
-    return FromFloat16(hn::ShiftLeft<8>(hn::BitCast(du, LoadCodes8(row + channel))));
+    return FromFloat16(F32(), hn::ShiftLeft<8>(hn::BitCast(du, LoadCodes8(row + channel))));
 #endif
   }
   static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {

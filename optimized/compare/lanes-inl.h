@@ -62,32 +62,7 @@ struct Float16Codes {
   static constexpr size_t kBytes = 2;
   static constexpr bool kIsFloat = true;
   static constexpr bool kHasTiny = false;
-  static HWY_INLINE VF32 Load(const std::byte* from) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-    // The instruction is exact; elsewhere Highway 1.0.3 decodes infinities and NaN as numbers.
-    const hn::Rebind<hwy::float16_t, F32> halves;
-    return hn::PromoteTo(F32(), LoadBytes(halves, from));
-#else
-    const F32 d;
-    const hn::RebindToUnsigned<F32> bits;
-    const hn::RebindToSigned<F32> integers;
-    const auto code = LoadHalves(bits, from);
-    const auto magnitude = hn::And(code, hn::Set(bits, 0x7fffu));
-    const auto sign = hn::ShiftLeft<16>(hn::Xor(code, magnitude));
-    const auto is_subnormal =
-        hn::RebindMask(d, hn::Lt(hn::BitCast(integers, magnitude), hn::Set(integers, 0x400)));
-    const auto is_special =
-        hn::RebindMask(d, hn::Gt(hn::BitCast(integers, magnitude), hn::Set(integers, 0x7bff)));
-    const auto shifted = hn::ShiftLeft<13>(magnitude);
-    const auto normal = hn::BitCast(d, hn::Add(shifted, hn::Set(bits, 112u << 23)));
-    const auto special = hn::BitCast(d, hn::Add(shifted, hn::Set(bits, 224u << 23)));
-    const auto subnormal =
-        hn::Mul(hn::ConvertTo(d, hn::BitCast(integers, magnitude)), hn::Set(d, 0x1p-24f));
-    const auto size =
-        hn::IfThenElse(is_subnormal, subnormal, hn::IfThenElse(is_special, special, normal));
-    return hn::Or(size, hn::BitCast(d, sign));
-#endif
-  }
+  static HWY_INLINE VF32 Load(const std::byte* from) { return LoadFloat16(F32(), from); }
 };
 
 struct UInt16Codes {

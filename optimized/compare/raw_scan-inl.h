@@ -16,24 +16,12 @@
 #include <cstring>
 
 #include "optimized/compare/scan.h"
+#include "optimized/formats/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Any alignment.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBytes(D d, const std::byte* from) {
-#if HWY_TARGET == HWY_SCALAR
-  hn::TFromD<D> value;
-  std::memcpy(&value, from, sizeof(value));
-  return hn::Set(d, value);
-#else
-  const hn::Repartition<uint8_t, D> bytes;
-  return hn::BitCast(d, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(from)));
-#endif
-}
 
 struct RawCounts {
   size_t unlike = 0;
