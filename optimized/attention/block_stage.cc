@@ -1,6 +1,8 @@
 #include "optimized/attention/block_stage.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace kvcheck::optimized {
@@ -21,6 +23,15 @@ RowKind PlainKind(DType dtype) {
   }
 }
 
+bool AreUsual(const float* scales, int64_t count) {
+  bool usual = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const float size = std::fabs(scales[i]);
+    usual &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
+  }
+  return usual;
+}
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -28,7 +39,7 @@ void GrowTo(std::vector<T>* buffer, int64_t count) {
 
 }  // namespace
 
-void BlockStage::Start(const KvFormat& format, int64_t dim) {
+void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
   dim_ = dim;
   bits_ = 0;
   group_ = dim;
@@ -40,7 +51,11 @@ void BlockStage::Start(const KvFormat& format, int64_t dim) {
     row_bytes_ = dim * static_cast<int64_t>(SizeInBytes(dtype));
     return;
   }
-  kind_ = affine->bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  if (planes) {
+    kind_ = affine->bits == 4 ? RowKind::kPlanes4 : RowKind::kPlanes8;
+  } else {
+    kind_ = affine->bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  }
   if (affine->bits != 4 && affine->bits != 8) bits_ = affine->bits;
   scale_dtype_ = affine->scale_dtype;
   group_ = affine->group_size;
@@ -67,9 +82,30 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t per_piece = whole ? count * groups_ : groups_;
   WidenScales(scale_dtype_, scales, pieces, per_piece, scales_.data());
   WidenScales(scale_dtype_, biases, pieces, per_piece, biases_.data());
+  block_.usual_scales =
+      scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count * groups_);
   for (int64_t i = 0; i < count; ++i) {
     block_.scales[i] = scales_.data() + i * groups_;
     block_.biases[i] = biases_.data() + i * groups_;
+  }
+}
+
+// Few bytes a token, which no kernel fetches ahead.
+void BlockStage::FetchScales(const Ahead& ahead, const int64_t* columns, int64_t count) {
+  constexpr int64_t kLineBytes = 64;
+  const StoredHeads& of = *ahead.of;
+  if (of.scales == nullptr) return;
+  const auto at = [&](const std::byte* base, int64_t i) {
+    return reinterpret_cast<uintptr_t>(base) +
+           static_cast<uintptr_t>(ahead.head * of.scale_head_stride +
+                                  (columns[i] + ahead.columns) * of.scale_stride);
+  };
+  // Lines already asked for are skipped where tokens stand one after the other.
+  const int64_t every = std::max<int64_t>(
+      1, of.scale_stride > 0 ? kLineBytes / std::max<int64_t>(of.scale_stride, 1) : kLineBytes);
+  for (int64_t i = 0; i < count; i += every) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at(of.scales, i)));
+    __builtin_prefetch(reinterpret_cast<const void*>(at(of.biases, i)));
   }
 }
 
@@ -83,6 +119,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   const std::byte* codes = from.codes + head * from.code_head_stride;
   for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   if (ahead.of != nullptr) {
+    FetchScales(ahead, columns, count);
     block_.ahead_bytes = ahead.bytes;
     // Addresses that may lie outside of everything: they are only fetched.
     const auto of_head = reinterpret_cast<uintptr_t>(ahead.of->codes) +
@@ -110,7 +147,8 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   float* to = static_cast<float*>(
       std::align(64, static_cast<size_t>(padded * kBlockTokens) * sizeof(float), start, room));
   kernels.widen[static_cast<int>(kind_)](block_, to);
-  block_.kind = RowKind::kFloat32;
+  const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
+  block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
   block_.ahead_bytes = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -123,7 +161,8 @@ void SelectRows(const BlockRows& block, uint64_t present, uint64_t places, Block
   out->dim = block.dim;
   out->group = block.group;
   out->ahead_bytes = 0;
-  const bool scaled = block.kind == RowKind::kCode8 || block.kind == RowKind::kCode4;
+  out->usual_scales = block.usual_scales;
+  const bool scaled = HasScales(block.kind);
   int64_t count = 0;
   for (uint64_t rest = places; rest != 0; rest &= rest - 1) {
     const uint64_t below = (rest & -rest) - 1;

@@ -17,7 +17,8 @@ namespace kvcheck::optimized {
 
 class BlockStage {
  public:
-  void Start(const KvFormat& format, int64_t dim);
+  // planes: codes are taken plane by plane (HavePlanes).
+  void Start(const KvFormat& format, int64_t dim, bool planes);
   // What is fetched ahead while these vectors are worked on: those of a head of `of` at the same
   // columns, or so many later.
   struct Ahead {
@@ -27,7 +28,7 @@ class BlockStage {
     int64_t bytes = 0;  // of a vector
   };
   // The vectors of `count` columns (1 to 64) of a head.
-  // widen: to f32. Same values, so that kernels give the same bits.
+  // widen: to f32, of planes the codes. Same values, so that kernels give the same bits.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
             bool widen, const AttentionKernels& kernels, const Ahead& ahead);
   // What is ahead is on its way.
@@ -37,6 +38,7 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
+  static void FetchScales(const Ahead& ahead, const int64_t* columns, int64_t count);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count);
 
   BlockRows block_;
