@@ -35,12 +35,17 @@ void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool 
                   float* quad) {
   const int bits = PlaneBits(format.bits);
   const int64_t planes = 32 / bits;
-  for (int64_t at = 0; at < dim; ++at) {
-    const int64_t plane = at / kPlaneLanes % planes;
-    const float factor =
-        scaled && plane + 1 < planes ? std::ldexp(1.0f, -bits * static_cast<int>(plane)) : 1.0f;
-    quad[(at / kPlaneLanes * kQuad + row) * kPlaneLanes + at % kPlaneLanes] =
-        q[PlaneChannel(bits, at)] * factor;
+  const float smaller = 1.0f / static_cast<float>(1 << bits);
+  const int64_t chunk = planes * kPlaneLanes;
+  for (int64_t first = 0; first < dim; first += chunk) {
+    float factor = 1;
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      const float* from = q + first + plane;
+      float* to = quad + (first + plane * kPlaneLanes) * kQuad + row * kPlaneLanes;
+      const float here = scaled && plane + 1 < planes ? factor : 1.0f;
+      for (int64_t lane = 0; lane < kPlaneLanes; ++lane) to[lane] = from[lane * planes] * here;
+      factor *= smaller;
+    }
   }
   for (int64_t g = 0; g < dim / format.group_size; ++g) {
     quad[kQuad * (dim + g) + row] = SumOfGroup(q + g * format.group_size, format.group_size);
