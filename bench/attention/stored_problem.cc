@@ -126,34 +126,34 @@ double StoredProblem::Flops() const {
 double StoredProblem::RelativeError() const {
   double error = 0;
   double size = 0;
-  std::vector<float> decoded(kDim);
-  for (int64_t at = 0; at < size_.batch * kQueryHeads * size_.queries; ++at) {
-    const int64_t b = at / (kQueryHeads * size_.queries);
-    const int64_t head = at / size_.queries % kQueryHeads / (kQueryHeads / kKvHeads);
-    const int64_t end = visible_[static_cast<size_t>(at % size_.queries)].end;
-    std::vector<double> weights;
-    for (int64_t j = 0; j < end; ++j) {
-      k_.Decode(b, head, j, decoded.data());
-      double score = 0;
+  const int64_t group = kQueryHeads / kKvHeads * size_.queries;  // queries of a key/value head
+  std::vector<float> k(static_cast<size_t>(size_.tokens * kDim)), v(k.size());
+  for (int64_t at = 0; at < size_.batch * kKvHeads; ++at) {
+    for (int64_t j = 0; j < size_.tokens; ++j) {
+      k_.Decode(at / kKvHeads, at % kKvHeads, j, k.data() + j * kDim);
+      v_.Decode(at / kKvHeads, at % kKvHeads, j, v.data() + j * kDim);
+    }
+    for (int64_t l = at * group; l < (at + 1) * group; ++l) {
+      double sum = 0;
+      double expected[kDim] = {};
+      for (int64_t j = 0; j < visible_[static_cast<size_t>(l % size_.queries)].end; ++j) {
+        double score = 0;
+        for (int64_t c = 0; c < kDim; ++c) {
+          score += static_cast<double>(q_[static_cast<size_t>(l * kDim + c)]) *
+                   static_cast<double>(k[static_cast<size_t>(j * kDim + c)]);
+        }
+        const double weight = std::exp(score * kScale);  // no score is large
+        sum += weight;
+        for (int64_t c = 0; c < kDim; ++c) {
+          expected[c] += weight * static_cast<double>(v[static_cast<size_t>(j * kDim + c)]);
+        }
+      }
       for (int64_t c = 0; c < kDim; ++c) {
-        score += static_cast<double>(q_[static_cast<size_t>(at * kDim + c)]) *
-                 static_cast<double>(decoded[static_cast<size_t>(c)]);
+        const double value = expected[c] / sum;
+        const double off = static_cast<double>(out_[static_cast<size_t>(l * kDim + c)]) - value;
+        error += off * off;
+        size += value * value;
       }
-      weights.push_back(std::exp(score * kScale));  // no score is large
-    }
-    double sum = 0;
-    for (const double weight : weights) sum += weight;
-    std::vector<double> expected(kDim);
-    for (int64_t j = 0; j < end; ++j) {
-      v_.Decode(b, head, j, decoded.data());
-      for (size_t c = 0; c < expected.size(); ++c) {
-        expected[c] += weights[static_cast<size_t>(j)] / sum * static_cast<double>(decoded[c]);
-      }
-    }
-    for (size_t c = 0; c < expected.size(); ++c) {
-      const double got = out_[static_cast<size_t>(at * kDim) + c];
-      error += (got - expected[c]) * (got - expected[c]);
-      size += expected[c] * expected[c];
     }
   }
   return std::sqrt(error / size);
