@@ -105,11 +105,14 @@ def decode_lines(case):
     yield "f32: times as fast as torch f32 folded", times("torch f32, folded", "f32", 1.15)
     yield "f16: times as fast as torch f16 folded", times("torch f16, folded", "f16", None)
     yield "f16: times as fast as ggml f16", times("ggml f16", "f16", 3.5)
-    yield "8-bit: share of reading", share("8-bit", 0.42, 0.65)
+    for name, must, aim in (("8-bit", 0.42, 0.65), ("4-bit", 0.25, 0.4)):
+        # As many bytes may fit a cache where those of f16 do not.
+        yield f"{name}: share of reading", share(name, must, aim)
+        yield f"{name}: share of the rate of reading f16", lambda name=name, must=must, aim=aim: at_least(
+            rate_shares(case, f"ours {name}"), must, aim)
     yield "8-bit: times as fast as ggml q8_0", times("ggml q8_0", "8-bit", 7)
     yield "8-bit: times as fast as OpenVINO u8", times("OpenVINO u8", "8-bit", 4)
     yield "8-bit: time over f16", lambda: at_most(ratios(case, "ours 8-bit", "ours f16"), None, 0.65)
-    yield "4-bit: share of reading", share("4-bit", 0.25, 0.4)
     yield "4-bit: times as fast as ggml q4_0", times("ggml q4_0", "4-bit", 14)
     yield "4-bit: time over 8-bit", lambda: at_most(ratios(case, "ours 4-bit", "ours 8-bit"), 1)
 
@@ -152,7 +155,7 @@ def reached(values, limit, holds):
 
 def print_lines(results):
     print("\n### What must be reached\n\n| part | what | measured | sense | must | aim |\n|---|---|---|---|---|---|")
-    unmeasured = []
+    unmeasured = ["dequantizing and quantizing rows: not by this script"]
     for case in results:
         for what, find in LINES[case["case"]](case):
             try:
@@ -169,9 +172,7 @@ def print_lines(results):
         unmeasured.append(f"decode from {LONG} tokens on")
     if not any(case["case"] == "decode" and case["tokens"] == SHORT for case in results):
         unmeasured.append(f"decode of {SHORT} tokens")
-    if unmeasured:
-        print("\nNot measured:")
-        print("".join(f"\n* {line}" for line in unmeasured) + "\n")
+    print("\nNot measured:\n\n" + "\n".join(f"* {line}" for line in unmeasured))
 
 
 def print_report(results):

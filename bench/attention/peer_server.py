@@ -126,7 +126,7 @@ class Ggml:
     def start(self, problem):
         g = self.library
         need(not problem.causal, "a causal mask")
-        kind = {"f32": g.GGML_TYPE_F32, "f16": g.GGML_TYPE_F16, "q8_0": g.GGML_TYPE_Q8_0, "q4_0": g.GGML_TYPE_Q4_0}[problem.format]
+        kind = getattr(g, f"GGML_TYPE_{problem.format.upper()}")
         backend = g.ggml_backend_cpu_init()
         g.ggml_backend_cpu_set_n_threads(backend, self.threads)
         context = g.ggml_init(g.ggml_init_params(mem_size=1 << 20, mem_buffer=None, no_alloc=True))

@@ -2,8 +2,8 @@
 """Attention over stored K and V beside other libraries, and beside the best read and the best arithmetic of this machine.
 
 usage: peers.py ATTENTION_SERVER [--cases decode,layout,prefill,batch] [--tokens 1024,4096,16384,32768] [--prefill 512,2048]
-                [--peers torch,ggml,openvino,mlx] [--rounds 9] [--threads 2] [--patience 180] [--json FILE [--resume]]
-                [--plot FILE.png] [--python [PEER=]PATH]...
+                [--peers torch,ggml,openvino,mlx] [--rounds 9] [--threads 2] [--burst 0.06] [--patience 180]
+                [--json FILE [--resume]] [--plot FILE.png] [--python [PEER=]PATH]...
 
 Peers run in bench/attention/venv (tools/adapters/make_venv.sh bench/attention), else in the Python that runs this, or in
 those that --python names. One that is not there is left out with a line; `--peers none` measures ours alone.
@@ -16,10 +16,11 @@ those that --python names. One that is not there is left out with a line; `--pee
   batch    one query of four sequences in one call, against four calls
 
 Each library is a process of its own (peer_server.py, attention_server), set up once for a case. Before anything is timed each
-computes a small problem, which is compared with attention in doubles; one that is off is not timed and the exit status is 1.
+computes a small problem, which is compared with attention in doubles; one that is off is not timed. Exit status: 0; 1 where
+a library was off or its process ended; 2 wrong usage.
 The rounds take turns over all: a round reads as many bytes as each format has, multiplies and adds, and runs each library for
-0.06 s, of which the median counts. What another program disturbed is measured again, for --patience seconds in all. Shares
-and ratios are made within a round, and their medians and quartiles printed.
+--burst seconds, of which the median counts. What another program disturbed is measured again, for --patience seconds in all.
+Shares and ratios are made within a round, and their medians and quartiles printed.
 
 --json writes each case as it ends, with the seconds of every round; --resume takes from there what was measured with the same
 options. --plot draws shares over contexts (peer_plot.py draws them from such a file).
@@ -34,26 +35,26 @@ import sys
 import time
 
 import peer_report
+from peer_cases import KINDS, cases_of, key_of
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-KINDS = ("decode", "layout", "prefill", "batch")
 PEERS = ("torch", "ggml", "openvino", "mlx")
-OWN_FORMATS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "fp8": "f8e4m3fn", "8-bit": "affine:8:g64:f16",
-               "4-bit": "affine:4:g64:f16"}
-BURST = 0.06  # seconds of a library in a round
 MOST_RUNS = 300
 REST = 0.03  # seconds in which the threads of the last one cease to spin
 # A wrong head, mask or layout gives an error as large as the values; 8 bits of q, K or V one of a hundredth.
 WRONG = 0.1
-MLX_TOKENS = 4096
 
 
-class Gone(Exception):
-    pass
+class Refused(Exception):
+    """The answer of a server that cannot do what it was asked for."""
+
+
+class Ended(Refused):
+    """Its process has ended."""
 
 
 class Server:
-    """A process that answers each line by one."""
+    """A process that answers each line by one. Its methods raise Refused."""
 
     def __init__(self, command, greets):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
@@ -64,67 +65,28 @@ class Server:
     def ask(self, *words):
         try:
             self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        except BrokenPipeError:
-            raise Gone("its process has ended") from None
+        except OSError:
+            raise Ended("its process has ended") from None
         return self.answer(words[0])
 
     def answer(self, what):
         line = self.process.stdout.readline()
         if not line:
-            raise Gone(f"its process ended at {what}")
+            raise Ended(f"its process ended at {what}")
         word, _, rest = line.strip().partition(" ")
         if word != "ok":
-            raise Gone(rest)
+            raise Refused(rest)
         return rest
 
     def run(self, name, runs):
         return [float(word) for word in self.ask("run", name, runs).split()]
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended
         self.process.wait()
-
-
-# ----------------------------------------------------------------------------------- cases
-
-
-def own(name, **more):
-    return {"server": "own", "kind": "attention", "format": OWN_FORMATS[name], **more}
-
-
-def decode_entries(tokens):
-    entries = {f"ours {name}": own(name) for name in OWN_FORMATS}
-    entries |= {f"torch {name}, folded": {"server": "torch", "format": name, "way": "fold"} for name in ("f32", "f16", "bf16")}
-    entries |= {f"ggml {name}": {"server": "ggml", "format": name} for name in ("f16", "q8_0", "q4_0")}
-    entries |= {f"OpenVINO {name}": {"server": "openvino", "format": name} for name in ("f16", "u8")}
-    if tokens <= MLX_TOKENS:
-        entries["MLX f32"] = {"server": "mlx", "format": "f32"}
-    return entries
-
-
-def cases_of(options):
-    """(name of the case, its entries by label). Entries are the options of a server's setup."""
-    for kind in options.cases:
-        if kind == "prefill":
-            for tokens in options.prefill:
-                for causal in (0, 1):
-                    entries = {f"ours {name}": own(name) for name in ("f32", "8-bit", "4-bit")}
-                    entries |= {f"torch f32, {way}": {"server": "torch", "format": "f32", "way": way.split()[-1]}
-                                for way in ("gqa", "expand")}
-                    size = {"tokens": tokens, "queries": tokens, "causal": causal}
-                    yield {"case": kind, **size}, {label: {**entry, **size} for label, entry in entries.items()}
-            continue
-        for tokens in options.tokens:
-            if kind == "decode":
-                entries = decode_entries(tokens)
-            elif kind == "layout":
-                entries = {f"ours {name}, {layout}-major": own(name, layout=layout)
-                           for name in ("f16", "8-bit", "4-bit") for layout in ("head", "token")}
-            else:
-                entries = {f"ours {name}, {words}": own(name, calls=calls, batch=4) for name in ("f32", "f16", "8-bit", "4-bit")
-                           for calls, words in (("one", "one call"), ("each", "four calls"))}
-            size = {"tokens": tokens, "queries": 1, "causal": 0}
-            yield {"case": kind, **size}, {label: {**entry, **size} for label, entry in entries.items()}
 
 
 # ----------------------------------------------------------------------------- measurement
@@ -139,6 +101,7 @@ class Quiet:
     patience left. Programs are told apart by their processor time, in ticks of 0.01 s."""
 
     def __init__(self, patience):
+        self.at_once = patience == 0
         self.patience = patience  # seconds that may still be spent
         self.pids = [os.getpid()]
 
@@ -155,7 +118,7 @@ class Quiet:
             return time.monotonic(), 0
 
     def wait(self):
-        while True:
+        while not self.at_once:
             start, others = self.now()
             time.sleep(REST)
             end, others_then = self.now()
@@ -187,7 +150,7 @@ class Bench:
                         for name in ("own", "probe")}
         self.quiet = Quiet(options.patience)
         self.versions = {}
-        self.wrong = []
+        self.failed = False  # something ended, or computed something else than attention
         self.errors = {}  # of small problems, by server and setup
         for peer in options.peers:
             try:
@@ -195,7 +158,7 @@ class Bench:
                 server = Server([python, str(FOLDER / "peer_server.py"), peer, str(options.threads)], greets=True)
                 self.versions[peer] = server.ask("version")
                 self.servers[peer] = server
-            except (Gone, OSError) as error:
+            except (Refused, OSError) as error:
                 print(f"{peer} is not measured: {error} (tools/adapters/make_venv.sh bench/attention)", file=sys.stderr)
         self.quiet.pids += [server.process.pid for server in self.servers.values()]
 
@@ -203,8 +166,16 @@ class Bench:
         for server in self.servers.values():
             server.close()
 
-    def check(self, label, entry):
-        """The error on a small problem of the same kind; Gone where it is no rounding."""
+    def leave_out(self, label, entry, error):
+        print(f"{label} is not measured: {error}", file=sys.stderr)
+        if isinstance(error, Ended):
+            self.failed = True
+            server = self.servers.pop(entry["server"])
+            self.quiet.pids.remove(server.process.pid)
+            server.close()
+
+    def check(self, entry):
+        """The error on a small problem of the same kind; refused where it is no rounding."""
         size = {"tokens": 129, "queries": 129} if entry["queries"] > 1 else {"tokens": 257}
         server = self.servers[entry["server"]]
         words = setup_words({**entry, **size})
@@ -213,39 +184,39 @@ class Bench:
             server.ask("setup", "small", *words)
             server.run("small", 1)
             self.errors[key] = float(server.ask("check", "small"))
-            server.ask("free")
         if not self.errors[key] <= WRONG:
-            self.wrong.append(label)
-            raise Gone(f"its values are off by {self.errors[key]:.2g} of their size: not timed")
+            self.failed = True
+            raise Refused(f"its values are off by {self.errors[key]:.2g} of their size")
         return self.errors[key]
 
     def start(self, entries):
         """What is measured of each entry that its server can do."""
-        for entry in entries.values():  # before anything is held
-            if entry["server"] in self.servers:
-                self.servers[entry["server"]].ask("free")
-        started = {}
-        errors = {}
+        burst = self.options.burst
+        errors, started = {}, {}
         for label, entry in entries.items():
             try:
                 if entry["server"] in self.servers:
-                    errors[label] = self.check(label, entry)
-            except Gone as error:
-                print(f"{label} is not measured: {error}", file=sys.stderr)
+                    errors[label] = self.check(entry)
+            except Refused as error:
+                self.leave_out(label, entry, error)
+        self.free()  # the small ones
         for label, error in errors.items():
-            entry = entries[label]
-            server = self.servers[entry["server"]]
+            server = entries[label]["server"]
             name = f"e{len(started)}"
             try:
-                stored = int(server.ask("setup", name, *setup_words(entry)))
-                once = min(server.run(name, 3))
-            except Gone as gone:
-                print(f"{label} is not measured: {gone}", file=sys.stderr)
-                continue
-            runs = min(MOST_RUNS, max(1, round(BURST / once)))
-            started[label] = {"name": name, "server": entry["server"], "bytes": stored, "error": error, "runs": runs,
-                              "warm": int(once < BURST), "seconds": []}
+                stored = int(self.servers[server].ask("setup", name, *setup_words(entries[label])))
+                once = min(self.servers[server].run(name, 3))
+                started[label] = {"name": name, "server": server, "bytes": stored, "error": error, "seconds": [],
+                                  "runs": min(MOST_RUNS, max(1, round(burst / once))), "warm": int(once < burst)}
+            except Refused as refusal:
+                self.leave_out(label, entries[label], refusal)
+            except KeyError:
+                pass  # its server ended at an earlier one
         return started
+
+    def free(self):
+        for server in self.servers.values():
+            server.ask("free")
 
     def measure(self, entries, tokens):
         started = self.start(entries)
@@ -255,28 +226,37 @@ class Bench:
         for size in reads:
             probe.ask("setup", f"read{size}", "kind=read", f"bytes={size}")
         flops = float(probe.ask("setup", "fma", "kind=fma"))
-        gflops = []
-        others = []
+        gflops, others = [], []
 
         def best_of(name):
             """Least seconds of a probe, over a quarter of a burst."""
             once = min(probe.run(name, 4))
-            return min([once, *probe.run(name, min(MOST_RUNS, max(1, round(BURST / 4 / once))))])
+            return min([once, *probe.run(name, min(MOST_RUNS, max(1, round(self.options.burst / 4 / once))))])
 
         def quietly(measure):
             value, cores = self.quiet.run(measure)
             others.append(cores)
             return value
 
+        def burst(entry):
+            seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], entry["runs"] + entry["warm"]))
+            return statistics.median(seconds[entry["warm"]:])
+
         for _ in range(self.options.rounds):
             gflops.append(flops / quietly(lambda: best_of("fma")) / 1e9)
             for size, seconds in reads.items():
                 seconds.append(quietly(lambda size=size: best_of(f"read{size}")))
-            for entry in started.values():
-                seconds = quietly(lambda entry=entry: self.servers[entry["server"]].run(entry["name"], entry["runs"] + entry["warm"]))
-                entry["seconds"].append(statistics.median(seconds[entry["warm"]:]))
-        for server in self.servers.values():
-            server.ask("free")
+            for label, entry in list(started.items()):
+                if entry["server"] not in self.servers:  # it ended at an earlier one
+                    del started[label]
+                    continue
+                try:
+                    entry["seconds"].append(burst(entry))
+                except Refused as error:
+                    self.leave_out(label, entry, error)
+                    del started[label]
+        started = {label: entry for label, entry in started.items() if entry["server"] in self.servers}
+        self.free()
         for entry in started.values():
             del entry["name"]
         return {"others_cores": statistics.fmean(others), "gflops": gflops, "f16_bytes": f16_bytes, "entries": started,
@@ -319,12 +299,16 @@ def parse_options():
     parser.add_argument("--peers", type=words(PEERS), default=PEERS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--patience", type=float, default=180, help="seconds spent on waiting for other programs, all cases")
+    parser.add_argument("--burst", type=float, default=0.06, metavar="SECONDS", help="of a library in a round")
+    parser.add_argument("--patience", type=float, default=180, metavar="SECONDS",
+                        help="spent on waiting for other programs, in all; 0: no pause at all")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--plot", type=pathlib.Path, metavar="FILE.png")
     parser.add_argument("--python", action="append", default=[], metavar="[PEER=]PATH")
     options = parser.parse_args()
+    if not os.access(options.attention_server, os.X_OK):
+        parser.error(f"{options.attention_server} is no program: build the target attention_server")
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads are at least 1")
     if options.resume and options.json is None:
@@ -336,11 +320,6 @@ def parse_options():
         pythons.update({peer: path} if equal else {"": text})
     options.python = pythons
     return options
-
-
-def key_of(case):
-    """Cases of the report in their order."""
-    return KINDS.index(case["case"]), case["tokens"], case["queries"], case["causal"]
 
 
 def plot(options, results):
@@ -358,7 +337,7 @@ def main():
     bench = Bench(options)
     about = {"threads": options.threads, "rounds": options.rounds, "machine": machine(), "versions": bench.versions}
     with open(options.json or os.devnull, "a" if options.resume else "w", encoding="utf-8") as file:
-        for case, entries in cases_of(options):
+        for case, entries in cases_of(options.cases, options.tokens, options.prefill):
             if about.items() <= results.get(key_of(case), {}).items():
                 continue
             print(f"measuring {peer_report.title(case)}", file=sys.stderr)
@@ -368,7 +347,7 @@ def main():
     bench.close()
     results = [results[key] for key in sorted(results)]
     peer_report.print_report(results)
-    status = 1 if bench.wrong else 0
+    status = 1 if bench.failed else 0
     if options.plot is not None:
         status = plot(options, results) or status
     sys.exit(status)

@@ -17,8 +17,7 @@ namespace kvcheck {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The or of a whole number of 512 bytes, read as kStreams streams. One line of each stream enters
-// a step, as Highway's widest vectors are a line long.
+// The or of a whole number of 512 bytes, read as kStreams streams, two lines of each in turn.
 template <int kStreams>
 uint64_t OrOfStreams(const uint8_t* from, int64_t bytes) {
   constexpr int64_t kLine = 64;
@@ -95,14 +94,13 @@ double Now() {
 
 double ReadProbe::Seconds(int64_t bytes) {
   pieces_ = std::max<int64_t>(1, bytes / kPiece);
-  // All bytes equal would let no memory be spared: pages are written one by one.
   const int64_t space = pieces_ * kPiece + 2 * kPiece;
   if (static_cast<int64_t>(memory_.size()) < space) {
     memory_.assign(static_cast<size_t>(space), std::byte{1});
   }
   from_ = memory_.data() + 64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64;
   const double seconds = std::min(SecondsOf(1), SecondsOf(4));
-  // What a whole number of pieces leaves out.
+  // For what a whole number of pieces leaves out or adds.
   return seconds * static_cast<double>(bytes) / static_cast<double>(pieces_ * kPiece);
 }
 
