@@ -3,6 +3,7 @@ the median over the rounds, of what was divided within a round, with its quartil
 import statistics
 
 QUERY_HEADS, DIM = 32, 128
+DISTURBED = 0.15  # cores that other programs used
 SHORT, LONG = 1024, 16384  # tokens: what is asked at exactly one of them, at both or more
 
 
@@ -182,6 +183,9 @@ def print_report(results):
             if case["machine"] == machine:
                 versions |= case["versions"]
         print(f"{machine}; " + (", ".join(f"{name} {version}" for name, version in versions.items()) or "no peers"))
+    disturbed = [title(case) for case in results if case["others_cores"] > DISTURBED]
+    if disturbed:
+        print(f"\n**Other programs ran: not to be relied on are {'; '.join(disturbed)}.**")
     for case in results:
         print_case(case)
     if results:

@@ -9,7 +9,6 @@
 namespace kvcheck {
 namespace {
 
-constexpr int64_t kQueryHeads = StoredProblem::kQueryHeads;
 constexpr int64_t kKvHeads = StoredProblem::kKvHeads;
 constexpr int64_t kDim = StoredProblem::kDim;
 constexpr double kScale = 0.08838834764831845;  // 1 / sqrt(kDim)

@@ -110,6 +110,11 @@ class AttentionPeers(unittest.TestCase):
         rows, _ = lines_of(case)
         self.assertEqual(rows["bf16: share of reading"], ["0.65 met, within quartiles", "0.85 missed"])
 
+    def test_cases_that_others_disturbed_are_named(self):
+        case = case_of({"ours bf16": 1.5})
+        self.assertNotIn("Other programs ran", lines_of(case)[1])
+        self.assertIn("not to be relied on are decode, 32768 tokens.", lines_of({**case, "others_cores": 0.5})[1])
+
     def test_torch_counts_by_its_faster_way(self):
         rows, _ = lines_of(case_of({"ours f32": 5, "torch f32, enable_gqa": 6, "torch f32, K and V repeated": 4}, "prefill"))
         self.assertEqual(rows["f32: times as fast as torch f32, K and V repeated"], ["1 missed", "-"])
