@@ -66,8 +66,8 @@ class AttentionPeers(unittest.TestCase):
                 self.assertIn(f"| {label} |", done.stdout)
                 self.assertEqual(len(entry["seconds"]), 2)
                 self.assertGreater(min(entry["seconds"]), 0)
-                # Rounded to f32 everywhere, about a hundred times in a row.
-                self.assertLess(entry["error"], 100 * 2.0 ** -24)
+                # At worst the sums of 128 products of q.k and of 257 of P.V are rounded to f32 one after the other.
+                self.assertLess(entry["error"], (128 + 257) * 2.0 ** -24)
         heads, tokens = (cases[1]["entries"][f"ours 4-bit, {layout}-major"]["bytes"] for layout in ("head", "token"))
         self.assertEqual((heads, tokens), (2 * 257 * 8 * 72, 2 * 257 * 8 * 72))
 
