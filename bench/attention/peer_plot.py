@@ -8,13 +8,15 @@ import json
 import pathlib
 import sys
 
-import matplotlib
+try:
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+except ImportError as error:
+    sys.exit(f"no plot: {error} (tools/adapters/make_venv.sh bench/attention)")
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: E402
-
-import peer_report  # noqa: E402
+import peer_report
 
 # Colour and dashes by library, marker by format.
 LIBRARIES = {"ours": ("black", "-"), "torch": ("tab:red", "--"), "OpenVINO": ("tab:blue", "-."), "ggml": ("tab:green", "--"),
