@@ -44,7 +44,7 @@ struct Block {
   void Take() {
     const optimized::StoredHeads heads = {
         codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
-    stage.Take(heads, 0, columns.data(), kBlockTokens, false, kernels, {});
+    stage.Take(heads, 0, columns.data(), kBlockTokens, true, false, kernels, {});
   }
   int kind() { return static_cast<int>(stage.rows().kind); }
 

@@ -60,14 +60,21 @@ struct BlockRows {
   int64_t group = 0;  // channels that share a scale and a bias; codes alone
   int64_t count = 0;  // 0 to 64
   const std::byte* rows[kBlockTokens];
-  const float* scales[kBlockTokens];  // (dim / group); codes alone
-  const float* biases[kBlockTokens];
+  // Of row i from i * groups on, groups = dim / group; codes alone.
+  const float* scales = nullptr;
+  const float* biases = nullptr;
+  int64_t groups = 0;
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;
-  // Bytes that the caller will want next, fetched ahead while row i is worked on: `ahead_bytes`
-  // bytes from ahead[i] on; null or 0: none.
-  const std::byte* ahead[kBlockTokens];
+  // What the caller will want next, fetched while these rows are worked on: `ahead_bytes` bytes
+  // from ahead + i * ahead_stride on for as many rows; 0 bytes: nothing. It need not be memory of
+  // anybody.
+  const std::byte* ahead = nullptr;
+  int64_t ahead_stride = 0;
   int64_t ahead_bytes = 0;
+
+  float scale(int64_t i, int64_t g) const { return scales[i * groups + g]; }
+  float bias(int64_t i, int64_t g) const { return biases[i * groups + g]; }
 };
 
 // Channels up to whole lanes of a sum: the stride of queries and sums of outputs.

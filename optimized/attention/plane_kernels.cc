@@ -32,9 +32,9 @@ template <int kWidth>
 HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
                           float* HWY_RESTRICT scores) {
   const PerQuery<kWidth> d;
-  const int64_t groups = block.dim / block.group;
+  const int64_t groups = block.groups;
   for (int64_t i = 0; i < block.count; ++i) {
-    const float* HWY_RESTRICT biases = block.biases[i];
+    const float* HWY_RESTRICT biases = block.biases + i * groups;
     auto part = hn::Mul(hn::Set(d, biases[0]), hn::LoadU(d, sums));
     for (int64_t g = 1; g < groups; ++g) {
       part = hn::MulAdd(hn::Set(d, biases[g]), hn::LoadU(d, sums + g * kQuad), part);
@@ -83,6 +83,7 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, int64_t i, const GroupOf<Ro
   for (int t = 0; t < kTokens; ++t) row[t] = block.rows[i + t] + group.offset;
   VF32 sum[kSums];
   for (int k = 0; k < kSums; ++k) sum[k] = hn::Zero(F32());
+  HWY_UNROLL(2)
   for (int64_t c = 0; c < (kChunks > 0 ? kChunks : group.chunks); ++c) {
     AddChunk<Rows, kWidth, kTokens, kInPlace>(row, c * Rows::kChunkBytes,
                                               q + c * group.kChunk * kQuad, sum);
@@ -92,7 +93,7 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, int64_t i, const GroupOf<Ro
   const PerQuery<kWidth> d;
   for (int t = 0; t < kTokens; ++t) {
     float* to = scores + (i + t) * kWidth;
-    const auto scale = hn::Set(d, block.scales[i + t][group.g]);
+    const auto scale = hn::Set(d, block.scale(i + t, group.g));
     hn::StoreU(hn::MulAdd(hn::LoadU(d, codes + t * kWidth), scale, hn::LoadU(d, to)), d, to);
   }
 }
@@ -101,7 +102,7 @@ template <class Rows, int kWidth, bool kInPlace, int kChunks>
 HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, float* scores) {
   constexpr int kTokens = 8 / kWidth;
   const int64_t count = block.count;
-  const int64_t groups = block.dim / block.group;
+  const int64_t groups = block.groups;
   FetchInOrder ahead(block, groups * (count / kTokens));
   for (int64_t g = 0; g < groups; ++g) {
     const GroupOf<Rows, kChunks> group(block, g);
@@ -136,7 +137,7 @@ void PlaneDots(const BlockRows& block, const Queries& queries, float* scores) {
   PlaneDotsOfAny<Rows, kWidth, false>(block, queries, scores);
 }
 
-// Weights times the scales of one group, and the sum of weights times biases: by token modulo 4,
+// Weights times the scales of one group, and the sum of weights times biases: by token modulo 8,
 // then by halves.
 template <int kWidth>
 struct GroupWeights {
@@ -147,41 +148,59 @@ struct GroupWeights {
 HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                            GroupWeights<1>* HWY_RESTRICT out) {
   const PerQuery<1> d;
-  hn::Vec<PerQuery<1>> sum[4];
+  hn::Vec<PerQuery<1>> sum[8];
   for (auto& s : sum) s = hn::Zero(d);
-  for (int64_t i = 0; i < block.count; ++i) {
-    const auto p = hn::Set(d, weights[i]);
-    hn::StoreU(hn::Mul(p, hn::Set(d, block.scales[i][g])), d, out->weights + i);
-    sum[i % 4] = hn::MulAdd(p, hn::Set(d, block.biases[i][g]), sum[i % 4]);
+  for (int64_t first = 0; first < block.count; first += 8) {
+    for (int k = 0; k < 8; ++k) {
+      const int64_t i = first + k;
+      if (i >= block.count) break;
+      const auto p = hn::Set(d, weights[i]);
+      hn::StoreU(hn::Mul(p, hn::Set(d, block.scale(i, g))), d, out->weights + i);
+      sum[k] = hn::MulAdd(p, hn::Set(d, block.bias(i, g)), sum[k]);
+    }
   }
-  hn::StoreU(hn::Add(hn::Add(sum[0], sum[2]), hn::Add(sum[1], sum[3])), d, out->biases);
+  for (int half = 4; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) sum[k] = hn::Add(sum[k], sum[k + half]);
+  }
+  hn::StoreU(sum[0], d, out->biases);
 }
 
-// Two tokens at a time.
+// Both tokens of a pair, the first one below.
+HWY_INLINE VF32 OfPair(const float* HWY_RESTRICT of, int64_t groups) {
+  const PerQuery<kQuad> four;
+  return hn::Combine(F32(), hn::Set(four, of[groups]), hn::Set(four, of[0]));
+}
+
+HWY_INLINE void WeighPair(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
+                          int64_t pair, GroupWeights<kQuad>* HWY_RESTRICT out, VF32* sum) {
+  const F32 d;
+  const int64_t at = 2 * pair * block.groups + g;
+  const VF32 p = hn::LoadU(d, weights + pair * kLanes);
+  hn::Store(hn::Mul(p, OfPair(block.scales + at, block.groups)), d, out->weights + pair * kLanes);
+  *sum = hn::MulAdd(p, OfPair(block.biases + at, block.groups), *sum);
+}
+
 HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                            GroupWeights<kQuad>* HWY_RESTRICT out) {
   const F32 d;
   const PerQuery<kQuad> four;
-  VF32 sum[2] = {hn::Zero(d), hn::Zero(d)};
+  VF32 sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   const int64_t pairs = block.count / 2;
-  const auto both = [&](const float* const* of, int64_t pair) HWY_ATTR {
-    return hn::Combine(d, hn::Set(four, of[2 * pair + 1][g]), hn::Set(four, of[2 * pair][g]));
-  };
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    const VF32 p = hn::LoadU(d, weights + pair * kLanes);
-    hn::Store(hn::Mul(p, both(block.scales, pair)), d, out->weights + pair * kLanes);
-    sum[pair % 2] = hn::MulAdd(p, both(block.biases, pair), sum[pair % 2]);
+  int64_t pair = 0;
+  for (; pair + 4 <= pairs; pair += 4) {
+    for (int k = 0; k < 4; ++k) WeighPair(block, weights, g, pair + k, out, &sum[k]);
   }
-  if (block.count % 2 != 0) {
+  for (int k = 0; k < 4; ++k) {
+    if (pair + k < pairs) WeighPair(block, weights, g, pair + k, out, &sum[k]);
+    if (pair + k != pairs || block.count % 2 == 0) continue;
+    // A token alone: the other half adds nothing.
     const int64_t i = block.count - 1;
     const auto p = hn::LoadU(four, weights + i * kQuad);
-    hn::StoreU(hn::Mul(p, hn::Set(four, block.scales[i][g])), four, out->weights + i * kQuad);
-    // The other half adds nothing.
-    const VF32 alone = hn::Combine(d, hn::Zero(four), p);
-    const VF32 bias = hn::Combine(d, hn::Zero(four), hn::Set(four, block.biases[i][g]));
-    sum[pairs % 2] = hn::MulAdd(alone, bias, sum[pairs % 2]);
+    hn::StoreU(hn::Mul(p, hn::Set(four, block.scale(i, g))), four, out->weights + i * kQuad);
+    const VF32 bias = hn::Combine(d, hn::Zero(four), hn::Set(four, block.bias(i, g)));
+    sum[k] = hn::MulAdd(hn::Combine(d, hn::Zero(four), p), bias, sum[k]);
   }
-  const VF32 all = hn::Add(sum[0], sum[1]);
+  const VF32 all = hn::Add(hn::Add(sum[0], sum[2]), hn::Add(sum[1], sum[3]));
   hn::StoreU(hn::Add(hn::LowerHalf(four, all), hn::UpperHalf(four, all)), four, out->biases);
 }
 
@@ -205,7 +224,7 @@ HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
 }
 
 // Tokens between two steps of what is fetched ahead.
-inline constexpr int64_t kPlaneFetchTokens = 8;
+inline constexpr int64_t kPlaneFetchTokens = 16;
 
 // Two planes of a chunk. Shapes: out (kWidth, out_stride), from the first of the two on.
 template <class Rows, int kWidth, int kPlane, bool kInPlace>
@@ -272,7 +291,7 @@ void PlaneSums(const BlockRows& block, const float* weights, const float* rescal
   FetchInOrder ahead(block, steps * block.dim / (2 * kLanes));
   const bool in_place = block.usual_scales && AreUsual(weights, block.count * kWidth);
   GroupWeights<kWidth> group;
-  for (int64_t g = 0; g < block.dim / block.group; ++g) {
+  for (int64_t g = 0; g < block.groups; ++g) {
     WeighGroup(block, weights, g, &group);
     if (in_place) {
       SumGroup<Rows, kWidth, true>(block, g, group, rescale, ahead, out, out_stride);
@@ -293,7 +312,7 @@ template <class Rows>
 void WidenPlanes(const BlockRows& block, float* out) {
   constexpr int64_t kChunk = Rows::kPlanes * kLanes;
   for (int64_t i = 0; i < block.count; ++i) {
-    if (block.ahead_bytes > 0) FetchLines(block.ahead[i], block.ahead_bytes);
+    if (block.ahead_bytes > 0) FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
     const std::byte* row = block.rows[i];
     for (int64_t done = 0; done < block.dim; done += kChunk, out += kChunk) {
       WidenChunk<Rows>(row, out);

@@ -229,22 +229,24 @@ HWY_INLINE void FetchLines(const std::byte* from, int64_t bytes) {
 class FetchInOrder {
  public:
   HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps)
-      : row_(block.ahead),
-        end_(block.ahead + (block.ahead_bytes > 0 ? block.count : 0)),
+      : next_(block.ahead),
+        stride_(block.ahead_stride),
         bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
-        per_step_(steps > 0 ? (bytes_ / kLineBytes * block.count + steps - 1) / steps : 0) {}
+        left_(bytes_ / kLineBytes * block.count),
+        per_step_(steps > 0 ? (left_ + steps - 1) / steps : 0) {}
   HWY_INLINE void Step() {
-    for (int64_t n = per_step_; n > 0 && row_ != end_; --n) {
-      hwy::Prefetch(*row_ + at_);
+    const int64_t lines = HWY_MIN(per_step_, left_);
+    left_ -= lines;
+    for (int64_t n = lines; n > 0; --n) {
+      hwy::Prefetch(next_ + at_);
       at_ += kLineBytes;
-      if (at_ == bytes_) at_ = 0, ++row_;
+      if (at_ == bytes_) at_ = 0, next_ += stride_;
     }
   }
 
  private:
-  const std::byte* const* row_;
-  const std::byte* const* end_;
-  int64_t bytes_, per_step_;
+  const std::byte* next_;
+  int64_t stride_, bytes_, left_, per_step_;
   int64_t at_ = 0;
 };
 

@@ -40,8 +40,8 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
   for (int64_t i = 0; i < block.count; ++i) {
     if (i % kFetchTokens == 0) ahead.Step();
     const std::byte* row = block.rows[i];
-    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
-    const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
+    const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
     VF32 value[kVectors];
     for (int k = 0; k < kVectors; ++k) {
       const int64_t at = channel + k * kLanes;
@@ -89,13 +89,13 @@ void Widen(const BlockRows& block, float* out) {
   const F32 d;
   const int64_t padded = PaddedDim(block.dim);
   for (int64_t i = 0; i < block.count; ++i, out += padded) {
-    if (block.ahead_bytes > 0) FetchLines(block.ahead[i], block.ahead_bytes);
+    if (block.ahead_bytes > 0) FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
     const std::byte* row = block.rows[i];
     const int64_t group = Rows::kScaled ? block.group : block.dim;
     int64_t channel = 0;
     for (int64_t first = 0, g = 0; first < block.dim; first += group, ++g) {
-      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
-      const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
+      const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
       for (; channel + kLanes <= first + group; channel += kLanes) {
         hn::Store(Value<Rows, kFused>(Rows::Load(row, channel), scale, bias), d, out + channel);
       }

@@ -40,8 +40,9 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
   return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
 }
 
-// The columns of the block's positions at the bits of `any`, in order.
-void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
+// The columns of the block's positions at the bits of `any`, in order, and whether they stand one
+// after the other.
+bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
   const int64_t first = block * kBlockTokens;
   // The run of the block's first visible position.
   const int64_t start = first + std::countr_zero(any);
@@ -54,7 +55,7 @@ void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
   if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
     const int64_t column = runs[low].column + (first - runs[low].position);
     for (int64_t i = 0; i < kBlockTokens; ++i) columns[i] = column + i;
-    return;
+    return true;
   }
   int64_t count = 0;
   for (uint64_t rest = any; rest != 0; rest &= rest - 1) {
@@ -62,6 +63,9 @@ void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
     while (position >= runs[low].position + runs[low].count) ++low;
     columns[count++] = runs[low].column + (position - runs[low].position);
   }
+  bool together = true;
+  for (int64_t i = 1; i < count; ++i) together = together && columns[i] == columns[0] + i;
+  return together;
 }
 
 // exp(from - to), 0 where there is nothing to weigh.
@@ -208,7 +212,7 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
   }
   if (any == 0) return;
   int64_t columns[kBlockTokens];
-  ColumnsOf(tile.sequence->columns, block, any, columns);
+  const bool together = ColumnsOf(tile.sequence->columns, block, any, columns);
   const int64_t count = std::popcount(any);
   const bool widen = tile.rows >= kWidenFrom;
   // Groups of four rows that see the same go together; otherwise each row alone.
@@ -227,13 +231,13 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     }
   };
   const SequenceQueries& from = *tile.sequence;
-  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels,
+  k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.v, tile.kv_head, 0, v_.row_bytes()});
   for_each([&](int64_t row, int width) {
     Score(shape, row, width, block, any, words[row]);
     k_.StopFetching();
   });
-  v_.Take(from.v, tile.kv_head, columns, count, widen, shape.kernels,
+  v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.k, next.head, next.columns, k_.row_bytes()});
   for_each([&](int64_t row, int width) {
     Sum(shape, row, width, any, words[row]);
@@ -277,8 +281,7 @@ void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t b
                        uint64_t places) {
   const BlockRows* keys = &k_.rows();
   if (places != any) {
-    SelectRows(*keys, any, places, &selected_);
-    keys = &selected_;
+    keys = &selected_.Select(*keys, any, places);
   }
   float* scores = scores_ + row * kBlockTokens;
   if (rows_[static_cast<size_t>(row)].visible->uniform) {
@@ -303,8 +306,7 @@ void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t an
                      uint64_t places) {
   const BlockRows* values = &v_.rows();
   if (places != any) {
-    SelectRows(*values, any, places, &selected_);
-    values = &selected_;
+    values = &selected_.Select(*values, any, places);
   }
   shape.kernels.sum[static_cast<int>(values->kind)][width == 1 ? 0 : 1](
       *values, scores_ + row * kBlockTokens, rescale_ + row, partial_.sums + row * shape.v_padded,

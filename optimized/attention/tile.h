@@ -106,7 +106,7 @@ class TileWorker {
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;
-  BlockRows selected_;
+  SelectedRows selected_;
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
   BlockSpan span_;              // that they touch

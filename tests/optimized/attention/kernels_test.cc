@@ -70,7 +70,7 @@ struct Block {
     for (int64_t i = 0; i < count; ++i) columns.push_back(i);
   }
   BlockRows& Take(const AttentionKernels& kernels, bool widen) {
-    stage.Take(heads, 0, columns.data(), count, widen, kernels, {});
+    stage.Take(heads, 0, columns.data(), count, true, widen, kernels, {});
     return stage.rows();
   }
 
@@ -217,15 +217,15 @@ class PlaneDefinition {
   // weights: of key i at i * stride.
   float Sum(const float* weights, int64_t stride, int64_t channel, float kept) const {
     const int64_t g = channel / format_.group_size;
-    float biases[4] = {};
+    float biases[8] = {};
     float codes = 0;
     for (int64_t i = 0; i < count_; ++i) {
       const float p = weights[i * stride];
-      biases[i % 4] = std::fma(p, Get(biases_, i, g), biases[i % 4]);
+      biases[i % 8] = std::fma(p, Get(biases_, i, g), biases[i % 8]);
       const float weight = p * Get(scales_, i, g);
       codes = std::fma(Code(i, channel), weight, codes);
     }
-    return kept + (codes + ((biases[0] + biases[2]) + (biases[1] + biases[3])));
+    return kept + (codes + AddUp(biases));
   }
 
  private:
@@ -398,7 +398,7 @@ TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
         const optimized::StoredHeads heads = {
             codes.data() + first * size, nullptr, nullptr, 0, 0, 0, 0};
         const int64_t column = 0;
-        stage.Take(heads, 0, &column, 1, true, kernels, {});
+        stage.Take(heads, 0, &column, 1, true, true, kernels, {});
         float got[kDim];
         std::memcpy(got, stage.rows().rows[0], sizeof(got));
         for (int64_t i = 0; i < kDim; ++i) {
