@@ -60,7 +60,7 @@ struct BlockRows {
   int64_t group = 0;  // channels that share a scale and a bias; codes alone
   int64_t count = 0;  // 0 to 64
   const std::byte* rows[kBlockTokens];
-  // Of row i from i * groups on, groups = dim / group; codes alone.
+  // Of row i from i * groups on; codes alone.
   const float* scales = nullptr;
   const float* biases = nullptr;
   int64_t groups = 0;

@@ -131,25 +131,23 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
-  if (!widen) return;
-  // Vectors of f32 that stand one after the other are as good as a copy of them; apart, at strides
-  // of a power of two, they would share few sets of the first cache.
-  if (kind_ == RowKind::kFloat32 && dim_ % kSumLanes16 == 0 && from.code_stride == row_bytes_)
-    return;
+  if (!widen || kind_ == RowKind::kFloat32) return;
   const int64_t padded = PaddedDim(dim_);
-  GrowTo(&values_, padded * kBlockTokens + kSumLanes16);
+  // A line more: vectors at strides of a power of two would share few sets of the first cache.
+  const int64_t stride = padded + kSumLanes16;
+  GrowTo(&values_, stride * kBlockTokens + kSumLanes16);
   // Kernels store whole vectors.
   void* start = values_.data();
   size_t room = values_.size() * sizeof(float);
   float* to = static_cast<float*>(
-      std::align(64, static_cast<size_t>(padded * kBlockTokens) * sizeof(float), start, room));
-  kernels.widen[static_cast<int>(kind_)](block_, to);
+      std::align(64, static_cast<size_t>(stride * kBlockTokens) * sizeof(float), start, room));
+  kernels.widen[static_cast<int>(kind_)](block_, to, stride);
   const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
   block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
   block_.ahead_bytes = 0;
   for (int64_t i = 0; i < count; ++i) {
-    block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * padded);
+    block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
   }
 }
 

@@ -26,7 +26,7 @@ struct Queries {
 };
 
 // scores[i * width + h] = sum over channels of q[h] times row i: term c in lane c mod N, in order,
-// and the N lanes by halves. Planes: factored, 8 lanes. Shapes: scores (count, width).
+// and the N lanes by halves. Planes: factored. Shapes: scores (count, width).
 using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
 // out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[i * width + h] times row i),
@@ -37,8 +37,8 @@ using SumKernel = void (*)(const BlockRows& block, const float* weights, const f
 
 // The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim). Planes: their codes,
 // for kPlaneFloats.
-// Shapes: out (count, PaddedDim(dim)).
-using WidenKernel = void (*)(const BlockRows& block, float* out);
+// Shapes: out (count, stride), of which PaddedDim(dim) are written.
+using WidenKernel = void (*)(const BlockRows& block, float* out, int64_t stride);
 
 // One block of the online softmax of `width` queries.
 struct SoftmaxStep {
@@ -59,9 +59,9 @@ struct AttentionKernels {
   SumKernel sum[kRowKinds][2];
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
-  bool planes = false;  // whether there are kernels of planes
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product
+  int plane_lanes = 0;  // of the kernels of planes; 0: there are none
 };
 
 // Of the best instruction set that this machine has.

@@ -32,9 +32,9 @@ template <int kWidth>
 HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
                           float* HWY_RESTRICT scores) {
   const PerQuery<kWidth> d;
-  const int64_t groups = block.groups;
+  const int64_t groups = block.dim / block.group;
   for (int64_t i = 0; i < block.count; ++i) {
-    const float* HWY_RESTRICT biases = block.biases + i * groups;
+    const float* HWY_RESTRICT biases = block.biases + i * block.groups;
     auto part = hn::Mul(hn::Set(d, biases[0]), hn::LoadU(d, sums));
     for (int64_t g = 1; g < groups; ++g) {
       part = hn::MulAdd(hn::Set(d, biases[g]), hn::LoadU(d, sums + g * kQuad), part);
@@ -43,23 +43,23 @@ HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums
   }
 }
 
-// Products of a chunk of kTokens rows with the queries, from plane kPlane on.
+// Products of a chunk of kTokens rows with the queries, from vector kVector on.
 // Shapes: sum (kTokens, kWidth).
-template <class Rows, int kWidth, int kTokens, bool kInPlace, int kPlane = 0>
+template <class Rows, int kWidth, int kTokens, bool kInPlace, int kVector = 0>
 HWY_INLINE void AddChunk(const std::byte* const* row, int64_t offset, const float* HWY_RESTRICT q,
                          VF32* HWY_RESTRICT sum) {
   VF32 codes[kTokens];
   for (int t = 0; t < kTokens; ++t) {
-    codes[t] = Rows::template Load<kInPlace, kPlane>(row[t] + offset);
+    codes[t] = Rows::template Load<kInPlace, kVector>(row[t] + offset);
   }
   for (int h = 0; h < kWidth; ++h) {
-    const VF32 query = InRegister(hn::Load(F32(), q + (kPlane * kQuad + h) * kLanes));
+    const VF32 query = InRegister(hn::Load(F32(), q + (kVector * kQuad + h) * kLanes));
     for (int t = 0; t < kTokens; ++t) {
       sum[t * kWidth + h] = hn::MulAdd(codes[t], query, sum[t * kWidth + h]);
     }
   }
-  if constexpr (kPlane + 1 < Rows::kPlanes) {
-    AddChunk<Rows, kWidth, kTokens, kInPlace, kPlane + 1>(row, offset, q, sum);
+  if constexpr (kVector + 1 < Rows::kVectors) {
+    AddChunk<Rows, kWidth, kTokens, kInPlace, kVector + 1>(row, offset, q, sum);
   }
 }
 
@@ -70,7 +70,7 @@ struct GroupOf {
       : g(g),
         chunks(kChunks > 0 ? kChunks : block.group / kChunk),
         offset(g * (block.group / kChunk) * Rows::kChunkBytes) {}
-  static constexpr int64_t kChunk = kLanes * Rows::kPlanes;
+  static constexpr int64_t kChunk = kLanes * Rows::kVectors;
   int64_t g, chunks, offset;
 };
 
@@ -100,9 +100,9 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, int64_t i, const GroupOf<Ro
 
 template <class Rows, int kWidth, bool kInPlace, int kChunks>
 HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, float* scores) {
-  constexpr int kTokens = 8 / kWidth;
+  constexpr int kTokens = static_cast<int>(kLanes) / kWidth;
   const int64_t count = block.count;
-  const int64_t groups = block.groups;
+  const int64_t groups = block.dim / block.group;
   FetchInOrder ahead(block, groups * (count / kTokens));
   for (int64_t g = 0; g < groups; ++g) {
     const GroupOf<Rows, kChunks> group(block, g);
@@ -120,7 +120,7 @@ HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, floa
 
 template <class Rows, int kWidth, bool kInPlace>
 HWY_INLINE void PlaneDotsOfAny(const BlockRows& block, const Queries& queries, float* scores) {
-  switch (block.group / (kLanes * Rows::kPlanes)) {
+  switch (block.group / (kLanes * Rows::kVectors)) {
     case 1:
       return PlaneDotsOf<Rows, kWidth, kInPlace, 1>(block, queries, scores);
     case 2:
@@ -133,7 +133,9 @@ HWY_INLINE void PlaneDotsOfAny(const BlockRows& block, const Queries& queries, f
 template <class Rows, int kWidth>
 void PlaneDots(const BlockRows& block, const Queries& queries, float* scores) {
   BiasParts<kWidth>(block, queries.sums, scores);
-  if (queries.in_place) return PlaneDotsOfAny<Rows, kWidth, true>(block, queries, scores);
+  if constexpr (Rows::kCodes) {
+    if (queries.in_place) return PlaneDotsOfAny<Rows, kWidth, true>(block, queries, scores);
+  }
   PlaneDotsOfAny<Rows, kWidth, false>(block, queries, scores);
 }
 
@@ -165,26 +167,31 @@ HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT wei
   hn::StoreU(sum[0], d, out->biases);
 }
 
-// Both tokens of a pair, the first one below.
-HWY_INLINE VF32 OfPair(const float* HWY_RESTRICT of, int64_t groups) {
+// Four queries of two tokens.
+using Pair = hn::FixedTag<float, 2 * kQuad>;
+using VPair = hn::Vec<Pair>;
+
+// A number of both tokens of a pair, the first one below.
+HWY_INLINE VPair OfPair(const float* HWY_RESTRICT of, int64_t groups) {
   const PerQuery<kQuad> four;
-  return hn::Combine(F32(), hn::Set(four, of[groups]), hn::Set(four, of[0]));
+  return hn::Combine(Pair(), hn::Set(four, of[groups]), hn::Set(four, of[0]));
 }
 
 HWY_INLINE void WeighPair(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
-                          int64_t pair, GroupWeights<kQuad>* HWY_RESTRICT out, VF32* sum) {
-  const F32 d;
+                          int64_t pair, GroupWeights<kQuad>* HWY_RESTRICT out, VPair* sum) {
+  const Pair d;
   const int64_t at = 2 * pair * block.groups + g;
-  const VF32 p = hn::LoadU(d, weights + pair * kLanes);
-  hn::Store(hn::Mul(p, OfPair(block.scales + at, block.groups)), d, out->weights + pair * kLanes);
+  const VPair p = hn::LoadU(d, weights + pair * 2 * kQuad);
+  hn::Store(hn::Mul(p, OfPair(block.scales + at, block.groups)), d,
+            out->weights + pair * 2 * kQuad);
   *sum = hn::MulAdd(p, OfPair(block.biases + at, block.groups), *sum);
 }
 
 HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                            GroupWeights<kQuad>* HWY_RESTRICT out) {
-  const F32 d;
+  const Pair d;
   const PerQuery<kQuad> four;
-  VF32 sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  VPair sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   const int64_t pairs = block.count / 2;
   int64_t pair = 0;
   for (; pair + 4 <= pairs; pair += 4) {
@@ -197,10 +204,10 @@ HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT wei
     const int64_t i = block.count - 1;
     const auto p = hn::LoadU(four, weights + i * kQuad);
     hn::StoreU(hn::Mul(p, hn::Set(four, block.scale(i, g))), four, out->weights + i * kQuad);
-    const VF32 bias = hn::Combine(d, hn::Zero(four), hn::Set(four, block.bias(i, g)));
+    const VPair bias = hn::Combine(d, hn::Zero(four), hn::Set(four, block.bias(i, g)));
     sum[k] = hn::MulAdd(hn::Combine(d, hn::Zero(four), p), bias, sum[k]);
   }
-  const VF32 all = hn::Add(hn::Add(sum[0], sum[2]), hn::Add(sum[1], sum[3]));
+  const VPair all = hn::Add(hn::Add(sum[0], sum[2]), hn::Add(sum[1], sum[3]));
   hn::StoreU(hn::Add(hn::LowerHalf(four, all), hn::UpperHalf(four, all)), four, out->biases);
 }
 
@@ -226,40 +233,76 @@ HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
 // Tokens between two steps of what is fetched ahead.
 inline constexpr int64_t kPlaneFetchTokens = 16;
 
-// Two planes of a chunk. Shapes: out (kWidth, out_stride), from the first of the two on.
-template <class Rows, int kWidth, int kPlane, bool kInPlace>
-HWY_INLINE void SumPlanePair(const BlockRows& block, int64_t offset,
-                             const GroupWeights<kWidth>& group, const float* rescale,
-                             FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
+// 2^-shift for the lanes of a vector.
+template <class Rows, int kVector, bool kInPlace>
+HWY_INLINE VF32 Unshift() {
+  if constexpr (!kInPlace) return hn::Set(F32(), 1.0f);
+  constexpr int kFirst = kVector * static_cast<int>(kLanes / kPlaneLanes);
+  constexpr auto factor = [](int plane) {
+    return 1.0f / static_cast<float>(1u << Rows::Shift(plane));
+  };
+#if HWY_TARGET == HWY_AVX2
+  return hn::Set(F32(), factor(kFirst));
+#else
+  const hn::FixedTag<float, 8> half;
+  return hn::Combine(F32(), hn::Set(half, factor(kFirst + 1)), hn::Set(half, factor(kFirst)));
+#endif
+}
+
+template <class Rows, int kVector, int kCount, bool kInPlace>
+HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
+  codes[0] = Rows::template Load<kInPlace, kVector>(row);
+  if constexpr (kCount > 1) LoadVectors<Rows, kVector + 1, kCount - 1, kInPlace>(row, codes + 1);
+}
+template <class Rows, int kVector, int kCount, bool kInPlace>
+HWY_INLINE void Unshifts(VF32* factors) {
+  factors[0] = Unshift<Rows, kVector, kInPlace>();
+  if constexpr (kCount > 1) Unshifts<Rows, kVector + 1, kCount - 1, kInPlace>(factors + 1);
+}
+
+// Vectors that are summed at once: as many accumulators as hide the latency of a product.
+template <class Rows>
+inline constexpr int kSumVectors = kLanes == 16 ? Rows::kVectors : 2;
+
+// kSumVectors vectors of a chunk from kVector on, and the following ones.
+// Shapes: out (kWidth, out_stride), from the first of them on.
+template <class Rows, int kWidth, int kVector, bool kInPlace>
+HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
+                           const GroupWeights<kWidth>& group, const float* rescale,
+                           FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
-  VF32 sum[2 * kWidth];
+  constexpr int kCount = kSumVectors<Rows>;
+  VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
   for (int64_t first = 0; first < block.count; first += kPlaneFetchTokens) {
     ahead.Step();
     const int64_t end = std::min(first + kPlaneFetchTokens, block.count);
     for (int64_t i = first; i < end; ++i) {
-      const std::byte* row = block.rows[i] + offset;
-      const VF32 low = Rows::template Load<kInPlace, kPlane>(row);
-      const VF32 high = Rows::template Load<kInPlace, kPlane + 1>(row);
+      VF32 codes[kCount];
+      LoadVectors<Rows, kVector, kCount, kInPlace>(block.rows[i] + offset, codes);
       for (int h = 0; h < kWidth; ++h) {
         const VF32 weight = hn::Set(d, group.weights[i * kWidth + h]);
-        sum[2 * h] = hn::MulAdd(low, weight, sum[2 * h]);
-        sum[2 * h + 1] = hn::MulAdd(high, weight, sum[2 * h + 1]);
+        for (int k = 0; k < kCount; ++k) {
+          sum[h * kCount + k] = hn::MulAdd(codes[k], weight, sum[h * kCount + k]);
+        }
       }
     }
   }
+  VF32 unshift[kCount];
+  Unshifts<Rows, kVector, kCount, kInPlace>(unshift);
   for (int h = 0; h < kWidth; ++h) {
     const VF32 factor = hn::Set(d, rescale[h]);
     const VF32 biases = hn::Set(d, group.biases[h]);
-    for (int k = 0; k < 2; ++k) {
-      constexpr int kBits = kInPlace ? Rows::kShift : 0;
-      const int shift = kPlane + k + 1 == Rows::kPlanes ? 0 : kBits * (kPlane + k);
+    for (int k = 0; k < kCount; ++k) {
       float* to = out + h * out_stride + k * kLanes;
       // The power of two is exact: one rounding.
-      const VF32 part =
-          hn::MulAdd(sum[2 * h + k], hn::Set(d, 1.0f / static_cast<float>(1u << shift)), biases);
+      const VF32 part = hn::MulAdd(sum[h * kCount + k], unshift[k], biases);
       hn::Store(hn::Add(hn::Mul(hn::Load(d, to), factor), part), d, to);
     }
+  }
+  if constexpr (kVector + kCount < Rows::kVectors) {
+    SumVectors<Rows, kWidth, kVector + kCount, kInPlace>(block, offset, group, rescale, ahead,
+                                                         out + kCount * kLanes, out_stride);
   }
 }
 
@@ -267,20 +310,12 @@ template <class Rows, int kWidth, bool kInPlace>
 HWY_INLINE void SumGroup(const BlockRows& block, int64_t g, const GroupWeights<kWidth>& group,
                          const float* rescale, FetchInOrder& ahead, float* HWY_RESTRICT out,
                          int64_t out_stride) {
-  const int64_t chunks = block.group / (kLanes * Rows::kPlanes);
+  const int64_t chunks = block.group / (kLanes * Rows::kVectors);
   out += g * block.group;
   for (int64_t c = g * chunks; c < (g + 1) * chunks; ++c) {
-    const int64_t offset = c * Rows::kChunkBytes;
-    SumPlanePair<Rows, kWidth, 0, kInPlace>(block, offset, group, rescale, ahead, out, out_stride);
-    SumPlanePair<Rows, kWidth, 2, kInPlace>(block, offset, group, rescale, ahead, out + 2 * kLanes,
-                                            out_stride);
-    if constexpr (Rows::kPlanes == 8) {
-      SumPlanePair<Rows, kWidth, 4, kInPlace>(block, offset, group, rescale, ahead,
-                                              out + 4 * kLanes, out_stride);
-      SumPlanePair<Rows, kWidth, 6, kInPlace>(block, offset, group, rescale, ahead,
-                                              out + 6 * kLanes, out_stride);
-    }
-    out += Rows::kPlanes * kLanes;
+    SumVectors<Rows, kWidth, 0, kInPlace>(block, c * Rows::kChunkBytes, group, rescale, ahead, out,
+                                          out_stride);
+    out += Rows::kVectors * kLanes;
   }
 }
 
@@ -288,41 +323,44 @@ template <class Rows, int kWidth>
 void PlaneSums(const BlockRows& block, const float* weights, const float* rescale, float* out,
                int64_t out_stride) {
   const int64_t steps = (block.count + kPlaneFetchTokens - 1) / kPlaneFetchTokens;
-  FetchInOrder ahead(block, steps * block.dim / (2 * kLanes));
-  const bool in_place = block.usual_scales && AreUsual(weights, block.count * kWidth);
+  FetchInOrder ahead(block, steps * block.dim / (kSumVectors<Rows> * kLanes));
+  bool in_place = false;
+  if constexpr (Rows::kCodes) {
+    in_place = block.usual_scales && AreUsual(weights, block.count * kWidth);
+  }
   GroupWeights<kWidth> group;
-  for (int64_t g = 0; g < block.groups; ++g) {
+  for (int64_t g = 0; g < block.dim / block.group; ++g) {
     WeighGroup(block, weights, g, &group);
-    if (in_place) {
-      SumGroup<Rows, kWidth, true>(block, g, group, rescale, ahead, out, out_stride);
+    if (Rows::kCodes && in_place) {
+      SumGroup<Rows, kWidth, Rows::kCodes>(block, g, group, rescale, ahead, out, out_stride);
     } else {
       SumGroup<Rows, kWidth, false>(block, g, group, rescale, ahead, out, out_stride);
     }
   }
 }
 
-template <class Rows, int kPlane = 0>
+template <class Rows, int kVector = 0>
 HWY_INLINE void WidenChunk(const std::byte* row, float* out) {
-  hn::Store(Rows::template Load<false, kPlane>(row), F32(), out + kPlane * kLanes);
-  if constexpr (kPlane + 1 < Rows::kPlanes) WidenChunk<Rows, kPlane + 1>(row, out);
+  hn::Store(Rows::template Load<false, kVector>(row), F32(), out + kVector * kLanes);
+  if constexpr (kVector + 1 < Rows::kVectors) WidenChunk<Rows, kVector + 1>(row, out);
 }
 
 // The codes as f32, in the order of planes.
 template <class Rows>
-void WidenPlanes(const BlockRows& block, float* out) {
-  constexpr int64_t kChunk = Rows::kPlanes * kLanes;
-  for (int64_t i = 0; i < block.count; ++i) {
+void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
+  constexpr int64_t kChunk = Rows::kVectors * kLanes;
+  for (int64_t i = 0; i < block.count; ++i, out += stride) {
     if (block.ahead_bytes > 0) FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
     const std::byte* row = block.rows[i];
-    for (int64_t done = 0; done < block.dim; done += kChunk, out += kChunk) {
-      WidenChunk<Rows>(row, out);
+    for (int64_t done = 0; done < block.dim; done += kChunk) {
+      WidenChunk<Rows>(row, out + done);
       row += Rows::kChunkBytes;
     }
   }
 }
 
 void FillPlanes(bool fused, AttentionKernels* kernels) {
-  kernels->planes = fused;
+  kernels->plane_lanes = fused ? static_cast<int>(kLanes) : 0;
 #define KVCHECK_PLANES(name, rows)                                                    \
   FillWidths(kernels->dot[static_cast<int>(RowKind::name)], true, PlaneDots<rows, 1>, \
              PlaneDots<rows, kQuad>, PlaneDots<rows, 1>, PlaneDots<rows, kQuad>);     \
@@ -335,7 +373,7 @@ void FillPlanes(bool fused, AttentionKernels* kernels) {
 
 #else
 
-void FillPlanes(bool, AttentionKernels* kernels) { kernels->planes = false; }
+void FillPlanes(bool, AttentionKernels* kernels) { kernels->plane_lanes = 0; }
 
 #endif
 

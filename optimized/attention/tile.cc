@@ -82,7 +82,7 @@ float WeightOf(bool fused, float from, float to) {
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   const auto* k = std::get_if<AffineFormat>(&shape.k);
   const auto* v = std::get_if<AffineFormat>(&shape.v);
-  if (!kernels.planes || (k == nullptr && v == nullptr)) return false;
+  if (kernels.plane_lanes == 0 || (k == nullptr && v == nullptr)) return false;
   return (k == nullptr || HavePlanes(*k, shape.k_dim)) &&
          (v == nullptr || HavePlanes(*v, shape.v_dim));
 }
@@ -148,8 +148,8 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     if (shape.k_planes != nullptr) {
-      ArrangeQuery(*shape.k_planes, query(at), dim, in_place_, row % kQuad,
-                   queries_ + row / kQuad * kQuad * shape.k_padded);
+      ArrangeQuery(*shape.k_planes, shape.kernels.plane_lanes, query(at), dim, in_place_,
+                   row % kQuad, queries_ + row / kQuad * kQuad * shape.k_padded);
     } else {
       std::memcpy(queries_ + row * shape.k_padded, query(at),
                   static_cast<size_t>(dim) * sizeof(float));
@@ -231,18 +231,57 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     }
   };
   const SequenceQueries& from = *tile.sequence;
+  const bool whole = std::all_of(words, words + tile.rows, [&](uint64_t w) { return w == any; });
   k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.v, tile.kv_head, 0, v_.row_bytes()});
+  if (widen && whole) DotByTokens(shape);
   for_each([&](int64_t row, int width) {
-    Score(shape, row, width, block, any, words[row]);
+    if (!(widen && whole)) Dot(shape, row, width, any, words[row]);
+    Soften(shape, row, width, block, words[row]);
     k_.StopFetching();
   });
   v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.k, next.head, next.columns, k_.row_bytes()});
+  if (widen && whole) return SumByChannels(shape);
   for_each([&](int64_t row, int width) {
     Sum(shape, row, width, any, words[row]);
     v_.StopFetching();
   });
+}
+
+// As many vectors as stay in the first cache with the queries, for all queries before the next
+// ones.
+void TileWorker::DotByTokens(const TileShape& shape) {
+  constexpr int64_t kTogether = 32;
+  const int64_t rows = tile_->rows;
+  BlockRows some = k_.rows();
+  const int64_t count = some.count;
+  for (int64_t first = 0; first < count; first += kTogether) {
+    some.count = std::min(kTogether, count - first);
+    std::copy_n(k_.rows().rows + first, some.count, some.rows);
+    some.scales = k_.rows().scales + first * some.groups;
+    some.biases = k_.rows().biases + first * some.groups;
+    for (int64_t row = 0; row < rows; row += kQuad) {
+      DotRows(shape, row, kQuad, some, scores_ + row * kBlockTokens + first * kQuad);
+    }
+  }
+}
+
+// Channels of all vectors, likewise.
+void TileWorker::SumByChannels(const TileShape& shape) {
+  const int64_t rows = tile_->rows;
+  BlockRows some = v_.rows();
+  const int64_t dim = some.dim;
+  const bool planes = some.kind == RowKind::kPlaneFloats;
+  const int64_t channels = planes ? some.group : 32;
+  for (int64_t first = 0; first < dim; first += channels) {
+    some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
+    for (int64_t row = 0; row < rows; row += kQuad) {
+      SumRows(shape, row, kQuad, some, first);
+    }
+    for (int64_t i = 0; i < some.count; ++i) some.rows[i] += channels * sizeof(float);
+    if (planes) ++some.scales, ++some.biases;
+  }
 }
 
 const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t places) {
@@ -273,44 +312,51 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
     return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
-  return {quad + row % kQuad * kPlaneLanes, 0, quad + kQuad * shape.shape.k_dim + row % kQuad,
-          in_place_};
+  return {quad + row % kQuad * shape.kernels.plane_lanes, 0,
+          quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_};
 }
 
-void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
-                       uint64_t places) {
-  const BlockRows* keys = &k_.rows();
-  if (places != any) {
-    keys = &selected_.Select(*keys, any, places);
-  }
-  float* scores = scores_ + row * kBlockTokens;
+void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
+                         float* scores) {
   if (rows_[static_cast<size_t>(row)].visible->uniform) {
-    std::fill(scores, scores + keys->count * width, 0.0f);
-  } else {
-    shape.kernels.dot[static_cast<int>(keys->kind)][width == 1 ? 0 : 1](
-        *keys, QueriesOf(shape, row), scores);
+    std::fill(scores, scores + keys.count * width, 0.0f);
+    return;
   }
+  shape.kernels.dot[static_cast<int>(keys.kind)][width == 1 ? 0 : 1](keys, QueriesOf(shape, row),
+                                                                     scores);
+}
+
+void TileWorker::Dot(const TileShape& shape, int64_t row, int width, uint64_t any,
+                     uint64_t places) {
+  const BlockRows& keys = places == any ? k_.rows() : selected_.Select(k_.rows(), any, places);
+  DotRows(shape, row, width, keys, scores_ + row * kBlockTokens);
+}
+
+void TileWorker::Soften(const TileShape& shape, int64_t row, int width, int64_t block,
+                        uint64_t places) {
   SoftmaxStep step;
-  step.count = keys->count;
+  step.count = std::popcount(places);
   step.scale = shape.scale;
   step.softcap = shape.softcap;
   step.bias = Bias(row, width, block, places);
-  step.scores = scores;
+  step.scores = scores_ + row * kBlockTokens;
   step.shift = partial_.shifts + row;
   step.total = partial_.totals + row;
   step.rescale = rescale_ + row;
   shape.kernels.softmax[width == 1 ? 0 : 1](step);
 }
 
+void TileWorker::SumRows(const TileShape& shape, int64_t row, int64_t width,
+                         const BlockRows& values, int64_t channel) {
+  shape.kernels.sum[static_cast<int>(values.kind)][width == 1 ? 0 : 1](
+      values, scores_ + row * kBlockTokens, rescale_ + row,
+      partial_.sums + row * shape.v_padded + channel, shape.v_padded);
+}
+
 void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t any,
                      uint64_t places) {
-  const BlockRows* values = &v_.rows();
-  if (places != any) {
-    values = &selected_.Select(*values, any, places);
-  }
-  shape.kernels.sum[static_cast<int>(values->kind)][width == 1 ? 0 : 1](
-      *values, scores_ + row * kBlockTokens, rescale_ + row, partial_.sums + row * shape.v_padded,
-      shape.v_padded);
+  const BlockRows& values = places == any ? v_.rows() : selected_.Select(v_.rows(), any, places);
+  SumRows(shape, row, width, values, 0);
 }
 
 void TileWorker::Finish(const TileShape& shape, const Tile& tile) {

@@ -99,10 +99,18 @@ class TileWorker {
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
   void RunBlock(const TileShape& shape, int64_t block, const NextKeys& next);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;
-  // Scores and softmax of `width` rows from `row` on, which see `places` of the block.
-  void Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
-             uint64_t places);
+  // Of `width` rows from `row` on, which see `places` of the block: dot products, the step of the
+  // softmax, P.V.
+  void Dot(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  // The same of all rows of the tile, which see the whole block, part by part of it.
+  void DotByTokens(const TileShape& shape);
+  void SumByChannels(const TileShape& shape);
+  void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
+               float* scores);
+  void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,
+               int64_t channel);
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;

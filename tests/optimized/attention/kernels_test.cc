@@ -176,8 +176,11 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
 // Codes, scales and biases of a block, and what the kernels of planes compute of them.
 class PlaneDefinition {
  public:
-  PlaneDefinition(const Block& block)
-      : format_(std::get<AffineFormat>(block.format)), dim_(block.dim), count_(block.count) {
+  PlaneDefinition(const Block& block, int lanes)
+      : lanes_(static_cast<size_t>(lanes)),
+        format_(std::get<AffineFormat>(block.format)),
+        dim_(block.dim),
+        count_(block.count) {
     const int bits = format_.bits;
     codes_.resize(static_cast<size_t>(dim_ * count_));
     for (size_t i = 0; i < codes_.size(); ++i) {
@@ -199,16 +202,17 @@ class PlaneDefinition {
     float score = 0;
     for (int64_t g = 0; g < groups(); ++g) {
       std::vector<float> group(q + g * format_.group_size, q + (g + 1) * format_.group_size);
-      float lanes[8] = {};
-      for (size_t i = 0; i < group.size(); ++i) lanes[i % 8] += group[i];
+      std::vector<float> lanes(lanes_);
+      for (size_t i = 0; i < group.size(); ++i) lanes[i % lanes_] += group[i];
       const float bias = Get(biases_, key, g);
       score = g == 0 ? bias * AddUp(lanes) : std::fma(bias, AddUp(lanes), score);
     }
     for (int64_t g = 0; g < groups(); ++g) {
-      float lanes[8] = {};
+      std::vector<float> lanes(lanes_);
       for (int64_t at = g * format_.group_size; at < (g + 1) * format_.group_size; ++at) {
         const int64_t channel = optimized::PlaneChannel(format_.bits, at);
-        lanes[at % 8] = std::fma(Code(key, channel), q[channel], lanes[at % 8]);
+        float& lane = lanes[static_cast<size_t>(at) % lanes_];
+        lane = std::fma(Code(key, channel), q[channel], lane);
       }
       score = std::fma(AddUp(lanes), Get(scales_, key, g), score);
     }
@@ -217,11 +221,12 @@ class PlaneDefinition {
   // weights: of key i at i * stride.
   float Sum(const float* weights, int64_t stride, int64_t channel, float kept) const {
     const int64_t g = channel / format_.group_size;
-    float biases[8] = {};
+    std::vector<float> biases(8);
     float codes = 0;
     for (int64_t i = 0; i < count_; ++i) {
       const float p = weights[i * stride];
-      biases[i % 8] = std::fma(p, Get(biases_, i, g), biases[i % 8]);
+      float& bias = biases[static_cast<size_t>(i % 8)];
+      bias = std::fma(p, Get(biases_, i, g), bias);
       const float weight = p * Get(scales_, i, g);
       codes = std::fma(Code(i, channel), weight, codes);
     }
@@ -229,10 +234,11 @@ class PlaneDefinition {
   }
 
  private:
-  static float AddUp(const float* lanes) {
-    const float a = lanes[0] + lanes[4], b = lanes[1] + lanes[5];
-    const float c = lanes[2] + lanes[6], e = lanes[3] + lanes[7];
-    return (a + c) + (b + e);
+  static float AddUp(std::vector<float> lanes) {
+    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    }
+    return lanes[0];
   }
   float Get(const std::vector<float>& of, int64_t key, int64_t g) const {
     return of[static_cast<size_t>(key * groups() + g)];
@@ -241,6 +247,7 @@ class PlaneDefinition {
     return codes_[static_cast<size_t>(key * dim_ + channel)];
   }
 
+  size_t lanes_;
   AffineFormat format_;
   int64_t dim_, count_;
   std::vector<float> codes_, scales_, biases_;
@@ -253,7 +260,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   Block block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), true);
   const auto& affine = std::get<AffineFormat>(block.format);
   ASSERT_TRUE(optimized::HavePlanes(affine, dim));
-  const PlaneDefinition definition(block);
+  const PlaneDefinition definition(block, kernels.plane_lanes);
   const BlockRows& rows = block.Take(kernels, widen);
   ASSERT_EQ(rows.kind, widen              ? RowKind::kPlaneFloats
                        : affine.bits == 4 ? RowKind::kPlanes4
@@ -274,7 +281,8 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
       static_cast<float*>(std::align(64, (quad_floats + out_floats) * sizeof(float), start, room));
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
-    optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
+    optimized::ArrangeQuery(affine, kernels.plane_lanes, q.data() + h * dim, dim, in_place, h,
+                            quad);
   }
   for (const int64_t width : {int64_t{1}, kQuad}) {
     const int wide = width == 1 ? 0 : 1;
@@ -283,7 +291,8 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
                                std::to_string(width) + " row " + std::to_string(row);
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
       kernels.dot[static_cast<int>(rows.kind)][wide](
-          rows, {quad + row * 8, 0, quad + kQuad * dim + row, in_place}, scores.data());
+          rows, {quad + row * kernels.plane_lanes, 0, quad + kQuad * dim + row, in_place},
+          scores.data());
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw()) * small;
       weights[weights.size() / 2] = 0;
@@ -316,7 +325,7 @@ TEST(AttentionKernels, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
   int targets = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
-    if (!optimized::KernelsFor(true).planes) continue;
+    if (optimized::KernelsFor(true).plane_lanes == 0) continue;
     ++targets;
     for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
@@ -333,7 +342,9 @@ TEST(AttentionKernels, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
     }
   }
   const std::vector<int64_t> all = hwy::SupportedAndGeneratedTargets();
-  EXPECT_EQ(targets, std::count(all.begin(), all.end(), int64_t{HWY_AVX2}));
+  EXPECT_EQ(targets, std::count_if(all.begin(), all.end(), [](int64_t target) {
+              return target == HWY_AVX2 || target == HWY_AVX3 || target == HWY_AVX3_DL;
+            }));
 }
 
 TEST(AttentionKernels, PlanesOfCodesNameEveryChannelOnce) {
