@@ -131,7 +131,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
-  if (!widen || kind_ == RowKind::kFloat32) return;
+  if (!widen) return;
   const int64_t padded = PaddedDim(dim_);
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   const int64_t stride = padded + kSumLanes16;
