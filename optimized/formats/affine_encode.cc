@@ -1,0 +1,373 @@
+// Affine rows from numbers. Groups are taken eight at a time, across vectors: their largest and
+// smallest elements are found lane by lane and turned into one lane per group, so that scales and
+// biases of the eight come from one sequence of vector operations. While those are under way the
+// codes of the eight groups before are computed.
+//
+// Definition, every step one f32 operation, to nearest even:
+//   mx, mn = largest and smallest of the group, NaN skipped
+//   s = max((mx - mn) / n, 1e-7);  edge = mn if |mn| > |mx|, else edge = mx and s = -s
+//   k = round(edge / s);  if k != 0: s = edge / k, bias = edge; else bias = 0
+//   c = clamp(round((x - bias) / s), 0, n), NaN 0
+// Source: MLX 0.32.4, mlx/backend/cpu/quantized.cpp; reference/formats/formats.md, section A.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "optimized/formats/convert.h"
+#include "optimized/formats/row_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/formats/affine_encode.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "optimized/formats/narrow-inl.h"
+#include "optimized/formats/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using namespace kvcheck::HWY_NAMESPACE;  // NOLINT
+
+constexpr int kLargestGroup = 128;
+constexpr int kChunk = 8;  // groups
+constexpr int kMostLanes = 8;
+using Lanes = HWY_CAPPED(float, kMostLanes);
+using LaneVec = hn::Vec<Lanes>;
+
+// A comparison with NaN is false, and `so_far` stays: NaN is skipped. That is what the instructions
+// of x86 do. Which of two zeros wins changes nothing.
+HWY_INLINE LaneVec Larger(LaneVec v, LaneVec so_far) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(v, so_far);
+#else
+  return hn::IfThenElse(hn::Gt(v, so_far), v, so_far);
+#endif
+}
+HWY_INLINE LaneVec Smaller(LaneVec v, LaneVec so_far) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Min(v, so_far);
+#else
+  return hn::IfThenElse(hn::Lt(v, so_far), v, so_far);
+#endif
+}
+
+// Eight groups under way. Where values need no rounding they stay where they came from.
+struct Chunk {
+  HWY_ALIGN float most[kChunk * kMostLanes] = {};  // of each group, by lane
+  HWY_ALIGN float least[kChunk * kMostLanes] = {};
+  HWY_ALIGN float scale[kChunk];
+  HWY_ALIGN float bias[kChunk];
+  HWY_ALIGN float values[kChunk * kLargestGroup];
+  const std::byte* x[kChunk];        // as they came
+  const std::byte* numbers[kChunk];  // f32
+  std::byte* codes[kChunk];
+  int64_t scale_at[kChunk];  // bytes from the call's first scale
+  int count = 0;
+};
+
+// Walks over the groups of a call, vector by vector.
+struct Cursor {
+  const EncodeCall& call;
+  int64_t groups, x_bytes, code_bytes, scale_bytes;  // of a vector, and of a group
+  int64_t row = 0;
+  int64_t group = 0;
+
+  void Fill(Chunk* chunk) {
+    chunk->count = 0;
+    while (chunk->count < kChunk && row < call.count) {
+      const int i = chunk->count++;
+      chunk->x[i] = call.x + row * call.x_stride + group * x_bytes;
+      chunk->codes[i] = call.out.codes + row * call.out.code_stride + group * code_bytes;
+      chunk->scale_at[i] = row * call.out.scale_stride + group * scale_bytes;
+      if (++group < groups) continue;
+      group = 0;
+      ++row;
+    }
+  }
+};
+
+// Values of a chunk as f32, rounded to the scale's type (f32: not), and their extremes by lane.
+template <DType kFrom, DType kRound>
+void ReadChunk(int group, Chunk* chunk) {
+  const Lanes d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  constexpr int kSize = kFrom == DType::kFloat32 ? 4 : 2;
+  constexpr bool kInPlace = kFrom == DType::kFloat32 && kRound == DType::kFloat32;
+  for (int g = 0; g < chunk->count; ++g) {
+    const std::byte* x = chunk->x[g];
+    float* values = chunk->values + g * kLargestGroup;
+    chunk->numbers[g] = kInPlace ? x : reinterpret_cast<const std::byte*>(values);
+    auto most = hn::Set(d, -std::numeric_limits<float>::infinity());
+    auto least = hn::Set(d, std::numeric_limits<float>::infinity());
+    auto most2 = most;
+    auto least2 = least;
+    for (int i = 0; i < group; i += 2 * lanes) {
+      const auto v = RoundLanes<kRound>(d, LoadLanes<kFrom>(d, x + kSize * i));
+      const auto w = RoundLanes<kRound>(d, LoadLanes<kFrom>(d, x + kSize * (i + lanes)));
+      if constexpr (!kInPlace) {
+        hn::Store(v, d, values + i);
+        hn::Store(w, d, values + i + lanes);
+      }
+      most = Larger(v, most);
+      least = Smaller(v, least);
+      most2 = Larger(w, most2);
+      least2 = Smaller(w, least2);
+    }
+    hn::Store(Larger(most2, most), d, chunk->most + g * lanes);
+    hn::Store(Smaller(least2, least), d, chunk->least + g * lanes);
+  }
+}
+
+// The other types, one value at a time: of f64 rounded once, also where the scale's type is
+// narrower.
+void WidenGroup(DType from, DType scale, const std::byte* x, int group, float* values) {
+  for (int i = 0; i < group; ++i) {
+    if (from == DType::kFloat64) {
+      double value = 0;
+      std::memcpy(&value, x + 8 * i, 8);
+      values[i] = scale == DType::kFloat32 ? static_cast<float>(value)
+                                           : std::bit_cast<float>(OddF32FromF64(value));
+      continue;
+    }
+    const auto code = static_cast<uint8_t>(x[i]);
+    values[i] =
+        std::bit_cast<float>(from == DType::kFloat8E4M3FN ? F32FromE4M3(code) : F32FromE5M2(code));
+  }
+}
+
+template <DType kRound>
+void ReadOther(DType from, int group, Chunk* chunk) {
+  for (int g = 0; g < chunk->count; ++g) {
+    float* values = chunk->values + g * kLargestGroup;
+    WidenGroup(from, kRound, chunk->x[g], group, values);
+    chunk->x[g] = reinterpret_cast<const std::byte*>(values);
+  }
+  ReadChunk<DType::kFloat32, kRound>(group, chunk);
+}
+
+// Rows are rounded to the scale's type before anything else; of that type they are already.
+template <DType kScale>
+HWY_INLINE void Read(DType from, int group, Chunk* chunk) {
+  switch (from) {
+    case DType::kFloat32:
+      return ReadChunk<DType::kFloat32, kScale>(group, chunk);
+    case DType::kFloat16:
+      return ReadChunk < DType::kFloat16,
+             kScale == DType::kFloat16 ? DType::kFloat32 : kScale > (group, chunk);
+    case DType::kBFloat16:
+      return ReadChunk < DType::kBFloat16,
+             kScale == DType::kBFloat16 ? DType::kFloat32 : kScale > (group, chunk);
+    default:
+      return ReadOther<kScale>(from, group, chunk);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Four vectors, one a group, to the extremes of each 128-bit block: lane i of a block is group i.
+template <class Pick>
+HWY_INLINE LaneVec BlocksOfFour(Lanes d, const float* HWY_RESTRICT by_lane, Pick pick) {
+  const hn::RepartitionToWide<hn::RebindToUnsigned<Lanes>> d64;
+  const size_t lanes = hn::Lanes(d);
+  const auto a = hn::Load(d, by_lane);
+  const auto b = hn::Load(d, by_lane + lanes);
+  const auto c = hn::Load(d, by_lane + 2 * lanes);
+  const auto e = hn::Load(d, by_lane + 3 * lanes);
+  const auto ab =
+      hn::BitCast(d64, pick(hn::InterleaveUpper(d, a, b), hn::InterleaveLower(d, a, b)));
+  const auto ce =
+      hn::BitCast(d64, pick(hn::InterleaveUpper(d, c, e), hn::InterleaveLower(d, c, e)));
+  return pick(hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce)),
+              hn::BitCast(d, hn::InterleaveLower(d64, ab, ce)));
+}
+#endif
+
+struct PickLarger {
+  HWY_INLINE LaneVec operator()(LaneVec a, LaneVec b) const { return Larger(a, b); }
+};
+struct PickSmaller {
+  HWY_INLINE LaneVec operator()(LaneVec a, LaneVec b) const { return Smaller(a, b); }
+};
+
+// Extremes of as many groups as there are lanes, from those by lane.
+template <size_t kLanes, class Pick>
+HWY_INLINE LaneVec ByGroup(Lanes d, const float* HWY_RESTRICT by_lane, Pick pick) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)pick;
+  return hn::Load(d, by_lane);
+#else
+  const auto low = BlocksOfFour(d, by_lane, pick);
+  if constexpr (kLanes == 4) {
+    return low;
+  } else {
+    const auto high = BlocksOfFour(d, by_lane + 4 * kLanes, pick);
+    return pick(hn::ConcatUpperUpper(d, high, low), hn::ConcatLowerLower(d, high, low));
+  }
+#endif
+}
+
+// Scales and biases of a chunk, in f32.
+HWY_INLINE void Scales(float n, Chunk* chunk) {
+  const Lanes d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const auto smallest = hn::Set(d, 1e-7f);
+  for (int g = 0; g < kChunk; g += lanes) {
+    const auto mx = ByGroup<hn::MaxLanes(Lanes())>(d, chunk->most + g * lanes, PickLarger());
+    const auto mn = ByGroup<hn::MaxLanes(Lanes())>(d, chunk->least + g * lanes, PickSmaller());
+    const auto step = hn::Div(hn::Sub(mx, mn), hn::Set(d, n));
+    const auto floor = hn::IfThenElse(hn::Lt(step, smallest), smallest, step);  // a NaN step stays
+    const auto is_low = hn::Gt(hn::Abs(mn), hn::Abs(mx));
+    const auto edge = hn::IfThenElse(is_low, mn, mx);
+    const auto s = hn::IfThenElse(is_low, floor, hn::Neg(floor));
+    const auto k = hn::Round(hn::Div(edge, s));
+    const auto is_zero = hn::Eq(k, hn::Zero(d));  // NaN is not
+    hn::Store(hn::IfThenElse(is_zero, s, hn::Div(edge, k)), d, chunk->scale + g);
+    hn::Store(hn::IfThenElse(is_zero, hn::Zero(d), edge), d, chunk->bias + g);
+  }
+}
+
+// Codes as the lowest byte of each lane.
+HWY_INLINE hn::Vec<hn::RebindToSigned<Lanes>> CodeLanes(const std::byte* x, LaneVec scale,
+                                                        LaneVec bias, LaneVec n) {
+  const Lanes d;
+  const hn::RebindToSigned<Lanes> di;
+  const auto c = hn::Div(hn::Sub(LoadBytes(d, x), bias), scale);
+  // Clamping to integers commutes with rounding; NaN fails the first comparison. From 2^23 on the
+  // spacing is 1: the addition rounds.
+  const auto clamped = Smaller(Larger(c, hn::Zero(d)), n);
+  const auto rounded = hn::BitCast(di, hn::Add(clamped, hn::Set(d, 0x1.8p23f)));
+  return hn::And(rounded, hn::Set(di, 0xff));
+}
+
+#if HWY_TARGET != HWY_SCALAR
+template <size_t kLanes>
+HWY_INLINE Codes16 SixteenCodes(const std::byte* x, LaneVec scale, LaneVec bias, LaneVec n) {
+  const auto a = CodeLanes(x, scale, bias, n);
+  const auto b = CodeLanes(x + 4 * kLanes, scale, bias, n);
+  const hn::FixedTag<int16_t, 2 * kLanes> d16;
+  const hn::FixedTag<uint8_t, 2 * kLanes> d8;
+  const auto ab = hn::DemoteTo(d8, hn::ReorderDemote2To(d16, a, b));
+  if constexpr (kLanes == 8) {
+    // Blocks of 128 bits were narrowed each by itself: a0-3 b0-3 a4-7 b4-7.
+    HWY_ALIGN static constexpr uint8_t kOrder[16] = {0, 1, 2, 3, 8,  9,  10, 11,
+                                                     4, 5, 6, 7, 12, 13, 14, 15};
+    return hn::TableLookupBytes(ab, hn::Load(d8, kOrder));
+  } else {
+    const auto c = CodeLanes(x + 8 * kLanes, scale, bias, n);
+    const auto e = CodeLanes(x + 12 * kLanes, scale, bias, n);
+    return hn::Combine(hn::FixedTag<uint8_t, 16>(),
+                       hn::DemoteTo(d8, hn::ReorderDemote2To(d16, c, e)), ab);
+  }
+}
+#endif
+
+template <int kBits>
+HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
+  const Lanes d;
+  const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
+  for (int g = 0; g < chunk.count; ++g) {
+    const auto scale = hn::Set(d, chunk.scale[g]);
+    const auto bias = hn::Set(d, chunk.bias[g]);
+    const std::byte* x = chunk.numbers[g];
+    std::byte* to = chunk.codes[g];
+    for (int i = 0; i < group; i += 16) {
+#if HWY_TARGET == HWY_SCALAR
+      uint8_t codes[16];
+      for (int j = 0; j < 16; ++j) {
+        codes[j] = static_cast<uint8_t>(hn::GetLane(CodeLanes(x + 4 * (i + j), scale, bias, n)));
+      }
+      PackSixteen<kBits>(codes, to + i / 8 * kBits);
+#else
+      StorePacked<kBits>(SixteenCodes<hn::MaxLanes(Lanes())>(x + 4 * i, scale, bias, n),
+                         to + i / 8 * kBits);
+#endif
+    }
+  }
+}
+
+// Scales and biases in their own type, to their places.
+template <DType kScale>
+HWY_INLINE void StoreScales(const EncodeCall& call, const Chunk& chunk) {
+  const Lanes d;
+  constexpr int kSize = kScale == DType::kFloat32 ? 4 : 2;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  HWY_ALIGN std::byte scales[kChunk * kSize];
+  HWY_ALIGN std::byte biases[kChunk * kSize];
+  for (int g = 0; g < kChunk; g += lanes) {
+    StoreLanes<kScale>(hn::Load(d, chunk.scale + g), d, scales + kSize * g);
+    StoreLanes<kScale>(hn::Load(d, chunk.bias + g), d, biases + kSize * g);
+  }
+  for (int g = 0; g < chunk.count; ++g) {
+    std::memcpy(call.out.scales + chunk.scale_at[g], scales + kSize * g, kSize);
+    std::memcpy(call.out.biases + chunk.scale_at[g], biases + kSize * g, kSize);
+  }
+}
+
+template <int kBits, DType kScale>
+void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
+  const int group = format.group_size;
+  const float n = static_cast<float>((1 << kBits) - 1);
+  Cursor cursor = {call, call.dim / group, group * static_cast<int64_t>(SizeInBytes(call.from)),
+                   group * kBits / 8, static_cast<int64_t>(SizeInBytes(format.scale_dtype))};
+  Chunk chunks[2];
+  for (int turn = 0;; turn ^= 1) {
+    Chunk& next = chunks[turn];
+    cursor.Fill(&next);
+    if (next.count > 0) {
+      Read<kScale>(call.from, group, &next);
+      Scales(n, &next);
+      StoreScales<kScale>(call, next);
+    }
+    StoreCodes<kBits>(group, chunks[turn ^ 1]);
+    if (next.count == 0) return;
+  }
+}
+
+template <int kBits>
+void EncodeBits(const AffineFormat& format, const EncodeCall& call) {
+  switch (format.scale_dtype) {
+    case DType::kFloat16:
+      return EncodeAs<kBits, DType::kFloat16>(format, call);
+    case DType::kBFloat16:
+      return EncodeAs<kBits, DType::kBFloat16>(format, call);
+    default:
+      return EncodeAs<kBits, DType::kFloat32>(format, call);
+  }
+}
+
+void EncodeAffine(const AffineFormat& format, const EncodeCall& call) {
+  switch (format.bits) {
+    case 2:
+      return EncodeBits<2>(format, call);
+    case 3:
+      return EncodeBits<3>(format, call);
+    case 4:
+      return EncodeBits<4>(format, call);
+    case 5:
+      return EncodeBits<5>(format, call);
+    case 6:
+      return EncodeBits<6>(format, call);
+    default:
+      return EncodeBits<8>(format, call);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvcheck::optimized {
+
+HWY_EXPORT(EncodeAffine);
+
+void EncodeAffineRows(const AffineFormat& format, const EncodeCall& call) {
+  HWY_DYNAMIC_DISPATCH(EncodeAffine)(format, call);
+}
+
+}  // namespace kvcheck::optimized
+#endif  // HWY_ONCE

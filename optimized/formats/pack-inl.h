@@ -1,0 +1,119 @@
+// Affine codes between one a byte and the packed stream of a row: code k occupies bits
+// [k kBits, (k + 1) kBits), lowest first. 16 codes at a time, which fill whole bytes for every
+// width. Included once per instruction set.
+
+#if defined(OPTIMIZED_FORMATS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_FORMATS_PACK_INL_H_
+#undef OPTIMIZED_FORMATS_PACK_INL_H_
+#else
+#define OPTIMIZED_FORMATS_PACK_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "optimized/formats/widen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Eight codes, one a byte, as 8 kBits bits: code i at bit i kBits. Neighbours are joined in pairs,
+// then pairs and pairs of pairs.
+template <int kBits>
+HWY_INLINE uint64_t JoinCodes(uint64_t bytes) {
+  if constexpr (kBits == 8) return bytes;
+  constexpr uint64_t kBytes = 0x00ff00ff00ff00ffu;
+  constexpr uint64_t kShorts = 0x0000ffff0000ffffu;
+  const uint64_t pairs = (bytes & kBytes) | ((bytes >> 8) & kBytes) << kBits;
+  const uint64_t fours = (pairs & kShorts) | ((pairs >> 16) & kShorts) << (2 * kBits);
+  return (fours & 0xffffffffu) | (fours >> 32) << (4 * kBits);
+}
+
+template <int kBits>
+HWY_INLINE uint64_t SplitCodes(uint64_t joined) {
+  if constexpr (kBits == 8) return joined;
+  constexpr uint64_t kFour = (uint64_t{1} << (4 * kBits)) - 1;
+  constexpr uint64_t kTwo = ((uint64_t{1} << (2 * kBits)) - 1) * 0x0000000100000001u;
+  constexpr uint64_t kOne = ((uint64_t{1} << kBits) - 1) * 0x0001000100010001u;
+  const uint64_t fours = (joined & kFour) | ((joined >> (4 * kBits)) & kFour) << 32;
+  const uint64_t pairs = (fours & kTwo) | ((fours >> (2 * kBits)) & kTwo) << 16;
+  return (pairs & kOne) | ((pairs >> kBits) & kOne) << 8;
+}
+
+// 16 codes, one a byte, packed to 2 kBits bytes.
+template <int kBits>
+HWY_INLINE void PackSixteen(const uint8_t* HWY_RESTRICT codes, std::byte* to) {
+  uint64_t eight[2];
+  std::memcpy(eight, codes, 16);
+  for (int i = 0; i < 2; ++i) {
+    eight[i] = JoinCodes<kBits>(eight[i]);
+    std::memcpy(to + i * kBits, &eight[i], kBits);
+  }
+}
+
+template <int kBits>
+HWY_INLINE void UnpackSixteen(const std::byte* from, uint8_t* HWY_RESTRICT codes) {
+  for (int i = 0; i < 2; ++i) {
+    uint64_t eight = 0;
+    std::memcpy(&eight, from + i * kBits, kBits);
+    eight = SplitCodes<kBits>(eight);
+    std::memcpy(codes + 8 * i, &eight, 8);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using Codes16 = hn::Vec<hn::FixedTag<uint8_t, 16>>;
+
+template <int kBits>
+HWY_INLINE void StorePacked(Codes16 codes, std::byte* to) {
+  const hn::FixedTag<uint8_t, 16> d8;
+  uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
+  if constexpr (kBits == 8) {
+    hn::StoreU(codes, d8, bytes);
+  } else if constexpr (kBits == 4) {
+    // Pairs: the even code stays, the odd one comes from the upper byte.
+    const hn::FixedTag<uint16_t, 8> d16;
+    const hn::FixedTag<int16_t, 8> di16;
+    const auto pairs = hn::BitCast(d16, codes);
+    const auto joined = hn::And(hn::Or(pairs, hn::ShiftRight<4>(pairs)), hn::Set(d16, 0xff));
+    const hn::FixedTag<uint8_t, 8> half;
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di16, joined)), half, bytes);
+  } else {
+    HWY_ALIGN uint8_t one_a_byte[16];
+    hn::Store(codes, d8, one_a_byte);
+    PackSixteen<kBits>(one_a_byte, to);
+  }
+}
+
+template <int kBits>
+HWY_INLINE Codes16 LoadPacked(const std::byte* from) {
+  const hn::FixedTag<uint8_t, 16> d8;
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
+  if constexpr (kBits == 8) {
+    return hn::LoadU(d8, bytes);
+  } else if constexpr (kBits == 4) {
+    const hn::FixedTag<uint16_t, 8> d16;
+    const auto pairs = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<uint8_t, 8>(), bytes));
+    const auto apart = hn::Or(pairs, hn::ShiftLeft<4>(pairs));
+    return hn::BitCast(d8, hn::And(apart, hn::Set(d16, 0x0f0f)));
+  } else {
+    uint64_t eight[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      std::memcpy(&eight[i], from + i * kBits, kBits);
+      eight[i] = SplitCodes<kBits>(eight[i]);
+    }
+    return hn::LoadU(d8, reinterpret_cast<const uint8_t*>(eight));
+  }
+}
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck
+HWY_AFTER_NAMESPACE();
+
+#endif  // OPTIMIZED_FORMATS_PACK_INL_H_
