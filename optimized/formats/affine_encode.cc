@@ -1,7 +1,7 @@
-// Affine rows from numbers. Groups are taken eight at a time, across vectors: their largest and
+// Affine rows from numbers. Groups are taken sixteen at a time, across vectors: their largest and
 // smallest elements are found lane by lane and turned into one lane per group, so that scales and
-// biases of the eight come from one sequence of vector operations. While those are under way the
-// codes of the eight groups before are computed.
+// biases of the sixteen come from one sequence of vector operations. While those are under way the
+// codes of the sixteen before are computed.
 //
 // Definition, every step one f32 operation, to nearest even:
 //   mx, mn = largest and smallest of the group, NaN skipped
@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -34,10 +35,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using namespace kvcheck::HWY_NAMESPACE;  // NOLINT
 
 constexpr int kLargestGroup = 128;
-constexpr int kChunk = 8;  // groups
+constexpr int kChunk = 16;  // groups
 constexpr int kMostLanes = 8;
 using Lanes = HWY_CAPPED(float, kMostLanes);
 using LaneVec = hn::Vec<Lanes>;
+// Whether hn::MulAdd rounds once.
+constexpr bool kFused = HWY_NATIVE_FMA != 0;
 
 // A comparison with NaN is false, and `so_far` stays: NaN is skipped. That is what the instructions
 // of x86 do. Which of two zeros wins changes nothing.
@@ -56,18 +59,21 @@ HWY_INLINE LaneVec Smaller(LaneVec v, LaneVec so_far) {
 #endif
 }
 
-// Eight groups under way. Where values need no rounding they stay where they came from.
+// Groups under way. Where values need no rounding they stay where they came from.
 struct Chunk {
   HWY_ALIGN float most[kChunk * kMostLanes] = {};  // of each group, by lane
   HWY_ALIGN float least[kChunk * kMostLanes] = {};
   HWY_ALIGN float scale[kChunk];
   HWY_ALIGN float bias[kChunk];
+  HWY_ALIGN float inverse[kChunk] = {};  // 1 / scale in two parts, see Quotient
+  HWY_ALIGN float rest[kChunk] = {};
   HWY_ALIGN float values[kChunk * kLargestGroup];
   const std::byte* x[kChunk];        // as they came
   const std::byte* numbers[kChunk];  // f32
   std::byte* codes[kChunk];
   int64_t scale_at[kChunk];  // bytes from the call's first scale
   int count = 0;
+  bool divides = false;  // by a scale whose inverse will not do
 };
 
 // Walks over the groups of a call, vector by vector.
@@ -100,7 +106,7 @@ void ReadChunk(int group, Chunk* chunk) {
   constexpr bool kInPlace = kFrom == DType::kFloat32 && kRound == DType::kFloat32;
   for (int g = 0; g < chunk->count; ++g) {
     const std::byte* x = chunk->x[g];
-    float* values = chunk->values + g * kLargestGroup;
+    float* values = chunk->values + g * group;
     chunk->numbers[g] = kInPlace ? x : reinterpret_cast<const std::byte*>(values);
     auto most = hn::Set(d, -std::numeric_limits<float>::infinity());
     auto least = hn::Set(d, std::numeric_limits<float>::infinity());
@@ -143,7 +149,7 @@ void WidenGroup(DType from, DType scale, const std::byte* x, int group, float* v
 template <DType kRound>
 void ReadOther(DType from, int group, Chunk* chunk) {
   for (int g = 0; g < chunk->count; ++g) {
-    float* values = chunk->values + g * kLargestGroup;
+    float* values = chunk->values + g * group;
     WidenGroup(from, kRound, chunk->x[g], group, values);
     chunk->x[g] = reinterpret_cast<const std::byte*>(values);
   }
@@ -215,7 +221,8 @@ HWY_INLINE void Scales(float n, Chunk* chunk) {
   const Lanes d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const auto smallest = hn::Set(d, 1e-7f);
-  for (int g = 0; g < kChunk; g += lanes) {
+  bool divides = !kFused;
+  for (int g = 0; g < chunk->count; g += lanes) {
     const auto mx = ByGroup<hn::MaxLanes(Lanes())>(d, chunk->most + g * lanes, PickLarger());
     const auto mn = ByGroup<hn::MaxLanes(Lanes())>(d, chunk->least + g * lanes, PickSmaller());
     const auto step = hn::Div(hn::Sub(mx, mn), hn::Set(d, n));
@@ -225,67 +232,123 @@ HWY_INLINE void Scales(float n, Chunk* chunk) {
     const auto s = hn::IfThenElse(is_low, floor, hn::Neg(floor));
     const auto k = hn::Round(hn::Div(edge, s));
     const auto is_zero = hn::Eq(k, hn::Zero(d));  // NaN is not
-    hn::Store(hn::IfThenElse(is_zero, s, hn::Div(edge, k)), d, chunk->scale + g);
+    const auto scale = hn::IfThenElse(is_zero, s, hn::Div(edge, k));
+    hn::Store(scale, d, chunk->scale + g);
     hn::Store(hn::IfThenElse(is_zero, hn::Zero(d), edge), d, chunk->bias + g);
+    if constexpr (kFused) {
+      const auto one = hn::Set(d, 1.0F);
+      const auto inverse = hn::Div(one, scale);
+      hn::Store(inverse, d, chunk->inverse + g);
+      hn::Store(hn::Mul(hn::NegMulAdd(scale, inverse, one), inverse), d, chunk->rest + g);
+      const auto size = hn::Abs(scale);
+      const auto fits =
+          hn::And(hn::Ge(size, hn::Set(d, 0x1p-30F)), hn::Le(size, hn::Set(d, 0x1p60F)));
+      divides |= !hn::AllTrue(d, fits);
+    }
+  }
+  chunk->divides = divides;
+}
+
+// What the elements of one group are divided by.
+struct Divisor {
+  LaneVec scale, bias, inverse, rest;
+};
+
+// Vectors of codes that are under way together: each step of one waits for the step before.
+constexpr int kTogether = 4;
+
+// t / s, rounded once, without a division. Let y = fl(1 / s), z = fl(1 - s y) y (s y + fused 1 is
+// exact), so that 1 / s = y + z to 2^-47, and Q = t / s. q = fl(t y + fl(t z)) is one of the two
+// floats around Q, since what it rounds differs from Q by less than 2^-45 Q. Then r = t - s q is
+// exact, and fl(q + r y) is Q rounded to nearest (Markstein, "Computation of elementary functions
+// on the IBM RISC System/6000 processor", 1990): with s = S 2^i, S an integer of 24 bits, Q cannot
+// be nearer to the midpoint of two floats than ulp(Q) / (2 S), or ulp 2^-24 / m for the significand
+// m of s in [1, 2); q + r y differs from Q by at most |Q - q| m 2^-25. Where q is the float nearest
+// to Q that is less than ulp m 2^-26 < ulp 2^-24 / m; where it is the other, at distance ulp / 2 +
+// G of Q, G from the midpoint, (ulp / 2 + G) m 2^-25 < G, since m^2 / 4 <= (1 - 2^-24)^2 < 1 - m
+// 2^-25. Nothing underflows where a code is not 0: 2^-30 <= |s| <= 2^60, |Q| >= 1/2; below, |Q|
+// stays below. s outside (NaN too) divides. An infinite t would need a difference of elements that
+// is infinite, hence an infinite s.
+template <bool kDivide>
+HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kTogether]) {
+  const Lanes d;
+  const size_t lanes = hn::Lanes(d);
+  LaneVec t[kTogether];
+  for (size_t i = 0; i < kTogether; ++i) t[i] = hn::Sub(LoadBytes(d, x + 4 * lanes * i), by.bias);
+  if constexpr (kDivide) {
+    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Div(t[i], by.scale);
+  } else {
+    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Mul(t[i], by.rest);
+    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
+    for (size_t i = 0; i < kTogether; ++i) t[i] = hn::NegMulAdd(by.scale, q[i], t[i]);
+    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
   }
 }
 
-// Codes as the lowest byte of each lane.
-HWY_INLINE hn::Vec<hn::RebindToSigned<Lanes>> CodeLanes(const std::byte* x, LaneVec scale,
-                                                        LaneVec bias, LaneVec n) {
+// Quotients as codes, one a byte: clamped to 0..n, NaN to 0, rounded to even. Clamping to integers
+// commutes with rounding.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 32>> CodesOf(const LaneVec (&q)[kTogether], LaneVec n) {
+  // min gives its second operand where one is NaN. NaN and what is below -2^31 are converted to
+  // -2^31, which packing with saturation brings to 0 like everything negative.
+  __m256i c[kTogether];
+  for (int i = 0; i < kTogether; ++i) c[i] = _mm256_cvtps_epi32(_mm256_min_ps(n.raw, q[i].raw));
+  const __m256i low = _mm256_packs_epi32(c[0], c[1]);
+  const __m256i high = _mm256_packs_epi32(c[2], c[3]);
+  // Halves were packed each by itself: four codes of each vector, then the other four of each.
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return hn::Vec<hn::FixedTag<uint8_t, 32>>{
+      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order)};
+}
+#elif HWY_TARGET != HWY_SCALAR
+HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogether], LaneVec n) {
   const Lanes d;
   const hn::RebindToSigned<Lanes> di;
-  const auto c = hn::Div(hn::Sub(LoadBytes(d, x), bias), scale);
-  // Clamping to integers commutes with rounding; NaN fails the first comparison. From 2^23 on the
-  // spacing is 1: the addition rounds.
-  const auto clamped = Smaller(Larger(c, hn::Zero(d)), n);
-  const auto rounded = hn::BitCast(di, hn::Add(clamped, hn::Set(d, 0x1.8p23f)));
-  return hn::And(rounded, hn::Set(di, 0xff));
-}
-
-#if HWY_TARGET != HWY_SCALAR
-template <size_t kLanes>
-HWY_INLINE Codes16 SixteenCodes(const std::byte* x, LaneVec scale, LaneVec bias, LaneVec n) {
-  const auto a = CodeLanes(x, scale, bias, n);
-  const auto b = CodeLanes(x + 4 * kLanes, scale, bias, n);
-  const hn::FixedTag<int16_t, 2 * kLanes> d16;
-  const hn::FixedTag<uint8_t, 2 * kLanes> d8;
-  const auto ab = hn::DemoteTo(d8, hn::ReorderDemote2To(d16, a, b));
-  if constexpr (kLanes == 8) {
-    // Blocks of 128 bits were narrowed each by itself: a0-3 b0-3 a4-7 b4-7.
-    HWY_ALIGN static constexpr uint8_t kOrder[16] = {0, 1, 2, 3, 8,  9,  10, 11,
-                                                     4, 5, 6, 7, 12, 13, 14, 15};
-    return hn::TableLookupBytes(ab, hn::Load(d8, kOrder));
-  } else {
-    const auto c = CodeLanes(x + 8 * kLanes, scale, bias, n);
-    const auto e = CodeLanes(x + 12 * kLanes, scale, bias, n);
-    return hn::Combine(hn::FixedTag<uint8_t, 16>(),
-                       hn::DemoteTo(d8, hn::ReorderDemote2To(d16, c, e)), ab);
+  static_assert(hn::MaxLanes(Lanes()) == 4);
+  hn::Vec<decltype(di)> c[kTogether];
+  for (int i = 0; i < kTogether; ++i) {
+    // NaN fails the first comparison. From 2^23 on the spacing is 1: the addition rounds.
+    const auto clamped = Smaller(Larger(q[i], hn::Zero(d)), n);
+    const auto rounded = hn::BitCast(di, hn::Add(clamped, hn::Set(d, 0x1.8p23F)));
+    c[i] = hn::And(rounded, hn::Set(di, 0xff));
   }
+  const hn::FixedTag<int16_t, 8> d16;
+  const hn::FixedTag<uint8_t, 8> half;
+  return hn::Combine(hn::FixedTag<uint8_t, 16>(),
+                     hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[2], c[3])),
+                     hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[0], c[1])));
 }
 #endif
 
-template <int kBits>
+template <int kBits, bool kDivide>
 HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
   const Lanes d;
   const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
+  const int step = kTogether * static_cast<int>(hn::Lanes(d));
   for (int g = 0; g < chunk.count; ++g) {
-    const auto scale = hn::Set(d, chunk.scale[g]);
-    const auto bias = hn::Set(d, chunk.bias[g]);
+    const Divisor by = {hn::Set(d, chunk.scale[g]), hn::Set(d, chunk.bias[g]),
+                        hn::Set(d, chunk.inverse[g]), hn::Set(d, chunk.rest[g])};
     const std::byte* x = chunk.numbers[g];
     std::byte* to = chunk.codes[g];
-    for (int i = 0; i < group; i += 16) {
 #if HWY_TARGET == HWY_SCALAR
-      uint8_t codes[16];
-      for (int j = 0; j < 16; ++j) {
-        codes[j] = static_cast<uint8_t>(hn::GetLane(CodeLanes(x + 4 * (i + j), scale, bias, n)));
+    uint8_t codes[kLargestGroup];
+    for (int i = 0; i < group; i += step) {
+      LaneVec q[kTogether];
+      Quotients<kDivide>(x + 4 * i, by, q);
+      for (int j = 0; j < kTogether; ++j) {
+        const float clamped = hn::GetLane(Smaller(Larger(q[j], hn::Zero(d)), n));
+        codes[i + j] = static_cast<uint8_t>(std::nearbyint(clamped));
       }
-      PackSixteen<kBits>(codes, to + i / 8 * kBits);
-#else
-      StorePacked<kBits>(SixteenCodes<hn::MaxLanes(Lanes())>(x + 4 * i, scale, bias, n),
-                         to + i / 8 * kBits);
-#endif
     }
+    for (int i = 0; i < group; i += 16) PackSixteen<kBits>(codes + i, to + i / 8 * kBits);
+#else
+    for (int i = 0; i < group; i += step) {
+      LaneVec q[kTogether];
+      Quotients<kDivide>(x + 4 * i, by, q);
+      const auto codes = CodesOf(q, n);
+      StorePacked<kBits>(hn::DFromV<decltype(codes)>(), codes, to + i / 8 * kBits);
+    }
+#endif
   }
 }
 
@@ -297,7 +360,7 @@ HWY_INLINE void StoreScales(const EncodeCall& call, const Chunk& chunk) {
   const int lanes = static_cast<int>(hn::Lanes(d));
   HWY_ALIGN std::byte scales[kChunk * kSize];
   HWY_ALIGN std::byte biases[kChunk * kSize];
-  for (int g = 0; g < kChunk; g += lanes) {
+  for (int g = 0; g < chunk.count; g += lanes) {
     StoreLanes<kScale>(hn::Load(d, chunk.scale + g), d, scales + kSize * g);
     StoreLanes<kScale>(hn::Load(d, chunk.bias + g), d, biases + kSize * g);
   }
@@ -322,7 +385,12 @@ void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
       Scales(n, &next);
       StoreScales<kScale>(call, next);
     }
-    StoreCodes<kBits>(group, chunks[turn ^ 1]);
+    const Chunk& last = chunks[turn ^ 1];
+    if (last.divides) {
+      StoreCodes<kBits, true>(group, last);
+    } else {
+      StoreCodes<kBits, !kFused>(group, last);
+    }
     if (next.count == 0) return;
   }
 }

@@ -67,47 +67,71 @@ HWY_INLINE void UnpackSixteen(const std::byte* from, uint8_t* HWY_RESTRICT codes
 }
 
 #if HWY_TARGET != HWY_SCALAR
-using Codes16 = hn::Vec<hn::FixedTag<uint8_t, 16>>;
-
-template <int kBits>
-HWY_INLINE void StorePacked(Codes16 codes, std::byte* to) {
-  const hn::FixedTag<uint8_t, 16> d8;
-  uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
+// A vector of codes, one a byte, as JoinCodes joins eight of them.
+template <int kBits, class D8>
+HWY_INLINE void StorePacked(D8 d8, hn::Vec<D8> codes, std::byte* to) {
+  const hn::Repartition<uint16_t, D8> d16;
   if constexpr (kBits == 8) {
-    hn::StoreU(codes, d8, bytes);
-  } else if constexpr (kBits == 4) {
-    // Pairs: the even code stays, the odd one comes from the upper byte.
-    const hn::FixedTag<uint16_t, 8> d16;
-    const hn::FixedTag<int16_t, 8> di16;
-    const auto pairs = hn::BitCast(d16, codes);
-    const auto joined = hn::And(hn::Or(pairs, hn::ShiftRight<4>(pairs)), hn::Set(d16, 0xff));
-    const hn::FixedTag<uint8_t, 8> half;
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di16, joined)), half, bytes);
+    hn::StoreU(codes, d8, reinterpret_cast<uint8_t*>(to));
+    return;
+  }
+  const auto pairs_apart = hn::BitCast(d16, codes);
+  const auto pairs = hn::Or(hn::And(pairs_apart, hn::Set(d16, 0xff)),
+                            hn::ShiftLeft<kBits>(hn::ShiftRight<8>(pairs_apart)));
+  if constexpr (kBits == 4) {
+    const hn::Rebind<uint8_t, decltype(d16)> half;
+    const hn::RebindToSigned<decltype(d16)> di16;
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di16, pairs)), half, reinterpret_cast<uint8_t*>(to));
   } else {
-    HWY_ALIGN uint8_t one_a_byte[16];
-    hn::Store(codes, d8, one_a_byte);
-    PackSixteen<kBits>(one_a_byte, to);
+    const hn::Repartition<uint32_t, D8> d32;
+    const hn::Repartition<uint64_t, D8> d64;
+    const auto fours_apart = hn::BitCast(d32, pairs);
+    const auto fours =
+        hn::BitCast(d64, hn::Or(hn::And(fours_apart, hn::Set(d32, 0xffffu)),
+                                hn::ShiftLeft<2 * kBits>(hn::ShiftRight<16>(fours_apart))));
+    const auto eights = hn::Or(hn::And(fours, hn::Set(d64, 0xffffffffu)),
+                               hn::ShiftLeft<4 * kBits>(hn::ShiftRight<32>(fours)));
+    HWY_ALIGN uint64_t words[hn::MaxLanes(d64)];
+    hn::Store(eights, d64, words);
+    for (size_t i = 0; i < hn::Lanes(d64); ++i) {
+      std::memcpy(to + i * kBits, &words[i], kBits);
+    }
   }
 }
 
+// 16 codes, one a byte.
 template <int kBits>
-HWY_INLINE Codes16 LoadPacked(const std::byte* from) {
+HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> LoadPacked(const std::byte* from) {
   const hn::FixedTag<uint8_t, 16> d8;
+  const hn::FixedTag<uint16_t, 8> d16;
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
   if constexpr (kBits == 8) {
     return hn::LoadU(d8, bytes);
   } else if constexpr (kBits == 4) {
-    const hn::FixedTag<uint16_t, 8> d16;
     const auto pairs = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<uint8_t, 8>(), bytes));
     const auto apart = hn::Or(pairs, hn::ShiftLeft<4>(pairs));
     return hn::BitCast(d8, hn::And(apart, hn::Set(d16, 0x0f0f)));
   } else {
-    uint64_t eight[2] = {};
-    for (int i = 0; i < 2; ++i) {
-      std::memcpy(&eight[i], from + i * kBits, kBits);
-      eight[i] = SplitCodes<kBits>(eight[i]);
+    uint64_t eight[2];
+    if constexpr (kBits < 4) {
+      uint32_t low = 0;
+      std::memcpy(&low, from, 4);
+      uint64_t all = low;
+      if constexpr (kBits == 3) {
+        uint16_t high = 0;
+        std::memcpy(&high, from + 4, 2);
+        all |= uint64_t{high} << 32;
+      }
+      eight[0] = all;
+      eight[1] = all >> (8 * kBits);
+    } else {  // the last eight bytes end with the last code
+      std::memcpy(&eight[0], from, 8);
+      std::memcpy(&eight[1], from + 2 * kBits - 8, 8);
+      eight[1] >>= 64 - 8 * kBits;
     }
-    return hn::LoadU(d8, reinterpret_cast<const uint8_t*>(eight));
+    const hn::FixedTag<uint64_t, 2> d64;
+    return hn::BitCast(d8, hn::InterleaveLower(d64, hn::Set(d64, SplitCodes<kBits>(eight[0])),
+                                               hn::Set(d64, SplitCodes<kBits>(eight[1]))));
   }
 }
 #endif

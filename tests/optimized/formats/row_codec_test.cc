@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "optimized/formats/convert.h"
 #include "reference/cache/vector_codec.h"
@@ -151,6 +154,51 @@ void ExpectSameBytesOf(std::string_view regime, const std::string& what) {
   }
 }
 
+// Groups whose elements lie where a code changes, and up to three f32 steps beside: any quotient
+// that is not the rounded one shows. Steps of 1e-8 to 1e35.
+void ExpectSameBytesNearTies(const std::string& what) {
+  std::mt19937_64 random(5);
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  for (const KvFormat& format : AllKvFormats()) {
+    const auto* affine = std::get_if<AffineFormat>(&format);
+    if (affine == nullptr) continue;
+    const auto group = static_cast<size_t>(affine->group_size);
+    const bool wide = affine->scale_dtype == DType::kFloat32;
+    constexpr int64_t kDim = 256;
+    const int64_t rows = wide ? 40 : 8;
+    std::vector<float> x(static_cast<size_t>(rows * kDim));
+    std::vector<uint8_t> codes(group);
+    int64_t near = 0;
+    for (size_t at = 0; at < x.size(); at += group) {
+      const std::span<float> values(&x[at], group);
+      const double size = std::pow(10.0, wide ? -6 + 43 * uniform() : -3 + 6 * uniform());
+      const double middle = size * (3 * uniform() - 1.5);
+      const auto mx = static_cast<float>(middle + size);
+      const auto mn = static_cast<float>(middle - size);
+      std::fill(values.begin(), values.end(), mx);
+      values[1] = mn;
+      const AffineGroup encoded =
+          EncodeAffineGroup(affine->bits, AffineEncoder::kMlxCpu, values, codes);
+      for (size_t i = 2; i < group; ++i) {
+        const double code = static_cast<double>(random() >> (64 - affine->bits)) + 0.5;
+        auto value = static_cast<float>(static_cast<double>(encoded.bias) +
+                                        code * static_cast<double>(encoded.scale));
+        const auto steps = static_cast<int>(random() % 7) - 3;
+        for (int k = 0; k < std::abs(steps); ++k) {
+          value = std::nextafterf(value, steps < 0 ? -INFINITY : INFINITY);
+        }
+        if (!(value > mn && value < mx)) continue;
+        values[i] = value;
+        ++near;
+      }
+    }
+    EXPECT_GT(near, rows * kDim / 2) << Print(format);
+    ExpectSameBytes(format, DType::kFloat32, kDim, reinterpret_cast<const std::byte*>(x.data()),
+                    rows, "near ties" + what);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(RowCodec, StoresTheBytesOfTheReferenceInEveryFormatAndRegime) {
   for (const std::string_view regime : RowRegimes()) ExpectSameBytesOf(regime, "");
 }
@@ -163,6 +211,7 @@ TEST(RowCodec, StoresTheSameBytesOnEveryInstructionSet) {
     const std::string on = std::string(" on ") + hwy::TargetName(target);
     ExpectSameBytesOf("mixed", on);
     ExpectSameBytesOfRandomBits(on);
+    ExpectSameBytesNearTies(on);
   }
 }
 
