@@ -131,7 +131,7 @@ Operation EncodeOperation(Memory* m, const KvFormat& format, DType from) {
   const std::byte* x =
       from == DType::kFloat16 ? m->f16.data() : reinterpret_cast<const std::byte*>(m->f32.data());
   const auto run = [=](int64_t begin, int64_t end) {
-    RowCodec codec;
+    static thread_local RowCodec codec;
     codec.Start(format, from, kDim);
     codec.Encode(x + begin * vector, vector, end - begin,
                  {m->codes.data() + begin * bytes.codes, m->scales.data() + begin * bytes.scales,

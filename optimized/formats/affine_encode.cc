@@ -61,12 +61,11 @@ HWY_INLINE LaneVec Smaller(LaneVec v, LaneVec so_far) {
 
 // Groups under way. Where values need no rounding they stay where they came from.
 struct Chunk {
-  HWY_ALIGN float most[kChunk * kMostLanes] = {};  // of each group, by lane
-  HWY_ALIGN float least[kChunk * kMostLanes] = {};
+  HWY_ALIGN float most[kChunk * kMostLanes];  // of each group, by lane
+  HWY_ALIGN float least[kChunk * kMostLanes];
   HWY_ALIGN float scale[kChunk];
   HWY_ALIGN float bias[kChunk];
-  HWY_ALIGN float inverse[kChunk] = {};  // 1 / scale in two parts, see Quotient
-  HWY_ALIGN float rest[kChunk] = {};
+  HWY_ALIGN float inverse[kChunk];
   HWY_ALIGN float values[kChunk * kLargestGroup];
   const std::byte* x[kChunk];        // as they came
   const std::byte* numbers[kChunk];  // f32
@@ -77,24 +76,60 @@ struct Chunk {
 };
 
 // Walks over the groups of a call, vector by vector.
-struct Cursor {
-  const EncodeCall& call;
-  int64_t groups, x_bytes, code_bytes, scale_bytes;  // of a vector, and of a group
-  int64_t row = 0;
-  int64_t group = 0;
+class Cursor {
+ public:
+  Cursor(const EncodeCall& call, int64_t group, int64_t x_bytes, int64_t code_bytes,
+         int64_t scale_bytes)
+      : group_x_(group * x_bytes),
+        group_codes_(code_bytes),
+        group_scales_(scale_bytes),
+        groups_(call.dim / group),
+        next_x_(call.x_stride - groups_ * group_x_),
+        next_codes_(call.out.code_stride - groups_ * group_codes_),
+        next_scales_(call.out.scale_stride - groups_ * group_scales_),
+        x_(call.x),
+        codes_(call.out.codes),
+        group_(groups_),
+        left_(call.count * groups_) {}
+
+  // Whether the scales of a chunk follow each other.
+  bool scales_adjoin() const { return next_scales_ == 0; }
 
   void Fill(Chunk* chunk) {
-    chunk->count = 0;
-    while (chunk->count < kChunk && row < call.count) {
-      const int i = chunk->count++;
-      chunk->x[i] = call.x + row * call.x_stride + group * x_bytes;
-      chunk->codes[i] = call.out.codes + row * call.out.code_stride + group * code_bytes;
-      chunk->scale_at[i] = row * call.out.scale_stride + group * scale_bytes;
-      if (++group < groups) continue;
-      group = 0;
-      ++row;
+    const int count = static_cast<int>(std::min<int64_t>(kChunk, left_));
+    chunk->count = count;
+    left_ -= count;
+    const std::byte* x = x_;
+    std::byte* codes = codes_;
+    int64_t scales = scales_;
+    int64_t group = group_;
+    for (int i = 0; i < count; ++i) {
+      chunk->x[i] = x;
+      chunk->codes[i] = codes;
+      chunk->scale_at[i] = scales;
+      x += group_x_;
+      codes += group_codes_;
+      scales += group_scales_;
+      if (--group > 0) continue;
+      group = groups_;
+      x += next_x_;
+      codes += next_codes_;
+      scales += next_scales_;
     }
+    x_ = x;
+    codes_ = codes;
+    scales_ = scales;
+    group_ = group;
   }
+
+ private:
+  const int64_t group_x_, group_codes_, group_scales_;  // bytes
+  const int64_t groups_;                                // of a vector
+  const int64_t next_x_, next_codes_, next_scales_;     // bytes from the end of a vector
+  const std::byte* x_;
+  std::byte* codes_;
+  int64_t scales_ = 0;
+  int64_t group_, left_;
 };
 
 // Values of a chunk as f32, rounded to the scale's type (f32: not), and their extremes by lane.
@@ -126,6 +161,11 @@ void ReadChunk(int group, Chunk* chunk) {
     }
     hn::Store(Larger(most2, most), d, chunk->most + g * lanes);
     hn::Store(Smaller(least2, least), d, chunk->least + g * lanes);
+  }
+  // Vectors of the last groups are whole.
+  for (int g = chunk->count; g % lanes != 0; ++g) {
+    hn::Store(hn::Zero(d), d, chunk->most + g * lanes);
+    hn::Store(hn::Zero(d), d, chunk->least + g * lanes);
   }
 }
 
@@ -236,10 +276,7 @@ HWY_INLINE void Scales(float n, Chunk* chunk) {
     hn::Store(scale, d, chunk->scale + g);
     hn::Store(hn::IfThenElse(is_zero, hn::Zero(d), edge), d, chunk->bias + g);
     if constexpr (kFused) {
-      const auto one = hn::Set(d, 1.0F);
-      const auto inverse = hn::Div(one, scale);
-      hn::Store(inverse, d, chunk->inverse + g);
-      hn::Store(hn::Mul(hn::NegMulAdd(scale, inverse, one), inverse), d, chunk->rest + g);
+      hn::Store(hn::Div(hn::Set(d, 1.0F), scale), d, chunk->inverse + g);
       const auto size = hn::Abs(scale);
       const auto fits =
           hn::And(hn::Ge(size, hn::Set(d, 0x1p-30F)), hn::Le(size, hn::Set(d, 0x1p60F)));
@@ -251,24 +288,31 @@ HWY_INLINE void Scales(float n, Chunk* chunk) {
 
 // What the elements of one group are divided by.
 struct Divisor {
-  LaneVec scale, bias, inverse, rest;
+  LaneVec scale, bias, inverse;
 };
 
 // Vectors of codes that are under way together: each step of one waits for the step before.
 constexpr int kTogether = 4;
 
-// t / s, rounded once, without a division. Let y = fl(1 / s), z = fl(1 - s y) y (s y + fused 1 is
-// exact), so that 1 / s = y + z to 2^-47, and Q = t / s. q = fl(t y + fl(t z)) is one of the two
-// floats around Q, since what it rounds differs from Q by less than 2^-45 Q. Then r = t - s q is
-// exact, and fl(q + r y) is Q rounded to nearest (Markstein, "Computation of elementary functions
-// on the IBM RISC System/6000 processor", 1990): with s = S 2^i, S an integer of 24 bits, Q cannot
-// be nearer to the midpoint of two floats than ulp(Q) / (2 S), or ulp 2^-24 / m for the significand
-// m of s in [1, 2); q + r y differs from Q by at most |Q - q| m 2^-25. Where q is the float nearest
-// to Q that is less than ulp m 2^-26 < ulp 2^-24 / m; where it is the other, at distance ulp / 2 +
-// G of Q, G from the midpoint, (ulp / 2 + G) m 2^-25 < G, since m^2 / 4 <= (1 - 2^-24)^2 < 1 - m
-// 2^-25. Nothing underflows where a code is not 0: 2^-30 <= |s| <= 2^60, |Q| >= 1/2; below, |Q|
-// stays below. s outside (NaN too) divides. An infinite t would need a difference of elements that
-// is infinite, hence an infinite s.
+// t / s, rounded once, without a division (Markstein, "Computation of elementary functions on the
+// IBM RISC System/6000 processor", 1990): y = fl(1 / s), q = fl(t y), r = fl(t - s q), fl(q + r y).
+// Proof. By powers of two s and t are in [1, 2), s > 1; y is in [1/2, 1) and off by at most 2^-25.
+// Q = t / s has the spacing u = 2^-23, or 2^-24 where t < s. No Q is a midpoint m of two floats,
+// and in units of the last places of s and t |Q - m| is a fraction over s: G = |Q - m| >= u 2^-24 /
+// s.
+//  - |q - Q| < u where t >= s, and <= (t + 1) u / 2 where t < s, hence below (3/2 - 2^-23) u; q has
+//    the spacing of Q, unless Q = 1, where q is 1 or 1 - 2^-24 and the result is 1.
+//  - q + r y = Q + e. The result is wrong only if some m is between Q and Q + e; |q - m| is an odd
+//    multiple of u / 2, so |q - Q| is u / 2 or 3 u / 2 but for |e|.
+//  - 3 u / 2: there |e| <= (3 s 2^-27 + 2^-23 / s) u <= 5 2^-25 u, the second part from rounding r.
+//  So t
+//    would be 2 - 2^-22 and s 2 - 2^-23, for which |q - Q| is u (1 + 2^-24).
+//  - u / 2: r is exact, |e| <= |q - Q| s 2^-25. If q is the float nearest to Q that is less than
+//    s u 2^-26 < u 2^-24 / s <= G. If it is the next, (u / 2 + G) s 2^-25 < G, because
+//    s^2 / 4 <= (1 - 2^-24)^2 < 1 - s 2^-25.
+// Nothing underflows where a code is not 0: 2^-30 <= |s| <= 2^60 and |Q| >= 1/2; below, |Q| stays
+// below. Other s divide, NaN among them. t is finite or NaN, since an infinite difference within
+// the group makes s infinite.
 template <bool kDivide>
 HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kTogether]) {
   const Lanes d;
@@ -278,31 +322,38 @@ HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kT
   if constexpr (kDivide) {
     for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Div(t[i], by.scale);
   } else {
-    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Mul(t[i], by.rest);
-    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
+    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Mul(t[i], by.inverse);
     for (size_t i = 0; i < kTogether; ++i) t[i] = hn::NegMulAdd(by.scale, q[i], t[i]);
     for (size_t i = 0; i < kTogether; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
   }
 }
 
 // Quotients as codes, one a byte: clamped to 0..n, NaN to 0, rounded to even. Clamping to integers
-// commutes with rounding.
+// commutes with rounding. kSmall: no quotient is beyond 2 n, since |s| >= (mx - mn) / (2 n).
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 32>> CodesOf(const LaneVec (&q)[kTogether], LaneVec n) {
+template <int kBits, bool kSmall>
+HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 32>> CodesOf(const LaneVec (&q)[kTogether]) {
   // min gives its second operand where one is NaN. NaN and what is below -2^31 are converted to
   // -2^31, which packing with saturation brings to 0 like everything negative.
+  constexpr int kMost = (1 << kBits) - 1;
+  const __m256 most = _mm256_set1_ps(static_cast<float>(kMost));
   __m256i c[kTogether];
-  for (int i = 0; i < kTogether; ++i) c[i] = _mm256_cvtps_epi32(_mm256_min_ps(n.raw, q[i].raw));
+  for (int i = 0; i < kTogether; ++i) {
+    c[i] = _mm256_cvtps_epi32(kSmall ? q[i].raw : _mm256_min_ps(most, q[i].raw));
+  }
   const __m256i low = _mm256_packs_epi32(c[0], c[1]);
   const __m256i high = _mm256_packs_epi32(c[2], c[3]);
   // Halves were packed each by itself: four codes of each vector, then the other four of each.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
   return hn::Vec<hn::FixedTag<uint8_t, 32>>{
-      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order)};
+      kSmall && kBits < 8 ? _mm256_min_epu8(codes, _mm256_set1_epi8(kMost)) : codes};
 }
 #elif HWY_TARGET != HWY_SCALAR
-HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogether], LaneVec n) {
+template <int kBits, bool kSmall>
+HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogether]) {
   const Lanes d;
+  const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
   const hn::RebindToSigned<Lanes> di;
   static_assert(hn::MaxLanes(Lanes()) == 4);
   hn::Vec<decltype(di)> c[kTogether];
@@ -323,14 +374,14 @@ HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogeth
 template <int kBits, bool kDivide>
 HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
   const Lanes d;
-  const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
   const int step = kTogether * static_cast<int>(hn::Lanes(d));
   for (int g = 0; g < chunk.count; ++g) {
     const Divisor by = {hn::Set(d, chunk.scale[g]), hn::Set(d, chunk.bias[g]),
-                        hn::Set(d, chunk.inverse[g]), hn::Set(d, chunk.rest[g])};
+                        hn::Set(d, kDivide ? 0.0F : chunk.inverse[g])};
     const std::byte* x = chunk.numbers[g];
     std::byte* to = chunk.codes[g];
 #if HWY_TARGET == HWY_SCALAR
+    const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
     uint8_t codes[kLargestGroup];
     for (int i = 0; i < group; i += step) {
       LaneVec q[kTogether];
@@ -345,7 +396,7 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
     for (int i = 0; i < group; i += step) {
       LaneVec q[kTogether];
       Quotients<kDivide>(x + 4 * i, by, q);
-      const auto codes = CodesOf(q, n);
+      const auto codes = CodesOf<kBits, !kDivide>(q);
       StorePacked<kBits>(hn::DFromV<decltype(codes)>(), codes, to + i / 8 * kBits);
     }
 #endif
@@ -354,7 +405,7 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
 
 // Scales and biases in their own type, to their places.
 template <DType kScale>
-HWY_INLINE void StoreScales(const EncodeCall& call, const Chunk& chunk) {
+HWY_INLINE void StoreScales(const EncodeCall& call, bool adjoin, const Chunk& chunk) {
   const Lanes d;
   constexpr int kSize = kScale == DType::kFloat32 ? 4 : 2;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -363,6 +414,11 @@ HWY_INLINE void StoreScales(const EncodeCall& call, const Chunk& chunk) {
   for (int g = 0; g < chunk.count; g += lanes) {
     StoreLanes<kScale>(hn::Load(d, chunk.scale + g), d, scales + kSize * g);
     StoreLanes<kScale>(hn::Load(d, chunk.bias + g), d, biases + kSize * g);
+  }
+  if (adjoin && chunk.count == kChunk) {
+    std::memcpy(call.out.scales + chunk.scale_at[0], scales, sizeof(scales));
+    std::memcpy(call.out.biases + chunk.scale_at[0], biases, sizeof(biases));
+    return;
   }
   for (int g = 0; g < chunk.count; ++g) {
     std::memcpy(call.out.scales + chunk.scale_at[g], scales + kSize * g, kSize);
@@ -374,8 +430,8 @@ template <int kBits, DType kScale>
 void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
   const int group = format.group_size;
   const float n = static_cast<float>((1 << kBits) - 1);
-  Cursor cursor = {call, call.dim / group, group * static_cast<int64_t>(SizeInBytes(call.from)),
-                   group * kBits / 8, static_cast<int64_t>(SizeInBytes(format.scale_dtype))};
+  Cursor cursor(call, group, static_cast<int64_t>(SizeInBytes(call.from)), group * kBits / 8,
+                static_cast<int64_t>(SizeInBytes(kScale)));
   Chunk chunks[2];
   for (int turn = 0;; turn ^= 1) {
     Chunk& next = chunks[turn];
@@ -383,7 +439,7 @@ void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
     if (next.count > 0) {
       Read<kScale>(call.from, group, &next);
       Scales(n, &next);
-      StoreScales<kScale>(call, next);
+      StoreScales<kScale>(call, cursor.scales_adjoin(), next);
     }
     const Chunk& last = chunks[turn ^ 1];
     if (last.divides) {
