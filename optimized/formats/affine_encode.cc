@@ -21,6 +21,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/formats/affine_encode.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -328,11 +329,11 @@ HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kT
   }
 }
 
-// Quotients as codes, one a byte: clamped to 0..n, NaN to 0, rounded to even. Clamping to integers
+// Quotients as codes, packed: clamped to 0..n, NaN to 0, rounded to even. Clamping to integers
 // commutes with rounding. kSmall: no quotient is beyond 2 n, since |s| >= (mx - mn) / (2 n).
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 template <int kBits, bool kSmall>
-HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 32>> CodesOf(const LaneVec (&q)[kTogether]) {
+HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
   // min gives its second operand where one is NaN. NaN and what is below -2^31 are converted to
   // -2^31, which packing with saturation brings to 0 like everything negative.
   constexpr int kMost = (1 << kBits) - 1;
@@ -341,17 +342,25 @@ HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 32>> CodesOf(const LaneVec (&q)[kTogeth
   for (int i = 0; i < kTogether; ++i) {
     c[i] = _mm256_cvtps_epi32(kSmall ? q[i].raw : _mm256_min_ps(most, q[i].raw));
   }
-  const __m256i low = _mm256_packs_epi32(c[0], c[1]);
-  const __m256i high = _mm256_packs_epi32(c[2], c[3]);
-  // Halves were packed each by itself: four codes of each vector, then the other four of each.
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
-  return hn::Vec<hn::FixedTag<uint8_t, 32>>{
-      kSmall && kBits < 8 ? _mm256_min_epu8(codes, _mm256_set1_epi8(kMost)) : codes};
+  // Halves are packed each by itself: four codes of each vector, then the other four of each.
+  __m256i codes =
+      _mm256_packus_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+  if (kSmall && kBits < 8) codes = _mm256_min_epu8(codes, _mm256_set1_epi8(kMost));
+  if constexpr (kBits == 4) {
+    const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+    const __m256i bytes = _mm256_packus_epi16(pairs, pairs);
+    const __m128i in_order =
+        _mm_unpacklo_epi16(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), in_order);
+  } else {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const hn::FixedTag<uint8_t, 32> d8;
+    StorePacked<kBits>(d8, hn::Vec<decltype(d8)>{_mm256_permutevar8x32_epi32(codes, order)}, to);
+  }
 }
 #elif HWY_TARGET != HWY_SCALAR
 template <int kBits, bool kSmall>
-HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogether]) {
+HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
   const Lanes d;
   const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
   const hn::RebindToSigned<Lanes> di;
@@ -365,21 +374,26 @@ HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> CodesOf(const LaneVec (&q)[kTogeth
   }
   const hn::FixedTag<int16_t, 8> d16;
   const hn::FixedTag<uint8_t, 8> half;
-  return hn::Combine(hn::FixedTag<uint8_t, 16>(),
-                     hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[2], c[3])),
-                     hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[0], c[1])));
+  const hn::FixedTag<uint8_t, 16> d8;
+  const auto codes = hn::Combine(d8, hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[2], c[3])),
+                                 hn::DemoteTo(half, hn::ReorderDemote2To(d16, c[0], c[1])));
+  StorePacked<kBits>(d8, codes, to);
 }
 #endif
 
+// Fetches meanwhile what the chunk `ahead` will read: memory would rest while codes are computed.
 template <int kBits, bool kDivide>
-HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
+HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const Chunk& ahead) {
   const Lanes d;
-  const int step = kTogether * static_cast<int>(hn::Lanes(d));
+  constexpr int step = kTogether * static_cast<int>(hn::MaxLanes(d));
   for (int g = 0; g < chunk.count; ++g) {
     const Divisor by = {hn::Set(d, chunk.scale[g]), hn::Set(d, chunk.bias[g]),
                         hn::Set(d, kDivide ? 0.0F : chunk.inverse[g])};
     const std::byte* x = chunk.numbers[g];
     std::byte* to = chunk.codes[g];
+    if (g < ahead.count) {
+      for (int64_t i = 0; i < x_bytes; i += 64) hwy::Prefetch(ahead.x[g] + i);
+    }
 #if HWY_TARGET == HWY_SCALAR
     const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
     uint8_t codes[kLargestGroup];
@@ -395,9 +409,10 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk) {
 #else
     for (int i = 0; i < group; i += step) {
       LaneVec q[kTogether];
-      Quotients<kDivide>(x + 4 * i, by, q);
-      const auto codes = CodesOf<kBits, !kDivide>(q);
-      StorePacked<kBits>(hn::DFromV<decltype(codes)>(), codes, to + i / 8 * kBits);
+      Quotients<kDivide>(x, by, q);
+      StoreQuotients<kBits, !kDivide>(q, to);
+      x += 4 * step;
+      to += step / 8 * kBits;
     }
 #endif
   }
@@ -430,24 +445,31 @@ template <int kBits, DType kScale>
 void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
   const int group = format.group_size;
   const float n = static_cast<float>((1 << kBits) - 1);
-  Cursor cursor(call, group, static_cast<int64_t>(SizeInBytes(call.from)), group * kBits / 8,
-                static_cast<int64_t>(SizeInBytes(kScale)));
-  Chunk chunks[2];
-  for (int turn = 0;; turn ^= 1) {
-    Chunk& next = chunks[turn];
-    cursor.Fill(&next);
-    if (next.count > 0) {
-      Read<kScale>(call.from, group, &next);
-      Scales(n, &next);
-      StoreScales<kScale>(call, cursor.scales_adjoin(), next);
+  const auto x_bytes = static_cast<int64_t>(SizeInBytes(call.from));
+  Cursor cursor(call, group, x_bytes, group * kBits / 8, static_cast<int64_t>(SizeInBytes(kScale)));
+  Chunk chunks[3];
+  cursor.Fill(&chunks[0]);
+  // The chunks whose places are known, whose scales are computed, whose codes are stored.
+  Chunk* ahead = &chunks[1];
+  Chunk* next = &chunks[0];
+  Chunk* last = &chunks[2];
+  for (;;) {
+    cursor.Fill(ahead);
+    if (next->count > 0) {
+      Read<kScale>(call.from, group, next);
+      Scales(n, next);
+      StoreScales<kScale>(call, cursor.scales_adjoin(), *next);
     }
-    const Chunk& last = chunks[turn ^ 1];
-    if (last.divides) {
-      StoreCodes<kBits, true>(group, last);
+    if (last->divides) {
+      StoreCodes<kBits, true>(group, *last, group * x_bytes, *ahead);
     } else {
-      StoreCodes<kBits, !kFused>(group, last);
+      StoreCodes<kBits, !kFused>(group, *last, group * x_bytes, *ahead);
     }
-    if (next.count == 0) return;
+    if (next->count == 0) return;
+    Chunk* const free = last;
+    last = next;
+    next = ahead;
+    ahead = free;
   }
 }
 
