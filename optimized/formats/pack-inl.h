@@ -99,18 +99,21 @@ HWY_INLINE void StorePacked(D8 d8, hn::Vec<D8> codes, std::byte* to) {
   }
 }
 
-// 16 codes, one a byte.
-template <int kBits>
-HWY_INLINE hn::Vec<hn::FixedTag<uint8_t, 16>> LoadPacked(const std::byte* from) {
-  const hn::FixedTag<uint8_t, 16> d8;
-  const hn::FixedTag<uint16_t, 8> d16;
+// 16 or 32 codes, one a byte.
+template <int kBits, class D8>
+HWY_INLINE hn::Vec<D8> LoadPacked(D8 d8, const std::byte* from) {
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
   if constexpr (kBits == 8) {
     return hn::LoadU(d8, bytes);
   } else if constexpr (kBits == 4) {
-    const auto pairs = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<uint8_t, 8>(), bytes));
+    const hn::Repartition<uint16_t, D8> d16;
+    const auto pairs = hn::PromoteTo(d16, hn::LoadU(hn::Half<D8>(), bytes));
     const auto apart = hn::Or(pairs, hn::ShiftLeft<4>(pairs));
     return hn::BitCast(d8, hn::And(apart, hn::Set(d16, 0x0f0f)));
+  } else if constexpr (hn::MaxLanes(d8) == 32) {
+    const hn::Half<D8> half;
+    return hn::Combine(d8, LoadPacked<kBits>(half, from + 2 * kBits),
+                       LoadPacked<kBits>(half, from));
   } else {
     uint64_t eight[2];
     if constexpr (kBits < 4) {

@@ -215,6 +215,61 @@ TEST(RowCodec, StoresTheSameBytesOnEveryInstructionSet) {
   }
 }
 
+TEST(RowCodec, DecodesManyVectorsToTheNumbersOfEach) {
+  // 8 MiB of numbers and more may take another way to memory, where their place allows it. A
+  // stored vector repeats after 129.
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kRows = (int64_t{8} << 20) / (kDim * 2) + 1;
+  constexpr int64_t kDrawn = 129;
+  std::mt19937 random(6);
+  std::vector<float> x(static_cast<size_t>(kDrawn * kDim));
+  for (float& value : x) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31F;
+  for (const char* text : {"affine:8:g64:f16", "affine:4:g32:f16", "affine:3:g64:bf16",
+                           "affine:4:g64:f32", "affine:6:g32:f16"}) {
+    const KvFormat format = ParseKvFormat(WholeLine(text));
+    optimized::RowCodec codec;
+    codec.Start(format, DType::kFloat32, kDim);
+    Stored stored(format, kDim, kRows);
+    const auto at = [&](optimized::StoredRows rows, int64_t row) {
+      rows.codes += row * rows.code_stride;
+      rows.scales += row * rows.scale_stride;
+      rows.biases += row * rows.scale_stride;
+      return rows;
+    };
+    for (int64_t row = 0; row < kRows; row += kDrawn) {
+      codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4,
+                   std::min(kDrawn, kRows - row), at(stored.Rows(), row));
+    }
+    const auto element = static_cast<int64_t>(SizeInBytes(RowDType(format)));
+    std::vector<float> few(x.size());
+    std::vector<std::byte> few_narrow(static_cast<size_t>(kDrawn * kDim * element));
+    codec.Decode(stored.View(), kDrawn, few.data());
+    codec.DecodeToRowType(stored.View(), kDrawn, few_narrow.data());
+    std::vector<std::byte> many(static_cast<size_t>(kRows * kDim * 4) + 16);
+    for (const size_t shift : {size_t{0}, size_t{4}, size_t{2}}) {
+      std::byte* out = many.data() + shift;
+      std::fill(many.begin(), many.end(), std::byte{0x5a});
+      codec.DecodeToRowType(stored.View(), kRows, out);
+      for (int64_t row = 0; row < kRows; ++row) {
+        ASSERT_EQ(std::memcmp(out + row * kDim * element,
+                              &few_narrow[static_cast<size_t>(row % kDrawn * kDim * element)],
+                              static_cast<size_t>(kDim * element)),
+                  0)
+            << text << " " << row << " " << shift;
+      }
+      EXPECT_EQ(out[kRows * kDim * element], std::byte{0x5a});
+      if (shift % 4 != 0) continue;
+      codec.Decode(stored.View(), kRows, reinterpret_cast<float*>(out));
+      for (int64_t row = 0; row < kRows; ++row) {
+        ASSERT_EQ(std::memcmp(out + row * kDim * 4, &few[static_cast<size_t>(row % kDrawn * kDim)],
+                              kDim * 4),
+                  0)
+            << text << " " << row << " " << shift;
+      }
+    }
+  }
+}
+
 TEST(RowCodec, ConvertsEveryCodeOfTheNarrowTypes) {
   const auto same = [](float value, DType dtype, uint64_t code) {
     const double want = Decode(dtype, code);
