@@ -286,11 +286,20 @@ TEST(RowCodec, ConvertsEveryCodeOfTheNarrowTypes) {
   }
 }
 
+uint64_t Narrowed(DType dtype, float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (dtype == DType::kFloat16) return optimized::F16FromF32(bits);
+  if (dtype == DType::kBFloat16) return optimized::BF16FromF32(bits);
+  if (dtype == DType::kFloat8E4M3FN) return optimized::E4M3FromF32(bits);
+  return optimized::E5M2FromF32(bits);
+}
+
 TEST(RowCodec, RoundsEveryBorderOfTheNarrowTypes) {
   // Around every code and every midpoint between codes, in both signs.
   for (const DType dtype :
        {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2}) {
     const uint32_t count = SizeInBytes(dtype) == 1 ? 0x100u : 0x10000u;
+    std::vector<float> borders;
     for (uint32_t code = 0; code < count; ++code) {
       const double value = Decode(dtype, code);
       const double middle = (value + Decode(dtype, (code + 1) % count)) / 2;
@@ -298,15 +307,32 @@ TEST(RowCodec, RoundsEveryBorderOfTheNarrowTypes) {
         const auto near = static_cast<float>(at);
         for (const float x :
              {near, std::nextafterf(near, INFINITY), std::nextafterf(near, -INFINITY)}) {
-          const auto bits = std::bit_cast<uint32_t>(x);
-          uint64_t got = 0;
-          if (dtype == DType::kFloat16) got = optimized::F16FromF32(bits);
-          if (dtype == DType::kBFloat16) got = optimized::BF16FromF32(bits);
-          if (dtype == DType::kFloat8E4M3FN) got = optimized::E4M3FromF32(bits);
-          if (dtype == DType::kFloat8E5M2) got = optimized::E5M2FromF32(bits);
-          ASSERT_EQ(got, Encode(dtype, static_cast<double>(x), StoreRule(dtype, Profile{})))
+          borders.push_back(x);
+          ASSERT_EQ(Narrowed(dtype, x),
+                    Encode(dtype, static_cast<double>(x), StoreRule(dtype, Profile{})))
               << Name(dtype) << " " << x;
         }
+      }
+    }
+    // The vectors of the codec do as the functions do.
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      const OnTarget forced(target);
+      optimized::RowCodec codec;
+      codec.Start(PlainFormat{dtype}, DType::kFloat32, std::ssize(borders));
+      std::vector<std::byte> codes(static_cast<size_t>(codec.bytes().codes));
+      codec.Encode(reinterpret_cast<const std::byte*>(borders.data()), 0, 1,
+                   {codes.data(), nullptr, nullptr, 0, 0});
+      std::vector<float> decoded(borders.size());
+      codec.Decode({codes.data(), nullptr, nullptr, 0, 0}, 1, decoded.data());
+      for (size_t i = 0; i < borders.size(); ++i) {
+        uint64_t code = 0;
+        const size_t size = SizeInBytes(dtype);
+        std::memcpy(&code, &codes[i * size], size);
+        ASSERT_EQ(code, Narrowed(dtype, borders[i]))
+            << Name(dtype) << " " << borders[i] << " on " << hwy::TargetName(target);
+        ASSERT_EQ(std::bit_cast<uint32_t>(decoded[i]),
+                  std::bit_cast<uint32_t>(static_cast<float>(Decode(dtype, code))))
+            << Name(dtype) << " " << code << " on " << hwy::TargetName(target);
       }
     }
   }
