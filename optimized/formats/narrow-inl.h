@@ -33,11 +33,10 @@ inline constexpr int kElementBytes = kType == DType::kFloat32 ? 4 : (NarrowType<
 
 // Any alignment.
 template <class D>
-HWY_INLINE void StoreBytes(hn::Vec<D> v, D d, std::byte* to) {
+HWY_INLINE void StoreBytes(hn::Vec<D> v, D /*d*/, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
   const hn::TFromD<D> value = hn::GetLane(v);
   std::memcpy(to, &value, sizeof(value));
-  (void)d;
 #else
   const hn::Repartition<uint8_t, D> bytes;
   hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<uint8_t*>(to));
