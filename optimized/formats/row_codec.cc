@@ -65,11 +65,19 @@ void RowCodec::Encode(const std::byte* x, int64_t x_stride, int64_t count, const
 }
 
 void RowCodec::Decode(const StoredRowsView& rows, int64_t count, float* values) const {
-  const DecodeCall call = {dim_, rows, count, values};
+  const DecodeCall call = {dim_, rows, count, reinterpret_cast<std::byte*>(values)};
   if (const auto* plain = std::get_if<PlainFormat>(&format_)) {
     DecodePlainRows(plain->dtype, call);
   } else {
-    DecodeAffineRows(std::get<AffineFormat>(format_), call);
+    DecodeAffineRows(std::get<AffineFormat>(format_), DType::kFloat32, call);
+  }
+}
+
+void RowCodec::DecodeToRowType(const StoredRowsView& rows, int64_t count, std::byte* out) const {
+  if (const auto* affine = std::get_if<AffineFormat>(&format_)) {
+    DecodeAffineRows(*affine, affine->scale_dtype, {dim_, rows, count, out});
+  } else {
+    CopyVectors(rows.codes, rows.code_stride, out, bytes_.codes, bytes_.codes, count);
   }
 }
 

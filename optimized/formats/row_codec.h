@@ -60,6 +60,10 @@ class RowCodec {
   // Values in f32: of f64 rounded; of affine codes c, scale s and bias b fl(fl(c s) + b).
   // Shapes: values (count, dim).
   void Decode(const StoredRowsView& rows, int64_t count, float* values) const;
+  // Values in the type of rows, RowDType(format()): of plain formats the codes; of affine codes
+  // rnd(rnd(c s) + b), as MLX decodes them on the CPU (decode=two_roundings).
+  // Shapes: out (count, dim), contiguous.
+  void DecodeToRowType(const StoredRowsView& rows, int64_t count, std::byte* out) const;
 
  private:
   KvFormat format_ = PlainFormat{};

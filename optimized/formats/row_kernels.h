@@ -30,10 +30,12 @@ struct DecodeCall {
   int64_t dim;
   StoredRowsView rows;
   int64_t count;
-  float* values;
+  std::byte* out;  // (count, dim), contiguous
 };
+// To f32.
 void DecodePlainRows(DType dtype, const DecodeCall& call);
-void DecodeAffineRows(const AffineFormat& format, const DecodeCall& call);
+// to: f32, or the type of rows.
+void DecodeAffineRows(const AffineFormat& format, DType to, const DecodeCall& call);
 
 }  // namespace kvcheck::optimized
 

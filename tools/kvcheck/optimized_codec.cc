@@ -1,10 +1,7 @@
 #include "tools/kvcheck/optimized_codec.h"
 
-#include <bit>
-#include <cstring>
 #include <vector>
 
-#include "optimized/formats/convert.h"
 #include "optimized/formats/row_codec.h"
 
 namespace kvcheck {
@@ -38,17 +35,6 @@ Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::b
   return rows;
 }
 
-float Rounded(float value, DType type) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (type == DType::kFloat16) {
-    return std::bit_cast<float>(optimized::F32FromF16(optimized::F16FromF32(bits)));
-  }
-  if (type == DType::kBFloat16) {
-    return std::bit_cast<float>(optimized::F32FromBF16(optimized::BF16FromF32(bits)));
-  }
-  return value;
-}
-
 // Numbers of a storage type as f32, which holds each exactly.
 std::vector<float> Widened(DType type, const std::byte* codes, int64_t count) {
   RowCodec codec;
@@ -58,43 +44,20 @@ std::vector<float> Widened(DType type, const std::byte* codes, int64_t count) {
   return values;
 }
 
-// Affine rows: the codes as numbers, by the codec itself with scale 1 and bias 0; then c s and
-// + b, each rounded to the row type. c s has at most 8 + 24 bits and is rounded once in f32 where
-// the row type is f32; for f16 and bf16 it is exact in f32 (8 + 11 bits), and the sum, rounded to
-// 24 bits first, is that of one rounding since 24 >= 2 11 + 2 (Figueroa, "When is double rounding
-// innocuous?", 1995).
-std::vector<float> DecodeAffine(const AffineFormat& format, const CodecCase& c,
-                                const StoredRowsView& rows) {
-  const int64_t d = c.head_dim;
-  const int64_t groups = d / format.group_size;
-  AffineFormat numbers = format;
-  numbers.scale_dtype = DType::kFloat32;
-  RowCodec codec;
-  codec.Start(numbers, DType::kFloat32, d);
-  std::vector<float> ones(static_cast<size_t>(groups), 1.0F);
-  std::vector<float> zeros(static_cast<size_t>(groups), 0.0F);
-  std::vector<float> values(static_cast<size_t>(d * c.rows));
-  const auto bytes = [](std::vector<float>& v) { return reinterpret_cast<std::byte*>(v.data()); };
-  codec.Decode({rows.codes, bytes(ones), bytes(zeros), rows.code_stride, 0}, c.rows, values.data());
-  const std::vector<float> scales = Widened(format.scale_dtype, rows.scales, groups * c.rows);
-  const std::vector<float> biases = Widened(format.scale_dtype, rows.biases, groups * c.rows);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t group = i / static_cast<size_t>(format.group_size);
-    const float product = Rounded(values[i] * scales[group], format.scale_dtype);
-    values[i] = Rounded(product + biases[group], format.scale_dtype);
-  }
-  return values;
-}
-
 // y: of affine rows in the row type, of plain ones in the type of x.
 std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
-  const auto* affine = std::get_if<AffineFormat>(&c.format);
   const DType type = RowDType(c.format);
-  const PlainFormat y{affine != nullptr ? type : c.x};
+  if (!IsPlain(c.format)) {
+    RowCodec codec;
+    codec.Start(c.format, type, c.head_dim);
+    std::vector<std::byte> y(static_cast<size_t>(c.rows * c.head_dim) * SizeInBytes(type));
+    codec.DecodeToRowType(rows, c.rows, y.data());
+    return y;
+  }
+  const PlainFormat y{c.x};
   // f32 does not hold f64: one rounding from code to code.
   if (type == DType::kFloat64) return Encode(c, y, type, rows.codes).codes;
-  std::vector<float> values = affine != nullptr ? DecodeAffine(*affine, c, rows)
-                                                : Widened(type, rows.codes, c.rows * c.head_dim);
+  std::vector<float> values = Widened(type, rows.codes, c.rows * c.head_dim);
   return Encode(c, y, DType::kFloat32, reinterpret_cast<std::byte*>(values.data())).codes;
 }
 

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "optimized/formats/convert.h"
 #include "reference/cache/vector_codec.h"
@@ -59,6 +62,10 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   codec.Encode(x, vector, rows, got.Rows());
   std::vector<float> decoded(static_cast<size_t>(rows * dim));
   codec.Decode(got.View(), rows, decoded.data());
+  const DType row_type = RowDType(format);
+  const auto element = static_cast<int64_t>(SizeInBytes(row_type));
+  std::vector<std::byte> row_values(static_cast<size_t>(rows * dim * element));
+  codec.DecodeToRowType(got.View(), rows, row_values.data());
   Stored want(format, dim, rows);
   std::vector<std::byte> one(size.Total());
   std::vector<double> values(static_cast<size_t>(dim));
@@ -92,14 +99,47 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
         const auto b = static_cast<float>(Decode(affine->scale_dtype, bias));
         const float product = static_cast<float>(codes[index]) * s;
         expected = product + b;
+        const std::byte* at = row_values.data() + (r * dim + i) * element;
+        uint64_t code = 0;
+        std::memcpy(&code, at, static_cast<size_t>(element));
+        const double in_row = Decode(row_type, code);
+        double rounded = 0;
+        DecodeAffineGroup(DecodeRounding::kTwoRoundings, row_type, {&codes[index], 1},
+                          static_cast<double>(s), static_cast<double>(b), {&rounded, 1});
+        ASSERT_TRUE(in_row == rounded || (std::isnan(in_row) && std::isnan(rounded)))
+            << Print(format) << " " << in_row << " " << rounded << " " << what;
       }
       ASSERT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected)))
           << Print(format) << " " << value << " " << expected << " " << what;
     }
   }
+  if (IsPlain(format)) {
+    const auto vector_bytes = static_cast<size_t>(dim * element);
+    for (int64_t r = 0; r < rows; ++r) {
+      ASSERT_EQ(std::memcmp(&row_values[static_cast<size_t>(r) * vector_bytes],
+                            &got.codes[static_cast<size_t>(r * got.code_stride)], vector_bytes),
+                0)
+          << Print(format) << " " << what;
+    }
+  }
   ASSERT_EQ(got.codes, want.codes) << Print(format) << " from " << Name(from) << " " << what;
   ASSERT_EQ(got.scales, want.scales) << Print(format) << " from " << Name(from) << " " << what;
   ASSERT_EQ(got.biases, want.biases) << Print(format) << " from " << Name(from) << " " << what;
+}
+
+// Infinities and NaN of every payload included. In an affine group they meet finite values.
+void ExpectSameBytesOfRandomBits(const std::string& what) {
+  std::mt19937_64 random(4);
+  for (const KvFormat& format : AllKvFormats()) {
+    for (const DType from : kSources) {
+      const int64_t dim = IsPlain(format) ? 501 : 128;
+      constexpr int64_t kRows = 4;
+      std::vector<std::byte> x(static_cast<size_t>(kRows * dim) * SizeInBytes(from));
+      for (std::byte& byte : x) byte = static_cast<std::byte>(random());
+      ExpectSameBytes(format, from, dim, x.data(), kRows, "random bits" + what);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
 void ExpectSameBytesOf(std::string_view regime, const std::string& what) {
@@ -114,6 +154,51 @@ void ExpectSameBytesOf(std::string_view regime, const std::string& what) {
   }
 }
 
+// Groups whose elements lie where a code changes, and up to three f32 steps beside: any quotient
+// that is not the rounded one shows. Steps of 1e-8 to 1e35.
+void ExpectSameBytesNearTies(const std::string& what) {
+  std::mt19937_64 random(5);
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  for (const KvFormat& format : AllKvFormats()) {
+    const auto* affine = std::get_if<AffineFormat>(&format);
+    if (affine == nullptr) continue;
+    const auto group = static_cast<size_t>(affine->group_size);
+    const bool wide = affine->scale_dtype == DType::kFloat32;
+    constexpr int64_t kDim = 256;
+    const int64_t rows = wide ? 40 : 8;
+    std::vector<float> x(static_cast<size_t>(rows * kDim));
+    std::vector<uint8_t> codes(group);
+    int64_t near = 0;
+    for (size_t at = 0; at < x.size(); at += group) {
+      const std::span<float> values(&x[at], group);
+      const double size = std::pow(10.0, wide ? -6 + 43 * uniform() : -3 + 6 * uniform());
+      const double middle = size * (3 * uniform() - 1.5);
+      const auto mx = static_cast<float>(middle + size);
+      const auto mn = static_cast<float>(middle - size);
+      std::fill(values.begin(), values.end(), mx);
+      values[1] = mn;
+      const AffineGroup encoded =
+          EncodeAffineGroup(affine->bits, AffineEncoder::kMlxCpu, values, codes);
+      for (size_t i = 2; i < group; ++i) {
+        const double code = static_cast<double>(random() >> (64 - affine->bits)) + 0.5;
+        auto value = static_cast<float>(static_cast<double>(encoded.bias) +
+                                        code * static_cast<double>(encoded.scale));
+        const auto steps = static_cast<int>(random() % 7) - 3;
+        for (int k = 0; k < std::abs(steps); ++k) {
+          value = std::nextafterf(value, steps < 0 ? -INFINITY : INFINITY);
+        }
+        if (!(value > mn && value < mx)) continue;
+        values[i] = value;
+        ++near;
+      }
+    }
+    EXPECT_GT(near, rows * kDim / 2) << Print(format);
+    ExpectSameBytes(format, DType::kFloat32, kDim, reinterpret_cast<const std::byte*>(x.data()),
+                    rows, "near ties" + what);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(RowCodec, StoresTheBytesOfTheReferenceInEveryFormatAndRegime) {
   for (const std::string_view regime : RowRegimes()) ExpectSameBytesOf(regime, "");
 }
@@ -123,21 +208,64 @@ TEST(RowCodec, StoresTheSameBytesOnEveryInstructionSet) {
   EXPECT_FALSE(targets.empty());
   for (const int64_t target : targets) {
     const OnTarget forced(target);
-    ExpectSameBytesOf("mixed", std::string(" ") + hwy::TargetName(target));
+    const std::string on = std::string(" on ") + hwy::TargetName(target);
+    ExpectSameBytesOf("mixed", on);
+    ExpectSameBytesOfRandomBits(on);
+    ExpectSameBytesNearTies(on);
   }
 }
 
-TEST(RowCodec, StoresTheBytesOfTheReferenceForArbitraryBits) {
-  // Infinities and NaN of every payload included. In an affine group they meet finite values.
-  std::mt19937_64 random(4);
-  for (const KvFormat& format : AllKvFormats()) {
-    for (const DType from : kSources) {
-      const int64_t dim = IsPlain(format) ? 501 : 128;
-      constexpr int64_t kRows = 4;
-      std::vector<std::byte> x(static_cast<size_t>(kRows * dim) * SizeInBytes(from));
-      for (std::byte& byte : x) byte = static_cast<std::byte>(random());
-      ExpectSameBytes(format, from, dim, x.data(), kRows, "random bits");
-      if (HasFatalFailure()) return;
+TEST(RowCodec, DecodesManyVectorsToTheNumbersOfEach) {
+  // 8 MiB of numbers and more may take another way to memory, where their place allows it. A
+  // stored vector repeats after 129.
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kRows = (int64_t{8} << 20) / (kDim * 2) + 1;
+  constexpr int64_t kDrawn = 129;
+  std::mt19937 random(6);
+  std::vector<float> x(static_cast<size_t>(kDrawn * kDim));
+  for (float& value : x) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31F;
+  for (const char* text : {"affine:8:g64:f16", "affine:4:g32:f16", "affine:3:g64:bf16",
+                           "affine:4:g64:f32", "affine:6:g32:f16"}) {
+    const KvFormat format = ParseKvFormat(WholeLine(text));
+    optimized::RowCodec codec;
+    codec.Start(format, DType::kFloat32, kDim);
+    Stored stored(format, kDim, kRows);
+    const auto at = [&](optimized::StoredRows rows, int64_t row) {
+      rows.codes += row * rows.code_stride;
+      rows.scales += row * rows.scale_stride;
+      rows.biases += row * rows.scale_stride;
+      return rows;
+    };
+    for (int64_t row = 0; row < kRows; row += kDrawn) {
+      codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4,
+                   std::min(kDrawn, kRows - row), at(stored.Rows(), row));
+    }
+    const auto element = static_cast<int64_t>(SizeInBytes(RowDType(format)));
+    std::vector<float> few(x.size());
+    std::vector<std::byte> few_narrow(static_cast<size_t>(kDrawn * kDim * element));
+    codec.Decode(stored.View(), kDrawn, few.data());
+    codec.DecodeToRowType(stored.View(), kDrawn, few_narrow.data());
+    std::vector<std::byte> many(static_cast<size_t>(kRows * kDim * 4) + 16);
+    for (const size_t shift : {size_t{0}, size_t{4}, size_t{2}}) {
+      std::byte* out = many.data() + shift;
+      std::fill(many.begin(), many.end(), std::byte{0x5a});
+      codec.DecodeToRowType(stored.View(), kRows, out);
+      for (int64_t row = 0; row < kRows; ++row) {
+        ASSERT_EQ(std::memcmp(out + row * kDim * element,
+                              &few_narrow[static_cast<size_t>(row % kDrawn * kDim * element)],
+                              static_cast<size_t>(kDim * element)),
+                  0)
+            << text << " " << row << " " << shift;
+      }
+      EXPECT_EQ(out[kRows * kDim * element], std::byte{0x5a});
+      if (shift % 4 != 0) continue;
+      codec.Decode(stored.View(), kRows, reinterpret_cast<float*>(out));
+      for (int64_t row = 0; row < kRows; ++row) {
+        ASSERT_EQ(std::memcmp(out + row * kDim * 4, &few[static_cast<size_t>(row % kDrawn * kDim)],
+                              kDim * 4),
+                  0)
+            << text << " " << row << " " << shift;
+      }
     }
   }
 }
@@ -158,11 +286,20 @@ TEST(RowCodec, ConvertsEveryCodeOfTheNarrowTypes) {
   }
 }
 
+uint64_t Narrowed(DType dtype, float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (dtype == DType::kFloat16) return optimized::F16FromF32(bits);
+  if (dtype == DType::kBFloat16) return optimized::BF16FromF32(bits);
+  if (dtype == DType::kFloat8E4M3FN) return optimized::E4M3FromF32(bits);
+  return optimized::E5M2FromF32(bits);
+}
+
 TEST(RowCodec, RoundsEveryBorderOfTheNarrowTypes) {
   // Around every code and every midpoint between codes, in both signs.
   for (const DType dtype :
        {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2}) {
     const uint32_t count = SizeInBytes(dtype) == 1 ? 0x100u : 0x10000u;
+    std::vector<float> borders;
     for (uint32_t code = 0; code < count; ++code) {
       const double value = Decode(dtype, code);
       const double middle = (value + Decode(dtype, (code + 1) % count)) / 2;
@@ -170,15 +307,32 @@ TEST(RowCodec, RoundsEveryBorderOfTheNarrowTypes) {
         const auto near = static_cast<float>(at);
         for (const float x :
              {near, std::nextafterf(near, INFINITY), std::nextafterf(near, -INFINITY)}) {
-          const auto bits = std::bit_cast<uint32_t>(x);
-          uint64_t got = 0;
-          if (dtype == DType::kFloat16) got = optimized::F16FromF32(bits);
-          if (dtype == DType::kBFloat16) got = optimized::BF16FromF32(bits);
-          if (dtype == DType::kFloat8E4M3FN) got = optimized::E4M3FromF32(bits);
-          if (dtype == DType::kFloat8E5M2) got = optimized::E5M2FromF32(bits);
-          ASSERT_EQ(got, Encode(dtype, static_cast<double>(x), StoreRule(dtype, Profile{})))
+          borders.push_back(x);
+          ASSERT_EQ(Narrowed(dtype, x),
+                    Encode(dtype, static_cast<double>(x), StoreRule(dtype, Profile{})))
               << Name(dtype) << " " << x;
         }
+      }
+    }
+    // The vectors of the codec do as the functions do.
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      const OnTarget forced(target);
+      optimized::RowCodec codec;
+      codec.Start(PlainFormat{dtype}, DType::kFloat32, std::ssize(borders));
+      std::vector<std::byte> codes(static_cast<size_t>(codec.bytes().codes));
+      codec.Encode(reinterpret_cast<const std::byte*>(borders.data()), 0, 1,
+                   {codes.data(), nullptr, nullptr, 0, 0});
+      std::vector<float> decoded(borders.size());
+      codec.Decode({codes.data(), nullptr, nullptr, 0, 0}, 1, decoded.data());
+      for (size_t i = 0; i < borders.size(); ++i) {
+        uint64_t code = 0;
+        const size_t size = SizeInBytes(dtype);
+        std::memcpy(&code, &codes[i * size], size);
+        ASSERT_EQ(code, Narrowed(dtype, borders[i]))
+            << Name(dtype) << " " << borders[i] << " on " << hwy::TargetName(target);
+        ASSERT_EQ(std::bit_cast<uint32_t>(decoded[i]),
+                  std::bit_cast<uint32_t>(static_cast<float>(Decode(dtype, code))))
+            << Name(dtype) << " " << code << " on " << hwy::TargetName(target);
       }
     }
   }
