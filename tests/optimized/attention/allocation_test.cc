@@ -72,7 +72,7 @@ TEST(AttentionAllocations, ThatFailAreThrownToTheCaller) {
   sequence.shape.query_heads = 8;
   sequence.shape.kv_heads = 2;
   sequence.shape.k = ParseKvFormat(WholeLine("affine:3:g32:f16"));
-  sequence.tokens = 2100;
+  sequence.tokens = 130;
   sequence.bias = true;
   for (const int64_t queries : {1, 40}) {
     sequence.queries = queries;
