@@ -20,10 +20,11 @@ namespace {
 using optimized::kBlockTokens;
 
 constexpr int64_t kDim = 128;
+constexpr int64_t kStride = kDim + 16;  // with sums of queries by group
 
 // A block of one format, and room for what the kernels take and give.
 struct Block {
-  explicit Block(const std::string& text, bool fused) : kernels(optimized::KernelsFor(fused)) {
+  Block(const std::string& text, bool fused, bool planes) : kernels(optimized::KernelsFor(fused)) {
     const KvFormat format = ParseKvFormat(WholeLine(text));
     optimized::RowCodec codec;
     codec.Start(format, DType::kFloat32, kDim);
@@ -36,14 +37,14 @@ struct Block {
     biases.resize(scales.size());
     codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4, kBlockTokens,
                  {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
-    stage.Start(format, kDim);
+    stage.Start(format, kDim, planes);
     for (int64_t i = 0; i < kBlockTokens; ++i) columns.push_back(i);
     Take();
   }
   void Take() {
     const optimized::StoredHeads heads = {
         codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
-    stage.Take(heads, 0, columns.data(), kBlockTokens, false, kernels, {});
+    stage.Take(heads, 0, columns.data(), kBlockTokens, true, false, kernels, {});
   }
   int kind() { return static_cast<int>(stage.rows().kind); }
 
@@ -52,7 +53,7 @@ struct Block {
   std::vector<std::byte> codes, scales, biases;
   std::vector<int64_t> columns;
   optimized::BlockStage stage;
-  alignas(64) float q[optimized::kQuad * kDim] = {};
+  alignas(64) float q[optimized::kQuad * kStride] = {};
   alignas(64) float out[optimized::kQuad * kDim] = {};
   alignas(64) float scores[optimized::kQuad * kBlockTokens] = {};
   alignas(64) float values[kBlockTokens * kDim] = {};
@@ -61,14 +62,17 @@ struct Block {
 
 enum class Part { kStage, kDot, kSum, kWiden };
 
-void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused) {
-  const auto block = std::make_unique<Block>(format, fused);
+void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused,
+             bool planes) {
+  const auto block = std::make_unique<Block>(format, fused, planes);
+  if (planes && !block->kernels.planes) return state.SkipWithError("not on this instruction set");
   const int wide = width == 1 ? 0 : 1;
   for (auto _ : state) {
     const optimized::BlockRows& rows = block->stage.rows();
     if (part == Part::kStage) block->Take();
     if (part == Part::kDot) {
-      block->kernels.dot[block->kind()][wide](rows, block->q, kDim, block->scores);
+      block->kernels.dot[block->kind()][wide](rows, {block->q, kStride, block->q, planes},
+                                              block->scores);
     }
     if (part == Part::kSum) {
       block->kernels.sum[block->kind()][wide](rows, block->scores, block->rescale, block->out,
@@ -83,14 +87,18 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
 // One format for each kind of row, in the order of the table, and one that is unpacked before.
 const char* const kFormats[] = {
     "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "affine:8:g64:f16", "affine:4:g64:f16"};
-static_assert(std::size(kFormats) == optimized::kRowKinds, "a kind of row without a benchmark");
+static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row without a benchmark");
 
 const bool kRegistered = [] {
   const auto add = [](const std::string& name, const std::string& format, Part part, int width,
-                      bool fused) {
+                      bool fused, bool planes = false) {
     benchmark::RegisterBenchmark(
-        (name + "/" + format + "/" + std::to_string(width) + (fused ? "" : "/portable")).c_str(),
-        [=](benchmark::State& state) { RunPart(state, format, part, width, fused); });
+        (name + "/" + format + "/" + std::to_string(width) +
+         (planes  ? "/planes"
+          : fused ? ""
+                  : "/portable"))
+            .c_str(),
+        [=](benchmark::State& state) { RunPart(state, format, part, width, fused, planes); });
   };
   for (const bool fused : {true, false}) {
     for (const char* format : kFormats) {
@@ -100,6 +108,13 @@ const bool kRegistered = [] {
       }
       add("widen", format, Part::kWiden, 1, fused);
     }
+  }
+  for (const char* format : {"affine:8:g64:f16", "affine:4:g64:f16"}) {
+    for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
+      add("dot", format, Part::kDot, width, true, true);
+      add("sum", format, Part::kSum, width, true, true);
+    }
+    add("widen", format, Part::kWiden, 1, true, true);
   }
   for (const char* format : {"f16", "affine:4:g64:f16", "affine:3:g64:f16"}) {
     add("stage", format, Part::kStage, 1, true);

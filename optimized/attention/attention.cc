@@ -149,7 +149,7 @@ struct Attention::State {
   void DoPieces(int worker) {
     std::vector<TileWorker>& team = workers[static_cast<size_t>(worker)];
     if (team.size() < most_team) team.resize(most_team);
-    for (size_t i = 0; i < most_team; ++i) team[i].Start(shape->shape);
+    for (size_t i = 0; i < most_team; ++i) team[i].Start(*shape);
     while (true) {
       const size_t next = next_piece.fetch_add(1, std::memory_order_relaxed);
       if (next >= pieces.size()) return;

@@ -5,15 +5,16 @@
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp.h"
 #include "optimized/attention/kernels.h"
+#include "optimized/attention/tile.h"
 
 namespace kvcheck::optimized {
 namespace {
 
-SumPlan SumOf(SumOrder order, bool fused) {
+SumPlan SumOf(SumOrder order, bool fused, int lanes = static_cast<int>(kSumLanes16)) {
   SumPlan sum;
   sum.accumulator = {DType::kFloat32, false};
   sum.order = order;
-  if (order == SumOrder::kLanes) sum.width = static_cast<int>(kSumLanes16);
+  if (order == SumOrder::kLanes) sum.width = lanes;
   sum.fma = fused;
   return sum;
 }
@@ -40,10 +41,11 @@ int Splits(int64_t kv_len) {
 }  // namespace
 
 Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
-  const bool fused = KernelsFor(!shape.portable).fused;
+  const AttentionKernels kernels = KernelsFor(!shape.portable);
+  const bool fused = kernels.fused;
   Plan plan;
   plan.name = shape.portable ? "optimized_portable" : "optimized_native";
-  plan.qk = SumOf(SumOrder::kLanes, fused);
+  plan.qk = SumOf(SumOrder::kLanes, fused, kernels.dot_lanes);
   plan.pv = SumOf(SumOrder::kSequential, fused);
   plan.l = SumOf(SumOrder::kLanes, false);
   plan.op = RoundedType{DType::kFloat32, false};
@@ -73,7 +75,8 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.flush_subnormals = false;
   plan.saturate_output = false;
   if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
-    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize =
+        IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = fused ? 1 : 2;
   }
   return plan;

@@ -14,16 +14,16 @@
 namespace kvcheck::optimized {
 
 inline constexpr int64_t kBlockTokens = 64;
-// Every sum that a kernel spreads over lanes has this many of them, whatever the instruction set:
-// term i enters lane i mod 16, in order, and the lanes are added by halves: (i, i + 8), (i, i + 4),
-// (i, i + 2), (i, i + 1).
+// Lanes of the sum of a block's weights, and, where bits do not depend on the instruction set, of a
+// dot product: term i enters lane i mod 16, in order, and the lanes are added by halves: (i, i +
+// 8), (i, i + 4), (i, i + 2), (i, i + 1).
 inline constexpr int64_t kSumLanes16 = 16;
 // Query vectors that a kernel takes at once; the other width is 1.
 inline constexpr int64_t kQuad = 4;
 
 // How a kernel reads a vector. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h that reads it. The one table of kernels: it
-// declares, dispatches, tests and benches them.
+// X(name, rows): `rows` is the class of rows-inl.h or planes-inl.h that reads it. The one table of
+// kernels: it declares, dispatches, tests and benches them.
 #define KVCHECK_ATTENTION_ROW_KINDS(X) \
   X(kFloat32, Float32Rows)             \
   X(kFloat16, Float16Rows)             \
@@ -33,12 +33,25 @@ inline constexpr int64_t kQuad = 4;
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)
 
+// The same codes plane by plane, where scales and biases stay out of the sums (planes.h); the last
+// one reads such codes as f32, for whoever takes them many times.
+#define KVCHECK_ATTENTION_PLANE_KINDS(X) \
+  X(kPlanes8, Planes8Rows)               \
+  X(kPlanes4, Planes4Rows)               \
+  X(kPlaneFloats, PlaneFloatRows)
+
 #define KVCHECK_ROW_KIND(name, rows) name,
-enum class RowKind : uint8_t { KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) };
+enum class RowKind : uint8_t {
+  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND)
+};
 #undef KVCHECK_ROW_KIND
 #define KVCHECK_ROW_KIND(name, rows) +1
-inline constexpr int kRowKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND);
+inline constexpr int kPlainKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND);
+inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND);
 #undef KVCHECK_ROW_KIND
+
+// Whether its vectors have scales and biases.
+constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
 // Vectors of `count` tokens, K or V. Nothing beyond the bytes of a vector is read.
 struct BlockRows {
@@ -47,12 +60,21 @@ struct BlockRows {
   int64_t group = 0;  // channels that share a scale and a bias; codes alone
   int64_t count = 0;  // 0 to 64
   const std::byte* rows[kBlockTokens];
-  const float* scales[kBlockTokens];  // (dim / group); codes alone
-  const float* biases[kBlockTokens];
-  // Bytes that the caller will want next, fetched ahead while row i is worked on: `ahead_bytes`
-  // bytes from ahead[i] on; null or 0: none.
-  const std::byte* ahead[kBlockTokens];
+  // Of row i from i * groups on, groups = dim / group; codes alone.
+  const float* scales = nullptr;
+  const float* biases = nullptr;
+  int64_t groups = 0;
+  // Scales are 0 or between 2^-40 and 2^60 in size.
+  bool usual_scales = false;
+  // What the caller will want next, fetched while these rows are worked on: `ahead_bytes` bytes
+  // from ahead + i * ahead_stride on for as many rows; 0 bytes: nothing. It need not be memory of
+  // anybody.
+  const std::byte* ahead = nullptr;
+  int64_t ahead_stride = 0;
   int64_t ahead_bytes = 0;
+
+  float scale(int64_t i, int64_t g) const { return scales[i * groups + g]; }
+  float bias(int64_t i, int64_t g) const { return biases[i * groups + g]; }
 };
 
 // Channels up to whole lanes of a sum: the stride of queries and sums of outputs.

@@ -1,6 +1,8 @@
 #include "optimized/attention/block_stage.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace kvcheck::optimized {
@@ -21,6 +23,15 @@ RowKind PlainKind(DType dtype) {
   }
 }
 
+bool AreUsual(const float* scales, int64_t count) {
+  bool usual = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const float size = std::fabs(scales[i]);
+    usual &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
+  }
+  return usual;
+}
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -28,7 +39,7 @@ void GrowTo(std::vector<T>* buffer, int64_t count) {
 
 }  // namespace
 
-void BlockStage::Start(const KvFormat& format, int64_t dim) {
+void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
   dim_ = dim;
   bits_ = 0;
   group_ = dim;
@@ -40,7 +51,11 @@ void BlockStage::Start(const KvFormat& format, int64_t dim) {
     row_bytes_ = dim * static_cast<int64_t>(SizeInBytes(dtype));
     return;
   }
-  kind_ = affine->bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  if (planes) {
+    kind_ = affine->bits == 4 ? RowKind::kPlanes4 : RowKind::kPlanes8;
+  } else {
+    kind_ = affine->bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  }
   if (affine->bits != 4 && affine->bits != 8) bits_ = affine->bits;
   scale_dtype_ = affine->scale_dtype;
   group_ = affine->group_size;
@@ -52,13 +67,12 @@ void BlockStage::Start(const KvFormat& format, int64_t dim) {
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
-                            int64_t count) {
+                            int64_t count, bool together) {
   const std::byte* scales[kBlockTokens];
   const std::byte* biases[kBlockTokens];
   const int64_t bytes = groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_));
   const int64_t of_head = head * from.scale_head_stride;
-  bool whole = from.scale_stride == bytes;
-  for (int64_t i = 1; whole && i < count; ++i) whole = columns[i] == columns[0] + i;
+  const bool whole = together && from.scale_stride == bytes;
   const int64_t pieces = whole ? 1 : count;
   for (int64_t i = 0; i < pieces; ++i) {
     scales[i] = from.scales + of_head + columns[i] * from.scale_stride;
@@ -67,32 +81,52 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t per_piece = whole ? count * groups_ : groups_;
   WidenScales(scale_dtype_, scales, pieces, per_piece, scales_.data());
   WidenScales(scale_dtype_, biases, pieces, per_piece, biases_.data());
-  for (int64_t i = 0; i < count; ++i) {
-    block_.scales[i] = scales_.data() + i * groups_;
-    block_.biases[i] = biases_.data() + i * groups_;
+  block_.usual_scales =
+      scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count * groups_);
+  block_.scales = scales_.data();
+  block_.biases = biases_.data();
+}
+
+// From the first column on; the others follow it where they stand together.
+void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, int64_t count) {
+  const StoredHeads& of = *ahead.of;
+  // Addresses that may lie outside of everything: they are only fetched.
+  const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
+    return reinterpret_cast<const std::byte*>(
+        reinterpret_cast<uintptr_t>(base) +
+        static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
+  };
+  block_.ahead = at(of.codes, of.code_head_stride, of.code_stride, 0);
+  block_.ahead_stride = of.code_stride;
+  block_.ahead_bytes = ahead.bytes;
+  if (of.scales == nullptr || of.scale_stride <= 0) return;
+  // Few bytes a token, which no kernel fetches.
+  constexpr int64_t kLineBytes = 64;
+  const int64_t every = std::max<int64_t>(1, kLineBytes / of.scale_stride);
+  for (int64_t i = 0; i < count; i += every) {
+    __builtin_prefetch(at(of.scales, of.scale_head_stride, of.scale_stride, i));
+    __builtin_prefetch(at(of.biases, of.scale_head_stride, of.scale_stride, i));
   }
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool widen, const AttentionKernels& kernels, const Ahead& ahead) {
+                      bool together, bool widen, const AttentionKernels& kernels,
+                      const Ahead& ahead) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
+  block_.groups = groups_;
   block_.count = count;
   block_.ahead_bytes = 0;
   const std::byte* codes = from.codes + head * from.code_head_stride;
-  for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
-  if (ahead.of != nullptr) {
-    block_.ahead_bytes = ahead.bytes;
-    // Addresses that may lie outside of everything: they are only fetched.
-    const auto of_head = reinterpret_cast<uintptr_t>(ahead.of->codes) +
-                         static_cast<uintptr_t>(ahead.head * ahead.of->code_head_stride);
-    for (int64_t i = 0; i < count; ++i) {
-      block_.ahead[i] = reinterpret_cast<const std::byte*>(
-          of_head + static_cast<uintptr_t>((columns[i] + ahead.columns) * ahead.of->code_stride));
-    }
+  if (together) {
+    codes += columns[0] * from.code_stride;
+    for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + i * from.code_stride;
+  } else {
+    for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (scaled_) TakeScales(from, head, columns, count);
+  if (ahead.of != nullptr) TakeAhead(ahead, columns[0], count);
+  if (scaled_) TakeScales(from, head, columns, count, together);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
@@ -110,7 +144,8 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   float* to = static_cast<float*>(
       std::align(64, static_cast<size_t>(padded * kBlockTokens) * sizeof(float), start, room));
   kernels.widen[static_cast<int>(kind_)](block_, to);
-  block_.kind = RowKind::kFloat32;
+  const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
+  block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
   block_.ahead_bytes = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -118,24 +153,31 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   }
 }
 
-void SelectRows(const BlockRows& block, uint64_t present, uint64_t places, BlockRows* out) {
-  out->kind = block.kind;
-  out->dim = block.dim;
-  out->group = block.group;
-  out->ahead_bytes = 0;
-  const bool scaled = block.kind == RowKind::kCode8 || block.kind == RowKind::kCode4;
+const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, uint64_t places) {
+  rows_.kind = block.kind;
+  rows_.dim = block.dim;
+  rows_.group = block.group;
+  rows_.groups = block.groups;
+  rows_.ahead_bytes = 0;
+  rows_.usual_scales = block.usual_scales;
+  const bool scaled = HasScales(block.kind);
+  const int64_t groups = block.groups;
+  if (scaled) GrowTo(&scales_, 2 * kBlockTokens * groups);
+  float* scales = scales_.data();
+  float* biases = scales + kBlockTokens * groups;
+  rows_.scales = scales;
+  rows_.biases = biases;
   int64_t count = 0;
   for (uint64_t rest = places; rest != 0; rest &= rest - 1) {
     const uint64_t below = (rest & -rest) - 1;
-    const auto i = static_cast<size_t>(std::popcount(present & below));
-    out->rows[count] = block.rows[i];
-    if (scaled) {
-      out->scales[count] = block.scales[i];
-      out->biases[count] = block.biases[i];
-    }
-    ++count;
+    const auto i = static_cast<int64_t>(std::popcount(present & below));
+    rows_.rows[count++] = block.rows[i];
+    if (!scaled) continue;
+    scales = std::copy_n(block.scales + i * groups, groups, scales);
+    biases = std::copy_n(block.biases + i * groups, groups, biases);
   }
-  out->count = count;
+  rows_.count = count;
+  return rows_;
 }
 
 }  // namespace kvcheck::optimized

@@ -17,7 +17,8 @@ namespace kvcheck::optimized {
 
 class BlockStage {
  public:
-  void Start(const KvFormat& format, int64_t dim);
+  // planes: codes are taken plane by plane (HavePlanes).
+  void Start(const KvFormat& format, int64_t dim, bool planes);
   // What is fetched ahead while these vectors are worked on: those of a head of `of` at the same
   // columns, or so many later.
   struct Ahead {
@@ -26,10 +27,10 @@ class BlockStage {
     int64_t columns = 0;
     int64_t bytes = 0;  // of a vector
   };
-  // The vectors of `count` columns (1 to 64) of a head.
-  // widen: to f32. Same values, so that kernels give the same bits.
+  // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other.
+  // widen: to f32, of planes the codes. Same values, so that kernels give the same bits.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool widen, const AttentionKernels& kernels, const Ahead& ahead);
+            bool together, bool widen, const AttentionKernels& kernels, const Ahead& ahead);
   // What is ahead is on its way.
   void StopFetching() { block_.ahead_bytes = 0; }
   BlockRows& rows() { return block_; }
@@ -37,7 +38,9 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
-  void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count);
+  void TakeAhead(const Ahead& ahead, int64_t column, int64_t count);
+  void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
+                  bool together);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;
@@ -50,9 +53,16 @@ class BlockStage {
   std::vector<std::byte> codes_;
 };
 
-// The queries that see a part of a block only: its vectors at the bits of `places`, where bit i of
-// `present` is the i-th vector of the block in order.
-void SelectRows(const BlockRows& block, uint64_t present, uint64_t places, BlockRows* out);
+// The queries that see a part of a block only: its vectors at the bits of `places`, where the bits
+// of `present` are the vectors of the block in order.
+class SelectedRows {
+ public:
+  const BlockRows& Select(const BlockRows& block, uint64_t present, uint64_t places);
+
+ private:
+  BlockRows rows_;
+  std::vector<float> scales_;  // and biases
+};
 
 }  // namespace kvcheck::optimized
 

@@ -42,6 +42,7 @@ AttentionKernels KernelsFor(bool fused) {
   AttentionKernels kernels{};
   FillDotKernels(fused, &kernels);
   FillSumKernels(fused, &kernels);
+  FillPlaneKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
   return kernels;
 }

@@ -1,8 +1,9 @@
 // The loops of attention, compiled once for every instruction set and chosen when they are called.
 //
 // Two arithmetics. `fused` lets a product enter its sum unrounded where the instruction set can
-// (MulAdd), so that its bits depend on the instruction set; the other one multiplies, rounds and
-// adds, and gives the same bits on every one. Sums have the same shape in both (block.h).
+// (MulAdd) and sums a dot product over as many lanes as its vectors have, so that its bits depend
+// on the instruction set; the other one multiplies, rounds and adds, over 16 lanes, and gives the
+// same bits on every one.
 
 #ifndef OPTIMIZED_ATTENTION_KERNELS_H_
 #define OPTIMIZED_ATTENTION_KERNELS_H_
@@ -15,17 +16,27 @@
 
 namespace kvcheck::optimized {
 
-// scores[i * width + h] = sum over channels of q[h] times row i, in 16 lanes.
-// Shapes: q (width, q_stride), zeros from dim to PaddedDim(dim); scores (count, width).
-using DotKernel = void (*)(const BlockRows& block, const float* q, int64_t q_stride, float* scores);
+// Shapes: q (width, stride), zeros from dim to PaddedDim(dim). Planes: `q` and `sums` are the first
+// row's place among the four of ArrangeQuery.
+struct Queries {
+  const float* q = nullptr;
+  int64_t stride = 0;
+  const float* sums = nullptr;  // of the groups
+  bool in_place = false;        // divided by the powers of two of their planes
+};
+
+// scores[i * width + h] = sum over channels of q[h] times row i: term c in lane c mod N, in order,
+// and the N lanes by halves. Planes: factored, 8 lanes. Shapes: scores (count, width).
+using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
 // out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[i * width + h] times row i),
 // that sum term by term from zero. Shapes: out (width, out_stride), of which PaddedDim(dim) are
-// written.
+// written. Planes: factored, and `out` is in their order.
 using SumKernel = void (*)(const BlockRows& block, const float* weights, const float* rescale,
                            float* out, int64_t out_stride);
 
-// The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim).
+// The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim). Planes: their codes,
+// for kPlaneFloats.
 // Shapes: out (count, PaddedDim(dim)).
 using WidenKernel = void (*)(const BlockRows& block, float* out);
 
@@ -48,7 +59,9 @@ struct AttentionKernels {
   SumKernel sum[kRowKinds][2];
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
-  bool fused = false;  // whether products really enter sums unrounded
+  bool planes = false;  // whether there are kernels of planes
+  bool fused = false;   // whether products really enter sums unrounded
+  int dot_lanes = 16;   // N of a dot product
 };
 
 // Of the best instruction set that this machine has.

@@ -35,8 +35,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::CappedTag<float, kSumLanes16>;
 using VF32 = hn::Vec<F32>;
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
-// Vectors of the 16 lanes of a sum.
-inline constexpr int64_t kParts = kSumLanes16 / kLanes;
 
 using kvcheck::HWY_NAMESPACE::FromFloat16;
 using kvcheck::HWY_NAMESPACE::LoadBytes;
@@ -208,15 +206,49 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
   }
 }
 
+// Keeps the compiler from reading it again for every product: the loop is bound by loads.
+HWY_INLINE VF32 InRegister(VF32 x) {
+#if KVCHECK_WIDE_VECTORS && (defined(__GNUC__) || defined(__clang__))
+  asm("" : "+v"(x.raw));
+#endif
+  return x;
+}
+
+// What is ahead of the rows of a block is fetched evenly over the steps of a kernel: a burst would
+// fill the queue of misses, and what the kernel itself reads would wait behind it. Here: the bytes
+// from `from` on that are due in one of `steps` steps over a row.
 inline constexpr int64_t kLineBytes = 64;
 
-// The lines of what is ahead of row i that begin in [first, end) bytes.
-HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i, int64_t first, int64_t end) {
-  for (int64_t at = first; at < end; at += kLineBytes) hwy::Prefetch(block.ahead[i] + at);
+HWY_INLINE void FetchLines(const std::byte* from, int64_t bytes) {
+  hwy::Prefetch(from);
+  for (int64_t at = kLineBytes; at < bytes; at += kLineBytes) hwy::Prefetch(from + at);
 }
-HWY_INLINE void FetchAhead(const BlockRows& block, int64_t i) {
-  FetchAhead(block, i, 0, block.ahead_bytes);
-}
+
+// Line by line in the order of memory, for kernels whose steps go over all rows again and again:
+// `Step` is called `steps` times in all.
+class FetchInOrder {
+ public:
+  HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps)
+      : next_(block.ahead),
+        stride_(block.ahead_stride),
+        bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
+        left_(bytes_ / kLineBytes * block.count),
+        per_step_(steps > 0 ? (left_ + steps - 1) / steps : 0) {}
+  HWY_INLINE void Step() {
+    const int64_t lines = HWY_MIN(per_step_, left_);
+    left_ -= lines;
+    for (int64_t n = lines; n > 0; --n) {
+      hwy::Prefetch(next_ + at_);
+      at_ += kLineBytes;
+      if (at_ == bytes_) at_ = 0, next_ += stride_;
+    }
+  }
+
+ private:
+  const std::byte* next_;
+  int64_t stride_, bytes_, left_, per_step_;
+  int64_t at_ = 0;
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvcheck::optimized

@@ -134,6 +134,10 @@ void ScalesToFloat(DType dtype, const std::byte* const* from, int64_t count, int
     }
     return;
   }
+  if (count == 1) {
+    return dtype == DType::kFloat16 ? WidenNumbers<Float16Rows>(from[0], per_piece, out)
+                                    : WidenNumbers<BFloat16Rows>(from[0], per_piece, out);
+  }
   constexpr int64_t kRoom = 1024;
   std::byte numbers[2 * kRoom];
   const int64_t pieces = std::max<int64_t>(1, kRoom / per_piece);

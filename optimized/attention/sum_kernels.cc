@@ -19,6 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
+// Tokens between two steps of what is fetched ahead.
+inline constexpr int64_t kFetchTokens = 4;
+
 template <class Rows>
 HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
   return channel + kLanes <= dim ? Rows::Load(row, channel)
@@ -28,23 +31,17 @@ HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
 // Channels of kVectors vectors, which lie in one group. kWhole: all of them are there.
 template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
 HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weights,
-                         const float* HWY_RESTRICT rescale, int64_t channel,
+                         const float* HWY_RESTRICT rescale, int64_t channel, FetchInOrder& ahead,
                          float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
   VF32 sum[kWidth * kVectors];
   for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
   const int64_t g = Rows::kScaled ? channel / block.group : 0;
-  // Every slice fetches its share, so that memory is busy all the time.
-  const auto share = [&](int64_t channels) {
-    return (block.ahead_bytes * channels / block.dim + kLineBytes - 1) / kLineBytes * kLineBytes;
-  };
-  const int64_t ahead = share(channel);
-  const int64_t ahead_end = std::min(share(channel + kVectors * kLanes), block.ahead_bytes);
   for (int64_t i = 0; i < block.count; ++i) {
-    FetchAhead(block, i, ahead, ahead_end);
+    if (i % kFetchTokens == 0) ahead.Step();
     const std::byte* row = block.rows[i];
-    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
-    const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
+    const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
     VF32 value[kVectors];
     for (int k = 0; k < kVectors; ++k) {
       const int64_t at = channel + k * kLanes;
@@ -74,13 +71,16 @@ void Sums(const BlockRows& block, const float* weights, const float* rescale, fl
   // at a time, of which 32 channels are sure.
   constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
+  const int64_t slices = (block.dim + kVectors * kLanes - 1) / (kVectors * kLanes);
+  FetchInOrder ahead(block, slices * ((block.count + kFetchTokens - 1) / kFetchTokens));
   int64_t channel = 0;
   for (; channel + kVectors * kLanes <= block.dim; channel += kVectors * kLanes) {
-    SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, out,
+    SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, ahead, out,
                                                    out_stride);
   }
   for (; channel < block.dim; channel += kLanes) {
-    SumSlice<Rows, kWidth, 1, false, kFused>(block, weights, rescale, channel, out, out_stride);
+    SumSlice<Rows, kWidth, 1, false, kFused>(block, weights, rescale, channel, ahead, out,
+                                             out_stride);
   }
 }
 
@@ -89,13 +89,13 @@ void Widen(const BlockRows& block, float* out) {
   const F32 d;
   const int64_t padded = PaddedDim(block.dim);
   for (int64_t i = 0; i < block.count; ++i, out += padded) {
-    FetchAhead(block, i);
+    if (block.ahead_bytes > 0) FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
     const std::byte* row = block.rows[i];
     const int64_t group = Rows::kScaled ? block.group : block.dim;
     int64_t channel = 0;
     for (int64_t first = 0, g = 0; first < block.dim; first += group, ++g) {
-      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scales[i][g]) : hn::Zero(d);
-      const VF32 bias = Rows::kScaled ? hn::Set(d, block.biases[i][g]) : hn::Zero(d);
+      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
+      const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
       for (; channel + kLanes <= first + group; channel += kLanes) {
         hn::Store(Value<Rows, kFused>(Rows::Load(row, channel), scale, bias), d, out + channel);
       }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "optimized/attention/planes.h"
+
 namespace kvcheck::optimized {
 namespace {
 
@@ -38,8 +40,9 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
   return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
 }
 
-// The columns of the block's positions at the bits of `any`, in order.
-void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
+// The columns of the block's positions at the bits of `any`, in order, and whether they stand one
+// after the other.
+bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
   const int64_t first = block * kBlockTokens;
   // The run of the block's first visible position.
   const int64_t start = first + std::countr_zero(any);
@@ -52,7 +55,7 @@ void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
   if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
     const int64_t column = runs[low].column + (first - runs[low].position);
     for (int64_t i = 0; i < kBlockTokens; ++i) columns[i] = column + i;
-    return;
+    return true;
   }
   int64_t count = 0;
   for (uint64_t rest = any; rest != 0; rest &= rest - 1) {
@@ -60,6 +63,9 @@ void ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
     while (position >= runs[low].position + runs[low].count) ++low;
     columns[count++] = runs[low].column + (position - runs[low].position);
   }
+  bool together = true;
+  for (int64_t i = 1; i < count; ++i) together = together && columns[i] == columns[0] + i;
+  return together;
 }
 
 // exp(from - to), 0 where there is nothing to weigh.
@@ -73,6 +79,14 @@ float WeightOf(bool fused, float from, float to) {
 
 }  // namespace
 
+bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
+  const auto* k = std::get_if<AffineFormat>(&shape.k);
+  const auto* v = std::get_if<AffineFormat>(&shape.v);
+  if (!kernels.planes || (k == nullptr && v == nullptr)) return false;
+  return (k == nullptr || HavePlanes(*k, shape.k_dim)) &&
+         (v == nullptr || HavePlanes(*v, shape.v_dim));
+}
+
 TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
     : shape(s),
       kernels(k),
@@ -80,7 +94,12 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
       k_padded(PaddedDim(s.k_dim)),
       v_padded(PaddedDim(s.v_dim)),
       scale(static_cast<float>(s.scale)),
-      softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {}
+      softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {
+  if (!IsFactored(s, k)) return;
+  k_planes = std::get_if<AffineFormat>(&s.k);
+  v_planes = std::get_if<AffineFormat>(&s.v);
+  if (k_planes != nullptr) k_padded = PlaneQuadFloats(s.k_dim, k_planes->group_size) / kQuad;
+}
 
 void FindRanges(const TileShape& shape, Tile* tile) {
   int64_t first = std::numeric_limits<int64_t>::max();
@@ -96,9 +115,9 @@ void FindRanges(const TileShape& shape, Tile* tile) {
   tile->ranges = (end + kRangeTokens - 1) / kRangeTokens - tile->first_range;
 }
 
-void TileWorker::Start(const AttentionShape& shape) {
-  k_.Start(shape.k, shape.k_dim);
-  v_.Start(shape.v, shape.v_dim);
+void TileWorker::Start(const TileShape& shape) {
+  k_.Start(shape.shape.k, shape.shape.k_dim, shape.k_planes != nullptr);
+  v_.Start(shape.shape.v, shape.shape.v_dim, shape.v_planes != nullptr);
   tile_ = nullptr;
 }
 
@@ -107,7 +126,7 @@ float* TileWorker::Partials(int64_t floats) { return Aligned(&partials_, floats)
 void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   tile_ = &tile;
   const int64_t rows = TileShape::PaddedRows(tile.rows);
-  const int64_t queries = rows * shape.k_padded;
+  const int64_t queries = (rows + kQuad - 1) / kQuad * kQuad * shape.k_padded;
   const int64_t scores = rows * kBlockTokens;
   const int64_t rescale = PaddedDim(rows);
   queries_ = Aligned(&memory_, queries + scores + rescale + kBlockTokens * kQuad);
@@ -117,11 +136,24 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   std::fill(queries_, queries_ + queries, 0.0f);
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
+  const auto query = [&](const RowPlace& at) {
+    return from.q + at.head * from.q_head_stride + at.query * from.q_stride;
+  };
+  const int64_t dim = shape.shape.k_dim;
+  // The bits are the same either way.
+  in_place_ = shape.k_planes != nullptr && tile.rows < kWidenFrom;
+  for (int64_t row = 0; row < tile.rows && in_place_; ++row) {
+    in_place_ = FitPlanes(query(PlaceOf(shape, tile, row)), dim);
+  }
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
-    std::memcpy(queries_ + row * shape.k_padded,
-                from.q + at.head * from.q_head_stride + at.query * from.q_stride,
-                static_cast<size_t>(shape.shape.k_dim) * sizeof(float));
+    if (shape.k_planes != nullptr) {
+      ArrangeQuery(*shape.k_planes, query(at), dim, in_place_, row % kQuad,
+                   queries_ + row / kQuad * kQuad * shape.k_padded);
+    } else {
+      std::memcpy(queries_ + row * shape.k_padded, query(at),
+                  static_cast<size_t>(dim) * sizeof(float));
+    }
     Row& to = rows_[static_cast<size_t>(row)];
     to.visible = &VisibleOf(tile, at);
     to.bias = from.bias == nullptr
@@ -180,7 +212,7 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
   }
   if (any == 0) return;
   int64_t columns[kBlockTokens];
-  ColumnsOf(tile.sequence->columns, block, any, columns);
+  const bool together = ColumnsOf(tile.sequence->columns, block, any, columns);
   const int64_t count = std::popcount(any);
   const bool widen = tile.rows >= kWidenFrom;
   // Groups of four rows that see the same go together; otherwise each row alone.
@@ -199,13 +231,13 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     }
   };
   const SequenceQueries& from = *tile.sequence;
-  k_.Take(from.k, tile.kv_head, columns, count, widen, shape.kernels,
+  k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.v, tile.kv_head, 0, v_.row_bytes()});
   for_each([&](int64_t row, int width) {
     Score(shape, row, width, block, any, words[row]);
     k_.StopFetching();
   });
-  v_.Take(from.v, tile.kv_head, columns, count, widen, shape.kernels,
+  v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
           {&from.k, next.head, next.columns, k_.row_bytes()});
   for_each([&](int64_t row, int width) {
     Sum(shape, row, width, any, words[row]);
@@ -236,19 +268,27 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
   return bias_;
 }
 
+Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
+  if (shape.k_planes == nullptr) {
+    return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false};
+  }
+  const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
+  return {quad + row % kQuad * kPlaneLanes, 0, quad + kQuad * shape.shape.k_dim + row % kQuad,
+          in_place_};
+}
+
 void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
                        uint64_t places) {
   const BlockRows* keys = &k_.rows();
   if (places != any) {
-    SelectRows(*keys, any, places, &selected_);
-    keys = &selected_;
+    keys = &selected_.Select(*keys, any, places);
   }
   float* scores = scores_ + row * kBlockTokens;
   if (rows_[static_cast<size_t>(row)].visible->uniform) {
     std::fill(scores, scores + keys->count * width, 0.0f);
   } else {
     shape.kernels.dot[static_cast<int>(keys->kind)][width == 1 ? 0 : 1](
-        *keys, queries_ + row * shape.k_padded, shape.k_padded, scores);
+        *keys, QueriesOf(shape, row), scores);
   }
   SoftmaxStep step;
   step.count = keys->count;
@@ -266,8 +306,7 @@ void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t an
                      uint64_t places) {
   const BlockRows* values = &v_.rows();
   if (places != any) {
-    SelectRows(*values, any, places, &selected_);
-    values = &selected_;
+    values = &selected_.Select(*values, any, places);
   }
   shape.kernels.sum[static_cast<int>(values->kind)][width == 1 ? 0 : 1](
       *values, scores_ + row * kBlockTokens, rescale_ + row, partial_.sums + row * shape.v_padded,
@@ -304,6 +343,7 @@ void TileWorker::Finish(const TileShape& shape, const Tile& tile) {
       total = total * weight + WeightOf(fused, sink, top);
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
     }
+    if (shape.v_planes != nullptr) RestoreChannels(shape.v_planes->bits, dv, out);
     if (total != 0) {  // NaN too
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
     }

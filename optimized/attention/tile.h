@@ -31,6 +31,9 @@ struct Tile {
   float* partials = nullptr;
 };
 
+// Whether scales and biases of codes stay out of the sums.
+bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels);
+
 // Of the calls with one shape.
 struct TileShape {
   TileShape(const AttentionShape& shape, const AttentionKernels& kernels);
@@ -48,8 +51,11 @@ struct TileShape {
   const AttentionShape& shape;
   const AttentionKernels& kernels;
   int64_t group;  // query heads of a key/value head
-  int64_t k_padded, v_padded;
-  float scale, softcap;  // softcap 0: none
+  // Codes plane by plane, scales and biases out of the sums; null: by channel.
+  const AffineFormat* k_planes = nullptr;
+  const AffineFormat* v_planes = nullptr;
+  int64_t k_padded, v_padded;  // floats of a query and of an output
+  float scale, softcap;        // softcap 0: none
 };
 
 // Sets the ranges of a tile whose other members are there.
@@ -58,7 +64,7 @@ void FindRanges(const TileShape& shape, Tile* tile);
 // What one worker needs; keeps its memory.
 class TileWorker {
  public:
-  void Start(const AttentionShape& shape);
+  void Start(const TileShape& shape);
   // Writes the partial results of one range, 0 to ranges - 1, of tiles that have the same ranges, a
   // worker each, block by block: where the heads of a token stand together, memory is read as it
   // lies.
@@ -92,6 +98,7 @@ class TileWorker {
   void TakeRows(const TileShape& shape, const Tile& tile);
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
   void RunBlock(const TileShape& shape, int64_t block, const NextKeys& next);
+  Queries QueriesOf(const TileShape& shape, int64_t row) const;
   // Scores and softmax of `width` rows from `row` on, which see `places` of the block.
   void Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
              uint64_t places);
@@ -99,12 +106,13 @@ class TileWorker {
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;
-  BlockRows selected_;
+  SelectedRows selected_;
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
   BlockSpan span_;              // that they touch
   Partial partial_;             // of the range that was begun
   std::vector<float> memory_;   // of what follows, aligned
+  bool in_place_ = false;       // Queries::in_place
   float* queries_ = nullptr;    // (rows, padded k_dim)
   float* scores_ = nullptr;     // (rows, 64), of a group of four (64, 4)
   float* rescale_ = nullptr;    // (rows)

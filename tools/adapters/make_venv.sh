@@ -1,15 +1,19 @@
 #!/bin/sh
-# Makes tools/adapters/NAME/venv from tools/adapters/NAME/requirements.txt; does nothing when it is up to date.
-#   tools/adapters/make_venv.sh NAME
+# Makes tools/adapters/NAME/venv from tools/adapters/NAME/requirements.txt; does nothing when it is up to date. With a
+# slash in it the argument is any folder.
+#   tools/adapters/make_venv.sh NAME|FOLDER
 # Exit codes: 0 it is there; 2 wrong usage, or this system cannot make one; 3 the package index cannot be reached, or has
 # not what is asked for.
 set -u
 adapters=$(cd "$(dirname "$0")" && pwd)
-if [ $# -ne 1 ] || [ ! -f "$adapters/$1/requirements.txt" ]; then
-  echo "usage: make_venv.sh NAME, NAME a folder with requirements.txt in $adapters" >&2
+case ${1-} in
+  */*) folder=$1 ;;
+  *) folder=$adapters/${1-} ;;
+esac
+if [ $# -ne 1 ] || [ ! -f "$folder/requirements.txt" ]; then
+  echo "usage: make_venv.sh NAME, NAME a folder with requirements.txt in $adapters, or the path of such a folder" >&2
   exit 2
 fi
-folder=$adapters/$1
 venv=$folder/venv
 made=$venv/requirements.txt  # what it was made from, written last
 if cmp -s "$folder/requirements.txt" "$made"; then
@@ -33,7 +37,7 @@ fi
 if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
   -r "$folder/requirements.txt" >"$log" 2>&1; then
   tail -n 5 "$log" >&2
-  echo "make_venv.sh: the packages of tools/adapters/$1/requirements.txt could not be installed:" \
+  echo "make_venv.sh: the packages of $folder/requirements.txt could not be installed:" \
     "see the lines above; without a package index there is no venv for $1" >&2
   rm -rf "$venv"
   exit 3

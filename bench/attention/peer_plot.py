@@ -1,0 +1,82 @@
+"""Draws how much of the best read of as many bytes each library reaches, over the length of the context.
+
+    peer_plot.py FILE|- OUT.png
+
+FILE as peers.py --json writes it; - is the standard input. Needs matplotlib.
+"""
+import json
+import pathlib
+import sys
+
+try:
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+except ImportError as error:
+    sys.exit(f"no plot: {error} (tools/adapters/make_venv.sh bench/attention)")
+
+import peer_report
+
+# Colour and dashes by library, marker by format.
+LIBRARIES = {"ours": ("black", "-"), "torch": ("tab:red", "--"), "OpenVINO": ("tab:blue", "-."), "ggml": ("tab:green", "--"),
+             "MLX": ("tab:purple", ":")}
+OWN_COLOURS = ["#08306b", "#1167b1", "#41a6d9", "#7a5195", "#e67e22", "#c0392b"]
+MARKERS = "osD^vP"
+
+
+def series_of(results):
+    """(tokens, shares by quartile) of every label."""
+    series = {}
+    for case in results:
+        if case["case"] == "decode":
+            for label in case["entries"]:
+                series.setdefault(label, []).append((case["tokens"], peer_report.quartiles(peer_report.shares(case, label))))
+    return {label: sorted(points) for label, points in series.items()}
+
+
+def draw(results, path):
+    series = series_of(results)
+    figure, axes = plt.subplots(figsize=(10, 6.5))
+    drawn = {}
+    for label, points in series.items():
+        library = label.split()[0]
+        nth = drawn.setdefault(library, 0)
+        drawn[library] += 1
+        colour, dashes = LIBRARIES.get(library, ("gray", ":"))
+        if library == "ours":
+            colour = OWN_COLOURS[nth % len(OWN_COLOURS)]
+        tokens = [point[0] for point in points]
+        low, middle, high = ([100 * point[1][i] for point in points] for i in range(3))
+        axes.plot(tokens, middle, dashes, color=colour, marker=MARKERS[nth % len(MARKERS)], markersize=5,
+                  linewidth=2.2 if library == "ours" else 1.2, alpha=1 if library == "ours" else 0.85, label=label)
+        axes.fill_between(tokens, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.axhline(100, color="gray", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    contexts = sorted({point[0] for points in series.values() for point in points})
+    axes.set_xticks(contexts, [f"{n // 1024}K" if n % 1024 == 0 else str(n) for n in contexts])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
+    axes.grid(which="both", alpha=0.25)
+    axes.set_xlabel("tokens of context")
+    axes.set_ylabel("% of the best read of as many bytes (median, quartiles)")
+    threads = ", ".join(sorted({str(case["threads"]) for case in results if case["case"] == "decode"}))
+    axes.set_title(f"Decoding one token: 32 query heads, 8 key/value heads, 128 channels, {threads} threads")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    lines = sys.stdin if sys.argv[1] == "-" else pathlib.Path(sys.argv[1]).read_text().splitlines()
+    results = [json.loads(line) for line in lines]
+    if not any(case["case"] == "decode" for case in results):
+        sys.exit("nothing to draw: no case of decode was measured")
+    draw(results, sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+// What this machine can do at all, in the moment of a measurement: how fast it reads memory, and
+// how many multiply-adds it does. With its widest vectors.
+
+#ifndef BENCH_ATTENTION_PROBES_H_
+#define BENCH_ATTENTION_PROBES_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "optimized/attention/worker_pool.h"
+
+namespace kvcheck {
+
+// The or of all bytes of a buffer, the same in each call: what fits a cache is read from it.
+// Threads read a part each, and then what is left of the other parts.
+class ReadProbe {
+ public:
+  explicit ReadProbe(int threads) : pool_(threads) {}
+  // Of the faster of two ways to read: one stream per thread, or four.
+  double Seconds(int64_t bytes);
+
+ private:
+  double SecondsOf(int streams);
+  void Read(int worker);
+
+  optimized::WorkerPool pool_;
+  std::vector<std::byte> memory_;
+  const std::byte* from_ = nullptr;
+  int64_t pieces_ = 0;
+  int streams_ = 1;
+  std::atomic<int64_t> taken_[64] = {};  // pieces of each worker's part
+  std::atomic<uint64_t> sink_{0};
+};
+
+// Fused multiply-adds of f32 on chains that do not wait for each other.
+class FmaProbe {
+ public:
+  explicit FmaProbe(int threads) : pool_(threads) {}
+  double Seconds();
+  double Flops() const;  // of one call, a multiply-add counted two
+
+ private:
+  void Work();
+
+  optimized::WorkerPool pool_;
+  std::atomic<int64_t> taken_{0};
+  std::atomic<float> sink_{0};
+};
+
+}  // namespace kvcheck
+
+#endif  // BENCH_ATTENTION_PROBES_H_

@@ -1,0 +1,112 @@
+// The lanes of sums added up, by halves: (i, i + N / 2), ..., (i, i + 1), several sums at once.
+// Included once per instruction set.
+
+#if defined(OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#undef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#else
+#define OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "optimized/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+// The lanes of one sum by halves.
+HWY_INLINE float AddLanes(VF32 x) {
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(x, F32(), lanes);
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using F32x4 = hn::FixedTag<float, 4>;
+
+// Halves of a vector added until four lanes are left: (i, i + 8), (i, i + 4).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE auto FoldToFour(D d, V x) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    (void)d;
+    return x;
+  } else {
+    const hn::Half<D> half;
+    return FoldToFour(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+  }
+}
+
+// The lanes of four sums at once: (i, i + 2), then (i, i + 1).
+HWY_INLINE hn::Vec<F32x4> AddFour(VF32 a, VF32 b, VF32 c, VF32 e) {
+  const F32x4 d;
+  const hn::Repartition<double, F32x4> pairs;
+  const auto fa = FoldToFour(F32(), a);
+  const auto fb = FoldToFour(F32(), b);
+  const auto fc = FoldToFour(F32(), c);
+  const auto fe = FoldToFour(F32(), e);
+  const auto ab = hn::Add(hn::InterleaveLower(d, fa, fb), hn::InterleaveUpper(d, fa, fb));
+  const auto ce = hn::Add(hn::InterleaveLower(d, fc, fe), hn::InterleaveUpper(d, fc, fe));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+  return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+}
+
+#if KVCHECK_WIDE_VECTORS
+HWY_INLINE auto FoldToEight(VF32 x) {
+#if HWY_TARGET == HWY_AVX2
+  return x;
+#else
+  const hn::FixedTag<float, 8> half;
+  return hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
+#endif
+}
+
+// The lanes of eight sums at once, added as AddFour does.
+HWY_INLINE void StoreEight(const VF32* sums, float* to) {
+  const hn::FixedTag<float, 8> d;
+  const hn::Repartition<double, decltype(d)> pairs;
+  const auto fold = [&](int a) {  // sum a below sum a + 4
+    const auto x = FoldToEight(sums[a]);
+    const auto y = FoldToEight(sums[a + 4]);
+    return hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
+  };
+  const auto f0 = fold(0);
+  const auto f1 = fold(1);
+  const auto f2 = fold(2);
+  const auto f3 = fold(3);
+  const auto f01 = hn::Add(hn::InterleaveLower(d, f0, f1), hn::InterleaveUpper(d, f0, f1));
+  const auto f23 = hn::Add(hn::InterleaveLower(d, f2, f3), hn::InterleaveUpper(d, f2, f3));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  hn::StoreU(hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)), d, to);
+}
+#endif
+#endif
+
+// kSums sums of which `sums` has the lanes. Shapes: to (kSums).
+template <int kSums>
+HWY_INLINE void StoreSums(const VF32* sums, float* to) {
+  int k = 0;
+#if KVCHECK_WIDE_VECTORS
+  for (; k + 8 <= kSums; k += 8) StoreEight(sums + k, to + k);
+#endif
+#if HWY_TARGET != HWY_SCALAR
+  for (; k + 4 <= kSums; k += 4) {
+    hn::StoreU(AddFour(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]), F32x4(), to + k);
+  }
+#endif
+  for (; k < kSums; ++k) to[k] = AddLanes(sums[k]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,69 @@
+#include "optimized/attention/planes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvcheck::optimized {
+namespace {
+
+// The sum of a group in eight lanes, added by halves.
+float SumOfGroup(const float* q, int64_t count) {
+  float lanes[kPlaneLanes] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i % kPlaneLanes] += q[i];
+  for (int64_t half = kPlaneLanes / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+}  // namespace
+
+bool HavePlanes(const AffineFormat& format, int64_t dim) {
+  return format.group_size % PlaneChunk(format.bits) == 0 &&
+         dim / format.group_size <= kMostPlaneGroups;
+}
+
+bool FitPlanes(const float* q, int64_t count) {
+  // 2^-24 at most: what is left is a normal number.
+  constexpr float kSmallest = 0x1p-100f;
+  bool fit = true;
+  for (int64_t i = 0; i < count; ++i) fit &= q[i] == 0 || !(std::fabs(q[i]) < kSmallest);
+  return fit;
+}
+
+void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool scaled, int64_t row,
+                  float* quad) {
+  const int bits = PlaneBits(format.bits);
+  const int64_t planes = 32 / bits;
+  const float smaller = 1.0f / static_cast<float>(1 << bits);
+  const int64_t chunk = planes * kPlaneLanes;
+  for (int64_t first = 0; first < dim; first += chunk) {
+    float factor = 1;
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      const float* from = q + first + plane;
+      float* to = quad + (first + plane * kPlaneLanes) * kQuad + row * kPlaneLanes;
+      const float here = scaled && plane + 1 < planes ? factor : 1.0f;
+      for (int64_t lane = 0; lane < kPlaneLanes; ++lane) to[lane] = from[lane * planes] * here;
+      factor *= smaller;
+    }
+  }
+  for (int64_t g = 0; g < dim / format.group_size; ++g) {
+    quad[kQuad * (dim + g) + row] = SumOfGroup(q + g * format.group_size, format.group_size);
+  }
+}
+
+void RestoreChannels(int bits, int64_t dim, float* row) {
+  float chunk[PlaneChunk(4)];
+  const int64_t size = PlaneChunk(bits);
+  const int64_t planes = size / kPlaneLanes;
+  for (int64_t first = 0; first < dim; first += size, row += size) {
+    std::copy(row, row + size, chunk);
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      for (int64_t lane = 0; lane < kPlaneLanes; ++lane) {
+        row[lane * planes + plane] = chunk[plane * kPlaneLanes + lane];
+      }
+    }
+  }
+}
+
+}  // namespace kvcheck::optimized

@@ -1,0 +1,65 @@
+// Codes without unpacking them: planes.
+//
+// Eight words of 32 bits in a row hold 8 P codes of 32 / P bits, P in each. Plane k of them is the
+// k-th code of each word: one mask away, and left where it is, c 2^(bits k), an integer that f32
+// holds exactly. So the channels of a chunk of 8 P are taken plane by plane, channel P j + k in
+// lane j of plane k; the queries are laid out the same way, and divided by 2^(bits k), which is
+// exact unless one is tiny: then the codes are shifted down instead, with the same bits.
+//
+// Scales and biases stay out of the sums (`factored`): with s and z of group g
+//
+//   q.k = sum_g s_g (sum of q_i c_i over the group) + sum_g z_g (sum of q_i over the group)
+//   P.V = sum_j fl(p_j s_jg) c_j + sum_j p_j z_jg
+//
+// Per value that leaves a mask, a conversion and the products with the queries.
+
+#ifndef OPTIMIZED_ATTENTION_PLANES_H_
+#define OPTIMIZED_ATTENTION_PLANES_H_
+
+#include <cstdint>
+
+#include "optimized/attention/block.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck::optimized {
+
+inline constexpr int64_t kPlaneLanes = 8;
+// Groups of one vector whose sums of queries a kernel has room for.
+inline constexpr int64_t kMostPlaneGroups = 64;
+
+// Bits of a code as kernels meet it: 4, or 8 for every other width.
+constexpr int PlaneBits(int bits) { return bits == 4 ? 4 : 8; }
+
+// Channels of a chunk.
+constexpr int64_t PlaneChunk(int bits) { return kPlaneLanes * 32 / PlaneBits(bits); }
+
+// Whether vectors of `dim` channels can be taken plane by plane: groups are whole chunks.
+bool HavePlanes(const AffineFormat& format, int64_t dim);
+
+// The channel at place `at` of a vector that is laid out plane by plane.
+constexpr int64_t PlaneChannel(int bits, int64_t at) {
+  const int64_t planes = 32 / PlaneBits(bits);
+  const int64_t chunk = at / (kPlaneLanes * planes);
+  const int64_t in_chunk = at % (kPlaneLanes * planes);
+  return chunk * kPlaneLanes * planes + in_chunk % kPlaneLanes * planes + in_chunk / kPlaneLanes;
+}
+
+// Whether dividing by the powers of two of all planes loses nothing of any of the numbers.
+bool FitPlanes(const float* q, int64_t count);
+
+// Queries as the kernels of planes take them, four rows (kQuad) together: eight channels of each
+// row, the next eight of each; then the sums of each row's first group, of its second.
+// Floats of four rows, a multiple of 16.
+constexpr int64_t PlaneQuadFloats(int64_t dim, int64_t group) {
+  return kQuad * (dim + PaddedDim(dim / group));
+}
+// Writes row `row` (0 to 3) of them. scaled: divided by the powers of two. Shapes: q (dim).
+void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool scaled, int64_t row,
+                  float* quad);
+
+// From the order of planes to that of channels, in place. Shapes: row (dim).
+void RestoreChannels(int bits, int64_t dim, float* row);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_PLANES_H_
