@@ -152,12 +152,12 @@ TEST(PlanSums, EntersProductsAsStated) {
   }
 }
 
-// Three keys of equal weight, of which one has a value that is rounded as often as is stated, and
-// a third of which is rounded.
+// Nine keys of equal weight, of which one has a value that is rounded as often as is stated, and
+// a ninth of which is rounded.
 TEST(PlanSums, RoundsDequantizedValues) {
   for (const bool portable : kArithmetics) {
     PlanAdversary adversary(
-        "attention hq=1 hkv=1 l=1 t=3 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "
+        "attention hq=1 hkv=1 l=1 t=9 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "
         "data=gauss:1",
         portable);
     adversary.Zero("q");
@@ -169,21 +169,21 @@ TEST(PlanSums, RoundsDequantizedValues) {
     double most = 0;
     float scale = 0, bias = 0;
     for (int n = 0; n < 100000; ++n) {
-      const float s = (1 + static_cast<float>(n) * 0x1p-23f) / 255;
+      const float s = (1.125f + static_cast<float>(n) * 0x1p-23f) / 255;
       const double exact = 255 * static_cast<double>(s);
       const float product = 255 * s;
       const float z = fused ? 0.0f : 0x1.fep-25f;
-      const float third = (product + z) / 3;
-      const double whole = (exact + static_cast<double>(z)) / 3;
-      const double lost = (whole - static_cast<double>(third)) / whole;
+      const float ninth = (product + z) / 9;
+      const double whole = (exact + static_cast<double>(z)) / 9;
+      const double lost = (whole - static_cast<double>(ninth)) / whole;
       if (lost > most) most = lost, scale = s, bias = z;
     }
     adversary.Floats("v_scales")[0] = scale;
     adversary.Floats("v_biases")[0] = bias;
     adversary.Isolate([](Plan* plan) {
       plan->exp_error = 0;
-      plan->l->accumulator.dtype = DType::kFloat64;   // 1 + 1 + 1
-      plan->pv->accumulator.dtype = DType::kFloat64;  // c + 0 + 0
+      plan->l->accumulator.dtype = DType::kFloat64;   // 1 + 1 + ...
+      plan->pv->accumulator.dtype = DType::kFloat64;  // c + 0 + ...
     });
     adversary.ExpectHolds(0.5);
     adversary.ExpectBreaks("dequantize", [](Plan* plan) {
