@@ -203,12 +203,14 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
   const Tile& tile = *tile_;
   uint64_t words[kTileRows];
   uint64_t any = 0;
+  bool reads_keys = false;
   const VisibleKeys* before = nullptr;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const VisibleKeys* keys = rows_[row].visible;
     words[row] = keys == before ? words[row - 1] : keys->Word(block);
     before = keys;
     any |= words[row];
+    reads_keys |= words[row] != 0 && !keys->uniform;
   }
   if (any == 0) return;
   int64_t columns[kBlockTokens];
@@ -220,7 +222,9 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     for (int64_t row = 0; row < tile.rows; row += kQuad) {
       const int64_t end = std::min(row + kQuad, tile.rows);
       bool same = tile.rows > 1;
-      for (int64_t r = row + 1; r < end; ++r) same = same && words[r] == words[row];
+      for (int64_t r = row + 1; r < end; ++r) {
+        same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
+      }
       if (same) {
         if (words[row] != 0) visit(row, static_cast<int>(kQuad));
         continue;
@@ -231,14 +235,16 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     }
   };
   const SequenceQueries& from = *tile.sequence;
-  k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
-          {&from.v, tile.kv_head, 0, v_.row_bytes()});
+  if (reads_keys) {
+    k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
+            {&from.v, tile.kv_head, 0, v_.row_bytes()});
+  }
   for_each([&](int64_t row, int width) {
     Score(shape, row, width, block, any, words[row]);
     k_.StopFetching();
   });
   v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
-          {&from.k, next.head, next.columns, k_.row_bytes()});
+          {reads_keys ? &from.k : nullptr, next.head, next.columns, k_.row_bytes()});
   for_each([&](int64_t row, int width) {
     Sum(shape, row, width, any, words[row]);
     v_.StopFetching();
@@ -279,19 +285,18 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
 
 void TileWorker::Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
                        uint64_t places) {
-  const BlockRows* keys = &k_.rows();
-  if (places != any) {
-    keys = &selected_.Select(*keys, any, places);
-  }
   float* scores = scores_ + row * kBlockTokens;
-  if (rows_[static_cast<size_t>(row)].visible->uniform) {
-    std::fill(scores, scores + keys->count * width, 0.0f);
+  const int64_t count = std::popcount(places);
+  if (IsUniform(row)) {
+    std::fill(scores, scores + count * width, 0.0f);
   } else {
+    const BlockRows* keys = &k_.rows();
+    if (places != any) keys = &selected_.Select(*keys, any, places);
     shape.kernels.dot[static_cast<int>(keys->kind)][width == 1 ? 0 : 1](
         *keys, QueriesOf(shape, row), scores);
   }
   SoftmaxStep step;
-  step.count = keys->count;
+  step.count = count;
   step.scale = shape.scale;
   step.softcap = shape.softcap;
   step.bias = Bias(row, width, block, places);

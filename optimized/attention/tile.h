@@ -103,6 +103,7 @@ class TileWorker {
   void Score(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t any,
              uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;
