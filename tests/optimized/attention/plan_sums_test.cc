@@ -194,5 +194,52 @@ TEST(PlanSums, RoundsDequantizedValues) {
   }
 }
 
+// Where scales stay out of the sums, values that are small while c s and z are large: weight times
+// scale is rounded, its product with the code, and weight times bias, which no single rounding of
+// c s + z explains. Codes dequantized inside are exact here, or nearly so.
+TEST(PlanSums, RoundsThePartsOfCodedValues) {
+  for (const bool portable : kArithmetics) {
+    PlanAdversary adversary(
+        "attention hq=1 hkv=1 l=1 t=2 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "
+        "data=gauss:1",
+        portable);
+    adversary.Zero("v_codes");
+    adversary.Zero("v_scales");
+    adversary.Zero("v_biases");
+    adversary.Floats("q")[0] = 1;
+    adversary.Floats("k")[0] = 0;
+    for (int i = 32; i < 64; ++i) adversary.Bytes("v_codes")[i] = std::byte{255};
+    double most = 0;
+    for (int n = 0; n < 400; ++n) {
+      const float x = -0x1.1p-1f - static_cast<float>(n) * 0x1p-16f;
+      const float weight = Exp(portable, x);
+      for (int m = 0; m < 400; ++m) {
+        const float scale = (1 + static_cast<float>(m) * 0x1p-20f) * 0x1.c8p+0f;
+        const float bias = -(255 * scale);
+        const float got = 255 * (weight * scale) + weight * bias;
+        const double exact = static_cast<double>(weight) *
+                             (255 * static_cast<double>(scale) + static_cast<double>(bias));
+        const double error = std::fabs(static_cast<double>(got) - exact) /
+                             (510 * static_cast<double>(weight * scale));
+        if (error <= most) continue;
+        most = error;
+        adversary.Floats("k")[1] = x;
+        adversary.Floats("v_scales")[1] = scale;
+        adversary.Floats("v_biases")[1] = bias;
+      }
+    }
+    adversary.Isolate([](Plan* plan) {
+      plan->pv->accumulator.dtype = DType::kFloat64;  // one key has a value
+    });
+    const bool factored = optimized::KernelsFor(!portable).planes;
+    adversary.ExpectHolds(factored ? 0.5 : 0);
+    if (!factored) continue;
+    adversary.ExpectBreaks("dequantize", [](Plan* plan) {
+      plan->dequantize = DequantizeKind::kInside;
+      plan->dequantize_roundings = 1;
+    });
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck
