@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "optimized/attention/kernels.h"
@@ -131,7 +134,19 @@ struct Attention::State {
     return team;
   }
 
-  void Work(int worker) {
+  // What one worker throws, as where memory runs out, ends the call: the others take no more
+  // pieces, and the caller throws the first of it.
+  void Work(int worker) noexcept {
+    try {
+      DoPieces(worker);
+    } catch (...) {
+      next_piece.store(pieces.size(), std::memory_order_relaxed);
+      const std::lock_guard lock(thrown_mutex);
+      if (thrown == nullptr) thrown = std::current_exception();
+    }
+  }
+
+  void DoPieces(int worker) {
     std::vector<TileWorker>& team = workers[static_cast<size_t>(worker)];
     if (team.size() < most_team) team.resize(most_team);
     for (size_t i = 0; i < most_team; ++i) team[i].Start(*shape);
@@ -166,6 +181,8 @@ struct Attention::State {
   std::atomic<size_t> next_piece{0};
   size_t most_team = 1;
   const TileShape* shape = nullptr;
+  std::mutex thrown_mutex;
+  std::exception_ptr thrown;
 };
 
 Attention::Attention(int threads) : state_(std::make_unique<State>(threads)) {}
@@ -182,6 +199,7 @@ void Attention::Run(const AttentionShape& shape, std::span<const SequenceQueries
   state.next_piece.store(0, std::memory_order_relaxed);
   state.pool.Run([](void* context, int worker) { static_cast<State*>(context)->Work(worker); },
                  &state);
+  if (state.thrown != nullptr) std::rethrow_exception(std::exchange(state.thrown, nullptr));
 }
 
 }  // namespace kvcheck::optimized

@@ -98,7 +98,8 @@ struct SequenceQueries {
 // Keeps its memory and its threads between calls. One call at a time.
 class Attention {
  public:
-  // threads: that work on a call, the caller's own among them; at least 1.
+  // threads: that work on a call, the caller's own among them; at least 1. Throws std::system_error
+  // where the system has no more threads. In a process forked from this one the caller works alone.
   explicit Attention(int threads = 1);
   ~Attention();
   Attention(const Attention&) = delete;
@@ -106,7 +107,8 @@ class Attention {
 
   // Preconditions: CanAttend of both formats, groups divide the dimensions, pointers hold what the
   // shape says. Allocates nothing where an earlier call was as large, but for what a thread needs
-  // that had no part in it.
+  // that had no part in it. Throws std::bad_alloc where memory runs out, on whichever thread; then
+  // the outputs hold anything, and the next call is as good as on a new object.
   void Run(const AttentionShape& shape, std::span<const SequenceQueries> batch);
 
  private:

@@ -57,7 +57,7 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.bias_roundings = question.bias_roundings + (question.alibi ? 1 : 0);
   plan.tanh_error = 0x1.0001p-24;  // tanh of the platform in double, rounded to f32
   plan.exp = ExpForm::kExp;
-  plan.exp_error = kExpError;
+  plan.exp_error = ExpError(fused);
   plan.exp_floor = 0x1p-126;
   plan.lazy_rescale = 0;
   plan.block = static_cast<int>(kBlockTokens);

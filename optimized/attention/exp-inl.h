@@ -5,7 +5,7 @@
 // Chebyshev nodes (2^-26.5 from exp, relative); times 2^n. Below kExpUnderflow, where exp leaves
 // the normal numbers, the result is 0. NaN gives NaN.
 //
-// Error: kExpError, relative, over every f32 from kExpUnderflow to 0, measured by
+// Error: ExpError, relative, over every f32 from kExpUnderflow to 0, measured by
 // tests/optimized/attention/exp_sweep_test.cc.
 
 #if defined(OPTIMIZED_ATTENTION_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -203,12 +203,14 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
   const Tile& tile = *tile_;
   uint64_t words[kTileRows];
   uint64_t any = 0;
+  bool reads_keys = false;
   const VisibleKeys* before = nullptr;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const VisibleKeys* keys = rows_[row].visible;
     words[row] = keys == before ? words[row - 1] : keys->Word(block);
     before = keys;
     any |= words[row];
+    reads_keys |= words[row] != 0 && !keys->uniform;
   }
   if (any == 0) return;
   int64_t columns[kBlockTokens];
@@ -220,7 +222,9 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     for (int64_t row = 0; row < tile.rows; row += kQuad) {
       const int64_t end = std::min(row + kQuad, tile.rows);
       bool same = tile.rows > 1;
-      for (int64_t r = row + 1; r < end; ++r) same = same && words[r] == words[row];
+      for (int64_t r = row + 1; r < end; ++r) {
+        same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
+      }
       if (same) {
         if (words[row] != 0) visit(row, static_cast<int>(kQuad));
         continue;
@@ -231,18 +235,23 @@ void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys&
     }
   };
   const SequenceQueries& from = *tile.sequence;
-  const bool whole = std::all_of(words, words + tile.rows, [&](uint64_t w) { return w == any; });
-  k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
-          {&from.v, tile.kv_head, 0, v_.row_bytes()});
-  if (widen && whole) DotByTokens(shape);
+  bool by_parts = widen;
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    by_parts = by_parts && words[row] == any && !IsUniform(row);
+  }
+  if (reads_keys) {
+    k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
+            {&from.v, tile.kv_head, 0, v_.row_bytes()});
+  }
+  if (by_parts) DotByTokens(shape);
   for_each([&](int64_t row, int width) {
-    if (!(widen && whole)) Dot(shape, row, width, any, words[row]);
+    if (!by_parts) Dot(shape, row, width, any, words[row]);
     Soften(shape, row, width, block, words[row]);
     k_.StopFetching();
   });
   v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
-          {&from.k, next.head, next.columns, k_.row_bytes()});
-  if (widen && whole) return SumByChannels(shape);
+          {reads_keys ? &from.k : nullptr, next.head, next.columns, k_.row_bytes()});
+  if (by_parts) return SumByChannels(shape);
   for_each([&](int64_t row, int width) {
     Sum(shape, row, width, any, words[row]);
     v_.StopFetching();
@@ -318,18 +327,19 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
 
 void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
                          float* scores) {
-  if (rows_[static_cast<size_t>(row)].visible->uniform) {
-    std::fill(scores, scores + keys.count * width, 0.0f);
-    return;
-  }
   shape.kernels.dot[static_cast<int>(keys.kind)][width == 1 ? 0 : 1](keys, QueriesOf(shape, row),
                                                                      scores);
 }
 
 void TileWorker::Dot(const TileShape& shape, int64_t row, int width, uint64_t any,
                      uint64_t places) {
+  float* scores = scores_ + row * kBlockTokens;
+  if (IsUniform(row)) {
+    std::fill(scores, scores + std::popcount(places) * width, 0.0f);
+    return;
+  }
   const BlockRows& keys = places == any ? k_.rows() : selected_.Select(k_.rows(), any, places);
-  DotRows(shape, row, width, keys, scores_ + row * kBlockTokens);
+  DotRows(shape, row, width, keys, scores);
 }
 
 void TileWorker::Soften(const TileShape& shape, int64_t row, int width, int64_t block,

@@ -111,6 +111,7 @@ class TileWorker {
                float* scores);
   void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,
                int64_t channel);
+  bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   BlockStage k_, v_;

@@ -1,7 +1,14 @@
 #include "optimized/attention/worker_pool.h"
 
-#include <algorithm>
+#include <pthread.h>
+
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 namespace kvcheck::optimized {
 namespace {
@@ -30,62 +37,113 @@ bool SpinUntil(Done done) {
   return done();
 }
 
+// Counted in the child.
+std::atomic<unsigned> forks{0};
+
+unsigned ForksSoFar() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+  return forks.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
-WorkerPool::WorkerPool(int workers) {
-  for (int worker = 1; worker < workers; ++worker) {
-    threads_.emplace_back([this, worker] { Serve(worker); });
+struct WorkerPool::Shared {
+  void Serve(int worker);
+  void Run(void (*of_call)(void*, int), void* context_of_call);
+
+  std::vector<std::thread> threads;
+  void (*work)(void*, int) = nullptr;
+  void* context = nullptr;
+  std::atomic<uint64_t> call{0};  // counts calls; written under the mutex
+  // A worker is counted before it looks whether the call is open, and the caller closes the call
+  // before it looks whether one is counted: in one order of all of these, either sees the other.
+  std::atomic<bool> open{false};
+  std::atomic<int> inside{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::condition_variable wake;
+  int asleep = 0;
+};
+
+WorkerPool::WorkerPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
+  if (workers <= 1) return;
+  shared_ = std::make_unique<Shared>();
+  Shared* shared = shared_.get();
+  try {
+    shared->threads.reserve(static_cast<size_t>(workers - 1));
+    for (int worker = 1; worker < workers; ++worker) {
+      shared->threads.emplace_back([shared, worker] { shared->Serve(worker); });
+    }
+  } catch (...) {
+    Stop();
+    throw;
   }
 }
 
 WorkerPool::~WorkerPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_.store(true, std::memory_order_release);
+  if (shared_ == nullptr) return;
+  if (ForksSoFar() == forks_) {
+    Stop();
+  } else {
+    // Neither its threads nor what they wait on can be destroyed here.
+    (void)shared_.release();
   }
-  wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::Serve(int worker) {
-  uint64_t served = 0;
-  const auto called = [&] {
-    return call_.load(std::memory_order_acquire) != served || stop_.load(std::memory_order_acquire);
-  };
-  while (true) {
-    if (!SpinUntil(called)) {
-      std::unique_lock lock(mutex_);
-      ++asleep_;
-      wake_.wait(lock, called);
-      --asleep_;
-    }
-    uint64_t call = call_.load(std::memory_order_acquire);
-    if (call == served) return;  // stop
-    inside_.fetch_add(1);
-    if (open_.load()) {
-      call = call_.load();  // another one may have begun
-      if (call != served) work_(context_, worker);
-    }
-    inside_.fetch_sub(1);
-    served = call;
+void WorkerPool::Stop() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stop.store(true, std::memory_order_release);
   }
+  shared_->wake.notify_all();
+  for (std::thread& thread : shared_->threads) thread.join();
 }
 
 void WorkerPool::Run(void (*work)(void*, int), void* context) {
-  if (threads_.empty()) return work(context, 0);
-  work_ = work;
-  context_ = context;
+  if (shared_ == nullptr || ForksSoFar() != forks_) return work(context, 0);
+  shared_->Run(work, context);
+}
+
+void WorkerPool::Shared::Serve(int worker) {
+  uint64_t served = 0;
+  const auto called = [&] {
+    return call.load(std::memory_order_acquire) != served || stop.load(std::memory_order_acquire);
+  };
+  while (true) {
+    if (!SpinUntil(called)) {
+      std::unique_lock lock(mutex);
+      ++asleep;
+      wake.wait(lock, called);
+      --asleep;
+    }
+    uint64_t now = call.load(std::memory_order_acquire);
+    if (now == served) return;  // stop
+    inside.fetch_add(1);
+    if (open.load()) {
+      now = call.load();  // another one may have begun
+      if (now != served) work(context, worker);
+    }
+    inside.fetch_sub(1);
+    served = now;
+  }
+}
+
+void WorkerPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call) {
+  work = of_call;
+  context = context_of_call;
   bool sleepers = false;
   {
-    const std::lock_guard lock(mutex_);
-    call_.fetch_add(1);
-    open_.store(true);
-    sleepers = asleep_ > 0;
+    const std::lock_guard lock(mutex);
+    call.fetch_add(1);
+    open.store(true);
+    sleepers = asleep > 0;
   }
-  if (sleepers) wake_.notify_all();
-  work(context, 0);
-  open_.store(false);
-  const auto done = [&] { return inside_.load() == 0; };
+  if (sleepers) wake.notify_all();
+  of_call(context_of_call, 0);
+  open.store(false);
+  const auto done = [&] { return inside.load() == 0; };
   // The others are at their last piece of work; where there are fewer cores than workers they need
   // this one.
   while (!SpinUntil(done)) std::this_thread::yield();

@@ -5,44 +5,36 @@
 #ifndef OPTIMIZED_ATTENTION_WORKER_POOL_H_
 #define OPTIMIZED_ATTENTION_WORKER_POOL_H_
 
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <memory>
 
 namespace kvcheck::optimized {
 
 class WorkerPool {
  public:
-  // workers: that run a call, the calling thread among them; at least 1.
+  // workers: that run a call, the calling thread among them; at least 1. Throws std::system_error
+  // where the system has no more threads, and leaves none behind.
   explicit WorkerPool(int workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+  int workers() const { return workers_; }
   // work(context, worker) on worker 0, the caller, and once at most on each of the others that come
   // before the caller's has returned; returns when all have returned. So work takes what there is
-  // to do piece by piece until nothing is left. It does not throw. One call at a time.
+  // to do piece by piece until nothing is left. It must not throw. One call at a time.
+  // In a process that was forked from the pool's own the threads are missing, and the caller works
+  // alone.
   void Run(void (*work)(void* context, int worker), void* context);
 
  private:
-  void Serve(int worker);
+  // What the threads share. A forked process gets a copy that may be locked, and threads that are
+  // not there: it must not touch it.
+  struct Shared;
+  void Stop();
 
-  std::vector<std::thread> threads_;
-  void (*work_)(void*, int) = nullptr;
-  void* context_ = nullptr;
-  std::atomic<uint64_t> call_{0};  // counts calls; written under the mutex
-  // A worker is counted before it looks whether the call is open, and the caller closes the call
-  // before it looks whether one is counted: in one order of all of these, either sees the other.
-  std::atomic<bool> open_{false};
-  std::atomic<int> inside_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  int asleep_ = 0;
+  int workers_ = 1;
+  unsigned forks_ = 0;  // that this process had behind it when the threads were made
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace kvcheck::optimized

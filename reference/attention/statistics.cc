@@ -139,8 +139,8 @@ std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t
   return begins;
 }
 
-// Errors of scores, exp, denominator and normalisation are not random: they count at their largest,
-// key by key, along each direction.
+// Errors of scores, exp, denominator and normalisation are not random, nor is what underflows: they
+// count at their largest, key by key or channel by channel, along each direction.
 void AddSlack(const RowReference& row, const std::vector<double>& projected,
               const std::vector<double>& w, const double* sigma_squared, size_t r,
               TileStatistics* statistics) {
@@ -151,7 +151,8 @@ void AddSlack(const RowReference& row, const std::vector<double>& projected,
     for (size_t d = 0; d < kLanes; ++d) center[d] += w[c * kLanes + d] * row.channels[c].value;
   }
   std::array<double, kLanes> slack{};
-  double t = 0;
+  double t = row.sink_error;
+  for (size_t d = 0; d < kLanes; ++d) slack[d] = row.sink_error * std::fabs(center[d]);
   for (size_t j = 0; j < n; ++j) {
     t += row.weight_error[j];
     for (size_t d = 0; d < kLanes; ++d) {
@@ -161,11 +162,16 @@ void AddSlack(const RowReference& row, const std::vector<double>& projected,
   const double rest = std::max(1 - t, 0x1p-53);
   for (size_t d = 0; d < kDirections; ++d) {
     statistics->slack[d][r] = slack[d] / rest + row.denominator_error * std::fabs(center[d]);
+    for (size_t c = 0; c < dv; ++c) {
+      const double lost = row.channels[c].terms[kUnderflowTerm];
+      if (w[c * kLanes + d] != 0) statistics->slack[d][r] += std::fabs(w[c * kLanes + d]) * lost;
+    }
   }
   for (size_t c = 0; c < dv; ++c) {
     const ChannelReference& channel = row.channels[c];
     const double error = channel.terms[kScoreTerm] + channel.terms[kDenominatorTerm] +
-                         channel.terms[kNormaliseTerm] + channel.reference_bound;
+                         channel.terms[kNormaliseTerm] + channel.terms[kUnderflowTerm] +
+                         channel.reference_bound;
     if (sigma_squared[c] > 0) statistics->slack_squared[r] += error * error / sigma_squared[c];
   }
 }

@@ -55,12 +55,18 @@ AttentionShape ShapeOf(const AttentionCase& c, bool portable) {
   return shape;
 }
 
+bool HasWideMask(const AttentionCase& c) {
+  return c.mask.array == MaskArrayKind::kAdditive && c.mask.additive_dtype == DType::kFloat64;
+}
+
+// A mask in f64 may cancel slope times distance: the two are added here, and rounded once.
+bool AddsAlibiToMask(const AttentionCase& c) { return c.alibi && HasWideMask(c); }
+
 Plan PlanOfCase(const AttentionCase& c, bool portable) {
   optimized::PlanQuestion question;
   question.kv_len = c.kv_len;
-  question.alibi = c.alibi;
-  const bool rounded_mask =
-      c.mask.array == MaskArrayKind::kAdditive && c.mask.additive_dtype == DType::kFloat64;
+  question.alibi = c.alibi && !AddsAlibiToMask(c);
+  const bool rounded_mask = HasWideMask(c);
   const bool rounded_sinks = c.sinks == DType::kFloat64;
   question.bias_roundings = rounded_mask || rounded_sinks ? 1 : 0;
   return optimized::PlanOf(ShapeOf(c, portable), question);
@@ -92,14 +98,15 @@ class Masks {
   Masks(const AttentionCase& c, const TensorMap& inputs) : c_(c) {
     if (c.mask.array != MaskArrayKind::kNone) {
       array_ = AsFloats(Get(inputs, "mask"));
+      if (HasWideMask(c)) wide_ = Get(inputs, "mask").As<double>();
       words_ = (c.kv_len + 63) / 64;
     }
     heads_ =
         c.mask.array != MaskArrayKind::kNone && c.mask.axes == MaskAxes::kBHLT ? c.query_heads : 1;
   }
 
-  // Of batch row b; valid until the next call.
-  void Take(int64_t b, SequenceQueries* to) {
+  // Of batch row b; valid until the next call. slopes: of ALiBi where the case has them.
+  void Take(int64_t b, const std::vector<float>& slopes, SequenceQueries* to) {
     const int64_t padding = Padding(b);
     const auto count = static_cast<size_t>(heads_ * c_.query_len);
     visible_.assign(count, {});
@@ -134,6 +141,13 @@ class Masks {
     to->visible_head_stride = heads_ == 1 ? 0 : c_.query_len;
     to->first_position = Position(0) - padding;
     if (c_.mask.array != MaskArrayKind::kAdditive) return;
+    if (AddsAlibiToMask(c_)) {
+      AddAlibi(b, slopes);
+      to->bias = sums_.data() + padding;
+      to->bias_head_stride = c_.query_len * c_.kv_len;
+      to->bias_stride = c_.kv_len;
+      return;
+    }
     to->bias = &array_[static_cast<size_t>(RowOf(b, 0, 0) * c_.kv_len)] + padding;
     to->bias_head_stride = heads_ == 1 ? 0 : c_.query_len * c_.kv_len;
     const bool per_query = c_.mask.axes != MaskAxes::kT && c_.mask.axes != MaskAxes::kB11T;
@@ -171,8 +185,26 @@ class Masks {
     return 0;
   }
 
+  // Of every head, over all columns.
+  void AddAlibi(int64_t b, const std::vector<float>& slopes) {
+    sums_.resize(static_cast<size_t>(c_.query_heads * c_.query_len * c_.kv_len));
+    float* to = sums_.data();
+    for (int64_t h = 0; h < c_.query_heads; ++h) {
+      const auto slope = static_cast<double>(slopes[static_cast<size_t>(h)]);
+      for (int64_t l = 0; l < c_.query_len; ++l) {
+        const double* row = wide_ + RowOf(b, h, l) * c_.kv_len;
+        for (int64_t j = 0; j < c_.kv_len; ++j) {
+          const auto distance = static_cast<double>(std::abs(Position(l) - j));
+          *to++ = static_cast<float>(row[j] - slope * distance);
+        }
+      }
+    }
+  }
+
   const AttentionCase& c_;
   std::vector<float> array_;
+  const double* wide_ = nullptr;  // the same in f64
+  std::vector<float> sums_;       // with ALiBi
   int64_t words_ = 0;
   int64_t heads_ = 1;
   std::vector<VisibleKeys> visible_;
@@ -284,8 +316,8 @@ RunOutcome OptimizedAttention::Run(const Case& any_case, const TensorMap& inputs
     sequence.q = q.data() + b * rows * c->k_dim;
     sequence.q_stride = c->k_dim;
     sequence.q_head_stride = c->query_len * c->k_dim;
-    masks.Take(b, &sequence);
-    if (c->alibi) sequence.alibi_slopes = slopes.data();
+    if (c->alibi && !AddsAlibiToMask(*c)) sequence.alibi_slopes = slopes.data();
+    masks.Take(b, slopes, &sequence);
     if (c->sinks) sequence.sinks = sinks.data();
     sequence.out = out.data() + b * rows * c->v_dim;
     sequence.out_stride = c->v_dim;

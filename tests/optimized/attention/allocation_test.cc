@@ -1,5 +1,5 @@
-// Attention allocates nothing where an earlier call was as large. Counts the allocations of its
-// process.
+// Attention allocates nothing where an earlier call was as large, and where memory runs out it says
+// so to its caller. Counts the allocations of its process, and lets one of them fail.
 
 #include <gtest/gtest.h>
 
@@ -11,12 +11,13 @@
 
 namespace {
 std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> failing{-1};  // the one that fails, counted as above
 }  // namespace
 
 // Inlined, g++ would take the pair for mismatched.
 #define KVCHECK_OUT_OF_LINE __attribute__((noinline))
 KVCHECK_OUT_OF_LINE void* operator new(size_t size) {
-  allocations.fetch_add(1);
+  if (allocations.fetch_add(1) == failing.load()) throw std::bad_alloc();
   if (void* at = std::malloc(size == 0 ? 1 : size)) return at;
   throw std::bad_alloc();
 }
@@ -49,6 +50,57 @@ TEST(AttentionAllocations, AreNoneAfterTheFirstCall) {
       }
     }
   }
+}
+
+// Whether `work` lacked memory where allocation `index` of it fails.
+template <typename Work>
+bool LacksMemory(int64_t index, const Work& work) {
+  failing.store(allocations.load() + index);
+  bool lacks = false;
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    lacks = true;
+  }
+  failing.store(-1);
+  return lacks;
+}
+
+// Whichever allocation fails, also those of threads beside the caller's.
+TEST(AttentionAllocations, ThatFailAreThrownToTheCaller) {
+  Sequence sequence;
+  sequence.shape.query_heads = 8;
+  sequence.shape.kv_heads = 2;
+  sequence.shape.k = ParseKvFormat(WholeLine("affine:3:g32:f16"));
+  sequence.tokens = 130;
+  sequence.bias = true;
+  for (const int64_t queries : {1, 40}) {
+    sequence.queries = queries;
+    const std::vector<uint32_t> want = Solve(sequence, Place::kTokenMajor);
+    for (const int threads : {1, 3}) {
+      int64_t failures = 0;
+      bool lacks = true;
+      for (int64_t index = 0; lacks; ++index) {
+        Asked asked(sequence, Place::kTokenMajor);
+        const optimized::SequenceQueries question = asked.Queries();
+        optimized::Attention attention(threads);
+        lacks = LacksMemory(index, [&] { attention.Run(sequence.shape, {&question, 1}); });
+        failures += lacks ? 1 : 0;
+        attention.Run(sequence.shape, {&question, 1});
+        ASSERT_EQ(asked.Answers(), want) << "after allocation " << index << " failed";
+      }
+      EXPECT_GT(failures, 3);
+    }
+  }
+}
+
+// What was made of a pool of threads is taken back: a thread that is left would end the process.
+TEST(AttentionAllocations, ThatFailWhileThreadsAreMadeLeaveNone) {
+  int64_t failures = 0;
+  for (bool lacks = true; lacks; failures += lacks ? 1 : 0) {
+    lacks = LacksMemory(failures, [] { const optimized::Attention attention(5); });
+  }
+  EXPECT_GE(failures, 6);
 }
 
 }  // namespace

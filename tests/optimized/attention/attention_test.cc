@@ -171,6 +171,54 @@ TEST(Attention, GivesTheSameBitsOnEveryInstructionSetWherePortable) {
   EXPECT_GT(differing, 0) << "the parameter does nothing";
 }
 
+// Keys of equal weight are not read at all, nor staged, whatever their format; beside queries that
+// do read them, in a group that a kernel takes at once, each gets its own answer.
+TEST(Attention, ReadsNoKeysThatAllWeighTheSame) {
+  for (const char* format : {"f16", "affine:4:g32:f16", "affine:3:g32:f32"}) {
+    for (const int64_t queries : {1, 20}) {
+      for (const bool portable : {false, true}) {
+        Sequence sequence;
+        const KvFormat stored = ParseKvFormat(WholeLine(format));
+        sequence.shape = Shape(4, 1, 32, 32, stored, stored);
+        sequence.shape.portable = portable;
+        sequence.tokens = 130;
+        sequence.queries = queries;
+        // Of every query and head: of all, of every second one, of none.
+        const auto solve = [&](auto is_uniform, bool hide_keys) {
+          Asked asked(sequence, Place::kHeadMajor);
+          SequenceQueries question = asked.Queries();
+          std::vector<optimized::VisibleKeys> visible;
+          for (int64_t head = 0; head < 4; ++head) {
+            for (int64_t l = 0; l < queries; ++l) {
+              visible.push_back(question.visible[l]);
+              visible.back().end = sequence.tokens - 1;
+              visible.back().uniform = is_uniform(head);
+            }
+          }
+          question.visible = visible.data();
+          question.visible_head_stride = queries;
+          const GuardedBytes page(1);
+          const std::byte* hidden = page.data() + 1;  // may not be read
+          if (hide_keys) question.k.codes = question.k.scales = question.k.biases = hidden;
+          Attention attention;
+          attention.Run(sequence.shape, {&question, 1});
+          return asked.Answers();
+        };
+        const auto all = solve([](int64_t) { return true; }, true);
+        const auto some = solve([](int64_t head) { return head % 2 == 1; }, false);
+        const auto none = solve([](int64_t) { return false; }, false);
+        EXPECT_NE(all, none);
+        for (size_t i = 0; i < some.size(); ++i) {
+          const auto head = i < static_cast<size_t>(4 * 32 * queries)
+                                ? static_cast<int64_t>(i) / (32 * queries)
+                                : (static_cast<int64_t>(i) - 4 * 32 * queries) / queries;
+          ASSERT_EQ(some[i], head % 2 == 1 ? all[i] : none[i]) << i << " " << Describe(sequence);
+        }
+      }
+    }
+  }
+}
+
 TEST(Attention, GivesZerosWhereNothingIsVisible) {
   Sequence sequence;
   sequence.shape = Shape(4, 2, 16, 24, PlainFormat{}, PlainFormat{});

@@ -221,6 +221,24 @@ TEST(OptimizedAttention, RoundsTheSumOfAlibiAndMaskOnce) {
   adversary.ExpectPass(0);
 }
 
+// Weights below the normal numbers are dropped, which is no fault that the errors of many elements
+// tell.
+TEST(OptimizedAttention, RaisesNoStatisticWhereWeightsVanish) {
+  Question question;
+  question.c = ParseCase(
+      "attention b=2 hq=2 hkv=1 l=15 t=1 d=64 dv=129 q=f32 k=f8e5m2 v=f8e4m3fn out=f32 "
+      "mask=left_pad:0,1 sinks=f32 data=outlier:24");
+  question.plan = OptimizedAttention::StatedPlan(false);
+  question.inputs = GenerateCaseInputs(question.c, {});
+  OptimizedAttention attention({}, false);
+  JudgeOptions options;
+  options.statistics = true;
+  const Verdict verdict = AskAndJudge(attention, "optimized", question, {true, true}, options);
+  ASSERT_TRUE(verdict.outputs.at(0).statistics);
+  EXPECT_FALSE(verdict.outputs[0].statistics->directions.empty());
+  EXPECT_EQ(verdict.outputs[0].statistics->warnings, std::vector<std::string>());
+}
+
 // Windows that see everything, however far they reach.
 TEST(OptimizedAttention, TakesWindowsOfAnyLength) {
   Judged judged;

@@ -3,6 +3,9 @@
 #include "optimized/attention/worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -68,6 +71,55 @@ TEST(WorkerPool, BringsEveryWorkerWhetherItSleepsOrLooks) {
 
 TEST(WorkerPool, EndsWithoutACall) {
   for (int i = 0; i < 20; ++i) optimized::WorkerPool pool(4);
+}
+
+// What a child process ends with; -1 where it hangs for 20 s.
+int StatusOf(pid_t child) {
+  for (int i = 0; i < 4000; ++i) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return -1;
+}
+
+// Threads do not come along into a forked process, nor do those who would unlock or wake: there the
+// caller works alone, in a child's child too, and the end does not wait for the others.
+TEST(WorkerPool, WorksInAForkedProcess) {
+  for (int i = 0; i < 20; ++i) {
+    auto pool = std::make_unique<optimized::WorkerPool>(3);
+    Call before(3);
+    pool->Run(Note, &before);
+    // The workers look for the next call, or sleep.
+    if (i % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const auto works = [&] {
+        Call call(3);
+        pool->Run(Note, &call);
+        return call.of[0].load() == 1 && call.Came() == 1 && pool->workers() == 3;
+      };
+      if (!works()) _exit(1);
+      const pid_t grandchild = fork();
+      if (grandchild == 0) {
+        const bool works_there = works();
+        pool.reset();
+        _exit(works_there ? 0 : 1);
+      }
+      if (grandchild < 0 || StatusOf(grandchild) != 0) _exit(2);
+      pool.reset();
+      _exit(0);
+    }
+    EXPECT_EQ(StatusOf(child), 0);
+    // The parent keeps its threads.
+    Call after(3);
+    after.wanted = 3;
+    pool->Run(Note, &after);
+    EXPECT_EQ(after.Came(), 3);
+  }
 }
 
 }  // namespace
