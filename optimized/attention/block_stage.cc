@@ -43,6 +43,8 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
   dim_ = dim;
   bits_ = 0;
   group_ = dim;
+  groups_ = 0;
+  block_.scales = block_.biases = nullptr;
   const auto* affine = std::get_if<AffineFormat>(&format);
   scaled_ = affine != nullptr;
   if (!scaled_) {

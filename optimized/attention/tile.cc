@@ -282,7 +282,7 @@ void TileWorker::SumByChannels(const TileShape& shape) {
   BlockRows some = v_.rows();
   const int64_t dim = some.dim;
   const bool planes = some.kind == RowKind::kPlaneFloats;
-  const int64_t channels = planes ? some.group : 32;
+  const int64_t channels = planes ? some.group : 64;
   for (int64_t first = 0; first < dim; first += channels) {
     some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
     for (int64_t row = 0; row < rows; row += kQuad) {
