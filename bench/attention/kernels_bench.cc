@@ -65,8 +65,7 @@ enum class Part { kStage, kDot, kSum, kWiden };
 void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused,
              bool planes) {
   const auto block = std::make_unique<Block>(format, fused, planes);
-  if (planes && block->kernels.plane_lanes == 0)
-    return state.SkipWithError("not on this instruction set");
+  if (planes && !block->kernels.planes) return state.SkipWithError("not on this instruction set");
   const int wide = width == 1 ? 0 : 1;
   for (auto _ : state) {
     const optimized::BlockRows& rows = block->stage.rows();

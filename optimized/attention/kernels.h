@@ -61,7 +61,7 @@ struct AttentionKernels {
   SoftmaxKernel softmax[2];
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product
-  int plane_lanes = 0;  // of the kernels of planes; 0: there are none
+  bool planes = false;  // whether there are kernels of planes
 };
 
 // Of the best instruction set that this machine has.

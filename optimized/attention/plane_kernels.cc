@@ -233,36 +233,14 @@ HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
 // Tokens between two steps of what is fetched ahead.
 inline constexpr int64_t kPlaneFetchTokens = 16;
 
-// 2^-shift for the lanes of a vector.
-template <class Rows, int kVector, bool kInPlace>
-HWY_INLINE VF32 Unshift() {
-  if constexpr (!kInPlace) return hn::Set(F32(), 1.0f);
-  constexpr int kFirst = kVector * static_cast<int>(kLanes / kPlaneLanes);
-  constexpr auto factor = [](int plane) {
-    return 1.0f / static_cast<float>(1u << Rows::Shift(plane));
-  };
-#if HWY_TARGET == HWY_AVX2
-  return hn::Set(F32(), factor(kFirst));
-#else
-  const hn::FixedTag<float, 8> half;
-  return hn::Combine(F32(), hn::Set(half, factor(kFirst + 1)), hn::Set(half, factor(kFirst)));
-#endif
-}
-
 template <class Rows, int kVector, int kCount, bool kInPlace>
 HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
   codes[0] = Rows::template Load<kInPlace, kVector>(row);
   if constexpr (kCount > 1) LoadVectors<Rows, kVector + 1, kCount - 1, kInPlace>(row, codes + 1);
 }
-template <class Rows, int kVector, int kCount, bool kInPlace>
-HWY_INLINE void Unshifts(VF32* factors) {
-  factors[0] = Unshift<Rows, kVector, kInPlace>();
-  if constexpr (kCount > 1) Unshifts<Rows, kVector + 1, kCount - 1, kInPlace>(factors + 1);
-}
 
 // Vectors that are summed at once: as many accumulators as hide the latency of a product.
-template <class Rows>
-inline constexpr int kSumVectors = kLanes == 16 ? Rows::kVectors : 2;
+inline constexpr int kSumVectors = 2;
 
 // kSumVectors vectors of a chunk from kVector on, and the following ones.
 // Shapes: out (kWidth, out_stride), from the first of them on.
@@ -271,7 +249,7 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
                            const GroupWeights<kWidth>& group, const float* rescale,
                            FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
-  constexpr int kCount = kSumVectors<Rows>;
+  constexpr int kCount = kSumVectors;
   VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
   for (int64_t first = 0; first < block.count; first += kPlaneFetchTokens) {
@@ -288,15 +266,15 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
       }
     }
   }
-  VF32 unshift[kCount];
-  Unshifts<Rows, kVector, kCount, kInPlace>(unshift);
   for (int h = 0; h < kWidth; ++h) {
     const VF32 factor = hn::Set(d, rescale[h]);
     const VF32 biases = hn::Set(d, group.biases[h]);
     for (int k = 0; k < kCount; ++k) {
+      const int shift = kInPlace ? Rows::Shift(kVector + k) : 0;
+      const VF32 unshift = hn::Set(d, 1.0f / static_cast<float>(1u << shift));
       float* to = out + h * out_stride + k * kLanes;
       // The power of two is exact: one rounding.
-      const VF32 part = hn::MulAdd(sum[h * kCount + k], unshift[k], biases);
+      const VF32 part = hn::MulAdd(sum[h * kCount + k], unshift, biases);
       hn::Store(hn::Add(hn::Mul(hn::Load(d, to), factor), part), d, to);
     }
   }
@@ -323,7 +301,7 @@ template <class Rows, int kWidth>
 void PlaneSums(const BlockRows& block, const float* weights, const float* rescale, float* out,
                int64_t out_stride) {
   const int64_t steps = (block.count + kPlaneFetchTokens - 1) / kPlaneFetchTokens;
-  FetchInOrder ahead(block, steps * block.dim / (kSumVectors<Rows> * kLanes));
+  FetchInOrder ahead(block, steps * block.dim / (kSumVectors * kLanes));
   bool in_place = false;
   if constexpr (Rows::kCodes) {
     in_place = block.usual_scales && AreUsual(weights, block.count * kWidth);
@@ -360,7 +338,8 @@ void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
 }
 
 void FillPlanes(bool fused, AttentionKernels* kernels) {
-  kernels->plane_lanes = fused ? static_cast<int>(kLanes) : 0;
+  static_assert(kLanes == kPlaneLanes);
+  kernels->planes = fused;
 #define KVCHECK_PLANES(name, rows)                                                    \
   FillWidths(kernels->dot[static_cast<int>(RowKind::name)], true, PlaneDots<rows, 1>, \
              PlaneDots<rows, kQuad>, PlaneDots<rows, 1>, PlaneDots<rows, kQuad>);     \
@@ -373,7 +352,7 @@ void FillPlanes(bool fused, AttentionKernels* kernels) {
 
 #else
 
-void FillPlanes(bool, AttentionKernels* kernels) { kernels->plane_lanes = 0; }
+void FillPlanes(bool, AttentionKernels* kernels) { kernels->planes = false; }
 
 #endif
 

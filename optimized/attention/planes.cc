@@ -6,11 +6,11 @@
 namespace kvcheck::optimized {
 namespace {
 
-// The sum of a group in lanes, added by halves.
-float SumOfGroup(const float* q, int64_t count, int64_t lanes) {
-  float sum[kSumLanes16] = {};
-  for (int64_t i = 0; i < count; ++i) sum[i % lanes] += q[i];
-  for (int64_t half = lanes / 2; half > 0; half /= 2) {
+// The sum of a group in eight lanes, added by halves.
+float SumOfGroup(const float* q, int64_t count) {
+  float sum[kPlaneLanes] = {};
+  for (int64_t i = 0; i < count; ++i) sum[i % kPlaneLanes] += q[i];
+  for (int64_t half = kPlaneLanes / 2; half > 0; half /= 2) {
     for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half];
   }
   return sum[0];
@@ -24,31 +24,28 @@ bool HavePlanes(const AffineFormat& format, int64_t dim) {
 }
 
 bool FitPlanes(const float* q, int64_t count) {
-  // By 2^28 at most: what is left is a normal number.
-  constexpr float kSmallest = 0x1p-96f;
+  // By 2^24 at most: what is left is a normal number.
+  constexpr float kSmallest = 0x1p-100f;
   bool fit = true;
   for (int64_t i = 0; i < count; ++i) fit &= q[i] == 0 || !(std::fabs(q[i]) < kSmallest);
   return fit;
 }
 
-void ArrangeQuery(const AffineFormat& format, int64_t lanes, const float* q, int64_t dim,
-                  bool scaled, int64_t row, float* quad) {
+void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool scaled, int64_t row,
+                  float* quad) {
   const int bits = PlaneBits(format.bits);
   const int64_t planes = 32 / bits;
   const int64_t chunk = planes * kPlaneLanes;
   for (int64_t plane = 0; plane < planes; ++plane) {
-    const int shift = scaled ? PlaneShift(bits, lanes, plane) : 0;
-    const float factor = 1.0f / static_cast<float>(1u << shift);
-    // Its place in the vectors of `lanes` channels of four rows.
-    const int64_t at = plane * kPlaneLanes;
-    float* to = quad + (at / lanes * kQuad + row) * lanes + at % lanes;
+    const float factor = scaled ? 1.0f / static_cast<float>(1u << PlaneShift(bits, plane)) : 1.0f;
+    float* to = quad + (plane * kQuad + row) * kPlaneLanes;
     for (int64_t first = 0; first < dim; first += chunk, to += chunk * kQuad) {
       const float* from = q + first + plane;
       for (int64_t lane = 0; lane < kPlaneLanes; ++lane) to[lane] = from[lane * planes] * factor;
     }
   }
   for (int64_t g = 0; g < dim / format.group_size; ++g) {
-    quad[kQuad * (dim + g) + row] = SumOfGroup(q + g * format.group_size, format.group_size, lanes);
+    quad[kQuad * (dim + g) + row] = SumOfGroup(q + g * format.group_size, format.group_size);
   }
 }
 

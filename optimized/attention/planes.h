@@ -44,27 +44,24 @@ constexpr int64_t PlaneChannel(int bits, int64_t at) {
   return chunk * kPlaneLanes * planes + in_chunk % kPlaneLanes * planes + in_chunk / kPlaneLanes;
 }
 
-// Where a code of a plane stands that kernels with `lanes` lanes do not shift: bits above the
-// lowest one. With eight lanes the last plane is shifted down, whose codes reach the sign of a
-// word.
-constexpr int PlaneShift(int bits, int64_t lanes, int64_t plane) {
-  const bool last = plane + 1 == 32 / bits;
-  return last && lanes == kPlaneLanes ? 0 : bits * static_cast<int>(plane);
+// Where a code of a plane stands that is not shifted: bits above the lowest one. The last plane,
+// whose codes reach the sign of a word, is always shifted down.
+constexpr int PlaneShift(int bits, int64_t plane) {
+  return plane + 1 == 32 / bits ? 0 : bits * static_cast<int>(plane);
 }
 
 // Whether dividing by the powers of two of all planes loses nothing of any of the numbers.
 bool FitPlanes(const float* q, int64_t count);
 
-// Queries as the kernels of planes take them, four rows (kQuad) together: a vector of `lanes`
-// channels of each row, the next one of each; then the sums of each row's first group, of its
-// second.
+// Queries as the kernels of planes take them, four rows (kQuad) together: eight channels of each
+// row, the next eight of each; then the sums of each row's first group, of its second.
 // Floats of four rows, a multiple of 16.
 constexpr int64_t PlaneQuadFloats(int64_t dim, int64_t group) {
   return kQuad * (dim + PaddedDim(dim / group));
 }
 // Writes row `row` (0 to 3) of them. scaled: divided by the powers of two. Shapes: q (dim).
-void ArrangeQuery(const AffineFormat& format, int64_t lanes, const float* q, int64_t dim,
-                  bool scaled, int64_t row, float* quad);
+void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool scaled, int64_t row,
+                  float* quad);
 
 // From the order of planes to that of channels, in place. Shapes: row (dim).
 void RestoreChannels(int bits, int64_t dim, float* row);

@@ -163,21 +163,21 @@ struct Code4Rows {
     return hn::ConvertTo(d, hn::Set(di, channel % 2 == 0 ? byte & 15 : byte >> 4));
 #elif KVCHECK_WIDE_VECTORS
     // Eight codes are one 32-bit word, in every lane moved down by its own distance.
-    const hn::CappedTag<int32_t, 8> d8;
-    alignas(32) static constexpr int32_t kShift[8] = {0, 4, 8, 12, 16, 20, 24, 28};
-    const auto eight = [&](const std::byte* at) {
-      int32_t word = 0;
-      std::memcpy(&word, at, 4);
-      const hn::RebindToUnsigned<decltype(d8)> du8;
-      const auto moved =
-          hn::Shr(hn::BitCast(du8, hn::Set(d8, word)), hn::BitCast(du8, hn::Load(d8, kShift)));
-      return hn::And(hn::BitCast(d8, moved), hn::Set(d8, 15));
-    };
+    alignas(64) static constexpr int32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
+                                                       0, 4, 8, 12, 16, 20, 24, 28};
+    const hn::RebindToUnsigned<F32> du;
+    int32_t word = 0;
+    std::memcpy(&word, from, 4);
 #if HWY_TARGET == HWY_AVX2
-    return hn::ConvertTo(d, eight(from));
+    const auto words = hn::Set(di, word);
 #else
-    return hn::ConvertTo(d, hn::Combine(di, eight(from + 4), eight(from)));
+    int32_t next = 0;
+    std::memcpy(&next, from + 4, 4);
+    const hn::FixedTag<int32_t, 8> half;
+    const auto words = hn::Combine(di, hn::Set(half, next), hn::Set(half, word));
 #endif
+    const auto moved = hn::Shr(hn::BitCast(du, words), hn::BitCast(du, hn::Load(di, kShift)));
+    return hn::ConvertTo(d, hn::And(hn::BitCast(di, moved), hn::Set(di, 15)));
 #else
     const hn::FixedTag<uint8_t, 16> d8;
     // N / 2 bytes; what stands behind them in the register does not matter.

@@ -82,7 +82,7 @@ float WeightOf(bool fused, float from, float to) {
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   const auto* k = std::get_if<AffineFormat>(&shape.k);
   const auto* v = std::get_if<AffineFormat>(&shape.v);
-  if (kernels.plane_lanes == 0 || (k == nullptr && v == nullptr)) return false;
+  if (!kernels.planes || (k == nullptr && v == nullptr)) return false;
   return (k == nullptr || HavePlanes(*k, shape.k_dim)) &&
          (v == nullptr || HavePlanes(*v, shape.v_dim));
 }
@@ -148,8 +148,8 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     if (shape.k_planes != nullptr) {
-      ArrangeQuery(*shape.k_planes, shape.kernels.plane_lanes, query(at), dim, in_place_,
-                   row % kQuad, queries_ + row / kQuad * kQuad * shape.k_padded);
+      ArrangeQuery(*shape.k_planes, query(at), dim, in_place_, row % kQuad,
+                   queries_ + row / kQuad * kQuad * shape.k_padded);
     } else {
       std::memcpy(queries_ + row * shape.k_padded, query(at),
                   static_cast<size_t>(dim) * sizeof(float));
@@ -321,8 +321,8 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
     return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
-  return {quad + row % kQuad * shape.kernels.plane_lanes, 0,
-          quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_};
+  return {quad + row % kQuad * kPlaneLanes, 0, quad + kQuad * shape.shape.k_dim + row % kQuad,
+          in_place_};
 }
 
 void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,

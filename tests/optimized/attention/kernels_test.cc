@@ -176,11 +176,8 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
 // Codes, scales and biases of a block, and what the kernels of planes compute of them.
 class PlaneDefinition {
  public:
-  PlaneDefinition(const Block& block, int lanes)
-      : lanes_(static_cast<size_t>(lanes)),
-        format_(std::get<AffineFormat>(block.format)),
-        dim_(block.dim),
-        count_(block.count) {
+  explicit PlaneDefinition(const Block& block)
+      : format_(std::get<AffineFormat>(block.format)), dim_(block.dim), count_(block.count) {
     const int bits = format_.bits;
     codes_.resize(static_cast<size_t>(dim_ * count_));
     for (size_t i = 0; i < codes_.size(); ++i) {
@@ -202,16 +199,16 @@ class PlaneDefinition {
     float score = 0;
     for (int64_t g = 0; g < groups(); ++g) {
       std::vector<float> group(q + g * format_.group_size, q + (g + 1) * format_.group_size);
-      std::vector<float> lanes(lanes_);
-      for (size_t i = 0; i < group.size(); ++i) lanes[i % lanes_] += group[i];
+      std::vector<float> lanes(8);
+      for (size_t i = 0; i < group.size(); ++i) lanes[i % 8] += group[i];
       const float bias = Get(biases_, key, g);
       score = g == 0 ? bias * AddUp(lanes) : std::fma(bias, AddUp(lanes), score);
     }
     for (int64_t g = 0; g < groups(); ++g) {
-      std::vector<float> lanes(lanes_);
+      std::vector<float> lanes(8);
       for (int64_t at = g * format_.group_size; at < (g + 1) * format_.group_size; ++at) {
         const int64_t channel = optimized::PlaneChannel(format_.bits, at);
-        float& lane = lanes[static_cast<size_t>(at) % lanes_];
+        float& lane = lanes[static_cast<size_t>(at % 8)];
         lane = std::fma(Code(key, channel), q[channel], lane);
       }
       score = std::fma(AddUp(lanes), Get(scales_, key, g), score);
@@ -247,7 +244,6 @@ class PlaneDefinition {
     return codes_[static_cast<size_t>(key * dim_ + channel)];
   }
 
-  size_t lanes_;
   AffineFormat format_;
   int64_t dim_, count_;
   std::vector<float> codes_, scales_, biases_;
@@ -260,7 +256,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   Block block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), true);
   const auto& affine = std::get<AffineFormat>(block.format);
   ASSERT_TRUE(optimized::HavePlanes(affine, dim));
-  const PlaneDefinition definition(block, kernels.plane_lanes);
+  const PlaneDefinition definition(block);
   const BlockRows& rows = block.Take(kernels, widen);
   ASSERT_EQ(rows.kind, widen              ? RowKind::kPlaneFloats
                        : affine.bits == 4 ? RowKind::kPlanes4
@@ -281,8 +277,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
       static_cast<float*>(std::align(64, (quad_floats + out_floats) * sizeof(float), start, room));
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
-    optimized::ArrangeQuery(affine, kernels.plane_lanes, q.data() + h * dim, dim, in_place, h,
-                            quad);
+    optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
   }
   for (const int64_t width : {int64_t{1}, kQuad}) {
     const int wide = width == 1 ? 0 : 1;
@@ -291,8 +286,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
                                std::to_string(width) + " row " + std::to_string(row);
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
       kernels.dot[static_cast<int>(rows.kind)][wide](
-          rows, {quad + row * kernels.plane_lanes, 0, quad + kQuad * dim + row, in_place},
-          scores.data());
+          rows, {quad + row * 8, 0, quad + kQuad * dim + row, in_place}, scores.data());
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw()) * small;
       weights[weights.size() / 2] = 0;
@@ -325,7 +319,7 @@ TEST(AttentionKernels, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
   int targets = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
-    if (optimized::KernelsFor(true).plane_lanes == 0) continue;
+    if (!optimized::KernelsFor(true).planes) continue;
     ++targets;
     for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
@@ -342,9 +336,7 @@ TEST(AttentionKernels, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
     }
   }
   const std::vector<int64_t> all = hwy::SupportedAndGeneratedTargets();
-  EXPECT_EQ(targets, std::count_if(all.begin(), all.end(), [](int64_t target) {
-              return target == HWY_AVX2 || target == HWY_AVX3 || target == HWY_AVX3_DL;
-            }));
+  EXPECT_EQ(targets, std::count(all.begin(), all.end(), int64_t{HWY_AVX2}));
 }
 
 TEST(AttentionKernels, PlanesOfCodesNameEveryChannelOnce) {

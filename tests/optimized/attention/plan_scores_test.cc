@@ -165,12 +165,11 @@ TEST(PlanScores, RoundsCodedKeys) {
         "attention hq=1 hkv=1 l=1 t=2 d=32 dv=1 q=f32 k=affine:8:g32:f32 v=f32 out=f32 scale=1 "
         "lse=natural data=gauss:1",
         portable);
-    const bool factored = kernels.plane_lanes != 0;
+    const bool factored = kernels.planes;
     const CodedKey key = FindCodedKey(factored, kernels.fused);
     const float lost = factored ? LostBeside(1) / 255 : LostBeside(kScore);
     // On the first lane, and where the tree adds lanes to it.
-    const std::vector<int> added = kernels.plane_lanes == 8    ? std::vector<int>{1, 2, 3, 16, 8, 4}
-                                   : kernels.plane_lanes == 16 ? std::vector<int>{2, 1, 16, 8, 4}
+    const std::vector<int> added = factored                 ? std::vector<int>{1, 2, 3, 16, 8, 4}
                                    : kernels.dot_lanes == 8 ? std::vector<int>{8, 16, 24, 4, 2, 1}
                                                             : std::vector<int>{16, 8, 4, 2, 1};
     adversary.Zero("q");

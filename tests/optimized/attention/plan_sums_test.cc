@@ -231,7 +231,7 @@ TEST(PlanSums, RoundsThePartsOfCodedValues) {
     adversary.Isolate([](Plan* plan) {
       plan->pv->accumulator.dtype = DType::kFloat64;  // one key has a value
     });
-    const bool factored = optimized::KernelsFor(!portable).plane_lanes != 0;
+    const bool factored = optimized::KernelsFor(!portable).planes;
     adversary.ExpectHolds(factored ? 0.5 : 0);
     if (!factored) continue;
     adversary.ExpectBreaks("dequantize", [](Plan* plan) {
