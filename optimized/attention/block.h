@@ -67,11 +67,12 @@ struct BlockRows {
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;
   // What the caller will want next, fetched while these rows are worked on: `ahead_bytes` bytes
-  // from ahead + i * ahead_stride on for as many rows; 0 bytes: nothing. It need not be memory of
+  // from ahead + i * ahead_stride on, ahead_count times; 0 bytes: nothing. It need not be memory of
   // anybody.
   const std::byte* ahead = nullptr;
   int64_t ahead_stride = 0;
   int64_t ahead_bytes = 0;
+  int64_t ahead_count = 0;
 
   float scale(int64_t i, int64_t g) const { return scales[i * groups + g]; }
   float bias(int64_t i, int64_t g) const { return biases[i * groups + g]; }

@@ -90,7 +90,7 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
 }
 
 // From the first column on; the others follow it where they stand together.
-void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, int64_t count) {
+void BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
   const StoredHeads& of = *ahead.of;
   // Addresses that may lie outside of everything: they are only fetched.
   const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
@@ -101,11 +101,12 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, int64_t count) {
   block_.ahead = at(of.codes, of.code_head_stride, of.code_stride, 0);
   block_.ahead_stride = of.code_stride;
   block_.ahead_bytes = ahead.bytes;
+  block_.ahead_count = ahead.count;
   if (of.scales == nullptr || of.scale_stride <= 0) return;
   // Few bytes a token, which no kernel fetches.
   constexpr int64_t kLineBytes = 64;
   const int64_t every = std::max<int64_t>(1, kLineBytes / of.scale_stride);
-  for (int64_t i = 0; i < count; i += every) {
+  for (int64_t i = 0; i < ahead.count; i += every) {
     __builtin_prefetch(at(of.scales, of.scale_head_stride, of.scale_stride, i));
     __builtin_prefetch(at(of.biases, of.scale_head_stride, of.scale_stride, i));
   }
@@ -119,7 +120,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.group = group_;
   block_.groups = groups_;
   block_.count = count;
-  block_.ahead_bytes = 0;
+  StopFetching();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (together) {
     codes += columns[0] * from.code_stride;
@@ -127,7 +128,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (ahead.of != nullptr) TakeAhead(ahead, columns[0], count);
+  if (ahead.of != nullptr) TakeAhead(ahead, columns[0]);
   if (scaled_) TakeScales(from, head, columns, count, together);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
@@ -147,7 +148,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
   block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
-  block_.ahead_bytes = 0;
+  StopFetching();
   for (int64_t i = 0; i < count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
   }
@@ -158,7 +159,7 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.dim = block.dim;
   rows_.group = block.group;
   rows_.groups = block.groups;
-  rows_.ahead_bytes = 0;
+  rows_.ahead_bytes = rows_.ahead_count = 0;
   rows_.usual_scales = block.usual_scales;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;

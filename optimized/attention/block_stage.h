@@ -19,26 +19,27 @@ class BlockStage {
  public:
   // planes: codes are taken plane by plane (HavePlanes).
   void Start(const KvFormat& format, int64_t dim, bool planes);
-  // What is fetched ahead while these vectors are worked on: those of a head of `of` at the same
-  // columns, or so many later.
+  // What is fetched ahead while these vectors are worked on: `bytes` of a head of `of` at `count`
+  // columns, so many later than the first of these.
   struct Ahead {
     const StoredHeads* of = nullptr;  // null: nothing
     int64_t head = 0;
     int64_t columns = 0;
-    int64_t bytes = 0;  // of a vector
+    int64_t count = 0;
+    int64_t bytes = 0;  // from one vector on; of several heads that stand together
   };
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other.
   // widen: to f32, of planes the codes. Same values, so that kernels give the same bits.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
             bool together, bool widen, const AttentionKernels& kernels, const Ahead& ahead);
   // What is ahead is on its way.
-  void StopFetching() { block_.ahead_bytes = 0; }
+  void StopFetching() { block_.ahead_bytes = block_.ahead_count = 0; }
   BlockRows& rows() { return block_; }
   // Bytes of one vector's codes as they are stored.
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
-  void TakeAhead(const Ahead& ahead, int64_t column, int64_t count);
+  void TakeAhead(const Ahead& ahead, int64_t column);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool together);
 

@@ -328,7 +328,9 @@ template <class Rows>
 void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
   constexpr int64_t kChunk = Rows::kVectors * kLanes;
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
-    if (block.ahead_bytes > 0) FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
+    if (i < block.ahead_count) {
+      FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
+    }
     const std::byte* row = block.rows[i];
     for (int64_t done = 0; done < block.dim; done += kChunk) {
       WidenChunk<Rows>(row, out + done);

@@ -232,7 +232,7 @@ class FetchInOrder {
       : next_(block.ahead),
         stride_(block.ahead_stride),
         bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
-        left_(bytes_ / kLineBytes * block.count),
+        left_(bytes_ / kLineBytes * block.ahead_count),
         per_step_(steps > 0 ? (left_ + steps - 1) / steps : 0) {}
   HWY_INLINE void Step() {
     const int64_t lines = HWY_MIN(per_step_, left_);

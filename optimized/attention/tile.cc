@@ -181,11 +181,11 @@ void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, 
                            std::span<TileWorker> workers) {
   for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
   const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
+  const auto parts = std::ssize(tiles);
   for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
-    for (size_t i = 0; i < tiles.size(); ++i) {
-      const bool last = i + 1 == tiles.size();
-      workers[i].RunBlock(shape, block, {tiles[last ? 0 : i + 1].kv_head, last ? kBlockTokens : 0});
-    }
+    for (int64_t i = 0; i < parts; ++i) workers[i].SeeBlock(block);
+    for (int64_t i = 0; i < parts; ++i) workers[i].ScoreBlock(shape, block, {i, parts});
+    for (int64_t i = 0; i < parts; ++i) workers[i].SumBlock(shape, {i, parts});
   }
 }
 
@@ -198,62 +198,83 @@ void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
   Finish(shape, tile);
 }
 
-void TileWorker::RunBlock(const TileShape& shape, int64_t block, const NextKeys& next) {
+void TileWorker::SeeBlock(int64_t block) {
+  seen_.any = 0;
   if (!span_.Touches(block)) return;
-  const Tile& tile = *tile_;
-  uint64_t words[kTileRows];
-  uint64_t any = 0;
-  bool reads_keys = false;
+  seen_.reads_keys = false;
   const VisibleKeys* before = nullptr;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const VisibleKeys* keys = rows_[row].visible;
-    words[row] = keys == before ? words[row - 1] : keys->Word(block);
+    seen_.words[row] = keys == before ? seen_.words[row - 1] : keys->Word(block);
     before = keys;
-    any |= words[row];
-    reads_keys |= words[row] != 0 && !keys->uniform;
+    seen_.any |= seen_.words[row];
+    seen_.reads_keys |= seen_.words[row] != 0 && !keys->uniform;
   }
-  if (any == 0) return;
-  int64_t columns[kBlockTokens];
-  const bool together = ColumnsOf(tile.sequence->columns, block, any, columns);
-  const int64_t count = std::popcount(any);
-  const bool widen = tile.rows >= kWidenFrom;
-  // Groups of four rows that see the same go together; otherwise each row alone.
-  const auto for_each = [&](auto visit) {
-    for (int64_t row = 0; row < tile.rows; row += kQuad) {
-      const int64_t end = std::min(row + kQuad, tile.rows);
-      bool same = tile.rows > 1;
-      for (int64_t r = row + 1; r < end; ++r) {
-        same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
-      }
-      if (same) {
-        if (words[row] != 0) visit(row, static_cast<int>(kQuad));
-        continue;
-      }
-      for (int64_t r = row; r < end; ++r) {
-        if (words[r] != 0) visit(r, 1);
-      }
+  if (seen_.any == 0) return;
+  seen_.count = std::popcount(seen_.any);
+  seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
+  seen_.by_parts = tile_->rows >= kWidenFrom;
+  for (int64_t row = 0; row < tile_->rows; ++row) {
+    seen_.by_parts = seen_.by_parts && seen_.words[row] == seen_.any && !IsUniform(row);
+  }
+}
+
+// Groups of four rows that see the same go together; otherwise each row alone.
+template <class Visit>
+void TileWorker::ForEachGroup(Visit visit) {
+  const uint64_t* words = seen_.words;
+  for (int64_t row = 0; row < tile_->rows; row += kQuad) {
+    const int64_t end = std::min(row + kQuad, tile_->rows);
+    bool same = tile_->rows > 1;
+    for (int64_t r = row + 1; r < end; ++r) {
+      same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
     }
-  };
-  const SequenceQueries& from = *tile.sequence;
-  bool by_parts = widen;
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    by_parts = by_parts && words[row] == any && !IsUniform(row);
+    if (same) {
+      if (words[row] != 0) visit(row, static_cast<int>(kQuad));
+      continue;
+    }
+    for (int64_t r = row; r < end; ++r) {
+      if (words[r] != 0) visit(r, 1);
+    }
   }
-  if (reads_keys) {
-    k_.Take(from.k, tile.kv_head, columns, count, together, widen, shape.kernels,
-            {&from.v, tile.kv_head, 0, v_.row_bytes()});
+}
+
+// Where heads stand together, each tile fetches some tokens for all of them: memory as it lies.
+BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage,
+                                      int64_t columns, const Share& share) const {
+  const int64_t bytes = stage.row_bytes();
+  if (share.parts == 1 || of.code_head_stride != bytes) {
+    return {&of, tile_->kv_head, columns, seen_.count, bytes};
   }
-  if (by_parts) DotByTokens(shape);
-  for_each([&](int64_t row, int width) {
-    if (!by_parts) Dot(shape, row, width, any, words[row]);
-    Soften(shape, row, width, block, words[row]);
+  const int64_t from = seen_.count * share.part / share.parts;
+  const int64_t end = seen_.count * (share.part + 1) / share.parts;
+  return {&of, tile_->kv_head - share.part, columns + from, end - from, bytes * share.parts};
+}
+
+void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
+  if (seen_.any == 0) return;
+  const SequenceQueries& from = *tile_->sequence;
+  if (seen_.reads_keys) {
+    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
+            tile_->rows >= kWidenFrom, shape.kernels, AheadOf(from.v, v_, 0, share));
+  }
+  if (seen_.by_parts) DotByTokens(shape);
+  ForEachGroup([&](int64_t row, int width) {
+    if (!seen_.by_parts) Dot(shape, row, width, seen_.any, seen_.words[row]);
+    Soften(shape, row, width, block, seen_.words[row]);
     k_.StopFetching();
   });
-  v_.Take(from.v, tile.kv_head, columns, count, together, widen, shape.kernels,
-          {reads_keys ? &from.k : nullptr, next.head, next.columns, k_.row_bytes()});
-  if (by_parts) return SumByChannels(shape);
-  for_each([&](int64_t row, int width) {
-    Sum(shape, row, width, any, words[row]);
+}
+
+void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
+  if (seen_.any == 0) return;
+  const SequenceQueries& from = *tile_->sequence;
+  v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
+          tile_->rows >= kWidenFrom, shape.kernels,
+          seen_.reads_keys ? AheadOf(from.k, k_, kBlockTokens, share) : BlockStage::Ahead());
+  if (seen_.by_parts) return SumByChannels(shape);
+  ForEachGroup([&](int64_t row, int width) {
+    Sum(shape, row, width, seen_.any, seen_.words[row]);
     v_.StopFetching();
   });
 }

@@ -89,15 +89,31 @@ class TileWorker {
     float* shifts = nullptr;
     float* totals = nullptr;
   };
-  // The keys after those of a block, which are fetched ahead.
-  struct NextKeys {
-    int64_t head;
-    int64_t columns;  // later
+  // What of a block a tile's rows see.
+  struct Seen {
+    uint64_t words[kTileRows];  // by row: the bits of visible positions
+    uint64_t any;               // by some row; 0: nothing
+    bool reads_keys;            // not all rows weigh them alike
+    int64_t columns[kBlockTokens], count;
+    bool together;  // the columns stand one after the other
+    bool by_parts;  // all rows see all of it: DotByTokens and SumByChannels
+  };
+  // Of several tiles that go together, the share of one in what is fetched ahead.
+  struct Share {
+    int64_t part, parts;
   };
 
   void TakeRows(const TileShape& shape, const Tile& tile);
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
-  void RunBlock(const TileShape& shape, int64_t block, const NextKeys& next);
+  // The tile's next block: what is seen of it; scores, while its values are fetched; and P.V, while
+  // the keys of the block after it are.
+  void SeeBlock(int64_t block);
+  void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
+  void SumBlock(const TileShape& shape, const Share& share);
+  BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t columns,
+                            const Share& share) const;
+  template <class Visit>
+  void ForEachGroup(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;
   // Of `width` rows from `row` on, which see `places` of the block: dot products, the step of the
   // softmax, P.V.
@@ -119,6 +135,7 @@ class TileWorker {
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
   BlockSpan span_;              // that they touch
+  Seen seen_;                   // of the block
   Partial partial_;             // of the range that was begun
   std::vector<float> memory_;   // of what follows, aligned
   bool in_place_ = false;       // Queries::in_place
