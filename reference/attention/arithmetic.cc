@@ -334,6 +334,9 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     }
     if (k_decoded) a.k_parts = parts;
     if (!IsPlain(c.v)) a.v_parts = parts;
+    if (a.factored && !IsPlain(c.v)) {
+      a.v_largest_code = std::ldexp(1.0, std::get<AffineFormat>(c.v).bits) - 1;
+    }
     if (a.factored && k_decoded) {
       // Sums over groups of channels; then, per group, two products and two additions.
       const double group = std::get<AffineFormat>(c.k).group_size;

@@ -80,9 +80,10 @@ struct Arithmetic {
   // 0: computed on values. Then the number of codes of q and of K.
   double c_group = 0;
   double q_codes = 0, k_codes = 0;
-  double largest_code = 0;   // of K, where sums run over codes
-  double score_largest = 0;  // largest finite of the types that scores pass through
-  double parts_largest = 0;  // of the type into which codes are dequantized
+  double largest_code = 0;    // of K, where sums run over codes
+  double v_largest_code = 0;  // of V, likewise
+  double score_largest = 0;   // largest finite of the types that scores pass through
+  double parts_largest = 0;   // of the type into which codes are dequantized
   double lse_largest = 0;
   double shift_units = 1;   // largest factor between a score and the shift as the kernel keeps it
   double sum_largest = 0;   // the same for P.V

@@ -325,10 +325,11 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
     f += terms[kNormaliseTerm];
   }
   const double n_total = terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
-  terms[kUnderflowTerm] =
-      3 * (w.n + r + 2) *
-      (w.underflow * (sums.largest + n_total) + w.lambda * (1 + sums.largest + n_total)) /
-      (rest * (1 - dl));
+  // What a weight times a scale loses is multiplied by the code.
+  terms[kUnderflowTerm] = 3 * (w.n + r + 2) *
+                          (w.underflow * (sums.largest + n_total) +
+                           w.lambda * (1 + a.v_largest_code + sums.largest + n_total)) /
+                          (rest * (1 - dl));
   if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * a.eta_part * (1 + w.merge_factor);
   f += terms[kUnderflowTerm];
   double target = magnitude;

@@ -241,5 +241,31 @@ TEST(PlanSums, RoundsThePartsOfCodedValues) {
   }
 }
 
+// Where weight times scale leaves the normal numbers, what it loses is multiplied by the code.
+TEST(PlanSums, MultipliesWhatUnderflowsByTheCode) {
+  constexpr int kDim = 32;
+  for (const bool portable : kArithmetics) {
+    PlanAdversary adversary(
+        "attention hq=1 hkv=1 l=1 t=2 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "
+        "data=gauss:1",
+        portable);
+    adversary.Floats("q")[0] = 1;
+    adversary.Floats("k")[0] = 0;
+    // The lightest key: its weight is about 1.5 2^-126.
+    adversary.Floats("k")[1] = -86.93f;
+    for (int c = 0; c < kDim; ++c) {
+      adversary.Bytes("v_codes")[c] = std::byte{0};
+      adversary.Bytes("v_codes")[kDim + c] = std::byte{128};
+    }
+    adversary.Floats("v_scales")[0] = adversary.Floats("v_scales")[1] = 0x1p-24f;
+    adversary.Floats("v_biases")[0] = 0;
+    adversary.Floats("v_biases")[1] = -128 * 0x1p-24f;
+    adversary.ExpectHolds(0);
+    if (optimized::KernelsFor(!portable).planes) {
+      EXPECT_NE(adversary.Got("out"), 0.0f) << "something was lost";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck
