@@ -275,6 +275,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   }
   result.weight_error = std::move(weights.score.empty() ? weights.c : weights.score);
   result.sink_error = weights.sink_c;
+  result.sink_p = scores.sink_p;
   if (context.c->lse != LseKind::kNone) {
     const bool base2 = context.c->lse == LseKind::kBase2;
     Real lse = answer.max + Log(answer.denominator);

@@ -78,6 +78,7 @@ struct RowReference {
   std::vector<double> s, e, p;
   std::vector<double> weight_error;  // p_j rho_j: scores and exp, without the rounding of P
   double sink_error = 0;             // the same of the sink
+  double sink_p = 0;                 // its weight
   double denominator_error = 0;      // relative
   double max = 0;
   double denominator = 1;

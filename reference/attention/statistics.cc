@@ -296,7 +296,7 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   // Without a rounding of P the phases change nothing.
   const int distinct = a.u_p > 0 ? kReplicates : 1;
   for (int replicate = 0; replicate < distinct; ++replicate) {
-    double denominator = 0;
+    double denominator = row.sink_p * row.denominator;
     for (size_t j = 0; j < n;) {
       const uint64_t size = 16 + phases.Bits() % 497;
       const double phase = std::exp2(phases.Uniform());
