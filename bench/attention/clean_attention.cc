@@ -277,7 +277,7 @@ int Main(int argc, char** argv) {
   fmt::print("Elements not judged:\n");
   for (const auto& [reason, count] : not_judged) fmt::print("  {}: {}\n", reason, count);
   fmt::print("{:.0f} s, {} threads\n", seconds, threads);
-  return total.violations == 0 ? 0 : 1;
+  return total.violations == 0 && total.over == 0 ? 0 : 1;
 }
 
 }  // namespace

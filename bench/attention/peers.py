@@ -26,6 +26,7 @@ Shares and ratios are made within a round, and their medians and quartiles print
 options. --plot draws shares over contexts (peer_plot.py draws them from such a file).
 """
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -335,7 +336,15 @@ def main():
     if options.resume and options.json.exists():
         results = {key_of(line): line for line in map(json.loads, options.json.read_text().splitlines())}
     bench = Bench(options)
-    about = {"threads": options.threads, "rounds": options.rounds, "machine": machine(), "versions": bench.versions}
+    about = {
+        "threads": options.threads,
+        "rounds": options.rounds,
+        "burst": options.burst,
+        "patience": options.patience,
+        "server": hashlib.sha256(pathlib.Path(options.attention_server).read_bytes()).hexdigest()[:16],
+        "machine": machine(),
+        "versions": bench.versions,
+    }
     with open(options.json or os.devnull, "a" if options.resume else "w", encoding="utf-8") as file:
         for case, entries in cases_of(options.cases, options.tokens, options.prefill):
             if about.items() <= results.get(key_of(case), {}).items():

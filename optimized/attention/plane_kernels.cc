@@ -213,7 +213,7 @@ HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT wei
 
 // Whether codes may stay in place: then no product or sum leaves the normal numbers that would not
 // leave them with codes shifted down, and the bits are the same. With scales between 2^-40 and 2^60
-// that holds for weights from 2^-60 to 1: multiples of 2^-123, below 2^92.
+// that holds for weights from 2^-60 to 1: multiples of 2^-123, and sums of 64 below 2^98.
 HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
   const F32 d;
   const VF32 one = hn::Set(d, 1.0f);
