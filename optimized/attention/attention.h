@@ -7,8 +7,8 @@
 // A query's result is a function of its own visible keys alone, bit for bit but for which NaN a NaN
 // is: blocks and ranges are anchored at the sequence's position 0, so it does not depend on other
 // rows of the batch, padding, the place of columns in memory, the queries it is asked with, or the
-// number of threads. With `portable` it is the same on every instruction set, too. What is hidden is
-// never read: not K, not V, not the bias.
+// number of threads. With `portable` it is the same on every instruction set, too. What is hidden
+// is never read: not K, not V, not the bias.
 //
 // How it computes, as a plan: attention_plan.h.
 
