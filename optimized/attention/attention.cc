@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "optimized/attention/kernels.h"
+#include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/tile.h"
 #include "optimized/attention/worker_pool.h"
 
@@ -159,7 +160,7 @@ struct Attention::State {
         TileWorker::RunRanges(*shape, {&tile, piece.tiles}, piece.range, team);
         for (size_t i = piece.tile; i < piece.tile + piece.tiles; ++i) {
           if (open[i].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            TileWorker::Finish(*shape, tiles[i]);
+            MergeRanges(*shape, tiles[i]);
           }
         }
         continue;

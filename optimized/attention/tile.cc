@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
 
 namespace kvcheck::optimized {
@@ -24,16 +25,6 @@ float* Aligned(std::vector<float>* buffer, int64_t floats) {
   size_t room = buffer->size() * sizeof(float);
   return static_cast<float*>(
       std::align(kAlignment, static_cast<size_t>(floats) * sizeof(float), start, room));
-}
-
-struct RowPlace {
-  int64_t head;
-  int64_t query;
-};
-
-RowPlace PlaceOf(const TileShape& shape, const Tile& tile, int64_t row) {
-  const int64_t r = tile.first_row + row;
-  return {tile.kv_head * shape.group + r % shape.group, r / shape.group};
 }
 
 const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
@@ -68,16 +59,12 @@ bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
   return together;
 }
 
-// exp(from - to), 0 where there is nothing to weigh.
-float WeightOf(bool fused, float from, float to) {
-  if (from == -kInfinity) return 0;
-  const float x = from - to;
-  float y = 0;
-  ExpOf(fused, &x, 1, &y);
-  return y;
-}
-
 }  // namespace
+
+RowPlace PlaceOf(const TileShape& shape, const Tile& tile, int64_t row) {
+  const int64_t r = tile.first_row + row;
+  return {tile.kv_head * shape.group + r % shape.group, r / shape.group};
+}
 
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   const auto* k = std::get_if<AffineFormat>(&shape.k);
@@ -195,7 +182,7 @@ void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
     RunRanges(shape, {&tile, 1}, range, {this, 1});
   }
   tile_ = nullptr;
-  Finish(shape, tile);
+  MergeRanges(shape, tile);
 }
 
 void TileWorker::SeeBlock(int64_t block) {
@@ -388,50 +375,6 @@ void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t an
                      uint64_t places) {
   const BlockRows& values = places == any ? v_.rows() : selected_.Select(v_.rows(), any, places);
   SumRows(shape, row, width, values, 0);
-}
-
-void TileWorker::Finish(const TileShape& shape, const Tile& tile) {
-  const SequenceQueries& to = *tile.sequence;
-  const bool fused = !shape.shape.portable;
-  const int64_t padded = TileShape::PaddedRows(tile.rows);
-  const int64_t stride = shape.PartialFloats(tile.rows);
-  const int64_t dv = shape.shape.v_dim;
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    const RowPlace at = PlaceOf(shape, tile, row);
-    float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;
-    const float* shifts = tile.partials + padded * shape.v_padded + row;
-    const float* totals = shifts + PaddedDim(padded);
-    float top = -kInfinity;
-    for (int64_t i = 0; i < tile.ranges; ++i) top = std::max(top, shifts[i * stride]);
-    float total = 0;
-    std::fill(out, out + dv, 0.0f);
-    for (int64_t i = 0; i < tile.ranges; ++i) {
-      if (shifts[i * stride] == -kInfinity && totals[i * stride] == 0) continue;  // sees nothing
-      const float weight = WeightOf(fused, shifts[i * stride], top);
-      total = total + totals[i * stride] * weight;
-      const float* sums = tile.partials + i * stride + row * shape.v_padded;
-      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] + sums[c] * weight;
-    }
-    if (to.sinks != nullptr) {
-      const float sink = to.sinks[at.head];
-      const float before = top;
-      top = std::max(top, sink);
-      const float weight = WeightOf(fused, before, top);
-      total = total * weight + WeightOf(fused, sink, top);
-      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
-    }
-    if (shape.v_planes != nullptr) RestoreChannels(shape.v_planes->bits, dv, out);
-    if (total != 0) {  // NaN too
-      for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
-    }
-    if (to.lse == nullptr) continue;
-    double lse = -std::numeric_limits<double>::infinity();
-    if (total != 0) {
-      lse = static_cast<double>(top) + std::log(static_cast<double>(total));
-      if (to.lse_base2) lse *= 0x1.71547652b82fep+0;
-    }
-    to.lse[at.head * to.lse_head_stride + at.query * to.lse_stride] = static_cast<float>(lse);
-  }
 }
 
 }  // namespace kvcheck::optimized

@@ -58,6 +58,13 @@ struct TileShape {
   float scale, softcap;        // softcap 0: none
 };
 
+// What row `row` of a tile is, counted from its first one.
+struct RowPlace {
+  int64_t head;
+  int64_t query;
+};
+RowPlace PlaceOf(const TileShape& shape, const Tile& tile, int64_t row);
+
 // Sets the ranges of a tile whose other members are there.
 void FindRanges(const TileShape& shape, Tile* tile);
 
@@ -70,10 +77,8 @@ class TileWorker {
   // lies.
   static void RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
                         std::span<TileWorker> workers);
-  // All ranges, and Finish.
+  // All ranges, and their merge.
   void RunTile(const TileShape& shape, const Tile& tile);
-  // Merges the partial results and writes out and lse.
-  static void Finish(const TileShape& shape, const Tile& tile);
   // For tiles whose partial results no other worker needs.
   float* Partials(int64_t floats);
 

@@ -1,0 +1,15 @@
+// The partial results of a tile's ranges become outputs.
+
+#ifndef OPTIMIZED_ATTENTION_MERGE_RANGES_H_
+#define OPTIMIZED_ATTENTION_MERGE_RANGES_H_
+
+#include "optimized/attention/tile.h"
+
+namespace kvcheck::optimized {
+
+// Merges them in order, adds the sink, divides, and writes out and lse.
+void MergeRanges(const TileShape& shape, const Tile& tile);
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_MERGE_RANGES_H_

@@ -1,0 +1,59 @@
+// A block of stored vectors for the tests of kernels.
+
+#ifndef TESTS_OPTIMIZED_ATTENTION_STORED_BLOCK_H_
+#define TESTS_OPTIMIZED_ATTENTION_STORED_BLOCK_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/block_stage.h"
+#include "optimized/attention/kernels.h"
+#include "optimized/formats/row_codec.h"
+
+namespace kvcheck {
+
+// A block of one format with the values that it stands for: codes by two roundings.
+struct StoredBlock {
+  StoredBlock(const std::string& text, int64_t dim, int64_t count, uint32_t seed,
+              bool planes = false)
+      : format(ParseKvFormat(WholeLine(text))), dim(dim), count(count) {
+    optimized::RowCodec codec;
+    codec.Start(format, DType::kFloat32, dim);
+    const optimized::RowBytes bytes = codec.bytes();
+    std::mt19937 random(seed);
+    std::vector<float> x(static_cast<size_t>(count * dim));
+    for (float& value : x)
+      value = std::ldexp(static_cast<float>(static_cast<int32_t>(random())), -31);
+    codes.resize(static_cast<size_t>(count * bytes.codes));
+    scales.resize(static_cast<size_t>(count * bytes.scales));
+    biases.resize(scales.size());
+    codec.Encode(reinterpret_cast<const std::byte*>(x.data()), dim * 4, count,
+                 {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
+    values.resize(x.size());
+    codec.Decode({codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales}, count,
+                 values.data());
+    stage.Start(format, dim, planes);
+    heads = {codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
+    for (int64_t i = 0; i < count; ++i) columns.push_back(i);
+  }
+  optimized::BlockRows& Take(const optimized::AttentionKernels& kernels, bool widen) {
+    stage.Take(heads, 0, columns.data(), count, true, widen, kernels, {});
+    return stage.rows();
+  }
+
+  KvFormat format;
+  int64_t dim, count;
+  std::vector<std::byte> codes, scales, biases;
+  std::vector<float> values;
+  optimized::BlockStage stage;
+  optimized::StoredHeads heads;
+  std::vector<int64_t> columns;
+};
+
+}  // namespace kvcheck
+
+#endif  // TESTS_OPTIMIZED_ATTENTION_STORED_BLOCK_H_
