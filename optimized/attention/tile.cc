@@ -168,11 +168,14 @@ void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, 
                            std::span<TileWorker> workers) {
   for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
   const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
-  const auto parts = std::ssize(tiles);
+  const std::span<TileWorker> team = workers.first(tiles.size());
+  const auto parts = std::ssize(team);
   for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
-    for (int64_t i = 0; i < parts; ++i) workers[i].SeeBlock(block);
-    for (int64_t i = 0; i < parts; ++i) workers[i].ScoreBlock(shape, block, {i, parts});
-    for (int64_t i = 0; i < parts; ++i) workers[i].SumBlock(shape, {i, parts});
+    for (TileWorker& worker : team) worker.SeeBlock(block);
+    int64_t part = 0;
+    for (TileWorker& worker : team) worker.ScoreBlock(shape, block, {part++, parts});
+    part = 0;
+    for (TileWorker& worker : team) worker.SumBlock(shape, {part++, parts});
   }
 }
 
@@ -296,7 +299,7 @@ void TileWorker::SumByChannels(const TileShape& shape) {
     for (int64_t row = 0; row < rows; row += kQuad) {
       SumRows(shape, row, kQuad, some, first);
     }
-    for (int64_t i = 0; i < some.count; ++i) some.rows[i] += channels * sizeof(float);
+    for (int64_t i = 0; i < some.count; ++i) some.rows[i] += 4 * channels;
     if (planes) ++some.scales, ++some.biases;
   }
 }

@@ -99,7 +99,7 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
         const auto b = static_cast<float>(Decode(affine->scale_dtype, bias));
         const float product = static_cast<float>(codes[index]) * s;
         expected = product + b;
-        const std::byte* at = row_values.data() + (r * dim + i) * element;
+        const std::byte* at = row_values.data() + static_cast<size_t>(r * dim + i) * element;
         uint64_t code = 0;
         std::memcpy(&code, at, static_cast<size_t>(element));
         const double in_row = Decode(row_type, code);
