@@ -1,7 +1,6 @@
 // q.k and P.V over planes of codes (planes.h), where the instruction set has the vectors for them.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "optimized/attention/kernel_parts.h"

@@ -18,11 +18,6 @@ float SumOfGroup(const float* q, int64_t count) {
 
 }  // namespace
 
-bool HavePlanes(const AffineFormat& format, int64_t dim) {
-  return format.group_size % PlaneChunk(format.bits) == 0 &&
-         dim / format.group_size <= kMostPlaneGroups;
-}
-
 bool FitPlanes(const float* q, int64_t count) {
   // By 2^24 at most: what is left is a normal number.
   constexpr float kSmallest = 0x1p-100f;

@@ -24,8 +24,6 @@
 namespace kvcheck::optimized {
 
 inline constexpr int64_t kPlaneLanes = 8;
-// Groups of one vector whose sums of queries a kernel has room for.
-inline constexpr int64_t kMostPlaneGroups = 64;
 
 // Bits of a code as kernels meet it: 4, or 8 for every other width.
 constexpr int PlaneBits(int bits) { return bits == 4 ? 4 : 8; }
@@ -33,8 +31,10 @@ constexpr int PlaneBits(int bits) { return bits == 4 ? 4 : 8; }
 // Channels of a chunk.
 constexpr int64_t PlaneChunk(int bits) { return kPlaneLanes * 32 / PlaneBits(bits); }
 
-// Whether vectors of `dim` channels can be taken plane by plane: groups are whole chunks.
-bool HavePlanes(const AffineFormat& format, int64_t dim);
+// Whether vectors can be taken plane by plane: groups are whole chunks.
+constexpr bool HavePlanes(const AffineFormat& format) {
+  return format.group_size % PlaneChunk(format.bits) == 0;
+}
 
 // The channel at place `at` of a vector that is laid out plane by plane.
 constexpr int64_t PlaneChannel(int bits, int64_t at) {

@@ -70,8 +70,7 @@ bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   const auto* k = std::get_if<AffineFormat>(&shape.k);
   const auto* v = std::get_if<AffineFormat>(&shape.v);
   if (!kernels.planes || (k == nullptr && v == nullptr)) return false;
-  return (k == nullptr || HavePlanes(*k, shape.k_dim)) &&
-         (v == nullptr || HavePlanes(*v, shape.v_dim));
+  return (k == nullptr || HavePlanes(*k)) && (v == nullptr || HavePlanes(*v));
 }
 
 TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)

@@ -108,7 +108,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   const AttentionKernels kernels = optimized::KernelsFor(true);
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), true);
   const auto& affine = std::get<AffineFormat>(block.format);
-  ASSERT_TRUE(optimized::HavePlanes(affine, dim));
+  ASSERT_TRUE(optimized::HavePlanes(affine));
   const PlaneDefinition definition(block);
   const BlockRows& rows = block.Take(kernels, widen);
   ASSERT_EQ(rows.kind, widen              ? RowKind::kPlaneFloats
@@ -177,7 +177,7 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
     for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
       const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
-      for (const int64_t dim : {group, 3 * group}) {
+      for (const int64_t dim : {group, 3 * group, 65 * group}) {
         for (const int64_t count : {1, 2, 3, 7, 62, 63, 64}) {
           for (const bool widen : {false, true}) {
             ExpectPlanes(format, dim, count, widen, !widen, 1.0f);
