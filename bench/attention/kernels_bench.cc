@@ -41,10 +41,10 @@ struct Block {
     for (int64_t i = 0; i < kBlockTokens; ++i) columns.push_back(i);
     Take();
   }
-  void Take() {
+  void Take(optimized::BlockStage::As as = optimized::BlockStage::As::kStored) {
     const optimized::StoredHeads heads = {
         codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
-    stage.Take(heads, 0, columns.data(), kBlockTokens, true, false, kernels, {});
+    stage.Take(heads, 0, columns.data(), kBlockTokens, true, as, kernels, {});
   }
   int kind() { return static_cast<int>(stage.rows().kind); }
 
@@ -60,24 +60,41 @@ struct Block {
   float rescale[optimized::kQuad] = {};
 };
 
-enum class Part { kStage, kDot, kSum, kWiden };
+enum class Part { kStage, kDot, kSum, kWiden, kTurn, kTurnedDot, kSoftmax };
 
 void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused,
              bool planes) {
   const auto block = std::make_unique<Block>(format, fused, planes);
   if (planes && !block->kernels.planes) return state.SkipWithError("not on this instruction set");
   const int wide = width == 1 ? 0 : 1;
+  if (part == Part::kTurn || part == Part::kTurnedDot) {
+    if (block->kernels.turn == nullptr) return state.SkipWithError("not on this instruction set");
+    block->Take(optimized::BlockStage::As::kTurned);
+  }
+  optimized::SoftmaxStep step;
+  float shift[optimized::kQuad] = {}, total[optimized::kQuad] = {};
+  step.count = kBlockTokens;
+  step.scores = block->scores;
+  step.shift = shift;
+  step.total = total;
+  step.rescale = block->rescale;
   for (auto _ : state) {
     const optimized::BlockRows& rows = block->stage.rows();
     if (part == Part::kStage) block->Take();
     if (part == Part::kDot) {
-      block->kernels.dot[block->kind()][wide](rows, {block->q, kStride, block->q, planes},
+      block->kernels.dot[block->kind()][wide](rows, {block->q, kStride, block->q, planes, block->q},
                                               block->scores);
     }
     if (part == Part::kSum) {
       block->kernels.sum[block->kind()][wide](rows, block->scores, block->rescale, block->out,
                                               kDim);
     }
+    if (part == Part::kTurn) block->kernels.turn(rows, block->values);
+    if (part == Part::kTurnedDot) {
+      block->kernels.turned_dot[optimized::HasScales(rows.kind) ? 1 : 0](
+          rows, {block->q, kStride, block->q, false, block->q}, block->scores);
+    }
+    if (part == Part::kSoftmax) block->kernels.softmax[wide](step);
     if (part == Part::kWiden) block->kernels.widen[block->kind()](rows, block->values, kDim);
     benchmark::ClobberMemory();
   }
@@ -115,6 +132,12 @@ const bool kRegistered = [] {
       add("sum", format, Part::kSum, width, true, true);
     }
     add("widen", format, Part::kWiden, 1, true, true);
+    add("turned_dot", format, Part::kTurnedDot, static_cast<int>(optimized::kQuad), true, true);
+  }
+  add("turned_dot", "f32", Part::kTurnedDot, static_cast<int>(optimized::kQuad), true);
+  add("turn", "f32", Part::kTurn, 1, true);
+  for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
+    add("softmax", "f32", Part::kSoftmax, width, true);
   }
   for (const char* format : {"f16", "affine:4:g64:f16", "affine:3:g64:f16"}) {
     add("stage", format, Part::kStage, 1, true);

@@ -60,10 +60,13 @@ struct BlockRows {
   int64_t group = 0;  // channels that share a scale and a bias; codes alone
   int64_t count = 0;  // 0 to 64
   const std::byte* rows[kBlockTokens];
-  // Of row i from i * groups on; codes alone.
+  // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
   const float* biases = nullptr;
   int64_t groups = 0;
+  // Keys turned about, sixteen after the other; null: they are not.
+  // Shapes: (count up to a multiple of 16 / 16, dim, 16).
+  const float* turned = nullptr;
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;
   // What the caller will want next, fetched while these rows are worked on: `ahead_bytes` bytes
@@ -74,8 +77,8 @@ struct BlockRows {
   int64_t ahead_bytes = 0;
   int64_t ahead_count = 0;
 
-  float scale(int64_t i, int64_t g) const { return scales[i * groups + g]; }
-  float bias(int64_t i, int64_t g) const { return biases[i * groups + g]; }
+  float scale(int64_t i, int64_t g) const { return scales[g * kBlockTokens + i]; }
+  float bias(int64_t i, int64_t g) const { return biases[g * kBlockTokens + i]; }
 };
 
 // Channels up to whole lanes of a sum: the stride of queries and sums of outputs.

@@ -23,11 +23,13 @@ RowKind PlainKind(DType dtype) {
   }
 }
 
-bool AreUsual(const float* scales, int64_t count) {
+bool AreUsual(const float* scales, int64_t count, int64_t groups) {
   bool usual = true;
-  for (int64_t i = 0; i < count; ++i) {
-    const float size = std::fabs(scales[i]);
-    usual &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
+  for (int64_t g = 0; g < groups; ++g, scales += kBlockTokens) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float size = std::fabs(scales[i]);
+      usual &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
+    }
   }
   return usual;
 }
@@ -35,6 +37,15 @@ bool AreUsual(const float* scales, int64_t count) {
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
+}
+
+// Kernels store whole vectors.
+float* Aligned(std::vector<float>* buffer, int64_t floats) {
+  GrowTo(buffer, floats + kSumLanes16);
+  void* start = buffer->data();
+  size_t room = buffer->size() * sizeof(float);
+  return static_cast<float*>(
+      std::align(64, static_cast<size_t>(floats) * sizeof(float), start, room));
 }
 
 }  // namespace
@@ -65,26 +76,27 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
   row_bytes_ = dim * affine->bits / 8;
   GrowTo(&scales_, groups_ * kBlockTokens);
   GrowTo(&biases_, groups_ * kBlockTokens);
+  GrowTo(&by_token_, groups_ * kBlockTokens);
   if (bits_ != 0) GrowTo(&codes_, dim * kBlockTokens);
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
-                            int64_t count, bool together) {
+                            int64_t count, bool together, const AttentionKernels& kernels) {
   const std::byte* scales[kBlockTokens];
   const std::byte* biases[kBlockTokens];
   const int64_t bytes = groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_));
   const int64_t of_head = head * from.scale_head_stride;
-  const bool whole = together && from.scale_stride == bytes;
-  const int64_t pieces = whole ? 1 : count;
+  const int64_t pieces = together && from.scale_stride == bytes ? 1 : count;
   for (int64_t i = 0; i < pieces; ++i) {
-    scales[i] = from.scales + of_head + columns[i] * from.scale_stride;
-    biases[i] = from.biases + of_head + columns[i] * from.scale_stride;
+    const int64_t column = together ? columns[0] + i : columns[i];
+    scales[i] = from.scales + of_head + column * from.scale_stride;
+    biases[i] = from.biases + of_head + column * from.scale_stride;
   }
-  const int64_t per_piece = whole ? count * groups_ : groups_;
-  WidenScales(scale_dtype_, scales, pieces, per_piece, scales_.data());
-  WidenScales(scale_dtype_, biases, pieces, per_piece, biases_.data());
-  block_.usual_scales =
-      scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count * groups_);
+  kernels.widen_scales({scale_dtype_, scales, pieces, count, groups_}, by_token_.data(),
+                       scales_.data());
+  kernels.widen_scales({scale_dtype_, biases, pieces, count, groups_}, by_token_.data(),
+                       biases_.data());
+  block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count, groups_);
   block_.scales = scales_.data();
   block_.biases = biases_.data();
 }
@@ -113,8 +125,7 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool together, bool widen, const AttentionKernels& kernels,
-                      const Ahead& ahead) {
+                      bool together, As as, const AttentionKernels& kernels, const Ahead& ahead) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
@@ -129,27 +140,32 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
   if (ahead.of != nullptr) TakeAhead(ahead, columns[0]);
-  if (scaled_) TakeScales(from, head, columns, count, together);
+  if (scaled_) TakeScales(from, head, columns, count, together, kernels);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
-  if (!widen) return;
+  block_.turned = nullptr;
+  if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
+  // Plain f32 that needs no zeros behind it is turned where it is stored.
+  if (as == As::kFloats || kind_ != RowKind::kFloat32 || padded != dim_) Widen(padded, kernels);
+  StopFetching();
+  if (as != As::kTurned) return;
+  float* turned = Aligned(&turned_, padded * kBlockTokens);
+  kernels.turn(block_, turned);
+  block_.turned = turned;
+}
+
+void BlockStage::Widen(int64_t padded, const AttentionKernels& kernels) {
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   const int64_t stride = padded + kSumLanes16;
-  GrowTo(&values_, stride * kBlockTokens + kSumLanes16);
-  // Kernels store whole vectors.
-  void* start = values_.data();
-  size_t room = values_.size() * sizeof(float);
-  float* to = static_cast<float*>(
-      std::align(64, static_cast<size_t>(stride * kBlockTokens) * sizeof(float), start, room));
+  float* to = Aligned(&values_, stride * kBlockTokens);
   kernels.widen[static_cast<int>(kind_)](block_, to, stride);
   const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
   block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
-  StopFetching();
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
   }
 }
@@ -161,6 +177,7 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.groups = block.groups;
   rows_.ahead_bytes = rows_.ahead_count = 0;
   rows_.usual_scales = block.usual_scales;
+  rows_.turned = nullptr;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;
   if (scaled) GrowTo(&scales_, 2 * kBlockTokens * groups);
@@ -174,8 +191,11 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
     const auto i = static_cast<int64_t>(std::popcount(present & below));
     rows_.rows[count++] = block.rows[i];
     if (!scaled) continue;
-    scales = std::copy_n(block.scales + i * groups, groups, scales);
-    biases = std::copy_n(block.biases + i * groups, groups, biases);
+    const int64_t to = count - 1;
+    for (int64_t g = 0; g < groups; ++g) {
+      scales[g * kBlockTokens + to] = block.scale(i, g);
+      biases[g * kBlockTokens + to] = block.bias(i, g);
+    }
   }
   rows_.count = count;
   return rows_;

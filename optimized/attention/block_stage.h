@@ -28,10 +28,13 @@ class BlockStage {
     int64_t count = 0;
     int64_t bytes = 0;  // from one vector on; of several heads that stand together
   };
-  // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other.
-  // widen: to f32, of planes the codes. Same values, so that kernels give the same bits.
+  // How they are read: as they are stored; as f32, of planes the codes; or as f32 turned about, for
+  // AttentionKernels::turned_dot. Same values, so that kernels give the same bits.
+  enum class As { kStored, kFloats, kTurned };
+  // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
+  // and the first one is enough.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool together, bool widen, const AttentionKernels& kernels, const Ahead& ahead);
+            bool together, As as, const AttentionKernels& kernels, const Ahead& ahead);
   // What is ahead is on its way.
   void StopFetching() { block_.ahead_bytes = block_.ahead_count = 0; }
   BlockRows& rows() { return block_; }
@@ -39,9 +42,10 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
+  void Widen(int64_t padded, const AttentionKernels& kernels);
   void TakeAhead(const Ahead& ahead, int64_t column);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                  bool together);
+                  bool together, const AttentionKernels& kernels);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;
@@ -50,7 +54,7 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
-  std::vector<float> scales_, biases_, values_;
+  std::vector<float> scales_, biases_, by_token_, values_, turned_;
   std::vector<std::byte> codes_;
 };
 

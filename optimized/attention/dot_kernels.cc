@@ -92,7 +92,7 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
   for (int k = 0; k < kTokens * kWidth; ++k) sums[k] = sum[k];
 }
 
-// The scores of kTokens keys from key i on.
+// The scores of kTokens keys from key i on. Shapes: scores (count, kWidth).
 template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
 HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
                         int64_t q_stride, FetchInOrder& ahead, float* HWY_RESTRICT scores) {
@@ -117,26 +117,27 @@ void Dots(const BlockRows& block, const Queries& queries, float* scores) {
   // keys, and with the scales of codes.
   constexpr int kTokens = kLanes == 1 ? 1 : (kLanes == 16 ? 16 : 8) / kWidth;
   const float* q = queries.q;
+  HWY_ALIGN float by_key[kWidth == 1 ? 1 : kWidth * kBlockTokens];
+  float* const to = kWidth == 1 ? scores : by_key;
   const int64_t tiles = (block.count + kTokens - 1) / kTokens;
   FetchInOrder ahead(block, tiles * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
   int64_t i = 0;
   if (Rows::kScaled || block.dim % kRun == 0) {
     for (; i + kTokens <= block.count; i += kTokens) {
-      DotTile<Rows, kWidth, kTokens, true, kFused>(block, i, q, queries.stride, ahead, scores);
+      DotTile<Rows, kWidth, kTokens, true, kFused>(block, i, q, queries.stride, ahead, to);
     }
     for (; i < block.count; ++i) {
-      DotTile<Rows, kWidth, 1, true, kFused>(block, i, q, queries.stride, ahead, scores);
+      DotTile<Rows, kWidth, 1, true, kFused>(block, i, q, queries.stride, ahead, to);
     }
-    return;
-  }
-  if constexpr (!Rows::kScaled) {
+  } else if constexpr (!Rows::kScaled) {
     for (; i + kTokens <= block.count; i += kTokens) {
-      DotTile<Rows, kWidth, kTokens, false, kFused>(block, i, q, queries.stride, ahead, scores);
+      DotTile<Rows, kWidth, kTokens, false, kFused>(block, i, q, queries.stride, ahead, to);
     }
     for (; i < block.count; ++i) {
-      DotTile<Rows, kWidth, 1, false, kFused>(block, i, q, queries.stride, ahead, scores);
+      DotTile<Rows, kWidth, 1, false, kFused>(block, i, q, queries.stride, ahead, to);
     }
   }
+  if constexpr (kWidth == kQuad) TurnScores(by_key, block.count, scores);
 }
 
 void FillDots(bool fused, AttentionKernels* kernels) {

@@ -10,6 +10,7 @@ namespace kvcheck::optimized {
 void FillDotKernels(bool fused, AttentionKernels* kernels);
 void FillSumKernels(bool fused, AttentionKernels* kernels);
 void FillPlaneKernels(bool fused, AttentionKernels* kernels);
+void FillTurnedKernels(bool fused, AttentionKernels* kernels);
 void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
 
 // `kernels`: of width 1 and of kQuad.

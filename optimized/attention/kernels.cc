@@ -32,6 +32,7 @@ AttentionKernels KernelsFor(bool fused) {
   FillDotKernels(fused, &kernels);
   FillSumKernels(fused, &kernels);
   FillPlaneKernels(fused, &kernels);
+  FillTurnedKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
   return kernels;
 }

@@ -23,15 +23,18 @@ struct Queries {
   int64_t stride = 0;
   const float* sums = nullptr;  // of the groups
   bool in_place = false;        // divided by the powers of two of their planes
+  // All four of them lane by lane (turned.h).
+  const float* turned = nullptr;
 };
 
-// scores[i * width + h] = sum over channels of q[h] times row i: term c in lane c mod N, in order,
-// and the N lanes by halves. Planes: factored. Shapes: scores (count, width).
+// scores[h][i] = sum over channels of q[h] times row i: term c in lane c mod N, in order, and the N
+// lanes by halves. Planes: factored. Shapes: scores (width, kBlockTokens), of which what stands
+// behind `count` may be written too, up to a multiple of 16.
 using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
-// out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[i * width + h] times row i),
-// that sum term by term from zero. Shapes: out (width, out_stride), of which PaddedDim(dim) are
-// written. Planes: factored, and `out` is in their order.
+// out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[h][i] times row i), that sum term
+// by term from zero. Shapes: weights (width, kBlockTokens), out (width, out_stride), of which
+// PaddedDim(dim) are written. Planes: factored, and `out` is in their order.
 using SumKernel = void (*)(const BlockRows& block, const float* weights, const float* rescale,
                            float* out, int64_t out_stride);
 
@@ -40,18 +43,33 @@ using SumKernel = void (*)(const BlockRows& block, const float* weights, const f
 // Shapes: out (count, stride), of which PaddedDim(dim) are written.
 using WidenKernel = void (*)(const BlockRows& block, float* out, int64_t stride);
 
+// Keys that are f32, or codes as f32, turned about. Shapes: out (count up to a multiple of 16 / 16,
+// dim, 16).
+using TurnKernel = void (*)(const BlockRows& block, float* out);
+
 // One block of the online softmax of `width` queries.
 struct SoftmaxStep {
   int64_t count = 0;            // tokens, at least 1
   float scale = 1;              // s = fl(dot scale)
   float softcap = 0;            // above 0: s = fl(cap tanh(s / cap))
-  const float* bias = nullptr;  // (count, width), added to s; null: none
-  float* scores = nullptr;      // in: dots; out: weights. Room for whole groups of 16 tokens
+  const float* bias = nullptr;  // (width, kBlockTokens), added to s; null: none
+  float* scores = nullptr;      // (width, kBlockTokens) in: dots; out: weights, and zeros behind
+                                // them up to a multiple of 16
   float* shift = nullptr;       // (width) largest score so far, -inf at first
   float* total = nullptr;       // (width) sum of weights so far
   float* rescale = nullptr;     // (width) out: what earlier weights are multiplied by
 };
 using SoftmaxKernel = void (*)(const SoftmaxStep& step);
+
+// Scales or biases as they are stored: `pieces` pieces (1 or count) of count * groups numbers, in
+// the order of tokens.
+struct StoredScales {
+  DType dtype;  // f32, f16, bf16
+  const std::byte* const* from;
+  int64_t pieces, count, groups;
+};
+// As f32. Shapes: by_token (count, groups) for the kernel's own use; out (groups, kBlockTokens).
+using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, float* out);
 
 struct AttentionKernels {
   // Widths: [0] one query, [1] kQuad.
@@ -59,6 +77,11 @@ struct AttentionKernels {
   SumKernel sum[kRowKinds][2];
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
+  WidenScalesKernel widen_scales;
+  // Null: there are none. Dot products with four queries of block.turned, with the bits of `dot`:
+  // [0] of kFloat32, [1] of kPlaneFloats.
+  TurnKernel turn = nullptr;
+  DotKernel turned_dot[2];
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product
   bool planes = false;  // whether there are kernels of planes
@@ -69,11 +92,6 @@ AttentionKernels KernelsFor(bool fused);
 
 // exp(x) of `count` numbers <= 0, as the kernels compute it; for its test.
 void ExpOf(bool fused, const float* x, int64_t count, float* y);
-
-// Numbers of a scale's type (f32, f16, bf16) as f32. from: `count` pieces of `per_piece` numbers.
-// Shapes: out (count, per_piece).
-void WidenScales(DType dtype, const std::byte* const* from, int64_t count, int64_t per_piece,
-                 float* out);
 
 // Codes of `bits` bits (2, 3, 5, 6) of count vectors as bytes, a multiple of 32 channels.
 // Shapes: out (count, dim).

@@ -105,6 +105,41 @@ HWY_INLINE void StoreSums(const VF32* sums, float* to) {
   for (; k < kSums; ++k) to[k] = AddLanes(sums[k]);
 }
 
+// From the order of keys to that of four queries. Shapes: from (count, 4), with room for a multiple
+// of 8 keys; scores (4, kBlockTokens).
+HWY_INLINE void TurnScores(const float* HWY_RESTRICT from, int64_t count,
+                           float* HWY_RESTRICT scores) {
+  int64_t i = 0;
+#if KVCHECK_WIDE_VECTORS
+  const hn::FixedTag<float, 8> d;
+  const hn::Repartition<double, decltype(d)> pairs;
+  for (; i < count; i += 8) {
+    const auto keys01 = hn::LoadU(d, from + 4 * i);
+    const auto keys23 = hn::LoadU(d, from + 4 * i + 8);
+    const auto keys45 = hn::LoadU(d, from + 4 * i + 16);
+    const auto keys67 = hn::LoadU(d, from + 4 * i + 24);
+    const auto keys04 = hn::ConcatLowerLower(d, keys45, keys01);
+    const auto keys15 = hn::ConcatUpperUpper(d, keys45, keys01);
+    const auto keys26 = hn::ConcatLowerLower(d, keys67, keys23);
+    const auto keys37 = hn::ConcatUpperUpper(d, keys67, keys23);
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, keys04, keys15));
+    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, keys04, keys15));
+    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, keys26, keys37));
+    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, keys26, keys37));
+    float* to = scores + i;
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kBlockTokens);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d,
+               to + 2 * kBlockTokens);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d,
+               to + 3 * kBlockTokens);
+  }
+#endif
+  for (; i < count; ++i) {
+    for (int64_t h = 0; h < 4; ++h) scores[h * kBlockTokens + i] = from[4 * i + h];
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kvcheck::optimized
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@
 
 #include "optimized/attention/lane_sums-inl.h"
 #include "optimized/attention/planes-inl.h"
+#include "optimized/attention/turned-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -22,28 +23,8 @@ namespace HWY_NAMESPACE {
 
 #if KVCHECK_HAVE_PLANES
 
-// One number for each of kWidth queries: a vector of as many lanes, with the same bits for any.
-template <int kWidth>
-using PerQuery = hn::FixedTag<float, kWidth>;
-
-// scores[t * kWidth + h] = sum over groups of the biases of key t times the sums of query h.
-template <int kWidth>
-HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
-                          float* HWY_RESTRICT scores) {
-  const PerQuery<kWidth> d;
-  const int64_t groups = block.dim / block.group;
-  for (int64_t i = 0; i < block.count; ++i) {
-    const float* HWY_RESTRICT biases = block.biases + i * block.groups;
-    auto part = hn::Mul(hn::Set(d, biases[0]), hn::LoadU(d, sums));
-    for (int64_t g = 1; g < groups; ++g) {
-      part = hn::MulAdd(hn::Set(d, biases[g]), hn::LoadU(d, sums + g * kQuad), part);
-    }
-    hn::StoreU(part, d, scores + i * kWidth);
-  }
-}
-
 // Products of a chunk of kTokens rows with the queries, from vector kVector on.
-// Shapes: sum (kTokens, kWidth).
+// Shapes: sum (kWidth, kTokens).
 template <class Rows, int kWidth, int kTokens, bool kInPlace, int kVector = 0>
 HWY_INLINE void AddChunk(const std::byte* const* row, int64_t offset, const float* HWY_RESTRICT q,
                          VF32* HWY_RESTRICT sum) {
@@ -54,7 +35,7 @@ HWY_INLINE void AddChunk(const std::byte* const* row, int64_t offset, const floa
   for (int h = 0; h < kWidth; ++h) {
     const VF32 query = InRegister(hn::Load(F32(), q + (kVector * kQuad + h) * kLanes));
     for (int t = 0; t < kTokens; ++t) {
-      sum[t * kWidth + h] = hn::MulAdd(codes[t], query, sum[t * kWidth + h]);
+      sum[h * kTokens + t] = hn::MulAdd(codes[t], query, sum[h * kTokens + t]);
     }
   }
   if constexpr (kVector + 1 < Rows::kVectors) {
@@ -89,26 +70,104 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, int64_t i, const GroupOf<Ro
   }
   HWY_ALIGN float codes[kSums];
   StoreSums<kSums>(sum, codes);
-  const PerQuery<kWidth> d;
-  for (int t = 0; t < kTokens; ++t) {
-    float* to = scores + (i + t) * kWidth;
-    const auto scale = hn::Set(d, block.scale(i + t, group.g));
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, codes + t * kWidth), scale, hn::LoadU(d, to)), d, to);
+  const hn::FixedTag<float, kTokens> d;
+  const auto scales = hn::LoadU(d, block.scales + group.g * kBlockTokens + i);
+  for (int h = 0; h < kWidth; ++h) {
+    float* to = scores + h * kBlockTokens + i;
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, codes + h * kTokens), scales, hn::LoadU(d, to)), d, to);
   }
+}
+
+// Adds to the sums of kTurned tokens the products of a word's codes with the queries', from plane
+// kVector on. Shapes: sum (kQuad, 2).
+template <class Rows, bool kInPlace, int kVector = 0>
+HWY_INLINE void AddWord(VWords low, VWords high, const uint32_t* HWY_RESTRICT masks,
+                        const float* HWY_RESTRICT q, VF32* HWY_RESTRICT sum) {
+  const VWords mask = hn::Load(Words(), masks + kVector * kLanes);
+  const VF32 first = Rows::template Plane<kInPlace, kVector>(low, mask);
+  const VF32 second = Rows::template Plane<kInPlace, kVector>(high, mask);
+  for (int64_t h = 0; h < kQuad; ++h) {
+    const VF32 query = hn::Set(F32(), q[kVector * kQuad + h]);
+    sum[2 * h] = hn::MulAdd(first, query, sum[2 * h]);
+    sum[2 * h + 1] = hn::MulAdd(second, query, sum[2 * h + 1]);
+  }
+  if constexpr (kVector + 1 < Rows::kVectors) {
+    AddWord<Rows, kInPlace, kVector + 1>(low, high, masks, q, sum);
+  }
+}
+
+// Of one group, as SumByHalves takes it: lane `lane` is word number `lane` of every chunk.
+template <class Rows, bool kInPlace, int kChunks>
+struct TurnedWords {
+  template <int kHalves>
+  HWY_NOINLINE void SumLane(int64_t lane, float* HWY_RESTRICT to) const {
+    VF32 sum[kTurnedSums];
+    for (VF32& s : sum) s = hn::Zero(F32());
+    const int64_t count = kChunks > 0 ? kChunks : chunks;
+    const float* HWY_RESTRICT query = q + lane * count * Rows::kVectors * kQuad;
+    const uint32_t* masks = Rows::template kMasks<kInPlace>.words;
+    // As constants they would take more registers than there are.
+    asm("" : "+r"(masks));
+    for (int64_t c = 0; c < count; ++c) {
+      const uint32_t* from = words + (c * kLanes + lane) * kTurned;
+      AddWord<Rows, kInPlace>(hn::Load(Words(), from), hn::Load(Words(), from + kLanes), masks,
+                              query + c * Rows::kVectors * kQuad, sum);
+    }
+    AddHalves<kHalves>(to, sum);
+  }
+  template <int kHalves>
+  HWY_INLINE void Sum(int64_t lane, float* to) const {
+    ahead.Step();
+    SumLane<kHalves>(lane, to);
+  }
+
+  const uint32_t* words;  // (chunks, 8, kTurned)
+  int64_t chunks;
+  const float* q;  // of TurnPlaneQueries
+  FetchInOrder& ahead;
+};
+
+// PlaneDotTile of kTurned tokens with the same bits: the sum of a word is one lane there.
+template <class Rows, bool kInPlace, int kChunks>
+HWY_INLINE void TurnedDotTile(const BlockRows& block, int64_t i,
+                              const GroupOf<Rows, kChunks>& group, const float* HWY_RESTRICT q,
+                              uint32_t* HWY_RESTRICT words, FetchInOrder& ahead,
+                              float* HWY_RESTRICT scores) {
+  const int64_t chunks = kChunks > 0 ? kChunks : group.chunks;
+  for (int64_t c = 0; c < chunks; ++c) {
+    uint32_t* to = words + c * kLanes * kTurned;
+    const int64_t offset = group.offset + c * Rows::kChunkBytes;
+    TurnWords(block.rows + i, offset, to);
+    TurnWords(block.rows + i + kLanes, offset, to + kLanes);
+  }
+  HWY_ALIGN float sums[4 * kTurnedSums * kLanes];
+  SumByHalves(TurnedWords<Rows, kInPlace, kChunks>{words, chunks, q, ahead}, sums);
+  AddScaled(block, i, group.g, sums, scores);
 }
 
 template <class Rows, int kWidth, bool kInPlace, int kChunks>
 HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, float* scores) {
   constexpr int kTokens = static_cast<int>(kLanes) / kWidth;
+  // One query has too few sums to hide the latency of a product.
+  constexpr bool kTurns = Rows::kCodes && kWidth == kQuad;
   const int64_t count = block.count;
   const int64_t groups = block.dim / block.group;
-  FetchInOrder ahead(block, groups * (count / kTokens));
+  const int64_t steps = kTurns ? count / kTurned * kLanes : count / kTokens;
+  FetchInOrder ahead(block, groups * steps);
   for (int64_t g = 0; g < groups; ++g) {
     const GroupOf<Rows, kChunks> group(block, g);
     const float* q = queries.q + g * block.group * kQuad;
     int64_t i = 0;
+    if constexpr (kTurns) {
+      // Groups have at most 128 codes, which are four chunks.
+      HWY_ALIGN uint32_t words[(kChunks > 0 ? kChunks : 4) * kLanes * kTurned];
+      const float* lanes = queries.turned + g * block.group * kQuad;
+      for (; i + kTurned <= count; i += kTurned) {
+        TurnedDotTile<Rows, kInPlace>(block, i, group, lanes, words, ahead, scores);
+      }
+    }
     for (; i + kTokens <= count; i += kTokens) {
-      ahead.Step();
+      if constexpr (!kTurns) ahead.Step();
       PlaneDotTile<Rows, kWidth, kTokens, kInPlace>(block, i, group, q, scores);
     }
     for (; i < count; ++i) {
@@ -142,91 +201,73 @@ void PlaneDots(const BlockRows& block, const Queries& queries, float* scores) {
 // then by halves.
 template <int kWidth>
 struct GroupWeights {
-  HWY_ALIGN float weights[kBlockTokens * kWidth];  // fl(p s), (count, kWidth)
+  HWY_ALIGN float weights[kWidth * kBlockTokens];  // fl(p s), (kWidth, kBlockTokens)
   float biases[kWidth];
 };
 
+template <int kWidth>
 HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
-                           GroupWeights<1>* HWY_RESTRICT out) {
-  const PerQuery<1> d;
-  hn::Vec<PerQuery<1>> sum[8];
-  for (auto& s : sum) s = hn::Zero(d);
-  for (int64_t first = 0; first < block.count; first += 8) {
-    for (int k = 0; k < 8; ++k) {
-      const int64_t i = first + k;
-      if (i >= block.count) break;
-      const auto p = hn::Set(d, weights[i]);
-      hn::StoreU(hn::Mul(p, hn::Set(d, block.scale(i, g))), d, out->weights + i);
-      sum[k] = hn::MulAdd(p, hn::Set(d, block.bias(i, g)), sum[k]);
+                           GroupWeights<kWidth>* HWY_RESTRICT out) {
+  const F32 d;
+  const float* HWY_RESTRICT scales = block.scales + g * kBlockTokens;
+  const float* HWY_RESTRICT biases = block.biases + g * kBlockTokens;
+  VF32 sum[kWidth];
+  for (VF32& s : sum) s = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes <= block.count; i += kLanes) {
+    const VF32 scale = hn::LoadU(d, scales + i);
+    const VF32 bias = hn::LoadU(d, biases + i);
+    for (int h = 0; h < kWidth; ++h) {
+      const VF32 p = hn::LoadU(d, weights + h * kBlockTokens + i);
+      hn::Store(hn::Mul(p, scale), d, out->weights + h * kBlockTokens + i);
+      sum[h] = hn::MulAdd(p, bias, sum[h]);
     }
   }
-  for (int half = 4; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) sum[k] = hn::Add(sum[k], sum[k + half]);
+  if (i < block.count) {
+    // What stands behind the last token may be anything.
+    const auto here = hn::FirstN(d, static_cast<size_t>(block.count - i));
+    const VF32 scale = hn::IfThenElseZero(here, hn::LoadU(d, scales + i));
+    const VF32 bias = hn::IfThenElseZero(here, hn::LoadU(d, biases + i));
+    for (int h = 0; h < kWidth; ++h) {
+      const VF32 p = hn::IfThenElseZero(here, hn::LoadU(d, weights + h * kBlockTokens + i));
+      hn::Store(hn::Mul(p, scale), d, out->weights + h * kBlockTokens + i);
+      sum[h] = hn::MulAdd(p, bias, sum[h]);
+    }
   }
-  hn::StoreU(sum[0], d, out->biases);
-}
-
-// Four queries of two tokens.
-using Pair = hn::FixedTag<float, 2 * kQuad>;
-using VPair = hn::Vec<Pair>;
-
-// A number of both tokens of a pair, the first one below.
-HWY_INLINE VPair OfPair(const float* HWY_RESTRICT of, int64_t groups) {
-  const PerQuery<kQuad> four;
-  return hn::Combine(Pair(), hn::Set(four, of[groups]), hn::Set(four, of[0]));
-}
-
-HWY_INLINE void WeighPair(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
-                          int64_t pair, GroupWeights<kQuad>* HWY_RESTRICT out, VPair* sum) {
-  const Pair d;
-  const int64_t at = 2 * pair * block.groups + g;
-  const VPair p = hn::LoadU(d, weights + pair * 2 * kQuad);
-  hn::Store(hn::Mul(p, OfPair(block.scales + at, block.groups)), d,
-            out->weights + pair * 2 * kQuad);
-  *sum = hn::MulAdd(p, OfPair(block.biases + at, block.groups), *sum);
-}
-
-HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
-                           GroupWeights<kQuad>* HWY_RESTRICT out) {
-  const Pair d;
-  const PerQuery<kQuad> four;
-  VPair sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-  const int64_t pairs = block.count / 2;
-  int64_t pair = 0;
-  for (; pair + 4 <= pairs; pair += 4) {
-    for (int k = 0; k < 4; ++k) WeighPair(block, weights, g, pair + k, out, &sum[k]);
-  }
-  for (int k = 0; k < 4; ++k) {
-    if (pair + k < pairs) WeighPair(block, weights, g, pair + k, out, &sum[k]);
-    if (pair + k != pairs || block.count % 2 == 0) continue;
-    // A token alone: the other half adds nothing.
-    const int64_t i = block.count - 1;
-    const auto p = hn::LoadU(four, weights + i * kQuad);
-    hn::StoreU(hn::Mul(p, hn::Set(four, block.scale(i, g))), four, out->weights + i * kQuad);
-    const VPair bias = hn::Combine(d, hn::Zero(four), hn::Set(four, block.bias(i, g)));
-    sum[k] = hn::MulAdd(hn::Combine(d, hn::Zero(four), p), bias, sum[k]);
-  }
-  const VPair all = hn::Add(hn::Add(sum[0], sum[2]), hn::Add(sum[1], sum[3]));
-  hn::StoreU(hn::Add(hn::LowerHalf(four, all), hn::UpperHalf(four, all)), four, out->biases);
+  StoreSums<kWidth>(sum, out->biases);
 }
 
 // Whether codes may stay in place: then no product or sum leaves the normal numbers that would not
 // leave them with codes shifted down, and the bits are the same. With scales between 2^-40 and 2^60
 // that holds for weights from 2^-60 to 1: multiples of 2^-123, and sums of 64 below 2^98.
+// Shapes: weights (kWidth, kBlockTokens).
+template <int kWidth>
 HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
-  const F32 d;
-  const VF32 one = hn::Set(d, 1.0f);
-  const VF32 least = hn::Set(d, 0x1p-60f);
-  auto usual = hn::MaskFromVec(hn::BitCast(d, hn::Set(hn::RebindToUnsigned<F32>(), ~0u)));
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const VF32 p = hn::LoadU(d, weights + i);
-    const auto in = hn::And(hn::Ge(p, least), hn::Le(p, one));
-    usual = hn::And(usual, hn::Or(in, hn::Eq(p, hn::Zero(d))));
+  // As integers, which order numbers from 0 on as they are; one less, so that 0 is the largest.
+  constexpr uint32_t kLeast = (127u - 60u) << 23;
+  constexpr uint32_t kOne = 127u << 23;
+  const Words d;
+  const auto one = hn::Set(d, 1u);
+  auto least = hn::Set(d, ~0u);
+  auto most = hn::Zero(d);
+  for (int h = 0; h < kWidth; ++h) {
+    const float* row = weights + h * kBlockTokens;
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const auto p = hn::BitCast(d, hn::LoadU(F32(), row + i));
+      least = hn::Min(least, hn::Sub(p, one));
+      most = hn::Max(most, p);
+    }
+    if (i == count) continue;
+    const auto here = hn::FirstN(d, static_cast<size_t>(count - i));
+    const auto p = hn::IfThenElseZero(here, hn::BitCast(d, hn::LoadU(F32(), row + i)));
+    least = hn::Min(least, hn::Sub(p, one));
+    most = hn::Max(most, p);
   }
-  bool all = hn::AllTrue(d, usual);
-  for (; i < count; ++i) all &= weights[i] == 0 || (weights[i] >= 0x1p-60f && weights[i] <= 1);
-  return all;
+  least = hn::Min(least, hn::Set(d, kLeast - 1));
+  most = hn::Max(most, hn::Set(d, kOne));
+  return hn::AllTrue(
+      d, hn::And(hn::Eq(least, hn::Set(d, kLeast - 1)), hn::Eq(most, hn::Set(d, kOne))));
 }
 
 // Tokens between two steps of what is fetched ahead.
@@ -254,11 +295,12 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
   for (int64_t first = 0; first < block.count; first += kPlaneFetchTokens) {
     ahead.Step();
     const int64_t end = std::min(first + kPlaneFetchTokens, block.count);
+    HWY_UNROLL(2)
     for (int64_t i = first; i < end; ++i) {
       VF32 codes[kCount];
       LoadVectors<Rows, kVector, kCount, kInPlace>(block.rows[i] + offset, codes);
       for (int h = 0; h < kWidth; ++h) {
-        const VF32 weight = hn::Set(d, group.weights[i * kWidth + h]);
+        const VF32 weight = hn::Set(d, group.weights[h * kBlockTokens + i]);
         for (int k = 0; k < kCount; ++k) {
           sum[h * kCount + k] = hn::MulAdd(codes[k], weight, sum[h * kCount + k]);
         }
@@ -303,7 +345,7 @@ void PlaneSums(const BlockRows& block, const float* weights, const float* rescal
   FetchInOrder ahead(block, steps * block.dim / (kSumVectors * kLanes));
   bool in_place = false;
   if constexpr (Rows::kCodes) {
-    in_place = block.usual_scales && AreUsual(weights, block.count * kWidth);
+    in_place = block.usual_scales && AreUsual<kWidth>(weights, block.count);
   }
   GroupWeights<kWidth> group;
   for (int64_t g = 0; g < block.dim / block.group; ++g) {

@@ -14,6 +14,7 @@
 
 #include "optimized/attention/planes.h"
 #include "optimized/attention/rows-inl.h"
+#include "optimized/attention/turned-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -26,26 +27,45 @@ namespace HWY_NAMESPACE {
 
 #if KVCHECK_HAVE_PLANES
 
-// Plane kVector of the chunk at `from`, a vector. kInPlace: c 2^Shift(kVector); else c.
+// Plane kVector of the chunk at `from`, or of eight words of any chunks, a vector. kInPlace: c
+// 2^Shift(kVector); else c.
 template <int kBits>
 struct CodePlanes {
   static constexpr bool kCodes = true;
   static constexpr int kVectors = 32 / kBits;
   static constexpr int64_t kChunkBytes = 4 * kPlaneLanes;
   static constexpr int Shift(int plane) { return PlaneShift(kBits, plane); }
+  static constexpr uint32_t MaskOf(bool in_place, int plane) {
+    return ((1u << kBits) - 1) << (in_place ? kBits * plane : 0);
+  }
+  // The mask of each plane, for every lane.
+  struct Masks {
+    alignas(32) uint32_t words[kVectors * kPlaneLanes];
+  };
+  static constexpr Masks MasksOf(bool in_place) {
+    Masks masks{};
+    for (int i = 0; i < kVectors * kPlaneLanes; ++i) {
+      masks.words[i] = MaskOf(in_place, i / static_cast<int>(kPlaneLanes));
+    }
+    return masks;
+  }
+  template <bool kInPlace>
+  static constexpr Masks kMasks = MasksOf(kInPlace);
 
   template <bool kInPlace, int kVector>
   static HWY_INLINE VF32 Load(const std::byte* from) {
-    const hn::RebindToUnsigned<F32> du;
+    return Plane<kInPlace, kVector>(LoadBytes(Words(), from),
+                                    hn::Set(Words(), MaskOf(kInPlace, kVector)));
+  }
+  template <bool kInPlace, int kVector>
+  static HWY_INLINE VF32 Plane(VWords words, VWords mask) {
     const hn::RebindToSigned<F32> di;
-    constexpr uint32_t kMask = (1u << kBits) - 1;
-    auto words = LoadBytes(du, from);
     if constexpr (kVector + 1 == kVectors) {  // the sign of a word
       words = hn::ShiftRight<32 - kBits>(words);
     } else if constexpr (kInPlace) {
-      words = hn::And(words, hn::Set(du, kMask << (kBits * kVector)));
+      words = hn::And(words, mask);
     } else {
-      words = hn::And(hn::ShiftRight<kBits * kVector>(words), hn::Set(du, kMask));
+      words = hn::And(hn::ShiftRight<kBits * kVector>(words), mask);
     }
     return hn::ConvertTo(F32(), hn::BitCast(di, words));
   }

@@ -16,6 +16,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "optimized/attention/lane_sums-inl.h"
 #include "optimized/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,74 +30,98 @@ HWY_INLINE void Softcap(float cap, float* scores, int64_t count) {
   }
 }
 
-template <int kWidth, bool kFused>
-void Softmax(const SoftmaxStep& step) {
+inline constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// Scores of one query, of `places` places; what stands behind `count` becomes -inf. Returns the
+// largest of each lane. A maximum has no rounding: its order does not matter.
+HWY_INLINE VF32 LargestScores(const SoftmaxStep& step, int64_t places, const float* bias,
+                              float* HWY_RESTRICT scores) {
   const F32 d;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr int64_t kChunk = kSumLanes16 * kWidth;  // scores of 16 tokens
-  const int64_t used = step.count * kWidth;
-  const int64_t chunks = (used + kChunk - 1) / kChunk;
-  float* HWY_RESTRICT scores = step.scores;
-  // Places behind the last token get a weight of zero.
-  std::fill(scores + used, scores + chunks * kChunk, 0.0f);
   const VF32 scale = hn::Set(d, step.scale);
-  for (int64_t i = 0; i < chunks * kChunk; i += kLanes) {
+  VF32 top = hn::Set(d, kNothing);
+  if (places == step.count && step.softcap <= 0 && bias == nullptr) {
+    for (int64_t i = 0; i < places; i += kLanes) {
+      const VF32 score = hn::Mul(hn::Load(d, scores + i), scale);
+      hn::Store(score, d, scores + i);
+      top = hn::Max(top, score);
+    }
+    return top;
+  }
+  // What stands behind the last token may be anything.
+  std::fill(scores + step.count, scores + places, 0.0f);
+  for (int64_t i = 0; i < places; i += kLanes) {
     hn::Store(hn::Mul(hn::Load(d, scores + i), scale), d, scores + i);
   }
-  if (step.softcap > 0) Softcap(step.softcap, scores, used);
-  if (step.bias != nullptr) {
-    for (int64_t i = 0; i < used; ++i) scores[i] += step.bias[i];
+  if (step.softcap > 0) Softcap(step.softcap, scores, step.count);
+  if (bias != nullptr) {
+    for (int64_t i = 0; i < step.count; ++i) scores[i] += bias[i];
   }
-  std::fill(scores + used, scores + chunks * kChunk, -kInfinity);
+  std::fill(scores + step.count, scores + places, kNothing);
+  for (int64_t i = 0; i < places; i += kLanes) top = hn::Max(top, hn::Load(d, scores + i));
+  return top;
+}
 
-  // Largest score of each query. A maximum has no rounding: its order does not matter.
-  HWY_ALIGN float most[kSumLanes16];
-  for (int64_t j = 0; j < kSumLanes16; j += kLanes) {
-    VF32 top = hn::Load(d, scores + j);
-    for (int64_t i = kSumLanes16 + j; i < chunks * kChunk; i += kSumLanes16) {
-      top = hn::Max(top, hn::Load(d, scores + i));
+// The weights of one query and the lanes of their sum: token i in lane i mod 16, of which those of
+// one vector are left.
+template <bool kFused>
+HWY_INLINE VF32 WeighScores(int64_t places, float shift, float* HWY_RESTRICT scores) {
+  constexpr int64_t kParts = kSumLanes16 / kLanes;
+  const F32 d;
+  const VF32 top = hn::Set(d, shift);
+  VF32 sum[kParts];
+  for (VF32& s : sum) s = hn::Zero(d);
+  for (int64_t i = 0; i < places; i += kSumLanes16) {
+    for (int64_t part = 0; part < kParts; ++part) {
+      float* at = scores + i + part * kLanes;
+      const VF32 weight = ExpOfNegative<kFused>(d, hn::Sub(hn::Load(d, at), top));
+      hn::Store(weight, d, at);
+      sum[part] = hn::Add(sum[part], weight);
     }
-    hn::Store(top, d, most + j);
   }
-  HWY_ALIGN float shift[kSumLanes16];  // of each query, again and again
-  float moved[kSumLanes16];
+  for (int64_t half = kParts / 2; half > 0; half /= 2) {
+    for (int64_t part = 0; part < half; ++part) sum[part] = hn::Add(sum[part], sum[part + half]);
+  }
+  return sum[0];
+}
+
+// A number of each query, or of one of them.
+#if HWY_TARGET == HWY_SCALAR
+template <int kWidth>
+using PerQuery = hn::CappedTag<float, 1>;
+#else
+template <int kWidth>
+using PerQuery = hn::FixedTag<float, kWidth>;
+#endif
+
+template <int kWidth, bool kFused>
+void Softmax(const SoftmaxStep& step) {
+  const PerQuery<kWidth> d;
+  constexpr int64_t kStep = static_cast<int64_t>(hn::MaxLanes(PerQuery<kWidth>()));
+  const int64_t places = (step.count + kSumLanes16 - 1) / kSumLanes16 * kSumLanes16;
+  HWY_ALIGN float most[kWidth], shift[kWidth], rescale[kWidth], lanes[kWidth];
   for (int h = 0; h < kWidth; ++h) {
-    float top = step.shift[h];
-    for (int64_t i = h; i < kSumLanes16; i += kWidth) top = std::max(top, most[i]);
+    const float* bias = step.bias == nullptr ? nullptr : step.bias + h * kBlockTokens;
+    const VF32 tops = LargestScores(step, places, bias, step.scores + h * kBlockTokens);
+    most[h] = hn::GetLane(hn::MaxOfLanes(F32(), tops));
+  }
+  for (int64_t h = 0; h < kWidth; h += kStep) {
+    const auto before = hn::LoadU(d, step.shift + h);
+    const auto top = hn::Max(hn::Load(d, most + h), before);
     // Before the first finite score nothing has a weight.
-    moved[h] = step.shift[h] - (top == -kInfinity ? 0.0f : top);
-    step.shift[h] = top;
-    for (int64_t i = h; i < kSumLanes16; i += kWidth) shift[i] = top == -kInfinity ? 0.0f : top;
+    const auto from = hn::IfThenZeroElse(hn::Eq(top, hn::Set(d, kNothing)), top);
+    hn::StoreU(top, d, step.shift + h);
+    hn::Store(from, d, shift + h);
+    hn::Store(ExpOfNegative<kFused>(d, hn::Sub(before, from)), d, rescale + h);
   }
-  for (int h = kWidth; h < kSumLanes16; ++h) moved[h] = 0;
-  HWY_ALIGN float rescale[kSumLanes16];
-  for (int64_t j = 0; j < std::max<int64_t>(kWidth, kLanes); j += kLanes) {
-    hn::Store(ExpOfNegative<kFused>(d, hn::LoadU(d, moved + j)), d, rescale + j);
+  VF32 sums[kWidth];
+  for (int h = 0; h < kWidth; ++h) {
+    sums[h] = WeighScores<kFused>(places, shift[h], step.scores + h * kBlockTokens);
   }
-
-  HWY_ALIGN float lanes[kChunk];  // token i in lane i mod 16
-  for (int64_t j = 0; j < kChunk; j += kLanes) {
-    const VF32 top = hn::Load(d, shift + j % kSumLanes16);
-    VF32 sum = hn::Zero(d);
-    for (int64_t i = j; i < chunks * kChunk; i += kChunk) {
-      const VF32 weight = ExpOfNegative<kFused>(d, hn::Sub(hn::Load(d, scores + i), top));
-      hn::Store(weight, d, scores + i);
-      sum = hn::Add(sum, weight);
-    }
-    hn::Store(sum, d, lanes + j);
-  }
-  for (int64_t half = kSumLanes16 / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half * kWidth; ++i) lanes[i] += lanes[i + half * kWidth];
-  }
+  StoreSums<kWidth>(sums, lanes);
   for (int h = 0; h < kWidth; ++h) {
     step.rescale[h] = rescale[h];
     step.total[h] = step.total[h] * rescale[h] + lanes[h];
   }
-}
-
-void FillSoftmax(bool fused, AttentionKernels* kernels) {
-  FillWidths(kernels->softmax, fused, Softmax<1, false>, Softmax<kQuad, false>,
-             Softmax<1, HWY_NATIVE_FMA>, Softmax<kQuad, HWY_NATIVE_FMA>);
 }
 
 template <bool kFused>
@@ -163,6 +188,35 @@ void ScalesToFloat(DType dtype, const std::byte* const* from, int64_t count, int
   }
 }
 
+void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const F32 d;
+  for (; groups == 2 && i + kLanes <= count; i += kLanes) {
+    const VF32 low = hn::LoadU(d, from + 2 * i);
+    const VF32 high = hn::LoadU(d, from + 2 * i + kLanes);
+    hn::StoreU(hn::ConcatEven(d, high, low), d, out + i);
+    hn::StoreU(hn::ConcatOdd(d, high, low), d, out + kBlockTokens + i);
+  }
+#endif
+  for (; i < count; ++i) {
+    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[i * groups + g];
+  }
+}
+
+void WidenScales(const StoredScales& scales, float* by_token, float* out) {
+  const bool by_group = scales.groups == 1;
+  const int64_t per_piece = scales.count * scales.groups / scales.pieces;
+  ScalesToFloat(scales.dtype, scales.from, scales.pieces, per_piece, by_group ? out : by_token);
+  if (!by_group) ScalesByGroup(by_token, scales.count, scales.groups, out);
+}
+
+void FillSoftmax(bool fused, AttentionKernels* kernels) {
+  FillWidths(kernels->softmax, fused, Softmax<1, false>, Softmax<kQuad, false>,
+             Softmax<1, HWY_NATIVE_FMA>, Softmax<kQuad, HWY_NATIVE_FMA>);
+  kernels->widen_scales = WidenScales;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kvcheck::optimized
 HWY_AFTER_NAMESPACE();
@@ -172,17 +226,12 @@ namespace kvcheck::optimized {
 
 HWY_EXPORT(FillSoftmax);
 HWY_EXPORT(Exps);
-HWY_EXPORT(ScalesToFloat);
 
 void FillSoftmaxKernels(bool fused, AttentionKernels* kernels) {
   HWY_DYNAMIC_DISPATCH(FillSoftmax)(fused, kernels);
 }
 void ExpOf(bool fused, const float* x, int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(Exps)(fused, x, count, y);
-}
-void WidenScales(DType dtype, const std::byte* const* from, int64_t count, int64_t per_piece,
-                 float* out) {
-  HWY_DYNAMIC_DISPATCH(ScalesToFloat)(dtype, from, count, per_piece, out);
 }
 
 }  // namespace kvcheck::optimized

@@ -28,6 +28,28 @@ HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
                                  : Rows::LoadTail(row, channel, dim - channel);
 }
 
+// Adds what token i gives. Shapes: sum (kWidth, kVectors).
+template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
+HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t i,
+                         int64_t channel, int64_t g, VF32* HWY_RESTRICT sum) {
+  const F32 d;
+  const std::byte* row = block.rows[i];
+  const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
+  const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
+  VF32 value[kVectors];
+  for (int k = 0; k < kVectors; ++k) {
+    const int64_t at = channel + k * kLanes;
+    const VF32 stored = kWhole ? Rows::Load(row, at) : LoadAnyOf<Rows>(row, at, block.dim);
+    value[k] = Value<Rows, kFused>(stored, scale, bias);
+  }
+  for (int h = 0; h < kWidth; ++h) {
+    const VF32 weight = hn::Set(d, weights[h * kBlockTokens + i]);
+    for (int k = 0; k < kVectors; ++k) {
+      sum[h * kVectors + k] = MultiplyAdd<kFused>(value[k], weight, sum[h * kVectors + k]);
+    }
+  }
+}
+
 // Channels of kVectors vectors, which lie in one group. kWhole: all of them are there.
 template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
 HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weights,
@@ -37,23 +59,16 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
   VF32 sum[kWidth * kVectors];
   for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
   const int64_t g = Rows::kScaled ? channel / block.group : 0;
-  for (int64_t i = 0; i < block.count; ++i) {
-    if (i % kFetchTokens == 0) ahead.Step();
-    const std::byte* row = block.rows[i];
-    const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
-    const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
-    VF32 value[kVectors];
-    for (int k = 0; k < kVectors; ++k) {
-      const int64_t at = channel + k * kLanes;
-      const VF32 stored = kWhole ? Rows::Load(row, at) : LoadAnyOf<Rows>(row, at, block.dim);
-      value[k] = Value<Rows, kFused>(stored, scale, bias);
+  int64_t i = 0;
+  for (; i + kFetchTokens <= block.count; i += kFetchTokens) {
+    ahead.Step();
+    HWY_UNROLL(4)
+    for (int64_t k = 0; k < kFetchTokens; ++k) {
+      AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i + k, channel, g, sum);
     }
-    for (int h = 0; h < kWidth; ++h) {
-      const VF32 weight = hn::Set(d, weights[i * kWidth + h]);
-      for (int k = 0; k < kVectors; ++k) {
-        sum[h * kVectors + k] = MultiplyAdd<kFused>(value[k], weight, sum[h * kVectors + k]);
-      }
-    }
+  }
+  for (; i < block.count; ++i) {
+    AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i, channel, g, sum);
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 factor = hn::Set(d, rescale[h]);

@@ -8,6 +8,7 @@
 
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
+#include "optimized/attention/turned.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -32,7 +33,7 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
 }
 
 // The columns of the block's positions at the bits of `any`, in order, and whether they stand one
-// after the other.
+// after the other: then the first one is enough.
 bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
   const int64_t first = block * kBlockTokens;
   // The run of the block's first visible position.
@@ -44,8 +45,7 @@ bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int
     (runs[middle].position <= start ? low : high) = middle;
   }
   if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
-    const int64_t column = runs[low].column + (first - runs[low].position);
-    for (int64_t i = 0; i < kBlockTokens; ++i) columns[i] = column + i;
+    columns[0] = runs[low].column + (first - runs[low].position);
     return true;
   }
   int64_t count = 0;
@@ -115,8 +115,11 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   const int64_t queries = (rows + kQuad - 1) / kQuad * kQuad * shape.k_padded;
   const int64_t scores = rows * kBlockTokens;
   const int64_t rescale = PaddedDim(rows);
-  queries_ = Aligned(&memory_, queries + scores + rescale + kBlockTokens * kQuad);
-  scores_ = queries_ + queries;
+  turns_ = shape.kernels.turn != nullptr && tile.rows >= kWidenFrom;
+  const int64_t turned = turns_ || shape.k_planes != nullptr ? queries : 0;
+  queries_ = Aligned(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
+  turned_ = queries_ + queries;
+  scores_ = turned_ + turned;
   rescale_ = scores_ + scores;
   bias_ = rescale_ + rescale;
   std::fill(queries_, queries_ + queries, 0.0f);
@@ -147,6 +150,15 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
                   : from.bias + at.head * from.bias_head_stride + at.query * from.bias_stride;
     to.slope = from.alibi_slopes == nullptr ? 0.0f : from.alibi_slopes[at.head];
     to.position = from.first_position + at.query;
+  }
+  for (int64_t row = 0; turned > 0 && row < tile.rows; row += kQuad) {
+    const float* from_row = queries_ + row * shape.k_padded;
+    float* to = turned_ + row * shape.k_padded;
+    if (shape.k_planes != nullptr) {
+      TurnPlaneQueries(from_row, dim, shape.k_planes->group_size, to);
+    } else {
+      TurnQueries(from_row, shape.k_padded, shape.k_padded, to);
+    }
   }
   span_ = {};
   for (const Row& row : rows_) span_.Add(*row.visible);
@@ -203,8 +215,15 @@ void TileWorker::SeeBlock(int64_t block) {
   seen_.count = std::popcount(seen_.any);
   seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
   seen_.by_parts = tile_->rows >= kWidenFrom;
+  if (!seen_.by_parts) return;
   for (int64_t row = 0; row < tile_->rows; ++row) {
-    seen_.by_parts = seen_.by_parts && seen_.words[row] == seen_.any && !IsUniform(row);
+    const uint64_t word = seen_.words[row];
+    const uint64_t above = word == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(word);
+    seen_.by_parts = seen_.by_parts && (seen_.any & above) == word && !IsUniform(row);
+    const int64_t before_this = row % kQuad == 0 ? 0 : seen_.most[row / kQuad];
+    const bool same = row > 0 && word == seen_.words[row - 1];
+    seen_.counts[row] = same ? seen_.counts[row - 1] : std::popcount(word);
+    seen_.most[row / kQuad] = std::max(before_this, seen_.counts[row]);
   }
 }
 
@@ -243,9 +262,11 @@ BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& s
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
+  const auto floats = tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored;
   if (seen_.reads_keys) {
     k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-            tile_->rows >= kWidenFrom, shape.kernels, AheadOf(from.v, v_, 0, share));
+            seen_.by_parts && turns_ ? BlockStage::As::kTurned : floats, shape.kernels,
+            AheadOf(from.v, v_, 0, share));
   }
   if (seen_.by_parts) DotByTokens(shape);
   ForEachGroup([&](int64_t row, int width) {
@@ -259,7 +280,8 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          tile_->rows >= kWidenFrom, shape.kernels,
+          tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored,
+          shape.kernels,
           seen_.reads_keys ? AheadOf(from.k, k_, kBlockTokens, share) : BlockStage::Ahead());
   if (seen_.by_parts) return SumByChannels(shape);
   ForEachGroup([&](int64_t row, int width) {
@@ -271,35 +293,43 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 // As many vectors as stay in the first cache with the queries, for all queries before the next
 // ones.
 void TileWorker::DotByTokens(const TileShape& shape) {
-  constexpr int64_t kTogether = 32;
-  const int64_t rows = tile_->rows;
+  constexpr int64_t kTogether = 16;
   BlockRows some = k_.rows();
   const int64_t count = some.count;
+  const DotKernel dot = some.turned == nullptr
+                            ? shape.kernels.dot[static_cast<int>(some.kind)][1]
+                            : shape.kernels.turned_dot[HasScales(some.kind) ? 1 : 0];
   for (int64_t first = 0; first < count; first += kTogether) {
     some.count = std::min(kTogether, count - first);
-    std::copy_n(k_.rows().rows + first, some.count, some.rows);
-    some.scales = k_.rows().scales + first * some.groups;
-    some.biases = k_.rows().biases + first * some.groups;
-    for (int64_t row = 0; row < rows; row += kQuad) {
-      DotRows(shape, row, kQuad, some, scores_ + row * kBlockTokens + first * kQuad);
+    if (some.turned != nullptr) {
+      some.turned = k_.rows().turned + first * some.dim;
+    } else {
+      std::copy_n(k_.rows().rows + first, some.count, some.rows);
+    }
+    some.scales = k_.rows().scales + first;
+    some.biases = k_.rows().biases + first;
+    for (int64_t row = 0; row < tile_->rows; row += kQuad) {
+      if (seen_.most[row / kQuad] <= first) continue;
+      dot(some, QueriesOf(shape, row), scores_ + row * kBlockTokens + first);
     }
   }
 }
 
 // Channels of all vectors, likewise.
 void TileWorker::SumByChannels(const TileShape& shape) {
-  const int64_t rows = tile_->rows;
   BlockRows some = v_.rows();
   const int64_t dim = some.dim;
+  const int64_t count = some.count;
   const bool planes = some.kind == RowKind::kPlaneFloats;
   const int64_t channels = planes ? some.group : 64;
   for (int64_t first = 0; first < dim; first += channels) {
     some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
-    for (int64_t row = 0; row < rows; row += kQuad) {
-      SumRows(shape, row, kQuad, some, first);
-    }
-    for (int64_t i = 0; i < some.count; ++i) some.rows[i] += 4 * channels;
-    if (planes) ++some.scales, ++some.biases;
+    ForEachGroup([&](int64_t row, int width) {
+      some.count = seen_.counts[row];
+      SumRows(shape, row, width, some, first);
+    });
+    for (int64_t i = 0; i < count; ++i) some.rows[i] += 4 * channels;
+    if (planes) some.scales += kBlockTokens, some.biases += kBlockTokens;
   }
 }
 
@@ -308,11 +338,11 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
   const bool alibi = tile_->sequence->alibi_slopes != nullptr;
   if (first.bias == nullptr && !alibi) return nullptr;
   const auto rows = std::min<int64_t>(width, std::ssize(rows_) - row);
-  std::fill(bias_, bias_ + kBlockTokens * width, 0.0f);
+  std::fill(bias_, bias_ + width * kBlockTokens, 0.0f);
   for (int64_t h = 0; h < rows; ++h) {
     const Row& of = rows_[static_cast<size_t>(row + h)];
-    float* to = bias_ + h;
-    for (uint64_t rest = places; rest != 0; rest &= rest - 1, to += width) {
+    float* to = bias_ + h * kBlockTokens;
+    for (uint64_t rest = places; rest != 0; rest &= rest - 1, ++to) {
       const int64_t position = block * kBlockTokens + std::countr_zero(rest);
       double value = of.bias == nullptr ? 0 : static_cast<double>(of.bias[position]);
       // The product is exact in double: one rounding of the whole, however much of it cancels.
@@ -328,11 +358,12 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
 
 Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
   if (shape.k_planes == nullptr) {
-    return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false};
+    return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false,
+            turned_ + row * shape.k_padded};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
   return {quad + row % kQuad * kPlaneLanes, 0, quad + kQuad * shape.shape.k_dim + row % kQuad,
-          in_place_};
+          in_place_, turned_ + row / kQuad * kQuad * shape.k_padded};
 }
 
 void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
@@ -345,7 +376,7 @@ void TileWorker::Dot(const TileShape& shape, int64_t row, int width, uint64_t an
                      uint64_t places) {
   float* scores = scores_ + row * kBlockTokens;
   if (IsUniform(row)) {
-    std::fill(scores, scores + std::popcount(places) * width, 0.0f);
+    std::fill(scores, scores + width * kBlockTokens, 0.0f);
     return;
   }
   const BlockRows& keys = places == any ? k_.rows() : selected_.Select(k_.rows(), any, places);

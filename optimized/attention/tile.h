@@ -16,7 +16,7 @@
 
 namespace kvcheck::optimized {
 
-inline constexpr int64_t kTileRows = 64;
+inline constexpr int64_t kTileRows = 128;
 // From this many queries on a block is widened once for all of them.
 inline constexpr int64_t kWidenFrom = 16;
 
@@ -101,7 +101,9 @@ class TileWorker {
     bool reads_keys;            // not all rows weigh them alike
     int64_t columns[kBlockTokens], count;
     bool together;  // the columns stand one after the other
-    bool by_parts;  // all rows see all of it: DotByTokens and SumByChannels
+    // Where by_parts: of the columns, as many as a row sees, and most of four.
+    int64_t counts[kTileRows], most[kTileRows / kQuad];
+    bool by_parts;  // each row sees the first ones of it: DotByTokens and SumByChannels
   };
   // Of several tiles that go together, the share of one in what is fetched ahead.
   struct Share {
@@ -125,7 +127,7 @@ class TileWorker {
   void Dot(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
   void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
-  // The same of all rows of the tile, which see the whole block, part by part of it.
+  // The same of all rows of the tile, each of which sees the first ones of a block, part by part.
   void DotByTokens(const TileShape& shape);
   void SumByChannels(const TileShape& shape);
   void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
@@ -144,10 +146,12 @@ class TileWorker {
   Partial partial_;             // of the range that was begun
   std::vector<float> memory_;   // of what follows, aligned
   bool in_place_ = false;       // Queries::in_place
+  bool turns_ = false;          // keys are turned about for the tile
   float* queries_ = nullptr;    // (rows, padded k_dim)
-  float* scores_ = nullptr;     // (rows, 64), of a group of four (64, 4)
+  float* turned_ = nullptr;     // (rows, padded k_dim), as turned.h says
+  float* scores_ = nullptr;     // (rows, 64)
   float* rescale_ = nullptr;    // (rows)
-  float* bias_ = nullptr;       // (64, 4)
+  float* bias_ = nullptr;       // (4, 64)
   std::vector<float> partials_;
 };
 

@@ -87,7 +87,7 @@ void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const s
       }
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width), -1.0f);
       kernels.dot[static_cast<int>(rows.kind)][width == 1 ? 0 : 1](
-          rows, {q, padded, nullptr, false}, scores.data());
+          rows, {q, padded, nullptr, false, nullptr}, scores.data());
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw());
       for (float& factor : rescale) factor = std::fabs(draw());
@@ -96,7 +96,7 @@ void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const s
                                                                    rescale.data(), out, padded);
       for (int64_t h = 0; h < width; ++h) {
         for (int64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(scores[static_cast<size_t>(i * width + h)],
+          ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
                     DotOf(q + h * padded, &block.values[static_cast<size_t>(i * dim)], dim))
               << kind.name << " dim " << dim << " key " << i << " query " << h << what;
         }
@@ -104,7 +104,7 @@ void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const s
           float sum = 0;
           for (int64_t i = 0; i < count; ++i) {
             const float product = block.values[static_cast<size_t>(i * dim + c)] *
-                                  weights[static_cast<size_t>(i * width + h)];
+                                  weights[static_cast<size_t>(h * kBlockTokens + i)];
             sum += product;
           }
           const float kept =
@@ -181,7 +181,7 @@ TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
         const optimized::StoredHeads heads = {
             codes.data() + first * size, nullptr, nullptr, 0, 0, 0, 0};
         const int64_t column = 0;
-        stage.Take(heads, 0, &column, 1, true, true, kernels, {});
+        stage.Take(heads, 0, &column, 1, true, optimized::BlockStage::As::kFloats, kernels, {});
         float got[kDim];
         std::memcpy(got, stage.rows().rows[0], sizeof(got));
         for (int64_t i = 0; i < kDim; ++i) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/attention/turned.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -68,13 +69,13 @@ class PlaneDefinition {
     }
     return score;
   }
-  // weights: of key i at i * stride.
-  float Sum(const float* weights, int64_t stride, int64_t channel, float kept) const {
+  // Shapes: weights (count).
+  float Sum(const float* weights, int64_t channel, float kept) const {
     const int64_t g = channel / format_.group_size;
     std::vector<float> biases(8);
     float codes = 0;
     for (int64_t i = 0; i < count_; ++i) {
-      const float p = weights[i * stride];
+      const float p = weights[i];
       float& bias = biases[static_cast<size_t>(i % 8)];
       bias = std::fma(p, Get(biases_, i, g), bias);
       const float weight = p * Get(scales_, i, g);
@@ -132,6 +133,8 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   for (int64_t h = 0; h < kQuad; ++h) {
     optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
   }
+  std::vector<float> turned(static_cast<size_t>(kQuad * dim));
+  optimized::TurnPlaneQueries(quad, dim, affine.group_size, turned.data());
   for (const int64_t width : {int64_t{1}, kQuad}) {
     const int wide = width == 1 ? 0 : 1;
     for (int64_t row = 0; row < kQuad; row += width) {
@@ -139,7 +142,8 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
                                std::to_string(width) + " row " + std::to_string(row);
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
       kernels.dot[static_cast<int>(rows.kind)][wide](
-          rows, {quad + row * 8, 0, quad + kQuad * dim + row, in_place}, scores.data());
+          rows, {quad + row * 8, 0, quad + kQuad * dim + row, in_place, turned.data()},
+          scores.data());
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw()) * small;
       weights[weights.size() / 2] = 0;
@@ -151,7 +155,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
                                                      dim);
       for (int64_t h = 0; h < width; ++h) {
         for (int64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(scores[static_cast<size_t>(i * width + h)],
+          ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
                     definition.Dot(&q[static_cast<size_t>((row + h) * dim)], i))
               << what << " key " << i;
         }
@@ -159,7 +163,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
           const float kept =
               before[static_cast<size_t>(h * dim + at)] * rescale[static_cast<size_t>(h)];
           ASSERT_EQ(out[h * dim + at],
-                    definition.Sum(weights.data() + h, width,
+                    definition.Sum(weights.data() + h * kBlockTokens,
                                    optimized::PlaneChannel(affine.bits, at), kept))
               << what << " place " << at;
         }

@@ -41,7 +41,9 @@ struct StoredBlock {
     for (int64_t i = 0; i < count; ++i) columns.push_back(i);
   }
   optimized::BlockRows& Take(const optimized::AttentionKernels& kernels, bool widen) {
-    stage.Take(heads, 0, columns.data(), count, true, widen, kernels, {});
+    using As = optimized::BlockStage::As;
+    stage.Take(heads, 0, columns.data(), count, true, widen ? As::kFloats : As::kStored, kernels,
+               {});
     return stage.rows();
   }
 

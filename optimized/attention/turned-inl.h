@@ -1,0 +1,138 @@
+// q.k with a key in each lane (turned.h). Included once per instruction set; for vectors of eight
+// lanes.
+
+#if defined(OPTIMIZED_ATTENTION_TURNED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_TURNED_INL_H_
+#undef OPTIMIZED_ATTENTION_TURNED_INL_H_
+#else
+#define OPTIMIZED_ATTENTION_TURNED_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "optimized/attention/rows-inl.h"
+#include "optimized/attention/turned.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+#undef KVCHECK_HAVE_TURNED
+#define KVCHECK_HAVE_TURNED (HWY_TARGET == HWY_AVX2)
+
+#if KVCHECK_HAVE_TURNED
+
+static_assert(kLanes == kTurnedLanes);
+using Words = hn::RebindToUnsigned<F32>;
+using VWords = hn::Vec<Words>;
+
+// Vectors of sums of kTurned keys with four queries: (kQuad, 2).
+inline constexpr int kTurnedSums = 2 * static_cast<int>(kQuad);
+
+// Eight words from `offset` on of eight rows: word j of row i to lane i of vector j.
+// Shapes: to (8, kTurned), of eight of the keys.
+HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
+  const Words d;
+  const hn::Half<Words> half;
+  const hn::Repartition<uint64_t, Words> pairs;
+  for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kTurned) {
+    VWords of[4];  // rows i and i + 4
+    for (int i = 0; i < 4; ++i) {
+      of[i] =
+          hn::Combine(d, LoadBytes(half, row[i + 4] + offset), LoadBytes(half, row[i] + offset));
+    }
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, of[0], of[1]));
+    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[0], of[1]));
+    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
+    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[2], of[3]));
+    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kTurned);
+    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kTurned);
+    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kTurned);
+  }
+}
+
+// Unrolled by hand: as loops the compiler would make copies of memory of them.
+template <int kCount>
+HWY_INLINE void AddVectors(const float* HWY_RESTRICT from, VF32* HWY_RESTRICT sum) {
+  sum[0] = hn::Add(hn::Load(F32(), from), sum[0]);
+  if constexpr (kCount > 1) AddVectors<kCount - 1>(from + kLanes, sum + 1);
+}
+template <int kCount>
+HWY_INLINE void StoreVectors(const VF32* HWY_RESTRICT sum, float* HWY_RESTRICT to) {
+  hn::Store(sum[0], F32(), to);
+  if constexpr (kCount > 1) StoreVectors<kCount - 1>(sum + 1, to + kLanes);
+}
+
+// Adds to sums the last kHalves of those before `to`, the last one first, and stores them in place
+// of the first one that was added. Shapes: to and what is before it (kTurnedSums, kLanes).
+template <int kHalves>
+HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
+  constexpr int64_t kNext = kTurnedSums * kLanes;
+  if constexpr (kHalves > 0) AddVectors<kTurnedSums>(to - kNext, sum);
+  if constexpr (kHalves > 1) AddVectors<kTurnedSums>(to - 2 * kNext, sum);
+  if constexpr (kHalves > 2) AddVectors<kTurnedSums>(to - 3 * kNext, sum);
+  StoreVectors<kTurnedSums>(sum, to - kHalves * kNext);
+}
+
+// The sums of lanes 0 to 7 added by halves, as AddLanes does: 0 and 4, 2 and 6, the sum of both,
+// and so on. `lanes.Sum<n>(lane, to)` is the sum of a lane and AddHalves<n>.
+// Shapes: sums (4, kTurnedSums, kLanes), of which the first is the result.
+template <class LanesOf>
+HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums) {
+  constexpr int64_t kNext = kTurnedSums * kLanes;
+  lanes.template Sum<0>(0, sums);
+  lanes.template Sum<1>(4, sums + kNext);
+  lanes.template Sum<0>(2, sums + kNext);
+  lanes.template Sum<2>(6, sums + 2 * kNext);
+  lanes.template Sum<0>(1, sums + kNext);
+  lanes.template Sum<1>(5, sums + 2 * kNext);
+  lanes.template Sum<0>(3, sums + 2 * kNext);
+  lanes.template Sum<3>(7, sums + 3 * kNext);
+}
+
+// scores[h][i] = sum over groups of the biases of key i times the sums of query h.
+template <int kWidth>
+HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
+                          float* HWY_RESTRICT scores) {
+  const F32 d;
+  const int64_t groups = block.dim / block.group;
+  for (int64_t i = 0; i < block.count; i += kLanes) {
+    const float* HWY_RESTRICT biases = block.biases + i;
+    VF32 part[kWidth];
+    const VF32 first = hn::LoadU(d, biases);
+    for (int h = 0; h < kWidth; ++h) part[h] = hn::Mul(first, hn::Set(d, sums[h]));
+    for (int64_t g = 1; g < groups; ++g) {
+      const VF32 bias = hn::LoadU(d, biases + g * kBlockTokens);
+      for (int h = 0; h < kWidth; ++h) {
+        part[h] = hn::MulAdd(bias, hn::Set(d, sums[g * kQuad + h]), part[h]);
+      }
+    }
+    for (int h = 0; h < kWidth; ++h) hn::StoreU(part[h], d, scores + h * kBlockTokens + i);
+  }
+}
+
+// To the scores of kTurned keys from key i on: the sums times the scales of group g.
+HWY_INLINE void AddScaled(const BlockRows& block, int64_t i, int64_t g,
+                          const float* HWY_RESTRICT sums, float* HWY_RESTRICT scores) {
+  const F32 d;
+  for (int64_t part = 0; part < 2; ++part) {
+    const int64_t at = i + part * kLanes;
+    const VF32 scale = hn::LoadU(d, block.scales + g * kBlockTokens + at);
+    for (int64_t h = 0; h < kQuad; ++h) {
+      float* to = scores + h * kBlockTokens + at;
+      const VF32 sum = hn::Load(d, sums + (2 * h + part) * kLanes);
+      hn::StoreU(hn::MulAdd(sum, scale, hn::LoadU(d, to)), d, to);
+    }
+  }
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#endif

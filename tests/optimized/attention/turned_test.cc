@@ -1,0 +1,148 @@
+// Keys turned about give the bits of keys that are not.
+
+#include "optimized/attention/turned.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/block_stage.h"
+#include "optimized/attention/planes.h"
+#include "tests/optimized/attention/stored_block.h"
+#include "tests/optimized/on_target.h"
+
+namespace kvcheck {
+namespace {
+
+using optimized::AttentionKernels;
+using optimized::BlockRows;
+using optimized::BlockStage;
+using optimized::kBlockTokens;
+using optimized::kQuad;
+
+// Floats at an address that every vector may be stored to.
+class AlignedFloats {
+ public:
+  explicit AlignedFloats(int64_t count) : memory_(static_cast<size_t>(count + 16)) {
+    void* start = memory_.data();
+    size_t room = memory_.size() * sizeof(float);
+    data_ = static_cast<float*>(
+        std::align(64, static_cast<size_t>(count) * sizeof(float), start, room));
+  }
+  float* data() { return data_; }
+
+ private:
+  std::vector<float> memory_;
+  float* data_ = nullptr;
+};
+
+// Four queries of many sizes as the kernels take them.
+struct DrawnQueries {
+  DrawnQueries(const StoredBlock& block, bool planes)
+      : padded(optimized::PaddedDim(block.dim)),
+        q(kQuad * padded),
+        quad(2 * kQuad * padded),
+        turned(kQuad * padded) {
+    std::mt19937 random(11);
+    for (int64_t h = 0; h < kQuad; ++h) {
+      for (int64_t c = 0; c < block.dim; ++c) {
+        const int size = static_cast<int>(random() % 20) - 31;
+        q.data()[h * padded + c] =
+            std::ldexp(static_cast<float>(static_cast<int32_t>(random())), size);
+      }
+    }
+    if (!planes) {
+      optimized::TurnQueries(q.data(), padded, padded, turned.data());
+      queries = {q.data(), padded, nullptr, false, turned.data()};
+      return;
+    }
+    const auto& format = std::get<AffineFormat>(block.format);
+    for (int64_t h = 0; h < kQuad; ++h) {
+      optimized::ArrangeQuery(format, q.data() + h * padded, block.dim, false, h, quad.data());
+    }
+    optimized::TurnPlaneQueries(quad.data(), block.dim, format.group_size, turned.data());
+    queries = {quad.data(), 0, quad.data() + kQuad * block.dim, false, turned.data()};
+  }
+
+  int64_t padded;
+  AlignedFloats q, quad, turned;
+  optimized::Queries queries;
+};
+
+BlockRows Read(StoredBlock* block, const AttentionKernels& kernels, BlockStage::As as) {
+  block->stage.Take(block->heads, 0, block->columns.data(), block->count, true, as, kernels, {});
+  return block->stage.rows();
+}
+
+void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, int64_t dim,
+                    int64_t count, bool planes) {
+  const std::string what = format + " dim " + std::to_string(dim) + " count " +
+                           std::to_string(count) + (planes ? " planes" : "");
+  StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), planes);
+  DrawnQueries drawn(block, planes);
+  AlignedFloats rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
+  const BlockRows rows = Read(&block, kernels, BlockStage::As::kFloats);
+  ASSERT_EQ(rows.turned, nullptr);
+  kernels.dot[static_cast<int>(rows.kind)][1](rows, drawn.queries, rows_scores.data());
+  const BlockRows turned = Read(&block, kernels, BlockStage::As::kTurned);
+  ASSERT_NE(turned.turned, nullptr);
+  ASSERT_EQ(turned.kind, rows.kind);
+  kernels.turned_dot[optimized::HasScales(turned.kind) ? 1 : 0](turned, drawn.queries,
+                                                                turned_scores.data());
+  int64_t other_than_zero = 0;
+  for (int64_t h = 0; h < kQuad; ++h) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float expected = rows_scores.data()[h * kBlockTokens + i];
+      other_than_zero += expected != 0;
+      ASSERT_EQ(std::bit_cast<uint32_t>(turned_scores.data()[h * kBlockTokens + i]),
+                std::bit_cast<uint32_t>(expected))
+          << what << " query " << h << " key " << i;
+    }
+  }
+  ASSERT_EQ(other_than_zero, kQuad * count) << what;
+}
+
+TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
+  int targets = 0;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    const AttentionKernels kernels = optimized::KernelsFor(true);
+    if (kernels.turn == nullptr) continue;
+    ++targets;
+    ASSERT_EQ(kernels.dot_lanes, optimized::kTurnedLanes);
+    for (const int64_t count : {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
+      for (const int64_t dim : {8, 13, 24, 128, 136}) {
+        for (const char* format : {"f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
+          ExpectSameBits(kernels, format, dim, count, false);
+        }
+      }
+      for (const int64_t dim : {128, 256}) {
+        for (const int bits : {2, 3, 4, 5, 6, 8}) {
+          for (const int group : {32, 64, 128}) {
+            const std::string format =
+                "affine:" + std::to_string(bits) + ":g" + std::to_string(group) + ":f32";
+            ExpectSameBits(kernels, format, dim, count, false);
+            const auto parsed = ParseKvFormat(WholeLine(format));
+            if (optimized::HavePlanes(std::get<AffineFormat>(parsed))) {
+              ExpectSameBits(kernels, format, dim, count, true);
+            }
+          }
+        }
+      }
+    }
+  }
+  if (targets == 0) GTEST_SKIP() << "no instruction set of this machine turns keys about";
+}
+
+TEST(AttentionTurned, PortableArithmeticTurnsNothing) {
+  EXPECT_EQ(optimized::KernelsFor(false).turn, nullptr);
+}
+
+}  // namespace
+}  // namespace kvcheck
