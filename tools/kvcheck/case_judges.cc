@@ -219,7 +219,7 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
   if (kind != "attention" && kind != "codec") {
     throw Error(ErrorCode::kUsage, "a kind is cache, attention or codec", kind);
   }
-  if (name.empty()) answerer.name = answerer.title = kind == "codec" ? "optimized" : "simulated";
+  if (name.empty()) answerer.name = answerer.title = "optimized";
   const Capabilities capabilities =
       MakeImplementation(answerer.name, ParsePlan(kDefaultCasePlan), {})->GetCapabilities();
   if (std::find(capabilities.kinds.begin(), capabilities.kinds.end(), kind) ==
@@ -229,7 +229,8 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
                 "--impl");
   }
   answerer.version = capabilities.version;
-  answerer.own_conventions = name == "optimized" || name == "optimized:portable";
+  answerer.own_conventions =
+      answerer.name == "optimized" || answerer.name == "optimized:portable";
   answerer.attention_spaces = capabilities.attention_spaces;
   answerer.codec_spaces = capabilities.codec_spaces;
   return answerer;

@@ -36,7 +36,7 @@ struct Answerer {
   std::string Shown() const;
 };
 
-// name "": the default of the kind: optimized for caches and codecs, simulated for attention.
+// name "": optimized.
 // Errors: kUsage where the kind or the implementation does not exist.
 Answerer FindAnswerer(const std::string& kind, const std::string& name);
 // Whether a kind has an implementation of this name.

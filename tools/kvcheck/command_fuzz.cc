@@ -98,9 +98,9 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->capture_default_str();
   command
       ->add_option("--impl", options->implementation,
-                   "Who answers (default: optimized, of attention simulated); of caches also "
-                   "model, of attention optimized, optimized:portable, simulated:PLAN, of codecs "
-                   "reference; fault:ID of any; an "
+                   "Who answers (default: optimized); of caches also model, of attention "
+                   "optimized:portable, simulated, simulated:PLAN, of codecs reference; fault:ID "
+                   "of any; an "
                    "adapter's name; a command line, with a blank or a slash, of a process that "
                    "speaks the protocol of tools/process/protocol.md")
       ->type_name("NAME");

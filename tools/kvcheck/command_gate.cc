@@ -307,8 +307,8 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--impl", options->implementation,
                    "Who answers; cases of kinds that it has not are UNSUPPORTED (default: "
-                   "optimized for caches and codecs, simulated for attention); also an adapter's "
-                   "name, or a command line, with a blank or a slash (tools/process/protocol.md)")
+                   "optimized); also an adapter's name, or a command line, with a blank or a "
+                   "slash (tools/process/protocol.md)")
       ->type_name("NAME");
   command->add_option("--suite", options->suites, "A file of cases, or a folder of *.cases")
       ->type_name("F")

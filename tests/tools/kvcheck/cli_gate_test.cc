@@ -62,7 +62,7 @@ TEST_F(GateCommand, OwnSuitesAndDrawnCasesPass) {
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_NE(run.out.find("fuzz cache on optimized 1, seed 1: 500 cases"), std::string::npos);
   EXPECT_NE(run.out.find("fuzz codec on optimized 1, seed 1: 50 cases"), std::string::npos);
-  EXPECT_NE(run.out.find("fuzz attention on simulated 1, seed 1: 3 cases"), std::string::npos);
+  EXPECT_NE(run.out.find("fuzz attention on optimized 1, seed 1: 3 cases"), std::string::npos);
   EXPECT_EQ(run.out.find("FAIL"), std::string::npos) << run.out;
 }
 
