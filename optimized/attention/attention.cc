@@ -17,7 +17,7 @@ namespace {
 
 // A tile whose ranges go to different workers has the partial results of all of them in memory.
 // Where many queries make tiles enough for every worker, each is done by one.
-constexpr int64_t kTilesPerWorker = 8;
+constexpr int64_t kTilesPerWorker = 4;
 
 }  // namespace
 

@@ -3,7 +3,9 @@
 //
 // The kernels know no positions, masks or layouts. Whoever calls them names the address of every
 // vector, so that a ring, a table of pages or a batch behind padding is no special case, and a
-// hidden token is one that is not named: nothing of it is ever read.
+// hidden token is one that is not named: nothing of it is ever read. But where many queries go
+// together each sees the first ones of a block: keys are named that some of four see, and scores of
+// the others are left behind the last one that counts.
 
 #ifndef OPTIMIZED_ATTENTION_BLOCK_H_
 #define OPTIMIZED_ATTENTION_BLOCK_H_

@@ -148,19 +148,25 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.turned = nullptr;
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
-  // Plain f32 that needs no zeros behind it is turned where it is stored.
-  if (as == As::kFloats || kind_ != RowKind::kFloat32 || padded != dim_) Widen(padded, kernels);
-  StopFetching();
-  if (as != As::kTurned) return;
-  float* turned = Aligned(&turned_, padded * kBlockTokens);
-  kernels.turn(block_, turned);
-  block_.turned = turned;
-}
-
-void BlockStage::Widen(int64_t padded, const AttentionKernels& kernels) {
+  // Both at once: which one a block needs depends on what is seen of it, and a second call as large
+  // as the first one allocates nothing.
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   const int64_t stride = padded + kSumLanes16;
-  float* to = Aligned(&values_, stride * kBlockTokens);
+  float* floats = Aligned(&values_, stride * kBlockTokens);
+  float* turned = kernels.turn == nullptr ? nullptr : Aligned(&turned_, padded * kBlockTokens);
+  // Plain f32 that needs no zeros behind it is turned where it is stored.
+  if (as == As::kFloats || kind_ != RowKind::kFloat32 || padded != dim_) {
+    Widen(padded, stride, floats, kernels);
+    StopFetching();
+  }
+  if (as == As::kTurned) {
+    kernels.turn(block_, turned);
+    block_.turned = turned;
+  }
+  StopFetching();
+}
+
+void BlockStage::Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels) {
   kernels.widen[static_cast<int>(kind_)](block_, to, stride);
   const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
   block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;

@@ -42,7 +42,7 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
-  void Widen(int64_t padded, const AttentionKernels& kernels);
+  void Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels);
   void TakeAhead(const Ahead& ahead, int64_t column);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool together, const AttentionKernels& kernels);

@@ -53,7 +53,8 @@ struct SoftmaxStep {
   float scale = 1;              // s = fl(dot scale)
   float softcap = 0;            // above 0: s = fl(cap tanh(s / cap))
   const float* bias = nullptr;  // (width, kBlockTokens), added to s; null: none
-  float* scores = nullptr;      // (width, kBlockTokens) in: dots; out: weights, and zeros behind
+  float* scores = nullptr;      // (width, kBlockTokens), at an address that is a multiple of 64.
+                                // In: dots; out: weights, and zeros behind
                                 // them up to a multiple of 16
   float* shift = nullptr;       // (width) largest score so far, -inf at first
   float* total = nullptr;       // (width) sum of weights so far

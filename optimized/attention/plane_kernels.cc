@@ -152,7 +152,8 @@ HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, floa
   constexpr bool kTurns = Rows::kCodes && kWidth == kQuad;
   const int64_t count = block.count;
   const int64_t groups = block.dim / block.group;
-  const int64_t steps = kTurns ? count / kTurned * kLanes : count / kTokens;
+  const int64_t turned = kTurns ? count / kTurned : 0;
+  const int64_t steps = turned * kLanes + (count - turned * kTurned) / kTokens;
   FetchInOrder ahead(block, groups * steps);
   for (int64_t g = 0; g < groups; ++g) {
     const GroupOf<Rows, kChunks> group(block, g);
@@ -167,7 +168,7 @@ HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, floa
       }
     }
     for (; i + kTokens <= count; i += kTokens) {
-      if constexpr (!kTurns) ahead.Step();
+      ahead.Step();
       PlaneDotTile<Rows, kWidth, kTokens, kInPlace>(block, i, group, q, scores);
     }
     for (; i < count; ++i) {

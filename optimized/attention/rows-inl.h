@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
@@ -232,15 +231,13 @@ class FetchInOrder {
   HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps)
       : next_(block.ahead),
         stride_(block.ahead_stride),
-        bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes) {
-    const int64_t lines = bytes_ / kLineBytes * block.ahead_count;
-    if (lines == 0 || steps <= 0) return;
-    per_step_ = (lines + steps - 1) / steps;
-    // The last steps may go beyond the end, which fetches what comes after that.
-    if (stride_ == bytes_) bytes_ = std::numeric_limits<int64_t>::max();
-  }
+        bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
+        left_(bytes_ / kLineBytes * block.ahead_count),
+        per_step_(steps > 0 ? (left_ + steps - 1) / steps : 0) {}
   HWY_INLINE void Step() {
-    for (int64_t n = per_step_; n > 0; --n) {
+    const int64_t lines = HWY_MIN(per_step_, left_);
+    left_ -= lines;
+    for (int64_t n = lines; n > 0; --n) {
       hwy::Prefetch(next_ + at_);
       at_ += kLineBytes;
       if (at_ == bytes_) at_ = 0, next_ += stride_;
@@ -249,8 +246,7 @@ class FetchInOrder {
 
  private:
   const std::byte* next_;
-  int64_t stride_, bytes_;
-  int64_t per_step_ = 0;
+  int64_t stride_, bytes_, left_, per_step_;
   int64_t at_ = 0;
 };
 

@@ -61,6 +61,17 @@ HWY_INLINE VF32 LargestScores(const SoftmaxStep& step, int64_t places, const flo
   return top;
 }
 
+// Highway's own starts from the lowest finite number where it has no vectors.
+HWY_INLINE float LargestLane(VF32 x) {
+#if KVCHECK_WIDE_VECTORS
+  return hn::GetLane(hn::MaxOfLanes(F32(), x));
+#else
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(x, F32(), lanes);
+  return *std::max_element(lanes, lanes + kLanes);
+#endif
+}
+
 // The weights of one query and the lanes of their sum: token i in lane i mod 16, of which those of
 // one vector are left.
 template <bool kFused>
@@ -102,7 +113,7 @@ void Softmax(const SoftmaxStep& step) {
   for (int h = 0; h < kWidth; ++h) {
     const float* bias = step.bias == nullptr ? nullptr : step.bias + h * kBlockTokens;
     const VF32 tops = LargestScores(step, places, bias, step.scores + h * kBlockTokens);
-    most[h] = hn::GetLane(hn::MaxOfLanes(F32(), tops));
+    most[h] = LargestLane(tops);
   }
   for (int64_t h = 0; h < kWidth; h += kStep) {
     const auto before = hn::LoadU(d, step.shift + h);

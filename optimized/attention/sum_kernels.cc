@@ -67,6 +67,7 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
       AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i + k, channel, g, sum);
     }
   }
+  if (i < block.count) ahead.Step();
   for (; i < block.count; ++i) {
     AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i, channel, g, sum);
   }

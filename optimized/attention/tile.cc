@@ -290,8 +290,8 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   });
 }
 
-// As many vectors as stay in the first cache with the queries, for all queries before the next
-// ones.
+// As many vectors as stay in the first cache with four queries, for all queries before the next
+// ones. Of the sixteen some may see a part: what is computed of the others is never looked at.
 void TileWorker::DotByTokens(const TileShape& shape) {
   constexpr int64_t kTogether = 16;
   BlockRows some = k_.rows();
@@ -306,8 +306,10 @@ void TileWorker::DotByTokens(const TileShape& shape) {
     } else {
       std::copy_n(k_.rows().rows + first, some.count, some.rows);
     }
-    some.scales = k_.rows().scales + first;
-    some.biases = k_.rows().biases + first;
+    if (HasScales(some.kind)) {
+      some.scales = k_.rows().scales + first;
+      some.biases = k_.rows().biases + first;
+    }
     for (int64_t row = 0; row < tile_->rows; row += kQuad) {
       if (seen_.most[row / kQuad] <= first) continue;
       dot(some, QueriesOf(shape, row), scores_ + row * kBlockTokens + first);

@@ -1,4 +1,4 @@
-// Up to 256 queries of one sequence and one key/value head, over ranges of positions: what one
+// Up to 128 queries of one sequence and one key/value head, over ranges of positions: what one
 // worker does at a time. A range leaves a partial result per query, and the partial results are
 // merged in order, by whichever worker finishes last.
 
@@ -16,7 +16,7 @@
 
 namespace kvcheck::optimized {
 
-inline constexpr int64_t kTileRows = 256;
+inline constexpr int64_t kTileRows = 128;
 // From this many queries on a block is widened once for all of them.
 inline constexpr int64_t kWidenFrom = 16;
 

@@ -20,12 +20,18 @@ namespace HWY_NAMESPACE {
 
 #if KVCHECK_HAVE_TURNED
 
-// Keys behind the last one are the last one.
+// Keys behind the last one, up to a multiple of 16, are the last one.
 void Turn(const BlockRows& block, float* to) {
   const int64_t bytes = 4 * kLanes;
-  for (int64_t first = 0; first < block.count; first += kLanes) {
+  const int64_t end = (block.count + kTurned - 1) / kTurned * kTurned;
+  for (int64_t first = 0; first < end; first += kLanes) {
     const std::byte* rows[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) rows[i] = block.rows[HWY_MIN(first + i, block.count - 1)];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      rows[i] = block.rows[HWY_MIN(first + i, block.count - 1)];
+      if (first + i < block.ahead_count) {
+        FetchLines(block.ahead + (first + i) * block.ahead_stride, block.ahead_bytes);
+      }
+    }
     float* at = to + first / kTurned * kTurned * block.dim + first % kTurned;
     for (int64_t c = 0; c < block.dim; c += kLanes, at += kLanes * kTurned) {
       TurnWords(rows, c / kLanes * bytes, reinterpret_cast<uint32_t*>(at));
@@ -85,7 +91,7 @@ void TurnedDots(const BlockRows& block, const Queries& queries, float* scores) {
 }
 
 void FillTurned(bool fused, AttentionKernels* kernels) {
-  kernels->turn = fused ? Turn : nullptr;
+  kernels->turn = fused && HWY_NATIVE_FMA ? Turn : nullptr;
   kernels->turned_dot[0] = TurnedDots<false>;
   kernels->turned_dot[1] = TurnedDots<true>;
 }

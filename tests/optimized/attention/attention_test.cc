@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -94,6 +95,113 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
         attention.Run(sequence.shape, {&queries, 1});
       }
       ASSERT_EQ(asked.Answers(), want) << "chunks of " << chunk << " " << Describe(sequence);
+    }
+  }
+}
+
+// More rows of queries than go together at once (kTileRows): also one row more, and a border
+// between them within the heads of a query.
+TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
+  const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
+                              AffineFormat{8, 64, DType::kFloat16},
+                              AffineFormat{4, 64, DType::kFloat32},
+                              AffineFormat{3, 32, DType::kBFloat16}};
+  uint32_t index = 0;
+  for (const int64_t group : {1, 3, 4, 5}) {
+    for (const int64_t queries : {128 / group + 1, 257 / group, 273 / group}) {
+      for (const KvFormat& k : formats) {
+        Sequence sequence;
+        sequence.shape = Shape(group, 1, 128, 64, k, formats[(index + 2) % std::size(formats)]);
+        sequence.tokens = queries + 37;
+        sequence.queries = queries;
+        sequence.seed = ++index;
+        sequence.causal = index % 4 != 0;
+        sequence.shape.portable = index % 7 == 0;
+        sequence.bias = index % 3 == 0;
+        const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+        Asked asked(sequence, Place::kHeadMajor);
+        Attention attention;
+        for (int64_t first = 0; first < queries; first += 3) {
+          const SequenceQueries some = asked.Queries(first, std::min<int64_t>(3, queries - first));
+          attention.Run(sequence.shape, {&some, 1});
+        }
+        ASSERT_EQ(asked.Answers(), want) << Describe(sequence);
+      }
+    }
+  }
+}
+
+// Each of many queries that go together sees the first keys of a block, some fewer than others:
+// what the others see is read, and may be anything.
+TEST(Attention, LooksAtNothingThatOnlyLaterQueriesSee) {
+  for (const int64_t group : {1, 3, 4}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (const int64_t hidden : {1, 5, 20, 63}) {
+        Sequence sequence;
+        sequence.shape = Shape(group, 1, 16, 16, PlainFormat{dtype}, PlainFormat{dtype});
+        sequence.tokens = sequence.queries = 100;
+        const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
+        Asked asked(sequence, Place::kHeadMajor);
+        const SequenceQueries all = asked.Queries();
+        // The last tokens become NaN; head-major and contiguous.
+        const int64_t first = sequence.tokens - hidden;
+        for (const optimized::StoredHeads& heads : {all.k, all.v}) {
+          std::memset(const_cast<std::byte*>(heads.codes) + first * heads.code_stride, 0xff,
+                      static_cast<size_t>(hidden * heads.code_stride));
+        }
+        Attention attention;
+        attention.Run(sequence.shape, {&all, 1});
+        const std::vector<uint32_t> got = asked.Answers();
+        for (int64_t h = 0; h < group; ++h) {
+          for (int64_t l = 0; l < sequence.queries; ++l) {
+            const auto at = static_cast<size_t>((h * sequence.queries + l) * 16);
+            const float out = std::bit_cast<float>(got[at]);
+            ASSERT_EQ(std::isnan(out), l >= first) << "query " << l << " of head " << h;
+            if (l >= first) continue;
+            for (size_t c = at; c < at + 16; ++c) ASSERT_EQ(got[c], want[c]) << "query " << l;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, KeepsNothingOfAnEarlierCall) {
+  const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
+                              AffineFormat{8, 64, DType::kFloat32},
+                              AffineFormat{4, 64, DType::kFloat16}};
+  for (const KvFormat& format : formats) {
+    Sequence sequence;
+    sequence.shape = Shape(4, 1, 128, 128, format, format);
+    Attention attention;
+    // Whole blocks of NaN, of few queries and of many.
+    for (const int64_t queries : {1, 40}) {
+      sequence.tokens = 128;
+      sequence.queries = queries;
+      Asked noise(sequence, Place::kHeadMajor);
+      const SequenceQueries all = noise.Queries();
+      for (const optimized::StoredHeads& heads : {all.k, all.v}) {
+        const auto codes = static_cast<size_t>(sequence.tokens * heads.code_stride);
+        const auto scales = static_cast<size_t>(sequence.tokens * heads.scale_stride);
+        std::memset(const_cast<std::byte*>(heads.codes), 0xff, codes);
+        if (scales == 0) continue;
+        std::memset(const_cast<std::byte*>(heads.scales), 0xff, scales);
+        std::memset(const_cast<std::byte*>(heads.biases), 0xff, scales);
+      }
+      attention.Run(sequence.shape, {&all, 1});
+      ASSERT_TRUE(std::isnan(std::bit_cast<float>(noise.Answers()[0])));
+    }
+    for (const int64_t tokens : {1, 3, 8, 9, 15, 17, 30, 65, 70}) {
+      for (const int64_t queries : {int64_t{1}, std::min<int64_t>(tokens, 20)}) {
+        sequence.tokens = tokens;
+        sequence.queries = queries;
+        Asked asked(sequence, Place::kHeadMajor);
+        const SequenceQueries all = asked.Queries();
+        attention.Run(sequence.shape, {&all, 1});
+        const std::vector<uint32_t> got = asked.Answers();
+        ASSERT_EQ(got, Solve(sequence, Place::kHeadMajor)) << Describe(sequence);
+        for (const uint32_t bits : got) ASSERT_FALSE(std::isnan(std::bit_cast<float>(bits)));
+      }
     }
   }
 }

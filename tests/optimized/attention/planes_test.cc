@@ -182,7 +182,7 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
       const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
       for (const int64_t dim : {group, 3 * group, 65 * group}) {
-        for (const int64_t count : {1, 2, 3, 7, 62, 63, 64}) {
+        for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 31, 33, 62, 63, 64}) {
           for (const bool widen : {false, true}) {
             ExpectPlanes(format, dim, count, widen, !widen, 1.0f);
             ExpectPlanes(format, dim, count, widen, false, 0x1p-120f);

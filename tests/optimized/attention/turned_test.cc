@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -87,6 +89,8 @@ void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, 
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), planes);
   DrawnQueries drawn(block, planes);
   AlignedFloats rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
+  // What stands behind the last key is anything.
+  std::fill_n(turned_scores.data(), kQuad * kBlockTokens, std::numeric_limits<float>::quiet_NaN());
   const BlockRows rows = Read(&block, kernels, BlockStage::As::kFloats);
   ASSERT_EQ(rows.turned, nullptr);
   kernels.dot[static_cast<int>(rows.kind)][1](rows, drawn.queries, rows_scores.data());
