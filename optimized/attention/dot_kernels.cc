@@ -33,7 +33,7 @@ HWY_INLINE void AddProducts(const std::byte* const* row, int64_t channel,
                             const VF32* bias, VF32* HWY_RESTRICT sum) {
   VF32 key[kTokens];
   for (int t = 0; t < kTokens; ++t) {
-    key[t] = Value<Rows, kFused>(Rows::Load(row[t], channel), scale[t], bias[t]);
+    key[t] = LoadValue<Rows, kFused>(row[t], channel, scale[t], bias[t]);
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 query = InRegister(hn::Load(F32(), q + h * q_stride + channel));

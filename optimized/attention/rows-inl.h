@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
@@ -154,6 +155,28 @@ struct Code8Rows {
 // Channel 2 i is the lower half of byte i.
 struct Code4Rows {
   static constexpr bool kScaled = true;
+#if KVCHECK_WIDE_VECTORS
+  // Codes in the low four bits of lanes, with others above them: eight are one 32-bit word, in
+  // every lane moved down by its own distance.
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> Moved(const std::byte* from) {
+    alignas(64) static constexpr uint32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
+                                                        0, 4, 8, 12, 16, 20, 24, 28};
+    const hn::RebindToUnsigned<F32> du;
+#if HWY_TARGET == HWY_AVX2
+    uint32_t word = 0;
+    std::memcpy(&word, from, 4);
+    const auto words = hn::Set(du, word);
+#else
+    alignas(64) static constexpr uint32_t kWord[16] = {0, 0, 0, 0, 0, 0, 0, 0,
+                                                       1, 1, 1, 1, 1, 1, 1, 1};
+    uint64_t two = 0;
+    std::memcpy(&two, from, 8);
+    const auto both = hn::BitCast(du, hn::Set(hn::Repartition<uint64_t, F32>(), two));
+    const auto words = hn::TableLookupLanes(both, hn::SetTableIndices(du, kWord));
+#endif
+    return hn::Shr(words, hn::Load(du, kShift));
+  }
+#endif
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     const F32 d;
     const hn::RebindToSigned<F32> di;
@@ -162,22 +185,7 @@ struct Code4Rows {
     const auto byte = static_cast<int32_t>(*from);
     return hn::ConvertTo(d, hn::Set(di, channel % 2 == 0 ? byte & 15 : byte >> 4));
 #elif KVCHECK_WIDE_VECTORS
-    // Eight codes are one 32-bit word, in every lane moved down by its own distance.
-    alignas(64) static constexpr int32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
-                                                       0, 4, 8, 12, 16, 20, 24, 28};
-    const hn::RebindToUnsigned<F32> du;
-    int32_t word = 0;
-    std::memcpy(&word, from, 4);
-#if HWY_TARGET == HWY_AVX2
-    const auto words = hn::Set(di, word);
-#else
-    int32_t next = 0;
-    std::memcpy(&next, from + 4, 4);
-    const hn::FixedTag<int32_t, 8> half;
-    const auto words = hn::Combine(di, hn::Set(half, next), hn::Set(half, word));
-#endif
-    const auto moved = hn::Shr(hn::BitCast(du, words), hn::BitCast(du, hn::Load(di, kShift)));
-    return hn::ConvertTo(d, hn::And(hn::BitCast(di, moved), hn::Set(di, 15)));
+    return hn::ConvertTo(d, hn::And(hn::BitCast(di, Moved(from)), hn::Set(di, 15)));
 #else
     const hn::FixedTag<uint8_t, 16> d8;
     // N / 2 bytes; what stands behind them in the register does not matter.
@@ -204,6 +212,20 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
     (void)scale, (void)bias;
     return stored;
   }
+}
+
+// Value of what is stored at `row` from `channel` on.
+template <class Rows, bool kFused>
+HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
+#if KVCHECK_WIDE_VECTORS && HWY_TARGET != HWY_AVX2
+  if constexpr (std::is_same_v<Rows, Code4Rows>) {
+    // The values of all sixteen codes fill a vector, the same for a group; a lookup takes the low
+    // four bits of a lane.
+    const VF32 values = MultiplyAdd<kFused>(hn::Iota(F32(), 0.0f), scale, bias);
+    return VF32{_mm512_permutexvar_ps(Code4Rows::Moved(row + channel / 2).raw, values.raw)};
+  }
+#endif
+  return Value<Rows, kFused>(Rows::Load(row, channel), scale, bias);
 }
 
 // Keeps the compiler from reading it again for every product: the loop is bound by loads.

@@ -39,8 +39,11 @@ HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weigh
   VF32 value[kVectors];
   for (int k = 0; k < kVectors; ++k) {
     const int64_t at = channel + k * kLanes;
-    const VF32 stored = kWhole ? Rows::Load(row, at) : LoadAnyOf<Rows>(row, at, block.dim);
-    value[k] = Value<Rows, kFused>(stored, scale, bias);
+    if constexpr (kWhole) {
+      value[k] = LoadValue<Rows, kFused>(row, at, scale, bias);
+    } else {
+      value[k] = Value<Rows, kFused>(LoadAnyOf<Rows>(row, at, block.dim), scale, bias);
+    }
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 weight = hn::Set(d, weights[h * kBlockTokens + i]);
@@ -115,7 +118,7 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
       const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
       const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
       for (; channel + kLanes <= first + group; channel += kLanes) {
-        hn::Store(Value<Rows, kFused>(Rows::Load(row, channel), scale, bias), d, out + channel);
+        hn::Store(LoadValue<Rows, kFused>(row, channel, scale, bias), d, out + channel);
       }
     }
     if (channel < block.dim) {
