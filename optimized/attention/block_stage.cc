@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "optimized/attention/aligned_floats.h"
+
 namespace kvcheck::optimized {
 namespace {
 
@@ -37,15 +39,6 @@ bool AreUsual(const float* scales, int64_t count, int64_t groups) {
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
-}
-
-// Kernels store whole vectors.
-float* Aligned(std::vector<float>* buffer, int64_t floats) {
-  GrowTo(buffer, floats + kSumLanes16);
-  void* start = buffer->data();
-  size_t room = buffer->size() * sizeof(float);
-  return static_cast<float*>(
-      std::align(64, static_cast<size_t>(floats) * sizeof(float), start, room));
 }
 
 }  // namespace
@@ -152,8 +145,9 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   // as the first one allocates nothing.
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   const int64_t stride = padded + kSumLanes16;
-  float* floats = Aligned(&values_, stride * kBlockTokens);
-  float* turned = kernels.turn == nullptr ? nullptr : Aligned(&turned_, padded * kBlockTokens);
+  float* floats = AlignedFloats(&values_, stride * kBlockTokens);
+  float* turned =
+      kernels.turn == nullptr ? nullptr : AlignedFloats(&turned_, padded * kBlockTokens);
   // Plain f32 that needs no zeros behind it is turned where it is stored.
   if (as == As::kFloats || kind_ != RowKind::kFloat32 || padded != dim_) {
     Widen(padded, stride, floats, kernels);

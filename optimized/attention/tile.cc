@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
 #include "optimized/attention/turned.h"
@@ -15,18 +16,6 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
-constexpr size_t kAlignment = 64;  // bytes; a multiple of every vector
-
-float* Aligned(std::vector<float>* buffer, int64_t floats) {
-  const auto spare = static_cast<int64_t>(kAlignment / sizeof(float));
-  if (static_cast<int64_t>(buffer->size()) < floats + spare) {
-    buffer->resize(static_cast<size_t>(floats + spare));
-  }
-  void* start = buffer->data();
-  size_t room = buffer->size() * sizeof(float);
-  return static_cast<float*>(
-      std::align(kAlignment, static_cast<size_t>(floats) * sizeof(float), start, room));
-}
 
 const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
   return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
@@ -107,7 +96,7 @@ void TileWorker::Start(const TileShape& shape) {
   tile_ = nullptr;
 }
 
-float* TileWorker::Partials(int64_t floats) { return Aligned(&partials_, floats); }
+float* TileWorker::Partials(int64_t floats) { return AlignedFloats(&partials_, floats); }
 
 void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   tile_ = &tile;
@@ -117,7 +106,7 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   const int64_t rescale = PaddedDim(rows);
   turns_ = shape.kernels.turn != nullptr && tile.rows >= kWidenFrom;
   const int64_t turned = turns_ || shape.k_planes != nullptr ? queries : 0;
-  queries_ = Aligned(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
+  queries_ = AlignedFloats(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
   turned_ = queries_ + queries;
   scores_ = turned_ + turned;
   rescale_ = scores_ + scores;
