@@ -9,7 +9,8 @@ namespace kvcheck::optimized {
 
 void FillDotKernels(bool fused, AttentionKernels* kernels);
 void FillSumKernels(bool fused, AttentionKernels* kernels);
-void FillPlaneKernels(bool fused, AttentionKernels* kernels);
+void FillPlaneDotKernels(bool fused, AttentionKernels* kernels);
+void FillPlaneSumKernels(bool fused, AttentionKernels* kernels);
 void FillTurnedKernels(bool fused, AttentionKernels* kernels);
 void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
 

@@ -31,7 +31,8 @@ AttentionKernels KernelsFor(bool fused) {
   AttentionKernels kernels{};
   FillDotKernels(fused, &kernels);
   FillSumKernels(fused, &kernels);
-  FillPlaneKernels(fused, &kernels);
+  FillPlaneDotKernels(fused, &kernels);
+  FillPlaneSumKernels(fused, &kernels);
   FillTurnedKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
   return kernels;
