@@ -68,7 +68,7 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
   if (planes && !block->kernels.planes) return state.SkipWithError("not on this instruction set");
   const int wide = width == 1 ? 0 : 1;
   if (part == Part::kTurn || part == Part::kTurnedDot) {
-    if (block->kernels.turn == nullptr) return state.SkipWithError("not on this instruction set");
+    if (!block->kernels.CanTurn()) return state.SkipWithError("not on this instruction set");
     block->Take(optimized::BlockStage::As::kTurned);
   }
   optimized::SoftmaxStep step;
@@ -89,7 +89,7 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
       block->kernels.sum[block->kind()][wide](rows, block->scores, block->rescale, block->out,
                                               kDim);
     }
-    if (part == Part::kTurn) block->kernels.turn(rows, block->values);
+    if (part == Part::kTurn) block->kernels.turn[block->kind()](rows, block->values);
     if (part == Part::kTurnedDot) {
       block->kernels.turned_dot[optimized::HasScales(rows.kind) ? 1 : 0](
           rows, {block->q, kStride, block->q, false, block->q}, block->scores);
@@ -136,6 +136,8 @@ const bool kRegistered = [] {
   }
   add("turned_dot", "f32", Part::kTurnedDot, static_cast<int>(optimized::kQuad), true);
   add("turn", "f32", Part::kTurn, 1, true);
+  add("turn", "affine:8:g64:f16", Part::kTurn, 1, true, true);
+  add("turn", "affine:4:g64:f16", Part::kTurn, 1, true, true);
   for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
     add("softmax", "f32", Part::kSoftmax, width, true);
   }

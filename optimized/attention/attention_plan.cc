@@ -5,6 +5,7 @@
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp.h"
 #include "optimized/attention/kernels.h"
+#include "optimized/attention/planes.h"
 #include "optimized/attention/tile.h"
 
 namespace kvcheck::optimized {
@@ -17,6 +18,16 @@ SumPlan SumOf(SumOrder order, bool fused, int lanes = static_cast<int>(kSumLanes
   if (order == SumOrder::kLanes) sum.width = lanes;
   sum.fma = fused;
   return sum;
+}
+
+// Over codes whose scales stay out of it: a group's runs of channels, each a lane.
+SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
+  if (!IsFactored(shape, kernels) || IsPlain(shape.k)) {
+    return SumOf(SumOrder::kLanes, kernels.fused, kernels.dot_lanes);
+  }
+  const int64_t runs = std::get<AffineFormat>(shape.k).group_size / kPlaneRun;
+  return runs == 1 ? SumOf(SumOrder::kSequential, kernels.fused)
+                   : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
 }
 
 // Of the constant and of the product with it.
@@ -45,7 +56,7 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   const bool fused = kernels.fused;
   Plan plan;
   plan.name = shape.portable ? "optimized_portable" : "optimized_native";
-  plan.qk = SumOf(SumOrder::kLanes, fused, kernels.dot_lanes);
+  plan.qk = QkOf(shape, kernels);
   plan.pv = SumOf(SumOrder::kSequential, fused);
   plan.l = SumOf(SumOrder::kLanes, false);
   plan.op = RoundedType{DType::kFloat32, false};

@@ -36,6 +36,8 @@ bool AreUsual(const float* scales, int64_t count, int64_t groups) {
   return usual;
 }
 
+bool IsPlanes(RowKind kind) { return kind == RowKind::kPlanes8 || kind == RowKind::kPlanes4; }
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -146,15 +148,15 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   const int64_t stride = padded + kSumLanes16;
   float* floats = AlignedFloats(&values_, stride * kBlockTokens);
-  float* turned =
-      kernels.turn == nullptr ? nullptr : AlignedFloats(&turned_, padded * kBlockTokens);
-  // Plain f32 that needs no zeros behind it is turned where it is stored.
-  if (as == As::kFloats || kind_ != RowKind::kFloat32 || padded != dim_) {
+  float* turned = kernels.CanTurn() ? AlignedFloats(&turned_, padded * kBlockTokens) : nullptr;
+  // Plain f32 that needs no zeros behind it is turned where it is stored, and so are planes.
+  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPlanes(kind_);
+  if (as == As::kFloats || !as_stored) {
     Widen(padded, stride, floats, kernels);
     StopFetching();
   }
   if (as == As::kTurned) {
-    kernels.turn(block_, turned);
+    kernels.turn[static_cast<int>(block_.kind)](block_, turned);
     block_.turned = turned;
   }
   StopFetching();
@@ -162,8 +164,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
 
 void BlockStage::Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels) {
   kernels.widen[static_cast<int>(kind_)](block_, to, stride);
-  const bool planes = kind_ == RowKind::kPlanes8 || kind_ == RowKind::kPlanes4;
-  block_.kind = planes ? RowKind::kPlaneFloats : RowKind::kFloat32;
+  block_.kind = IsPlanes(kind_) ? RowKind::kPlaneFloats : RowKind::kFloat32;
   block_.dim = padded;
   for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);

@@ -28,8 +28,9 @@ class BlockStage {
     int64_t count = 0;
     int64_t bytes = 0;  // from one vector on; of several heads that stand together
   };
-  // How they are read: as they are stored; as f32, of planes the codes; or as f32 turned about, for
-  // AttentionKernels::turned_dot. Same values, so that kernels give the same bits.
+  // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
+  // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
+  // bits.
   enum class As { kStored, kFloats, kTurned };
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
   // and the first one is enough.

@@ -23,7 +23,7 @@ struct Queries {
   int64_t stride = 0;
   const float* sums = nullptr;  // of the groups
   bool in_place = false;        // divided by the powers of two of their planes
-  // All four of them lane by lane (turned.h).
+  // All four of them lane by lane (turned.h); not of planes.
   const float* turned = nullptr;
 };
 
@@ -39,12 +39,12 @@ using SumKernel = void (*)(const BlockRows& block, const float* weights, const f
                            float* out, int64_t out_stride);
 
 // The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim). Planes: their codes,
-// for kPlaneFloats.
+// for the sums of kPlaneFloats.
 // Shapes: out (count, stride), of which PaddedDim(dim) are written.
 using WidenKernel = void (*)(const BlockRows& block, float* out, int64_t stride);
 
-// Keys that are f32, or codes as f32, turned about. Shapes: out (count up to a multiple of 16 / 16,
-// dim, 16).
+// Keys turned about: values that are f32, or codes as f32. Shapes: out (count up to a multiple of
+// 16 / 16, dim, 16).
 using TurnKernel = void (*)(const BlockRows& block, float* out);
 
 // One block of the online softmax of `width` queries.
@@ -79,13 +79,16 @@ struct AttentionKernels {
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
   WidenScalesKernel widen_scales;
-  // Null: there are none. Dot products with four queries of block.turned, with the bits of `dot`:
-  // [0] of kFloat32, [1] of kPlaneFloats.
-  TurnKernel turn = nullptr;
-  DotKernel turned_dot[2];
+  // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4.
+  TurnKernel turn[kRowKinds] = {};
+  // Dot products with four queries of block.turned, with the bits of `dot`: [0] of values, [1] of
+  // codes.
+  DotKernel turned_dot[2] = {};
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product
   bool planes = false;  // whether there are kernels of planes
+
+  bool CanTurn() const { return turn[static_cast<int>(RowKind::kFloat32)] != nullptr; }
 };
 
 // Of the best instruction set that this machine has.

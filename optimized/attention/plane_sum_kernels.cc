@@ -107,6 +107,26 @@ HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
 // Vectors that are summed at once: as many accumulators as hide the latency of a product.
 inline constexpr int kSumVectors = 2;
 
+// Adds what `count` tokens from token i on give.
+template <class Rows, int kWidth, int kVector, bool kInPlace>
+HWY_INLINE void AddTokens(const BlockRows& block, int64_t offset, const float* HWY_RESTRICT weights,
+                          int64_t i, int64_t count, VF32* HWY_RESTRICT sum) {
+  constexpr int kCount = kSumVectors;
+  const std::byte* const* rows = block.rows + i;
+  weights += i;
+  HWY_UNROLL(4)
+  for (int64_t k = 0; k < count; ++k) {
+    VF32 codes[kCount];
+    LoadVectors<Rows, kVector, kCount, kInPlace>(rows[k] + offset, codes);
+    for (int h = 0; h < kWidth; ++h) {
+      const VF32 weight = hn::Set(F32(), weights[h * kBlockTokens + k]);
+      for (int v = 0; v < kCount; ++v) {
+        sum[h * kCount + v] = hn::MulAdd(codes[v], weight, sum[h * kCount + v]);
+      }
+    }
+  }
+}
+
 // kSumVectors vectors of a chunk from kVector on, and the following ones.
 // Shapes: out (kWidth, out_stride), from the first of them on.
 template <class Rows, int kWidth, int kVector, bool kInPlace>
@@ -117,20 +137,16 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
   constexpr int kCount = kSumVectors;
   VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
-  for (int64_t first = 0; first < block.count; first += kPlaneFetchTokens) {
+  int64_t i = 0;
+  for (; i + kPlaneFetchTokens <= block.count; i += kPlaneFetchTokens) {
     ahead.Step();
-    const int64_t end = std::min(first + kPlaneFetchTokens, block.count);
-    HWY_UNROLL(2)
-    for (int64_t i = first; i < end; ++i) {
-      VF32 codes[kCount];
-      LoadVectors<Rows, kVector, kCount, kInPlace>(block.rows[i] + offset, codes);
-      for (int h = 0; h < kWidth; ++h) {
-        const VF32 weight = hn::Set(d, group.weights[h * kBlockTokens + i]);
-        for (int k = 0; k < kCount; ++k) {
-          sum[h * kCount + k] = hn::MulAdd(codes[k], weight, sum[h * kCount + k]);
-        }
-      }
-    }
+    AddTokens<Rows, kWidth, kVector, kInPlace>(block, offset, group.weights, i, kPlaneFetchTokens,
+                                               sum);
+  }
+  if (i < block.count) {
+    ahead.Step();
+    AddTokens<Rows, kWidth, kVector, kInPlace>(block, offset, group.weights, i, block.count - i,
+                                               sum);
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 factor = hn::Set(d, rescale[h]);

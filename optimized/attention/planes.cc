@@ -30,14 +30,9 @@ void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool 
                   float* quad) {
   const int bits = PlaneBits(format.bits);
   const int64_t planes = 32 / bits;
-  const int64_t chunk = planes * kPlaneLanes;
   for (int64_t plane = 0; plane < planes; ++plane) {
     const float factor = scaled ? 1.0f / static_cast<float>(1u << PlaneShift(bits, plane)) : 1.0f;
-    float* to = quad + (plane * kQuad + row) * kPlaneLanes;
-    for (int64_t first = 0; first < dim; first += chunk, to += chunk * kQuad) {
-      const float* from = q + first + plane;
-      for (int64_t lane = 0; lane < kPlaneLanes; ++lane) to[lane] = from[lane * planes] * factor;
-    }
+    for (int64_t c = plane; c < dim; c += planes) quad[c * kQuad + row] = q[c] * factor;
   }
   for (int64_t g = 0; g < dim / format.group_size; ++g) {
     quad[kQuad * (dim + g) + row] = SumOfGroup(q + g * format.group_size, format.group_size);

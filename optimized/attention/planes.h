@@ -2,9 +2,11 @@
 //
 // Eight words of 32 bits in a row hold 8 P codes of 32 / P bits, P in each. Plane k of them is the
 // k-th code of each word: one mask away, and left where it is, c 2^(bits k), an integer that f32
-// holds exactly. So the channels of a chunk of 8 P are taken plane by plane, channel P j + k in
-// lane j of plane k; the queries are laid out the same way, and divided by 2^(bits k), which is
-// exact unless one is tiny: then the codes are shifted down instead, with the same bits.
+// holds exactly. For P.V the channels of a chunk of 8 P are taken plane by plane, channel P j + k
+// in lane j of plane k. For q.k keys are turned about word by word (turned.h): channel P j + k of
+// eight keys is plane k of their words j. What codes are multiplied with is divided by 2^(bits k),
+// which is exact unless a number is tiny: then the codes are shifted down instead, with the same
+// bits.
 //
 // Scales and biases stay out of the sums (`factored`): with s and z of group g
 //
@@ -53,8 +55,14 @@ constexpr int PlaneShift(int bits, int64_t plane) {
 // Whether dividing by the powers of two of all planes loses nothing of any of the numbers.
 bool FitPlanes(const float* q, int64_t count);
 
-// Queries as the kernels of planes take them, four rows (kQuad) together: eight channels of each
-// row, the next eight of each; then the sums of each row's first group, of its second.
+// A group's sum of q_i c_i is made in runs of so many channels, one after the other from zero, and
+// the runs are added as a tree.
+inline constexpr int64_t kPlaneRun = 32;
+inline constexpr int64_t kMostGroup = 128;
+inline constexpr int64_t kMostTree = 2;  // steps of it
+
+// Queries as the kernels of planes take them, four rows (kQuad) together: channel 0 of each row,
+// channel 1 of each; then the sums of each row's first group, of its second.
 // Floats of four rows, a multiple of 16.
 constexpr int64_t PlaneQuadFloats(int64_t dim, int64_t group) {
   return kQuad * (dim + PaddedDim(dim / group));

@@ -104,8 +104,8 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   const int64_t queries = (rows + kQuad - 1) / kQuad * kQuad * shape.k_padded;
   const int64_t scores = rows * kBlockTokens;
   const int64_t rescale = PaddedDim(rows);
-  turns_ = shape.kernels.turn != nullptr && tile.rows >= kWidenFrom;
-  const int64_t turned = turns_ || shape.k_planes != nullptr ? queries : 0;
+  turns_ = shape.kernels.CanTurn() && tile.rows >= kWidenFrom;
+  const int64_t turned = turns_ && shape.k_planes == nullptr ? queries : 0;
   queries_ = AlignedFloats(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
   turned_ = queries_ + queries;
   scores_ = turned_ + turned;
@@ -141,13 +141,8 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
     to.position = from.first_position + at.query;
   }
   for (int64_t row = 0; turned > 0 && row < tile.rows; row += kQuad) {
-    const float* from_row = queries_ + row * shape.k_padded;
-    float* to = turned_ + row * shape.k_padded;
-    if (shape.k_planes != nullptr) {
-      TurnPlaneQueries(from_row, dim, shape.k_planes->group_size, to);
-    } else {
-      TurnQueries(from_row, shape.k_padded, shape.k_padded, to);
-    }
+    TurnQueries(queries_ + row * shape.k_padded, shape.k_padded, shape.k_padded,
+                turned_ + row * shape.k_padded);
   }
   span_ = {};
   for (const Row& row : rows_) span_.Add(*row.visible);
@@ -251,10 +246,12 @@ BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& s
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
-  const auto floats = tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored;
   if (seen_.reads_keys) {
-    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-            seen_.by_parts && turns_ ? BlockStage::As::kTurned : floats, shape.kernels,
+    const bool widen = tile_->rows >= kWidenFrom && shape.k_planes == nullptr;
+    const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
+                    : widen                  ? BlockStage::As::kFloats
+                                             : BlockStage::As::kStored;
+    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
             AheadOf(from.v, v_, 0, share));
   }
   if (seen_.by_parts) DotByTokens(shape);
@@ -353,8 +350,8 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
             turned_ + row * shape.k_padded};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
-  return {quad + row % kQuad * kPlaneLanes, 0, quad + kQuad * shape.shape.k_dim + row % kQuad,
-          in_place_, turned_ + row / kQuad * kQuad * shape.k_padded};
+  return {quad + row % kQuad, 0, quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_,
+          nullptr};
 }
 
 void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,

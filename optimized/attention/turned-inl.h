@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "optimized/attention/planes.h"
 #include "optimized/attention/rows-inl.h"
 #include "optimized/attention/turned.h"
 
@@ -32,12 +33,13 @@ using VWords = hn::Vec<Words>;
 inline constexpr int kTurnedSums = 2 * static_cast<int>(kQuad);
 
 // Eight words from `offset` on of eight rows: word j of row i to lane i of vector j.
-// Shapes: to (8, kTurned), of eight of the keys.
+// Shapes: to (8, kStride), of eight of the keys.
+template <int64_t kStride>
 HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
   const Words d;
   const hn::Half<Words> half;
   const hn::Repartition<uint64_t, Words> pairs;
-  for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kTurned) {
+  for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kStride) {
     VWords of[4];  // rows i and i + 4
     for (int i = 0; i < 4; ++i) {
       of[i] =
@@ -48,9 +50,9 @@ HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t*
     const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
     const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[2], of[3]));
     hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kTurned);
-    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kTurned);
-    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kTurned);
+    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kStride);
+    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kStride);
+    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kStride);
   }
 }
 
@@ -93,6 +95,20 @@ HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums) {
   lanes.template Sum<3>(7, sums + 3 * kNext);
 }
 
+// The sums of the runs of a group (planes.h), added as a tree: run 0 and 1, 2 and 3, both.
+// `runs_of.Sum(run, sum)` is the sum of a run. Shapes: kept (kMostTree, kSums, kLanes).
+template <int kSums, class RunsOf>
+HWY_INLINE void SumRuns(const RunsOf& runs_of, int64_t runs, float* HWY_RESTRICT kept,
+                        VF32* HWY_RESTRICT sum) {
+  constexpr int64_t kNext = kSums * kLanes;
+  for (int64_t run = 0; run < runs; ++run) {
+    runs_of.Sum(run, sum);
+    if (run % 2 == 1) AddVectors<kSums>(kept, sum);
+    if (run % 4 == 3) AddVectors<kSums>(kept + kNext, sum);
+    if (run + 1 < runs) StoreVectors<kSums>(sum, kept + run % 2 * kNext);
+  }
+}
+
 // scores[h][i] = sum over groups of the biases of key i times the sums of query h.
 template <int kWidth>
 HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
@@ -114,17 +130,18 @@ HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums
   }
 }
 
-// To the scores of kTurned keys from key i on: the sums times the scales of group g.
+// To the scores of kVectors vectors of keys from key i on: the sums times the scales of group g.
+// Shapes: sum (kWidth, kVectors).
+template <int kVectors, int kWidth>
 HWY_INLINE void AddScaled(const BlockRows& block, int64_t i, int64_t g,
-                          const float* HWY_RESTRICT sums, float* HWY_RESTRICT scores) {
+                          const VF32* HWY_RESTRICT sum, float* HWY_RESTRICT scores) {
   const F32 d;
-  for (int64_t part = 0; part < 2; ++part) {
-    const int64_t at = i + part * kLanes;
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t at = i + v * kLanes;
     const VF32 scale = hn::LoadU(d, block.scales + g * kBlockTokens + at);
-    for (int64_t h = 0; h < kQuad; ++h) {
+    for (int h = 0; h < kWidth; ++h) {
       float* to = scores + h * kBlockTokens + at;
-      const VF32 sum = hn::Load(d, sums + (2 * h + part) * kLanes);
-      hn::StoreU(hn::MulAdd(sum, scale, hn::LoadU(d, to)), d, to);
+      hn::StoreU(hn::MulAdd(sum[h * kVectors + v], scale, hn::LoadU(d, to)), d, to);
     }
   }
 }

@@ -14,18 +14,4 @@ void TurnQueries(const float* q, int64_t stride, int64_t dim, float* turned) {
   }
 }
 
-void TurnPlaneQueries(const float* quad, int64_t dim, int64_t group, float* turned) {
-  const int64_t numbers = group / kTurnedLanes;
-  for (int64_t first = 0; first < dim; first += group, turned += kQuad * group) {
-    for (int64_t m = 0; m < numbers; ++m) {
-      for (int64_t row = 0; row < kQuad; ++row, quad += kTurnedLanes) {
-        float* to = turned + m * kQuad + row;
-        for (int64_t lane = 0; lane < kTurnedLanes; ++lane) {
-          to[lane * numbers * kQuad] = quad[lane];
-        }
-      }
-    }
-  }
-}
-
 }  // namespace kvcheck::optimized

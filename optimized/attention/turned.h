@@ -21,8 +21,6 @@ inline constexpr int64_t kTurned = 2 * kTurnedLanes;
 // Four queries lane by lane: number m of lane j of a group of channels, of all four.
 // Shapes: q (4, dim) at `stride`, dim a multiple of 8; turned (8, dim / 8, 4).
 void TurnQueries(const float* q, int64_t stride, int64_t dim, float* turned);
-// The same of what ArrangeQuery wrote. Shapes: turned (groups, 8, group / 8, 4).
-void TurnPlaneQueries(const float* quad, int64_t dim, int64_t group, float* turned);
 
 }  // namespace kvcheck::optimized
 

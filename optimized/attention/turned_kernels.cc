@@ -34,7 +34,7 @@ void Turn(const BlockRows& block, float* to) {
     }
     float* at = to + first / kTurned * kTurned * block.dim + first % kTurned;
     for (int64_t c = 0; c < block.dim; c += kLanes, at += kLanes * kTurned) {
-      TurnWords(rows, c / kLanes * bytes, reinterpret_cast<uint32_t*>(at));
+      TurnWords<kTurned>(rows, c / kLanes * bytes, reinterpret_cast<uint32_t*>(at));
     }
   }
 }
@@ -67,38 +67,67 @@ struct TurnedFloats {
   int64_t numbers;
 };
 
-template <bool kScaled>
 void TurnedDots(const BlockRows& block, const Queries& queries, float* scores) {
   const F32 d;
-  if constexpr (kScaled) BiasParts<kQuad>(block, queries.sums, scores);
-  const int64_t group = kScaled ? block.group : block.dim;
   HWY_ALIGN float sums[4 * kTurnedSums * kLanes];
   for (int64_t i = 0; i < block.count; i += kTurned) {
-    for (int64_t first = 0, g = 0; first < block.dim; first += group, ++g) {
-      SumByHalves(TurnedFloats{block.turned + i * block.dim + first * kTurned,
-                               queries.turned + first * kQuad, group / kLanes},
-                  sums);
-      if constexpr (kScaled) {
-        AddScaled(block, i, g, sums, scores);
-        continue;
+    SumByHalves(TurnedFloats{block.turned + i * block.dim, queries.turned, block.dim / kLanes},
+                sums);
+    for (int64_t k = 0; k < kTurnedSums; ++k) {
+      hn::StoreU(hn::Load(d, sums + k * kLanes), d,
+                 scores + k / 2 * kBlockTokens + i + k % 2 * kLanes);
+    }
+  }
+}
+
+// As SumRuns takes them: a run of a group's channels.
+struct TurnedRuns {
+  HWY_INLINE void Sum(int64_t run, VF32* HWY_RESTRICT sum) const {
+    const float* HWY_RESTRICT key = keys + run * kPlaneRun * kTurned;
+    const float* HWY_RESTRICT query = q + run * kPlaneRun * kQuad;
+    for (int k = 0; k < kTurnedSums; ++k) sum[k] = hn::Zero(F32());
+    HWY_UNROLL(4)
+    for (int64_t c = 0; c < kPlaneRun; ++c) {
+      const VF32 low = hn::Load(F32(), key + c * kTurned);
+      const VF32 high = hn::Load(F32(), key + c * kTurned + kLanes);
+      for (int64_t h = 0; h < kQuad; ++h) {
+        const VF32 of = hn::Set(F32(), query[c * kQuad + h]);
+        sum[2 * h] = hn::MulAdd(low, of, sum[2 * h]);
+        sum[2 * h + 1] = hn::MulAdd(high, of, sum[2 * h + 1]);
       }
-      for (int64_t k = 0; k < kTurnedSums; ++k) {
-        hn::StoreU(hn::Load(d, sums + k * kLanes), d,
-                   scores + k / 2 * kBlockTokens + i + k % 2 * kLanes);
-      }
+    }
+  }
+
+  const float* keys;  // (dim, kTurned)
+  const float* q;     // (dim, kQuad)
+};
+
+// Of codes as f32.
+void TurnedPlaneDots(const BlockRows& block, const Queries& queries, float* scores) {
+  BiasParts<kQuad>(block, queries.sums, scores);
+  HWY_ALIGN float kept[kMostTree * kTurnedSums * kLanes];
+  VF32 sum[kTurnedSums];
+  for (int64_t i = 0; i < block.count; i += kTurned) {
+    for (int64_t g = 0; g < block.groups; ++g) {
+      const int64_t first = g * block.group;
+      SumRuns<kTurnedSums>(
+          TurnedRuns{block.turned + i * block.dim + first * kTurned, queries.q + first * kQuad},
+          block.group / kPlaneRun, kept, sum);
+      AddScaled<2, kQuad>(block, i, g, sum, scores);
     }
   }
 }
 
 void FillTurned(bool fused, AttentionKernels* kernels) {
-  kernels->turn = fused && HWY_NATIVE_FMA ? Turn : nullptr;
-  kernels->turned_dot[0] = TurnedDots<false>;
-  kernels->turned_dot[1] = TurnedDots<true>;
+  if (!fused || !HWY_NATIVE_FMA) return;
+  kernels->turn[static_cast<int>(RowKind::kFloat32)] = Turn;
+  kernels->turned_dot[0] = TurnedDots;
+  kernels->turned_dot[1] = TurnedPlaneDots;
 }
 
 #else
 
-void FillTurned(bool, AttentionKernels* kernels) { kernels->turn = nullptr; }
+void FillTurned(bool, AttentionKernels*) {}
 
 #endif
 

@@ -27,6 +27,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -168,10 +169,13 @@ TEST(PlanScores, RoundsCodedKeys) {
     const bool factored = kernels.planes;
     const CodedKey key = FindCodedKey(factored, kernels.fused);
     const float lost = factored ? LostBeside(1) / 255 : LostBeside(kScore);
-    // On the first lane, and where the tree adds lanes to it.
-    const std::vector<int> added = factored                 ? std::vector<int>{1, 2, 3, 16, 8, 4}
-                                   : kernels.dot_lanes == 8 ? std::vector<int>{8, 16, 24, 4, 2, 1}
-                                                            : std::vector<int>{16, 8, 4, 2, 1};
+    // On the first lane, and where the tree adds lanes to it; factored, each channel in turn.
+    std::vector<int> added = kernels.dot_lanes == 8 ? std::vector<int>{8, 16, 24, 4, 2, 1}
+                                                    : std::vector<int>{16, 8, 4, 2, 1};
+    if (factored) {
+      added.resize(kDim - 1);
+      std::iota(added.begin(), added.end(), 1);
+    }
     adversary.Zero("q");
     adversary.Floats("q")[0] = key.query;
     for (const int i : added) adversary.Floats("q")[i] = lost * (1 - 0x1p-6f);

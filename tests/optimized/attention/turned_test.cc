@@ -68,8 +68,7 @@ struct DrawnQueries {
     for (int64_t h = 0; h < kQuad; ++h) {
       optimized::ArrangeQuery(format, q.data() + h * padded, block.dim, false, h, quad.data());
     }
-    optimized::TurnPlaneQueries(quad.data(), block.dim, format.group_size, turned.data());
-    queries = {quad.data(), 0, quad.data() + kQuad * block.dim, false, turned.data()};
+    queries = {quad.data(), 0, quad.data() + kQuad * block.dim, false, nullptr};
   }
 
   int64_t padded;
@@ -91,7 +90,8 @@ void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, 
   AlignedFloats rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
   // What stands behind the last key is anything.
   std::fill_n(turned_scores.data(), kQuad * kBlockTokens, std::numeric_limits<float>::quiet_NaN());
-  const BlockRows rows = Read(&block, kernels, BlockStage::As::kFloats);
+  const BlockRows rows =
+      Read(&block, kernels, planes ? BlockStage::As::kStored : BlockStage::As::kFloats);
   ASSERT_EQ(rows.turned, nullptr);
   kernels.dot[static_cast<int>(rows.kind)][1](rows, drawn.queries, rows_scores.data());
   const BlockRows turned = Read(&block, kernels, BlockStage::As::kTurned);
@@ -117,7 +117,7 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
     const AttentionKernels kernels = optimized::KernelsFor(true);
-    if (kernels.turn == nullptr) continue;
+    if (!kernels.CanTurn()) continue;
     ++targets;
     ASSERT_EQ(kernels.dot_lanes, optimized::kTurnedLanes);
     for (const int64_t count : {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
@@ -145,7 +145,7 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
 }
 
 TEST(AttentionTurned, PortableArithmeticTurnsNothing) {
-  EXPECT_EQ(optimized::KernelsFor(false).turn, nullptr);
+  EXPECT_FALSE(optimized::KernelsFor(false).CanTurn());
 }
 
 }  // namespace
