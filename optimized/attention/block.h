@@ -55,6 +55,15 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_PLANE_KINDS(KVCHE
 // Whether its vectors have scales and biases.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
+// `bytes` bytes from `from` + i * `stride` on, `count` times; 0 bytes: nothing. It need not be
+// memory of anybody.
+struct AheadRows {
+  const std::byte* from = nullptr;
+  int64_t stride = 0;
+  int64_t bytes = 0;
+  int64_t count = 0;
+};
+
 // Vectors of `count` tokens, K or V. Nothing beyond the bytes of a vector is read.
 struct BlockRows {
   RowKind kind = RowKind::kFloat32;
@@ -71,13 +80,9 @@ struct BlockRows {
   const float* turned = nullptr;
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;
-  // What the caller will want next, fetched while these rows are worked on: `ahead_bytes` bytes
-  // from ahead + i * ahead_stride on, ahead_count times; 0 bytes: nothing. It need not be memory of
-  // anybody.
-  const std::byte* ahead = nullptr;
-  int64_t ahead_stride = 0;
-  int64_t ahead_bytes = 0;
-  int64_t ahead_count = 0;
+  // What the caller will want next, fetched while these rows are worked on. Two at a time, for
+  // memory is read faster in several streams.
+  AheadRows ahead[2];
 
   float scale(int64_t i, int64_t g) const { return scales[g * kBlockTokens + i]; }
   float bias(int64_t i, int64_t g) const { return biases[g * kBlockTokens + i]; }

@@ -38,6 +38,19 @@ bool AreUsual(const float* scales, int64_t count, int64_t groups) {
 
 bool IsPlanes(RowKind kind) { return kind == RowKind::kPlanes8 || kind == RowKind::kPlanes4; }
 
+// Two chains of additions, of addresses that may leave what is stored behind the last of them.
+void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::byte** rows) {
+  const auto step = static_cast<uintptr_t>(stride);
+  auto even = reinterpret_cast<uintptr_t>(first);
+  uintptr_t odd = even + step;
+  for (int64_t i = 0; i < count; i += 2) {  // kBlockTokens is even: there is room for one more
+    rows[i] = reinterpret_cast<const std::byte*>(even);
+    rows[i + 1] = reinterpret_cast<const std::byte*>(odd);
+    even += 2 * step;
+    odd += 2 * step;
+  }
+}
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -97,7 +110,7 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
 }
 
 // From the first column on; the others follow it where they stand together.
-void BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
+void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) {
   const StoredHeads& of = *ahead.of;
   // Addresses that may lie outside of everything: they are only fetched.
   const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
@@ -105,10 +118,8 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
         reinterpret_cast<uintptr_t>(base) +
         static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
   };
-  block_.ahead = at(of.codes, of.code_head_stride, of.code_stride, 0);
-  block_.ahead_stride = of.code_stride;
-  block_.ahead_bytes = ahead.bytes;
-  block_.ahead_count = ahead.count;
+  *rows = {at(of.codes, of.code_head_stride, of.code_stride, 0), of.code_stride, ahead.bytes,
+           ahead.count};
   if (of.scales == nullptr || of.scale_stride <= 0) return;
   // Few bytes a token, which no kernel fetches.
   constexpr int64_t kLineBytes = 64;
@@ -120,7 +131,7 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool together, As as, const AttentionKernels& kernels, const Ahead& ahead) {
+                      bool together, As as, const AttentionKernels& kernels, const Aheads& ahead) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
@@ -129,12 +140,13 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   StopFetching();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (together) {
-    codes += columns[0] * from.code_stride;
-    for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + i * from.code_stride;
+    FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (ahead.of != nullptr) TakeAhead(ahead, columns[0]);
+  for (size_t i = 0; i < ahead.size(); ++i) {
+    if (ahead[i].of != nullptr) TakeAhead(ahead[i], columns[0], &block_.ahead[i]);
+  }
   if (scaled_) TakeScales(from, head, columns, count, together, kernels);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
@@ -176,7 +188,6 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.dim = block.dim;
   rows_.group = block.group;
   rows_.groups = block.groups;
-  rows_.ahead_bytes = rows_.ahead_count = 0;
   rows_.usual_scales = block.usual_scales;
   rows_.turned = nullptr;
   const bool scaled = HasScales(block.kind);

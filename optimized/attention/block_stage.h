@@ -5,6 +5,7 @@
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,7 @@ class BlockStage {
     int64_t count = 0;
     int64_t bytes = 0;  // from one vector on; of several heads that stand together
   };
+  using Aheads = std::array<Ahead, 2>;
   // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
   // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
   // bits.
@@ -35,16 +37,16 @@ class BlockStage {
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
   // and the first one is enough.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool together, As as, const AttentionKernels& kernels, const Ahead& ahead);
+            bool together, As as, const AttentionKernels& kernels, const Aheads& ahead);
   // What is ahead is on its way.
-  void StopFetching() { block_.ahead_bytes = block_.ahead_count = 0; }
+  void StopFetching() { block_.ahead[0] = block_.ahead[1] = {}; }
   BlockRows& rows() { return block_; }
   // Bytes of one vector's codes as they are stored.
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
   void Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels);
-  void TakeAhead(const Ahead& ahead, int64_t column);
+  static void TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool together, const AttentionKernels& kernels);
 

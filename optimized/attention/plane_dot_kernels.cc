@@ -148,9 +148,7 @@ void TurnPlanes(const BlockRows& block, float* out) {
     const std::byte* rows[kTurned];
     for (int64_t k = 0; k < kTurned; ++k) {
       rows[k] = block.rows[HWY_MIN(i + k, block.count - 1)];
-      if (i + k < block.ahead_count) {
-        FetchLines(block.ahead + (i + k) * block.ahead_stride, block.ahead_bytes);
-      }
+      FetchRows(block, i + k);
     }
     HWY_ALIGN uint32_t words[kLanes * kTurned];
     for (int64_t c = 0; c < block.dim; c += kChunk) {

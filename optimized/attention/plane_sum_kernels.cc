@@ -210,9 +210,7 @@ template <class Rows>
 void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
   constexpr int64_t kChunk = Rows::kVectors * kLanes;
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
-    if (i < block.ahead_count) {
-      FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
-    }
+    FetchRows(block, i);
     const std::byte* row = block.rows[i];
     for (int64_t done = 0; done < block.dim; done += kChunk) {
       WidenChunk<Rows>(row, out + done);

@@ -241,35 +241,83 @@ HWY_INLINE VF32 InRegister(VF32 x) {
 // from `from` on that are due in one of `steps` steps over a row.
 inline constexpr int64_t kLineBytes = 64;
 
-HWY_INLINE void FetchLines(const std::byte* from, int64_t bytes) {
-  hwy::Prefetch(from);
-  for (int64_t at = kLineBytes; at < bytes; at += kLineBytes) hwy::Prefetch(from + at);
+// Number i of both.
+HWY_INLINE void FetchRows(const BlockRows& block, int64_t i) {
+  for (const AheadRows& ahead : block.ahead) {
+    if (i >= ahead.count) continue;
+    const uintptr_t from =
+        reinterpret_cast<uintptr_t>(ahead.from) + static_cast<uintptr_t>(i * ahead.stride);
+    for (int64_t at = 0; at < ahead.bytes; at += kLineBytes) {
+      hwy::Prefetch(reinterpret_cast<const std::byte*>(from + static_cast<uintptr_t>(at)));
+    }
+  }
 }
 
 // Line by line in the order of memory, for kernels whose steps go over all rows again and again:
-// `Step` is called `steps` times in all.
+// `Step` is called `steps` times in all. Both streams at once where they are alike, as K and V of
+// one format are; otherwise one after the other.
 class FetchInOrder {
  public:
-  HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps)
-      : next_(block.ahead),
-        stride_(block.ahead_stride),
-        bytes_((block.ahead_bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
-        left_(bytes_ / kLineBytes * block.ahead_count),
-        per_step_(steps > 0 ? (left_ + steps - 1) / steps : 0) {}
+  HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps) {
+    const AheadRows& first = block.ahead[0];
+    const AheadRows& second = block.ahead[1];
+    const bool alike =
+        first.bytes == second.bytes && first.stride == second.stride && first.count == second.count;
+    Begin(first);
+    int64_t lines = left_;
+    if (alike) {
+      apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
+    } else {
+      then_ = &second;
+      lines += LinesOf(second) * second.count;
+    }
+    per_step_ = steps > 0 ? static_cast<int64_t>((static_cast<uint32_t>(lines + steps) - 1) /
+                                                 static_cast<uint32_t>(steps))
+                          : 0;
+  }
   HWY_INLINE void Step() {
-    const int64_t lines = HWY_MIN(per_step_, left_);
-    left_ -= lines;
-    for (int64_t n = lines; n > 0; --n) {
-      hwy::Prefetch(next_ + at_);
-      at_ += kLineBytes;
-      if (at_ == bytes_) at_ = 0, next_ += stride_;
+    if (per_step_ < in_row_) return FetchLines(per_step_);
+    for (int64_t lines = per_step_; lines > 0 && left_ > 0;) {
+      const int64_t here = HWY_MIN(lines, in_row_);
+      FetchLines(here);
+      lines -= here;
+      if (in_row_ > 0) return;
+      next_ += static_cast<uintptr_t>(stride_ - row_ * kLineBytes);
+      left_ -= row_;
+      in_row_ = row_;
+      if (left_ == 0 && then_ != nullptr) {
+        Begin(*then_);
+        then_ = nullptr;
+      }
+      if (left_ == 0) in_row_ = 0;
     }
   }
 
  private:
-  const std::byte* next_;
-  int64_t stride_, bytes_, left_, per_step_;
-  int64_t at_ = 0;
+  static int64_t LinesOf(const AheadRows& ahead) {
+    return (ahead.bytes + kLineBytes - 1) / kLineBytes;
+  }
+  void Begin(const AheadRows& ahead) {
+    next_ = reinterpret_cast<uintptr_t>(ahead.from);
+    stride_ = ahead.stride;
+    left_ = LinesOf(ahead) * ahead.count;
+    // Rows that stand together are one.
+    row_ = in_row_ = ahead.bytes == ahead.stride ? left_ : LinesOf(ahead);
+  }
+  HWY_INLINE void FetchLines(int64_t lines) {
+    in_row_ -= lines;
+    for (; lines > 0; --lines) {
+      hwy::Prefetch(reinterpret_cast<const std::byte*>(next_));
+      hwy::Prefetch(reinterpret_cast<const std::byte*>(next_ + apart_));
+      next_ += kLineBytes;
+    }
+  }
+
+  uintptr_t next_;
+  uintptr_t apart_ = 0;  // of the second stream from the first
+  // Lines of a row, those left of it, those of the rows that are left.
+  int64_t stride_, row_, in_row_, left_, per_step_;
+  const AheadRows* then_ = nullptr;
 };
 
 }  // namespace HWY_NAMESPACE

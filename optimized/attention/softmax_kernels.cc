@@ -199,6 +199,7 @@ void ScalesToFloat(DType dtype, const std::byte* const* from, int64_t count, int
   }
 }
 
+// From the order of tokens to that of groups.
 void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -215,7 +216,38 @@ void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out)
   }
 }
 
+// Both at once: two groups of tokens that stand together, as many as fill vectors. Returns how
+// many tokens.
+template <class Rows>
+HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
+                              [[maybe_unused]] int64_t count,
+                              [[maybe_unused]] float* HWY_RESTRICT out) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const F32 d;
+  for (; i + kLanes <= count; i += kLanes) {
+    const VF32 low = Rows::Load(from, 2 * i);
+    const VF32 high = Rows::Load(from, 2 * i + kLanes);
+    hn::StoreU(hn::ConcatEven(d, high, low), d, out + i);
+    hn::StoreU(hn::ConcatOdd(d, high, low), d, out + kBlockTokens + i);
+  }
+#endif
+  return i;
+}
+
+int64_t WidenPairsOf(const StoredScales& scales, float* out) {
+  switch (scales.dtype) {
+    case DType::kFloat16:
+      return WidenPairs<Float16Rows>(scales.from[0], scales.count, out);
+    case DType::kBFloat16:
+      return WidenPairs<BFloat16Rows>(scales.from[0], scales.count, out);
+    default:
+      return WidenPairs<Float32Rows>(scales.from[0], scales.count, out);
+  }
+}
+
 void WidenScales(const StoredScales& scales, float* by_token, float* out) {
+  if (scales.pieces == 1 && scales.groups == 2 && WidenPairsOf(scales, out) == scales.count) return;
   const bool by_group = scales.groups == 1;
   const int64_t per_piece = scales.count * scales.groups / scales.pieces;
   ScalesToFloat(scales.dtype, scales.from, scales.pieces, per_piece, by_group ? out : by_token);

@@ -108,9 +108,7 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
   const F32 d;
   const int64_t padded = PaddedDim(block.dim);
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
-    if (i < block.ahead_count) {
-      FetchLines(block.ahead + i * block.ahead_stride, block.ahead_bytes);
-    }
+    FetchRows(block, i);
     const std::byte* row = block.rows[i];
     const int64_t group = Rows::kScaled ? block.group : block.dim;
     int64_t channel = 0;

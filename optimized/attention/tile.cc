@@ -17,6 +17,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
 
+// Most blocks are seen whole; counting bits is a call where the instruction set is not known.
+int64_t CountOf(uint64_t places) {
+  return places == ~uint64_t{0} ? kBlockTokens : std::popcount(places);
+}
+
 const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
   return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
 }
@@ -196,7 +201,7 @@ void TileWorker::SeeBlock(int64_t block) {
     seen_.reads_keys |= seen_.words[row] != 0 && !keys->uniform;
   }
   if (seen_.any == 0) return;
-  seen_.count = std::popcount(seen_.any);
+  seen_.count = CountOf(seen_.any);
   seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
   seen_.by_parts = tile_->rows >= kWidenFrom;
   if (!seen_.by_parts) return;
@@ -206,7 +211,7 @@ void TileWorker::SeeBlock(int64_t block) {
     seen_.by_parts = seen_.by_parts && (seen_.any & above) == word && !IsUniform(row);
     const int64_t before_this = row % kQuad == 0 ? 0 : seen_.most[row / kQuad];
     const bool same = row > 0 && word == seen_.words[row - 1];
-    seen_.counts[row] = same ? seen_.counts[row - 1] : std::popcount(word);
+    seen_.counts[row] = same ? seen_.counts[row - 1] : CountOf(word);
     seen_.most[row / kQuad] = std::max(before_this, seen_.counts[row]);
   }
 }
@@ -231,28 +236,32 @@ void TileWorker::ForEachGroup(Visit visit) {
   }
 }
 
-// Where heads stand together, each tile fetches some tokens for all of them: memory as it lies.
-BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage,
-                                      int64_t columns, const Share& share) const {
+// Of the columns from `first` to `end`, counted from the block's first one. Where heads stand
+// together, each tile fetches some tokens for all of them: memory as it lies.
+BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
+                                      int64_t end, const Share& share) const {
   const int64_t bytes = stage.row_bytes();
+  const int64_t count = end - first;
   if (share.parts == 1 || of.code_head_stride != bytes) {
-    return {&of, tile_->kv_head, columns, seen_.count, bytes};
+    return {&of, tile_->kv_head, first, count, bytes};
   }
-  const int64_t from = seen_.count * share.part / share.parts;
-  const int64_t end = seen_.count * (share.part + 1) / share.parts;
-  return {&of, tile_->kv_head - share.part, columns + from, end - from, bytes * share.parts};
+  const int64_t before = count * share.part / share.parts;
+  const int64_t after = count * (share.part + 1) / share.parts;
+  return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
 }
 
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   if (seen_.reads_keys) {
+    const int64_t half = seen_.count / 2;
     const bool widen = tile_->rows >= kWidenFrom && shape.k_planes == nullptr;
     const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
                     : widen                  ? BlockStage::As::kFloats
                                              : BlockStage::As::kStored;
     k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
-            AheadOf(from.v, v_, 0, share));
+            {AheadOf(from.v, v_, half, seen_.count, share),
+             AheadOf(from.k, k_, kBlockTokens, kBlockTokens + half, share)});
   }
   if (seen_.by_parts) DotByTokens(shape);
   ForEachGroup([&](int64_t row, int width) {
@@ -265,10 +274,16 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
 void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
+  BlockStage::Aheads ahead = {};
+  if (seen_.reads_keys) {
+    constexpr int64_t kNext = kBlockTokens;
+    const int64_t half = seen_.count / 2;
+    ahead = {AheadOf(from.k, k_, kNext + half, kNext + seen_.count, share),
+             AheadOf(from.v, v_, kNext, kNext + half, share)};
+  }
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
           tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored,
-          shape.kernels,
-          seen_.reads_keys ? AheadOf(from.k, k_, kBlockTokens, share) : BlockStage::Ahead());
+          shape.kernels, ahead);
   if (seen_.by_parts) return SumByChannels(shape);
   ForEachGroup([&](int64_t row, int width) {
     Sum(shape, row, width, seen_.any, seen_.words[row]);
@@ -374,7 +389,7 @@ void TileWorker::Dot(const TileShape& shape, int64_t row, int width, uint64_t an
 void TileWorker::Soften(const TileShape& shape, int64_t row, int width, int64_t block,
                         uint64_t places) {
   SoftmaxStep step;
-  step.count = std::popcount(places);
+  step.count = CountOf(places);
   step.scale = shape.scale;
   step.softcap = shape.softcap;
   step.bias = Bias(row, width, block, places);

@@ -112,13 +112,13 @@ class TileWorker {
 
   void TakeRows(const TileShape& shape, const Tile& tile);
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
-  // The tile's next block: what is seen of it; scores, while its values are fetched; and P.V, while
-  // the keys of the block after it are.
+  // The tile's next block: what is seen of it; scores; and P.V. Half a block of values and half a
+  // block of keys are fetched during each: those that the two after it read first.
   void SeeBlock(int64_t block);
   void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
   void SumBlock(const TileShape& shape, const Share& share);
-  BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t columns,
-                            const Share& share) const;
+  BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
+                            int64_t end, const Share& share) const;
   template <class Visit>
   void ForEachGroup(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;

@@ -28,9 +28,7 @@ void Turn(const BlockRows& block, float* to) {
     const std::byte* rows[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
       rows[i] = block.rows[HWY_MIN(first + i, block.count - 1)];
-      if (first + i < block.ahead_count) {
-        FetchLines(block.ahead + (first + i) * block.ahead_stride, block.ahead_bytes);
-      }
+      FetchRows(block, first + i);
     }
     float* at = to + first / kTurned * kTurned * block.dim + first % kTurned;
     for (int64_t c = 0; c < block.dim; c += kLanes, at += kLanes * kTurned) {
