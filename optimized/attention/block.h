@@ -36,7 +36,7 @@ inline constexpr int64_t kQuad = 4;
   X(kCode4, Code4Rows)
 
 // The same codes plane by plane, where scales and biases stay out of the sums (planes.h); the last
-// one reads such codes as f32, for whoever takes them many times.
+// one reads such codes as f32, for sums that take them many times.
 #define KVCHECK_ATTENTION_PLANE_KINDS(X) \
   X(kPlanes8, Planes8Rows)               \
   X(kPlanes4, Planes4Rows)               \

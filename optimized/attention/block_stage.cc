@@ -155,33 +155,37 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.turned = nullptr;
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
-  // Both at once: which one a block needs depends on what is seen of it, and a second call as large
-  // as the first one allocates nothing.
-  // A line more: vectors at strides of a power of two would share few sets of the first cache.
-  const int64_t stride = padded + kSumLanes16;
-  float* floats = AlignedFloats(&values_, stride * kBlockTokens);
-  float* turned = kernels.CanTurn() ? AlignedFloats(&turned_, padded * kBlockTokens) : nullptr;
   // Plain f32 that needs no zeros behind it is turned where it is stored, and so are planes.
   const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPlanes(kind_);
   if (as == As::kFloats || !as_stored) {
-    Widen(padded, stride, floats, kernels);
+    Widen(kernels);
     StopFetching();
   }
   if (as == As::kTurned) {
+    float* turned = AlignedFloats(&turned_, padded * kBlockTokens);
     kernels.turn[static_cast<int>(block_.kind)](block_, turned);
     block_.turned = turned;
   }
   StopFetching();
 }
 
-void BlockStage::Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels) {
+void BlockStage::MakeRoom(bool floats, bool turned) {
+  if (floats) AlignedFloats(&values_, WidenedStride() * kBlockTokens);
+  if (turned) AlignedFloats(&turned_, PaddedDim(dim_) * kBlockTokens);
+}
+
+void BlockStage::Widen(const AttentionKernels& kernels) {
+  const int64_t stride = WidenedStride();
+  float* to = AlignedFloats(&values_, stride * kBlockTokens);
   kernels.widen[static_cast<int>(kind_)](block_, to, stride);
   block_.kind = IsPlanes(kind_) ? RowKind::kPlaneFloats : RowKind::kFloat32;
-  block_.dim = padded;
+  block_.dim = PaddedDim(dim_);
   for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
   }
 }
+
+void SelectedRows::MakeRoom(int64_t groups) { GrowTo(&scales_, 2 * kBlockTokens * groups); }
 
 const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, uint64_t places) {
   rows_.kind = block.kind;
@@ -192,7 +196,7 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.turned = nullptr;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;
-  if (scaled) GrowTo(&scales_, 2 * kBlockTokens * groups);
+  if (scaled) MakeRoom(groups);
   float* scales = scales_.data();
   float* biases = scales + kBlockTokens * groups;
   rows_.scales = scales;

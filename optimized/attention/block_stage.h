@@ -34,6 +34,9 @@ class BlockStage {
   // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
   // bits.
   enum class As { kStored, kFloats, kTurned };
+  // For what Take may need: a call as large as an earlier one allocates nothing, however much of a
+  // block is seen.
+  void MakeRoom(bool floats, bool turned);
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
   // and the first one is enough.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
@@ -41,11 +44,14 @@ class BlockStage {
   // What is ahead is on its way.
   void StopFetching() { block_.ahead[0] = block_.ahead[1] = {}; }
   BlockRows& rows() { return block_; }
+  int64_t groups() const { return groups_; }
   // Bytes of one vector's codes as they are stored.
   int64_t row_bytes() const { return row_bytes_; }
 
  private:
-  void Widen(int64_t padded, int64_t stride, float* to, const AttentionKernels& kernels);
+  void Widen(const AttentionKernels& kernels);
+  // A line more: vectors at strides of a power of two would share few sets of the first cache.
+  int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
   static void TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool together, const AttentionKernels& kernels);
@@ -65,6 +71,7 @@ class BlockStage {
 // of `present` are the vectors of the block in order.
 class SelectedRows {
  public:
+  void MakeRoom(int64_t groups);
   const BlockRows& Select(const BlockRows& block, uint64_t present, uint64_t places);
 
  private:

@@ -28,8 +28,9 @@ struct Queries {
 };
 
 // scores[h][i] = sum over channels of q[h] times row i: term c in lane c mod N, in order, and the N
-// lanes by halves. Planes: factored. Shapes: scores (width, kBlockTokens), of which what stands
-// behind `count` may be written too, up to a multiple of 16.
+// lanes by halves. Planes: factored, a group's channels in runs (planes.h). Shapes: scores (width,
+// kBlockTokens), of which what stands behind `count` may be written too, up to a multiple of 16;
+// of planes and one query up to one of 32, and so far scales and biases are read.
 using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
 // out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[h][i] times row i), that sum term
@@ -85,7 +86,7 @@ struct AttentionKernels {
   // codes.
   DotKernel turned_dot[2] = {};
   bool fused = false;   // whether products really enter sums unrounded
-  int dot_lanes = 16;   // N of a dot product
+  int dot_lanes = 16;   // N of a dot product, planes apart
   bool planes = false;  // whether there are kernels of planes
 
   bool CanTurn() const { return turn[static_cast<int>(RowKind::kFloat32)] != nullptr; }

@@ -1,6 +1,5 @@
 // P.V over planes of codes (planes.h), where the instruction set has the vectors for them.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "optimized/attention/kernel_parts.h"

@@ -20,8 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// Of eight lanes. With sixteen, a group of 64 codes is four products a key and query, fewer than
-// adding up their lanes takes: there codes are dequantized in registers.
+// Of eight lanes. With sixteen, codes are dequantized in registers.
 #undef KVCHECK_HAVE_PLANES
 #define KVCHECK_HAVE_PLANES (HWY_TARGET == HWY_AVX2)
 

@@ -248,8 +248,7 @@ HWY_INLINE VF32 InRegister(VF32 x) {
 }
 
 // What is ahead of the rows of a block is fetched evenly over the steps of a kernel: a burst would
-// fill the queue of misses, and what the kernel itself reads would wait behind it. Here: the bytes
-// from `from` on that are due in one of `steps` steps over a row.
+// fill the queue of misses, and what the kernel itself reads would wait behind it.
 inline constexpr int64_t kLineBytes = 64;
 
 // Number i of both.
@@ -274,14 +273,15 @@ class FetchInOrder {
     const AheadRows& second = block.ahead[1];
     const bool alike =
         first.bytes == second.bytes && first.stride == second.stride && first.count == second.count;
-    Begin(first);
-    int64_t lines = left_;
-    if (alike) {
-      apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
-    } else {
+    int64_t lines = 0;
+    if (!alike && first.count > 0) {
+      Begin(second);
+      lines = left_;
       then_ = &second;
-      lines += LinesOf(second) * second.count;
     }
+    Begin(alike || first.count > 0 ? first : second);
+    lines += left_;
+    if (alike) apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
     if (lines == 0 || steps == 0) {
       Stop();
     } else {
@@ -298,9 +298,7 @@ class FetchInOrder {
   }
 
  private:
-  static int64_t LinesOf(const AheadRows& ahead) {
-    return (ahead.bytes + kLineBytes - 1) / kLineBytes;
-  }
+  static int64_t LinesOf(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes; }
   // A step that reaches the end of a row.
   HWY_NOINLINE void EndRow() {
     for (int64_t lines = per_step_; lines > 0 && left_ > 0;) {
@@ -325,15 +323,16 @@ class FetchInOrder {
   void Begin(const AheadRows& ahead) {
     next_ = reinterpret_cast<uintptr_t>(ahead.from);
     stride_ = ahead.stride;
-    left_ = LinesOf(ahead) * ahead.count;
     // Rows that stand together are one.
-    row_ = in_row_ = ahead.bytes == ahead.stride ? left_ : LinesOf(ahead);
+    const bool one = ahead.bytes == ahead.stride;
+    row_ = in_row_ = LinesOf(one ? ahead.bytes * ahead.count : ahead.bytes);
+    left_ = one ? row_ : row_ * ahead.count;
   }
   HWY_INLINE void FetchLines(int64_t lines) {
     in_row_ -= lines;
     for (; lines > 0; --lines) {
       hwy::Prefetch(reinterpret_cast<const std::byte*>(next_));
-      hwy::Prefetch(reinterpret_cast<const std::byte*>(next_ + apart_));
+      if (apart_ != 0) hwy::Prefetch(reinterpret_cast<const std::byte*>(next_ + apart_));
       next_ += kLineBytes;
     }
   }

@@ -116,6 +116,11 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   scores_ = turned_ + turned;
   rescale_ = scores_ + scores;
   bias_ = rescale_ + rescale;
+  if (tile.rows >= kWidenFrom) {
+    k_.MakeRoom(shape.k_planes == nullptr, turns_);
+    v_.MakeRoom(true, false);
+  }
+  selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
   std::fill(queries_, queries_ + queries, 0.0f);
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
@@ -362,7 +367,7 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
 Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
   if (shape.k_planes == nullptr) {
     return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false,
-            turned_ + row * shape.k_padded};
+            turns_ ? turned_ + row * shape.k_padded : nullptr};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
   return {quad + row % kQuad, 0, quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_,

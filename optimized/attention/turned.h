@@ -1,8 +1,9 @@
 // q.k with a key in each lane: keys turned about, so that no lanes are left to add up.
 //
-// A dot product is N sums, one for each lane of a vector of channels, added by halves. Turned
-// about, a vector holds one channel of eight keys, and the sum of each lane is made by itself, one
-// after the other: the same products in the same order, and the same bits.
+// A dot product of plain vectors is N sums, one for each lane of a vector of channels, added by
+// halves. Turned about, a vector holds one channel of eight keys, and the sum of each lane is made
+// by itself, one after the other: the same products in the same order, and the same bits. Codes
+// are always turned about, and summed in the order of channels (planes.h).
 //
 // Sixteen keys go together, two vectors, with four queries.
 

@@ -26,8 +26,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <vector>
 
@@ -129,7 +129,7 @@ TEST(PlanScores, RoundsTheConstantAndTheScore) {
   }
 }
 
-// A key of 32 codes of 255, of which the first channel holds the score. Where codes are dequantized
+// A key of codes of 255, of which the first channel holds the score. Where codes are dequantized
 // inside, c s + z is rounded as often as is stated, and then its product with the query; where the
 // scale is factored out, the product of code and query is rounded, and then that with the scale.
 // What the other channels add is lost.
@@ -158,41 +158,49 @@ CodedKey FindCodedKey(bool factored, bool fused) {
   return {};
 }
 
+void ExpectRoundsCodedKeys(int dim, bool portable) {
+  const optimized::AttentionKernels kernels = optimized::KernelsFor(!portable);
+  const std::string text = std::to_string(dim);
+  PlanAdversary adversary("attention hq=1 hkv=1 l=1 t=2 d=" + text + " dv=1 q=f32 k=affine:8:g" +
+                              text + ":f32 v=f32 out=f32 scale=1 lse=natural data=gauss:1",
+                          portable);
+  const bool factored = kernels.planes;
+  const CodedKey key = FindCodedKey(factored, kernels.fused);
+  const float lost = factored ? LostBeside(1) / 255 : LostBeside(kScore);
+  // On the first lane, and where the tree adds lanes to it: of a register, or of 32 channels.
+  std::vector<int> added;
+  for (int i = 1; i < dim; ++i) {
+    const bool in_lane = factored ? i < 32 : i % kernels.dot_lanes == 0;
+    const bool tree = factored ? i == 32 || i == 64 : i < kernels.dot_lanes && (i & (i - 1)) == 0;
+    if (in_lane || tree) added.push_back(i);
+  }
+  adversary.Zero("q");
+  adversary.Floats("q")[0] = key.query;
+  for (const int i : added) adversary.Floats("q")[i] = lost * (1 - 0x1p-6f);
+  for (int i = 0; i < dim; ++i) {
+    adversary.Bytes("k_codes")[i] = std::byte{255};
+    adversary.Bytes("k_codes")[dim + i] = std::byte{1};
+  }
+  adversary.Floats("k_scales")[0] = key.scale;
+  adversary.Floats("k_biases")[0] = key.bias;
+  adversary.Floats("k_scales")[1] = (kScore - kGap) / key.query;
+  adversary.Floats("k_biases")[1] = 0;
+  adversary.ExpectHolds(0.85);
+  adversary.ExpectBreaks("dequantize", [](Plan* plan) {
+    plan->dequantize_roundings =
+        plan->dequantize == DequantizeKind::kInside ? *plan->dequantize_roundings - 1 : 0;
+    plan->dequantize = DequantizeKind::kInside;
+  });
+  if (!factored) return;
+  adversary.ExpectBreaks("qk", [](Plan* plan) {
+    plan->qk->order = SumOrder::kLanes;
+    plan->qk->width = 2 * std::max(plan->qk->width, 1);
+  });
+}
+
 TEST(PlanScores, RoundsCodedKeys) {
-  constexpr int kDim = 32;
   for (const bool portable : kArithmetics) {
-    const optimized::AttentionKernels kernels = optimized::KernelsFor(!portable);
-    PlanAdversary adversary(
-        "attention hq=1 hkv=1 l=1 t=2 d=32 dv=1 q=f32 k=affine:8:g32:f32 v=f32 out=f32 scale=1 "
-        "lse=natural data=gauss:1",
-        portable);
-    const bool factored = kernels.planes;
-    const CodedKey key = FindCodedKey(factored, kernels.fused);
-    const float lost = factored ? LostBeside(1) / 255 : LostBeside(kScore);
-    // On the first lane, and where the tree adds lanes to it; factored, each channel in turn.
-    std::vector<int> added = kernels.dot_lanes == 8 ? std::vector<int>{8, 16, 24, 4, 2, 1}
-                                                    : std::vector<int>{16, 8, 4, 2, 1};
-    if (factored) {
-      added.resize(kDim - 1);
-      std::iota(added.begin(), added.end(), 1);
-    }
-    adversary.Zero("q");
-    adversary.Floats("q")[0] = key.query;
-    for (const int i : added) adversary.Floats("q")[i] = lost * (1 - 0x1p-6f);
-    for (int i = 0; i < kDim; ++i) {
-      adversary.Bytes("k_codes")[i] = std::byte{255};
-      adversary.Bytes("k_codes")[kDim + i] = std::byte{1};
-    }
-    adversary.Floats("k_scales")[0] = key.scale;
-    adversary.Floats("k_biases")[0] = key.bias;
-    adversary.Floats("k_scales")[1] = (kScore - kGap) / key.query;
-    adversary.Floats("k_biases")[1] = 0;
-    adversary.ExpectHolds(0.85);
-    adversary.ExpectBreaks("dequantize", [](Plan* plan) {
-      plan->dequantize_roundings =
-          plan->dequantize == DequantizeKind::kInside ? *plan->dequantize_roundings - 1 : 0;
-      plan->dequantize = DequantizeKind::kInside;
-    });
+    for (const int dim : {32, 64, 128}) ExpectRoundsCodedKeys(dim, portable);
   }
 }
 

@@ -126,7 +126,7 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
           ExpectSameBits(kernels, format, dim, count, false);
         }
       }
-      for (const int64_t dim : {128, 256}) {
+      for (const int64_t dim : {128, 256, 384}) {
         for (const int bits : {2, 3, 4, 5, 6, 8}) {
           for (const int group : {32, 64, 128}) {
             const std::string format =
