@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/tile.h"
@@ -74,14 +75,7 @@ struct Attention::State {
     most_team = 1;
     int64_t floats = 0;
     for (const Tile& tile : tiles) floats += tile.ranges * shape.PartialFloats(tile.rows);
-    if (split && static_cast<int64_t>(partials.size()) < floats + 16) {
-      partials.resize(static_cast<size_t>(floats + 16));
-    }
-    void* start = partials.data();
-    size_t room = partials.size() * sizeof(float);
-    float* at = split ? static_cast<float*>(std::align(
-                            64, static_cast<size_t>(floats) * sizeof(float), start, room))
-                      : nullptr;
+    float* at = split ? AlignedFloats(&partials, floats) : nullptr;
     if (split && open.size() < tiles.size()) open = std::vector<std::atomic<int64_t>>(tiles.size());
     for (size_t i = 0; i < tiles.size(); ++i) {
       Tile& tile = tiles[i];

@@ -199,25 +199,8 @@ void ScalesToFloat(DType dtype, const std::byte* const* from, int64_t count, int
   }
 }
 
-// From the order of tokens to that of groups.
-void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out) {
-  int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const F32 d;
-  for (; groups == 2 && i + kLanes <= count; i += kLanes) {
-    const VF32 low = hn::LoadU(d, from + 2 * i);
-    const VF32 high = hn::LoadU(d, from + 2 * i + kLanes);
-    hn::StoreU(hn::ConcatEven(d, high, low), d, out + i);
-    hn::StoreU(hn::ConcatOdd(d, high, low), d, out + kBlockTokens + i);
-  }
-#endif
-  for (; i < count; ++i) {
-    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[i * groups + g];
-  }
-}
-
-// Both at once: two groups of tokens that stand together, as many as fill vectors. Returns how
-// many tokens.
+// Two groups of tokens that stand together, from the order of tokens to that of groups, as many as
+// fill vectors. Returns how many tokens.
 template <class Rows>
 HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
                               [[maybe_unused]] int64_t count,
@@ -233,6 +216,17 @@ HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
   }
 #endif
   return i;
+}
+
+// Any number of groups, of what is f32.
+void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out) {
+  int64_t i = 0;
+  if (groups == 2) {
+    i = WidenPairs<Float32Rows>(reinterpret_cast<const std::byte*>(from), count, out);
+  }
+  for (; i < count; ++i) {
+    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[i * groups + g];
+  }
 }
 
 int64_t WidenPairsOf(const StoredScales& scales, float* out) {

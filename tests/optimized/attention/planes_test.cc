@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "optimized/attention/aligned_floats.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -126,13 +126,9 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   std::vector<float> q(static_cast<size_t>(kQuad * dim));
   for (float& value : q) value = draw() * small;
   ASSERT_EQ(optimized::FitPlanes(q.data(), kQuad * dim), small == 1);
-  const auto quad_floats = static_cast<size_t>(optimized::PlaneQuadFloats(dim, affine.group_size));
-  const auto out_floats = static_cast<size_t>(kQuad * dim);
-  std::vector<float> memory(quad_floats + out_floats + 16);
-  void* start = memory.data();
-  size_t room = memory.size() * sizeof(float);
-  auto* quad =
-      static_cast<float*>(std::align(64, (quad_floats + out_floats) * sizeof(float), start, room));
+  const int64_t quad_floats = optimized::PlaneQuadFloats(dim, affine.group_size);
+  std::vector<float> memory;
+  float* quad = optimized::AlignedFloats(&memory, quad_floats + kQuad * dim);
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
     optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);

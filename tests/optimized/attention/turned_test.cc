@@ -9,11 +9,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/block_stage.h"
 #include "optimized/attention/planes.h"
 #include "tests/optimized/attention/stored_block.h"
@@ -29,19 +29,14 @@ using optimized::kBlockTokens;
 using optimized::kQuad;
 
 // Floats at an address that every vector may be stored to.
-class AlignedFloats {
+class Room {
  public:
-  explicit AlignedFloats(int64_t count) : memory_(static_cast<size_t>(count + 16)) {
-    void* start = memory_.data();
-    size_t room = memory_.size() * sizeof(float);
-    data_ = static_cast<float*>(
-        std::align(64, static_cast<size_t>(count) * sizeof(float), start, room));
-  }
+  explicit Room(int64_t count) : data_(optimized::AlignedFloats(&memory_, count)) {}
   float* data() { return data_; }
 
  private:
   std::vector<float> memory_;
-  float* data_ = nullptr;
+  float* data_;
 };
 
 // Four queries of many sizes as the kernels take them.
@@ -72,7 +67,7 @@ struct DrawnQueries {
   }
 
   int64_t padded;
-  AlignedFloats q, quad, turned;
+  Room q, quad, turned;
   optimized::Queries queries;
 };
 
@@ -87,7 +82,7 @@ void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, 
                            std::to_string(count) + (planes ? " planes" : "");
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), planes);
   DrawnQueries drawn(block, planes);
-  AlignedFloats rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
+  Room rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
   // What stands behind the last key is anything.
   std::fill_n(turned_scores.data(), kQuad * kBlockTokens, std::numeric_limits<float>::quiet_NaN());
   const BlockRows rows =
