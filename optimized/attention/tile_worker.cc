@@ -1,0 +1,377 @@
+#include "optimized/attention/tile_worker.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "optimized/attention/aligned_floats.h"
+#include "optimized/attention/merge_ranges.h"
+#include "optimized/attention/planes.h"
+#include "optimized/attention/turned.h"
+
+namespace kvcheck::optimized {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
+
+// Most blocks are seen whole; counting bits is a call where the instruction set is not known.
+int64_t CountOf(uint64_t places) {
+  return places == ~uint64_t{0} ? kBlockTokens : std::popcount(places);
+}
+
+// The columns of the block's positions at the bits of `any`, in order, and whether they stand one
+// after the other: then the first one is enough.
+bool ColumnsOf(std::span<const ColumnRun> runs, int64_t block, uint64_t any, int64_t* columns) {
+  const int64_t first = block * kBlockTokens;
+  // The run of the block's first visible position.
+  const int64_t start = first + std::countr_zero(any);
+  size_t low = 0;
+  size_t high = runs.size();
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (runs[middle].position <= start ? low : high) = middle;
+  }
+  if (any == ~uint64_t{0} && first + kBlockTokens <= runs[low].position + runs[low].count) {
+    columns[0] = runs[low].column + (first - runs[low].position);
+    return true;
+  }
+  int64_t count = 0;
+  for (uint64_t rest = any; rest != 0; rest &= rest - 1) {
+    const int64_t position = first + std::countr_zero(rest);
+    while (position >= runs[low].position + runs[low].count) ++low;
+    columns[count++] = runs[low].column + (position - runs[low].position);
+  }
+  bool together = true;
+  for (int64_t i = 1; i < count; ++i) together = together && columns[i] == columns[0] + i;
+  return together;
+}
+
+}  // namespace
+
+void TileWorker::Start(const TileShape& shape) {
+  k_.Start(shape.shape.k, shape.shape.k_dim, shape.k_planes != nullptr);
+  v_.Start(shape.shape.v, shape.shape.v_dim, shape.v_planes != nullptr);
+  tile_ = nullptr;
+}
+
+float* TileWorker::Partials(int64_t floats) { return AlignedFloats(&partials_, floats); }
+
+void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
+  tile_ = &tile;
+  const int64_t rows = TileShape::PaddedRows(tile.rows);
+  const int64_t queries = (rows + kQuad - 1) / kQuad * kQuad * shape.k_padded;
+  const int64_t scores = rows * kBlockTokens;
+  const int64_t rescale = PaddedDim(rows);
+  turns_ = shape.kernels.CanTurn() && tile.rows >= kWidenFrom;
+  const int64_t turned = turns_ && shape.k_planes == nullptr ? queries : 0;
+  queries_ = AlignedFloats(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
+  turned_ = queries_ + queries;
+  scores_ = turned_ + turned;
+  rescale_ = scores_ + scores;
+  bias_ = rescale_ + rescale;
+  if (tile.rows >= kWidenFrom) {
+    k_.MakeRoom(shape.k_planes == nullptr, turns_);
+    v_.MakeRoom(true, false);
+  }
+  selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
+  std::fill(queries_, queries_ + queries, 0.0f);
+  rows_.resize(static_cast<size_t>(tile.rows));
+  const SequenceQueries& from = *tile.sequence;
+  const auto query = [&](const RowPlace& at) {
+    return from.q + at.head * from.q_head_stride + at.query * from.q_stride;
+  };
+  const int64_t dim = shape.shape.k_dim;
+  // The bits are the same either way.
+  in_place_ = shape.k_planes != nullptr && tile.rows < kWidenFrom;
+  for (int64_t row = 0; row < tile.rows && in_place_; ++row) {
+    in_place_ = FitPlanes(query(PlaceOf(shape, tile, row)), dim);
+  }
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const RowPlace at = PlaceOf(shape, tile, row);
+    if (shape.k_planes != nullptr) {
+      ArrangeQuery(*shape.k_planes, query(at), dim, in_place_, row % kQuad,
+                   queries_ + row / kQuad * kQuad * shape.k_padded);
+    } else {
+      std::memcpy(queries_ + row * shape.k_padded, query(at),
+                  static_cast<size_t>(dim) * sizeof(float));
+    }
+    Row& to = rows_[static_cast<size_t>(row)];
+    to.visible = &VisibleOf(tile, at);
+    to.bias = from.bias == nullptr
+                  ? nullptr
+                  : from.bias + at.head * from.bias_head_stride + at.query * from.bias_stride;
+    to.slope = from.alibi_slopes == nullptr ? 0.0f : from.alibi_slopes[at.head];
+    to.position = from.first_position + at.query;
+  }
+  for (int64_t row = 0; turned > 0 && row < tile.rows; row += kQuad) {
+    TurnQueries(queries_ + row * shape.k_padded, shape.k_padded, shape.k_padded,
+                turned_ + row * shape.k_padded);
+  }
+  span_ = {};
+  for (const Row& row : rows_) span_.Add(*row.visible);
+}
+
+void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range) {
+  if (tile_ != &tile) TakeRows(shape, tile);
+  const int64_t padded = TileShape::PaddedRows(tile.rows);
+  partial_.sums = tile.partials + range * shape.PartialFloats(tile.rows);
+  partial_.shifts = partial_.sums + padded * shape.v_padded;
+  partial_.totals = partial_.shifts + PaddedDim(padded);
+  std::fill(partial_.sums, partial_.shifts, 0.0f);
+  std::fill(partial_.shifts, partial_.totals, -kInfinity);
+  std::fill(partial_.totals, partial_.totals + PaddedDim(padded), 0.0f);
+}
+
+void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                           std::span<TileWorker> workers) {
+  for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
+  const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
+  const std::span<TileWorker> team = workers.first(tiles.size());
+  const auto parts = std::ssize(team);
+  for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
+    for (TileWorker& worker : team) worker.SeeBlock(block);
+    int64_t part = 0;
+    for (TileWorker& worker : team) worker.ScoreBlock(shape, block, {part++, parts});
+    part = 0;
+    for (TileWorker& worker : team) worker.SumBlock(shape, {part++, parts});
+  }
+}
+
+void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
+  tile_ = nullptr;  // its address is that of an earlier one
+  for (int64_t range = 0; range < tile.ranges; ++range) {
+    RunRanges(shape, {&tile, 1}, range, {this, 1});
+  }
+  tile_ = nullptr;
+  MergeRanges(shape, tile);
+}
+
+void TileWorker::SeeBlock(int64_t block) {
+  seen_.any = 0;
+  if (!span_.Touches(block)) return;
+  seen_.reads_keys = false;
+  const VisibleKeys* before = nullptr;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const VisibleKeys* keys = rows_[row].visible;
+    seen_.words[row] = keys == before ? seen_.words[row - 1] : keys->Word(block);
+    before = keys;
+    seen_.any |= seen_.words[row];
+    seen_.reads_keys |= seen_.words[row] != 0 && !keys->uniform;
+  }
+  if (seen_.any == 0) return;
+  seen_.count = CountOf(seen_.any);
+  seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
+  seen_.by_parts = tile_->rows >= kWidenFrom;
+  if (!seen_.by_parts) return;
+  for (int64_t row = 0; row < tile_->rows; ++row) {
+    const uint64_t word = seen_.words[row];
+    const uint64_t above = word == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(word);
+    seen_.by_parts = seen_.by_parts && (seen_.any & above) == word && !IsUniform(row);
+    const int64_t before_this = row % kQuad == 0 ? 0 : seen_.most[row / kQuad];
+    const bool same = row > 0 && word == seen_.words[row - 1];
+    seen_.counts[row] = same ? seen_.counts[row - 1] : CountOf(word);
+    seen_.most[row / kQuad] = std::max(before_this, seen_.counts[row]);
+  }
+}
+
+// Groups of four rows that see the same go together; otherwise each row alone.
+template <class Visit>
+void TileWorker::ForEachGroup(Visit visit) {
+  const uint64_t* words = seen_.words;
+  for (int64_t row = 0; row < tile_->rows; row += kQuad) {
+    const int64_t end = std::min(row + kQuad, tile_->rows);
+    bool same = tile_->rows > 1;
+    for (int64_t r = row + 1; r < end; ++r) {
+      same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
+    }
+    if (same) {
+      if (words[row] != 0) visit(row, static_cast<int>(kQuad));
+      continue;
+    }
+    for (int64_t r = row; r < end; ++r) {
+      if (words[r] != 0) visit(r, 1);
+    }
+  }
+}
+
+// Of the columns from `first` to `end`, counted from the block's first one. Where heads stand
+// together, each tile fetches some tokens for all of them: memory as it lies.
+BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
+                                      int64_t end, const Share& share) const {
+  const int64_t bytes = stage.row_bytes();
+  const int64_t count = end - first;
+  if (share.parts == 1 || of.code_head_stride != bytes) {
+    return {&of, tile_->kv_head, first, count, bytes};
+  }
+  const int64_t before = count * share.part / share.parts;
+  const int64_t after = count * (share.part + 1) / share.parts;
+  return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
+}
+
+void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
+  if (seen_.any == 0) return;
+  const SequenceQueries& from = *tile_->sequence;
+  if (seen_.reads_keys) {
+    const int64_t half = seen_.count / 2;
+    const bool widen = tile_->rows >= kWidenFrom && shape.k_planes == nullptr;
+    const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
+                    : widen                  ? BlockStage::As::kFloats
+                                             : BlockStage::As::kStored;
+    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
+            {AheadOf(from.v, v_, half, seen_.count, share),
+             AheadOf(from.k, k_, kBlockTokens, kBlockTokens + half, share)});
+  }
+  if (seen_.by_parts) DotByTokens(shape);
+  ForEachGroup([&](int64_t row, int width) {
+    if (!seen_.by_parts) Dot(shape, row, width, seen_.any, seen_.words[row]);
+    Soften(shape, row, width, block, seen_.words[row]);
+    k_.StopFetching();
+  });
+}
+
+void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
+  if (seen_.any == 0) return;
+  const SequenceQueries& from = *tile_->sequence;
+  BlockStage::Aheads ahead = {};
+  if (seen_.reads_keys) {
+    constexpr int64_t kNext = kBlockTokens;
+    const int64_t half = seen_.count / 2;
+    ahead = {AheadOf(from.k, k_, kNext + half, kNext + seen_.count, share),
+             AheadOf(from.v, v_, kNext, kNext + half, share)};
+  }
+  v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
+          tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored,
+          shape.kernels, ahead);
+  if (seen_.by_parts) return SumByChannels(shape);
+  ForEachGroup([&](int64_t row, int width) {
+    Sum(shape, row, width, seen_.any, seen_.words[row]);
+    v_.StopFetching();
+  });
+}
+
+// As many vectors as stay in the first cache with four queries, for all queries before the next
+// ones. Of the sixteen some may see a part: what is computed of the others is never looked at.
+void TileWorker::DotByTokens(const TileShape& shape) {
+  constexpr int64_t kTogether = 16;
+  BlockRows some = k_.rows();
+  const int64_t count = some.count;
+  const DotKernel dot = some.turned == nullptr
+                            ? shape.kernels.dot[static_cast<int>(some.kind)][1]
+                            : shape.kernels.turned_dot[HasScales(some.kind) ? 1 : 0];
+  for (int64_t first = 0; first < count; first += kTogether) {
+    some.count = std::min(kTogether, count - first);
+    if (some.turned != nullptr) {
+      some.turned = k_.rows().turned + first * some.dim;
+    } else {
+      std::copy_n(k_.rows().rows + first, some.count, some.rows);
+    }
+    if (HasScales(some.kind)) {
+      some.scales = k_.rows().scales + first;
+      some.biases = k_.rows().biases + first;
+    }
+    for (int64_t row = 0; row < tile_->rows; row += kQuad) {
+      if (seen_.most[row / kQuad] <= first) continue;
+      dot(some, QueriesOf(shape, row), scores_ + row * kBlockTokens + first);
+    }
+  }
+}
+
+// Channels of all vectors, likewise.
+void TileWorker::SumByChannels(const TileShape& shape) {
+  BlockRows some = v_.rows();
+  const int64_t dim = some.dim;
+  const int64_t count = some.count;
+  const bool planes = some.kind == RowKind::kPlaneFloats;
+  const int64_t channels = planes ? some.group : 64;
+  for (int64_t first = 0; first < dim; first += channels) {
+    some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
+    ForEachGroup([&](int64_t row, int width) {
+      some.count = seen_.counts[row];
+      SumRows(shape, row, width, some, first);
+    });
+    for (int64_t i = 0; i < count; ++i) some.rows[i] += 4 * channels;
+    if (planes) some.scales += kBlockTokens, some.biases += kBlockTokens;
+  }
+}
+
+const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t places) {
+  const Row& first = rows_[static_cast<size_t>(row)];
+  const bool alibi = tile_->sequence->alibi_slopes != nullptr;
+  if (first.bias == nullptr && !alibi) return nullptr;
+  const auto rows = std::min<int64_t>(width, std::ssize(rows_) - row);
+  std::fill(bias_, bias_ + width * kBlockTokens, 0.0f);
+  for (int64_t h = 0; h < rows; ++h) {
+    const Row& of = rows_[static_cast<size_t>(row + h)];
+    float* to = bias_ + h * kBlockTokens;
+    for (uint64_t rest = places; rest != 0; rest &= rest - 1, ++to) {
+      const int64_t position = block * kBlockTokens + std::countr_zero(rest);
+      double value = of.bias == nullptr ? 0 : static_cast<double>(of.bias[position]);
+      // The product is exact in double: one rounding of the whole, however much of it cancels.
+      if (alibi) {
+        value -=
+            static_cast<double>(of.slope) * static_cast<double>(std::abs(of.position - position));
+      }
+      *to = static_cast<float>(value);
+    }
+  }
+  return bias_;
+}
+
+Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
+  if (shape.k_planes == nullptr) {
+    return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false,
+            turns_ ? turned_ + row * shape.k_padded : nullptr};
+  }
+  const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
+  return {quad + row % kQuad, 0, quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_,
+          nullptr};
+}
+
+void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
+                         float* scores) {
+  shape.kernels.dot[static_cast<int>(keys.kind)][width == 1 ? 0 : 1](keys, QueriesOf(shape, row),
+                                                                     scores);
+}
+
+void TileWorker::Dot(const TileShape& shape, int64_t row, int width, uint64_t any,
+                     uint64_t places) {
+  float* scores = scores_ + row * kBlockTokens;
+  if (IsUniform(row)) {
+    std::fill(scores, scores + width * kBlockTokens, 0.0f);
+    return;
+  }
+  const BlockRows& keys = places == any ? k_.rows() : selected_.Select(k_.rows(), any, places);
+  DotRows(shape, row, width, keys, scores);
+}
+
+void TileWorker::Soften(const TileShape& shape, int64_t row, int width, int64_t block,
+                        uint64_t places) {
+  SoftmaxStep step;
+  step.count = CountOf(places);
+  step.scale = shape.scale;
+  step.softcap = shape.softcap;
+  step.bias = Bias(row, width, block, places);
+  step.scores = scores_ + row * kBlockTokens;
+  step.shift = partial_.shifts + row;
+  step.total = partial_.totals + row;
+  step.rescale = rescale_ + row;
+  shape.kernels.softmax[width == 1 ? 0 : 1](step);
+}
+
+void TileWorker::SumRows(const TileShape& shape, int64_t row, int64_t width,
+                         const BlockRows& values, int64_t channel) {
+  shape.kernels.sum[static_cast<int>(values.kind)][width == 1 ? 0 : 1](
+      values, scores_ + row * kBlockTokens, rescale_ + row,
+      partial_.sums + row * shape.v_padded + channel, shape.v_padded);
+}
+
+void TileWorker::Sum(const TileShape& shape, int64_t row, int width, uint64_t any,
+                     uint64_t places) {
+  const BlockRows& values = places == any ? v_.rows() : selected_.Select(v_.rows(), any, places);
+  SumRows(shape, row, width, values, 0);
+}
+
+}  // namespace kvcheck::optimized

@@ -1,0 +1,107 @@
+// What one worker computes of a tile, range by range and block by block. A range leaves a partial
+// result per query, and the partial results are merged in order, by whichever worker finishes last.
+
+#ifndef OPTIMIZED_ATTENTION_TILE_WORKER_H_
+#define OPTIMIZED_ATTENTION_TILE_WORKER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "optimized/attention/attention.h"
+#include "optimized/attention/block_stage.h"
+#include "optimized/attention/kernels.h"
+#include "optimized/attention/tile.h"
+
+namespace kvcheck::optimized {
+
+// What one worker needs; keeps its memory.
+class TileWorker {
+ public:
+  void Start(const TileShape& shape);
+  // Writes the partial results of one range, 0 to ranges - 1, of tiles that have the same ranges, a
+  // worker each, block by block: where the heads of a token stand together, memory is read as it
+  // lies.
+  static void RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
+                        std::span<TileWorker> workers);
+  // All ranges, and their merge.
+  void RunTile(const TileShape& shape, const Tile& tile);
+  // For tiles whose partial results no other worker needs.
+  float* Partials(int64_t floats);
+
+ private:
+  struct Row {
+    const VisibleKeys* visible;
+    const float* bias;  // of position 0; null: none
+    float slope;        // of ALiBi
+    int64_t position;   // of the query
+  };
+  struct Partial {
+    float* sums = nullptr;
+    float* shifts = nullptr;
+    float* totals = nullptr;
+  };
+  // What of a block a tile's rows see.
+  struct Seen {
+    uint64_t words[kTileRows];  // by row: the bits of visible positions
+    uint64_t any;               // by some row; 0: nothing
+    bool reads_keys;            // not all rows weigh them alike
+    int64_t columns[kBlockTokens], count;
+    bool together;  // the columns stand one after the other
+    // Where by_parts: of the columns, as many as a row sees, and most of four.
+    int64_t counts[kTileRows], most[kTileRows / kQuad];
+    bool by_parts;  // each row sees the first ones of it: DotByTokens and SumByChannels
+  };
+  // Of several tiles that go together, the share of one in what is fetched ahead.
+  struct Share {
+    int64_t part, parts;
+  };
+
+  void TakeRows(const TileShape& shape, const Tile& tile);
+  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
+  // The tile's next block: what is seen of it; scores; and P.V. Half a block of values and half a
+  // block of keys are fetched during each: those that the two after it read first.
+  void SeeBlock(int64_t block);
+  void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
+  void SumBlock(const TileShape& shape, const Share& share);
+  BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
+                            int64_t end, const Share& share) const;
+  template <class Visit>
+  void ForEachGroup(Visit visit);
+  Queries QueriesOf(const TileShape& shape, int64_t row) const;
+  // Of `width` rows from `row` on, which see `places` of the block: dot products, the step of the
+  // softmax, P.V.
+  void Dot(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
+  void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
+  // The same of all rows of the tile, each of which sees the first ones of a block, part by part.
+  void DotByTokens(const TileShape& shape);
+  void SumByChannels(const TileShape& shape);
+  void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
+               float* scores);
+  void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,
+               int64_t channel);
+  bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
+  const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
+
+  BlockStage k_, v_;
+  SelectedRows selected_;
+  std::vector<Row> rows_;
+  const Tile* tile_ = nullptr;  // whose queries are in queries_
+  BlockSpan span_;              // that they touch
+  Seen seen_;                   // of the block
+  Partial partial_;             // of the range that was begun
+  std::vector<float> memory_;   // of what follows, aligned
+  bool in_place_ = false;       // Queries::in_place
+  bool turns_ = false;          // keys are turned about for the tile
+  float* queries_ = nullptr;    // (rows, padded k_dim)
+  float* turned_ = nullptr;     // (rows, padded k_dim), as turned.h says
+  float* scores_ = nullptr;     // (rows, 64)
+  float* rescale_ = nullptr;    // (rows)
+  float* bias_ = nullptr;       // (4, 64)
+  std::vector<float> partials_;
+};
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_ATTENTION_TILE_WORKER_H_
