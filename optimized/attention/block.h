@@ -36,7 +36,7 @@ inline constexpr int64_t kQuad = 4;
   X(kCode4, Code4Rows)
 
 // The same codes plane by plane, where scales and biases stay out of the sums (planes.h); the last
-// one reads such codes as f32, for sums that take them many times.
+// one reads such codes as f32, channel by channel, for sums that take them many times.
 #define KVCHECK_ATTENTION_PLANE_KINDS(X) \
   X(kPlanes8, Planes8Rows)               \
   X(kPlanes4, Planes4Rows)               \
@@ -75,8 +75,8 @@ struct BlockRows {
   const float* scales = nullptr;
   const float* biases = nullptr;
   int64_t groups = 0;
-  // Keys turned about, sixteen after the other; null: they are not.
-  // Shapes: (count up to a multiple of 16 / 16, dim, 16).
+  // Keys turned about, N of them after the other (AttentionKernels::turned_keys); null: they are
+  // not. Shapes: (count up to a multiple of N / N, dim, N).
   const float* turned = nullptr;
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;

@@ -30,22 +30,22 @@ struct Queries {
 // scores[h][i] = sum over channels of q[h] times row i: term c in lane c mod N, in order, and the N
 // lanes by halves. Planes: factored, a group's channels in runs (planes.h). Shapes: scores (width,
 // kBlockTokens), of which what stands behind `count` may be written too, up to a multiple of 16;
-// of planes and one query up to one of 32, and so far scales and biases are read.
+// of planes up to a whole block, and so far scales and biases are read.
 using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
 // out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[h][i] times row i), that sum term
 // by term from zero. Shapes: weights (width, kBlockTokens), out (width, out_stride), of which
-// PaddedDim(dim) are written. Planes: factored, and `out` is in their order.
+// PaddedDim(dim) are written. Planes: factored, and `out` is in their order (PlaneChannel).
 using SumKernel = void (*)(const BlockRows& block, const float* weights, const float* rescale,
                            float* out, int64_t out_stride);
 
 // The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim). Planes: their codes,
-// for the sums of kPlaneFloats.
+// in the order of channels, for the sums of kPlaneFloats.
 // Shapes: out (count, stride), of which PaddedDim(dim) are written.
 using WidenKernel = void (*)(const BlockRows& block, float* out, int64_t stride);
 
 // Keys turned about: values that are f32, or codes as f32. Shapes: out (count up to a multiple of
-// 16 / 16, dim, 16).
+// N / N, dim, N), N the keys that go together.
 using TurnKernel = void (*)(const BlockRows& block, float* out);
 
 // One block of the online softmax of `width` queries.
@@ -80,7 +80,8 @@ struct AttentionKernels {
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
   WidenScalesKernel widen_scales;
-  // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4.
+  // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4; turned_keys: those that go together.
+  int turned_keys = 0;
   TurnKernel turn[kRowKinds] = {};
   // Dot products with four queries of block.turned, with the bits of `dot`: [0] of values, [1] of
   // codes.
@@ -88,6 +89,7 @@ struct AttentionKernels {
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product, planes apart
   bool planes = false;  // whether there are kernels of planes
+  int plane_lanes = 8;  // of their vectors
 
   bool CanTurn() const { return turn[static_cast<int>(RowKind::kFloat32)] != nullptr; }
 };

@@ -29,6 +29,7 @@ void MergeRanges(const TileShape& shape, const Tile& tile) {
   const int64_t padded = TileShape::PaddedRows(tile.rows);
   const int64_t stride = shape.PartialFloats(tile.rows);
   const int64_t dv = shape.shape.v_dim;
+  const bool in_planes = shape.v_planes != nullptr && tile.rows < kWidenFrom;
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;
@@ -53,7 +54,7 @@ void MergeRanges(const TileShape& shape, const Tile& tile) {
       total = total * weight + WeightOf(fused, sink, top);
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
     }
-    if (shape.v_planes != nullptr) RestoreChannels(shape.v_planes->bits, dv, out);
+    if (in_planes) RestoreChannels(shape.v_planes->bits, shape.kernels.plane_lanes, dv, out);
     if (total != 0) {  // NaN too
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
     }

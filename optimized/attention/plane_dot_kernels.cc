@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-#if KVCHECK_HAVE_PLANES
+#if KVCHECK_WIDE_VECTORS
 
 // Products of one channel of kVectors vectors of keys with kWidth queries, of the word's codes from
-// plane kPlane on. Shapes: words (kVectors, 8), q (planes, kQuad), sum (kWidth, kVectors).
+// plane kPlane on. Shapes: words (kVectors, N), q (planes, kQuad), sum (kWidth, kVectors).
 template <class Rows, int kVectors, int kWidth, bool kInPlace, int kPlane = 0>
 HWY_INLINE void AddWord(const VWords* HWY_RESTRICT words, const uint32_t* HWY_RESTRICT masks,
                         const float* HWY_RESTRICT q, VF32* HWY_RESTRICT sum) {
@@ -43,7 +43,7 @@ HWY_INLINE void AddWord(const VWords* HWY_RESTRICT words, const uint32_t* HWY_RE
   }
 }
 
-// Of a run of channels, channel by channel from zero. Shapes: words (8, kVectors * 8) or, where a
+// Of a run of channels, channel by channel from zero. Shapes: words (8, kVectors * N) or, where a
 // word has eight codes, half as many; q (kPlaneRun, kQuad).
 template <class Rows, int kVectors, int kWidth, bool kInPlace>
 HWY_INLINE void SumRun(const uint32_t* HWY_RESTRICT words, const float* HWY_RESTRICT q,
@@ -84,7 +84,7 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, const std::byte* const* row
                              const float* HWY_RESTRICT q, FetchInOrder& ahead,
                              float* HWY_RESTRICT scores) {
   constexpr int64_t kKeys = kVectors * kLanes;
-  constexpr int64_t kChunk = kLanes * Rows::kVectors;
+  constexpr int64_t kChunk = kPlaneLanes * Rows::kVectors;
   constexpr int kSums = kVectors * kWidth;
   HWY_ALIGN uint32_t words[kMostGroup / Rows::kVectors * kKeys];
   HWY_ALIGN float kept[kMostTree * kSums * kLanes];
@@ -95,7 +95,7 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, const std::byte* const* row
       for (int v = 0; v < kVectors; ++v) {
         TurnWords<kKeys>(rows + v * kLanes, offset, to + v * kLanes);
       }
-      to += kLanes * kKeys;
+      to += kPlaneLanes * kKeys;
       offset += Rows::kChunkBytes;
     }
     SumRuns<kSums>(CodeRuns<Rows, kVectors, kWidth, kInPlace>{words, q, ahead},
@@ -107,8 +107,8 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, const std::byte* const* row
 
 template <class Rows, int kWidth, bool kInPlace>
 HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, float* scores) {
-  // As many sums as hide the latency of a product; one query has fewer, and all its keys in two.
-  constexpr int kVectors = kWidth == 1 ? 4 : 2;
+  // As many sums as hide the latency of a product; one query has fewer, and its keys in few tiles.
+  constexpr int kVectors = kWidth == 1 || kLanes == 16 ? 4 : 2;
   constexpr int64_t kKeys = kVectors * kLanes;
   const int64_t count = block.count;
   const int64_t tiles = (count + kKeys - 1) / kKeys;
@@ -143,18 +143,18 @@ HWY_INLINE void WidenWord(VWords low, VWords high, float* HWY_RESTRICT out) {
 
 template <class Rows>
 void TurnPlanes(const BlockRows& block, float* out) {
-  constexpr int64_t kChunk = kLanes * Rows::kVectors;
+  constexpr int64_t kChunk = kPlaneLanes * Rows::kVectors;
   for (int64_t i = 0; i < block.count; i += kTurned) {
     const std::byte* rows[kTurned];
     for (int64_t k = 0; k < kTurned; ++k) {
       rows[k] = block.rows[HWY_MIN(i + k, block.count - 1)];
       FetchRows(block, i + k);
     }
-    HWY_ALIGN uint32_t words[kLanes * kTurned];
+    HWY_ALIGN uint32_t words[kPlaneLanes * kTurned];
     for (int64_t c = 0; c < block.dim; c += kChunk) {
       TurnWords<kTurned>(rows, c / kChunk * Rows::kChunkBytes, words);
       TurnWords<kTurned>(rows + kLanes, c / kChunk * Rows::kChunkBytes, words + kLanes);
-      for (int64_t w = 0; w < kLanes; ++w, out += Rows::kVectors * kTurned) {
+      for (int64_t w = 0; w < kPlaneLanes; ++w, out += Rows::kVectors * kTurned) {
         const uint32_t* of = words + w * kTurned;
         WidenWord<Rows>(hn::Load(Words(), of), hn::Load(Words(), of + kLanes), out);
       }
@@ -171,8 +171,8 @@ void FillPlaneDotsOf(RowKind kind, AttentionKernels* kernels) {
 }
 
 void FillPlaneDots(bool fused, AttentionKernels* kernels) {
-  static_assert(kLanes == kPlaneLanes);
   kernels->planes = fused;
+  kernels->plane_lanes = static_cast<int>(kLanes);
   FillPlaneDotsOf<Planes8Rows>(RowKind::kPlanes8, kernels);
   FillPlaneDotsOf<Planes4Rows>(RowKind::kPlanes4, kernels);
 }

@@ -1,6 +1,7 @@
 // P.V over planes of codes (planes.h), where the instruction set has the vectors for them.
 
 #include <cstdint>
+#include <cstring>
 
 #include "optimized/attention/kernel_parts.h"
 #include "optimized/attention/planes.h"
@@ -19,46 +20,73 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-#if KVCHECK_HAVE_PLANES
+#if KVCHECK_WIDE_VECTORS
 
-// Weights times the scales of one group, and the sum of weights times biases: by token modulo 8,
-// then by halves.
-template <int kWidth>
-struct GroupWeights {
-  HWY_ALIGN float weights[kWidth * kBlockTokens];  // fl(p s), (kWidth, kBlockTokens)
-  float biases[kWidth];
+// Whose words a vector of codes has: one group's; with sixteen lanes also of two groups of eight
+// words each, in turns, or of the last group of an odd number of them.
+enum class Span { kGroup, kTwoGroups, kLastGroup };
+constexpr int GroupsOf(Span span) { return span == Span::kTwoGroups ? 2 : 1; }
+
+// Codes as f32, channel by channel.
+struct PlaneFloatRows {
+  static constexpr bool kCodes = false;
+  static constexpr int kVectors = static_cast<int>(32 / kLanes);
+  static constexpr int64_t BytesOf(int64_t channels) { return 4 * channels; }
+  static constexpr int Shift(int) { return 0; }
 };
 
+// Weights times scales, and the sums of weights times biases: by token modulo N, then by halves.
 template <int kWidth>
-HWY_INLINE void WeighGroup(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
-                           GroupWeights<kWidth>* HWY_RESTRICT out) {
+struct GroupWeights {
+  // fl(p s), (kWidth, kBlockTokens); of two groups (kWidth, kBlockTokens, 2).
+  HWY_ALIGN float weights[2 * kWidth * kBlockTokens];
+  float biases[2 * kWidth];  // (groups, kWidth)
+};
+
+// Of kLanes tokens from token i on; kWhole: all of them are there.
+template <int kWidth, int kGroups, bool kWhole>
+HWY_INLINE void WeighTokens(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
+                            int64_t i, float* HWY_RESTRICT out, VF32* HWY_RESTRICT sum) {
   const F32 d;
-  const float* HWY_RESTRICT scales = block.scales + g * kBlockTokens;
-  const float* HWY_RESTRICT biases = block.biases + g * kBlockTokens;
-  VF32 sum[kWidth];
-  for (VF32& s : sum) s = hn::Zero(d);
+  // What stands behind the last token may be anything.
+  const auto here = hn::FirstN(d, static_cast<size_t>(kWhole ? kLanes : block.count - i));
+  const auto load = [&](const float* from) HWY_ATTR {
+    const VF32 all = hn::LoadU(d, from + i);
+    return kWhole ? all : hn::IfThenElseZero(here, all);
+  };
+  VF32 scale[kGroups], bias[kGroups];
+  for (int j = 0; j < kGroups; ++j) {
+    scale[j] = load(block.scales + (g + j) * kBlockTokens);
+    bias[j] = load(block.biases + (g + j) * kBlockTokens);
+  }
+  for (int h = 0; h < kWidth; ++h) {
+    const VF32 p = load(weights + h * kBlockTokens);
+    for (int j = 0; j < kGroups; ++j) {
+      sum[j * kWidth + h] = hn::MulAdd(p, bias[j], sum[j * kWidth + h]);
+    }
+    float* to = out + kGroups * (h * kBlockTokens + i);
+    if constexpr (kGroups == 1) {
+      hn::Store(hn::Mul(p, scale[0]), d, to);
+    } else {
+      hn::StoreInterleaved2(hn::Mul(p, scale[0]), hn::Mul(p, scale[1]), d, to);
+    }
+  }
+}
+
+// Of kGroups groups from group g on.
+template <int kWidth, int kGroups>
+HWY_INLINE void WeighGroups(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
+                            GroupWeights<kWidth>* HWY_RESTRICT out) {
+  VF32 sum[kGroups * kWidth];
+  for (VF32& s : sum) s = hn::Zero(F32());
   int64_t i = 0;
   for (; i + kLanes <= block.count; i += kLanes) {
-    const VF32 scale = hn::LoadU(d, scales + i);
-    const VF32 bias = hn::LoadU(d, biases + i);
-    for (int h = 0; h < kWidth; ++h) {
-      const VF32 p = hn::LoadU(d, weights + h * kBlockTokens + i);
-      hn::Store(hn::Mul(p, scale), d, out->weights + h * kBlockTokens + i);
-      sum[h] = hn::MulAdd(p, bias, sum[h]);
-    }
+    WeighTokens<kWidth, kGroups, true>(block, weights, g, i, out->weights, sum);
   }
   if (i < block.count) {
-    // What stands behind the last token may be anything.
-    const auto here = hn::FirstN(d, static_cast<size_t>(block.count - i));
-    const VF32 scale = hn::IfThenElseZero(here, hn::LoadU(d, scales + i));
-    const VF32 bias = hn::IfThenElseZero(here, hn::LoadU(d, biases + i));
-    for (int h = 0; h < kWidth; ++h) {
-      const VF32 p = hn::IfThenElseZero(here, hn::LoadU(d, weights + h * kBlockTokens + i));
-      hn::Store(hn::Mul(p, scale), d, out->weights + h * kBlockTokens + i);
-      sum[h] = hn::MulAdd(p, bias, sum[h]);
-    }
+    WeighTokens<kWidth, kGroups, false>(block, weights, g, i, out->weights, sum);
   }
-  StoreSums<kWidth>(sum, out->biases);
+  StoreSums<kGroups * kWidth>(sum, out->biases);
 }
 
 // Whether codes may stay in place: then no product or sum leaves the normal numbers that would not
@@ -97,28 +125,70 @@ HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
 // Tokens between two steps of what is fetched ahead.
 inline constexpr int64_t kPlaneFetchTokens = 16;
 
-template <class Rows, int kVector, int kCount, bool kInPlace>
-HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
-  codes[0] = Rows::template Load<kInPlace, kVector>(row);
-  if constexpr (kCount > 1) LoadVectors<Rows, kVector + 1, kCount - 1, kInPlace>(row, codes + 1);
+// Vectors that are summed at once: as many accumulators as hide the latency of a product and stay
+// in registers with the codes.
+template <class Rows>
+inline constexpr int kSumVectors = kLanes == 16 ? HWY_MIN(4, Rows::kVectors) : 2;
+
+#if HWY_TARGET != HWY_AVX2
+// Of two groups of eight lanes, one after the other: lane by lane in turns, and back.
+alignas(64) inline constexpr uint32_t kInTurns[16] = {0, 8,  1, 9,  2, 10, 3, 11,
+                                                      4, 12, 5, 13, 6, 14, 7, 15};
+alignas(64) inline constexpr uint32_t kInOrder[16] = {0, 2, 4, 6, 8, 10, 12, 14,
+                                                      1, 3, 5, 7, 9, 11, 13, 15};
+#endif
+
+template <Span kSpan>
+HWY_INLINE VWords LoadWords(const std::byte* row) {
+  const Words d;
+#if HWY_TARGET != HWY_AVX2
+  if constexpr (kSpan == Span::kTwoGroups) {
+    return hn::TableLookupLanes(LoadBytes(d, row), hn::SetTableIndices(d, kInTurns));
+  }
+  if constexpr (kSpan == Span::kLastGroup) {
+    return hn::ZeroExtendVector(d, LoadBytes(hn::Half<Words>(), row));
+  }
+#endif
+  return LoadBytes(d, row);
 }
 
-// Vectors that are summed at once: as many accumulators as hide the latency of a product.
-inline constexpr int kSumVectors = 2;
+// Vectors kVector to kVector + kCount - 1 of what stands at `row`.
+template <class Rows, Span kSpan, int kVector, int kCount, bool kInPlace>
+HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
+  if constexpr (Rows::kCodes) {
+    const VWords mask = hn::Set(Words(), Rows::MaskOf(kInPlace, kVector));
+    codes[0] = Rows::template Plane<kInPlace, kVector>(LoadWords<kSpan>(row), mask);
+  } else {
+    codes[0] = LoadBytes(F32(), row + 4 * kLanes * kVector);
+  }
+  if constexpr (kCount > 1) {
+    LoadVectors<Rows, kSpan, kVector + 1, kCount - 1, kInPlace>(row, codes + 1);
+  }
+}
+
+// A number for all lanes, or of two groups two in turns. Shapes: from (groups).
+template <Span kSpan>
+HWY_INLINE VF32 SetLanes(const float* from) {
+  if constexpr (kSpan != Span::kTwoGroups) return hn::Set(F32(), *from);
+  uint64_t two = 0;
+  std::memcpy(&two, from, sizeof(two));
+  return hn::BitCast(F32(), hn::Set(hn::Repartition<uint64_t, F32>(), two));
+}
 
 // Adds what `count` tokens from token i on give.
-template <class Rows, int kWidth, int kVector, bool kInPlace>
+template <class Rows, int kWidth, Span kSpan, int kVector, bool kInPlace>
 HWY_INLINE void AddTokens(const BlockRows& block, int64_t offset, const float* HWY_RESTRICT weights,
                           int64_t i, int64_t count, VF32* HWY_RESTRICT sum) {
-  constexpr int kCount = kSumVectors;
+  constexpr int kCount = kSumVectors<Rows>;
+  constexpr int64_t kGroups = GroupsOf(kSpan);
   const std::byte* const* rows = block.rows + i;
-  weights += i;
+  weights += kGroups * i;
   HWY_UNROLL(4)
   for (int64_t k = 0; k < count; ++k) {
     VF32 codes[kCount];
-    LoadVectors<Rows, kVector, kCount, kInPlace>(rows[k] + offset, codes);
+    LoadVectors<Rows, kSpan, kVector, kCount, kInPlace>(rows[k] + offset, codes);
     for (int h = 0; h < kWidth; ++h) {
-      const VF32 weight = hn::Set(F32(), weights[h * kBlockTokens + k]);
+      const VF32 weight = SetLanes<kSpan>(weights + kGroups * (h * kBlockTokens + k));
       for (int v = 0; v < kCount; ++v) {
         sum[h * kCount + v] = hn::MulAdd(codes[v], weight, sum[h * kCount + v]);
       }
@@ -126,106 +196,150 @@ HWY_INLINE void AddTokens(const BlockRows& block, int64_t offset, const float* H
   }
 }
 
-// kSumVectors vectors of a chunk from kVector on, and the following ones.
+// out = fl(fl(out factor) + part), of the lanes that there are.
+template <Span kSpan>
+HWY_INLINE void AddToOut(VF32 part, VF32 factor, float* HWY_RESTRICT out) {
+  const F32 d;
+#if HWY_TARGET != HWY_AVX2
+  if constexpr (kSpan == Span::kTwoGroups) {
+    part = hn::TableLookupLanes(part, hn::SetTableIndices(d, kInOrder));
+  }
+  if constexpr (kSpan == Span::kLastGroup) {
+    const hn::Half<F32> half;
+    const auto kept = hn::Mul(hn::LoadU(half, out), hn::LowerHalf(half, factor));
+    return hn::StoreU(hn::Add(kept, hn::LowerHalf(half, part)), half, out);
+  }
+#endif
+  hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, out), factor), part), d, out);
+}
+
+// kSumVectors vectors of those at `offset` from kVector on, and the following ones.
 // Shapes: out (kWidth, out_stride), from the first of them on.
-template <class Rows, int kWidth, int kVector, bool kInPlace>
+template <class Rows, int kWidth, Span kSpan, int kVector, bool kInPlace>
 HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
                            const GroupWeights<kWidth>& group, const float* rescale,
                            FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
-  constexpr int kCount = kSumVectors;
+  constexpr int kCount = kSumVectors<Rows>;
+  constexpr int64_t kHere = kSpan == Span::kLastGroup ? kPlaneLanes : kLanes;
   VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
   int64_t i = 0;
   for (; i + kPlaneFetchTokens <= block.count; i += kPlaneFetchTokens) {
     ahead.Step();
-    AddTokens<Rows, kWidth, kVector, kInPlace>(block, offset, group.weights, i, kPlaneFetchTokens,
-                                               sum);
+    AddTokens<Rows, kWidth, kSpan, kVector, kInPlace>(block, offset, group.weights, i,
+                                                      kPlaneFetchTokens, sum);
   }
   if (i < block.count) {
     ahead.Step();
-    AddTokens<Rows, kWidth, kVector, kInPlace>(block, offset, group.weights, i, block.count - i,
-                                               sum);
+    AddTokens<Rows, kWidth, kSpan, kVector, kInPlace>(block, offset, group.weights, i,
+                                                      block.count - i, sum);
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 factor = hn::Set(d, rescale[h]);
-    const VF32 biases = hn::Set(d, group.biases[h]);
+    float two[2] = {group.biases[h]};
+    if constexpr (kSpan == Span::kTwoGroups) two[1] = group.biases[kWidth + h];
+    const VF32 biases = SetLanes<kSpan>(two);
     for (int k = 0; k < kCount; ++k) {
       const int shift = kInPlace ? Rows::Shift(kVector + k) : 0;
       const VF32 unshift = hn::Set(d, 1.0f / static_cast<float>(1u << shift));
-      float* to = out + h * out_stride + k * kLanes;
       // The power of two is exact: one rounding.
       const VF32 part = hn::MulAdd(sum[h * kCount + k], unshift, biases);
-      hn::Store(hn::Add(hn::Mul(hn::Load(d, to), factor), part), d, to);
+      AddToOut<kSpan>(part, factor, out + h * out_stride + k * kHere);
     }
   }
   if constexpr (kVector + kCount < Rows::kVectors) {
-    SumVectors<Rows, kWidth, kVector + kCount, kInPlace>(block, offset, group, rescale, ahead,
-                                                         out + kCount * kLanes, out_stride);
+    SumVectors<Rows, kWidth, kSpan, kVector + kCount, kInPlace>(
+        block, offset, group, rescale, ahead, out + kCount * kHere, out_stride);
   }
 }
 
-template <class Rows, int kWidth, bool kInPlace>
-HWY_INLINE void SumGroup(const BlockRows& block, int64_t g, const GroupWeights<kWidth>& group,
-                         const float* rescale, FetchInOrder& ahead, float* HWY_RESTRICT out,
-                         int64_t out_stride) {
-  const int64_t chunks = block.group / (kLanes * Rows::kVectors);
-  out += g * block.group;
-  for (int64_t c = g * chunks; c < (g + 1) * chunks; ++c) {
-    SumVectors<Rows, kWidth, 0, kInPlace>(block, c * Rows::kChunkBytes, group, rescale, ahead, out,
-                                          out_stride);
-    out += Rows::kVectors * kLanes;
+// Channels `first` to `end`, of the groups of the weights.
+template <class Rows, int kWidth, Span kSpan, bool kInPlace>
+HWY_INLINE void SumChannels(const BlockRows& block, int64_t first, int64_t end,
+                            const GroupWeights<kWidth>& group, const float* rescale,
+                            FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
+  for (; first < end; first += Rows::kVectors * kLanes) {
+    SumVectors<Rows, kWidth, kSpan, 0, kInPlace>(block, Rows::BytesOf(first), group, rescale, ahead,
+                                                 out + first, out_stride);
+  }
+}
+
+// What a kernel is called with, and what it keeps from group to group.
+template <int kWidth>
+struct PlaneCall {
+  const BlockRows& block;
+  const float* weights;
+  const float* rescale;
+  float* out;
+  int64_t out_stride;
+  bool in_place;
+  GroupWeights<kWidth>* group;
+};
+
+// Of the groups of a span, from group g on.
+template <class Rows, int kWidth, Span kSpan>
+HWY_INLINE void SumSpan(const PlaneCall<kWidth>& call, int64_t g, FetchInOrder& ahead) {
+  WeighGroups<kWidth, GroupsOf(kSpan)>(call.block, call.weights, g, call.group);
+  const int64_t first = g * call.block.group;
+  const int64_t end = first + GroupsOf(kSpan) * call.block.group;
+  if (Rows::kCodes && call.in_place) {
+    SumChannels<Rows, kWidth, kSpan, Rows::kCodes>(call.block, first, end, *call.group,
+                                                   call.rescale, ahead, call.out, call.out_stride);
+  } else {
+    SumChannels<Rows, kWidth, kSpan, false>(call.block, first, end, *call.group, call.rescale,
+                                            ahead, call.out, call.out_stride);
   }
 }
 
 template <class Rows, int kWidth>
 void PlaneSums(const BlockRows& block, const float* weights, const float* rescale, float* out,
                int64_t out_stride) {
-  const int64_t steps = (block.count + kPlaneFetchTokens - 1) / kPlaneFetchTokens;
-  FetchInOrder ahead(block, steps * block.dim / (kSumVectors * kLanes));
+  constexpr int64_t kChunk = Rows::kVectors * kLanes;
+  const int64_t tokens = (block.count + kPlaneFetchTokens - 1) / kPlaneFetchTokens;
+  const int64_t vectors = (block.dim + kChunk - 1) / kChunk * (Rows::kVectors / kSumVectors<Rows>);
   bool in_place = false;
   if constexpr (Rows::kCodes) {
     in_place = block.usual_scales && AreUsual<kWidth>(weights, block.count);
   }
+  FetchInOrder ahead(block, tokens * vectors);
   GroupWeights<kWidth> group;
-  for (int64_t g = 0; g < block.dim / block.group; ++g) {
-    WeighGroup(block, weights, g, &group);
-    if (Rows::kCodes && in_place) {
-      SumGroup<Rows, kWidth, Rows::kCodes>(block, g, group, rescale, ahead, out, out_stride);
-    } else {
-      SumGroup<Rows, kWidth, false>(block, g, group, rescale, ahead, out, out_stride);
+  const PlaneCall<kWidth> call = {block, weights, rescale, out, out_stride, in_place, &group};
+  const int64_t groups = block.dim / block.group;
+  int64_t g = 0;
+  if constexpr (Rows::kCodes && kLanes == 16) {
+    if (block.group < kChunk) {
+      for (; g + 2 <= groups; g += 2) SumSpan<Rows, kWidth, Span::kTwoGroups>(call, g, ahead);
+      if (g < groups) SumSpan<Rows, kWidth, Span::kLastGroup>(call, g, ahead);
+      return;
     }
   }
+  for (; g < groups; ++g) SumSpan<Rows, kWidth, Span::kGroup>(call, g, ahead);
 }
 
-template <class Rows, int kVector = 0>
-HWY_INLINE void WidenChunk(const std::byte* row, float* out) {
-  hn::Store(Rows::template Load<false, kVector>(row), F32(), out + kVector * kLanes);
-  if constexpr (kVector + 1 < Rows::kVectors) WidenChunk<Rows, kVector + 1>(row, out);
-}
-
-// The codes as f32, in the order of planes.
-template <class Rows>
+// The codes as f32.
+template <class Codes>
 void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
-  constexpr int64_t kChunk = Rows::kVectors * kLanes;
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
     FetchRows(block, i);
-    const std::byte* row = block.rows[i];
-    for (int64_t done = 0; done < block.dim; done += kChunk) {
-      WidenChunk<Rows>(row, out + done);
-      row += Rows::kChunkBytes;
+    for (int64_t c = 0; c < block.dim; c += kLanes) {
+      hn::Store(Codes::Load(block.rows[i], c), F32(), out + c);
     }
   }
+}
+
+template <class Rows>
+void FillPlaneSumsOf(RowKind kind, AttentionKernels* kernels) {
+  FillWidths(kernels->sum[static_cast<int>(kind)], true, PlaneSums<Rows, 1>, PlaneSums<Rows, kQuad>,
+             PlaneSums<Rows, 1>, PlaneSums<Rows, kQuad>);
 }
 
 void FillPlaneSums(bool, AttentionKernels* kernels) {
-  static_assert(kLanes == kPlaneLanes);
-#define KVCHECK_PLANES(name, rows)                                                    \
-  FillWidths(kernels->sum[static_cast<int>(RowKind::name)], true, PlaneSums<rows, 1>, \
-             PlaneSums<rows, kQuad>, PlaneSums<rows, 1>, PlaneSums<rows, kQuad>);     \
-  kernels->widen[static_cast<int>(RowKind::name)] = WidenPlanes<rows>;
+#define KVCHECK_PLANES(name, rows) FillPlaneSumsOf<rows>(RowKind::name, kernels);
   KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_PLANES)
 #undef KVCHECK_PLANES
+  kernels->widen[static_cast<int>(RowKind::kPlanes8)] = WidenPlanes<Code8Rows>;
+  kernels->widen[static_cast<int>(RowKind::kPlanes4)] = WidenPlanes<Code4Rows>;
 }
 
 #else

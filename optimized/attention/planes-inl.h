@@ -1,5 +1,5 @@
 // Planes of codes (planes.h) as f32 lanes, in registers. Included once per instruction set; for
-// vectors of eight lanes that fuse products.
+// vectors of eight lanes or more that fuse products.
 
 #if defined(OPTIMIZED_ATTENTION_PLANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_PLANES_INL_H_
@@ -20,42 +20,33 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// Of eight lanes. With sixteen, codes are dequantized in registers.
-#undef KVCHECK_HAVE_PLANES
-#define KVCHECK_HAVE_PLANES (HWY_TARGET == HWY_AVX2)
+#if KVCHECK_WIDE_VECTORS
 
-#if KVCHECK_HAVE_PLANES
-
-// Plane kVector of the chunk at `from`, or of eight words of any chunks, a vector. kInPlace: c
-// 2^Shift(kVector); else c.
+// Plane kVector of a vector of words. kInPlace: c 2^Shift(kVector); else c.
 template <int kBits>
 struct CodePlanes {
   static constexpr bool kCodes = true;
   static constexpr int kVectors = 32 / kBits;
   static constexpr int64_t kChunkBytes = 4 * kPlaneLanes;
+  static constexpr int64_t BytesOf(int64_t channels) { return channels * kBits / 8; }
   static constexpr int Shift(int plane) { return PlaneShift(kBits, plane); }
   static constexpr uint32_t MaskOf(bool in_place, int plane) {
     return ((1u << kBits) - 1) << (in_place ? kBits * plane : 0);
   }
   // The mask of each plane, for every lane.
   struct Masks {
-    alignas(32) uint32_t words[kVectors * kPlaneLanes];
+    alignas(64) uint32_t words[kVectors * kLanes];
   };
   static constexpr Masks MasksOf(bool in_place) {
     Masks masks{};
-    for (int i = 0; i < kVectors * kPlaneLanes; ++i) {
-      masks.words[i] = MaskOf(in_place, i / static_cast<int>(kPlaneLanes));
+    for (int i = 0; i < kVectors * static_cast<int>(kLanes); ++i) {
+      masks.words[i] = MaskOf(in_place, i / static_cast<int>(kLanes));
     }
     return masks;
   }
   template <bool kInPlace>
   static constexpr Masks kMasks = MasksOf(kInPlace);
 
-  template <bool kInPlace, int kVector>
-  static HWY_INLINE VF32 Load(const std::byte* from) {
-    return Plane<kInPlace, kVector>(LoadBytes(Words(), from),
-                                    hn::Set(Words(), MaskOf(kInPlace, kVector)));
-  }
   template <bool kInPlace, int kVector>
   static HWY_INLINE VF32 Plane(VWords words, VWords mask) {
     const hn::RebindToSigned<F32> di;
@@ -71,18 +62,6 @@ struct CodePlanes {
 };
 using Planes8Rows = CodePlanes<8>;
 using Planes4Rows = CodePlanes<4>;
-
-// Codes as f32 in the order of planes.
-struct PlaneFloatRows {
-  static constexpr bool kCodes = false;
-  static constexpr int kVectors = 4;
-  static constexpr int64_t kChunkBytes = 4 * kLanes * kVectors;
-  static constexpr int Shift(int) { return 0; }
-  template <bool kInPlace, int kVector>
-  static HWY_INLINE VF32 Load(const std::byte* from) {
-    return LoadBytes(F32(), from + 4 * kLanes * kVector);
-  }
-};
 
 #endif
 

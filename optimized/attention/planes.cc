@@ -39,17 +39,20 @@ void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool 
   }
 }
 
-void RestoreChannels(int bits, int64_t dim, float* row) {
-  float chunk[PlaneChunk(4)];
-  const int64_t size = PlaneChunk(bits);
-  const int64_t planes = size / kPlaneLanes;
-  for (int64_t first = 0; first < dim; first += size, row += size) {
-    std::copy(row, row + size, chunk);
+void RestoreChannels(int bits, int64_t lanes, int64_t dim, float* row) {
+  float some[2 * PlaneChunk(4)];
+  const int64_t planes = 32 / PlaneBits(bits);
+  for (int64_t left = dim; left > 0;) {
+    if (left < lanes * planes) lanes = kPlaneLanes;  // a last chunk by itself
+    const int64_t size = lanes * planes;
+    std::copy(row, row + size, some);
     for (int64_t plane = 0; plane < planes; ++plane) {
-      for (int64_t lane = 0; lane < kPlaneLanes; ++lane) {
-        row[lane * planes + plane] = chunk[plane * kPlaneLanes + lane];
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        row[lane * planes + plane] = some[plane * lanes + lane];
       }
     }
+    row += size;
+    left -= size;
   }
 }
 

@@ -3,7 +3,8 @@
 // Eight words of 32 bits in a row hold 8 P codes of 32 / P bits, P in each. Plane k of them is the
 // k-th code of each word: one mask away, and left where it is, c 2^(bits k), an integer that f32
 // holds exactly. For P.V the channels of a chunk of 8 P are taken plane by plane, channel P j + k
-// in lane j of plane k. For q.k keys are turned about word by word (turned.h): channel P j + k of
+// in lane j of plane k; vectors of sixteen lanes take two chunks, lanes 8 to 15 the second one, of
+// which groups may differ, and a last one by itself. For q.k keys are turned about word by word (turned.h): channel P j + k of
 // eight keys is plane k of their words j. What codes are multiplied with is divided by 2^(bits k),
 // which is exact unless a number is tiny: then the codes are shifted down instead, with the same
 // bits.
@@ -25,6 +26,7 @@
 
 namespace kvcheck::optimized {
 
+// Words of a chunk.
 inline constexpr int64_t kPlaneLanes = 8;
 
 // Bits of a code as kernels meet it: 4, or 8 for every other width.
@@ -38,12 +40,13 @@ constexpr bool HavePlanes(const AffineFormat& format) {
   return format.group_size % PlaneChunk(format.bits) == 0;
 }
 
-// The channel at place `at` of a vector that is laid out plane by plane.
-constexpr int64_t PlaneChannel(int bits, int64_t at) {
+// The channel at place `at` of a vector of `dim` channels that is laid out plane by plane for
+// vectors of `lanes` lanes.
+constexpr int64_t PlaneChannel(int bits, int64_t lanes, int64_t dim, int64_t at) {
   const int64_t planes = 32 / PlaneBits(bits);
-  const int64_t chunk = at / (kPlaneLanes * planes);
-  const int64_t in_chunk = at % (kPlaneLanes * planes);
-  return chunk * kPlaneLanes * planes + in_chunk % kPlaneLanes * planes + in_chunk / kPlaneLanes;
+  const int64_t first = at / (lanes * planes) * (lanes * planes);
+  const int64_t of = first + lanes * planes <= dim ? lanes : kPlaneLanes;
+  return first + (at - first) % of * planes + (at - first) / of;
 }
 
 // Where a code of a plane stands that is not shifted: bits above the lowest one. The last plane,
@@ -72,7 +75,7 @@ void ArrangeQuery(const AffineFormat& format, const float* q, int64_t dim, bool 
                   float* quad);
 
 // From the order of planes to that of channels, in place. Shapes: row (dim).
-void RestoreChannels(int bits, int64_t dim, float* row);
+void RestoreChannels(int bits, int64_t lanes, int64_t dim, float* row);
 
 }  // namespace kvcheck::optimized
 

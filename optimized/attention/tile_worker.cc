@@ -16,6 +16,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
+// Vectors of keys that stay in the first cache with four queries.
+constexpr int64_t kPlainTogether = 16;
 
 // Most blocks are seen whole; counting bits is a call where the instruction set is not known.
 int64_t CountOf(uint64_t places) {
@@ -108,7 +110,7 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   }
   for (int64_t row = 0; turned > 0 && row < tile.rows; row += kQuad) {
     TurnQueries(queries_ + row * shape.k_padded, shape.k_padded, shape.k_padded,
-                turned_ + row * shape.k_padded);
+                shape.kernels.dot_lanes, turned_ + row * shape.k_padded);
   }
   span_ = {};
   for (const Row& row : rows_) span_.Add(*row.visible);
@@ -253,16 +255,16 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 }
 
 // As many vectors as stay in the first cache with four queries, for all queries before the next
-// ones. Of the sixteen some may see a part: what is computed of the others is never looked at.
+// ones. Of the vectors some may see a part: what is computed of the others is never looked at.
 void TileWorker::DotByTokens(const TileShape& shape) {
-  constexpr int64_t kTogether = 16;
   BlockRows some = k_.rows();
+  const int64_t together = some.turned == nullptr ? kPlainTogether : shape.kernels.turned_keys;
   const int64_t count = some.count;
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]
                             : shape.kernels.turned_dot[HasScales(some.kind) ? 1 : 0];
-  for (int64_t first = 0; first < count; first += kTogether) {
-    some.count = std::min(kTogether, count - first);
+  for (int64_t first = 0; first < count; first += together) {
+    some.count = std::min(together, count - first);
     if (some.turned != nullptr) {
       some.turned = k_.rows().turned + first * some.dim;
     } else {

@@ -1,5 +1,5 @@
 // q.k with a key in each lane (turned.h). Included once per instruction set; for vectors of eight
-// lanes.
+// lanes or more.
 
 #if defined(OPTIMIZED_ATTENTION_TURNED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_TURNED_INL_H_
@@ -20,31 +20,40 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-#undef KVCHECK_HAVE_TURNED
-#define KVCHECK_HAVE_TURNED (HWY_TARGET == HWY_AVX2)
+#if KVCHECK_WIDE_VECTORS
 
-#if KVCHECK_HAVE_TURNED
-
-static_assert(kLanes == kTurnedLanes);
 using Words = hn::RebindToUnsigned<F32>;
 using VWords = hn::Vec<Words>;
 
-// Vectors of sums of kTurned keys with four queries: (kQuad, 2).
+// Keys that go together, two vectors, and their sums with four queries: (kQuad, 2).
+inline constexpr int64_t kTurned = 2 * kLanes;
 inline constexpr int kTurnedSums = 2 * static_cast<int>(kQuad);
 
-// Eight words from `offset` on of eight rows: word j of row i to lane i of vector j.
-// Shapes: to (8, kStride), of eight of the keys.
+// Four words from `offset` on of every fourth of kLanes rows, row after row.
+HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
+  const Words d;
+#if HWY_TARGET == HWY_AVX2
+  const hn::Half<Words> four;
+  return hn::Combine(d, LoadBytes(four, row[4] + offset), LoadBytes(four, row[0] + offset));
+#else
+  const hn::Half<Words> eight;
+  const hn::Half<decltype(eight)> four;
+  return hn::Combine(
+      d,
+      hn::Combine(eight, LoadBytes(four, row[12] + offset), LoadBytes(four, row[8] + offset)),
+      hn::Combine(eight, LoadBytes(four, row[4] + offset), LoadBytes(four, row[0] + offset)));
+#endif
+}
+
+// Eight words from `offset` on of kLanes rows: word j of row i to lane i of vector j.
+// Shapes: to (8, kStride), of kLanes of the keys.
 template <int64_t kStride>
 HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
   const Words d;
-  const hn::Half<Words> half;
   const hn::Repartition<uint64_t, Words> pairs;
   for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kStride) {
-    VWords of[4];  // rows i and i + 4
-    for (int i = 0; i < 4; ++i) {
-      of[i] =
-          hn::Combine(d, LoadBytes(half, row[i + 4] + offset), LoadBytes(half, row[i] + offset));
-    }
+    VWords of[4];
+    for (int i = 0; i < 4; ++i) of[i] = EveryFourth(row + i, offset);
     const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, of[0], of[1]));
     const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[0], of[1]));
     const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
@@ -72,27 +81,28 @@ HWY_INLINE void StoreVectors(const VF32* HWY_RESTRICT sum, float* HWY_RESTRICT t
 // of the first one that was added. Shapes: to and what is before it (kTurnedSums, kLanes).
 template <int kHalves>
 HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
-  constexpr int64_t kNext = kTurnedSums * kLanes;
-  if constexpr (kHalves > 0) AddVectors<kTurnedSums>(to - kNext, sum);
-  if constexpr (kHalves > 1) AddVectors<kTurnedSums>(to - 2 * kNext, sum);
-  if constexpr (kHalves > 2) AddVectors<kTurnedSums>(to - 3 * kNext, sum);
-  StoreVectors<kTurnedSums>(sum, to - kHalves * kNext);
+  if constexpr (kHalves == 0) {
+    StoreVectors<kTurnedSums>(sum, to);
+  } else {
+    float* const before = to - kTurnedSums * kLanes;
+    AddVectors<kTurnedSums>(before, sum);
+    AddHalves<kHalves - 1>(before, sum);
+  }
 }
 
-// The sums of lanes 0 to 7 added by halves, as AddLanes does: 0 and 4, 2 and 6, the sum of both,
-// and so on. `lanes.Sum<n>(lane, to)` is the sum of a lane and AddHalves<n>.
-// Shapes: sums (4, kTurnedSums, kLanes), of which the first is the result.
-template <class LanesOf>
-HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums) {
-  constexpr int64_t kNext = kTurnedSums * kLanes;
-  lanes.template Sum<0>(0, sums);
-  lanes.template Sum<1>(4, sums + kNext);
-  lanes.template Sum<0>(2, sums + kNext);
-  lanes.template Sum<2>(6, sums + 2 * kNext);
-  lanes.template Sum<0>(1, sums + kNext);
-  lanes.template Sum<1>(5, sums + 2 * kNext);
-  lanes.template Sum<0>(3, sums + 2 * kNext);
-  lanes.template Sum<3>(7, sums + 3 * kNext);
+// The sums of lanes `lane`, `lane` + kStep, ... added by halves, as AddLanes does: of eight of them
+// 0 and 4, 2 and 6, the sum of both, and so on; and then AddHalves<kHalves>. `lanes.Sum<n>(lane,
+// to)` is the sum of a lane and AddHalves<n>.
+// Shapes: sums (kMostHalves, kTurnedSums, kLanes), of which the first is the result.
+inline constexpr int64_t kMostHalves = 5;
+template <int64_t kStep = 1, int kHalves = 0, class LanesOf>
+HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int64_t lane = 0) {
+  if constexpr (kStep == kLanes) {
+    lanes.template Sum<kHalves>(lane, sums);
+  } else {
+    SumByHalves<2 * kStep, 0>(lanes, sums, lane);
+    SumByHalves<2 * kStep, kHalves + 1>(lanes, sums + kTurnedSums * kLanes, lane + kStep);
+  }
 }
 
 // The sums of the runs of a group (planes.h), added as a tree: run 0 and 1, 2 and 3, both.

@@ -1,11 +1,11 @@
 // q.k with a key in each lane: keys turned about, so that no lanes are left to add up.
 //
 // A dot product of plain vectors is N sums, one for each lane of a vector of channels, added by
-// halves. Turned about, a vector holds one channel of eight keys, and the sum of each lane is made
-// by itself, one after the other: the same products in the same order, and the same bits. Codes
-// are always turned about, and summed in the order of channels (planes.h).
+// halves. Turned about, a vector holds one channel of N keys, and the sum of each lane is made by
+// itself, one after the other: the same products in the same order, and the same bits. Codes are
+// always turned about, and summed in the order of channels (planes.h).
 //
-// Sixteen keys go together, two vectors, with four queries.
+// The keys of two vectors go together (AttentionKernels::turned_keys), with four queries.
 
 #ifndef OPTIMIZED_ATTENTION_TURNED_H_
 #define OPTIMIZED_ATTENTION_TURNED_H_
@@ -16,12 +16,9 @@
 
 namespace kvcheck::optimized {
 
-inline constexpr int64_t kTurnedLanes = 8;
-inline constexpr int64_t kTurned = 2 * kTurnedLanes;
-
 // Four queries lane by lane: number m of lane j of a group of channels, of all four.
-// Shapes: q (4, dim) at `stride`, dim a multiple of 8; turned (8, dim / 8, 4).
-void TurnQueries(const float* q, int64_t stride, int64_t dim, float* turned);
+// Shapes: q (4, dim) at `stride`, dim a multiple of `lanes`; turned (lanes, dim / lanes, 4).
+void TurnQueries(const float* q, int64_t stride, int64_t dim, int64_t lanes, float* turned);
 
 }  // namespace kvcheck::optimized
 

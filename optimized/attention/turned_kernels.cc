@@ -18,11 +18,11 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-#if KVCHECK_HAVE_TURNED
+#if KVCHECK_WIDE_VECTORS
 
-// Keys behind the last one, up to a multiple of 16, are the last one.
+// Keys behind the last one, up to a multiple of kTurned, are the last one.
 void Turn(const BlockRows& block, float* to) {
-  const int64_t bytes = 4 * kLanes;
+  constexpr int64_t kWords = 8;
   const int64_t end = (block.count + kTurned - 1) / kTurned * kTurned;
   for (int64_t first = 0; first < end; first += kLanes) {
     const std::byte* rows[kLanes];
@@ -31,8 +31,8 @@ void Turn(const BlockRows& block, float* to) {
       FetchRows(block, first + i);
     }
     float* at = to + first / kTurned * kTurned * block.dim + first % kTurned;
-    for (int64_t c = 0; c < block.dim; c += kLanes, at += kLanes * kTurned) {
-      TurnWords<kTurned>(rows, c / kLanes * bytes, reinterpret_cast<uint32_t*>(at));
+    for (int64_t c = 0; c < block.dim; c += kWords, at += kWords * kTurned) {
+      TurnWords<kTurned>(rows, 4 * c, reinterpret_cast<uint32_t*>(at));
     }
   }
 }
@@ -61,13 +61,13 @@ struct TurnedFloats {
   }
 
   const float* keys;  // (dim, kTurned)
-  const float* q;     // (8, numbers, 4)
+  const float* q;     // (N, numbers, 4)
   int64_t numbers;
 };
 
 void TurnedDots(const BlockRows& block, const Queries& queries, float* scores) {
   const F32 d;
-  HWY_ALIGN float sums[4 * kTurnedSums * kLanes];
+  HWY_ALIGN float sums[kMostHalves * kTurnedSums * kLanes];
   for (int64_t i = 0; i < block.count; i += kTurned) {
     SumByHalves(TurnedFloats{block.turned + i * block.dim, queries.turned, block.dim / kLanes},
                 sums);
@@ -118,6 +118,7 @@ void TurnedPlaneDots(const BlockRows& block, const Queries& queries, float* scor
 
 void FillTurned(bool fused, AttentionKernels* kernels) {
   if (!fused || !HWY_NATIVE_FMA) return;
+  kernels->turned_keys = static_cast<int>(kTurned);
   kernels->turn[static_cast<int>(RowKind::kFloat32)] = Turn;
   kernels->turned_dot[0] = TurnedDots;
   kernels->turned_dot[1] = TurnedPlaneDots;

@@ -68,13 +68,13 @@ class PlaneDefinition {
     return score;
   }
   // Shapes: weights (count).
-  float Sum(const float* weights, int64_t channel, float kept) const {
+  float Sum(const float* weights, int64_t channel, size_t lanes, float kept) const {
     const int64_t g = channel / format_.group_size;
-    std::vector<float> biases(8);
+    std::vector<float> biases(lanes);
     float codes = 0;
     for (int64_t i = 0; i < count_; ++i) {
       const float p = weights[i];
-      float& bias = biases[static_cast<size_t>(i % 8)];
+      float& bias = biases[static_cast<size_t>(i) % lanes];
       bias = std::fma(p, Get(biases_, i, g), bias);
       const float weight = p * Get(scales_, i, g);
       codes = std::fma(Code(i, channel), weight, codes);
@@ -161,9 +161,12 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
         for (int64_t at = 0; at < dim; ++at) {
           const float kept =
               before[static_cast<size_t>(h * dim + at)] * rescale[static_cast<size_t>(h)];
+          // Codes as f32 stand in the order of channels.
+          const int64_t channel =
+              widen ? at : optimized::PlaneChannel(affine.bits, kernels.plane_lanes, dim, at);
           ASSERT_EQ(out[h * dim + at],
-                    definition.Sum(weights.data() + h * kBlockTokens,
-                                   optimized::PlaneChannel(affine.bits, at), kept))
+                    definition.Sum(weights.data() + h * kBlockTokens, channel,
+                                   static_cast<size_t>(kernels.plane_lanes), kept))
               << what << " place " << at;
         }
       }
@@ -180,7 +183,7 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
     for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
       const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
-      for (const int64_t dim : {group, 3 * group, 65 * group}) {
+      for (const int64_t dim : {group, 2 * group, 3 * group, 65 * group}) {
         for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 31, 33, 62, 63, 64}) {
           for (const bool widen : {false, true}) {
             ExpectPlanes(format, dim, count, widen, !widen, 1.0f);
@@ -192,22 +195,30 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
     }
   }
   const std::vector<int64_t> all = hwy::SupportedAndGeneratedTargets();
-  EXPECT_EQ(targets, std::count(all.begin(), all.end(), int64_t{HWY_AVX2}));
+  EXPECT_EQ(targets, std::count_if(all.begin(), all.end(), [](int64_t target) {
+              return target == HWY_AVX2 || target == HWY_AVX3 || target == HWY_AVX3_DL;
+            }));
 }
 
 TEST(AttentionPlanes, PlanesOfCodesNameEveryChannelOnce) {
   for (const int bits : {4, 8}) {
-    const int64_t dim = 2 * optimized::PlaneChunk(bits);
-    std::vector<int> seen(static_cast<size_t>(dim));
-    std::vector<float> row(static_cast<size_t>(dim));
-    for (int64_t at = 0; at < dim; ++at) {
-      const int64_t channel = optimized::PlaneChannel(bits, at);
-      ++seen[static_cast<size_t>(channel)];
-      row[static_cast<size_t>(at)] = static_cast<float>(channel);
+    for (const int64_t lanes : {8, 16}) {
+      for (const int chunks : {1, 2, 3, 4, 5}) {
+        const int64_t dim = chunks * optimized::PlaneChunk(bits);
+        std::vector<int> seen(static_cast<size_t>(dim));
+        std::vector<float> row(static_cast<size_t>(dim));
+        for (int64_t at = 0; at < dim; ++at) {
+          const int64_t channel = optimized::PlaneChannel(bits, lanes, dim, at);
+          ASSERT_GE(channel, 0);
+          ASSERT_LT(channel, dim);
+          ++seen[static_cast<size_t>(channel)];
+          row[static_cast<size_t>(at)] = static_cast<float>(channel);
+        }
+        EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+        optimized::RestoreChannels(bits, lanes, dim, row.data());
+        for (int64_t c = 0; c < dim; ++c) ASSERT_EQ(row[static_cast<size_t>(c)], c);
+      }
     }
-    EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
-    optimized::RestoreChannels(bits, dim, row.data());
-    for (int64_t c = 0; c < dim; ++c) EXPECT_EQ(row[static_cast<size_t>(c)], c);
   }
 }
 

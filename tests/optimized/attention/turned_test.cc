@@ -41,7 +41,7 @@ class Room {
 
 // Four queries of many sizes as the kernels take them.
 struct DrawnQueries {
-  DrawnQueries(const StoredBlock& block, bool planes)
+  DrawnQueries(const StoredBlock& block, const AttentionKernels& kernels, bool planes)
       : padded(optimized::PaddedDim(block.dim)),
         q(kQuad * padded),
         quad(2 * kQuad * padded),
@@ -55,7 +55,7 @@ struct DrawnQueries {
       }
     }
     if (!planes) {
-      optimized::TurnQueries(q.data(), padded, padded, turned.data());
+      optimized::TurnQueries(q.data(), padded, padded, kernels.dot_lanes, turned.data());
       queries = {q.data(), padded, nullptr, false, turned.data()};
       return;
     }
@@ -81,7 +81,7 @@ void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, 
   const std::string what = format + " dim " + std::to_string(dim) + " count " +
                            std::to_string(count) + (planes ? " planes" : "");
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), planes);
-  DrawnQueries drawn(block, planes);
+  DrawnQueries drawn(block, kernels, planes);
   Room rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
   // What stands behind the last key is anything.
   std::fill_n(turned_scores.data(), kQuad * kBlockTokens, std::numeric_limits<float>::quiet_NaN());
@@ -114,7 +114,7 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
     const AttentionKernels kernels = optimized::KernelsFor(true);
     if (!kernels.CanTurn()) continue;
     ++targets;
-    ASSERT_EQ(kernels.dot_lanes, optimized::kTurnedLanes);
+    ASSERT_EQ(kernels.turned_keys, 2 * kernels.dot_lanes);
     for (const int64_t count : {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
       for (const int64_t dim : {8, 13, 24, 128, 136}) {
         for (const char* format : {"f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
