@@ -4,10 +4,10 @@
 // k-th code of each word: one mask away, and left where it is, c 2^(bits k), an integer that f32
 // holds exactly. For P.V the channels of a chunk of 8 P are taken plane by plane, channel P j + k
 // in lane j of plane k; vectors of sixteen lanes take two chunks, lanes 8 to 15 the second one, of
-// which groups may differ, and a last one by itself. For q.k keys are turned about word by word (turned.h): channel P j + k of
-// eight keys is plane k of their words j. What codes are multiplied with is divided by 2^(bits k),
-// which is exact unless a number is tiny: then the codes are shifted down instead, with the same
-// bits.
+// which groups may differ, and a last one by itself. For q.k keys are turned about word by word
+// (turned.h): channel P j + k of eight keys is plane k of their words j. What codes are multiplied
+// with is divided by 2^(bits k), which is exact unless a number is tiny: then the codes are shifted
+// down instead, with the same bits.
 //
 // Scales and biases stay out of the sums (`factored`): with s and z of group g
 //

@@ -39,8 +39,7 @@ HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
   const hn::Half<Words> eight;
   const hn::Half<decltype(eight)> four;
   return hn::Combine(
-      d,
-      hn::Combine(eight, LoadBytes(four, row[12] + offset), LoadBytes(four, row[8] + offset)),
+      d, hn::Combine(eight, LoadBytes(four, row[12] + offset), LoadBytes(four, row[8] + offset)),
       hn::Combine(eight, LoadBytes(four, row[4] + offset), LoadBytes(four, row[0] + offset)));
 #endif
 }
