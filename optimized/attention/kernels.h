@@ -73,6 +73,14 @@ struct StoredScales {
 // As f32. Shapes: by_token (count, groups) for the kernel's own use; out (groups, kBlockTokens).
 using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, float* out);
 
+// How memory is fetched while a kernel works, as the two streams of BlockRows::ahead.
+enum class Fetching : uint8_t {
+  // Half a block of keys and half a block of values, those that are read first of what follows.
+  kHalves,
+  // A block's successor, to the second cache; and from there what is read next, to the first.
+  kTwoLevels,
+};
+
 struct AttentionKernels {
   // Widths: [0] one query, [1] kQuad.
   DotKernel dot[kRowKinds][2];
@@ -86,6 +94,7 @@ struct AttentionKernels {
   // Dot products with four queries of block.turned, with the bits of `dot`: [0] of values, [1] of
   // codes.
   DotKernel turned_dot[2] = {};
+  Fetching fetching = Fetching::kHalves;
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product, planes apart
   bool planes = false;  // whether there are kernels of planes

@@ -21,6 +21,7 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
+#include "optimized/attention/kernels.h"
 #include "optimized/formats/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -251,16 +252,36 @@ HWY_INLINE VF32 InRegister(VF32 x) {
 // fill the queue of misses, and what the kernel itself reads would wait behind it.
 inline constexpr int64_t kLineBytes = 64;
 
+// As measured: machines with vectors of sixteen lanes have second caches that hold many blocks, and
+// one of them reads f32 half as fast again into the second cache as into the first.
+#undef KVCHECK_TWO_LEVELS
+#define KVCHECK_TWO_LEVELS (KVCHECK_WIDE_VECTORS && HWY_TARGET != HWY_AVX2)
+inline constexpr Fetching kFetching = KVCHECK_TWO_LEVELS ? Fetching::kTwoLevels : Fetching::kHalves;
+
+// A line of stream kStream.
+template <int kStream>
+HWY_INLINE void FetchLine(uintptr_t at) {
+#if KVCHECK_TWO_LEVELS && (defined(__GNUC__) || defined(__clang__))
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, kStream == 0 ? 2 : 3);
+#else
+  hwy::Prefetch(reinterpret_cast<const std::byte*>(at));
+#endif
+}
+
+template <int kStream>
+HWY_INLINE void FetchRow(const AheadRows& ahead, int64_t i) {
+  if (i >= ahead.count) return;
+  const uintptr_t from =
+      reinterpret_cast<uintptr_t>(ahead.from) + static_cast<uintptr_t>(i * ahead.stride);
+  for (int64_t at = 0; at < ahead.bytes; at += kLineBytes) {
+    FetchLine<kStream>(from + static_cast<uintptr_t>(at));
+  }
+}
+
 // Number i of both.
 HWY_INLINE void FetchRows(const BlockRows& block, int64_t i) {
-  for (const AheadRows& ahead : block.ahead) {
-    if (i >= ahead.count) continue;
-    const uintptr_t from =
-        reinterpret_cast<uintptr_t>(ahead.from) + static_cast<uintptr_t>(i * ahead.stride);
-    for (int64_t at = 0; at < ahead.bytes; at += kLineBytes) {
-      hwy::Prefetch(reinterpret_cast<const std::byte*>(from + static_cast<uintptr_t>(at)));
-    }
-  }
+  FetchRow<0>(block.ahead[0], i);
+  FetchRow<1>(block.ahead[1], i);
 }
 
 // Line by line in the order of memory, for kernels whose steps go over all rows again and again:
@@ -279,7 +300,8 @@ class FetchInOrder {
       lines = left_;
       then_ = &second;
     }
-    Begin(alike || first.count > 0 ? first : second);
+    in_second_ = !alike && first.count == 0;
+    Begin(in_second_ ? second : first);
     lines += left_;
     if (alike) apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
     if (lines == 0 || steps == 0) {
@@ -312,6 +334,7 @@ class FetchInOrder {
       if (left_ == 0 && then_ != nullptr) {
         Begin(*then_);
         then_ = nullptr;
+        in_second_ = true;
       }
     }
     if (left_ == 0) Stop();
@@ -330,15 +353,19 @@ class FetchInOrder {
   }
   HWY_INLINE void FetchLines(int64_t lines) {
     in_row_ -= lines;
-    for (; lines > 0; --lines) {
-      hwy::Prefetch(reinterpret_cast<const std::byte*>(next_));
-      if (apart_ != 0) hwy::Prefetch(reinterpret_cast<const std::byte*>(next_ + apart_));
-      next_ += kLineBytes;
+    if (KVCHECK_TWO_LEVELS && in_second_) {
+      for (; lines > 0; --lines, next_ += kLineBytes) FetchLine<1>(next_);
+      return;
+    }
+    for (; lines > 0; --lines, next_ += kLineBytes) {
+      FetchLine<0>(next_);
+      if (apart_ != 0) FetchLine<1>(next_ + apart_);
     }
   }
 
   uintptr_t next_;
   uintptr_t apart_ = 0;  // of the second stream from the first
+  bool in_second_ = false;
   // Lines of a row, those left of it, those of the rows that are left.
   int64_t stride_, row_, in_row_, left_, per_step_;
   const AheadRows* then_ = nullptr;

@@ -213,18 +213,39 @@ BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& s
   return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
 }
 
+BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share& share) const {
+  const SequenceQueries& from = *tile_->sequence;
+  const int64_t count = seen_.count;
+  if (shape.kernels.fetching == Fetching::kHalves) {
+    return {AheadOf(from.v, v_, count / 2, count, share),
+            AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count / 2, share)};
+  }
+  return {AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count, share),
+          AheadOf(from.v, v_, 0, count, share)};
+}
+
+BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& share) const {
+  const SequenceQueries& from = *tile_->sequence;
+  const int64_t count = seen_.count;
+  const int64_t half = kBlockTokens + count / 2;
+  const int64_t end = kBlockTokens + count;
+  if (shape.kernels.fetching == Fetching::kHalves) {
+    return {AheadOf(from.k, k_, half, end, share), AheadOf(from.v, v_, kBlockTokens, half, share)};
+  }
+  return {AheadOf(from.v, v_, kBlockTokens, end, share),
+          AheadOf(from.k, k_, kBlockTokens, end, share)};
+}
+
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   if (seen_.reads_keys) {
-    const int64_t half = seen_.count / 2;
     const bool widen = tile_->rows >= kWidenFrom && shape.k_planes == nullptr;
     const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
                     : widen                  ? BlockStage::As::kFloats
                                              : BlockStage::As::kStored;
     k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
-            {AheadOf(from.v, v_, half, seen_.count, share),
-             AheadOf(from.k, k_, kBlockTokens, kBlockTokens + half, share)});
+            AheadOfScores(shape, share));
   }
   if (seen_.by_parts) DotByTokens(shape);
   ForEachGroup([&](int64_t row, int width) {
@@ -237,13 +258,7 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
 void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
-  BlockStage::Aheads ahead = {};
-  if (seen_.reads_keys) {
-    constexpr int64_t kNext = kBlockTokens;
-    const int64_t half = seen_.count / 2;
-    ahead = {AheadOf(from.k, k_, kNext + half, kNext + seen_.count, share),
-             AheadOf(from.v, v_, kNext, kNext + half, share)};
-  }
+  const auto ahead = seen_.reads_keys ? AheadOfSums(shape, share) : BlockStage::Aheads{};
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
           tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored,
           shape.kernels, ahead);

@@ -59,13 +59,15 @@ class TileWorker {
 
   void TakeRows(const TileShape& shape, const Tile& tile);
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
-  // The tile's next block: what is seen of it; scores; and P.V. Half a block of values and half a
-  // block of keys are fetched during each: those that the two after it read first.
+  // The tile's next block: what is seen of it; scores; and P.V.
   void SeeBlock(int64_t block);
   void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
   void SumBlock(const TileShape& shape, const Share& share);
   BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
                             int64_t end, const Share& share) const;
+  // What is fetched while scores are made, and during P.V (Fetching).
+  BlockStage::Aheads AheadOfScores(const TileShape& shape, const Share& share) const;
+  BlockStage::Aheads AheadOfSums(const TileShape& shape, const Share& share) const;
   template <class Visit>
   void ForEachGroup(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;
