@@ -90,20 +90,12 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
                             int64_t count, bool together, const AttentionKernels& kernels) {
-  const std::byte* scales[kBlockTokens];
-  const std::byte* biases[kBlockTokens];
-  const int64_t bytes = groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_));
   const int64_t of_head = head * from.scale_head_stride;
-  const int64_t pieces = together && from.scale_stride == bytes ? 1 : count;
-  for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t column = together ? columns[0] + i : columns[i];
-    scales[i] = from.scales + of_head + column * from.scale_stride;
-    biases[i] = from.biases + of_head + column * from.scale_stride;
-  }
-  kernels.widen_scales({scale_dtype_, scales, pieces, count, groups_}, by_token_.data(),
-                       scales_.data());
-  kernels.widen_scales({scale_dtype_, biases, pieces, count, groups_}, by_token_.data(),
-                       biases_.data());
+  StoredScales stored = {
+      scale_dtype_, from.scales + of_head, from.scale_stride, columns, together, count, groups_};
+  kernels.widen_scales(stored, by_token_.data(), scales_.data());
+  stored.from = from.biases + of_head;
+  kernels.widen_scales(stored, by_token_.data(), biases_.data());
   block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count, groups_);
   block_.scales = scales_.data();
   block_.biases = biases_.data();

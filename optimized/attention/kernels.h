@@ -63,12 +63,14 @@ struct SoftmaxStep {
 };
 using SoftmaxKernel = void (*)(const SoftmaxStep& step);
 
-// Scales or biases as they are stored: `pieces` pieces (1 or count) of count * groups numbers, in
-// the order of tokens.
+// Scales or biases as they are stored: of each token, `groups` numbers from its address on.
 struct StoredScales {
-  DType dtype;  // f32, f16, bf16
-  const std::byte* const* from;
-  int64_t pieces, count, groups;
+  DType dtype;            // f32, f16, bf16
+  const std::byte* from;  // of column 0
+  int64_t stride;         // bytes from a column to the next one
+  const int64_t* columns;
+  bool together;  // they follow the first one
+  int64_t count, groups;
 };
 // As f32. Shapes: by_token (count, groups) for the kernel's own use; out (groups, kBlockTokens).
 using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, float* out);

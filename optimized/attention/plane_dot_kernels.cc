@@ -84,24 +84,30 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, const std::byte* const* row
                              const float* HWY_RESTRICT q, FetchInOrder& ahead,
                              float* HWY_RESTRICT scores) {
   constexpr int64_t kKeys = kVectors * kLanes;
-  constexpr int64_t kChunk = kPlaneLanes * Rows::kVectors;
   constexpr int kSums = kVectors * kWidth;
   HWY_ALIGN uint32_t words[kMostGroup / Rows::kVectors * kKeys];
   HWY_ALIGN float kept[kMostTree * kSums * kLanes];
   VF32 sum[kSums];
-  for (int64_t g = 0, offset = 0; g < block.groups; ++g) {
-    uint32_t* to = words;
-    for (int64_t c = 0; c < block.group; c += kChunk) {
-      for (int v = 0; v < kVectors; ++v) {
-        TurnWords<kKeys>(rows + v * kLanes, offset, to + v * kLanes);
+  // Groups of a line together: where heads stand together, rows share few sets of the first cache,
+  // and a line that is left is soon gone.
+  const int64_t group_words = Rows::BytesOf(block.group) / 4;
+  const int64_t together = HWY_MAX(int64_t{1}, kLineBytes / 4 / group_words);
+  for (int64_t first = 0, offset = 0; first < block.groups; first += together) {
+    const int64_t end = HWY_MIN(first + together, block.groups);
+    const int64_t bytes = 4 * group_words * (end - first);
+    for (int v = 0; v < kVectors; ++v) {
+      uint32_t* to = words + v * kLanes;
+      for (int64_t c = 0; c < bytes; c += Rows::kChunkBytes, to += kPlaneLanes * kKeys) {
+        TurnWords<kKeys>(rows + v * kLanes, offset + c, to);
       }
-      to += kPlaneLanes * kKeys;
-      offset += Rows::kChunkBytes;
     }
-    SumRuns<kSums>(CodeRuns<Rows, kVectors, kWidth, kInPlace>{words, q, ahead},
-                   block.group / kPlaneRun, kept, sum);
-    AddScaled<kVectors, kWidth>(block, i, g, sum, scores);
-    q += block.group * kQuad;
+    offset += bytes;
+    for (int64_t g = first; g < end; ++g, q += block.group * kQuad) {
+      const uint32_t* of = words + (g - first) * group_words * kKeys;
+      SumRuns<kSums>(CodeRuns<Rows, kVectors, kWidth, kInPlace>{of, q, ahead},
+                     block.group / kPlaneRun, kept, sum);
+      AddScaled<kVectors, kWidth>(block, i, g, sum, scores);
+    }
   }
 }
 

@@ -161,41 +161,41 @@ HWY_INLINE void WidenNumbers(const std::byte* from, int64_t count, float* out) {
   std::memcpy(out + i, lanes, static_cast<size_t>(count - i) * sizeof(float));
 }
 
-// Few numbers stand together: they are gathered, then widened as one.
-void ScalesToFloat(DType dtype, const std::byte* const* from, int64_t count, int64_t per_piece,
-                   float* out) {
-  if (dtype == DType::kFloat32) {
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(out + i * per_piece, from[i], static_cast<size_t>(per_piece) * 4);
-    }
-    return;
+void WidenAll(DType dtype, const std::byte* from, int64_t count, float* out) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return WidenNumbers<Float16Rows>(from, count, out);
+    case DType::kBFloat16:
+      return WidenNumbers<BFloat16Rows>(from, count, out);
+    default:
+      return WidenNumbers<Float32Rows>(from, count, out);
   }
-  if (count == 1) {
-    return dtype == DType::kFloat16 ? WidenNumbers<Float16Rows>(from[0], per_piece, out)
-                                    : WidenNumbers<BFloat16Rows>(from[0], per_piece, out);
+}
+
+// kBytes: of a token, if not 0; then a copy is one load and one store.
+template <int64_t kBytes>
+HWY_INLINE void JoinTokens(const StoredScales& scales, int64_t bytes, std::byte* HWY_RESTRICT to) {
+  const std::byte* first = scales.from + scales.columns[0] * scales.stride;
+  for (int64_t i = 0; i < scales.count; ++i, to += bytes) {
+    const std::byte* token = scales.together ? first + i * scales.stride
+                                             : scales.from + scales.columns[i] * scales.stride;
+    std::memcpy(to, token, static_cast<size_t>(kBytes == 0 ? bytes : kBytes));
   }
-  constexpr int64_t kRoom = 1024;
-  std::byte numbers[2 * kRoom];
-  const int64_t pieces = std::max<int64_t>(1, kRoom / per_piece);
-  for (int64_t first = 0; first < count; first += pieces) {
-    const int64_t here = std::min(pieces, count - first);
-    for (int64_t done = 0; done < per_piece; done += kRoom) {
-      const int64_t width = std::min(kRoom, per_piece - done);
-      for (int64_t i = 0; i < here; ++i) {
-        const std::byte* piece = from[first + i] + 2 * done;
-        if (width == 2) {
-          std::memcpy(numbers + 4 * i, piece, 4);
-        } else {
-          std::memcpy(numbers + 2 * i * width, piece, static_cast<size_t>(2 * width));
-        }
-      }
-      float* to = out + first * per_piece + done;
-      if (dtype == DType::kFloat16) {
-        WidenNumbers<Float16Rows>(numbers, here * width, to);
-      } else {
-        WidenNumbers<BFloat16Rows>(numbers, here * width, to);
-      }
-    }
+}
+
+// One token after the other.
+void JoinScales(const StoredScales& scales, int64_t bytes, std::byte* to) {
+  switch (bytes) {
+    case 2:
+      return JoinTokens<2>(scales, bytes, to);
+    case 4:
+      return JoinTokens<4>(scales, bytes, to);
+    case 8:
+      return JoinTokens<8>(scales, bytes, to);
+    case 16:
+      return JoinTokens<16>(scales, bytes, to);
+    default:
+      return JoinTokens<0>(scales, bytes, to);
   }
 }
 
@@ -218,34 +218,55 @@ HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
   return i;
 }
 
-// Any number of groups, of what is f32.
-void ScalesByGroup(const float* from, int64_t count, int64_t groups, float* out) {
-  int64_t i = 0;
-  if (groups == 2) {
-    i = WidenPairs<Float32Rows>(reinterpret_cast<const std::byte*>(from), count, out);
+// Any number of groups, of what is f32; tokens from token i on.
+void ScalesByGroup(const float* HWY_RESTRICT from, int64_t i, int64_t count, int64_t groups,
+                   float* HWY_RESTRICT out) {
+#if HWY_TARGET != HWY_SCALAR
+  const F32 d;
+  for (; groups == 4 && i + kLanes <= count; i += kLanes, from += 4 * kLanes) {
+    VF32 of[4];
+    hn::LoadInterleaved4(d, from, of[0], of[1], of[2], of[3]);
+    for (int g = 0; g < 4; ++g) hn::StoreU(of[g], d, out + g * kBlockTokens + i);
   }
-  for (; i < count; ++i) {
-    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[i * groups + g];
+#endif
+  for (; i < count; ++i, from += groups) {
+    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[g];
   }
 }
 
-int64_t WidenPairsOf(const StoredScales& scales, float* out) {
-  switch (scales.dtype) {
+int64_t WidenPairsOf(DType dtype, const std::byte* from, int64_t count, float* out) {
+  switch (dtype) {
     case DType::kFloat16:
-      return WidenPairs<Float16Rows>(scales.from[0], scales.count, out);
+      return WidenPairs<Float16Rows>(from, count, out);
     case DType::kBFloat16:
-      return WidenPairs<BFloat16Rows>(scales.from[0], scales.count, out);
+      return WidenPairs<BFloat16Rows>(from, count, out);
     default:
-      return WidenPairs<Float32Rows>(scales.from[0], scales.count, out);
+      return WidenPairs<Float32Rows>(from, count, out);
   }
 }
 
 void WidenScales(const StoredScales& scales, float* by_token, float* out) {
-  if (scales.pieces == 1 && scales.groups == 2 && WidenPairsOf(scales, out) == scales.count) return;
-  const bool by_group = scales.groups == 1;
-  const int64_t per_piece = scales.count * scales.groups / scales.pieces;
-  ScalesToFloat(scales.dtype, scales.from, scales.pieces, per_piece, by_group ? out : by_token);
-  if (!by_group) ScalesByGroup(by_token, scales.count, scales.groups, out);
+  const int64_t count = scales.count;
+  const int64_t groups = scales.groups;
+  const int64_t bytes = groups * static_cast<int64_t>(SizeInBytes(scales.dtype));
+  const std::byte* from = scales.from + scales.columns[0] * scales.stride;
+  if (!scales.together || scales.stride != bytes) {
+    // Where the next step does not write.
+    auto* joined = reinterpret_cast<std::byte*>(groups <= 2 ? by_token : out);
+    JoinScales(scales, bytes, joined);
+    from = joined;
+  }
+  if (groups == 1) return WidenAll(scales.dtype, from, count, out);
+  int64_t i = 0;
+  if (groups == 2) {
+    i = WidenPairsOf(scales.dtype, from, count, out);
+    if (i == count) return;
+    from += i * bytes;
+  }
+  float rest[2 * kBlockTokens];
+  float* const numbers = groups == 2 ? rest : by_token;
+  WidenAll(scales.dtype, from, (count - i) * groups, numbers);
+  ScalesByGroup(numbers, i, count, groups, out);
 }
 
 void FillSoftmax(bool fused, AttentionKernels* kernels) {
