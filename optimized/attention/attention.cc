@@ -121,7 +121,7 @@ struct Attention::State {
     if (!by_token || !tile_per_head || sequence.visible_head_stride != 0) return 1;
     const auto sequences = static_cast<int64_t>(tiles.size() / (end - first));
     size_t team = end - first;
-    const auto wanted = 2 * static_cast<int64_t>(pool.workers());
+    const auto wanted = static_cast<int64_t>(pool.workers());
     const auto pieces_of = [&](size_t size) {
       return sequences * ranges * static_cast<int64_t>((end - first + size - 1) / size);
     };
