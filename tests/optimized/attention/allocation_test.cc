@@ -65,7 +65,7 @@ TEST(AttentionAllocations, AreNoneAfterACallUnderAnotherMask) {
     Sequence with_holes = sequence;
     with_holes.holes = 0.3;
     Asked asked[] = {{sequence, Place::kHeadMajor}, {with_holes, Place::kHeadMajor}};
-    for (const size_t first : {0, 1}) {
+    for (const size_t first : {size_t{0}, size_t{1}}) {
       const optimized::SequenceQueries before = asked[first].Queries();
       const optimized::SequenceQueries after = asked[1 - first].Queries();
       optimized::Attention attention;
