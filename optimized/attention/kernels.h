@@ -30,7 +30,8 @@ struct Queries {
 // scores[h][i] = sum over channels of q[h] times row i: term c in lane c mod N, in order, and the N
 // lanes by halves. Planes: factored, a group's channels in runs (planes.h). Shapes: scores (width,
 // kBlockTokens), of which what stands behind `count` may be written too, up to a multiple of 16;
-// of planes up to a whole block, and so far scales and biases are read.
+// of keys turned about up to one of turned_keys, of planes up to a whole block, and so far scales
+// and biases are read.
 using DotKernel = void (*)(const BlockRows& block, const Queries& queries, float* scores);
 
 // out[h][c] = fl(fl(out[h][c] rescale[h]) + sum over i of weights[h][i] times row i), that sum term
@@ -90,16 +91,16 @@ struct AttentionKernels {
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
   WidenScalesKernel widen_scales;
-  // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4; turned_keys: those that go together.
-  int turned_keys = 0;
+  // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4.
   TurnKernel turn[kRowKinds] = {};
+  int turned_keys = 0;  // keys that go together
   // Dot products with four queries of block.turned, with the bits of `dot`: [0] of values, [1] of
   // codes.
   DotKernel turned_dot[2] = {};
   Fetching fetching = Fetching::kHalves;
   bool fused = false;   // whether products really enter sums unrounded
   int dot_lanes = 16;   // N of a dot product, planes apart
-  bool planes = false;  // whether there are kernels of planes
+  bool planes = false;  // whether there are kernels of planes; then CanTurn
   int plane_lanes = 8;  // of their vectors
 
   bool CanTurn() const { return turn[static_cast<int>(RowKind::kFloat32)] != nullptr; }

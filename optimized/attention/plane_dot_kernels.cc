@@ -97,7 +97,7 @@ HWY_INLINE void PlaneDotTile(const BlockRows& block, const std::byte* const* row
     const int64_t bytes = 4 * group_words * (end - first);
     for (int v = 0; v < kVectors; ++v) {
       uint32_t* to = words + v * kLanes;
-      for (int64_t c = 0; c < bytes; c += Rows::kChunkBytes, to += kPlaneLanes * kKeys) {
+      for (int64_t c = 0; c < bytes; c += Rows::kChunkBytes, to += kChunkWords * kKeys) {
         TurnWords<kKeys>(rows + v * kLanes, offset + c, to);
       }
     }
@@ -149,18 +149,18 @@ HWY_INLINE void WidenWord(VWords low, VWords high, float* HWY_RESTRICT out) {
 
 template <class Rows>
 void TurnPlanes(const BlockRows& block, float* out) {
-  constexpr int64_t kChunk = kPlaneLanes * Rows::kVectors;
+  constexpr int64_t kChunk = kChunkWords * Rows::kVectors;
   for (int64_t i = 0; i < block.count; i += kTurned) {
     const std::byte* rows[kTurned];
     for (int64_t k = 0; k < kTurned; ++k) {
       rows[k] = block.rows[HWY_MIN(i + k, block.count - 1)];
       FetchRows(block, i + k);
     }
-    HWY_ALIGN uint32_t words[kPlaneLanes * kTurned];
+    HWY_ALIGN uint32_t words[kChunkWords * kTurned];
     for (int64_t c = 0; c < block.dim; c += kChunk) {
       TurnWords<kTurned>(rows, c / kChunk * Rows::kChunkBytes, words);
       TurnWords<kTurned>(rows + kLanes, c / kChunk * Rows::kChunkBytes, words + kLanes);
-      for (int64_t w = 0; w < kPlaneLanes; ++w, out += Rows::kVectors * kTurned) {
+      for (int64_t w = 0; w < kChunkWords; ++w, out += Rows::kVectors * kTurned) {
         const uint32_t* of = words + w * kTurned;
         WidenWord<Rows>(hn::Load(Words(), of), hn::Load(Words(), of + kLanes), out);
       }
@@ -177,7 +177,7 @@ void FillPlaneDotsOf(RowKind kind, AttentionKernels* kernels) {
 }
 
 void FillPlaneDots(bool fused, AttentionKernels* kernels) {
-  kernels->planes = fused;
+  kernels->planes = fused && HWY_NATIVE_FMA;
   kernels->plane_lanes = static_cast<int>(kLanes);
   FillPlaneDotsOf<Planes8Rows>(RowKind::kPlanes8, kernels);
   FillPlaneDotsOf<Planes4Rows>(RowKind::kPlanes4, kernels);

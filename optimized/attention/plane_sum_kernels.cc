@@ -221,7 +221,7 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
                            FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
   constexpr int kCount = kSumVectors<Rows>;
-  constexpr int64_t kHere = kSpan == Span::kLastGroup ? kPlaneLanes : kLanes;
+  constexpr int64_t kHere = kSpan == Span::kLastGroup ? kChunkWords : kLanes;
   VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
   int64_t i = 0;

@@ -27,7 +27,7 @@ template <int kBits>
 struct CodePlanes {
   static constexpr bool kCodes = true;
   static constexpr int kVectors = 32 / kBits;
-  static constexpr int64_t kChunkBytes = 4 * kPlaneLanes;
+  static constexpr int64_t kChunkBytes = 4 * kChunkWords;
   static constexpr int64_t BytesOf(int64_t channels) { return channels * kBits / 8; }
   static constexpr int Shift(int plane) { return PlaneShift(kBits, plane); }
   static constexpr uint32_t MaskOf(bool in_place, int plane) {

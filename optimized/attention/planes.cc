@@ -8,9 +8,10 @@ namespace {
 
 // The sum of a group in eight lanes, added by halves.
 float SumOfGroup(const float* q, int64_t count) {
-  float sum[kPlaneLanes] = {};
-  for (int64_t i = 0; i < count; ++i) sum[i % kPlaneLanes] += q[i];
-  for (int64_t half = kPlaneLanes / 2; half > 0; half /= 2) {
+  constexpr int64_t kSums = 8;
+  float sum[kSums] = {};
+  for (int64_t i = 0; i < count; ++i) sum[i % kSums] += q[i];
+  for (int64_t half = kSums / 2; half > 0; half /= 2) {
     for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half];
   }
   return sum[0];
@@ -43,7 +44,7 @@ void RestoreChannels(int bits, int64_t lanes, int64_t dim, float* row) {
   float some[2 * PlaneChunk(4)];
   const int64_t planes = 32 / PlaneBits(bits);
   for (int64_t left = dim; left > 0;) {
-    if (left < lanes * planes) lanes = kPlaneLanes;  // a last chunk by itself
+    if (left < lanes * planes) lanes = kChunkWords;  // a last chunk by itself
     const int64_t size = lanes * planes;
     std::copy(row, row + size, some);
     for (int64_t plane = 0; plane < planes; ++plane) {

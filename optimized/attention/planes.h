@@ -5,7 +5,7 @@
 // holds exactly. For P.V the channels of a chunk of 8 P are taken plane by plane, channel P j + k
 // in lane j of plane k; vectors of sixteen lanes take two chunks, lanes 8 to 15 the second one, of
 // which groups may differ, and a last one by itself. For q.k keys are turned about word by word
-// (turned.h): channel P j + k of eight keys is plane k of their words j. What codes are multiplied
+// (turned.h): channel P j + k of N keys is plane k of their words j. What codes are multiplied
 // with is divided by 2^(bits k), which is exact unless a number is tiny: then the codes are shifted
 // down instead, with the same bits.
 //
@@ -27,13 +27,13 @@
 namespace kvcheck::optimized {
 
 // Words of a chunk.
-inline constexpr int64_t kPlaneLanes = 8;
+inline constexpr int64_t kChunkWords = 8;
 
 // Bits of a code as kernels meet it: 4, or 8 for every other width.
 constexpr int PlaneBits(int bits) { return bits == 4 ? 4 : 8; }
 
 // Channels of a chunk.
-constexpr int64_t PlaneChunk(int bits) { return kPlaneLanes * 32 / PlaneBits(bits); }
+constexpr int64_t PlaneChunk(int bits) { return kChunkWords * 32 / PlaneBits(bits); }
 
 // Whether vectors can be taken plane by plane: groups are whole chunks.
 constexpr bool HavePlanes(const AffineFormat& format) {
@@ -45,7 +45,7 @@ constexpr bool HavePlanes(const AffineFormat& format) {
 constexpr int64_t PlaneChannel(int bits, int64_t lanes, int64_t dim, int64_t at) {
   const int64_t planes = 32 / PlaneBits(bits);
   const int64_t first = at / (lanes * planes) * (lanes * planes);
-  const int64_t of = first + lanes * planes <= dim ? lanes : kPlaneLanes;
+  const int64_t of = first + lanes * planes <= dim ? lanes : kChunkWords;
   return first + (at - first) % of * planes + (at - first) / of;
 }
 

@@ -24,6 +24,9 @@ struct Tile {
   int64_t first_range = 0;  // that some query may see; nothing before it
   int64_t ranges = 0;       // from first_range on
   float* partials = nullptr;
+
+  // Whether a block is widened for it; then sums of codes keep the order of channels.
+  bool Widens() const { return rows >= kWidenFrom; }
 };
 
 // Whether scales and biases of codes stay out of the sums.

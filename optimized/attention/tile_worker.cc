@@ -67,14 +67,14 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   const int64_t queries = (rows + kQuad - 1) / kQuad * kQuad * shape.k_padded;
   const int64_t scores = rows * kBlockTokens;
   const int64_t rescale = PaddedDim(rows);
-  turns_ = shape.kernels.CanTurn() && tile.rows >= kWidenFrom;
+  turns_ = shape.kernels.CanTurn() && tile.Widens();
   const int64_t turned = turns_ && shape.k_planes == nullptr ? queries : 0;
   queries_ = AlignedFloats(&memory_, queries + turned + scores + rescale + kBlockTokens * kQuad);
   turned_ = queries_ + queries;
   scores_ = turned_ + turned;
   rescale_ = scores_ + scores;
   bias_ = rescale_ + rescale;
-  if (tile.rows >= kWidenFrom) {
+  if (tile.Widens()) {
     k_.MakeRoom(shape.k_planes == nullptr, turns_);
     v_.MakeRoom(true, false);
   }
@@ -87,7 +87,7 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   };
   const int64_t dim = shape.shape.k_dim;
   // The bits are the same either way.
-  in_place_ = shape.k_planes != nullptr && tile.rows < kWidenFrom;
+  in_place_ = shape.k_planes != nullptr && !tile.Widens();
   for (int64_t row = 0; row < tile.rows && in_place_; ++row) {
     in_place_ = FitPlanes(query(PlaceOf(shape, tile, row)), dim);
   }
@@ -166,7 +166,7 @@ void TileWorker::SeeBlock(int64_t block) {
   if (seen_.any == 0) return;
   seen_.count = CountOf(seen_.any);
   seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
-  seen_.by_parts = tile_->rows >= kWidenFrom;
+  seen_.by_parts = tile_->Widens();
   if (!seen_.by_parts) return;
   for (int64_t row = 0; row < tile_->rows; ++row) {
     const uint64_t word = seen_.words[row];
@@ -240,7 +240,7 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   if (seen_.reads_keys) {
-    const bool widen = tile_->rows >= kWidenFrom && shape.k_planes == nullptr;
+    const bool widen = tile_->Widens() && shape.k_planes == nullptr;
     const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
                     : widen                  ? BlockStage::As::kFloats
                                              : BlockStage::As::kStored;
@@ -260,8 +260,8 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   const SequenceQueries& from = *tile_->sequence;
   const auto ahead = seen_.reads_keys ? AheadOfSums(shape, share) : BlockStage::Aheads{};
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          tile_->rows >= kWidenFrom ? BlockStage::As::kFloats : BlockStage::As::kStored,
-          shape.kernels, ahead);
+          tile_->Widens() ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels,
+          ahead);
   if (seen_.by_parts) return SumByChannels(shape);
   ForEachGroup([&](int64_t row, int width) {
     Sum(shape, row, width, seen_.any, seen_.words[row]);

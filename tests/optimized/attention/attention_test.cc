@@ -51,9 +51,14 @@ Sequence DrawSequence(uint32_t index) {
   const KvFormat k = formats[random() % formats.size()];
   const KvFormat v = formats[random() % formats.size()];
   const int64_t kv_heads = of(1, 2);
-  s.shape = Shape(kv_heads * of(1, 2, 3, 4, 5, 8), kv_heads, 128, 128, k, v);
-  if (IsPlain(k)) s.shape.k_dim = of(1, 2, 8, 15, 16, 17, 72, 129);
-  if (IsPlain(v)) s.shape.v_dim = of(1, 2, 8, 15, 16, 17, 72, 129);
+  // Codes of several groups, an odd number of them too.
+  const auto dim_of = [&](const KvFormat& format) {
+    if (IsPlain(format)) return of(1, 2, 8, 15, 16, 17, 72, 129);
+    return std::get<AffineFormat>(format).group_size * of(1, 2, 3, 4, 5);
+  };
+  const int64_t k_dim = dim_of(k);
+  const int64_t v_dim = dim_of(v);
+  s.shape = Shape(kv_heads * of(1, 2, 3, 4, 5, 8), kv_heads, k_dim, v_dim, k, v);
   s.tokens = of(1, 2, 63, 64, 65, 129, 200);
   s.queries = std::min(s.tokens, of(1, 1, 2, 5, 17, 33));
   s.seed = index;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "optimized/attention/block_stage.h"
 #include "optimized/formats/row_codec.h"
 #include "tests/optimized/attention/stored_block.h"
+#include "tests/optimized/attention/stored_sequence.h"
 #include "tests/optimized/on_target.h"
 
 namespace kvcheck {
@@ -190,6 +192,92 @@ TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
                                                  : std::bit_cast<uint32_t>(got[i]) ==
                                                        std::bit_cast<uint32_t>(expected);
           ASSERT_TRUE(same) << text << " code " << first + i << " " << hwy::TargetName(target);
+        }
+      }
+    }
+  }
+}
+
+// Scales of `count` tokens at any columns, that end where memory ends, and what they are.
+class DrawnScales {
+ public:
+  DrawnScales(DType dtype, int64_t count, int64_t groups, int64_t tokens_apart, bool backwards)
+      : dtype_(dtype), count_(count), groups_(groups) {
+    const auto size = static_cast<int64_t>(SizeInBytes(dtype));
+    const int64_t token = groups * size;
+    const int64_t apart = tokens_apart * token;
+    bytes_ = GuardedBytes((count - 1) * apart + token);
+    std::mt19937 random(static_cast<uint32_t>(count * groups));
+    optimized::RowCodec codec;
+    codec.Start(PlainFormat{dtype}, DType::kFloat32, groups);
+    values.resize(static_cast<size_t>(count * groups));
+    for (int64_t i = 0; i < count; ++i) {
+      std::byte* to = bytes_.data() + (backwards ? count - 1 - i : i) * apart;
+      for (int64_t b = 0; b < token; ++b) {
+        // The last byte of a number: no exponent of infinities.
+        to[b] = static_cast<std::byte>(random() & (b % size == size - 1 ? 0xbf : 0xff));
+      }
+      codec.Decode({to, nullptr, nullptr, 0, 0}, 1, &values[static_cast<size_t>(i * groups)]);
+    }
+    first_ = backwards ? bytes_.data() + (count - 1) * apart : bytes_.data();
+    stride_ = backwards ? -apart : apart;
+  }
+  optimized::StoredScales Together(const int64_t* column) const {
+    return {dtype_, first_ - *column * stride_, stride_, column, true, count_, groups_};
+  }
+  optimized::StoredScales At(const std::vector<int64_t>& columns) const {
+    return {dtype_, first_, stride_, columns.data(), false, count_, groups_};
+  }
+
+  std::vector<float> values;  // (count, groups)
+
+ private:
+  DType dtype_;
+  int64_t count_, groups_;
+  GuardedBytes bytes_;
+  std::byte* first_;
+  int64_t stride_;
+};
+
+void ExpectScales(const AttentionKernels& kernels, const optimized::StoredScales& stored,
+                  const std::vector<float>& want, const std::vector<int64_t>& tokens) {
+  const auto room = static_cast<size_t>(stored.groups * kBlockTokens);
+  std::vector<float> by_token(room), out(room);
+  kernels.widen_scales(stored, by_token.data(), out.data());
+  for (int64_t i = 0; i < stored.count; ++i) {
+    for (int64_t g = 0; g < stored.groups; ++g) {
+      const int64_t from = tokens[static_cast<size_t>(i)] * stored.groups + g;
+      ASSERT_EQ(std::bit_cast<uint32_t>(out[static_cast<size_t>(g * kBlockTokens + i)]),
+                std::bit_cast<uint32_t>(want[static_cast<size_t>(from)]))
+          << "token " << i << " of " << stored.count << " group " << g << " of " << stored.groups
+          << " stride " << stored.stride;
+    }
+  }
+}
+
+TEST(AttentionKernels, WidenScalesOfTokensAnywhereOnEveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    const AttentionKernels kernels = optimized::KernelsFor(false);
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      for (const int64_t groups : {1, 2, 3, 4, 5, 8, 16}) {
+        for (const int64_t count : {1, 2, 3, 15, 16, 17, 31, 48, 63, 64}) {
+          std::vector<int64_t> in_order, shuffled, same(static_cast<size_t>(count), 0);
+          for (int64_t i = 0; i < count; ++i) in_order.push_back(i);
+          shuffled = in_order;
+          std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(5));
+          for (const int64_t apart : {1, 3}) {
+            for (const bool backwards : {false, true}) {
+              const DrawnScales drawn(dtype, count, groups, apart, backwards);
+              const int64_t column = 7;
+              ExpectScales(kernels, drawn.Together(&column), drawn.values, in_order);
+              ExpectScales(kernels, drawn.At(shuffled), drawn.values, shuffled);
+              auto one = drawn.Together(&same[0]);  // a stride of 0: one token for all
+              one.stride = 0;
+              ExpectScales(kernels, one, drawn.values, same);
+              if (HasFatalFailure()) return;
+            }
+          }
         }
       }
     }
