@@ -23,7 +23,7 @@ constexpr int64_t kDim = 128;
 constexpr int64_t kStride = kDim + 16;  // with sums of queries by group
 
 // A block of one format, and room for what the kernels take and give.
-struct Block {
+struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
   Block(const std::string& text, bool fused, bool planes) : kernels(optimized::KernelsFor(fused)) {
     const KvFormat format = ParseKvFormat(WholeLine(text));
     optimized::RowCodec codec;
@@ -78,7 +78,7 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
   step.shift = shift;
   step.total = total;
   step.rescale = block->rescale;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const optimized::BlockRows& rows = block->stage.rows();
     if (part == Part::kStage) block->Take();
     if (part == Part::kDot) {

@@ -33,7 +33,8 @@ uint64_t OrOfStreams(const uint8_t* from, int64_t bytes) {
       const uint8_t* at = from + s * part + i;
       __builtin_prefetch(at + kAhead);
       __builtin_prefetch(at + kAhead + kLine);
-      for (int k = 0; k < kVectors; ++k) sums[k] = hn::Or(sums[k], hn::LoadU(d, at + k * kLanes));
+      for (int k = 0; k < kVectors; ++k)
+        sums[k] = hn::Or(sums[k], hn::LoadU(d, at + int64_t{k} * kLanes));
     }
   }
   for (int k = 1; k < kVectors; ++k) sums[0] = hn::Or(sums[0], sums[k]);

@@ -119,7 +119,7 @@ struct Attention::State {
     const bool by_token = sequence.k.code_head_stride < sequence.k.code_stride;
     const bool tile_per_head = static_cast<int64_t>(end - first) == shape->shape.kv_heads;
     if (!by_token || !tile_per_head || sequence.visible_head_stride != 0) return 1;
-    const auto sequences = static_cast<int64_t>(tiles.size() / (end - first));
+    const int64_t sequences = std::ssize(tiles) / shape->shape.kv_heads;
     size_t team = end - first;
     const auto wanted = static_cast<int64_t>(pool.workers());
     const auto pieces_of = [&](size_t size) {

@@ -47,7 +47,7 @@ enum class RowKind : uint8_t {
   KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND)
 };
 #undef KVCHECK_ROW_KIND
-#define KVCHECK_ROW_KIND(name, rows) +1
+#define KVCHECK_ROW_KIND(name, rows) +1  // NOLINT(bugprone-macro-parentheses): summands
 inline constexpr int kPlainKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND);
 inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND);
 #undef KVCHECK_ROW_KIND

@@ -230,7 +230,9 @@ void ScalesByGroup(const float* HWY_RESTRICT from, int64_t i, int64_t count, int
   }
 #endif
   for (; i < count; ++i, from += groups) {
-    for (int64_t g = 0; g < groups; ++g) out[g * kBlockTokens + i] = from[g];
+    for (int64_t g = 0; g < groups; ++g) {
+      out[g * kBlockTokens + i] = from[g];  // NOLINT(clang-analyzer-core.uninitialized.Assign)
+    }
   }
 }
 

@@ -155,11 +155,10 @@ void TileWorker::SeeBlock(int64_t block) {
   seen_.any = 0;
   if (!span_.Touches(block)) return;
   seen_.reads_keys = false;
-  const VisibleKeys* before = nullptr;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const VisibleKeys* keys = rows_[row].visible;
-    seen_.words[row] = keys == before ? seen_.words[row - 1] : keys->Word(block);
-    before = keys;
+    const bool as_before = row > 0 && keys == rows_[row - 1].visible;
+    seen_.words[row] = as_before ? seen_.words[row - 1] : keys->Word(block);
     seen_.any |= seen_.words[row];
     seen_.reads_keys |= seen_.words[row] != 0 && !keys->uniform;
   }

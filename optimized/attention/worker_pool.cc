@@ -88,7 +88,7 @@ WorkerPool::~WorkerPool() {
     Stop();
   } else {
     // Neither its threads nor what they wait on can be destroyed here.
-    (void)shared_.release();
+    [[maybe_unused]] auto* kept = shared_.release();
   }
 }
 

@@ -322,9 +322,10 @@ TEST(Attention, ReadsNoKeysThatAllWeighTheSame) {
         const auto none = solve([](int64_t) { return false; }, false);
         EXPECT_NE(all, none);
         for (size_t i = 0; i < some.size(); ++i) {
-          const auto head = i < static_cast<size_t>(4 * 32 * queries)
-                                ? static_cast<int64_t>(i) / (32 * queries)
-                                : (static_cast<int64_t>(i) - 4 * 32 * queries) / queries;
+          const auto at = static_cast<int64_t>(i);
+          const int64_t of_head = int64_t{32} * queries;
+          const int64_t head =
+              at < 4 * of_head ? at / of_head : (at - 4 * of_head) / static_cast<int64_t>(queries);
           ASSERT_EQ(some[i], head % 2 == 1 ? all[i] : none[i]) << i << " " << Describe(sequence);
         }
       }
@@ -339,8 +340,9 @@ TEST(Attention, GivesZerosWhereNothingIsVisible) {
   sequence.queries = 3;
   sequence.holes = 2;  // all of them
   const std::vector<uint32_t> answers = Solve(sequence, Place::kHeadMajor);
-  for (size_t i = 0; i < 4 * 3 * 24; ++i) ASSERT_EQ(answers[i], 0u);
-  for (size_t i = 4 * 3 * 24; i < answers.size(); ++i) {
+  constexpr size_t kOutputs = size_t{4} * 3 * 24;
+  for (size_t i = 0; i < kOutputs; ++i) ASSERT_EQ(answers[i], 0u);
+  for (size_t i = kOutputs; i < answers.size(); ++i) {
     ASSERT_EQ(std::bit_cast<float>(answers[i]), -std::numeric_limits<float>::infinity());
   }
 }

@@ -111,7 +111,8 @@ TEST(PlanSoftmax, ErrsByExp) {
     for (int code = 0; code < 512; ++code) {
       const float q = F32FromF16(static_cast<uint16_t>(15 * 1024 + 2 * code));
       const float top = F32FromF16(F16FromF32(-3.2f / q));
-      for (float step = 0.3f; step < 0.36f; step += 0x1p-9f) {
+      for (int i = 0; i < 31; ++i) {
+        const float step = 0.3f + static_cast<float>(i) * 0x1p-9f;
         const float k = F32FromF16(F16FromF32(top - step / q));
         const float x = q * k - q * top;
         const float w = KernelExp(portable, x);
@@ -171,7 +172,8 @@ TEST(PlanSoftmax, RescalesForTheSinkThatComesLast) {
     for (int64_t i = 0; i < kKeys; ++i) adversary.SetF16("k", i, top);
     double best = 0;
     float sink = top;
-    for (float at = top + 0x1p-9f; at < top + 0x1p-6f; at += 0x1p-20f) {
+    for (int i = 1 << 11; i < 1 << 14; ++i) {
+      const float at = top + static_cast<float>(i) * 0x1p-20f;
       if (std::fabs(ErrorOfExp(portable, top - at)) > 0.02 * kHalfUlp) continue;
       const float w = KernelExp(portable, top - at);
       const double exact = 33 * static_cast<double>(w);
