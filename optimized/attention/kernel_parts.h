@@ -13,6 +13,7 @@ void FillPlaneDotKernels(bool fused, AttentionKernels* kernels);
 void FillPlaneSumKernels(bool fused, AttentionKernels* kernels);
 void FillTurnedKernels(bool fused, AttentionKernels* kernels);
 void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
+void FillScaleKernels(AttentionKernels* kernels);
 
 // `kernels`: of width 1 and of kQuad.
 template <typename Kernel>

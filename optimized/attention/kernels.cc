@@ -35,6 +35,7 @@ AttentionKernels KernelsFor(bool fused) {
   FillPlaneSumKernels(fused, &kernels);
   FillTurnedKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
+  FillScaleKernels(&kernels);
   return kernels;
 }
 
