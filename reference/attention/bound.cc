@@ -113,7 +113,8 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   std::vector<double> error(n);
   double top = row.has_sink ? row.sink + score_error.Sink() : -kInfinity;
   double largest_dot = 0;
-  double lowest = kInfinity;
+  // A split may hold nothing but a key, or the sink.
+  double lowest = row.has_sink ? row.sink - score_error.Sink() : kInfinity;
   for (size_t j = 0; j < n; ++j) {
     error[j] = score_error(j);
     top = std::max(top, row.s[j] + error[j]);
@@ -161,8 +162,15 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.why = "the pre-scaled query may overflow";
   }
 
+  // The least weight that a split may hold alone: below exp's normal range it may
+  // be nothing, and what is left must have a reciprocal.
+  const double deepest = top - lowest + 2 * a.lambda_lazy;
+  const double deepest_error =
+      Gamma(a.c_m, a.u_a) * deepest + a.c_shift * a.u_a * (w.shift + deepest);
+  const double least =
+      std::exp((1 + r) * std::log1p(-a.u_e) - deepest - deepest_error) - a.eta_e - a.lambda;
   if (masked_maximum && a.merge != MergeKind::kNone && *a.plan.reciprocal &&
-      !(std::exp(top - lowest) < a.sum_largest)) {
+      !(least * (1 - Gamma(w.depths.l, a.u_l)) * a.sum_largest > 1)) {
     // A split whose weights almost vanish has a denominator whose reciprocal is infinite.
     w.unbounded = true;
     w.why = "the denominator of a split may vanish";

@@ -201,5 +201,27 @@ TEST(AttentionBound, DoesNotLoseAKeyWhoseWeightVanishes) {
   EXPECT_LT(out.bound[0], 0x1p-20);
 }
 
+// Where masked keys raise the maximum, the weight of a split that holds nothing but the sink may
+// be nothing, and then its denominator has no reciprocal.
+TEST(Bound, IsNoneWhereTheDenominatorOfASplitMayVanish) {
+  const auto c = std::get<AttentionCase>(
+      ParseCase("attention b=1 hq=2 hkv=2 l=1 t=38 d=64 dv=54 q=f32 k=affine:8:g64:f32 v=f32 "
+                "out=bf16 mask=causal_top_left+window:10+bool:T scale=0.08838834764831843 "
+                "sinks=f32 against=original data=tiny_p:49162"));
+  const Plan plan = ParsePlan(
+      "qk=f32:pairwise pv=f32:tensor_core:4:23 l=f32:sequential:chained op=f32 scale_roundings=2 "
+      "prescale=none scores=f32 bias_roundings=1 tanh_error=2^-22 exp=exp exp_error=2^-23 "
+      "exp_floor=2^-126 lazy_rescale=0 block=64 sink=first p=f32 p_scale=1 p_normalised=no "
+      "l_from=unrounded merge=lse splits=3 log_error=2^-22 partial=f32 normalise=reciprocal "
+      "flush=no saturate=no dequantize=rounded:f16");
+  const Profile profile = ParseProfile("maximum=all");
+  EXPECT_EQ(RunAndJudge(c, profile, plan, plan).violations, 0);
+  Plan divides = plan;
+  divides.reciprocal = false;
+  const JudgedRun run = RunAndJudge(c, profile, divides, divides);
+  EXPECT_EQ(run.violations, 0);
+  EXPECT_EQ(run.judged, 54) << "the other head";
+}
+
 }  // namespace
 }  // namespace kvcheck
