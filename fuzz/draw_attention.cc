@@ -186,6 +186,22 @@ void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
   drawn->structure += " integer";
 }
 
+// Turns sums over codes into sums of products of integers.
+void DrawFixed(Draw* draw, DrawnAttention* drawn) {
+  const AttentionCase& c = drawn->c;
+  Plan& plan = drawn->plan;
+  if (plan.dequantize != DequantizeKind::kFactored) return;
+  const auto error = [&] { return draw->Of({0x1.02p-23, 0x1p-12, 0x1p-8, 0x1p-3}); };
+  if (!IsPlain(c.k) && !plan.integer_qk && *plan.prescale_roundings == 0 && draw->OneIn(2)) {
+    plan.fixed_q = error();
+    drawn->structure += " fixed q";
+  }
+  if (!IsPlain(c.v) && draw->OneIn(2)) {
+    plan.fixed_p = error();
+    drawn->structure += " fixed p";
+  }
+}
+
 }  // namespace
 
 DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const AttentionSpace& space) {
@@ -244,6 +260,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const Atte
     drawn.profile.masked_row = MaskedRow::kMean;
   }
   DrawIntegerProducts(&draw, &drawn);
+  DrawFixed(&draw, &drawn);
   return drawn;
 }
 

@@ -57,6 +57,8 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
       fmt::format("sinks: {}", yes(c.sinks.has_value())),
       fmt::format("K format: {}", IsPlain(c.k) ? "plain" : "affine"),
       fmt::format("integer q.k: {}", yes(plan.integer_qk.has_value())),
+      fmt::format("integers in place of q: {}", yes(plan.fixed_q.has_value())),
+      fmt::format("integers in place of p s: {}", yes(plan.fixed_p.has_value())),
   };
 }
 

@@ -187,8 +187,10 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.u_l = sum_roundoff(*plan.l);
   const int q_bits =
       *plan.prescale_roundings > 0 ? SignificantBits(*plan.prescale_dtype) : SignificantBits(c.q);
+  a.fixed_q = plan.fixed_q.value_or(0);
+  a.fixed_p = plan.fixed_p.value_or(0);
   const bool qk_exact =
-      ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
+      !plan.fixed_q && ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
   a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact);
   if (plan.integer_qk) {
     // Codes are summed exactly over channels that share the scales of both sides. Per group: two
@@ -274,7 +276,8 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   }
   const int p_bits = SignificantBits(*plan.p);
   const bool pv_exact =
-      p_is_low && ProductsExact(p_bits, ElementBits(c.v, profile, plan), plan.pv->accumulator);
+      p_is_low && !plan.fixed_p &&
+      ProductsExact(p_bits, ElementBits(c.v, profile, plan), plan.pv->accumulator);
   a.pv_exact = pv_exact && exact_scale;
   // Weights come in op's type, or in that of P.
   a.l_exact = FloatTypeOf(plan.l->accumulator.dtype).mantissa_bits >=

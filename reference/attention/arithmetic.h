@@ -80,6 +80,9 @@ struct Arithmetic {
   // 0: computed on values. Then the number of codes of q and of K.
   double c_group = 0;
   double q_codes = 0, k_codes = 0;
+  // Integers in place of the query, and of weights times scales: error relative to the largest of a
+  // group; 0: none.
+  double fixed_q = 0, fixed_p = 0;
   double largest_code = 0;    // of K, where sums run over codes
   double v_largest_code = 0;  // of V, likewise
   double score_largest = 0;   // largest finite of the types that scores pass through

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "reference/numerics/ulp.h"
@@ -86,6 +87,33 @@ class ScoreError {
   double cap_argument_ = 0;
   double cap_value_ = 0;
 };
+
+}  // namespace
+
+namespace {
+
+double KeysOfABlock(const Arithmetic& a, double n) {
+  const bool all = *a.plan.block == 0 || *a.plan.p_normalised;
+  return all ? n : std::min<double>(n, *a.plan.block);
+}
+
+// sum_j max x_i over the keys i of the block of key j, at most, whichever keys share a block: a
+// block holds no more than so many, so that each weight is the heaviest of no more than so many
+// keys.
+double MassOfBlocks(double block, std::vector<double> x) {
+  if (std::any_of(x.begin(), x.end(), [](double mass) { return std::isnan(mass); })) {
+    return kInfinity;
+  }
+  std::sort(x.begin(), x.end(), std::greater<>());
+  double mass = 0;
+  auto left = static_cast<double>(x.size());
+  for (size_t i = 0; left > 0; ++i) {
+    const double keys = std::min(block, left);
+    mass += keys * x[i];
+    left -= keys;
+  }
+  return mass;
+}
 
 }  // namespace
 
@@ -251,6 +279,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.t += row.sink_p * down;
     w.t_plus += w.sink_c;
   }
+  if (a.fixed_p > 0) {
+    w.block_keys = KeysOfABlock(a, static_cast<double>(n));
+    w.block_mass = MassOfBlocks(w.block_keys, w.x);
+  }
   w.t += (w.n + 2) * 0x1p-52;  // of summing T itself, which must not hide that nothing is left
   if (division_free) {
     w.merge_factor = std::expm1(a.u_log * log_l + Gamma(2, a.u_a) * (w.shift + log_l));
@@ -298,11 +330,15 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double rest = 1 - w.t - w.vanished;
   const double heaviest = w.summed * std::exp(a.lambda_lazy);
   const double largest_v = std::max(sums.largest, w.v_largest);
+  // Integers may add as much again: of all weights, and of those of a split over its own.
+  const double fixed = (1 + w.largest_rounding) * sums.fixed;
+  const double in_sum =
+      a.p_normalised ? largest_v + fixed * w.block_mass : heaviest * (largest_v + fixed);
   const bool may_overflow =
-      !((a.p_normalised ? 1 : heaviest) * largest_v * (1 + g) < a.sum_largest) ||
-      !(heaviest * (1 + dl) < a.l_largest) ||
+      !(in_sum * (1 + g) < a.sum_largest) || !(heaviest * (1 + dl) < a.l_largest) ||
       (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
-      (a.u_part > 0 && !(sums.largest * (1 + g) / (1 - dl) < a.part_largest));
+      (a.u_part > 0 &&
+       !((sums.largest + fixed * w.block_keys) * (1 + g) / (1 - dl) < a.part_largest));
   if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
     result.bound = result.before_output = kInfinity;
     result.terms.fill(kInfinity);
@@ -319,7 +355,8 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
     terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) *
                          (parts * sums.parts + a.v_parts.eta * (1 + w.t_plus)) / rest;
   }
-  terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) * sums.codec / rest;
+  terms[kCodecTerm] +=
+      (1 + g) * ((1 + w.largest_rounding) * sums.codec + fixed * w.block_mass) / rest;
   const double c_n =
       terms[kScoreTerm] + terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
   terms[kDenominatorTerm] = dl / (1 - dl) * (magnitude + c_n);

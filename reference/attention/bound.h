@@ -54,14 +54,18 @@ struct RowScores {
 };
 
 struct KeyWeights {
-  std::vector<double> c;        // p_j rho+_j
-  std::vector<double> x;        // p_j (1 + rho+_j)
-  std::vector<double> y;        // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
-  double y_factor = 0;          // where y is empty and u_pj is one constant: Y = y_factor X
-  std::vector<double> score;    // like c without the rounding of P; empty: c has none
-  double sink_c = 0;            // the sink's part in c
-  double t = 0;                 // T
-  double t_plus = 0;            // sum p_j rho+_j, sink included
+  std::vector<double> c;      // p_j rho+_j
+  std::vector<double> x;      // p_j (1 + rho+_j)
+  std::vector<double> y;      // p_j (1 + rho+_j) [(1 + u_pj)(1 + kappa_j) - 1]; empty: all zero
+  double y_factor = 0;        // where y is empty and u_pj is one constant: Y = y_factor X
+  std::vector<double> score;  // like c without the rounding of P; empty: c has none
+  double sink_c = 0;          // the sink's part in c
+  double t = 0;               // T
+  double t_plus = 0;          // sum p_j rho+_j, sink included
+  // Where weights become integers: most of what all keys weigh if each weighs as much as the
+  // heaviest of its block.
+  double block_mass = 0;
+  double block_keys = 0;        // most keys that share a block
   double largest_rounding = 0;  // of (1 + u_pj)(1 + kappa_j) - 1
   double shift = 0;             // M* of the derivation
   double overhang = 0;          // M+ - m
@@ -94,6 +98,7 @@ struct ChannelSums {
   double y = 0;        // sum y_j |v|
   double parts = 0;    // sum x_j (|c s| + |z|): codes dequantized inside
   double codec = 0;    // sum x_j dv_j: against originals
+  double fixed = 0;    // most that integers are off by in place of a weight of one times its scale
   double largest = 0;  // V = max |v|
   double spread = 0;   // max |v - o|, the sink's 0 included
 };

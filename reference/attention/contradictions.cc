@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reference/spec/error.h"
+#include "reference/spec/text.h"
 
 namespace kvcheck {
 namespace {
@@ -83,6 +84,33 @@ void CheckInteger(const Plan& plan, const Profile& profile, const AttentionCase&
   }
 }
 
+void CheckFixed(const std::optional<double>& error, std::string_view key, bool is_key,
+                const Plan& plan, const Profile& profile, const AttentionCase& c) {
+  if (!error) return;
+  const std::string field = fmt::format("{}={}", key, PrintReal(*error));
+  const KvFormat& format = is_key ? c.k : c.v;
+  if (IsPlain(format)) {
+    Refuse(
+        fmt::format("{} contradicts {}={}: integers are multiplied with codes; the case must store "
+                    "{} in an affine format",
+                    field, is_key ? "k" : "v", Print(format), is_key ? "K" : "V"));
+  }
+  if (plan.dequantize != DequantizeKind::kFactored || profile.decode != DecodeRounding::kExact) {
+    Refuse(field +
+           " contradicts the rest of it: integers meet codes only where scales and biases stay out "
+           "of the sums; say dequantize=factored, and decode=exact in the profile");
+  }
+  if (is_key && plan.integer_qk) {
+    Refuse(fmt::format("{} contradicts integer_qk={}: the query is one or the other; leave one out",
+                       field, Print(*plan.integer_qk)));
+  }
+  if (is_key && plan.prescale_roundings.value_or(0) > 0) {
+    Refuse(field +
+           " contradicts prescale: its error is that of the query as it comes; say prescale=none, "
+           "and count the scaling in scale_roundings");
+  }
+}
+
 }  // namespace
 
 int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c) {
@@ -94,6 +122,8 @@ void RefuseContradictions(const Plan& plan, const Profile& profile, const Attent
   CheckWeights(plan);
   CheckMerge(plan);
   CheckInteger(plan, profile, c);
+  CheckFixed(plan.fixed_q, "fixed_q", true, plan, profile, c);
+  CheckFixed(plan.fixed_p, "fixed_p", false, plan, profile, c);
   CheckDepth(plan.qk, "qk", plan.integer_qk ? IntegerGroups(*plan.integer_qk, c) : c.k_dim);
   CheckDepth(plan.pv, "pv", c.kv_len);
   CheckDepth(plan.l, "l", c.kv_len);

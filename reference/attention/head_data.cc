@@ -21,6 +21,7 @@ void LoadParts(const AttentionCase& c, const TensorMap& inputs, bool is_key, int
   const size_t row_length = d + 2 * (d / group);
   const std::vector<double> rows = LoadCodes(c, inputs, is_key, batch, kv_head);
   operand->magnitude.resize(static_cast<size_t>(c.kv_len) * d);
+  operand->scales.reserve(static_cast<size_t>(c.kv_len) * (d / group));
   for (size_t r = 0; r < static_cast<size_t>(c.kv_len); ++r) {
     const double* codes = &rows[r * row_length];
     const double* scales = codes + d;
@@ -29,6 +30,7 @@ void LoadParts(const AttentionCase& c, const TensorMap& inputs, bool is_key, int
       operand->magnitude[r * d + i] =
           std::fabs(codes[i] * scales[i / group]) + std::fabs(biases[i / group]);
     }
+    for (size_t g = 0; g < d / group; ++g) operand->scales.push_back(std::fabs(scales[g]));
     for (size_t i = d; i < row_length; ++i) {
       operand->scale_largest = std::max(operand->scale_largest, std::fabs(codes[i]));
     }

@@ -25,6 +25,7 @@ struct OperandRows {
   std::vector<double> magnitude;  // [T][dim] |c s| + |z| where codes are dequantized in the kernel;
                                   // empty: |hi|
   double scale_largest = 0;       // max of |s| and |z|, beside magnitude
+  std::vector<double> scales;     // [T][dim / group] |s|, beside magnitude
   std::vector<double> codec_error;  // [T][dim] bound of |stored - original|; empty: none
 };
 

@@ -156,9 +156,22 @@ struct KeyFacts {
   }
 };
 
+// Of a query as integers times a step for each group of K's codes.
+void DescribeFixedQuery(const RowContext& context, OwnedQuestion* out) {
+  const auto group = static_cast<size_t>(std::get<AffineFormat>(context.c->k).group_size);
+  for (size_t first = 0; first < context.q.size(); first += group) {
+    double largest = 0;
+    for (const double q : context.q.subspan(first, group)) largest = Max(largest, Abs(q));
+    const double error = context.arithmetic->fixed_q * largest;
+    out->q_error.insert(out->q_error.end(), group, error);
+    for (const double q : context.q.subspan(first, group)) out->q_parts.push_back(Abs(q) + error);
+  }
+}
+
 // Bounds of what the query's own codec does to it.
 void DescribeQueryCodes(const RowContext& context, OwnedQuestion* out) {
   const Arithmetic& a = *context.arithmetic;
+  if (a.fixed_q > 0) return DescribeFixedQuery(context, out);
   if (!a.plan.integer_qk) return;
   const DType dtype = context.c->q;
   out->q_error =
@@ -202,6 +215,23 @@ double ShiftOverMaskedKeys(const RowContext& context, const OwnedQuestion& owned
   scores.magnitude = facts.magnitude.empty() ? answer.magnitude : facts.magnitude;
   scores.k_abs_sum = facts.k_abs_sum, scores.codec = facts.codec;
   return LargestScore(*context.arithmetic, scores);
+}
+
+// What integers in place of weights times scales are off by, times the largest code.
+void AddFixedWeights(const RowContext& context, const RowQuestion& row,
+                     std::vector<ChannelSums>* sums) {
+  const Arithmetic& a = *context.arithmetic;
+  const OperandRows& v = context.head->v;
+  const auto group = static_cast<size_t>(std::get<AffineFormat>(context.c->v).group_size);
+  const size_t groups = sums->size() / group;
+  for (size_t g = 0; g < groups; ++g) {
+    double scale = 0;
+    for (const int32_t key : row.keys) {
+      scale = Max(scale, v.scales[static_cast<size_t>(key) * groups + g]);
+    }
+    const double error = a.fixed_p * (1 + a.u_a) * scale * a.v_largest_code;
+    for (size_t i = g * group; i < (g + 1) * group; ++i) (*sums)[i].fixed = error;
+  }
 }
 
 template <typename Real>
@@ -257,6 +287,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   KeyWeights weights = ComputeKeyWeights(a, scores);
   std::vector<ChannelSums> sums;
   SumChannels(a, row, result.p, weights, o, &sums);
+  if (a.fixed_p > 0) AddFixedWeights(context, row, &sums);
   result.denominator_error = DenominatorError(a, weights);
   const OwnError<Real> own(row, scores);
   result.unbounded = weights.unbounded;

@@ -36,7 +36,7 @@ struct OwnedQuestion {
   bool all_forced = false;  // every key has the same forced score
   double hidden_score = 0;  // of keys that a finite mask value hides; 0: there are none
   // Where q.k is computed in integers, per channel: bounds of |encoded q - q| and of the sum of the
-  // parts |c s| + |z| of the query's code. Empty otherwise.
+  // parts |c s| + |z| of the query's code, or of its size. Empty otherwise.
   std::vector<double> q_error, q_parts;
   // Keys that take part in the maximum alone (profile maximum=all), and their bias.
   std::vector<int32_t> masked_keys;

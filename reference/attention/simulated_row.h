@@ -193,6 +193,7 @@ class RowKernel {
                     return entry.live && entry.s > -kInfinity;
                   });
     auto sums = v_group_ > 0 ? MakeFactoredAccumulator(*plan_.pv, *plan_.op, flush_,
+                                                       plan_.fixed_p.value_or(0),
                                                        static_cast<size_t>(c_.v_dim), v_group_)
                              : MakeAccumulator(*plan_.pv, flush_, static_cast<size_t>(c_.v_dim));
     auto denominator = MakeAccumulator(*plan_.l, flush_, 1);
@@ -309,9 +310,15 @@ class RowKernel {
   void FactorCodes(size_t k_group, size_t v_group) { k_group_ = k_group, v_group_ = v_group; }
 
   // q as rows of K are where q.k is computed in integers: its codes, scales and biases. Otherwise
-  // q.
+  // q, or what integers times steps stand for.
   std::vector<double> EncodeQuery(std::span<const double> q, const Profile& profile) const {
-    if (!plan_.integer_qk) return {q.begin(), q.end()};
+    if (!plan_.integer_qk) {
+      std::vector<double> steps(q.begin(), q.end());
+      for (size_t first = 0; plan_.fixed_q && first < steps.size(); first += k_group_) {
+        RoundToSteps(*plan_.fixed_q, std::span(steps).subspan(first, k_group_));
+      }
+      return steps;
+    }
     Tensor row(DType::kFloat64, Shape::Unnamed({1, static_cast<int64_t>(q.size())}));
     EncodeFrom(q, row.dtype, row.bytes.data());
     const auto& format = std::get<AffineFormat>(*plan_.integer_qk);

@@ -194,8 +194,9 @@ auto WithOps(const RoundedType& type, bool flush, const Body& body) {
 template <typename O>
 class FactoredAccumulator : public RowAccumulator {
  public:
-  FactoredAccumulator(const SumPlan& sum, bool flush, size_t width, size_t group)
-      : width_(width), group_(group) {
+  FactoredAccumulator(const SumPlan& sum, bool flush, double fixed_error, size_t width,
+                      size_t group)
+      : fixed_error_(fixed_error), width_(width), group_(group) {
     for (size_t g = 0; g < width / group; ++g) {
       codes_.push_back(MakeAccumulator(sum, flush, group));
       biases_.push_back(MakeAccumulator(sum, flush, 1));
@@ -219,6 +220,7 @@ class FactoredAccumulator : public RowAccumulator {
         scaled[j] = O::Mul(weights[j], rows[j][width_ + g]);
         biased[j] = O::Mul(weights[j], rows[j][width_ + groups + g]);
       }
+      RoundToSteps(fixed_error_, scaled);
       codes_[g]->AddBlock(scaled, codes);
       biases_[g]->AddBlock(biased, ones);
     }
@@ -234,12 +236,22 @@ class FactoredAccumulator : public RowAccumulator {
   }
 
  private:
+  double fixed_error_;
   size_t width_;
   size_t group_;
   std::vector<std::unique_ptr<RowAccumulator>> codes_, biases_;
 };
 
 }  // namespace
+
+void RoundToSteps(double error, std::span<double> x) {
+  double largest = 0;
+  for (const double value : x) largest = std::max(largest, std::fabs(value));
+  if (error == 0 || !(largest > 0) || !std::isfinite(largest)) return;
+  const double step = std::exp2(std::floor(std::log2(2 * error * largest)));
+  if (!(step > 0)) return;  // so small that no step is
+  for (double& value : x) value = std::nearbyint(value / step) * step;
+}
 
 double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_t group,
                    std::span<const double> a, const double* b) {
@@ -288,9 +300,11 @@ double IntegerDot(const SumPlan& sum, const RoundedType& op, bool flush, size_t 
 }
 
 std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,
-                                                        bool flush, size_t width, size_t group) {
+                                                        bool flush, double fixed_error,
+                                                        size_t width, size_t group) {
   return WithOps(op, flush, [&](auto ops) -> std::unique_ptr<RowAccumulator> {
-    return std::make_unique<FactoredAccumulator<decltype(ops)>>(sum, flush, width, group);
+    return std::make_unique<FactoredAccumulator<decltype(ops)>>(sum, flush, fixed_error, width,
+                                                                group);
   });
 }
 

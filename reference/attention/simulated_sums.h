@@ -43,9 +43,13 @@ double FactoredDot(const SumPlan& sum, const RoundedType& op, bool flush, int64_
 double IntegerDot(const SumPlan& sum, const RoundedType& op, bool flush, size_t d, size_t a_group,
                   const double* a, size_t b_group, const double* b);
 
-// The accumulator of P.V over such rows.
+// Integers times a step, off by at most `error` times the largest of them; 0: as they are.
+void RoundToSteps(double error, std::span<double> x);
+
+// The accumulator of P.V over such rows. fixed_error: of weights times scales, by group and block.
 std::unique_ptr<RowAccumulator> MakeFactoredAccumulator(const SumPlan& sum, const RoundedType& op,
-                                                        bool flush, size_t width, size_t group);
+                                                        bool flush, double fixed_error,
+                                                        size_t width, size_t group);
 
 std::unique_ptr<RowAccumulator> MakeAccumulator(const SumPlan& sum, bool flush, size_t width);
 

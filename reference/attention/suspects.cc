@@ -30,7 +30,8 @@ std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Atte
     add_type(&Plan::p, "p", type);
     add_type(&Plan::scores, "scores", type);
     Plan changed = declared;
-    if (*plan.prescale_roundings == 0) {
+    // Not beside integers, whose error is that of the query as it comes.
+    if (*plan.prescale_roundings == 0 && !plan.integer_qk && !plan.fixed_q) {
       changed.prescale_roundings = 1;
       changed.prescale_dtype = type;
       add(changed, fmt::format("prescale={}:1 instead of prescale=none", ShortName(type)));

@@ -35,9 +35,9 @@ constexpr EnumNames<bool, 2> kNormalise = {{{true, "reciprocal"}, {false, "divid
 constexpr EnumNames<bool, 2> kSink = {{{true, "last"}, {false, "first"}}};
 
 constexpr std::string_view kKeys =
-    "base, name, qk, pv, l, op, scale_roundings, prescale, integer_qk, scores, bias_roundings, "
-    "tanh_error, exp, "
-    "exp_error, exp_floor, lazy_rescale, block, sink, p, p_scale, p_normalised, l_from, merge, "
+    "base, name, qk, pv, l, op, scale_roundings, prescale, integer_qk, fixed_q, fixed_p, scores, "
+    "bias_roundings, tanh_error, exp, exp_error, exp_floor, lazy_rescale, block, sink, p, p_scale, "
+    "p_normalised, l_from, merge, "
     "splits, log_error, partial, normalise, flush, saturate, dequantize";
 
 // Large enough for any depth of practical kernels, small enough for exact integer arithmetic.
@@ -169,6 +169,8 @@ std::string Print(const Plan& plan) {
             : fmt::format("{}:{}", ShortName(*plan.prescale_dtype), *plan.prescale_roundings));
   }
   if (plan.integer_qk) add("integer_qk", Print(*plan.integer_qk));
+  add_real("fixed_q", plan.fixed_q);
+  add_real("fixed_p", plan.fixed_p);
   add_type("scores", plan.scores);
   add_int("bias_roundings", plan.bias_roundings);
   add_real("tanh_error", plan.tanh_error);
@@ -253,6 +255,13 @@ Plan ParsePlan(std::string_view text) {
     plan.integer_qk.reset();
     if (value.text != "none") plan.integer_qk = ParseKvFormat(value);
   }
+  const auto take_fixed = [&](std::string_view key, std::optional<double>* field) {
+    if (!fields.TakeIf(key, &value)) return;
+    field->reset();
+    if (value.text != "none") *field = ParseError(value);
+  };
+  take_fixed("fixed_q", &plan.fixed_q);
+  take_fixed("fixed_p", &plan.fixed_p);
   take_type("scores", &plan.scores);
   take_int("bias_roundings", &plan.bias_roundings, 0);
   take_error("tanh_error", &plan.tanh_error);

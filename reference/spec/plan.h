@@ -85,6 +85,11 @@ struct Plan {
   // The query is encoded too, and q.k is summed over the codes of both, exactly, group by group;
   // scales and biases join afterwards. Unset: q.k is computed on values.
   std::optional<KvFormat> integer_qk;
+  // What codes are multiplied with becomes an integer times a step that is common to a group, each
+  // off by at most this times the largest of the group: a query's channels that share a scale of K;
+  // weights times scales of V, over the keys of a block. Unset: neither.
+  std::optional<double> fixed_q;
+  std::optional<double> fixed_p;
   std::optional<DType> scores;        // type in which scores are stored
   std::optional<int> bias_roundings;  // of a bias before it is added
   std::optional<double> tanh_error;   // relative, of the softcap's tanh

@@ -323,6 +323,15 @@ TEST(AttentionSource, NamesTheRoundingThatWasNotDeclared) {
   // A plan that says nothing can be explained too.
   const AttentionSource stranger(c, {}, {}, inputs);
   EXPECT_NO_THROW(stranger.ExplainExcess(0, 0, 1e3));
+  // And plans beside which some of what is asked means nothing.
+  c.k = c.v = AffineFormat{8, 32, DType::kFloat32};
+  c.k_dim = c.v_dim = 32;
+  const TensorMap coded = GenerateInputs(Case(c), {});
+  for (const char* plan : {"dequantize=factored fixed_q=2^-23 fixed_p=2^-23",
+                           "dequantize=inside:1 integer_qk=affine:8:g32:f32"}) {
+    const AttentionSource integers(c, {}, ParsePlan(plan), coded);
+    EXPECT_NO_THROW(integers.ExplainExcess(0, 0, 1e3)) << plan;
+  }
 }
 
 }  // namespace

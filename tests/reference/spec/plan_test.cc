@@ -75,6 +75,8 @@ Plan AnyPlan() {
     if (*plan.prescale_roundings > 0) plan.prescale_dtype = AnyFloat();
   }
   if (Coin()) plan.integer_qk = OneOf(AllKvFormats());
+  if (Coin()) plan.fixed_q = AnyError();
+  if (Coin()) plan.fixed_p = AnyError();
   if (Coin()) plan.scores = AnyFloat();
   if (Coin()) plan.bias_roundings = AnyCount(0);
   if (Coin()) plan.tanh_error = AnyError();
