@@ -39,6 +39,7 @@ struct AttentionShape {
   double scale = 0.125;
   std::optional<double> softcap;
   bool portable = false;  // the same bits on every instruction set
+  bool operator==(const AttentionShape&) const = default;
 };
 // Whether vectors of the format can be read: f32, f16, bf16, fp8 and affine codes.
 bool CanAttend(const KvFormat& format);

@@ -1,5 +1,6 @@
 #include "optimized/attention/attention_plan.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "optimized/attention/block.h"
@@ -37,19 +38,19 @@ int ScaleRoundings(double scale) {
   return std::fabs(std::frexp(scale, &exponent)) == 0.5 ? 0 : 1;
 }
 
+}  // namespace
+
 // Ranges are 32 blocks from position 0 on, the last one shorter. A plan knows ranges of equal
 // length: as many of them as are at least 32 blocks long, U / K > 31 for U blocks. Then each holds
 // as many blocks as ours, and there are no fewer of them than a partial result passes additions:
 // ceil(U / 32) - 1 <= ceil(U / 31) - 1. Where that leaves one (U <= 62) there are at most two
 // ranges, and one online softmax over all blocks rescales and adds at least as often: a key passes
 // the blocks of its own range and one step of the merge, and the other range holds a block.
-int Splits(int64_t kv_len) {
+int PlannedSplits(int64_t kv_len) {
   constexpr int64_t kBlocks = kRangeTokens / kBlockTokens - 1;
   const int64_t blocks = (kv_len + kBlockTokens - 1) / kBlockTokens;
-  return static_cast<int>((blocks + kBlocks - 1) / kBlocks - 1);
+  return std::max(1, static_cast<int>((blocks + kBlocks - 1) / kBlocks - 1));
 }
-
-}  // namespace
 
 Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   const AttentionKernels kernels = KernelsFor(!shape.portable);
@@ -77,9 +78,8 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.p_scale = 1;
   plan.p_normalised = false;
   plan.l_from_rounded_p = false;
-  const int splits = Splits(question.kv_len);
-  plan.merge = splits > 1 ? MergeKind::kAccumulators : MergeKind::kNone;
-  plan.splits = splits > 1 ? splits : 1;
+  plan.splits = PlannedSplits(question.kv_len);
+  plan.merge = plan.splits > 1 ? MergeKind::kAccumulators : MergeKind::kNone;
   plan.partial = DType::kFloat32;
   plan.log_error = 0x1p-50;  // log of the platform in double
   plan.reciprocal = false;

@@ -20,6 +20,8 @@ struct PlanQuestion {
   bool alibi = false;
 };
 Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question);
+// The plan's splits: the one thing in it that kv_len decides.
+int PlannedSplits(int64_t kv_len);
 
 }  // namespace kvcheck::optimized
 

@@ -4,11 +4,14 @@
 
 namespace kvcheck::optimized {
 
-Plan AttendPlan() {
-  AttentionShape shape;
-  shape.k = shape.v = AffineFormat{};
-  shape.scale = 0.1;  // no f32: the constant is rounded, too
-  return PlanOf(shape, {});
+const Plan& StatedPlan::Of(const AttentionShape& shape, int64_t positions) {
+  const int splits = PlannedSplits(positions);
+  if (splits != splits_ || !(shape == shape_)) {
+    plan_ = PlanOf(shape, {.kv_len = positions});
+    shape_ = shape;
+    splits_ = splits;
+  }
+  return plan_;
 }
 
 void AttendedOperand::Take(const ColumnStore& store, const SlotMap& map, int64_t row, bool is_key,

@@ -15,8 +15,18 @@
 
 namespace kvcheck::optimized {
 
-// How Attend computes, whatever the number of tokens, the scale and the formats.
-Plan AttendPlan();
+// How an answer was computed. Made again only where something that it depends on has changed, so
+// that a workload that has been seen allocates nothing.
+class StatedPlan {
+ public:
+  // positions: from 0 to the last one that a query may see.
+  const Plan& Of(const AttentionShape& shape, int64_t positions);
+
+ private:
+  AttentionShape shape_;
+  int splits_ = 0;  // 0: nothing is stated yet
+  Plan plan_;
+};
 
 // One operand of one row of a cache as attention reads it. f64, which it does not read, as f32 at
 // the same slots, in memory of its own: exact for what is stored from a type of at most 32 bits.
@@ -40,6 +50,7 @@ struct AttendBuffers {
   Attention attention;
   RowCodec q_codec;    // the type of the queries
   RowCodec out_codec;  // f32 to the type of the output
+  StatedPlan plan;
   std::vector<float> q, out;
   // By row.
   std::vector<AttendedOperand> k, v;

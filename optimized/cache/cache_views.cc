@@ -220,7 +220,11 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   to.code_stride = dv * element;
   attend_.out_codec.Encode(reinterpret_cast<const std::byte*>(attend_.out.data()), dv * 4, queries,
                            to);
-  return {};
+  int64_t positions = 1;
+  for (const CacheRow& row : rows_) positions = std::max(positions, row.offset);
+  OpResult result;
+  result.plan = &attend_.plan.Of(shape, positions);
+  return result;
 }
 
 }  // namespace kvcheck::optimized
