@@ -5,6 +5,7 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/planes.h"
 #include "optimized/attention/tile.h"
@@ -21,11 +22,20 @@ SumPlan SumOf(SumOrder order, bool fused, int lanes = static_cast<int>(kSumLanes
   return sum;
 }
 
+// Of integers: parts that are exact, and what joins them. The sum of two parts may be 1/127 larger
+// than that of the three, hence one rounding more.
+SumPlan FixedSum() {
+  SumPlan sum = SumOf(SumOrder::kDepth, false);
+  sum.width = kFixedRoundings + 1;
+  return sum;
+}
+
 // Over codes whose scales stay out of it: a group's runs of channels, each a lane.
 SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
   if (!IsFactored(shape, kernels) || IsPlain(shape.k)) {
     return SumOf(SumOrder::kLanes, kernels.fused, kernels.dot_lanes);
   }
+  if (kernels.fixed) return FixedSum();
   const int64_t runs = std::get<AffineFormat>(shape.k).group_size / kPlaneRun;
   return runs == 1 ? SumOf(SumOrder::kSequential, kernels.fused)
                    : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
@@ -85,6 +95,14 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.reciprocal = false;
   plan.flush_subnormals = false;
   plan.saturate_output = false;
+  if (kernels.fixed && IsFactored(shape, kernels)) {
+    if (!IsPlain(shape.k)) plan.fixed_q = kFixedError;
+    if (!IsPlain(shape.v)) {
+      plan.fixed_p = kFixedError;
+      // In a block fewer roundings pass than in sums of sixteen lanes: those of the biases.
+      plan.pv = SumOf(SumOrder::kLanes, fused);
+    }
+  }
   if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;

@@ -35,8 +35,9 @@ inline constexpr int64_t kQuad = 4;
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)
 
-// The same codes plane by plane, where scales and biases stay out of the sums (planes.h); the last
-// one reads such codes as f32, channel by channel, for sums that take them many times.
+// The same codes where scales and biases stay out of the sums: plane by plane (planes.h), or with
+// integers (fixed_point.h). The last one reads such codes channel by channel, for sums that take
+// them many times: as f32, or four rows joined.
 #define KVCHECK_ATTENTION_PLANE_KINDS(X) \
   X(kPlanes8, Planes8Rows)               \
   X(kPlanes4, Planes4Rows)               \

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "optimized/attention/aligned_floats.h"
+#include "optimized/attention/fixed_point.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -167,7 +168,9 @@ void BlockStage::MakeRoom(bool floats, bool turned) {
 }
 
 void BlockStage::Widen(const AttentionKernels& kernels) {
-  const int64_t stride = WidenedStride();
+  // Four rows of joined codes are as long as one of floats.
+  const bool joins = IsPlanes(kind_) && kernels.fixed;
+  const int64_t stride = joins ? dim_ / kFixedCodes : WidenedStride();
   float* to = AlignedFloats(&values_, stride * kBlockTokens);
   kernels.widen[static_cast<int>(kind_)](block_, to, stride);
   block_.kind = IsPlanes(kind_) ? RowKind::kPlaneFloats : RowKind::kFloat32;

@@ -11,6 +11,9 @@ void FillDotKernels(bool fused, AttentionKernels* kernels);
 void FillSumKernels(bool fused, AttentionKernels* kernels);
 void FillPlaneDotKernels(bool fused, AttentionKernels* kernels);
 void FillPlaneSumKernels(bool fused, AttentionKernels* kernels);
+// After those of planes and turned keys, which they replace.
+void FillFixedDotKernels(bool fused, AttentionKernels* kernels);
+void FillFixedSumKernels(bool fused, AttentionKernels* kernels);
 void FillTurnedKernels(bool fused, AttentionKernels* kernels);
 void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
 void FillScaleKernels(AttentionKernels* kernels);

@@ -34,6 +34,8 @@ AttentionKernels KernelsFor(bool fused) {
   FillPlaneDotKernels(fused, &kernels);
   FillPlaneSumKernels(fused, &kernels);
   FillTurnedKernels(fused, &kernels);
+  FillFixedDotKernels(fused, &kernels);
+  FillFixedSumKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
   FillScaleKernels(&kernels);
   return kernels;

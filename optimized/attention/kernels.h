@@ -41,7 +41,8 @@ using SumKernel = void (*)(const BlockRows& block, const float* weights, const f
                            float* out, int64_t out_stride);
 
 // The rows as f32, as Dot and Sum take them; zeros from dim to PaddedDim(dim). Planes: their codes,
-// in the order of channels, for the sums of kPlaneFloats.
+// in the order of channels, for the sums of kPlaneFloats; joined four by four they are as long as
+// one row of floats, at the place of the first of them.
 // Shapes: out (count, stride), of which PaddedDim(dim) are written.
 using WidenKernel = void (*)(const BlockRows& block, float* out, int64_t stride);
 
@@ -102,6 +103,10 @@ struct AttentionKernels {
   int dot_lanes = 16;   // N of a dot product, planes apart
   bool planes = false;  // whether there are kernels of planes; then CanTurn
   int plane_lanes = 8;  // of their vectors
+  // Kernels of planes multiply integers (fixed_point.h): `q` and `sums` of queries are those of
+  // ArrangeFixedQuery, sums of values stand in the order of channels, `widen` joins rows of codes
+  // four by four for kPlaneFloats, and keys turned about are words of four codes.
+  bool fixed = false;
 
   bool CanTurn() const { return turn[static_cast<int>(RowKind::kFloat32)] != nullptr; }
 };

@@ -29,7 +29,7 @@ void MergeRanges(const TileShape& shape, const Tile& tile) {
   const int64_t padded = TileShape::PaddedRows(tile.rows);
   const int64_t stride = shape.PartialFloats(tile.rows);
   const int64_t dv = shape.shape.v_dim;
-  const bool in_planes = shape.v_planes != nullptr && !tile.Widens();
+  const bool in_planes = shape.v_planes != nullptr && !tile.Widens() && !shape.kernels.fixed;
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;

@@ -1,4 +1,5 @@
-// Codes without unpacking them: planes.
+// Codes without unpacking them: planes. Instruction sets that multiply bytes take the same blocks
+// in another way (fixed_point.h), with the same scales and biases out of the sums.
 //
 // Eight words of 32 bits in a row hold 8 P codes of 32 / P bits, P in each. Plane k of them is the
 // k-th code of each word: one mask away, and left where it is, c 2^(bits k), an integer that f32

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/planes.h"
 
 namespace kvcheck::optimized {
@@ -34,7 +35,11 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
   if (!IsFactored(s, k)) return;
   k_planes = std::get_if<AffineFormat>(&s.k);
   v_planes = std::get_if<AffineFormat>(&s.v);
-  if (k_planes != nullptr) k_padded = PlaneQuadFloats(s.k_dim, k_planes->group_size) / kQuad;
+  if (k_planes != nullptr) {
+    const int64_t group = k_planes->group_size;
+    k_padded =
+        (k.fixed ? FixedQuadFloats(s.k_dim, group) : PlaneQuadFloats(s.k_dim, group)) / kQuad;
+  }
 }
 
 void FindRanges(const TileShape& shape, Tile* tile) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "optimized/attention/aligned_floats.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
 #include "optimized/attention/turned.h"
@@ -87,13 +88,16 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   };
   const int64_t dim = shape.shape.k_dim;
   // The bits are the same either way.
-  in_place_ = shape.k_planes != nullptr && !tile.Widens();
+  in_place_ = shape.k_planes != nullptr && !tile.Widens() && !shape.kernels.fixed;
   for (int64_t row = 0; row < tile.rows && in_place_; ++row) {
     in_place_ = FitPlanes(query(PlaceOf(shape, tile, row)), dim);
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
-    if (shape.k_planes != nullptr) {
+    if (shape.k_planes != nullptr && shape.kernels.fixed) {
+      ArrangeFixedQuery(*shape.k_planes, query(at), dim, row % kQuad,
+                        queries_ + row / kQuad * kQuad * shape.k_padded);
+    } else if (shape.k_planes != nullptr) {
       ArrangeQuery(*shape.k_planes, query(at), dim, in_place_, row % kQuad,
                    queries_ + row / kQuad * kQuad * shape.k_padded);
     } else {
@@ -258,9 +262,11 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   const auto ahead = seen_.reads_keys ? AheadOfSums(shape, share) : BlockStage::Aheads{};
+  // Of rows that are joined none can be left out.
+  const bool joins = shape.v_planes != nullptr && shape.kernels.fixed;
+  const bool widen = tile_->Widens() && (seen_.by_parts || !joins);
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          tile_->Widens() ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels,
-          ahead);
+          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels, ahead);
   if (seen_.by_parts) return SumByChannels(shape);
   ForEachGroup([&](int64_t row, int width) {
     Sum(shape, row, width, seen_.any, seen_.words[row]);
@@ -273,6 +279,8 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 void TileWorker::DotByTokens(const TileShape& shape) {
   BlockRows some = k_.rows();
   const int64_t together = some.turned == nullptr ? kPlainTogether : shape.kernels.turned_keys;
+  const bool in_words = HasScales(some.kind) && shape.kernels.fixed;
+  const int64_t floats = in_words ? some.dim / kFixedCodes : some.dim;  // of a key turned about
   const int64_t count = some.count;
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]
@@ -280,7 +288,7 @@ void TileWorker::DotByTokens(const TileShape& shape) {
   for (int64_t first = 0; first < count; first += together) {
     some.count = std::min(together, count - first);
     if (some.turned != nullptr) {
-      some.turned = k_.rows().turned + first * some.dim;
+      some.turned = k_.rows().turned + first * floats;
     } else {
       std::copy_n(k_.rows().rows + first, some.count, some.rows);
     }
@@ -342,8 +350,12 @@ Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
             turns_ ? turned_ + row * shape.k_padded : nullptr};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
-  return {quad + row % kQuad, 0, quad + kQuad * shape.shape.k_dim + row % kQuad, in_place_,
-          nullptr};
+  const int64_t k_dim = shape.shape.k_dim;
+  if (shape.kernels.fixed) {
+    return {quad + row % kQuad * kFixedParts, 0, quad + FixedSums(k_dim) + row % kQuad, false,
+            nullptr};
+  }
+  return {quad + row % kQuad, 0, quad + kQuad * k_dim + row % kQuad, in_place_, nullptr};
 }
 
 void TileWorker::DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,

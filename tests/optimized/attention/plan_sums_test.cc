@@ -9,6 +9,7 @@
 #include "optimized/attention/kernels.h"
 #include "reference/numerics/exp.h"
 #include "tests/optimized/attention/plan_adversary.h"
+#include "tests/optimized/on_target.h"
 
 namespace kvcheck {
 namespace {
@@ -155,6 +156,7 @@ TEST(PlanSums, EntersProductsAsStated) {
 // Nine keys of equal weight, of which one has a value that is rounded as often as is stated, and
 // a ninth of which is rounded.
 TEST(PlanSums, RoundsDequantizedValues) {
+  const OnTarget without_integers(hwy::SupportedTargets() & ~HWY_AVX3_DL);
   for (const bool portable : kArithmetics) {
     PlanAdversary adversary(
         "attention hq=1 hkv=1 l=1 t=9 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "
@@ -198,6 +200,7 @@ TEST(PlanSums, RoundsDequantizedValues) {
 // scale is rounded, its product with the code, and weight times bias, which no single rounding of
 // c s + z explains. Codes dequantized inside are exact here, or nearly so.
 TEST(PlanSums, RoundsThePartsOfCodedValues) {
+  const OnTarget without_integers(hwy::SupportedTargets() & ~HWY_AVX3_DL);
   for (const bool portable : kArithmetics) {
     PlanAdversary adversary(
         "attention hq=1 hkv=1 l=1 t=2 d=1 dv=32 q=f32 k=f32 v=affine:8:g32:f32 out=f32 scale=1 "

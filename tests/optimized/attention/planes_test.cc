@@ -185,6 +185,7 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
       const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
       for (const int64_t dim : {group, 2 * group, 3 * group, 65 * group}) {
         for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 31, 33, 62, 63, 64}) {
+          if (dim == 65 * group && count < 63) continue;
           for (const bool widen : {false, true}) {
             ExpectPlanes(format, dim, count, widen, !widen, 1.0f);
             ExpectPlanes(format, dim, count, widen, false, 0x1p-120f);

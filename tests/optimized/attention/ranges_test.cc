@@ -20,9 +20,10 @@ struct Length {
 };
 constexpr int64_t kRange = optimized::kRangeTokens;
 constexpr Length kLengths[] = {
-    {kRange - 1, 1, "affine:4:g32:f16"}, {kRange, 1, "f16"},
-    {kRange + 1, 1, "affine:3:g32:f32"}, {kRange + 1, 19, "bf16"},
-    {2 * kRange + 64 + 1, 1, "f16"},     {2 * kRange + 64 + 1, 19, "affine:4:g32:bf16"},
+    {kRange - 1, 1, "affine:4:g32:f16"},   {kRange, 1, "f16"},
+    {kRange + 1, 1, "affine:3:g32:f32"},   {kRange + 1, 19, "bf16"},
+    {2 * kRange + 64 + 1, 1, "f16"},       {2 * kRange + 64 + 1, 19, "affine:4:g32:bf16"},
+    {kRange + 65, 19, "affine:8:g32:f16"},
 };
 
 Sequence Of(const Length& length, bool portable) {
@@ -100,7 +101,7 @@ TEST(AttentionRanges, GiveTheSameBitsForEverySplitOfTheQueries) {
 }
 
 TEST(AttentionRanges, GiveTheSameBitsInABatch) {
-  for (const char* format : {"f16", "affine:4:g32:f16"}) {
+  for (const char* format : {"f16", "affine:4:g32:f16", "affine:8:g32:f16"}) {
     for (const bool portable : {true, false}) {
       std::vector<Sequence> batch;
       std::vector<Asked> asked;
