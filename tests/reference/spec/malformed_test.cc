@@ -203,6 +203,8 @@ std::vector<Malformed> Table() {
       plan("splits=0", "0", "0 is outside 1.."),
       plan("scale_roundings=1073741825", "1073741825", "outside 0..1073741824"),
       plan("prescale=f16", "f16", "none or TYPE:ROUNDINGS"),
+      plan("fixed_q=1", "1", "at least 0 and below 1"),
+      plan("fixed_p=-1", "-1", "at least 0 and below 1"),
       plan("prescale=f16:0", "0", "0 is outside 1..8"),
       plan("p_scale=0", "0", "p_scale is positive"),
       plan("lazy_rescale=-1", "-1", "at least 0"),

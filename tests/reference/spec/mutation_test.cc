@@ -81,6 +81,7 @@ const std::vector<std::string> kPlans = {
     "merge=lse_division_free splits=8 log_error=0 partial=bf16 normalise=reciprocal",
     "flush=no saturate=yes dequantize=inside:2",
     "integer_qk=affine:8:g32:f16 prescale=none scale_roundings=2",
+    "dequantize=factored fixed_q=2^-23 fixed_p=none block=64",
     "base=plain_f32 integer_qk=none",
     "dequantize=rounded:f16 name=x",
 };
