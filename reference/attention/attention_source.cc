@@ -308,7 +308,7 @@ std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t elem
   const QueryIndex query = RowAt(row);
   const int64_t kv_head = query.query_head / (case_.query_heads / case_.kv_heads);
   std::vector<std::string> lines;
-  for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, case_)) {
+  for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, profile_, case_)) {
     const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
     const HeadData head =
         LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.WantsParts());

@@ -6,7 +6,8 @@
 
 namespace kvcheck {
 
-std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const AttentionCase& c) {
+std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Profile& profile,
+                              const AttentionCase& c) {
   std::vector<Suspect> suspects;
   const auto add = [&](Plan changed, std::string text) {
     if (changed == declared) return;
@@ -37,6 +38,21 @@ std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Atte
       add(changed, fmt::format("prescale={}:1 instead of prescale=none", ShortName(type)));
     }
     if (*plan.merge != MergeKind::kNone) add_type(&Plan::partial, "partial", type);
+  }
+  // A query of 8 bits and a sign, and one of three such bytes; likewise weights.
+  const bool factored =
+      *plan.dequantize == DequantizeKind::kFactored && profile.decode == DecodeRounding::kExact;
+  for (const double error : {0x1p-23, 0x1p-8}) {
+    const auto add_fixed = [&](std::optional<double> Plan::* field, std::string_view key) {
+      if (plan.*field && error <= *(plan.*field)) return;
+      Plan changed = declared;
+      changed.*field = error;
+      add(changed, fmt::format("{}={} instead of {}", key, PrintReal(error),
+                               plan.*field ? PrintReal(*(plan.*field)) : std::string("none")));
+    };
+    const bool integers = plan.integer_qk || *plan.prescale_roundings > 0;
+    if (factored && !IsPlain(c.k) && !integers) add_fixed(&Plan::fixed_q, "fixed_q");
+    if (factored && !IsPlain(c.v)) add_fixed(&Plan::fixed_p, "fixed_p");
   }
   const auto add_sum = [&](std::optional<SumPlan> Plan::* field, std::string_view key,
                            SumPlan sum) {

@@ -9,6 +9,7 @@
 
 #include "reference/spec/case.h"
 #include "reference/spec/plan.h"
+#include "reference/spec/profile.h"
 
 namespace kvcheck {
 
@@ -19,7 +20,8 @@ struct Suspect {
 
 // From the mildest change to the strongest. declared: as the implementation stated it; what it left
 // unsaid stays unsaid. plan: the same with every field filled (Arithmetic::plan).
-std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const AttentionCase& c);
+std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Profile& profile,
+                              const AttentionCase& c);
 
 }  // namespace kvcheck
 

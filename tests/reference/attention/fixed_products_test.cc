@@ -113,6 +113,29 @@ TEST(FixedProducts, RoundWeightsByWhatThePlanStatesInEveryBlock) {
   EXPECT_GT(Judged(c, plan, all, inputs).violations, 0) << "one block of 48 where 16 are stated";
 }
 
+TEST(FixedProducts, AreNamedWhereTheyWereNotDeclared) {
+  AttentionCase c = OneHead(24, "affine:8:g32:f32", "affine:4:g32:f32");
+  c.data = {"gauss", 3, ""};
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  for (const std::string key : {"fixed_q", "fixed_p"}) {
+    SimulatedKernel kernel(PlanWith(key + "=2^-8"), {});
+    const std::vector<double> got = Decoded(Get(Answer(&kernel, c, inputs), "out"));
+    const AttentionSource source(c, {}, PlanWith("name=silent"), inputs);
+    const ExpectedTile tile = source.Tiles(0, {})[0];
+    int excesses = 0, named = 0;
+    for (size_t at = 0; at < tile.value.size(); ++at) {
+      if (std::fabs(got[at] - tile.value[at]) <= tile.bound[at] + tile.reference_bound[at])
+        continue;
+      ++excesses;
+      for (const std::string& line : source.ExplainExcess(0, static_cast<int64_t>(at), got[at])) {
+        named += line.rfind(key + "=", 0) == 0;
+      }
+    }
+    EXPECT_GT(excesses, 10) << key;
+    EXPECT_GE(named, excesses) << key;
+  }
+}
+
 TEST(FixedProducts, MeanNothingBesideOtherWaysToMultiply) {
   const AttentionCase coded = OneHead(4, "affine:8:g32:f32", "affine:4:g32:f32");
   const auto refused = [](const AttentionCase& c, const std::string& plan,
