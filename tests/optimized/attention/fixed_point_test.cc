@@ -90,15 +90,10 @@ TEST(AttentionFixedPoint, WordsNameEveryChannelOnce) {
 class FixedDefinition {
  public:
   explicit FixedDefinition(const StoredBlock& block)
-      : format_(std::get<AffineFormat>(block.format)), dim_(block.dim), count_(block.count) {
-    const auto bits = static_cast<size_t>(format_.bits);
-    codes_.resize(static_cast<size_t>(dim_ * count_));
-    for (size_t i = 0; i < codes_.size(); ++i) {
-      for (size_t b = 0; b < bits; ++b) {
-        const size_t at = i * bits + b;
-        codes_[i] |= (static_cast<int>(block.codes[at / 8]) >> at % 8 & 1) << b;
-      }
-    }
+      : format_(std::get<AffineFormat>(block.format)),
+        dim_(block.dim),
+        count_(block.count),
+        codes_(block.Codes()) {
     scales_.resize(static_cast<size_t>(groups() * count_));
     biases_.resize(scales_.size());
     std::memcpy(scales_.data(), block.scales.data(), scales_.size() * sizeof(float));

@@ -31,16 +31,7 @@ class PlaneDefinition {
  public:
   explicit PlaneDefinition(const StoredBlock& block)
       : format_(std::get<AffineFormat>(block.format)), dim_(block.dim), count_(block.count) {
-    const int bits = format_.bits;
-    codes_.resize(static_cast<size_t>(dim_ * count_));
-    for (size_t i = 0; i < codes_.size(); ++i) {
-      int code = 0;
-      for (int b = 0; b < bits; ++b) {
-        const size_t at = i * static_cast<size_t>(bits) + static_cast<size_t>(b);
-        code |= (static_cast<int>(block.codes[at / 8]) >> at % 8 & 1) << b;
-      }
-      codes_[i] = static_cast<float>(code);
-    }
+    for (const int code : block.Codes()) codes_.push_back(static_cast<float>(code));
     scales_.resize(static_cast<size_t>(groups() * count_));
     biases_.resize(scales_.size());
     std::memcpy(scales_.data(), block.scales.data(), scales_.size() * sizeof(float));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "optimized/attention/block_stage.h"
@@ -45,6 +46,19 @@ struct StoredBlock {
     stage.Take(heads, 0, columns.data(), count, true, widen ? As::kFloats : As::kStored, kernels,
                {});
     return stage.rows();
+  }
+
+  // The codes of an affine format, one by one. Shapes: (count, dim).
+  std::vector<int> Codes() const {
+    const auto bits = static_cast<size_t>(std::get<AffineFormat>(format).bits);
+    std::vector<int> numbers(static_cast<size_t>(dim * count));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      for (size_t b = 0; b < bits; ++b) {
+        const size_t at = i * bits + b;
+        numbers[i] |= (static_cast<int>(codes[at / 8]) >> at % 8 & 1) << b;
+      }
+    }
+    return numbers;
   }
 
   KvFormat format;
