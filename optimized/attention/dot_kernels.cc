@@ -92,7 +92,13 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
   for (int k = 0; k < kTokens * kWidth; ++k) sums[k] = sum[k];
 }
 
-// The scores of kTokens keys from key i on. Shapes: scores (count, kWidth).
+// Where sums of four queries go: straight to the scores, or by key first, and all of a block
+// together from there.
+template <int kWidth>
+inline constexpr bool kByKey = kWidth == kQuad && !KVCHECK_SIXTEEN_LANES;
+
+// The scores of kTokens keys from key i on. Shapes: scores (count, kWidth) where kByKey says so,
+// otherwise (kWidth, kBlockTokens).
 template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
 HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
                         int64_t q_stride, FetchInOrder& ahead, float* HWY_RESTRICT scores) {
@@ -108,7 +114,11 @@ HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_REST
       for (int k = 0; k < kSums; ++k) parts[p][k] = hn::Add(parts[p][k], parts[p + half][k]);
     }
   }
-  StoreSums<kSums>(parts[0], scores + i * kWidth);
+  if constexpr (kWidth == 1 || kByKey<kWidth>) {
+    StoreSums<kSums>(parts[0], scores + i * kWidth);
+  } else {
+    StoreScores<kTokens>(parts[0], scores + i);
+  }
 }
 
 template <class Rows, int kWidth, bool kFused>
@@ -117,8 +127,8 @@ void Dots(const BlockRows& block, const Queries& queries, float* scores) {
   // keys, and with the scales of codes.
   constexpr int kTokens = kLanes == 1 ? 1 : (kLanes == 16 ? 16 : 8) / kWidth;
   const float* q = queries.q;
-  HWY_ALIGN float by_key[kWidth == 1 ? 1 : kWidth * kBlockTokens];
-  float* const to = kWidth == 1 ? scores : by_key;
+  HWY_ALIGN float by_key[kByKey<kWidth> ? kWidth * kBlockTokens : 1];
+  float* const to = kByKey<kWidth> ? by_key : scores;
   const int64_t tiles = (block.count + kTokens - 1) / kTokens;
   FetchInOrder ahead(block, tiles * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
   int64_t i = 0;
@@ -137,7 +147,7 @@ void Dots(const BlockRows& block, const Queries& queries, float* scores) {
       DotTile<Rows, kWidth, 1, false, kFused>(block, i, q, queries.stride, ahead, to);
     }
   }
-  if constexpr (kWidth == kQuad) TurnScores(by_key, block.count, scores);
+  if constexpr (kByKey<kWidth>) TurnScores(by_key, block.count, scores);
 }
 
 void FillDots(bool fused, AttentionKernels* kernels) {

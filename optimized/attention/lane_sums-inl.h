@@ -88,12 +88,51 @@ HWY_INLINE void StoreEight(const VF32* sums, float* to) {
   hn::StoreU(hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)), d, to);
 }
 #endif
+
+#if KVCHECK_SIXTEEN_LANES
+// Sums of parts of 128 bits of two vectors: those that `kFirst` names and those that `kSecond`
+// does.
+template <int kFirst, int kSecond>
+HWY_INLINE VF32 AddParts(VF32 a, VF32 b) {
+  return VF32{_mm512_add_ps(_mm512_shuffle_f32x4(a.raw, b.raw, kFirst),
+                            _mm512_shuffle_f32x4(a.raw, b.raw, kSecond))};
+}
+// The lanes of four sums, added as AddFour does until four of each are left: a part for each.
+HWY_INLINE VF32 FoldFour(VF32 a, VF32 b, VF32 c, VF32 e) {
+  const VF32 ab = AddParts<0x44, 0xee>(a, b);
+  const VF32 ce = AddParts<0x44, 0xee>(c, e);
+  return AddParts<0x88, 0xdd>(ab, ce);
+}
+// The lanes of sixteen sums at once, added as AddFour does. Of part p place i is sum
+// p kPart + i kPlace.
+template <int kPart, int kPlace>
+HWY_INLINE VF32 AddSixteen(const VF32* HWY_RESTRICT sums) {
+  const F32 d;
+  const hn::Repartition<double, F32> pairs;
+  const auto fold = [&](int i) HWY_ATTR {
+    const VF32* of = sums + i * kPlace;
+    return FoldFour(of[0], of[kPart], of[2 * kPart], of[3 * kPart]);
+  };
+  const VF32 f0 = fold(0);
+  const VF32 f1 = fold(1);
+  const VF32 f2 = fold(2);
+  const VF32 f3 = fold(3);
+  const VF32 f01 = hn::Add(hn::InterleaveLower(d, f0, f1), hn::InterleaveUpper(d, f0, f1));
+  const VF32 f23 = hn::Add(hn::InterleaveLower(d, f2, f3), hn::InterleaveUpper(d, f2, f3));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
+  return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+}
+#endif
 #endif
 
 // kSums sums of which `sums` has the lanes. Shapes: to (kSums).
 template <int kSums>
 HWY_INLINE void StoreSums(const VF32* sums, float* to) {
   int k = 0;
+#if KVCHECK_SIXTEEN_LANES
+  for (; k + 16 <= kSums; k += 16) hn::StoreU(AddSixteen<4, 1>(sums + k), F32(), to + k);
+#endif
 #if KVCHECK_WIDE_VECTORS
   for (; k + 8 <= kSums; k += 8) StoreEight(sums + k, to + k);
 #endif
@@ -103,6 +142,27 @@ HWY_INLINE void StoreSums(const VF32* sums, float* to) {
   }
 #endif
   for (; k < kSums; ++k) to[k] = AddLanes(sums[k]);
+}
+
+// kTokens times four sums as StoreSums, to the scores of four queries. Shapes: sums (kTokens, 4),
+// scores (4, kBlockTokens), from the first of the tokens on.
+template <int kTokens>
+HWY_INLINE void StoreScores(const VF32* sums, float* HWY_RESTRICT scores) {
+#if KVCHECK_SIXTEEN_LANES
+  if constexpr (kTokens == 4) {
+    const __m512 by_query = AddSixteen<1, 4>(sums).raw;
+    _mm_storeu_ps(scores, _mm512_castps512_ps128(by_query));
+    _mm_storeu_ps(scores + kBlockTokens, _mm512_extractf32x4_ps(by_query, 1));
+    _mm_storeu_ps(scores + 2 * kBlockTokens, _mm512_extractf32x4_ps(by_query, 2));
+    _mm_storeu_ps(scores + 3 * kBlockTokens, _mm512_extractf32x4_ps(by_query, 3));
+    return;
+  }
+#endif
+  float by_token[4 * kTokens];
+  StoreSums<4 * kTokens>(sums, by_token);
+  for (int64_t i = 0; i < kTokens; ++i) {
+    for (int64_t h = 0; h < 4; ++h) scores[h * kBlockTokens + i] = by_token[4 * i + h];
+  }
 }
 
 // From the order of keys to that of four queries. Shapes: from (count, 4), with room for a multiple

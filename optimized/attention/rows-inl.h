@@ -34,6 +34,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define KVCHECK_WIDE_VECTORS \
   (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 
+// Of those the ones with vectors of sixteen lanes.
+#undef KVCHECK_SIXTEEN_LANES
+#define KVCHECK_SIXTEEN_LANES (KVCHECK_WIDE_VECTORS && HWY_TARGET != HWY_AVX2)
+
 using F32 = hn::CappedTag<float, kSumLanes16>;
 using VF32 = hn::Vec<F32>;
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
@@ -255,7 +259,7 @@ inline constexpr int64_t kLineBytes = 64;
 // As measured: machines with vectors of sixteen lanes have second caches that hold many blocks, and
 // one of them reads f32 half as fast again into the second cache as into the first.
 #undef KVCHECK_TWO_LEVELS
-#define KVCHECK_TWO_LEVELS (KVCHECK_WIDE_VECTORS && HWY_TARGET != HWY_AVX2)
+#define KVCHECK_TWO_LEVELS KVCHECK_SIXTEEN_LANES
 inline constexpr Fetching kFetching = KVCHECK_TWO_LEVELS ? Fetching::kTwoLevels : Fetching::kHalves;
 
 // A line of stream kStream.
