@@ -52,12 +52,12 @@ struct Attention::State {
     for (const SequenceQueries& sequence : batch) {
       const int64_t rows = shape.group * sequence.queries;
       for (int64_t head = 0; head < shape.shape.kv_heads; ++head) {
-        for (int64_t row = 0; row < rows; row += kTileRows) {
+        for (int64_t row = 0; row < rows; row += shape.tile_rows) {
           Tile tile;
           tile.sequence = &sequence;
           tile.kv_head = head;
           tile.first_row = row;
-          tile.rows = std::min(kTileRows, rows - row);
+          tile.rows = std::min(shape.tile_rows, rows - row);
           FindRanges(shape, &tile);
           tiles.push_back(tile);
         }

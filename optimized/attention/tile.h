@@ -1,4 +1,4 @@
-// Up to 128 queries of one sequence and one key/value head, over ranges of positions: what one
+// Up to 256 queries of one sequence and one key/value head, over ranges of positions: what one
 // worker does at a time.
 
 #ifndef OPTIMIZED_ATTENTION_TILE_H_
@@ -11,7 +11,7 @@
 
 namespace kvcheck::optimized {
 
-inline constexpr int64_t kTileRows = 128;
+inline constexpr int64_t kMostTileRows = 256;
 // From this many queries on a block is widened once for all of them.
 inline constexpr int64_t kWidenFrom = 16;
 
@@ -48,6 +48,7 @@ struct TileShape {
 
   const AttentionShape& shape;
   const AttentionKernels& kernels;
+  int64_t tile_rows = 0;  // queries of a tile: kMostTileRows or half of it
   int64_t group;  // query heads of a key/value head
   // Codes plane by plane, scales and biases out of the sums; null: by channel.
   const AffineFormat* k_planes = nullptr;

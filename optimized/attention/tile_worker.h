@@ -43,13 +43,13 @@ class TileWorker {
   };
   // What of a block a tile's rows see.
   struct Seen {
-    uint64_t words[kTileRows];  // by row: the bits of visible positions
+    uint64_t words[kMostTileRows];  // by row: the bits of visible positions
     uint64_t any;               // by some row; 0: nothing
     bool reads_keys;            // not all rows weigh them alike
     int64_t columns[kBlockTokens], count;
     bool together;  // the columns stand one after the other
     // Where by_parts: of the columns, as many as a row sees, and most of four.
-    int64_t counts[kTileRows], most[kTileRows / kQuad];
+    int64_t counts[kMostTileRows], most[kMostTileRows / kQuad];
     bool by_parts;  // each row sees the first ones of it: DotByTokens and SumByChannels
   };
   // Of several tiles that go together, the share of one in what is fetched ahead.

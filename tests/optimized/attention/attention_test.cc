@@ -104,7 +104,7 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
   }
 }
 
-// More rows of queries than go together at once (kTileRows): also one row more, and a border
+// More rows of queries than go together at once (TileShape::tile_rows): also one row more, and a border
 // between them within the heads of a query.
 TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
   const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
@@ -113,7 +113,7 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
                               AffineFormat{3, 32, DType::kBFloat16}};
   uint32_t index = 0;
   for (const int64_t group : {1, 3, 4, 5}) {
-    for (const int64_t queries : {128 / group + 1, 257 / group, 273 / group}) {
+    for (const int64_t queries : {128 / group + 1, 257 / group, 273 / group, 529 / group}) {
       for (const KvFormat& k : formats) {
         Sequence sequence;
         sequence.shape = Shape(group, 1, 128, 64, k, formats[(index + 2) % std::size(formats)]);
