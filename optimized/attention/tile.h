@@ -49,7 +49,7 @@ struct TileShape {
   const AttentionShape& shape;
   const AttentionKernels& kernels;
   int64_t tile_rows = 0;  // queries of a tile: kMostTileRows or half of it
-  int64_t group;  // query heads of a key/value head
+  int64_t group;          // query heads of a key/value head
   // Codes plane by plane, scales and biases out of the sums; null: by channel.
   const AffineFormat* k_planes = nullptr;
   const AffineFormat* v_planes = nullptr;

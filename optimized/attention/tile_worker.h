@@ -44,8 +44,8 @@ class TileWorker {
   // What of a block a tile's rows see.
   struct Seen {
     uint64_t words[kMostTileRows];  // by row: the bits of visible positions
-    uint64_t any;               // by some row; 0: nothing
-    bool reads_keys;            // not all rows weigh them alike
+    uint64_t any;                   // by some row; 0: nothing
+    bool reads_keys;                // not all rows weigh them alike
     int64_t columns[kBlockTokens], count;
     bool together;  // the columns stand one after the other
     // Where by_parts: of the columns, as many as a row sees, and most of four.

@@ -104,8 +104,8 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
   }
 }
 
-// More rows of queries than go together at once (TileShape::tile_rows): also one row more, and a border
-// between them within the heads of a query.
+// More rows of queries than go together at once (TileShape::tile_rows): also one row more, and a
+// border between them within the heads of a query.
 TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
   const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
                               AffineFormat{8, 64, DType::kFloat16},
