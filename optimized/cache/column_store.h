@@ -57,11 +57,11 @@ class ColumnStore {
   // The vectors of head 0 from a slot on; first: kKCodes or kVCodes.
   StoredRows Vectors(int first, int64_t row, int64_t slot) {
     return {At(first, row, slot), At(first + 1, row, slot), At(first + 2, row, slot),
-            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first + 1)]};
+            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first) + 1]};
   }
   StoredRowsView Vectors(int first, int64_t row, int64_t slot) const {
     return {At(first, row, slot), At(first + 1, row, slot), At(first + 2, row, slot),
-            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first + 1)]};
+            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first) + 1]};
   }
 
   // Copies the positions of `range`, each byte once. Both stores have the same planes; rows differ
