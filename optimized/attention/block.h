@@ -63,6 +63,7 @@ struct AheadRows {
   int64_t stride = 0;
   int64_t bytes = 0;
   int64_t count = 0;
+  bool far = false;  // to the second cache, not to the first one
 };
 
 // Vectors of `count` tokens, K or V. Nothing beyond the bytes of a vector is read.

@@ -112,7 +112,7 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) 
         static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
   };
   *rows = {at(of.codes, of.code_head_stride, of.code_stride, 0), of.code_stride, ahead.bytes,
-           ahead.count};
+           ahead.count, ahead.far};
   if (of.scales == nullptr || of.scale_stride <= 0) return;
   // Few bytes a token, which no kernel fetches.
   constexpr int64_t kLineBytes = 64;

@@ -28,6 +28,7 @@ class BlockStage {
     int64_t columns = 0;
     int64_t count = 0;
     int64_t bytes = 0;  // from one vector on; of several heads that stand together
+    bool far = false;   // AheadRows::far
   };
   using Aheads = std::array<Ahead, 2>;
   // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as

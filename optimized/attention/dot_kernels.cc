@@ -157,7 +157,7 @@ void FillDots(bool fused, AttentionKernels* kernels) {
              Dots<rows, kQuad, HWY_NATIVE_FMA>);
   KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_DOTS)
 #undef KVCHECK_DOTS
-  kernels->fetching = kFetching;
+  kernels->fetching = KVCHECK_SIXTEEN_LANES ? Fetching::kTwoLevels : Fetching::kHalves;
   kernels->fused = fused && HWY_NATIVE_FMA;
   kernels->dot_lanes = static_cast<int>(kernels->fused ? kLanes : kSumLanes16);
 }

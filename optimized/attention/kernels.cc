@@ -1,5 +1,9 @@
 #include "optimized/attention/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 
@@ -25,6 +29,16 @@ void Unpack(const std::byte* const* from, int64_t count, int64_t dim, std::byte*
   }
 }
 
+bool IsMadeByIntel() {
+#if defined(__x86_64__)
+  unsigned level = 0, b = 0, c = 0, d = 0;
+  static const bool is = __get_cpuid(0, &level, &b, &c, &d) != 0 && b == signature_INTEL_ebx;
+  return is;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 AttentionKernels KernelsFor(bool fused) {
@@ -38,6 +52,9 @@ AttentionKernels KernelsFor(bool fused) {
   FillFixedSumKernels(fused, &kernels);
   FillSoftmaxKernels(fused, &kernels);
   FillScaleKernels(&kernels);
+  if (IsMadeByIntel() && kernels.fetching == Fetching::kTwoLevels) {
+    kernels.fetching = Fetching::kBySize;
+  }
   return kernels;
 }
 

@@ -256,36 +256,29 @@ HWY_INLINE VF32 InRegister(VF32 x) {
 // fill the queue of misses, and what the kernel itself reads would wait behind it.
 inline constexpr int64_t kLineBytes = 64;
 
-// As measured: machines with vectors of sixteen lanes have second caches that hold many blocks, and
-// one of them reads f32 half as fast again into the second cache as into the first.
-#undef KVCHECK_TWO_LEVELS
-#define KVCHECK_TWO_LEVELS KVCHECK_SIXTEEN_LANES
-inline constexpr Fetching kFetching = KVCHECK_TWO_LEVELS ? Fetching::kTwoLevels : Fetching::kHalves;
-
-// A line of stream kStream.
-template <int kStream>
-HWY_INLINE void FetchLine(uintptr_t at) {
-#if KVCHECK_TWO_LEVELS && (defined(__GNUC__) || defined(__clang__))
-  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, kStream == 0 ? 2 : 3);
+HWY_INLINE void FetchLine(uintptr_t at, bool far) {
+  const auto* line = reinterpret_cast<const std::byte*>(at);
+#if defined(__GNUC__) || defined(__clang__)
+  if (far) return __builtin_prefetch(line, 0, 2);
 #else
-  hwy::Prefetch(reinterpret_cast<const std::byte*>(at));
+  (void)far;
 #endif
+  hwy::Prefetch(line);
 }
 
-template <int kStream>
 HWY_INLINE void FetchRow(const AheadRows& ahead, int64_t i) {
   if (i >= ahead.count) return;
   const uintptr_t from =
       reinterpret_cast<uintptr_t>(ahead.from) + static_cast<uintptr_t>(i * ahead.stride);
   for (int64_t at = 0; at < ahead.bytes; at += kLineBytes) {
-    FetchLine<kStream>(from + static_cast<uintptr_t>(at));
+    FetchLine(from + static_cast<uintptr_t>(at), ahead.far);
   }
 }
 
 // Number i of both.
 HWY_INLINE void FetchRows(const BlockRows& block, int64_t i) {
-  FetchRow<0>(block.ahead[0], i);
-  FetchRow<1>(block.ahead[1], i);
+  FetchRow(block.ahead[0], i);
+  FetchRow(block.ahead[1], i);
 }
 
 // Line by line in the order of memory, for kernels whose steps go over all rows again and again:
@@ -304,10 +297,12 @@ class FetchInOrder {
       lines = left_;
       then_ = &second;
     }
-    in_second_ = !alike && first.count == 0;
-    Begin(in_second_ ? second : first);
+    Begin(!alike && first.count == 0 ? second : first);
     lines += left_;
-    if (alike) apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
+    if (alike) {
+      apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
+      second_far_ = second.far;
+    }
     if (lines == 0 || steps == 0) {
       Stop();
     } else {
@@ -338,7 +333,6 @@ class FetchInOrder {
       if (left_ == 0 && then_ != nullptr) {
         Begin(*then_);
         then_ = nullptr;
-        in_second_ = true;
       }
     }
     if (left_ == 0) Stop();
@@ -349,6 +343,7 @@ class FetchInOrder {
   }
   void Begin(const AheadRows& ahead) {
     next_ = reinterpret_cast<uintptr_t>(ahead.from);
+    far_ = ahead.far;
     stride_ = ahead.stride;
     // Rows that stand together are one.
     const bool one = ahead.bytes == ahead.stride;
@@ -357,19 +352,15 @@ class FetchInOrder {
   }
   HWY_INLINE void FetchLines(int64_t lines) {
     in_row_ -= lines;
-    if (KVCHECK_TWO_LEVELS && in_second_) {
-      for (; lines > 0; --lines, next_ += kLineBytes) FetchLine<1>(next_);
-      return;
-    }
     for (; lines > 0; --lines, next_ += kLineBytes) {
-      FetchLine<0>(next_);
-      if (apart_ != 0) FetchLine<1>(next_ + apart_);
+      FetchLine(next_, far_);
+      if (apart_ != 0) FetchLine(next_ + apart_, second_far_);
     }
   }
 
   uintptr_t next_;
   uintptr_t apart_ = 0;  // of the second stream from the first
-  bool in_second_ = false;
+  bool far_ = false, second_far_ = false;
   // Lines of a row, those left of it, those of the rows that are left.
   int64_t stride_, row_, in_row_, left_, per_step_;
   const AheadRows* then_ = nullptr;

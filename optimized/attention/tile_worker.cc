@@ -216,15 +216,29 @@ BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& s
   return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
 }
 
+bool TileWorker::FetchesHalves(const TileShape& shape) const {
+  constexpr int64_t kFirstCacheBytes = int64_t{48} << 10;
+  switch (shape.kernels.fetching) {
+    case Fetching::kHalves:
+      return true;
+    case Fetching::kTwoLevels:
+      return false;
+    case Fetching::kBySize:
+      return kBlockTokens * (k_.row_bytes() + v_.row_bytes()) <= kFirstCacheBytes;
+  }
+  return true;
+}
+
 BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share& share) const {
   const SequenceQueries& from = *tile_->sequence;
   const int64_t count = seen_.count;
-  if (shape.kernels.fetching == Fetching::kHalves) {
+  if (FetchesHalves(shape)) {
     return {AheadOf(from.v, v_, count / 2, count, share),
             AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count / 2, share)};
   }
-  return {AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count, share),
-          AheadOf(from.v, v_, 0, count, share)};
+  BlockStage::Ahead next = AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count, share);
+  next.far = true;
+  return {next, AheadOf(from.v, v_, 0, count, share)};
 }
 
 BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& share) const {
@@ -232,11 +246,12 @@ BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& 
   const int64_t count = seen_.count;
   const int64_t half = kBlockTokens + count / 2;
   const int64_t end = kBlockTokens + count;
-  if (shape.kernels.fetching == Fetching::kHalves) {
+  if (FetchesHalves(shape)) {
     return {AheadOf(from.k, k_, half, end, share), AheadOf(from.v, v_, kBlockTokens, half, share)};
   }
-  return {AheadOf(from.v, v_, kBlockTokens, end, share),
-          AheadOf(from.k, k_, kBlockTokens, end, share)};
+  BlockStage::Ahead next = AheadOf(from.v, v_, kBlockTokens, end, share);
+  next.far = true;
+  return {next, AheadOf(from.k, k_, kBlockTokens, end, share)};
 }
 
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
