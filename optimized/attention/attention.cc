@@ -47,17 +47,30 @@ struct Attention::State {
     int64_t range;
   };
 
+  // Queries of a tile: the more of them, the less often keys and values are read; but they have to
+  // stay at hand meanwhile, and tiles be enough for every worker.
+  int64_t TileRows(const TileShape& shape, std::span<const SequenceQueries> batch) const {
+    if (!shape.FitsSecondCache(kMostTileRows)) return kMostTileRows / 2;
+    int64_t count = 0;
+    for (const SequenceQueries& sequence : batch) {
+      const int64_t rows = shape.group * sequence.queries;
+      count += (rows + kMostTileRows - 1) / kMostTileRows * shape.shape.kv_heads;
+    }
+    return count < kTilesPerWorker * pool.workers() ? kMostTileRows / 2 : kMostTileRows;
+  }
+
   void AddTiles(const TileShape& shape, std::span<const SequenceQueries> batch) {
     tiles.clear();
+    const int64_t tile_rows = TileRows(shape, batch);
     for (const SequenceQueries& sequence : batch) {
       const int64_t rows = shape.group * sequence.queries;
       for (int64_t head = 0; head < shape.shape.kv_heads; ++head) {
-        for (int64_t row = 0; row < rows; row += shape.tile_rows) {
+        for (int64_t row = 0; row < rows; row += tile_rows) {
           Tile tile;
           tile.sequence = &sequence;
           tile.kv_head = head;
           tile.first_row = row;
-          tile.rows = std::min(shape.tile_rows, rows - row);
+          tile.rows = std::min(tile_rows, rows - row);
           FindRanges(shape, &tile);
           tiles.push_back(tile);
         }
@@ -113,7 +126,7 @@ struct Attention::State {
   }
 
   // How many tiles go together, block by block: those of heads that stand together, as many as
-  // leave work for every worker; otherwise one.
+  // leave work for every worker and stay at hand; otherwise one.
   size_t TeamOf(size_t first, size_t end, int64_t ranges) const {
     const SequenceQueries& sequence = *tiles[first].sequence;
     const bool by_token = sequence.k.code_head_stride < sequence.k.code_stride;
@@ -125,6 +138,10 @@ struct Attention::State {
     const auto pieces_of = [&](size_t size) {
       return sequences * ranges * static_cast<int64_t>((end - first + size - 1) / size);
     };
+    const auto rows_of = [&](size_t size) {
+      return static_cast<int64_t>(size) * tiles[first].rows;
+    };
+    while (team > 1 && !shape->FitsSecondCache(rows_of(team))) team = (team + 1) / 2;
     while (team > 1 && pool.workers() > 1 && pieces_of(team) < wanted) team = (team + 1) / 2;
     return team;
   }

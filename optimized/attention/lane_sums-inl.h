@@ -93,15 +93,15 @@ HWY_INLINE void StoreEight(const VF32* sums, float* to) {
 // Sums of parts of 128 bits of two vectors: those that `kFirst` names and those that `kSecond`
 // does.
 template <int kFirst, int kSecond>
-HWY_INLINE VF32 AddParts(VF32 a, VF32 b) {
+HWY_INLINE VF32 AddQuarters(VF32 a, VF32 b) {
   return VF32{_mm512_add_ps(_mm512_shuffle_f32x4(a.raw, b.raw, kFirst),
                             _mm512_shuffle_f32x4(a.raw, b.raw, kSecond))};
 }
 // The lanes of four sums, added as AddFour does until four of each are left: a part for each.
 HWY_INLINE VF32 FoldFour(VF32 a, VF32 b, VF32 c, VF32 e) {
-  const VF32 ab = AddParts<0x44, 0xee>(a, b);
-  const VF32 ce = AddParts<0x44, 0xee>(c, e);
-  return AddParts<0x88, 0xdd>(ab, ce);
+  const VF32 ab = AddQuarters<0x44, 0xee>(a, b);
+  const VF32 ce = AddQuarters<0x44, 0xee>(c, e);
+  return AddQuarters<0x88, 0xdd>(ab, ce);
 }
 // The lanes of sixteen sums at once, added as AddFour does. Of part p place i is sum
 // p kPart + i kPlace.

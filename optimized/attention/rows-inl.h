@@ -233,7 +233,7 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
 // Value of what is stored at `row` from `channel` on.
 template <class Rows, bool kFused>
 HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
-#if KVCHECK_WIDE_VECTORS && HWY_TARGET != HWY_AVX2
+#if KVCHECK_SIXTEEN_LANES
   if constexpr (std::is_same_v<Rows, Code4Rows>) {
     // The values of all sixteen codes fill a vector, the same for a group; a lookup takes the low
     // four bits of a lane.

@@ -1,12 +1,11 @@
 #include "optimized/attention/tile.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/planes.h"
+#include "optimized/attention/processor_caches.h"
 
 namespace kvcheck::optimized {
 
@@ -26,28 +25,6 @@ bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   return (k == nullptr || HavePlanes(*k)) && (v == nullptr || HavePlanes(*v));
 }
 
-namespace {
-
-// Of a core; 0: not known.
-int64_t SecondCacheBytes() {
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  static const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return bytes;
-#else
-  return 0;
-#endif
-}
-
-// More queries read a block of keys and values less often, and have to stay in half of the second
-// cache meanwhile.
-int64_t TileRowsOf(const TileShape& shape) {
-  const int64_t row_bytes =
-      (2 * shape.k_padded + shape.v_padded + kBlockTokens) * static_cast<int64_t>(sizeof(float));
-  return 2 * kMostTileRows * row_bytes <= SecondCacheBytes() ? kMostTileRows : kMostTileRows / 2;
-}
-
-}  // namespace
-
 TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
     : shape(s),
       kernels(k),
@@ -56,7 +33,6 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
       v_padded(PaddedDim(s.v_dim)),
       scale(static_cast<float>(s.scale)),
       softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {
-  tile_rows = TileRowsOf(*this);
   if (!IsFactored(s, k)) return;
   k_planes = std::get_if<AffineFormat>(&s.k);
   v_planes = std::get_if<AffineFormat>(&s.v);
@@ -65,6 +41,12 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
     k_padded =
         (k.fixed ? FixedQuadFloats(s.k_dim, group) : PlaneQuadFloats(s.k_dim, group)) / kQuad;
   }
+}
+
+bool TileShape::FitsSecondCache(int64_t rows) const {
+  const bool turns = kernels.CanTurn() && k_planes == nullptr;
+  const int64_t floats = (turns ? 2 : 1) * k_padded + v_padded + kBlockTokens;
+  return 2 * rows * floats * static_cast<int64_t>(sizeof(float)) <= SecondCacheBytes();
 }
 
 void FindRanges(const TileShape& shape, Tile* tile) {

@@ -46,10 +46,13 @@ struct TileShape {
     return padded * v_padded + 2 * PaddedDim(padded);
   }
 
+  // Whether what so many queries have in memory, read again for every block of keys, fits half of
+  // the second cache: themselves, scores, sums.
+  bool FitsSecondCache(int64_t rows) const;
+
   const AttentionShape& shape;
   const AttentionKernels& kernels;
-  int64_t tile_rows = 0;  // queries of a tile: kMostTileRows or half of it
-  int64_t group;          // query heads of a key/value head
+  int64_t group;  // query heads of a key/value head
   // Codes plane by plane, scales and biases out of the sums; null: by channel.
   const AffineFormat* k_planes = nullptr;
   const AffineFormat* v_planes = nullptr;

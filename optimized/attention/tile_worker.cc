@@ -202,58 +202,6 @@ void TileWorker::ForEachGroup(Visit visit) {
   }
 }
 
-// Of the columns from `first` to `end`, counted from the block's first one. Where heads stand
-// together, each tile fetches some tokens for all of them: memory as it lies.
-BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
-                                      int64_t end, const Share& share) const {
-  const int64_t bytes = stage.row_bytes();
-  const int64_t count = end - first;
-  if (share.parts == 1 || of.code_head_stride != bytes) {
-    return {&of, tile_->kv_head, first, count, bytes};
-  }
-  const int64_t before = count * share.part / share.parts;
-  const int64_t after = count * (share.part + 1) / share.parts;
-  return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
-}
-
-bool TileWorker::FetchesHalves(const TileShape& shape) const {
-  constexpr int64_t kFirstCacheBytes = int64_t{48} << 10;
-  switch (shape.kernels.fetching) {
-    case Fetching::kHalves:
-      return true;
-    case Fetching::kTwoLevels:
-      return false;
-    case Fetching::kBySize:
-      return kBlockTokens * (k_.row_bytes() + v_.row_bytes()) <= kFirstCacheBytes;
-  }
-  return true;
-}
-
-BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share& share) const {
-  const SequenceQueries& from = *tile_->sequence;
-  const int64_t count = seen_.count;
-  if (FetchesHalves(shape)) {
-    return {AheadOf(from.v, v_, count / 2, count, share),
-            AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count / 2, share)};
-  }
-  BlockStage::Ahead next = AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count, share);
-  next.far = true;
-  return {next, AheadOf(from.v, v_, 0, count, share)};
-}
-
-BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& share) const {
-  const SequenceQueries& from = *tile_->sequence;
-  const int64_t count = seen_.count;
-  const int64_t half = kBlockTokens + count / 2;
-  const int64_t end = kBlockTokens + count;
-  if (FetchesHalves(shape)) {
-    return {AheadOf(from.k, k_, half, end, share), AheadOf(from.v, v_, kBlockTokens, half, share)};
-  }
-  BlockStage::Ahead next = AheadOf(from.v, v_, kBlockTokens, end, share);
-  next.far = true;
-  return {next, AheadOf(from.k, k_, kBlockTokens, end, share)};
-}
-
 void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;

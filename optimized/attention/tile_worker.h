@@ -65,8 +65,8 @@ class TileWorker {
   void SumBlock(const TileShape& shape, const Share& share);
   BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
                             int64_t end, const Share& share) const;
-  // What is fetched while scores are made, and during P.V (Fetching).
   bool FetchesHalves(const TileShape& shape) const;  // in place of two levels
+  // What is fetched while scores are made, and during P.V (Fetching).
   BlockStage::Aheads AheadOfScores(const TileShape& shape, const Share& share) const;
   BlockStage::Aheads AheadOfSums(const TileShape& shape, const Share& share) const;
   template <class Visit>

@@ -8,7 +8,7 @@
 #include <concepts>
 #include <cstddef>
 
-#include "reference/attention/bound.h"
+#include "reference/attention/arithmetic.h"
 #include "reference/attention/definition.h"
 #include "reference/numerics/real.h"
 

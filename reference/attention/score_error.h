@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "reference/attention/arithmetic.h"
 #include "reference/attention/bound.h"
 
 namespace kvcheck {

@@ -104,8 +104,9 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
   }
 }
 
-// More rows of queries than go together at once (TileShape::tile_rows): also one row more, and a
-// border between them within the heads of a query.
+// More rows of queries than go together at once: 128, or 256 where several heads have tiles enough
+// and the second cache holds them. Also one row more, and a border between tiles within the heads
+// of a query.
 TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
   const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
                               AffineFormat{8, 64, DType::kFloat16},
@@ -116,7 +117,9 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
     for (const int64_t queries : {128 / group + 1, 257 / group, 273 / group, 529 / group}) {
       for (const KvFormat& k : formats) {
         Sequence sequence;
-        sequence.shape = Shape(group, 1, 128, 64, k, formats[(index + 2) % std::size(formats)]);
+        const int64_t heads = queries > 300 / group ? 2 : 1;
+        sequence.shape =
+            Shape(group * heads, heads, 128, 64, k, formats[(index + 2) % std::size(formats)]);
         sequence.tokens = queries + 37;
         sequence.queries = queries;
         sequence.seed = ++index;
