@@ -50,13 +50,14 @@ struct Attention::State {
   // Queries of a tile: the more of them, the less often keys and values are read; but they have to
   // stay at hand meanwhile, and tiles be enough for every worker.
   int64_t TileRows(const TileShape& shape, std::span<const SequenceQueries> batch) const {
-    if (!shape.FitsSecondCache(kMostTileRows)) return kMostTileRows / 2;
     int64_t count = 0;
     for (const SequenceQueries& sequence : batch) {
       const int64_t rows = shape.group * sequence.queries;
       count += (rows + kMostTileRows - 1) / kMostTileRows * shape.shape.kv_heads;
     }
-    return count < kTilesPerWorker * pool.workers() ? kMostTileRows / 2 : kMostTileRows;
+    const bool most =
+        count >= kTilesPerWorker * pool.workers() && shape.FitsSecondCache(kMostTileRows);
+    return most ? kMostTileRows : kMostTileRows / 2;
   }
 
   void AddTiles(const TileShape& shape, std::span<const SequenceQueries> batch) {
@@ -138,10 +139,9 @@ struct Attention::State {
     const auto pieces_of = [&](size_t size) {
       return sequences * ranges * static_cast<int64_t>((end - first + size - 1) / size);
     };
-    const auto rows_of = [&](size_t size) {
-      return static_cast<int64_t>(size) * tiles[first].rows;
-    };
-    while (team > 1 && !shape->FitsSecondCache(rows_of(team))) team = (team + 1) / 2;
+    const int64_t rows = tiles[first].rows;
+    while (team > 1 && !shape->FitsSecondCache(static_cast<int64_t>(team) * rows))
+      team = (team + 1) / 2;
     while (team > 1 && pool.workers() > 1 && pieces_of(team) < wanted) team = (team + 1) / 2;
     return team;
   }

@@ -1,9 +1,5 @@
 #include "optimized/attention/kernels.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
 #include <cstring>
 
@@ -31,9 +27,7 @@ void Unpack(const std::byte* const* from, int64_t count, int64_t dim, std::byte*
 
 bool IsMadeByIntel() {
 #if defined(__x86_64__)
-  unsigned level = 0, b = 0, c = 0, d = 0;
-  static const bool is = __get_cpuid(0, &level, &b, &c, &d) != 0 && b == signature_INTEL_ebx;
-  return is;
+  return __builtin_cpu_is("intel") != 0;
 #else
   return false;
 #endif

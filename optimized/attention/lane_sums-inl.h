@@ -43,19 +43,21 @@ HWY_INLINE auto FoldToFour(D d, V x) {
   }
 }
 
-// The lanes of four sums at once: (i, i + 2), then (i, i + 1).
-HWY_INLINE hn::Vec<F32x4> AddFour(VF32 a, VF32 b, VF32 c, VF32 e) {
-  const F32x4 d;
-  const hn::Repartition<double, F32x4> pairs;
-  const auto fa = FoldToFour(F32(), a);
-  const auto fb = FoldToFour(F32(), b);
-  const auto fc = FoldToFour(F32(), c);
-  const auto fe = FoldToFour(F32(), e);
-  const auto ab = hn::Add(hn::InterleaveLower(d, fa, fb), hn::InterleaveUpper(d, fa, fb));
-  const auto ce = hn::Add(hn::InterleaveLower(d, fc, fe), hn::InterleaveUpper(d, fc, fe));
+// Within each 128 bits the four lanes of four sums: (i, i + 2), then (i, i + 1).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AddWithinParts(D d, V a, V b, V c, V e) {
+  const hn::Repartition<double, D> pairs;
+  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
   const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
   const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
   return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+}
+
+// The lanes of four sums at once.
+HWY_INLINE hn::Vec<F32x4> AddFour(VF32 a, VF32 b, VF32 c, VF32 e) {
+  return AddWithinParts(F32x4(), FoldToFour(F32(), a), FoldToFour(F32(), b), FoldToFour(F32(), c),
+                        FoldToFour(F32(), e));
 }
 
 #if KVCHECK_WIDE_VECTORS
@@ -71,21 +73,12 @@ HWY_INLINE auto FoldToEight(VF32 x) {
 // The lanes of eight sums at once, added as AddFour does.
 HWY_INLINE void StoreEight(const VF32* sums, float* to) {
   const hn::FixedTag<float, 8> d;
-  const hn::Repartition<double, decltype(d)> pairs;
   const auto fold = [&](int a) {  // sum a below sum a + 4
     const auto x = FoldToEight(sums[a]);
     const auto y = FoldToEight(sums[a + 4]);
     return hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
   };
-  const auto f0 = fold(0);
-  const auto f1 = fold(1);
-  const auto f2 = fold(2);
-  const auto f3 = fold(3);
-  const auto f01 = hn::Add(hn::InterleaveLower(d, f0, f1), hn::InterleaveUpper(d, f0, f1));
-  const auto f23 = hn::Add(hn::InterleaveLower(d, f2, f3), hn::InterleaveUpper(d, f2, f3));
-  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
-  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
-  hn::StoreU(hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)), d, to);
+  hn::StoreU(AddWithinParts(d, fold(0), fold(1), fold(2), fold(3)), d, to);
 }
 #endif
 
@@ -107,21 +100,11 @@ HWY_INLINE VF32 FoldFour(VF32 a, VF32 b, VF32 c, VF32 e) {
 // p kPart + i kPlace.
 template <int kPart, int kPlace>
 HWY_INLINE VF32 AddSixteen(const VF32* HWY_RESTRICT sums) {
-  const F32 d;
-  const hn::Repartition<double, F32> pairs;
   const auto fold = [&](int i) HWY_ATTR {
     const VF32* of = sums + i * kPlace;
     return FoldFour(of[0], of[kPart], of[2 * kPart], of[3 * kPart]);
   };
-  const VF32 f0 = fold(0);
-  const VF32 f1 = fold(1);
-  const VF32 f2 = fold(2);
-  const VF32 f3 = fold(3);
-  const VF32 f01 = hn::Add(hn::InterleaveLower(d, f0, f1), hn::InterleaveUpper(d, f0, f1));
-  const VF32 f23 = hn::Add(hn::InterleaveLower(d, f2, f3), hn::InterleaveUpper(d, f2, f3));
-  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
-  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, f01), hn::BitCast(pairs, f23));
-  return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+  return AddWithinParts(F32(), fold(0), fold(1), fold(2), fold(3));
 }
 #endif
 #endif
