@@ -114,12 +114,15 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
                               AffineFormat{3, 32, DType::kBFloat16}};
   uint32_t index = 0;
   for (const int64_t group : {1, 3, 4, 5}) {
-    for (const int64_t queries : {128 / group + 1, 257 / group, 273 / group, 529 / group}) {
+    for (const int64_t rows : {int64_t{128} + group, int64_t{257}, int64_t{273}, int64_t{529}}) {
+      const int64_t queries = rows / group;
+      // Tiles enough for one worker, of rows that also a second cache of 512 KiB holds.
+      const bool large = rows == 529;
+      const int64_t heads = large ? 2 : 1;
       for (const KvFormat& k : formats) {
         Sequence sequence;
-        const int64_t heads = queries > 300 / group ? 2 : 1;
-        sequence.shape =
-            Shape(group * heads, heads, 128, 64, k, formats[(index + 2) % std::size(formats)]);
+        sequence.shape = Shape(group * heads, heads, large ? 64 : 128, 64, k,
+                               formats[(index + 2) % std::size(formats)]);
         sequence.tokens = queries + 37;
         sequence.queries = queries;
         sequence.seed = ++index;

@@ -16,9 +16,8 @@
 #include <vector>
 
 #include "optimized/attention/aligned_floats.h"
-#include "optimized/attention/planes.h"
+#include "tests/optimized/attention/fixed_definition.h"
 #include "tests/optimized/attention/stored_block.h"
-#include "tests/optimized/on_target.h"
 
 namespace kvcheck {
 namespace {
@@ -29,14 +28,8 @@ using optimized::FixedStep;
 using optimized::FixedStepOf;
 using optimized::kBlockTokens;
 using optimized::kQuad;
-using optimized::RowKind;
-
-int32_t IntegerOf(float x, const FixedStep& step) {
-  return static_cast<int32_t>(std::nearbyint(x * step.lift * step.inverse));
-}
 
 TEST(AttentionFixedPoint, IntegersStandForNumbersWithinTheStatedError) {
-  std::mt19937 random(3);
   constexpr uint32_t kInfinite = 0x7f800000;
   int checked = 0;
   for (uint32_t high = 0; high < kInfinite; high += 0x00080000) {
@@ -85,97 +78,6 @@ TEST(AttentionFixedPoint, WordsNameEveryChannelOnce) {
     EXPECT_EQ(seen, std::vector<int>(256, 1));
   }
 }
-
-// What the kernels compute of a block's codes, scales and biases.
-class FixedDefinition {
- public:
-  explicit FixedDefinition(const StoredBlock& block)
-      : format_(std::get<AffineFormat>(block.format)),
-        dim_(block.dim),
-        count_(block.count),
-        codes_(block.Codes()) {
-    scales_.resize(static_cast<size_t>(groups() * count_));
-    biases_.resize(scales_.size());
-    std::memcpy(scales_.data(), block.scales.data(), scales_.size() * sizeof(float));
-    std::memcpy(biases_.data(), block.biases.data(), biases_.size() * sizeof(float));
-  }
-  int64_t groups() const { return dim_ / format_.group_size; }
-
-  float Dot(const float* q, int64_t key) const {
-    float score = 0;
-    std::vector<float> parts;
-    for (int64_t g = 0; g < groups(); ++g) {
-      const int64_t first = g * format_.group_size;
-      float largest = 0;
-      for (int64_t c = first; c < first + format_.group_size; ++c) {
-        largest = std::max(largest, std::fabs(q[c]));
-      }
-      const FixedStep step = FixedStepOf(largest);
-      int64_t sum = 0;
-      Parts products;
-      for (int64_t c = first; c < first + format_.group_size; ++c) {
-        const int32_t n = IntegerOf(q[c], step);
-        sum += n;
-        products.Add(n, Code(key, c));
-      }
-      const auto query =
-          static_cast<float>(static_cast<double>(sum) * static_cast<double>(step.step));
-      const float bias = Get(biases_, key, g);
-      score = g == 0 ? bias * query : std::fma(bias, query, score);
-      parts.push_back(products.Sum() * step.step);
-    }
-    for (int64_t g = 0; g < groups(); ++g) {
-      score = std::fma(parts[static_cast<size_t>(g)], Get(scales_, key, g), score);
-    }
-    return score;
-  }
-  // Shapes: weights (count).
-  float Sum(const float* weights, int64_t channel, float kept) const {
-    const int64_t g = channel / format_.group_size;
-    std::vector<float> lanes(16);
-    float largest = 0;
-    for (int64_t i = 0; i < count_; ++i) {
-      float& bias = lanes[static_cast<size_t>(i) % 16];
-      bias = std::fma(weights[i], Get(biases_, i, g), bias);
-      largest = std::max(largest, std::fabs(weights[i] * Get(scales_, i, g)));
-    }
-    for (size_t half = 8; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
-    const FixedStep step = FixedStepOf(largest);
-    Parts products;
-    for (int64_t i = 0; i < count_; ++i) {
-      products.Add(IntegerOf(weights[i] * Get(scales_, i, g), step), Code(i, channel));
-    }
-    return kept + std::fma(products.Sum(), step.step, lanes[0]);
-  }
-
- private:
-  // Sums of products of the upper part and of the lower two.
-  struct Parts {
-    void Add(int32_t n, int64_t code) {
-      const uint32_t bytes = optimized::FixedBytes(n);
-      const auto part = [&](int i) { return static_cast<int8_t>(bytes >> (8 * i) & 0xff); };
-      high += part(2) * code;
-      low += (part(1) * 256 + part(0)) * code;
-    }
-    float Sum() const {
-      return std::fma(static_cast<float>(high), 0x1p16f, static_cast<float>(low));
-    }
-    int64_t high = 0, low = 0;
-  };
-  float Get(const std::vector<float>& of, int64_t key, int64_t g) const {
-    return of[static_cast<size_t>(key * groups() + g)];
-  }
-  int64_t Code(int64_t key, int64_t channel) const {
-    return codes_[static_cast<size_t>(key * dim_ + channel)];
-  }
-
-  AffineFormat format_;
-  int64_t dim_, count_;
-  std::vector<int> codes_;
-  std::vector<float> scales_, biases_;
-};
 
 // Kernels with integers, if this machine has them.
 class AttentionFixedKernels : public testing::Test {
