@@ -103,8 +103,85 @@ template <int kWidth>
 using PerQuery = hn::FixedTag<float, kWidth>;
 #endif
 
+#if KVCHECK_SIXTEEN_LANES
+// A number of each of four queries, in every lane of a part of 128 bits.
+HWY_INLINE VF32 ToParts(const float* numbers) {
+  const __m512i places = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+  return VF32{_mm512_permutexvar_ps(places, _mm512_castps128_ps512(_mm_loadu_ps(numbers)))};
+}
+HWY_INLINE __m128 FromParts(VF32 parts) {
+  const __m512i places = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+  return _mm512_castps512_ps128(_mm512_permutexvar_ps(places, parts.raw));
+}
+
+template <int kFirst, int kSecond>
+HWY_INLINE VF32 LargerQuarters(VF32 a, VF32 b) {
+  return VF32{_mm512_max_ps(_mm512_shuffle_f32x4(a.raw, b.raw, kFirst),
+                            _mm512_shuffle_f32x4(a.raw, b.raw, kSecond))};
+}
+// The largest lane of each of four vectors, in every lane of its part.
+HWY_INLINE VF32 LargestLanes(const VF32* of) {
+  const VF32 ab = LargerQuarters<0x44, 0xee>(of[0], of[1]);
+  const VF32 ce = LargerQuarters<0x44, 0xee>(of[2], of[3]);
+  const VF32 four = LargerQuarters<0x88, 0xdd>(ab, ce);
+  const VF32 two = hn::Max(four, VF32{_mm512_permute_ps(four.raw, 0x4e)});
+  return hn::Max(two, VF32{_mm512_permute_ps(two.raw, 0xb1)});
+}
+
+// The weights of a whole block for query kQuery, from its scores; returns the lanes of their sum.
+template <int kQuery, bool kFused>
+HWY_INLINE VF32 WeighVectors(const VF32* score, VF32 shifts, float* HWY_RESTRICT scores) {
+  const F32 d;
+  const VF32 shift{_mm512_shuffle_f32x4(shifts.raw, shifts.raw, kQuery * 0x55)};
+  VF32 sum = hn::Zero(d);
+  for (int64_t v = 0; v < kBlockTokens / kLanes; ++v) {
+    const VF32 weight = ExpOfNegative<kFused>(d, hn::Sub(score[v], shift));
+    hn::Store(weight, d, scores + v * kLanes);
+    sum = hn::Add(sum, weight);
+  }
+  return sum;
+}
+
+// Softmax of four queries that see the whole block, without softcap and bias: the same bits, with
+// the scores in registers.
+template <bool kFused>
+HWY_INLINE void SoftmaxOfWhole(const SoftmaxStep& step) {
+  const F32 d;
+  constexpr int64_t kVectors = kBlockTokens / kLanes;
+  const VF32 scale = hn::Set(d, step.scale);
+  VF32 score[kQuad * kVectors], tops[kQuad];
+  for (int64_t h = 0; h < kQuad; ++h) {
+    VF32* of = score + h * kVectors;
+    for (int64_t v = 0; v < kVectors; ++v) {
+      of[v] = hn::Mul(hn::Load(d, step.scores + h * kBlockTokens + v * kLanes), scale);
+    }
+    tops[h] = hn::Max(hn::Max(of[0], of[1]), hn::Max(of[2], of[3]));
+  }
+  const VF32 nothing = hn::Set(d, kNothing);
+  const VF32 before = ToParts(step.shift);
+  const VF32 top = hn::Max(LargestLanes(tops), before);
+  // Before the first finite score nothing has a weight.
+  const VF32 from = hn::IfThenZeroElse(hn::Eq(top, nothing), top);
+  _mm_storeu_ps(step.shift, FromParts(top));
+  const __m128 rescale = FromParts(ExpOfNegative<kFused>(d, hn::Sub(before, from)));
+  _mm_storeu_ps(step.rescale, rescale);
+  float* to = step.scores;
+  const VF32 sum0 = WeighVectors<0, kFused>(score, from, to);
+  const VF32 sum1 = WeighVectors<1, kFused>(score + kVectors, from, to + kBlockTokens);
+  const VF32 sum2 = WeighVectors<2, kFused>(score + 2 * kVectors, from, to + 2 * kBlockTokens);
+  const VF32 sum3 = WeighVectors<3, kFused>(score + 3 * kVectors, from, to + 3 * kBlockTokens);
+  const __m128 before_this = _mm_mul_ps(_mm_loadu_ps(step.total), rescale);
+  _mm_storeu_ps(step.total, _mm_add_ps(before_this, AddFour(sum0, sum1, sum2, sum3).raw));
+}
+#endif
+
 template <int kWidth, bool kFused>
 void Softmax(const SoftmaxStep& step) {
+#if KVCHECK_SIXTEEN_LANES
+  if (kWidth == kQuad && step.count == kBlockTokens && step.softcap <= 0 && step.bias == nullptr) {
+    return SoftmaxOfWhole<kFused>(step);
+  }
+#endif
   const PerQuery<kWidth> d;
   constexpr int64_t kStep = static_cast<int64_t>(hn::MaxLanes(PerQuery<kWidth>()));
   const int64_t places = (step.count + kSumLanes16 - 1) / kSumLanes16 * kSumLanes16;
