@@ -130,8 +130,8 @@ struct StepView {
   int64_t WordsPerRow() const { return (columns + 63) / 64; }
 };
 
-// The bit rows of a StepView that are known: never null, for no bits say that nothing is retained or
-// seen, and null says that nobody can tell.
+// The bit rows of a StepView that are known: never null, for no bits say that nothing is retained
+// or seen, and null says that nobody can tell.
 inline const uint64_t* KnownBits(const std::vector<uint64_t>& words) {
   static constexpr uint64_t kNone = 0;
   return words.empty() ? &kNone : words.data();
@@ -219,10 +219,11 @@ enum class ObserveHint : uint8_t {
 // calls that were sent ahead it belongs to: the case is to be run again, one call at a time.
 class RehearsedOtherwise : public std::exception {
  public:
-  // loss: what was thrown in place of this when the calls are not sent ahead; null: nothing.
-  explicit RehearsedOtherwise(std::exception_ptr loss = nullptr) : loss_(std::move(loss)) {}
+  RehearsedOtherwise() = default;
+  // loss: what was thrown in place of this when the calls are not sent ahead.
+  explicit RehearsedOtherwise(std::exception_ptr loss) : loss_(std::move(loss)) {}
   const char* what() const noexcept override { return "the calls are not those of the rehearsal"; }
-  const std::exception_ptr& loss() const { return loss_; }
+  const std::exception_ptr& loss() const { return loss_; }  // null: nothing
 
  private:
   std::exception_ptr loss_;
