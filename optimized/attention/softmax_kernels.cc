@@ -143,11 +143,13 @@ HWY_INLINE VF32 WeighVectors(const VF32* score, VF32 shifts, float* HWY_RESTRICT
 }
 
 // Softmax of four queries that see the whole block, without softcap and bias: the same bits, with
-// the scores in registers.
+// the scores in registers. A query with a NaN among its scores has NaN for its total, here and
+// there; what else it has may differ.
 template <bool kFused>
 HWY_INLINE void SoftmaxOfWhole(const SoftmaxStep& step) {
   const F32 d;
   constexpr int64_t kVectors = kBlockTokens / kLanes;
+  static_assert(kVectors == 4 && kQuad == 4);
   const VF32 scale = hn::Set(d, step.scale);
   VF32 score[kQuad * kVectors], tops[kQuad];
   for (int64_t h = 0; h < kQuad; ++h) {
@@ -178,8 +180,10 @@ HWY_INLINE void SoftmaxOfWhole(const SoftmaxStep& step) {
 template <int kWidth, bool kFused>
 void Softmax(const SoftmaxStep& step) {
 #if KVCHECK_SIXTEEN_LANES
-  if (kWidth == kQuad && step.count == kBlockTokens && step.softcap <= 0 && step.bias == nullptr) {
-    return SoftmaxOfWhole<kFused>(step);
+  if constexpr (kWidth == kQuad) {
+    if (step.count == kBlockTokens && step.softcap <= 0 && step.bias == nullptr) {
+      return SoftmaxOfWhole<kFused>(step);
+    }
   }
 #endif
   const PerQuery<kWidth> d;

@@ -23,11 +23,33 @@ using optimized::kQuad;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+// What nothing may be written to.
+constexpr float kCanary = 0x1.2468acp77f;
+struct Canaries {
+  Canaries() { std::fill(std::begin(numbers), std::end(numbers), kCanary); }
+  bool Live() const {
+    return std::all_of(std::begin(numbers), std::end(numbers),
+                       [](float x) { return x == kCanary; });
+  }
+  float numbers[16];
+};
+
 // What a step reads and writes, of four queries.
 struct Numbers {
   alignas(64) float scores[kQuad * kBlockTokens];
+  Canaries behind_scores;
   float bias[kQuad * kBlockTokens];
-  float shift[kQuad], total[kQuad], rescale[kQuad];
+  float shift[kQuad];
+  Canaries behind_shift;
+  float total[kQuad];
+  Canaries behind_total;
+  float rescale[kQuad];
+  Canaries behind_rescale;
+
+  bool CanariesLive() const {
+    return behind_scores.Live() && behind_shift.Live() && behind_total.Live() &&
+           behind_rescale.Live();
+  }
 };
 
 float ExpOne(bool fused, float x) {
@@ -36,8 +58,7 @@ float ExpOne(bool fused, float x) {
   return y;
 }
 
-// Query h of the step. Of NaN no definition is given but that the total and the weights it meets
-// are NaN, too.
+// Query h of the step. Of a score that is NaN its weight and the total are all that is defined.
 void Define(const optimized::SoftmaxStep& step, bool fused, int64_t h, Numbers* numbers) {
   float* scores = numbers->scores + h * kBlockTokens;
   float top = numbers->shift[h];
@@ -70,7 +91,8 @@ bool SameBits(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-// Scores of which query h has what no other query has. rounds: of all drawn so far.
+// Ordinary scores, and in turns among the queries: none that is finite, a single one, a NaN, an
+// infinity, two that are equal and the largest. rounds: of all drawn so far.
 Numbers Draw(int64_t rounds, std::mt19937* random) {
   Numbers numbers;
   const auto number = [&](float size) {
@@ -98,15 +120,44 @@ Numbers Draw(int64_t rounds, std::mt19937* random) {
       case 3:
         scores[place] = kInfinity;
         break;
+      case 4:
+        scores[place] = scores[(place + 17) % kBlockTokens] = size;
+        break;
       default:
         break;
     }
     const bool first = (rounds + h) % 3 == 0;
     numbers.shift[h] = first ? -kInfinity : number(size);
     numbers.total[h] = first ? 0 : std::fabs(number(60)) + 1;
-    numbers.rescale[h] = kNan;
+    numbers.rescale[h] = kCanary;
   }
   return numbers;
+}
+
+// As much of query h as the step defines. before: the scores as the step found them.
+void ExpectQuery(const Numbers& got, const Numbers& want, const Numbers& before, int64_t count,
+                 int64_t h, const std::string& what) {
+  const int64_t first = h * kBlockTokens;
+  const bool is_defined = std::none_of(before.scores + first, before.scores + first + count,
+                                       [](float score) { return std::isnan(score); });
+  ASSERT_TRUE(SameBits(got.total[h], want.total[h]))
+      << what << ": total " << got.total[h] << ", not " << want.total[h];
+  if (is_defined) {
+    ASSERT_TRUE(SameBits(got.shift[h], want.shift[h])) << what;
+    ASSERT_TRUE(SameBits(got.rescale[h], want.rescale[h])) << what;
+  }
+  for (int64_t i = 0; i < kBlockTokens; ++i) {
+    const float weight = got.scores[first + i];
+    if (i < count) {
+      ASSERT_TRUE(is_defined ? SameBits(weight, want.scores[first + i])
+                             : std::isnan(weight) || !std::isnan(before.scores[first + i]))
+          << what << " token " << i;
+    } else if (i < (count + 15) / 16 * 16) {
+      ASSERT_EQ(weight, 0) << what << " behind the last token, at " << i;
+    } else {
+      ASSERT_TRUE(SameBits(weight, before.scores[first + i])) << what << " at " << i;
+    }
+  }
 }
 
 void ExpectDefinition(bool fused, const Numbers& drawn, optimized::SoftmaxStep step, int width,
@@ -114,33 +165,24 @@ void ExpectDefinition(bool fused, const Numbers& drawn, optimized::SoftmaxStep s
   const optimized::AttentionKernels kernels = optimized::KernelsFor(fused);
   Numbers got = drawn;
   Numbers want = drawn;
-  if (step.bias != nullptr) step.bias = drawn.bias;
   step.scores = got.scores;
   step.shift = got.shift;
   step.total = got.total;
   step.rescale = got.rescale;
   kernels.softmax[width == 1 ? 0 : 1](step);
+  ASSERT_TRUE(got.CanariesLive()) << what;
   for (int64_t h = 0; h < width; ++h) {
     Define(step, fused && kernels.fused, h, &want);
-    const std::string of = what + " query " + std::to_string(h);
-    ASSERT_TRUE(SameBits(got.total[h], want.total[h]))
-        << of << ": total " << got.total[h] << ", not " << want.total[h];
-    if (std::isnan(want.total[h])) continue;
-    ASSERT_TRUE(SameBits(got.shift[h], want.shift[h])) << of;
-    ASSERT_TRUE(SameBits(got.rescale[h], want.rescale[h])) << of;
-    for (int64_t i = 0; i < kBlockTokens; ++i) {
-      const int64_t at = h * kBlockTokens + i;
-      if (i < step.count) {
-        ASSERT_TRUE(SameBits(got.scores[at], want.scores[at])) << of << " token " << i;
-      } else if (i < (step.count + 15) / 16 * 16) {
-        ASSERT_EQ(got.scores[at], 0) << of << " behind the last token, at " << i;
-      }
-    }
+    ExpectQuery(got, want, drawn, step.count, h, what + " query " + std::to_string(h));
+    if (testing::Test::HasFatalFailure()) return;
   }
   for (int64_t h = width; h < kQuad; ++h) {  // of others nothing is touched
     ASSERT_TRUE(SameBits(got.total[h], drawn.total[h])) << what;
     ASSERT_TRUE(SameBits(got.shift[h], drawn.shift[h])) << what;
     ASSERT_TRUE(SameBits(got.rescale[h], drawn.rescale[h])) << what;
+    for (int64_t at = h * kBlockTokens; at < (h + 1) * kBlockTokens; ++at) {
+      ASSERT_TRUE(SameBits(got.scores[at], drawn.scores[at])) << what << " at " << at;
+    }
   }
 }
 
@@ -155,7 +197,8 @@ TEST(AttentionSoftmax, IsItsDefinitionOnEveryInstructionSet) {
           for (const int width : {1, static_cast<int>(kQuad)}) {
             const std::string what = std::string(hwy::TargetName(target)) + " round " +
                                      std::to_string(rounds) + ", " + std::to_string(count) +
-                                     " tokens" + (fused ? ", fused" : "");
+                                     " tokens, width " + std::to_string(width) +
+                                     (fused ? ", fused" : "");
             optimized::SoftmaxStep step;
             step.count = count;
             step.scale = 0.17f;
