@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <variant>
 #include <vector>
 
 #include "optimized/attention/fixed_point.h"
+#include "tests/optimized/attention/add_lanes.h"
 #include "tests/optimized/attention/stored_block.h"
 
 namespace kvcheck {
@@ -26,12 +26,9 @@ class FixedDefinition {
       : format_(std::get<AffineFormat>(block.format)),
         dim_(block.dim),
         count_(block.count),
-        codes_(block.Codes()) {
-    scales_.resize(static_cast<size_t>(groups() * count_));
-    biases_.resize(scales_.size());
-    std::memcpy(scales_.data(), block.scales.data(), scales_.size() * sizeof(float));
-    std::memcpy(biases_.data(), block.biases.data(), biases_.size() * sizeof(float));
-  }
+        codes_(block.Codes()),
+        scales_(StoredBlock::Floats(block.scales)),
+        biases_(StoredBlock::Floats(block.biases)) {}
   int64_t groups() const { return dim_ / format_.group_size; }
 
   float Dot(const float* q, int64_t key) const {
@@ -72,15 +69,12 @@ class FixedDefinition {
       bias = std::fma(weights[i], Get(biases_, i, g), bias);
       largest = std::max(largest, std::fabs(weights[i] * Get(scales_, i, g)));
     }
-    for (size_t half = 8; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
     const optimized::FixedStep step = optimized::FixedStepOf(largest);
     Parts products;
     for (int64_t i = 0; i < count_; ++i) {
       products.Add(IntegerOf(weights[i] * Get(scales_, i, g), step), Code(i, channel));
     }
-    return kept + std::fma(products.Sum(), step.step, lanes[0]);
+    return kept + std::fma(products.Sum(), step.step, AddLanes(lanes));
   }
 
  private:

@@ -16,6 +16,7 @@
 
 #include "optimized/attention/block_stage.h"
 #include "optimized/formats/row_codec.h"
+#include "tests/optimized/attention/add_lanes.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/attention/stored_sequence.h"
 #include "tests/optimized/on_target.h"
@@ -48,15 +49,12 @@ std::vector<NamedKind> Kinds() {
 #undef KVCHECK_NAMED_KIND
 
 float DotOf(const float* q, const float* row, int64_t dim) {
-  float lanes[16] = {};
+  std::vector<float> lanes(16);
   for (int64_t i = 0; i < dim; ++i) {
     const float product = q[i] * row[i];
-    lanes[i % 16] += product;
+    lanes[static_cast<size_t>(i) % 16] += product;
   }
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return AddLanes(lanes);
 }
 
 void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const std::string& what) {

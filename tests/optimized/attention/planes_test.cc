@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "optimized/attention/aligned_floats.h"
+#include "tests/optimized/attention/add_lanes.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -30,12 +30,12 @@ using optimized::RowKind;
 class PlaneDefinition {
  public:
   explicit PlaneDefinition(const StoredBlock& block)
-      : format_(std::get<AffineFormat>(block.format)), dim_(block.dim), count_(block.count) {
+      : format_(std::get<AffineFormat>(block.format)),
+        dim_(block.dim),
+        count_(block.count),
+        scales_(StoredBlock::Floats(block.scales)),
+        biases_(StoredBlock::Floats(block.biases)) {
     for (const int code : block.Codes()) codes_.push_back(static_cast<float>(code));
-    scales_.resize(static_cast<size_t>(groups() * count_));
-    biases_.resize(scales_.size());
-    std::memcpy(scales_.data(), block.scales.data(), scales_.size() * sizeof(float));
-    std::memcpy(biases_.data(), block.biases.data(), biases_.size() * sizeof(float));
   }
   int64_t groups() const { return dim_ / format_.group_size; }
 
@@ -46,7 +46,7 @@ class PlaneDefinition {
       std::vector<float> lanes(8);
       for (size_t i = 0; i < group.size(); ++i) lanes[i % 8] += group[i];
       const float bias = Get(biases_, key, g);
-      score = g == 0 ? bias * AddUp(lanes) : std::fma(bias, AddUp(lanes), score);
+      score = g == 0 ? bias * AddLanes(lanes) : std::fma(bias, AddLanes(lanes), score);
     }
     for (int64_t g = 0; g < groups(); ++g) {
       std::vector<float> runs;
@@ -70,16 +70,10 @@ class PlaneDefinition {
       const float weight = p * Get(scales_, i, g);
       codes = std::fma(Code(i, channel), weight, codes);
     }
-    return kept + (codes + AddUp(biases));
+    return kept + (codes + AddLanes(biases));
   }
 
  private:
-  static float AddUp(std::vector<float> lanes) {
-    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
-    return lanes[0];
-  }
   static float AddNeighbours(std::vector<float> sums) {
     for (size_t step = 1; step < sums.size(); step *= 2) {
       for (size_t i = 0; i < sums.size(); i += 2 * step) sums[i] += sums[i + step];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "optimized/attention/kernels.h"
+#include "tests/optimized/attention/add_lanes.h"
 #include "tests/optimized/on_target.h"
 
 namespace kvcheck {
@@ -73,16 +74,13 @@ void Define(const optimized::SoftmaxStep& step, bool fused, int64_t h, Numbers* 
   }
   const float from = top == -kInfinity ? 0 : top;
   const float rescale = ExpOne(fused, numbers->shift[h] - from);
-  float lanes[16] = {};
+  std::vector<float> lanes(16);
   for (int64_t i = 0; i < step.count; ++i) {
     scores[i] = ExpOne(fused, scores[i] - from);
-    lanes[i % 16] += scores[i];
-  }
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    lanes[static_cast<size_t>(i) % 16] += scores[i];
   }
   const float before = numbers->total[h] * rescale;
-  numbers->total[h] = before + lanes[0];
+  numbers->total[h] = before + AddLanes(lanes);
   numbers->shift[h] = top;
   numbers->rescale[h] = rescale;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <variant>
@@ -58,6 +59,13 @@ struct StoredBlock {
         numbers[i] |= (static_cast<int>(codes[at / 8]) >> at % 8 & 1) << b;
       }
     }
+    return numbers;
+  }
+
+  // Scales or biases of an affine format with scales in f32. Shapes: (count, groups).
+  static std::vector<float> Floats(const std::vector<std::byte>& stored) {
+    std::vector<float> numbers(stored.size() / sizeof(float));
+    std::memcpy(numbers.data(), stored.data(), stored.size());
     return numbers;
   }
 

@@ -1,0 +1,21 @@
+// How definitions of kernels add the lanes of a sum.
+
+#ifndef TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
+#define TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace kvcheck {
+
+// By halves: of sixteen (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1). A power of two of them.
+inline float AddLanes(std::vector<float> lanes) {
+  for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+}  // namespace kvcheck
+
+#endif  // TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
