@@ -83,18 +83,23 @@ HWY_INLINE void StoreEight(const VF32* sums, float* to) {
 #endif
 
 #if KVCHECK_SIXTEEN_LANES
-// Sums of parts of 128 bits of two vectors: those that `kFirst` names and those that `kSecond`
-// does.
-template <int kFirst, int kSecond>
-HWY_INLINE VF32 AddQuarters(VF32 a, VF32 b) {
-  return VF32{_mm512_add_ps(_mm512_shuffle_f32x4(a.raw, b.raw, kFirst),
-                            _mm512_shuffle_f32x4(a.raw, b.raw, kSecond))};
+struct AddOf {
+  HWY_INLINE VF32 operator()(VF32 a, VF32 b) const { return hn::Add(a, b); }
+};
+// Parts of 128 bits of two vectors, taken together by `of`: those that `kFirst` names and those
+// that `kSecond` does.
+template <int kFirst, int kSecond, class Of>
+HWY_INLINE VF32 FoldQuarters(Of of, VF32 a, VF32 b) {
+  return of(VF32{_mm512_shuffle_f32x4(a.raw, b.raw, kFirst)},
+            VF32{_mm512_shuffle_f32x4(a.raw, b.raw, kSecond)});
 }
-// The lanes of four sums, added as AddFour does until four of each are left: a part for each.
-HWY_INLINE VF32 FoldFour(VF32 a, VF32 b, VF32 c, VF32 e) {
-  const VF32 ab = AddQuarters<0x44, 0xee>(a, b);
-  const VF32 ce = AddQuarters<0x44, 0xee>(c, e);
-  return AddQuarters<0x88, 0xdd>(ab, ce);
+// The lanes of four vectors by halves, as AddFour adds them, until four of each are left: a part
+// for each.
+template <class Of>
+HWY_INLINE VF32 FoldFour(Of of, VF32 a, VF32 b, VF32 c, VF32 e) {
+  const VF32 ab = FoldQuarters<0x44, 0xee>(of, a, b);
+  const VF32 ce = FoldQuarters<0x44, 0xee>(of, c, e);
+  return FoldQuarters<0x88, 0xdd>(of, ab, ce);
 }
 // The lanes of sixteen sums at once, added as AddFour does. Of part p place i is sum
 // p kPart + i kPlace.
@@ -102,7 +107,7 @@ template <int kPart, int kPlace>
 HWY_INLINE VF32 AddSixteen(const VF32* HWY_RESTRICT sums) {
   const auto fold = [&](int i) HWY_ATTR {
     const VF32* of = sums + i * kPlace;
-    return FoldFour(of[0], of[kPart], of[2 * kPart], of[3 * kPart]);
+    return FoldFour(AddOf(), of[0], of[kPart], of[2 * kPart], of[3 * kPart]);
   };
   return AddWithinParts(F32(), fold(0), fold(1), fold(2), fold(3));
 }

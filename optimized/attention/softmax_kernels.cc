@@ -114,16 +114,12 @@ HWY_INLINE __m128 FromParts(VF32 parts) {
   return _mm512_castps512_ps128(_mm512_permutexvar_ps(places, parts.raw));
 }
 
-template <int kFirst, int kSecond>
-HWY_INLINE VF32 LargerQuarters(VF32 a, VF32 b) {
-  return VF32{_mm512_max_ps(_mm512_shuffle_f32x4(a.raw, b.raw, kFirst),
-                            _mm512_shuffle_f32x4(a.raw, b.raw, kSecond))};
-}
+struct LargerOf {
+  HWY_INLINE VF32 operator()(VF32 a, VF32 b) const { return hn::Max(a, b); }
+};
 // The largest lane of each of four vectors, in every lane of its part.
 HWY_INLINE VF32 LargestLanes(const VF32* of) {
-  const VF32 ab = LargerQuarters<0x44, 0xee>(of[0], of[1]);
-  const VF32 ce = LargerQuarters<0x44, 0xee>(of[2], of[3]);
-  const VF32 four = LargerQuarters<0x88, 0xdd>(ab, ce);
+  const VF32 four = FoldFour(LargerOf(), of[0], of[1], of[2], of[3]);
   const VF32 two = hn::Max(four, VF32{_mm512_permute_ps(four.raw, 0x4e)});
   return hn::Max(two, VF32{_mm512_permute_ps(two.raw, 0xb1)});
 }
