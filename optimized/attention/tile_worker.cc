@@ -10,6 +10,7 @@
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
+#include "optimized/attention/processor_caches.h"
 #include "optimized/attention/turned.h"
 
 namespace kvcheck::optimized {
@@ -19,6 +20,13 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
 // Vectors of keys that stay in the first cache with four queries.
 constexpr int64_t kPlainTogether = 16;
+
+// Keys turned about of which one takes so many floats: all of a block where they stay in the first
+// cache with four queries, otherwise `least`.
+int64_t TurnedTogether(int64_t floats, int64_t least) {
+  const int64_t bytes = (kBlockTokens + kQuad) * floats * static_cast<int64_t>(sizeof(float));
+  return bytes <= FirstCacheBytes() ? kBlockTokens : least;
+}
 
 // Most blocks are seen whole; counting bits is a call where the instruction set is not known.
 int64_t CountOf(uint64_t places) {
@@ -241,9 +249,11 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 // ones. Of the vectors some may see a part: what is computed of the others is never looked at.
 void TileWorker::DotByTokens(const TileShape& shape) {
   BlockRows some = k_.rows();
-  const int64_t together = some.turned == nullptr ? kPlainTogether : shape.kernels.turned_keys;
   const bool in_words = HasScales(some.kind) && shape.kernels.fixed;
   const int64_t floats = in_words ? some.dim / kFixedCodes : some.dim;  // of a key turned about
+  const int64_t together = some.turned == nullptr
+                               ? kPlainTogether
+                               : TurnedTogether(floats, shape.kernels.turned_keys);
   const int64_t count = some.count;
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]

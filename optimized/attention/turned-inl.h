@@ -77,15 +77,15 @@ HWY_INLINE void StoreVectors(const VF32* HWY_RESTRICT sum, float* HWY_RESTRICT t
 }
 
 // Adds to sums the last kHalves of those before `to`, the last one first, and stores them in place
-// of the first one that was added. Shapes: to and what is before it (kTurnedSums, kLanes).
-template <int kHalves>
+// of the first one that was added. Shapes: to and what is before it (kSums, kLanes).
+template <int kSums, int kHalves>
 HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
   if constexpr (kHalves == 0) {
-    StoreVectors<kTurnedSums>(sum, to);
+    StoreVectors<kSums>(sum, to);
   } else {
-    float* const before = to - kTurnedSums * kLanes;
-    AddVectors<kTurnedSums>(before, sum);
-    AddHalves<kHalves - 1>(before, sum);
+    float* const before = to - kSums * kLanes;
+    AddVectors<kSums>(before, sum);
+    AddHalves<kSums, kHalves - 1>(before, sum);
   }
 }
 
@@ -100,7 +100,7 @@ HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int6
     lanes.template Sum<kHalves>(lane, sums);
   } else {
     SumByHalves<2 * kStep, 0>(lanes, sums, lane);
-    SumByHalves<2 * kStep, kHalves + 1>(lanes, sums + kTurnedSums * kLanes, lane + kStep);
+    SumByHalves<2 * kStep, kHalves + 1>(lanes, sums + LanesOf::kSums * kLanes, lane + kStep);
   }
 }
 

@@ -37,45 +37,69 @@ void Turn(const BlockRows& block, float* to) {
   }
 }
 
-// As SumByHalves takes them: `numbers` channels for each lane.
+// As SumByHalves takes them: `numbers` channels for each lane, of kTimes kTurned keys.
+template <int kTimes>
 struct TurnedFloats {
+  static constexpr int kVectors = 2 * kTimes;
+  static constexpr int kSums = kVectors * static_cast<int>(kQuad);
+
   template <int kHalves>
   HWY_NOINLINE void Sum(int64_t lane, float* HWY_RESTRICT to) const {
-    VF32 sum[kTurnedSums];
+    VF32 sum[kSums];
     for (VF32& s : sum) s = hn::Zero(F32());
     const float* HWY_RESTRICT key = keys + lane * kTurned;
     const float* HWY_RESTRICT query = q + lane * numbers * kQuad;
     HWY_UNROLL(4)
     for (int64_t m = 0; m < numbers; ++m) {
-      const VF32 low = hn::Load(F32(), key);
-      const VF32 high = hn::Load(F32(), key + kLanes);
+      VF32 of_keys[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        of_keys[v] = hn::Load(F32(), key + v / 2 * next + v % 2 * kLanes);
+      }
       for (int64_t h = 0; h < kQuad; ++h) {
         const VF32 of = hn::Set(F32(), query[h]);
-        sum[2 * h] = hn::MulAdd(low, of, sum[2 * h]);
-        sum[2 * h + 1] = hn::MulAdd(high, of, sum[2 * h + 1]);
+        for (int v = 0; v < kVectors; ++v) {
+          sum[h * kVectors + v] = hn::MulAdd(of_keys[v], of, sum[h * kVectors + v]);
+        }
       }
       key += kLanes * kTurned;
       query += kQuad;
     }
-    AddHalves<kHalves>(to, sum);
+    AddHalves<kSums, kHalves>(to, sum);
   }
 
-  const float* keys;  // (dim, kTurned)
+  const float* keys;  // (kTimes, dim, kTurned)
   const float* q;     // (N, numbers, 4)
   int64_t numbers;
+  int64_t next;  // floats of kTurned keys
 };
 
-void TurnedDots(const BlockRows& block, const Queries& queries, float* scores) {
+// Of kTimes kTurned keys from key i on. Inlined into one function both versions are slower.
+template <int kTimes>
+HWY_NOINLINE void TurnedDotsOf(const BlockRows& block, const Queries& queries, int64_t i,
+                             float* scores) {
+  using Floats = TurnedFloats<kTimes>;
   const F32 d;
-  HWY_ALIGN float sums[kMostHalves * kTurnedSums * kLanes];
-  for (int64_t i = 0; i < block.count; i += kTurned) {
-    SumByHalves(TurnedFloats{block.turned + i * block.dim, queries.turned, block.dim / kLanes},
-                sums);
-    for (int64_t k = 0; k < kTurnedSums; ++k) {
-      hn::StoreU(hn::Load(d, sums + k * kLanes), d,
-                 scores + k / 2 * kBlockTokens + i + k % 2 * kLanes);
+  HWY_ALIGN float sums[kMostHalves * Floats::kSums * kLanes];
+  SumByHalves(Floats{block.turned + i * block.dim, queries.turned, block.dim / kLanes,
+                     kTurned * block.dim},
+              sums);
+  for (int64_t h = 0; h < kQuad; ++h) {
+    for (int64_t v = 0; v < Floats::kVectors; ++v) {
+      hn::StoreU(hn::Load(d, sums + (h * Floats::kVectors + v) * kLanes), d,
+                 scores + h * kBlockTokens + i + v * kLanes);
     }
   }
+}
+
+void TurnedDots(const BlockRows& block, const Queries& queries, float* scores) {
+  int64_t i = 0;
+  // Sixteen sums hide the latency of a product where eight just do, and queries are read half as
+  // often.
+  constexpr int kTimes = KVCHECK_SIXTEEN_LANES ? 2 : 1;
+  for (; i + kTurned < block.count; i += kTimes * kTurned) {
+    TurnedDotsOf<kTimes>(block, queries, i, scores);
+  }
+  if (i < block.count) TurnedDotsOf<1>(block, queries, i, scores);
 }
 
 // As SumRuns takes them: a run of a group's channels.
