@@ -125,7 +125,12 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
                 shape.kernels.dot_lanes, turned_ + row * shape.k_padded);
   }
   span_ = {};
-  for (const Row& row : rows_) span_.Add(*row.visible);
+  whole_ = {};
+  for (const Row& row : rows_) {
+    span_.Add(*row.visible);
+    whole_.Add(*row.visible);
+  }
+  seen_.whole = false;
 }
 
 void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range) {
@@ -164,6 +169,8 @@ void TileWorker::RunTile(const TileShape& shape, const Tile& tile) {
 }
 
 void TileWorker::SeeBlock(int64_t block) {
+  if (whole_.Covers(block)) return SeeWholeBlock(block);
+  seen_.whole = false;
   seen_.any = 0;
   if (!span_.Touches(block)) return;
   seen_.reads_keys = false;
@@ -190,6 +197,20 @@ void TileWorker::SeeBlock(int64_t block) {
   }
 }
 
+// As SeeBlock does. Most blocks are such ones, one after the other: what is said by row is said once.
+void TileWorker::SeeWholeBlock(int64_t block) {
+  seen_.any = ~uint64_t{0};
+  seen_.reads_keys = true;
+  seen_.count = kBlockTokens;
+  seen_.together = ColumnsOf(tile_->sequence->columns, block, seen_.any, seen_.columns);
+  seen_.by_parts = tile_->Widens();
+  if (seen_.whole) return;
+  seen_.whole = true;
+  std::fill_n(seen_.words, tile_->rows, seen_.any);
+  std::fill_n(seen_.counts, tile_->rows, kBlockTokens);
+  std::fill_n(seen_.most, (tile_->rows + kQuad - 1) / kQuad, kBlockTokens);
+}
+
 // Groups of four rows that see the same go together; otherwise each row alone.
 template <class Visit>
 void TileWorker::ForEachGroup(Visit visit) {
@@ -197,7 +218,7 @@ void TileWorker::ForEachGroup(Visit visit) {
   for (int64_t row = 0; row < tile_->rows; row += kQuad) {
     const int64_t end = std::min(row + kQuad, tile_->rows);
     bool same = tile_->rows > 1;
-    for (int64_t r = row + 1; r < end; ++r) {
+    for (int64_t r = row + 1; r < end && !seen_.whole; ++r) {
       same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
     }
     if (same) {

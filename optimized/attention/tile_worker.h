@@ -45,6 +45,7 @@ class TileWorker {
   struct Seen {
     uint64_t words[kMostTileRows];  // by row: the bits of visible positions
     uint64_t any;                   // by some row; 0: nothing
+    bool whole = false;             // each row sees the whole block, and no row is uniform
     bool reads_keys;                // not all rows weigh them alike
     int64_t columns[kBlockTokens], count;
     bool together;  // the columns stand one after the other
@@ -61,6 +62,7 @@ class TileWorker {
   void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
   // The tile's next block: what is seen of it; scores; and P.V.
   void SeeBlock(int64_t block);
+  void SeeWholeBlock(int64_t block);
   void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
   void SumBlock(const TileShape& shape, const Share& share);
   BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
@@ -92,6 +94,7 @@ class TileWorker {
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
   BlockSpan span_;              // that they touch
+  WholeSpan whole_;             // that they see whole
   Seen seen_;                   // of the block
   Partial partial_;             // of the range that was begun
   std::vector<float> memory_;   // of what follows, aligned

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "optimized/attention/block.h"
 
@@ -51,6 +52,21 @@ struct BlockSpan {
   bool Touches(int64_t block) const {
     const int64_t first = block * kBlockTokens;
     return first < end && (first < keep || first + kBlockTokens > from);
+  }
+};
+
+// Blocks that each of a set of queries sees whole; of kept positions it knows nothing.
+struct WholeSpan {
+  int64_t from = 0;
+  int64_t end = std::numeric_limits<int64_t>::max();
+
+  void Add(const VisibleKeys& keys) {
+    from = std::max(from, keys.from);
+    end = keys.bits != nullptr || keys.uniform ? 0 : std::min(end, keys.end);
+  }
+  bool Covers(int64_t block) const {
+    const int64_t first = block * kBlockTokens;
+    return first >= from && first + kBlockTokens <= end;
   }
 };
 
