@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "optimized/attention/aligned_floats.h"
+#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/fixed_point.h"
 
 namespace kvcheck::optimized {
@@ -102,8 +103,8 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   block_.biases = biases_.data();
 }
 
-// From the first column on; the others follow it where they stand together.
-void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) {
+AheadRows BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
+  if (ahead.of == nullptr) return {};
   const StoredHeads& of = *ahead.of;
   // Addresses that may lie outside of everything: they are only fetched.
   const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
@@ -111,16 +112,15 @@ void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) 
         reinterpret_cast<uintptr_t>(base) +
         static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
   };
-  *rows = {at(of.codes, of.code_head_stride, of.code_stride, 0), of.code_stride, ahead.bytes,
-           ahead.count, ahead.far};
-  if (of.scales == nullptr || of.scale_stride <= 0) return;
-  // Few bytes a token, which no kernel fetches.
-  constexpr int64_t kLineBytes = 64;
+  const AheadRows rows = {at(of.codes, of.code_head_stride, of.code_stride, 0), of.code_stride,
+                          ahead.bytes, ahead.count, ahead.far};
+  if (of.scales == nullptr || of.scale_stride <= 0) return rows;
   const int64_t every = std::max<int64_t>(1, kLineBytes / of.scale_stride);
   for (int64_t i = 0; i < ahead.count; i += every) {
     __builtin_prefetch(at(of.scales, of.scale_head_stride, of.scale_stride, i));
     __builtin_prefetch(at(of.biases, of.scale_head_stride, of.scale_stride, i));
   }
+  return rows;
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
@@ -130,16 +130,13 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.group = group_;
   block_.groups = groups_;
   block_.count = count;
-  StopFetching();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (together) {
     FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  for (size_t i = 0; i < ahead.size(); ++i) {
-    if (ahead[i].of != nullptr) TakeAhead(ahead[i], columns[0], &block_.ahead[i]);
-  }
+  for (size_t i = 0; i < ahead.size(); ++i) block_.ahead[i] = TakeAhead(ahead[i], columns[0]);
   if (scaled_) TakeScales(from, head, columns, count, together, kernels);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
@@ -150,16 +147,12 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   const int64_t padded = PaddedDim(dim_);
   // Plain f32 that needs no zeros behind it is turned where it is stored, and so are planes.
   const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPlanes(kind_);
-  if (as == As::kFloats || !as_stored) {
-    Widen(kernels);
-    StopFetching();
-  }
+  if (as == As::kFloats || !as_stored) Widen(kernels);
   if (as == As::kTurned) {
     float* turned = AlignedFloats(&turned_, padded * kBlockTokens);
     kernels.turn[static_cast<int>(block_.kind)](block_, turned);
     block_.turned = turned;
   }
-  StopFetching();
 }
 
 void BlockStage::MakeRoom(bool floats, bool turned) {

@@ -31,6 +31,9 @@ class BlockStage {
     bool far = false;   // AheadRows::far
   };
   using Aheads = std::array<Ahead, 2>;
+  // What `ahead` is, from column `column` on. Scales are fetched at once: few bytes a token, which no
+  // kernel fetches.
+  static AheadRows TakeAhead(const Ahead& ahead, int64_t column);
   // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
   // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
   // bits.
@@ -39,7 +42,7 @@ class BlockStage {
   // block is seen.
   void MakeRoom(bool floats, bool turned);
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
-  // and the first one is enough.
+  // and the first one is enough. `ahead` is for kernels: of kStored alone.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
             bool together, As as, const AttentionKernels& kernels, const Aheads& ahead);
   // What is ahead is on its way.
@@ -53,7 +56,6 @@ class BlockStage {
   void Widen(const AttentionKernels& kernels);
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
-  static void TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows);
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool together, const AttentionKernels& kernels);
 

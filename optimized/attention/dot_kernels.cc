@@ -130,7 +130,8 @@ void Dots(const BlockRows& block, const Queries& queries, float* scores) {
   HWY_ALIGN float by_key[kByKey<kWidth> ? kWidth * kBlockTokens : 1];
   float* const to = kByKey<kWidth> ? by_key : scores;
   const int64_t tiles = (block.count + kTokens - 1) / kTokens;
-  FetchInOrder ahead(block, tiles * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
+  FetchInOrder ahead(block.ahead,
+                     tiles * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
   int64_t i = 0;
   if (Rows::kScaled || block.dim % kRun == 0) {
     for (; i + kTokens <= block.count; i += kTokens) {

@@ -131,7 +131,7 @@ void FixedDotsOfRows(const BlockRows& block, const Queries& queries, float* scor
   const int64_t together = HWY_MAX(int64_t{1}, kLineBytes * 8 / kBits / block.group);
   HWY_ALIGN uint32_t codes[kMostWords * kFixedKeys];
   KeyRows keys;
-  FetchInOrder ahead(block, (block.count + kFixedKeys - 1) / kFixedKeys * block.groups);
+  FetchInOrder ahead(block.ahead, (block.count + kFixedKeys - 1) / kFixedKeys * block.groups);
   FixedDots<kWidth>(
       block, queries,
       [&](int64_t i, int64_t g) HWY_ATTR -> const uint32_t* {
@@ -163,7 +163,6 @@ void TurnFixed(const BlockRows& block, float* out) {
   const int64_t words = block.dim / kFixedCodes;
   KeyRows keys;
   for (int64_t i = 0; i < block.count; i += kFixedKeys, to += words * kFixedKeys) {
-    for (int64_t k = 0; k < kFixedKeys; ++k) FetchRows(block, i + k);
     TurnCodes<kBits>(keys.From(block, i), 0, words, to);
   }
 }

@@ -274,7 +274,8 @@ void FixedSumsOf(const BlockRows& block, const float* weights, const float* resc
                  int64_t out_stride) {
   const FourRows four(block);
   const int64_t fours = (block.count + kFixedCodes - 1) / kFixedCodes;
-  FetchInOrder ahead(block, block.dim / kSumChannels * ((fours + kFetchFours - 1) / kFetchFours));
+  FetchInOrder ahead(block.ahead,
+                     block.dim / kSumChannels * ((fours + kFetchFours - 1) / kFetchFours));
   FixedWeights<kWidth> group;
   for (int64_t c = 0; c < block.dim; c += kSumChannels) {
     if (c % block.group == 0) {
@@ -297,7 +298,6 @@ void JoinCodes(const BlockRows& block, float* out, int64_t stride) {
   auto* to = reinterpret_cast<uint32_t*>(out);
   const Words d;
   for (int64_t i = 0; i < block.count; i += kFixedCodes, to += kFixedCodes * stride) {
-    for (int64_t r = 0; r < kFixedCodes; ++r) FetchRows(block, i + r);
     for (int64_t c = 0; c < block.dim; c += kSumChannels) {
       Sums32 codes[kSumVectors];
       Rows::Load(four.rows + i, c, codes);

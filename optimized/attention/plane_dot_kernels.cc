@@ -118,7 +118,7 @@ HWY_INLINE void PlaneDotsOf(const BlockRows& block, const Queries& queries, floa
   constexpr int64_t kKeys = kVectors * kLanes;
   const int64_t count = block.count;
   const int64_t tiles = (count + kKeys - 1) / kKeys;
-  FetchInOrder ahead(block, tiles * block.dim / kPlaneRun);
+  FetchInOrder ahead(block.ahead, tiles * block.dim / kPlaneRun);
   for (int64_t i = 0; i < count; i += kKeys) {
     const std::byte* last[kKeys];
     const std::byte* const* rows = block.rows + i;
@@ -154,7 +154,6 @@ void TurnPlanes(const BlockRows& block, float* out) {
     const std::byte* rows[kTurned];
     for (int64_t k = 0; k < kTurned; ++k) {
       rows[k] = block.rows[HWY_MIN(i + k, block.count - 1)];
-      FetchRows(block, i + k);
     }
     HWY_ALIGN uint32_t words[kChunkWords * kTurned];
     for (int64_t c = 0; c < block.dim; c += kChunk) {

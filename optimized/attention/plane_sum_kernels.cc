@@ -302,7 +302,7 @@ void PlaneSums(const BlockRows& block, const float* weights, const float* rescal
   if constexpr (Rows::kCodes) {
     in_place = block.usual_scales && AreUsual<kWidth>(weights, block.count);
   }
-  FetchInOrder ahead(block, tokens * vectors);
+  FetchInOrder ahead(block.ahead, tokens * vectors);
   GroupWeights<kWidth> group;
   const PlaneCall<kWidth> call = {block, weights, rescale, out, out_stride, in_place, &group};
   const int64_t groups = block.dim / block.group;
@@ -321,7 +321,6 @@ void PlaneSums(const BlockRows& block, const float* weights, const float* rescal
 template <class Codes>
 void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
-    FetchRows(block, i);
     for (int64_t c = 0; c < block.dim; c += kLanes) {
       hn::Store(Codes::Load(block.rows[i], c), F32(), out + c);
     }

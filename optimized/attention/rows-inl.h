@@ -12,7 +12,6 @@
 #define OPTIMIZED_ATTENTION_ROWS_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -21,6 +20,7 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
+#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/widen-inl.h"
 
@@ -251,120 +251,6 @@ HWY_INLINE VF32 InRegister(VF32 x) {
 #endif
   return x;
 }
-
-// What is ahead of the rows of a block is fetched evenly over the steps of a kernel: a burst would
-// fill the queue of misses, and what the kernel itself reads would wait behind it.
-inline constexpr int64_t kLineBytes = 64;
-
-HWY_INLINE void FetchLine(uintptr_t at, bool far) {
-  const auto* line = reinterpret_cast<const std::byte*>(at);
-#if defined(__GNUC__) || defined(__clang__)
-  if (far) return __builtin_prefetch(line, 0, 2);
-#else
-  (void)far;
-#endif
-  hwy::Prefetch(line);
-}
-
-HWY_INLINE void FetchRow(const AheadRows& ahead, int64_t i) {
-  if (i >= ahead.count) return;
-  const uintptr_t from =
-      reinterpret_cast<uintptr_t>(ahead.from) + static_cast<uintptr_t>(i * ahead.stride);
-  for (int64_t at = 0; at < ahead.bytes; at += kLineBytes) {
-    FetchLine(from + static_cast<uintptr_t>(at), ahead.far);
-  }
-}
-
-// Number i of both.
-HWY_INLINE void FetchRows(const BlockRows& block, int64_t i) {
-  FetchRow(block.ahead[0], i);
-  FetchRow(block.ahead[1], i);
-}
-
-// Line by line in the order of memory, for kernels whose steps go over all rows again and again:
-// `Step` is called `steps` times in all. Both streams at once where they are alike, as K and V of
-// one format are; otherwise one after the other.
-class FetchInOrder {
- public:
-  HWY_INLINE FetchInOrder(const BlockRows& block, int64_t steps) {
-    const AheadRows& first = block.ahead[0];
-    const AheadRows& second = block.ahead[1];
-    const bool alike =
-        first.bytes == second.bytes && first.stride == second.stride && first.count == second.count;
-    int64_t lines = 0;
-    if (!alike && first.count > 0) {
-      Begin(second);
-      lines = left_;
-      then_ = &second;
-    }
-    Begin(!alike && first.count == 0 ? second : first);
-    lines += left_;
-    if (alike) {
-      apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
-      second_far_ = second.far;
-    }
-    if (lines == 0 || steps == 0) {
-      Stop();
-    } else {
-      per_step_ = static_cast<int64_t>((static_cast<uint32_t>(lines + steps) - 1) /
-                                       static_cast<uint32_t>(steps));
-    }
-  }
-  HWY_INLINE void Step() {
-    if (HWY_LIKELY(per_step_ < in_row_)) {
-      FetchLines(per_step_);
-    } else {
-      EndRow();
-    }
-  }
-
- private:
-  static int64_t LinesOf(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes; }
-  // A step that reaches the end of a row.
-  HWY_NOINLINE void EndRow() {
-    for (int64_t lines = per_step_; lines > 0 && left_ > 0;) {
-      const int64_t here = HWY_MIN(lines, in_row_);
-      FetchLines(here);
-      lines -= here;
-      if (in_row_ > 0) return;
-      next_ += static_cast<uintptr_t>(stride_ - row_ * kLineBytes);
-      left_ -= row_;
-      in_row_ = row_;
-      if (left_ == 0 && then_ != nullptr) {
-        Begin(*then_);
-        then_ = nullptr;
-      }
-    }
-    if (left_ == 0) Stop();
-  }
-  HWY_INLINE void Stop() {
-    per_step_ = 0;
-    in_row_ = 1;  // never reached
-  }
-  void Begin(const AheadRows& ahead) {
-    next_ = reinterpret_cast<uintptr_t>(ahead.from);
-    far_ = ahead.far;
-    stride_ = ahead.stride;
-    // Rows that stand together are one.
-    const bool one = ahead.bytes == ahead.stride;
-    row_ = in_row_ = LinesOf(one ? ahead.bytes * ahead.count : ahead.bytes);
-    left_ = one ? row_ : row_ * ahead.count;
-  }
-  HWY_INLINE void FetchLines(int64_t lines) {
-    in_row_ -= lines;
-    for (; lines > 0; --lines, next_ += kLineBytes) {
-      FetchLine(next_, far_);
-      if (apart_ != 0) FetchLine(next_ + apart_, second_far_);
-    }
-  }
-
-  uintptr_t next_;
-  uintptr_t apart_ = 0;  // of the second stream from the first
-  bool far_ = false, second_far_ = false;
-  // Lines of a row, those left of it, those of the rows that are left.
-  int64_t stride_, row_, in_row_, left_, per_step_;
-  const AheadRows* then_ = nullptr;
-};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvcheck::optimized

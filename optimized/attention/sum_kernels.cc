@@ -91,7 +91,7 @@ void Sums(const BlockRows& block, const float* weights, const float* rescale, fl
   constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
   const int64_t slices = (block.dim + kVectors * kLanes - 1) / (kVectors * kLanes);
-  FetchInOrder ahead(block, slices * ((block.count + kFetchTokens - 1) / kFetchTokens));
+  FetchInOrder ahead(block.ahead, slices * ((block.count + kFetchTokens - 1) / kFetchTokens));
   int64_t channel = 0;
   for (; channel + kVectors * kLanes <= block.dim; channel += kVectors * kLanes) {
     SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, ahead, out,
@@ -108,7 +108,6 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
   const F32 d;
   const int64_t padded = PaddedDim(block.dim);
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
-    FetchRows(block, i);
     const std::byte* row = block.rows[i];
     const int64_t group = Rows::kScaled ? block.group : block.dim;
     int64_t channel = 0;

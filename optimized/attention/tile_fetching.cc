@@ -31,7 +31,22 @@ bool TileWorker::FetchesHalves(const TileShape& shape) const {
   return true;
 }
 
+AheadRows TileWorker::ValuesOfThis(const Share& share) const {
+  BlockStage::Ahead values = AheadOf(tile_->sequence->v, v_, 0, seen_.count, share);
+  values.far = true;
+  return BlockStage::TakeAhead(values, seen_.columns[0]);
+}
+
+AheadRows TileWorker::KeysOfNext(const Share& share) const {
+  if (!seen_.reads_keys) return {};
+  BlockStage::Ahead keys =
+      AheadOf(tile_->sequence->k, k_, kBlockTokens, kBlockTokens + seen_.count, share);
+  keys.far = true;
+  return BlockStage::TakeAhead(keys, seen_.columns[0]);
+}
+
 BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share& share) const {
+  if (tile_->Widens()) return {};
   const SequenceQueries& from = *tile_->sequence;
   const int64_t count = seen_.count;
   if (FetchesHalves(shape)) {
@@ -44,6 +59,7 @@ BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share
 }
 
 BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& share) const {
+  if (tile_->Widens() || !seen_.reads_keys) return {};
   const SequenceQueries& from = *tile_->sequence;
   const int64_t count = seen_.count;
   const int64_t half = kBlockTokens + count / 2;

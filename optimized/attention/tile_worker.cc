@@ -197,7 +197,8 @@ void TileWorker::SeeBlock(int64_t block) {
   }
 }
 
-// As SeeBlock does. Most blocks are such ones, one after the other: what is said by row is said once.
+// As SeeBlock does. Most blocks are such ones, one after the other: what is said by row is said
+// once.
 void TileWorker::SeeWholeBlock(int64_t block) {
   seen_.any = ~uint64_t{0};
   seen_.reads_keys = true;
@@ -208,7 +209,7 @@ void TileWorker::SeeWholeBlock(int64_t block) {
   seen_.whole = true;
   std::fill_n(seen_.words, tile_->rows, seen_.any);
   std::fill_n(seen_.counts, tile_->rows, kBlockTokens);
-  std::fill_n(seen_.most, (tile_->rows + kQuad - 1) / kQuad, kBlockTokens);
+  std::fill_n(seen_.most, Quads(), kBlockTokens);
 }
 
 // Groups of four rows that see the same go together; otherwise each row alone.
@@ -242,9 +243,14 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
     k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
             AheadOfScores(shape, share));
   }
-  if (seen_.by_parts) DotByTokens(shape);
+  const AheadRows ahead[2] = {tile_->Widens() ? ValuesOfThis(share) : AheadRows{}, {}};
+  FetchInOrder fetch(ahead, Quads());
+  if (seen_.by_parts) DotByTokens(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
-    if (!seen_.by_parts) Dot(shape, row, width, seen_.any, seen_.words[row]);
+    if (!seen_.by_parts) {
+      fetch.Step();
+      Dot(shape, row, width, seen_.any, seen_.words[row]);
+    }
     Soften(shape, row, width, block, seen_.words[row]);
     k_.StopFetching();
   });
@@ -253,14 +259,17 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
 void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
-  const auto ahead = seen_.reads_keys ? AheadOfSums(shape, share) : BlockStage::Aheads{};
   // Of rows that are joined none can be left out.
   const bool joins = shape.v_planes != nullptr && shape.kernels.fixed;
   const bool widen = tile_->Widens() && (seen_.by_parts || !joins);
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels, ahead);
-  if (seen_.by_parts) return SumByChannels(shape);
+          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels,
+          AheadOfSums(shape, share));
+  const AheadRows ahead[2] = {tile_->Widens() ? KeysOfNext(share) : AheadRows{}, {}};
+  FetchInOrder fetch(ahead, Quads());
+  if (seen_.by_parts) return SumByChannels(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
+    fetch.Step();
     Sum(shape, row, width, seen_.any, seen_.words[row]);
     v_.StopFetching();
   });
@@ -268,13 +277,12 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 
 // As many vectors as stay in the first cache with four queries, for all queries before the next
 // ones. Of the vectors some may see a part: what is computed of the others is never looked at.
-void TileWorker::DotByTokens(const TileShape& shape) {
+void TileWorker::DotByTokens(const TileShape& shape, FetchInOrder& fetch) {
   BlockRows some = k_.rows();
   const bool in_words = HasScales(some.kind) && shape.kernels.fixed;
   const int64_t floats = in_words ? some.dim / kFixedCodes : some.dim;  // of a key turned about
-  const int64_t together = some.turned == nullptr
-                               ? kPlainTogether
-                               : TurnedTogether(floats, shape.kernels.turned_keys);
+  const int64_t together =
+      some.turned == nullptr ? kPlainTogether : TurnedTogether(floats, shape.kernels.turned_keys);
   const int64_t count = some.count;
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]
@@ -292,13 +300,14 @@ void TileWorker::DotByTokens(const TileShape& shape) {
     }
     for (int64_t row = 0; row < tile_->rows; row += kQuad) {
       if (seen_.most[row / kQuad] <= first) continue;
+      fetch.Step();
       dot(some, QueriesOf(shape, row), scores_ + row * kBlockTokens + first);
     }
   }
 }
 
 // Channels of all vectors, likewise.
-void TileWorker::SumByChannels(const TileShape& shape) {
+void TileWorker::SumByChannels(const TileShape& shape, FetchInOrder& fetch) {
   BlockRows some = v_.rows();
   const int64_t dim = some.dim;
   const int64_t count = some.count;
@@ -308,6 +317,7 @@ void TileWorker::SumByChannels(const TileShape& shape) {
     some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
     ForEachGroup([&](int64_t row, int width) {
       some.count = seen_.counts[row];
+      fetch.Step();
       SumRows(shape, row, width, some, first);
     });
     for (int64_t i = 0; i < count; ++i) some.rows[i] += 4 * channels;

@@ -10,6 +10,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block_stage.h"
+#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/tile.h"
 
@@ -68,7 +69,11 @@ class TileWorker {
   BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
                             int64_t end, const Share& share) const;
   bool FetchesHalves(const TileShape& shape) const;  // in place of two levels
-  // What is fetched while scores are made, and during P.V (Fetching).
+  // Where a tile widens: fetched to the second cache while scores are made, and during P.V, some of it
+  // for every four queries.
+  AheadRows ValuesOfThis(const Share& share) const;
+  AheadRows KeysOfNext(const Share& share) const;
+  // Otherwise, by the kernel of the first queries (Fetching).
   BlockStage::Aheads AheadOfScores(const TileShape& shape, const Share& share) const;
   BlockStage::Aheads AheadOfSums(const TileShape& shape, const Share& share) const;
   template <class Visit>
@@ -80,12 +85,13 @@ class TileWorker {
   void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
   // The same of all rows of the tile, each of which sees the first ones of a block, part by part.
-  void DotByTokens(const TileShape& shape);
-  void SumByChannels(const TileShape& shape);
+  void DotByTokens(const TileShape& shape, FetchInOrder& fetch);
+  void SumByChannels(const TileShape& shape, FetchInOrder& fetch);
   void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
                float* scores);
   void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,
                int64_t channel);
+  int64_t Quads() const { return (tile_->rows + kQuad - 1) / kQuad; }
   bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 

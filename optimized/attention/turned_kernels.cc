@@ -28,7 +28,6 @@ void Turn(const BlockRows& block, float* to) {
     const std::byte* rows[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
       rows[i] = block.rows[HWY_MIN(first + i, block.count - 1)];
-      FetchRows(block, first + i);
     }
     float* at = to + first / kTurned * kTurned * block.dim + first % kTurned;
     for (int64_t c = 0; c < block.dim; c += kWords, at += kWords * kTurned) {
