@@ -16,6 +16,7 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 float WeightOf(bool fused, float from, float to) {
   if (from == kNothing) return 0;
   const float x = from - to;
+  if (x == 0) return 1;  // as ExpOf has it; of a single range every query is such a one
   float y = 0;
   ExpOf(fused, &x, 1, &y);
   return y;

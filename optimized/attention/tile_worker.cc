@@ -88,7 +88,10 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
     v_.MakeRoom(true, false);
   }
   selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
-  std::fill(queries_, queries_ + queries, 0.0f);
+  // Channels and queries that only fill up vectors and fours are zeros.
+  if (shape.k_padded != shape.shape.k_dim || tile.rows % kQuad != 0) {
+    std::fill(queries_, queries_ + queries, 0.0f);
+  }
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
   const auto query = [&](const RowPlace& at) {
