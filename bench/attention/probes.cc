@@ -96,10 +96,11 @@ double Now() {
 double ReadProbe::Seconds(int64_t bytes) {
   pieces_ = std::max<int64_t>(1, bytes / kPiece);
   const int64_t space = pieces_ * kPiece + 2 * kPiece;
-  if (static_cast<int64_t>(memory_.size()) < space) {
-    memory_.assign(static_cast<size_t>(space), std::byte{1});
+  if (memory_.bytes() < space) {
+    memory_ = optimized::StoredMemory(space);
+    std::fill_n(memory_.data(), space, std::byte{1});
   }
-  from_ = memory_.data() + 64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64;
+  from_ = memory_.data();
   const double seconds = std::min(SecondsOf(1), SecondsOf(4));
   // For what a whole number of pieces leaves out or adds.
   return seconds * static_cast<double>(bytes) / static_cast<double>(pieces_ * kPiece);

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "optimized/attention/worker_pool.h"
+#include "optimized/cache/stored_memory.h"
 
 namespace kvcheck {
 
@@ -26,7 +26,7 @@ class ReadProbe {
   void Read(int worker);
 
   optimized::WorkerPool pool_;
-  std::vector<std::byte> memory_;
+  optimized::StoredMemory memory_;  // as K and V have it
   const std::byte* from_ = nullptr;
   int64_t pieces_ = 0;
   int streams_ = 1;

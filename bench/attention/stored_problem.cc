@@ -44,9 +44,9 @@ StoredVectors::StoredVectors(const KvFormat& format, int64_t tokens, int64_t bat
       batch_(batch),
       by_token_(by_token) {
   const int64_t vectors = tokens * kKvHeads * batch;
-  codes_.resize(static_cast<size_t>(vectors * bytes_.codes + 64));
-  scales_.resize(static_cast<size_t>(vectors * bytes_.scales + 64));
-  biases_.resize(scales_.size());
+  codes_ = optimized::StoredMemory(vectors * bytes_.codes);
+  scales_ = optimized::StoredMemory(vectors * bytes_.scales);
+  biases_ = optimized::StoredMemory(vectors * bytes_.scales);
   codec_.Start(format, DType::kFloat32, kDim);
   constexpr int64_t kDrawn = 257;  // vectors; then they repeat
   const std::vector<float> x = Drawn(kDrawn * kDim, 1, seed);

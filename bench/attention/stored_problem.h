@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "optimized/attention/attention.h"
+#include "optimized/cache/stored_memory.h"
 #include "optimized/formats/row_codec.h"
 
 namespace kvcheck {
@@ -31,7 +32,7 @@ class StoredVectors {
   optimized::RowCodec codec_;
   int64_t tokens_, batch_;
   bool by_token_;
-  std::vector<std::byte> codes_, scales_, biases_;
+  optimized::StoredMemory codes_, scales_, biases_;  // as caches have it
 };
 
 class StoredProblem {

@@ -7,9 +7,6 @@
 namespace kvcheck::optimized {
 namespace {
 
-// Rows of vector registers start at cache lines.
-constexpr std::align_val_t kAlignment{64};
-
 // Bytes that GatherRows holds at once: a part of a core's second cache.
 constexpr int64_t kGatherBytes = int64_t{1} << 18;
 
@@ -20,18 +17,12 @@ TokenBytes TokenBytesOf(const RowBytes& k, const RowBytes& v, int64_t heads) {
           heads * v.codes, heads * v.scales, heads * v.scales};
 }
 
-void ColumnStore::Free::operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
-
 void ColumnStore::Shape(int64_t rows, int64_t slots, const TokenBytes& token_bytes) {
   for (size_t p = 0; p < kPlanes; ++p) {
     const int64_t bytes = rows * slots * token_bytes[p];
-    Buffer& buffer = planes_[p];
-    if (bytes <= buffer.bytes) continue;
-    buffer.data.reset();
-    buffer.bytes = 0;
-    buffer.data.reset(
-        static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), kAlignment)));
-    buffer.bytes = bytes;
+    if (bytes <= planes_[p].bytes()) continue;
+    planes_[p] = {};  // before the new one is taken
+    planes_[p] = StoredMemory(bytes);
   }
   rows_ = rows;
   slots_ = slots;
@@ -40,7 +31,7 @@ void ColumnStore::Shape(int64_t rows, int64_t slots, const TokenBytes& token_byt
 
 bool ColumnStore::HasRoom(int64_t rows) const {
   for (size_t p = 0; p < kPlanes; ++p) {
-    if (rows * slots_ * token_bytes_[p] > planes_[p].bytes) return false;
+    if (rows * slots_ * token_bytes_[p] > planes_[p].bytes()) return false;
   }
   return true;
 }
@@ -53,13 +44,13 @@ int64_t ColumnStore::Bytes() const {
 
 int64_t ColumnStore::Allocated() const {
   int64_t bytes = 0;
-  for (const Buffer& buffer : planes_) bytes += buffer.bytes;
+  for (const StoredMemory& plane : planes_) bytes += plane.bytes();
   return bytes;
 }
 
 void ColumnStore::ReleaseAbove(int64_t bytes) {
   if (Allocated() <= bytes) return;
-  for (Buffer& buffer : planes_) buffer = {};
+  for (StoredMemory& plane : planes_) plane = {};
   rows_ = 0;
   slots_ = 0;
 }

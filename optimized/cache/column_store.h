@@ -12,11 +12,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "optimized/cache/slot_map.h"
+#include "optimized/cache/stored_memory.h"
 #include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
@@ -48,7 +48,7 @@ class ColumnStore {
 
   std::byte* At(int plane, int64_t row, int64_t slot) {
     const auto p = static_cast<size_t>(plane);
-    return planes_[p].data.get() + (row * slots_ + slot) * token_bytes_[p];
+    return planes_[p].data() + (row * slots_ + slot) * token_bytes_[p];
   }
   const std::byte* At(int plane, int64_t row, int64_t slot) const {
     return const_cast<ColumnStore*>(this)->At(plane, row, slot);
@@ -74,15 +74,7 @@ class ColumnStore {
   void GatherRows(std::span<const int64_t> rows, std::span<const int64_t> extents);
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-  struct Buffer {
-    std::unique_ptr<std::byte[], Free> data;
-    int64_t bytes = 0;
-  };
-
-  std::array<Buffer, kPlanes> planes_;
+  std::array<StoredMemory, kPlanes> planes_;
   std::vector<std::byte> pieces_;  // one of each row, for GatherRows
   TokenBytes token_bytes_{};
   int64_t rows_ = 0;

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <new>
 
+#include "optimized/cache/stored_memory.h"
 #include "row_probe.h"
 
 namespace {
@@ -147,6 +152,39 @@ TEST(CacheStorage, RingsGiveBackWhatALongAppendTook) {
   probe.AppendRow(cache.get(), 0, 100, 101);
   EXPECT_EQ(ViewOf(cache.get()).capacity_bytes, 6 * 2 * 16 * 2);
 }
+
+#ifdef __linux__
+// The flags that the system has for the memory around an address ("VmFlags" of smaps).
+std::string FlagsOf(const std::byte* at) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2) {
+      here = first <= address && address < end;
+    }
+    if (here && line.starts_with("VmFlags:")) return line + " ";
+  }
+  return "";
+}
+
+TEST(CacheStorage, LargeMemoryAsksForHugePagesAndSmallDoesNot) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const optimized::StoredMemory large(9 * kMiB), small(kMiB);
+  EXPECT_EQ(large.bytes(), 9 * kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large.data()) % (2 * kMiB), 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(small.data()) % 64, 0u);
+  std::fill_n(large.data(), large.bytes(), std::byte{1});
+  std::fill_n(small.data(), small.bytes(), std::byte{1});
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) {
+    GTEST_SKIP() << "this system has no transparent huge pages";
+  }
+  EXPECT_NE(FlagsOf(large.data()).find(" hg "), std::string::npos) << FlagsOf(large.data());
+  EXPECT_NE(FlagsOf(large.data() + large.bytes() - 1).find(" hg "), std::string::npos);
+  EXPECT_EQ(FlagsOf(small.data()).find(" hg "), std::string::npos) << FlagsOf(small.data());
+}
+#endif
 
 TEST(CacheStorage, ExtractedRowsHaveNoTail) {
   RowProbe probe(SetupOf("layout=ring:w=6:keep=2 k=f16 dk=16 growth=64"));
