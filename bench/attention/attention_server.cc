@@ -4,9 +4,11 @@
 //   attention_server [THREADS]
 //
 //   setup NAME KEY=VALUE...   kind=attention format=F tokens=N batch=N queries=N layout=head|token
-//                             causal=0|1 calls=one|each portable=0|1, or kind=read bytes=N, or
-//                             kind=fma; answers the bytes of K and V, the bytes read, or the
-//                             floating point operations
+//                             causal=0|1 calls=one|each portable=0|1 cold=BYTES, or kind=read
+//                             bytes=N cold=BYTES, or kind=fma; answers the bytes of K and V, the
+//                             bytes read, or the floating point operations. With `cold` there are
+//                             as many layers as have so many bytes together, or parts of memory,
+//                             and each run takes the next one
 //   run NAME K                the seconds of K runs
 //   check NAME                root mean square error over that of the values
 //   free                      forgets all
@@ -27,6 +29,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bench/attention/probes.h"
 #include "bench/attention/stored_problem.h"
@@ -80,9 +83,10 @@ class Server {
       return value;
     };
     const std::function<double()> none = [] { return 0.0; };
+    const int64_t cold = number("cold", 0, 0);
     if (values["kind"] == "read") {
       const int64_t bytes = number("bytes", 1, 0);
-      served_[name] = {[this, bytes] { return read_.Seconds(bytes); }, none};
+      served_[name] = {[this, bytes, cold] { return read_.Seconds(bytes, cold); }, none};
       return static_cast<double>(bytes);
     }
     if (values["kind"] == "fma") {
@@ -100,11 +104,19 @@ class Server {
     if (size.causal && size.queries > size.tokens) {
       throw std::runtime_error("more causal queries than tokens");
     }
-    const auto problem = std::make_shared<StoredProblem>(size);
+    std::vector<std::shared_ptr<StoredProblem>> layers;
+    int64_t bytes = 0;
+    do {
+      layers.push_back(std::make_shared<StoredProblem>(size));
+      bytes += layers.back()->Bytes();
+    } while (bytes < cold);
     const bool each = values["calls"] == "each";
-    served_[name] = {[this, problem, each] { return Attend(*problem, each); },
-                     [problem] { return problem->RelativeError(); }};
-    return static_cast<double>(problem->Bytes());
+    const auto first = layers.front();
+    served_[name] = {[this, layers, each, next = size_t{0}]() mutable {
+                       return Attend(*layers[next++ % layers.size()], each);
+                     },
+                     [first] { return first->RelativeError(); }};
+    return static_cast<double>(first->Bytes());
   }
 
   double Attend(const StoredProblem& problem, bool each) {

@@ -1,6 +1,6 @@
 """What peers.py measures: cases, and in each the entries that take turns."""
 
-KINDS = ("decode", "layout", "prefill", "batch")
+KINDS = ("decode", "layers", "layout", "prefill", "batch")
 OWN_FORMATS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "fp8": "f8e4m3fn", "8-bit": "affine:8:g64:f16",
                "4-bit": "affine:4:g64:f16"}
 MLX_TOKENS = 4096
@@ -20,8 +20,8 @@ def decode_entries(tokens):
     return entries
 
 
-def cases_of(kinds, contexts, prompts):
-    """(case, its entries by label). Contexts and prompts in tokens; entries are the options of a server's setup."""
+def cases_of(kinds, contexts, prompts, cold):
+    """(case, its entries by label). Contexts and prompts in tokens, cold in bytes; entries are the options of a server's setup."""
     for kind in kinds:
         if kind == "prefill":
             for tokens in prompts:
@@ -33,7 +33,8 @@ def cases_of(kinds, contexts, prompts):
                     yield {"case": kind, **size}, {label: {**entry, **size} for label, entry in entries.items()}
             continue
         for tokens in contexts:
-            if kind == "decode":
+            size = {"tokens": tokens, "queries": 1, "causal": 0}
+            if kind in ("decode", "layers"):
                 entries = decode_entries(tokens)
             elif kind == "layout":
                 entries = {f"ours {name}, {layout}-major": own(name, layout=layout)
@@ -41,7 +42,8 @@ def cases_of(kinds, contexts, prompts):
             else:
                 entries = {f"ours {name}, {words}": own(name, calls=calls, batch=4) for name in ("f32", "f16", "8-bit", "4-bit")
                            for calls, words in (("one", "one call"), ("each", "four calls"))}
-            size = {"tokens": tokens, "queries": 1, "causal": 0}
+            if kind == "layers":
+                size["cold"] = cold
             yield {"case": kind, **size}, {label: {**entry, **size} for label, entry in entries.items()}
 
 

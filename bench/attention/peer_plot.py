@@ -25,19 +25,21 @@ OWN_COLOURS = ["#08306b", "#1167b1", "#41a6d9", "#7a5195", "#e67e22", "#c0392b"]
 MARKERS = "osD^vP"
 
 
-def series_of(results):
+PANELS = {"decode": "the same K and V in every call, from whatever cache holds them",
+          "layers": "layers in turn, which no cache holds together"}
+
+
+def series_of(results, kind):
     """(tokens, shares by quartile) of every label."""
     series = {}
     for case in results:
-        if case["case"] == "decode":
+        if case["case"] == kind:
             for label in case["entries"]:
                 series.setdefault(label, []).append((case["tokens"], peer_report.quartiles(peer_report.shares(case, label))))
     return {label: sorted(points) for label, points in series.items()}
 
 
-def draw(results, path):
-    series = series_of(results)
-    figure, axes = plt.subplots(figsize=(10, 6.5))
+def draw_panel(axes, series):
     drawn = {}
     for label, points in series.items():
         library = label.split()[0]
@@ -61,11 +63,19 @@ def draw(results, path):
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     axes.grid(which="both", alpha=0.25)
     axes.set_xlabel("tokens of context")
-    axes.set_ylabel("% of the best read of as many bytes (median, quartiles)")
-    threads = ", ".join(sorted({str(case["threads"]) for case in results if case["case"] == "decode"}))
-    axes.set_title(f"Decoding one token: 32 query heads, 8 key/value heads, 128 channels, {threads} threads")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130, bbox_inches="tight")
+
+
+def draw(results, path):
+    panels = {kind: series for kind in PANELS if (series := series_of(results, kind))}
+    figure, all_axes = plt.subplots(1, len(panels), figsize=(3 + 7 * len(panels), 6.5), sharey=True, squeeze=False)
+    for axes, (kind, series) in zip(all_axes[0], panels.items()):
+        draw_panel(axes, series)
+        axes.set_title(PANELS[kind], fontsize=10)
+    all_axes[0][0].set_ylabel("% of the best read of as many bytes (median, quartiles)")
+    threads = ", ".join(sorted({str(case["threads"]) for case in results if case["case"] in panels}))
+    figure.suptitle(f"Decoding one token: 32 query heads, 8 key/value heads, 128 channels, {threads} threads")
+    all_axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 def main():
@@ -73,8 +83,8 @@ def main():
         sys.exit(__doc__)
     lines = sys.stdin if sys.argv[1] == "-" else pathlib.Path(sys.argv[1]).read_text().splitlines()
     results = [json.loads(line) for line in lines]
-    if not any(case["case"] == "decode" for case in results):
-        sys.exit("nothing to draw: no case of decode was measured")
+    if not any(case["case"] in PANELS for case in results):
+        sys.exit("nothing to draw: no case of decode or layers was measured")
     draw(results, sys.argv[2])
 
 

@@ -142,7 +142,7 @@ def batch_lines(case):
             ratios(case, f"ours {name}, one call", f"ours {name}, four calls"), 1, 0.9)
 
 
-LINES = {"decode": decode_lines, "layout": layout_lines, "prefill": prefill_lines, "batch": batch_lines}
+LINES = {"decode": decode_lines, "layers": decode_lines, "layout": layout_lines, "prefill": prefill_lines, "batch": batch_lines}
 
 
 def reached(values, limit, holds):
@@ -169,10 +169,11 @@ def print_lines(results):
     for kind in LINES:
         if not any(case["case"] == kind for case in results):
             unmeasured.append(f"{kind}: no case of it")
-    if not any(case["case"] == "decode" and case["tokens"] >= LONG for case in results):
-        unmeasured.append(f"decode from {LONG} tokens on")
-    if not any(case["case"] == "decode" and case["tokens"] == SHORT for case in results):
-        unmeasured.append(f"decode of {SHORT} tokens")
+    for kind in ("decode", "layers"):
+        if not any(case["case"] == kind and case["tokens"] >= LONG for case in results):
+            unmeasured.append(f"{kind} from {LONG} tokens on")
+        if not any(case["case"] == kind and case["tokens"] == SHORT for case in results):
+            unmeasured.append(f"{kind} of {SHORT} tokens")
     print("\nNot measured:\n\n" + "\n".join(f"* {line}" for line in unmeasured))
 
 

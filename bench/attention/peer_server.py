@@ -3,7 +3,9 @@ in turns.
 
     peer_server.py torch|mlx|openvino|ggml [THREADS]
 
-    setup NAME KEY=VALUE...   format=F tokens=N queries=N causal=0|1 way=fold|gqa|expand (torch); answers the bytes of K and V
+    setup NAME KEY=VALUE...   format=F tokens=N queries=N causal=0|1 way=fold|gqa|expand (torch) cold=BYTES; answers the bytes
+                              of K and V. With `cold` there are as many layers as have so many bytes together, and each run
+                              takes the next one
     run NAME K                the seconds of K runs
     check NAME                root mean square of the error against attention in doubles of the same stored K and V, over that
                               of the values
@@ -37,6 +39,7 @@ class Problem:
         self.queries = int(options.get("queries", 1))
         self.causal = options.get("causal") == "1"
         self.way = options.get("way", "gqa")
+        self.cold = int(options.get("cold", "0"))
         self.small = self.tokens <= DRAWN  # its values can be checked: what K and V hold is kept
         random = np.random.default_rng(1)
         self.q = random.standard_normal((1, QUERY_HEADS, self.queries, DIM), dtype=np.float32)
@@ -75,7 +78,7 @@ class Torch:
     def start(self, problem):
         torch, attend = self.library, self.library.nn.functional.scaled_dot_product_attention
         dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[problem.format]
-        q, k, v = (torch.from_numpy(x).to(dtype).contiguous() for x in (problem.q, problem.k, problem.v))
+        q, k, v = (torch.from_numpy(x.copy()).to(dtype).contiguous() for x in (problem.q, problem.k, problem.v))
         held = [x.float().numpy() for x in (q, k, v)] if problem.small else None
         stored, shape, gqa = k.nbytes + v.nbytes, q.shape, problem.way == "gqa"
         if problem.way == "fold":
@@ -122,15 +125,16 @@ class Ggml:
     def __init__(self, threads):
         import ggml
 
-        self.library, self.threads = ggml, threads
+        self.library = ggml
         self.version = ggml.ggml_version().decode()
+        self.backend = ggml.ggml_backend_cpu_init()
+        ggml.ggml_backend_cpu_set_n_threads(self.backend, threads)
 
     def start(self, problem):
         g = self.library
         need(not problem.causal, "a causal mask")
         kind = getattr(g, f"GGML_TYPE_{problem.format.upper()}")
-        backend = g.ggml_backend_cpu_init()
-        g.ggml_backend_cpu_set_n_threads(backend, self.threads)
+        backend = self.backend
         context = g.ggml_init(g.ggml_init_params(mem_size=1 << 20, mem_buffer=None, no_alloc=True))
         q = g.ggml_new_tensor_4d(context, g.GGML_TYPE_F32, DIM, problem.queries, QUERY_HEADS, 1)
         k, v = (g.ggml_new_tensor_4d(context, kind, DIM, problem.tokens, KV_HEADS, 1) for _ in "kv")
@@ -169,7 +173,6 @@ class Ggml:
         def close():
             g.ggml_backend_buffer_free(buffer)
             g.ggml_free(context)
-            g.ggml_backend_free(backend)
 
         run.close = close
         return run, g.ggml_nbytes(k) + g.ggml_nbytes(v), output, held if problem.small else None
@@ -182,6 +185,7 @@ class OpenVino:
         import openvino
 
         self.library, self.threads = openvino, threads
+        self.compiled = {}  # by format
         self.version = openvino.__version__.split("-")[0]
 
     def model(self):
@@ -203,16 +207,22 @@ class OpenVino:
         out = ops.scaled_dot_product_attention(q, *expanded)
         return ov.Model([ops.result(out)], assigned, [q, *new, rows], "decode")
 
-    def start(self, problem):
+    def compile(self, precision):
         ov = self.library
-        need(not problem.causal and problem.queries == 1, "more than one query")
         settings = {"INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32",
-                    "KV_CACHE_PRECISION": problem.format}
+                    "KV_CACHE_PRECISION": precision}
         compiled = ov.Core().compile_model(self.model(), "CPU", settings)
         operations = [node.get_rt_info()["layerType"].astype(str) for node in compiled.get_runtime_model().get_ordered_ops()]
         # Unfused it would copy K and V for every call, which nobody runs.
         need("Broadcast" not in operations and "Concatenation" not in operations, "attention that is not fused with its state")
-        request = compiled.create_infer_request()
+        return compiled
+
+    def start(self, problem):
+        ov = self.library
+        need(not problem.causal and problem.queries == 1, "more than one query")
+        if problem.format not in self.compiled:
+            self.compiled[problem.format] = self.compile(problem.format)
+        request = self.compiled[problem.format].create_infer_request()
         appended = [np.ascontiguousarray(x[:, :, :1]) for x in (problem.k, problem.v)]
         inputs = [ov.Tensor(x) for x in (problem.q, *appended, np.zeros(1, np.int32))]
         held = {"k": problem.k, "v": problem.v}
@@ -247,6 +257,29 @@ class OpenVino:
         return run, 2 * KV_HEADS * problem.tokens * vector, output, longer
 
 
+def prepare(run):
+    if hasattr(run, "prepare"):
+        run.prepare()
+
+
+class Layers:
+    """One problem in several places of memory, which runs take in turns; checked is the first one."""
+
+    def __init__(self, library, problem):
+        self.causal = problem.causal
+        first, self.stored, self.output, self.held = library.start(problem)
+        self.runs = [first]
+        while len(self.runs) * self.stored < problem.cold:
+            self.runs.append(library.start(problem)[0])
+        for run in self.runs:
+            prepare(run)
+        self.turn = 0
+
+    def next_run(self):
+        self.turn += 1
+        return self.runs[(self.turn - 1) % len(self.runs)]
+
+
 class Server:
     LIBRARIES = {"torch": Torch, "mlx": Mlx, "ggml": Ggml, "openvino": OpenVino}
 
@@ -258,31 +291,29 @@ class Server:
         if words[0] == "version":
             return self.library.version
         if words[0] == "free":
-            for _, run, *_ in self.problems.values():
-                if hasattr(run, "close"):
-                    run.close()
+            for layers in self.problems.values():
+                for run in layers.runs:
+                    if hasattr(run, "close"):
+                        run.close()
             self.problems.clear()
             gc.collect()
             return ""
         name = words[1]
         if words[0] == "setup":
-            problem = Problem(dict(word.split("=", 1) for word in words[2:]))
-            run, stored, output, held = self.library.start(problem)
-            problem.k = problem.v = None
-            self.problems[name] = (problem, run, output, held)
-            return str(stored)
-        problem, run, output, held = self.problems[name]
+            self.problems[name] = Layers(self.library, Problem(dict(word.split("=", 1) for word in words[2:])))
+            return str(self.problems[name].stored)
+        layers = self.problems[name]
         if words[0] == "check":
-            need(held is not None, "the error of a problem as large")
-            expected = exact(*held, problem.causal)
-            error = output() - expected
+            need(layers.held is not None, "the error of a problem as large")
+            expected = exact(*layers.held, layers.causal)
+            error = layers.output() - expected
             return f"{math.sqrt((error ** 2).mean() / (expected ** 2).mean()):.3e}"
         if words[0] != "run":
             raise ValueError(f"there is no command {words[0]}")
         seconds = []
         for _ in range(int(words[2])):
-            if hasattr(run, "prepare"):
-                run.prepare()
+            run = layers.next_run()
+            prepare(run)
             start = time.perf_counter()
             run()
             seconds.append(time.perf_counter() - start)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Attention over stored K and V beside other libraries, and beside the best read and the best arithmetic of this machine.
 
-usage: peers.py ATTENTION_SERVER [--cases decode,layout,prefill,batch] [--tokens 1024,4096,16384,32768] [--prefill 512,2048]
-                [--peers torch,ggml,openvino,mlx] [--rounds 9] [--threads 2] [--burst 0.06] [--patience 180]
-                [--json FILE [--resume]] [--plot FILE.png] [--python [PEER=]PATH]...
+usage: peers.py ATTENTION_SERVER [--cases decode,layers,layout,prefill,batch] [--tokens 1024,4096,16384,32768]
+                [--prefill 512,2048] [--cold MIB] [--peers torch,ggml,openvino,mlx] [--rounds 9] [--threads 2] [--burst 0.06]
+                [--patience 180] [--json FILE [--resume]] [--plot FILE.png] [--python [PEER=]PATH]...
 
 Peers run in bench/attention/venv (tools/adapters/make_venv.sh bench/attention), else in the Python that runs this, or in
 those that --python names. One that is not there is left out with a line; `--peers none` measures ours alone.
@@ -11,6 +11,9 @@ those that --python names. One that is not there is left out with a line; `--pee
 32 query heads, 8 key/value heads, 128 channels, one sequence but for `batch`:
   decode   one query: ours in every kind of format; torch with the query heads of a key/value head folded into queries, which
            is its best; ggml's flash_attn_ext; OpenVINO's attention with state; MLX up to 4096 tokens, where it takes 0.02 s
+  layers   the same, but each call takes the next one of as many layers as have --cold MiB together, twice the largest cache of
+           the processor if not said: a model decodes so, and finds no layer in a cache, however large that is; the reads go on
+           through as much memory, too
   layout   one query: tokens of a head one after the other, against heads of a token
   prefill  as many queries as tokens, all visible and causal: ours, and torch in f32, with enable_gqa and with K and V repeated
   batch    one query of four sequences in one call, against four calls
@@ -41,6 +44,7 @@ from peer_cases import KINDS, cases_of, key_of
 FOLDER = pathlib.Path(__file__).resolve().parent
 PEERS = ("torch", "ggml", "openvino", "mlx")
 MOST_RUNS = 300
+LEAST_CACHE = 32 << 20  # bytes, where the system does not say
 REST = 0.03  # seconds in which the threads of the last one cease to spin
 # A wrong head, mask or layout gives an error as large as the values; 8 bits of q, K or V one of a hundredth.
 WRONG = 0.1
@@ -179,7 +183,7 @@ class Bench:
         """The error on a small problem of the same kind; refused where it is no rounding."""
         size = {"tokens": 129, "queries": 129} if entry["queries"] > 1 else {"tokens": 257}
         server = self.servers[entry["server"]]
-        words = setup_words({**entry, **size})
+        words = setup_words({**entry, **size, "cold": 0})
         key = (entry["server"], *words)
         if key not in self.errors:
             server.ask("setup", "small", *words)
@@ -219,13 +223,13 @@ class Bench:
         for server in self.servers.values():
             server.ask("free")
 
-    def measure(self, entries, tokens):
+    def measure(self, case, entries):
         started = self.start(entries)
         probe = self.servers["probe"]
-        f16_bytes = 2 * 8 * 128 * 2 * tokens
+        f16_bytes = 2 * 8 * 128 * 2 * case["tokens"]
         reads = {size: [] for size in sorted({f16_bytes, *(entry["bytes"] for entry in started.values())})}
         for size in reads:
-            probe.ask("setup", f"read{size}", "kind=read", f"bytes={size}")
+            probe.ask("setup", f"read{size}", "kind=read", f"bytes={size}", f"cold={case.get('cold', 0)}")
         flops = float(probe.ask("setup", "fma", "kind=fma"))
         gflops, others = [], []
 
@@ -267,6 +271,17 @@ class Bench:
 # ------------------------------------------------------------------------------------ main
 
 
+def largest_cache():
+    """Bytes of the largest cache of the processor."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = [LEAST_CACHE]
+    for file in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        size = file.read_text().strip()
+        if size[-1:] in units and size[:-1].isdigit():
+            found.append(int(size[:-1]) * units[size[-1]])
+    return max(found)
+
+
 def machine():
     try:
         names = [line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -297,6 +312,8 @@ def parse_options():
     parser.add_argument("--cases", type=words(KINDS), default=KINDS)
     parser.add_argument("--tokens", type=numbers, default=[1024, 4096, 16384, 32768])
     parser.add_argument("--prefill", type=numbers, default=[512, 2048], help="tokens")
+    parser.add_argument("--cold", type=lambda text: numbers(text)[0] << 20, default=2 * largest_cache(), metavar="MIB",
+                        help="of the layers of one entry, together")
     parser.add_argument("--peers", type=words(PEERS), default=PEERS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
@@ -346,11 +363,11 @@ def main():
         "versions": bench.versions,
     }
     with open(options.json or os.devnull, "a" if options.resume else "w", encoding="utf-8") as file:
-        for case, entries in cases_of(options.cases, options.tokens, options.prefill):
+        for case, entries in cases_of(options.cases, options.tokens, options.prefill, options.cold):
             if about.items() <= results.get(key_of(case), {}).items():
                 continue
             print(f"measuring {peer_report.title(case)}", file=sys.stderr)
-            results[key_of(case)] = {**case, **about, **bench.measure(entries, case["tokens"])}
+            results[key_of(case)] = {**case, **about, **bench.measure(case, entries)}
             file.write(json.dumps(results[key_of(case)]) + "\n")
             file.flush()
     bench.close()

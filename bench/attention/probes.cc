@@ -93,14 +93,14 @@ double Now() {
 
 }  // namespace
 
-double ReadProbe::Seconds(int64_t bytes) {
+double ReadProbe::Seconds(int64_t bytes, int64_t cold) {
   pieces_ = std::max<int64_t>(1, bytes / kPiece);
-  const int64_t space = pieces_ * kPiece + 2 * kPiece;
+  parts_ = std::max<int64_t>(1, (cold + bytes - 1) / bytes);
+  const int64_t space = parts_ * pieces_ * kPiece;
   if (memory_.bytes() < space) {
     memory_ = optimized::StoredMemory(space);
     std::fill_n(memory_.data(), space, std::byte{1});
   }
-  from_ = memory_.data();
   const double seconds = std::min(SecondsOf(1), SecondsOf(4));
   // For what a whole number of pieces leaves out or adds.
   return seconds * static_cast<double>(bytes) / static_cast<double>(pieces_ * kPiece);
@@ -108,6 +108,8 @@ double ReadProbe::Seconds(int64_t bytes) {
 
 double ReadProbe::SecondsOf(int streams) {
   streams_ = streams;
+  part_ = (part_ + 1) % parts_;
+  from_ = memory_.data() + part_ * pieces_ * kPiece;
   for (std::atomic<int64_t>& taken : taken_) taken.store(0, std::memory_order_relaxed);
   const double start = Now();
   pool_.Run([](void* probe, int worker) { static_cast<ReadProbe*>(probe)->Read(worker); }, this);

@@ -13,13 +13,14 @@
 
 namespace kvcheck {
 
-// The or of all bytes of a buffer, the same in each call: what fits a cache is read from it.
-// Threads read a part each, and then what is left of the other parts.
+// The or of all bytes of a buffer. Threads read a part each, and then what is left of the other
+// parts.
 class ReadProbe {
  public:
   explicit ReadProbe(int threads) : pool_(threads) {}
-  // Of the faster of two ways to read: one stream per thread, or four.
-  double Seconds(int64_t bytes);
+  // Of the faster of two ways to read: one stream per thread, or four. Reads the same bytes each
+  // time, what fits a cache from there; or others each time, until `cold` have been read.
+  double Seconds(int64_t bytes, int64_t cold = 0);
 
  private:
   double SecondsOf(int streams);
@@ -29,6 +30,8 @@ class ReadProbe {
   optimized::StoredMemory memory_;  // as K and V have it
   const std::byte* from_ = nullptr;
   int64_t pieces_ = 0;
+  int64_t parts_ = 1;  // of the memory, of so many pieces each
+  int64_t part_ = 0;   // the next one
   int streams_ = 1;
   std::atomic<int64_t> taken_[64] = {};  // pieces of each worker's part
   std::atomic<uint64_t> sink_{0};

@@ -53,13 +53,14 @@ class AttentionPeers(unittest.TestCase):
     def test_ours_is_measured_in_every_case_and_taken_up_again(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "results.jsonl")
-            options = ("--peers", "none", "--tokens", "257", "--prefill", "129", "--json", str(file))
+            options = ("--peers", "none", "--tokens", "257", "--prefill", "129", "--cold", "4", "--json", str(file))
             done = peers(*options)
-            self.assertEqual((done.returncode, done.stdout.count("\n### ")), (0, 6), done.stderr)
+            self.assertEqual((done.returncode, done.stdout.count("\n### ")), (0, 7), done.stderr)
             cases = [json.loads(line) for line in file.read_text().splitlines()]
             again = peers(*options, "--resume")
             self.assertEqual((again.returncode, again.stderr, again.stdout), (0, "", done.stdout))
-        self.assertEqual([case["case"] for case in cases], ["decode", "layout", "prefill", "prefill", "batch"])
+        self.assertEqual([case["case"] for case in cases], ["decode", "layers", "layout", "prefill", "prefill", "batch"])
+        self.assertEqual([case.get("cold", 0) for case in cases], [0, 4 << 20, 0, 0, 0, 0])
         for case in cases:
             self.assertTrue(case["entries"])
             for label, entry in case["entries"].items():
@@ -68,7 +69,7 @@ class AttentionPeers(unittest.TestCase):
                 self.assertGreater(min(entry["seconds"]), 0)
                 # At worst the sums of 128 products of q.k and of 257 of P.V are rounded to f32 one after the other.
                 self.assertLess(entry["error"], (128 + 257) * 2.0 ** -24)
-        heads, tokens = (cases[1]["entries"][f"ours 4-bit, {layout}-major"]["bytes"] for layout in ("head", "token"))
+        heads, tokens = (cases[2]["entries"][f"ours 4-bit, {layout}-major"]["bytes"] for layout in ("head", "token"))
         self.assertEqual((heads, tokens), (2 * 257 * 8 * 72, 2 * 257 * 8 * 72))
 
     def fake(self, answer):
@@ -96,6 +97,8 @@ class AttentionPeers(unittest.TestCase):
         fast, _ = lines_of(case_of({"ours bf16": 1.5, "torch bf16, folded": 3}))
         slow, _ = lines_of(case_of({"ours bf16": 1.6, "torch bf16, folded": 2}))
         self.assertEqual(fast["bf16: share of reading"], ["0.65 met", "0.85 missed"])
+        layers, _ = lines_of(case_of({"ours bf16": 1.6, "torch bf16, folded": 2}, "layers"))
+        self.assertEqual(layers["bf16: share of reading"], ["0.65 missed", "0.85 missed"])
         self.assertEqual(slow["bf16: share of reading"], ["0.65 missed", "0.85 missed"])
         self.assertEqual(fast["bf16: times as fast as torch bf16 folded"], ["1.5 met", "-"])
         self.assertEqual(slow["bf16: times as fast as torch bf16 folded"], ["1.5 missed", "-"])
