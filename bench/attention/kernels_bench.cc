@@ -44,7 +44,7 @@ struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
   void Take(optimized::BlockStage::As as = optimized::BlockStage::As::kStored) {
     const optimized::StoredHeads heads = {
         codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
-    stage.Take(heads, 0, columns.data(), kBlockTokens, true, as, kernels, {});
+    stage.Take(heads, 0, columns.data(), kBlockTokens, true, as, kernels);
   }
   int kind() { return static_cast<int>(stage.rows().kind); }
 

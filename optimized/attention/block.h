@@ -56,8 +56,7 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_PLANE_KINDS(KVCHE
 // Whether its vectors have scales and biases.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
-// `bytes` bytes from `from` + i * `stride` on, `count` times; 0 bytes: nothing. It need not be
-// memory of anybody.
+// `bytes` bytes from `from` + i * `stride` on, `count` times. It need not be memory of anybody.
 struct AheadRows {
   const std::byte* from = nullptr;
   int64_t stride = 0;

@@ -84,59 +84,63 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
   group_ = affine->group_size;
   groups_ = dim / group_;
   row_bytes_ = dim * affine->bits / 8;
-  GrowTo(&scales_, groups_ * kBlockTokens);
-  GrowTo(&biases_, groups_ * kBlockTokens);
-  GrowTo(&by_token_, groups_ * kBlockTokens);
+  AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
   if (bits_ != 0) GrowTo(&codes_, dim * kBlockTokens);
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
                             int64_t count, bool together, const AttentionKernels& kernels) {
+  // Vectors that cross cache lines would hold up who stores them and who loads them.
+  float* scales = AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  float* biases = scales + groups_ * kBlockTokens;
+  float* by_token = biases + groups_ * kBlockTokens;
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, together, count, groups_};
-  kernels.widen_scales(stored, by_token_.data(), scales_.data());
+  kernels.widen_scales(stored, by_token, scales);
   stored.from = from.biases + of_head;
-  kernels.widen_scales(stored, by_token_.data(), biases_.data());
-  block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales_.data(), count, groups_);
-  block_.scales = scales_.data();
-  block_.biases = biases_.data();
+  kernels.widen_scales(stored, by_token, biases);
+  block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales, count, groups_);
+  block_.scales = scales;
+  block_.biases = biases;
 }
 
-AheadRows BlockStage::TakeAhead(const Ahead& ahead, int64_t column) {
-  if (ahead.of == nullptr) return {};
-  const StoredHeads& of = *ahead.of;
+void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) {
+  const StoredHeads& of = ahead.of;
   // Addresses that may lie outside of everything: they are only fetched.
   const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
     return reinterpret_cast<const std::byte*>(
         reinterpret_cast<uintptr_t>(base) +
         static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
   };
-  const AheadRows rows = {at(of.codes, of.code_head_stride, of.code_stride, 0), of.code_stride,
-                          ahead.bytes, ahead.count, ahead.far};
-  if (of.scales == nullptr || of.scale_stride <= 0) return rows;
+  // One by one: copied as a whole, they would be read back before they are written.
+  rows->from = at(of.codes, of.code_head_stride, of.code_stride, 0);
+  rows->stride = of.code_stride;
+  rows->bytes = ahead.bytes;
+  rows->count = ahead.count;
+  rows->far = ahead.far;
+  if (of.scales == nullptr || of.scale_stride <= 0) return;
   const int64_t every = std::max<int64_t>(1, kLineBytes / of.scale_stride);
   for (int64_t i = 0; i < ahead.count; i += every) {
     __builtin_prefetch(at(of.scales, of.scale_head_stride, of.scale_stride, i));
     __builtin_prefetch(at(of.biases, of.scale_head_stride, of.scale_stride, i));
   }
-  return rows;
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool together, As as, const AttentionKernels& kernels, const Aheads& ahead) {
+                      bool together, As as, const AttentionKernels& kernels) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
   block_.groups = groups_;
   block_.count = count;
+  StopFetching();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (together) {
     FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  for (size_t i = 0; i < ahead.size(); ++i) block_.ahead[i] = TakeAhead(ahead[i], columns[0]);
   if (scaled_) TakeScales(from, head, columns, count, together, kernels);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
@@ -173,7 +177,7 @@ void BlockStage::Widen(const AttentionKernels& kernels) {
   }
 }
 
-void SelectedRows::MakeRoom(int64_t groups) { GrowTo(&scales_, 2 * kBlockTokens * groups); }
+void SelectedRows::MakeRoom(int64_t groups) { AlignedFloats(&scales_, 2 * kBlockTokens * groups); }
 
 const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, uint64_t places) {
   rows_.kind = block.kind;
@@ -184,9 +188,8 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.turned = nullptr;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;
-  if (scaled) MakeRoom(groups);
-  float* scales = scales_.data();
-  float* biases = scales + kBlockTokens * groups;
+  float* scales = scaled ? AlignedFloats(&scales_, 2 * kBlockTokens * groups) : nullptr;
+  float* biases = scaled ? scales + kBlockTokens * groups : nullptr;
   rows_.scales = scales;
   rows_.biases = biases;
   int64_t count = 0;

@@ -23,17 +23,13 @@ class BlockStage {
   // What is fetched ahead while these vectors are worked on: `bytes` of a head of `of` at `count`
   // columns, so many later than the first of these.
   struct Ahead {
-    const StoredHeads* of = nullptr;  // null: nothing
-    int64_t head = 0;
-    int64_t columns = 0;
-    int64_t count = 0;
-    int64_t bytes = 0;  // from one vector on; of several heads that stand together
-    bool far = false;   // AheadRows::far
+    const StoredHeads& of;
+    int64_t head;
+    int64_t columns;
+    int64_t count;
+    int64_t bytes;  // from one vector on; of several heads that stand together
+    bool far;       // AheadRows::far
   };
-  using Aheads = std::array<Ahead, 2>;
-  // What `ahead` is, from column `column` on. Scales are fetched at once: few bytes a token, which no
-  // kernel fetches.
-  static AheadRows TakeAhead(const Ahead& ahead, int64_t column);
   // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
   // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
   // bits.
@@ -42,11 +38,14 @@ class BlockStage {
   // block is seen.
   void MakeRoom(bool floats, bool turned);
   // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
-  // and the first one is enough. `ahead` is for kernels: of kStored alone.
+  // and the first one is enough.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool together, As as, const AttentionKernels& kernels, const Aheads& ahead);
+            bool together, As as, const AttentionKernels& kernels);
+  // Names what the next kernel fetches as one of its two streams, from column `column` on. Scales
+  // are fetched at once: few bytes a token, which no kernel fetches.
+  static void TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows);
   // What is ahead is on its way.
-  void StopFetching() { block_.ahead[0] = block_.ahead[1] = {}; }
+  void StopFetching() { block_.ahead[0].count = block_.ahead[1].count = 0; }
   BlockRows& rows() { return block_; }
   int64_t groups() const { return groups_; }
   // Bytes of one vector's codes as they are stored.
@@ -66,7 +65,8 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
-  std::vector<float> scales_, biases_, by_token_, values_, turned_;
+  std::vector<float> scales_;  // and biases, and room for the kernel that widens them
+  std::vector<float> values_, turned_;
   std::vector<std::byte> codes_;
 };
 

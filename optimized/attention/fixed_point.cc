@@ -61,7 +61,10 @@ void ArrangeFixedQuery(const AffineFormat& format, const float* q, int64_t dim, 
     for (int64_t word = 0; word < words; ++word, to += kQuad * kFixedParts) {
       uint32_t parts[kFixedParts];
       PartsOf(bytes + FixedChannel(bits, word, 0), stride, parts);
-      std::memcpy(to, parts, sizeof(parts));
+      // One by one: two at once would be read back before they are written.
+      for (int part = 0; part < kFixedParts; ++part) {
+        std::memcpy(to + part, &parts[part], sizeof(float));
+      }
     }
     quad[FixedSums(dim) + g * kQuad + row] = static_cast<float>(
         static_cast<double>(static_cast<int32_t>(sum)) * static_cast<double>(step.step));

@@ -7,16 +7,19 @@ namespace kvcheck::optimized {
 
 // Of the columns from `first` to `end`, counted from the block's first one. Where heads stand
 // together, each tile fetches some tokens for all of them: memory as it lies.
-BlockStage::Ahead TileWorker::AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
-                                      int64_t end, const Share& share) const {
-  const int64_t bytes = stage.row_bytes();
-  const int64_t count = end - first;
-  if (share.parts == 1 || of.code_head_stride != bytes) {
-    return {&of, tile_->kv_head, first, count, bytes};
+void TileWorker::NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first,
+                           int64_t end, bool far, const Share& share, AheadRows* rows) const {
+  int64_t head = tile_->kv_head;
+  int64_t count = end - first;
+  int64_t bytes = stage.row_bytes();
+  if (share.parts > 1 && of.code_head_stride == bytes) {
+    const int64_t before = count * share.part / share.parts;
+    count = count * (share.part + 1) / share.parts - before;
+    first += before;
+    head -= share.part;
+    bytes *= share.parts;
   }
-  const int64_t before = count * share.part / share.parts;
-  const int64_t after = count * (share.part + 1) / share.parts;
-  return {&of, tile_->kv_head - share.part, first + before, after - before, bytes * share.parts};
+  BlockStage::TakeAhead({of, head, first, count, bytes, far}, seen_.columns[0], rows);
 }
 
 bool TileWorker::FetchesHalves(const TileShape& shape) const {
@@ -31,45 +34,41 @@ bool TileWorker::FetchesHalves(const TileShape& shape) const {
   return true;
 }
 
-AheadRows TileWorker::ValuesOfThis(const Share& share) const {
-  BlockStage::Ahead values = AheadOf(tile_->sequence->v, v_, 0, seen_.count, share);
-  values.far = true;
-  return BlockStage::TakeAhead(values, seen_.columns[0]);
-}
-
-AheadRows TileWorker::KeysOfNext(const Share& share) const {
-  if (!seen_.reads_keys) return {};
-  BlockStage::Ahead keys =
-      AheadOf(tile_->sequence->k, k_, kBlockTokens, kBlockTokens + seen_.count, share);
-  keys.far = true;
-  return BlockStage::TakeAhead(keys, seen_.columns[0]);
-}
-
-BlockStage::Aheads TileWorker::AheadOfScores(const TileShape& shape, const Share& share) const {
-  if (tile_->Widens()) return {};
+void TileWorker::NameAheadOfScores(const TileShape& shape, const Share& share) {
   const SequenceQueries& from = *tile_->sequence;
   const int64_t count = seen_.count;
+  const int64_t next = kBlockTokens;
+  AheadRows* rows = k_.rows().ahead;
   if (FetchesHalves(shape)) {
-    return {AheadOf(from.v, v_, count / 2, count, share),
-            AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count / 2, share)};
+    NameAhead(from.v, v_, count / 2, count, false, share, rows);
+    NameAhead(from.k, k_, next, next + count / 2, false, share, rows + 1);
+  } else {
+    NameAhead(from.k, k_, next, next + count, true, share, rows);
+    NameAhead(from.v, v_, 0, count, false, share, rows + 1);
   }
-  BlockStage::Ahead next = AheadOf(from.k, k_, kBlockTokens, kBlockTokens + count, share);
-  next.far = true;
-  return {next, AheadOf(from.v, v_, 0, count, share)};
 }
 
-BlockStage::Aheads TileWorker::AheadOfSums(const TileShape& shape, const Share& share) const {
-  if (tile_->Widens() || !seen_.reads_keys) return {};
+void TileWorker::NameAheadOfSums(const TileShape& shape, const Share& share) {
   const SequenceQueries& from = *tile_->sequence;
-  const int64_t count = seen_.count;
-  const int64_t half = kBlockTokens + count / 2;
-  const int64_t end = kBlockTokens + count;
+  const int64_t next = kBlockTokens;
+  const int64_t half = next + seen_.count / 2;
+  const int64_t end = next + seen_.count;
+  AheadRows* rows = v_.rows().ahead;
   if (FetchesHalves(shape)) {
-    return {AheadOf(from.k, k_, half, end, share), AheadOf(from.v, v_, kBlockTokens, half, share)};
+    NameAhead(from.k, k_, half, end, false, share, rows);
+    NameAhead(from.v, v_, next, half, false, share, rows + 1);
+  } else {
+    NameAhead(from.v, v_, next, end, true, share, rows);
+    NameAhead(from.k, k_, next, end, false, share, rows + 1);
   }
-  BlockStage::Ahead next = AheadOf(from.v, v_, kBlockTokens, end, share);
-  next.far = true;
-  return {next, AheadOf(from.k, k_, kBlockTokens, end, share)};
+}
+
+void TileWorker::NameValuesOfThis(const Share& share, AheadRows* rows) const {
+  NameAhead(tile_->sequence->v, v_, 0, seen_.count, true, share, rows);
+}
+
+void TileWorker::NameKeysOfNext(const Share& share, AheadRows* rows) const {
+  NameAhead(tile_->sequence->k, k_, kBlockTokens, kBlockTokens + seen_.count, true, share, rows);
 }
 
 }  // namespace kvcheck::optimized

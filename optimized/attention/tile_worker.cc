@@ -243,10 +243,20 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
     const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
                     : widen                  ? BlockStage::As::kFloats
                                              : BlockStage::As::kStored;
-    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
-            AheadOfScores(shape, share));
+    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels);
+    if (!tile_->Widens()) NameAheadOfScores(shape, share);
   }
-  const AheadRows ahead[2] = {tile_->Widens() ? ValuesOfThis(share) : AheadRows{}, {}};
+  if (tile_->Widens()) return ScoreMany(shape, block, share);
+  ForEachGroup([&](int64_t row, int width) {
+    Dot(shape, row, width, seen_.any, seen_.words[row]);
+    Soften(shape, row, width, block, seen_.words[row]);
+    k_.StopFetching();
+  });
+}
+
+void TileWorker::ScoreMany(const TileShape& shape, int64_t block, const Share& share) {
+  AheadRows ahead[2];
+  NameValuesOfThis(share, ahead);
   FetchInOrder fetch(ahead, Quads());
   if (seen_.by_parts) DotByTokens(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
@@ -255,7 +265,6 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
       Dot(shape, row, width, seen_.any, seen_.words[row]);
     }
     Soften(shape, row, width, block, seen_.words[row]);
-    k_.StopFetching();
   });
 }
 
@@ -266,15 +275,23 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
   const bool joins = shape.v_planes != nullptr && shape.kernels.fixed;
   const bool widen = tile_->Widens() && (seen_.by_parts || !joins);
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels,
-          AheadOfSums(shape, share));
-  const AheadRows ahead[2] = {tile_->Widens() ? KeysOfNext(share) : AheadRows{}, {}};
+          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels);
+  if (tile_->Widens()) return SumMany(shape, share);
+  if (seen_.reads_keys) NameAheadOfSums(shape, share);
+  ForEachGroup([&](int64_t row, int width) {
+    Sum(shape, row, width, seen_.any, seen_.words[row]);
+    v_.StopFetching();
+  });
+}
+
+void TileWorker::SumMany(const TileShape& shape, const Share& share) {
+  AheadRows ahead[2];
+  if (seen_.reads_keys) NameKeysOfNext(share, ahead);
   FetchInOrder fetch(ahead, Quads());
   if (seen_.by_parts) return SumByChannels(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
     fetch.Step();
     Sum(shape, row, width, seen_.any, seen_.words[row]);
-    v_.StopFetching();
   });
 }
 

@@ -66,16 +66,19 @@ class TileWorker {
   void SeeWholeBlock(int64_t block);
   void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
   void SumBlock(const TileShape& shape, const Share& share);
-  BlockStage::Ahead AheadOf(const StoredHeads& of, const BlockStage& stage, int64_t first,
-                            int64_t end, const Share& share) const;
+  // What is left of these two for a tile that widens.
+  void ScoreMany(const TileShape& shape, int64_t block, const Share& share);
+  void SumMany(const TileShape& shape, const Share& share);
+  void NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first, int64_t end,
+                 bool far, const Share& share, AheadRows* rows) const;
   bool FetchesHalves(const TileShape& shape) const;  // in place of two levels
-  // Where a tile widens: fetched to the second cache while scores are made, and during P.V, some of it
-  // for every four queries.
-  AheadRows ValuesOfThis(const Share& share) const;
-  AheadRows KeysOfNext(const Share& share) const;
-  // Otherwise, by the kernel of the first queries (Fetching).
-  BlockStage::Aheads AheadOfScores(const TileShape& shape, const Share& share) const;
-  BlockStage::Aheads AheadOfSums(const TileShape& shape, const Share& share) const;
+  // What the kernel of the first queries fetches (Fetching), while scores are made and during P.V.
+  void NameAheadOfScores(const TileShape& shape, const Share& share);
+  void NameAheadOfSums(const TileShape& shape, const Share& share);
+  // Where a tile widens: what is fetched meanwhile to the second cache, some of it for every four
+  // queries.
+  void NameValuesOfThis(const Share& share, AheadRows* rows) const;
+  void NameKeysOfNext(const Share& share, AheadRows* rows) const;
   template <class Visit>
   void ForEachGroup(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;

@@ -110,7 +110,7 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
   }
   using As = optimized::BlockStage::As;
   for (const As as : {As::kStored, As::kTurned, As::kFloats}) {
-    block.stage.Take(block.heads, 0, block.columns.data(), count, true, as, kernels, {});
+    block.stage.Take(block.heads, 0, block.columns.data(), count, true, as, kernels);
     const BlockRows& rows = block.stage.rows();
     const auto kind = static_cast<size_t>(rows.kind);
     for (const int64_t width : {int64_t{1}, kQuad}) {
@@ -294,7 +294,7 @@ TEST_F(AttentionFixedKernels, SumTheFirstOfJoinedRows) {
   for (const char* format : {"affine:8:g64:f32", "affine:4:g64:f32"}) {
     StoredBlock block(format, dim, kBlockTokens, 5, true);
     block.stage.Take(block.heads, 0, block.columns.data(), kBlockTokens, true,
-                     optimized::BlockStage::As::kFloats, kernels_, {});
+                     optimized::BlockStage::As::kFloats, kernels_);
     BlockRows some = block.stage.rows();
     std::vector<float> weights(static_cast<size_t>(kQuad * kBlockTokens), 0.75f);
     const std::vector<float> rescale(static_cast<size_t>(kQuad), 1.0f);

@@ -181,7 +181,7 @@ TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
         const optimized::StoredHeads heads = {
             codes.data() + first * size, nullptr, nullptr, 0, 0, 0, 0};
         const int64_t column = 0;
-        stage.Take(heads, 0, &column, 1, true, optimized::BlockStage::As::kFloats, kernels, {});
+        stage.Take(heads, 0, &column, 1, true, optimized::BlockStage::As::kFloats, kernels);
         float got[kDim];
         std::memcpy(got, stage.rows().rows[0], sizeof(got));
         for (int64_t i = 0; i < kDim; ++i) {

@@ -44,8 +44,7 @@ struct StoredBlock {
   }
   optimized::BlockRows& Take(const optimized::AttentionKernels& kernels, bool widen) {
     using As = optimized::BlockStage::As;
-    stage.Take(heads, 0, columns.data(), count, true, widen ? As::kFloats : As::kStored, kernels,
-               {});
+    stage.Take(heads, 0, columns.data(), count, true, widen ? As::kFloats : As::kStored, kernels);
     return stage.rows();
   }
 

@@ -72,7 +72,7 @@ struct DrawnQueries {
 };
 
 BlockRows Read(StoredBlock* block, const AttentionKernels& kernels, BlockStage::As as) {
-  block->stage.Take(block->heads, 0, block->columns.data(), block->count, true, as, kernels, {});
+  block->stage.Take(block->heads, 0, block->columns.data(), block->count, true, as, kernels);
   return block->stage.rows();
 }
 
