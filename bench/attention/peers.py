@@ -22,7 +22,7 @@ Each library is a process of its own (peer_server.py, attention_server), set up 
 computes a small problem, which is compared with attention in doubles; one that is off is not timed. Exit status: 0; 1 where
 a library was off or its process ended; 2 wrong usage.
 The rounds take turns over all: a round reads as many bytes as each format has, multiplies and adds, and runs each library for
---burst seconds, of which the median counts. What another program disturbed is measured again, for --patience seconds in all.
+--burst seconds, of which the median counts, after as many runs that do not. What another program disturbed is measured again, for --patience seconds in all.
 Shares and ratios are made within a round, and their medians and quartiles printed.
 
 --json writes each case as it ends, with the seconds of every round; --resume takes from there what was measured with the same
@@ -212,7 +212,7 @@ class Bench:
                 stored = int(self.servers[server].ask("setup", name, *setup_words(entries[label])))
                 once = min(self.servers[server].run(name, 3))
                 started[label] = {"name": name, "server": server, "bytes": stored, "error": error, "seconds": [],
-                                  "runs": min(MOST_RUNS, max(1, round(burst / once))), "warm": int(once < burst)}
+                                  "runs": min(MOST_RUNS, max(1, round(burst / once)))}
             except Refused as refusal:
                 self.leave_out(label, entries[label], refusal)
             except KeyError:
@@ -244,8 +244,11 @@ class Bench:
             return value
 
         def burst(entry):
-            seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], entry["runs"] + entry["warm"]))
-            return statistics.median(seconds[entry["warm"]:])
+            # As many runs before as are timed, where there are several: memory that others have read since comes to stay in a
+            # large last cache only after a dozen times.
+            before = entry["runs"] if entry["runs"] > 1 else 0
+            seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], before + entry["runs"]))
+            return statistics.median(seconds[before:])
 
         for _ in range(self.options.rounds):
             gflops.append(flops / quietly(lambda: best_of("fma")) / 1e9)
