@@ -12,6 +12,7 @@ try:
     import matplotlib
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.ticker import FuncFormatter, NullFormatter
 except ImportError as error:
     sys.exit(f"no plot: {error} (tools/adapters/make_venv.sh bench/attention)")
@@ -39,20 +40,27 @@ def series_of(results, kind):
     return {label: sorted(points) for label, points in series.items()}
 
 
-def draw_panel(axes, series):
-    drawn = {}
-    for label, points in series.items():
+def styles_of(labels):
+    """How each label is drawn, in every panel."""
+    styles, drawn = {}, {}
+    for label in labels:
         library = label.split()[0]
         nth = drawn.setdefault(library, 0)
         drawn[library] += 1
         colour, dashes = LIBRARIES.get(library, ("gray", ":"))
-        if library == "ours":
-            colour = OWN_COLOURS[nth % len(OWN_COLOURS)]
+        ours = library == "ours"
+        styles[label] = {"color": OWN_COLOURS[nth % len(OWN_COLOURS)] if ours else colour, "linestyle": dashes,
+                         "marker": MARKERS[nth % len(MARKERS)], "markersize": 5, "linewidth": 2.2 if ours else 1.2,
+                         "alpha": 1 if ours else 0.85}
+    return styles
+
+
+def draw_panel(axes, series, styles):
+    for label, points in series.items():
         tokens = [point[0] for point in points]
         low, middle, high = ([100 * point[1][i] for point in points] for i in range(3))
-        axes.plot(tokens, middle, dashes, color=colour, marker=MARKERS[nth % len(MARKERS)], markersize=5,
-                  linewidth=2.2 if library == "ours" else 1.2, alpha=1 if library == "ours" else 0.85, label=label)
-        axes.fill_between(tokens, low, high, color=colour, alpha=0.12, linewidth=0)
+        axes.plot(tokens, middle, **styles[label])
+        axes.fill_between(tokens, low, high, color=styles[label]["color"], alpha=0.12, linewidth=0)
     axes.axhline(100, color="gray", linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -67,14 +75,16 @@ def draw_panel(axes, series):
 
 def draw(results, path):
     panels = {kind: series for kind in PANELS if (series := series_of(results, kind))}
+    styles = styles_of(dict.fromkeys(label for series in panels.values() for label in series))
     figure, all_axes = plt.subplots(1, len(panels), figsize=(3 + 7 * len(panels), 6.5), sharey=True, squeeze=False)
     for axes, (kind, series) in zip(all_axes[0], panels.items()):
-        draw_panel(axes, series)
+        draw_panel(axes, series, styles)
         axes.set_title(PANELS[kind], fontsize=10)
     all_axes[0][0].set_ylabel("% of the best read of as many bytes (median, quartiles)")
     threads = ", ".join(sorted({str(case["threads"]) for case in results if case["case"] in panels}))
     figure.suptitle(f"Decoding one token: 32 query heads, 8 key/value heads, 128 channels, {threads} threads")
-    all_axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    lines = [Line2D([], [], label=label, **style) for label, style in styles.items()]
+    all_axes[0][-1].legend(handles=lines, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     figure.savefig(path, dpi=110, bbox_inches="tight")
 
 

@@ -23,6 +23,10 @@ def title(case):
     return name
 
 
+def cold_text(case):
+    return f", layers of {case['cold'] / 2**20:.0f} MiB together" if "cold" in case else ""
+
+
 def flops(case):
     """Of one sequence; a multiply-add counted two, pairs that a causal mask hides not at all."""
     tokens, queries = case["tokens"], case["queries"]
@@ -61,7 +65,7 @@ def ratios(case, label, base):
 def print_case(case):
     print(f"\n### {title(case)}\n")
     reads = [case["f16_bytes"] / read / 1e9 for read in case["reads"][str(case["f16_bytes"])]]
-    print(f"{case['rounds']} rounds, {case['threads']} threads. Read of the bytes of f16: {text(reads)} GB/s; multiply-adds: "
+    print(f"{case['rounds']} rounds, {case['threads']} threads{cold_text(case)}. Read of the bytes of f16: {text(reads)} GB/s; multiply-adds: "
           f"{text(case['gflops'], 1, 0)} GFLOP/s. Other programs used {case['others_cores']:.2f} cores meanwhile.\n")
     if case["case"] == "prefill":
         print("| what | ms | GFLOP/s | % of multiply-adds |\n|---|---|---|---|")
@@ -170,9 +174,10 @@ def print_lines(results):
         if not any(case["case"] == kind for case in results):
             unmeasured.append(f"{kind}: no case of it")
     for kind in ("decode", "layers"):
-        if not any(case["case"] == kind and case["tokens"] >= LONG for case in results):
+        tokens = [case["tokens"] for case in results if case["case"] == kind]
+        if tokens and max(tokens) < LONG:
             unmeasured.append(f"{kind} from {LONG} tokens on")
-        if not any(case["case"] == kind and case["tokens"] == SHORT for case in results):
+        if tokens and SHORT not in tokens:
             unmeasured.append(f"{kind} of {SHORT} tokens")
     print("\nNot measured:\n\n" + "\n".join(f"* {line}" for line in unmeasured))
 

@@ -263,21 +263,38 @@ def prepare(run):
 
 
 class Layers:
-    """One problem in several places of memory, which runs take in turns; checked is the first one."""
+    """One problem in several places of memory, which runs take in turns."""
 
     def __init__(self, library, problem):
         self.causal = problem.causal
-        first, self.stored, self.output, self.held = library.start(problem)
-        self.runs = [first]
-        while len(self.runs) * self.stored < problem.cold:
-            self.runs.append(library.start(problem)[0])
-        for run in self.runs:
-            prepare(run)
+        self.runs, self.outputs = [], []
+        try:
+            while not self.runs or len(self.runs) * self.stored < problem.cold:
+                run, self.stored, output, self.held = library.start(problem)
+                self.runs.append(run)
+                self.outputs.append(output)
+                prepare(run)
+        except BaseException:
+            self.close()
+            raise
+        problem.k = problem.v = None  # what is kept for checks is in `held`
         self.turn = 0
 
     def next_run(self):
         self.turn += 1
         return self.runs[(self.turn - 1) % len(self.runs)]
+
+    def error(self):
+        """Root mean square of the worst layer, over that of the values."""
+        need(self.held is not None, "the error of a problem as large")
+        expected = exact(*self.held, self.causal)
+        worst = max(((output() - expected) ** 2).mean() for output in self.outputs)
+        return math.sqrt(worst / (expected ** 2).mean())
+
+    def close(self):
+        for run in self.runs:
+            if hasattr(run, "close"):
+                run.close()
 
 
 class Server:
@@ -292,9 +309,7 @@ class Server:
             return self.library.version
         if words[0] == "free":
             for layers in self.problems.values():
-                for run in layers.runs:
-                    if hasattr(run, "close"):
-                        run.close()
+                layers.close()
             self.problems.clear()
             gc.collect()
             return ""
@@ -304,10 +319,7 @@ class Server:
             return str(self.problems[name].stored)
         layers = self.problems[name]
         if words[0] == "check":
-            need(layers.held is not None, "the error of a problem as large")
-            expected = exact(*layers.held, layers.causal)
-            error = layers.output() - expected
-            return f"{math.sqrt((error ** 2).mean() / (expected ** 2).mean()):.3e}"
+            return f"{layers.error():.3e}"
         if words[0] != "run":
             raise ValueError(f"there is no command {words[0]}")
         seconds = []

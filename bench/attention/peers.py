@@ -11,12 +11,15 @@ those that --python names. One that is not there is left out with a line; `--pee
 32 query heads, 8 key/value heads, 128 channels, one sequence but for `batch`:
   decode   one query: ours in every kind of format; torch with the query heads of a key/value head folded into queries, which
            is its best; ggml's flash_attn_ext; OpenVINO's attention with state; MLX up to 4096 tokens, where it takes 0.02 s
-  layers   the same, but each call takes the next one of as many layers as have --cold MiB together, twice the largest cache of
-           the processor if not said: a model decodes so, and finds no layer in a cache, however large that is; the reads go on
-           through as much memory, too
+  layers   the same, but each call takes the next one of as many layers as have --cold MiB together, twice the last caches of
+           the processors if not said: a model decodes so, and finds no layer in a cache, however large that is; the reads go
+           on through as much memory, too. For OpenVINO a layer is a request of its own
   layout   one query: tokens of a head one after the other, against heads of a token
   prefill  as many queries as tokens, all visible and causal: ours, and torch in f32, with enable_gqa and with K and V repeated
   batch    one query of four sequences in one call, against four calls
+
+K and V stand in memory as each library's callers have it: ours, and the reads, in huge pages where the system grants them, as
+kvcheck's caches do; torch's f32 as NumPy allocates it, which asks for them, too; others in the pages of their own allocators.
 
 Each library is a process of its own (peer_server.py, attention_server), set up once for a case. Before anything is timed each
 computes a small problem, which is compared with attention in doubles; one that is off is not timed. Exit status: 0; 1 where
@@ -44,7 +47,8 @@ from peer_cases import KINDS, cases_of, key_of
 FOLDER = pathlib.Path(__file__).resolve().parent
 PEERS = ("torch", "ggml", "openvino", "mlx")
 MOST_RUNS = 300
-LEAST_CACHE = 32 << 20  # bytes, where the system does not say
+CHECKED = 4 << 20  # bytes of the layers of a small problem: some
+OTHERWISE_CACHE = 32 << 20  # bytes, where the system does not say
 REST = 0.03  # seconds in which the threads of the last one cease to spin
 # A wrong head, mask or layout gives an error as large as the values; 8 bits of q, K or V one of a hundredth.
 WRONG = 0.1
@@ -183,7 +187,7 @@ class Bench:
         """The error on a small problem of the same kind; refused where it is no rounding."""
         size = {"tokens": 129, "queries": 129} if entry["queries"] > 1 else {"tokens": 257}
         server = self.servers[entry["server"]]
-        words = setup_words({**entry, **size, "cold": 0})
+        words = setup_words({**entry, **size, "cold": min(entry.get("cold", 0), CHECKED)})
         key = (entry["server"], *words)
         if key not in self.errors:
             server.ask("setup", "small", *words)
@@ -274,15 +278,26 @@ class Bench:
 # ------------------------------------------------------------------------------------ main
 
 
-def largest_cache():
-    """Bytes of the largest cache of the processor."""
+def last_caches():
+    """Bytes of the last caches of the processors that this may run on, together."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    found = [LEAST_CACHE]
-    for file in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        size = file.read_text().strip()
-        if size[-1:] in units and size[:-1].isdigit():
-            found.append(int(size[:-1]) * units[size[-1]])
-    return max(found)
+    caches = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            last = max(pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"),
+                       key=lambda index: int((index / "level").read_text()))
+            size = (last / "size").read_text().strip()
+            caches[(last / "shared_cpu_list").read_text()] = int(size[:-1]) * units[size[-1]]
+        except (OSError, ValueError, KeyError):
+            continue  # the system does not say
+    return sum(caches.values()) or OTHERWISE_CACHE
+
+
+def mebibytes(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value << 20
 
 
 def machine():
@@ -315,8 +330,8 @@ def parse_options():
     parser.add_argument("--cases", type=words(KINDS), default=KINDS)
     parser.add_argument("--tokens", type=numbers, default=[1024, 4096, 16384, 32768])
     parser.add_argument("--prefill", type=numbers, default=[512, 2048], help="tokens")
-    parser.add_argument("--cold", type=lambda text: numbers(text)[0] << 20, default=2 * largest_cache(), metavar="MIB",
-                        help="of the layers of one entry, together")
+    parser.add_argument("--cold", type=mebibytes, default=2 * last_caches(), metavar="MIB",
+                        help="of the layers of one entry, together; a case has some fifteen entries")
     parser.add_argument("--peers", type=words(PEERS), default=PEERS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
@@ -367,7 +382,7 @@ def main():
     }
     with open(options.json or os.devnull, "a" if options.resume else "w", encoding="utf-8") as file:
         for case, entries in cases_of(options.cases, options.tokens, options.prefill, options.cold):
-            if about.items() <= results.get(key_of(case), {}).items():
+            if {**case, **about}.items() <= results.get(key_of(case), {}).items():
                 continue
             print(f"measuring {peer_report.title(case)}", file=sys.stderr)
             results[key_of(case)] = {**case, **about, **bench.measure(case, entries)}

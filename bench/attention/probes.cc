@@ -95,9 +95,10 @@ double Now() {
 
 double ReadProbe::Seconds(int64_t bytes, int64_t cold) {
   pieces_ = std::max<int64_t>(1, bytes / kPiece);
-  parts_ = std::max<int64_t>(1, (cold + bytes - 1) / bytes);
-  const int64_t space = parts_ * pieces_ * kPiece;
+  goes_on_ = cold > 0;
+  const int64_t space = pieces_ * kPiece + cold;
   if (memory_.bytes() < space) {
+    memory_ = {};
     memory_ = optimized::StoredMemory(space);
     std::fill_n(memory_.data(), space, std::byte{1});
   }
@@ -108,8 +109,9 @@ double ReadProbe::Seconds(int64_t bytes, int64_t cold) {
 
 double ReadProbe::SecondsOf(int streams) {
   streams_ = streams;
-  part_ = (part_ + 1) % parts_;
-  from_ = memory_.data() + part_ * pieces_ * kPiece;
+  if (!goes_on_ || next_ + pieces_ * kPiece > memory_.bytes()) next_ = 0;
+  from_ = memory_.data() + next_;
+  if (goes_on_) next_ += pieces_ * kPiece;
   for (std::atomic<int64_t>& taken : taken_) taken.store(0, std::memory_order_relaxed);
   const double start = Now();
   pool_.Run([](void* probe, int worker) { static_cast<ReadProbe*>(probe)->Read(worker); }, this);

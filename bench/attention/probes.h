@@ -30,8 +30,8 @@ class ReadProbe {
   optimized::StoredMemory memory_;  // as K and V have it
   const std::byte* from_ = nullptr;
   int64_t pieces_ = 0;
-  int64_t parts_ = 1;  // of the memory, of so many pieces each
-  int64_t part_ = 0;   // the next one
+  bool goes_on_ = false;  // to other bytes each time
+  int64_t next_ = 0;      // from there, whatever was read before
   int streams_ = 1;
   std::atomic<int64_t> taken_[64] = {};  // pieces of each worker's part
   std::atomic<uint64_t> sink_{0};

@@ -77,7 +77,7 @@ struct StoredScales {
 // As f32. Shapes: by_token (count, groups) for the kernel's own use; out (groups, kBlockTokens).
 using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, float* out);
 
-// How memory is fetched while a kernel works, as the two streams of BlockRows::ahead.
+// How memory is fetched while kernels of few queries work, as the two streams of BlockRows::ahead.
 enum class Fetching : uint8_t {
   // Half a block of keys and half a block of values, those that are read first of what follows.
   kHalves,
@@ -97,7 +97,7 @@ struct AttentionKernels {
   WidenScalesKernel widen_scales;
   // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4.
   TurnKernel turn[kRowKinds] = {};
-  int turned_keys = 0;  // keys that go together
+  int turned_keys = 0;  // keys that stand together
   // Dot products with four queries of block.turned, with the bits of `dot`: [0] of values, [1] of
   // codes.
   DotKernel turned_dot[2] = {};

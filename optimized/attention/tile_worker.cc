@@ -22,9 +22,11 @@ constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
 constexpr int64_t kPlainTogether = 16;
 
 // Keys turned about of which one takes so many floats: all of a block where they stay in the first
-// cache with four queries, otherwise `least`.
+// cache with four queries and their scores, otherwise `least`. Queries of codes are three times as
+// long as keys.
 int64_t TurnedTogether(int64_t floats, int64_t least) {
-  const int64_t bytes = (kBlockTokens + kQuad) * floats * static_cast<int64_t>(sizeof(float));
+  const int64_t all = kBlockTokens * floats + kQuad * (3 * floats + kBlockTokens);
+  const int64_t bytes = all * static_cast<int64_t>(sizeof(float));
   return bytes <= FirstCacheBytes() ? kBlockTokens : least;
 }
 
@@ -89,9 +91,9 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   }
   selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
   // Channels and queries that only fill up vectors and fours are zeros.
-  if (shape.k_padded != shape.shape.k_dim || tile.rows % kQuad != 0) {
-    std::fill(queries_, queries_ + queries, 0.0f);
-  }
+  const bool filled =
+      shape.k_planes == nullptr && shape.k_padded == shape.shape.k_dim && tile.rows % kQuad == 0;
+  if (!filled) std::fill(queries_, queries_ + queries, 0.0f);
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
   const auto query = [&](const RowPlace& at) {
@@ -222,7 +224,7 @@ void TileWorker::ForEachGroup(Visit visit) {
   for (int64_t row = 0; row < tile_->rows; row += kQuad) {
     const int64_t end = std::min(row + kQuad, tile_->rows);
     bool same = tile_->rows > 1;
-    for (int64_t r = row + 1; r < end && !seen_.whole; ++r) {
+    for (int64_t r = row + 1; !seen_.whole && r < end; ++r) {
       same = same && words[r] == words[row] && IsUniform(r) == IsUniform(row);
     }
     if (same) {
@@ -257,8 +259,8 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
 void TileWorker::ScoreMany(const TileShape& shape, int64_t block, const Share& share) {
   AheadRows ahead[2];
   NameValuesOfThis(share, ahead);
+  if (seen_.by_parts) DotByTokens(shape, ahead);
   FetchInOrder fetch(ahead, Quads());
-  if (seen_.by_parts) DotByTokens(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
     if (!seen_.by_parts) {
       fetch.Step();
@@ -287,8 +289,8 @@ void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
 void TileWorker::SumMany(const TileShape& shape, const Share& share) {
   AheadRows ahead[2];
   if (seen_.reads_keys) NameKeysOfNext(share, ahead);
+  if (seen_.by_parts) return SumByChannels(shape, ahead);
   FetchInOrder fetch(ahead, Quads());
-  if (seen_.by_parts) return SumByChannels(shape, fetch);
   ForEachGroup([&](int64_t row, int width) {
     fetch.Step();
     Sum(shape, row, width, seen_.any, seen_.words[row]);
@@ -297,7 +299,7 @@ void TileWorker::SumMany(const TileShape& shape, const Share& share) {
 
 // As many vectors as stay in the first cache with four queries, for all queries before the next
 // ones. Of the vectors some may see a part: what is computed of the others is never looked at.
-void TileWorker::DotByTokens(const TileShape& shape, FetchInOrder& fetch) {
+void TileWorker::DotByTokens(const TileShape& shape, const AheadRows (&ahead)[2]) {
   BlockRows some = k_.rows();
   const bool in_words = HasScales(some.kind) && shape.kernels.fixed;
   const int64_t floats = in_words ? some.dim / kFixedCodes : some.dim;  // of a key turned about
@@ -307,6 +309,7 @@ void TileWorker::DotByTokens(const TileShape& shape, FetchInOrder& fetch) {
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]
                             : shape.kernels.turned_dot[HasScales(some.kind) ? 1 : 0];
+  FetchInOrder fetch(ahead, (count + together - 1) / together * Quads());
   for (int64_t first = 0; first < count; first += together) {
     some.count = std::min(together, count - first);
     if (some.turned != nullptr) {
@@ -327,12 +330,13 @@ void TileWorker::DotByTokens(const TileShape& shape, FetchInOrder& fetch) {
 }
 
 // Channels of all vectors, likewise.
-void TileWorker::SumByChannels(const TileShape& shape, FetchInOrder& fetch) {
+void TileWorker::SumByChannels(const TileShape& shape, const AheadRows (&ahead)[2]) {
   BlockRows some = v_.rows();
   const int64_t dim = some.dim;
   const int64_t count = some.count;
   const bool planes = some.kind == RowKind::kPlaneFloats;
   const int64_t channels = planes ? some.group : 64;
+  FetchInOrder fetch(ahead, (dim + channels - 1) / channels * Quads());
   for (int64_t first = 0; first < dim; first += channels) {
     some.dim = std::min(channels, dim - first);  // of 16 at least, or all there are
     ForEachGroup([&](int64_t row, int width) {

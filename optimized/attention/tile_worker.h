@@ -46,7 +46,7 @@ class TileWorker {
   struct Seen {
     uint64_t words[kMostTileRows];  // by row: the bits of visible positions
     uint64_t any;                   // by some row; 0: nothing
-    bool whole = false;             // each row sees the whole block, and no row is uniform
+    bool whole = false;             // words, counts and most are those of a block seen whole by all
     bool reads_keys;                // not all rows weigh them alike
     int64_t columns[kBlockTokens], count;
     bool together;  // the columns stand one after the other
@@ -88,8 +88,8 @@ class TileWorker {
   void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
   // The same of all rows of the tile, each of which sees the first ones of a block, part by part.
-  void DotByTokens(const TileShape& shape, FetchInOrder& fetch);
-  void SumByChannels(const TileShape& shape, FetchInOrder& fetch);
+  void DotByTokens(const TileShape& shape, const AheadRows (&ahead)[2]);
+  void SumByChannels(const TileShape& shape, const AheadRows (&ahead)[2]);
   void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
                float* scores);
   void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,

@@ -25,7 +25,7 @@ namespace HWY_NAMESPACE {
 using Words = hn::RebindToUnsigned<F32>;
 using VWords = hn::Vec<Words>;
 
-// Keys that go together, two vectors, and their sums with four queries: (kQuad, 2).
+// Keys that stand together, two vectors, and their sums with four queries: (kQuad, 2).
 inline constexpr int64_t kTurned = 2 * kLanes;
 inline constexpr int kTurnedSums = 2 * static_cast<int>(kQuad);
 
@@ -91,8 +91,8 @@ HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
 
 // The sums of lanes `lane`, `lane` + kStep, ... added by halves, as AddLanes does: of eight of them
 // 0 and 4, 2 and 6, the sum of both, and so on; and then AddHalves<kHalves>. `lanes.Sum<n>(lane,
-// to)` is the sum of a lane and AddHalves<n>.
-// Shapes: sums (kMostHalves, kTurnedSums, kLanes), of which the first is the result.
+// to)` is the sum of a lane and AddHalves<n>, of LanesOf::kSums vectors.
+// Shapes: sums (kMostHalves, kSums, kLanes), of which the first is the result.
 inline constexpr int64_t kMostHalves = 5;
 template <int64_t kStep = 1, int kHalves = 0, class LanesOf>
 HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int64_t lane = 0) {

@@ -5,7 +5,8 @@
 // itself, one after the other: the same products in the same order, and the same bits. Codes are
 // always turned about, and summed in the order of channels (planes.h).
 //
-// The keys of two vectors go together (AttentionKernels::turned_keys), with four queries.
+// The keys of two vectors stand together (AttentionKernels::turned_keys), and are taken with four
+// queries; those of a whole block at once where the first cache holds them.
 
 #ifndef OPTIMIZED_ATTENTION_TURNED_H_
 #define OPTIMIZED_ATTENTION_TURNED_H_

@@ -75,13 +75,13 @@ struct TurnedFloats {
 // Of kTimes kTurned keys from key i on. Inlined into one function both versions are slower.
 template <int kTimes>
 HWY_NOINLINE void TurnedDotsOf(const BlockRows& block, const Queries& queries, int64_t i,
-                             float* scores) {
+                               float* scores) {
   using Floats = TurnedFloats<kTimes>;
   const F32 d;
   HWY_ALIGN float sums[kMostHalves * Floats::kSums * kLanes];
-  SumByHalves(Floats{block.turned + i * block.dim, queries.turned, block.dim / kLanes,
-                     kTurned * block.dim},
-              sums);
+  SumByHalves(
+      Floats{block.turned + i * block.dim, queries.turned, block.dim / kLanes, kTurned * block.dim},
+      sums);
   for (int64_t h = 0; h < kQuad; ++h) {
     for (int64_t v = 0; v < Floats::kVectors; ++v) {
       hn::StoreU(hn::Load(d, sums + (h * Floats::kVectors + v) * kLanes), d,

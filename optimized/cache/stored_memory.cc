@@ -1,31 +1,39 @@
 #include "optimized/cache/stored_memory.h"
 
-#ifdef __linux__
 #include <sys/mman.h>
-#endif
+
+#include <new>
 
 namespace kvcheck::optimized {
 namespace {
 
-// Rows of vector registers start at cache lines.
-constexpr int64_t kLine = 64;
-constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr std::align_val_t kAlignment{64};
+constexpr size_t kHugePage = size_t{2} << 20;
 // Below this the part of a page that is left over would count.
-constexpr int64_t kHugeFrom = 2 * kHugePage;
-
-std::align_val_t AlignmentOf(int64_t bytes) {
-  return static_cast<std::align_val_t>(bytes >= kHugeFrom ? kHugePage : kLine);
-}
+constexpr size_t kHugeFrom = 2 * kHugePage;
 
 }  // namespace
 
-StoredMemory::StoredMemory(int64_t bytes)
-    : data_(static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), AlignmentOf(bytes))),
-            Free{AlignmentOf(bytes)}),
-      bytes_(bytes) {
+void StoredMemory::Free::operator()(std::byte* data) const {
+  if (pages == nullptr) return ::operator delete(data, kAlignment);
+  munmap(pages, page_bytes);
+}
+
+StoredMemory::StoredMemory(int64_t bytes) : bytes_(bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  if (size < kHugeFrom) {
+    data_ = {static_cast<std::byte*>(::operator new(size, kAlignment)), Free{nullptr, 0}};
+    return;
+  }
+  // Not from the heap, where the wish for huge pages would outlive these bytes.
+  const size_t mapped = size + kHugePage;
+  void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  void* start = pages;
+  size_t room = mapped;
+  data_ = {static_cast<std::byte*>(std::align(kHugePage, size, start, room)), Free{pages, mapped}};
 #ifdef MADV_HUGEPAGE
-  // A wish: without huge pages everything works the same.
-  if (bytes >= kHugeFrom) madvise(data_.get(), static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  madvise(start, size, MADV_HUGEPAGE);  // without them everything works the same
 #endif
 }
 

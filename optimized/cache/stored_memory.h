@@ -6,13 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 
 namespace kvcheck::optimized {
 
-// Bytes of undefined contents, which start at a cache line. Many of them ask for huge pages, where
-// the system gives such to who asks: attention reads them in many short streams, and with pages of
-// 4 KiB looking up addresses takes 5 to 10 % of its time.
+// Bytes of undefined contents, which start at a cache line. Many of them are pages of their own and
+// ask for huge ones, where the system gives such to who asks: attention reads them in many short
+// streams, and with pages of 4 KiB looking up addresses takes 5 to 10 % of its time.
 class StoredMemory {
  public:
   StoredMemory() = default;
@@ -24,8 +23,9 @@ class StoredMemory {
 
  private:
   struct Free {
-    std::align_val_t alignment;
-    void operator()(std::byte* data) const { ::operator delete(data, alignment); }
+    void* pages;  // null: from operator new
+    size_t page_bytes;
+    void operator()(std::byte* data) const;
   };
   std::unique_ptr<std::byte[], Free> data_;
   int64_t bytes_ = 0;

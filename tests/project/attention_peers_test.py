@@ -17,6 +17,11 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench/attention"
 sys.path.insert(0, str(BENCH))
 import peer_report  # noqa: E402
 
+try:
+    from peer_server import Layers, Problem, exact  # noqa: E402
+except ImportError:  # no NumPy
+    Layers = None
+
 SERVER = sys.argv.pop(1)
 # A library that answers every line with the number that FAKE stands for, as seconds, bytes or error.
 FAKE = """#!/bin/sh
@@ -59,6 +64,8 @@ class AttentionPeers(unittest.TestCase):
             cases = [json.loads(line) for line in file.read_text().splitlines()]
             again = peers(*options, "--resume")
             self.assertEqual((again.returncode, again.stderr, again.stdout), (0, "", done.stdout))
+            other = peers(*options, "--cold", "5", "--resume")
+            self.assertEqual((other.returncode, other.stderr), (0, "measuring layers, 257 tokens\n"))
         self.assertEqual([case["case"] for case in cases], ["decode", "layers", "layout", "prefill", "prefill", "batch"])
         self.assertEqual([case.get("cold", 0) for case in cases], [0, 4 << 20, 0, 0, 0, 0])
         for case in cases:
@@ -127,6 +134,53 @@ class AttentionPeers(unittest.TestCase):
         self.assertNotIn("bf16: times as fast as torch bf16 folded", rows)
         self.assertIn("* decode, 32768 tokens: bf16: times as fast as torch bf16 folded (torch bf16, folded was not measured)", printed)
         self.assertIn("* prefill: no case of it", printed)
+
+
+@unittest.skipIf(Layers is None, "NumPy is not there")
+class AttentionLayers(unittest.TestCase):
+    """peer_server.py with a library that notes what it is asked to do."""
+
+    class Library:
+        def __init__(self, fails_at=None):
+            self.done, self.count, self.fails_at = [], 0, fails_at
+
+        def start(self, problem):
+            layer = self.count
+            self.count += 1
+            if layer == self.fails_at:
+                raise MemoryError("no room")
+
+            def run():
+                self.done.append(layer)
+
+            run.prepare = lambda: None
+            run.close = lambda: self.done.append(f"close {layer}")
+            values = exact(problem.q, problem.k, problem.v, False)
+            held = [problem.q, problem.k, problem.v]
+            return run, 1000, lambda: values * (1 if layer < 2 else 1.5), held
+
+    def layers(self, cold, fails_at=None):
+        library = self.Library(fails_at)
+        return library, lambda: Layers(library, Problem({"format": "f32", "tokens": "3", "cold": str(cold)}))
+
+    def test_runs_take_layers_in_turn_and_every_layer_is_checked(self):
+        library, start = self.layers(2500)
+        layers = start()
+        for _ in range(7):
+            layers.next_run()()
+        self.assertEqual(library.done, [0, 1, 2, 0, 1, 2, 0])
+        self.assertAlmostEqual(layers.error(), 0.5)
+        layers.close()
+        self.assertEqual(library.done[7:], ["close 0", "close 1", "close 2"])
+        for cold in (0, 2000):
+            library, start = self.layers(cold)
+            self.assertEqual(start().error(), 0)
+            self.assertEqual(library.count, max(1, cold // 1000))
+
+    def test_layers_before_one_that_fails_are_given_back(self):
+        library, start = self.layers(5000, fails_at=2)
+        self.assertRaises(MemoryError, start)
+        self.assertEqual(library.done, ["close 0", "close 1"])
 
 
 if __name__ == "__main__":

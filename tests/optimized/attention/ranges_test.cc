@@ -123,5 +123,45 @@ TEST(AttentionRanges, GiveTheSameBitsInABatch) {
   }
 }
 
+// What a worker found out about one sequence's blocks is not taken for another's, and neither is
+// what it holds of them.
+TEST(AttentionRanges, GiveTheSameBitsAfterOtherSequences) {
+  for (const bool portable : {false, true}) {
+    Attention one(1);
+    for (const int64_t queries : {1, 40, 5, 70, 2}) {
+      for (const int64_t tokens : {kRange, int64_t{100}, kRange}) {
+        for (const char* format : {"f16", "affine:8:g32:f16"}) {
+          Sequence sequence = Of({tokens, queries, format}, portable);
+          sequence.causal = queries == 5;
+          sequence.window = queries == 70 ? 90 : 0;
+          Asked first(sequence, Place::kHeadMajor), again(sequence, Place::kHeadMajor);
+          const std::vector<uint32_t> want = AnswersOf(sequence, &first, 1);
+          const SequenceQueries asked = again.Queries();
+          one.Run(sequence.shape, {&asked, 1});
+          ASSERT_EQ(again.Answers(), want) << Describe(sequence);
+        }
+      }
+    }
+  }
+}
+
+// Heads of which the first cache holds a whole block of keys turned about, and larger ones.
+TEST(AttentionRanges, GiveTheSameBitsForManyQueriesOfLargeHeads) {
+  for (const int64_t dim : {128, 192, 256, 512}) {
+    for (const char* format : {"f32", "f16", "affine:8:g64:f16"}) {
+      Sequence sequence = Of({200, 24, format}, false);
+      sequence.shape.k_dim = sequence.shape.v_dim = dim;
+      Asked together(sequence, Place::kHeadMajor), alone(sequence, Place::kHeadMajor);
+      const std::vector<uint32_t> want = AnswersOf(sequence, &together, 1);
+      Attention attention(1);
+      for (int64_t query = 0; query < sequence.queries; ++query) {
+        const SequenceQueries asked = alone.Queries(query, 1);
+        attention.Run(sequence.shape, {&asked, 1});
+      }
+      ASSERT_EQ(alone.Answers(), want) << Describe(sequence);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck

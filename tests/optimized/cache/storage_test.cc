@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
@@ -10,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "optimized/cache/stored_memory.h"
 #include "row_probe.h"
@@ -151,6 +154,25 @@ TEST(CacheStorage, RingsGiveBackWhatALongAppendTook) {
   EXPECT_GE(ViewOf(cache.get()).capacity_bytes, 100 * 2 * 16 * 2);
   probe.AppendRow(cache.get(), 0, 100, 101);
   EXPECT_EQ(ViewOf(cache.get()).capacity_bytes, 6 * 2 * 16 * 2);
+}
+
+TEST(CacheStorage, MemoryMovesAndIsGivenBack) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{100}, int64_t{5} << 20}) {
+    optimized::StoredMemory memory(bytes);
+    std::byte* const data = memory.data();
+    EXPECT_EQ(memory.bytes(), bytes);
+    std::fill_n(data, bytes, std::byte{7});
+    optimized::StoredMemory moved = std::move(memory);
+    EXPECT_EQ(memory.bytes(), 0);  // NOLINT(bugprone-use-after-move): it says that it is empty
+    EXPECT_EQ(memory.data(), nullptr);
+    EXPECT_EQ(moved.data(), data);
+    EXPECT_EQ(moved.bytes(), bytes);
+    EXPECT_EQ(std::count(data, data + bytes, std::byte{7}), bytes);
+    moved = {};
+    EXPECT_EQ(moved.bytes(), 0);
+    EXPECT_EQ(moved.data(), nullptr);
+  }
+  EXPECT_THROW(optimized::StoredMemory(int64_t{1} << 60), std::bad_alloc);
 }
 
 #ifdef __linux__
