@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -119,7 +120,8 @@ class Server {
                        for (const auto& layer : layers) {
                          Attend(*layer, each);
                          const double error = layer->RelativeError();
-                         if (!(error <= worst)) worst = error;
+                         if (std::isnan(error)) return error;
+                         worst = std::max(worst, error);
                        }
                        return worst;
                      }};

@@ -65,8 +65,8 @@ def ratios(case, label, base):
 def print_case(case):
     print(f"\n### {title(case)}\n")
     reads = [case["f16_bytes"] / read / 1e9 for read in case["reads"][str(case["f16_bytes"])]]
-    print(f"{case['rounds']} rounds, {case['threads']} threads{cold_text(case)}. Read of the bytes of f16: {text(reads)} GB/s; multiply-adds: "
-          f"{text(case['gflops'], 1, 0)} GFLOP/s. Other programs used {case['others_cores']:.2f} cores meanwhile.\n")
+    print(f"{case['rounds']} rounds, {case['threads']} threads{cold_text(case)}. Read of the bytes of f16: {text(reads)} GB/s; "
+          f"multiply-adds: {text(case['gflops'], 1, 0)} GFLOP/s. Other programs used {case['others_cores']:.2f} cores meanwhile.\n")
     if case["case"] == "prefill":
         print("| what | ms | GFLOP/s | % of multiply-adds |\n|---|---|---|---|")
     else:

@@ -288,13 +288,16 @@ class Layers:
         """Root mean square of the worst layer, over that of the values."""
         need(self.held is not None, "the error of a problem as large")
         expected = exact(*self.held, self.causal)
-        worst = max(((output() - expected) ** 2).mean() for output in self.outputs)
+        worst = np.max([((output() - expected) ** 2).mean() for output in self.outputs])  # NaN where one is
         return math.sqrt(worst / (expected ** 2).mean())
 
     def close(self):
         for run in self.runs:
             if hasattr(run, "close"):
                 run.close()
+        self.runs.clear()
+        self.outputs.clear()
+        gc.collect()  # what a library holds in rings of references
 
 
 class Server:
@@ -315,6 +318,8 @@ class Server:
             return ""
         name = words[1]
         if words[0] == "setup":
+            if name in self.problems:
+                self.problems.pop(name).close()
             self.problems[name] = Layers(self.library, Problem(dict(word.split("=", 1) for word in words[2:])))
             return str(self.problems[name].stored)
         layers = self.problems[name]

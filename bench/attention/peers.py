@@ -25,8 +25,8 @@ Each library is a process of its own (peer_server.py, attention_server), set up 
 computes a small problem, which is compared with attention in doubles; one that is off is not timed. Exit status: 0; 1 where
 a library was off or its process ended; 2 wrong usage.
 The rounds take turns over all: a round reads as many bytes as each format has, multiplies and adds, and runs each library for
---burst seconds, of which the median counts, after as many runs that do not. What another program disturbed is measured again, for --patience seconds in all.
-Shares and ratios are made within a round, and their medians and quartiles printed.
+--burst seconds, of which the median counts, after as many runs that do not. What another program disturbed is measured again,
+for --patience seconds in all. Shares and ratios are made within a round, and their medians and quartiles printed.
 
 --json writes each case as it ends, with the seconds of every round; --resume takes from there what was measured with the same
 options. --plot draws shares over contexts (peer_plot.py draws them from such a file).
@@ -47,7 +47,7 @@ from peer_cases import KINDS, cases_of, key_of
 FOLDER = pathlib.Path(__file__).resolve().parent
 PEERS = ("torch", "ggml", "openvino", "mlx")
 MOST_RUNS = 300
-CHECKED = 4 << 20  # bytes of the layers of a small problem: some
+CHECKED = 4 << 20  # bytes of a small problem's layers: several of every format
 OTHERWISE_CACHE = 32 << 20  # bytes, where the system does not say
 REST = 0.03  # seconds in which the threads of the last one cease to spin
 # A wrong head, mask or layout gives an error as large as the values; 8 bits of q, K or V one of a hundredth.
@@ -248,11 +248,10 @@ class Bench:
             return value
 
         def burst(entry):
-            # As many runs before as are timed, where there are several: memory that others have read since comes to stay in a
-            # large last cache only after a dozen times.
-            before = entry["runs"] if entry["runs"] > 1 else 0
-            seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], before + entry["runs"]))
-            return statistics.median(seconds[before:])
+            # As many runs before as are timed: what others have read over comes to stay in a large last cache only after a
+            # dozen times.
+            seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], 2 * entry["runs"]))
+            return statistics.median(seconds[entry["runs"]:])
 
         for _ in range(self.options.rounds):
             gflops.append(flops / quietly(lambda: best_of("fma")) / 1e9)
@@ -278,19 +277,28 @@ class Bench:
 # ------------------------------------------------------------------------------------ main
 
 
-def last_caches():
-    """Bytes of the last caches of the processors that this may run on, together."""
+def last_caches(threads):
+    """Bytes of the last caches that so many threads may have between them."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     caches = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
+    for cpu in range(os.cpu_count() or 1):
         try:
             last = max(pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"),
                        key=lambda index: int((index / "level").read_text()))
             size = (last / "size").read_text().strip()
-            caches[(last / "shared_cpu_list").read_text()] = int(size[:-1]) * units[size[-1]]
+            caches[(last / "shared_cpu_list").read_text()] = int(size[:-1]) * units[size[-1:]]
         except (OSError, ValueError, KeyError):
             continue  # the system does not say
-    return sum(caches.values()) or OTHERWISE_CACHE
+    return sum(sorted(caches.values())[-threads:]) or OTHERWISE_CACHE
+
+
+def enough_to_be_cold(threads):
+    """Twice those; but a case has some fifteen entries, which have to fit the memory together."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 2 * last_caches(threads)
+    return min(2 * last_caches(threads), memory // 24)
 
 
 def mebibytes(text):
@@ -330,7 +338,7 @@ def parse_options():
     parser.add_argument("--cases", type=words(KINDS), default=KINDS)
     parser.add_argument("--tokens", type=numbers, default=[1024, 4096, 16384, 32768])
     parser.add_argument("--prefill", type=numbers, default=[512, 2048], help="tokens")
-    parser.add_argument("--cold", type=mebibytes, default=2 * last_caches(), metavar="MIB",
+    parser.add_argument("--cold", type=mebibytes, metavar="MIB",
                         help="of the layers of one entry, together; a case has some fifteen entries")
     parser.add_argument("--peers", type=words(PEERS), default=PEERS)
     parser.add_argument("--rounds", type=int, default=9)
@@ -347,6 +355,8 @@ def parse_options():
         parser.error(f"{options.attention_server} is no program: build the target attention_server")
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads are at least 1")
+    if options.cold is None:
+        options.cold = enough_to_be_cold(options.threads)
     if options.resume and options.json is None:
         parser.error("--resume needs --json FILE")
     venv = FOLDER / "venv/bin/python"

@@ -101,6 +101,7 @@ double ReadProbe::Seconds(int64_t bytes, int64_t cold) {
     memory_ = {};
     memory_ = optimized::StoredMemory(space);
     std::fill_n(memory_.data(), space, std::byte{1});
+    next_ = 0;  // what was written first is longest out of the caches
   }
   const double seconds = std::min(SecondsOf(1), SecondsOf(4));
   // For what a whole number of pieces leaves out or adds.

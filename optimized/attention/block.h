@@ -81,8 +81,8 @@ struct BlockRows {
   const float* turned = nullptr;
   // Scales are 0 or between 2^-40 and 2^60 in size.
   bool usual_scales = false;
-  // What the caller will want next, fetched by the kernels of q.k and P.V while they work. Two at a
-  // time, for memory is read faster in several streams.
+  // What the caller will want next, fetched by the kernels of q.k and P.V while they work, but not
+  // by those of turned keys. Two at a time, for memory is read faster in several streams.
   AheadRows ahead[2];
 
   float scale(int64_t i, int64_t g) const { return scales[g * kBlockTokens + i]; }

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "optimized/attention/aligned_floats.h"
-#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/fixed_point.h"
 
 namespace kvcheck::optimized {
@@ -103,28 +102,6 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales, count, groups_);
   block_.scales = scales;
   block_.biases = biases;
-}
-
-void BlockStage::TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows) {
-  const StoredHeads& of = ahead.of;
-  // Addresses that may lie outside of everything: they are only fetched.
-  const auto at = [&](const std::byte* base, int64_t head_stride, int64_t stride, int64_t i) {
-    return reinterpret_cast<const std::byte*>(
-        reinterpret_cast<uintptr_t>(base) +
-        static_cast<uintptr_t>(ahead.head * head_stride + (column + ahead.columns + i) * stride));
-  };
-  // One by one: copied as a whole, they would be read back before they are written.
-  rows->from = at(of.codes, of.code_head_stride, of.code_stride, 0);
-  rows->stride = of.code_stride;
-  rows->bytes = ahead.bytes;
-  rows->count = ahead.count;
-  rows->far = ahead.far;
-  if (of.scales == nullptr || of.scale_stride <= 0) return;
-  const int64_t every = std::max<int64_t>(1, kLineBytes / of.scale_stride);
-  for (int64_t i = 0; i < ahead.count; i += every) {
-    __builtin_prefetch(at(of.scales, of.scale_head_stride, of.scale_stride, i));
-    __builtin_prefetch(at(of.biases, of.scale_head_stride, of.scale_stride, i));
-  }
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,

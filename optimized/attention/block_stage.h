@@ -5,7 +5,6 @@
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,16 +19,6 @@ class BlockStage {
  public:
   // planes: codes are taken plane by plane (HavePlanes).
   void Start(const KvFormat& format, int64_t dim, bool planes);
-  // What is fetched ahead while these vectors are worked on: `bytes` of a head of `of` at `count`
-  // columns, so many later than the first of these.
-  struct Ahead {
-    const StoredHeads& of;
-    int64_t head;
-    int64_t columns;
-    int64_t count;
-    int64_t bytes;  // from one vector on; of several heads that stand together
-    bool far;       // AheadRows::far
-  };
   // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
   // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
   // bits.
@@ -37,13 +26,10 @@ class BlockStage {
   // For what Take may need: a call as large as an earlier one allocates nothing, however much of a
   // block is seen.
   void MakeRoom(bool floats, bool turned);
-  // The vectors of `count` columns (1 to 64) of a head. together: they stand one after the other,
-  // and the first one is enough.
+  // The vectors of `count` columns (1 to 64) of a head, with nothing ahead. together: they stand
+  // one after the other, and the first one is enough.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
             bool together, As as, const AttentionKernels& kernels);
-  // Names what the next kernel fetches as one of its two streams, from column `column` on. Scales
-  // are fetched at once: few bytes a token, which no kernel fetches.
-  static void TakeAhead(const Ahead& ahead, int64_t column, AheadRows* rows);
   // What is ahead is on its way.
   void StopFetching() { block_.ahead[0].count = block_.ahead[1].count = 0; }
   BlockRows& rows() { return block_; }

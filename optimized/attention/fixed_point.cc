@@ -61,7 +61,7 @@ void ArrangeFixedQuery(const AffineFormat& format, const float* q, int64_t dim, 
     for (int64_t word = 0; word < words; ++word, to += kQuad * kFixedParts) {
       uint32_t parts[kFixedParts];
       PartsOf(bytes + FixedChannel(bits, word, 0), stride, parts);
-      // One by one: two at once would be read back before they are written.
+      // Each by itself: a copy of two would wait for what was just written in parts.
       for (int part = 0; part < kFixedParts; ++part) {
         std::memcpy(to + part, &parts[part], sizeof(float));
       }

@@ -1,12 +1,33 @@
 // What a tile's worker fetches ahead (Fetching).
 
+#include <algorithm>
+
+#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/processor_caches.h"
 #include "optimized/attention/tile_worker.h"
 
 namespace kvcheck::optimized {
+namespace {
 
-// Of the columns from `first` to `end`, counted from the block's first one. Where heads stand
-// together, each tile fetches some tokens for all of them: memory as it lies.
+// Those of `count` tokens, line by line.
+void FetchScales(const std::byte* scales, int64_t stride, int64_t count) {
+  const int64_t every = std::max<int64_t>(1, kLineBytes / stride);
+  for (int64_t i = 0; i < count; i += every) {
+    // An address that may lie outside of everything: it is only fetched.
+    FetchLine(reinterpret_cast<uintptr_t>(scales) + static_cast<uintptr_t>(i * stride), false);
+  }
+}
+
+const std::byte* After(const std::byte* from, int64_t bytes) {
+  return reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(from) +
+                                            static_cast<uintptr_t>(bytes));
+}
+
+}  // namespace
+
+// Of the columns from `first` to `end`, counted from the block's first one; the others follow it
+// where they stand together. Where heads stand together, each tile fetches some tokens for all of
+// them: memory as it lies. Scales are fetched at once: few bytes a token, which no kernel fetches.
 void TileWorker::NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first,
                            int64_t end, bool far, const Share& share, AheadRows* rows) const {
   int64_t head = tile_->kv_head;
@@ -19,7 +40,17 @@ void TileWorker::NameAhead(const StoredHeads& of, const BlockStage& stage, int64
     head -= share.part;
     bytes *= share.parts;
   }
-  BlockStage::TakeAhead({of, head, first, count, bytes, far}, seen_.columns[0], rows);
+  const int64_t column = seen_.columns[0] + first;
+  // Each by itself: a copy of all of them would wait for what was just written in parts.
+  rows->from = After(of.codes, head * of.code_head_stride + column * of.code_stride);
+  rows->stride = of.code_stride;
+  rows->bytes = bytes;
+  rows->count = count;
+  rows->far = far;
+  if (of.scales == nullptr || of.scale_stride <= 0) return;
+  const int64_t offset = head * of.scale_head_stride + column * of.scale_stride;
+  FetchScales(After(of.scales, offset), of.scale_stride, count);
+  FetchScales(After(of.biases, offset), of.scale_stride, count);
 }
 
 bool TileWorker::FetchesHalves(const TileShape& shape) const {

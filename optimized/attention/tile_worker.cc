@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "optimized/attention/aligned_floats.h"
+#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/merge_ranges.h"
 #include "optimized/attention/planes.h"
@@ -21,11 +22,10 @@ constexpr int64_t kBlocksPerRange = kRangeTokens / kBlockTokens;
 // Vectors of keys that stay in the first cache with four queries.
 constexpr int64_t kPlainTogether = 16;
 
-// Keys turned about of which one takes so many floats: all of a block where they stay in the first
-// cache with four queries and their scores, otherwise `least`. Queries of codes are three times as
-// long as keys.
-int64_t TurnedTogether(int64_t floats, int64_t least) {
-  const int64_t all = kBlockTokens * floats + kQuad * (3 * floats + kBlockTokens);
+// Keys turned about, of so many floats each: all of a block where they stay in the first cache with
+// four queries and their scores, otherwise `least`.
+int64_t TurnedTogether(int64_t key_floats, int64_t query_floats, int64_t least) {
+  const int64_t all = kBlockTokens * key_floats + kQuad * (query_floats + kBlockTokens);
   const int64_t bytes = all * static_cast<int64_t>(sizeof(float));
   return bytes <= FirstCacheBytes() ? kBlockTokens : least;
 }
@@ -90,10 +90,9 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
     v_.MakeRoom(true, false);
   }
   selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
-  // Channels and queries that only fill up vectors and fours are zeros.
-  const bool filled =
-      shape.k_planes == nullptr && shape.k_padded == shape.shape.k_dim && tile.rows % kQuad == 0;
-  if (!filled) std::fill(queries_, queries_ + queries, 0.0f);
+  // Queries that fill up fours are zeros, and channels that fill up vectors.
+  const bool fills_up = shape.k_planes == nullptr && shape.k_padded != shape.shape.k_dim;
+  if (fills_up || tile.rows % kQuad != 0) std::fill(queries_, queries_ + queries, 0.0f);
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
   const auto query = [&](const RowPlace& at) {
@@ -259,13 +258,16 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
 void TileWorker::ScoreMany(const TileShape& shape, int64_t block, const Share& share) {
   AheadRows ahead[2];
   NameValuesOfThis(share, ahead);
-  if (seen_.by_parts) DotByTokens(shape, ahead);
+  if (seen_.by_parts) {
+    DotByTokens(shape, ahead);
+    ForEachGroup(
+        [&](int64_t row, int width) { Soften(shape, row, width, block, seen_.words[row]); });
+    return;
+  }
   FetchInOrder fetch(ahead, Quads());
   ForEachGroup([&](int64_t row, int width) {
-    if (!seen_.by_parts) {
-      fetch.Step();
-      Dot(shape, row, width, seen_.any, seen_.words[row]);
-    }
+    fetch.Step();
+    Dot(shape, row, width, seen_.any, seen_.words[row]);
     Soften(shape, row, width, block, seen_.words[row]);
   });
 }
@@ -303,13 +305,18 @@ void TileWorker::DotByTokens(const TileShape& shape, const AheadRows (&ahead)[2]
   BlockRows some = k_.rows();
   const bool in_words = HasScales(some.kind) && shape.kernels.fixed;
   const int64_t floats = in_words ? some.dim / kFixedCodes : some.dim;  // of a key turned about
-  const int64_t together =
-      some.turned == nullptr ? kPlainTogether : TurnedTogether(floats, shape.kernels.turned_keys);
+  const int64_t together = some.turned == nullptr
+                               ? kPlainTogether
+                               : TurnedTogether(floats, shape.k_padded, shape.kernels.turned_keys);
   const int64_t count = some.count;
   const DotKernel dot = some.turned == nullptr
                             ? shape.kernels.dot[static_cast<int>(some.kind)][1]
                             : shape.kernels.turned_dot[HasScales(some.kind) ? 1 : 0];
-  FetchInOrder fetch(ahead, (count + together - 1) / together * Quads());
+  int64_t steps = 0;
+  for (int64_t quad = 0; quad < Quads(); ++quad) {
+    steps += (std::min(seen_.most[quad], count) + together - 1) / together;
+  }
+  FetchInOrder fetch(ahead, steps);
   for (int64_t first = 0; first < count; first += together) {
     some.count = std::min(together, count - first);
     if (some.turned != nullptr) {

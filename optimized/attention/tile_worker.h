@@ -10,7 +10,6 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block_stage.h"
-#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/tile.h"
 

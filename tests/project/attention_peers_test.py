@@ -7,6 +7,7 @@ fail.
 import contextlib
 import io
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -27,7 +28,7 @@ SERVER = sys.argv.pop(1)
 FAKE = """#!/bin/sh
 echo ok
 while read -r line; do
-  case $line in setup*) echo "ok 4096" ;; *) echo "ok ANSWER" ;; esac
+  case $line in setup*) echo "ok 4096" ;; run*) echo "ok ANSWER ANSWER" ;; *) echo "ok ANSWER" ;; esac
 done
 """
 
@@ -157,7 +158,7 @@ class AttentionLayers(unittest.TestCase):
             run.close = lambda: self.done.append(f"close {layer}")
             values = exact(problem.q, problem.k, problem.v, False)
             held = [problem.q, problem.k, problem.v]
-            return run, 1000, lambda: values * (1 if layer < 2 else 1.5), held
+            return run, 1000, lambda: values * (1, 1, 1.5, float("nan"), 1)[layer], held
 
     def layers(self, cold, fails_at=None):
         library = self.Library(fails_at)
@@ -172,6 +173,7 @@ class AttentionLayers(unittest.TestCase):
         self.assertAlmostEqual(layers.error(), 0.5)
         layers.close()
         self.assertEqual(library.done[7:], ["close 0", "close 1", "close 2"])
+        self.assertTrue(math.isnan(self.layers(5000)[1]().error()))
         for cold in (0, 2000):
             library, start = self.layers(cold)
             self.assertEqual(start().error(), 0)

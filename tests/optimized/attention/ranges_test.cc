@@ -132,8 +132,11 @@ TEST(AttentionRanges, GiveTheSameBitsAfterOtherSequences) {
       for (const int64_t tokens : {kRange, int64_t{100}, kRange}) {
         for (const char* format : {"f16", "affine:8:g32:f16"}) {
           Sequence sequence = Of({tokens, queries, format}, portable);
+          // Codes in one group and in four, K with V of another format.
+          sequence.shape.k_dim = tokens == 100 ? 128 : 32;
+          if (queries == 2) sequence.shape.v = ParseKvFormat(WholeLine("affine:4:g32:f32"));
           sequence.causal = queries == 5;
-          sequence.window = queries == 70 ? 90 : 0;
+          sequence.window = queries == 70 ? 20 : 0;
           Asked first(sequence, Place::kHeadMajor), again(sequence, Place::kHeadMajor);
           const std::vector<uint32_t> want = AnswersOf(sequence, &first, 1);
           const SequenceQueries asked = again.Queries();
@@ -147,7 +150,7 @@ TEST(AttentionRanges, GiveTheSameBitsAfterOtherSequences) {
 
 // Heads of which the first cache holds a whole block of keys turned about, and larger ones.
 TEST(AttentionRanges, GiveTheSameBitsForManyQueriesOfLargeHeads) {
-  for (const int64_t dim : {128, 192, 256, 512}) {
+  for (const int64_t dim : {64, 128, 192, 256, 512}) {
     for (const char* format : {"f32", "f16", "affine:8:g64:f16"}) {
       Sequence sequence = Of({200, 24, format}, false);
       sequence.shape.k_dim = sequence.shape.v_dim = dim;

@@ -156,7 +156,7 @@ TEST(CacheStorage, RingsGiveBackWhatALongAppendTook) {
   EXPECT_EQ(ViewOf(cache.get()).capacity_bytes, 6 * 2 * 16 * 2);
 }
 
-TEST(CacheStorage, MemoryMovesAndIsGivenBack) {
+TEST(CacheStorage, MemoryMoves) {
   for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{100}, int64_t{5} << 20}) {
     optimized::StoredMemory memory(bytes);
     std::byte* const data = memory.data();
@@ -173,6 +173,7 @@ TEST(CacheStorage, MemoryMovesAndIsGivenBack) {
     EXPECT_EQ(moved.data(), nullptr);
   }
   EXPECT_THROW(optimized::StoredMemory(int64_t{1} << 60), std::bad_alloc);
+  EXPECT_THROW(optimized::StoredMemory(-1), std::bad_alloc);
 }
 
 #ifdef __linux__
@@ -193,7 +194,8 @@ std::string FlagsOf(const std::byte* at) {
 
 TEST(CacheStorage, LargeMemoryAsksForHugePagesAndSmallDoesNot) {
   constexpr int64_t kMiB = int64_t{1} << 20;
-  const optimized::StoredMemory large(9 * kMiB), small(kMiB);
+  optimized::StoredMemory large(9 * kMiB);
+  const optimized::StoredMemory small(kMiB);
   EXPECT_EQ(large.bytes(), 9 * kMiB);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(large.data()) % (2 * kMiB), 0u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(small.data()) % 64, 0u);
@@ -205,6 +207,9 @@ TEST(CacheStorage, LargeMemoryAsksForHugePagesAndSmallDoesNot) {
   EXPECT_NE(FlagsOf(large.data()).find(" hg "), std::string::npos) << FlagsOf(large.data());
   EXPECT_NE(FlagsOf(large.data() + large.bytes() - 1).find(" hg "), std::string::npos);
   EXPECT_EQ(FlagsOf(small.data()).find(" hg "), std::string::npos) << FlagsOf(small.data());
+  const std::byte* const at = large.data();
+  large = {};
+  EXPECT_EQ(FlagsOf(at), "") << "it is not given back";
 }
 #endif
 
