@@ -119,9 +119,11 @@ HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
 }
 #endif
 
-// Fetches meanwhile what the chunk `ahead` will read: memory would rest while codes are computed.
+// Fetches meanwhile what the chunk `ahead` will read, and to the second cache what is `beyond` bytes
+// behind that: memory would rest while codes are computed, and is too far for one chunk's time.
 template <int kBits, bool kDivide>
-HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const Chunk& ahead) {
+HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const Chunk& ahead,
+                           uintptr_t beyond) {
   const Lanes d;
   constexpr int step = kTogether * static_cast<int>(hn::MaxLanes(d));
   for (int g = 0; g < chunk.count; ++g) {
@@ -130,7 +132,12 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const
     const std::byte* x = chunk.numbers[g];
     std::byte* to = chunk.codes[g];
     if (g < ahead.count) {
-      for (int64_t i = 0; i < x_bytes; i += 64) hwy::Prefetch(ahead.x[g] + i);
+      for (int64_t i = 0; i < x_bytes; i += 64) {
+        hwy::Prefetch(ahead.x[g] + i);
+        // It may lie outside of everything.
+        const uintptr_t far = reinterpret_cast<uintptr_t>(ahead.x[g] + i) + beyond;
+        __builtin_prefetch(reinterpret_cast<const void*>(far), 0, 2);
+      }
     }
 #if HWY_TARGET == HWY_SCALAR
     const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));

@@ -72,10 +72,14 @@ void EncodeAs(const AffineFormat& format, const EncodeCall& call) {
       Scales(n, next);
       StoreScales<kScale>(call, cursor.scales_adjoin(), *next);
     }
+    // As far apart as these two, and as rows mostly are, is the chunk after them.
+    const uintptr_t beyond = ahead->count == 0 ? 0
+                                               : reinterpret_cast<uintptr_t>(ahead->x[0]) -
+                                                     reinterpret_cast<uintptr_t>(next->x[0]);
     if (last->divides) {
-      StoreCodes<kBits, true>(group, *last, group * x_bytes, *ahead);
+      StoreCodes<kBits, true>(group, *last, group * x_bytes, *ahead, beyond);
     } else {
-      StoreCodes<kBits, !kFused>(group, *last, group * x_bytes, *ahead);
+      StoreCodes<kBits, !kFused>(group, *last, group * x_bytes, *ahead, beyond);
     }
     if (next->count == 0) return;
     Chunk* const free = last;
