@@ -4,6 +4,7 @@
 #define OPTIMIZED_ATTENTION_VISIBLE_KEYS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -37,6 +38,12 @@ struct VisibleKeys {
     return count >= kBlockTokens ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
   }
 };
+
+// Positions of a block at the bits of `places`. Most blocks are seen whole; counting bits is a call
+// where the instruction set is not known.
+inline int64_t CountOf(uint64_t places) {
+  return places == ~uint64_t{0} ? kBlockTokens : std::popcount(places);
+}
 
 // The blocks that a set of queries may touch; between them are some that none does.
 struct BlockSpan {
