@@ -39,65 +39,52 @@ class LinesInOrder {
       second_far_ = second.far;
     }
     if (lines == 0 || steps == 0) {
-      Stop();
+      left_ = 0;
+      then_ = nullptr;
     } else {
       per_step_ = static_cast<int64_t>((static_cast<uint32_t>(lines + steps) - 1) /
                                        static_cast<uint32_t>(steps));
     }
   }
   HWY_INLINE void Step() {
-    if (HWY_LIKELY(per_step_ < in_row_)) {
-      FetchLines(per_step_);
-    } else {
-      EndRow();
+    const int64_t lines = HWY_MIN(per_step_, left_);
+    FetchLines(lines);
+    if (HWY_UNLIKELY(left_ == 0 && then_ != nullptr)) {
+      Begin(*then_);
+      then_ = nullptr;
+      FetchLines(HWY_MIN(per_step_ - lines, left_));
     }
   }
 
  private:
   static int64_t LinesOf(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes; }
-  // A step that reaches the end of a row.
-  HWY_NOINLINE void EndRow() {
-    for (int64_t lines = per_step_; lines > 0 && left_ > 0;) {
-      const int64_t here = HWY_MIN(lines, in_row_);
-      FetchLines(here);
-      lines -= here;
-      if (in_row_ > 0) return;
-      next_ += static_cast<uintptr_t>(stride_ - row_ * kLineBytes);
-      left_ -= row_;
-      in_row_ = row_;
-      if (left_ == 0 && then_ != nullptr) {
-        Begin(*then_);
-        then_ = nullptr;
-      }
-    }
-    if (left_ == 0) Stop();
-  }
-  HWY_INLINE void Stop() {
-    per_step_ = 0;
-    in_row_ = 1;  // never reached
-  }
-  void Begin(const AheadRows& ahead) {
+  HWY_INLINE void Begin(const AheadRows& ahead) {
     next_ = reinterpret_cast<uintptr_t>(ahead.from);
     far_ = ahead.far;
-    stride_ = ahead.stride;
     // Rows that stand together are one.
     const bool one = ahead.bytes == ahead.stride;
     row_ = in_row_ = LinesOf(one ? ahead.bytes * ahead.count : ahead.bytes);
     left_ = one ? row_ : row_ * ahead.count;
+    to_next_row_ = static_cast<uintptr_t>(ahead.stride - row_ * kLineBytes);
   }
+  // Rows of a few lines end everywhere: without a branch.
   HWY_INLINE void FetchLines(int64_t lines) {
-    in_row_ -= lines;
-    for (; lines > 0; --lines, next_ += kLineBytes) {
+    left_ -= lines;
+    for (; lines > 0; --lines) {
       kFetch(next_, far_);
       if (apart_ != 0) kFetch(next_ + apart_, second_far_);
+      const bool ends = --in_row_ == 0;
+      next_ += kLineBytes + (ends ? to_next_row_ : 0);
+      in_row_ = ends ? row_ : in_row_;
     }
   }
 
   uintptr_t next_;
   uintptr_t apart_ = 0;  // of the second stream from the first
   bool far_ = false, second_far_ = false;
+  uintptr_t to_next_row_;  // from behind the last line of a row
   // Lines of a row, those left of it, those of the rows that are left.
-  int64_t stride_, row_, in_row_, left_, per_step_;
+  int64_t row_, in_row_, left_, per_step_ = 0;
   const AheadRows* then_ = nullptr;
 };
 
