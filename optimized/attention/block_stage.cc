@@ -88,7 +88,8 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
-                            int64_t count, bool together, const AttentionKernels& kernels) {
+                            int64_t count, bool together, const AttentionKernels& kernels,
+                            const HeadScales::Head& head_scales) {
   // Vectors that cross cache lines would hold up who stores them and who loads them.
   float* scales = AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
   float* biases = scales + groups_ * kBlockTokens;
@@ -96,8 +97,14 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, together, count, groups_};
+  const std::byte* of_biases = from.biases + of_head;
+  constexpr int64_t kFirst = 0;
+  if (head_scales.scales != nullptr) {
+    stored = {scale_dtype_, head_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
+    of_biases = head_scales.biases;
+  }
   kernels.widen_scales(stored, by_token, scales);
-  stored.from = from.biases + of_head;
+  stored.from = of_biases;
   kernels.widen_scales(stored, by_token, biases);
   block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales, count, groups_);
   block_.scales = scales;
@@ -105,7 +112,8 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool together, As as, const AttentionKernels& kernels) {
+                      bool together, As as, const AttentionKernels& kernels,
+                      const HeadScales::Head& head_scales) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
@@ -118,7 +126,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (scaled_) TakeScales(from, head, columns, count, together, kernels);
+  if (scaled_) TakeScales(from, head, columns, count, together, kernels, head_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;

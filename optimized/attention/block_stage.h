@@ -11,6 +11,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block.h"
+#include "optimized/attention/head_scales.h"
 #include "optimized/attention/kernels.h"
 
 namespace kvcheck::optimized {
@@ -27,22 +28,28 @@ class BlockStage {
   // block is seen.
   void MakeRoom(bool floats, bool turned);
   // The vectors of `count` columns (1 to 64) of a head, with nothing ahead. together: they stand
-  // one after the other, and the first one is enough.
+  // one after the other, and the first one is enough. head_scales: of these columns.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool together, As as, const AttentionKernels& kernels);
+            bool together, As as, const AttentionKernels& kernels,
+            const HeadScales::Head& head_scales = {});
   // What is ahead is on its way.
   void StopFetching() { block_.ahead[0].count = block_.ahead[1].count = 0; }
   BlockRows& rows() { return block_; }
   int64_t groups() const { return groups_; }
   // Bytes of one vector's codes as they are stored.
   int64_t row_bytes() const { return row_bytes_; }
+  // Bytes of its scales; 0: it has none.
+  int64_t scale_bytes() const {
+    return scaled_ ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_)) : 0;
+  }
 
  private:
   void Widen(const AttentionKernels& kernels);
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                  bool together, const AttentionKernels& kernels);
+                  bool together, const AttentionKernels& kernels,
+                  const HeadScales::Head& head_scales);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;

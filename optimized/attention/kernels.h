@@ -77,6 +77,13 @@ struct StoredScales {
 // As f32. Shapes: by_token (count, groups) for the kernel's own use; out (groups, kBlockTokens).
 using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, float* out);
 
+// Scales or biases of kBlockTokens tokens, `stride` bytes from one to the next, each with those of
+// `heads` heads, a word of four bytes each: head by head.
+// Shapes: out (heads, kBlockTokens), words.
+inline constexpr int64_t kScaleWord = 4;
+inline constexpr int64_t kScaleHeads = 4;  // heads are a multiple of it
+using TurnScalesKernel = void (*)(const std::byte* from, int64_t stride, int64_t heads, float* out);
+
 // How memory is fetched while kernels of few queries work, as the two streams of BlockRows::ahead.
 enum class Fetching : uint8_t {
   // Half a block of keys and half a block of values, those that are read first of what follows.
@@ -95,6 +102,7 @@ struct AttentionKernels {
   WidenKernel widen[kRowKinds];
   SoftmaxKernel softmax[2];
   WidenScalesKernel widen_scales;
+  TurnScalesKernel turn_scales = nullptr;  // null: there is none
   // Null: there are none. Of kFloat32, kPlanes8 and kPlanes4.
   TurnKernel turn[kRowKinds] = {};
   int turned_keys = 0;  // keys that stand together

@@ -12,7 +12,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/rows-inl.h"
+#include "optimized/attention/turned-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -138,7 +138,25 @@ void WidenScales(const StoredScales& scales, float* by_token, float* out) {
   ScalesByGroup(numbers, i, count, groups, out);
 }
 
-void FillScales(AttentionKernels* kernels) { kernels->widen_scales = WidenScales; }
+#if KVCHECK_WIDE_VECTORS
+void TurnScales(const std::byte* from, int64_t stride, int64_t heads, float* out) {
+  auto* const to = reinterpret_cast<uint32_t*>(out);
+  for (int64_t i = 0; i < kBlockTokens; i += kLanes) {
+    const std::byte* tokens[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) tokens[lane] = from + (i + lane) * stride;
+    for (int64_t head = 0; head < heads; head += kScaleHeads) {
+      TurnFour<kBlockTokens>(tokens, head * kScaleWord, to + head * kBlockTokens + i);
+    }
+  }
+}
+#endif
+
+void FillScales(AttentionKernels* kernels) {
+  kernels->widen_scales = WidenScales;
+#if KVCHECK_WIDE_VECTORS
+  kernels->turn_scales = TurnScales;
+#endif
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvcheck::optimized

@@ -29,16 +29,16 @@ const std::byte* After(const std::byte* from, int64_t bytes) {
 // where they stand together. Where heads stand together, each tile fetches some tokens for all of
 // them: memory as it lies. Scales are fetched at once: few bytes a token, which no kernel fetches.
 void TileWorker::NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first,
-                           int64_t end, bool far, const Share& share, AheadRows* rows) const {
+                           int64_t end, bool far, AheadRows* rows) const {
   int64_t head = tile_->kv_head;
   int64_t count = end - first;
   int64_t bytes = stage.row_bytes();
-  if (share.parts > 1 && of.code_head_stride == bytes) {
-    const int64_t before = count * share.part / share.parts;
-    count = count * (share.part + 1) / share.parts - before;
+  if (share_.parts > 1 && of.code_head_stride == bytes) {
+    const int64_t before = count * share_.from / kBlockTokens;
+    count = count * share_.end / kBlockTokens - before;
     first += before;
-    head -= share.part;
-    bytes *= share.parts;
+    head -= share_.part;
+    bytes *= share_.parts;
   }
   const int64_t column = seen_.columns[0] + first;
   // Each by itself: a copy of all of them would wait for what was just written in parts.
@@ -65,41 +65,41 @@ bool TileWorker::FetchesHalves(const TileShape& shape) const {
   return true;
 }
 
-void TileWorker::NameAheadOfScores(const TileShape& shape, const Share& share) {
+void TileWorker::NameAheadOfScores(const TileShape& shape) {
   const SequenceQueries& from = *tile_->sequence;
   const int64_t count = seen_.count;
   const int64_t next = kBlockTokens;
   AheadRows* rows = k_.rows().ahead;
   if (FetchesHalves(shape)) {
-    NameAhead(from.v, v_, count / 2, count, false, share, rows);
-    NameAhead(from.k, k_, next, next + count / 2, false, share, rows + 1);
+    NameAhead(from.v, v_, count / 2, count, false, rows);
+    NameAhead(from.k, k_, next, next + count / 2, false, rows + 1);
   } else {
-    NameAhead(from.k, k_, next, next + count, true, share, rows);
-    NameAhead(from.v, v_, 0, count, false, share, rows + 1);
+    NameAhead(from.k, k_, next, next + count, true, rows);
+    NameAhead(from.v, v_, 0, count, false, rows + 1);
   }
 }
 
-void TileWorker::NameAheadOfSums(const TileShape& shape, const Share& share) {
+void TileWorker::NameAheadOfSums(const TileShape& shape) {
   const SequenceQueries& from = *tile_->sequence;
   const int64_t next = kBlockTokens;
   const int64_t half = next + seen_.count / 2;
   const int64_t end = next + seen_.count;
   AheadRows* rows = v_.rows().ahead;
   if (FetchesHalves(shape)) {
-    NameAhead(from.k, k_, half, end, false, share, rows);
-    NameAhead(from.v, v_, next, half, false, share, rows + 1);
+    NameAhead(from.k, k_, half, end, false, rows);
+    NameAhead(from.v, v_, next, half, false, rows + 1);
   } else {
-    NameAhead(from.v, v_, next, end, true, share, rows);
-    NameAhead(from.k, k_, next, end, false, share, rows + 1);
+    NameAhead(from.v, v_, next, end, true, rows);
+    NameAhead(from.k, k_, next, end, false, rows + 1);
   }
 }
 
-void TileWorker::NameValuesOfThis(const Share& share, AheadRows* rows) const {
-  NameAhead(tile_->sequence->v, v_, 0, seen_.count, true, share, rows);
+void TileWorker::NameValuesOfThis(AheadRows* rows) const {
+  NameAhead(tile_->sequence->v, v_, 0, seen_.count, true, rows);
 }
 
-void TileWorker::NameKeysOfNext(const Share& share, AheadRows* rows) const {
-  NameAhead(tile_->sequence->k, k_, kBlockTokens, kBlockTokens + seen_.count, true, share, rows);
+void TileWorker::NameKeysOfNext(AheadRows* rows) const {
+  NameAhead(tile_->sequence->k, k_, kBlockTokens, kBlockTokens + seen_.count, true, rows);
 }
 
 }  // namespace kvcheck::optimized

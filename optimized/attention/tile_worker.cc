@@ -105,7 +105,9 @@ void TileWorker::TakeRows(const TileShape& shape, const Tile& tile) {
   seen_.whole = false;
 }
 
-void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range) {
+void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t range,
+                            const Share& share) {
+  share_ = share;
   if (tile_ != &tile) TakeRows(shape, tile);
   const int64_t padded = TileShape::PaddedRows(tile.rows);
   partial_.sums = tile.partials + range * shape.PartialFloats(tile.rows);
@@ -118,16 +120,23 @@ void TileWorker::BeginRange(const TileShape& shape, const Tile& tile, int64_t ra
 
 void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
                            std::span<TileWorker> workers) {
-  for (size_t i = 0; i < tiles.size(); ++i) workers[i].BeginRange(shape, tiles[i], range);
+  const auto parts = std::ssize(tiles);
+  TileWorker& front = workers.front();
+  for (int64_t i = 0; i < parts; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const Share share = {i, parts, kBlockTokens * i / parts, kBlockTokens * (i + 1) / parts,
+                         parts > 1 ? &front.head_scales_ : nullptr};
+    workers[at].BeginRange(shape, tiles[at], range, share);
+  }
+  if (parts > 1) front.head_scales_.MakeRoom(parts);
   const int64_t first = (tiles[0].first_range + range) * kBlocksPerRange;
   const std::span<TileWorker> team = workers.first(tiles.size());
-  const auto parts = std::ssize(team);
   for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
     for (TileWorker& worker : team) worker.SeeBlock(block);
-    int64_t part = 0;
-    for (TileWorker& worker : team) worker.ScoreBlock(shape, block, {part++, parts});
-    part = 0;
-    for (TileWorker& worker : team) worker.SumBlock(shape, {part++, parts});
+    if (parts > 1) front.TurnScales(tiles[0].sequence->k, front.k_, shape);
+    for (TileWorker& worker : team) worker.ScoreBlock(shape, block);
+    if (parts > 1) front.TurnScales(tiles[0].sequence->v, front.v_, shape);
+    for (TileWorker& worker : team) worker.SumBlock(shape);
   }
 }
 
@@ -160,7 +169,15 @@ void TileWorker::ForEachGroup(Visit visit) {
   }
 }
 
-void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& share) {
+void TileWorker::TurnScales(const StoredHeads& from, const BlockStage& stage,
+                            const TileShape& shape) {
+  const bool whole = seen_.any != 0 && seen_.together && seen_.count == kBlockTokens;
+  if (!whole) return head_scales_.Drop();
+  head_scales_.Take(from, tile_->kv_head, share_.parts, stage.scale_bytes(), seen_.columns[0],
+                    shape.kernels);
+}
+
+void TileWorker::ScoreBlock(const TileShape& shape, int64_t block) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   if (seen_.reads_keys) {
@@ -168,10 +185,11 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
     const auto as = seen_.by_parts && turns_ ? BlockStage::As::kTurned
                     : widen                  ? BlockStage::As::kFloats
                                              : BlockStage::As::kStored;
-    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels);
-    if (!tile_->Widens()) NameAheadOfScores(shape, share);
+    k_.Take(from.k, tile_->kv_head, seen_.columns, seen_.count, seen_.together, as, shape.kernels,
+            Scales());
+    if (!tile_->Widens()) NameAheadOfScores(shape);
   }
-  if (tile_->Widens()) return ScoreMany(shape, block, share);
+  if (tile_->Widens()) return ScoreMany(shape, block);
   ForEachGroup([&](int64_t row, int width) {
     Dot(shape, row, width, seen_.any, seen_.words[row]);
     Soften(shape, row, width, block, seen_.words[row]);
@@ -179,9 +197,9 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block, const Share& 
   });
 }
 
-void TileWorker::ScoreMany(const TileShape& shape, int64_t block, const Share& share) {
+void TileWorker::ScoreMany(const TileShape& shape, int64_t block) {
   AheadRows ahead[2];
-  NameValuesOfThis(share, ahead);
+  NameValuesOfThis(ahead);
   if (seen_.by_parts) {
     DotByTokens(shape, ahead);
     ForEachGroup(
@@ -196,25 +214,25 @@ void TileWorker::ScoreMany(const TileShape& shape, int64_t block, const Share& s
   });
 }
 
-void TileWorker::SumBlock(const TileShape& shape, const Share& share) {
+void TileWorker::SumBlock(const TileShape& shape) {
   if (seen_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   // Of rows that are joined none can be left out.
   const bool joins = shape.v_planes != nullptr && shape.kernels.fixed;
   const bool widen = tile_->Widens() && (seen_.by_parts || !joins);
   v_.Take(from.v, tile_->kv_head, seen_.columns, seen_.count, seen_.together,
-          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels);
-  if (tile_->Widens()) return SumMany(shape, share);
-  if (seen_.reads_keys) NameAheadOfSums(shape, share);
+          widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels, Scales());
+  if (tile_->Widens()) return SumMany(shape);
+  if (seen_.reads_keys) NameAheadOfSums(shape);
   ForEachGroup([&](int64_t row, int width) {
     Sum(shape, row, width, seen_.any, seen_.words[row]);
     v_.StopFetching();
   });
 }
 
-void TileWorker::SumMany(const TileShape& shape, const Share& share) {
+void TileWorker::SumMany(const TileShape& shape) {
   AheadRows ahead[2];
-  if (seen_.reads_keys) NameKeysOfNext(share, ahead);
+  if (seen_.reads_keys) NameKeysOfNext(ahead);
   if (seen_.by_parts) return SumByChannels(shape, ahead);
   FetchInOrder fetch(ahead, Quads());
   ForEachGroup([&](int64_t row, int width) {

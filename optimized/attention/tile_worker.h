@@ -55,29 +55,31 @@ class TileWorker {
   };
   // Of several tiles that go together, the share of one in what is fetched ahead.
   struct Share {
-    int64_t part, parts;
+    int64_t part = 0, parts = 1;
+    int64_t from = 0, end = kBlockTokens;  // of a block's tokens
+    const HeadScales* scales = nullptr;    // of the part at hand; null: a tile alone
   };
 
   void TakeRows(const TileShape& shape, const Tile& tile);
-  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range);
+  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range, const Share& share);
   // The tile's next block: what is seen of it; scores; and P.V.
   void SeeBlock(int64_t block);
   void SeeWholeBlock(int64_t block);
-  void ScoreBlock(const TileShape& shape, int64_t block, const Share& share);
-  void SumBlock(const TileShape& shape, const Share& share);
+  void ScoreBlock(const TileShape& shape, int64_t block);
+  void SumBlock(const TileShape& shape);
   // What is left of these two for a tile that widens.
-  void ScoreMany(const TileShape& shape, int64_t block, const Share& share);
-  void SumMany(const TileShape& shape, const Share& share);
+  void ScoreMany(const TileShape& shape, int64_t block);
+  void SumMany(const TileShape& shape);
   void NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first, int64_t end,
-                 bool far, const Share& share, AheadRows* rows) const;
+                 bool far, AheadRows* rows) const;
   bool FetchesHalves(const TileShape& shape) const;  // in place of two levels
   // What the kernel of the first queries fetches (Fetching), while scores are made and during P.V.
-  void NameAheadOfScores(const TileShape& shape, const Share& share);
-  void NameAheadOfSums(const TileShape& shape, const Share& share);
+  void NameAheadOfScores(const TileShape& shape);
+  void NameAheadOfSums(const TileShape& shape);
   // Where a tile widens: what is fetched meanwhile to the second cache, some of it for every four
   // queries.
-  void NameValuesOfThis(const Share& share, AheadRows* rows) const;
-  void NameKeysOfNext(const Share& share, AheadRows* rows) const;
+  void NameValuesOfThis(AheadRows* rows) const;
+  void NameKeysOfNext(AheadRows* rows) const;
   template <class Visit>
   void ForEachGroup(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;
@@ -97,7 +99,14 @@ class TileWorker {
   bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
+  // Of the block's keys or values, for all tiles that go together, of which this is the first.
+  void TurnScales(const StoredHeads& from, const BlockStage& stage, const TileShape& shape);
+  HeadScales::Head Scales() const {
+    return share_.scales == nullptr ? HeadScales::Head{} : share_.scales->Of(share_.part);
+  }
+
   BlockStage k_, v_;
+  HeadScales head_scales_;  // of all tiles that go together, the first one's
   SelectedRows selected_;
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
@@ -105,6 +114,7 @@ class TileWorker {
   WholeSpan whole_;             // that they see whole
   Seen seen_;                   // of the block
   Partial partial_;             // of the range that was begun
+  Share share_;                 // in the tiles that began it together
   std::vector<float> memory_;   // of what follows, aligned
   bool in_place_ = false;       // Queries::in_place
   bool turns_ = false;          // keys are turned about for the tile

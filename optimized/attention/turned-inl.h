@@ -44,23 +44,29 @@ HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
 #endif
 }
 
-// Eight words from `offset` on of kLanes rows: word j of row i to lane i of vector j.
-// Shapes: to (8, kStride), of kLanes of the keys.
+// Four words from `offset` on of kLanes rows: word j of row i to lane i of vector j.
+// Shapes: to (4, kStride), of kLanes of the rows.
 template <int64_t kStride>
-HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
+HWY_INLINE void TurnFour(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
   const Words d;
   const hn::Repartition<uint64_t, Words> pairs;
+  VWords of[4];
+  for (int i = 0; i < 4; ++i) of[i] = EveryFourth(row + i, offset);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, of[0], of[1]));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[0], of[1]));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[2], of[3]));
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kStride);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kStride);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kStride);
+}
+
+// Eight words, likewise. Shapes: to (8, kStride).
+template <int64_t kStride>
+HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
   for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kStride) {
-    VWords of[4];
-    for (int i = 0; i < 4; ++i) of[i] = EveryFourth(row + i, offset);
-    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, of[0], of[1]));
-    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[0], of[1]));
-    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
-    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[2], of[3]));
-    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kStride);
-    hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kStride);
-    hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kStride);
+    TurnFour<kStride>(row, offset, to);
   }
 }
 
