@@ -83,7 +83,7 @@ class LinesInOrder {
   uintptr_t apart_ = 0;  // of the second stream from the first
   bool far_ = false, second_far_ = false;
   uintptr_t to_next_row_;  // from behind the last line of a row
-  // Lines of a row, those left of it, those of the rows that are left.
+  // Lines of a row, those left of it, those left of the stream.
   int64_t row_, in_row_, left_, per_step_ = 0;
   const AheadRows* then_ = nullptr;
 };

@@ -79,7 +79,7 @@ using WidenScalesKernel = void (*)(const StoredScales& scales, float* by_token, 
 
 // Scales or biases of kBlockTokens tokens, `stride` bytes from one to the next, each with those of
 // `heads` heads, a word of four bytes each: head by head.
-// Shapes: out (heads, kBlockTokens), words.
+// Shapes: out (heads, kBlockTokens), words, at an address that is a multiple of 64.
 inline constexpr int64_t kScaleWord = 4;
 inline constexpr int64_t kScaleHeads = 4;  // heads are a multiple of it
 using TurnScalesKernel = void (*)(const std::byte* from, int64_t stride, int64_t heads, float* out);

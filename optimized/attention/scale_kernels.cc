@@ -1,4 +1,4 @@
-// Scales and biases of a block as f32, group by group.
+// Scales and biases of a block as f32, group by group; and of several heads, head by head.
 
 #include <cstdint>
 #include <cstring>

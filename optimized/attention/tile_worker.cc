@@ -133,9 +133,10 @@ void TileWorker::RunRanges(const TileShape& shape, std::span<const Tile> tiles, 
   const std::span<TileWorker> team = workers.first(tiles.size());
   for (int64_t block = first; block < first + kBlocksPerRange; ++block) {
     for (TileWorker& worker : team) worker.SeeBlock(block);
-    if (parts > 1) front.TurnScales(tiles[0].sequence->k, front.k_, shape);
+    const bool turns = parts > 1 && front.seen_.any != 0;
+    if (turns && front.seen_.reads_keys) front.TurnScales(shape, tiles[0].sequence->k, front.k_);
     for (TileWorker& worker : team) worker.ScoreBlock(shape, block);
-    if (parts > 1) front.TurnScales(tiles[0].sequence->v, front.v_, shape);
+    if (turns) front.TurnScales(shape, tiles[0].sequence->v, front.v_);
     for (TileWorker& worker : team) worker.SumBlock(shape);
   }
 }
@@ -169,9 +170,9 @@ void TileWorker::ForEachGroup(Visit visit) {
   }
 }
 
-void TileWorker::TurnScales(const StoredHeads& from, const BlockStage& stage,
-                            const TileShape& shape) {
-  const bool whole = seen_.any != 0 && seen_.together && seen_.count == kBlockTokens;
+void TileWorker::TurnScales(const TileShape& shape, const StoredHeads& from,
+                            const BlockStage& stage) {
+  const bool whole = seen_.together && seen_.count == kBlockTokens;
   if (!whole) return head_scales_.Drop();
   head_scales_.Take(from, tile_->kv_head, share_.parts, stage.scale_bytes(), seen_.columns[0],
                     shape.kernels);

@@ -10,6 +10,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block_stage.h"
+#include "optimized/attention/head_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/tile.h"
 
@@ -53,11 +54,11 @@ class TileWorker {
     int64_t counts[kMostTileRows], most[kMostTileRows / kQuad];
     bool by_parts;  // each row sees the first ones of it: DotByTokens and SumByChannels
   };
-  // Of several tiles that go together, the share of one in what is fetched ahead.
+  // One tile of several that go together.
   struct Share {
     int64_t part = 0, parts = 1;
-    int64_t from = 0, end = kBlockTokens;  // of a block's tokens
-    const HeadScales* scales = nullptr;    // of the part at hand; null: a tile alone
+    int64_t from = 0, end = kBlockTokens;  // of a block's tokens, which it fetches for all
+    const HeadScales* scales = nullptr;    // of all parts, K's or V's; null: a tile alone
   };
 
   void TakeRows(const TileShape& shape, const Tile& tile);
@@ -100,7 +101,7 @@ class TileWorker {
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
   // Of the block's keys or values, for all tiles that go together, of which this is the first.
-  void TurnScales(const StoredHeads& from, const BlockStage& stage, const TileShape& shape);
+  void TurnScales(const TileShape& shape, const StoredHeads& from, const BlockStage& stage);
   HeadScales::Head Scales() const {
     return share_.scales == nullptr ? HeadScales::Head{} : share_.scales->Of(share_.part);
   }

@@ -1,5 +1,5 @@
-// q.k with a key in each lane (turned.h). Included once per instruction set; for vectors of eight
-// lanes or more.
+// Words turned about, and q.k with a key in each lane (turned.h). Included once per instruction
+// set; for vectors of eight lanes or more.
 
 #if defined(OPTIMIZED_ATTENTION_TURNED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_TURNED_INL_H_

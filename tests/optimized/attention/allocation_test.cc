@@ -55,24 +55,27 @@ TEST(AttentionAllocations, AreNoneAfterTheFirstCall) {
 // Which way a block goes depends on what its queries see of it; the memory does not.
 TEST(AttentionAllocations, AreNoneAfterACallUnderAnotherMask) {
   for (const char* format : {"f32", "f16", "affine:8:g64:f16", "affine:4:g32:f32"}) {
-    Sequence sequence;
-    sequence.shape.query_heads = 8;
-    sequence.shape.kv_heads = 2;
-    sequence.shape.k = sequence.shape.v = ParseKvFormat(WholeLine(format));
-    sequence.tokens = 300;
-    sequence.queries = 40;
-    sequence.bits_for_all = true;
-    Sequence with_holes = sequence;
-    with_holes.holes = 0.3;
-    Asked asked[] = {{sequence, Place::kHeadMajor}, {with_holes, Place::kHeadMajor}};
-    for (const size_t first : {size_t{0}, size_t{1}}) {
-      const optimized::SequenceQueries before = asked[first].Queries();
-      const optimized::SequenceQueries after = asked[1 - first].Queries();
-      optimized::Attention attention;
-      attention.Run(sequence.shape, {&before, 1});
-      const int64_t counted = allocations.load();
-      attention.Run(sequence.shape, {&after, 1});
-      EXPECT_EQ(allocations.load() - counted, 0) << format << " holes first: " << first;
+    for (const Place place : {Place::kHeadMajor, Place::kTokenMajor}) {
+      Sequence sequence;
+      sequence.shape.query_heads = 8;
+      sequence.shape.kv_heads = 4;
+      sequence.shape.k = sequence.shape.v = ParseKvFormat(WholeLine(format));
+      sequence.tokens = 300;
+      sequence.queries = 40;
+      sequence.bits_for_all = true;
+      Sequence with_holes = sequence;
+      with_holes.holes = 0.3;
+      Asked asked[] = {{sequence, place}, {with_holes, place}};
+      for (const size_t first : {size_t{0}, size_t{1}}) {
+        const optimized::SequenceQueries before = asked[first].Queries();
+        const optimized::SequenceQueries after = asked[1 - first].Queries();
+        optimized::Attention attention;
+        attention.Run(sequence.shape, {&before, 1});
+        const int64_t counted = allocations.load();
+        attention.Run(sequence.shape, {&after, 1});
+        EXPECT_EQ(allocations.load() - counted, 0)
+            << format << " " << Name(place) << " holes first: " << first;
+      }
     }
   }
 }
