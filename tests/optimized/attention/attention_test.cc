@@ -86,41 +86,6 @@ TEST(Attention, GivesTheSameBitsWhereverTheTokensStand) {
   }
 }
 
-// Heads that stand together in each token go together: what is done once for all of them, as the
-// scales of a word a head, is that of each alone. K and V, tokens and heads differ in all of them.
-TEST(Attention, GivesTheSameBitsForHeadsThatGoTogether) {
-  const struct {
-    const char* k;
-    const char* v;
-    int64_t k_dim, v_dim;
-  } operands[] = {{"affine:8:g64:f16", "affine:8:g64:f16", 128, 128},
-                  {"affine:4:g32:bf16", "affine:8:g32:f32", 64, 32},
-                  {"affine:8:g64:f16", "affine:4:g32:f16", 128, 128},
-                  {"affine:4:g64:f32", "f16", 64, 40},
-                  {"f32", "affine:3:g32:f16", 24, 64}};
-  for (const auto& of : operands) {
-    for (const int64_t kv_heads : {4, 5, 8, 12}) {
-      for (const int64_t tokens : {64, 65, 200}) {
-        for (const int64_t queries : {1, 20}) {
-          Sequence sequence;
-          sequence.shape = Shape(2 * kv_heads, kv_heads, of.k_dim, of.v_dim,
-                                 ParseKvFormat(WholeLine(of.k)), ParseKvFormat(WholeLine(of.v)));
-          sequence.tokens = tokens;
-          sequence.queries = queries;
-          sequence.shape.portable = tokens == 65;
-          const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
-          for (const int threads : {1, 2, 3}) {
-            for (const Place place : {Place::kTokenMajor, Place::kRing}) {
-              ASSERT_EQ(Solve(sequence, place, threads), want)
-                  << threads << " threads, " << Name(place) << " " << Describe(sequence);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
   for (uint32_t i = 0; i < kDraws; ++i) {
     Sequence sequence = DrawSequence(1000 + i);
@@ -370,38 +335,6 @@ TEST(Attention, ReadsNoKeysThatAllWeighTheSame) {
           ASSERT_EQ(some[i], head % 2 == 1 ? all[i] : none[i]) << i << " " << Describe(sequence);
         }
       }
-    }
-  }
-}
-
-// Nor of heads that go together.
-TEST(Attention, ReadsNoKeysThatAllWeighTheSameWhereHeadsStandTogether) {
-  for (const char* format : {"affine:8:g64:f16", "affine:3:g32:f16", "f16"}) {
-    for (const int64_t queries : {1, 20}) {
-      Sequence sequence;
-      const KvFormat stored = ParseKvFormat(WholeLine(format));
-      sequence.shape = Shape(8, 4, 128, 128, stored, stored);
-      sequence.tokens = 130;
-      sequence.queries = queries;
-      const auto solve = [&](Place place, bool uniform, bool hide_keys) {
-        Asked asked(sequence, place);
-        SequenceQueries question = asked.Queries();
-        std::vector<optimized::VisibleKeys> visible(question.visible, question.visible + queries);
-        for (optimized::VisibleKeys& keys : visible) {
-          keys.end = sequence.tokens - 1;
-          keys.uniform = uniform;
-        }
-        question.visible = visible.data();
-        const GuardedBytes page(1);
-        const std::byte* hidden = page.data() + 1;  // may not be read
-        if (hide_keys) question.k.codes = question.k.scales = question.k.biases = hidden;
-        Attention attention;
-        attention.Run(sequence.shape, {&question, 1});
-        return asked.Answers();
-      };
-      const auto want = solve(Place::kHeadMajor, true, false);
-      EXPECT_EQ(solve(Place::kTokenMajor, true, true), want) << Describe(sequence);
-      EXPECT_NE(solve(Place::kTokenMajor, false, false), want) << Describe(sequence);
     }
   }
 }
