@@ -26,7 +26,7 @@ TEST(AttentionHeadsTogether, GiveTheSameBitsAsEachAlone) {
                   {"f32", "affine:3:g32:f16", 24, 64}};
   for (const auto& of : operands) {
     for (const int64_t kv_heads : {4, 5, 8, 12}) {
-      for (const int64_t tokens : {64, 65, 200}) {
+      for (const int64_t tokens : {65, 200}) {
         for (const int64_t queries : {1, 20}) {
           Sequence sequence;
           sequence.shape.query_heads = 2 * kv_heads;
@@ -39,7 +39,7 @@ TEST(AttentionHeadsTogether, GiveTheSameBitsAsEachAlone) {
           sequence.queries = queries;
           sequence.shape.portable = tokens == 65;
           const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
-          for (const int threads : {1, 2, 3}) {
+          for (const int threads : {1, 3}) {
             for (const Place place : {Place::kTokenMajor, Place::kRing}) {
               ASSERT_EQ(Solve(sequence, place, threads), want)
                   << threads << " threads, " << Name(place) << " " << Describe(sequence);
