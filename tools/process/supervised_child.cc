@@ -13,13 +13,14 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/process/attended_clock.h"
 #include "tools/process/child_start.h"
 #include "tools/process/message_frame.h"
 
 namespace kvcheck {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = AttendedClock;
 
 constexpr size_t kStderrTailBytes = 4096;
 // How long a wait lasts before the child itself is looked at: one whose grandchild holds the pipe

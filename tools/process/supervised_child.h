@@ -1,7 +1,7 @@
 // A child process whose crash, hang or nonsense is a value. It sends messages; the parent waits for
 // each no longer than a limit since the last progress, so that a long job that moves is not killed
-// and a job that loops is. Serves files of unknown origin, workers of `fuzz` and `gate`, and
-// strangers' implementations.
+// and a job that loops is. Time in which the parent is suspended is not counted. Serves files of
+// unknown origin, workers of `fuzz` and `gate`, and strangers' implementations.
 //
 // Messages in both directions: 8 bytes of length, little endian, then that many bytes. A length of
 // 0 is no message but a sign of progress. A forked child uses a ChildChannel; an executable reads
