@@ -18,6 +18,7 @@
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/junit_report.h"
 #include "tools/report/output_file.h"
+#include "tools/report/shown_text.h"
 #include "tools/report/text_report.h"
 
 namespace kvcheck {
@@ -70,8 +71,8 @@ int RunFaultsCommand(const FaultsOptions& options) {
   }
   if (!options.table.empty()) WriteOutput(options.table, RunTable(outcomes));
   if (!common.text.quiet) {
-    fmt::print(stderr, "kvcheck faults: {:.1f} s of processor time\n",
-               static_cast<double>(std::clock()) / CLOCKS_PER_SEC);
+    PrintNotice(fmt::format("kvcheck faults: {:.1f} s of processor time",
+                            static_cast<double>(std::clock()) / CLOCKS_PER_SEC));
   }
   return summary.ExitCode();
 }
@@ -84,12 +85,12 @@ int ExplainFault(const FaultsOptions& options) {
                 "faults explain");
   }
   const FaultText& text = *fault->text;
-  fmt::print(
+  std::cout << fmt::format(
       "{}: {}\n  kind         {}: {} with '{}' replaced\n  reports      {} "
       "(tools/faults/catalogue.md)\n  property     {}\n  caught by    {}\n\n",
       text.id, text.description, Name(fault->kind), HealthyName(fault->kind), text.rule,
       text.reports, text.property, text.checks);
-  std::fflush(stdout);
+  std::cout << std::flush;
   DrawnCases cases(fault->kind);
   const std::unique_ptr<FaultTrials> trials = MakeFaultTrials(*fault, &cases);
   const CaseEntry entry = SmallestCase(*fault);

@@ -19,6 +19,7 @@
 #include "tools/kvcheck/stored_expected.h"
 #include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -161,7 +162,7 @@ int Make(const MakeOptions& options) {
   if (exit_code != 0 || !complete) return exit_code;
   const std::string hash = writer.Finish();
   if (options.common.json != "-" && options.common.junit != "-") {
-    std::cout << fmt::format("wrote {} ({})\n", options.output, hash) << std::flush;
+    std::cout << fmt::format("wrote {} ({})\n", NameText(options.output), hash) << std::flush;
   }
   return exit_code;
 }

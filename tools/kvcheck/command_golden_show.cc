@@ -10,13 +10,15 @@
 #include "reference/spec/error.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/stored_tensors.h"
+#include "tools/report/shown_text.h"
 #include "tools/report/summary.h"
 
 namespace kvcheck {
 namespace {
 
 std::string TensorLine(const std::string& name, const Tensor& tensor) {
-  return fmt::format("    {:<14} {} {}\n", name, Name(tensor.dtype), ToString(tensor.shape));
+  return fmt::format("    {:<14} {} {}\n", NameText(name), Name(tensor.dtype),
+                     NameText(ToString(tensor.shape)));
 }
 
 // A recorded trace, an operation a line with its answer.
@@ -33,21 +35,21 @@ std::string TraceText(const StoredFile& file, const GoldenCase& golden, const st
   std::string text;
   for (size_t i = 0; i < c.ops.size(); ++i) {
     const RecordedAnswer& answer = recording.answers()[i];
-    text += fmt::format("    {:>4}  {}", i + 1, Print(c.ops[i]));
+    std::string line = Print(c.ops[i]);
     using Status = RecordedAnswer::Status;
-    if (answer.status == Status::kIdle) text += ": nothing, the slot is empty";
-    if (answer.status == Status::kRefused) text += ": refused: " + answer.message;
-    if (answer.status == Status::kUnsupported) text += ": not supported: " + answer.message;
+    if (answer.status == Status::kIdle) line += ": nothing, the slot is empty";
+    if (answer.status == Status::kRefused) line += ": refused: " + answer.message;
+    if (answer.status == Status::kUnsupported) line += ": not supported: " + answer.message;
     if (answer.status == Status::kDone && c.ops[i].kind == CacheOpKind::kTrim) {
-      text += fmt::format(": {} gone", answer.number);
+      line += fmt::format(": {} gone", answer.number);
     }
-    text += "\n";
+    text += fmt::format("    {:>4}  {}\n", i + 1, NameText(line));
   }
   return text + fmt::format("    {} states of caches\n", recording.states());
 }
 
 std::string CaseText(const StoredFile& file, const GoldenCase& c) {
-  std::string text = fmt::format("{}\n  case      {}\n", c.name, c.case_text);
+  std::string text = fmt::format("{}\n  case      {}\n", NameText(c.name), NameText(c.case_text));
   if (!c.inputs.empty()) text += "  inputs\n";
   for (const auto& [name, tensor] : c.inputs) text += TensorLine(name, tensor);
   if (!c.expected.empty()) text += "  expected\n";
@@ -55,11 +57,16 @@ std::string CaseText(const StoredFile& file, const GoldenCase& c) {
     text += TensorLine(name + (expected.lo ? " (hi + lo)" : ""), expected.hi);
   }
   for (const ObservedRecord& record : c.observed) {
-    text += fmt::format("  observed  {}: {} {} on {}\n    expect         {}{}\n", record.impl,
-                        record.implementation, record.version, record.machine, record.expect,
-                        record.reason.empty() ? "" : ": " + record.reason);
-    if (!record.plan.empty()) text += fmt::format("    plan           {}\n", record.plan);
-    if (!record.profile.empty()) text += fmt::format("    profile        {}\n", record.profile);
+    text += fmt::format("  observed  {}: {} {} on {}\n    expect         {}{}\n",
+                        NameText(record.impl), NameText(record.implementation),
+                        NameText(record.version), NameText(record.machine), NameText(record.expect),
+                        record.reason.empty() ? "" : ": " + NameText(record.reason));
+    if (!record.plan.empty()) {
+      text += fmt::format("    plan           {}\n", NameText(record.plan));
+    }
+    if (!record.profile.empty()) {
+      text += fmt::format("    profile        {}\n", NameText(record.profile));
+    }
     for (const auto& [name, tensor] : record.outputs) text += TensorLine(name, tensor);
     if (c.case_text.starts_with("cache ")) {
       text += TraceText(file, c, record.impl, ParseCacheCase(c.case_text));
@@ -74,9 +81,9 @@ std::string OneLine(const GoldenCase& c) {
     observed += (observed.empty() ? "" : " ") + record.impl;
     if (record.expect != "PASS") observed += "(" + record.expect + ")";
   }
-  return fmt::format("{}\n  {}\n  {}{}{}\n", c.name, c.case_text,
+  return fmt::format("{}\n  {}\n  {}{}{}\n", NameText(c.name), NameText(c.case_text),
                      c.expected.empty() ? "no expected values" : "expected",
-                     observed.empty() ? "" : ", observed: ", observed);
+                     observed.empty() ? "" : ", observed: ", NameText(observed));
 }
 
 int Show(const std::string& path, const std::string& name) {
@@ -88,8 +95,8 @@ int Show(const std::string& path, const std::string& name) {
   }
   const GoldenFile& outline = golden.outline();
   std::cout << fmt::format("schema   {}\nsource   {}\ncommand  {}\ncontent  {}\ncases    {}\n\n",
-                           outline.schema, outline.source, outline.command, outline.content_hash,
-                           outline.cases.size());
+                           outline.schema, NameText(outline.source), NameText(outline.command),
+                           NameText(outline.content_hash), outline.cases.size());
   for (const GoldenCase& c : outline.cases) std::cout << OneLine(c);
   std::cout << std::flush;
   return kExitPassed;

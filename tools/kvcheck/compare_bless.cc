@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <iostream>
 
 #include "reference/spec/error.h"
 #include "tools/compare/bless.h"
 #include "tools/kvcheck/compare_stored.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 #include "tools/report/summary.h"
 
 namespace kvcheck {
@@ -30,12 +31,13 @@ int BlessStored(const CompareOptions& options, const std::vector<ComparePair>& p
     ThrowIfInterrupted();
     const std::string change = DescribeChange(pair, gold, got, judge);
     if (change.empty()) ++kept;
-    if (!change.empty()) fmt::print("{}\n", change);
+    if (!change.empty()) std::cout << NameText(change) << "\n";
     if (!pair.names.got.empty()) ++written;
   }
   WriteBlessed(bless, pairs, gold, got, ThrowIfInterrupted);
-  fmt::print("{}: {} written, {} as in GOLD bit for bit; reason: {}\n", bless.path,
-             Plural(written, "tensor"), kept, bless.reason);
+  std::cout << NameText(fmt::format("{}: {} written, {} as in GOLD bit for bit; reason: {}",
+                                    bless.path, Plural(written, "tensor"), kept, bless.reason))
+            << "\n";
   return kExitPassed;
 }
 

@@ -268,7 +268,7 @@ void AddExtraCases(const CaseSelection& selection, const StoredFile& gold, const
     result.verdict = WithoutJudging(Outcome::kFail,
                                     fmt::format("extra: {} does not have this case", gold.path()));
     result.verdict.case_text = extra.case_text;
-    report->Add(std::move(result));
+    report->Add(result);
   }
 }
 

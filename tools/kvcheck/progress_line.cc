@@ -5,12 +5,20 @@
 
 #include <cstdio>
 
+#include "tools/report/shown_text.h"
+
 namespace kvcheck {
 namespace {
 
 // Wide enough to overwrite an earlier line, narrow enough for every terminal.
 constexpr int kColumns = 78;
 constexpr std::chrono::milliseconds kInterval{100};
+
+// Where it cannot be written, nobody misses it.
+void Draw(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
 
 }  // namespace
 
@@ -23,15 +31,13 @@ bool ProgressLine::IsDue() const {
 void ProgressLine::Show(const std::string& text) {
   if (!shown_) return;
   last_ = std::chrono::steady_clock::now();
-  fmt::print(stderr, "\r{:<{}.{}}", text, kColumns, kColumns);
-  std::fflush(stderr);
+  Draw(fmt::format("\r{:<{}.{}}", NameText(text), kColumns, kColumns));
   drawn_ = true;
 }
 
 void ProgressLine::Clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r{:{}}\r", "", kColumns);
-  std::fflush(stderr);
+  Draw(fmt::format("\r{:{}}\r", "", kColumns));
   drawn_ = false;
 }
 

@@ -6,9 +6,6 @@
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/report/json_report.h"
-#include "tools/report/junit_report.h"
-#include "tools/report/output_file.h"
 
 namespace kvcheck {
 std::string ToolVersion() { return "kvcheck " KVCHECK_VERSION; }
@@ -19,7 +16,10 @@ RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t to
       total_(total),
       progress_(options.text.quiet),
       prints_text_(options.json != "-" && options.junit != "-"),
-      text_(options.text, std::cout) {}
+      text_(options.text, std::cout) {
+  if (!options.json.empty()) json_.emplace(options.json, options.text.strict, ToolVersion());
+  if (!options.junit.empty()) junit_.emplace(options.junit, suite_, options.text);
+}
 
 bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluate) {
   if (IsInterruptRequested()) {
@@ -27,7 +27,9 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
     return false;
   }
   ++started_;
-  progress_.Show(fmt::format("{} of {}: {}", started_, total_, Title(result)));
+  if (progress_.shown()) {
+    progress_.Show(fmt::format("{} of {}: {}", started_, total_, Title(result)));
+  }
   Verdict verdict;
   try {
     verdict = evaluate();
@@ -54,24 +56,21 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
   keep(&Verdict::case_text);
   keep(&Verdict::implementation);
   keep(&Verdict::command);
-  Add(std::move(result));
+  Add(result);
   return true;
 }
 
-void RunReport::Add(CaseResult result) {
+void RunReport::Add(const CaseResult& result) {
   summary_.Add(result, options_.text.strict);
   if (prints_text_) text_.Add(result);
-  if (!options_.json.empty() || !options_.junit.empty()) results_.push_back(std::move(result));
+  if (json_) json_->Add(result);
+  if (junit_) junit_->Add(result);
 }
 
 int RunReport::Finish() {
   if (prints_text_) text_.Finish(summary_);
-  if (!options_.json.empty()) {
-    WriteOutput(options_.json, JsonReport(results_, summary_, options_.text.strict, ToolVersion()));
-  }
-  if (!options_.junit.empty()) {
-    WriteOutput(options_.junit, JunitReport(results_, summary_, suite_, options_.text));
-  }
+  if (json_) json_->Finish(summary_);
+  if (junit_) junit_->Finish(summary_);
   return summary_.ExitCode();
 }
 

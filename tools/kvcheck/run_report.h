@@ -5,12 +5,15 @@
 #define TOOLS_KVCHECK_RUN_REPORT_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/progress_line.h"
 #include "tools/report/case_result.h"
+#include "tools/report/json_report.h"
+#include "tools/report/junit_report.h"
 #include "tools/report/summary.h"
 #include "tools/report/text_report.h"
 
@@ -30,7 +33,7 @@ class RunReport {
   // file ends the run. The verdict's command, case text and implementation are kept from `result`
   // where evaluate leaves them empty. False when the run was interrupted: the caller stops.
   bool Judge(CaseResult result, const std::function<Verdict()>& evaluate);
-  void Add(CaseResult result);
+  void Add(const CaseResult& result);
   // For the summary of a comparison tensor by tensor.
   void SetTensors(const TensorCounts& counts) { summary_.tensors = counts; }
   void AddCampaign(CampaignCounts campaign) { summary_.Add(std::move(campaign)); }
@@ -50,7 +53,8 @@ class RunReport {
   bool prints_text_;
   TextReport text_;
   Summary summary_;
-  std::vector<CaseResult> results_;  // kept only for --json and --junit
+  std::optional<JsonReportWriter> json_;
+  std::optional<JunitReportWriter> junit_;
 };
 
 }  // namespace kvcheck

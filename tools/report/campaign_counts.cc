@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -64,8 +65,9 @@ std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print) {
       return text + fmt::format("  ... and {} more ways (--max-print)\n",
                                 std::ssize(campaign.unproved) - max_print);
     }
-    text += fmt::format("  {}: {}, case {} the first: {}\n", Name(finding.outcome),
-                        Plural(finding.cases, "case"), finding.first_case, finding.reason);
+    text +=
+        fmt::format("  {}: {}, case {} the first: {}\n", Name(finding.outcome),
+                    Plural(finding.cases, "case"), finding.first_case, NameText(finding.reason));
   }
   return text;
 }

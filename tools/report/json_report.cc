@@ -1,8 +1,13 @@
 #include "tools/report/json_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
+#include <utility>
+
+#include "tools/report/output_file.h"
 
 namespace kvcheck {
 namespace {
@@ -253,37 +258,78 @@ Json TensorsJson(const std::optional<TensorCounts>& counts) {
           {"rules", counts->rules}};
 }
 
+std::string Dump(const Json& json) {
+  // ASCII alone: other characters could act on the terminal that shows the report.
+  return json.dump(1, ' ', true, Json::error_handler_t::replace);
+}
+
+// Of the array of cases, as the document has it.
+std::string CaseJsonText(const CaseResult& result, bool strict, bool first) {
+  std::string text = first ? "" : ",";
+  const std::string dumped = Dump(CaseJson(result, strict));
+  for (std::string_view left = dumped; !left.empty();) {
+    const size_t end = std::min(left.find('\n'), left.size());
+    text += "\n  ";
+    text += left.substr(0, end);
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return text;
+}
+
+// What stands before the cases.
+std::string HeadText(const Summary& summary, bool strict, const std::string& tool) {
+  const Json head = {{"schema", kJsonReportSchema},
+                     {"tool", tool},
+                     {"strict", strict},
+                     {"summary",
+                      {{"cases", summary.cases},
+                       {"passed", summary.passed},
+                       {"failed", summary.failed},
+                       {"mistrusted", summary.mistrusted},
+                       {"expected_mistrusted", summary.expected_mistrusted},
+                       {"known_findings", summary.known_findings},
+                       {"unsupported", summary.unsupported},
+                       {"illegal", summary.illegal},
+                       {"crashed", summary.crashed},
+                       {"timed_out", summary.timed_out},
+                       {"unmet", summary.unmet},
+                       {"warnings", summary.warnings},
+                       {"judged_elements", summary.judged},
+                       {"interrupted", summary.interrupted},
+                       {"tensors", TensorsJson(summary.tensors)},
+                       {"campaigns", CampaignsJson(summary.campaigns)},
+                       {"notes", summary.notes},
+                       {"patterns", summary.patterns},
+                       {"exit_code", summary.ExitCode()}}}};
+  std::string text = Dump(head);
+  text.resize(text.size() - 2);  // "\n}"
+  return text + ",\n \"cases\": [";
+}
+
+std::string TailText(bool has_cases) { return has_cases ? "\n ]\n}\n" : "]\n}\n"; }
+
 }  // namespace
+
+JsonReportWriter::JsonReportWriter(const std::string& path, bool strict, std::string tool)
+    : path_(path), strict_(strict), tool_(std::move(tool)), cases_(path) {}
+
+void JsonReportWriter::Add(const CaseResult& result) {
+  cases_.Append(CaseJsonText(result, strict_, cases_.empty()));
+}
+
+void JsonReportWriter::Finish(const Summary& summary) {
+  OutputFile file(path_);
+  file.Write(HeadText(summary, strict_, tool_));
+  cases_.Read([&](std::string_view part) { file.Write(part); });
+  file.Write(TailText(!cases_.empty()));
+  file.Commit();
+}
 
 std::string JsonReport(std::span<const CaseResult> results, const Summary& summary, bool strict,
                        const std::string& tool) {
-  Json cases = Json::array();
-  for (const CaseResult& result : results) cases.push_back(CaseJson(result, strict));
-  const Json report = {{"schema", kJsonReportSchema},
-                       {"tool", tool},
-                       {"strict", strict},
-                       {"summary",
-                        {{"cases", summary.cases},
-                         {"passed", summary.passed},
-                         {"failed", summary.failed},
-                         {"mistrusted", summary.mistrusted},
-                         {"expected_mistrusted", summary.expected_mistrusted},
-                         {"known_findings", summary.known_findings},
-                         {"unsupported", summary.unsupported},
-                         {"illegal", summary.illegal},
-                         {"crashed", summary.crashed},
-                         {"timed_out", summary.timed_out},
-                         {"unmet", summary.unmet},
-                         {"warnings", summary.warnings},
-                         {"judged_elements", summary.judged},
-                         {"interrupted", summary.interrupted},
-                         {"tensors", TensorsJson(summary.tensors)},
-                         {"campaigns", CampaignsJson(summary.campaigns)},
-                         {"notes", summary.notes},
-                         {"patterns", summary.patterns},
-                         {"exit_code", summary.ExitCode()}}},
-                       {"cases", std::move(cases)}};
-  return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text = HeadText(summary, strict, tool);
+  for (size_t i = 0; i < results.size(); ++i) text += CaseJsonText(results[i], strict, i == 0);
+  return text + TailText(!results.empty());
 }
 
 }  // namespace kvcheck

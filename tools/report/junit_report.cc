@@ -2,50 +2,40 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <pugixml.hpp>
 #include <sstream>
+#include <utility>
+
+#include "tools/report/output_file.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
 
-// The length of the UTF-8 character at text[i], 0 when there is none that XML allows.
-size_t XmlCharacterLength(const std::string& text, size_t i) {
-  const auto byte = [&](size_t k) {
-    return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0U;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return lead >= 0x20 || lead == '\t' || lead == '\n' || lead == '\r' ? 1 : 0;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
-  if (length == 0 || lead > 0xf4) return 0;
-  unsigned code = lead & (0x7fU >> length);
-  for (size_t k = 1; k < length; ++k) {
-    if ((byte(k) & 0xc0U) != 0x80U) return 0;
-    code = code << 6 | (byte(k) & 0x3fU);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool forbidden =
-      (code >= 0xd800 && code <= 0xdfff) || code == 0xfffe || code == 0xffff || code > 0x10ffff;
-  return overlong || forbidden ? 0 : length;
-}
-
-std::string XmlText(const std::string& text) {
+// What XML 1.0 has no place for becomes U+FFFD, and other characters that act instead of being seen
+// are named.
+std::string XmlText(std::string_view text, bool keep_lines) {
   std::string clean;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = XmlCharacterLength(text, i);
-    if (length == 0) {
+  while (!text.empty()) {
+    const Utf8Character character = DecodeUtf8(text);
+    const char32_t code = character.code;
+    const auto length = static_cast<size_t>(std::max(1, character.length));
+    const bool blank = code == '\t' || (keep_lines && (code == '\n' || code == '\r'));
+    const bool forbidden = character.length == 0 || code == 0xfffe || code == 0xffff ||
+                           (code < 0x20 && code != '\t' && code != '\n' && code != '\r');
+    if (forbidden) {
       clean += "\xef\xbf\xbd";
-      ++i;
     } else {
-      clean.append(text, i, length);
-      i += length;
+      clean += blank ? std::string(text.substr(0, length)) : NameText(text.substr(0, length));
     }
+    text.remove_prefix(length);
   }
   return clean;
 }
 
 void Set(pugi::xml_node node, const char* name, const std::string& value) {
-  node.append_attribute(name).set_value(XmlText(value).c_str());
+  node.append_attribute(name).set_value(XmlText(value, false).c_str());
 }
 
 // The element that says how a test case ended; nullptr for one that is as it should be.
@@ -66,10 +56,11 @@ const char* ElementOf(Standpoint standpoint) {
   return nullptr;
 }
 
-}  // namespace
+// Where the test cases are to stand.
+constexpr const char* kPlace = "cases";
 
-std::string JunitReport(std::span<const CaseResult> results, const Summary& summary,
-                        const std::string& suite, const TextOptions& options) {
+// The document without its test cases, whose place a comment holds.
+std::string FrameText(const Summary& summary, const std::string& suite) {
   pugi::xml_document document;
   pugi::xml_node root = document.append_child("testsuites");
   pugi::xml_node node = root.append_child("testsuite");
@@ -83,26 +74,7 @@ std::string JunitReport(std::span<const CaseResult> results, const Summary& summ
     Set(counted, "errors", fmt::format("{}", summary.illegal + run_errors));
     Set(counted, "skipped", fmt::format("{}", skipped));
   }
-  std::map<std::string, int64_t> seen;
-  for (const CaseResult& result : results) {
-    pugi::xml_node test = node.append_child("testcase");
-    // Names are keys to most readers of JUnit files.
-    std::string name = result.name.empty() && !result.verdict.case_text.empty()
-                           ? result.verdict.case_text
-                           : Title(result);
-    if (const int64_t earlier = seen[name]++; earlier > 0)
-      name += fmt::format(" ({})", earlier + 1);
-    Set(test, "classname", "kvcheck." + suite);
-    Set(test, "name", name);
-    if (const char* element = ElementOf(StandpointOf(result, options.strict))) {
-      pugi::xml_node detail = test.append_child(element);
-      Set(detail, "message", Headline(result, options));
-      if (std::string(element) != "skipped") {
-        Set(detail, "type", std::string(Name(result.verdict.outcome)));
-      }
-      detail.append_child(pugi::node_pcdata).set_value(XmlText(CaseText(result, options)).c_str());
-    }
-  }
+  node.append_child(pugi::node_comment).set_value(kPlace);
   const auto add_run_error = [&](const char* name, const char* message) {
     pugi::xml_node test = node.append_child("testcase");
     Set(test, "classname", "kvcheck." + suite);
@@ -115,6 +87,69 @@ std::string JunitReport(std::span<const CaseResult> results, const Summary& summ
   std::ostringstream out;
   document.save(out, " ");
   return out.str();
+}
+
+}  // namespace
+
+JunitReportWriter::JunitReportWriter(const std::string& path, std::string suite,
+                                     const TextOptions& options)
+    : path_(path), suite_(std::move(suite)), options_(options), cases_(path) {}
+
+std::string JunitReportWriter::UniqueName(const CaseResult& result) {
+  // Names are keys to most readers of JUnit files.
+  std::string name = result.name.empty() && !result.verdict.case_text.empty()
+                         ? result.verdict.case_text
+                         : Title(result);
+  // Of a name its hash is kept: there may be millions.
+  if (const int64_t earlier = seen_[std::hash<std::string>()(name)]++; earlier > 0) {
+    name += fmt::format(" ({})", earlier + 1);
+  }
+  return name;
+}
+
+void JunitReportWriter::Add(const CaseResult& result) {
+  pugi::xml_document document;
+  pugi::xml_node test = document.append_child("testcase");
+  Set(test, "classname", "kvcheck." + suite_);
+  Set(test, "name", UniqueName(result));
+  if (const char* element = ElementOf(StandpointOf(result, options_.strict))) {
+    pugi::xml_node detail = test.append_child(element);
+    Set(detail, "message", Headline(result, options_));
+    if (std::string(element) != "skipped") {
+      Set(detail, "type", std::string(Name(result.verdict.outcome)));
+    }
+    detail.append_child(pugi::node_pcdata)
+        .set_value(XmlText(CaseText(result, options_), true).c_str());
+  }
+  std::ostringstream out;
+  constexpr unsigned kDepth = 2;
+  test.print(out, " ", pugi::format_default, pugi::encoding_auto, kDepth);
+  cases_.Append(out.str());
+}
+
+void JunitReportWriter::Write(const Summary& summary,
+                              const std::function<void(std::string_view)>& write) const {
+  const std::string frame = FrameText(summary, suite_);
+  const std::string place = fmt::format("<!--{}-->", kPlace);
+  const size_t at = frame.rfind('\n', frame.find(place)) + 1;
+  write(std::string_view(frame).substr(0, at));
+  cases_.Read(write);
+  write(std::string_view(frame).substr(frame.find('\n', at) + 1));
+}
+
+void JunitReportWriter::Finish(const Summary& summary) const {
+  OutputFile file(path_);
+  Write(summary, [&](std::string_view part) { file.Write(part); });
+  file.Commit();
+}
+
+std::string JunitReport(std::span<const CaseResult> results, const Summary& summary,
+                        const std::string& suite, const TextOptions& options) {
+  JunitReportWriter writer("-", suite, options);
+  for (const CaseResult& result : results) writer.Add(result);
+  std::string text;
+  writer.Write(summary, [&](std::string_view part) { text += part; });
+  return text;
 }
 
 }  // namespace kvcheck

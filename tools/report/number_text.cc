@@ -6,12 +6,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "tools/report/shown_text.h"
+
 namespace kvcheck {
 namespace {
-
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-bool HasControls(std::string_view text) { return std::any_of(text.begin(), text.end(), IsControl); }
 
 // "3.1e-02" as "3.1e-2".
 std::string ShortExponent(std::string text) {
@@ -68,15 +66,6 @@ std::string Plural(long long count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string NameText(std::string_view name) {
-  std::string text;
-  for (const char c : name) {
-    text +=
-        IsControl(c) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
-  }
-  return text;
-}
-
 std::string ShellWord(std::string_view word) {
   constexpr std::string_view kHarmless =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-#";
@@ -84,12 +73,18 @@ std::string ShellWord(std::string_view word) {
       word.front() != '#') {
     return std::string(word);
   }
-  if (HasControls(word)) {
+  if (NameText(word) != word) {
     std::string quoted = "$'";
-    for (const char c : word) {
-      if (c == '\'' || c == '\\') quoted += '\\';
-      quoted += IsControl(c) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
-                             : std::string(1, c);
+    for (std::string_view rest = word; !rest.empty();) {
+      const Utf8Character character = DecodeUtf8(rest);
+      const auto length = static_cast<size_t>(std::max(1, character.length));
+      const bool named = character.length == 0 || IsUnseen(character.code);
+      for (const char c : rest.substr(0, length)) {
+        if (c == '\'' || c == '\\') quoted += '\\';
+        quoted +=
+            named ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+      }
+      rest.remove_prefix(length);
     }
     return quoted + "'";
   }

@@ -19,12 +19,10 @@ std::string ValueText(double value);
 // "1 row", "3 rows".
 std::string Plural(long long count, std::string_view noun);
 
-// A word of a shell command: as it is when harmless, else in single quotes, and where it has control
-// characters in the $'' quotes of bash, which name them.
+// A word of a shell command: as it is when harmless, else in single quotes, and where it has
+// characters that act instead of being seen (shown_text.h) in the $'' quotes of bash, which name
+// their bytes.
 std::string ShellWord(std::string_view word);
-
-// A stranger's name on one line of a terminal: control characters as \xNN.
-std::string NameText(std::string_view name);
 
 }  // namespace kvcheck
 

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
+#include <utility>
 
 #include "reference/spec/error.h"
 
@@ -63,23 +65,61 @@ class Temporary {
 
 }  // namespace
 
-void WriteOutput(const std::string& path, std::string_view text) {
-  if (path == "-") {
+struct OutputFile::State {
+  std::string path;
+  int descriptor = -1;  // of what is written directly
+  std::unique_ptr<Temporary> temporary;
+
+  ~State() {
+    if (descriptor > STDERR_FILENO) close(descriptor);
+  }
+};
+
+OutputFile::OutputFile(std::string path) : state_(std::make_unique<State>()) {
+  state_->path = std::move(path);
+  if (state_->path == "-") {
     std::fflush(stdout);
-    WriteAll(STDOUT_FILENO, text, "standard output");
+    state_->path = "standard output";
+    state_->descriptor = STDOUT_FILENO;
     return;
   }
   struct stat status;
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) Refuse("the report cannot be written", path);
-    WriteAll(descriptor, text, path);
-    close(descriptor);
+  if (stat(state_->path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    state_->descriptor = open(state_->path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (state_->descriptor < 0) Refuse("the report cannot be written", state_->path);
     return;
   }
-  Temporary temporary(path);
-  WriteAll(temporary.descriptor(), text, path);
-  temporary.RenameTo(path);
+  state_->temporary = std::make_unique<Temporary>(state_->path);
+}
+
+OutputFile::~OutputFile() = default;
+
+void OutputFile::Write(std::string_view text) {
+  const int descriptor =
+      state_->temporary != nullptr ? state_->temporary->descriptor() : state_->descriptor;
+  WriteAll(descriptor, text, state_->path);
+}
+
+void OutputFile::Commit() {
+  if (state_->temporary != nullptr) state_->temporary->RenameTo(state_->path);
+}
+
+void WriteOutput(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.Write(text);
+  file.Commit();
+}
+
+std::string TemporaryFolder() {
+  const char* named = std::getenv("TMPDIR");
+  if (named == nullptr || *named == '\0') return "/tmp";
+  CheckOutputFolder(named, "TMPDIR");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(named, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is no folder: name another, or make it first", named), "TMPDIR");
+  }
+  return named;
 }
 
 void CheckOutputFolder(const std::string& folder, const std::string& context) {

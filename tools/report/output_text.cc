@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -197,7 +198,8 @@ std::string Labelled(std::string_view label, std::string_view text) {
   bool first = true;
   while (first || !text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    result += fmt::format("  {:<{}} {}\n", first ? label : "", kLabelWidth, text.substr(0, end));
+    result += fmt::format("  {:<{}} {}\n", first ? label : "", kLabelWidth,
+                          NameText(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
     first = false;
   }
@@ -210,7 +212,7 @@ std::string LabelledList(std::string_view label, const std::vector<std::string>&
   const auto most = static_cast<size_t>(std::max<int64_t>(options.max_print, 1));
   std::string text;
   for (size_t i = 0; i < std::min(most, lines.size()); ++i) {
-    text += (i == 0 ? "" : "\n") + lines[i];
+    text += (i == 0 ? "" : "\n") + NameText(lines[i]);
   }
   if (lines.size() > most) {
     text += fmt::format("\n... and {} more (--max-print)", lines.size() - most);

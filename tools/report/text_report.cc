@@ -5,6 +5,7 @@
 
 #include "tools/report/number_text.h"
 #include "tools/report/output_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -61,15 +62,25 @@ std::string Tag(const CaseResult& result, const TextOptions& options) {
   return std::string(Name(result.verdict.outcome));
 }
 
+// A trace has a line for each operation, which begins in lower case; any other text is one line, so
+// that none of a file's passes for a line of the report.
+std::string CaseLines(const std::string& text) {
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 1)) {
+    const char first = end + 1 < text.size() ? text[end + 1] : ' ';
+    if (first < 'a' || first > 'z') return NameText(text);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Headline(const CaseResult& result, const TextOptions& options) {
-  std::string text = fmt::format("{}  {}  ", Tag(result, options), NameText(Title(result)));
+  std::string text = fmt::format("{}  {}  ", Tag(result, options), Title(result));
   const std::string unmet = UnmetReason(result, options.strict);
   if (!unmet.empty()) text += unmet + ": ";
   text += Sentence(result);
   if (!result.finding.empty() && unmet.empty()) text += fmt::format(" ({})", result.finding);
-  return text;
+  return NameText(text);
 }
 
 std::string CaseText(const CaseResult& result, const TextOptions& options) {
@@ -83,8 +94,10 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
     }
     return text + LabelledList("warning", verdict.warnings, options);
   }
-  if (!verdict.case_text.empty()) text += Labelled("case", verdict.case_text);
-  if (!verdict.implementation.empty()) text += Labelled("observed", verdict.implementation);
+  if (!verdict.case_text.empty()) text += Labelled("case", CaseLines(verdict.case_text));
+  if (!verdict.implementation.empty()) {
+    text += Labelled("observed", NameText(verdict.implementation));
+  }
   if (verdict.outputs.empty() && verdict.reasons.size() > 1) {
     text += LabelledList("because", verdict.reasons, options);
   }
@@ -96,15 +109,15 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
   if (!verdict.outputs.empty()) text += LabelledList("extra", extra, options);
   text += LabelledList("warning", verdict.warnings, options);
   const bool judged = !verdict.outputs.empty();
-  if (!verdict.plan.empty()) text += Labelled("plan", verdict.plan);
+  if (!verdict.plan.empty()) text += Labelled("plan", NameText(verdict.plan));
   // Stored tensors without a case have no conventions.
   if (judged && !verdict.case_text.empty())
-    text += Labelled("profile", verdict.profile.empty() ? "defaults" : verdict.profile);
+    text += Labelled("profile", verdict.profile.empty() ? "defaults" : NameText(verdict.profile));
   if (!verdict.assumptions.empty()) {
     text += Labelled("assumed", fmt::format("because the plan does not say: {}",
                                             fmt::join(verdict.assumptions, " ")));
   }
-  if (!verdict.command.empty()) text += Labelled("reproduce", verdict.command);
+  if (!verdict.command.empty()) text += Labelled("reproduce", NameText(verdict.command));
   return text;
 }
 
@@ -130,10 +143,10 @@ void TextReport::Finish(const Summary& summary) {
   }
   for (const CampaignCounts& campaign : summary.campaigns) {
     if (!options_.quiet) out_ << ProbeTable(campaign);
-    out_ << Print(campaign) << "\n" << DeclinedText(campaign);
+    out_ << NameText(Print(campaign)) << "\n" << DeclinedText(campaign);
     if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }
-  for (const std::string& note : summary.notes) out_ << "note: " << note << "\n";
+  for (const std::string& note : summary.notes) out_ << "note: " << NameText(note) << "\n";
   for (const std::string& pattern : summary.patterns)
     out_ << "pattern: " << NameText(pattern) << "\n";
   out_ << Print(summary) << "\n";

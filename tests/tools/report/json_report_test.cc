@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -54,6 +58,48 @@ TEST(JsonReport, SurvivesTextThatIsNotUtf8) {
   CaseResult result = ResultOf(Outcome::kFail);
   result.verdict.reasons = {"bad \xff byte"};
   EXPECT_EQ(Parsed({result}).at("cases").at(0).at("reasons").at(0), "bad \xef\xbf\xbd byte");
+}
+
+// On a terminal, too: all of it is ASCII, and reads back as it was.
+TEST(JsonReport, IsAscii) {
+  CaseResult result = ResultOf(Outcome::kFail);
+  result.verdict.reasons = {
+      "\xc2\x9b"
+      "31m \xe2\x80\xae \x1b \xc3\xa9"};
+  Summary summary;
+  summary.Add(result, false);
+  const std::vector<CaseResult> results = {result};
+  const std::string text = JsonReport(results, summary, false, "kvcheck 1");
+  for (const char c : text) EXPECT_TRUE((c >= ' ' && c <= '~') || c == '\n');
+  EXPECT_EQ(nlohmann::json::parse(text).at("cases").at(0).at("reasons").at(0),
+            result.verdict.reasons[0]);
+}
+
+// What is written case by case is what is written at once, also beyond what is kept in memory.
+TEST(JsonReport, IsTheSameCaseByCase) {
+  std::string folder = (std::filesystem::path(testing::TempDir()) / "kvcheck_json_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/report.json";
+  for (const size_t count : {0u, 1u, 2u, 700u}) {
+    const std::vector<CaseResult> results(count, FailedResult());
+    Summary summary;
+    JsonReportWriter writer(path, false, "kvcheck 1");
+    for (const CaseResult& result : results) {
+      summary.Add(result, false);
+      writer.Add(result);
+    }
+    writer.Finish(summary);
+    std::ifstream in(path, std::ios::binary);
+    const std::string written{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(written, JsonReport(results, summary, false, "kvcheck 1")) << count;
+    EXPECT_EQ(nlohmann::json::parse(written).at("cases").size(), count);
+    if (count == 700) {
+      EXPECT_GT(written.size(), kSpoolBytes);
+    }
+    // Nothing else is left in the folder.
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(JsonReport, StrictDecidesWhatACaseCountsAs) {
