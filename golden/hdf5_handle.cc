@@ -21,6 +21,10 @@ bool InheritedHdf5() { return FirstProcess() != getpid(); }
 
 void PrepareHdf5() {
   FirstProcess();
+  // Before all else, and once: at exit the library would write again what a full disk has refused,
+  // and does not survive that.
+  static const herr_t left_alone = H5dont_atexit();
+  static_cast<void>(left_alone);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
   // What the library frees it keeps for itself, up to tens of MiB.

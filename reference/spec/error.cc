@@ -58,7 +58,11 @@ void ThrowParseError(std::string_view text, size_t column, std::string_view reas
 }
 
 void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
-  fmt::print(stderr, "kvcheck: internal error at {}:{}: {} ({})\n", file, line, message, condition);
+  // Not fmt::print, which throws where standard error is closed.
+  std::fputs(
+      fmt::format("kvcheck: internal error at {}:{}: {} ({})\n", file, line, message, condition)
+          .c_str(),
+      stderr);
   std::fflush(stderr);
   std::_Exit(internal_error_exit_code);
 }

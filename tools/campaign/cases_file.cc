@@ -3,16 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
@@ -179,34 +175,12 @@ std::vector<CaseEntry> ParseCases(std::string_view content, const std::string& f
   return Parser(content, file).Run();
 }
 
-std::string ReadTextFile(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::kUnreadableFile, "is a folder, not a file", path);
-  }
-  std::ifstream in(path, std::ios::binary);
-  // A device or a pipe may have no end, and a file given by mistake no lines.
-  std::string text;
-  std::vector<char> part(size_t{1} << 16);
-  while (in) {
-    in.read(part.data(), static_cast<std::streamsize>(part.size()));
-    text.append(part.data(), static_cast<size_t>(in.gcount()));
-    if (text.size() > kMostTextBytes) {
-      throw Error(ErrorCode::kUnreadableFile,
-                  fmt::format("is longer than {} MiB, which no list of cases is; split it, or give "
-                              "the file that was meant",
-                              kMostTextBytes >> 20),
-                  path);
-    }
-  }
-  if (!in.is_open() || in.bad()) {
-    throw Error(ErrorCode::kUnreadableFile, std::strerror(errno), path);
-  }
-  return text;
+std::string ReadTextFile(const std::string& path, const std::function<void()>& on_wait) {
+  return ReadWholeText(path, kMostTextBytes, on_wait);
 }
 
-std::vector<CaseEntry> ReadCases(const std::string& path) {
-  return ParseCases(ReadTextFile(path), path);
+std::vector<CaseEntry> ReadCases(const std::string& path, const std::function<void()>& on_wait) {
+  return ParseCases(ReadTextFile(path, on_wait), path);
 }
 
 bool FitsCasesFile(std::string_view implementation) {

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,9 @@ inline constexpr const char* kDefaultCasePlan = "base=plain_f32";
 
 // Errors: kParse, kIllegalCase with FILE:LINE and the reason; kSelection for a file without cases.
 std::vector<CaseEntry> ParseCases(std::string_view content, const std::string& file);
-// Errors: also kUnreadableFile.
-std::vector<CaseEntry> ReadCases(const std::string& path);
+// on_wait: as ReadWholeText. Errors: also kUnreadableFile.
+std::vector<CaseEntry> ReadCases(const std::string& path,
+                                 const std::function<void()>& on_wait = {});
 
 // Whether a file of cases can name this implementation: a command line may hold what a file has
 // not.
@@ -59,7 +61,7 @@ std::string CaseName(std::string_view text);
 inline constexpr size_t kMostTextBytes = size_t{1} << 26;
 
 // The text of a file. Errors: kUnreadableFile, also for more than kMostTextBytes.
-std::string ReadTextFile(const std::string& path);
+std::string ReadTextFile(const std::string& path, const std::function<void()>& on_wait = {});
 
 }  // namespace kvcheck
 

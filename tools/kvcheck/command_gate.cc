@@ -58,7 +58,9 @@ class Gate {
     }
     // Says which names there are.
     if (answerers_.empty()) FindAnswerer("cache", options.implementation);
-    if (!options.known.empty()) known_ = KnownFailures(ReadTextFile(options.known), options.known);
+    if (!options.known.empty()) {
+      known_ = KnownFailures(ReadTextFile(options.known, ThrowIfInterrupted), options.known);
+    }
     if (!options.shard.empty()) shard_ = ParseShard(options.shard);
     limit_ = ParseDuration(options.limit, "--limit");
     if (!options.out.empty()) CheckOutputFolder(options.out, "--out");
@@ -192,7 +194,7 @@ class Gate {
     }
     if (verdict.outcome != Outcome::kPass) verdict.reasons.push_back("this case: " + entry.reason);
     if (answerer != nullptr) Excuse(judged.signature, *answerer, &result);
-    report_.Add(std::move(result));
+    report_.Add(result);
   }
 
   // Marks what is known to fail.
@@ -256,9 +258,9 @@ class Gate {
       for (FuzzFailure& failure : outcome.failures) {
         Excuse(failure.signature, found->second, &failure.result);
         all_known = all_known && failure.result.expectation == Expectation::kFinding;
-        report_.Add(std::move(failure.result));
+        report_.Add(failure.result);
       }
-      if (all_known && outcome.counts.cases > 0) report_.Add(std::move(outcome.overall));
+      if (all_known && outcome.counts.cases > 0) report_.Add(outcome.overall);
       report_.AddCampaign(std::move(outcome.counts));
       if (outcome.interrupted) return report_.SetInterrupted();
     }
@@ -308,7 +310,8 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       ->add_option("--impl", options->implementation,
                    "Who answers; cases of kinds that it has not are UNSUPPORTED (default: "
                    "optimized); also an adapter's name, or a command line, with a blank or a "
-                   "slash (tools/process/protocol.md)")
+                   "slash (tools/process/protocol.md), which is run; what suites and known "
+                   "failures name is not")
       ->type_name("NAME");
   command->add_option("--suite", options->suites, "A file of cases, or a folder of *.cases")
       ->type_name("F")

@@ -73,6 +73,7 @@ int RunServe(const std::string& name) {
   // Whoever serves has nothing to finish or to report.
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
+  if (signal(SIGHUP, SIG_DFL) == SIG_IGN) signal(SIGHUP, SIG_IGN);
   return Serve(std::move(served), STDIN_FILENO, STDOUT_FILENO);
 }
 

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <utility>
 
+#include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
 #include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/report/number_text.h"
 
 namespace kvcheck {
@@ -24,17 +25,8 @@ bool Matches(const std::string& pattern, const std::string& name) {
 }
 
 std::string ReadText(const std::string& path) {
-  constexpr std::streamsize kMostBytes = 1 << 24;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::kUnreadableFile, "cannot be opened", path);
-  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
-  in.read(text.data(), kMostBytes + 1);
-  if (in.bad()) throw Error(ErrorCode::kUnreadableFile, "cannot be read", path);
-  if (in.gcount() > kMostBytes) {
-    throw Error(ErrorCode::kUnreadableFile, "is longer than 16 MiB", path);
-  }
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
+  constexpr size_t kMostBytes = size_t{1} << 24;
+  return ReadWholeText(path, kMostBytes, ThrowIfInterrupted);
 }
 
 Plan PlanOf(const CompareOptions& options, const std::string& stated) {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "reference/spec/error.h"
@@ -133,7 +134,12 @@ std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int thread
     }
   };
   std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  others.reserve(static_cast<size_t>(threads));
+  try {
+    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads: those that started do it.
+  }
   work();
   for (std::thread& other : others) other.join();
   if (thrown != nullptr) std::rethrow_exception(thrown);

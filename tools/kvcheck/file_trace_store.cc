@@ -13,12 +13,13 @@
 #include "fuzz/trace_inputs.h"
 #include "reference/spec/error.h"
 #include "tools/process/untrusted_reader.h"
+#include "tools/report/output_file.h"
 
 namespace kvcheck {
 namespace {
 
 std::string MakeFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "kvcheck.XXXXXX").string();
+  std::string pattern = (std::filesystem::path(TemporaryFolder()) / "kvcheck.XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) {
     throw Error(ErrorCode::kUnreadableFile,
                 fmt::format("no folder can be made: {}", std::strerror(errno)), pattern);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/kvcheck/interrupt.h"
 
 namespace kvcheck {
 namespace {
@@ -58,7 +59,7 @@ std::vector<CaseEntry> ReadSuites(const std::vector<std::string>& paths) {
                     fmt::format("two suites of the name '{}': {}", suite, known->second),
                     file.string());
       }
-      for (CaseEntry& entry : ReadCases(file.string())) {
+      for (CaseEntry& entry : ReadCases(file.string(), ThrowIfInterrupted)) {
         entry.name = fmt::format("{}/{}", suite, entry.name);
         cases.push_back(std::move(entry));
       }

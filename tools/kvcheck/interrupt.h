@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM as a request to stop: the run reports what it has and exits with 130. A second
-// signal ends the process at once.
+// SIGINT, SIGTERM and SIGHUP (unless it was ignored, as by nohup) as a request to stop: the run
+// reports what it has and exits with 130. A second signal of a kind ends the process at once.
 
 #ifndef TOOLS_KVCHECK_INTERRUPT_H_
 #define TOOLS_KVCHECK_INTERRUPT_H_

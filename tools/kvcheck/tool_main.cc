@@ -1,9 +1,13 @@
 #include "tools/kvcheck/tool_main.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -17,6 +21,7 @@
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
+#include "tools/report/shown_text.h"
 #include "tools/report/summary.h"
 
 namespace kvcheck {
@@ -32,11 +37,8 @@ constexpr const char* kFooter =
 
 int Complain(const std::string& context, const std::string& message, int exit_code) {
   std::fflush(stdout);
-  if (context.empty()) {
-    fmt::print(stderr, "kvcheck: error: {}\n", message);
-  } else {
-    fmt::print(stderr, "kvcheck: error: {}: {}\n", context, message);
-  }
+  PrintNotice(context.empty() ? fmt::format("kvcheck: error: {}", message)
+                              : fmt::format("kvcheck: error: {}: {}", context, message));
   return exit_code;
 }
 
@@ -112,9 +114,23 @@ int BisectExitCode(int exit_code) {
   return as_it_is ? exit_code : kExitSkip;
 }
 
+// Files and sockets that the tool opens must not come to lie where standard output is expected.
+// What is opened in their place cannot be written, so that a report that nobody gets stays an
+// error.
+void HoldStandardDescriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest number that is free: those before it are open.
+    if (open("/dev/null", O_RDONLY) != descriptor) _exit(kExitInternal);
+  }
+}
+
 }  // namespace
 
 int ToolMain(int argc, char** argv) {
+  HoldStandardDescriptors();
+  // Beyond a limit of the system on files a write fails with a reason instead.
+  signal(SIGXFSZ, SIG_IGN);
   InstallInterruptHandler();
   const bool bisect = IsForBisect(argc, argv);
   if (bisect) SetInternalErrorExitCode(kExitSkip);
@@ -122,7 +138,7 @@ int ToolMain(int argc, char** argv) {
   if (bisect) exit_code = BisectExitCode(exit_code);
   // A report that did not reach a full disk or a closed pipe is not a report.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fputs("kvcheck: error: standard output: the report cannot be written\n", stderr);
+    PrintNotice("kvcheck: error: standard output: the report cannot be written");
     if (exit_code != 0) return exit_code;
     return bisect ? kExitSkip : kExitNotPut;
   }

@@ -114,7 +114,7 @@ Greeting RemoteProcess::Greet() {
   request_ = "hello";
   ChildLimits limits;
   limits.since_progress = limits_.greeting;
-  limits.whole_wait = limits_.greeting * kWholeWaitLimits;
+  limits.whole_wait = limits_.greeting * kWholeGreetingLimits;
   limits.max_message_bytes = kMaxFrameBytes;
   limits.on_wait = [this] {
     if (on_wait_) on_wait_();

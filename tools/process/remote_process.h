@@ -28,6 +28,8 @@ namespace kvcheck {
 inline constexpr int64_t kMaxFrameBytes = int64_t{64} << 20;
 // An answer takes no longer than so many limits, whatever signs of progress are given.
 inline constexpr int kWholeWaitLimits = 20;
+// So does a greeting, which may load a model in the meantime.
+inline constexpr int kWholeGreetingLimits = 3;
 // Whose processes failed to greet so often, one after the other, is not started again.
 inline constexpr int kMostFailedStarts = 3;
 

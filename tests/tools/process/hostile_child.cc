@@ -1,7 +1,9 @@
 // A child of the process protocol that is honest (the model of caches) up to one request, and then
 // misbehaves in the way that its argument names.
 //
-//   hostile_child KIND [FILE]    FILE: of kinds that behave once and misbehave from then on
+//   hostile_child KIND [FILE]    FILE: of kinds that behave once and misbehave from then on, or
+//   that
+//                                tell and are told by files whose names begin so
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -54,6 +56,22 @@ void WriteText(std::string_view text) {
 void WriteFrame(std::string_view payload) {
   WriteHeader(payload.size());
   WriteText(payload);
+}
+
+// Gives signs of progress until FILE.silent is there, is silent from then on, and goes on when
+// FILE.answer is there. Says with FILE.begun and FILE.is_silent how far it is.
+void WaitForFiles(const std::string& file) {
+  const auto make = [&](const char* end) {
+    close(open((file + end).c_str(), O_CREAT | O_WRONLY, 0600));
+  };
+  const auto exists = [&](const char* end) { return access((file + end).c_str(), F_OK) == 0; };
+  make(".begun");
+  while (!exists(".silent")) {
+    WriteHeader(0);
+    usleep(5'000);
+  }
+  make(".is_silent");
+  while (!exists(".answer")) usleep(5'000);
 }
 
 [[noreturn]] void Hang() {
@@ -345,8 +363,10 @@ int Run(std::string_view kind, const char* file) {
       WriteFrame("\x80");
       usleep(50'000);
       WriteFrame("\x80");
+      if (file != nullptr) close(open(file, O_CREAT | O_WRONLY, 0600));
       continue;
     }
+    if (kind == "waits" && is_append) WaitForFiles(file);
     const bool here = at_hello || (at_once ? name == "start" : is_append);
     if (here) {
       const auto answer = Answers().find(kind);

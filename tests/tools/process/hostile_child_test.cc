@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tools/process/remote_cache.h"
@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 // Far below the time that a child hangs, and nothing honest runs under it.
 constexpr milliseconds kShort{300};
 // Twenty of them pass while a child gives signs of progress.
-constexpr milliseconds kVeryShort{50};
+constexpr milliseconds kVeryShort{150};
 constexpr milliseconds kPatient{60'000};
 
 size_t OpenDescriptors() {
@@ -133,6 +133,21 @@ TEST_F(HostileChild, IsLostWhereSignsOfProgressDoNotEnd) {
   }
 }
 
+// Loading a model may take long, but not for ever.
+TEST_F(HostileChild, IsLostWhereItsGreetingOnlyGivesSignsOfProgress) {
+  RemoteLimits limits;
+  limits.greeting = milliseconds(200);
+  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "in_hello:endless_progress"}, limits);
+  try {
+    process.Start();
+    FAIL() << "greeted";
+  } catch (const RemoteLoss& loss) {
+    EXPECT_EQ(loss.Signature(), "hello TIMED_OUT") << loss.reason();
+    EXPECT_NE(loss.reason().find("signs of progress and no answer for 0.6 s"), std::string::npos)
+        << loss.reason();
+  }
+}
+
 TEST_F(HostileChild, IsLostWhereItDoesNotListen) {
   const std::string reason = ExpectLosses("closes_input", "start PROTOCOL", kShort);
   EXPECT_NE(reason.find("closed its standard input"), std::string::npos) << reason;
@@ -154,10 +169,14 @@ TEST_F(HostileChild, IsLostWhereItNeverReads) {
 
 // A second answer that comes when the first one has long been taken.
 TEST_F(HostileChild, IsLostWhereItAnswersTwiceWithADelay) {
-  const auto process = Process("answers_again", kPatient);
+  const std::string file = testing::TempDir() + "/kvcheck_answered_" + std::to_string(getpid());
+  const auto process = Process("answers_again", kPatient, file);
   process->Begin("start");
   process->Call();
-  std::this_thread::sleep_for(milliseconds(300));
+  // The child says when the second one is in the pipe.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(3);
+  while (access(file.c_str(), F_OK) != 0 && std::chrono::steady_clock::now() < until) usleep(1000);
+  ASSERT_EQ(unlink(file.c_str()), 0) << "no second answer";
   try {
     process->Begin("append");
     process->Call();
