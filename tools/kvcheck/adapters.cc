@@ -114,14 +114,19 @@ std::vector<std::string> SplitCommandLine(const std::string& text) {
   return words;
 }
 
+bool IsCommandLine(const std::string& impl) {
+  // Texts of this program may have blanks.
+  if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return false;
+  return impl.find_first_of(" /") != std::string::npos;
+}
+
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl) {
-  // Those of this program, whose texts may have blanks.
   for (const std::string_view name :
        {"optimized", "optimized:portable", "model", "reference", "simulated"}) {
     if (impl == name) return std::nullopt;
   }
   if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return std::nullopt;
-  if (impl.find_first_of(" /") != std::string::npos) return SplitCommandLine(impl);
+  if (IsCommandLine(impl)) return SplitCommandLine(impl);
   if (!IsAdapterName(impl)) return std::nullopt;
   for (const fs::path& folder : AdapterFolders()) {
     const fs::path program = folder / impl / kAdapterProgram;

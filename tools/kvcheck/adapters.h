@@ -22,6 +22,8 @@ inline constexpr const char* kAdaptersVariable = "KVCHECK_ADAPTERS";
 // Errors: kUsage for a quote that does not end, and for no word.
 std::vector<std::string> SplitCommandLine(const std::string& text);
 
+// Whether it is a command line rather than a name: of this program, or of an adapter.
+bool IsCommandLine(const std::string& impl);
 // What a process of this implementation is started by; nullopt: no adapter of this name.
 // Errors: kUsage for a command line that is none.
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl);

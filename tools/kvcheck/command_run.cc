@@ -1,8 +1,10 @@
 // kvcheck run: one case, on an implementation or on stored tensors. What every failure prints.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
+#include <set>
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
@@ -15,10 +17,12 @@
 #include "tools/kvcheck/file_trace_store.h"
 #include "tools/kvcheck/fuzz_run.h"
 #include "tools/kvcheck/implementations.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/recorded_trace.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -33,6 +37,7 @@ struct RunOptions {
   std::string data;
   std::string store = kMemoryStore;
   std::string limit = "10s";
+  bool allow_commands = false;
 
   RemoteLimits Limits() const {
     RemoteLimits limits;
@@ -158,9 +163,29 @@ int RunGenerated(const RunOptions& options) {
   return report.Finish();
 }
 
+// A file of cases is data, perhaps a stranger's: it may name implementations that are here (those
+// of this build, adapters that were installed beside it), and no program to be started.
+void CheckCommands(const std::vector<CaseEntry>& entries, const std::string& path, bool allowed) {
+  std::set<std::string> told;
+  for (const CaseEntry& entry : entries) {
+    const std::string& command = entry.implementation;
+    if (!IsCommandLine(command) || !told.insert(command).second) continue;
+    const std::string where = fmt::format("{}:{}", path, entry.line);
+    if (!allowed) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("the file names a command line as implementation, and would run {}: "
+                              "--allow-commands lets it, --impl names another",
+                              fmt::join(SplitCommandLine(command), " ")),
+                  where);
+    }
+    PrintNotice(fmt::format("kvcheck: {} runs {}", where, command));
+  }
+}
+
 // What the file says of a case counts where the command line says nothing.
 int RunFile(const RunOptions& options, const std::string& path) {
-  const std::vector<CaseEntry> entries = ReadCases(path);
+  const std::vector<CaseEntry> entries = ReadCases(path, ThrowIfInterrupted);
+  if (options.implementation.empty()) CheckCommands(entries, path, options.allow_commands);
   RunReport report("run", options.common, static_cast<int64_t>(entries.size()));
   for (const CaseEntry& entry : entries) {
     RunOptions of_case = options;
@@ -283,12 +308,16 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "plan; fault:ID: with a fault (kvcheck faults list); optimized; of attention also "
       "optimized:portable; of codecs reference, a check of itself; of caches model; an adapter's "
       "name; a command line, with a "
-      "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md");
+      "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md: it "
+      "is run, so never take one from somebody else unread");
   CLI::Option* data = command->add_option(
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "
       "FILE#NAME/IMPL: of one implementation");
   data->excludes(file);
+  command->add_flag("--allow-commands", options->allow_commands,
+                    "Start what a file of cases names as its implementation by a command line: "
+                    "only of files whose author may run programs here");
   command->add_option("--store", options->store,
                       "Where the caches of a trace save: memory (default), or hdf5: files in a "
                       "folder of their own");

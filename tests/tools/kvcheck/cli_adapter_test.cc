@@ -59,6 +59,16 @@ bool AreGone(const std::string& token) {
   return true;
 }
 
+// How often the process has waited for something.
+int64_t WaitsOf(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/status");
+  const std::string key = "voluntary_ctxt_switches:";
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(key)) return std::stoll(line.substr(key.size()));
+  }
+  return -1;
+}
+
 class AdapterCommandLine : public ToolTest {
  protected:
   std::string ContentOf(const std::string& name) const {
@@ -229,7 +239,7 @@ TEST_F(AdapterCommandLine, GoesOnPastLostChildren) {
     const std::string found = ContentOf(slug);
     const std::string text = found.substr(std::min(found.size(), found.find("\ncache ") + 1));
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 1 + 2 + 1) << found;
-    const ToolRun again = Tool({"run", slug});
+    const ToolRun again = Tool({"run", slug, "--allow-commands"});
     EXPECT_EQ(again.exit_code, 1) << again.err;
     EXPECT_NE(again.out.find(signature), std::string::npos) << again.out;
     std::filesystem::remove_all(Path("found"));
@@ -252,13 +262,42 @@ TEST_F(AdapterCommandLine, GoesOnPastHangingChildren) {
 TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
   for (const int how : {SIGINT, SIGKILL}) {
     const std::string token = Path("token" + std::to_string(how));
-    // Killed or interrupted while children hang under a limit that nobody waits for.
-    const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "100",
-                              "--out", "found", "-j", "2", "--limit", "10m"},
-                             how, 2000);
+    // Killed or interrupted while children hang under a limit that nobody waits for: one has
+    // greeted, and each worker has its own.
+    const ToolRun run = Signalled({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases",
+                                   "100", "--out", "found", "-j", "2", "--limit", "10m"},
+                                  how, [&](pid_t) { return CountProcesses(token) >= 2; });
     EXPECT_EQ(run.exit_code, how == SIGINT ? 130 : 128 + SIGKILL) << run.err;
     EXPECT_TRUE(AreGone(token)) << how;
   }
+}
+
+// Suspended as a whole for longer than the limit: nobody was silent.
+TEST_F(AdapterCommandLine, DoesNotTakeSuspensionForSilence) {
+  const std::string token = Path("token");
+  const auto exists = [&](const char* end) { return std::filesystem::exists(token + end); };
+  const pid_t tool = Start({program(), "run", std::string(kSetup) + "; new A; append A 1", "--impl",
+                            Hostile("waits", token), "--limit", "2s"});
+  ASSERT_TRUE(WaitUntil([&] { return exists(".begun"); }));
+  // From the top, so that nothing is counted while the signs are waited for.
+  kill(tool, SIGSTOP);
+  ASSERT_TRUE(WaitUntil([&] { return StateOf(tool) == 'T'; }));
+  std::ofstream(token + ".silent") << "1";
+  ASSERT_TRUE(WaitUntil([&] { return exists(".is_silent"); }));
+  const std::vector<pid_t> tree = TreeOf(tool);
+  ASSERT_EQ(tree.size(), 2u);
+  kill(tree[1], SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // the suspension itself
+  const int64_t waits = WaitsOf(tool);
+  kill(tool, SIGCONT);
+  // It has looked by then, and found silence past the limit where it counts the suspension.
+  ASSERT_TRUE(WaitUntil([&] { return WaitsOf(tool) > waits + 3 || StateOf(tool) == 'Z'; }));
+  std::ofstream(token + ".answer") << "1";
+  kill(tree[1], SIGCONT);
+  const ToolRun run = End(tool);
+  EXPECT_EQ(run.out.find("TIMED_OUT"), std::string::npos) << run.out;
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(AreGone(token));
 }
 
 // Wrong at first and right when asked again, as races and memory that nobody wrote are.

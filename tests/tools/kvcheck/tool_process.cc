@@ -35,34 +35,98 @@ void ToolTest::SetUp() {
 
 void ToolTest::TearDown() { std::filesystem::remove_all(folder_); }
 
-ToolRun ToolTest::Tool(const std::vector<std::string>& arguments, int signal,
-                       int after_milliseconds) const {
+pid_t ToolTest::Start(const std::vector<std::string>& words) const {
   const std::string out = Path("stdout.txt");
   const std::string err = Path("stderr.txt");
-  std::vector<std::string> words = {program_};
-  words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const pid_t child = fork();
-  if (child == 0) {
-    if (chdir(folder_.c_str()) != 0) _exit(99);
-    dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-    execv(argv[0], argv.data());
-    _exit(99);
-  }
-  if (signal != 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(after_milliseconds));
-    kill(child, signal);
-  }
+  if (child != 0) return child;
+  if (chdir(folder_.c_str()) != 0) _exit(99);
+  // Whoever runs the tests in the background may have these ignored.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+  setenv("KVCHECK", program_.c_str(), 1);
+  dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+  dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+  execv(argv[0], argv.data());
+  _exit(99);
+}
+
+ToolRun ToolTest::End(pid_t process) const {
   int status = 0;
-  waitpid(child, &status, 0);
+  waitpid(process, &status, 0);
   ToolRun run;
   run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  run.out = Content(out);
-  run.err = Content(err);
+  run.out = Content(Path("stdout.txt"));
+  run.err = Content(Path("stderr.txt"));
   return run;
+}
+
+ToolRun ToolTest::Tool(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = {program_};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return End(Start(words));
+}
+
+ToolRun ToolTest::Signalled(const std::vector<std::string>& arguments, int signal,
+                            const std::function<bool(pid_t)>& sign) const {
+  std::vector<std::string> words = {program_};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const pid_t process = Start(words);
+  bool ended = false;
+  EXPECT_TRUE(WaitUntil([&] {
+    ended = StateOf(process) == 'Z';
+    return ended || sign(process);
+  })) << "the sign did not come";
+  EXPECT_FALSE(ended) << "the tool ended before the sign came";
+  kill(process, signal);
+  return End(process);
+}
+
+ToolRun ToolTest::Shell(const std::string& script) const {
+  return End(Start({"/bin/sh", "-c", script}));
+}
+
+std::string ToolTest::ContentOfFile(const std::string& name) const { return Content(Path(name)); }
+
+bool WaitUntil(const std::function<bool()>& sign) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(3);
+  while (!sign()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+bool Catches(pid_t process, int signal) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/status");
+  const std::string key = "SigCgt:";
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const unsigned long long caught = std::strtoull(line.c_str() + key.size(), nullptr, 16);
+    return (caught >> (signal - 1) & 1) != 0;
+  }
+  return false;
+}
+
+char StateOf(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  // The name before it may have any characters.
+  const size_t at = line.rfind(") ");
+  return at == std::string::npos || at + 2 >= line.size() ? '\0' : line[at + 2];
+}
+
+std::vector<pid_t> TreeOf(pid_t process) {
+  std::vector<pid_t> tree = {process};
+  for (size_t i = 0; i < tree.size(); ++i) {
+    const std::string name = std::to_string(tree[i]);
+    std::ifstream in("/proc/" + name + "/task/" + name + "/children");
+    for (pid_t child = 0; in >> child;) tree.push_back(child);
+  }
+  return tree;
 }
 
 GoldenCase ObservedCase(const std::string& name, const std::string& declared_plan,

@@ -4,8 +4,10 @@
 #define TESTS_TOOLS_KVCHECK_TOOL_PROCESS_H_
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,17 +21,36 @@ struct ToolRun {
   std::string err;
 };
 
+// Waits for a sign, however long a loaded machine takes; false after minutes.
+bool WaitUntil(const std::function<bool()>& sign);
+// Whether the process has a handler for the signal: the tool has begun, and will report.
+bool Catches(pid_t process, int signal);
+// 'S', 'T' (stopped), 'Z'; 0 of a process that is gone.
+char StateOf(pid_t process);
+// The process and all that it has started, from the top.
+std::vector<pid_t> TreeOf(pid_t process);
+
 // A test with a folder of its own, in which the tool runs.
 class ToolTest : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
-  // Waits for the end. signal: sent after the given milliseconds; 0: none.
-  ToolRun Tool(const std::vector<std::string>& arguments, int signal = 0,
-               int after_milliseconds = 0) const;
+  // Waits for the end.
+  ToolRun Tool(const std::vector<std::string>& arguments) const;
+  // Sends the signal when the sign is there: `sign` is called with the tool's number until it is
+  // true. Fails where that takes minutes, or the tool ends before.
+  ToolRun Signalled(const std::vector<std::string>& arguments, int signal,
+                    const std::function<bool(pid_t)>& sign) const;
+  // A script of sh, in which "$KVCHECK" is the tool.
+  ToolRun Shell(const std::string& script) const;
+  std::string ContentOfFile(const std::string& name) const;
   // The program instead of kvcheck.
   void UseProgram(const std::string& path) { program_ = path; }
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  // For what is done to the tool while it runs. Words: the program first; program(): kvcheck.
+  pid_t Start(const std::vector<std::string>& words) const;
+  ToolRun End(pid_t process) const;
+  const std::string& program() const { return program_; }
 
  private:
   std::filesystem::path folder_;
