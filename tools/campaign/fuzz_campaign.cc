@@ -6,12 +6,14 @@
 #include "reference/spec/error.h"
 #include "tools/campaign/contained_call.h"
 #include "tools/campaign/worker_pool.h"
+#include "tools/process/attended_clock.h"
 #include "tools/process/message_codec.h"
 
 namespace kvcheck {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Time in which the campaign is suspended is not time that it had.
+using Clock = AttendedClock;
 
 // While a hang is made smaller, a candidate hangs that takes this part of the limit: cases take
 // microseconds. The result is held to the whole limit.
@@ -89,7 +91,8 @@ class LoneJudge {
   ContainedCall call_;
 };
 
-FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, const FailureSum& sum) {
+// As it was drawn.
+FoundFailure Drawn(const Subject& subject, const FailureSum& sum) {
   FoundFailure found;
   found.sum = sum;
   found.drawn = subject.Draw(sum.first_case);
@@ -98,7 +101,13 @@ FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, cons
   found.drawn.implementation = subject.Implementation();
   found.shrunk = found.drawn;
   found.reason = sum.reason;
+  return found;
+}
+
+FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, const FailureSum& sum) {
+  FoundFailure found = Drawn(subject, sum);
   if (Interrupted(options)) return found;
+  found.is_final = true;
   const bool hangs = sum.outcome == Outcome::kTimedOut;
   const auto same = [&](const JudgedCase& judged) {
     return judged.outcome == sum.outcome && judged.signature == sum.signature;
@@ -132,10 +141,19 @@ FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, cons
 CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& options) {
   KVCHECK_CHECK(options.cases >= 0 || options.time, "a campaign has an end");
   CampaignResult result;
+  result.tally = options.earlier;
   result.tally.counts.probes.resize(subject.ProbeNames().size());
+  const auto tell_new = [&](size_t known) {
+    for (size_t i = known; options.found && i < result.tally.failures.size(); ++i) {
+      options.found(Drawn(subject, result.tally.failures[i]));
+    }
+  };
+  // Files of an earlier run may be gone.
+  tell_new(0);
   PoolOptions pool_options;
   pool_options.workers = options.workers;
   pool_options.limits = LimitsOf(WorkerLimit(subject, options.since_progress));
+  pool_options.first = options.earlier.cases;
   pool_options.items = options.cases;
   pool_options.largest_batch = options.largest_batch;
   WorkerPool pool(pool_options, [&] { return MakeEvaluator(subject, options); });
@@ -158,6 +176,7 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
     }
   };
   pool.deliver = [&](const BatchAnswer& answer) {
+    const size_t known = result.tally.failures.size();
     if (answer.IsLost()) {
       const int64_t index = options.offset + options.stride * answer.batch.first;
       const CaseEntry entry = subject.Draw(index);
@@ -167,12 +186,15 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
     } else {
       result.tally.Add(DecodeTally(answer.answer));
     }
+    tell_new(known);
+    if (options.delivered) options.delivered(result.tally);
     return options.keep_going || result.tally.failed == 0;
   };
-  pool.Run();
+  if (options.keep_going || result.tally.failed == 0) pool.Run();
   for (const FailureSum& sum : result.tally.failures) {
     if (options.shrinking) options.shrinking(sum.signature);
     result.failures.push_back(Shrink(subject, options, sum));
+    if (options.found) options.found(result.failures.back());
   }
   if (Interrupted(options)) result.interrupted = true;
   return result;

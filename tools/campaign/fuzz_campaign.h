@@ -17,6 +17,17 @@
 
 namespace kvcheck {
 
+// A failure, as it was drawn and as it was shrunk.
+struct FoundFailure {
+  FailureSum sum;
+  CaseEntry drawn;
+  CaseEntry shrunk;
+  std::string reason;         // of the shrunk case
+  int64_t runs = 0;           // of shrinking
+  bool shrunk_whole = false;  // no step of the shrinker makes it smaller
+  bool is_final = false;      // shrinking is over
+};
+
 struct CampaignOptions {
   int workers = 1;
   int64_t cases = -1;                                // -1: until the time is over
@@ -33,16 +44,14 @@ struct CampaignOptions {
   // Told now and then how far it is: items delivered, what they add up to.
   std::function<void(const FuzzTally&)> progress;
   std::function<void(const std::string&)> shrinking;  // "append visible_missing"
-};
-
-// A failure, as it was drawn and as it was shrunk.
-struct FoundFailure {
-  FailureSum sum;
-  CaseEntry drawn;
-  CaseEntry shrunk;
-  std::string reason;         // of the shrunk case
-  int64_t runs = 0;           // of shrinking
-  bool shrunk_whole = false;  // no step of the shrinker makes it smaller
+  // Told of each failure twice: when its first case has been judged, as it was drawn, and when it
+  // is as small as it gets. What is written then is not lost when the campaign is killed.
+  std::function<void(const FoundFailure&)> found;
+  // Told what the cases so far add up to, after each stretch of them.
+  std::function<void(const FuzzTally&)> delivered;
+  // Of the first cases of the sequence, from an earlier run that did not come to its end: the
+  // campaign goes on behind them.
+  FuzzTally earlier;
 };
 
 struct CampaignResult {

@@ -207,6 +207,7 @@ bool WorkerPool::DeliverArrived() {
 
 int64_t WorkerPool::Run() {
   queue_ = std::make_unique<Queue>();
+  queue_->next = queue_->delivered = options_.first;
   for (int i = 0; i < options_.workers; ++i) queue_->workers.push_back(std::make_unique<Worker>());
   while (true) {
     Assign();

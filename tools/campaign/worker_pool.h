@@ -54,7 +54,8 @@ inline constexpr int64_t kWorkerBytes = int64_t{8} << 30;
 struct PoolOptions {
   int workers = 1;
   ChildLimits limits;
-  int64_t items = -1;  // items are 0 .. items - 1; -1: without end
+  int64_t first = 0;   // those before were evaluated in an earlier run
+  int64_t items = -1;  // items are first .. items - 1; -1: without end
   // Batches grow from 1 to this size, so that a short run is spread over all workers too.
   int64_t largest_batch = 1;
 };
@@ -75,8 +76,8 @@ class WorkerPool {
   // In the order of the items, without gaps. False: no more is wanted, nothing is delivered after.
   std::function<bool(const BatchAnswer&)> deliver;
 
-  // Items that were delivered: 0 .. result - 1. Errors: kUnsupported when no process can be made;
-  // what deliver throws.
+  // Items that were delivered: first .. result - 1. Errors: kUnsupported when no process can be
+  // made; what deliver throws.
   int64_t Run();
   // Workers that were lost and replaced.
   int64_t replaced() const { return replaced_; }

@@ -12,6 +12,7 @@
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_file.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -58,6 +59,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
     settings.cases = has_cases ? options.cases : DefaultCases(answerer.kind);
   }
   settings.keep_going = options.keep_going;
+  settings.resumes = options.keep_going;
   settings.out = options.out;
   if (!options.out.empty()) CheckOutputFolder(options.out, "--out");
   settings.since_progress = ParseDuration(options.limit, "--limit");
@@ -71,13 +73,13 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   RunReport report("fuzz", options.common, 0);
   FuzzOutcome outcome = RunFuzz(answerer, settings);
   if (outcome.interrupted) report.SetInterrupted();
-  for (FuzzFailure& failure : outcome.failures) report.Add(std::move(failure.result));
-  if (outcome.failures.empty() && outcome.counts.cases > 0) report.Add(std::move(outcome.overall));
+  for (FuzzFailure& failure : outcome.failures) report.Add(failure.result);
+  if (outcome.failures.empty() && outcome.counts.cases > 0) report.Add(outcome.overall);
   const int64_t cases = outcome.counts.cases;
   report.AddCampaign(std::move(outcome.counts));
   if (!options.common.text.quiet && outcome.seconds > 0) {
-    fmt::print(stderr, "kvcheck fuzz: {} in {:.1f} s, {:.0f} a second\n", Plural(cases, "case"),
-               outcome.seconds, static_cast<double>(cases) / outcome.seconds);
+    PrintNotice(fmt::format("kvcheck fuzz: {} in {:.1f} s, {:.0f} a second", Plural(cases, "case"),
+                            outcome.seconds, static_cast<double>(cases) / outcome.seconds));
   }
   return report.Finish();
 }
@@ -131,8 +133,13 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->type_name("T")
       ->excludes(cases);
   command->add_flag("--keep-going", options->keep_going,
-                    "Go on after the first failure, and report each different one");
-  command->add_option("--out", options->out, "Folder for the .case files of failures")
+                    "Go on after the first failure, and report each different one; the same "
+                    "command again with the same --out goes on where this one was killed or "
+                    "interrupted");
+  command
+      ->add_option("--out", options->out,
+                   "Folder for the .case files of failures, each written when it is found and "
+                   "again when it is shrunk")
       ->type_name("DIR")
       ->capture_default_str();
   command

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -14,8 +15,10 @@
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/saved_tally.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_file.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -125,39 +128,54 @@ std::string TitleOf(const Subject& subject, const std::string& signature) {
   return subject.Kind() + " " + signature;
 }
 
-// Writes failures as files of names of their own.
+// Writes failures as files of names of their own: as drawn at once, and again when they are shrunk.
 class CaseWriter {
  public:
   explicit CaseWriter(const FuzzSettings& settings) : settings_(settings) {}
 
-  std::string Write(const Subject& subject, const FoundFailure& failure) {
-    if (settings_.out.empty()) return "";
-    const std::string slug = CaseName(TitleOf(subject, failure.sum.signature));
-    std::string name = slug;
-    for (int i = 2; !written_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
-    const std::string path = (std::filesystem::path(settings_.out) / (name + ".case")).string();
+  void Write(const Subject& subject, const FoundFailure& failure) {
+    if (settings_.out.empty()) return;
+    std::string& path = paths_[{failure.sum.outcome, failure.sum.signature}];
+    if (path.empty()) path = NewPath(subject, failure);
     const std::string& impl = failure.shrunk.implementation;
-    const std::string named = FitsCasesFile(impl) ? "" : " --impl " + ShellWord(impl);
+    const std::string named = !FitsCasesFile(impl)  ? " --impl " + ShellWord(impl)
+                              : IsCommandLine(impl) ? " --allow-commands"
+                                                    : "";
     const std::vector<std::string> comments = {
         fmt::format("{} on {}: {}", failure.sum.signature, subject.Shown(), failure.reason),
-        fmt::format("{}: {}, {} when drawn; {}", ToolVersion(),
+        fmt::format("{}: {}, {} when drawn{}; {}", ToolVersion(),
                     subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
-                    settings_.command),
+                    failure.is_final ? "" : " and not yet shrunk", settings_.command),
         fmt::format("Replay: kvcheck run {}{}", ShellWord(path), named)};
     // The folder could be written at the start; what was found is not lost when it no longer can.
     try {
       std::filesystem::create_directories(settings_.out);
       WriteOutput(path, Print(failure.shrunk, comments));
+      unwritten_.erase(path);
     } catch (const std::exception& error) {
-      fmt::print(stderr, "kvcheck: {} could not be written: {}\n", path, error.what());
-      return "";
+      PrintNotice(fmt::format("kvcheck: {} could not be written: {}", path, error.what()));
+      unwritten_.insert(path);
     }
-    return path;
+  }
+
+  // "" of one that could not be written.
+  std::string PathOf(const FoundFailure& failure) const {
+    const auto found = paths_.find({failure.sum.outcome, failure.sum.signature});
+    return found == paths_.end() || unwritten_.contains(found->second) ? "" : found->second;
   }
 
  private:
+  std::string NewPath(const Subject& subject, const FoundFailure& failure) {
+    const std::string slug = CaseName(TitleOf(subject, failure.sum.signature));
+    std::string name = slug;
+    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}-{}", slug, i);
+    return (std::filesystem::path(settings_.out) / (name + ".case")).string();
+  }
+
   const FuzzSettings& settings_;
-  std::set<std::string> written_;
+  std::set<std::string> names_;
+  std::map<std::pair<Outcome, std::string>, std::string> paths_;
+  std::set<std::string> unwritten_;
 };
 
 CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const std::string& path) {
@@ -219,6 +237,20 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   options.progress = [&](const FuzzTally& tally) {
     if (line.IsDue()) line.Show(ProgressText(tally, seconds()));
   };
+  CaseWriter writer(settings);
+  options.found = [&](const FoundFailure& failure) { writer.Write(*subject, failure); };
+  std::optional<SavedTally> saved;
+  if (settings.resumes && !settings.out.empty()) {
+    saved.emplace(settings.out, *subject, settings.command);
+    options.earlier = saved->Read();
+    if (options.earlier.cases > 0) {
+      PrintNotice(
+          fmt::format("kvcheck fuzz: {} of an earlier run that did not come to its end are "
+                      "counted, and it goes on behind them; remove {} to begin anew",
+                      Plural(options.earlier.cases, "case"), saved->path()));
+    }
+    options.delivered = [&](const FuzzTally& tally) { saved->Note(tally); };
+  }
   double drawn_seconds = -1;
   options.shrinking = [&](const std::string& signature) {
     if (drawn_seconds < 0) drawn_seconds = seconds();
@@ -232,11 +264,11 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   outcome.seconds = drawn_seconds < 0 ? seconds() : drawn_seconds;
   outcome.counts = CountsOf(*subject, settings, result.tally);
   outcome.overall = OverallOf(*subject, outcome.counts);
-  CaseWriter writer(settings);
   for (const FoundFailure& failure : result.failures) {
-    const std::string path = writer.Write(*subject, failure);
-    outcome.failures.push_back({failure.sum.signature, ResultOf(*subject, failure, path)});
+    outcome.failures.push_back(
+        {failure.sum.signature, ResultOf(*subject, failure, writer.PathOf(failure))});
   }
+  if (saved) outcome.interrupted ? saved->Save(result.tally) : saved->Remove();
   return outcome;
 }
 

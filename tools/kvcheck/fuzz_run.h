@@ -29,6 +29,8 @@ struct FuzzSettings {
   std::optional<std::chrono::milliseconds> time;
   bool keep_going = false;
   std::string out;  // folder of .case files, made when there is one to write
+  // Goes on where an earlier run with the same folder and command was killed or interrupted.
+  bool resumes = false;
   std::chrono::milliseconds since_progress{10'000};
   std::chrono::milliseconds shrink_time{60'000};  // of one failure
   int workers = 1;

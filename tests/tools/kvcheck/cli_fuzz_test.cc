@@ -223,10 +223,84 @@ TEST_F(FuzzCommand, AttentionAndCodecsOfKvcheckPass) {
 }
 
 TEST_F(FuzzCommand, InterruptGivesAPartialReport) {
-  const ToolRun run = Tool({"fuzz", "--time", "60", "-j", "2"}, SIGINT, 1500);
+  // A failure is written when it is found: then cases have been judged, and more are to come.
+  const ToolRun run = Signalled({"fuzz", "--impl", "fault:kept_evicted_on_wrap", "--keep-going",
+                                 "--time", "10m", "-j", "2", "--out", "found"},
+                                SIGINT, [&](pid_t) { return !CaseFiles("found").empty(); });
   EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
   EXPECT_NE(run.out.find("interrupted, this report is partial"), std::string::npos) << run.out;
   EXPECT_EQ(run.out.find("seed 1: 0 cases"), std::string::npos) << run.out;
+}
+
+TEST_F(FuzzCommand, WhatWasFoundSurvivesAKillAndTheSameCommandGoesOn) {
+  const std::vector<std::string> command = {
+      "fuzz", "--impl", "fault:merge_swaps_values", "--keep-going", "-j", "2", "--out", "found"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const auto campaign = [&](const std::string& report) {
+    return nlohmann::json::parse(Content(report)).at("summary").at("campaigns").at(0);
+  };
+  std::string state;
+  const ToolRun killed = Signalled(with({"--time", "10m"}), SIGKILL, [&](pid_t) {
+    for (const std::string& name : CaseFiles("found")) {
+      if (name.ends_with(".campaign")) state = name;
+    }
+    return !state.empty();
+  });
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
+  std::string found;
+  for (const std::string& name : CaseFiles("found")) {
+    if (name.ends_with(".case")) found = "found/" + name;
+  }
+  ASSERT_NE(found, "");
+  EXPECT_NE(Content(found).find("and not yet shrunk"), std::string::npos) << Content(found);
+  EXPECT_EQ(Tool({"run", found}).exit_code, 1);
+  // As many as there were: what is left to do is to make the failures small.
+  const ToolRun rest = Tool(with({"--cases", "1", "--json", "rest.json"}));
+  EXPECT_EQ(rest.exit_code, 1) << rest.err;
+  EXPECT_NE(rest.err.find("of an earlier run that did not come to its end"), std::string::npos)
+      << rest.err;
+  EXPECT_EQ(Content(found).find("and not yet shrunk"), std::string::npos) << Content(found);
+  EXPECT_FALSE(std::filesystem::exists(Path("found/" + state)));
+  // The same as in one go.
+  const std::string after = Content(found);
+  const int64_t cases = campaign("rest.json").at("cases");
+  std::filesystem::remove_all(Path("found"));
+  const ToolRun whole = Tool(with({"--cases", std::to_string(cases), "--json", "whole.json"}));
+  EXPECT_EQ(whole.exit_code, 1);
+  EXPECT_EQ(whole.err.find("of an earlier run"), std::string::npos) << whole.err;
+  EXPECT_EQ(campaign("rest.json"), campaign("whole.json"));
+  EXPECT_EQ(Content(found), after);
+}
+
+// What is left of another build's run, or of a disk that failed, is not gone on from.
+TEST_F(FuzzCommand, DoesNotGoOnFromWhatItCannotRead) {
+  const std::vector<std::string> command = {
+      "fuzz", "--keep-going", "--time", "10m",    "-j",
+      "1",    "--out",        "found",  "--impl", "fault:merge_swaps_values"};
+  std::string state;
+  Signalled(command, SIGINT, [&](pid_t) {
+    for (const std::string& name : CaseFiles("found")) {
+      if (name.ends_with(".campaign")) state = "found/" + name;
+    }
+    return !state.empty();
+  });
+  // An interrupted run leaves it too.
+  const std::string whole = Content(state);
+  ASSERT_GT(whole.size(), 100u);
+  std::vector<std::string> again = command;
+  again[2] = "--cases";
+  again[3] = "50";
+  for (const std::string& damaged :
+       {std::string(), whole.substr(0, whole.size() - 1), whole.substr(0, 20), "x" + whole}) {
+    std::ofstream(Path(state), std::ios::binary) << damaged;
+    const ToolRun run = Tool(again);
+    EXPECT_NE(run.out.find(": 50 cases: "), std::string::npos) << run.out << run.err;
+    EXPECT_EQ(run.err.find("earlier run"), std::string::npos) << run.err;
+  }
 }
 
 TEST_F(FuzzCommand, WhatCannotBeAskedIsRefused) {
