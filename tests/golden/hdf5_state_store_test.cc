@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <thread>
 
 #include "golden/content_hash.h"
@@ -192,14 +195,27 @@ TEST_F(Hdf5StateStoreTest, AProcessThatDiesWhileItSavesLeavesOneOfBothRecords) {
   const StateRecord records[2] = {Sample(3), Sample(20'000)};
   store_.Put("s", records[0]);
   int found[2] = {0, 0};
+  void* memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* saves = new (memory) std::atomic<int>(0);
   for (int round = 0; round < 40; ++round) {
+    *saves = 0;
+    // Some are killed after one save, however slow the machine: the other record is met for
+    // certain.
+    const bool stops = round % 8 == 7;
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      for (size_t i = 0;; ++i) store_.Put("s", records[(i + 1) % 2]);
+      for (size_t i = 0;; ++i) {
+        store_.Put("s", records[(i + 1) % 2]);
+        ++*saves;
+        while (stops) pause();
+      }
     }
-    // The kills fall all over the few milliseconds that two saves take.
-    std::this_thread::sleep_for(std::chrono::microseconds(1000 + 317 * round));
+    // The other kills fall all over the few milliseconds that two saves take.
+    while (stops && *saves == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(stops ? 0 : 1000 + 317 * round));
     kill(child, SIGKILL);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
     StateRecord record;
@@ -210,6 +226,7 @@ TEST_F(Hdf5StateStoreTest, AProcessThatDiesWhileItSavesLeavesOneOfBothRecords) {
   // Both were met: the kills did not all come before the first save.
   EXPECT_GT(found[0], 0);
   EXPECT_GT(found[1], 0);
+  munmap(memory, sizeof(std::atomic<int>));
 }
 
 // The file holds what version 1 of the optimized caches' record wrote for this trace. It stays as

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -162,11 +163,14 @@ TEST_F(WorkerPoolTest, HangIsTheOutcomeOfTheItemInFlight) {
 }
 
 TEST_F(WorkerPoolTest, LimitStartsAtTheLastStep) {
-  PoolOptions options = Options(1, 2, 1);
-  options.limits.since_progress = milliseconds(1000);
-  const Seen seen = RunItems(options, [](int64_t, ItemMark& mark) {
-    for (int step = 0; step < 80; ++step) {
-      usleep(20'000);
+  PoolOptions options = Options(1, 1, 1);
+  const auto limit = milliseconds(2000);
+  options.limits.since_progress = limit;
+  // Steps of little work for longer than the limit, however long each takes.
+  const Seen seen = RunItems(options, [limit](int64_t, ItemMark& mark) {
+    const auto until = std::chrono::steady_clock::now() + limit * 5 / 4;
+    for (int step = 0; std::chrono::steady_clock::now() < until; ++step) {
+      usleep(5'000);
       mark.StartStep(step);
     }
   });

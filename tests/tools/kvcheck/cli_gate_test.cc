@@ -184,9 +184,13 @@ TEST_F(GateCommand, InterruptGivesAPartialReport) {
         "case first\nreason passes\ncache k=f32 dk=8 data=tokens:1; new A; append A 1\n\n"
         "case bad\nreason hangs\ncache k=f32 dk=8 data=tokens:1; new A rows=2; append A 3; trim A "
         "1\n");
-  const ToolRun run = Tool({"gate", "--suite", "small.cases", "--impl", "selftest:hang", "--limit",
-                            "60", "-j", "1", "--fuzz-cases", "0"},
-                           SIGINT, 1500);
+  // The second case hangs, so that the first one's line is the sign that nothing else will come.
+  const ToolRun run =
+      Signalled({"gate", "--suite", "small.cases", "--impl", "selftest:hang", "--limit", "10m",
+                 "-j", "1", "--fuzz-cases", "0"},
+                SIGINT, [&](pid_t) {
+                  return ContentOfFile("stdout.txt").find("PASS  small/first") != std::string::npos;
+                });
   EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
   EXPECT_NE(run.out.find("PASS  small/first"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("interrupted, this report is partial"), std::string::npos) << run.out;

@@ -7,12 +7,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -208,15 +211,18 @@ TEST_F(SupervisedChildTest, AHangEndsAtTheLimitWhetherItSleepsLoopsOrClosesThePi
 }
 
 TEST_F(SupervisedChildTest, ProgressKeepsALongJobAlive) {
+  const milliseconds limit{1500};
   const ChildOutcome outcome = RunSupervised(
-      [](ChildChannel& channel) {
-        for (int i = 0; i < 40; ++i) {
-          std::this_thread::sleep_for(milliseconds(20));
+      [limit](ChildChannel& channel) {
+        // Longer than the limit, however long each step takes.
+        const auto until = std::chrono::steady_clock::now() + limit * 5 / 4;
+        while (std::chrono::steady_clock::now() < until) {
+          std::this_thread::sleep_for(milliseconds(5));
           channel.Progress();
         }
         return 0;
       },
-      Within(400));  // half of what it takes, twenty times what passes between two signs
+      Within(static_cast<int>(limit.count())));
   EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
 }
 
@@ -396,10 +402,15 @@ TEST_F(SupervisedChildTest, WaitAnyEndsTheOneThatHangsAndKeepsTheOther) {
         return 0;
       },
       Within(300));
+  // Works until the other's end has been seen.
+  void* memory = mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* seen = new (memory) std::atomic<bool>(false);
   const auto works = std::make_unique<SupervisedChild>(
-      [](ChildChannel& channel) {
-        for (int i = 0; i < 100; ++i) {
-          usleep(20'000);
+      [seen](ChildChannel& channel) {
+        while (!*seen) {
+          usleep(5'000);
           channel.Progress();
         }
         channel.Send(Bytes("done"));
@@ -410,8 +421,10 @@ TEST_F(SupervisedChildTest, WaitAnyEndsTheOneThatHangsAndKeepsTheOther) {
   ASSERT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
   EXPECT_FALSE(hangs->TakeArrived());
   EXPECT_EQ(hangs->Finish().end, ChildEnd::kTimedOut);
+  *seen = true;
   ASSERT_EQ(SupervisedChild::WaitAny(std::span(children).subspan(1), milliseconds(60'000)), 0u);
   EXPECT_EQ(Text(*works->TakeArrived()), "done");
+  munmap(memory, sizeof(std::atomic<bool>));
 }
 
 TEST_F(SupervisedChildTest, WaitAnyDoesNotCountWhatTheParentDidElsewhere) {
