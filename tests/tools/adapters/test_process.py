@@ -211,6 +211,21 @@ class States(unittest.TestCase):
             self.assertEqual([shown_tokens(state) for state in shown], [[[]], [[]]])  # they are one list
             child.process.stderr.close()
 
+    def test_arrays_of_an_earlier_append_that_change_are_told(self):
+        file = pathlib.Path(__file__).with_name("adopting_adapter.py")
+        with started(file) as child:
+            new(child)
+            self.assertNotIn("inputs_changed", append(child, 0, [[1, 2]]))
+            self.assertTrue(append(child, 0, [[3]]).get("inputs_changed"))
+            child.process.stderr.close()
+
+    def test_a_filter_of_rows_that_are_not_there_is_the_librarys_to_refuse(self):
+        file = pathlib.Path(__file__).with_name("adopting_adapter.py")
+        with started(file) as child:
+            child.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=2, padding=[1, 0])
+            self.assertEqual(child.ask(do="filter", cache=0, rows=[5]), {})
+            child.process.stderr.close()
+
     def test_dropped_caches_are_gone(self):
         new(self.child)
         self.assertEqual(self.child.ask(do="observe", drop=[0]), {})

@@ -195,8 +195,9 @@ class Session:
         queries = k_given.shape[2]
         slot.step = self.step_of(self.call(a.append, slot.cache, k, v), queries)
         slot.arrived(queries)
-        if not a.lazy or self.observed:
-            if a.numpy(k).tobytes() != k_data or a.numpy(v).tobytes() != v_data:
+        before, slot.given = slot.given, ((k, k_data), (v, v_data))
+        if not a.lazy or self.observed:  # a cache that took the caller's arrays for its own writes to them later
+            if any(a.numpy(array).tobytes() != data for array, data in (*slot.given, *before)):
                 return {"inputs_changed": True}
         return None
 
@@ -257,7 +258,8 @@ class Session:
         slot.family.version += 1
         self.changed(slot, self.call(self.adapter.filter, slot.cache, list(rows)))
         slot.rows = len(rows)
-        slot.padding = [slot.padding[row] for row in rows] if slot.padding else []
+        unfed = slot.padding
+        slot.padding = [unfed[row] if -len(unfed) <= row < len(unfed) else 0 for row in rows] if unfed else []
 
     def do_extend(self, request):
         slot, other = self.slot(request), self.slot(request, "other")

@@ -42,13 +42,14 @@ class Family:
 
 
 class Slot:
-    __slots__ = ("cache", "layout", "k", "v", "rows", "family", "padding", "to_come", "step", "fresh", "shown",
-                 "shown_version")
+    __slots__ = ("cache", "layout", "k", "v", "rows", "family", "padding", "to_come", "given", "step", "fresh",
+                 "shown", "shown_version")
 
     def __init__(self, cache, layout, k, v, rows, family):
         self.cache, self.layout, self.k, self.v, self.rows, self.family = cache, layout, k, v, rows, family
         self.padding = []  # columns of padding still to be fed, per row; [] none
         self.to_come = None  # tokens of a prepared prefill still to be fed, per row
+        self.given = ()  # the arrays of the last append, each with the bytes that it held
         self.step = None
         self.fresh = False  # nothing was ever fed, to it or to what it was made of
         self.shown, self.shown_version = None, -1
