@@ -106,10 +106,28 @@ class MlxLm(unittest.TestCase):
     def test_a_prefill_padded_on_the_right_is_pending_until_it_is_finalized(self):
         self.new(rows=2)
         self.child.ask(do="prepare", cache=0, lengths=[1, 3], columns=3)
-        self.assertIn("refused", self.child.ask(do="trim", cache=0, count=1))
+        self.assertIn("refused", self.child.ask(do="copy", cache=0, out=1))
         append(self.child, 0, [[1, -1, -1], [2, 3, 4]])
         state = self.child.ask(do="finalize", cache=0, observe=[0])["states"][0]
         self.assertEqual(shown_tokens(state), [[1], [2, 3, 4]])
+
+    def test_illegal_calls_that_no_document_forbids_reach_the_library(self):
+        for prepare, call in ((None, {"do": "filter", "rows": [2]}), (None, {"do": "extract", "row": -1, "out": 1}),
+                              ({"lengths": [1, 3], "columns": 3}, {"do": "filter", "rows": [0]}),
+                              ({"lengths": [1, 3], "columns": 3}, {"do": "extract", "row": 0, "out": 1})):
+            self.start()
+            self.new(rows=2)
+            if prepare:
+                self.child.ask(do="prepare", cache=0, **prepare)
+            append(self.child, 0, [[1, 2, 3], [4, 5, 6]])
+            answer = self.child.ask(**{"cache": 0, **call})
+            self.assertEqual("refused" in answer, bool(self.OPTIONS), (prepare, call, answer))
+
+    def test_rings_that_write_to_their_callers_arrays_are_told(self):
+        self.new(layout="ring:w=2")
+        append(self.child, 0, [[1, 2]])
+        answer = append(self.child, 0, [[3]], observe=[0])
+        self.assertEqual(answer.get("inputs_changed", False), not self.OPTIONS)
 
     def test_vectors_of_16_bits_come_back_bit_for_bit(self):
         for kind in ("f16", "bf16"):
@@ -169,9 +187,33 @@ class Options(unittest.TestCase):
         for options, said in ((["--pathced"], "--pathced"), (["--operations=append,fly"], "no operation fly"),
                               (["--operations=append", "--operations=trim"], "more than once")):
             self.assertIn(said, refuses([str(FOLDER / "run"), *options]) or "", options)
+        self.assertIn("invalid choice", refuses([str(FOLDER / "run"), "--cache=fastest"]) or "")
         with Child([str(FOLDER / "run"), "--operations=trim"], limit_s=600) as child:
             offered = {name for space in child.hello()["spaces"] if space["kind"] == "cache" for name in space["operations"]}
         self.assertEqual(offered, {"new", "append", "trim", "drop"})
+
+
+class Concatenate(unittest.TestCase):
+    def test_the_class_is_offered_alone_and_its_trim_takes_nothing(self):
+        with Child([str(FOLDER / "run"), "--cache=concatenate"], limit_s=600) as child:
+            spaces = [space for space in child.hello()["spaces"] if space["kind"] == "cache"]
+            self.assertEqual([space["layouts"] for space in spaces], [["linear", "linear:w"]])
+            child.ask(do="start", setup=SETUP, seed=1)
+            for layout in ("ring:w=3", "chunk:c=4"):
+                answer = child.ask(do="new", out=0, layout=layout, k="f32", v="f32", rows=1, padding=[])
+                self.assertIn("ConcatenateKVCache", answer["unsupported"])
+            child.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=1, padding=[])
+            append(child, 0, [[1, 2, 3]])
+            self.assertEqual(child.ask(do="trim", cache=0, count=2)["trimmed"], 2)
+            state = append(child, 0, [[4]], observe=[0])["states"][0]
+            self.assertEqual(shown_tokens(state), [[1, 2, 3, 4]])
+
+    def test_bytes_of_empty_caches_are_asked_where_they_are_to_be(self):
+        with Child([str(FOLDER / "run"), "--bytes-of-empty"], limit_s=600) as child:
+            child.ask(do="start", setup={**SETUP, "k_dim": 32, "v_dim": 32}, seed=1)
+            answer = child.ask(do="new", out=0, layout="linear", k="affine:4:g32:f32", v="affine:4:g32:f32", rows=1,
+                               padding=[], observe=[0])
+            self.assertIn("nbytes", answer["failed"])
 
 
 class Patched(MlxLm):

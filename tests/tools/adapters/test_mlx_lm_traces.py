@@ -21,7 +21,8 @@ faults = 0 if len(sections) >= 20 else 1
 for section in sections:
     title = section.splitlines()[0]
     trace = re.search(r"^```\n(.*?)\n```", section, flags=re.M).group(1)
-    for options, expected in ("", FAILED), (" --patched", PASSED):
+    needed = "".join(f" {options}" for options in re.findall(r"^`run (.+)` is what is judged here", section, flags=re.M))
+    for options, expected in (needed, FAILED), (f"{needed} --patched", PASSED):
         done = subprocess.run([sys.argv[1], "run", trace, "--impl", f"{FOLDER}/run{options}", "--limit", "300s"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != expected:

@@ -3,7 +3,7 @@
     new          KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache for one row without padding; BatchKVCache,
                  BatchRotatingKVCache for several rows or with it. A cache without rows is one of the last two, whose
                  rows come and go; the others are given the rows that they have from the first column on, which may be
-                 several (evaluate.py) and are never none
+                 several (evaluate.py) and are never none. ConcatenateKVCache with --cache=concatenate, in KVCache's place
     append       base.create_attention_mask, then update_and_fetch; for ChunkedKVCache what models/llama4.py does:
                  maybe_trim_front and a mask over [start_position, offset + N)
     prepare      prepare(lengths=, right_padding=), as generate.py does
@@ -11,12 +11,14 @@
                  a number, so they are held to it
     save, load   save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
     filter, extend, prepare, extract of a cache of one row: the row becomes a batch first, by the library's merge, as
-                 generate.py does; merge of batches of one row: extend
+                 generate.py does; merge of batches of one row: extend. Batches of more rows have no merge
     attend       base.scaled_dot_product_attention with the library's mask for that window
 
-Calls that break a precondition which the library does not check are refused here (relies_on). Where the library counts
-otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md (patched.py);
---operations=NAME,... has cases drawn of these operations alone, beside new, append and drop.
+What the library documents as its callers' duty is refused here (relies_on, with its source); whatever else is illegal is
+put to it. Where the library counts otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md
+(patched.py, patched_edges.py); --operations=NAME,... has cases drawn of these operations alone, beside new, append and drop;
+--cache=concatenate offers that class alone; --bytes-of-empty asks empty caches for nbytes too, which a quantized one raises
+at: every trace of quantized caches would end there.
 """
 import argparse
 import importlib.metadata
@@ -37,6 +39,7 @@ from near import Near
 MLX, MLX_LM = importlib.metadata.version("mlx"), importlib.metadata.version("mlx-lm")
 BATCHES = (library.BatchKVCache, library.BatchRotatingKVCache)
 CLASSES = (library.KVCache, library.RotatingKVCache, library.QuantizedKVCache, library.ChunkedKVCache, *BATCHES)
+ONE_SEQUENCE = {"concatenate": library.ConcatenateKVCache}  # classes that are asked for by name
 PLAIN = list(TYPES)
 ONE_ROW = ["new", "append", "finalize", "trim", "copy", "save", "load", "damage", "attend", "drop"]
 BATCHED = [*ONE_ROW, "prepare", "filter", "extend", "merge", "extract"]
@@ -55,6 +58,12 @@ def cache_spaces():
         {**common, "layouts": ["linear", "linear:w"], "formats": [*PLAIN, *affine], "scales": "x", "rows": "single",
          "padding": False, "operations": [*ONE_ROW, "to_quantized"]},
     ]
+
+
+def concatenate_spaces():
+    return [{"kind": "cache", "same_format": True, "stored_as_given": True, "x": PLAIN, "formats": PLAIN,
+             "damages": ["truncate", "flip", "foreign"], "layouts": ["linear", "linear:w"], "rows": "any",
+             "padding": False, "operations": ONE_ROW}]
 
 
 def llama4_mask(cache, queries):
@@ -94,6 +103,20 @@ def batch_of(held):
     return held.cache.merge([held.cache])
 
 
+def pending_in_the_library(*several):
+    """The library prepares nothing where no padding is announced (generate.py does not even call it), so nothing is
+    illegal then; the contract has every prepared prefill pending."""
+    if any(held.columns is not None and not held.padded for held in several):
+        raise Refused("a prefill without padding is not pending in the library")
+
+
+def same_window_where_callers_give_it(*several):
+    """A linear cache knows no window: its callers give one with each call, and know which."""
+    windows = {held.window for held in several if held.layout.kind == "linear"}
+    if len(windows) > 1:
+        raise Refused("linear caches under different windows, of which they know nothing")
+
+
 class MlxLm(Adapter):
     name = "mlx-lm"
     version = f"{MLX_LM} (mlx {MLX})"
@@ -104,7 +127,8 @@ class MlxLm(Adapter):
     cache_profile = "size=columns bytes=capacity empty=any trimmable=any trim=shorter"
     profile = "decode=two_roundings encode=mlx_cpu"
     spaces = cache_spaces() + attention.spaces()
-    relies_on = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "windows"})
+    # "left_padding specifies the amount of padding for each" prompt: BatchKVCache.__init__. Nothing else is documented.
+    relies_on = frozenset({"padding"})
     lazy = True
     copies = True
     file_suffix = ".safetensors"
@@ -114,7 +138,12 @@ class MlxLm(Adapter):
         parser = argparse.ArgumentParser(prog="mlx_lm", allow_abbrev=False)
         parser.add_argument("--patched", action="store_true")
         parser.add_argument("--operations", action="append", default=[])
+        parser.add_argument("--cache", choices=sorted(ONE_SEQUENCE))
+        parser.add_argument("--bytes-of-empty", action="store_true")
         chosen = parser.parse_args(options)
+        self.bytes_of_empty, self.one_sequence = chosen.bytes_of_empty, ONE_SEQUENCE.get(chosen.cache)
+        if self.one_sequence:
+            self.spaces = concatenate_spaces() + attention.spaces()
         if len(chosen.operations) > 1:
             parser.error("--operations is given more than once")
         for text in chosen.operations:
@@ -126,7 +155,9 @@ class MlxLm(Adapter):
         self.near = Near()
         if chosen.patched:
             import patched
+            import patched_edges
             patched.apply()
+            patched_edges.apply()
             self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
 
     def keep_operations(self, names):
@@ -161,7 +192,7 @@ class MlxLm(Adapter):
         x, single = self.setup.x, rows == 1 and not padding
         if k != v:
             raise Unsupported("K and V are stored in one format")
-        if not rows and (layout.kind == "chunk" or not k.is_plain):
+        if not rows and (layout.kind == "chunk" or not k.is_plain or self.one_sequence):
             raise Unsupported("a cache without rows of a class for one sequence")
         if not k.is_plain:
             if layout.kind != "linear" or any(padding):
@@ -173,6 +204,10 @@ class MlxLm(Adapter):
             made = library.QuantizedKVCache(group_size=k.group, bits=k.bits)
         elif k.text != x:
             raise Unsupported("vectors are stored as they are given")
+        elif self.one_sequence:
+            if layout.kind != "linear" or any(padding):
+                raise Unsupported(f"{self.one_sequence.__name__} is linear, without padding")
+            made = self.one_sequence()
         elif layout.kind == "linear":
             made = library.KVCache() if single else library.BatchKVCache(padding or [0] * rows)
         elif layout.kind == "ring" and single:
@@ -206,32 +241,43 @@ class MlxLm(Adapter):
             raise Refused("columns of another shape or type than the setup's")
 
     def prepare(self, held, lengths, columns):
+        pending_in_the_library(held)
         if any(held.padding):
             raise Unsupported("lengths beside unfed left padding: no caller of the library mixes them")
         if columns < max(lengths, default=0):
             raise Unsupported("right padding is announced with lengths: fewer columns than tokens will follow")
         if not isinstance(held.cache, BATCHES):
             held.cache = batch_of(held)
-        held.cache.prepare(lengths=lengths, right_padding=[columns - n for n in lengths])
-        held.columns, held.fed = columns, 0
+        right_padding = [columns - n for n in lengths]
+        held.cache.prepare(lengths=lengths, right_padding=right_padding)
+        held.columns, held.fed, held.lengths, held.padded = columns, 0, lengths, max(right_padding, default=0) > 0
 
     def finalize(self, held):
-        if held.columns is not None and held.fed != held.columns:
-            raise Unsupported(f"{held.columns} columns were announced, {held.fed} came")
+        arrived = max(held.lengths, default=0) <= held.fed
+        if not arrived:
+            pending_in_the_library(held)
+        if held.columns is not None and arrived and held.fed != held.columns:
+            raise Unsupported(f"all tokens came, but {held.fed} of the {held.columns} columns that were announced")
         if hasattr(held.cache, "finalize"):
             held.cache.finalize()
         held.columns = None
 
     def trim(self, held, count):
+        pending_in_the_library(held)
         return library.trim_prompt_cache([held.cache], count)
 
     def filter(self, held, rows):
+        pending_in_the_library(held)
+        if min(rows, default=0) < 0:
+            raise Refused("rows are counted from the end, as Python does: the library takes them, and rightly")
         cache = batch_of(held)
         cache.filter(rows)
         held.cache = cache
-        held.padding = [held.padding[row] for row in rows]
+        held.padding = [held.padding[row] if row < len(held.padding) else 0 for row in rows]
 
     def extend(self, held, other):
+        pending_in_the_library(held, other)
+        same_window_where_callers_give_it(held, other)
         cache = batch_of(held)
         cache.extend(cache if other is held else batch_of(other))
         held.cache = cache
@@ -239,6 +285,9 @@ class MlxLm(Adapter):
 
     def merge(self, several):
         first = several[0]
+        same_window_where_callers_give_it(*several)
+        if any(len(held.padding) != 1 or held.columns is not None for held in several):
+            raise Unsupported("batches have no merge: it takes caches of one sequence")
         if any(isinstance(held.cache, BATCHES) for held in several):
             made = deep(batch_of(first))
             for held in several[1:]:
@@ -249,6 +298,7 @@ class MlxLm(Adapter):
         return first.like(made, [n for held in several for n in held.padding])
 
     def extract(self, held, row):
+        pending_in_the_library(held)
         return held.like(batch_of(held).extract(row), [0])
 
     def to_quantized(self, held, k, v):
@@ -262,6 +312,8 @@ class MlxLm(Adapter):
         held.k, held.v = k, v
 
     def copy(self, held):
+        if held.columns is not None:
+            raise Refused("a deep copy of a pending prefill is one, in the library: the contract has none")
         return self.copied(held, deep(held.cache))
 
     def probe_copy(self, held):
@@ -273,6 +325,7 @@ class MlxLm(Adapter):
         return made
 
     def save(self, held, path):
+        pending_in_the_library(held)
         library.save_prompt_cache(path, [held.cache])
         self.saved_files[path] = held.like(None, list(held.padding))
 
@@ -298,6 +351,8 @@ class MlxLm(Adapter):
     # ------------------------------------------------------------------------------------ attend
     def attend(self, held, step, q, scale, window, sinks):
         cache, x = held.cache, self.setup.x
+        if held.columns is not None:
+            raise Refused("a prefill attends while it is pending, in the library: the contract has it at its end")
         quantized = isinstance(cache, library.QuantizedKVCache)
         if sinks is not None:
             if quantized or x != "f32":
@@ -305,6 +360,8 @@ class MlxLm(Adapter):
             sinks = mx.array(sinks)
         mask = step.mask
         if window is not None:
+            if window < 1 and held.layout.kind == "chunk":
+                raise Refused("no caller in the library has a window beside chunks")
             own = held.layout.window
             least = window if own is None else min(window, own)
             mask = mask_of(shallow(held.before), q.shape[0], step.queries, least)
@@ -317,8 +374,8 @@ class MlxLm(Adapter):
 
     # --------------------------------------------------------------------------------------- tell
     def tell(self, held):
-        """Offsets while a prefill is pending are not told: right padding is counted in. Size: the base class says 0 of
-        quantized and chunked caches, which says that it cannot tell."""
+        """Offsets while a prefill is pending are not told: right padding is counted in. Size: the base class says 0,
+        which says that it cannot tell."""
         cache = held.cache
         kind = type(cache)
         state = {"k_format": held.k.text, "v_format": held.v.text, "empty": cache.empty(),
@@ -339,8 +396,9 @@ class MlxLm(Adapter):
                 state["held"] = [max(0, cache.offset - max(0, cache.start_position))] * rows
             if batched:
                 state["unfed"] = [max(0, -n) for n in offsets]
-        if cache.keys is not None:
+        if cache.keys is not None or self.bytes_of_empty:
             state["live_bytes"] = cache.nbytes
+        if cache.keys is not None:
             if held.layout.text == "linear":
                 state["capacity_bytes"] = state["live_bytes"]
             if kind is library.QuantizedKVCache:
@@ -348,7 +406,7 @@ class MlxLm(Adapter):
                     state[name] = f"affine:{cache.bits}:g{cache.group_size}:{NAMES.get(parts[1].dtype, '?')}"
             else:
                 state["k_format"], state["v_format"] = NAMES[cache.keys.dtype], NAMES[cache.values.dtype]
-        if rows and kind not in (library.QuantizedKVCache, library.ChunkedKVCache):
+        if rows and kind.size is not library._BaseCache.size:
             held_tokens = cache.size()
             if held_tokens >= 0:  # a negative size is none
                 state["size"] = held_tokens

@@ -6,13 +6,16 @@ import mlx.core as mx
 
 
 class Held:
-    __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "fed", "before")
+    __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "fed", "lengths", "padded",
+                 "before")
 
     def __init__(self, cache, layout, k, v, padding):
         self.cache, self.layout, self.k, self.v = cache, layout, k, v
         self.padding = padding  # columns still to be fed, per row
         self.columns = None  # announced by prepare
         self.fed = 0  # since then
+        self.lengths = []  # announced with them
+        self.padded = False  # whether they are more than the longest row has
         self.before = None  # the cache as it was before the last append, for masks under another window
 
     def like(self, cache, padding):

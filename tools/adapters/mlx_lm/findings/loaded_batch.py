@@ -1,4 +1,4 @@
-"""A batch that was saved and loaded is finalized, which after no prepare should do nothing."""
+"""A batch that was saved and loaded is finalized, which after no prepare should do nothing; then after one."""
 import tempfile
 
 import mlx.core as mx
@@ -22,3 +22,7 @@ try:
     loaded.finalize()
 except AttributeError as error:
     print(error)
+loaded.prepare(lengths=[1, 2], right_padding=[1, 0])
+loaded.update_and_fetch(tokens(3, 4, rows=2), tokens(3, 4, rows=2))
+loaded.finalize()
+print("after prepare, tokens:", loaded.offset.tolist())
