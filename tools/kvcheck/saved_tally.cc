@@ -67,7 +67,7 @@ void SavedTally::Save(const FuzzTally& tally) {
   std::string text = identity_;
   text.append(reinterpret_cast<const char*>(message.data()), message.size());
   try {
-    std::filesystem::create_directories(folder_);
+    made_folder_ = std::filesystem::create_directories(folder_) || made_folder_;
     WriteOutput(path_, text);
   } catch (const std::exception& error) {
     if (!told_) {
@@ -80,6 +80,10 @@ void SavedTally::Save(const FuzzTally& tally) {
   }
 }
 
-void SavedTally::Remove() const { unlink(path_.c_str()); }
+void SavedTally::Remove() const {
+  unlink(path_.c_str());
+  // A campaign that found nothing leaves nothing.
+  if (made_folder_) rmdir(folder_.c_str());
+}
 
 }  // namespace kvcheck

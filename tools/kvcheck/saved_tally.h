@@ -36,6 +36,7 @@ class SavedTally {
   AttendedClock::time_point saved_;
   size_t saved_failures_ = 0;
   bool told_ = false;
+  bool made_folder_ = false;
 };
 
 }  // namespace kvcheck
