@@ -2,8 +2,8 @@
 
     tools/adapters/check_findings.py NAME [PROGRAM...]     NAME: a folder beside this file
 
-Runs them with the folder's venv, else with the interpreter that KVCHECK_PYTHON names, where it has the packages of
-requirements.txt. Those of findings/gpu/ need a GPU and run when they are named (gpu/PROGRAM); otherwise only that they and
+Runs them with the interpreter that KVCHECK_PYTHON names, where it has the packages of requirements.txt, and no other where it
+is set; else with the folder's venv. Those of findings/gpu/ need a GPU and run when they are named (gpu/PROGRAM); otherwise only that they and
 their sections are there is checked.
 Exit codes: 0 every program printed what stands there; 1 one did not, or a program or section has no counterpart;
 2 wrong usage, or no environment.
@@ -22,11 +22,11 @@ LIMIT_S = 600
 def environment(folder):
     """The Python that runs what stands in the folder, or None."""
     own, named = folder / "venv/bin/python", os.environ.get("KVCHECK_PYTHON")
-    if own.exists():
-        return str(own)
+    if not named:
+        return str(own) if own.exists() else None
     asks = [named, str(ADAPTERS / "has_packages.py"), str(folder)]
     try:
-        has = named and subprocess.run(asks, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        has = subprocess.run(asks, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
     except OSError:
         has = False
     return named if has else None

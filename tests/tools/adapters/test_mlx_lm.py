@@ -8,6 +8,9 @@ import unittest
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"))
+
+from check_findings import environment
 from driver import SETUP, Child, append, from_wire, refuses, shown_tokens, to_wire
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters/mlx_lm"
@@ -228,7 +231,7 @@ class Patched(MlxLm):
 
 
 if __name__ == "__main__":
-    if not (FOLDER / "venv").exists():
+    if environment(FOLDER) is None:
         print("skipped: no tools/adapters/mlx_lm/venv (tools/adapters/make_venv.sh mlx_lm)")
         sys.exit(SKIPPED)
     unittest.main()

@@ -8,11 +8,15 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"))
+
+from check_findings import environment
+
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters/mlx_lm"
 SKIPPED = 77
 FAILED, PASSED = 1, 0
 
-if not (FOLDER / "venv").exists():
+if environment(FOLDER) is None:
     print("skipped: no tools/adapters/mlx_lm/venv (tools/adapters/make_venv.sh mlx_lm)")
     sys.exit(SKIPPED)
 

@@ -1,6 +1,7 @@
 """Adapters as kvcheck starts them: a process that speaks frames, whatever its library does."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -255,7 +256,7 @@ class Starting(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("make_venv.sh " + os.path.basename(folder), done.stderr)
 
-    def test_kvcheck_python_is_taken_where_it_has_the_packages_and_else_is_named(self):
+    def test_kvcheck_python_is_the_one_that_is_taken_and_named_where_it_lacks_packages(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "requirements.txt").write_text("numpy==1\nsome-library[extra]==1\n")
             done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120,
@@ -263,10 +264,45 @@ class Starting(unittest.TestCase):
             bare = pathlib.Path(folder, "bare")  # a Python without packages
             bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
             bare.chmod(0o755)
-            with Child([str(ADAPTERS / "tutorial/run")], env={**os.environ, "KVCHECK_PYTHON": str(bare)}) as child:
-                self.assertEqual(child.hello()["name"], "tutorial")
+            other = subprocess.run([str(ADAPTERS / "tutorial/run")], capture_output=True, text=True, timeout=120,
+                                   env={**os.environ, "KVCHECK_PYTHON": str(bare)})
+        self.assertEqual((other.returncode, "KVCHECK_PYTHON lacks: msgpack numpy" in other.stderr), (2, True), other.stderr)
         self.assertEqual(done.returncode, 2)
-        self.assertIn(f"({sys.executable} of KVCHECK_PYTHON lacks: some-library)", done.stderr)
+        self.assertIn(f"{sys.executable} of KVCHECK_PYTHON lacks: some-library", done.stderr)
+
+    def test_kvcheck_python_wins_over_a_venv_that_exists(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tutorial = pathlib.Path(folder, "tutorial")
+            shutil.copytree(ADAPTERS / "tutorial", tutorial)
+            own = tutorial / "venv/bin/python"
+            own.parent.mkdir(parents=True)
+            own.write_text("#!/bin/sh\necho this is the venv >&2\nexit 2\n")
+            own.chmod(0o755)
+            command = [str(ADAPTERS / "start.sh"), str(tutorial)]
+            with Child(command, env={**os.environ, "KVCHECK_PYTHON": sys.executable}) as child:
+                self.assertEqual(child.hello()["name"], "tutorial")
+            alone = {name: value for name, value in os.environ.items() if name != "KVCHECK_PYTHON"}
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=alone)
+            self.assertIn("this is the venv", done.stderr)
+
+    def test_versions_other_than_the_pinned_ones_are_warned_of(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tutorial = pathlib.Path(folder, "tutorial")
+            shutil.copytree(ADAPTERS / "tutorial", tutorial)
+            info = pathlib.Path(folder, "packages", "some_library-1.5.dist-info")
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-library\nVersion: 1.5\n")
+            (info / "direct_url.json").write_text('{"url": "file:///home/me/some-library", "dir_info": {"editable": true}}')
+            environment = {**os.environ, "KVCHECK_PYTHON": sys.executable, "PYTHONPATH": str(info.parent)}
+            for pin, said in (("1.5", " of /home/me/some-library is judged, 1.5 is pinned"),
+                              ("2.0", " of /home/me/some-library is judged, 2.0 is pinned")):
+                (tutorial / "requirements.txt").write_text(f"some-library=={pin}\nnumpy==1\nmsgpack==1\n")
+                with Child([str(ADAPTERS / "start.sh"), str(tutorial)], env=environment) as child:
+                    self.assertEqual(child.hello()["warnings"], ["some-library 1.5" + said])
+            (info / "direct_url.json").unlink()
+            (tutorial / "requirements.txt").write_text("some-library==1.5\n")
+            with Child([str(ADAPTERS / "start.sh"), str(tutorial)], env=environment) as child:
+                self.assertNotIn("warnings", child.hello())
 
     def test_the_example_refuses_options_that_it_does_not_know(self):
         for options in (["--borken"], ["--brok"], ["broken"], ["--broken", "1"]):

@@ -64,9 +64,11 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         sys.exit(0 if arguments else 2)
     stream = Stream(0, claim_stdout())
+    from .pins import warnings_of
     from .session import Session
     with signs_of_life(stream):
         adapter = load(arguments[0])(*arguments[1:])
+        adapter.warnings = [*adapter.warnings, *warnings_of(pathlib.Path(arguments[0]).parent)]
     try:
         Session(adapter, stream).run()
     except ProtocolError as error:

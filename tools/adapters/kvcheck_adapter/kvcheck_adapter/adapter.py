@@ -50,6 +50,7 @@ class Adapter:
     profile = ""
     plan = ""  # section 3.5; "" means base=stranger
     spaces = ()  # tools/process/protocol.md; what is drawn stays inside of them
+    warnings = ()  # said before the first verdict; versions other than those of requirements.txt are added to them
     # Preconditions that the library does not check, its callers do: such calls are refused before they reach it, and
     # nothing is claimed of them. Of "rows" (of filter and extract that are not there), "padding" (of another length
     # than the rows, negative), "pending" (other calls than append and finalize inside a prepared prefill), "lengths"

@@ -134,6 +134,8 @@ class Session:
                 answer[key] = getattr(a, key)
         if a.spaces:
             answer["spaces"] = list(a.spaces)
+        if a.warnings:
+            answer["warnings"] = list(a.warnings)
         return answer
 
     def do_observe(self, request):
