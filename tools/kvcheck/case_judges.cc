@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "fuzz/run_trace.h"
@@ -147,6 +148,14 @@ std::string Answerer::Shown() const {
   return title == name ? text : fmt::format("{} ({})", text, name);
 }
 
+void SayWhoIsJudged(std::string_view command, const Answerer& answerer, bool quiet) {
+  if (!answerer.remote) return;
+  if (!quiet) fmt::print(stderr, "kvcheck {}: {} is judged\n", command, answerer.Shown());
+  for (const std::string& text : answerer.warnings) {
+    fmt::print(stderr, "kvcheck {}: warning: {}\n", command, text);
+  }
+}
+
 Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
   Question question;
   question.c = entry.c;
@@ -207,6 +216,7 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
     answerer.cache_spaces = greeting.cache_spaces;
     answerer.attention_spaces = greeting.attention_spaces;
     answerer.codec_spaces = greeting.codec_spaces;
+    answerer.warnings = greeting.warnings;
     return answerer;
   }
   if (kind == "cache") {
@@ -229,8 +239,7 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name) {
                 "--impl");
   }
   answerer.version = capabilities.version;
-  answerer.own_conventions =
-      answerer.name == "optimized" || answerer.name == "optimized:portable";
+  answerer.own_conventions = answerer.name == "optimized" || answerer.name == "optimized:portable";
   answerer.attention_spaces = capabilities.attention_spaces;
   answerer.codec_spaces = capabilities.codec_spaces;
   return answerer;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/judge/judge.h"
@@ -31,10 +32,15 @@ struct Answerer {
   std::vector<CacheSpace> cache_spaces{};
   std::vector<AttentionSpace> attention_spaces{};
   std::vector<CodecSpace> codec_spaces{};
+  std::vector<std::string> warnings{};
 
   // "optimized 1", "mlx-lm 0.32.2 (adapters/mlx-lm/run)".
   std::string Shown() const;
 };
+
+// To standard error, before anything else of the command: which version of whose library is judged,
+// unless quiet, and what it warns of. Of processes of their own alone.
+void SayWhoIsJudged(std::string_view command, const Answerer& answerer, bool quiet);
 
 // name "": optimized.
 // Errors: kUsage where the kind or the implementation does not exist.

@@ -70,6 +70,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   settings.workers = options.common.threads;
   settings.quiet = options.common.text.quiet;
   settings.command = CommandOf(options, answerer);
+  SayWhoIsJudged("fuzz", answerer, options.common.text.quiet);
   RunReport report("fuzz", options.common, 0);
   FuzzOutcome outcome = RunFuzz(answerer, settings);
   if (outcome.interrupted) report.SetInterrupted();

@@ -74,6 +74,7 @@ class Gate {
         options_.suites.empty() ? std::vector<std::string>{DefaultSuiteFolder()} : options_.suites);
     CheckKnownCases(all);
     cases_ = OfShard(std::move(all), shard_);
+    SayWhoIsJudged("gate", answerers_.begin()->second, options_.common.text.quiet);
     if (RunCases()) RunFuzzBudget();
     ListKnown();
     return report_.Finish();

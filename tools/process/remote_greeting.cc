@@ -10,6 +10,7 @@
 namespace kvcheck {
 namespace {
 
+constexpr size_t kWarnings = 8;
 constexpr const char* kStrangersPlan = "base=stranger";
 
 std::string TextOf(const WireValue& value, std::string_view key) {
@@ -176,6 +177,11 @@ Greeting ReadGreeting(const WireValue& answer) {
   greeting.plan_text = TextOf(answer, "plan");
   greeting.plan = ParsedText(
       "plan", greeting.plan_text.empty() ? kStrangersPlan : greeting.plan_text, ParsePlan);
+  if (const std::optional<WireValue> warnings = answer.Find("warnings")) {
+    for (const std::string& text : warnings->AsTexts("'warnings'")) {
+      if (greeting.warnings.size() < kWarnings) greeting.warnings.push_back(CleanText(text, 300));
+    }
+  }
   const std::optional<WireValue> spaces = answer.Find("spaces");
   if (!spaces) return greeting;
   for (const WireValue& value : spaces->Entries("'spaces'")) {

@@ -32,6 +32,7 @@ struct Greeting {
   std::vector<CacheSpace> cache_spaces;
   std::vector<AttentionSpace> attention_spaces;
   std::vector<CodecSpace> codec_spaces;
+  std::vector<std::string> warnings;  // of what is judged, said before the first verdict
 
   bool Has(std::string_view kind) const;
   bool operator==(const Greeting&) const = default;
