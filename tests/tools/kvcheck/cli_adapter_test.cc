@@ -42,7 +42,9 @@ int CountProcesses(const std::string& token) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(in), {}};
+    // Not by iterators over the stream, which throw where the process ends while it is read.
+    std::string line;
+    std::getline(in, line);
     // A zombie has no command line.
     if (line.find(KVCHECK_HOSTILE_CHILD) == 0 && line.find(token) != std::string::npos) ++count;
   }
