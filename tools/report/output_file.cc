@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -63,6 +64,25 @@ class Temporary {
   int descriptor_ = -1;
 };
 
+// A pipe or a device. Without O_NONBLOCK a pipe that nobody reads would keep the run for ever.
+int OpenSpecial(const std::string& path) {
+  constexpr std::chrono::milliseconds kLook{20};
+  constexpr std::chrono::milliseconds kPatience{3'000};
+  for (std::chrono::milliseconds waited{0};; waited += kLook) {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor >= 0) {
+      fcntl(descriptor, F_SETFL, O_WRONLY);
+      return descriptor;
+    }
+    if (errno != ENXIO) Refuse("the report cannot be written", path);
+    if (waited >= kPatience) {
+      throw Error(ErrorCode::kUnreadableFile,
+                  "the report cannot be written: it is a pipe that nobody reads", path);
+    }
+    usleep(static_cast<useconds_t>(kLook.count()) * 1000);
+  }
+}
+
 }  // namespace
 
 struct OutputFile::State {
@@ -85,8 +105,7 @@ OutputFile::OutputFile(std::string path) : state_(std::make_unique<State>()) {
   }
   struct stat status;
   if (stat(state_->path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    state_->descriptor = open(state_->path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (state_->descriptor < 0) Refuse("the report cannot be written", state_->path);
+    state_->descriptor = OpenSpecial(state_->path);
     return;
   }
   state_->temporary = std::make_unique<Temporary>(state_->path);

@@ -301,6 +301,18 @@ TEST_F(Safety, APipeWithAWriterIsRead) {
   EXPECT_EQ(gone.exit_code, 0) << gone.err;
 }
 
+TEST_F(Safety, AReportGoesIntoAPipeThatSomebodyReads) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  WriteFile("x.case", std::string("case a\nreason r\n") + kCacheCase);
+  const ToolRun read =
+      Shell("cat pipe >report & \"$KVCHECK\" run x.case --json pipe && wait && cat report");
+  EXPECT_EQ(read.exit_code, 0) << read.err;
+  EXPECT_NE(read.out.find("\"exit_code\": 0"), std::string::npos) << read.out;
+  const ToolRun unread = Tool({"run", "x.case", "--junit", "pipe"});
+  EXPECT_EQ(unread.exit_code, 2) << unread.out;
+  EXPECT_NE(unread.err.find("a pipe that nobody reads"), std::string::npos) << unread.err;
+}
+
 TEST_F(Safety, AFolderForTemporaryFilesThatIsNoneIsNamed) {
   for (const char* folder : {"/nonexistent", "/dev/null"}) {
     const ToolRun run = Shell(std::string("TMPDIR=") + folder +
