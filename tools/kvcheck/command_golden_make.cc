@@ -91,10 +91,14 @@ GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
 // their inputs; an empty file holds nothing.
 void CheckOutput(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored) ||
-      std::filesystem::file_size(path, ignored) == 0) {
-    return;
+  if (!std::filesystem::exists(path, ignored)) return;
+  if (!std::filesystem::is_regular_file(path, ignored)) {
+    // The rename at the end would put a file in the place of a device.
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is no regular file, and would be replaced: name another", path),
+                "-o");
   }
+  if (std::filesystem::file_size(path, ignored) == 0) return;
   bool is_golden = false;
   try {
     is_golden = StoredFile(path).IsGolden();

@@ -313,6 +313,14 @@ TEST_F(Safety, AReportGoesIntoAPipeThatSomebodyReads) {
   EXPECT_NE(unread.err.find("a pipe that nobody reads"), std::string::npos) << unread.err;
 }
 
+// A golden file is put in place by a rename, which would take a device's or a pipe's name away.
+TEST_F(Safety, GoldenFilesReplaceNoPipe) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const ToolRun made = Tool({"golden", "make", "--case", kCodecCase, "-o", "pipe"});
+  EXPECT_EQ(made.exit_code, 2) << made.out;
+  EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
+}
+
 TEST_F(Safety, AFolderForTemporaryFilesThatIsNoneIsNamed) {
   for (const char* folder : {"/nonexistent", "/dev/null"}) {
     const ToolRun run = Shell(std::string("TMPDIR=") + folder +
