@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "fuzz/run_trace.h"
@@ -17,6 +16,7 @@
 #include "tools/kvcheck/interrupt.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -150,9 +150,9 @@ std::string Answerer::Shown() const {
 
 void SayWhoIsJudged(std::string_view command, const Answerer& answerer, bool quiet) {
   if (!answerer.remote) return;
-  if (!quiet) fmt::print(stderr, "kvcheck {}: {} is judged\n", command, answerer.Shown());
+  if (!quiet) PrintNotice(fmt::format("kvcheck {}: {} is judged", command, answerer.Shown()));
   for (const std::string& text : answerer.warnings) {
-    fmt::print(stderr, "kvcheck {}: warning: {}\n", command, text);
+    PrintNotice(fmt::format("kvcheck {}: warning: {}", command, text));
   }
 }
 
