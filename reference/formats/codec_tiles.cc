@@ -30,6 +30,13 @@ void AddEncodeAlternatives(const AffineFormat& affine, const Profile& profile,
     (*tiles)[output].alternatives.push_back(
         {.element = static_cast<int64_t>(element), .value = 0, .any = true, .reason = reason});
   };
+  const auto bits_of = [&](size_t word, uint64_t free_bits) {
+    (*tiles)[0].alternatives.push_back({.element = static_cast<int64_t>(word),
+                                        .value = 0,
+                                        .any = false,
+                                        .reason = kNanCode,
+                                        .free_bits = free_bits});
+  };
   for (size_t first = 0; first < x.size(); first += group) {
     std::vector<double> values(x.begin() + static_cast<std::ptrdiff_t>(first),
                                x.begin() + static_cast<std::ptrdiff_t>(first + group));
@@ -49,32 +56,40 @@ void AddEncodeAlternatives(const AffineFormat& affine, const Profile& profile,
       any(2, first / group, kGpuNotFinite);
     }
     for (size_t word = 0; word < group_words; ++word) {
-      const size_t first_code = word * 32 / bits;
-      const size_t last_code = (word * 32 + 31) / bits;
-      bool holds_nan = false;
-      for (size_t k = first_code; k <= last_code; ++k) {
-        holds_nan = holds_nan || std::isnan(values[k]);
+      if (whole) {
+        any(0, first_word + word, gpu ? kGpuNotFinite : kInfiniteGroup);
+        continue;
       }
-      if (whole || holds_nan) {
-        any(0, first_word + word, gpu ? kGpuNotFinite : whole ? kInfiniteGroup : kNanCode);
+      // Codes of a NaN alone: a code may begin in the word before.
+      uint64_t free_bits = 0;
+      for (size_t bit = 0; bit < 32; ++bit) {
+        if (std::isnan(values[(word * 32 + bit) / bits])) free_bits |= uint64_t{1} << bit;
       }
+      if (free_bits != 0) bits_of(first_word + word, free_bits);
     }
   }
 }
 
-void SetAffineStanding(std::span<const double> x, size_t row, const RowBound& bound,
-                       ExpectedTile* tile) {
-  const bool finite =
-      std::all_of(x.begin(), x.end(), [](double value) { return std::isfinite(value); });
-  const bool overflows =
-      std::any_of(bound.overflows.begin(), bound.overflows.end(), [](bool b) { return b; });
-  if (!finite) {
+void SetAffineStanding(size_t row, const RowBound& bound, ExpectedTile* tile) {
+  const size_t dim = bound.total.size();
+  const auto undefined =
+      static_cast<size_t>(std::count(bound.undefined.begin(), bound.undefined.end(), true));
+  const auto overflows =
+      static_cast<size_t>(std::count(bound.overflows.begin(), bound.overflows.end(), true));
+  if (undefined == dim) {
     tile->standing[row] = Standing::kUndefined;
     tile->standing_reason[row] = kNotFinite;
-  } else if (overflows) {
+    return;
+  }
+  if (overflows > undefined) {
     tile->standing[row] = Standing::kUnbounded;
     tile->standing_reason[row] = kCodecOverflow;
+    return;
   }
+  if (undefined == 0) return;
+  tile->undefined.resize(tile->value.size());
+  tile->undefined_reason = kNotFinite;
+  for (size_t i = 0; i < dim; ++i) tile->undefined[row * dim + i] = bound.undefined[i] ? 1 : 0;
 }
 
 void FillPlainOverflow(const RoundTripClaim& claim, std::span<const double> x, size_t row,
@@ -100,6 +115,7 @@ void FillPlainOverflow(const RoundTripClaim& claim, std::span<const double> x, s
 void TakeLarger(const RowBound& other, RowBound* bound) {
   for (size_t i = 0; i < bound->total.size(); ++i) {
     bound->overflows[i] = bound->overflows[i] || other.overflows[i];
+    bound->undefined[i] = bound->undefined[i] || other.undefined[i];
     bound->wrong_code[i] = std::min(bound->wrong_code[i], other.wrong_code[i]);
     if (!(other.total[i] > bound->total[i])) continue;
     bound->total[i] = other.total[i];
@@ -110,7 +126,7 @@ void TakeLarger(const RowBound& other, RowBound* bound) {
 }
 
 // Whether a profile has the first one's bound for these rows: the encoders take different ranges
-// only of groups without a positive element.
+// only of groups without a positive element, or with NaN.
 bool IsLikeTheFirst(const RoundTripClaim& claim, Profile other, std::span<const double> x) {
   const auto* affine = std::get_if<AffineFormat>(&claim.format);
   other.encode = claim.profiles.front().encode;
@@ -118,7 +134,8 @@ bool IsLikeTheFirst(const RoundTripClaim& claim, Profile other, std::span<const 
   const size_t group = static_cast<size_t>(affine->group_size);
   for (size_t first = 0; first < x.size(); first += group) {
     const auto elements = x.subspan(first, group);
-    if (std::none_of(elements.begin(), elements.end(), [](double v) { return v > 0; })) {
+    if (std::none_of(elements.begin(), elements.end(), [](double v) { return v > 0; }) ||
+        std::any_of(elements.begin(), elements.end(), [](double v) { return std::isnan(v); })) {
       return false;
     }
   }
@@ -141,12 +158,14 @@ RowBound BoundOf(const RoundTripClaim& claim, std::span<const double> x) {
 
 const std::vector<std::string>& CodecReasons() {
   static const std::vector<std::string> reasons = {
-      "the word holds the code of a NaN element, which the format does not define",
+      "the word holds the code of a NaN element, which the format does not define; its other codes "
+      "are as they must be",
       "the group holds an infinity or only NaN: its scale is NaN and its codes carry no meaning",
       "the GPU encoders do not define a group with NaN or infinity",
       "the stored value is the real number zero, which has no sign",
       "NaN has no sign, and this profile makes a signed number of it",
-      "the row holds NaN or infinity, which the affine format does not keep",
+      "NaN or infinity of the row, which the affine format does not keep, or beside it in its "
+      "group",
       "the rounded scale, product or sum of the row may overflow the row type"};
   return reasons;
 }
@@ -186,7 +205,7 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
     if (IsPlain(claim.format)) {
       FillPlainOverflow(claim, of_row, row, bound, &tile);
     } else {
-      SetAffineStanding(of_row, row, bound, &tile);
+      SetAffineStanding(row, bound, &tile);
     }
   }
   return tile;

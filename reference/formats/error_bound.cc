@@ -55,6 +55,17 @@ GroupRange RangeOf(int bits, AffineEncoder encoder, std::span<const double> x) {
   return range;
 }
 
+// The elements of a group that its range is taken from: all, or where the encoder skips NaN the
+// numbers; empty where the group has no meaning.
+std::vector<double> RangeElements(AffineEncoder encoder, std::span<const double> rounded) {
+  std::vector<double> elements;
+  for (const double value : rounded) {
+    if (std::isinf(value) || (std::isnan(value) && encoder != AffineEncoder::kMlxCpu)) return {};
+    if (!std::isnan(value)) elements.push_back(value);
+  }
+  return elements;
+}
+
 struct AffineBound {
   AffineTerms terms = {};
   bool overflows = false;
@@ -119,22 +130,23 @@ void BoundAffineGroup(const AffineFormat& format, const Profile& profile, Decode
                       RowBound* bound) {
   std::vector<double> rounded(x.begin(), x.end());
   RoundAll(rounded, format.scale_dtype);
-  const bool finite = std::all_of(rounded.begin(), rounded.end(),
-                                  [](double value) { return std::isfinite(value); });
+  const std::vector<double> elements = RangeElements(profile.encode, rounded);
   GroupRange range;
-  bool overflows = !finite;
-  if (finite) {
-    range = RangeOf(format.bits, profile.encode, rounded);
+  bool overflows = elements.empty();
+  if (!overflows) {
+    range = RangeOf(format.bits, profile.encode, elements);
     // mx - mn, in f32.
     const double n = static_cast<double>((1 << format.bits) - 1);
     overflows = range.s0 * n * kEvaluation >= OverflowThreshold(DType::kFloat32);
   }
   for (size_t i = 0; i < x.size(); ++i) {
     AffineBound worst;
-    worst.overflows = overflows;
+    bound->undefined[first + i] = elements.empty() || std::isnan(rounded[i]);
+    const bool unbounded = overflows || bound->undefined[first + i];
+    worst.overflows = unbounded;
     double worst_total = -1;
     double wrong_code = kInfinity;
-    for (size_t attempt = 0; attempt < range.k.size() && !overflows; ++attempt) {
+    for (size_t attempt = 0; attempt < range.k.size() && !unbounded; ++attempt) {
       const double k = range.k[attempt];
       if (attempt > 0 && k == range.k[0]) continue;  // nearly always
       const AffineBound candidate = BoundForStep(format, decode, read, range, k, rounded[i], x[i]);
@@ -208,6 +220,7 @@ RowBound RoundTripBound(const KvFormat& format, const Profile& profile, DecodeRo
   RowBound bound;
   bound.total.assign(x.size(), 0.0);
   bound.overflows.assign(x.size(), false);
+  bound.undefined.assign(x.size(), false);
   bound.wrong_code.assign(x.size(), 0.0);
   bound.terms.assign(BoundTerms(format).size(), std::vector<double>(x.size(), 0.0));
   if (const auto* plain = std::get_if<PlainFormat>(&format)) {
@@ -240,9 +253,11 @@ std::vector<double> PartsBound(const AffineFormat& format, const Profile& profil
     std::vector<double> rounded(x.begin() + static_cast<std::ptrdiff_t>(first),
                                 x.begin() + static_cast<std::ptrdiff_t>(first + group));
     RoundAll(rounded, format.scale_dtype);
+    const std::vector<double> elements = RangeElements(profile.encode, rounded);
+    if (elements.empty()) continue;  // without a bound
     // An element of the rounded group, so that the stored bias is it exactly. Without a bias the
     // part is |stored value| alone, which is smaller.
-    const double edge = RangeOf(format.bits, profile.encode, rounded).edge;
+    const double edge = RangeOf(format.bits, profile.encode, elements).edge;
     for (size_t i = first; i < first + group; ++i) {
       if (!(parts[i] < kInfinity)) continue;
       parts[i] = (std::fabs(x[i] - edge) + parts[i] + std::fabs(edge)) * kEvaluation;

@@ -39,6 +39,9 @@ struct RowBound {
   // Why no bound exists, per element: something in its group or value is not finite, or may
   // overflow on the way. total is then infinite and the terms are zero.
   std::vector<bool> overflows;
+  // Of these, elements that have no defined value: NaN and infinity do not survive an affine
+  // format, and take their group with them, but for the numbers beside NaN under encode=mlx_cpu.
+  std::vector<bool> undefined;
   // How near to x the value of another code than the nearest one may come, per element: where the
   // bound is smaller, choosing a wrong code would show. 0 where nothing is known.
   std::vector<double> wrong_code;

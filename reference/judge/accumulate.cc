@@ -44,6 +44,7 @@ class Tallier {
     tally_.span = {tile_index, tile_.first_row, tile_.row_count, 0};
     tally_.alternatives = evaluation_.alternatives;
     tally_.counts.unbounded = evaluation_.unbounded_elements;
+    tally_.counts.undefined = evaluation_.undefined_elements;
     tally_.counts.on_reference_bound = evaluation_.on_reference_bound;
     tally_.counts.unresolved = evaluation_.unresolved;
     tally_.counts.elements = static_cast<int64_t>(tile_.value.size());
@@ -67,6 +68,9 @@ class Tallier {
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
     tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
+    if (evaluation_.undefined_elements > 0) {
+      Count(tile_.undefined_reason, evaluation_.undefined_elements, &tally_.not_judged);
+    }
     tally_.names_faults = !tile_.least_fault.empty();
     tally_.statistics.Add(tile_, info_, evaluation_.error, use_);
     if (worst_ != kNone) KeepWorst();
@@ -186,14 +190,16 @@ class Tallier {
         break;
     }
     if (!tile_.standing_reason.empty()) {
-      const int reason = tile_.standing_reason[row];
-      if (reason >= 0) {
-        const size_t index = static_cast<size_t>(reason);
-        if (tally_.not_judged.size() <= index) tally_.not_judged.resize(index + 1);
-        tally_.not_judged[index] += info_.row_length;
-      }
+      Count(tile_.standing_reason[row], info_.row_length, &tally_.not_judged);
     }
     return false;
+  }
+
+  static void Count(int reason, int64_t elements, std::vector<int64_t>* by_reason) {
+    if (reason < 0) return;
+    const size_t index = static_cast<size_t>(reason);
+    if (by_reason->size() <= index) by_reason->resize(index + 1);
+    (*by_reason)[index] += elements;
   }
 
   void AddElement(size_t i) {

@@ -107,8 +107,8 @@ class TileEvaluator {
   // sends the whole run to JudgeElement, which decides everything.
   void JudgeElements(size_t begin, size_t end) {
     const bool is_simple = tile_.alternatives.empty() && tile_.value_lo.empty() &&
-                           tile_.reference_bound.empty() && observed_.got_low.empty() &&
-                           observed_.no_code.empty();
+                           tile_.reference_bound.empty() && tile_.undefined.empty() &&
+                           observed_.got_low.empty() && observed_.no_code.empty();
     const bool by_bound = info_.claim == Claim::kAccuracy;
     for (size_t i = begin; i < end; i += kRun) {
       const size_t last = std::min(end, i + kRun);
@@ -210,6 +210,10 @@ class TileEvaluator {
   }
 
   void JudgeElement(size_t i) {
+    if (!tile_.undefined.empty() && tile_.undefined[i] != 0) {
+      ++result_.undefined_elements;
+      return;
+    }
     if (IsFree(i)) {
       result_.state[i] = ElementState::kFree;
       return;
@@ -251,12 +255,21 @@ class TileEvaluator {
     if (result_.kind[i] == PairKind::kNoCode) return false;
     const int64_t element = static_cast<int64_t>(i);
     for (auto a = next_; a != tile_.alternatives.end() && a->element == element; ++a) {
-      if (AlternativeMatches(*a, observed_.got[i], info_.claim)) {
+      const bool matches = a->free_bits != 0
+                               ? DiffersIn(i, a->free_bits)
+                               : AlternativeMatches(*a, observed_.got[i], info_.claim);
+      if (matches) {
         CountAlternative(a->reason);
         return true;
       }
     }
     return false;
+  }
+
+  // Whether the code differs from the expected one in these bits alone.
+  bool DiffersIn(size_t i, uint64_t bits) const {
+    const std::optional<uint64_t> code = ExpectedCode(info_.dtype, tile_, i);
+    return code.has_value() && ((*code ^ CodeAt(info_.dtype, observed_.bytes, i)) & ~bits) == 0;
   }
 
   void CountAlternative(int reason) {
@@ -423,8 +436,8 @@ void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
                     fits(tile.reference_bound.size(), elements) &&
                     fits(tile.mass.size(), elements) && fits(tile.least_fault.size(), elements) &&
                     fits(tile.codes.size(), elements * SizeInBytes(info.dtype)) &&
-                    fits(tile.standing.size(), rows) && fits(tile.standing_reason.size(), rows) &&
-                    fits(tile.group.size(), rows),
+                    fits(tile.undefined.size(), elements) && fits(tile.standing.size(), rows) &&
+                    fits(tile.standing_reason.size(), rows) && fits(tile.group.size(), rows),
                 "a part of a tile has another size than its rows");
 }
 

@@ -52,6 +52,7 @@ struct Evaluation {
                               // nothing was judged
   std::vector<int64_t> alternatives;  // accepted, by reason
   int64_t unbounded_elements = 0;     // of judged rows, with an infinite bound
+  int64_t undefined_elements = 0;     // of judged rows, without a defined value
   int64_t on_reference_bound = 0;
   int64_t unresolved = 0;
   std::vector<PlainRun> plain_runs;  // ascending; other elements may be like these too

@@ -18,6 +18,7 @@ std::optional<int64_t> FindContradiction(const ExpectedTile& coarse, const Expec
   for (size_t i = 0; i < fine.value.size(); ++i) {
     const size_t row = i / static_cast<size_t>(row_length);
     if (!fine.standing.empty() && fine.standing[row] != Standing::kJudged) continue;
+    if (!fine.undefined.empty() && fine.undefined[i] != 0) continue;
     const bool same_kind = std::isfinite(coarse.value[i]) == std::isfinite(fine.value[i]);
     if (same_kind && !std::isfinite(fine.value[i])) continue;
     if (!same_kind || !IsWithin(ExpectedParts(coarse, i), ExpectedParts(fine, i),

@@ -19,6 +19,7 @@ void AddTile(const OutputInfo& info, const ExpectedTile& tile, const ToleranceRu
   const size_t length = static_cast<size_t>(info.row_length);
   for (size_t i = 0; i < tile.value.size(); ++i) {
     if (!tile.standing.empty() && tile.standing[i / length] != Standing::kJudged) continue;
+    if (!tile.undefined.empty() && tile.undefined[i] != 0) continue;
     const double bound = info.claim == Claim::kConformance ? 0 : tile.bound[i];
     if (!std::isfinite(tile.value[i]) || !std::isfinite(bound)) continue;
     ++found->compared;

@@ -52,6 +52,9 @@ struct Alternative {
   double value = 0;
   bool any = false;     // every value is allowed (bytes that carry no meaning)
   int reason = 0;       // index into OutputInfo::reasons
+  // Conformance: where not 0, these bits of the code are free and the others are those of the
+  // expected code, in place of value.
+  uint64_t free_bits = 0;
 };
 
 // The statistical tier for the rows of a tile (bound.md, section 4). w = effect / sigma^2.
@@ -89,6 +92,9 @@ struct ExpectedTile {
   std::vector<std::vector<double>> terms;  // [term][element], as OutputInfo::terms
   std::vector<Standing> standing;          // per row; empty: all judged
   std::vector<int> standing_reason;        // per row, beside standing
+  // Elements of judged rows for which no value is defined: 1; empty: none.
+  std::vector<uint8_t> undefined;
+  int undefined_reason = 0;  // index into OutputInfo::reasons
   std::vector<Alternative> alternatives;   // by ascending element
   std::vector<int> group;                  // per row: index into OutputInfo::groups; may be empty
   std::vector<double> detectable_share;    // per row sampled: share of inputs whose loss would show

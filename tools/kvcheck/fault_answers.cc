@@ -117,6 +117,10 @@ std::vector<bool> PromisedElements(const Question& question) {
   for (int64_t i = 0; i < source->TileCount(); ++i) {
     for (const ExpectedTile& tile : source->Tiles(i, {})) {
       if (tile.output != 0) continue;
+      for (size_t e = 0; e < tile.undefined.size(); ++e) {
+        if (tile.undefined[e] == 0) continue;
+        promised[static_cast<size_t>(tile.first_row * out.row_length) + e] = false;
+      }
       for (size_t r = 0; r < tile.standing.size(); ++r) {
         if (tile.standing[r] == Standing::kJudged) continue;
         const auto first = (tile.first_row + static_cast<int64_t>(r)) * out.row_length;

@@ -95,7 +95,7 @@ TEST(CodecSource, EncodeExpectsTheWordsThemselves) {
   }
 }
 
-TEST(CodecSource, OnlyWordsThatHoldTheCodeOfANanAreOpen) {
+TEST(CodecSource, OnlyTheCodeOfANanIsOpen) {
   const AffineFormat format{5, 32, DType::kFloat32};
   std::vector<double> row = ValuesOf(
       GenerateInputs(MakeCase(CodecDirection::kEncode, format, DType::kFloat32, 1, 96), Profile())
@@ -106,11 +106,14 @@ TEST(CodecSource, OnlyWordsThatHoldTheCodeOfANanAreOpen) {
   const CodecCase c = MakeCase(CodecDirection::kEncode, format, DType::kFloat32, 1, 96);
   const ExpectedTile codes = OnlyTile(c, Profile(), inputs, 0);
   std::vector<int64_t> open;
+  std::vector<uint64_t> bits;
   for (const Alternative& alternative : codes.alternatives) {
-    EXPECT_TRUE(alternative.any);
+    EXPECT_EQ(alternative.any, alternative.element >= 10);
     open.push_back(alternative.element);
+    bits.push_back(alternative.free_bits);
   }
   EXPECT_EQ(open, (std::vector<int64_t>{5, 6, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(bits, (std::vector<uint64_t>{0xc0000000, 7, 0, 0, 0, 0, 0}));
   const ExpectedTile scales = OnlyTile(c, Profile(), inputs, 1);
   EXPECT_TRUE(std::isfinite(scales.value[1]));
   EXPECT_TRUE(std::isnan(scales.value[2]));
@@ -173,7 +176,9 @@ TEST(CodecSource, RowsWithoutADefinedOrBoundedRoundTripSaySo) {
   const TensorMap inputs = {{"x", x}};
   Profile two;
   two.decode = DecodeRounding::kTwoRoundings;
-  const ExpectedTile tile = OnlyTile(c, two, inputs);
+  Profile gpu = two;
+  gpu.encode = AffineEncoder::kMlxGpu;
+  const ExpectedTile tile = OnlyTile(c, gpu, inputs);
   EXPECT_EQ(tile.standing,
             (std::vector<Standing>{Standing::kJudged, Standing::kUndefined, Standing::kUnbounded}));
   const auto source = MakeCodecSource(c, two, inputs);
@@ -181,6 +186,37 @@ TEST(CodecSource, RowsWithoutADefinedOrBoundedRoundTripSaySo) {
   EXPECT_NE(reasons[static_cast<size_t>(tile.standing_reason[1])].find("NaN"), std::string::npos);
   EXPECT_NE(reasons[static_cast<size_t>(tile.standing_reason[2])].find("overflow"),
             std::string::npos);
+}
+
+TEST(CodecSource, WhatStandsBesideANanIsJudged) {
+  const AffineFormat format{8, 32, DType::kFloat32};
+  Tensor x(DType::kFloat32, {{"", 1}, {"", 128}});
+  std::vector<double> values(128);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01 * static_cast<double>(i) - 0.5;
+  values[40] = kNaN;
+  values[70] = kInfinity;
+  EncodeFrom(values, DType::kFloat32, x.bytes.data());
+  const CodecCase c = MakeCase(CodecDirection::kRoundTrip, format, DType::kFloat32, 1, 128);
+  const TensorMap inputs = {{"x", x}};
+  Profile profile;
+  profile.decode = DecodeRounding::kTwoRoundings;
+  for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+    profile.encode = encode;
+    const ExpectedTile tile = OnlyTile(c, profile, inputs);
+    EXPECT_EQ(tile.standing[0], Standing::kJudged);
+    ASSERT_EQ(tile.undefined.size(), 128u);
+    const TensorMap encoded = EncodeRows(format, profile, x);
+    const std::vector<double> y =
+        DecodeToRowType(format, profile, CodecRows(format, encoded), 0, 1);
+    for (size_t i = 0; i < 128; ++i) {
+      const bool in_nan_group = i / 32 == 1;
+      const bool open = i / 32 == 2 || (encode == AffineEncoder::kMlxGpu ? in_nan_group : i == 40);
+      EXPECT_EQ(tile.undefined[i] != 0, open) << i;
+      if (!open) {
+        EXPECT_LE(std::fabs(y[i] - tile.value[i]), tile.bound[i]) << i;
+      }
+    }
+  }
 }
 
 TEST(CodecSource, PlainFormatsMustKeepNanAndFollowTheirOverflowRule) {
