@@ -239,10 +239,11 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const Atte
   c.alibi = draw.OneIn(8);
   if (draw.OneIn(3)) c.lse = draw.Of({LseKind::kNatural, LseKind::kBase2});
   FitExtras(space, &c);
-  const auto regimes = AttentionRegimes();
+  const auto regimes = AttentionRegimes().first(kGeneralRegimes);
   c.data.regime = std::string(
       regimes[static_cast<size_t>(draw.Int(0, static_cast<int64_t>(regimes.size()) - 1))]);
   c.data.seed = static_cast<uint64_t>(draw.Int(0, 999999));
+  if (c.sinks && c.data.seed % 3 == 0) c.data.regime = "disabled_sinks";
   drawn.profile.masked_row = draw.Of({MaskedRow::kZero, MaskedRow::kNan, MaskedRow::kMean});
   drawn.plan = DrawPlan(&draw, c, &drawn.structure);
   if ((!IsPlain(c.k) || !IsPlain(c.v)) && drawn.plan.dequantize == DequantizeKind::kStored) {

@@ -95,7 +95,7 @@ class Draw {
     const int kv_heads = queries < 15 ? Of({1, 2}) : 1;
     const int kv_len = random_() % 12 == 0 ? Of({2047, 2048, 2049, 3969, 4161})
                                            : Of({1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129});
-    const std::string_view regime = AttentionRegimes()[random_() % AttentionRegimes().size()];
+    const std::string_view regime = AttentionRegimes()[random_() % kGeneralRegimes];
     const std::string_view mask = Of(kMasks);
     Drawn drawn;
     drawn.text = fmt::format(

@@ -16,7 +16,16 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-enum Reason { kOverflow, kPaddingQuery, kNotFinite, kRange, kMaskedAny, kLseOfNothing, kFlushed };
+enum Reason {
+  kOverflow,
+  kPaddingQuery,
+  kNotFinite,
+  kRange,
+  kMaskedAny,
+  kLseOfNothing,
+  kFlushed,
+  kHiddenByNumber
+};
 
 std::vector<std::string> Reasons() {
   return {"the output may overflow here",
@@ -25,7 +34,9 @@ std::vector<std::string> Reasons() {
           "the plan's own arithmetic may overflow, or its sums are too deep",
           "fully masked query, profile masked_row=any",
           "log-sum-exp of a query that sees no key",
-          "a subnormal result may be flushed to zero"};
+          "a subnormal result may be flushed to zero",
+          "every key of the row is hidden by a large finite number, in whose rounding the scores "
+          "are lost: give the mask as booleans or -inf, or state the profile masked_row=any"};
 }
 
 // Share of the visible keys whose removal would move some channel by more than twice its bound.
@@ -219,16 +230,27 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
                    visible.kind == QueryKind::kPadding ? kPaddingQuery : kMaskedAny);
       continue;
     }
+    if (kind == RowKind::kUndefined) {
+      set_standing(Standing::kUndefined, kNotFinite);
+      continue;
+    }
     if (kind != RowKind::kEvaluate) {
       if (kind == RowKind::kNan) {
         std::fill_n(out.value.begin() + static_cast<std::ptrdiff_t>(r * dv), dv,
                     std::numeric_limits<double>::quiet_NaN());
       }
-      if (lse != nullptr && context.has_sink) {
-        const SinkLse sink = ComputeSinkLse(context);
+      const SinkLse sink = context.SeesSink() ? ComputeSinkLse(context) : SinkLse();
+      if (sink.unbounded) {
+        set_standing(Standing::kUnbounded, kRange);
+        continue;
+      }
+      if (lse != nullptr && context.SeesSink()) {
         lse->value[r] = sink.value;
         lse->bound[r] = sink.bound;
-        lse->reference_bound[r] = 0x1p-50 * std::fabs(lse->value[r]);
+        // The logit itself, or a quotient.
+        if (case_.lse == LseKind::kBase2) {
+          lse->reference_bound[r] = 0x1p-50 * std::fabs(lse->value[r]);
+        }
         lse->mass[r] = 1 + std::fabs(lse->value[r]);
       } else if (lse != nullptr) {
         lse->standing[r] = Standing::kUnconstrained;
@@ -242,13 +264,19 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       continue;
     }
     if (row.unbounded) {
-      set_standing(Standing::kUnbounded, kRange);
+      set_standing(Standing::kUnbounded, owned.hidden_by_number ? kHiddenByNumber : kRange);
       continue;
     }
     const double largest = FloatTypeOf(case_.out).largest_finite;
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row.channels[c];
       const size_t at = r * dv + c;
+      if (channel.undefined) {
+        out.undefined.resize(rows * dv);
+        out.undefined[at] = 1;
+        out.undefined_reason = kNotFinite;
+        continue;
+      }
       out.value[at] = channel.value;
       out.value_lo[at] = channel.value_lo;
       if (arithmetic_.saturates && std::fabs(channel.value) > largest) {
@@ -286,9 +314,14 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       lse->reference_bound[r] = row.lse_reference_bound;
       lse->mass[r] = 1 + std::fabs(row.lse);
     }
-    if (!sampled) {
-      out.detectable_share.push_back(DetectableShare(owned.question, row));
-      sampled = true;
+    if (!sampled) out.detectable_share.push_back(DetectableShare(owned.question, row));
+    sampled = true;
+    if (std::all_of(row.channels.begin(), row.channels.end(),
+                    [](const ChannelReference& channel) { return channel.undefined; })) {
+      // V alone: lse is judged.
+      out.standing[r] = Standing::kUndefined;
+      out.standing_reason[r] = kNotFinite;
+      std::fill_n(out.undefined.begin() + static_cast<std::ptrdiff_t>(r * dv), dv, uint8_t{0});
     }
     if (request.statistics) {
       const auto other = OtherKvHead(case_, query.query_head);
@@ -320,7 +353,9 @@ std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t elem
     const RowReference reference = ComputeRow(context, owned, Precision::kDouble);
     if (!reference.finite || reference.unbounded) continue;
     const ChannelReference& c = reference.channels[channel];
-    if (std::fabs(got - c.value) <= c.bound + c.reference_bound) lines.push_back(suspect.text);
+    if (!c.undefined && std::fabs(got - c.value) <= c.bound + c.reference_bound) {
+      lines.push_back(suspect.text);
+    }
   }
   return lines;
 }

@@ -95,6 +95,15 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.unbounded = true;
     w.why = "the rounded shift of hidden keys may overflow the exponential";
   }
+  // Likewise where a range, or the row, holds the sink alone; of ranges each has a key where none
+  // is masked.
+  const bool sink_alone = row.has_sink && a.plan.exp == ExpForm::kExp2Fma && *a.plan.late_sink &&
+                          (n == 0 || (*a.plan.splits > 1 && (static_cast<double>(n) < row.kv_len ||
+                                                             row.kv_len < *a.plan.splits)));
+  if (sink_alone && a.u_a * std::fabs(row.sink) * a.shift_units > 0.5 * std::log(a.sum_largest)) {
+    w.unbounded = true;
+    w.why = "the rounded shift of the sink alone may overflow the exponential";
+  }
   for (size_t j = 0; a.k_parts.u > 0 && j < n; ++j) {
     if (row.k_abs_sum[j] * (1 + a.k_parts.u) < a.parts_largest) continue;
     w.unbounded = true;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
@@ -126,10 +125,14 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
     }
     head.k_abs_sum[static_cast<size_t>(j)] = sum;
   }
-  for (const double v : head.v.hi) {
-    head.v_largest = std::isfinite(v) ? std::max(head.v_largest, std::fabs(v))
-                                      : std::numeric_limits<double>::infinity();
-    if (!std::isfinite(v)) break;
+  for (size_t i = 0; i < head.v.hi.size(); ++i) {
+    const double v = head.v.hi[i];
+    if (std::isfinite(v)) {
+      head.v_largest = std::max(head.v_largest, std::fabs(v));
+      continue;
+    }
+    head.v_not_finite.resize(static_cast<size_t>(head.v.dim));
+    head.v_not_finite[i % static_cast<size_t>(head.v.dim)] = 1;
   }
   return head;
 }

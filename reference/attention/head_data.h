@@ -50,7 +50,8 @@ struct HeadData {
   std::vector<double> k_lo_tiles;         // empty: all zero
   std::vector<double> k_magnitude_tiles;  // empty: |k_tiles|
   std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude
-  double v_largest = 0;                   // max |v| of all keys; infinite when one is not finite
+  double v_largest = 0;                   // max |v| of all keys, of those that are finite
+  std::vector<uint8_t> v_not_finite;      // [Dv] 1: V of some key is not finite; empty: none
 };
 
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,

@@ -56,7 +56,8 @@ class OwnError {
       const double tau = error(j) + largest + u * (scores.max - scores.s[j]);
       Add(scores.p[j], scores.p[j] * (std::expm1(2 * tau) + 2 * kExpError<Real>));
     }
-    if (row.has_sink) {
+    // A sink far below the maximum weighs exactly nothing, however inexact its distance.
+    if (row.has_sink && scores.sink_p > 0) {
       Add(scores.sink_p, scores.sink_p * (std::expm1(2 * (largest + u * (scores.max - row.sink))) +
                                           2 * kExpError<Real>));
     }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "reference/attention/evaluate.h"
+#include "reference/attention/hidden_rows.h"
 #include "reference/attention/own_error.h"
 #include "reference/formats/error_bound.h"
 #include "reference/numerics/real.h"
@@ -14,8 +15,7 @@ namespace kvcheck {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// A key whose score lies this far below the maximum weighs less than the smallest double.
-constexpr double kVanishes = 800;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 template <typename Real>
 std::vector<double> ToDoubles(const std::vector<Real>& values) {
@@ -174,7 +174,6 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   result.denominator = ToDouble(answer.denominator);
   const std::vector<double> o = ToDoubles(answer.o);
   result.finite = std::isfinite(result.max) && std::isfinite(result.denominator) &&
-                  std::all_of(o.begin(), o.end(), [](double v) { return std::isfinite(v); }) &&
                   std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
   if (!result.finite) return result;
 
@@ -201,7 +200,9 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     const auto dv = static_cast<size_t>(head.v.dim);
     for (const int32_t key : row.keys) {
       const double* parts = &head.v.magnitude[static_cast<size_t>(key) * dv];
-      scores.v_largest = std::max(scores.v_largest, *std::max_element(parts, parts + dv));
+      for (size_t c = 0; c < dv; ++c) {
+        if (std::isfinite(parts[c])) scores.v_largest = std::max(scores.v_largest, parts[c]);
+      }
     }
   }
   scores.all_forced = owned.all_forced && !row.has_sink;
@@ -215,19 +216,27 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   if (a.fixed_p > 0) AddFixedWeights(context, row, &sums);
   result.denominator_error = DenominatorError(a, weights);
   const OwnError<Real> own(row, scores);
-  result.unbounded = weights.unbounded;
   result.why = weights.why;
   result.channels.resize(o.size());
+  size_t defined = 0, bounded = 0;
   for (size_t c = 0; c < o.size(); ++c) {
     ChannelReference& channel = result.channels[c];
+    // A hidden key that a finite mask value leaves in the sum is multiplied by zero.
+    channel.undefined =
+        !std::isfinite(o[c]) ||
+        (owned.hidden_score != 0 && !head.v_not_finite.empty() && head.v_not_finite[c] != 0);
+    if (channel.undefined) continue;
+    ++defined;
     const DoubleDouble value = ToPair(answer.o[c]);
-    const ChannelBound bound = ComputeChannelBound(a, weights, sums[c], context.c->out);
-    channel = {value.hi,     value.lo,   bound.bound, bound.before_output, own.Channel(sums[c]),
-               sums[c].mass, bound.terms};
-    if (!(bound.bound < std::numeric_limits<double>::infinity())) {
-      result.unbounded = true;
-      if (result.why.empty()) result.why = "the plan's sums are too deep, or may overflow";
-    }
+    ChannelBound bound = ComputeChannelBound(a, weights, sums[c], context.c->out);
+    if (!(bound.bound < kInfinity)) bound.bound = bound.before_output = kInfinity;
+    bounded += bound.bound < kInfinity ? 1 : 0;
+    channel = {value.hi,     value.lo,       bound.bound, bound.before_output, own.Channel(sums[c]),
+               sums[c].mass, sums[c].spread, bound.terms};
+  }
+  result.unbounded = weights.unbounded || (defined > 0 && bounded == 0);
+  if (result.unbounded && result.why.empty()) {
+    result.why = "the plan's sums are too deep, or may overflow";
   }
   result.weight_error = std::move(weights.score.empty() ? weights.c : weights.score);
   result.sink_error = weights.sink_c;
@@ -261,7 +270,9 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   out->masked_bias = set.masked_bias;
   if (!set.hidden_keys.empty()) out->hidden_score = set.hidden_score;
   if (set.kind == QueryKind::kFullyMasked) {
-    if (context.has_sink && set.hidden_keys.empty()) return RowKind::kZero;
+    if (context.SeesSink() && set.hidden_keys.empty()) {
+      return std::isfinite(context.sink) ? RowKind::kZero : RowKind::kUndefined;
+    }
     switch (context.profile.masked_row) {
       case MaskedRow::kZero:
         return RowKind::kZero;
@@ -309,6 +320,15 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
       out->bias = std::move(bias);
     }
   }
+  if (IsHiddenByNumber(context, set)) {
+    if (context.profile.masked_row == MaskedRow::kAny) return RowKind::kUnconstrained;
+    out->hidden_by_number = true;
+    if (out->q_parts.empty() && AbsorbsScores(context, set)) {
+      out->forced_score.assign(out->keys.size(), set.mask_largest);
+      out->all_forced = true;
+      out->bias.clear();
+    }
+  }
   RowQuestion& question = out->question;
   question.head = context.head;
   question.q = context.q;
@@ -318,7 +338,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   question.forced_score = out->forced_score;
   question.scale = c.scale;
   question.softcap = c.softcap.value_or(0);
-  question.has_sink = context.has_sink;
+  question.has_sink = context.SeesSink();
   question.sink = context.sink;
   return RowKind::kEvaluate;
 }
@@ -333,8 +353,9 @@ SinkLse ComputeSinkLse(const RowContext& context) {
   const bool base2 = context.c->lse == LseKind::kBase2;
   SinkLse lse;
   lse.value = base2 ? context.sink / std::log(2.0) : context.sink;
-  lse.bound = ComputeLseBound(*context.arithmetic, ComputeKeyWeights(*context.arithmetic, scores),
-                              scores, lse.value, base2);
+  const KeyWeights weights = ComputeKeyWeights(*context.arithmetic, scores);
+  lse.unbounded = weights.unbounded;
+  lse.bound = ComputeLseBound(*context.arithmetic, weights, scores, lse.value, base2);
   return lse;
 }
 

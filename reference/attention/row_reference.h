@@ -4,6 +4,7 @@
 #ifndef REFERENCE_ATTENTION_ROW_REFERENCE_H_
 #define REFERENCE_ATTENTION_ROW_REFERENCE_H_
 
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,11 @@ struct RowContext {
   std::span<const double> q;  // (Dk)
   bool has_sink = false;
   double sink = 0;
+
+  // A logit of -inf has no weight: no sink.
+  bool SeesSink() const {
+    return has_sink && sink != -std::numeric_limits<double>::infinity();
+  }
 };
 
 // The question of one query, with storage for what it refers to.
@@ -34,6 +40,9 @@ struct OwnedQuestion {
   std::vector<double> bias;
   std::vector<double> forced_score;
   bool all_forced = false;  // every key has the same forced score
+  // Every key is hidden by a large finite number in the mask array: the row is fully masked in all
+  // but name.
+  bool hidden_by_number = false;
   double hidden_score = 0;  // of keys that a finite mask value hides; 0: there are none
   // Where q.k is computed in integers, per channel: bounds of |encoded q - q| and of the sum of the
   // parts |c s| + |z| of the query's code, or of its size. Empty otherwise.
@@ -49,6 +58,7 @@ enum class RowKind {
   kZero,           // the result is exactly zero (no key: profile masked_row=zero, or a sink alone)
   kNan,            // profile masked_row=nan
   kUnconstrained,  // padding query, or profile masked_row=any
+  kUndefined,      // a sink alone that is not a number
 };
 
 // keys and bias of `set`, completed by the profile (hidden keys of a finite mask value, the mean of
@@ -62,12 +72,14 @@ struct ChannelReference {
   double before_output = 0;
   double reference_bound = 0;
   double mass = 0;
+  double spread = 0;  // max |v - value| over the keys, and the sink's 0
   std::array<double, kBoundTerms> terms{};
+  bool undefined = false;  // a value of V here is not finite
 };
 
 struct RowReference {
-  bool finite = true;      // false: a visible input is not finite
-  bool unbounded = false;  // the plan's range may overflow, or a gamma is infinite
+  bool finite = true;      // false: a score is not finite
+  bool unbounded = false;  // in all channels the range may overflow, or a gamma is infinite
   std::string_view why;
   std::vector<ChannelReference> channels;
   double lse = 0;
@@ -90,6 +102,7 @@ RowReference ComputeRow(const RowContext& context, const OwnedQuestion& owned, P
 struct SinkLse {
   double value = 0;
   double bound = 0;
+  bool unbounded = false;  // the sink's score may overflow, and then nothing is left of the row
 };
 SinkLse ComputeSinkLse(const RowContext& context);
 

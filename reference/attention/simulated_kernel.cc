@@ -129,8 +129,8 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
         if (rules_.visible) rules_.visible(*c, index, &set);
         std::vector<double> out(dv, 0.0);
         double lse = -kInfinity;
-        const bool has_sink = !sinks.empty();
-        const double sink_value = has_sink ? sinks[static_cast<size_t>(h)] : 0;
+        const double sink_value = sinks.empty() ? -kInfinity : sinks[static_cast<size_t>(h)];
+        const bool has_sink = sink_value != -kInfinity;
         const size_t n = set.keys.size();
         std::vector<Entry> entries;
         for (size_t j = 0; j < n; ++j) {

@@ -187,8 +187,10 @@ class RowKernel {
   }
 
   // One range of keys, block by block.
-  Partial RunSplit(std::span<const Entry> entries, bool with_sink, double sink) const {
+  Partial RunSplit(std::span<const Entry> entries, bool joins, double sink) const {
     Partial partial;
+    // A logit of -inf, or one that is -inf in the type of the scores, has no weight.
+    const bool with_sink = joins && SinkScore(sink) != -kInfinity;
     partial.any = with_sink || std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
                     return entry.live && entry.s > -kInfinity;
                   });

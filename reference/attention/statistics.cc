@@ -215,13 +215,19 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   const HeadData& head = *context.head;
   const auto dv = static_cast<size_t>(head.v.dim);
   const size_t n = question.keys.size();
-  const std::vector<double> effects = Effects(context, question, row, other_head);
+  std::vector<double> effects = Effects(context, question, row, other_head);
+  bool undefined = false;
+  for (size_t c = 0; c < dv; ++c) {
+    if (!row.channels[c].undefined) continue;
+    undefined = true;
+    for (size_t d = 0; d < kDirections; ++d) effects[d * dv + c] = 0;
+  }
   for (size_t d = 0; d < kDirections; ++d) {
     std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
                 statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
   }
   // sigma^2 stays 0, which keeps the row out of the statistics; the effects still serve as hints.
-  if (!StatisticsApply(a, *context.c)) return;
+  if (undefined || !StatisticsApply(a, *context.c)) return;
 
   // Noise level: P's rounding, the output's rounding, the sums.
   std::vector<double> squares(n);

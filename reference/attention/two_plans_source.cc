@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "reference/numerics/convert.h"
@@ -51,6 +52,11 @@ void TwoPlansSource::Join(const ExpectedTile& first, ExpectedTile* tile) const {
     if (tile->standing[row] != Standing::kJudged) continue;
     tile->standing[row] = first.standing[row];
     tile->standing_reason[row] = first.standing_reason[row];
+  }
+  if (!first.undefined.empty()) {
+    tile->undefined.resize(tile->value.size());
+    tile->undefined_reason = first.undefined_reason;
+    for (size_t i = 0; i < gold.size(); ++i) tile->undefined[i] |= first.undefined[i];
   }
   for (size_t i = 0; i < gold.size(); ++i) {
     // An infinite answer where a finite one is exact is the first plan's own overflow, and where

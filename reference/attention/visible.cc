@@ -1,5 +1,6 @@
 #include "reference/attention/visible.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -92,6 +93,10 @@ VisibleSet MaskReader::Visible(const QueryIndex& q) const {
       }
     }
     if (visible) {
+      if (row != nullptr && c.mask.array == MaskArrayKind::kAdditive) {
+        set.mask_lowest = set.keys.empty() ? row[j] : std::min(set.mask_lowest, row[j]);
+        set.mask_largest = set.keys.empty() ? row[j] : std::max(set.mask_largest, row[j]);
+      }
       set.keys.push_back(static_cast<int32_t>(j));
       if (has_bias) set.bias.push_back(bias);
     } else if (!minus_infinity) {

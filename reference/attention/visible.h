@@ -14,6 +14,9 @@
 
 namespace kvcheck {
 
+// A key whose score lies this far below the maximum weighs less than the smallest double.
+inline constexpr double kVanishes = 800;
+
 // One query of a case.
 struct QueryIndex {
   int64_t batch = 0;
@@ -39,6 +42,9 @@ struct VisibleSet {
   std::vector<int32_t> masked_keys;
   std::vector<double> masked_bias;  // like bias
   double hidden_score = 0;
+  // Of an additive mask over the visible keys.
+  double mask_lowest = 0;
+  double mask_largest = 0;
   int32_t first_column = 0;  // behind the row's left padding
 };
 

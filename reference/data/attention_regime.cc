@@ -15,9 +15,9 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 13> kRegimes = {
+constexpr std::array<std::string_view, kGeneralRegimes + 1> kRegimes = {
     "gauss",      "outlier",  "sink",      "same_sign", "huge",   "constant", "equal",
-    "duplicated", "dominant", "subnormal", "large_v",   "tiny_p", "zeros"};
+    "duplicated", "dominant", "subnormal", "large_v",   "tiny_p", "zeros",    "disabled_sinks"};
 
 // The largest magnitude that both types hold.
 double LargestOf(DType a, DType b) {
@@ -219,6 +219,15 @@ Tensor AttentionData::Sinks() const {
   Generator random = For("sinks", 0);
   std::vector<double> values(static_cast<size_t>(c_.query_heads));
   for (double& x : values) x = 2.0 * random.Gauss();
+  if (regime_ == "disabled_sinks") {
+    const double lowest = -FloatTypeOf(tensor.dtype).largest_finite;
+    const std::array<double, 3> disabled = {-std::numeric_limits<double>::infinity(), lowest,
+                                            std::max(-1e30, lowest)};
+    for (size_t h = 0; h < values.size(); ++h) {
+      const size_t which = (h + c_.data.seed) % (disabled.size() + 1);
+      if (which < disabled.size()) values[h] = disabled[which];
+    }
+  }
   EncodeFrom(values, tensor.dtype, tensor.bytes.data());
   return tensor;
 }

@@ -21,6 +21,8 @@
 //               for affine formats, whose product c S spans the whole range of a group)
 //   tiny_p      q scaled to a unit score of 40: most weights underflow a 16-bit type
 //   zeros       q = k = v = 0
+//   disabled_sinks  sinks of head h, by (h + seed) mod 4: -inf; the lowest finite value of their
+//               type; -1e30, or that value; as elsewhere
 //
 // The other inputs do not depend on the regime. Boolean mask: 60 % true. Additive mask: uniform in
 // [-4, 4], 20 % -inf. Every row of a mask lets at least one key be seen, except that an odd seed
@@ -40,6 +42,8 @@
 namespace kvcheck {
 
 std::span<const std::string_view> AttentionRegimes();
+// The first of them are drawn for every case; those behind them say something of one input alone.
+inline constexpr size_t kGeneralRegimes = 13;
 
 // "q", "k_original", "v_original" of type c.q; "mask", "sinks" and "alibi_slopes" where the case
 // has them, in its types.

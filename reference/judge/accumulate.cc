@@ -185,6 +185,9 @@ class Tallier {
         break;
       case Standing::kUnbounded:
         tally_.counts.unbounded += info_.row_length;
+        if (!tile_.standing_reason.empty()) {
+          Count(tile_.standing_reason[row], info_.row_length, &tally_.unbounded_rows);
+        }
         break;
       case Standing::kJudged:
         break;
@@ -309,6 +312,7 @@ void OutputTally::Merge(const OutputTally& other) {
   counts.unresolved += other.counts.unresolved;
   AddTo(other.alternatives, &alternatives);
   AddTo(other.not_judged, &not_judged);
+  AddTo(other.unbounded_rows, &unbounded_rows);
   special.Merge(other.special);
   metrics.Merge(other.metrics);
   statistics.Merge(other.statistics);

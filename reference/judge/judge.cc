@@ -164,7 +164,8 @@ class OutputJudge {
       }
     }
     if (counts.unbounded > 0) {
-      Mistrust(fmt::format("{} elements have no bound under the declared plan", counts.unbounded));
+      Mistrust(fmt::format("{} elements have no bound under the declared plan{}", counts.unbounded,
+                           UnboundedReasons()));
     }
     if (2 * tally.above_vacuous > tally.with_share) {
       Mistrust(
@@ -186,6 +187,15 @@ class OutputJudge {
     if (counts.judged > 0 && tally.nonzero == 0) {
       verdict_.warnings.push_back("every judged value is 0, expected and observed");
     }
+  }
+
+  // ": REASON; REASON" of the rows without a bound.
+  std::string UnboundedReasons() const {
+    std::vector<std::string> reasons;
+    for (const ReasonCount& reason : Counted(tally_->unbounded_rows, info_.reasons)) {
+      reasons.push_back(reason.reason);
+    }
+    return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));
   }
 
   void Explain(const OutputView& view) {

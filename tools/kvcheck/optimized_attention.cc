@@ -215,13 +215,17 @@ class Masks {
 // `one` point to batch row b.
 void GiveMaskedRows(const AttentionCase& c, const Profile& profile, const AttentionShape& shape,
                     const SequenceQueries& sequence, optimized::Attention* attention) {
-  if (c.sinks || profile.masked_row == MaskedRow::kZero) return;
+  if (profile.masked_row == MaskedRow::kZero) return;
   const ColumnRun everything = {0, 0, c.kv_len};
   VisibleKeys mean;
   mean.end = c.kv_len;
   mean.uniform = true;
   const int64_t group = c.query_heads / c.kv_heads;
   for (int64_t h = 0; h < c.query_heads; ++h) {
+    // The sink is seen, unless its logit disables it.
+    if (sequence.sinks != nullptr && sequence.sinks[h] != -std::numeric_limits<float>::infinity()) {
+      continue;
+    }
     for (int64_t l = 0; l < c.query_len; ++l) {
       if (Masks::SeesAny(sequence.visible[h * sequence.visible_head_stride + l])) continue;
       float* out = sequence.out + h * sequence.out_head_stride + l * sequence.out_stride;
@@ -250,6 +254,7 @@ void GiveMaskedRows(const AttentionCase& c, const Profile& profile, const Attent
       row.visible_head_stride = 0;
       row.bias = nullptr;
       row.alibi_slopes = nullptr;
+      row.sinks = nullptr;
       row.out = out;
       row.lse = nullptr;
       attention->Run(one, {&row, 1});

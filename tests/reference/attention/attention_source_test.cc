@@ -11,6 +11,7 @@
 #include <set>
 
 #include "fuzz/draw_attention.h"
+#include "reference/judge/judge.h"
 #include "reference/numerics/oracle.h"
 #include "tests/reference/attention/judge_run.h"
 
@@ -113,20 +114,74 @@ TEST(AttentionSource, IgnoresWhatNoQuerySees) {
   }
 }
 
-TEST(AttentionSource, DoesNotJudgeRowsWithVisibleNan) {
+TEST(AttentionSource, DoesNotJudgeRowsWithVisibleNanInKOrChannelsWithItInV) {
   AttentionCase c = SmallCase();
   c.mask.causal = CausalAlignment::kBottomRight;
   for (const char* name : {"k", "v"}) {
-    TensorMap inputs = GenerateInputs(Case(c), {});
-    // Column 30 of batch 0, head 0: seen by queries 14 and later.
-    Poke(&inputs, name, size_t{30} * (name[0] == 'k' ? 9U : 5U), kNan);
-    const ExpectedTile tile = AttentionSource(c, {}, {}, inputs).Tiles(0, {})[0];
-    for (int64_t r = 0; r < tile.row_count; ++r) {
-      const int64_t query = (tile.first_row + r) % c.query_len;
-      EXPECT_EQ(tile.standing[static_cast<size_t>(r)],
-                query >= 14 ? Standing::kUndefined : Standing::kJudged);
+    const TensorMap clean = GenerateInputs(Case(c), {});
+    const ExpectedTile right = AttentionSource(c, {}, {}, clean).Tiles(0, {})[0];
+    for (const double poison : {kNan, kInfinity}) {
+      TensorMap inputs = clean;
+      // Column 30 of batch 0, head 0: seen by queries 14 and later.
+      const bool is_key = name[0] == 'k';
+      Poke(&inputs, name, size_t{30} * (is_key ? 9U : 5U), poison);
+      const ExpectedTile tile = AttentionSource(c, {}, {}, inputs).Tiles(0, {})[0];
+      for (int64_t r = 0; r < tile.row_count; ++r) {
+        const int64_t query = (tile.first_row + r) % c.query_len;
+        const auto row = static_cast<size_t>(r);
+        EXPECT_EQ(tile.standing[row],
+                  is_key && query >= 14 ? Standing::kUndefined : Standing::kJudged);
+        for (size_t channel = 0; !is_key && channel < 5; ++channel) {
+          const size_t at = row * 5 + channel;
+          const bool open = channel == 0 && query >= 14;
+          EXPECT_EQ(tile.undefined[at] != 0, open);
+          if (open) continue;
+          EXPECT_EQ(tile.value[at], right.value[at]);
+          EXPECT_EQ(tile.bound[at], right.bound[at]);
+        }
+      }
     }
   }
+}
+
+TEST(AttentionSource, ANanInOneChannelOfVDoesNotFreeTheOthers) {
+  AttentionCase c = SmallCase();
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (const size_t head : {0U, 1U, 2U, 3U}) Poke(&inputs, "v", head * 33 * 5 + 2, kNan);
+  const AttentionSource source(c, {}, PlainPlan(), inputs);
+  SimulatedKernel kernel(PlainPlan(), {});
+  TensorMap answer = Answer(&kernel, c, inputs);
+  const Verdict right = Judge(source, MemorySink(TensorMap(answer)), {.statistics = true});
+  EXPECT_EQ(right.outcome, Outcome::kPass);
+  EXPECT_EQ(right.outputs[0].counts.undefined, 2 * 6 * 17);
+  EXPECT_EQ(right.outputs[0].counts.judged, 4 * 2 * 6 * 17);
+  std::fill(answer.at("out").bytes.begin(), answer.at("out").bytes.end(), std::byte{0});
+  const Verdict zeros = Judge(source, MemorySink(TensorMap(answer)));
+  EXPECT_EQ(zeros.outcome, Outcome::kFail);
+  EXPECT_EQ(zeros.outputs[0].counts.failed, zeros.outputs[0].counts.judged);
+}
+
+TEST(AttentionSource, NanInAllOfVDoesNotFreeTheLogSumExp) {
+  AttentionCase c = SmallCase();
+  c.lse = LseKind::kNatural;
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (size_t i = 0; i < 5; ++i) Poke(&inputs, "v", i, kNan);
+  const auto tiles = AttentionSource(c, {}, PlainPlan(), inputs).Tiles(0, {});
+  EXPECT_EQ(tiles[0].standing[0], Standing::kUndefined);
+  EXPECT_EQ(tiles[1].standing[0], Standing::kJudged);
+  EXPECT_GT(tiles[1].bound[0], 0);
+}
+
+TEST(AttentionSource, AnOverflowInOneChannelOfVDoesNotFreeTheOthers) {
+  AttentionCase c = SmallCase();
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  Poke(&inputs, "v", 2, 3.4e38);  // 33 keys of that size overflow f32
+  const AttentionSource source(c, {}, PlainPlan(), inputs);
+  SimulatedKernel kernel(PlainPlan(), {});
+  TensorMap answer = Answer(&kernel, c, inputs);
+  EXPECT_EQ(Judge(source, MemorySink(TensorMap(answer))).outcome, Outcome::kMistrusted);
+  std::fill(answer.at("out").bytes.begin(), answer.at("out").bytes.end(), std::byte{0});
+  EXPECT_EQ(Judge(source, MemorySink(TensorMap(answer))).outcome, Outcome::kFail);
 }
 
 TEST(AttentionSource, ReadsTheHeadOfItsGroupAndValuesOfTheirOwnLength) {

@@ -56,7 +56,8 @@ inline JudgedRun JudgeRun(const ExpectedSource& source, const TensorMap& answer,
       const OutputInfo& info = source.Outputs()[static_cast<size_t>(tile.output)];
       const auto length = static_cast<size_t>(info.row_length);
       for (size_t at = 0; at < tile.value.size(); ++at) {
-        if (tile.standing[at / length] != Standing::kJudged) {
+        const bool undefined = !tile.undefined.empty() && tile.undefined[at] != 0;
+        if (undefined || tile.standing[at / length] != Standing::kJudged) {
           ++run.excused;
           continue;
         }

@@ -83,7 +83,7 @@ TEST(AttentionRegime, GivesTheSameBitsOnEveryMachine) {
       {"equal", 0xb2a9267ddc48ce1eu},    {"duplicated", 0xb4f4b220c17d3cffu},
       {"dominant", 0x8279e44b2b73774fu}, {"subnormal", 0xda3b69464f1fbaadu},
       {"large_v", 0xb411ec6ff7badc1fu},  {"tiny_p", 0x3be326e0d8022059u},
-      {"zeros", 0x4345bd2d5099ad83u},
+      {"zeros", 0x4345bd2d5099ad83u},    {"disabled_sinks", 0x3f0de106663821f7u},
   };
   for (const std::string_view regime : AttentionRegimes()) {
     AttentionCase c = MakeCase(regime);
