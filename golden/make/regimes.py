@@ -48,6 +48,9 @@ def generator(name):
 
 # ---------------------------------------------------------------------------------- attention
 
+# Why outputs over constant_v are MISTRUSTED.
+BLIND = "every value row is the same: losing any key, or all but one, would not show"
+
 ATTENTION_REGIMES = ("gauss", "outlier", "sink_token", "same_sign_v", "huge_scores", "constant_v", "equal_keys")
 
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <list>
 
+#include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
 #include "reference/attention/suspects.h"
 #include "reference/numerics/convert.h"
@@ -37,25 +38,6 @@ std::vector<std::string> Reasons() {
           "a subnormal result may be flushed to zero",
           "every key of the row is hidden by a large finite number, in whose rounding the scores "
           "are lost: give the mask as booleans or -inf, or state the profile masked_row=any"};
-}
-
-// Share of the visible keys whose removal would move some channel by more than twice its bound.
-double DetectableShare(const RowQuestion& row, const RowReference& reference) {
-  const HeadData& head = *row.head;
-  const auto dv = static_cast<size_t>(head.v.dim);
-  size_t seen = 0;
-  for (size_t j = 0; j < row.keys.size(); ++j) {
-    const double* v = &head.v.hi[static_cast<size_t>(row.keys[j]) * dv];
-    const double factor = reference.p[j] / (1 - reference.p[j]);
-    for (size_t c = 0; c < dv; ++c) {
-      const ChannelReference& channel = reference.channels[c];
-      if (!(factor * std::fabs(v[c] - channel.value) <= 2 * channel.bound)) {
-        ++seen;
-        break;
-      }
-    }
-  }
-  return row.keys.empty() ? 0 : static_cast<double>(seen) / static_cast<double>(row.keys.size());
 }
 
 }  // namespace
@@ -208,6 +190,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   ExpectedTile& out = tiles[0];
   ExpectedTile* lse = tiles.size() > 1 ? &tiles[1] : nullptr;
   out.group.resize(rows);
+  out.sensitivity.assign(rows, Sensitivity::kNoInputs);
   if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
 
   const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
@@ -314,7 +297,9 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       lse->reference_bound[r] = row.lse_reference_bound;
       lse->mass[r] = 1 + std::fabs(row.lse);
     }
-    if (!sampled) out.detectable_share.push_back(DetectableShare(owned.question, row));
+    const RowSensitivity sensitivity = SensitivityOf(owned.question, row, !sampled);
+    out.sensitivity[r] = sensitivity.kind;
+    if (!sampled) out.detectable_share.push_back(sensitivity.share);
     sampled = true;
     if (std::all_of(row.channels.begin(), row.channels.end(),
                     [](const ChannelReference& channel) { return channel.undefined; })) {

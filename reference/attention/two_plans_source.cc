@@ -53,6 +53,10 @@ void TwoPlansSource::Join(const ExpectedTile& first, ExpectedTile* tile) const {
     tile->standing[row] = first.standing[row];
     tile->standing_reason[row] = first.standing_reason[row];
   }
+  // What one bound hides, the sum of both hides too.
+  for (size_t row = 0; row < tile->sensitivity.size(); ++row) {
+    tile->sensitivity[row] = std::max(tile->sensitivity[row], first.sensitivity[row]);
+  }
   if (!first.undefined.empty()) {
     tile->undefined.resize(tile->value.size());
     tile->undefined_reason = first.undefined_reason;

@@ -68,6 +68,7 @@ class Tallier {
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
     tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
+    for (size_t row = 0; row < tile_.sensitivity.size(); ++row) AddSensitivity(row);
     if (evaluation_.undefined_elements > 0) {
       Count(tile_.undefined_reason, evaluation_.undefined_elements, &tally_.not_judged);
     }
@@ -205,6 +206,19 @@ class Tallier {
     (*by_reason)[index] += elements;
   }
 
+  void AddSensitivity(size_t row) {
+    const Sensitivity sensitivity = tile_.sensitivity[row];
+    const bool is_judged = tile_.standing.empty() || tile_.standing[row] == Standing::kJudged;
+    if (!is_judged || sensitivity == Sensitivity::kNoInputs) return;
+    const auto count = [&](SensitivityCounts* counts) {
+      ++counts->with_inputs;
+      counts->showing += sensitivity == Sensitivity::kShows ? 1 : 0;
+      counts->blind += sensitivity == Sensitivity::kBlind ? 1 : 0;
+    };
+    count(&tally_.rows);
+    if (!tile_.group.empty()) count(&tally_.rows_of_group[tile_.group[row]]);
+  }
+
   void AddElement(size_t i) {
     const ElementState state = evaluation_.state[i];
     if (state == ElementState::kNotJudged) return;
@@ -326,6 +340,8 @@ void OutputTally::Merge(const OutputTally& other) {
   nonzero += other.nonzero;
   detectable_sum += other.detectable_sum;
   detectable_count += other.detectable_count;
+  rows.Add(other.rows);
+  for (const auto& [group, counts] : other.rows_of_group) rows_of_group[group].Add(counts);
   for (size_t i = 0; i < rows_at.size(); ++i) rows_at[i] += other.rows_at[i];
   if (contradiction.empty()) contradiction = other.contradiction;
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,17 @@ struct WorstElement {
   int64_t tile_index = 0;
 };
 
+// Judged rows by what losing inputs would do to them.
+struct SensitivityCounts {
+  int64_t with_inputs = 0;
+  int64_t showing = 0;  // losing some one input would show
+  int64_t blind = 0;    // losing all but any one would not
+
+  void Add(const SensitivityCounts& other) {
+    with_inputs += other.with_inputs, showing += other.showing, blind += other.blind;
+  }
+};
+
 struct OutputTally {
   JudgeCounts counts;
   std::vector<int64_t> alternatives;  // by reason
@@ -54,6 +66,8 @@ struct OutputTally {
   int64_t nonzero = 0;         // judged pairs of which one is not 0
   double detectable_sum = 0;
   int64_t detectable_count = 0;
+  SensitivityCounts rows;
+  std::map<int, SensitivityCounts> rows_of_group;  // where rows have groups
   std::array<int64_t, kPrecisions> rows_at{};
   std::string contradiction;   // coordinates of the first element
   std::vector<FailureRun> failures;

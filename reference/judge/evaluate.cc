@@ -437,7 +437,8 @@ void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
                     fits(tile.mass.size(), elements) && fits(tile.least_fault.size(), elements) &&
                     fits(tile.codes.size(), elements * SizeInBytes(info.dtype)) &&
                     fits(tile.undefined.size(), elements) && fits(tile.standing.size(), rows) &&
-                    fits(tile.standing_reason.size(), rows) && fits(tile.group.size(), rows),
+                    fits(tile.standing_reason.size(), rows) && fits(tile.group.size(), rows) &&
+                    fits(tile.sensitivity.size(), rows),
                 "a part of a tile has another size than its rows");
 }
 

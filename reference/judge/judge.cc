@@ -167,6 +167,7 @@ class OutputJudge {
       Mistrust(fmt::format("{} elements have no bound under the declared plan{}", counts.unbounded,
                            UnboundedReasons()));
     }
+    DecideBlindness();
     if (2 * tally.above_vacuous > tally.with_share) {
       Mistrust(
           fmt::format("vacuous: the bound is more than {} of the data{} in {} of {} elements "
@@ -196,6 +197,44 @@ class OutputJudge {
       reasons.push_back(reason.reason);
     }
     return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));
+  }
+
+  // Inputs whose loss would not show were not compared.
+  void DecideBlindness() {
+    const SensitivityCounts& rows = tally_->rows;
+    verdict_.rows_with_inputs = rows.with_inputs;
+    verdict_.blind_rows = rows.blind;
+    if (rows.with_inputs > 0 && rows.showing == 0) {
+      Mistrust(rows.blind == rows.with_inputs
+                   ? fmt::format("blind: losing any input would show for 0 % of the inputs: beside "
+                                 "the bound, all that a query sees has the same value, in all {} "
+                                 "rows",
+                                 rows.with_inputs)
+                   : fmt::format("blind: losing any one input would show for 0 % of the inputs: "
+                                 "each moves its row by less than the bound, in all {} rows",
+                                 rows.with_inputs));
+      return;
+    }
+    if (rows.blind > 0) verdict_.blind_where = BlindGroups();
+  }
+
+  // The groups of which all rows are blind, where these are all the blind rows.
+  std::string BlindGroups() const {
+    constexpr size_t kNamed = 4;
+    std::vector<std::string> names;
+    int64_t explained = 0;
+    for (const auto& [group, rows] : tally_->rows_of_group) {
+      if (rows.blind == 0 || rows.blind != rows.with_inputs) continue;
+      explained += rows.blind;
+      const auto index = static_cast<size_t>(group);
+      names.push_back(index < info_.groups.size() ? info_.groups[index] : "");
+    }
+    if (explained != tally_->rows.blind) return "";
+    const size_t count = names.size();
+    names.resize(std::min(count, kNamed));
+    std::string text = fmt::format("{}", fmt::join(names, ", "));
+    if (count > kNamed) text += fmt::format(" and {} more", count - kNamed);
+    return text;
   }
 
   void Explain(const OutputView& view) {

@@ -12,8 +12,9 @@
 //   FAIL        an element fails, or the output is absent or of another type or shape; with
 //               options.strict also a statistic over its limit
 //   MISTRUSTED  nothing was judged; a bound is missing; the bound is as large as the data
-//               (kVacuousShare) and hides the least fault that is known; the reference's own error
-//               could not be made small enough, or contradicts itself
+//               (kVacuousShare) and hides the least fault that is known; losing no input would show
+//               (Sensitivity); the reference's own error could not be made small enough, or
+//               contradicts itself
 //   PASS        otherwise
 // FAIL beats MISTRUSTED beats PASS, among outputs too. An output that nobody expects is a FAIL. A
 // case without outputs is MISTRUSTED.

@@ -100,6 +100,11 @@ struct OutputVerdict {
   bool basic_metrics = false;
   double median_bound_share = 0;          // of bound / mass; above kVacuousShare proves nothing
   std::optional<double> detectable_share; // mean share of inputs whose loss would show
+  // Judged rows that have inputs; of these the ones in which no loss of inputs would show; and the
+  // groups that these are ("b=0 hq=1"), where they are whole groups.
+  int64_t rows_with_inputs = 0;
+  int64_t blind_rows = 0;
+  std::string blind_where;
   std::optional<StatisticsReport> statistics;
   std::vector<std::string> warnings;
   std::vector<DirectionFit> fits;         // of a failing output, by explained share

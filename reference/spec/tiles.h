@@ -46,6 +46,15 @@ enum class Standing : uint8_t {
   kUnbounded,      // the plan's own arithmetic may overflow inside: nothing can be proved
 };
 
+// What losing inputs of a row would do to its result (reference/attention/bound.md, section 4,
+// blindness), from what shows best.
+enum class Sensitivity : uint8_t {
+  kNoInputs,  // there is nothing to lose
+  kShows,     // losing some one of them would show
+  kDim,       // losing any one of them would not, losing many would
+  kBlind,     // losing all but any one of them would not
+};
+
 // A further value that the format or plan allows for one element.
 struct Alternative {
   int64_t element = 0;  // within the tile
@@ -98,6 +107,7 @@ struct ExpectedTile {
   std::vector<Alternative> alternatives;   // by ascending element
   std::vector<int> group;                  // per row: index into OutputInfo::groups; may be empty
   std::vector<double> detectable_share;    // per row sampled: share of inputs whose loss would show
+  std::vector<Sensitivity> sensitivity;    // per row; empty: not known
   std::optional<TileStatistics> statistics;
 };
 

@@ -110,6 +110,9 @@ void OutputFields(Coder* coder, Output& output) {
   }
   for (auto& rows : output.rows_at) coder->Number(rows);
   coder->Number(output.median_bound_share);
+  coder->Number(output.rows_with_inputs);
+  coder->Number(output.blind_rows);
+  coder->Text(output.blind_where);
 }
 
 template <typename Coder, typename Judged>

@@ -190,6 +190,11 @@ std::string PassSentence(const OutputVerdict& output) {
     const int64_t rows = output.rows_at[static_cast<size_t>(precision)];
     if (rows > 0) text += fmt::format(", {} in {}", Plural(rows, "row"), Name(precision));
   }
+  if (output.blind_rows > 0) {
+    text += fmt::format(", blind to lost inputs in {} of {}{}", output.blind_rows,
+                        Plural(output.rows_with_inputs, "row"),
+                        output.blind_where.empty() ? "" : fmt::format(" ({})", output.blind_where));
+  }
   return text;
 }
 

@@ -74,5 +74,41 @@ TEST(ElementStanding, OfACodeOnlyTheFreeBitsAreFree) {
   EXPECT_EQ(outcome(0x9abcde30, 0xf1), Outcome::kFail);
 }
 
+// Of rows 0..5, each with its own sensitivity; row 5 is not judged.
+Verdict OfRows(const std::vector<Sensitivity>& rows) {
+  OutputInfo info = AccuracyInfo(kRows);
+  info.groups = {"h=0", "h=1", "h=2"};
+  const FakeSource source(info, 4, [&](ExpectedTile& tile, const TileRequest&) {
+    for (size_t r = 0; r < static_cast<size_t>(tile.row_count); ++r) {
+      const size_t row = static_cast<size_t>(tile.first_row) + r;
+      tile.sensitivity.push_back(rows[row]);
+      tile.group.push_back(static_cast<int>(row / 2));
+      tile.standing.push_back(row == 5 ? Standing::kUnconstrained : Standing::kJudged);
+    }
+    tile.value.assign(tile.value.size(), 1);
+    tile.bound.assign(tile.value.size(), 0x1p-20);
+  });
+  return Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, std::vector<double>(24, 1))));
+}
+
+TEST(ElementStanding, WhereNoLossOfInputsWouldShowNothingWasProved) {
+  constexpr auto kShows = Sensitivity::kShows, kDim = Sensitivity::kDim,
+                 kBlind = Sensitivity::kBlind, kNone = Sensitivity::kNoInputs;
+  EXPECT_EQ(OfRows({kBlind, kBlind, kBlind, kNone, kBlind, kShows}).outcome, Outcome::kMistrusted);
+  EXPECT_EQ(OfRows({kDim, kBlind, kDim, kNone, kDim, kShows}).outcome, Outcome::kMistrusted);
+  EXPECT_EQ(OfRows({kNone, kNone, kNone, kNone, kNone, kNone}).outcome, Outcome::kPass);
+  const Verdict dim = OfRows({kDim, kDim, kDim, kShows, kDim, kShows});
+  EXPECT_EQ(dim.outcome, Outcome::kPass);
+  EXPECT_EQ(dim.outputs[0].blind_rows, 0);
+  const Verdict head = OfRows({kShows, kShows, kBlind, kBlind, kShows, kShows});
+  EXPECT_EQ(head.outcome, Outcome::kPass);
+  EXPECT_EQ(head.outputs[0].blind_rows, 2);
+  EXPECT_EQ(head.outputs[0].rows_with_inputs, 5);
+  EXPECT_EQ(head.outputs[0].blind_where, "h=1");
+  const Verdict rows = OfRows({kShows, kBlind, kBlind, kBlind, kShows, kShows});
+  EXPECT_EQ(rows.outputs[0].blind_rows, 3);
+  EXPECT_EQ(rows.outputs[0].blind_where, "");
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -47,6 +47,17 @@ TEST(TextReport, PassIsOneLine) {
             "PASS  gqa/mlx  out: 1024 elements, worst 0.5 x the bound\n");
 }
 
+TEST(TextReport, PassSaysInItsFirstLineWhereItWasBlind) {
+  CaseResult result = PassedResult();
+  result.verdict.outputs.front().rows_with_inputs = 16;
+  result.verdict.outputs.front().blind_rows = 4;
+  result.verdict.outputs.front().blind_where = "b=0 hq=1";
+  EXPECT_EQ(
+      CaseText(result, {}),
+      "PASS  gqa/mlx  out: 1024 elements, worst 0.5 x the bound, blind to lost inputs in 4 of "
+      "16 rows (b=0 hq=1)\n");
+}
+
 TEST(TextReport, PassNeverHidesAWarning) {
   CaseResult result = PassedResult();
   result.verdict.outputs.front().warnings = {"every judged value is 0, expected and observed"};

@@ -1,0 +1,133 @@
+// What a comparison must have seen to prove anything: values that are alike, keys that weigh
+// nothing, rows of one key; and the verdict about them.
+
+#include "reference/attention/sensitivity.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "reference/judge/judge.h"
+#include "reference/judge/tensor_source.h"
+#include "tests/reference/attention/judge_run.h"
+
+namespace kvcheck {
+namespace {
+
+AttentionCase CaseOf(const std::string& text) { return std::get<AttentionCase>(ParseCase(text)); }
+
+// The simulated kernel's own answer, judged.
+Verdict Judged(const AttentionCase& c, const TensorMap& inputs, const AttentionRules& rules = {}) {
+  const Plan plan = ParsePlan("base=plain_f32 block=all");
+  SimulatedKernel kernel(plan, {}, rules);
+  MemorySink sink;
+  kernel.Run(Case(c), inputs, sink);
+  return Judge(AttentionSource(c, {}, plan, inputs), sink);
+}
+
+Verdict Judged(const std::string& text) {
+  const AttentionCase c = CaseOf(text);
+  return Judged(c, GenerateInputs(Case(c), {}));
+}
+
+void Poke(Tensor* tensor, size_t element, double value) {
+  EncodeFrom(std::vector<double>{value}, tensor->dtype,
+             tensor->bytes.data() + element * SizeInBytes(tensor->dtype));
+}
+
+TEST(Sensitivity, ValuesThatAreAllAlikeProveNothing) {
+  for (const char* mask : {"", "mask=causal_bottom_right ", "mask=window:3 ", "mask=left_pad:5 "}) {
+    for (const char* lengths : {"l=4 t=16", "l=16 t=16", "l=1 t=16", "l=2 t=6"}) {
+      const std::string text = std::string("attention hq=2 hkv=1 ") + lengths +
+                               " d=8 q=f32 k=f32 v=f32 out=f32 " + mask + "data=constant:1";
+      const Verdict verdict = Judged(text);
+      if (verdict.outputs[0].rows_with_inputs == 0) continue;
+      EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << text;
+      EXPECT_NE(verdict.reasons[0].find("0 % of the inputs"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(Sensitivity, DataThatTellKeysApartProveSomething) {
+  for (const char* data : {"gauss", "sink", "same_sign", "equal", "duplicated", "dominant"}) {
+    const Verdict verdict =
+        Judged(std::string("attention hq=2 hkv=1 l=8 t=8 d=8 q=f32 k=f32 v=f32 out=f32 "
+                           "mask=causal_bottom_right data=") +
+               data + ":1");
+    EXPECT_EQ(verdict.outcome, Outcome::kPass) << data;
+    EXPECT_EQ(verdict.outputs[0].blind_rows, 0) << data;
+  }
+}
+
+TEST(Sensitivity, TheOnlyKeyCouldBeAnother) {
+  // One visible key of several: reading another one would show.
+  const std::string diagonal =
+      "attention hq=1 hkv=1 l=8 t=8 d=8 q=f32 k=f32 v=f32 out=f32 "
+      "mask=causal_bottom_right+window:1 data=";
+  EXPECT_EQ(Judged(diagonal + "gauss:1").outcome, Outcome::kPass);
+  EXPECT_EQ(Judged(diagonal + "constant:1").outcome, Outcome::kMistrusted);
+  // The only key there is: nothing in its place would show.
+  const std::string single = "attention hq=1 hkv=1 l=1 t=1 d=8 q=f32 k=f32 v=f32 out=f32 data=";
+  EXPECT_EQ(Judged(single + "constant:1").outcome, Outcome::kPass);
+  EXPECT_EQ(Judged(single + "zeros:1").outcome, Outcome::kMistrusted);
+}
+
+TEST(Sensitivity, ASinkTellsKeysOfEqualValueApart) {
+  EXPECT_EQ(Judged("attention hq=1 hkv=1 l=4 t=8 d=8 q=f32 k=f32 v=f32 out=f32 sinks=f32 "
+                   "data=constant:1")
+                .outcome,
+            Outcome::kPass);
+}
+
+TEST(Sensitivity, BlindHeadsAreNamedBesideOthers) {
+  const AttentionCase c =
+      CaseOf("attention hq=4 hkv=2 l=3 t=8 d=8 q=f32 k=f32 v=f32 out=f32 data=gauss:1");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (size_t i = 0; i < 8 * 8; ++i) Poke(&inputs.at("v"), 8 * 8 + i, 1);
+  const Verdict verdict = Judged(c, inputs);
+  EXPECT_EQ(verdict.outcome, Outcome::kPass);
+  EXPECT_EQ(verdict.outputs[0].rows_with_inputs, 12);
+  EXPECT_EQ(verdict.outputs[0].blind_rows, 6);
+  EXPECT_EQ(verdict.outputs[0].blind_where, "b=0 hq=2, b=0 hq=3");
+}
+
+TEST(Sensitivity, KeysThatWeighTooLittleOneByOneAreNotBlindTogether) {
+  // A uniform row of many keys in bf16: none moves the mean by an ulp, most of them together do.
+  const AttentionCase c =
+      CaseOf("attention hq=1 hkv=1 l=1 t=4096 d=8 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (size_t i = 0; i < 8; ++i) Poke(&inputs.at("q"), i, 0);
+  for (size_t i = 0; i < 8 * 4096; ++i) Poke(&inputs.at("v"), i, i / 8 % 2 == 0 ? 1 : 1.5);
+  const ExpectedTile tile =
+      AttentionSource(c, {}, ParsePlan("base=plain_f32 block=all"), inputs).Tiles(0, {})[0];
+  EXPECT_EQ(tile.sensitivity[0], Sensitivity::kDim);
+  EXPECT_EQ(tile.detectable_share[0], 0);
+}
+
+TEST(Sensitivity, TheShareCountsTheKeysWhoseLossWouldShow) {
+  const AttentionCase c =
+      CaseOf("attention hq=1 hkv=1 l=1 t=4 d=1 q=f32 k=f32 v=f32 out=f32 scale=1 data=zeros:1");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  // The mean of 1, 1, 1 and 1: a key that weighs as much but has another value.
+  for (size_t j = 0; j < 4; ++j) Poke(&inputs.at("v"), j, 1);
+  EXPECT_EQ(Judged(c, inputs).outcome, Outcome::kMistrusted);
+  Poke(&inputs.at("v"), 3, 2);
+  const Verdict verdict = Judged(c, inputs);
+  EXPECT_EQ(verdict.outcome, Outcome::kPass);
+  EXPECT_EQ(*verdict.outputs[0].detectable_share, 1);
+}
+
+TEST(Sensitivity, AKeyThatHasAllTheWeightIsNoLossWhereAllAreAlike) {
+  AttentionCase c =
+      CaseOf("attention hq=1 hkv=1 l=1 t=3 d=1 q=f32 k=f32 v=f32 out=f32 scale=1 data=zeros:1");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  Poke(&inputs.at("q"), 0, 1);
+  Poke(&inputs.at("k"), 1, 1000);
+  for (size_t j = 0; j < 3; ++j) Poke(&inputs.at("v"), j, 1);
+  EXPECT_EQ(Judged(c, inputs).outcome, Outcome::kMistrusted);
+  Poke(&inputs.at("v"), 2, 3);
+  EXPECT_EQ(Judged(c, inputs).outcome, Outcome::kPass);
+}
+
+}  // namespace
+}  // namespace kvcheck
