@@ -7,9 +7,9 @@
 #include <limits>
 #include <list>
 
+#include "reference/attention/other_readings.h"
 #include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
-#include "reference/attention/suspects.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -95,6 +95,7 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
         info.directions.emplace_back(direction.name);
         info.hints.emplace_back(direction.hint);
       }
+      info.per_unit_direction = kScaleDirection;
       outputs_.insert(outputs_.begin(), info);
     } else {
       outputs_.push_back(info);
@@ -318,31 +319,8 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   return tiles;
 }
 
-std::vector<std::string> AttentionSource::ExplainExcess(int output, int64_t element,
-                                                        double got) const {
-  if (output != 0 || !std::isfinite(got)) return {};
-  const int64_t row = element / case_.v_dim;
-  const auto channel = static_cast<size_t>(element % case_.v_dim);
-  const QueryIndex query = RowAt(row);
-  const int64_t kv_head = query.query_head / (case_.query_heads / case_.kv_heads);
-  std::vector<std::string> lines;
-  for (const Suspect& suspect : Suspects(arithmetic_.declared, arithmetic_.plan, profile_, case_)) {
-    const Arithmetic changed = Resolve(suspect.plan, profile_, case_);
-    const HeadData head =
-        LoadHead(case_, profile_, inputs_, query.batch, kv_head, changed.WantsParts());
-    std::vector<double> q;
-    RowContext context = MakeContext(query, head, &q);
-    context.arithmetic = &changed;
-    OwnedQuestion owned;
-    if (MakeQuestion(context, mask_.Visible(query), &owned) != RowKind::kEvaluate) return {};
-    const RowReference reference = ComputeRow(context, owned, Precision::kDouble);
-    if (!reference.finite || reference.unbounded) continue;
-    const ChannelReference& c = reference.channels[channel];
-    if (!c.undefined && std::fabs(got - c.value) <= c.bound + c.reference_bound) {
-      lines.push_back(suspect.text);
-    }
-  }
-  return lines;
+std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {
+  return ReadingsOf({case_, profile_, arithmetic_, inputs_}, outputs_[static_cast<size_t>(output)]);
 }
 
 }  // namespace kvcheck

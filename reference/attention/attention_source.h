@@ -29,7 +29,7 @@ class AttentionSource : public ExpectedSource {
   const std::vector<OutputInfo>& Outputs() const override { return outputs_; }
   int64_t TileCount() const override;
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
-  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override;
+  std::vector<OtherReading> OtherReadings(int output) const override;
   std::vector<std::string> Assumptions() const override { return arithmetic_.assumed; }
 
   const Arithmetic& arithmetic() const { return arithmetic_; }

@@ -46,6 +46,7 @@ constexpr double kSumRoundings = 20;
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
+static_assert(kScaleDirection == kScaleError);
 
 // weights, in place, as P stores them.
 void RoundP(DType type, double scale, std::span<double> weights) {

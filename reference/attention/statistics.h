@@ -21,6 +21,8 @@ struct FaultDirection {
   std::string_view hint;
 };
 std::span<const FaultDirection> FaultDirections();
+// The one whose effect is the derivative by the logarithm of the scale.
+inline constexpr int kScaleDirection = 0;
 
 // True where the model of random phases covers the plan: roundings to nearest of P, of the output
 // and of the sums. Low-precision scores or queries, truncation, and codec errors are outside; then

@@ -22,6 +22,7 @@ TwoPlansSource::TwoPlansSource(const AttentionCase& c, const Profile& profile,
     // The statistics suppose the roundings of one kernel around the exact value.
     info.groups.clear();
     info.directions.clear();
+    info.per_unit_direction = -1;
     info.hints.clear();
     const Tensor& tensor = Get(gold, info.name);
     if (tensor.dtype == info.dtype && tensor.shape.SameExtents(info.shape)) continue;
@@ -76,6 +77,13 @@ void TwoPlansSource::Join(const ExpectedTile& first, ExpectedTile* tile) const {
       tile->terms[term][i] += first.terms[term][i];
     }
   }
+}
+
+std::vector<OtherReading> TwoPlansSource::OtherReadings(int output) const {
+  // Mistakes alone: which of the two declarations would have to change cannot be told.
+  std::vector<OtherReading> readings = second_.OtherReadings(output);
+  std::erase_if(readings, [](const OtherReading& reading) { return reading.is_declared; });
+  return readings;
 }
 
 std::vector<std::string> TwoPlansSource::Assumptions() const {

@@ -25,9 +25,7 @@ class TwoPlansSource : public ExpectedSource {
   int64_t TileCount() const override { return second_.TileCount(); }
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
   // Of the second plan: whoever exceeds both bounds while gold keeps its own has left the second's.
-  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override {
-    return second_.ExplainExcess(output, element, got);
-  }
+  std::vector<OtherReading> OtherReadings(int output) const override;
   std::vector<std::string> Assumptions() const override;
 
  private:

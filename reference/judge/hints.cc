@@ -50,6 +50,7 @@ std::vector<DirectionFit> DirectionRegression::Finish(const OutputInfo& info) co
     fit.direction = k < info.directions.size() ? info.directions[k] : fmt::format("{}", k);
     fit.hint = k < info.hints.size() ? info.hints[k] : fit.direction;
     fit.elements = elements_;
+    fit.per_unit = static_cast<int>(k) == info.per_unit_direction;
     if (sums.effect_squared > 0 && error_squared_ > 0) {
       fit.coefficient = sums.product / sums.effect_squared;
       const double share = fit.coefficient * (sums.product / error_squared_);
@@ -64,12 +65,17 @@ std::vector<DirectionFit> DirectionRegression::Finish(const OutputInfo& info) co
   return fits;
 }
 
-std::optional<std::string> BestHint(const std::vector<DirectionFit>& fits) {
-  if (fits.empty()) return std::nullopt;
+const DirectionFit* BestFit(const std::vector<DirectionFit>& fits) {
+  if (fits.empty()) return nullptr;
   const DirectionFit& fit = fits.front();
   if (!IsExplained(fit.explained_share, fit.elements, static_cast<int64_t>(fits.size()))) {
-    return std::nullopt;
+    return nullptr;
   }
+  const double off = fit.per_unit ? fit.coefficient : 2 * (fit.coefficient - 1);
+  return std::fabs(off) <= 1 ? &fit : nullptr;
+}
+
+std::string HintOf(const DirectionFit& fit) {
   return fmt::format("looks as if {} ({:.3g} times, {:.0f} % of the error)", fit.hint,
                      fit.coefficient, 100 * fit.explained_share);
 }

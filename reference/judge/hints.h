@@ -5,7 +5,6 @@
 #define REFERENCE_JUDGE_HINTS_H_
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@ struct DirectionFit {
   std::string hint;
   double coefficient = 0;      // the multiple of the fault that fits best; 1: the fault itself
   double explained_share = 0;  // of the sum of squared errors
+  bool per_unit = false;       // the effect is that of a unit of a change, to first order
   int64_t elements = 0;
   bool operator==(const DirectionFit&) const = default;
 };
@@ -48,9 +48,14 @@ class DirectionRegression {
   int64_t elements_ = 0;
 };
 
-// "looks as if HINT (1.02 times, 98 % of the error)" when the best fit explains. Directions overlap:
-// a weaker one often explains a good part of the same errors, and would only mislead.
-std::optional<std::string> BestHint(const std::vector<DirectionFit>& fits);
+// The best fit when it explains, and is the fault itself: its multiple is no farther from once than
+// from not at all or from twice, or where the effect is per unit of a change, the change is no
+// larger than the whole. Otherwise the errors are alike by their direction alone. nullptr: none.
+// Directions overlap: a weaker one often explains a good part of the same errors, and would only
+// mislead.
+const DirectionFit* BestFit(const std::vector<DirectionFit>& fits);
+// "looks as if HINT (1.02 times, 98 % of the error)".
+std::string HintOf(const DirectionFit& fit);
 
 }  // namespace kvcheck
 

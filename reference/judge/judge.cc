@@ -16,6 +16,7 @@
 #include "reference/judge/failure_tally.h"
 #include "reference/judge/ladder.h"
 #include "reference/judge/ordered_parallel.h"
+#include "reference/judge/readings.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -105,7 +106,7 @@ class OutputJudge {
     if (tally.worst.has_value()) verdict_.worst = tally.worst->report;
     AddStatistics(options, tests);
     Decide(options);
-    if (options.explain) Explain({expected, observed, options.special, output_});
+    if (options.explain) Explain({expected, observed, options.special, output_}, options);
     return std::move(verdict_);
   }
 
@@ -237,14 +238,40 @@ class OutputJudge {
     return text;
   }
 
-  void Explain(const OutputView& view) {
+  // What else the whole of the failing rows may be.
+  void AddReadings(const OutputView& view, const JudgeOptions& options) {
+    JudgeOptions plain = options;
+    plain.explain = plain.statistics = plain.strict = false;
+    const auto passes = [&](const ExpectedSource& source) {
+      return Judge(source, view.observed, plain).outputs[static_cast<size_t>(output_)].outcome ==
+             Outcome::kPass;
+    };
+    for (const ExplainedReading& reading : ExplainingReadings(view, spans_, passes)) {
+      if (reading.is_declared) {
+        verdict_.plan_changes.push_back(reading.text);
+        continue;
+      }
+      if (verdict_.cause.empty()) verdict_.cause = reading.name;
+      verdict_.hints.push_back(fmt::format(
+          "looks as if {}: so read, every row that fails is inside the bound", reading.text));
+    }
+  }
+
+  void Explain(const OutputView& view, const JudgeOptions& options) {
     if (!tally_->worst.has_value()) return;
     const WorstElement& worst = *tally_->worst;
     if (!info_.terms.empty()) verdict_.worst->terms = TermsAt(view, worst);
     if (tally_->counts.failed == 0) return;
     verdict_.fits = FitDirections(view, spans_);
-    if (auto hint = BestHint(verdict_.fits)) verdict_.hints.push_back(*hint);
-    if (info_.claim == Claim::kAccuracy) {
+    AddReadings(view, options);
+    if (verdict_.cause.empty()) {
+      if (const DirectionFit* fit = BestFit(verdict_.fits)) {
+        verdict_.cause = fit->direction;
+        verdict_.hints.push_back(HintOf(*fit));
+      }
+    }
+    if (info_.claim == Claim::kAccuracy && verdict_.hints.empty() &&
+        verdict_.plan_changes.empty()) {
       verdict_.plan_changes =
           view.source.ExplainExcess(output_, worst.report.element, worst.report.got);
     }

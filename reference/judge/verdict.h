@@ -108,9 +108,10 @@ struct OutputVerdict {
   std::optional<StatisticsReport> statistics;
   std::vector<std::string> warnings;
   std::vector<DirectionFit> fits;         // of a failing output, by explained share
-  std::vector<std::string> hints;              // the probable cause, from the fits
-  std::vector<std::string> plan_changes;       // declared values whose change would make the bound
-                                               // reach the worst element, cheapest first
+  std::string cause;                           // name of the probable one; empty: none is known
+  std::vector<std::string> hints;              // the probable cause, in a sentence
+  std::vector<std::string> plan_changes;       // declared values under whose change all of the
+                                               // output would pass, cheapest first
   std::vector<std::string> breakdown;     // where and what the failures are
   HeatMaps heat;                          // Render() makes text of it
   std::array<int64_t, kPrecisions> rows_at{};  // rows decided at each Precision

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +38,7 @@ struct OutputInfo {
   std::vector<std::string> groups;      // names of the groups of the statistics ("b=0 h=3")
   std::vector<std::string> directions;  // named fault directions of the statistics
   std::vector<std::string> hints;       // per direction: what to look for
+  int per_unit_direction = -1;          // whose effect is that of a unit of a change; -1: none
 };
 
 // How far a row is judged.
@@ -117,6 +120,23 @@ struct TileRequest {
   bool statistics = false;
 };
 
+class ExpectedSource;
+
+// The same outputs for another question, or under another declaration: what a wrong answer may be
+// the right one for.
+struct OtherReading {
+  std::string name;  // of the cause: "K transposed"
+  // Of the hint: "K were stored transposed"; of a declaration: "p=bf16 instead of p=f32".
+  std::string text;
+  // Only what is declared of the arithmetic differs, and with it the bounds: no mistake.
+  bool is_declared = false;
+  // An answer is explained where each row is what one of these expects; each has the tiles of the
+  // source itself. nullptr: this one cannot be.
+  std::vector<std::function<std::shared_ptr<const ExpectedSource>()>> sources;
+  // Row of the observed output that is read in place of a row; empty: that row.
+  std::function<int64_t(int64_t row)> observed_row;
+};
+
 class ExpectedSource {
  public:
   virtual ~ExpectedSource() = default;
@@ -129,8 +149,14 @@ class ExpectedSource {
   // The highest precision at which the values differ from those below it. Beyond it nothing is
   // asked again.
   virtual Precision FinestPrecision() const { return Precision::kOracle100; }
-  // What the case would need to explain got at this element: one line per declared value whose
-  // change would make the bound reach, cheapest first. May be empty.
+  // Mistakes and declarations that a failing answer of this output may come from, likeliest or
+  // cheapest first. What they refer to must outlive them.
+  virtual std::vector<OtherReading> OtherReadings(int output) const {
+    static_cast<void>(output);
+    return {};
+  }
+  // Of sources without such: what the case would need to explain got at this element, one line per
+  // declared value whose change would make the bound reach, cheapest first. May be empty.
   virtual std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const {
     static_cast<void>(output), static_cast<void>(element), static_cast<void>(got);
     return {};

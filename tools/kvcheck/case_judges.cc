@@ -182,8 +182,8 @@ std::string SignatureOf(const Case& c, const Verdict& verdict) {
       return text + " special_value";
     }
     text += output.rule == "bytes equal" ? " bytes" : " bound";
-    // The named fault that explains the errors, where one does.
-    if (!output.hints.empty() && !output.fits.empty()) text += ": " + output.fits[0].direction;
+    // The named cause that explains the errors, where one does; never a number of it.
+    if (!output.cause.empty()) text += ": " + output.cause;
     return text;
   }
   return fmt::format("{} {}", text, Name(verdict.outcome));

@@ -79,6 +79,9 @@ class InterruptibleSource : public ExpectedSource {
   int64_t TileCount() const override { return source_.TileCount(); }
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
   Precision FinestPrecision() const override { return source_.FinestPrecision(); }
+  std::vector<OtherReading> OtherReadings(int output) const override {
+    return source_.OtherReadings(output);
+  }
   std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override {
     return source_.ExplainExcess(output, element, got);
   }

@@ -183,6 +183,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
+          {"cause", output.cause},
           {"hints", output.hints},
           {"plan_changes", output.plan_changes},
           {"breakdown", output.breakdown}};

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
 
 #include "fuzz/draw_attention.h"
+#include "reference/judge/judge.h"
 #include "reference/spec/error.h"
 #include "tests/reference/attention/judge_run.h"
 
@@ -116,23 +118,17 @@ TEST(FixedProducts, RoundWeightsByWhatThePlanStatesInEveryBlock) {
 TEST(FixedProducts, AreNamedWhereTheyWereNotDeclared) {
   AttentionCase c = OneHead(24, "affine:8:g32:f32", "affine:4:g32:f32");
   c.data = {"gauss", 3, ""};
+  c.scale = 0.02;  // at larger scores a plan with 2^-8 would prove nothing, and is not advised
   const TensorMap inputs = GenerateInputs(Case(c), {});
   for (const std::string key : {"fixed_q", "fixed_p"}) {
     SimulatedKernel kernel(PlanWith(key + "=2^-8"), {});
-    const std::vector<double> got = Decoded(Get(Answer(&kernel, c, inputs), "out"));
     const AttentionSource source(c, {}, PlanWith("name=silent"), inputs);
-    const ExpectedTile tile = source.Tiles(0, {})[0];
-    int excesses = 0, named = 0;
-    for (size_t at = 0; at < tile.value.size(); ++at) {
-      if (std::fabs(got[at] - tile.value[at]) <= tile.bound[at] + tile.reference_bound[at])
-        continue;
-      ++excesses;
-      for (const std::string& line : source.ExplainExcess(0, static_cast<int64_t>(at), got[at])) {
-        named += line.rfind(key + "=", 0) == 0;
-      }
-    }
-    EXPECT_GT(excesses, 10) << key;
-    EXPECT_GE(named, excesses) << key;
+    const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
+    const OutputVerdict& out = verdict.outputs[0];
+    EXPECT_GT(out.counts.failed, 10) << key;
+    EXPECT_TRUE(std::any_of(out.plan_changes.begin(), out.plan_changes.end(),
+                            [&](const std::string& line) { return line.starts_with(key + "="); }))
+        << key;
   }
 }
 

@@ -33,6 +33,10 @@ SignedVerdict Sample() {
   output.special_lines = {"1 NaN"};
   output.median_bound_share = 0.25;
   output.warnings = {"w"};
+  output.cause = "c";
+  output.rows_with_inputs = 9;
+  output.blind_rows = 8;
+  output.blind_where = "b=0 hq=1";
   output.hints = {"h"};
   output.plan_changes = {"p"};
   output.breakdown = {"b"};

@@ -1,0 +1,210 @@
+#include "reference/judge/readings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "reference/judge/evaluate.h"
+#include "reference/judge/statistics.h"
+
+namespace kvcheck {
+namespace {
+
+// The observed outputs with the rows of one of them in another order.
+class ReorderedRows : public ObservedSource {
+ public:
+  ReorderedRows(const ObservedSource& observed, const OutputInfo& info,
+                const std::function<int64_t(int64_t)>& row)
+      : observed_(observed), info_(info), row_(row) {}
+
+  const OutputInfo* Find(const std::string& name) const override { return observed_.Find(name); }
+  std::vector<std::string> Names() const override { return observed_.Names(); }
+  void Read(const std::string& name, int64_t first_element,
+            std::span<std::byte> out) const override {
+    const auto row_bytes = static_cast<size_t>(info_.row_length) * SizeInBytes(info_.dtype);
+    for (size_t at = 0; at < out.size(); at += row_bytes) {
+      const int64_t row = first_element / info_.row_length + static_cast<int64_t>(at / row_bytes);
+      observed_.Read(name, row_(row) * info_.row_length, out.subspan(at, row_bytes));
+    }
+  }
+
+ private:
+  const ObservedSource& observed_;
+  const OutputInfo& info_;
+  const std::function<int64_t(int64_t)>& row_;
+};
+
+// What the source that was judged says of one tile.
+struct JudgedTile {
+  Evaluation evaluation;
+  std::vector<uint8_t> fails;  // per row
+};
+
+std::optional<ExpectedTile> TileAt(const ExpectedSource& source, int output, const TileSpan& span) {
+  if (span.index >= source.TileCount()) return std::nullopt;
+  for (ExpectedTile& tile : source.Tiles(span.index, {})) {
+    if (tile.output == output && tile.first_row == span.first_row &&
+        tile.row_count == span.row_count) {
+      return std::move(tile);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<uint8_t> FailingRows(const Evaluation& evaluation, size_t length) {
+  std::vector<uint8_t> fails(evaluation.state.size() / length, 0);
+  for (size_t i = 0; i < evaluation.state.size(); ++i) {
+    if (evaluation.state[i] == ElementState::kFailed) fails[i / length] = 1;
+  }
+  return fails;
+}
+
+// One reading while tiles are shown to it.
+class Candidate {
+ public:
+  Candidate(const OutputView& view, const OtherReading& reading)
+      : view_(view), info_(view.info()), reading_(reading) {
+    if (reading.observed_row) reordered_.emplace(view.observed, info_, reading.observed_row);
+    for (const auto& make : reading.sources) {
+      std::shared_ptr<const ExpectedSource> source = make();
+      if (source != nullptr && IsLikeView(*source)) sources_.push_back(std::move(source));
+    }
+  }
+
+  const OtherReading& reading() const { return reading_; }
+  const ExpectedSource& source() const { return *sources_[0]; }
+  bool empty() const { return sources_.empty(); }
+  bool WantsAllRows() const { return reordered_.has_value(); }
+
+  // Whether every row of the tile that must be explained is.
+  bool Explains(const TileSpan& span, const JudgedTile& judged) {
+    const ObservedSource& from =
+        reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
+    const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
+    const auto length = static_cast<size_t>(info_.row_length);
+    std::vector<uint8_t> open(judged.fails.size());
+    for (size_t row = 0; row < open.size(); ++row) open[row] = WantsAllRows() || judged.fails[row];
+    for (const auto& source : sources_) {
+      const auto tile = TileAt(*source, view_.output, span);
+      if (!tile) return false;
+      const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
+      for (size_t row = 0; row < open.size(); ++row) {
+        if (open[row] == 0 || !IsExplained(*tile, evaluation, judged, row)) continue;
+        open[row] = 0;
+        Weigh(*tile, judged, row * length, (row + 1) * length);
+      }
+    }
+    return std::all_of(open.begin(), open.end(), [](uint8_t row) { return row == 0; });
+  }
+
+  // Whether what was explained could not have been so by chance, under bounds that say something.
+  bool Convinces(size_t readings) const {
+    const double tries = static_cast<double>(readings * sources_.size());
+    return 2 * proving_ >= explained_ && explained_ > 0 &&
+           log_chance_ + std::log(tries) <= std::log(kFalseAlarm);
+  }
+
+ private:
+  bool IsLikeView(const ExpectedSource& source) const {
+    const auto index = static_cast<size_t>(view_.output);
+    if (source.Outputs().size() <= index) return false;
+    const OutputInfo& other = source.Outputs()[index];
+    return other.name == info_.name && other.dtype == info_.dtype &&
+           other.shape.SameExtents(info_.shape) && source.TileCount() == view_.source.TileCount();
+  }
+
+  bool IsExplained(const ExpectedTile& tile, const Evaluation& evaluation, const JudgedTile& judged,
+                   size_t row) const {
+    if (!tile.standing.empty() && tile.standing[row] != Standing::kJudged) return false;
+    const auto length = static_cast<size_t>(info_.row_length);
+    for (size_t i = row * length; i < (row + 1) * length; ++i) {
+      const ElementState state = evaluation.state[i];
+      const bool was_open = judged.evaluation.state[i] == ElementState::kNotJudged;
+      if (state == ElementState::kFailed) return false;
+      if (state == ElementState::kNotJudged && !was_open) return false;
+    }
+    return true;
+  }
+
+  void Weigh(const ExpectedTile& tile, const JudgedTile& judged, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const double bound = info_.claim == Claim::kConformance ? 0 : tile.bound[i];
+      const double mass = tile.mass.empty() ? std::fabs(tile.value[i]) : tile.mass[i];
+      ++explained_;
+      proving_ += bound <= kVacuousShare * mass ? 1 : 0;
+      if (judged.evaluation.state[i] != ElementState::kFailed) continue;
+      const double error = judged.evaluation.error[i];
+      // A value from anywhere within the error would fall within the bound so seldom.
+      const double chance =
+          std::isfinite(error) && error != 0 ? std::min(1.0, 2 * bound / std::fabs(error)) : 1;
+      log_chance_ += std::log(std::max(chance, 0x1p-53));
+    }
+  }
+
+  const OutputView& view_;
+  const OutputInfo& info_;
+  const OtherReading& reading_;
+  std::vector<std::shared_ptr<const ExpectedSource>> sources_;
+  std::optional<ReorderedRows> reordered_;
+  int64_t explained_ = 0;
+  int64_t proving_ = 0;
+  double log_chance_ = 0;
+};
+
+}  // namespace
+
+std::vector<ExplainedReading> ExplainingReadings(
+    const OutputView& view, const std::vector<TileSpan>& spans,
+    const std::function<bool(const ExpectedSource& source)>& passes) {
+  const std::vector<OtherReading> readings = view.source.OtherReadings(view.output);
+  const auto judged_tile = [&](const TileSpan& span) -> std::optional<JudgedTile> {
+    const auto tile = TileAt(view.source, view.output, span);
+    if (!tile) return std::nullopt;
+    JudgedTile judged;
+    judged.evaluation = Evaluate(
+        view.info(), *tile,
+        ReadObserved(view.observed, view.info(), span.first_row, span.row_count), view.special);
+    judged.fails = FailingRows(judged.evaluation, static_cast<size_t>(view.info().row_length));
+    return judged;
+  };
+  const auto first = std::find_if(spans.begin(), spans.end(),
+                                  [](const TileSpan& span) { return span.failed > 0; });
+  if (readings.empty() || first == spans.end()) return {};
+  const auto first_judged = judged_tile(*first);
+  if (!first_judged) return {};
+  // Most are refuted by one tile: only what is left keeps its inputs.
+  std::vector<std::unique_ptr<Candidate>> alive;
+  for (const OtherReading& reading : readings) {
+    auto candidate = std::make_unique<Candidate>(view, reading);
+    if (!candidate->empty() && candidate->Explains(*first, *first_judged)) {
+      alive.push_back(std::move(candidate));
+    }
+  }
+  for (auto span = spans.begin(); span != spans.end() && !alive.empty(); ++span) {
+    const bool any_wants_all = std::any_of(alive.begin(), alive.end(), [](const auto& candidate) {
+      return candidate->WantsAllRows();
+    });
+    if (span == first || (span->failed == 0 && !any_wants_all)) continue;
+    const auto judged = judged_tile(*span);
+    if (!judged) return {};
+    std::erase_if(alive, [&](const auto& candidate) {
+      if (span->failed == 0 && !candidate->WantsAllRows()) return false;
+      return !candidate->Explains(*span, *judged);
+    });
+  }
+  std::vector<ExplainedReading> explained;
+  for (const auto& candidate : alive) {
+    const OtherReading& reading = candidate->reading();
+    if (explained.size() == kMostReadings) break;
+    // A mistake that explains everything leaves nothing to declare.
+    if (reading.is_declared && !explained.empty() && !explained[0].is_declared) break;
+    const bool holds =
+        reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());
+    if (holds) explained.push_back({reading.name, reading.text, reading.is_declared});
+  }
+  return explained;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,35 @@
+// Which other reading of a case explains a failing output: each row that fails must be what the
+// reading expects, all of it, by bounds that prove something. A reading that explains the worst
+// element alone, or by being vacuous, would mislead.
+
+#ifndef REFERENCE_JUDGE_READINGS_H_
+#define REFERENCE_JUDGE_READINGS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "reference/judge/accumulate.h"
+#include "reference/judge/explain.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// Readings that are asked for a whole output at most; of more, the first.
+inline constexpr size_t kMostReadings = 8;
+
+struct ExplainedReading {
+  std::string name;
+  std::string text;
+  bool is_declared = false;
+};
+
+// In the order of the source. passes: whether all of the output passes where a reading is all that
+// is expected, which a declaration must.
+std::vector<ExplainedReading> ExplainingReadings(
+    const OutputView& view, const std::vector<TileSpan>& spans,
+    const std::function<bool(const ExpectedSource& source)>& passes);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_JUDGE_READINGS_H_
