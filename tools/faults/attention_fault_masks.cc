@@ -36,6 +36,10 @@ void CausalBottomRight(AttentionQuestion* a) {
   }
 }
 void CausalIgnored(AttentionQuestion* a) { a->c.mask.causal = CausalAlignment::kNone; }
+// Where V is the same for all keys, which no comparison of outputs can tell from the right one.
+void CausalIgnoredUnseen(AttentionQuestion* a) {
+  if (a->c.data.regime == "constant") a->c.mask.causal = CausalAlignment::kNone;
+}
 void ArrayIgnored(AttentionQuestion* a) { a->c.mask.array = MaskArrayKind::kNone; }
 void PaddingIgnored(AttentionQuestion* a) { a->c.mask.left_padding.clear(); }
 void PaddingOfNextRow(AttentionQuestion* a) {
@@ -205,6 +209,15 @@ constexpr AttentionFault kMaskFaults[] = {
       "data=gauss:1"},
      nullptr,
      CausalIgnored},
+    {{"causal_ignored_constant_v", "causal",
+      "the causal mask is not applied where the values of all keys are the same",
+      "quant-sdpa-string-bool-mask", "P2",
+      "attention out MISTRUSTED | attention out bound | attention out special_value | attention "
+      "lse bound",
+      "attention hq=1 hkv=1 l=2 t=9 d=8 q=f32 k=f32 v=f32 out=f32 mask=causal_top_left scale=0.5 "
+      "data=constant:1"},
+     nullptr,
+     CausalIgnoredUnseen},
     {{"mask_array_ignored", "mask", "the mask array is not applied", "quant-sdpa-string-bool-mask",
       "P2", kOut,
       "attention hq=1 hkv=1 l=1 t=2 d=1 q=f32 k=f32 v=f32 out=f32 mask=bool:LT scale=0.5 "

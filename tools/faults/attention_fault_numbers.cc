@@ -25,6 +25,13 @@ void SinksIgnored(AttentionQuestion* a) { a->c.sinks.reset(); }
 void SinkOfNextHead(AttentionQuestion* a) {
   if (a->c.sinks) RotateSlices(&a->inputs.at("sinks"), a->c.query_heads);
 }
+// Logits that stand for no sink, -inf among them, become 0.
+void DisabledSinkCounted(AttentionQuestion* a) {
+  if (!a->c.sinks) return;
+  EditNumbers(&a->inputs.at("sinks"), [](std::vector<double>* sinks) {
+    for (double& sink : *sinks) sink = sink < -kVanishes ? 0 : sink;
+  });
+}
 void AlibiIgnored(AttentionQuestion* a) { a->c.alibi = false; }
 void AlibiOfNextHead(AttentionQuestion* a) {
   if (a->c.alibi) RotateSlices(&a->inputs.at("alibi_slopes"), a->c.query_heads);
@@ -120,6 +127,12 @@ constexpr AttentionFault kNumberFaults[] = {
       "data=gauss:1"},
      nullptr,
      SinksIgnored},
+    {{"disabled_sink_counted", "sinks", "a sink of logit -inf, or near it, is counted as one of 0",
+      "sink-double-count-splitkv", "P8", kOutOrLse,
+      "attention hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 sinks=f32 scale=0.5 "
+      "data=disabled_sinks:0"},
+     nullptr,
+     DisabledSinkCounted},
     {{"sink_in_every_split", "sink_joins", "every split counts the sink",
       "sink-double-count-splitkv", "P8", kOutOrLse,
       "attention hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 sinks=f32 scale=0.5 data=gauss:1",

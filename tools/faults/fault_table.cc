@@ -109,6 +109,12 @@ bool NamesCheck(const FaultText& fault, std::string_view check) {
   return std::find(named.begin(), named.end(), check) != named.end();
 }
 
+bool IsCaughtByMistrust(const FaultText& fault) {
+  const std::vector<std::string_view> named = SplitWords(fault.checks, " | ");
+  return std::any_of(named.begin(), named.end(),
+                     [](std::string_view check) { return check.ends_with(" MISTRUSTED"); });
+}
+
 std::unique_ptr<Implementation> MakeFaulty(std::string_view id, const Plan& plan,
                                            const Profile& profile) {
   if (const AttentionFault* fault = FindAttentionFault(id)) {

@@ -38,6 +38,9 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
 std::string CheckOf(std::string_view signature);
 // Whether the fault's line names the check.
 bool NamesCheck(const FaultText& fault, std::string_view check);
+// Whether its data may show nothing, which the verdict must say: a fault that is caught where the
+// case is MISTRUSTED.
+bool IsCaughtByMistrust(const FaultText& fault);
 
 // An implementation of attention or codec cases with the fault; nullptr for an unknown id and for
 // faults of caches, which tools/faults/cache_faults.h makes.

@@ -108,7 +108,7 @@ int ExplainFault(const FaultsOptions& options) {
                            Name(healthy.outcome), trial.hits,
                            trial.check.empty() ? "none" : trial.check)
             << std::flush;
-  const bool fine = healthy.outcome == Outcome::kPass && trial.outcome == Outcome::kFail &&
+  const bool fine = healthy.outcome == HealthyOutcome(text) && IsCaught(text, trial) &&
                     trial.hits > 0 && NamesCheck(text, trial.check);
   return fine ? kExitPassed : kExitFailed;
 }

@@ -36,7 +36,7 @@ std::string NotCaught(const FaultText& fault, const Trial& trial, std::string_vi
   if (trial.hits == 0) {
     return fmt::format("{}: never hit: the replaced rule made no difference", which);
   }
-  if (trial.outcome != Outcome::kFail) {
+  if (!IsCaught(fault, trial)) {
     return fmt::format("{}: {} in spite of {} differences", which, Name(trial.outcome), trial.hits);
   }
   if (!NamesCheck(fault, trial.check)) {
@@ -48,7 +48,7 @@ std::string NotCaught(const FaultText& fault, const Trial& trial, std::string_vi
 void RunSmallest(FaultTrials* trials, FaultOutcome* outcome) {
   const CaseEntry entry = SmallestCase(outcome->fault);
   const Trial healthy = trials->Healthy(entry);
-  if (healthy.outcome != Outcome::kPass) {
+  if (healthy.outcome != HealthyOutcome(*outcome->fault.text)) {
     outcome->failures.push_back(fmt::format("the smallest case, without the fault: {}: {}",
                                             Name(healthy.outcome), healthy.reason));
   }
@@ -72,7 +72,7 @@ void RunDrawn(FaultTrials* trials, FaultOutcome* outcome) {
     outcome->seconds += CpuSecondsOfThread() - start;
     ++outcome->cases;
     hits += outcome->drawn.hits;
-    outcome->caught = outcome->drawn.outcome == Outcome::kFail;
+    outcome->caught = IsCaught(*fault.text, outcome->drawn);
   }
   if (!outcome->caught) {
     outcome->failures.push_back(
@@ -87,13 +87,23 @@ void RunDrawn(FaultTrials* trials, FaultOutcome* outcome) {
   outcome->rejected = trials->OtherRules(entry);
   const ShrunkCase shrunk = trials->Shrink(entry, [&](const CaseEntry& candidate) {
     const Trial trial = trials->Faulty(candidate);
-    return trial.outcome == Outcome::kFail && trial.check == outcome->drawn.check;
+    return trial.hits > 0 && trial.outcome == outcome->drawn.outcome &&
+           trial.check == outcome->drawn.check;
   });
   outcome->shrunk = trials->SizeOf(shrunk.entry);
   outcome->shrunk_command = CommandOf(fault, shrunk.entry, outcome->drawn.check);
 }
 
 }  // namespace
+
+bool IsCaught(const FaultText& fault, const Trial& trial) {
+  return trial.outcome == Outcome::kFail || (trial.outcome == Outcome::kMistrusted &&
+                                             trial.hits > 0 && NamesCheck(fault, trial.check));
+}
+
+Outcome HealthyOutcome(const FaultText& fault) {
+  return IsCaughtByMistrust(fault) ? Outcome::kMistrusted : Outcome::kPass;
+}
 
 std::string CommandOf(const Fault& fault, const CaseEntry& entry, const std::string& check) {
   if (check.ends_with(" repeat") || check.ends_with(" threads")) {

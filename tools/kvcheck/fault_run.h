@@ -39,6 +39,12 @@ struct FaultOutcome {
 std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int threads,
                                     const std::function<void(int64_t)>& progress);
 
+// Whether a trial shows the fault: a failure, or where its line names it a verdict that says that
+// the data could prove nothing.
+bool IsCaught(const FaultText& fault, const Trial& trial);
+// Of its smallest case without the fault: PASS, or where the data prove nothing MISTRUSTED.
+Outcome HealthyOutcome(const FaultText& fault);
+
 // Judges a case of the fault again: kvcheck run, but where the check asks more than once, which
 // that does not.
 std::string CommandOf(const Fault& fault, const CaseEntry& entry, const std::string& check);
