@@ -17,6 +17,9 @@ using Offer = std::function<bool(CacheCase)>;
 
 // What shrinking lowers, the first first.
 struct TraceSize {
+  // How little is at stake: a failure of a cache without rows or tokens convinces nobody while one
+  // with both fails the same way, if it is longer.
+  int64_t bareness = 0;
   int64_t operations = 0;
   int64_t setup = 0;    // layout, formats, types, heads, dimensions
   int64_t numbers = 0;  // counts, rows, padding, windows, options
@@ -24,6 +27,9 @@ struct TraceSize {
   auto operator<=>(const TraceSize&) const = default;
 };
 TraceSize SizeOf(const CacheCase& c);
+// 2: a cache of the trace has no rows at some time; 1: all have, but none that the last operation
+// names holds tokens before or after it; 0: neither, or there is no cache at all.
+int64_t BarenessOf(const CacheCase& c);
 
 // Halves, quarters, ... single operations go.
 bool RemoveChunks(const CacheCase& c, const Offer& offer);
@@ -36,6 +42,9 @@ bool BypassCopies(const CacheCase& c, const Offer& offer);
 // What some operations have made of a slot is made by a `new` and an append instead: as many rows,
 // as long, as they stand in the shadow of the trace (trace_shadow.h).
 bool RebuildStates(const CacheCase& c, const Offer& offer);
+// Rows and tokens for caches that have none: rows in a `new`, a row in a filter that takes none, an
+// append behind a `new`.
+bool FillCaches(const CacheCase& c, const Offer& offer);
 // One row less in a `new`, and in what is said about its rows.
 bool RemoveRows(const CacheCase& c, const Offer& offer);
 // Counts, rows, padding, windows: each alone, then two by as much.

@@ -44,7 +44,7 @@ ShrinkResult ShrinkTrace(const CacheCase& c,
   };
   // Cheap and large steps first; whenever one succeeds, everything before it may succeed again.
   constexpr bool (*kSteps[])(const CacheCase&, const Offer&) = {
-      RemoveChunks, FuseOperations, BypassCopies, RebuildStates, RenameSlots,
+      RemoveChunks, FuseOperations, BypassCopies, RebuildStates, FillCaches,  RenameSlots,
       RemoveRows,   SimplifySetup,  DropOptions,  LowerNumbers,  RemovePairs,
   };
   for (size_t step = 0; step < std::size(kSteps) && result.complete;) {

@@ -101,6 +101,7 @@ bool Try(const CacheCase& c, const Offer& offer, Change change) {
 TraceSize SizeOf(const CacheCase& c) {
   const CacheSetup& setup = c.setup;
   TraceSize size;
+  size.bareness = BarenessOf(c);
   size.operations = std::ssize(c.ops);
   size.setup = RankOf(setup.layout) + 10 * (RankOf(setup.k) + RankOf(setup.v)) +
                100 * RankOf(setup.x) + 100 * setup.kv_heads + 10 * setup.query_heads +

@@ -96,7 +96,50 @@ TEST(ShrinkTrace, NumbersThatBelongTogetherAreLoweredTogether) {
                                       now.ops[1].count == now.setup.layout.window + 2;
                              });
   EXPECT_EQ(Print(c.setup.layout), "ring:w=1");
-  EXPECT_EQ(Ops(c), "new A rows=0; append A 3");
+  EXPECT_EQ(Ops(c), "new A rows=1; append A 3");
+}
+
+TEST(ShrinkTrace, ACacheWithRowsAndTokensIsPreferredToABareOne) {
+  const auto trims = [](const CacheCase& now) {
+    return !now.ops.empty() && now.ops.back().kind == CacheOpKind::kTrim && now.ops.size() >= 2 &&
+           now.ops[0].kind == CacheOpKind::kNew;
+  };
+  // It begins with rows and tokens, and keeps them.
+  EXPECT_EQ(
+      Ops(Shrink("cache k=f32 dk=8 data=tokens:1; new A rows=2; append A 5; trim A 3", trims)),
+      "new A rows=1; append A 1; trim A 0");
+  // It gets them, though that takes an operation more.
+  EXPECT_EQ(Ops(Shrink("cache k=f32 dk=8 data=tokens:1; new A rows=0; trim A 3", trims)),
+            "new A rows=1; append A 1; trim A 0");
+  EXPECT_EQ(Ops(Shrink("cache k=f32 dk=8 data=tokens:1; new A rows=2; trim A 3", trims)),
+            "new A rows=1; append A 1; trim A 0");
+}
+
+TEST(ShrinkTrace, ABareCacheStaysWhereOnlyItFails) {
+  const auto without_rows = [](const CacheCase& now) {
+    return std::any_of(now.ops.begin(), now.ops.end(), [](const CacheOp& op) {
+      return op.kind == CacheOpKind::kFilter && op.numbers.empty();
+    });
+  };
+  EXPECT_EQ(Ops(Shrink("cache k=f32 dk=8 data=tokens:1; new A rows=3; append A 5; filter A; "
+                       "append A 2",
+                       without_rows)),
+            "filter A");
+}
+
+TEST(ShrinkTrace, BarenessIsOfWhatTheLastOperationNames) {
+  const auto bareness = [](const std::string& ops) {
+    return BarenessOf(ParseCacheCase("cache k=f32 dk=8 data=tokens:1; " + ops));
+  };
+  EXPECT_EQ(bareness("new A; append A 1"), 0);
+  EXPECT_EQ(bareness("new A; append A 2; trim A 2"), 0);
+  EXPECT_EQ(bareness("new A; append A 2; save A s0; damage s0 flip at=0; load s0 -> B"), 0);
+  EXPECT_EQ(bareness("append A 1"), 0);
+  EXPECT_EQ(bareness("new A; trim A 0"), 1);
+  EXPECT_EQ(bareness("new A; append A 1; new B; trim B 0"), 1);
+  EXPECT_EQ(bareness("new A rows=2 pad=3,3; append A 1"), 1);
+  EXPECT_EQ(bareness("new A rows=0; append A 1"), 2);
+  EXPECT_EQ(bareness("new A rows=2; append A 1; filter A; extend A A"), 2);
 }
 
 TEST(ShrinkTrace, RowsGoFromEverythingThatCountsThem) {
