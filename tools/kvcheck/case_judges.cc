@@ -128,7 +128,7 @@ class TensorJudge : public CaseJudge {
       const std::unique_ptr<Implementation> implementation =
           MakeImplementation(implementation_, question.plan, question.profile, limits_);
       const StatedBySelf stated = {!StatedBy(implementation_, KindName(entry.c)).plan.empty(),
-                                   entry.profile.empty()};
+                                   entry.profile.empty(), entry.profile};
       return AskAndJudge(*implementation, implementation_, std::move(question), stated, options,
                          loss);
     } catch (const Error& error) {

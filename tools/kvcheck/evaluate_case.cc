@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+
 #include "reference/attention/attention_source.h"
 #include "reference/attention/statistics.h"
 #include "reference/formats/codec_source.h"
@@ -118,6 +121,32 @@ std::string WithoutNumbers(std::string_view message) {
 
 }  // namespace
 
+namespace {
+
+// The first convention of `asked` (a profile's text) that is another one in `stated`; "": none.
+std::string OtherConvention(const std::string& asked, const Profile& stated) {
+  for (size_t begin = 0; begin < asked.size();) {
+    const size_t end = std::min(asked.find(' ', begin), asked.size());
+    const std::string field = asked.substr(begin, end - begin);
+    begin = end + 1;
+    const std::string key = field.substr(0, field.find('=') + 1);
+    if (field == "masked_row=any" || key.empty()) continue;
+    // As stated, but for this field.
+    std::string text;
+    const std::string all = Print(stated);
+    for (size_t at = 0; at < all.size();) {
+      const size_t stop = std::min(all.find(' ', at), all.size());
+      const std::string word = all.substr(at, stop - at);
+      if (!word.starts_with(key)) text += word + " ";
+      at = stop + 1;
+    }
+    if (!(ParseProfile(text + field) == stated)) return field;
+  }
+  return "";
+}
+
+}  // namespace
+
 std::optional<MemorySink> Answer(Implementation& implementation, const Question& question) {
   CheckInputs(question.c, question.inputs);
   InterruptibleSink sink;
@@ -156,6 +185,15 @@ Verdict AskAndJudge(Implementation& implementation, const std::string& name, Que
   const Profile* profile = implementation.AnswerProfile();
   const bool takes_plan = stated.plan && plan != nullptr;
   const bool takes_profile = stated.profile && profile != nullptr;
+  if (profile != nullptr) {
+    const std::string other = OtherConvention(stated.conventions, *profile);
+    if (!other.empty()) {
+      return WithoutJudging(
+          Outcome::kUnsupported,
+          fmt::format("the case asks for '{}', '{}' states of its answer that it follows '{}'",
+                      other, name, Print(*profile)));
+    }
+  }
   if (takes_plan) question.plan = *plan;
   if (takes_profile) question.profile = *profile;
   try {

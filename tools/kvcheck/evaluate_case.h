@@ -62,6 +62,9 @@ std::optional<MemorySink> Answer(Implementation& implementation, const Question&
 struct StatedBySelf {
   bool plan = false;
   bool profile = false;
+  // Conventions that the question is about, as a profile's text: an answer that states others is of
+  // an implementation that has not what is asked for, and UNSUPPORTED.
+  std::string conventions{};
 };
 
 // Asks and judges: UNSUPPORTED where `name` declines the case; CRASHED, TIMED_OUT or FAIL where its

@@ -106,6 +106,13 @@ class MlxLm(unittest.TestCase):
         self.start(k_dim=32, v_dim=32)
         self.assertIn("without rows", self.new(form="affine:4:g32:f32", rows=0)["unsupported"])
 
+    def test_a_cache_that_the_library_cannot_quantize_is_declined(self):
+        for layout, rows in (("linear", 2), ("ring:w=3", 1), ("ring:w=3", 2), ("chunk:c=4", 1)):
+            self.start(k_dim=32, v_dim=32)
+            self.new(layout=layout, rows=rows)
+            answer = self.child.ask(do="to_quantized", cache=0, k="affine:4:g32:f32", v="affine:4:g32:f32")
+            self.assertIn("unsupported", answer, layout)
+
     def test_a_prefill_padded_on_the_right_is_pending_until_it_is_finalized(self):
         self.new(rows=2)
         self.child.ask(do="prepare", cache=0, lengths=[1, 3], columns=3)

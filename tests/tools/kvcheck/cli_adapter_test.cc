@@ -330,6 +330,23 @@ TEST_F(AdapterCommandLine, AsksOfStoredInputsWhatIsStated) {
       << named.out << named.err;
 }
 
+// A suite may ask for a convention that an implementation does not follow, and says so: then it has
+// not what is asked for.
+TEST_F(AdapterCommandLine, DeclinesCasesOfConventionsThatItSaysItDoesNotFollow) {
+  std::ofstream(Path("conventions.cases"))
+      << "case once\nreason one rounding\nprofile decode=one_rounding\n"
+         "codec op=decode format=affine:4:g64:bf16 x=f32 rows=7 d=192 data=codes:4\n\n"
+         "case twice\nreason two roundings\nprofile decode=two_roundings\n"
+         "codec op=decode format=affine:4:g64:bf16 x=f32 rows=7 d=192 data=codes:4\n";
+  const ToolRun run = Tool(
+      {"gate", "--suite", "conventions.cases", "--fuzz-cases", "0", "--impl", Serve("optimized")});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("UNSUPPORTED  conventions/once  the case asks for 'decode=one_rounding'"),
+            std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find("PASS  conventions/twice"), std::string::npos) << run.out;
+}
+
 TEST_F(AdapterCommandLine, KeepsFailuresOfCommandsThatAFileCannotName) {
   const std::string folder = Path("caf\u00e9");
   std::filesystem::create_directories(folder);

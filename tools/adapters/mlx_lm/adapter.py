@@ -307,6 +307,8 @@ class MlxLm(Adapter):
         if isinstance(held.cache, library.QuantizedKVCache):
             if (held.cache.bits, held.cache.group_size) != (k.bits, k.group):
                 raise Refused("already quantized to another format")
+        elif not hasattr(held.cache, "to_quantized"):
+            raise Unsupported(f"{type(held.cache).__name__} has no to_quantized")
         else:  # generate.maybe_quantize_kv_cache leaves those alone that cannot be converted
             held.cache = held.cache.to_quantized(group_size=k.group, bits=k.bits)
         held.k, held.v = k, v
