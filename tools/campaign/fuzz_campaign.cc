@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "reference/spec/error.h"
+#include "tools/campaign/canonical_form.h"
 #include "tools/campaign/contained_call.h"
 #include "tools/campaign/worker_pool.h"
 #include "tools/process/attended_clock.h"
@@ -33,6 +36,37 @@ bool Interrupted(const CampaignOptions& options) {
   return options.interrupted && options.interrupted();
 }
 
+// Cases that cannot be of a known cause are looked at first.
+constexpr const char* kApart = "apart";
+
+// Where several cases of a signature are shrunk: which are likely to be of different causes.
+void SetGroup(const CampaignOptions& options, const CaseEntry& entry, JudgedCase* judged) {
+  if (options.shrink_cases <= 1 || judged->signature.empty()) return;
+  const CaseTraits traits = TraitsOf(entry.c, judged->step);
+  const bool known =
+      options.causes != nullptr && options.causes->MayBeKnown(judged->signature, traits);
+  judged->group = (known ? "" : kApart) + (" " + traits.group);
+}
+
+// The cases of a signature that are shrunk: of each group one, then of each another one.
+std::vector<int64_t> CasesToShrink(const CampaignOptions& options, const FailureSum& sum) {
+  const bool told_apart = options.causes == nullptr || options.causes->HasTraces(sum.signature);
+  const size_t wanted =
+      told_apart ? static_cast<size_t>(std::max<int64_t>(1, options.shrink_cases)) : 1;
+  if (wanted == 1) return {sum.first_case};
+  std::vector<FailureGroup> groups = sum.groups;
+  std::stable_partition(groups.begin(), groups.end(),
+                        [](const FailureGroup& group) { return group.name.starts_with(kApart); });
+  std::vector<int64_t> cases;
+  for (size_t turn = 0; turn < kGroupCases; ++turn) {
+    for (const FailureGroup& group : groups) {
+      if (cases.size() == wanted) return cases;
+      if (turn < group.cases.size()) cases.push_back(group.cases[turn]);
+    }
+  }
+  return cases;
+}
+
 // Draws and judges a stretch of cases; in a worker.
 EvaluateBatch MakeEvaluator(const Subject& subject, const CampaignOptions& options) {
   std::shared_ptr<CaseJudge> judge = subject.MakeJudge(options.since_progress);
@@ -42,7 +76,10 @@ EvaluateBatch MakeEvaluator(const Subject& subject, const CampaignOptions& optio
     for (int64_t item = batch.first; item < batch.end(); ++item) {
       mark.StartItem(item);
       const int64_t index = options.offset + options.stride * item;
-      tally.Add(index, judge->Judge(subject.Draw(index), mark, &tally.counts));
+      const CaseEntry entry = subject.Draw(index);
+      JudgedCase judged = judge->Judge(entry, mark, &tally.counts);
+      SetGroup(options, entry, &judged);
+      tally.Add(index, judged);
       if (!options.keep_going && tally.failed > 0) break;
     }
     return Encode(tally);
@@ -91,21 +128,64 @@ class LoneJudge {
   ContainedCall call_;
 };
 
+CaseEntry DrawFailing(const Subject& subject, const FailureSum& sum, int64_t index) {
+  CaseEntry drawn = subject.Draw(index);
+  drawn.name = CaseName(sum.signature);
+  drawn.reason = "found by kvcheck fuzz: " + subject.Origin(index);
+  drawn.implementation = subject.Implementation();
+  return drawn;
+}
+
 // As it was drawn.
-FoundFailure Drawn(const Subject& subject, const FailureSum& sum) {
+FoundFailure AsDrawn(const FailureSum& sum, CaseEntry drawn) {
   FoundFailure found;
   found.sum = sum;
-  found.drawn = subject.Draw(sum.first_case);
-  found.drawn.name = CaseName(sum.signature);
-  found.drawn.reason = "found by kvcheck fuzz: " + subject.Origin(sum.first_case);
-  found.drawn.implementation = subject.Implementation();
+  found.index = sum.first_case;
+  found.drawn = std::move(drawn);
   found.shrunk = found.drawn;
+  found.form = CanonicalForm(found.drawn.c);
   found.reason = sum.reason;
   return found;
 }
 
-FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, const FailureSum& sum) {
-  FoundFailure found = Drawn(subject, sum);
+// Shrinks what stands for each signature, and joins what comes to one form.
+void ShrinkFailures(const Subject& subject, const CampaignOptions& options,
+                    CampaignResult* result) {
+  FailureShrinker shrink(subject, options);
+  for (const FailureSum& sum : result->tally.failures) {
+    if (options.shrinking) options.shrinking(sum.signature);
+    const size_t begin = result->failures.size();
+    int64_t looked_at = 0;
+    for (const int64_t index : CasesToShrink(options, sum)) {
+      if (looked_at > 0 && Interrupted(options)) break;
+      ++looked_at;
+      FoundFailure found = shrink(sum, DrawFailing(subject, sum, index));
+      found.index = index;
+      const auto same = std::find_if(
+          result->failures.begin() + static_cast<std::ptrdiff_t>(begin), result->failures.end(),
+          [&](const FoundFailure& known) { return known.form == found.form; });
+      if (same == result->failures.end()) {
+        found.variant = static_cast<int64_t>(result->failures.size() - begin);
+        if (options.found) options.found(found);
+        result->failures.push_back(std::move(found));
+      } else {
+        ++same->of_this_form;
+      }
+    }
+    for (size_t i = begin; i < result->failures.size(); ++i) {
+      result->failures[i].looked_at = looked_at;
+    }
+  }
+}
+
+}  // namespace
+
+FailureShrinker::FailureShrinker(const Subject& subject, const CampaignOptions& options)
+    : subject_(subject), options_(options) {}
+
+FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn) {
+  const CampaignOptions& options = options_;
+  FoundFailure found = AsDrawn(sum, std::move(drawn));
   if (Interrupted(options)) return found;
   found.is_final = true;
   const bool hangs = sum.outcome == Outcome::kTimedOut;
@@ -116,27 +196,44 @@ FoundFailure Shrink(const Subject& subject, const CampaignOptions& options, cons
       hangs ? std::min(options.since_progress,
                        std::max(kLeastShrinkLimit, options.since_progress / kShrinkLimitDivisor))
             : options.since_progress;
-  LoneJudge lone(subject, limit);
+  const auto is_known = [&](const CaseEntry& entry) {
+    return options.causes != nullptr && options.causes->HasTraces(sum.signature) &&
+           options.causes->Find(sum.signature, CanonicalForm(entry.c)) != nullptr;
+  };
+  bool known = is_known(found.drawn);
+  if (known) return found;
+  // To start a process costs as much as some hundred cases.
+  if (!judge_ || judge_limit_ != limit) {
+    judge_ = [lone = std::make_shared<LoneJudge>(subject_, limit)](const CaseEntry& entry) {
+      return (*lone)(entry);
+    };
+    judge_limit_ = limit;
+  }
   const auto started = Clock::now();
   bool in_time = true;
-  const ShrunkCase shrunk = subject.Shrink(
+  const ShrunkCase shrunk = subject_.Shrink(
       found.drawn,
       [&](const CaseEntry& candidate) {
         in_time = in_time && Clock::now() - started < options.shrink_time;
-        return in_time && !Interrupted(options) && same(lone(candidate));
+        if (known || !in_time || Interrupted(options)) return false;
+        ++found.runs;
+        if (!same(judge_(candidate))) return false;
+        known = is_known(candidate);
+        return true;
       },
       hangs ? std::min(kHangRuns, options.shrink_runs) : options.shrink_runs);
-  found.runs = shrunk.runs;
-  LoneJudge patient(subject, options.since_progress);
-  const JudgedCase last = patient(shrunk.entry);
-  if (!same(last)) return found;
+  // What is reported fails in a fresh process, and under the whole limit.
+  if (!known) {
+    LoneJudge patient(subject_, options.since_progress);
+    const JudgedCase last = patient(shrunk.entry);
+    if (!same(last)) return found;
+    found.reason = last.reason;
+  }
   found.shrunk = shrunk.entry;
-  found.reason = last.reason;
-  found.shrunk_whole = shrunk.complete && in_time && !Interrupted(options);
+  found.form = CanonicalForm(found.shrunk.c);
+  found.shrunk_whole = shrunk.complete && in_time && !known && !Interrupted(options);
   return found;
 }
-
-}  // namespace
 
 CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& options) {
   KVCHECK_CHECK(options.cases >= 0 || options.time, "a campaign has an end");
@@ -145,7 +242,8 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
   result.tally.counts.probes.resize(subject.ProbeNames().size());
   const auto tell_new = [&](size_t known) {
     for (size_t i = known; options.found && i < result.tally.failures.size(); ++i) {
-      options.found(Drawn(subject, result.tally.failures[i]));
+      const FailureSum& sum = result.tally.failures[i];
+      options.found(AsDrawn(sum, DrawFailing(subject, sum, sum.first_case)));
     }
   };
   // Files of an earlier run may be gone.
@@ -180,9 +278,10 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
     if (answer.IsLost()) {
       const int64_t index = options.offset + options.stride * answer.batch.first;
       const CaseEntry entry = subject.Draw(index);
-      result.tally.Add(index,
-                       {answer.outcome, LossSignature(subject, entry, answer.outcome, answer.step),
-                        answer.reason});
+      JudgedCase lost = {answer.outcome, LossSignature(subject, entry, answer.outcome, answer.step),
+                         answer.reason, answer.step};
+      SetGroup(options, entry, &lost);
+      result.tally.Add(index, lost);
     } else {
       result.tally.Add(DecodeTally(answer.answer));
     }
@@ -191,11 +290,7 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
     return options.keep_going || result.tally.failed == 0;
   };
   if (options.keep_going || result.tally.failed == 0) pool.Run();
-  for (const FailureSum& sum : result.tally.failures) {
-    if (options.shrinking) options.shrinking(sum.signature);
-    result.failures.push_back(Shrink(subject, options, sum));
-    if (options.found) options.found(result.failures.back());
-  }
+  ShrinkFailures(subject, options, &result);
   if (Interrupted(options)) result.interrupted = true;
   return result;
 }

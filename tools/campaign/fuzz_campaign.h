@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/campaign/fuzz_tally.h"
+#include "tools/campaign/known_failures.h"
 #include "tools/campaign/subject.h"
 #include "tools/process/supervised_child.h"
 
@@ -20,6 +21,11 @@ namespace kvcheck {
 // A failure, as it was drawn and as it was shrunk.
 struct FoundFailure {
   FailureSum sum;
+  int64_t index = 0;         // of the case that was shrunk
+  std::string form;          // canonical, of the shrunk case (canonical_form.h)
+  int64_t variant = 0;       // which of the forms of its signature, in the order of shrinking
+  int64_t of_this_form = 1;  // shrunk cases of the signature that came to this form
+  int64_t looked_at = 1;     // shrunk cases of the signature
   CaseEntry drawn;
   CaseEntry shrunk;
   std::string reason;         // of the shrunk case
@@ -36,6 +42,10 @@ struct CampaignOptions {
   std::chrono::milliseconds since_progress{10'000};  // then a case hangs
   int64_t shrink_runs = 20'000;                      // judged cases per failure, at most
   std::chrono::milliseconds shrink_time{60'000};     // per failure: begin no run after it
+  // Failing cases that are shrunk of one signature. Each different canonical form is a failure of
+  // its own. Of signatures that `causes` does not tell apart by traces: one.
+  int64_t shrink_cases = 1;
+  const KnownCauses* causes = nullptr;  // null: nothing is known, and every signature is told apart
   // Cases of this run are offset + stride i of the sequence.
   int64_t stride = 1;
   int64_t offset = 0;
@@ -56,8 +66,24 @@ struct CampaignOptions {
 
 struct CampaignResult {
   FuzzTally tally;
-  std::vector<FoundFailure> failures;  // by first case
+  std::vector<FoundFailure> failures;  // by first case, then in the order in which they were shrunk
   bool interrupted = false;
+};
+
+// Makes failing cases smaller, one after the other in a process of its own. Ends early at a case
+// whose cause is known; what it gives otherwise has failed in a fresh process too.
+class FailureShrinker {
+ public:
+  // Both outlive it.
+  FailureShrinker(const Subject& subject, const CampaignOptions& options);
+  // Errors: kUnsupported when no process can be made.
+  FoundFailure operator()(const FailureSum& sum, CaseEntry drawn);
+
+ private:
+  const Subject& subject_;
+  const CampaignOptions& options_;
+  std::function<JudgedCase(const CaseEntry&)> judge_;
+  std::chrono::milliseconds judge_limit_{0};
 };
 
 // Errors: kUnsupported when no process can be made.

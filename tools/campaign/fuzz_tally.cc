@@ -11,6 +11,23 @@ namespace {
 // Probes and ways to fail of one campaign; a damaged message must not allocate without end.
 constexpr int64_t kMostEntries = 100'000;
 
+// Group by group the first cases of both: however a stretch of cases is cut, these are the same.
+void JoinGroups(const FailureSum& later, FailureSum* sum) {
+  for (const FailureGroup& group : later.groups) {
+    auto same = std::find_if(sum->groups.begin(), sum->groups.end(),
+                             [&](const FailureGroup& known) { return known.name == group.name; });
+    if (same == sum->groups.end()) {
+      sum->groups.push_back(group);
+      continue;
+    }
+    const size_t room = kGroupCases - std::min(kGroupCases, same->cases.size());
+    const size_t taken = std::min(room, group.cases.size());
+    same->cases.insert(same->cases.end(), group.cases.begin(),
+                       group.cases.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+}
+void JoinGroups(const ReasonSum&, ReasonSum*) {}
+
 template <typename Sum>
 void Join(const Sum& later, std::vector<Sum>* sums) {
   const auto same = std::find_if(sums->begin(), sums->end(), [&](const Sum& sum) {
@@ -20,8 +37,19 @@ void Join(const Sum& later, std::vector<Sum>* sums) {
     sums->push_back(later);
   } else {
     same->cases += later.cases;
+    JoinGroups(later, &*same);
   }
 }
+
+void Encode(const FailureSum& sum, MessageEncoder* encoder) {
+  encoder->Integer(static_cast<int64_t>(sum.groups.size()));
+  for (const FailureGroup& group : sum.groups) {
+    encoder->Text(group.name);
+    encoder->Integer(static_cast<int64_t>(group.cases.size()));
+    for (const int64_t index : group.cases) encoder->Integer(index);
+  }
+}
+void Encode(const ReasonSum&, MessageEncoder*) {}
 
 template <typename Sum>
 void Encode(const std::vector<Sum>& sums, MessageEncoder* encoder) {
@@ -32,6 +60,7 @@ void Encode(const std::vector<Sum>& sums, MessageEncoder* encoder) {
     encoder->Text(sum.reason);
     encoder->Integer(sum.first_case);
     encoder->Integer(sum.cases);
+    Encode(sum, encoder);
   }
 }
 
@@ -42,6 +71,18 @@ int64_t Size(MessageDecoder* decoder) {
   }
   return size;
 }
+
+void Decode(MessageDecoder* decoder, FailureSum* sum) {
+  const int64_t groups = Size(decoder);
+  for (int64_t i = 0; i < groups; ++i) {
+    FailureGroup group;
+    group.name = decoder->Text();
+    group.cases.resize(static_cast<size_t>(Size(decoder)));
+    for (int64_t& index : group.cases) index = decoder->Integer();
+    sum->groups.push_back(std::move(group));
+  }
+}
+void Decode(MessageDecoder*, ReasonSum*) {}
 
 template <typename Sum>
 void Decode(MessageDecoder* decoder, std::vector<Sum>* sums) {
@@ -57,6 +98,7 @@ void Decode(MessageDecoder* decoder, std::vector<Sum>* sums) {
     sum.reason = decoder->Text();
     sum.first_case = decoder->Integer();
     sum.cases = decoder->Integer();
+    Decode(decoder, &sum);
     sums->push_back(std::move(sum));
   }
 }
@@ -102,7 +144,9 @@ void FuzzTally::Add(int64_t index, const JudgedCase& judged) {
   ++failed;
   if (judged.outcome == Outcome::kCrashed) ++crashed;
   if (judged.outcome == Outcome::kTimedOut) ++timed_out;
-  Join(FailureSum{judged.outcome, judged.signature, judged.reason, index, 1}, &failures);
+  FailureSum sum = {judged.outcome, judged.signature, judged.reason, index, 1};
+  if (!judged.group.empty()) sum.groups = {{judged.group, {index}}};
+  Join(sum, &failures);
 }
 
 void FuzzTally::Add(const FuzzTally& later) {

@@ -13,6 +13,14 @@
 
 namespace kvcheck {
 
+// Of the cases of one signature that are alike, the first ones.
+struct FailureGroup {
+  std::string name;
+  std::vector<int64_t> cases;  // in order, kGroupCases at most
+  bool operator==(const FailureGroup&) const = default;
+};
+inline constexpr size_t kGroupCases = 16;
+
 // Cases that failed in one way.
 struct FailureSum {
   Outcome outcome = Outcome::kFail;  // kFail, kCrashed, kTimedOut
@@ -20,6 +28,7 @@ struct FailureSum {
   std::string reason;  // of the first case
   int64_t first_case = 0;
   int64_t cases = 0;
+  std::vector<FailureGroup> groups{};  // by first case; of cases that were told apart
   bool operator==(const FailureSum&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "reference/spec/case.h"
 #include "reference/spec/error.h"
 #include "tools/compare/glob.h"
 
@@ -95,24 +96,74 @@ class LineParser {
     return value;
   }
 
-  static bool IsDate(const std::string& text) {
-    if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
-    for (const size_t i : {0u, 1u, 2u, 3u, 5u, 6u, 8u, 9u}) {
-      if (text[i] < '0' || text[i] > '9') return false;
-    }
-    const std::chrono::year_month_day date{
-        std::chrono::year(std::stoi(text.substr(0, 4))),
-        std::chrono::month(unsigned(std::stoi(text.substr(5, 2)))),
-        std::chrono::day(unsigned(std::stoi(text.substr(8, 2))))};
-    return date.ok();
-  }
-
   std::string_view line_;
   const std::string& where_;
   size_t at_ = 0;
 };
 
+constexpr char kIndent = ' ';
+constexpr std::string_view kTrace = "trace ";
+
+KnownTrace ParseTrace(std::string_view line, const std::string& where) {
+  const size_t begin = std::min(line.find_first_not_of(kIndent), line.size());
+  const std::string_view text = line.substr(begin);
+  if (!text.starts_with(kTrace)) {
+    throw Error(ErrorCode::kParse, "what belongs to the entry above is 'trace CASE'",
+                fmt::format("{}:{}", where, begin + 1));
+  }
+  KnownTrace trace;
+  trace.text = text.substr(kTrace.size());
+  try {
+    const Case c = ParseCase(trace.text);
+    Validate(c);
+    trace.form = CanonicalForm(c);
+    trace.traits = TraitsOf(c, -1);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kParse, fmt::format("{} ({})", error.message(), error.context()),
+                fmt::format("{}:{}", where, begin + 1 + kTrace.size()));
+  }
+  return trace;
+}
+
+// In quotes, as LineParser reads it.
+std::string Quoted(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c == '\n' ? ' ' : c;
+  }
+  return text + '"';
+}
+
 }  // namespace
+
+bool IsDate(const std::string& text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+  for (const size_t i : {0u, 1u, 2u, 3u, 5u, 6u, 8u, 9u}) {
+    if (text[i] < '0' || text[i] > '9') return false;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(std::stoi(text.substr(0, 4))),
+                                         std::chrono::month(unsigned(std::stoi(text.substr(5, 2)))),
+                                         std::chrono::day(unsigned(std::stoi(text.substr(8, 2))))};
+  return date.ok();
+}
+
+bool KnownFailure::Holds(const std::string& form) const {
+  return std::any_of(traces.begin(), traces.end(),
+                     [&](const KnownTrace& trace) { return trace.form == form; });
+}
+
+std::string Print(const KnownFailure& known) {
+  std::string text = fmt::format("signature={} impl={} version={} reason={} expires={}",
+                                 Quoted(known.signature), Quoted(known.implementation),
+                                 Quoted(known.version), Quoted(known.reason), known.expires);
+  if (!known.case_name.empty()) text += " case=" + known.case_name;
+  text += "\n";
+  for (const KnownTrace& trace : known.traces) {
+    text += fmt::format("{0}{0}{1}{2}\n", kIndent, kTrace, trace.text);
+  }
+  return text;
+}
 
 std::string Today() {
   const std::time_t now = std::time(nullptr);
@@ -128,6 +179,11 @@ KnownFailures::KnownFailures(std::string_view content, const std::string& file) 
     content.remove_prefix(std::min(end + 1, content.size()));
     if (line.empty() || line.starts_with('#')) continue;
     const std::string where = fmt::format("{}:{}", file, number);
+    if (line.starts_with(kIndent)) {
+      if (entries_.empty()) throw Error(ErrorCode::kParse, "a trace of no entry", where + ":1");
+      entries_.back().traces.push_back(ParseTrace(line, where));
+      continue;
+    }
     KnownFailure known = LineParser(line, where).Run();
     known.line = number;
     entries_.push_back(std::move(known));
@@ -143,17 +199,38 @@ bool KnownFailures::HasExpired(const KnownFailure& known, const std::string& tod
   return known.expires < today;  // both YYYY-MM-DD
 }
 
-const KnownFailure* KnownFailures::Find(const std::string& signature,
-                                        const std::string& implementation,
-                                        const std::string& version,
-                                        const std::string& today) const {
-  for (const KnownFailure& known : entries_) {
-    if (known.signature == signature && IsOf(known, implementation, version) &&
-        !HasExpired(known, today)) {
-      return &known;
+KnownCauses::KnownCauses(const KnownFailures& known, const std::string& implementation,
+                         const std::string& version, const std::string& today) {
+  for (const KnownFailure& entry : known.entries()) {
+    if (!KnownFailures::IsOf(entry, implementation, version)) continue;
+    if (!KnownFailures::HasExpired(entry, today)) entries_.push_back(&entry);
+  }
+}
+
+bool KnownCauses::HasTraces(const std::string& signature) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const KnownFailure* known) {
+    return known->signature == signature && !known->traces.empty();
+  });
+}
+
+const KnownFailure* KnownCauses::Find(const std::string& signature, const std::string& form) const {
+  const KnownFailure* by_signature = nullptr;
+  for (const KnownFailure* known : entries_) {
+    if (known->signature != signature) continue;
+    if (known->Holds(form)) return known;
+    if (known->traces.empty()) by_signature = known;
+  }
+  return by_signature;
+}
+
+bool KnownCauses::MayBeKnown(const std::string& signature, const CaseTraits& drawn) const {
+  for (const KnownFailure* known : entries_) {
+    if (known->signature != signature) continue;
+    for (const KnownTrace& trace : known->traces) {
+      if (MayShrinkTo(drawn, trace.traits)) return true;
     }
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace kvcheck

@@ -35,6 +35,9 @@ struct JudgedCase {
   // What broke, the same for failures with one cause: "append visible_missing"; "" of PASS.
   std::string signature;
   std::string reason;  // one line; "" of PASS
+  int64_t step = -1;   // of a trace that fails: the operation that decided it; -1: not known
+  // Set by a campaign that shrinks several cases of a signature: which of them are alike.
+  std::string group{};
 };
 
 // Judges cases of one kind on one implementation; keeps its memory from case to case.

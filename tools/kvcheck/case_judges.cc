@@ -44,7 +44,7 @@ class CacheJudge : public CaseJudge {
     counts->probes.resize(result.probes.size());
     for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) return {};
-    return {result.outcome, SignatureOf(c, result), result.reason};
+    return {result.outcome, SignatureOf(c, result), result.reason, result.operation};
   }
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {

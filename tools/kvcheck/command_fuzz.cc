@@ -29,6 +29,7 @@ struct FuzzOptions {
   std::string limit = "10s";
   std::string observe;
   std::string shrink_time = "60s";
+  int64_t shrink_cases = 1;
 };
 
 // Some seconds of work on one core.
@@ -67,6 +68,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
     throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
   }
   settings.shrink_time = ParseDuration(options.shrink_time, "--shrink-time");
+  settings.shrink_cases = options.shrink_cases;
   settings.workers = options.common.threads;
   settings.quiet = options.common.text.quiet;
   settings.command = CommandOf(options, answerer);
@@ -157,6 +159,13 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->add_option("--shrink-time", options->shrink_time,
                    "Make one failure smaller for no longer than this")
       ->type_name("T")
+      ->capture_default_str();
+  command
+      ->add_option("--shrink-cases", options->shrink_cases,
+                   "Shrink so many failing cases of a signature, and report each different form")
+      ->transform(Decimal())
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->type_name("N")
       ->capture_default_str();
   AddReportOptions(command, &options->common);
   command->callback([=] {

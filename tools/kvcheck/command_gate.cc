@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "reference/spec/error.h"
-#include "tools/campaign/known_failures.h"
+#include "tools/campaign/fuzz_campaign.h"
 #include "tools/campaign/verdict_message.h"
 #include "tools/campaign/worker_pool.h"
 #include "tools/kvcheck/adapters.h"
@@ -19,6 +19,7 @@
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/fuzz_run.h"
+#include "tools/kvcheck/gate_excuses.h"
 #include "tools/kvcheck/gate_suites.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/progress_line.h"
@@ -34,6 +35,8 @@ constexpr const char* kKinds[] = {"cache", "codec", "attention"};
 constexpr int64_t kCasesPerCodec = 10;
 constexpr int64_t kCasesPerAttention = 200;
 constexpr int64_t kDefaultFuzzCases = 20'000;
+// One for each layout and format that a signature shows in, as far as it goes.
+constexpr int64_t kDefaultShrinkCases = 8;
 
 struct GateOptions {
   CommonOptions common;
@@ -46,24 +49,36 @@ struct GateOptions {
   std::string shard;
   std::string limit = "10s";
   std::string out;
+  int64_t shrink_cases = kDefaultShrinkCases;
+  std::string write_known;
+  std::string expires;
+  std::string reason = "not looked into";
+};
+
+struct FailedCase {
+  CaseEntry entry;
+  std::string signature;
+  CaseResult result;
 };
 
 class Gate {
  public:
   explicit Gate(const GateOptions& options)
-      : options_(options), report_("gate", options.common, 0), today_(Today()) {
+      : options_(options),
+        report_("gate", options.common, 0),
+        excuses_(options.known, !options.write_known.empty()) {
     for (const char* kind : kKinds) {
       if (!HasAnswerer(kind, options.implementation)) continue;
       answerers_[kind] = FindAnswerer(kind, options.implementation);
     }
     // Says which names there are.
     if (answerers_.empty()) FindAnswerer("cache", options.implementation);
-    if (!options.known.empty()) {
-      known_ = KnownFailures(ReadTextFile(options.known, ThrowIfInterrupted), options.known);
-    }
     if (!options.shard.empty()) shard_ = ParseShard(options.shard);
     limit_ = ParseDuration(options.limit, "--limit");
     if (!options.out.empty()) CheckOutputFolder(options.out, "--out");
+    if (!options.expires.empty() && !IsDate(options.expires)) {
+      throw Error(ErrorCode::kUsage, "a date is YYYY-MM-DD, of a day that exists", "--expires");
+    }
     if (limit_.count() < 1) {
       throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
     }
@@ -72,11 +87,12 @@ class Gate {
   int Run() {
     std::vector<CaseEntry> all = ReadSuites(
         options_.suites.empty() ? std::vector<std::string>{DefaultSuiteFolder()} : options_.suites);
-    CheckKnownCases(all);
+    excuses_.CheckCases(all);
     cases_ = OfShard(std::move(all), shard_);
     SayWhoIsJudged("gate", answerers_.begin()->second, options_.common.text.quiet);
-    if (RunCases()) RunFuzzBudget();
-    ListKnown();
+    if (RunCases() && ShrinkCases()) RunFuzzBudget();
+    excuses_.Finish(answerers_, &report_);
+    WriteKnown();
     return report_.Finish();
   }
 
@@ -84,18 +100,6 @@ class Gate {
   const Answerer* AnswererOf(const CaseEntry& entry) const {
     const auto found = answerers_.find(std::string(KindName(entry.c)));
     return found == answerers_.end() ? nullptr : &found->second;
-  }
-
-  // A case that the file of known failures names must be there, or the file is about nothing.
-  void CheckKnownCases(const std::vector<CaseEntry>& all) const {
-    std::set<std::string> names;
-    for (const CaseEntry& entry : all) names.insert(entry.name);
-    for (const KnownFailure& known : known_.entries()) {
-      if (known.case_name.empty() || names.contains(known.case_name)) continue;
-      throw Error(ErrorCode::kSelection,
-                  fmt::format("there is no case '{}' in the suites", known.case_name),
-                  fmt::format("{}:{}", known_.file(), known.line));
-    }
   }
 
   // In a worker.
@@ -194,35 +198,66 @@ class Gate {
       verdict.reasons.push_back(fmt::format("signature \"{}\"", judged.signature));
     }
     if (verdict.outcome != Outcome::kPass) verdict.reasons.push_back("this case: " + entry.reason);
-    if (answerer != nullptr) Excuse(judged.signature, *answerer, &result);
+    if (answerer != nullptr) {
+      if (excuses_.NeedsShrinking(judged.signature, *answerer, entry, result)) {
+        to_shrink_.push_back({entry, judged.signature, std::move(result)});
+        return;
+      }
+      excuses_.ExcuseCase(judged.signature, *answerer, entry.c, /*shrunk_whole=*/true, &result);
+    }
     report_.Add(result);
   }
 
-  // Marks what is known to fail.
-  void Excuse(const std::string& signature, const Answerer& answerer, CaseResult* result) {
-    const bool failed = result->verdict.outcome == Outcome::kFail ||
-                        result->verdict.outcome == Outcome::kCrashed ||
-                        result->verdict.outcome == Outcome::kTimedOut;
-    for (const KnownFailure& known : known_.entries()) {
-      if (!KnownFailures::IsOf(known, answerer.title, answerer.version)) continue;
-      const bool same = failed && known.signature == signature;
-      const bool named = !known.case_name.empty() && known.case_name == result->name;
-      if (!same && !named) continue;
-      if (same) hit_.insert(known.line);
-      if (KnownFailures::HasExpired(known, today_)) {
-        if (same) {
-          result->verdict.reasons.push_back(fmt::format("known ({}), until {}: {}:{}", known.reason,
-                                                        known.expires, known_.file(), known.line));
-        }
-        continue;
+  // Cases that fail by a signature whose causes are told apart by their traces: what each comes
+  // down to decides whether it is known. Behind all others, because nothing waits for the workers
+  // meanwhile. False when the run was interrupted.
+  bool ShrinkCases() {
+    CampaignOptions options;
+    options.since_progress = limit_;
+    options.interrupted = [] { return IsInterruptRequested(); };
+    std::unique_ptr<Subject> subject;
+    std::unique_ptr<FailureShrinker> shrink;
+    std::stable_sort(to_shrink_.begin(), to_shrink_.end(),
+                     [](const FailedCase& a, const FailedCase& b) {
+                       return KindName(a.entry.c) < KindName(b.entry.c);
+                     });
+    EndIdleAdapters();
+    for (FailedCase& failed : to_shrink_) {
+      const Answerer& answerer = *AnswererOf(failed.entry);
+      if (subject == nullptr || subject->Kind() != answerer.kind) {
+        shrink.reset();
+        subject = MakeSubject(answerer, {});
+        if (options_.write_known.empty()) options.causes = &excuses_.CausesOf(answerer);
+        shrink = std::make_unique<FailureShrinker>(*subject, options);
       }
-      // A failure other than the known one is a failure.
-      if (!same && failed) continue;
-      result->expectation = Expectation::kFinding;
-      result->finding = known.reason;
-      result->same_finding = same;
-      if (same) return;
+      FailureSum sum;
+      sum.outcome = failed.result.verdict.outcome;
+      sum.signature = failed.signature;
+      CaseEntry drawn = failed.entry;
+      drawn.name = CaseName(failed.signature);  // SUITE/CASE is no name in a file
+      const FoundFailure found = (*shrink)(sum, std::move(drawn));
+      if (IsInterruptRequested()) {
+        report_.SetInterrupted();
+        return false;
+      }
+      failed.result.verdict.reasons.push_back("shrunk to " + Print(found.shrunk.c));
+      excuses_.ExcuseCase(failed.signature, answerer, found.shrunk.c, found.shrunk_whole,
+                          &failed.result);
+      report_.Add(failed.result);
     }
+    return true;
+  }
+
+  void WriteKnown() {
+    if (options_.write_known.empty()) return;
+    if (IsInterruptRequested()) {
+      return report_.AddNote(options_.write_known + " is not written: the run was interrupted");
+    }
+    const int64_t left_out =
+        excuses_.Write(options_.write_known, options_.reason, options_.expires);
+    if (left_out == 0) return;
+    report_.AddNote(fmt::format("{} not written to {}: not shrunk to the end",
+                                Plural(left_out, "failure"), options_.write_known));
   }
 
   void RunFuzzBudget() {
@@ -254,10 +289,13 @@ class Gate {
       settings.stride = shard_.count;
       settings.offset = shard_.index - 1;
       settings.command = fmt::format("kvcheck gate --seed {}", options_.seed);
+      // Without a file to compare with or to write, one case stands for a signature.
+      settings.causes = options_.write_known.empty() ? &excuses_.CausesOf(found->second) : nullptr;
+      settings.shrink_cases = options_.shrink_cases;
       FuzzOutcome outcome = RunFuzz(found->second, settings);
+      excuses_.ExcuseDrawn(found->second, &outcome.failures, &outcome.counts);
       bool all_known = true;
       for (FuzzFailure& failure : outcome.failures) {
-        Excuse(failure.signature, found->second, &failure.result);
         all_known = all_known && failure.result.expectation == Expectation::kFinding;
         report_.Add(failure.result);
       }
@@ -267,33 +305,15 @@ class Gate {
     }
   }
 
-  void ListKnown() {
-    for (const KnownFailure& known : known_.entries()) {
-      bool ours = false;
-      for (const auto& [kind, answerer] : answerers_) {
-        ours = ours || KnownFailures::IsOf(known, answerer.title, answerer.version);
-      }
-      if (!ours) continue;
-      const std::string what = fmt::format("{}:{}: \"{}\" of {} ({})", known_.file(), known.line,
-                                           known.signature, known.implementation, known.reason);
-      if (KnownFailures::HasExpired(known, today_)) {
-        report_.AddNote(fmt::format("{} was excused until {}", what, known.expires));
-      } else if (!hit_.contains(known.line)) {
-        report_.AddNote(fmt::format("{} was not seen in this run", what));
-      }
-    }
-  }
-
   const GateOptions& options_;
   RunReport report_;
-  std::string today_;
+  GateExcuses excuses_;
   std::map<std::string, Answerer> answerers_;
-  KnownFailures known_;
   Shard shard_;
   std::chrono::milliseconds limit_{0};
   std::vector<CaseEntry> cases_;
   JudgeOptions judge_options_;
-  std::set<int64_t> hit_;  // lines of known_
+  std::vector<FailedCase> to_shrink_;
 };
 
 }  // namespace
@@ -335,6 +355,29 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       ->capture_default_str();
   command->add_option("--known", options->known, "Failures that are known, with reason and expiry")
       ->type_name("FILE");
+  command
+      ->add_option("--shrink-cases", options->shrink_cases,
+                   "Of a known signature, shrink so many failing cases and look each up among its "
+                   "known traces; the others are attributed unseen")
+      ->transform(Decimal())
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->type_name("N")
+      ->capture_default_str();
+  CLI::Option* write_known =
+      command
+          ->add_option("--write-known", options->write_known,
+                       "Write the file of --known and behind it what was not known, as entries "
+                       "with --reason and --expires")
+          ->type_name("FILE");
+  CLI::Option* expires =
+      command->add_option("--expires", options->expires, "Last day of new entries: YYYY-MM-DD")
+          ->needs(write_known)
+          ->type_name("DATE");
+  write_known->needs(expires);
+  command->add_option("--reason", options->reason, "Reason of new entries")
+      ->needs(write_known)
+      ->type_name("TEXT")
+      ->capture_default_str();
   command
       ->add_option("--shard", options->shard, "Part i of n, of suites by a hash of the case's name")
       ->type_name("i/n");

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "reference/spec/error.h"
@@ -135,7 +136,7 @@ class CaseWriter {
 
   void Write(const Subject& subject, const FoundFailure& failure) {
     if (settings_.out.empty()) return;
-    std::string& path = paths_[{failure.sum.outcome, failure.sum.signature}];
+    std::string& path = paths_[KeyOf(failure)];
     if (path.empty()) path = NewPath(subject, failure);
     const std::string& impl = failure.shrunk.implementation;
     const std::string named = !FitsCasesFile(impl)  ? " --impl " + ShellWord(impl)
@@ -143,9 +144,9 @@ class CaseWriter {
                                                     : "";
     const std::vector<std::string> comments = {
         fmt::format("{} on {}: {}", failure.sum.signature, subject.Shown(), failure.reason),
-        fmt::format("{}: {}, {} when drawn{}; {}", ToolVersion(),
-                    subject.Origin(failure.sum.first_case), subject.SizeOf(failure.drawn),
-                    failure.is_final ? "" : " and not yet shrunk", settings_.command),
+        fmt::format("{}: {}, {} when drawn{}; {}", ToolVersion(), subject.Origin(failure.index),
+                    subject.SizeOf(failure.drawn), failure.is_final ? "" : " and not yet shrunk",
+                    settings_.command),
         fmt::format("Replay: kvcheck run {}{}", ShellWord(path), named)};
     // The folder could be written at the start; what was found is not lost when it no longer can.
     try {
@@ -160,11 +161,16 @@ class CaseWriter {
 
   // "" of one that could not be written.
   std::string PathOf(const FoundFailure& failure) const {
-    const auto found = paths_.find({failure.sum.outcome, failure.sum.signature});
+    const auto found = paths_.find(KeyOf(failure));
     return found == paths_.end() || unwritten_.contains(found->second) ? "" : found->second;
   }
 
  private:
+  using Key = std::tuple<Outcome, std::string, int64_t>;
+  static Key KeyOf(const FoundFailure& failure) {
+    return {failure.sum.outcome, failure.sum.signature, failure.variant};
+  }
+
   std::string NewPath(const Subject& subject, const FoundFailure& failure) {
     const std::string slug = CaseName(TitleOf(subject, failure.sum.signature));
     std::string name = slug;
@@ -174,7 +180,7 @@ class CaseWriter {
 
   const FuzzSettings& settings_;
   std::set<std::string> names_;
-  std::map<std::pair<Outcome, std::string>, std::string> paths_;
+  std::map<Key, std::string> paths_;
   std::set<std::string> unwritten_;
 };
 
@@ -187,6 +193,11 @@ CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const s
   verdict.reasons.push_back(fmt::format("signature \"{}\": {}, {} the first", failure.sum.signature,
                                         Plural(failure.sum.cases, "case"),
                                         subject.Origin(failure.sum.first_case)));
+  if (failure.looked_at > 1) {
+    verdict.reasons.push_back(fmt::format("{} of {} shrunk cases came to this form: {}; here {}",
+                                          failure.of_this_form, failure.looked_at, failure.form,
+                                          subject.Origin(failure.index)));
+  }
   verdict.reasons.push_back(fmt::format(
       "{} when drawn, {} after {}{}", subject.SizeOf(failure.drawn), subject.SizeOf(failure.shrunk),
       Plural(failure.runs, "run"), failure.shrunk_whole ? "" : " (not shrunk to the end)"));
@@ -230,6 +241,8 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   options.keep_going = settings.keep_going;
   options.since_progress = settings.since_progress;
   options.shrink_time = settings.shrink_time;
+  options.shrink_cases = settings.shrink_cases;
+  options.causes = settings.causes;
   options.stride = settings.stride;
   options.offset = settings.offset;
   options.largest_batch = LargestBatch(answerer.kind);
@@ -266,7 +279,8 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   outcome.overall = OverallOf(*subject, outcome.counts);
   for (const FoundFailure& failure : result.failures) {
     outcome.failures.push_back(
-        {failure.sum.signature, ResultOf(*subject, failure, writer.PathOf(failure))});
+        {failure.sum.signature, failure.form, ResultOf(*subject, failure, writer.PathOf(failure)),
+         failure.of_this_form, failure.looked_at, failure.sum.cases, failure.shrunk_whole});
   }
   if (saved) outcome.interrupted ? saved->Save(result.tally) : saved->Remove();
   return outcome;

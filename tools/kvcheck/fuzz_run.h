@@ -39,11 +39,19 @@ struct FuzzSettings {
   int64_t stride = 1;
   int64_t offset = 0;
   std::string command;  // for the comments of .case files
+  // As in CampaignOptions.
+  int64_t shrink_cases = 1;
+  const KnownCauses* causes = nullptr;
 };
 
 struct FuzzFailure {
   std::string signature;
+  std::string form;  // canonical, of the shrunk case
   CaseResult result;
+  int64_t of_this_form = 1;  // shrunk cases of the signature that came to this form
+  int64_t looked_at = 1;     // shrunk cases of the signature
+  int64_t cases = 1;         // of the signature
+  bool shrunk_whole = true;
 };
 
 struct FuzzOutcome {

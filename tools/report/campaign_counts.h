@@ -31,6 +31,8 @@ struct CampaignFinding {
   std::string reason;  // of the first of them
   int64_t cases = 0;
   int64_t first_case = 0;
+  int64_t shrunk = 0;  // of these cases
+  int64_t unseen = 0;  // taken for a known cause without being shrunk
   bool operator==(const CampaignFinding&) const = default;
 };
 

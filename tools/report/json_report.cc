@@ -216,7 +216,9 @@ Json FindingsJson(const std::vector<CampaignFinding>& findings) {
                     {"outcome", Name(finding.outcome)},
                     {"reason", finding.reason},
                     {"cases", finding.cases},
-                    {"first_case", finding.first_case}});
+                    {"first_case", finding.first_case},
+                    {"shrunk", finding.shrunk},
+                    {"unseen", finding.unseen}});
   }
   return json;
 }

@@ -142,6 +142,66 @@ TEST(FuzzCampaign, EachFailureIsShrunkInItsOwnWay) {
   }
 }
 
+// One signature and two causes: one of rows in groups, which is rare, and one of plain rows.
+class TwoCauses : public FakeSubject {
+ public:
+  TwoCauses() : FakeSubject(0) {}
+  CaseEntry Draw(int64_t index) const override {
+    CaseEntry entry = FakeSubject::Draw(index);
+    auto& c = std::get<CodecCase>(entry.c);
+    c.rows = 7;
+    c.head_dim = 32;
+    if (index % 20 == 13) c.format = AffineFormat{4, 32, DType::kFloat16};
+    return entry;
+  }
+  std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds) const override {
+    class Fails : public CaseJudge {
+      JudgedCase Judge(const CaseEntry&, ItemMark&, CaseCounts* counts) override {
+        counts->probes.resize(2);
+        return {Outcome::kFail, "one signature", "broken"};
+      }
+      Verdict Explain(const CaseEntry&, ItemMark&, std::string*) override { return {}; }
+    };
+    return std::make_unique<Fails>();
+  }
+};
+
+TEST(FuzzCampaign, CasesOfOneSignatureAreToldApartByWhatTheyShrinkTo) {
+  CampaignOptions options = Options(100, 2);
+  EXPECT_EQ(RunCampaign(TwoCauses(), options).failures.size(), 1u);
+  options.shrink_cases = 4;
+  const CampaignResult apart = RunCampaign(TwoCauses(), options);
+  ASSERT_EQ(apart.failures.size(), 2u);
+  EXPECT_EQ(apart.failures[0].form, "codec round_trip plain rows=1");
+  EXPECT_EQ(apart.failures[1].form, "codec round_trip affine:4 rows=1");
+  EXPECT_EQ(apart.failures[0].looked_at, 4);
+  // Of each group in turn.
+  EXPECT_EQ(apart.failures[0].of_this_form, 2);
+  EXPECT_EQ(apart.failures[1].of_this_form, 2);
+  EXPECT_EQ(apart.failures[1].index, 13);
+}
+
+// The rare cause is found behind a common one that is known.
+TEST(FuzzCampaign, WhatCannotBeKnownIsShrunkFirst) {
+  CampaignOptions options = Options(100, 2);
+  const KnownFailures known(
+      "signature=\"one signature\" impl=fake version=7 reason=r expires=2999-12-31\n  trace " +
+          Print(TwoCauses().Draw(0).c) + "\n",
+      "known.txt");
+  const KnownCauses causes(known, "fake", "7", "2026-01-01");
+  options.causes = &causes;
+  EXPECT_EQ(RunCampaign(TwoCauses(), options).failures[0].index, 0);
+  options.shrink_cases = 2;
+  const CampaignResult result = RunCampaign(TwoCauses(), options);
+  ASSERT_EQ(result.failures.size(), 2u);
+  EXPECT_EQ(result.failures[0].index, 13);
+  EXPECT_EQ(causes.Find("one signature", result.failures[0].form), nullptr);
+  // What is known as it was drawn is not shrunk.
+  EXPECT_NE(causes.Find("one signature", result.failures[1].form), nullptr);
+  EXPECT_EQ(result.failures[1].runs, 0);
+  EXPECT_GT(result.failures[0].runs, 0);
+}
+
 TEST(FuzzCampaign, WithoutKeepGoingItEndsAtTheFirstFailureInOrder) {
   for (const int workers : {1, 4}) {
     CampaignOptions options = Options(100'000, workers);

@@ -64,6 +64,32 @@ TEST(FuzzTally, AddingIsAssociative) {
   EXPECT_EQ(left.counts.declined, (std::vector<int64_t>{2, 15, 4}));
 }
 
+// Of each group the first cases, however the stretch is cut.
+TEST(FuzzTally, GroupsKeepTheirFirstCases) {
+  const auto add = [](int64_t first, int64_t end, FuzzTally* tally) {
+    for (int64_t index = first; index < end; ++index) {
+      tally->Add(index, {Outcome::kFail, "s", "", 3, index % 10 == 7 ? "rare" : "common"});
+    }
+  };
+  FuzzTally whole;
+  add(0, 400, &whole);
+  ASSERT_EQ(whole.failures.size(), 1u);
+  ASSERT_EQ(whole.failures[0].groups.size(), 2u);
+  EXPECT_EQ(whole.failures[0].cases, 400);
+  EXPECT_EQ(whole.failures[0].groups[0].name, "common");
+  EXPECT_EQ(whole.failures[0].groups[0].cases.size(), kGroupCases);
+  EXPECT_EQ(whole.failures[0].groups[1].cases.size(), kGroupCases);
+  EXPECT_EQ(whole.failures[0].groups[1].cases.front(), 7);
+  for (const int64_t cut : {1, 8, 30, 399}) {
+    FuzzTally joined;
+    add(0, cut, &joined);
+    FuzzTally rest;
+    add(cut, 400, &rest);
+    joined.Add(DecodeTally(Encode(rest)));
+    EXPECT_EQ(joined, whole) << cut;
+  }
+}
+
 TEST(FuzzTally, MessageGivesTheSameTally) {
   EXPECT_EQ(DecodeTally(Encode(Sample())), Sample());
   EXPECT_EQ(DecodeTally(Encode(FuzzTally())), FuzzTally());

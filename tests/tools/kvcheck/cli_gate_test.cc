@@ -155,6 +155,89 @@ TEST_F(GateCommand, KnownFailureOfANamedCaseDoesNotExcuseAnotherFailureThere) {
   EXPECT_NE(run.out.find("FAIL  small/kept"), std::string::npos) << run.out;
 }
 
+// A fault whose drawn failures are known by their traces, and one behind the same signature.
+TEST_F(GateCommand, ASignatureThatIsKnownDoesNotExcuseAnotherCause) {
+  const std::string impl = "fault:trim_renumbers";
+  const std::string entry = "signature=\"trim offset\" impl=" + impl +
+                            " version=1 reason=\"issue 13\" expires=2999-12-31\n";
+  const std::vector<std::string> gate = {"gate",   "--suite", "small.cases", "--fuzz-cases", "300",
+                                         "--impl", impl,      "--known",     "known.txt",    "-v"};
+  Write("known.txt", entry);
+  const ToolRun by_signature = Tool(gate);
+  EXPECT_EQ(by_signature.exit_code, 0) << by_signature.out;
+  EXPECT_NE(by_signature.out.find("known by its signature alone, which may hide another cause"),
+            std::string::npos)
+      << by_signature.out;
+  EXPECT_NE(by_signature.out.find("attributed by the signature alone: the entry has no traces"),
+            std::string::npos);
+  Write("known.txt",
+        entry +
+            "  trace cache layout=chunk:c=2 k=affine:4:g32:f32 dk=32 data=tokens:1; new A "
+            "rows=3; append A 5; filter A 2,0; trim A 2\n");
+  const ToolRun other = Tool(gate);
+  EXPECT_EQ(other.exit_code, 1) << other.out;
+  EXPECT_NE(other.out.find("FAIL  cache trim offset"), std::string::npos) << other.out;
+  EXPECT_NE(other.out.find("the signature is known, this cause is not"), std::string::npos);
+  EXPECT_NE(
+      other.out.find("known.txt:1: \"trim offset\" of fault:trim_renumbers (issue 13) was not "
+                     "seen in this run"),
+      std::string::npos)
+      << other.out;
+}
+
+TEST_F(GateCommand, WhatIsWrittenAsKnownIsKnownFromThenOn) {
+  const std::string impl = "fault:trim_renumbers";
+  const auto gate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"gate", "--suite", "small.cases", "--fuzz-cases", "400", "--impl", impl});
+    return Tool(more);
+  };
+  EXPECT_EQ(gate({"--write-known", "known.txt", "--expires", "2999-12-31", "--reason", "issue 13",
+                  "--shrink-cases", "12"})
+                .exit_code,
+            1);
+  const ToolRun known =
+      gate({"--known", "known.txt", "--json", "report.json", "--shrink-cases", "3"});
+  EXPECT_EQ(known.exit_code, 0) << known.out;
+  EXPECT_NE(known.out.find("shrunk to a known trace, 0 to none; "), std::string::npos) << known.out;
+  std::ifstream file(Path("report.json"));
+  const auto report = nlohmann::json::parse(file);
+  const auto& failure = report["summary"]["campaigns"][0]["failures"][0];
+  EXPECT_EQ(failure["shrunk"], 3);
+  EXPECT_EQ(failure["unseen"], failure["cases"].get<int64_t>() - 3);
+  EXPECT_GT(failure["unseen"], 0);
+}
+
+TEST_F(GateCommand, ACaseOfASuiteIsKnownByWhatItShrinksTo) {
+  const std::string setup =
+      "  trace cache layout=ring:w=2:keep=1 k=f32 dk=8 data=tokens:1; new A; ";
+  Write("long.cases",
+        "case long\nreason wraps\ncache layout=ring:w=4:keep=1 k=f16 x=f16 dk=8 data=tokens:4; new "
+        "B; append B 2; new A rows=2; append A 4; append A 1; trim B 1\n");
+  const auto gate = [&](const std::string& traces) {
+    Write("known.txt", "signature=\"append visible_missing\" impl=" + std::string(kFault) +
+                           " version=* reason=r expires=2999-12-31\n" + traces);
+    return Tool({"gate", "--suite", "long.cases", "--fuzz-cases", "0", "--impl", kFault, "--known",
+                 "known.txt", "-v"});
+  };
+  const ToolRun known =
+      gate(setup + "append A 2; append A 1\n" + setup + "append A 1; append A 2\n");
+  EXPECT_EQ(known.exit_code, 0) << known.out;
+  EXPECT_NE(known.out.find("FAIL, as expected  long/long"), std::string::npos) << known.out;
+  EXPECT_NE(known.out.find("known by its trace: known.txt:1"), std::string::npos) << known.out;
+  const ToolRun unknown = gate(setup + "append A 3; save A s0; load s0 -> B; append B 1\n");
+  EXPECT_EQ(unknown.exit_code, 1) << unknown.out;
+  EXPECT_NE(unknown.out.find("shrunk to cache layout=ring"), std::string::npos) << unknown.out;
+}
+
+TEST_F(GateCommand, WhatIsWrittenHasALastDay) {
+  EXPECT_EQ(Gate({"--write-known", "known.txt"}).exit_code, 2);
+  EXPECT_EQ(Gate({"--expires", "2999-12-31"}).exit_code, 2);
+  const ToolRun run = Gate({"--write-known", "known.txt", "--expires", "2999-02-30"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("a date is YYYY-MM-DD"), std::string::npos) << run.err;
+}
+
 TEST_F(GateCommand, CrashesAndHangsAreVerdictsOfTheirCases) {
   UseProgram(KVCHECK_SELFTEST_TOOL);
   Write("small.cases",
