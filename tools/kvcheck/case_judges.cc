@@ -168,6 +168,36 @@ Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
   return question;
 }
 
+namespace {
+
+// "vacuous", "no bound": the first word of why an output proves nothing.
+std::string KindOfDoubt(const OutputVerdict& output) {
+  if (output.counts.unbounded > 0) return "no bound";
+  const std::string& reason = output.reasons.empty() ? "" : output.reasons[0];
+  return reason.substr(0, std::min(reason.find(':'), reason.size()));
+}
+
+std::string FieldOf(const std::string& plan, const std::string& field) {
+  const std::string words = " " + plan;
+  const size_t at = words.find(" " + field + "=");
+  if (at == std::string::npos) return "";
+  const size_t begin = at + field.size() + 2;
+  return words.substr(begin, words.find(' ', begin) - begin);
+}
+
+// Under which plan, and how that rounds: a bound as large as the data is the plan's or the data's.
+std::string RoundingsOf(const Verdict& verdict) {
+  const std::string& plan = verdict.plan;
+  std::string text = FieldOf(plan, "name");
+  for (const char* field : {"qk", "pv", "scores", "p"}) {
+    const std::string value = FieldOf(plan, field);
+    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", field, value);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
   if (const auto* codec = std::get_if<CodecCase>(&c)) {
@@ -176,6 +206,11 @@ std::string SignatureOf(const Case& c, const Verdict& verdict) {
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
     text += " " + output.name;
+    if (verdict.outcome == Outcome::kMistrusted) {
+      const std::string plan = FieldOf(verdict.plan, "name");
+      return fmt::format("{} MISTRUSTED: {}{}", text, KindOfDoubt(output),
+                         plan.empty() ? "" : " under " + plan);
+    }
     if (verdict.outcome != Outcome::kFail) break;
     if (!output.worst) return text + " shape";
     if (!std::isfinite(output.worst->got) || !std::isfinite(output.worst->expected)) {
@@ -193,7 +228,11 @@ std::string ReasonOf(const Verdict& verdict) {
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
     if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
-    if (!output.reasons.empty()) return fmt::format("{}: {}", output.name, output.reasons[0]);
+    if (output.reasons.empty()) continue;
+    const std::string reason = fmt::format("{}: {}", output.name, output.reasons[0]);
+    if (verdict.outcome != Outcome::kMistrusted || verdict.plan.empty()) return reason;
+    return fmt::format("{}; data={}, plan {}", reason, FieldOf(verdict.case_text, "data"),
+                       RoundingsOf(verdict));
   }
   return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,6 +95,25 @@ TEST_F(FuzzCommand, ReportDependsOnTheCasesAlone) {
   EXPECT_EQ(json["cases"].size(), campaign["failures"].size());
   EXPECT_EQ(json["cases"][0]["outcome"], "FAIL");
   EXPECT_GT(campaign["probes"]["ring_wrapped"].get<int64_t>(), 100);
+}
+
+// What proves nothing is listed by why, and under which plan: here the plan's own roundings.
+TEST_F(FuzzCommand, MistrustedAttentionSaysWhyAndUnderWhichPlan) {
+  const ToolRun run =
+      Tool({"fuzz", "--kind", "attention", "--impl", "simulated:base=mlx_lm_quantized_bf16", "--cases",
+            "40", "--keep-going", "--json", "report.json"});
+  EXPECT_NE(run.out.find("plan mlx_lm_quantized_bf16 qk=bf16:sequential pv=bf16:sequential "
+                         "scores=bf16 p=bf16"),
+            std::string::npos)
+      << run.out;
+  const auto report = nlohmann::json::parse(Content("report.json"));
+  std::set<std::string> signatures;
+  for (const auto& finding : report["summary"]["campaigns"][0]["unproved"]) {
+    signatures.insert(finding["signature"].get<std::string>());
+  }
+  EXPECT_TRUE(signatures.contains("attention out MISTRUSTED: vacuous under mlx_lm_quantized_bf16"))
+      << run.out;
+  EXPECT_GT(signatures.size(), 1u) << run.out;
 }
 
 TEST_F(FuzzCommand, FolderThatCannotBeWrittenIsRefusedBeforeTheWork) {
