@@ -3,6 +3,7 @@ without the environment. Whether the answers are right is kvcheck's to say.
 """
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -235,6 +236,28 @@ class Patched(MlxLm):
         self.new()
         append(self.child, 0, [[1, 2]])
         self.assertIn("refused", self.child.ask(do="trim", cache=0, count=-1))
+
+
+class OneFaultOneRepair(unittest.TestCase):
+    """The library with one of its faults repaired and another one put in, under its own name, so that what is known of it
+    counts."""
+
+    def test_both_are_in_force_and_nothing_else_is(self):
+        options = ["--repair", "negative_trim", "--fault", "trim_says_what_was_asked"]
+        with Child([str(FOLDER / "run"), *options], limit_s=600) as child:
+            self.assertEqual(child.hello()["name"], "mlx-lm")
+            child.ask(do="start", setup=SETUP, seed=1)
+            child.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=1, padding=[])
+            append(child, 0, [[1, 2, 3]])
+            self.assertIn("refused", child.ask(do="trim", cache=0, count=-1))
+            answer = child.ask(do="trim", cache=0, count=5, observe=[0])
+            self.assertEqual((answer["trimmed"], answer["states"][0]["offsets"]), (5, [0]))
+
+    def test_every_fault_has_its_place_in_the_library(self):
+        done = subprocess.run([str(FOLDER / "venv/bin/python"), "-c",
+                               "import faults\nfor name in faults.FAULTS: faults.apply([name])\nprint(len(faults.FAULTS))"],
+                              cwd=FOLDER, capture_output=True, text=True, check=True)
+        self.assertGreaterEqual(int(done.stdout), 30)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@
 
 What the library documents as its callers' duty is refused here (relies_on, with its source); whatever else is illegal is
 put to it. Where the library counts otherwise on purpose: cache_profile. Options: --patched repairs the causes of FINDINGS.md
-(patched.py, patched_edges.py); --operations=NAME,... has cases drawn of these operations alone, beside new, append and drop;
+(patched.py, patched_edges.py), --repair NAME one of them alone; --fault NAME puts a fault into the library (faults.py), to see
+whether it is found; --operations=NAME,... has cases drawn of these operations alone, beside new, append and drop;
 --cache=concatenate offers that class alone; --bytes-of-empty asks empty caches for nbytes too, which a quantized one raises
 at: every trace of quantized caches would end there.
 """
@@ -137,6 +138,8 @@ class MlxLm(Adapter):
         mx.set_default_device(mx.cpu)
         parser = argparse.ArgumentParser(prog="mlx_lm", allow_abbrev=False)
         parser.add_argument("--patched", action="store_true")
+        parser.add_argument("--repair", action="append", default=[])
+        parser.add_argument("--fault", action="append", default=[])
         parser.add_argument("--operations", action="append", default=[])
         parser.add_argument("--cache", choices=sorted(ONE_SEQUENCE))
         parser.add_argument("--bytes-of-empty", action="store_true")
@@ -153,12 +156,19 @@ class MlxLm(Adapter):
                 parser.error(f"no operation {', '.join(sorted(unknown))}")
             self.keep_operations(names)
         self.near = Near()
-        if chosen.patched:
+        if chosen.patched or chosen.repair:
             import patched
             import patched_edges
-            patched.apply()
-            patched_edges.apply()
+            unknown = set(chosen.repair) - {repair.__name__ for repair in (*patched.REPAIRS, *patched_edges.REPAIRS)}
+            if unknown:
+                parser.error(f"no repair {', '.join(sorted(unknown))}")
+            patched.apply(chosen.repair)
+            patched_edges.apply(chosen.repair)
+        if chosen.patched:
             self.name, self.version = "mlx-lm-patched", f"{self.version}, patched"
+        if chosen.fault:
+            import faults
+            faults.apply(chosen.fault)
 
     def keep_operations(self, names):
         wanted = {"new", "append", "drop", *names}

@@ -326,6 +326,8 @@ REPAIRS = (keep_in_masks, keep_lost_by_merge, rotated_batch_then_chunk, prefill_
            flipped_bit_in_file, queries_scaled_in_place, values_of_another_width_and_masks_by_head, nan_in_padding)
 
 
-def apply():
+def apply(names=()):
+    """All of them, or those of these names."""
     for repair in REPAIRS:
-        repair()
+        if not names or repair.__name__ in names:
+            repair()

@@ -164,6 +164,8 @@ REPAIRS = (rows_not_there, rows_while_padding_is_pending, extend_of_another_wind
            bytes_of_empty_quantized, concatenate_trim, window_of_no_tokens)
 
 
-def apply():
+def apply(names=()):
+    """All of them, or those of these names."""
     for repair in REPAIRS:
-        repair()
+        if not names or repair.__name__ in names:
+            repair()
