@@ -52,11 +52,12 @@ int64_t BarenessOf(const CacheCase& c) {
   shadow.Start(c.setup);
   Tokens tokens = Tokens::kNoCache;
   for (size_t i = 0; i < c.ops.size(); ++i) {
+    // What the last operation leaves, a filter that takes no row, is what is looked for.
+    if (HasRowlessCache(shadow)) return 2;
     const bool last = i + 1 == c.ops.size();
     if (last) tokens = TokensAt(shadow, c.ops[i]);
     shadow.Apply(c.ops[i]);
     if (last) tokens = std::max(tokens, TokensAt(shadow, c.ops[i]));
-    if (HasRowlessCache(shadow)) return 2;
   }
   return tokens == Tokens::kNone ? 1 : 0;
 }

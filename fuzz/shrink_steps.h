@@ -27,8 +27,9 @@ struct TraceSize {
   auto operator<=>(const TraceSize&) const = default;
 };
 TraceSize SizeOf(const CacheCase& c);
-// 2: a cache of the trace has no rows at some time; 1: all have, but none that the last operation
-// names holds tokens before or after it; 0: neither, or there is no cache at all.
+// 2: a cache of the trace has no rows at some time before the last operation; 1: all have, but none
+// that the last operation names holds tokens before or after it; 0: neither, or there is no cache
+// at all.
 int64_t BarenessOf(const CacheCase& c);
 
 // Halves, quarters, ... single operations go.

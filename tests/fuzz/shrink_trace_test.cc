@@ -135,6 +135,7 @@ TEST(ShrinkTrace, BarenessIsOfWhatTheLastOperationNames) {
   EXPECT_EQ(bareness("new A; append A 2; trim A 2"), 0);
   EXPECT_EQ(bareness("new A; append A 2; save A s0; damage s0 flip at=0; load s0 -> B"), 0);
   EXPECT_EQ(bareness("append A 1"), 0);
+  EXPECT_EQ(bareness("new A rows=2; append A 2; filter A"), 0);
   EXPECT_EQ(bareness("new A; trim A 0"), 1);
   EXPECT_EQ(bareness("new A; append A 1; new B; trim B 0"), 1);
   EXPECT_EQ(bareness("new A rows=2 pad=3,3; append A 1"), 1);
