@@ -9,6 +9,7 @@
 #include "golden/content_hash.h"
 #include "golden/hdf5_file.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 
 namespace kvcheck {
 
@@ -65,9 +66,11 @@ const GoldenCase& GoldenReader::Outline(const std::string& name) const {
   for (; neighbour != outline_.cases.end() && near.size() < 6; ++neighbour) {
     near.push_back(neighbour->name);
   }
+  std::vector<std::string> names;
+  for (const GoldenCase& golden_case : outline_.cases) names.push_back(golden_case.name);
   throw Error(ErrorCode::kSelection,
-              fmt::format("there is no case '{}' among {}; near it: {}", name,
-                          outline_.cases.size(), fmt::join(near, ", ")),
+              fmt::format("there is no case '{}' among {}{}; near it: {}", name,
+                          outline_.cases.size(), DidYouMean(name, names), fmt::join(near, ", ")),
               source_->path());
 }
 

@@ -11,7 +11,9 @@
 #include "reference/data/generator.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/rounding.h"
+#include "reference/spec/text.h"
 
 namespace kvcheck {
 namespace {
@@ -110,8 +112,10 @@ std::span<const std::string_view> RowRegimes() { return kRegimes; }
 
 void ThrowUnknownRegime(std::string_view regime, std::string_view kind,
                         std::span<const std::string_view> known) {
-  throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a regime of {}; regimes: {}",
-                                                   regime, kind, fmt::join(known, ", ")));
+  const std::string names = fmt::format("{}", fmt::join(known, ", "));
+  throw Error(ErrorCode::kIllegalCase,
+              fmt::format("'{}' is not a regime of {}{}; regimes: {}", Shortened(regime, 80), kind,
+                          DidYouMean(regime, names), names));
 }
 
 Tensor GenerateRows(std::string_view regime, uint64_t seed, DType dtype, int64_t rows,

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "reference/spec/near_name.h"
+
 namespace kvcheck {
 namespace {
 
@@ -62,8 +64,9 @@ CacheLayout ParseCacheLayout(Piece piece) {
     layout.chunk = ParseNumber(parts[1], "c");
     return layout;
   }
-  parts[0].Refuse(fmt::format(
-      "'{}' is not a layout; layouts: linear, linear:w=W, ring:w=W:keep=K, chunk:c=C", name));
+  parts[0].Refuse(
+      fmt::format("'{}' is not a layout{}; layouts: linear, linear:w=W, ring:w=W:keep=K, chunk:c=C",
+                  name, DidYouMean(name, "linear, ring, chunk")));
 }
 
 bool IsLegal(const CacheLayout& layout) {

@@ -30,7 +30,7 @@ std::string Print(const CacheProfile& profile) {
 }
 
 CacheProfile ParseCacheProfile(std::string_view text) {
-  Fields fields(WholeLine(text));
+  Fields fields(WholeLine(text), "size, bytes, empty, trimmable, trim");
   CacheProfile profile;
   Piece value;
   if (fields.TakeIf("size", &value)) profile.size = ParseEnum(kSizes, value);
@@ -38,7 +38,7 @@ CacheProfile ParseCacheProfile(std::string_view text) {
   if (fields.TakeIf("empty", &value)) profile.any_empty = ParseEnum(kAny, value);
   if (fields.TakeIf("trimmable", &value)) profile.any_trimmable = ParseEnum(kAny, value);
   if (fields.TakeIf("trim", &value)) profile.trim = ParseEnum(kTrims, value);
-  fields.Finish("size, bytes, empty, trimmable, trim");
+  fields.Finish();
   return profile;
 }
 

@@ -7,6 +7,7 @@
 
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -36,6 +37,13 @@ DType ParseRealType(Piece piece) {
 
 int64_t ParseExtent(Piece piece) { return ParseInt(piece, 1, kMaxExtent); }
 
+constexpr std::string_view kKinds = "codec, attention, tensor, cache";
+constexpr std::string_view kCodecKeys = "op, format, x, rows, d, data";
+constexpr std::string_view kAttentionKeys =
+    "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
+    "against, data";
+constexpr std::string_view kTensorKeys = "dtype, shape, axes, rule, data";
+
 CodecCase ParseCodec(Fields* fields) {
   CodecCase c;
   c.direction = ParseEnum(kDirections, fields->Take("op"));
@@ -44,7 +52,7 @@ CodecCase ParseCodec(Fields* fields) {
   c.rows = ParseExtent(fields->Take("rows"));
   c.head_dim = ParseExtent(fields->Take("d"));
   c.data = ParseDataSource(fields->Take("data"));
-  fields->Finish("op, format, x, rows, d, data");
+  fields->Finish();
   return c;
 }
 
@@ -87,9 +95,7 @@ AttentionCase ParseAttention(Fields* fields) {
   if (fields->TakeIf("lse", &value)) c.lse = ParseEnum(kLse, value);
   if (fields->TakeIf("against", &value)) c.against_original = ParseEnum(kAgainst, value);
   c.data = ParseDataSource(fields->Take("data"));
-  fields->Finish(
-      "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
-      "against, data");
+  fields->Finish();
   return c;
 }
 
@@ -127,7 +133,7 @@ TensorCase ParseTensor(Fields* fields) {
   c.rule = ParseToleranceRule(value);
   if (!IsTensorRule(c.rule)) value.Refuse(kTensorRules);
   c.data = ParseDataSource(fields->Take("data"));
-  fields->Finish("dtype, shape, axes, rule, data");
+  fields->Finish();
   return c;
 }
 
@@ -304,16 +310,19 @@ Case ParseCase(std::string_view text) {
   }
   if (kind.text == "cache") return ParseCacheCase(text);
   if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
-    kind.Refuse(fmt::format("'{}' is not a kind of case; kinds: codec, attention, tensor, cache",
-                            kind.text));
+    kind.Refuse(fmt::format("'{}' is not a kind of case{}; kinds: {}", kind.text,
+                            DidYouMean(kind.text, kKinds), kKinds));
   }
-  Fields fields({text.substr(space + 1), text});
+  const Piece rest = {text.substr(space + 1), text};
   Case c;
   if (kind.text == "codec") {
+    Fields fields(rest, kCodecKeys);
     c = ParseCodec(&fields);
   } else if (kind.text == "attention") {
+    Fields fields(rest, kAttentionKeys);
     c = ParseAttention(&fields);
   } else {
+    Fields fields(rest, kTensorKeys);
     c = ParseTensor(&fields);
   }
   Validate(c);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -32,7 +33,8 @@ E ParseEnum(const EnumNames<E, N>& names, Piece piece) {
     if (name == piece.text) return candidate;
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  piece.Refuse("'" + std::string(piece.text) + "' is not one of " + known);
+  piece.Refuse("'" + std::string(piece.text) + "' is not one of " + known +
+               DidYouMean(piece.text, known));
 }
 
 }  // namespace kvcheck

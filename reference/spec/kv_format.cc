@@ -6,6 +6,7 @@
 #include <array>
 
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 
 namespace kvcheck {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::array<int, 6> kAffineBits = {2, 3, 4, 5, 6, 8};
 constexpr std::array<int, 3> kAffineGroups = {32, 64, 128};
 constexpr std::array<DType, 3> kScaleTypes = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+constexpr std::string_view kNames = "f64, f32, f16, bf16, f8e4m3fn, f8e5m2, affine";
 constexpr std::array<DType, 6> kPlainTypes = {DType::kFloat64,      DType::kFloat32,
                                               DType::kFloat16,      DType::kBFloat16,
                                               DType::kFloat8E4M3FN, DType::kFloat8E5M2};
@@ -66,10 +68,10 @@ KvFormat ParseKvFormat(Piece piece, bool* has_scale_type) {
   if (has_scale_type != nullptr) *has_scale_type = true;
   const auto dtype = ParseDType(parts[0].text);
   if (parts.size() != 1 || !dtype || !Contains(kPlainTypes, *dtype)) {
-    piece.Refuse(fmt::format(
-        "'{}' is not a format; formats: f64, f32, f16, bf16, f8e4m3fn, f8e5m2, "
-        "affine:BITS:gGROUP:SCALE_TYPE",
-        piece.text));
+    piece.Refuse(
+        fmt::format("'{}' is not a format{}; formats: f64, f32, f16, bf16, f8e4m3fn, f8e5m2, "
+                    "affine:BITS:gGROUP:SCALE_TYPE",
+                    piece.text, DidYouMean(parts[0].text, kNames)));
   }
   return PlainFormat{*dtype};
 }
@@ -83,11 +85,10 @@ DType RowDType(const KvFormat& format) {
 
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context) {
   const auto* affine = std::get_if<AffineFormat>(&format);
-  const bool exists =
-      affine == nullptr
-          ? Contains(kPlainTypes, std::get<PlainFormat>(format).dtype)
-          : Contains(kAffineBits, affine->bits) && Contains(kAffineGroups, affine->group_size) &&
-                Contains(kScaleTypes, affine->scale_dtype);
+  const bool exists = affine == nullptr ? Contains(kPlainTypes, std::get<PlainFormat>(format).dtype)
+                                        : Contains(kAffineBits, affine->bits) &&
+                                              Contains(kAffineGroups, affine->group_size) &&
+                                              Contains(kScaleTypes, affine->scale_dtype);
   if (!exists) {
     throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a format", Print(format)),
                 context);

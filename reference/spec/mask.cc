@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 
+#include "reference/spec/near_name.h"
+
 namespace kvcheck {
 namespace {
 
@@ -68,9 +70,10 @@ int ParseTerm(Piece term, MaskSpec* mask) {
     return 4;
   }
   term.Refuse(fmt::format(
-      "'{}' is not a mask term; terms: causal_bottom_right, causal_top_left, window:W, "
+      "'{}' is not a mask term{}; terms: causal_bottom_right, causal_top_left, window:W, "
       "left_pad:P0,..., bool:AXES, additive:AXES:TYPE",
-      name));
+      name,
+      DidYouMean(name, "causal_bottom_right, causal_top_left, window, left_pad, bool, additive")));
 }
 
 }  // namespace

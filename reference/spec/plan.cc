@@ -7,6 +7,7 @@
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -93,6 +94,26 @@ SumPlan ParseSum(Piece piece) {
 bool IsPlanName(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(),
                                       [](char c) { return c > 0x20 && c <= 0x7e && c != '='; });
+}
+
+std::vector<std::string> PlanNames() {
+  std::vector<std::string> names;
+  for (const KnownPlan& plan : KnownPlans()) names.emplace_back(plan.name);
+  return names;
+}
+
+// The name of a plan, or nearly so, in place of fields.
+void RefuseBareName(std::string_view text) {
+  if (text.find_first_of("= ") != std::string_view::npos) return;
+  const Piece name = WholeLine(text);
+  if (FindKnownPlan(text) != nullptr) {
+    name.Refuse(fmt::format("a known plan is named by base=: write base={}", text));
+  }
+  const std::string near = NearestName(text, PlanNames());
+  if (near.empty()) return;
+  name.Refuse(fmt::format(
+      "expected key=value, got '{}'; a known plan is named by base=: did you mean base={}?", text,
+      near));
 }
 
 double ParseError(Piece piece) {
@@ -207,13 +228,15 @@ std::string Print(const Plan& plan) {
 }
 
 Plan ParsePlan(std::string_view text) {
-  Fields fields(WholeLine(text));
+  RefuseBareName(text);
+  Fields fields(WholeLine(text), kKeys);
   Plan plan;
   Piece value;
   if (fields.TakeIf("base", &value)) {
     const KnownPlan* known = FindKnownPlan(value.text);
     if (known == nullptr) {
-      value.Refuse(fmt::format("'{}' is not a known plan; `kvcheck list` prints them", value.text));
+      value.Refuse(fmt::format("'{}' is not a known plan{}; `kvcheck list` prints them", value.text,
+                               DidYouMean(value.text, PlanNames())));
     }
     plan = ParsePlan(known->text);
     plan.name = std::string(known->name);
@@ -307,7 +330,7 @@ Plan ParsePlan(std::string_view text) {
       plan.dequantize_dtype = ParseFloatType(parts[1]);
     }
   }
-  fields.Finish(kKeys);
+  fields.Finish();
   return plan;
 }
 

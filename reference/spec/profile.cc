@@ -57,7 +57,7 @@ std::string Print(const Profile& profile) {
 
 Profile ParseProfile(std::string_view text) {
   Profile profile;
-  Fields fields(WholeLine(text));
+  Fields fields(WholeLine(text), "masked_row, mask_value, maximum, decode, encode, fp8_overflow");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -74,7 +74,7 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("decode", &value)) profile.decode = ParseDecodeRounding(value);
   if (fields.TakeIf("encode", &value)) profile.encode = ParseAffineEncoder(value);
   if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
-  fields.Finish("masked_row, mask_value, maximum, decode, encode, fp8_overflow");
+  fields.Finish();
   return profile;
 }
 

@@ -2,14 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 
 namespace kvcheck {
 
-void Piece::Refuse(std::string_view reason) const { ThrowParseError(whole, Column(), reason); }
+namespace {
+
+// Of a reason, which may quote the text and lists all that is known.
+constexpr size_t kMostReasonBytes = 800;
+// Of the text around its first offending character.
+constexpr size_t kShownBefore = 80;
+constexpr size_t kShownAfter = 120;
+
+// The text around a place.
+std::string Around(std::string_view text, size_t place) {
+  if (text.size() <= 2 * (kShownBefore + kShownAfter)) return std::string(text);
+  const size_t begin = place > kShownBefore ? place - kShownBefore : 0;
+  const size_t end = std::min(text.size(), place + kShownAfter);
+  return fmt::format("{}{}{}", begin > 0 ? "..." : "", text.substr(begin, end - begin),
+                     end < text.size() ? fmt::format("... of {} bytes", text.size()) : "");
+}
+
+}  // namespace
+
+std::string Shortened(std::string_view text, size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  const size_t end = most_bytes / 2;
+  const size_t begin = most_bytes - end;
+  return fmt::format("{} ...({} bytes)... {}", text.substr(0, begin), text.size() - most_bytes,
+                     text.substr(text.size() - end));
+}
+
+void Piece::Refuse(std::string_view reason) const {
+  ThrowParseError(Around(whole, Column() - 1), Column(), Shortened(reason, kMostReasonBytes));
+}
 
 Piece WholeLine(std::string_view line) { return {line, line}; }
 
@@ -25,7 +56,7 @@ std::vector<Piece> Split(Piece piece, char separator) {
   return parts;
 }
 
-Fields::Fields(Piece line) : line_(line) {
+Fields::Fields(Piece line, std::string_view known_keys) : line_(line), known_keys_(known_keys) {
   for (size_t i = 0; i < line.text.size(); ++i) {
     const auto c = static_cast<unsigned char>(line.text[i]);
     if (c < 0x20 || c > 0x7e) {
@@ -48,6 +79,15 @@ Fields::Fields(Piece line) : line_(line) {
     fields_.push_back(field);
     taken_.push_back(false);
   }
+  const std::vector<std::string> known = ListedNames(known_keys_);
+  for (const Field& field : fields_) {
+    if (std::find(known.begin(), known.end(), field.key.text) == known.end()) RefuseKey(field);
+  }
+}
+
+void Fields::RefuseKey(const Field& field) const {
+  field.key.Refuse(fmt::format("unknown key '{}'{}; known: {}", field.key.text,
+                               DidYouMean(field.key.text, known_keys_), known_keys_));
 }
 
 bool Fields::Has(std::string_view key) const {
@@ -75,12 +115,9 @@ Piece Fields::Take(std::string_view key) {
       fmt::format("'{}=' is missing", key));
 }
 
-void Fields::Finish(std::string_view known_keys) const {
+void Fields::Finish() const {
   for (size_t i = 0; i < fields_.size(); ++i) {
-    if (!taken_[i]) {
-      fields_[i].key.Refuse(
-          fmt::format("unknown key '{}'; known: {}", fields_[i].key.text, known_keys));
-    }
+    if (!taken_[i]) RefuseKey(fields_[i]);
   }
 }
 

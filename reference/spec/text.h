@@ -23,6 +23,10 @@ struct Piece {
 
 Piece WholeLine(std::string_view line);
 
+// The text where it is short; else its beginning and its end, with the number of bytes left out
+// between them. Messages show what others wrote, which may be a file given by mistake.
+std::string Shortened(std::string_view text, size_t most_bytes);
+
 // Pieces between separators; "a::b" gives an empty piece, "" gives one empty piece.
 std::vector<Piece> Split(Piece piece, char separator);
 
@@ -34,20 +38,25 @@ struct Field {
 // Reads fields in any order and refuses what nobody took.
 class Fields {
  public:
-  // Errors: kParse on a token without '=', on a repeated key, on leading, trailing or double spaces
-  // and on control characters.
-  explicit Fields(Piece line);
+  // known_keys: all that the text may have, separated by ", ".
+  // Errors: kParse on a token without '=', on a repeated or unknown key, on leading, trailing or
+  // double spaces and on control characters. A mistyped key is said before the one that it leaves
+  // missing.
+  Fields(Piece line, std::string_view known_keys);
 
   bool Has(std::string_view key) const;
   // The value, marked as taken. Errors: kParse when the key is absent.
   Piece Take(std::string_view key);
   // True and the value, or false when the key is absent.
   bool TakeIf(std::string_view key, Piece* value);
-  // Errors: kParse naming the first field that was not taken, and the known keys.
-  void Finish(std::string_view known_keys) const;
+  // Errors: kParse naming the first field that was not taken.
+  void Finish() const;
 
  private:
+  [[noreturn]] void RefuseKey(const Field& field) const;
+
   Piece line_;
+  std::string_view known_keys_;
   std::vector<Field> fields_;
   std::vector<bool> taken_;
 };

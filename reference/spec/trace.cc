@@ -99,14 +99,14 @@ class Words {
     if (word.text != "->") word.Refuse("expected ->");
   }
   // The rest as key=value fields.
-  Fields TakeFields() {
-    if (next_ == words_.size()) return Fields(End());
+  Fields TakeFields(std::string_view known_keys) {
+    if (next_ == words_.size()) return Fields(End(), known_keys);
     if (words_[next_].text.empty()) {
       words_[next_].Refuse("words are separated by exactly one space");
     }
     const size_t begin = static_cast<size_t>(words_[next_].text.data() - line_.text.data());
     next_ = words_.size();
-    return Fields({line_.text.substr(begin), line_.whole});
+    return Fields({line_.text.substr(begin), line_.whole}, known_keys);
   }
   void Finish() {
     if (next_ == words_.size()) return;
@@ -122,14 +122,14 @@ class Words {
 };
 
 void ParseNewFields(Words* words, CacheOp* op) {
-  Fields fields = words->TakeFields();
+  Fields fields = words->TakeFields("rows, pad, layout, k, v");
   Piece value;
   op->count = fields.TakeIf("rows", &value) ? ParseInt(value, 0, trace_limits::kMaxExtent) : 1;
   if (fields.TakeIf("pad", &value)) op->numbers = ParseNumbers(value);
   if (fields.TakeIf("layout", &value)) op->layout = ParseCacheLayout(value);
   if (fields.TakeIf("k", &value)) op->k = ParseKvFormat(value);
   if (fields.TakeIf("v", &value)) op->v = ParseKvFormat(value);
-  fields.Finish("rows, pad, layout, k, v");
+  fields.Finish();
 }
 
 void ParseAttend(Words* words, CacheOp* op) {
@@ -176,10 +176,10 @@ CacheOp ParseOp(Piece line) {
     case CacheOpKind::kAppend: {
       op.slot = ParseSlot(words.Take("a slot"));
       op.count = ParseInt(words.Take("the number of columns"), 1, trace_limits::kMaxColumns);
-      Fields fields = words.TakeFields();
+      Fields fields = words.TakeFields("wrong");
       Piece value;
       if (fields.TakeIf("wrong", &value)) op.wrong = ParseEnum(kWrong, value);
-      fields.Finish("wrong");
+      fields.Finish();
       break;
     }
     case CacheOpKind::kPrepare:
@@ -214,11 +214,11 @@ CacheOp ParseOp(Piece line) {
       break;
     case CacheOpKind::kToQuantized: {
       op.slot = ParseSlot(words.Take("a slot"));
-      Fields fields = words.TakeFields();
+      Fields fields = words.TakeFields("k, v");
       op.k = ParseKvFormat(fields.Take("k"));
       Piece value;
       op.v = fields.TakeIf("v", &value) ? ParseKvFormat(value) : *op.k;
-      fields.Finish("k, v");
+      fields.Finish();
       break;
     }
     case CacheOpKind::kCopy:
@@ -238,10 +238,10 @@ CacheOp ParseOp(Piece line) {
     case CacheOpKind::kDamage: {
       op.key = ParseKey(words.Take("a saved state"));
       op.damage = ParseEnum(kDamages, words.Take("a kind of damage"));
-      Fields fields = words.TakeFields();
+      Fields fields = words.TakeFields("at");
       Piece value;
       if (fields.TakeIf("at", &value)) op.at = ParseInt(value, 0, trace_limits::kMaxNumber);
-      fields.Finish("at");
+      fields.Finish();
       break;
     }
     case CacheOpKind::kAttend:
@@ -259,7 +259,8 @@ CacheSetup ParseSetup(Piece line) {
     Piece{line.text.substr(space), line.whole}.Refuse(
         "expected fields, as: cache k=f32 dk=8 data=tokens:1");
   }
-  Fields fields({line.text.substr(space + 1), line.whole});
+  Fields fields({line.text.substr(space + 1), line.whole},
+                "layout, k, v, x, hkv, hq, dk, dv, growth, observe, data");
   CacheSetup setup;
   Piece value;
   const auto extent = [](Piece piece) { return ParseInt(piece, 1, trace_limits::kMaxExtent); };
@@ -274,7 +275,7 @@ CacheSetup ParseSetup(Piece line) {
   if (fields.TakeIf("growth", &value)) setup.growth_tokens = extent(value);
   if (fields.TakeIf("observe", &value)) setup.observe = ParseEnum(kObserve, value);
   setup.data = ParseDataSource(fields.Take("data"));
-  fields.Finish("layout, k, v, x, hkv, hq, dk, dv, growth, observe, data");
+  fields.Finish();
   return setup;
 }
 

@@ -10,8 +10,10 @@
 
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
+#include "reference/spec/text_lines.h"
 
 namespace kvcheck {
 namespace {
@@ -33,29 +35,20 @@ bool IsNameCharacter(char c) {
 
 class Parser {
  public:
-  Parser(std::string_view content, const std::string& file) : rest_(content), file_(file) {}
+  Parser(std::string_view content, const std::string& file) : lines_(content), file_(file) {}
 
   std::vector<CaseEntry> Run() {
     std::string_view line;
-    while (Next(&line)) Line(line);
+    while (lines_.Next(&line)) Line(line);
     End();
     if (entries_.empty()) throw Error(ErrorCode::kSelection, "the file has no cases", file_);
     return std::move(entries_);
   }
 
  private:
-  bool Next(std::string_view* line) {
-    if (rest_.empty()) return false;
-    const size_t end = std::min(rest_.find('\n'), rest_.size());
-    *line = rest_.substr(0, end);
-    rest_.remove_prefix(std::min(end + 1, rest_.size()));
-    ++number_;
-    return true;
-  }
-
   [[noreturn]] void Refuse(std::string_view reason, int64_t line = 0) const {
     throw Error(ErrorCode::kParse, std::string(reason),
-                fmt::format("{}:{}", file_, line > 0 ? line : number_));
+                fmt::format("{}:{}", file_, line > 0 ? line : lines_.number()));
   }
 
   void Line(std::string_view line) {
@@ -79,7 +72,7 @@ class Parser {
     if (std::find(std::begin(kKinds), std::end(kKinds), key) != std::end(kKinds)) {
       if (!entry_) Refuse("a case begins with a line 'case NAME'");
       text_ = fmt::format("{}\n", line);
-      text_line_ = number_;
+      text_line_ = lines_.number();
       return;
     }
     if (key == "case") return Begin(value);
@@ -96,7 +89,7 @@ class Parser {
     }
     entry_ = CaseEntry();
     entry_->name = name;
-    entry_->line = number_;
+    entry_->line = lines_.number();
   }
 
   void Header(std::string_view key, std::string_view value) {
@@ -119,8 +112,9 @@ class Parser {
     }
     Refuse(
         fmt::format("'{}' is neither case, reason, plan, profile, impl nor the kind of a case "
-                    "(attention, cache, codec)",
-                    key));
+                    "(attention, cache, codec){}",
+                    Shortened(key, 80),
+                    DidYouMean(key, "case, reason, plan, profile, impl, attention, cache, codec")));
   }
 
   template <typename Parse>
@@ -128,7 +122,7 @@ class Parser {
     try {
       parse();
     } catch (const Error& error) {
-      const std::string where = fmt::format("{}:{}", file_, line > 0 ? line : number_);
+      const std::string where = fmt::format("{}:{}", file_, line > 0 ? line : lines_.number());
       throw Error(error.code(),
                   error.context().empty() ? error.message()
                                           : fmt::format("{}: {}", error.context(), error.message()),
@@ -159,9 +153,8 @@ class Parser {
     text_.clear();
   }
 
-  std::string_view rest_;
+  TextLines lines_;
   const std::string& file_;
-  int64_t number_ = 0;
   std::optional<CaseEntry> entry_;
   std::string text_;
   int64_t text_line_ = 0;

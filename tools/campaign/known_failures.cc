@@ -9,6 +9,8 @@
 
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text_lines.h"
 #include "tools/compare/glob.h"
 
 namespace kvcheck {
@@ -31,9 +33,9 @@ class LineParser {
       const auto* field = std::find_if(std::begin(fields), std::end(fields),
                                        [&](const auto& entry) { return entry.first == key; });
       if (field == std::end(fields)) {
-        Refuse(column, fmt::format("there is no '{}': known are signature, impl, version, reason, "
-                                   "expires, case",
-                                   key));
+        constexpr std::string_view kKnown = "signature, impl, version, reason, expires, case";
+        Refuse(column, fmt::format("there is no '{}'{}: known are {}", key, DidYouMean(key, kKnown),
+                                   kKnown));
       }
       if (!(known.*(field->second)).empty()) Refuse(column, fmt::format("'{}' twice", key));
       if (value.empty()) Refuse(column, fmt::format("'{}' is empty", key));
@@ -173,19 +175,17 @@ std::string Today() {
 }
 
 KnownFailures::KnownFailures(std::string_view content, const std::string& file) : file_(file) {
-  for (int64_t number = 1; !content.empty(); ++number) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    const std::string_view line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
+  TextLines lines(content);
+  for (std::string_view line; lines.Next(&line);) {
     if (line.empty() || line.starts_with('#')) continue;
-    const std::string where = fmt::format("{}:{}", file, number);
+    const std::string where = fmt::format("{}:{}", file, lines.number());
     if (line.starts_with(kIndent)) {
       if (entries_.empty()) throw Error(ErrorCode::kParse, "a trace of no entry", where + ":1");
       entries_.back().traces.push_back(ParseTrace(line, where));
       continue;
     }
     KnownFailure known = LineParser(line, where).Run();
-    known.line = number;
+    known.line = lines.number();
     entries_.push_back(std::move(known));
   }
 }

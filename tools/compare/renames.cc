@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "reference/spec/error.h"
+#include "reference/spec/text_lines.h"
 
 namespace kvcheck {
 namespace {
@@ -27,7 +28,7 @@ bool MayDelimit(char c) {
 }
 
 std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
+  constexpr std::string_view kBlank = " \t";
   const size_t first = text.find_first_not_of(kBlank);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
@@ -158,14 +159,11 @@ void Renames::AddSubstitution(const std::string& text) {
 }
 
 void Renames::AddFile(std::string_view content, const std::string& file) {
-  int64_t number = 0;
-  while (!content.empty()) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    const std::string_view line = Trimmed(content.substr(0, end));
-    content.remove_prefix(std::min(end + 1, content.size()));
-    ++number;
+  TextLines lines(content);
+  for (std::string_view whole; lines.Next(&whole);) {
+    const std::string_view line = Trimmed(whole);
     if (line.empty() || line.starts_with('#')) continue;
-    const std::string where = fmt::format("{}:{}", file, number);
+    const std::string where = fmt::format("{}:{}", file, lines.number());
     if (Substitution::IsOne(line)) {
       substitutions_.emplace_back(std::string(line), where);
       continue;

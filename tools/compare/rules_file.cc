@@ -8,6 +8,8 @@
 
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text_lines.h"
 
 namespace kvcheck {
 namespace {
@@ -68,12 +70,15 @@ TensorRule ParseFields(std::string_view line, size_t next) {
     } else if (key == "cast") {
       once(rule.cast.has_value());
       rule.cast = ParseDType(value.text);
-      if (!rule.cast) value.Refuse(fmt::format("'{}' is not a type", value.text));
+      if (!rule.cast)
+        value.Refuse(
+            fmt::format("'{}' is not a type{}", value.text, DidYouMean(value.text, TypeNames())));
     } else if (key == "reason") {
       once(!rule.reason.empty());
       rule.reason = Unquoted(value);
     } else {
-      field.Refuse(fmt::format("unknown key '{}'; {}", key, kFields));
+      field.Refuse(fmt::format("unknown key '{}'{}; {}", key, DidYouMean(key, "nan, cast, reason"),
+                               kFields));
     }
   }
   return rule;
@@ -121,13 +126,9 @@ SpecialPolicy TensorRule::Special() const {
 }
 
 void RuleSet::AddFile(std::string_view content, const std::string& file) {
-  int64_t number = 0;
-  while (!content.empty()) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    const std::string_view line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
-    ++number;
-    const std::string where = fmt::format("{}:{}", file, number);
+  TextLines lines(content);
+  for (std::string_view line; lines.Next(&line);) {
+    const std::string where = fmt::format("{}:{}", file, lines.number());
     try {
       size_t next = 0;
       const Piece pattern = TakeField(line, &next);

@@ -5,6 +5,7 @@
 #ifndef TOOLS_KVCHECK_ADAPTERS_H_
 #define TOOLS_KVCHECK_ADAPTERS_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ bool IsCommandLine(const std::string& impl);
 // What a process of this implementation is started by; nullopt: no adapter of this name.
 // Errors: kUsage for a command line that is none.
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl);
+// Bytes of a name that is none, in a message: it may be anything.
+inline constexpr size_t kMostNameShown = 80;
 // Names of adapters that are there, in order.
 std::vector<std::string> AdapterNames();
 // For messages about unknown names: "adapters: mlx-lm; a command line (with a blank or a slash)".

@@ -9,6 +9,8 @@
 #include "optimized/cache/cache_factory.h"
 #include "reference/cache/model_cache.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/faults/cache_faults.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/evaluate_case.h"
@@ -42,10 +44,13 @@ std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name,
     const std::string id = name.substr(kCacheFaultPrefix.size());
     const CacheFault* fault = FindCacheFault(id);
     if (fault != nullptr) return std::make_unique<ModelFactory>(fault->rules(), name);
-    std::string known;
-    for (const CacheFault& entry : CacheFaults()) known += " " + std::string(entry.id);
-    throw Error(ErrorCode::kUsage, fmt::format("there is no cache fault '{}'; known:{}", id, known),
-                "--impl");
+    std::vector<std::string> known;
+    for (const CacheFault& entry : CacheFaults()) known.emplace_back(entry.id);
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("there is no cache fault '{}'{}; known: {}", Shortened(id, kMostNameShown),
+                    DidYouMean(id, known), fmt::join(known, " ")),
+        "--impl");
   }
   const auto registered = Registered().find(name);
   if (registered != Registered().end()) return registered->second();
@@ -59,13 +64,15 @@ std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name,
     }
     return std::make_unique<RemoteCacheFactory>(AdapterProcess(name, limits));
   }
-  std::string known;
-  for (const auto& [other, make] : Registered()) known += ", " + other;
-  throw Error(ErrorCode::kUsage,
-              fmt::format("there is no implementation of caches '{}'; known: optimized, model, "
-                          "fault:ID{}; {}",
-                          name, known, AdaptersText()),
-              "--impl");
+  std::vector<std::string> known = {"optimized", "model"};
+  for (const auto& [other, make] : Registered()) known.push_back(other);
+  const std::string listed = fmt::format("{}", fmt::join(known, ", "));
+  for (const std::string& adapter : AdapterNames()) known.push_back(adapter);
+  throw Error(
+      ErrorCode::kUsage,
+      fmt::format("there is no implementation of caches '{}'{}; known: {}, fault:ID; {}",
+                  Shortened(name, kMostNameShown), DidYouMean(name, known), listed, AdaptersText()),
+      "--impl");
 }
 
 TraceStore* OwnStore(CacheFactory* factory) {

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/kvcheck/case_judges.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
@@ -80,8 +82,11 @@ int RunFaultsCommand(const FaultsOptions& options) {
 int ExplainFault(const FaultsOptions& options) {
   const Fault* fault = FindFault(options.id);
   if (fault == nullptr) {
+    std::vector<std::string> known;
+    for (const Fault& other : AllFaults()) known.emplace_back(other.text->id);
     throw Error(ErrorCode::kUsage,
-                fmt::format("there is no fault '{}'; kvcheck faults list shows all", options.id),
+                fmt::format("there is no fault '{}'{}; kvcheck faults list shows all",
+                            Shortened(options.id, 80), DidYouMean(options.id, known)),
                 "faults explain");
   }
   const FaultText& text = *fault->text;

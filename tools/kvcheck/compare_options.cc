@@ -6,6 +6,7 @@
 
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/interrupt.h"
@@ -67,7 +68,10 @@ RuleSet RulesOf(const CompareOptions& options) {
   if (!options.cast.empty()) {
     rule.cast = ParseDType(options.cast);
     if (!rule.cast) {
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' is not a type", options.cast), "--cast");
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is not a type{}", Shortened(options.cast, 200),
+                              DidYouMean(options.cast, TypeNames())),
+                  "--cast");
     }
   }
   RuleSet rules(std::move(rule));

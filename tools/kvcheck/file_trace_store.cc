@@ -12,6 +12,7 @@
 
 #include "fuzz/trace_inputs.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "tools/process/untrusted_reader.h"
 #include "tools/report/output_file.h"
 
@@ -99,7 +100,9 @@ bool FileTraceStore::IsAsPut(std::string_view key) const {
 std::unique_ptr<TraceStore> MakeTraceStore(const std::string& name) {
   if (name == kMemoryStore) return nullptr;
   if (name == "hdf5") return std::make_unique<FileTraceStore>();
-  throw Error(ErrorCode::kUsage, fmt::format("there is no store '{}'; known: memory, hdf5", name),
+  throw Error(ErrorCode::kUsage,
+              fmt::format("there is no store '{}'{}; known: memory, hdf5", name,
+                          DidYouMean(name, "memory, hdf5")),
               "--store");
 }
 

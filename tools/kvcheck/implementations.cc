@@ -1,6 +1,7 @@
 #include "tools/kvcheck/implementations.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/faults/fault_table.h"
 #include "tools/faults/kernel_faults.h"
 #include "tools/kvcheck/adapters.h"
@@ -104,24 +107,28 @@ std::unique_ptr<Implementation> MakeImplementation(const std::string& text, cons
     const std::string id = text.substr(kFaultPrefix.size());
     std::unique_ptr<Implementation> faulty = MakeFaulty(id, plan, profile);
     if (faulty != nullptr) return faulty;
-    std::string known;
+    std::vector<std::string> known;
     for (const Fault& fault : AllFaults()) {
-      if (fault.kind != FaultKind::kCache) known += " " + std::string(fault.text->id);
+      if (fault.kind != FaultKind::kCache) known.emplace_back(fault.text->id);
     }
     throw Error(
         ErrorCode::kUsage,
-        fmt::format("there is no fault '{}' of attention, codecs or kernels; known:{}", id, known),
+        fmt::format("there is no fault '{}' of attention, codecs or kernels{}; known: {}",
+                    Shortened(id, kMostNameShown), DidYouMean(id, known), fmt::join(known, " ")),
         "--impl");
   }
   if (AdapterCommand(text)) {
     return std::make_unique<RemoteImplementation>(AdapterProcess(text, limits), plan, profile);
   }
+  std::vector<std::string> known = {"simulated", "small_kernel", "optimized:portable", "optimized",
+                                    "reference"};
+  for (const std::string& name : AdapterNames()) known.push_back(name);
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("there is no implementation '{}'; known: simulated, simulated:PLAN, "
+      fmt::format("there is no implementation '{}'{}; known: simulated, simulated:PLAN, "
                   "small_kernel, optimized:portable (attention), optimized, reference (codec), "
                   "fault:ID; {}",
-                  text, AdaptersText()),
+                  Shortened(text, kMostNameShown), DidYouMean(text, known), AdaptersText()),
       "--impl");
 }
 

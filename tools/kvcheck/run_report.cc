@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <iostream>
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 std::string ToolVersion() { return "kvcheck " KVCHECK_VERSION; }
@@ -67,11 +69,28 @@ void RunReport::Add(const CaseResult& result) {
   if (junit_) junit_->Add(result);
 }
 
-int RunReport::Finish() {
+void RunReport::WriteReports() {
   if (prints_text_) text_.Finish(summary_);
   if (json_) json_->Finish(summary_);
   if (junit_) junit_->Finish(summary_);
-  return summary_.ExitCode();
+}
+
+int RunReport::Finish() {
+  int exit_code = summary_.ExitCode();
+  bool is_lost = false;
+  try {
+    WriteReports();
+  } catch (const Error& error) {
+    is_lost = true;
+    PrintNotice(fmt::format("kvcheck: error: {}: {}", error.context(), error.message()));
+  }
+  // tool_main.cc says why standard output was lost.
+  is_lost = is_lost || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (is_lost) {
+    PrintNotice(fmt::format("kvcheck: what the report would have said: {}", Print(summary_)));
+    if (exit_code == kExitPassed) exit_code = kExitNotPut;
+  }
+  return exit_code;
 }
 
 }  // namespace kvcheck

@@ -41,10 +41,14 @@ class RunReport {
   void SetInterrupted() { summary_.interrupted = true; }
   void SetPatterns(std::vector<std::string> patterns) { summary_.patterns = std::move(patterns); }
 
-  // Writes the reports and gives the exit code.
+  // Writes the reports and gives the exit code. Where one cannot be written, standard error has the
+  // counts, and the exit code stays what was found: only 0 becomes 2.
   int Finish();
 
  private:
+  // Errors: kUsage, kUnreadableFile for a place that cannot be written.
+  void WriteReports();
+
   std::string suite_;
   const CommonOptions& options_;
   int64_t total_;

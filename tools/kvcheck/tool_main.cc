@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
@@ -32,14 +34,42 @@ constexpr const char* kFooter =
     "damaged\n"
     "file, illegal case, nothing selected); 3 nothing failed, but something is MISTRUSTED or "
     "nothing\n"
-    "was proved; 4 internal error; 130 interrupted, with a partial report.\n"
+    "was proved; 4 internal error; 130 interrupted, with a partial report. A report that cannot "
+    "be\n"
+    "written turns 0 into 2 and no other code.\n"
     "Results go to standard output, progress and errors to standard error.";
 
-int Complain(const std::string& context, const std::string& message, int exit_code) {
+// What is quoted may be a file given by mistake.
+constexpr size_t kMostMessageBytes = 6000;
+
+int Complain(const std::string& whole_context, const std::string& whole_message, int exit_code) {
+  const std::string context = Shortened(whole_context, kMostMessageBytes);
+  const std::string message = Shortened(whole_message, kMostMessageBytes);
   std::fflush(stdout);
   PrintNotice(context.empty() ? fmt::format("kvcheck: error: {}", message)
                               : fmt::format("kvcheck: error: {}: {}", context, message));
   return exit_code;
+}
+
+// For an option or a command that is not known: the near one of the command that was given.
+std::string MeantOption(const CLI::App& app) {
+  const CLI::App* command = &app;
+  std::vector<std::string> known;
+  while (true) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+    if (command->get_subcommands().empty()) break;
+    command = command->get_subcommands().front();
+  }
+  for (const CLI::App* under : command->get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(under->get_name());
+  }
+  for (const std::string& rest : app.remaining(true)) {
+    const std::string near = DidYouMean(rest.substr(0, rest.find('=')), known);
+    if (!near.empty()) return near;
+  }
+  return "";
 }
 
 int Run(int argc, char** argv) {
@@ -68,12 +98,13 @@ int Run(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       std::vector<std::string> known;
       for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-      return Complain(
-          "usage",
-          fmt::format("there is no command '{}'; commands: {}", argv[1], fmt::join(known, ", ")),
-          kExitNotPut);
+      return Complain("usage",
+                      fmt::format("there is no command '{}'{}; commands: {}", argv[1],
+                                  DidYouMean(argv[1], known), fmt::join(known, ", ")),
+                      kExitNotPut);
     }
-    return Complain("usage", std::string(error.what()) + "; see kvcheck --help", kExitNotPut);
+    return Complain("usage", std::string(error.what()) + MeantOption(app) + "; see kvcheck --help",
+                    kExitNotPut);
   }
   KVCHECK_CHECK(chosen != nullptr, "a command without an action");
   return chosen();

@@ -7,6 +7,7 @@
 //        UNSUPPORTED, or expected to be MISTRUSTED)
 //   4    internal error
 //   130  interrupted; the report is partial
+// A report that cannot be written turns 0 into 2 and changes no other code: what failed has failed.
 // The highest of 4 > 2 > 1 > 3 > 0 wins. An interrupted run exits with 130 whatever it had found,
 // because what it had not yet judged could be anything.
 

@@ -90,7 +90,9 @@ std::vector<Malformed> Table() {
       Codec("x=f32", "=f32", "=f32", "expected key=value"),
       Codec("x=f32", "x=f32 y=f32", "y=f32", "unknown key 'y'; known: op, format"),
       Codec("x=f32", "x=f32 x=f32", "x=f32", "'x' is given twice"),
-      Codec("x=f32", "X=f32", "", "'x=' is missing"),
+      // The mistyped key, before the one that is missing for it.
+      Codec("x=f32", "X=f32", "X=f32", "unknown key 'X' (did you mean 'x'?); known: op, format"),
+      Attention("hkv=2", "hk=2", "hk=2", "unknown key 'hk' (did you mean 'hkv'?); known: b, hq"),
       Codec(" data=gauss:1", "", "", "'data=' is missing"),
       Attention("hkv=2 ", "", "", "'hkv=' is missing"),
       Attention(" k=bf16", "", "", "'k=' is missing"),
@@ -183,6 +185,8 @@ std::vector<Malformed> Table() {
       plan(" ", " ", "exactly one space"),
       plan("base=fastest", "fastest", "'fastest' is not a known plan"),
       plan("base=", "", "'' is not a known plan"),
+      plan("plain_f32", "plain_f32", "write base=plain_f32"),
+      plan("plain_f64", "plain_f64", "did you mean base=plain_f32?"),
       plan("name=", "", "a plan's name"),
       plan("name=a=b", "a=b", "a plan's name"),
       plan("speed=1", "speed", "unknown key 'speed'; known: base, name"),
@@ -253,9 +257,15 @@ std::vector<Malformed> Table() {
 
 void Parse(What what, const std::string& text) {
   switch (what) {
-    case What::kCase: ParseCase(text); return;
-    case What::kPlan: ParsePlan(text); return;
-    case What::kProfile: ParseProfile(text); return;
+    case What::kCase:
+      ParseCase(text);
+      return;
+    case What::kPlan:
+      ParsePlan(text);
+      return;
+    case What::kProfile:
+      ParseProfile(text);
+      return;
     case What::kRule:
       ParseToleranceRule(WholeLine(text));
       return;
@@ -318,7 +328,8 @@ TEST(IllegalCase, IsRefusedWithItsReason) {
       {attention("none", "left_pad:0,10"), illegal, "left_pad 10 exceeds t=9"},
       {attention("mask=none", "against=original"), illegal, "against=original needs"},
       {attention("t=9", "t=2147483648"), ErrorCode::kUnsupported, ""},
-      {attention("b=2 hq=4 hkv=2 l=2 t=9", "b=2048 hq=4 hkv=2 l=2 t=2147483648"), illegal, "exceed"},
+      {attention("b=2 hq=4 hkv=2 l=2 t=9", "b=2048 hq=4 hkv=2 l=2 t=2147483648"), illegal,
+       "exceed"},
       {attention("l=2", "l=2147483648"), ErrorCode::kUnsupported, ""},
       {attention("b=2 hq=4 hkv=2 l=2", "b=2 hq=2048 hkv=2 l=2147483648"), illegal, "exceed"},
       {attention("l=2 t=9", "l=65536 t=67108864"), ErrorCode::kUnsupported, ""},
@@ -360,7 +371,7 @@ TEST(IllegalCase, ValuesThatHaveNoTextAreRefusedByValidate) {
   AttentionCase good;
   good.data = {"gauss", 1, ""};
   EXPECT_FALSE(refuses(good));
-  for (int64_t AttentionCase::*extent :
+  for (int64_t AttentionCase::* extent :
        {&AttentionCase::batch, &AttentionCase::query_heads, &AttentionCase::kv_heads,
         &AttentionCase::query_len, &AttentionCase::kv_len, &AttentionCase::k_dim,
         &AttentionCase::v_dim}) {
@@ -370,8 +381,8 @@ TEST(IllegalCase, ValuesThatHaveNoTextAreRefusedByValidate) {
       EXPECT_TRUE(refuses(c)) << value;
     }
   }
-  for (double value : {std::numeric_limits<double>::quiet_NaN(),
-                       std::numeric_limits<double>::infinity()}) {
+  for (double value :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     AttentionCase c = good;
     c.scale = value;
     EXPECT_TRUE(refuses(c));

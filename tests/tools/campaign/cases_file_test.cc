@@ -39,6 +39,18 @@ TEST(CasesFile, ReadsCasesWithTheirReasons) {
   EXPECT_EQ(KindName(cases[1].c), "attention");
 }
 
+TEST(CasesFile, LinesEndAsAnyEditorEndsThem) {
+  std::string text = "\xef\xbb\xbf";
+  for (const char c : std::string(kTwo)) text += c == '\n' ? "\r\n" : std::string(1, c);
+  const std::vector<CaseEntry> plain = ParseCases(kTwo, "two.cases");
+  const std::vector<CaseEntry> cases = ParseCases(text, "two.cases");
+  ASSERT_EQ(cases.size(), plain.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(Print(cases[i]), Print(plain[i]));
+    EXPECT_EQ(cases[i].line, plain[i].line);
+  }
+}
+
 TEST(CasesFile, PrintsWhatItReads) {
   for (CaseEntry entry : ParseCases(kTwo, "two.cases")) {
     entry.implementation = "fault:x";
@@ -88,7 +100,7 @@ TEST(CasesFile, EveryMalformedLineIsRefusedWithItsPlaceAndReason) {
        "s.cases:3: a tensor case"},
       {" case a\n", "s.cases:1: a line neither begins nor ends with a blank"},
       {"case a \n", "s.cases:1: a line neither begins nor ends with a blank"},
-      {"case a\r\n", "s.cases:1: only printable ASCII"},
+      {"case a\rb\n", "s.cases:1: only printable ASCII"},
       {"case a\nreason caf\xc3\xa9\n", "s.cases:2: only printable ASCII"},
       {"# nothing\n\n", "s.cases: the file has no cases"},
       {"", "s.cases: the file has no cases"},

@@ -30,6 +30,15 @@ TEST(KnownFailures, ReadsWhatALineSays) {
   EXPECT_EQ(entry.line, 3);
 }
 
+TEST(KnownFailures, LinesEndAsAnyEditorEndsThem) {
+  std::string line = kLine;
+  line.insert(line.size() - 1, "\r");
+  const KnownFailures known("\xef\xbb\xbf# why\r\n\r\n" + line, "known.txt");
+  ASSERT_EQ(known.entries().size(), 1u);
+  EXPECT_EQ(known.entries()[0].case_name, "ring/one");
+  EXPECT_EQ(known.entries()[0].line, 3);
+}
+
 TEST(KnownFailures, ExcuseOneSignatureOfOneImplementationUntilTheyExpire) {
   const KnownFailures known(kLine, "known.txt");
   const auto find = [&](const char* signature, const char* impl, const char* version,

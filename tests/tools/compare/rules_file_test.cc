@@ -40,6 +40,14 @@ TEST(RuleSet, LastMatchDecides) {
   EXPECT_EQ(Deciding(RulesOf("k exact"), "/v"), "exact @ ");
 }
 
+TEST(RuleSet, LinesEndAsAnyEditorEndsThem) {
+  const RuleSet rules =
+      RulesOf("\xef\xbb\xbf# comment\r\n\r\n* ulp:8\r\na ulp:4 reason=\"as b\"\r\n", {});
+  EXPECT_EQ(rules.size(), 2U);
+  EXPECT_EQ(Deciding(rules, "/a"), "ulp:4 @ r.txt:4");
+  EXPECT_EQ(Deciding(rules, "/b"), "ulp:8 @ r.txt:3");
+}
+
 TEST(RuleSet, FieldsAreRead) {
   const RuleSet rules = RulesOf(
       "a\\ b abs:0.5,rel:2^-7 reason=\"a \\\"b\\\" \\\\ c\" cast=bf16 nan=equal\n"
@@ -122,7 +130,8 @@ TEST(RuleSet, MalformedLineIsRefusedWithItsColumn) {
       {"k wrong", "r.txt:1:3 | a rule is exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y, codec:FORMAT or"},
       {"k abs:-1", "r.txt:1:7 | a tolerance is at least 0"},
       {"k exact colour=red", "r.txt:1:9 | unknown key 'colour'; " + fields},
-      {"k exact reasons=\"x\"", "r.txt:1:9 | unknown key 'reasons'; " + fields},
+      {"k exact reasons=\"x\"",
+       "r.txt:1:9 | unknown key 'reasons' (did you mean 'reason'?); " + fields},
       {"k exact red", "r.txt:1:9 | " + fields},
       {"k exact nan=maybe", "r.txt:1:13 | 'maybe' is not one of fail, equal, equal-bits"},
       {"k exact nan=fail nan=fail", "r.txt:1:18 | 'nan' is given twice"},

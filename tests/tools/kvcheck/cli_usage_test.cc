@@ -64,6 +64,60 @@ TEST_F(Usage, EmptyValuesAreNoAbsentOptions) {
   ExpectRefused({"golden", "verify", "g.h5", "--only", ""}, "--only: " + what);
 }
 
+TEST_F(Usage, MistypedNamesComeWithTheNearOne) {
+  const std::string text = kAttentionCase;
+  ExpectRefused({"comprae", "a", "b"}, "no command 'comprae' (did you mean 'compare'?)");
+  ExpectRefused({"run", text, "--plann", "x"}, "--plann (did you mean '--plan'?)");
+  ExpectRefused({"golden", "verfy", "x"}, "did you mean 'verify'?");
+  ExpectRefused({"run", text, "--impl", "optimised"}, "did you mean 'optimized'?");
+  ExpectRefused({"run", text, "--impl", "torch-sdpa"}, "did you mean 'torch_sdpa'?");
+  ExpectRefused({"run", text, "--impl", "fault:causal_ignore"}, "did you mean 'causal_ignored'?");
+  ExpectRefused({"run", "cache k=f32 dk=8 data=tokens:1; new A; append A 1", "--impl", "modle"},
+                "did you mean 'model'?");
+  ExpectRefused({"run", text, "--plan", "plain_f32"}, "write base=plain_f32");
+  ExpectRefused({"run", text, "--plan", "base=plain_f23"}, "did you mean 'plain_f32'?");
+  ExpectRefused({"run", text, "--profile", "maskd_row=nan"}, "did you mean 'masked_row'?");
+  ExpectRefused({"faults", "explain", "causal_ignore"}, "did you mean 'causal_ignored'?");
+  std::string regime = text;
+  regime.replace(regime.find("gauss"), 5, "gaus");
+  ExpectRefused({"run", regime}, "did you mean 'gauss'?");
+}
+
+TEST_F(Usage, LongTextsAreCutInMessages) {
+  const std::string filler(100000, 'x');
+  const std::vector<std::vector<std::string>> rows = {{"run", filler},
+                                                      {"run", "attention " + filler},
+                                                      {"run", kAttentionCase, "--plan", filler},
+                                                      {"run", kAttentionCase, "--impl", filler},
+                                                      {"run", kAttentionCase, "--" + filler},
+                                                      {filler}};
+  for (const std::vector<std::string>& arguments : rows) {
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_LT(run.err.size(), 7000u);
+    EXPECT_TRUE(run.err.starts_with("kvcheck: error: ")) << run.err;
+  }
+}
+
+// A report that nobody gets loses no verdict.
+TEST_F(Usage, VerdictOutlivesAReportThatCannotBeWritten) {
+  UseProgram("/bin/sh");
+  const std::string passing = std::string(KVCHECK_TOOL) + " run '" + kAttentionCase +
+                              "' --impl simulated --plan " + kHonestPlan;
+  const std::string failing = std::string(KVCHECK_TOOL) + " run '" + kAttentionCase +
+                              "' --impl fault:causal_ignored --plan " + kHonestPlan;
+  for (const std::string& where :
+       {" >/dev/full", " --json - >/dev/full", " --json /dev/full", " --junit /dev/full"}) {
+    const ToolRun failed = Tool({"-c", failing + where});
+    EXPECT_EQ(failed.exit_code, 1) << where << failed.err;
+    EXPECT_NE(failed.err.find("the report cannot be written"), std::string::npos) << failed.err;
+    EXPECT_NE(failed.err.find("1 case: 1 failed"), std::string::npos) << failed.err;
+    const ToolRun passed = Tool({"-c", passing + where});
+    EXPECT_EQ(passed.exit_code, 2) << where << passed.err;
+    EXPECT_NE(passed.err.find("1 case: 1 passed"), std::string::npos) << passed.err;
+  }
+}
+
 TEST_F(Usage, VerifyOfNoCaseIsNoPass) {
   WriteGoldenFile(Path("g.h5"), FileOf({ObservedCase("a", kHonestPlan, "PASS")}));
   ASSERT_EQ(Tool({"golden", "verify", "g.h5", "--only", "a*"}).exit_code, 0);
