@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks that what README.md shows of the tool is what it prints today.
 
-usage: readme_verdict.py KVCHECK README.md [--update]
+usage: readme_verdict.py KVCHECK README.md [--from FOLDER] [--update]
 
-Two kinds of blocks are run, in the folder of README.md:
+Two kinds of blocks are run, in FOLDER (default: that of README.md):
   <!-- verdict: ARGUMENTS -->    a fenced block with the standard output of `kvcheck ARGUMENTS`, which fails (status 1)
   <!-- exits with N -->          a ```console block: a line "$ kvcheck ARGUMENTS" (a \\ at its end: it goes on in the
                                  next line), then the standard output. The exit status is N.
@@ -33,6 +33,7 @@ def printed_by(tool, block, folder):
 
 def main():
     tool, readme = sys.argv[1], pathlib.Path(sys.argv[2])
+    folder = pathlib.Path(sys.argv[sys.argv.index("--from") + 1]) if "--from" in sys.argv else readme.parent
     text = readme.read_text()
     blocks = sorted([*VERDICT.finditer(text), *CONSOLE.finditer(text)], key=lambda block: block.start())
     strays = [mark for mark in MARK.finditer(text)
@@ -40,11 +41,12 @@ def main():
     if strays:
         line = text.count("\n", 0, strays[0].start()) + 1
         sys.exit(f"{readme}:{line}: a block that is not held to the tool")
-    if not {VERDICT, CONSOLE} <= {block.re for block in blocks}:
+    expected = {CONSOLE} if "--from" in sys.argv else {VERDICT, CONSOLE}
+    if not expected <= {block.re for block in blocks}:
         sys.exit(f"{readme}: a '<!-- verdict: ... -->' and a '<!-- exits with N -->' block are expected")
     updated, at = "", 0
     for block in blocks:
-        printed = printed_by(tool, block, readme.parent)
+        printed = printed_by(tool, block, folder)
         if printed != block["shown"] and "--update" not in sys.argv:
             sys.exit(f"{readme} shows something else than the tool prints for {block['arguments']}; run this script "
                      f"with --update:\n{printed}")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "reference/numerics/convert.h"
@@ -63,6 +64,46 @@ bool HoldsEveryValue(DType wide, DType narrow) {
   for (int i = 0; i < from.digits; ++i) largest *= 2;
   return to.is_signed && to.mantissa_bits + 1 >= from.digits &&
          to.largest_finite >= (from.is_signed ? largest : largest - 1);
+}
+
+namespace {
+
+// Integers have values that no rounding to them gives.
+bool IsValueOf(DType type, double x) {
+  if (IsFloat(type)) {
+    const double rounded = RoundTo(type, x);
+    return std::isnan(x) ? std::isnan(rounded) : rounded == x;
+  }
+  const IntegerType integer = IntegerTypeOf(type);
+  const double end = std::ldexp(1.0, integer.digits);
+  return std::trunc(x) == x && x < end && x >= (integer.is_signed ? -end : 0.0);
+}
+
+}  // namespace
+
+std::optional<Tensor> ExactlyAs(const Tensor& tensor, DType to, int64_t* first, int64_t* count) {
+  *first = -1;
+  *count = 0;
+  Tensor cast(to, tensor.shape);
+  const int64_t elements = tensor.ElementCount();
+  // Beyond 2^53 an integer of 64 bits is read as its neighbour.
+  const bool may_be_rounded =
+      !IsFloat(tensor.dtype) && SizeInBytes(tensor.dtype) == sizeof(double) && to != tensor.dtype;
+  std::vector<double> values;
+  for (int64_t begin = 0; begin < elements; begin += kBlockElements) {
+    values.resize(static_cast<size_t>(std::min(kBlockElements, elements - begin)));
+    DecodeTo(tensor, begin, values);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool is_certain = !may_be_rounded || std::fabs(values[i]) < 0x1p53;
+      if (is_certain && IsValueOf(to, values[i])) continue;
+      if (*first < 0) *first = begin + static_cast<int64_t>(i);
+      ++*count;
+    }
+    if (*count > 0) continue;
+    EncodeFrom(values, to, cast.bytes.data() + static_cast<size_t>(begin) * SizeInBytes(to));
+  }
+  if (*count > 0) return std::nullopt;
+  return cast;
 }
 
 CastTensor::CastTensor(const TensorView& tensor, DType wide, const std::string& where)

@@ -4,10 +4,13 @@
 #ifndef TOOLS_COMPARE_CAST_SOURCE_H_
 #define TOOLS_COMPARE_CAST_SOURCE_H_
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/tensor.h"
 #include "tools/compare/tensor_view.h"
 
 namespace kvcheck {
@@ -15,6 +18,11 @@ namespace kvcheck {
 // True when every value of `narrow` is one of `wide`, zeros of either sign, infinities and NaN
 // among them. A type holds itself.
 bool HoldsEveryValue(DType wide, DType narrow);
+
+// The tensor in type `to`, where every element is a value of that type (a NaN stays one). Else
+// nullopt, with the first element that is none in *first and their number in *count.
+// Errors: kIllegalCase for a byte that is no code of the tensor's type.
+std::optional<Tensor> ExactlyAs(const Tensor& tensor, DType to, int64_t* first, int64_t* count);
 
 // The elements of another tensor in type `wide`. A NaN becomes quiet and keeps its sign, and what
 // of its payload Encode keeps.

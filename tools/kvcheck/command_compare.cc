@@ -11,6 +11,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/compare_options.h"
 #include "tools/kvcheck/compare_two_plans.h"
+#include "tools/report/number_text.h"
 
 namespace kvcheck {
 namespace {
@@ -40,7 +41,6 @@ int Compare(const CompareOptions& options) {
                                                {"--allow-extra", !options.allow_extra.empty()},
                                                {"--shard", !options.shard.empty()},
                                                {"--slice", !options.slice.empty()},
-                                               {"--cast", !options.cast.empty()},
                                                {"--nan", !options.nan.empty()},
                                                {"--stats full", options.full_statistics},
                                                {"--bless", !options.bless.empty()}};
@@ -53,22 +53,21 @@ int Compare(const CompareOptions& options) {
                   "compare");
     }
     if (!options.gold_plan.empty()) {
-      if (options.files.size() != 2 || !options.map.empty()) {
-        throw Error(ErrorCode::kUsage, "--gold-plan takes GOLD and GOT, and no --map", "compare");
+      if (options.files.size() != 2) {
+        throw Error(ErrorCode::kUsage, "--gold-plan takes GOLD and GOT", "compare");
       }
+      std::string arguments = TensorArguments(options);
+      if (!options.cast.empty()) arguments += " --cast " + ShellWord(options.cast);
       return CompareTwoPlans({options.common, options.files[0], options.files[1], options.case_text,
-                              options.gold_plan, options.plan, options.profile, options.bitwise});
-    }
-    if (options.files.size() != 1) {
-      throw Error(ErrorCode::kUsage,
-                  "--case takes one file, with the inputs and the outputs; two with --gold-plan",
-                  "compare");
+                              options.gold_plan, options.plan, options.profile, options.bitwise,
+                              options.map, options.axes, options.cast, arguments});
     }
     return CompareCase(options);
   }
+  Refuse({{"--axes", !options.axes.empty()}}, "goes with --case");
   Refuse({{"--gold-plan", !options.gold_plan.empty()}}, "goes with --case");
   if (options.files.size() != 2) {
-    throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and one file", "compare");
+    throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and a file", "compare");
   }
   if (options.bless.empty() != options.reason.empty()) {
     throw Error(ErrorCode::kUsage, "--bless and --reason go together", "compare");
@@ -126,6 +125,10 @@ void AddSelectionOptions(CLI::App* command, CompareOptions* options) {
           "GOT's names as GOLD has them: 's#REGEX#TEXT#', in order, flags g and i; with --case "
           "NAME=/path of a dataset; repeatable")
       ->group(group);
+  AddList(command, "--axes", &options->axes, "AXES",
+          "With --case, the order of the axes as stored: B,T,H,D, or T,H*D of one that has two; "
+          "NAME=AXES of one tensor; repeatable")
+      ->group(group);
   AddList(command, "--map-file", &options->map_file, "FILE",
           "Lines GOT_NAME GOLD_NAME or s#REGEX#TEXT#; repeatable")
       ->group(group);
@@ -165,8 +168,10 @@ void AddRuleOptions(CLI::App* command, CompareOptions* options) {
       ->check(CLI::IsMember({"fail", "equal", "equal-bits"}))
       ->group(group);
   command
-      ->add_option("--cast", options->cast,
-                   "Compare tensors of two types in TYPE, which must hold both exactly")
+      ->add_option(
+          "--cast", options->cast,
+          "Compare tensors of two types in TYPE, which must hold both exactly; with --case, "
+          "tensors stored in other types, whose values must be those of the case's")
       ->type_name("TYPE")
       ->group(group);
   command
@@ -193,13 +198,17 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "the schema are compared tensor by tensor, bit by bit unless --tol or --rules says "
       "otherwise;\n"
       "a missing or extra tensor fails, one that cannot be read is MISTRUSTED.\n"
-      "With --case, datasets are found by name (q, k, v, out, ...) or --map; data=REGIME:SEED "
-      "generates\nthe inputs, so that FILE needs outputs alone.\n"
+      "With --case, datasets are found by name (q or query, k, v, out or attn_output, ...) or "
+      "--map,"
+      "\nin one file, or the inputs in the first and the outputs in the second; data=REGIME:SEED\n"
+      "generates the inputs, so that FILE needs outputs alone. What is stored in a wider type, or "
+      "in\n"
+      "another order of axes, is taken where that is certain, and said.\n"
       "With --case and --gold-plan, GOT's outputs are held against GOLD's, which has the inputs: "
       "they\n"
       "may differ by the bound of GOLD's plan and that of --plan together. GOLD must keep its "
       "own.");
-  command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE")
+  command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS")
       ->required()
       ->expected(1, 2);
   command->add_option("--case", options->case_text, "The case that FILE answers");

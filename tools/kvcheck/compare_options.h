@@ -31,6 +31,7 @@ struct CompareOptions {
   std::string tolerance;
   std::vector<std::string> rules;  // files
   std::vector<std::string> map;
+  std::vector<std::string> axes;
   // Of files without the schema.
   std::vector<std::string> map_file;
   std::vector<std::string> allow_missing;
@@ -65,6 +66,8 @@ Plan PlanOf(const CompareOptions& options, const std::string& stated);
 Profile ProfileOf(const CompareOptions& options, const std::string& stated);
 // The options that change a verdict, as part of the command that repeats it: " --plan '...'".
 std::string PlanArguments(const CompareOptions& options);
+// Those of --case that say which tensors are meant: " --map q=/query --axes B,T,H,D".
+std::string TensorArguments(const CompareOptions& options);
 // The rule of --tol; exact without it. Errors: kParse.
 ToleranceRule RuleOf(const CompareOptions& options);
 // --tol, --nan, --cast and the files of --rules. Errors: kParse, kUsage, kUnreadableFile.
@@ -77,7 +80,7 @@ int CompareGolden(const CompareOptions& options, const StoredFile& gold, const S
 // The bytes of the files were opened before the files were read.
 int CompareStored(const CompareOptions& options, const StoredFile& gold, const StoredFile& got,
                   const MappedFile& gold_bytes, const MappedFile& got_bytes);
-// One file that holds the inputs and the outputs of --case.
+// One file that holds the inputs and the outputs of --case, or one of each.
 int CompareCase(const CompareOptions& options);
 
 }  // namespace kvcheck

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "reference/attention/two_plans_source.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/case_tensors.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/kvcheck/stored_tensors.h"
@@ -35,26 +38,25 @@ Verdict JudgeBits(const TensorMap& gold, const ObservedSource& got, JudgeOptions
 }
 
 Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile& gold_file,
-                 const StoredFile& got_file) {
-  const auto specs = OutputSpecs(c);
-  const auto observed = [&](const StoredFile& file) {
-    return FileObserved(file, FindByName(file.source().index(), specs, {}), c);
-  };
-  const FileObserved gold = observed(gold_file);
-  const FileObserved got = observed(got_file);
-  const TensorMap values = ReadOutputs(gold, c, gold_file.path());
-  JudgeOptions judge = options.common.Judge(0);
-  judge.statistics = judge.strict = false;
-  if (options.bitwise) return JudgeBits(values, got, judge);
-
+                 const StoredFile& got_file, CaseTensors* tensors) {
   Question question;
   question.c = c;
   question.plan = ParsePlan(options.gold_plan);
   question.profile = ParseProfile(options.profile);
   const auto& attention = std::get<AttentionCase>(c);
-  const auto inputs = FindByName(gold_file.source().index(), InputSpecs(c), {});
-  question.inputs = attention.data.IsFile() ? LoadInputs(gold_file, c, inputs)
-                                            : GenerateCaseInputs(c, question.profile);
+  const bool reads_inputs = attention.data.IsFile() && !options.bitwise;
+  if (reads_inputs) question.inputs = tensors->Inputs(gold_file);
+  const std::unique_ptr<ObservedSource> gold_outputs = tensors->Outputs(gold_file);
+  const std::unique_ptr<ObservedSource> got_outputs = tensors->Outputs(got_file);
+  tensors->CheckUsed();
+  const ObservedSource& gold = *gold_outputs;
+  const ObservedSource& got = *got_outputs;
+  const TensorMap values = ReadOutputs(gold, c, gold_file.path());
+  JudgeOptions judge = options.common.Judge(0);
+  judge.statistics = judge.strict = false;
+  if (options.bitwise) return JudgeBits(values, got, judge);
+
+  if (!reads_inputs) question.inputs = GenerateCaseInputs(c, question.profile);
   JudgeOptions quiet = judge;
   quiet.explain = false;
   const Verdict own = EvaluateCase(question, gold, quiet);
@@ -101,8 +103,11 @@ int CompareTwoPlans(const TwoPlansOptions& options) {
     if (!value->empty()) result.verdict.command += fmt::format(" {} {}", name, ShellWord(*value));
   }
   if (options.bitwise) result.verdict.command += " --bitwise";
+  result.verdict.command += options.tensor_arguments;
+  CaseTensors tensors(c, ParseTensorChoices(options.map, options.axes, options.cast));
   RunReport report("compare", options.common, 1);
-  report.Judge(std::move(result), [&] { return JudgeTwo(options, c, gold, got); });
+  report.Judge(std::move(result), [&] { return JudgeTwo(options, c, gold, got, &tensors); });
+  for (std::string& note : tensors.Notes()) report.AddNote(std::move(note));
   return report.Finish();
 }
 

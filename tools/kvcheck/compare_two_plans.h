@@ -5,6 +5,7 @@
 #define TOOLS_KVCHECK_COMPARE_TWO_PLANS_H_
 
 #include <string>
+#include <vector>
 
 #include "tools/kvcheck/common_options.h"
 
@@ -19,6 +20,10 @@ struct TwoPlansOptions {
   std::string plan;     // "": a stranger's
   std::string profile;  // of both
   bool bitwise = false;
+  std::vector<std::string> map;
+  std::vector<std::string> axes;
+  std::string cast;
+  std::string tensor_arguments;  // these three, as part of a command
 };
 
 // Exit code of the command. GOLD is first judged under its own plan; where it fails, GOT is

@@ -12,14 +12,6 @@
 namespace kvcheck {
 namespace {
 
-DType MeantType(const ObjectRecord& record, const TensorSpec* declared) {
-  if (declared == nullptr || record.attributes.contains("kv_dtype") || IsFloat(record.dtype) ||
-      SizeInBytes(record.dtype) != SizeInBytes(declared->dtype)) {
-    return record.dtype;
-  }
-  return declared->dtype;
-}
-
 const TensorSpec* FindSpec(const std::map<std::string, TensorSpec>& specs,
                            const std::string& name) {
   const auto found = specs.find(name);
@@ -60,8 +52,22 @@ StoredAnswer AnswerIn(const FileIndex& index, const std::string& group, std::str
   return answer;
 }
 
+double Bytes(const Shape& shape, DType dtype) {
+  return static_cast<double>(shape.ElementCount()) * static_cast<double>(SizeInBytes(dtype));
+}
+
+}  // namespace
+
+DType MeantType(const ObjectRecord& record, const TensorSpec* declared) {
+  if (declared == nullptr || record.attributes.contains("kv_dtype") || IsFloat(record.dtype) ||
+      SizeInBytes(record.dtype) != SizeInBytes(declared->dtype)) {
+    return record.dtype;
+  }
+  return declared->dtype;
+}
+
 // data=file:HASH asks for one content alone; other tensors would answer another question.
-void CheckHash(const StoredFile& file, const Case& c) {
+void CheckContentHash(const StoredFile& file, const Case& c) {
   const DataSource& data = DataOf(c);
   if (!data.IsFile() || data.file_hash.empty()) return;
   if (!file.IsGolden()) {
@@ -78,12 +84,6 @@ void CheckHash(const StoredFile& file, const Case& c) {
                 file.path());
   }
 }
-
-double Bytes(const Shape& shape, DType dtype) {
-  return static_cast<double>(shape.ElementCount()) * static_cast<double>(SizeInBytes(dtype));
-}
-
-}  // namespace
 
 StoredFile::StoredFile(const std::string& path) : path_(path) {
   auto file = OpenUntrustedTensors(path);
@@ -223,7 +223,7 @@ void FileObserved::Read(const std::string& name, int64_t first_element,
 }
 
 TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& datasets) {
-  CheckHash(file, c);
+  CheckContentHash(file, c);
   const std::map<std::string, TensorSpec> specs = InputSpecs(c);
   double bytes = 0;
   for (const auto& [name, dataset] : datasets) {

@@ -69,6 +69,12 @@ std::string ImplementationText(const StoredAnswer& answer);
 DatasetNames FindByName(const FileIndex& index, const std::map<std::string, TensorSpec>& specs,
                         const DatasetNames& map);
 
+// The type of a dataset's elements, as said above. declared: what the case says of it; may be null.
+DType MeantType(const ObjectRecord& record, const TensorSpec* declared);
+
+// Errors: kMissingData where the case names its data by content hash, and the file has another.
+void CheckContentHash(const StoredFile& file, const Case& c);
+
 // Observed tensors, read from the file as the judge asks for them.
 class FileObserved : public ObservedSource {
  public:
