@@ -106,7 +106,7 @@ TEST_F(Usage, VerdictOutlivesAReportThatCannotBeWritten) {
                               "' --impl simulated --plan " + kHonestPlan;
   const std::string failing = std::string(KVCHECK_TOOL) + " run '" + kAttentionCase +
                               "' --impl fault:causal_ignored --plan " + kHonestPlan;
-  for (const std::string& where :
+  for (const std::string where :
        {" >/dev/full", " --json - >/dev/full", " --json /dev/full", " --junit /dev/full"}) {
     const ToolRun failed = Tool({"-c", failing + where});
     EXPECT_EQ(failed.exit_code, 1) << where << failed.err;
