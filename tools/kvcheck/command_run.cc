@@ -11,6 +11,7 @@
 #include "tools/campaign/cases_file.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_implementations.h"
+#include "tools/kvcheck/case_judges.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
@@ -55,6 +56,25 @@ std::string ShownName(const std::string& name) {
   const Greeting& greeting = GreetingOf(name);
   const std::string text = greeting.name + " " + greeting.version;
   return greeting.name == name ? text : fmt::format("{} ({})", text, name);
+}
+
+// The title of a case that names nobody: "attention on optimized 1", for whoever judges a kernel of
+// his own must see that it was not asked.
+std::string DefaultTitle(const std::string& title, const Case& c, const std::string& name) {
+  const std::string kind(KindName(c));
+  return fmt::format("{} on {}", title.empty() ? kind : title, FindAnswerer(kind, name).Shown());
+}
+
+// Implementations that would be judged by themselves.
+std::string ObservedName(const std::string& name) {
+  if (name == "reference") {
+    return "reference (a check of itself: it cannot find faults of the format)";
+  }
+  if (name == "simulated") {
+    return "simulated (a check of itself: it cannot find faults of the definition)";
+  }
+  if (name == "model") return "model (a check of itself: it cannot find faults of the contract)";
+  return ShownName(name);
 }
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -109,9 +129,7 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
-  result.verdict.implementation =
-      name == "reference" ? "reference (a check of itself: it cannot find faults of the format)"
-                          : ShownName(name);
+  result.verdict.implementation = ObservedName(name);
   result.verdict.command = CommandText(options, question, name, options.data);
   return report->Judge(std::move(result), [&] {
     const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
@@ -136,9 +154,7 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
-  result.verdict.implementation =
-      name == "model" ? "model (a check of itself: it cannot find faults of the contract)"
-                      : ShownName(name);
+  result.verdict.implementation = ObservedName(name);
   result.verdict.command =
       "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
   if (store != nullptr) result.verdict.command += " --store " + options.store;
@@ -150,15 +166,16 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
 int RunGenerated(const RunOptions& options) {
   Question question;
   question.c = ParseCase(options.case_text);
-  const std::string name =
-      options.implementation.empty() ? DefaultImplementation(question.c) : options.implementation;
+  const bool is_default = options.implementation.empty();
+  const std::string name = is_default ? DefaultImplementation(question.c) : options.implementation;
+  const std::string title = is_default ? DefaultTitle("", question.c, name) : "";
   RunReport report("run", options.common, 1);
   if (std::holds_alternative<CacheCase>(question.c)) {
-    RunTrace(options, question, name, "", &report);
+    RunTrace(options, question, name, title, &report);
   } else {
     question.profile = ProfileOf(options, Print(StatedBy(name, KindName(question.c)).profile));
     question.inputs = GenerateCaseInputs(question.c, question.profile);
-    RunImplementation(options, std::move(question), name, "", &report);
+    RunImplementation(options, std::move(question), name, title, &report);
   }
   return report.Finish();
 }
@@ -190,15 +207,17 @@ int RunFile(const RunOptions& options, const std::string& path) {
   for (const CaseEntry& entry : entries) {
     RunOptions of_case = options;
     if (of_case.implementation.empty()) of_case.implementation = entry.implementation;
+    std::string title = entry.name;
     if (of_case.implementation.empty()) {
       of_case.implementation = DefaultImplementation(entry.c);
+      title = DefaultTitle(title, entry.c, of_case.implementation);
     }
     const std::string& name = of_case.implementation;
     Question question;
     question.c = entry.c;
     bool more = false;
     if (std::holds_alternative<CacheCase>(entry.c)) {
-      more = RunTrace(of_case, question, name, entry.name, &report);
+      more = RunTrace(of_case, question, name, title, &report);
     } else {
       const StatedAnswer stated = StatedBy(name, KindName(entry.c));
       if (of_case.plan.empty() && stated.plan.empty()) {
@@ -207,7 +226,7 @@ int RunFile(const RunOptions& options, const std::string& path) {
       question.profile =
           ProfileOf(of_case, entry.profile.empty() ? Print(stated.profile) : entry.profile);
       question.inputs = GenerateCaseInputs(question.c, question.profile);
-      more = RunImplementation(of_case, std::move(question), name, entry.name, &report);
+      more = RunImplementation(of_case, std::move(question), name, title, &report);
     }
     if (!more) break;
   }
@@ -304,8 +323,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_option("--profile", options->profile, "Which conventions it follows");
   command->add_option(
       "--impl", options->implementation,
-      "simulated: the definition under the plan; simulated:PLAN: under another "
-      "plan; fault:ID: with a fault (kvcheck faults list); optimized; of attention also "
+      "Who answers (default: optimized, as in fuzz and gate, and named in the first line); "
+      "simulated: the definition under the plan, a check of itself; simulated:PLAN: under another "
+      "plan; fault:ID: with a fault (kvcheck faults list); of attention also "
       "optimized:portable; of codecs reference, a check of itself; of caches model; an adapter's "
       "name; a command line, with a "
       "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md: it "

@@ -153,9 +153,7 @@ StatedAnswer StatedBy(const std::string& name, std::string_view kind) {
 }
 
 std::string DefaultImplementation(const Case& c) {
-  if (std::holds_alternative<AttentionCase>(c)) return "simulated";
-  if (std::holds_alternative<CodecCase>(c)) return "reference";
-  if (std::holds_alternative<CacheCase>(c)) return "optimized";
+  if (!std::holds_alternative<TensorCase>(c)) return std::string(kOptimized);
   throw Error(ErrorCode::kUsage,
               "a tensor case compares stored tensors: give them with --data FILE#NAME, or use "
               "kvcheck compare --case",

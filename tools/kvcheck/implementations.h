@@ -38,7 +38,8 @@ struct StatedAnswer {
 // Errors: none for a name that does not exist; kUnsupported for a process that does not greet.
 StatedAnswer StatedBy(const std::string& name, std::string_view kind);
 
-// The implementation that a case runs on where none is named. Errors: kUsage when there is none.
+// The implementation that a case runs on where none is named: optimized, never one whose values
+// judge it. Errors: kUsage when there is none.
 std::string DefaultImplementation(const Case& c);
 
 // Encodes and decodes by reference/formats.

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
@@ -131,10 +133,34 @@ TEST_F(RunCommand, MalformedCaseIsRefusedWithItsColumn) {
 }
 
 TEST_F(RunCommand, PlanThatTheKernelFollowsPasses) {
-  const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan});
+  const ToolRun run =
+      Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", "simulated", "-v"});
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_TRUE(run.out.starts_with("PASS  attention  ")) << run.out;
+  EXPECT_NE(run.out.find("simulated (a check of itself"), std::string::npos) << run.out;
   EXPECT_EQ(run.err, "");
+}
+
+// What the reference says of itself is no answer to "does it work".
+TEST_F(RunCommand, AsksOptimizedWhereNobodyIsNamedAndSaysSoInTheFirstLine) {
+  const std::pair<std::string, const char*> cases[] = {
+      {kAttentionCase, "PASS  attention on optimized 1  "},
+      {kCodecCase, "PASS  codec on optimized 1  "},
+      {"cache k=f32 dk=8 data=tokens:1; new A; append A 1", "PASS  cache on optimized 1  "}};
+  for (const auto& [text, line] : cases) {
+    const ToolRun run = Tool({"run", text, "--json", "report.json"});
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+    EXPECT_TRUE(run.out.starts_with(line)) << run.out;
+    std::ofstream(Path("mine.case")) << "case mine\nreason none\n" << text << "\n";
+    const ToolRun file = Tool({"run", "mine.case", "-v"});
+    EXPECT_EQ(file.exit_code, 0) << file.out << file.err;
+    EXPECT_TRUE(file.out.starts_with("PASS  mine on optimized 1  ")) << file.out;
+    EXPECT_NE(file.out.find("observed     optimized"), std::string::npos) << file.out;
+    EXPECT_NE(file.out.find(" --impl optimized"), std::string::npos) << file.out;
+  }
+  // Its own answer to the default case can fail, since another plan judges it.
+  const ToolRun judged = Tool({"run", kAttentionCase, "--plan", kBoastfulPlan});
+  EXPECT_EQ(judged.exit_code, 1) << judged.out;
 }
 
 TEST_F(RunCommand, KernelThatRoundsMoreThanDeclaredFails) {
@@ -162,6 +188,25 @@ TEST_F(RunCommand, BoundAsLargeAsTheDataIsMistrusted) {
   EXPECT_EQ(Tool({"run", kVacuousCase, "--strict"}).exit_code, 1);
 }
 
+// Queries before the first visible key, of which nothing is promised.
+TEST_F(RunCommand, RowsThatNobodyJudgesAreSaidAloud) {
+  const auto run = [&](int queries) {
+    return Tool({"run",
+                 "attention hq=2 hkv=1 l=" + std::to_string(queries) +
+                     " t=4 d=32 q=f32 k=f32 v=f32 out=f32 mask=causal_bottom_right data=gauss:1",
+                 "--plan", kHonestPlan, "--impl", "simulated", "--profile", "masked_row=any"});
+  };
+  EXPECT_TRUE(run(4).out.starts_with("PASS  attention  out: 256 elements")) << run(4).out;
+  const ToolRun some = run(6);
+  EXPECT_TRUE(some.out.starts_with("PASS  attention  out: 256 of 384 elements judged")) << some.out;
+  EXPECT_EQ(some.out.find("most elements"), std::string::npos) << some.out;
+  const ToolRun most = run(9);
+  EXPECT_EQ(most.exit_code, 0) << most.out;
+  EXPECT_NE(most.out.find("warning      most elements were not judged: 320 of 576"),
+            std::string::npos)
+      << most.out;
+}
+
 TEST_F(RunCommand, ImplementationThatDeclinesIsUnsupported) {
   const ToolRun run = Tool({"run", kAttentionCase, "--impl", "reference"});
   EXPECT_EQ(run.exit_code, 3) << run.out;
@@ -178,7 +223,8 @@ TEST_F(RunCommand, CodecsEncodeDecodeAndRoundTrip) {
 }
 
 TEST_F(RunCommand, JsonOnStandardOutputStandsAlone) {
-  const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--json", "-"});
+  const ToolRun run =
+      Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", "simulated", "--json", "-"});
   EXPECT_EQ(run.exit_code, 0);
   const nlohmann::json report = nlohmann::json::parse(run.out);
   EXPECT_EQ(report.at("summary").at("exit_code"), 0);
@@ -206,7 +252,7 @@ TEST_F(RunCommand, InterruptGivesAPartialReport) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const ToolRun run = Signalled(
         {"run", "attention hq=8 hkv=1 l=512 t=2048 d=64 q=f64 k=f32 v=f32 out=f64 data=gauss:1",
-         "--junit", "j.xml", "--json", "-"},
+         "--impl", "simulated", "--junit", "j.xml", "--json", "-"},
         signal, [&](pid_t tool) { return Catches(tool, signal); });
     EXPECT_EQ(run.exit_code, 130) << signal << run.err;
     const nlohmann::json report = nlohmann::json::parse(run.out);
