@@ -1,7 +1,10 @@
 #include "optimized/compare/exact_pair.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <initializer_list>
 #include <limits>
 
 namespace kvcheck {
@@ -22,12 +25,68 @@ SumAndRest TwoDifference(double a, double b) {
   return {sum, a - (sum + b)};
 }
 
-// |got - want| <= bound, exactly. All finite.
-bool IsWithin(double got, double want, double bound) {
+// The sign of an exact sum: a nonoverlapping expansion grown term by term (Shewchuk 1997, theorem
+// 10), whose most significant nonzero component decides. No partial sum may overflow.
+int SignOfSum(std::initializer_list<double> terms) {
+  std::array<double, 8> expansion{};
+  size_t size = 0;
+  for (const double term : terms) {
+    double carried = term;
+    for (size_t i = 0; i < size; ++i) {
+      const SumAndRest step = TwoDifference(carried, -expansion[i]);
+      expansion[i] = step.rest;
+      carried = step.sum;
+    }
+    expansion[size++] = carried;
+  }
+  while (size-- > 0) {
+    if (expansion[size] != 0) return expansion[size] > 0 ? 1 : -1;
+  }
+  return 0;
+}
+
+// |got - want| <= absolute + relative |want|, exactly, where its rounded form cannot say: the sides
+// are the same double. All finite.
+bool IsWithinSum(SumAndRest difference, double want, double absolute, double relative) {
+  const double side = difference.sum < 0 ? -1 : 1;
+  // Away from the smallest doubles, where products are rounded, and from the largest, whose sums
+  // overflow.
+  const double largest = std::max(std::fabs(difference.sum), std::fabs(want));
+  const double scale = largest < 0x1p300 ? 0x1p600 : largest > 0x1p1000 ? 0x1p-100 : 1;
+  const double size = scale * std::fabs(want);
+  const double product = relative * size;
+  // Something may be rounded still. The judge decides there.
+  for (const double term : {size, product, scale * absolute}) {
+    if (term != 0 && term < 0x1p-900) return false;
+  }
+  const double rest = std::fma(relative, size, -product);
+  return SignOfSum({side * scale * difference.sum, side * scale * difference.rest,
+                    -scale * absolute, -product, -rest}) <= 0;
+}
+
+// An integer as the nearest double and what it leaves out.
+SumAndRest InTwo(uint64_t size) {
+  const double high = static_cast<double>(size);
+  const uint64_t back = high >= 0x1p64 ? 0 : static_cast<uint64_t>(high);
+  return {high, static_cast<double>(static_cast<int64_t>(size - back))};
+}
+
+// |got - want| <= bound of the rule, exactly. All finite. bound: rounded.
+bool IsWithin(const PassPlan& plan, double got, double want, double bound) {
   const SumAndRest difference = TwoDifference(got, want);
   const double size = std::fabs(difference.sum);
-  // Rounding is monotone: away from equality, the rounded difference decides.
+  // Rounding is monotone: away from equality, the rounded numbers decide.
   if (size != bound) return size < bound;
+  if (plan.rule.kind == PassRule::Kind::kUlp) {
+    const SumAndRest count = InTwo(static_cast<uint64_t>(plan.rule.ulps));
+    const double spacing = SpacingAt(plan, want);
+    const double side = difference.sum < 0 ? -1 : 1;
+    return SignOfSum({side * difference.sum, side * difference.rest, -count.sum * spacing,
+                      -count.rest * spacing}) <= 0;
+  }
+  if (plan.rule.kind == PassRule::Kind::kAbsRel && plan.rule.relative != 0) {
+    return IsWithinSum(difference, want, plan.rule.absolute, plan.rule.relative);
+  }
   return difference.rest == 0 || (difference.rest > 0) != (difference.sum > 0);
 }
 
@@ -40,8 +99,24 @@ uint64_t Distance(DType dtype, uint64_t a, uint64_t b) {
   return is_above ? a - b : b - a;
 }
 
-bool IsWithin(uint64_t distance, double bound) {
-  return bound >= 0x1p64 || distance <= static_cast<uint64_t>(bound);
+// distance <= bound of the rule at an integer of 64 bits, exactly. bound: rounded.
+bool IsWithin(const PassPlan& plan, uint64_t distance, uint64_t want_size, double bound) {
+  if (plan.rule.kind == PassRule::Kind::kUlp) {
+    return distance <= static_cast<uint64_t>(plan.rule.ulps);
+  }
+  if (plan.rule.kind != PassRule::Kind::kAbsRel || plan.rule.relative == 0) {
+    return bound >= 0x1p64 || distance <= static_cast<uint64_t>(bound);
+  }
+  const SumAndRest have = InTwo(distance);
+  const double relative = plan.rule.relative;
+  // Both sides are within three roundings of themselves.
+  if (std::fabs(have.sum - bound) > 0x1p-48 * (have.sum + bound)) return have.sum < bound;
+  const SumAndRest want = InTwo(want_size);
+  const double high = relative * want.sum;
+  const double low = relative * want.rest;
+  return SignOfSum({have.sum, have.rest, -plan.rule.absolute, -high,
+                    -std::fma(relative, want.sum, -high), -low,
+                    -std::fma(relative, want.rest, -low)}) <= 0;
 }
 
 // |got - want| of integers of 64 bits as the judge rounds it: each side in two doubles, three
@@ -126,8 +201,9 @@ PairFacts ExaminePair(const PassPlan& plan, uint64_t want_code, uint64_t got_cod
   }
   const double bound = BoundAt(plan, want);
   if (!std::isfinite(bound)) return facts;
-  facts.passes = is_wide ? IsWithin(Distance(plan.dtype, want_code, got_code), bound)
-                         : IsWithin(got, want, bound);
+  facts.passes = is_wide ? IsWithin(plan, Distance(plan.dtype, want_code, got_code),
+                                    Distance(plan.dtype, want_code, 0), bound)
+                         : IsWithin(plan, got, want, bound);
   return facts;
 }
 

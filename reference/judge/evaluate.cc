@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "reference/judge/run_checks.h"
 #include "reference/numerics/convert.h"
+#include "reference/numerics/ulp.h"
 #include "reference/spec/error.h"
 #include "reference/spec/tensor.h"
 
@@ -59,6 +61,27 @@ std::optional<uint64_t> CodeOfValue(DType dtype, double value, double low) {
   const double back = Decode(dtype, code);
   const bool same = (std::isnan(back) && std::isnan(value)) || back == value;
   return same ? std::optional<uint64_t>(code) : std::nullopt;
+}
+
+// Whether the roundings of an error and of a bound could decide for an element: each is off by a
+// few roundings of itself, and near zero by a subnormal.
+bool MayBeRounding(double size, double bound) {
+  return size != 0 && std::fabs(size - bound) <= 0x1p-48 * (size + bound) + 0x1p-1000;
+}
+
+// |got - expected| within a chosen tolerance, exactly.
+bool IsWithinChosen(const ChosenTolerance& chosen, DType dtype, Parts got, Parts expected) {
+  const double spacing = IsFloat(dtype) ? SpacingAt(dtype, expected.high) : 1;
+  const double side = expected.high < 0 ? -1 : 1;
+  const std::pair<double, double> products[] = {
+      {chosen.absolute, 1},
+      {chosen.absolute_low, 1},
+      {chosen.relative, side * expected.high},
+      {chosen.relative, side * expected.low},
+      {chosen.ulps, spacing},
+      {chosen.ulps_low, spacing},
+  };
+  return IsWithinProducts(got, expected, products);
 }
 
 bool AlternativeMatches(const Alternative& alternative, double got, Claim claim) {
@@ -151,6 +174,13 @@ class TileEvaluator {
       odd |= NotZeroBits(rest) | NotFiniteBits(error) | NotFiniteBits(bound[i]);
     }
     if (odd != 0 || !AreOrdinary(begin, end)) return false;
+    if (info_.chosen && info_.chosen->RoundsItsBound()) {
+      bool doubtful = false;
+      for (size_t i = begin; i < end; ++i) {
+        doubtful |= MayBeRounding(std::fabs(got[i] - expected[i]), bound[i]);
+      }
+      if (doubtful) return false;
+    }
     double* errors = result_.error.data();
     double* ratios = result_.ratio.data();
     ElementState* states = result_.state.data();
@@ -319,7 +349,12 @@ class TileEvaluator {
       result_.wants_finer = true;
       ++result_.unresolved;
     }
-    if (IsWithin(got, expected, bound, 0)) return true;
+    const bool is_exact =
+        info_.chosen && info_.chosen->RoundsItsBound() && MayBeRounding(size, bound);
+    if (is_exact ? IsWithinChosen(*info_.chosen, info_.dtype, got, expected)
+                 : IsWithin(got, expected, bound, 0)) {
+      return true;
+    }
     if (slack > 0 && IsWithin(got, expected, bound, slack)) {
       result_.wants_finer = true;
       ++result_.on_reference_bound;

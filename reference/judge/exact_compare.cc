@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "reference/numerics/kulisch.h"
+
 namespace kvcheck {
 namespace {
 
@@ -87,6 +89,19 @@ bool IsWithin(Parts got, Parts expected, double bound, double slack) {
   if (error + doubt < tolerance) return true;
   if (error - doubt > tolerance) return false;
   return IsWithinExactly(got, expected, bound, slack);
+}
+
+bool IsWithinProducts(Parts got, Parts expected,
+                      std::span<const std::pair<double, double>> products) {
+  for (const double side : {1.0, -1.0}) {
+    KulischAccumulator excess;
+    for (const double term : {got.high, got.low, -expected.high, -expected.low}) {
+      excess.Add(side * term);
+    }
+    for (const auto& [a, b] : products) excess.AddProduct(-a, b);
+    if (!excess.IsFinite() || excess.Sign() > 0) return false;
+  }
+  return true;
 }
 
 }  // namespace kvcheck

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "reference/judge/evaluate.h"
@@ -19,6 +21,28 @@ namespace {
 constexpr int64_t kTileElements = int64_t{1} << 16;
 // Longer rows are taken element by element, so that a tile stays small.
 constexpr int64_t kLongestRow = kTileElements;
+
+// An integer as the nearest double and what it leaves out.
+std::pair<double, double> InTwo(int64_t value) {
+  const double high = static_cast<double>(value);
+  // 2^63 is no int64; unsigned arithmetic takes it.
+  const uint64_t rest = static_cast<uint64_t>(value) - static_cast<uint64_t>(high);
+  return {high, static_cast<double>(static_cast<int64_t>(rest))};
+}
+
+std::optional<ChosenTolerance> ChosenBy(const ToleranceRule& rule) {
+  ChosenTolerance chosen;
+  if (const auto* ulp = std::get_if<UlpRule>(&rule)) {
+    std::tie(chosen.ulps, chosen.ulps_low) = InTwo(ulp->ulps);
+    return chosen;
+  }
+  const auto* sum = std::get_if<AbsRelRule>(&rule);
+  if (sum == nullptr) return std::nullopt;
+  chosen.absolute = sum->absolute;
+  chosen.absolute_low = sum->absolute_low;
+  chosen.relative = sum->relative;
+  return chosen;
+}
 
 OutputInfo InfoOf(const NamedRule& named, const OutputInfo& stored) {
   if (std::holds_alternative<CodecRule>(named.rule) ||
@@ -36,6 +60,7 @@ OutputInfo InfoOf(const NamedRule& named, const OutputInfo& stored) {
   const bool exact = std::holds_alternative<ExactRule>(named.rule);
   info.claim = exact ? Claim::kConformance : Claim::kAccuracy;
   info.rule = exact ? "bytes equal" : Print(named.rule);
+  info.chosen = ChosenBy(named.rule);
   const int64_t length = info.shape.RowLength();
   info.row_length = length > kLongestRow || length == 0 ? 1 : length;
   return info;

@@ -5,7 +5,7 @@
 //   exact         codes equal. Zeros of different sign differ.
 //   ulp:N         |got - want| <= N spacings of the type at want (the larger spacing at a power of
 //                 two); integers have spacing 1
-//   abs:X,rel:Y   |got - want| <= X + Y |want|, the right side to the nearest double
+//   abs:X,rel:Y   |got - want| <= X + Y |want|, in exact arithmetic
 // An infinity equals itself alone. Two NaN follow JudgeOptions::special, which holds for one call
 // of Judge: kTensorPolicy (NaN fails, but under exact equals its own bits), or PolicyOf what is
 // asked.

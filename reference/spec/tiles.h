@@ -25,12 +25,25 @@ enum class Precision { kDouble, kDoubleDouble, kOracle50, kOracle100 };
 // Accuracy: distance to the exact value, within a derived bound.
 enum class Claim { kConformance, kAccuracy };
 
+// A tolerance that a user chose: |got - value| <= absolute + relative |value| + ulps spacings of the
+// type at value, in exact arithmetic. ExpectedTile::bound is this, rounded. What the nearest double
+// of a number leaves out stands beside it.
+struct ChosenTolerance {
+  double absolute = 0;
+  double absolute_low = 0;
+  double relative = 0;
+  double ulps = 0;
+  double ulps_low = 0;
+  bool RoundsItsBound() const { return absolute_low != 0 || relative != 0 || ulps_low != 0; }
+};
+
 struct OutputInfo {
   std::string name;  // "out", "lse", "codes", ...
   DType dtype = DType::kFloat32;
   Shape shape;
   Claim claim = Claim::kAccuracy;
   std::string rule;  // how a verdict names what was demanded; "": by the claim
+  std::optional<ChosenTolerance> chosen;  // of accuracy; absent: the bound is derived
   // Elements of a tile row: the last extent, or 1 where each element is a row of its own (lse).
   int64_t row_length = 1;
   std::vector<std::string> terms;       // named parts of the bound

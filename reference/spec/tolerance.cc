@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace kvcheck {
@@ -17,6 +20,27 @@ constexpr std::string_view kCodec = "codec:";
 bool IsFp8(const KvFormat& format) {
   const auto* plain = std::get_if<PlainFormat>(&format);
   return plain != nullptr && SizeInBytes(plain->dtype) == 1;
+}
+
+// Integers of 64 bits are compared by distances that no double need be.
+std::optional<uint64_t> ParseWideInteger(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  return is_whole ? std::optional(value) : std::nullopt;
+}
+
+// value - high, for the double nearest to value: below 2^11 in size, so that it survives modulo
+// 2^64.
+double RestOf(uint64_t value, double high) {
+  const uint64_t back = high >= 0x1p64 ? 0 : static_cast<uint64_t>(high);
+  return static_cast<double>(static_cast<int64_t>(value - back));
+}
+
+std::string PrintAbsolute(const AbsRelRule& rule) {
+  if (rule.absolute_low == 0) return PrintReal(rule.absolute);
+  const uint64_t high = rule.absolute >= 0x1p64 ? 0 : static_cast<uint64_t>(rule.absolute);
+  return fmt::format("{}", high + static_cast<uint64_t>(static_cast<int64_t>(rule.absolute_low)));
 }
 
 // One FIELD=VALUE after the format.
@@ -108,7 +132,7 @@ std::string Print(const ToleranceRule& rule) {
   if (const auto* ulp = std::get_if<UlpRule>(&rule)) return fmt::format("ulp:{}", ulp->ulps);
   if (const auto* codec = std::get_if<CodecRule>(&rule)) return PrintCodec(*codec);
   const auto& sum = std::get<AbsRelRule>(rule);
-  return fmt::format("abs:{},rel:{}", PrintReal(sum.absolute), PrintReal(sum.relative));
+  return fmt::format("abs:{},rel:{}", PrintAbsolute(sum), PrintReal(sum.relative));
 }
 
 ToleranceRule ParseToleranceRule(Piece piece) {
@@ -132,6 +156,10 @@ ToleranceRule ParseToleranceRule(Piece piece) {
     const double value = ParseReal(parts[1]);
     if (!(value >= 0)) parts[1].Refuse("a tolerance is at least 0");
     (absolute ? sum.absolute : sum.relative) = value;
+    if (!absolute) continue;
+    if (const auto whole = ParseWideInteger(parts[1].text)) {
+      sum.absolute_low = RestOf(*whole, value);
+    }
   }
   return sum;
 }
@@ -147,7 +175,9 @@ bool AtLeastAsTight(const ToleranceRule& a, const ToleranceRule& b) {
   if (const auto* ulp = std::get_if<UlpRule>(&a)) return ulp->ulps <= std::get<UlpRule>(b).ulps;
   if (const auto* sum = std::get_if<AbsRelRule>(&a)) {
     const auto& other = std::get<AbsRelRule>(b);
-    return sum->absolute <= other.absolute && sum->relative <= other.relative;
+    return std::pair(sum->absolute, sum->absolute_low) <=
+               std::pair(other.absolute, other.absolute_low) &&
+           sum->relative <= other.relative;
   }
   if (const auto* codec = std::get_if<CodecRule>(&a)) {
     return CodecAtLeastAsTight(*codec, std::get<CodecRule>(b));

@@ -38,6 +38,8 @@ struct UlpRule {
 struct AbsRelRule {
   double absolute = 0;
   double relative = 0;
+  // Of an integer X that no double is, what the nearest one leaves out.
+  double absolute_low = 0;
   bool operator==(const AbsRelRule&) const = default;
 };
 struct CodecRule {

@@ -145,9 +145,12 @@ std::optional<PassRule> PassRuleOf(const ToleranceRule& tolerance, const Special
     rule.nan = NanOf(special.conformance);
   } else if (const auto* ulp = std::get_if<UlpRule>(&tolerance)) {
     rule.kind = PassRule::Kind::kUlp;
+    // Integers of 64 bits may be told apart by a number that no double is; the judge does.
+    if (ulp->ulps > (int64_t{1} << 53)) return std::nullopt;
     rule.ulps = ulp->ulps;
   } else if (const auto* abs_rel = std::get_if<AbsRelRule>(&tolerance)) {
     rule.kind = PassRule::Kind::kAbsRel;
+    if (abs_rel->absolute_low != 0) return std::nullopt;
     rule.absolute = abs_rel->absolute;
     rule.relative = abs_rel->relative;
   } else {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "tests/optimized/compare/drawn_pairs.h"
@@ -135,6 +136,40 @@ TEST(FirstPass, IsItsDefinitionOnThreeElements) {
   EXPECT_EQ(pass.max_ulp, 0x1p23);
   EXPECT_EQ(pass.RmsAbs(), std::sqrt(17.0 / 3));
   EXPECT_TRUE(pass.any_nonzero);
+}
+
+// Sides that are the same double, decided by what it leaves out.
+TEST(FirstPass, TolerancesHoldToTheLastBit) {
+  struct Pair {
+    double want;
+    double got;
+    double absolute;
+    double relative;
+    bool passes;
+  };
+  const double w = 3 * 0x1p-20;
+  const Pair pairs[] = {{-0x1p-53, 1, 1, 1, true},
+                        {-0x1p-53, 1 + 0x1p-52, 1, 1, false},
+                        {w, w + 1 + 0x1p-52, 1, 0x1p-34, false},
+                        {w, w + 1, 1, 0x1p-34, true}};
+  for (const Pair& pair : pairs) {
+    const PassRule rule = {PassRule::Kind::kAbsRel, 0, pair.absolute, pair.relative};
+    const auto want = std::as_bytes(std::span(&pair.want, 1));
+    const auto got = std::as_bytes(std::span(&pair.got, 1));
+    const PassSummary summary = ComparePass(DType::kFloat64, want, got, rule);
+    EXPECT_EQ(summary.not_certified, pair.passes ? 0 : 1) << pair.want << " " << pair.got;
+    EXPECT_EQ(Disagreement(summary, JudgeCodes(DType::kFloat64, want, got, rule)), "");
+  }
+  const uint64_t odd = (uint64_t{1} << 54) - 1;
+  for (const uint64_t more : {0, 1}) {
+    const uint64_t twice = 2 * odd + more;
+    const PassRule rule = {PassRule::Kind::kAbsRel, 0, 0, 1};
+    const auto want = std::as_bytes(std::span(&odd, 1));
+    const auto got = std::as_bytes(std::span(&twice, 1));
+    const PassSummary summary = ComparePass(DType::kUInt64, want, got, rule);
+    EXPECT_EQ(summary.not_certified, static_cast<int64_t>(more));
+    EXPECT_EQ(Disagreement(summary, JudgeCodes(DType::kUInt64, want, got, rule)), "");
+  }
 }
 
 TEST(FirstPass, OfNothingProvesNothing) {
