@@ -132,9 +132,10 @@ void TraceRunner::RunOperations() {
 
 void TraceRunner::Conclude() {
   const TraceCounts& counts = result_.counts;
-  // Without a cache there was nothing to judge: because none could be made, or none was asked for.
-  // That a load of nothing was refused is no answer of an implementation that makes no caches.
-  const bool declined = counts.unsupported > 0 && counts.states + counts.outputs == 0;
+  // Without a token there was nothing to judge of a cache that declines: none could be made, or it
+  // stayed empty. That a load of nothing was refused is no answer of an implementation that makes
+  // no caches.
+  const bool declined = counts.unsupported > 0 && counts.with_tokens + counts.outputs == 0;
   const bool idle = counts.states + counts.refusals == 0;
   const bool hidden = counts.with_tokens > 0 && counts.shown + counts.outputs == 0;
   if (result_.outcome == Outcome::kPass && (declined || idle)) {

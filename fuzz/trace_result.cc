@@ -42,6 +42,7 @@ Verdict ToVerdict(const CacheCase& c, const TraceResult& result) {
                                           Name(result.failure.fault)));
   }
   const TraceCounts& counts = result.counts;
+  verdict.elements = counts.outputs;
   verdict.reasons.push_back(fmt::format(
       "{} operations ({} on empty slots, {} illegal and refused), {} states compared, {} elements "
       "of attention",

@@ -78,6 +78,8 @@ struct JudgeCounts {
   int64_t free = 0;           // every value is allowed
   int64_t on_reference_bound = 0;  // pass only thanks to the reference's own bound
   int64_t unresolved = 0;     // the reference's own bound stayed too large beside the tolerance
+  int64_t loose = 0;          // of a chosen tolerance: not as expected, and the tolerance is more than
+                              // kVacuousShare of the data
   bool operator==(const JudgeCounts&) const = default;
 };
 
@@ -123,6 +125,7 @@ struct Verdict {
   Outcome outcome = Outcome::kPass;
   std::vector<std::string> reasons;
   std::vector<OutputVerdict> outputs;
+  int64_t elements = 0;  // judged beside those of outputs: attention of a trace
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;
   // Filled by the caller.

@@ -105,8 +105,8 @@ void Decode(MessageDecoder* decoder, std::vector<Sum>* sums) {
 
 // Fields that are one number each.
 constexpr int64_t FuzzTally::* kNumbers[] = {
-    &FuzzTally::cases,     &FuzzTally::passed,     &FuzzTally::failed,     &FuzzTally::crashed,
-    &FuzzTally::timed_out, &FuzzTally::mistrusted, &FuzzTally::unsupported};
+    &FuzzTally::cases,     &FuzzTally::passed,     &FuzzTally::failed,  &FuzzTally::crashed,
+    &FuzzTally::timed_out, &FuzzTally::mistrusted, &FuzzTally::by_data, &FuzzTally::unsupported};
 constexpr int64_t CaseCounts::* kCounts[] = {&CaseCounts::operations, &CaseCounts::states,
                                              &CaseCounts::elements};
 constexpr std::vector<int64_t> CaseCounts::* kLists[] = {&CaseCounts::probes,
@@ -134,6 +134,7 @@ void FuzzTally::Add(int64_t index, const JudgedCase& judged) {
     case Outcome::kUnsupported:
     case Outcome::kIllegalCase:
       ++(judged.outcome == Outcome::kMistrusted ? mistrusted : unsupported);
+      if (judged.outcome == Outcome::kMistrusted && judged.by_data) ++by_data;
       Join(ReasonSum{judged.outcome, judged.signature, judged.reason, index, 1}, &unproved);
       return;
     case Outcome::kFail:

@@ -49,6 +49,7 @@ struct FuzzTally {
   int64_t crashed = 0;
   int64_t timed_out = 0;
   int64_t mistrusted = 0;
+  int64_t by_data = 0;  // part of mistrusted: whoever answers
   int64_t unsupported = 0;
   CaseCounts counts;
   std::vector<FailureSum> failures;  // by first_case

@@ -38,6 +38,8 @@ struct JudgedCase {
   int64_t step = -1;   // of a trace that fails: the operation that decided it; -1: not known
   // Set by a campaign that shrinks several cases of a signature: which of them are alike.
   std::string group{};
+  // MISTRUSTED whoever answers: it is the data of the case that prove nothing.
+  bool by_data = false;
 };
 
 // Judges cases of one kind on one implementation; keeps its memory from case to case.

@@ -103,9 +103,9 @@ void OutputFields(Coder* coder, Output& output) {
     Texts(coder, *lines);
   }
   auto& counts = output.counts;
-  for (auto* count :
-       {&counts.elements, &counts.judged, &counts.failed, &counts.unconstrained, &counts.undefined,
-        &counts.unbounded, &counts.free, &counts.on_reference_bound, &counts.unresolved}) {
+  for (auto* count : {&counts.elements, &counts.judged, &counts.failed, &counts.unconstrained,
+                      &counts.undefined, &counts.unbounded, &counts.free,
+                      &counts.on_reference_bound, &counts.unresolved, &counts.loose}) {
     coder->Number(*count);
   }
   for (auto& rows : output.rows_at) coder->Number(rows);
@@ -120,6 +120,7 @@ void VerdictFields(Coder* coder, Judged& judged) {
   coder->Text(judged.signature);
   auto& verdict = judged.verdict;
   coder->Choice(verdict.outcome, static_cast<int>(Outcome::kTimedOut));
+  coder->Number(verdict.elements);
   for (auto* lines : {&verdict.reasons, &verdict.warnings, &verdict.assumptions}) {
     Texts(coder, *lines);
   }

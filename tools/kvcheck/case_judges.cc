@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "fuzz/run_trace.h"
@@ -23,6 +24,13 @@ namespace {
 
 Outcome OutcomeOf(const Error& error) {
   return error.code() == ErrorCode::kUnsupported ? Outcome::kUnsupported : Outcome::kIllegalCase;
+}
+
+// Says of what proved nothing that no answer could have changed that.
+void Blame(JudgedCase* judged) {
+  judged->by_data = true;
+  judged->signature += ", by its own data";
+  judged->reason += "; the reference's own answer proves nothing here either";
 }
 
 class CacheJudge : public CaseJudge {
@@ -44,7 +52,9 @@ class CacheJudge : public CaseJudge {
     counts->probes.resize(result.probes.size());
     for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) return {};
-    return {result.outcome, SignatureOf(c, result), result.reason, result.operation};
+    JudgedCase judged = {result.outcome, SignatureOf(c, result), result.reason, result.operation};
+    if (result.outcome == Outcome::kMistrusted && IsMistrustedOfTheModel(c)) Blame(&judged);
+    return judged;
   }
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
@@ -56,6 +66,18 @@ class CacheJudge : public CaseJudge {
   }
 
  private:
+  bool IsMistrustedOfTheModel(const CacheCase& c) {
+    if (model_ == nullptr) {
+      model_ = MakeCacheFactory("model", {});
+      model_runner_ = std::make_unique<TraceRunner>(model_.get());
+    }
+    try {
+      return JudgeTrace(c, model_runner_.get(), {}).outcome == Outcome::kMistrusted;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   JudgedTrace Judged(const CacheCase& c, ItemMark* mark) {
     TraceOptions options;
     options.on_operation = [mark](int64_t index) { mark->StartStep(index); };
@@ -71,7 +93,36 @@ class CacheJudge : public CaseJudge {
 
   std::unique_ptr<CacheFactory> factory_;
   TraceRunner runner_;
+  // Asked where the implementation's answer proved nothing; absent until then.
+  std::unique_ptr<CacheFactory> model_;
+  std::unique_ptr<TraceRunner> model_runner_;
 };
+
+// The definition written out in the arithmetic of the case's own types: what a case asks of it and
+// cannot prove, it can prove of nobody.
+Plan PlainPlan(const AttentionCase& c) {
+  if (c.q != DType::kFloat64) return ParsePlan("base=plain_f32 dequantize=stored");
+  return ParsePlan(
+      "base=plain_f32 dequantize=stored qk=f64:sequential pv=f64:sequential l=f64:sequential "
+      "op=f64 scores=f64 p=f64 tanh_error=2^-51 exp_error=2^-51 exp_floor=2^-1022 log_error=2^-51");
+}
+
+// Whether the reference's own answer is MISTRUSTED too.
+bool IsMistrustedOfTheReference(const CaseEntry& entry, const std::string& implementation) {
+  try {
+    Question question = QuestionOf(entry, implementation);
+    const auto* attention = std::get_if<AttentionCase>(&question.c);
+    if (attention != nullptr) question.plan = PlainPlan(*attention);
+    const std::unique_ptr<Implementation> reference = MakeImplementation(
+        attention != nullptr ? "simulated" : "reference", question.plan, question.profile);
+    const std::optional<MemorySink> answer = Answer(*reference, question);
+    JudgeOptions options;
+    options.explain = false;
+    return answer && EvaluateCase(question, *answer, options).outcome == Outcome::kMistrusted;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 // Of a failure that did not repeat when the case was asked again.
 constexpr const char* kOnce = ", not repeated";
@@ -106,7 +157,12 @@ class TensorJudge : public CaseJudge {
       }
       verdict = std::move(explained);
     }
-    return {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+    JudgedCase judged = {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+    if (verdict.outcome == Outcome::kMistrusted) {
+      const CheckpointHook hook([&] { mark.Alive(); });
+      if (IsMistrustedOfTheReference(entry, implementation_)) Blame(&judged);
+    }
+    return judged;
   }
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {

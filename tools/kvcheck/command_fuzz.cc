@@ -30,6 +30,7 @@ struct FuzzOptions {
   std::string observe;
   std::string shrink_time = "60s";
   int64_t shrink_cases = 1;
+  int max_unproved = kDefaultMaxUnproved;
 };
 
 // Some seconds of work on one core.
@@ -69,6 +70,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   }
   settings.shrink_time = ParseDuration(options.shrink_time, "--shrink-time");
   settings.shrink_cases = options.shrink_cases;
+  settings.max_unproved = options.max_unproved;
   settings.workers = options.common.threads;
   settings.quiet = options.common.text.quiet;
   settings.command = CommandOf(options, answerer);
@@ -167,6 +169,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->type_name("N")
       ->capture_default_str();
+  AddMaxUnprovedOption(command, &options->max_unproved);
   AddReportOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {

@@ -49,6 +49,7 @@ struct GateOptions {
   std::string shard;
   std::string limit = "10s";
   std::string out;
+  int max_unproved = kDefaultMaxUnproved;
   int64_t shrink_cases = kDefaultShrinkCases;
   std::string write_known;
   std::string expires;
@@ -284,6 +285,7 @@ class Gate {
       settings.keep_going = true;
       settings.out = options_.out;
       settings.since_progress = limit_;
+      settings.max_unproved = options_.max_unproved;
       settings.workers = options_.common.threads;
       settings.quiet = options_.common.text.quiet;
       settings.stride = shard_.count;
@@ -389,6 +391,7 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       ->add_option("--out", options->out,
                    "Folder for the .case files of drawn failures (default: none is written)")
       ->type_name("DIR");
+  AddMaxUnprovedOption(command, &options->max_unproved);
   AddCommonOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {

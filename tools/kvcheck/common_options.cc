@@ -136,6 +136,18 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->group(kGroup);
 }
 
+void AddMaxUnprovedOption(CLI::App* command, int* percent) {
+  command
+      ->add_option("--max-unproved", *percent,
+                   "Exit 3 where more than so many percent of the drawn cases prove nothing "
+                   "(MISTRUSTED or UNSUPPORTED); cases whose own data can prove nothing are "
+                   "counted apart")
+      ->transform(Decimal())
+      ->check(CLI::Range(0, 100))
+      ->type_name("PERCENT")
+      ->capture_default_str();
+}
+
 void AddSampleOption(CLI::App* command, int64_t* sample_rows) {
   command
       ->add_option("--sample", *sample_rows,

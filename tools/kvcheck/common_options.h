@@ -37,6 +37,8 @@ void RefuseEmptyValues(CLI::App* command);
 void AddReportOptions(CLI::App* command, CommonOptions* options);
 // These, and how one case is judged.
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
+// --max-unproved of the commands that draw cases.
+void AddMaxUnprovedOption(CLI::App* command, int* percent);
 // --sample of the commands that re-check stored values.
 void AddSampleOption(CLI::App* command, int64_t* sample_rows);
 

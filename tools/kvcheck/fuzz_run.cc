@@ -54,6 +54,7 @@ CampaignCounts CountsOf(const Subject& subject, const FuzzSettings& settings,
   counts.crashed = tally.crashed;
   counts.timed_out = tally.timed_out;
   counts.mistrusted = tally.mistrusted;
+  counts.by_data = tally.by_data;
   counts.unsupported = tally.unsupported;
   counts.operations = tally.counts.operations;
   counts.states = tally.counts.states;
@@ -74,7 +75,13 @@ CampaignCounts CountsOf(const Subject& subject, const FuzzSettings& settings,
   return counts;
 }
 
-CaseResult OverallOf(const Subject& subject, const CampaignCounts& counts) {
+// More than so many percent, without a rounding.
+bool IsAboveShare(int64_t part, int64_t whole, int percent) {
+  return static_cast<double>(part) * 100 > static_cast<double>(whole) * percent;
+}
+
+CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
+                     const CampaignCounts& counts) {
   CaseResult result;
   result.name = "fuzz " + counts.kind;
   result.verdict.implementation = subject.Shown();
@@ -98,12 +105,23 @@ CaseResult OverallOf(const Subject& subject, const CampaignCounts& counts) {
   if (counts.unsupported > 0) {
     result.verdict.warnings.push_back(Plural(counts.unsupported, "case") + " UNSUPPORTED");
   }
+  if (counts.mistrusted > counts.by_data) {
+    result.verdict.warnings.push_back(Plural(counts.mistrusted - counts.by_data, "case") +
+                                      " MISTRUSTED");
+  }
+  const bool too_many = IsAboveShare(counts.Unproved(), counts.Provable(), settings.max_unproved);
+  if (too_many) {
+    reasons.insert(
+        reasons.begin(),
+        fmt::format("{} of {} proved nothing, more than {} % (--max-unproved)", counts.Unproved(),
+                    Plural(counts.Provable(), "case"), settings.max_unproved));
+  }
   Outcome& outcome = result.verdict.outcome;
   if (illegal) {
     outcome = Outcome::kIllegalCase;
   } else if (counts.passed == 0) {
     outcome = counts.mistrusted > 0 ? Outcome::kMistrusted : Outcome::kUnsupported;
-  } else if (counts.must_reach && !holes.empty()) {
+  } else if (too_many || (counts.must_reach && !holes.empty())) {
     outcome = Outcome::kMistrusted;
   }
   if (outcome == Outcome::kPass) {
@@ -276,7 +294,7 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   outcome.interrupted = result.interrupted;
   outcome.seconds = drawn_seconds < 0 ? seconds() : drawn_seconds;
   outcome.counts = CountsOf(*subject, settings, result.tally);
-  outcome.overall = OverallOf(*subject, outcome.counts);
+  outcome.overall = OverallOf(*subject, settings, outcome.counts);
   for (const FoundFailure& failure : result.failures) {
     outcome.failures.push_back(
         {failure.sum.signature, failure.form, ResultOf(*subject, failure, writer.PathOf(failure)),

@@ -23,8 +23,13 @@ namespace kvcheck {
 // miss it with a probability of about e^-37.
 inline constexpr int64_t kProbeCases = 5'000;
 
+// Of the cases whose data can prove something, the share that may prove nothing: the judge's own
+// line between what is said of most of the data and what is not.
+inline constexpr int kDefaultMaxUnproved = 50;
+
 struct FuzzSettings {
   DrawSettings draw;
+  int max_unproved = kDefaultMaxUnproved;  // percent
   std::optional<int64_t> cases;
   std::optional<std::chrono::milliseconds> time;
   bool keep_going = false;

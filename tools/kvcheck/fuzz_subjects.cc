@@ -1,8 +1,8 @@
 #include "tools/kvcheck/fuzz_subjects.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "fuzz/draw_attention.h"
@@ -166,9 +166,12 @@ class CodecSubject : public AnsweredSubject {
     for (const KvFormat& format : AllKvFormats()) {
       if (MatchesAny(globs, Print(format))) options.formats.push_back(format);
     }
-    if (!globs.empty() && options.formats.empty()) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("no format matches {}", fmt::join(settings.formats, ", ")),
+    for (const Glob& glob : globs) {
+      const bool is_used =
+          std::any_of(options.formats.begin(), options.formats.end(),
+                      [&](const KvFormat& format) { return glob.Matches(Print(format)); });
+      if (is_used) continue;
+      throw Error(ErrorCode::kUsage, fmt::format("no format matches '{}'", glob.text()),
                   "--format");
     }
     return options;

@@ -33,8 +33,10 @@ std::string Print(const CampaignCounts& campaign) {
     }
   }
   if (first) text += "none was judged";
-  const std::pair<int64_t, const char*> details[] = {{campaign.crashed, "crashed"},
-                                                     {campaign.timed_out, "timed out"}};
+  const std::pair<int64_t, const char*> details[] = {
+      {campaign.crashed, "crashed"},
+      {campaign.timed_out, "timed out"},
+      {campaign.by_data, "mistrusted by their own data"}};
   first = true;
   for (const auto& [count, label] : details) {
     if (count == 0) continue;

@@ -47,6 +47,8 @@ struct CampaignCounts {
   int64_t failed = 0;
   int64_t mistrusted = 0;
   int64_t unsupported = 0;
+  // Part of mistrusted: whoever answers, since the data of the case prove nothing.
+  int64_t by_data = 0;
   // Parts of failed.
   int64_t crashed = 0;
   int64_t timed_out = 0;
@@ -59,6 +61,9 @@ struct CampaignCounts {
   std::vector<CampaignFinding> failures;
   std::vector<CampaignFinding> unproved;
 
+  // Cases that proved nothing about the implementation, of those whose data could have.
+  int64_t Unproved() const { return mistrusted - by_data + unsupported; }
+  int64_t Provable() const { return cases - by_data; }
   bool operator==(const CampaignCounts&) const = default;
 };
 

@@ -52,7 +52,8 @@ Json CountsJson(const JudgeCounts& counts) {
           {"unbounded", counts.unbounded},
           {"free", counts.free},
           {"on_reference_bound", counts.on_reference_bound},
-          {"unresolved", counts.unresolved}};
+          {"unresolved", counts.unresolved},
+          {"loose", counts.loose}};
 }
 
 Json WorstJson(const ElementReport& e) {
@@ -239,6 +240,7 @@ Json CampaignsJson(const std::vector<CampaignCounts>& campaigns) {
                     {"failed", campaign.failed},
                     {"mistrusted", campaign.mistrusted},
                     {"unsupported", campaign.unsupported},
+                    {"mistrusted_by_data", campaign.by_data},
                     {"crashed", campaign.crashed},
                     {"timed_out", campaign.timed_out},
                     {"operations", campaign.operations},

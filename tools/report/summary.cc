@@ -105,6 +105,7 @@ void Summary::Add(const CaseResult& result, bool strict) {
   if (result.verdict.outcome == Outcome::kTimedOut) ++timed_out;
   if (!UnmetReason(result, strict).empty()) ++unmet;
   warnings += WarningCount(result.verdict);
+  judged += result.verdict.elements;
   for (const OutputVerdict& output : result.verdict.outputs) judged += output.counts.judged;
 }
 
@@ -122,9 +123,9 @@ int Summary::ExitCode() const {
 }
 
 std::string Print(const Summary& summary) {
-  std::string text = Plural(summary.cases, summary.tensors              ? "tensor"
-                                            : summary.campaigns.empty() ? "case"
-                                                                        : "result") +
+  std::string text = Plural(summary.cases, summary.tensors             ? "tensor"
+                                           : summary.campaigns.empty() ? "case"
+                                                                       : "result") +
                      ": ";
   const std::pair<int64_t, const char*> counts[] = {
       {summary.passed, "passed"},
@@ -163,6 +164,15 @@ std::string Print(const Summary& summary) {
                         Plural(tensors.rules, "rule"), tensors.bytes);
   }
   text += fmt::format("; {} elements judged", summary.judged);
+  int64_t drawn = 0;
+  int64_t unproved = 0;
+  for (const CampaignCounts& campaign : summary.campaigns) {
+    drawn += campaign.Provable();
+    unproved += campaign.Unproved();
+  }
+  if (unproved > 0) {
+    text += fmt::format(", {} of {} proved nothing", unproved, Plural(drawn, "drawn case"));
+  }
   if (summary.warnings > 0) {
     text += fmt::format(", {} warning{}", summary.warnings, summary.warnings == 1 ? "" : "s");
   }

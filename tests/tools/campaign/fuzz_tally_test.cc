@@ -16,24 +16,28 @@ FuzzTally Sample() {
   tally.Add(4, {Outcome::kTimedOut, "trim TIMED_OUT", "no progress"});
   tally.Add(5, {Outcome::kMistrusted, "MISTRUSTED", "equal bytes"});
   tally.Add(6, {Outcome::kUnsupported, "UNSUPPORTED", "no such layout"});
+  JudgedCase blind = {Outcome::kMistrusted, "MISTRUSTED, by its own data", "two bits"};
+  blind.by_data = true;
+  tally.Add(7, blind);
   tally.counts = {10, 20, 30, {1, 0, 2}, {0, 7}};
   return tally;
 }
 
 TEST(FuzzTally, FailuresAreOneWhenTheySignTheSame) {
   const FuzzTally tally = Sample();
-  EXPECT_EQ(tally.cases, 7);
+  EXPECT_EQ(tally.cases, 8);
   EXPECT_EQ(tally.passed, 1);
   EXPECT_EQ(tally.failed, 4);
   EXPECT_EQ(tally.crashed, 1);
   EXPECT_EQ(tally.timed_out, 1);
-  EXPECT_EQ(tally.mistrusted, 1);
+  EXPECT_EQ(tally.mistrusted, 2);
+  EXPECT_EQ(tally.by_data, 1);
   EXPECT_EQ(tally.unsupported, 1);
   ASSERT_EQ(tally.failures.size(), 3u);
   EXPECT_EQ(tally.failures[0],
             (FailureSum{Outcome::kFail, "append visible_missing", "operation 2: gone", 1, 2}));
   EXPECT_EQ(tally.failures[1].signature, "trim CRASHED");
-  EXPECT_EQ(tally.unproved.size(), 2u);
+  EXPECT_EQ(tally.unproved.size(), 3u);
 }
 
 TEST(FuzzTally, AFailureAndACrashOfOneSignatureAreTwo) {

@@ -15,6 +15,7 @@ SignedVerdict Sample() {
   Verdict& verdict = judged.verdict;
   verdict.outcome = Outcome::kFail;
   verdict.reasons = {"one", "two"};
+  verdict.elements = 24;
   verdict.warnings = {"careful"};
   verdict.assumptions = {"exp_error=2^-20"};
   verdict.case_text = "attention ...";
@@ -29,7 +30,7 @@ SignedVerdict Sample() {
   output.rule = "derived bound";
   output.dtype = DType::kBFloat16;
   output.shape = "B=1";
-  output.counts = {100, 90, 80, 1, 2, 3, 4, 5, 6};
+  output.counts = {100, 90, 80, 1, 2, 3, 4, 5, 6, 7};
   output.special_lines = {"1 NaN"};
   output.median_bound_share = 0.25;
   output.warnings = {"w"};

@@ -121,6 +121,29 @@ TEST_F(AdapterCommandLine, JudgesServedCodecsAndAttentionAsThoseInThisProgram) {
   EXPECT_EQ(Campaign(attention, Serve(kernel)), here);
 }
 
+// Whoever promises nothing is not caught in anything, and has not passed.
+TEST_F(AdapterCommandLine, ZerosUnderAVacuousPlanDoNotPass) {
+  const std::string zeros = ShellWord(KVCHECK_FLAKY_CHILD) + " zeros";
+  std::ofstream(Path("one.cases")) << "case one\nreason any\nattention hq=2 hkv=1 l=1 t=9 d=8 "
+                                      "q=f32 k=f32 v=f32 out=f32 data=gauss:1\n";
+  const std::vector<std::string> commands[] = {
+      {"fuzz", "--kind", "attention", "--cases", "60"},
+      {"gate", "--suite", "one.cases", "--fuzz-cases", "8000"}};
+  for (std::vector<std::string> arguments : commands) {
+    arguments.insert(arguments.end(), {"--impl", zeros, "--json", "report.json", "-j", "2"});
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
+    EXPECT_EQ(run.out.find("PASS"), std::string::npos) << run.out;
+    const json report = json::parse(ContentOf("report.json"));
+    const json& campaign = report.at("summary").at("campaigns").at(0);
+    EXPECT_GT(campaign.at("mistrusted").get<int64_t>(),
+              campaign.at("mistrusted_by_data").get<int64_t>())
+        << campaign;
+    arguments.push_back("--strict");
+    EXPECT_EQ(Tool(arguments).exit_code, 1) << arguments[0];
+  }
+}
+
 TEST_F(AdapterCommandLine, GivesTheVerdictsOfTheSuites) {
   const auto verdicts = [&](const std::string& implementation) {
     const ToolRun run = Tool(

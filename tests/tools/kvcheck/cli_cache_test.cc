@@ -17,7 +17,7 @@ constexpr const char* kTrace =
     "cache k=f32 dk=8 hkv=2 hq=4 data=tokens:1; new A rows=2; append A 3; attend A; trim A 1";
 
 TEST_F(CacheCommand, ModelPassesItsOwnTrace) {
-  const ToolRun run = Tool({"run", kTrace});
+  const ToolRun run = Tool({"run", kTrace, "--impl", "model"});
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_TRUE(run.out.starts_with("PASS  cache  4 operations")) << run.out;
 }
@@ -50,6 +50,19 @@ TEST_F(CacheCommand, TraceOfSeveralLinesIsReadAndPrintedAsOne) {
   const ToolRun wrong = Tool({"run", "cache k=f32 dk=8 data=tokens:1\nnew A\nappend B x\n"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("line 3, column 10"), std::string::npos) << wrong.err;
+}
+
+TEST_F(CacheCommand, ElementsOfAttentionAreCountedInTheSummaryToo) {
+  const ToolRun run = Tool({"run", kTrace, "--impl", "optimized", "--json", "report.json"});
+  const std::string said = " elements of attention";
+  const size_t end = run.out.find(said);
+  const ToolRun verbose = Tool({"run", kTrace, "--impl", "optimized", "-v"});
+  const size_t at = verbose.out.find(said);
+  ASSERT_NE(at, std::string::npos) << verbose.out << end;
+  const size_t begin = verbose.out.rfind(' ', at - 1) + 1;
+  const std::string count = verbose.out.substr(begin, at - begin);
+  EXPECT_NE(count, "0");
+  EXPECT_NE(run.out.find("; " + count + " elements judged"), std::string::npos) << run.out;
 }
 
 TEST_F(CacheCommand, NothingJudgedIsMistrusted) {

@@ -213,6 +213,89 @@ TEST_F(FuzzCommand, ProbeThatIsNotReachedIsMistrusted) {
       3);
 }
 
+TEST_F(FuzzCommand, CacheThatOnlyMakesCachesPassesNothing) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  std::ofstream(Path("one.cases")) << "case one\nreason any\n"
+                                      "cache k=f32 dk=8 data=tokens:1; new A; append A 1\n";
+  for (const char* command : {"fuzz", "gate"}) {
+    std::vector<std::string> arguments = {command, "--impl", "selftest:only_new", "--json", "-"};
+    if (command == std::string("fuzz")) {
+      arguments.insert(arguments.end(), {"--cases", "60"});
+    } else {
+      arguments.insert(arguments.end(), {"--fuzz-cases", "60", "--suite", "one.cases"});
+    }
+    const ToolRun run = Tool(arguments);
+    EXPECT_EQ(run.exit_code, 3) << command << run.out << run.err;
+    const auto campaign = nlohmann::json::parse(run.out)["summary"]["campaigns"][0];
+    EXPECT_EQ(campaign["passed"], 0) << campaign;
+    EXPECT_EQ(campaign["unsupported"], 60) << campaign;
+    arguments.push_back("--strict");
+    EXPECT_EQ(Tool(arguments).exit_code, 1) << command;
+  }
+}
+
+TEST_F(FuzzCommand, ShareThatMayProveNothingIsAnOption) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const auto with = [&](const char* percent) {
+    return Tool({"fuzz", "--impl", "selftest:no_rings", "--cases", "200", "--max-unproved", percent,
+                 "--json", "report.json"});
+  };
+  const ToolRun all = with("100");
+  EXPECT_EQ(all.exit_code, 0) << all.out;
+  const auto campaign = nlohmann::json::parse(Content("report.json"))["summary"]["campaigns"][0];
+  const int64_t share = 100 * campaign["unsupported"].get<int64_t>() / 200;
+  ASSERT_GT(share, 0);
+  ASSERT_LT(share, 100);
+  EXPECT_NE(all.out.find(" of 200 drawn cases proved nothing"), std::string::npos) << all.out;
+  EXPECT_EQ(with(std::to_string(share + 1).c_str()).exit_code, 0);
+  const ToolRun above = with(std::to_string(share - 1).c_str());
+  EXPECT_EQ(above.exit_code, 3) << above.out;
+  EXPECT_NE(above.out.find("more than " + std::to_string(share - 1) + " % (--max-unproved)"),
+            std::string::npos)
+      << above.out;
+}
+
+// Two bits of a normal row tell nothing, whoever keeps them.
+TEST_F(FuzzCommand, CasesWhoseDataProveNothingAreCountedApart) {
+  const std::vector<std::string> codecs = {"fuzz",     "--kind",     "codec",
+                                           "--format", "affine:2:*", "--cases",
+                                           "200",      "--json",     "report.json"};
+  const ToolRun run = Tool(codecs);
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  const auto campaign = nlohmann::json::parse(Content("report.json"))["summary"]["campaigns"][0];
+  EXPECT_GT(campaign["mistrusted"].get<int64_t>(), 0) << campaign;
+  EXPECT_EQ(campaign["mistrusted_by_data"], campaign["mistrusted"]);
+  EXPECT_NE(run.out.find(" mistrusted by their own data)"), std::string::npos) << run.out;
+  std::vector<std::string> strict = codecs;
+  strict.push_back("--strict");
+  const ToolRun strictly = Tool(strict);
+  EXPECT_EQ(strictly.exit_code, 0) << strictly.out;
+}
+
+TEST_F(FuzzCommand, StrictFailsWhatAnImplementationLeavesUnproved) {
+  // Exponentials that may be off by half.
+  const std::vector<std::string> vague = {"fuzz",
+                                          "--kind",
+                                          "attention",
+                                          "--cases",
+                                          "40",
+                                          "--impl",
+                                          "simulated:base=stranger exp_error=0.5"};
+  const ToolRun run = Tool(vague);
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_TRUE(run.out.starts_with("MISTRUSTED  fuzz attention  ")) << run.out;
+  std::vector<std::string> strict = vague;
+  strict.push_back("--strict");
+  EXPECT_EQ(Tool(strict).exit_code, 1);
+}
+
+TEST_F(FuzzCommand, OwnImplementationsPassStrictly) {
+  for (const char* kind : {"cache", "attention", "codec"}) {
+    const ToolRun run = Tool({"fuzz", "--kind", kind, "--cases", "60", "--strict"});
+    EXPECT_EQ(run.exit_code, 0) << kind << run.out;
+  }
+}
+
 TEST_F(FuzzCommand, CodecOfAnotherProfileIsDeclined) {
   const char* c = "codec op=decode format=affine:4:g32:f16 x=f32 rows=2 d=32 data=codes:1";
   EXPECT_EQ(Tool({"run", c, "--impl", "optimized"}).exit_code, 0);

@@ -1,7 +1,9 @@
 // A child of the process protocol whose codec is wrong in every second answer, the first one
-// included: what a race looks like to whoever asks again.
+// included: what a race looks like to whoever asks again. With the argument "zeros", a child whose
+// attention is 0 everywhere, under a plan that promises next to nothing.
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "reference/spec/plan.h"
@@ -29,11 +31,43 @@ class FlakyCodec : public ReferenceCodec {
   }
 };
 
+constexpr const char* kVacuousPlan = "base=stranger exp_error=0.5";
+
+class Zeros : public Implementation {
+ public:
+  Capabilities GetCapabilities() const override {
+    return {"zeros", "1", {"attention"}, ParsePlan(kVacuousPlan), {}};
+  }
+  RunOutcome Run(const Case& c, const TensorMap&, Sink& sink) override {
+    if (OutputSpecs(c).size() > 1) return RunOutcome::kUnsupported;  // no lse
+    for (const auto& [name, spec] : OutputSpecs(c)) {
+      const Tensor zeros(spec.dtype, spec.shape);
+      sink.Declare(name, spec.dtype, spec.shape);
+      sink.Write(name, 0, zeros.bytes);
+    }
+    return RunOutcome::kAnswered;
+  }
+  const Plan* AnswerPlan() const override { return &plan_; }
+
+ private:
+  Plan plan_ = ParsePlan(kVacuousPlan);
+};
+
 }  // namespace
 }  // namespace kvcheck
 
-int main() {
+int main(int argc, char** argv) {
   kvcheck::Served served;
+  if (argc > 1 && argv[1] == std::string_view("zeros")) {
+    served.greeting.name = "zeros";
+    served.greeting.version = "1";
+    served.greeting.kinds = {"attention"};
+    served.greeting.plan = kvcheck::ParsePlan(kvcheck::kVacuousPlan);
+    served.make = [](const kvcheck::Case&, const kvcheck::Plan&, const kvcheck::Profile&) {
+      return std::make_unique<kvcheck::Zeros>();
+    };
+    return kvcheck::Serve(std::move(served), 0, 1);
+  }
   served.greeting.name = "flaky";
   served.greeting.version = "1";
   served.greeting.kinds = {"codec"};

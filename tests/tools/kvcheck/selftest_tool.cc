@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "reference/cache/model_cache.h"
 #include "tools/kvcheck/cache_implementations.h"
@@ -71,6 +72,50 @@ class Few : public WithoutRings {
   }
 };
 
+// Caches that can be made, and nothing else.
+class OnlyNew : public CacheFactory {
+ public:
+  CacheCapabilities GetCapabilities() const override { return model_.GetCapabilities(); }
+  OpResult Start(const CacheSetup& setup) override { return model_.Start(setup); }
+  OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_t rows,
+               std::span<const int64_t> left_padding, std::unique_ptr<Cache>* out) override {
+    std::unique_ptr<Cache> made;
+    const OpResult result = model_.New(layout, k, v, rows, left_padding, &made);
+    if (result.ok()) *out = std::make_unique<Made>(std::move(made));
+    return result;
+  }
+  OpResult Merge(std::span<const Cache* const>, std::unique_ptr<Cache>*) override { return No(); }
+  OpResult Load(const StateStore&, std::string_view, std::unique_ptr<Cache>*) override {
+    return No();
+  }
+
+ private:
+  static OpResult No() { return OpResult::Unsupported("not here"); }
+
+  class Made : public Cache {
+   public:
+    explicit Made(std::unique_ptr<Cache> empty) : empty_(std::move(empty)) {}
+    OpResult Append(const TokenColumns&) override { return No(); }
+    OpResult Prepare(std::span<const int64_t>, int64_t) override { return No(); }
+    OpResult Finalize() override { return No(); }
+    OpResult Trim(int64_t, int64_t*) override { return No(); }
+    OpResult Filter(std::span<const int64_t>) override { return No(); }
+    OpResult Extend(const Cache&) override { return No(); }
+    OpResult ToQuantized(const KvFormat&, const KvFormat&) override { return No(); }
+    OpResult Extract(int64_t, std::unique_ptr<Cache>*) const override { return No(); }
+    OpResult CopyTo(std::unique_ptr<Cache>*) const override { return No(); }
+    OpResult Save(StateStore*, std::string_view) const override { return No(); }
+    OpResult Attend(const AttendRequest&, std::byte*) override { return No(); }
+    void Observe(StepView* view) override { empty_->Observe(view); }
+    int64_t RetainedTokens(int64_t row) const override { return empty_->RetainedTokens(row); }
+
+   private:
+    std::unique_ptr<Cache> empty_;
+  };
+
+  ModelFactory model_;
+};
+
 }  // namespace
 }  // namespace kvcheck
 
@@ -82,6 +127,7 @@ int main(int argc, char** argv) {
   Register("selftest:throw", [] { throw std::runtime_error("out of columns"); });
   Register("selftest:exit", [] { _Exit(0); });
   RegisterCacheImplementation("selftest:no_rings", [] { return std::make_unique<WithoutRings>(); });
+  RegisterCacheImplementation("selftest:only_new", [] { return std::make_unique<OnlyNew>(); });
   RegisterCacheImplementation("selftest:few", [] { return std::make_unique<Few>(); });
   return ToolMain(argc, argv);
 }

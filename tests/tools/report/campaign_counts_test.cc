@@ -48,6 +48,22 @@ TEST(CampaignCounts, OneLineSaysWhatTheyComeTo) {
   EXPECT_EQ(Print(none), "fuzz codec on x 1, seed 0: 0 cases: none was judged; 0 elements judged");
 }
 
+TEST(CampaignCounts, CasesThatNobodyCouldProveStandApart) {
+  CampaignCounts counts = Sample();
+  counts.by_data = 2;
+  EXPECT_NE(Print(counts).find("3 mistrusted, 1 unsupported (2 crashed, 2 mistrusted by their own "
+                               "data);"),
+            std::string::npos)
+      << Print(counts);
+  EXPECT_EQ(counts.Unproved(), 2);
+  EXPECT_EQ(counts.Provable(), 98);
+  Summary summary;
+  summary.Add(counts);
+  EXPECT_NE(Print(summary).find("2 of 98 drawn cases proved nothing"), std::string::npos);
+  const auto json = nlohmann::json::parse(JsonReport({}, summary, false, "kvcheck 1"));
+  EXPECT_EQ(json.at("summary").at("campaigns").at(0).at("mistrusted_by_data"), 2);
+}
+
 TEST(CampaignCounts, DeclinedOperationsAreListedByKind) {
   EXPECT_EQ(DeclinedText(Sample()), "");
   CampaignCounts counts = Sample();

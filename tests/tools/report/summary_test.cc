@@ -109,6 +109,16 @@ TEST(Summary, CountsAddUpToCases) {
             summary.cases);
 }
 
+// Attention of a trace stands beside no output.
+TEST(Summary, ElementsOfTracesAreJudgedOnes) {
+  Summary summary;
+  CaseResult trace = ResultOf(Outcome::kPass);
+  trace.verdict.outputs.clear();
+  trace.verdict.elements = 24;
+  summary.Add(trace, false);
+  EXPECT_EQ(summary.judged, 24);
+}
+
 TEST(Summary, PrintsEveryCountThatIsNotZero) {
   Summary summary;
   summary.Add(PassedResult(), false);
