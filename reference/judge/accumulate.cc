@@ -64,6 +64,7 @@ class Tallier {
         if (CountStanding(row)) AddElements(row * length_, (row + 1) * length_);
       }
     }
+    if (info_.chosen && info_.claim == Claim::kAccuracy) AddLooseRows();
     tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count, evaluation_.ratio.data(),
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
@@ -151,6 +152,26 @@ class Tallier {
     tally_.with_share += count;
     tally_.above_vacuous += count - within;
     tally_.metrics.AddBoundShares({shares.data(), end - begin});
+  }
+
+  void AddLooseRows() {
+    for (size_t begin = 0; begin < tile_.value.size(); begin += length_) {
+      size_t judged = 0;
+      size_t loose = 0;
+      for (size_t i = begin; i < begin + length_; ++i) {
+        const ElementState state = evaluation_.state[i];
+        if (state != ElementState::kPassed && state != ElementState::kFailed) continue;
+        ++judged;
+        const double mass = std::fabs(tile_.value[i]);
+        // An infinity, or what is exactly as expected, hides nothing.
+        if (!std::isfinite(mass) || evaluation_.error[i] == 0) continue;
+        loose += tile_.bound[i] <= kVacuousShare * mass ? 0 : 1;
+      }
+      tally_.loose += static_cast<int64_t>(loose);
+      if (length_ < 2 || judged == 0) continue;
+      ++tally_.ruled_rows;
+      tally_.loose_rows += 2 * loose >= judged ? 1 : 0;
+    }
   }
 
   void AddFailures(size_t begin, size_t end) {
@@ -337,6 +358,9 @@ void OutputTally::Merge(const OutputTally& other) {
   with_share += other.with_share;
   above_vacuous += other.above_vacuous;
   names_faults = names_faults || other.names_faults;
+  loose += other.loose;
+  ruled_rows += other.ruled_rows;
+  loose_rows += other.loose_rows;
   nonzero += other.nonzero;
   detectable_sum += other.detectable_sum;
   detectable_count += other.detectable_count;

@@ -23,6 +23,10 @@ namespace kvcheck {
 // A comparison whose bound exceeds this share of the natural size of the data in more than half of
 // the elements proves nothing (reference/attention/bound.md, section 4, vacuity), unless it is
 // below ExpectedTile::least_fault there (reference/formats/formats.md, "What a round trip proves").
+//
+// Under a tolerance that a user chose, nor may more than this share of the rows be loose: at least
+// half of the row is not what is expected, under a bound of more than this share of the data. The
+// median alone would let half of the rows be anything.
 inline constexpr double kVacuousShare = 0.1;
 
 // Which rows a tile index covers, and what the second pass must know about them.
@@ -60,16 +64,19 @@ struct OutputTally {
   StatisticsAccumulator statistics;
   HeatMaps heat;
   std::optional<WorstElement> worst;
-  int64_t with_share = 0;      // judged elements that have a bound / mass
-  int64_t above_vacuous = 0;   // of these, above kVacuousShare and no less than the least fault
-  bool names_faults = false;   // whether least faults are known
-  int64_t nonzero = 0;         // judged pairs of which one is not 0
+  int64_t with_share = 0;     // judged elements that have a bound / mass
+  int64_t above_vacuous = 0;  // of these, above kVacuousShare and no less than the least fault
+  bool names_faults = false;  // whether least faults are known
+  int64_t loose = 0;          // of a chosen tolerance: above kVacuousShare, and not as expected
+  int64_t ruled_rows = 0;     // of a chosen tolerance: those of more than one element
+  int64_t loose_rows = 0;     // of these, with as many loose elements as others
+  int64_t nonzero = 0;        // judged pairs of which one is not 0
   double detectable_sum = 0;
   int64_t detectable_count = 0;
   SensitivityCounts rows;
   std::map<int, SensitivityCounts> rows_of_group;  // where rows have groups
   std::array<int64_t, kPrecisions> rows_at{};
-  std::string contradiction;   // coordinates of the first element
+  std::string contradiction;  // coordinates of the first element
   std::vector<FailureRun> failures;
   TileSpan span;
 

@@ -176,6 +176,7 @@ class OutputJudge {
                       kVacuousShare, tally.names_faults ? " and hides the least fault" : "",
                       tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
+    DecideLooseRows();
     if (counts.unresolved > 0) {
       Mistrust(
           fmt::format("reference: its own error is too large beside the tolerance at {} "
@@ -188,6 +189,38 @@ class OutputJudge {
     }
     if (counts.judged > 0 && tally.nonzero == 0) {
       verdict_.warnings.push_back("every judged value is 0, expected and observed");
+    }
+    if (counts.judged > 0 && 2 * counts.unconstrained > counts.elements) {
+      verdict_.warnings.push_back(fmt::format("most elements were not judged: {} of {}",
+                                              counts.unconstrained, counts.elements));
+    }
+    // Where a definition says that a value is NaN or infinite, that was worth asking.
+    const bool is_stored = info_.chosen || info_.rule == "bytes equal";
+    if (auto few = FewFiniteWarning(counts.judged, tally.special); is_stored && few) {
+      verdict_.warnings.push_back(std::move(*few));
+    }
+  }
+
+  // The median alone would let half of the rows be anything.
+  void DecideLooseRows() {
+    const OutputTally& tally = *tally_;
+    verdict_.counts.loose = tally.loose;
+    const auto share = [](int64_t part, int64_t whole) {
+      return static_cast<double>(part) > kVacuousShare * static_cast<double>(whole);
+    };
+    const bool is_most = share(tally.loose_rows, tally.ruled_rows);
+    if (tally.loose_rows == 0 && !share(tally.loose, tally.with_share)) return;
+    std::string text = fmt::format(
+        "the tolerance is more than {} of the data at {} of {} elements, which are not as expected",
+        kVacuousShare, tally.loose, tally.with_share);
+    if (tally.loose_rows > 0) {
+      text += fmt::format("; at least half of {} of {} rows are such", tally.loose_rows,
+                          tally.ruled_rows);
+    }
+    if (is_most) {
+      Mistrust("vacuous: " + text);
+    } else {
+      verdict_.warnings.push_back(std::move(text));
     }
   }
 

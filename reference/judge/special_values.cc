@@ -6,28 +6,44 @@ namespace kvcheck {
 
 std::string_view Name(NanPolicy policy) {
   switch (policy) {
-    case NanPolicy::kFail: return "fail";
-    case NanPolicy::kEqual: return "equal";
-    case NanPolicy::kEqualBits: return "equal_bits";
+    case NanPolicy::kFail:
+      return "fail";
+    case NanPolicy::kEqual:
+      return "equal";
+    case NanPolicy::kEqualBits:
+      return "equal_bits";
   }
   return "";
 }
 
 std::string_view Name(PairKind kind) {
   switch (kind) {
-    case PairKind::kOrdinary: return "ordinary";
-    case PairKind::kBothNan: return "NaN in both";
-    case PairKind::kObservedNan: return "NaN observed, a number expected";
-    case PairKind::kExpectedNan: return "NaN expected, a number observed";
-    case PairKind::kSameInfinity: return "the same infinity in both";
-    case PairKind::kOppositeInfinities: return "infinities of opposite sign";
-    case PairKind::kObservedInfinity: return "infinity observed, finite expected";
-    case PairKind::kExpectedInfinity: return "infinity expected, finite observed";
-    case PairKind::kZerosOfTwoSigns: return "zeros of different sign";
-    case PairKind::kFlushed: return "0 observed, subnormal expected";
-    case PairKind::kNotFlushed: return "subnormal observed, 0 expected";
-    case PairKind::kSaturated: return "largest finite observed, beyond it expected";
-    case PairKind::kNoCode: return "observed byte is no code of the type";
+    case PairKind::kOrdinary:
+      return "ordinary";
+    case PairKind::kBothNan:
+      return "NaN in both";
+    case PairKind::kObservedNan:
+      return "NaN observed, a number expected";
+    case PairKind::kExpectedNan:
+      return "NaN expected, a number observed";
+    case PairKind::kSameInfinity:
+      return "the same infinity in both";
+    case PairKind::kOppositeInfinities:
+      return "infinities of opposite sign";
+    case PairKind::kObservedInfinity:
+      return "infinity observed, finite expected";
+    case PairKind::kExpectedInfinity:
+      return "infinity expected, finite observed";
+    case PairKind::kZerosOfTwoSigns:
+      return "zeros of different sign";
+    case PairKind::kFlushed:
+      return "0 observed, subnormal expected";
+    case PairKind::kNotFlushed:
+      return "subnormal observed, 0 expected";
+    case PairKind::kSaturated:
+      return "largest finite observed, beyond it expected";
+    case PairKind::kNoCode:
+      return "observed byte is no code of the type";
   }
   return "";
 }
@@ -43,25 +59,27 @@ PairClassifier::PairClassifier(DType dtype) : is_float_(IsFloat(dtype)) {
 PairDecision Decide(PairKind kind, Claim claim, const SpecialPolicy& policy, bool bits_equal) {
   switch (kind) {
     case PairKind::kBothNan: {
-      const NanPolicy nan =
-          claim == Claim::kAccuracy ? policy.accuracy : policy.conformance;
+      const NanPolicy nan = claim == Claim::kAccuracy ? policy.accuracy : policy.conformance;
       if (nan == NanPolicy::kEqual) return PairDecision::kPasses;
       return nan == NanPolicy::kEqualBits && bits_equal ? PairDecision::kPasses
                                                         : PairDecision::kFails;
     }
-    case PairKind::kSameInfinity: return PairDecision::kPasses;
+    case PairKind::kSameInfinity:
+      return PairDecision::kPasses;
     case PairKind::kObservedNan:
     case PairKind::kExpectedNan:
     case PairKind::kOppositeInfinities:
     case PairKind::kObservedInfinity:
     case PairKind::kExpectedInfinity:
-    case PairKind::kNoCode: return PairDecision::kFails;
+    case PairKind::kNoCode:
+      return PairDecision::kFails;
     case PairKind::kZerosOfTwoSigns:
       return claim == Claim::kAccuracy ? PairDecision::kByDifference : PairDecision::kFails;
     case PairKind::kOrdinary:
     case PairKind::kFlushed:
     case PairKind::kNotFlushed:
-    case PairKind::kSaturated: return PairDecision::kByDifference;
+    case PairKind::kSaturated:
+      return PairDecision::kByDifference;
   }
   return PairDecision::kFails;
 }
@@ -86,6 +104,15 @@ std::vector<std::string> Describe(const SpecialCounts& counts, Claim claim,
     lines.push_back(fmt::format("{}: {} ({})", Name(kind), counts.Of(kind), rule));
   }
   return lines;
+}
+
+std::optional<std::string> FewFiniteWarning(int64_t judged, const SpecialCounts& counts) {
+  const int64_t nan = counts.Of(PairKind::kBothNan);
+  const int64_t infinite = counts.Of(PairKind::kSameInfinity);
+  if (2 * (nan + infinite) <= judged) return std::nullopt;
+  return fmt::format(
+      "{} of {} judged values are no finite numbers on both sides: {} NaN, {} infinite",
+      nan + infinite, judged, nan, infinite);
 }
 
 }  // namespace kvcheck

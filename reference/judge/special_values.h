@@ -17,6 +17,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -119,6 +120,10 @@ struct SpecialCounts {
 // One line per kind that occurred, with the policy that applied: "NaN in both: 3 (equal)".
 std::vector<std::string> Describe(const SpecialCounts& counts, Claim claim,
                                   const SpecialPolicy& policy);
+
+// What to say of judged pairs whose most values are no finite numbers, so that next to nothing was
+// compared; nullopt otherwise.
+std::optional<std::string> FewFiniteWarning(int64_t judged, const SpecialCounts& counts);
 
 }  // namespace kvcheck
 

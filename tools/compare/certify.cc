@@ -62,6 +62,9 @@ Verdict CertifiedVerdict(const ComparePair& pair, LockedFile& gold_file, LockedF
   if (!summary.any_nonzero) {
     output.warnings.push_back("every judged value is 0, expected and observed");
   }
+  if (auto few = FewFiniteWarning(summary.elements, output.special)) {
+    output.warnings.push_back(std::move(*few));
+  }
   AddRuleSource(pair, &output);
   Verdict verdict;
   verdict.outputs.push_back(std::move(output));

@@ -29,7 +29,8 @@ class Certificates {
   // index: the pair of each summary, ascending.
   Certificates(std::vector<PassSummary> summaries, std::vector<size_t> index)
       : summaries_(std::move(summaries)), index_(std::move(index)) {}
-  // nullptr for every other pair.
+  // nullptr for every other pair. Whether its tolerance is too loose for some rows, loose_rows.h
+  // says.
   const PassSummary* Of(size_t pair) const;
 
  private:

@@ -43,7 +43,7 @@ bool IsAbsent(const TensorPair& pair) {
   return !pair.in_gold || (pair.got.empty() && pair.triplet.empty());
 }
 
-// A pattern that allows nothing is a misspelt one.
+// A pattern that selects or allows nothing is a misspelt one.
 void CheckUsed(const std::vector<Glob>& globs, const std::vector<std::string>& names,
                const std::string& option) {
   for (const Glob& glob : globs) {
@@ -110,6 +110,8 @@ Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
 
   Selection selection;
   for (const auto& [name, pair] : pairs) selection.all_names.push_back(name);
+  CheckUsed(options.include, selection.all_names, "--include");
+  CheckUsed(options.exclude, selection.all_names, "--exclude");
   CheckUsed(options.allow_missing, selection.all_names, "--allow-missing");
   CheckUsed(options.allow_extra, selection.all_names, "--allow-extra");
   int64_t before_shard = 0;

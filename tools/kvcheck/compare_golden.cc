@@ -95,7 +95,7 @@ struct CompareItem {
 // Which cases: --include, --exclude and --shard, and which may be in one file alone.
 class CaseSelection {
  public:
-  // Errors: kSelection for a pattern that allows no case of either file.
+  // Errors: kSelection for a pattern that matches no case of either file.
   CaseSelection(const CompareOptions& options, const StoredFile& gold, const StoredFile& got)
       : filter_(options),
         allow_missing_(ParseGlobs(options.allow_missing)),
@@ -105,9 +105,13 @@ class CaseSelection {
     if (got.IsGolden()) {
       for (std::string& name : got.golden().CaseNames()) names.push_back(std::move(name));
     }
-    for (const auto& [option, globs] :
-         {std::pair{"--allow-missing", &allow_missing_}, {"--allow-extra", &allow_extra_}}) {
-      for (const Glob& glob : *globs) {
+    const std::pair<const char*, const std::vector<Glob>&> patterns[] = {
+        {"--include", filter_.include()},
+        {"--exclude", filter_.exclude()},
+        {"--allow-missing", allow_missing_},
+        {"--allow-extra", allow_extra_}};
+    for (const auto& [option, globs] : patterns) {
+      for (const Glob& glob : globs) {
         const auto matches = [&glob](const std::string& name) { return glob.Matches(name); };
         if (std::any_of(names.begin(), names.end(), matches)) continue;
         throw Error(ErrorCode::kSelection, fmt::format("'{}' matches no case", glob.text()),

@@ -5,14 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "reference/spec/error.h"
 #include "tools/compare/across_tensors.h"
 #include "tools/compare/certify.h"
+#include "tools/compare/loose_rows.h"
 #include "tools/compare/looser.h"
 #include "tools/compare/pairs.h"
 #include "tools/compare/selection.h"
@@ -69,6 +72,24 @@ std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
     patterns.push_back(std::move(line));
   }
   return patterns;
+}
+
+// One file under two paths, hard and symbolic links among them.
+bool AreOneFile(const StoredFile& gold, const StoredFile& got) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(gold.path(), got.path(), ignored);
+}
+
+// A tensor beside itself is what it is, and proves nothing.
+void MistrustSelf(Verdict* verdict) {
+  if (verdict->outcome != Outcome::kPass) return;
+  const std::string reason = "compared with itself: GOLD and GOT are one file";
+  verdict->outcome = Outcome::kMistrusted;
+  verdict->reasons.push_back(reason);
+  for (OutputVerdict& output : verdict->outputs) {
+    output.outcome = Outcome::kMistrusted;
+    output.reasons.push_back(reason);
+  }
 }
 
 // What the summary says beside the counts of verdicts, of the pairs that were reported.
@@ -136,6 +157,7 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     return report.Finish();
   };
   const EmptyPairs empty = StandingOfEmpty(pairs);
+  const bool is_one_file = AreOneFile(gold, got);
   Certificates certified;
   try {
     if (!options.full_statistics) {
@@ -154,11 +176,19 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
     result.verdict.command = CommandOf(options, gold, got, pair.names.name);
     const bool goes_on = report.Judge(std::move(result), [&] {
       const PassSummary* summary = certified.Of(i);
+      LooseCounts loose;
+      if (summary != nullptr) {
+        loose = CountLoose(pair, gold_file, got_file, *summary, common.threads);
+        // What there is to say of it, the judge says.
+        if (IsWorthSaying(loose, *summary)) summary = nullptr;
+      }
       Verdict verdict = summary != nullptr ? CertifiedVerdict(pair, gold_file, got_file, *summary)
                                            : JudgePair(pair, gold_file, got_file, empty, judge);
+      if (summary != nullptr) verdict.outputs.front().counts.loose = loose.loose;
       if (auto looser = LooserThanFormat(pair, gold_file, got_file, common.threads)) {
         verdict.warnings.push_back(std::move(*looser));
       }
+      if (is_one_file && pair.names.got == pair.names.name) MistrustSelf(&verdict);
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }

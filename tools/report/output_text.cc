@@ -64,6 +64,7 @@ std::string CountsText(const OutputVerdict& output) {
       {counts.free, "free"},
       {counts.on_reference_bound, "within the reference's own error alone"},
       {counts.unresolved, "beyond the reference's precision"},
+      {counts.loose, "not as expected within a tolerance above a tenth of the data"},
   };
   for (const auto& [count, label] : others) {
     if (count > 0) text += fmt::format(", {} {}", count, label);
@@ -182,7 +183,10 @@ std::string WorstSentence(const OutputVerdict& output) {
 }
 
 std::string PassSentence(const OutputVerdict& output) {
-  std::string text = Plural(output.counts.judged, "element");
+  const JudgeCounts& counts = output.counts;
+  std::string text = counts.judged < counts.elements
+                         ? fmt::format("{} of {} elements judged", counts.judged, counts.elements)
+                         : Plural(counts.judged, "element");
   if (output.worst && output.worst->bound > 0) {
     text += fmt::format(", worst {} x the bound", RatioText(output.worst->ratio));
   }

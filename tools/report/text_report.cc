@@ -123,7 +123,7 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
 
 void TextReport::Add(const CaseResult& result) {
   const bool fine = IsAsItShouldBe(StandpointOf(result, options_.strict));
-  if (fine && options_.quiet && result.verdict.warnings.empty()) return;
+  if (fine && options_.quiet && WarningCount(result.verdict) == 0) return;
   if (!fine || options_.verbose) {
     if (detailed_ >= options_.max_print) {
       ++left_out_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -336,6 +337,141 @@ TEST(ComparatorHole, AVectorOfManyTilesIsComparedToItsEnd) {
   const Verdict verdict = JudgeTensors(want, F32(values), kExact);
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   EXPECT_EQ(verdict.outputs[0].worst->coordinates, "[196608]");
+}
+
+Tensor U64(const std::vector<uint64_t>& values) {
+  Tensor tensor(DType::kUInt64, Shape::Unnamed({static_cast<int64_t>(values.size())}));
+  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+ToleranceRule RuleOf(const std::string& text) { return ParseToleranceRule(WholeLine(text)); }
+
+// Without a report. A tolerance of 2^53 + 1 is no double, and neither is most of X + Y |want|: with
+// either side rounded, the last integer or the last bit passes that should not, or fails.
+TEST(ComparatorHole, TolerancesHoldToTheLastBit) {
+  const uint64_t odd = (uint64_t{1} << 53) + 1;
+  for (const std::string text : {"abs:9007199254740993", "ulp:9007199254740993"}) {
+    EXPECT_EQ(OutcomeOf(U64({odd << 10}), U64({(odd << 10) + odd}), RuleOf(text)), Outcome::kPass);
+    EXPECT_EQ(OutcomeOf(U64({odd << 10}), U64({(odd << 10) - odd}), RuleOf(text)), Outcome::kPass);
+    EXPECT_EQ(OutcomeOf(U64({odd << 10}), U64({(odd << 10) + odd + 1}), RuleOf(text)),
+              Outcome::kFail)
+        << text;
+  }
+  // 2^54 - 1 becomes 2^54 as a double.
+  const uint64_t want = (uint64_t{1} << 54) - 1;
+  EXPECT_NE(OutcomeOf(U64({want}), U64({2 * want}), RuleOf("rel:1")), Outcome::kFail);
+  EXPECT_EQ(OutcomeOf(U64({want}), U64({2 * want + 1}), RuleOf("rel:1")), Outcome::kFail);
+  // 1 + 2^-53 rounds down to 1.
+  EXPECT_NE(OutcomeOf(F64({-0x1p-53}), F64({1}), RuleOf("abs:1,rel:1")), Outcome::kFail);
+  EXPECT_EQ(OutcomeOf(F64({-0x1p-53}), F64({1 + 0x1p-52}), RuleOf("abs:1,rel:1")), Outcome::kFail);
+  // 1 + 3 x 2^-54 rounds up to 1 + 2^-52.
+  const double w = 3 * 0x1p-20;
+  EXPECT_EQ(OutcomeOf(F64({w}), F64({w + 1 + 0x1p-52}), RuleOf("abs:1,rel:2^-34")), Outcome::kFail);
+  EXPECT_NE(OutcomeOf(F64({w}), F64({w + 1}), RuleOf("abs:1,rel:2^-34")), Outcome::kFail);
+  // A product below the smallest double.
+  const double tiny = 0x1p-1074;
+  EXPECT_EQ(OutcomeOf(F64({3 * tiny}), F64({4 * tiny}), RuleOf("rel:0.25")), Outcome::kFail);
+  EXPECT_NE(OutcomeOf(F64({4 * tiny}), F64({5 * tiny}), RuleOf("rel:0.25")), Outcome::kFail);
+}
+
+// 64 x 64 elements, of which every second is a thousand times smaller than the others.
+struct Halves {
+  Tensor want{DType::kFloat32, Shape::Unnamed({64, 64})};
+  Tensor got = want;
+  // is_small: of row and column. What is small is negated.
+  explicit Halves(bool (*is_small)(int row, int column)) {
+    for (int row = 0; row < 64; ++row) {
+      for (int column = 0; column < 64; ++column) {
+        const int i = 64 * row + column;
+        const float sign = i % 3 == 0 ? -1 : 1;
+        const float size = static_cast<float>(3 + i % 2);
+        want.As<float>()[i] = sign * (is_small(row, column) ? size : 1000 * size);
+        got.As<float>()[i] = want.As<float>()[i] * (is_small(row, column) ? -1.0F : 1.0F);
+      }
+    }
+  }
+};
+
+// Without a report. A tolerance is small beside the median of the data, and half of them are
+// anything of its size.
+TEST(ComparatorHole, HalfOfTheDataBelowTheToleranceIsNoPass) {
+  const auto judge = [](const Halves& halves) {
+    return JudgeTensors(halves.want, halves.got, RuleOf("abs:10"));
+  };
+  for (const auto is_small : {+[](int row, int) { return row < 32; },            // half of the rows
+                              +[](int, int column) { return column % 2 == 1; },  // half of each
+                              +[](int row, int) { return row % 8 == 7; }}) {
+    const Verdict verdict = judge(Halves(is_small));
+    EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+    EXPECT_GT(verdict.outputs[0].counts.loose, 0);
+    EXPECT_NE(verdict.reasons[0].find("which are not as expected; at least half of "),
+              std::string::npos)
+        << verdict.reasons[0];
+  }
+  // A few rows, and elements here and there, are a warning.
+  const Verdict few = judge(Halves([](int row, int) { return row < 6; }));
+  EXPECT_EQ(few.outcome, Outcome::kPass);
+  ASSERT_EQ(few.outputs[0].warnings.size(), 1u);
+  EXPECT_NE(few.outputs[0].warnings[0].find("384 of 4096 elements"), std::string::npos);
+  EXPECT_NE(few.outputs[0].warnings[0].find("6 of 64 rows"), std::string::npos);
+  const Verdict spread = judge(Halves([](int, int column) { return column % 8 == 1; }));
+  EXPECT_EQ(spread.outcome, Outcome::kPass);
+  ASSERT_EQ(spread.outputs[0].warnings.size(), 1u);
+  EXPECT_NE(spread.outputs[0].warnings[0].find("512 of 4096 elements"), std::string::npos);
+  // Fewer are counted.
+  const Verdict rare = judge(Halves([](int, int column) { return column % 16 == 1; }));
+  EXPECT_EQ(rare.outcome, Outcome::kPass);
+  EXPECT_TRUE(rare.outputs[0].warnings.empty());
+  EXPECT_EQ(rare.outputs[0].counts.loose, 256);
+  // What is as expected hides nothing.
+  Halves same([](int row, int) { return row < 32; });
+  same.got = same.want;
+  EXPECT_EQ(judge(same).outcome, Outcome::kPass);
+  EXPECT_EQ(judge(same).outputs[0].counts.loose, 0);
+}
+
+// Without a report. Under a policy that takes NaN for NaN, two tensors of NaN are two numbers less
+// than nothing.
+TEST(ComparatorHole, TensorsWithoutNumbersAreSaidToBe) {
+  JudgeOptions equal;
+  equal.special = PolicyOf(NanPolicy::kEqual);
+  const auto warnings = [&](const std::vector<double>& values, const std::string& rule) {
+    const Verdict verdict = Judge(RuledTensorSource({{"x", {F32(values), RuleOf(rule)}}}),
+                                  MemorySink(TensorMap{{"x", F32(values)}}), equal);
+    EXPECT_EQ(verdict.outcome, Outcome::kPass);
+    return verdict.outputs[0].warnings;
+  };
+  for (const std::string rule : {"exact", "abs:2^-10"}) {
+    EXPECT_EQ(warnings({kNan, kNan, kNan}, rule),
+              std::vector<std::string>{
+                  "3 of 3 judged values are no finite numbers on both sides: 3 NaN, 0 infinite"});
+    EXPECT_EQ(warnings({kInfinity, -kInfinity, kNan, 1}, rule),
+              std::vector<std::string>{
+                  "3 of 4 judged values are no finite numbers on both sides: 1 NaN, 2 infinite"});
+    EXPECT_TRUE(warnings({kNan, kInfinity, 1, 2}, rule).empty());
+  }
+}
+
+// Without a report. What nobody promises is not judged, and where that is most of it, said.
+TEST(ComparatorHole, MostlyUnjudgedOutputsAreSaidToBe) {
+  for (const int unjudged : {1, 2, 3}) {
+    const FakeSource source(
+        AccuracyInfo(Shape::Unnamed({4, 2})), 4, [&](ExpectedTile& tile, const TileRequest&) {
+          tile.value = {1, 2, 3, 4, 5, 6, 7, 8};
+          tile.bound.assign(8, 0.001);
+          tile.standing.assign(4, Standing::kJudged);
+          std::fill_n(tile.standing.begin(), unjudged, Standing::kUnconstrained);
+        });
+    const Verdict verdict = Judge(
+        source,
+        Observed(MakeTensor(DType::kFloat32, Shape::Unnamed({4, 2}), {1, 2, 3, 4, 5, 6, 7, 8})));
+    EXPECT_EQ(verdict.outcome, Outcome::kPass);
+    const std::vector<std::string> said =
+        unjudged < 3 ? std::vector<std::string>{}
+                     : std::vector<std::string>{"most elements were not judged: 6 of 8"};
+    EXPECT_EQ(verdict.outputs[0].warnings, said);
+  }
 }
 
 }  // namespace

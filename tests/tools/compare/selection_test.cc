@@ -104,7 +104,7 @@ TEST(Selection, NothingToCompareIsAnError) {
     return ErrorOf([&] { Pairs({"/a", "/b"}, {"/a", "/c"}, words); });
   };
   EXPECT_EQ(select({.include = {"x"}}),
-            "nothing selected | compare | no tensor is selected; the first of 3: /a, /b, /c");
+            "nothing selected | --include | 'x' matches no tensor; the first of 3: /a, /b, /c");
   EXPECT_EQ(select({.include = {"b", "c"}, .allow_missing = {"b"}, .allow_extra = {"c"}}),
             "nothing selected | compare | everything selected is in one file alone, and allowed to "
             "be: nothing to compare");

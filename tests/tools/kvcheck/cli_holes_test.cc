@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "tests/tools/kvcheck/stored_files.h"
 
 namespace kvcheck {
@@ -127,6 +132,89 @@ TEST_F(ComparatorHole, TypeThatAnAttributeAloneTellsApartFails) {
   EXPECT_EQ(Exit(e4m3, e4m3), 0);
   // Names of axes are no data.
   EXPECT_EQ(Exit(Counting({{"T", 3}}, 1), Counting({{"L", 3}}, 1)), 0);
+}
+
+// A misspelt pattern beside a right one leaves out what it was written for.
+TEST_F(ComparatorHole, EveryPatternSelectsSomething) {
+  Write("gold.h5", CacheTensors(2));
+  Write("got.h5", CacheTensors(2));
+  EXPECT_EQ(Again({"--include", "*/keys", "--include", "*/values"}).exit_code, 0);
+  for (const char* option : {"--include", "--exclude"}) {
+    const ToolRun run = Again({"--include", "*/keys", option, "*/kyes"});
+    EXPECT_EQ(run.exit_code, 2) << option << run.out;
+    EXPECT_NE(run.err.find(std::string(option) + ": '*/kyes' matches no tensor"), std::string::npos)
+        << run.err;
+  }
+  const ToolRun codec = Tool(
+      {"fuzz", "--kind", "codec", "--format", "affine:4:*", "--format", "q8_0", "--cases", "1"});
+  EXPECT_EQ(codec.exit_code, 2) << codec.out;
+  EXPECT_NE(codec.err.find("no format matches 'q8_0'"), std::string::npos) << codec.err;
+}
+
+// Whatever is in a file equals itself.
+TEST_F(ComparatorHole, AFileBesideItselfProvesNothing) {
+  Write("gold.h5", CacheTensors(2));
+  std::filesystem::create_hard_link(Path("gold.h5"), Path("hard.h5"));
+  std::filesystem::create_symlink("gold.h5", Path("soft.h5"));
+  std::filesystem::copy_file(Path("gold.h5"), Path("copy.h5"));
+  for (const char* got : {"gold.h5", "./gold.h5", "hard.h5", "soft.h5"}) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--stats", "full"}, {"--tol", "rel:2^-10"}}) {
+      std::vector<std::string> arguments = {"compare", "gold.h5", got};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const ToolRun run = Tool(arguments);
+      EXPECT_EQ(run.exit_code, 3) << got << run.out;
+      EXPECT_NE(run.out.find("compared with itself: GOLD and GOT are one file"), std::string::npos)
+          << run.out;
+    }
+  }
+  EXPECT_EQ(Tool({"compare", "gold.h5", "copy.h5"}).exit_code, 0);
+  // Other tensors of the same file are others.
+  TensorMap both = CacheTensors(1);
+  both["/again/keys"] = both["/layers/0/keys"];
+  Write("both.h5", both);
+  EXPECT_EQ(Tool({"compare", "both.h5", "both.h5", "--include", "/layers/0/keys", "--map",
+                  "s#^layers/0/keys#old#", "--map", "s#^again/keys#layers/0/keys#"})
+                .exit_code,
+            0);
+}
+
+TEST_F(ComparatorHole, TensorsOfNanOrInfinityAreSaidToBe) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const ToolRun nan = Compare({{"/x", F64({kNan, kNan})}}, {{"/x", F64({kNan, kNan})}},
+                              {"--nan", "equal", "--tol", "abs:1"});
+  EXPECT_EQ(nan.exit_code, 0);
+  EXPECT_NE(nan.out.find("2 of 2 judged values are no finite numbers on both sides: 2 NaN"),
+            std::string::npos)
+      << nan.out;
+  EXPECT_EQ(Again({"--nan", "equal", "--tol", "abs:1", "--strict"}).exit_code, 1);
+  const ToolRun infinite =
+      Compare({{"/x", F64({infinity, -infinity})}}, {{"/x", F64({infinity, -infinity})}});
+  EXPECT_EQ(infinite.exit_code, 0);
+  EXPECT_NE(infinite.out.find("0 NaN, 2 infinite"), std::string::npos) << infinite.out;
+}
+
+// The pass that reads at the speed of memory knows no rows.
+TEST_F(ComparatorHole, HalfOfTheRowsBelowTheTolerance) {
+  const Shape shape = {{"T", 64}, {"Dk", 64}};
+  Tensor gold = Counting(shape, 1000);
+  Tensor got = Counting(shape, 1000);
+  for (int64_t i = 0; i < 32 * 64; ++i) {
+    gold.As<float>()[i] = i % 2 == 0 ? 4.0F : -3.0F;
+    got.As<float>()[i] = -gold.As<float>()[i];
+  }
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--stats", "full"}, {"-j", "1"}}) {
+    std::vector<std::string> arguments = {"--tol", "abs:10"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ToolRun run = Compare({{"/x", gold}}, {{"/x", got}}, arguments);
+    EXPECT_EQ(run.exit_code, 3) << run.out;
+    EXPECT_NE(run.out.find("at least half of 32 of 64 rows"), std::string::npos) << run.out;
+  }
+  for (int64_t i = 0; i < 28 * 64; ++i) gold.As<float>()[i] = got.As<float>()[i] = 1000;
+  const ToolRun few = Compare({{"/x", gold}}, {{"/x", got}}, {"--tol", "abs:10"});
+  EXPECT_EQ(few.exit_code, 0) << few.out;
+  EXPECT_NE(few.out.find("at least half of 4 of 64 rows"), std::string::npos) << few.out;
 }
 
 }  // namespace

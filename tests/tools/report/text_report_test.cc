@@ -64,6 +64,12 @@ TEST(TextReport, PassNeverHidesAWarning) {
   const std::string text = CaseText(result, {});
   EXPECT_NE(text.find("1 warning\n"), std::string::npos);
   EXPECT_NE(text.find("every judged value is 0"), std::string::npos);
+  // Nor does a report of what is not as it should be.
+  std::ostringstream out;
+  TextOptions quiet;
+  quiet.quiet = true;
+  TextReport(quiet, out).Add(result);
+  EXPECT_NE(out.str().find("every judged value is 0"), std::string::npos) << out.str();
 }
 
 TEST(TextReport, VerbosePassShowsWhatTheStatisticsWouldHaveSeen) {
