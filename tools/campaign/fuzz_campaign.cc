@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "reference/spec/error.h"
 #include "tools/campaign/canonical_form.h"
 #include "tools/campaign/contained_call.h"
+#include "tools/campaign/verdict_message.h"
 #include "tools/campaign/worker_pool.h"
 #include "tools/process/attended_clock.h"
 #include "tools/process/message_codec.h"
@@ -93,10 +95,16 @@ class LoneJudge {
       : subject_(subject), call_(LimitsOf(WorkerLimit(subject, limit)), [&subject, limit] {
           std::shared_ptr<CaseJudge> judge = subject.MakeJudge(limit);
           return [judge](const Message& message, ItemMark& mark) {
-            const std::string text = MessageDecoder(message).Text();
+            MessageDecoder request(message);
+            const bool explains = request.Byte() != 0;
+            const CaseEntry entry = ParseCases(request.Text(), "a case to shrink").front();
+            if (explains) {
+              SignedVerdict said;
+              said.verdict = judge->Explain(entry, mark, &said.signature);
+              return Encode(said);
+            }
             CaseCounts counts;
-            const JudgedCase judged =
-                judge->Judge(ParseCases(text, "a case to shrink").front(), mark, &counts);
+            const JudgedCase judged = judge->Judge(entry, mark, &counts);
             MessageEncoder encoder;
             encoder.Byte(static_cast<char>(judged.outcome));
             encoder.Text(judged.signature);
@@ -106,9 +114,7 @@ class LoneJudge {
         }) {}
 
   JudgedCase operator()(const CaseEntry& entry) {
-    MessageEncoder encoder;
-    encoder.Text(Print(entry));
-    const ContainedCall::Answer answer = call_(encoder.message());
+    const ContainedCall::Answer answer = call_(Request(entry, false));
     JudgedCase judged;
     if (answer.IsLost()) {
       judged.outcome = answer.outcome;
@@ -123,7 +129,21 @@ class LoneJudge {
     return judged;
   }
 
+  // The same with all that a report shows; nullopt where the process is lost.
+  std::optional<SignedVerdict> Explain(const CaseEntry& entry) {
+    const ContainedCall::Answer answer = call_(Request(entry, true));
+    if (answer.IsLost()) return std::nullopt;
+    return DecodeVerdict(answer.message);
+  }
+
  private:
+  static Message Request(const CaseEntry& entry, bool explains) {
+    MessageEncoder encoder;
+    encoder.Byte(explains ? 1 : 0);
+    encoder.Text(Print(entry));
+    return encoder.message();
+  }
+
   const Subject& subject_;
   ContainedCall call_;
 };
@@ -228,6 +248,11 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn)
     const JudgedCase last = patient(shrunk.entry);
     if (!same(last)) return found;
     found.reason = last.reason;
+    // What a report says is of this very failure.
+    const std::optional<SignedVerdict> said = patient.Explain(shrunk.entry);
+    if (said && said->verdict.outcome == sum.outcome && said->signature == sum.signature) {
+      found.verdict = said->verdict;
+    }
   }
   found.shrunk = shrunk.entry;
   found.form = CanonicalForm(found.shrunk.c);

@@ -28,8 +28,11 @@ struct FoundFailure {
   int64_t looked_at = 1;     // shrunk cases of the signature
   CaseEntry drawn;
   CaseEntry shrunk;
-  std::string reason;         // of the shrunk case
-  int64_t runs = 0;           // of shrinking
+  std::string reason;  // of the shrunk case
+  int64_t runs = 0;    // of shrinking
+  // Of the shrunk case with all that is said about it, where it could be had: not of what ends the
+  // process.
+  std::optional<Verdict> verdict;
   bool shrunk_whole = false;  // no step of the shrinker makes it smaller
   bool is_final = false;      // shrinking is over
 };

@@ -93,6 +93,48 @@ void Element(Coder* coder, Report& e) {
   coder->Choice(e.precision, kPrecisions - 1);
 }
 
+// Axes alone; cells follow.
+template <typename Coder, typename Axis>
+void AxisFields(Coder* coder, Axis& axis) {
+  coder->Text(axis.label);
+  for (auto* number : {&axis.extent, &axis.width, &axis.first}) coder->Number(*number);
+}
+
+void Map(Writer* writer, const HeatMap& map) {
+  if (writer->Size(map.empty() ? 0 : 1) == 0) return;
+  AxisFields(writer, map.down());
+  AxisFields(writer, map.across());
+  for (int64_t d = 0; d < map.down().Cells(); ++d) {
+    for (int64_t a = 0; a < map.across().Cells(); ++a) writer->Number(map.At(d, a));
+  }
+}
+
+void Map(Reader* reader, HeatMap& map) {
+  constexpr int64_t kMostCells = 1'000;  // along one axis: lines and columns of a report
+  if (reader->Size(0) == 0) return;
+  HeatAxis down, across;
+  for (HeatAxis* axis : {&down, &across}) {
+    AxisFields(reader, *axis);
+    if (axis->extent < 1 || axis->width < 1 || axis->Cells() > kMostCells) {
+      throw Error(ErrorCode::kUnreadableFile, "a message with a heat map that cannot be");
+    }
+  }
+  map = HeatMap(down, across);
+  for (int64_t d = 0; d < down.Cells(); ++d) {
+    for (int64_t a = 0; a < across.Cells(); ++a) {
+      double ratio = 0;
+      reader->Number(ratio);
+      map.Add(d * down.width, a * across.width, ratio);
+    }
+  }
+}
+
+template <typename Coder, typename Maps>
+void MapFields(Coder* coder, Maps& heat) {
+  Map(coder, heat.rows_by_channel);
+  Map(coder, heat.heads_by_token);
+}
+
 template <typename Coder, typename Output>
 void OutputFields(Coder* coder, Output& output) {
   for (auto* text : {&output.name, &output.rule, &output.shape, &output.cause}) coder->Text(*text);
@@ -113,6 +155,7 @@ void OutputFields(Coder* coder, Output& output) {
   coder->Number(output.rows_with_inputs);
   coder->Number(output.blind_rows);
   coder->Text(output.blind_where);
+  MapFields(coder, output.heat);
 }
 
 template <typename Coder, typename Judged>

@@ -1,4 +1,4 @@
-// A verdict on its way out of a worker: what decided it, without metrics, heat maps and statistics,
+// A verdict on its way out of a worker: what decided it and where, without metrics and statistics,
 // which `kvcheck run` shows.
 
 #ifndef TOOLS_CAMPAIGN_VERDICT_MESSAGE_H_

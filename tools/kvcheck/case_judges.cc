@@ -33,6 +33,13 @@ void Blame(JudgedCase* judged) {
   judged->reason += "; the reference's own answer proves nothing here either";
 }
 
+// "new: K and V in one format": what cases that are declined for one reason have in common.
+std::string DeclinedBy(const CacheCase& c, const TraceResult& result) {
+  const auto at = static_cast<size_t>(result.operation);
+  const std::string_view op = result.operation < 0 ? "start" : Name(c.ops[at].kind);
+  return fmt::format("{}: {}", op, WithoutNumbers(result.declined));
+}
+
 class CacheJudge : public CaseJudge {
  public:
   CacheJudge(const std::string& implementation, const RemoteLimits& limits)
@@ -54,6 +61,7 @@ class CacheJudge : public CaseJudge {
     if (result.outcome == Outcome::kPass) return {};
     JudgedCase judged = {result.outcome, SignatureOf(c, result), result.reason, result.operation};
     if (result.outcome == Outcome::kMistrusted && IsMistrustedOfTheModel(c)) Blame(&judged);
+    if (result.outcome == Outcome::kUnsupported) judged.signature += ": " + DeclinedBy(c, result);
     return judged;
   }
 
@@ -147,6 +155,11 @@ class TensorJudge : public CaseJudge {
     if (!loss.empty()) return {verdict.outcome, loss, ReasonOf(verdict)};
     for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
     if (verdict.outcome == Outcome::kPass) return {};
+    if (verdict.outcome == Outcome::kUnsupported) {
+      const std::string reason = ReasonOf(verdict);
+      return {verdict.outcome, SignatureOf(entry.c, verdict) + ": " + WithoutNumbers(reason),
+              reason};
+    }
     if (verdict.outcome == Outcome::kFail) {
       options.explain = true;
       Verdict explained = Evaluate(entry, options, &mark, &loss);

@@ -104,8 +104,6 @@ TensorMap GenerateCaseInputs(const Case& c, const Profile& profile) {
   return GenerateInputs(c, profile);
 }
 
-namespace {
-
 // What messages with one cause have in common, for a signature.
 std::string WithoutNumbers(std::string_view message) {
   constexpr size_t kMostLength = 60;
@@ -118,8 +116,6 @@ std::string WithoutNumbers(std::string_view message) {
   }
   return text;
 }
-
-}  // namespace
 
 namespace {
 

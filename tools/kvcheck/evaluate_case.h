@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "reference/judge/judge.h"
 #include "reference/spec/case.h"
@@ -53,6 +54,9 @@ TensorMap GenerateCaseInputs(const Case& c, const Profile& profile);
 
 // Refuses tensors which this machine cannot hold. Errors: kUnsupported.
 void CheckFitsMemory(double bytes, const std::string& what);
+
+// A stranger's message as part of a signature: short, and numbers as '#'.
+std::string WithoutNumbers(std::string_view message);
 
 // What an implementation answers; nullopt when it declines the case.
 std::optional<MemorySink> Answer(Implementation& implementation, const Question& question);

@@ -205,9 +205,19 @@ class CaseWriter {
 CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const std::string& path) {
   CaseResult result;
   result.name = TitleOf(subject, failure.sum.signature);
+  result.drawn = true;
   Verdict& verdict = result.verdict;
+  std::vector<std::string> hints;
+  if (failure.verdict) {
+    verdict = *failure.verdict;
+    for (const std::string& reason : verdict.reasons) {
+      if (reason.starts_with("hint: ")) hints.push_back(reason);
+    }
+    verdict.reasons.clear();
+  }
   verdict.outcome = failure.sum.outcome;
   verdict.reasons.push_back(failure.reason);
+  verdict.reasons.insert(verdict.reasons.end(), hints.begin(), hints.end());
   verdict.reasons.push_back(fmt::format("signature \"{}\": {}, {} the first", failure.sum.signature,
                                         Plural(failure.sum.cases, "case"),
                                         subject.Origin(failure.sum.first_case)));
@@ -222,8 +232,10 @@ CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const s
   if (!path.empty()) verdict.reasons.push_back("written to " + path);
   verdict.case_text = CaseText(failure.shrunk);
   verdict.implementation = subject.Shown();
-  verdict.plan = failure.shrunk.plan;
-  verdict.profile = failure.shrunk.profile;
+  if (!failure.verdict) {
+    verdict.plan = failure.shrunk.plan;
+    verdict.profile = failure.shrunk.profile;
+  }
   verdict.command = subject.Command(failure.shrunk);
   return result;
 }

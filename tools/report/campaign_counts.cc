@@ -67,9 +67,13 @@ std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print) {
       return text + fmt::format("  ... and {} more ways (--max-print)\n",
                                 std::ssize(campaign.unproved) - max_print);
     }
-    text +=
-        fmt::format("  {}: {}, case {} the first: {}\n", Name(finding.outcome),
-                    Plural(finding.cases, "case"), finding.first_case, NameText(finding.reason));
+    const double share = static_cast<double>(finding.cases) /
+                         static_cast<double>(std::max<int64_t>(1, campaign.cases));
+    const std::string declined =
+        finding.outcome == Outcome::kUnsupported ? fmt::format(" ({})", PercentText(share)) : "";
+    text += fmt::format("  {}: {}{}, case {} the first: {}\n", Name(finding.outcome),
+                        Plural(finding.cases, "case"), declined, finding.first_case,
+                        NameText(finding.reason));
   }
   return text;
 }

@@ -22,6 +22,8 @@ struct CaseResult {
   std::string name;  // of the case in its file, with the implementation; "" where it has none
   Verdict verdict;
   Expectation expectation = Expectation::kPass;
+  // Found by a campaign: its reasons say how, and are shown beside what the judge said.
+  bool drawn = false;
   std::string finding;  // the reason of an expected MISTRUSTED or FAIL
   // The failure is recognised as the finding itself, so that a crash can be one.
   bool same_finding = false;

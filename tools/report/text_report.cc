@@ -98,7 +98,7 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
   if (!verdict.implementation.empty()) {
     text += Labelled("observed", NameText(verdict.implementation));
   }
-  if (verdict.outputs.empty() && verdict.reasons.size() > 1) {
+  if ((verdict.outputs.empty() || result.drawn) && verdict.reasons.size() > 1) {
     text += LabelledList("because", verdict.reasons, options);
   }
   std::vector<std::string> extra;
@@ -111,7 +111,7 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
   const bool judged = !verdict.outputs.empty();
   if (!verdict.plan.empty()) text += Labelled("plan", NameText(verdict.plan));
   // Stored tensors without a case have no conventions.
-  if (judged && !verdict.case_text.empty())
+  if ((judged || !verdict.profile.empty()) && !verdict.case_text.empty())
     text += Labelled("profile", verdict.profile.empty() ? "defaults" : NameText(verdict.profile));
   if (!verdict.assumptions.empty()) {
     text += Labelled("assumed", fmt::format("because the plan does not say: {}",

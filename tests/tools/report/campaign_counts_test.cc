@@ -89,7 +89,7 @@ TEST(CampaignCounts, ProbesStandInColumnsWithTheirZeros) {
 TEST(CampaignCounts, WhatProvedNothingIsListedUpToALimit) {
   EXPECT_EQ(UnprovedText(Sample(), 10),
             "  MISTRUSTED: 3 cases, case 5 the first: equal bytes\n"
-            "  UNSUPPORTED: 1 case, case 9 the first: no chunks\n");
+            "  UNSUPPORTED: 1 case (1.0 %), case 9 the first: no chunks\n");
   EXPECT_EQ(UnprovedText(Sample(), 1),
             "  MISTRUSTED: 3 cases, case 5 the first: equal bytes\n"
             "  ... and 1 more ways (--max-print)\n");
