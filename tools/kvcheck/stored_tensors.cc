@@ -59,8 +59,9 @@ double Bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 DType MeantType(const ObjectRecord& record, const TensorSpec* declared) {
+  // Integers may be numbers or the bits of floats: which, the file or --cast says.
   if (declared == nullptr || record.attributes.contains("kv_dtype") || IsFloat(record.dtype) ||
-      SizeInBytes(record.dtype) != SizeInBytes(declared->dtype)) {
+      IsFloat(declared->dtype) || SizeInBytes(record.dtype) != SizeInBytes(declared->dtype)) {
     return record.dtype;
   }
   return declared->dtype;
