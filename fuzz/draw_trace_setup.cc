@@ -131,6 +131,11 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
   left.same_format = space.same_format;
   left.rows = space.rows == SpaceRows::kAny ? options.rows : space.rows;
   left.padding = space.padding;
+  left.same_dims = space.same_dims;
+  left.grouped = space.grouped;
+  left.empty_batch = space.empty_batch;
+  left.window = space.window;
+  left.sinks = space.sinks;
   left.operations = space.operations;
   for (int i = 0; i < kDamageKinds; ++i) {
     if (space.Has(static_cast<Damage>(i))) left.damages.push_back(static_cast<Damage>(i));
@@ -225,7 +230,14 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
     if (IsPlain(setup.k)) setup.k_dim = random->Between(96, 128);
     if (IsPlain(setup.v)) setup.v_dim = random->Between(96, 128);
   }
+  if (space.same_dims) {
+    // Groups are powers of two; a plain operand takes what a coded one has.
+    const int64_t coded =
+        std::max(IsPlain(setup.k) ? 0 : setup.k_dim, IsPlain(setup.v) ? 0 : setup.v_dim);
+    setup.k_dim = setup.v_dim = coded > 0 ? coded : std::max(setup.k_dim, setup.v_dim);
+  }
   setup.query_heads = setup.kv_heads * random->Between(1, 2);
+  if (!space.grouped) setup.query_heads = setup.kv_heads;
   setup.growth_tokens = random->Below(4) == 0 ? random->Between(5, 16) : random->Between(1, 4);
   setup.observe = random->Below(4) == 0 ? Observe::kLast : Observe::kEach;
   setup.data = {"tokens", random->Below(uint64_t{1} << 32), ""};

@@ -29,6 +29,11 @@ struct TraceSpace {
   bool same_format = false;
   SpaceRows rows = SpaceRows::kAny;
   bool padding = true;
+  bool same_dims = false;
+  bool grouped = true;
+  bool empty_batch = true;
+  bool window = true;
+  bool sinks = true;
   uint32_t operations = 0;  // bit per CacheOpKind
   std::vector<Damage> damages;
   int64_t max_operations = 0;

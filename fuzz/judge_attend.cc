@@ -101,12 +101,17 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
   std::memcpy(answer["out"].bytes.data(), out.data(), answer["out"].bytes.size());
   JudgeOptions options;
   options.explain = false;
-  const Verdict verdict = Judge(expected, MemorySink(std::move(answer)), options);
+  const MemorySink observed(std::move(answer));
+  const Verdict verdict = Judge(expected, observed, options);
   AttendJudgement judgement;
   judgement.outcome = verdict.outcome;
   const OutputVerdict& output = verdict.outputs.at(0);
   judgement.elements = output.counts.judged;
   if (verdict.outcome == Outcome::kPass) return judgement;
+  if (verdict.outcome == Outcome::kFail) {
+    options.explain = true;
+    judgement.hints = Judge(expected, observed, options).outputs.at(0).hints;
+  }
   if (verdict.outcome == Outcome::kFail && output.worst) {
     judgement.message =
         fmt::format("out{} is {}, {} is expected within {:.3g}", output.worst->coordinates,

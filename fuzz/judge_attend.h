@@ -21,7 +21,8 @@ namespace kvcheck {
 struct AttendJudgement {
   Outcome outcome = Outcome::kPass;
   int64_t elements = 0;
-  std::string message;  // of FAIL and MISTRUSTED
+  std::string message;             // of FAIL and MISTRUSTED
+  std::vector<std::string> hints;  // of FAIL: the probable cause
 };
 
 // out: (rows, query_heads, queries, v_dim) of request.dtype. Queries of padding columns are not

@@ -90,6 +90,7 @@ void TraceRunner::RunOperations() {
   const CacheCase& c = *case_;
   result_ = {};
   table_.Start(c.setup, capabilities_.profile, /*looks_for_collisions=*/true);
+  attended_ = -1;
   for (Slot& slot : slots_) {
     slot.used = false;
     slot.made_by = slot.saved_by = -1;
@@ -105,6 +106,7 @@ void TraceRunner::RunOperations() {
   const OpResult started = factory_->Start(c.setup);
   if (!started.ok()) {
     result_.outcome = Outcome::kUnsupported;
+    result_.declined = started.message;
     result_.reason = fmt::format("the implementation declines the setup: {}", started.message);
     return;
   }
@@ -119,7 +121,7 @@ void TraceRunner::RunOperations() {
     if (index_ == 0) factory_->ObserveAfter(after_each);
     if (each && index_ == end - 1) factory_->ObserveAfter(ObserveHint::kEverySlot);
     if (options_.on_operation && !rehearses_) options_.on_operation(index_);
-    fine = Execute(c.ops[static_cast<size_t>(index_)]);
+    fine = Execute(c.ops[static_cast<size_t>(index_)]) && ResultsStand();
     if (fine && each) fine = options_.every_slot ? CompareAll() : CompareTouched();
     if (rehearses_ && (!takes_more_ || IsLarge())) return;
   }
@@ -141,6 +143,7 @@ void TraceRunner::Conclude() {
   if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
     result_.operation = declined ? first_declined_ : -1;
+    if (declined) result_.declined = first_message_;
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
   } else if (result_.outcome == Outcome::kPass && hidden) {
     result_.outcome = Outcome::kMistrusted;
@@ -213,8 +216,19 @@ bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carr
     return Fail(-1, StepFault::kRefused,
                 fmt::format("a legal call was refused: {}", result.message));
   }
+  if (result.results_changed) {
+    return Fail(-1, StepFault::kResultChanged,
+                "arrays that an earlier call returned have changed: views of live memory");
+  }
   if (!result.ok()) ++result_.counts.refusals;
   return true;
+}
+
+bool TraceRunner::ResultsStand() {
+  if (attended_ < 0 || out_ == out_kept_) return true;
+  return Fail(-1, StepFault::kResultChanged,
+              fmt::format("what operation {}, {}, returned has changed since", attended_ + 1,
+                          Print(case_->ops[static_cast<size_t>(attended_)])));
 }
 
 std::unique_ptr<Cache> TraceRunner::TakeSpare() {

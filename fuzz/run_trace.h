@@ -92,6 +92,7 @@ class TraceRunner {
   void Decline(std::string_view message);
   // Columns that the trace feeds to the slot of a `prepare` until it is finalized; -1: it never is.
   int64_t ColumnsUntilFinalize(const CacheOp& op) const;
+  bool ResultsStand();
   bool Compare(int slot);
   bool CompareTouched();
   bool CompareAll();
@@ -112,7 +113,7 @@ class TraceRunner {
   bool takes_more_ = true;  // calls of a rehearsal
   TraceResult result_;
   int64_t first_declined_ = -1;  // the operation that was unsupported first, and why
-  std::string first_reason_;
+  std::string first_reason_, first_message_;
   VectorTable table_;
   std::unique_ptr<Names> names_;
   StepComparer comparer_;
@@ -126,6 +127,9 @@ class TraceRunner {
   // Buffers.
   ModelRows scratch_;
   std::vector<std::byte> k_, v_, k_before_, v_before_, q_, q_before_, out_;
+  // What the last attend answered, and its operation: results do not change later. -1: none.
+  std::vector<std::byte> out_kept_;
+  int64_t attended_ = -1;
   std::vector<float> sinks_;
   std::vector<ExpectedRow> rows_;
   std::vector<TokenRange> visible_, retained_;

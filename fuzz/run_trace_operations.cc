@@ -47,6 +47,9 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
   if (result.inputs_changed || k_ != k_before_ || v_ != v_before_) {
     return Fail(op.slot, StepFault::kInputChanged, "append changed the caller's arrays");
   }
+  // They are the caller's again: a cache that goes on reading them finds something else.
+  std::fill(k_.begin(), k_.end(), std::byte{0xff});
+  std::fill(v_.begin(), v_.end(), std::byte{0xff});
   if (!carried_out) return true;
   for (size_t b = 0; b < state.rows.size(); ++b) {
     const ColumnSplit split = SplitColumns(state, b, op.count);
@@ -55,13 +58,13 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
     if (rehearses_) tokens.resize(tokens.size() + static_cast<size_t>(split.tokens));
     for (int64_t n = split.padding; !rehearses_ && n < split.padding + split.tokens; ++n) {
       const uint64_t token = TokenId(index_, static_cast<int64_t>(b), n);
-      const auto at = [&](const std::byte* base, const VectorStrides& strides) {
-        return base + static_cast<int64_t>(b) * strides.row + n * strides.column;
+      const auto at = [&](const std::vector<std::byte>& given, const VectorStrides& strides) {
+        return given.data() + static_cast<int64_t>(b) * strides.row + n * strides.column;
       };
       const int32_t k = table_.Add(TokenPart::kKey, state.k, token,
-                                   at(columns.k, columns.k_strides), columns.k_strides.head);
+                                   at(k_before_, columns.k_strides), columns.k_strides.head);
       const int32_t v = table_.Add(TokenPart::kValue, state.v, token,
-                                   at(columns.v, columns.v_strides), columns.v_strides.head);
+                                   at(v_before_, columns.v_strides), columns.v_strides.head);
       tokens.push_back({k, v});
     }
     Appended(&state, b, split);
@@ -76,6 +79,7 @@ void TraceRunner::Decline(std::string_view message) {
   const CacheOp& op = case_->ops[static_cast<size_t>(index_)];
   if (result_.counts.unsupported == 0) {
     first_declined_ = index_;
+    first_message_ = message;
     first_reason_ = fmt::format("operation {}, {}: {}", index_ + 1, Print(op), message);
   }
   ++result_.counts.unsupported;
@@ -274,6 +278,7 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
       static_cast<size_t>(request.rows * request.query_heads * request.queries * setup.v_dim) *
       SizeInBytes(setup.x);
   q_before_.assign(q_.begin(), q_.end());
+  attended_ = -1;
   // NaN: an element that is not written fails.
   out_.assign(out_bytes, std::byte{0xff});
   bool carried_out = false;
@@ -285,6 +290,8 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   }
   if (!carried_out || rehearses_) return true;
   if (options_.on_attend) options_.on_attend(out_);
+  out_kept_ = out_;
+  attended_ = index_;
   const bool states = result.plan != nullptr || result.profile != nullptr;
   AttendJudgement judgement;
   try {
@@ -298,7 +305,9 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   }
   result_.counts.outputs += judgement.elements;
   if (judgement.outcome == Outcome::kFail) {
-    return Fail(op.slot, StepFault::kAttention, judgement.message);
+    Fail(op.slot, StepFault::kAttention, judgement.message);
+    result_.failure.hints = std::move(judgement.hints);
+    return false;
   }
   if (judgement.outcome == Outcome::kMistrusted && result_.outcome == Outcome::kPass) {
     result_.outcome = Outcome::kMistrusted;

@@ -61,6 +61,12 @@ bool TraceRunner::Compare(int index) {
     if (shows) ++result_.counts.shown;
   }
   if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
+  // Rows, formats and the like are told; tokens were seen by the probe alone.
+  if (view.probed && result_.failure.row >= 0) {
+    result_.failure.message +=
+        "; found by a probe: a column appended to a copy, to learn what is retained. Either the "
+        "operation or an append behind it is wrong";
+  }
   return Fail(index, StepFault::kNone, result_.failure.message);
 }
 

@@ -34,6 +34,11 @@ int64_t BarenessOf(const CacheCase& c);
 
 // Halves, quarters, ... single operations go.
 bool RemoveChunks(const CacheCase& c, const Offer& offer);
+// Seeds that failures are looked for with.
+inline constexpr uint64_t kSeeds[] = {1, 2, 3, 4, 5, 6, 7, 8};
+CacheCase WithSeed(const CacheCase& c, uint64_t seed);
+// As RemoveChunks, for failures that depend on the data: with other data, and more of it.
+bool RemoveReseeded(const CacheCase& c, const Offer& offer);
 // Two operations that need each other go.
 bool RemovePairs(const CacheCase& c, const Offer& offer);
 // Two appends, trims or filters of one slot become one; trim takes back what an append gave.

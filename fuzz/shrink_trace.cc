@@ -22,8 +22,8 @@ bool IsLegalCase(const CacheCase& c) {
 }  // namespace
 
 ShrinkResult ShrinkTrace(const CacheCase& c,
-                         const std::function<bool(const CacheCase&)>& still_fails,
-                         int64_t max_runs) {
+                         const std::function<bool(const CacheCase&)>& still_fails, int64_t max_runs,
+                         const std::function<bool(const CacheCase&)>& has) {
   ShrinkResult result;
   result.c = c;
   TraceSize size = SizeOf(c);
@@ -34,7 +34,7 @@ ShrinkResult ShrinkTrace(const CacheCase& c,
       return false;
     }
     const TraceSize smaller = SizeOf(candidate);
-    if (!(smaller < size) || !IsLegalCase(candidate)) return false;
+    if (!(smaller < size) || !IsLegalCase(candidate) || (has && !has(candidate))) return false;
     if (!seen.insert(Print(candidate)).second) return false;
     ++result.runs;
     if (!still_fails(candidate)) return false;
@@ -47,9 +47,19 @@ ShrinkResult ShrinkTrace(const CacheCase& c,
       RemoveChunks, FuseOperations, BypassCopies, RebuildStates, FillCaches,  RenameSlots,
       RemoveRows,   SimplifySetup,  DropOptions,  LowerNumbers,  RemovePairs,
   };
-  for (size_t step = 0; step < std::size(kSteps) && result.complete;) {
+  const auto shrink = [&] {
+    for (size_t step = 0; step < std::size(kSteps) && result.complete;) {
+      const CacheCase now = result.c;
+      step = kSteps[step](now, offer) ? 0 : step + 1;
+    }
+  };
+  shrink();
+  // Some failure needs some data, such as a tie of roundings, which a shorter trace does not hold by
+  // chance: shorter ones with other data, and more of it.
+  while (result.complete) {
     const CacheCase now = result.c;
-    step = kSteps[step](now, offer) ? 0 : step + 1;
+    if (!RemoveReseeded(now, offer)) break;
+    shrink();
   }
   return result;
 }

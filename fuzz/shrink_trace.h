@@ -22,9 +22,11 @@ struct ShrinkResult {
 // asked about is legal (ValidateCacheCase) and smaller than the best so far: fewer operations, or
 // as many and less of everything else (shrink_steps.h). Deterministic, as far as still_fails is:
 // vectors follow from the index of an operation and the seed, so that every candidate is run anew.
+// Shorter cases are tried with other data too. has: what the
+// implementation has (trace_space.h); nothing else is asked about. Empty: everything.
 ShrinkResult ShrinkTrace(const CacheCase& c,
-                         const std::function<bool(const CacheCase&)>& still_fails,
-                         int64_t max_runs);
+                         const std::function<bool(const CacheCase&)>& still_fails, int64_t max_runs,
+                         const std::function<bool(const CacheCase&)>& has = {});
 
 }  // namespace kvcheck
 

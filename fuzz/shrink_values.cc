@@ -233,6 +233,10 @@ bool SimplifySetup(const CacheCase& c, const Offer& offer) {
         CacheLayout{LayoutKind::kRing, now.layout.window, 0, 0}}) {
     if (with([&](CacheSetup* s) { s->layout = layout; })) return true;
   }
+  // Stored as given: vectors and formats of one type.
+  for (DType type : {DType::kFloat32, DType::kFloat16}) {
+    if (with([&](CacheSetup* s) { s->x = type, s->k = s->v = PlainFormat{type}; })) return true;
+  }
   // K and V alike, then each alone; an affine format needs its group in head_dim.
   std::vector<KvFormat> formats;
   for (DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {

@@ -127,7 +127,7 @@ CacheOp TakeOp(Bytes* bytes) {
     case CacheOpKind::kAppend: {
       const int64_t columns = bytes->Next();
       op.count = 1 + columns % 20;
-      if (columns >= 240) op.wrong = static_cast<WrongColumns>(1 + columns % 5);
+      if (columns >= 240) op.wrong = static_cast<WrongColumns>(1 + columns % kWrongColumns);
       break;
     }
     case CacheOpKind::kPrepare:

@@ -33,7 +33,7 @@ bool TraceDrawer::Draft::Grown(const ModelState& state) const {
 int64_t TraceDrawer::Draft::DrawRows() {
   if (drawn_.single) return 1;
   const uint64_t draw = Below(16);
-  if (draw == 0) return 0;
+  if (draw == 0) return space_->empty_batch ? 0 : 2;
   if (draw < 5 && space_->rows != SpaceRows::kBatch) return 1;
   return draw < 13 ? 2 : 3;
 }
@@ -92,6 +92,7 @@ void TraceDrawer::Draft::AddTrim(int slot, int64_t count) {
 }
 
 void TraceDrawer::Draft::AddFilter(int slot, std::vector<int64_t> rows) {
+  if (rows.empty() && !space_->empty_batch) return;
   CacheOp op = Op(CacheOpKind::kFilter, slot);
   op.numbers = std::move(rows);
   Add(std::move(op));
@@ -99,7 +100,7 @@ void TraceDrawer::Draft::AddFilter(int slot, std::vector<int64_t> rows) {
 
 void TraceDrawer::Draft::AddAttend(int slot) {
   CacheOp op = Op(CacheOpKind::kAttend, slot);
-  if (OneIn(2))
+  if (OneIn(2) && space_->window)
     op.window = Int(1, 1 + std::max<int64_t>(1, std::min<int64_t>(8, LongestRow(State(slot)))));
   if (OneIn(4)) {
     // From a quarter to two and a half times 1/sqrt(k_dim): much larger scores leave nothing of a
@@ -108,7 +109,7 @@ void TraceDrawer::Draft::AddAttend(int slot) {
     for (int64_t dim = 4; dim < drawn_.setup.k_dim; dim *= 4) scale /= 2;
     op.scale = scale * static_cast<double>(Int(1, 5));
   }
-  op.sinks = OneIn(4);
+  op.sinks = OneIn(4) && space_->sinks;
   Add(std::move(op));
 }
 
@@ -273,7 +274,7 @@ void TraceDrawer::Draft::MoveIllegal() {
     case 0:
     case 1:
       op.count = Int(1, 2);
-      op.wrong = static_cast<WrongColumns>(Int(1, 5));
+      op.wrong = static_cast<WrongColumns>(Int(1, kWrongColumns));
       break;
     case 2:
       return AddTrim(slot, Int(-3, -1));
@@ -309,6 +310,7 @@ void TraceDrawer::Draft::MoveIllegal() {
       }
       break;
     case 8:
+      if (!space_->window) return;
       op.kind = CacheOpKind::kAttend;
       op.window = Int(-1, 0);
       break;
@@ -339,6 +341,7 @@ void TraceDrawer::Draft::MoveAnything() {
     case CacheOpKind::kFilter:
       for (int64_t n = Int(0, drawn_.single ? 1 : 3); n > 0; --n)
         op.numbers.push_back(Int(0, most));
+      if (op.kind == CacheOpKind::kFilter && op.numbers.empty() && !space_->empty_batch) return;
       break;
     case CacheOpKind::kTrim:
       return AddTrim(slot, Int(-1, 5));
@@ -366,7 +369,7 @@ void TraceDrawer::Draft::MoveAnything() {
       op.at = Int(0, 300);
       return Add(std::move(op));
     case CacheOpKind::kAttend:
-      op.sinks = OneIn(2);
+      op.sinks = OneIn(2) && space_->sinks;
       break;
     default:
       break;

@@ -175,6 +175,7 @@ void TraceDrawer::Draft::MoveQuantizeRing() {
 
 // A batch of 0 rows goes on being used.
 void TraceDrawer::Draft::MoveEmptyBatch() {
+  if (!space_->empty_batch) return;
   const int slot = SlotWhere([](const ModelState& state) { return !state.pending; });
   if (slot < 0) return;
   AddFilter(slot, {});

@@ -36,20 +36,28 @@ TokenColumns FillColumns(const CacheSetup& setup, const CacheOp& op, int64_t ope
     case WrongColumns::kType:
       columns.dtype = setup.x == DType::kFloat32 ? DType::kFloat16 : DType::kFloat32;
       break;
+    case WrongColumns::kFewerRows:
+      columns.rows = columns.rows > 1 ? 1 : columns.rows + 1;
+      break;
+    case WrongColumns::kFewerHeads:
+      columns.kv_heads = columns.kv_heads > 1 ? 1 : columns.kv_heads + 1;
+      break;
+    case WrongColumns::kFewerColumns:
+      columns.v_columns = op.count > 1 ? op.count - 1 : op.count + 1;
+      break;
   }
   if (columns.rows * columns.kv_heads * columns.columns > kMaxTraceVectors) {
     throw Error(ErrorCode::kUnsupported, "the trace appends more than 2^22 vectors at once");
   }
   const auto element = static_cast<int64_t>(SizeInBytes(columns.dtype));
-  const auto measure = [&](int64_t dim, std::vector<std::byte>* bytes) {
+  const auto measure = [&](int64_t count, int64_t dim, std::vector<std::byte>* bytes) {
     const int64_t vector = dim * element;
-    const VectorStrides strides = {columns.kv_heads * columns.columns * vector,
-                                   columns.columns * vector, vector};
+    const VectorStrides strides = {columns.kv_heads * count * vector, count * vector, vector};
     bytes->resize(static_cast<size_t>(columns.rows * strides.row));
     return strides;
   };
-  columns.k_strides = measure(columns.k_dim, k);
-  columns.v_strides = measure(columns.v_dim, v);
+  columns.k_strides = measure(columns.columns, columns.k_dim, k);
+  columns.v_strides = measure(columns.ValueColumns(), columns.v_dim, v);
   columns.k = k->data();
   columns.v = v->data();
   if (op.wrong != WrongColumns::kNothing) {

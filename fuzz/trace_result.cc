@@ -40,6 +40,9 @@ Verdict ToVerdict(const CacheCase& c, const TraceResult& result) {
   if (result.outcome == Outcome::kFail) {
     verdict.reasons.push_back(fmt::format("breaks {} ({})", PropertyOf(result.failure.fault),
                                           Name(result.failure.fault)));
+    for (const std::string& hint : result.failure.hints) {
+      verdict.reasons.push_back("hint: " + hint);
+    }
   }
   const TraceCounts& counts = result.counts;
   verdict.elements = counts.outputs;

@@ -38,6 +38,7 @@ struct TraceResult {
   int64_t operation = -1;  // index of the operation that decided it, from 0; -1: none
   int slot = -1;           // whose state is wrong
   StepFailure failure;     // of FAIL
+  std::string declined;    // of UNSUPPORTED: what the implementation said, without the operation
   std::string reason;      // one line: what broke, after which operation; "" of PASS
   TraceCounts counts;
   ProbeCounts probes{};  // how often each rare state was reached

@@ -91,6 +91,7 @@ std::string_view OptimizedCache::WhyNotAppend(const TokenColumns& columns) const
   if (columns.k_dim != setup_->k_dim || columns.v_dim != setup_->v_dim) {
     return "columns of another head_dim";
   }
+  if (columns.ValueColumns() != columns.columns) return "K and V of different numbers of columns";
   return columns.columns < 0 ? "a negative number of columns" : "";
 }
 

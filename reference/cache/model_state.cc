@@ -94,6 +94,7 @@ std::string_view RefuseAppend(const CacheSetup& setup, const ModelState& state,
   if (columns.k_dim != setup.k_dim || columns.v_dim != setup.v_dim) {
     return "columns of another head_dim";
   }
+  if (columns.ValueColumns() != columns.columns) return "K and V of different numbers of columns";
   return "";
 }
 

@@ -81,6 +81,7 @@ bool StepComparer::Compare(const ExpectedStep& expected, const StepView& view,
   if (!CompareShape()) return false;
   Measure();
   live_ = 0;
+  exact_ = true;
   size_ = 0;
   size_most_ = 0;
   trimmable_ = true;
@@ -323,8 +324,12 @@ bool StepComparer::CompareRetained(size_t b) {
                             row.most_retained, Print(expected_->layout)));
   }
   if (live_ >= 0) live_ += count;
+  // What a probe does not see may be retained all the same.
+  const bool all = !view_->probed || count == row.offset;
+  exact_ = exact_ && all;
   if (row.offset > 0) {
-    int64_t size = row.newest_visible.Count();
+    const int64_t most = row.newest_visible.Count();
+    int64_t size = most;
     if (lacks(row.newest_visible, &missing)) {
       size = 0;
       for (int64_t p = 0; p < row.offset; ++p) {
@@ -332,7 +337,7 @@ bool StepComparer::CompareRetained(size_t b) {
       }
     }
     size_ = std::max(size_, size);
-    size_most_ = std::max(size_most_, size);
+    size_most_ = std::max(size_most_, all ? size : most);
   }
   if (row.offset == 0 || (trimmable_ && lacks(row.required_before, &missing))) trimmable_ = false;
   return true;
@@ -363,7 +368,8 @@ bool StepComparer::CompareNumbers() {
   const bool retained_known = view.retained != nullptr;
   if (!profile_->any_trimmable && retained_known && view.trimmable != Known::kCannotTell) {
     const bool trimmable = empty || trimmable_;
-    if ((view.trimmable == Known::kYes) != trimmable) {
+    const bool known = trimmable || exact_;
+    if (known && (view.trimmable == Known::kYes) != trimmable) {
       return Fail(StepFault::kTrimmable, -1,
                   trimmable
                       ? "trim(1) would give back 1, and the cache says that it is not trimmable"
@@ -374,7 +380,7 @@ bool StepComparer::CompareNumbers() {
   const int64_t live = live_ * token_bytes;
   if (live_ < 0 || !retained_known) return true;
   if (view.capacity_bytes != StepView::kUnknown) {
-    if (view.capacity_bytes < live || (e.no_tail && view.capacity_bytes != live)) {
+    if (view.capacity_bytes < live || (exact_ && e.no_tail && view.capacity_bytes != live)) {
       return Fail(StepFault::kCapacity, -1,
                   fmt::format("{} bytes are allocated, {} tokens of {} bytes are retained{}",
                               view.capacity_bytes, live_, token_bytes,
@@ -382,7 +388,8 @@ bool StepComparer::CompareNumbers() {
     }
   }
   if (view.live_bytes == StepView::kUnknown || profile_->bytes == BytesRule::kAny) return true;
-  if (profile_->bytes == BytesRule::kCapacity ? view.live_bytes < live : view.live_bytes != live) {
+  const bool at_least = profile_->bytes == BytesRule::kCapacity || !exact_;
+  if (at_least ? view.live_bytes < live : view.live_bytes != live) {
     return Fail(StepFault::kLiveBytes, -1,
                 fmt::format("{} bytes are said to be live, {} tokens of {} bytes are retained",
                             view.live_bytes, live_, token_bytes));

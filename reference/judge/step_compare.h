@@ -43,12 +43,13 @@ enum class StepFault : uint8_t {
   kTrimmable,
   kLiveBytes,
   kCapacity,
-  kAccepted,      // an illegal call was carried out
-  kRefused,       // a legal call was refused
-  kTrimCount,     // trim gave back another number of tokens
-  kAttention,     // attention is outside its bound
-  kPlan,          // an answer of attention states a plan that cannot be
-  kInputChanged,  // the caller's arrays were changed
+  kAccepted,       // an illegal call was carried out
+  kRefused,        // a legal call was refused
+  kTrimCount,      // trim gave back another number of tokens
+  kAttention,      // attention is outside its bound
+  kPlan,           // an answer of attention states a plan that cannot be
+  kInputChanged,   // the caller's arrays were changed
+  kResultChanged,  // what was returned earlier has changed
 };
 
 // "visible_missing", ...
@@ -59,9 +60,10 @@ std::string_view PropertyOf(StepFault fault);
 struct StepFailure {
   StepFault fault = StepFault::kNone;
   int64_t row = -1;
-  int64_t query = -1;     // column of the last append
-  int64_t position = -1;  // of the token in its row
-  std::string message;    // "row 1: query 0 does not see token 3 (column 1 of row 1 of append 5)"
+  int64_t query = -1;              // column of the last append
+  int64_t position = -1;           // of the token in its row
+  std::vector<std::string> hints;  // of attention: the probable cause
+  std::string message;  // "row 1: query 0 does not see token 3 (column 1 of row 1 of append 5)"
 };
 
 class StepComparer {
@@ -104,8 +106,9 @@ class StepComparer {
   std::vector<int64_t> retained_;   // per row: retained tokens; -1 where that cannot be told
   int64_t shift_ = 0;               // column - position, where it is one number for all columns
   bool shifted_ = false;
-  int64_t live_ = 0;  // tokens retained by all rows; -1: cannot be told
-  int64_t size_ = 0;  // lowest possible size
+  bool exact_ = true;  // what is shown as retained is all that is
+  int64_t live_ = 0;   // tokens retained by all rows; -1: cannot be told
+  int64_t size_ = 0;   // lowest possible size
   int64_t size_most_ = 0;
   bool trimmable_ = true;
 };

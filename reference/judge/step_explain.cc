@@ -16,7 +16,7 @@ struct FaultName {
   std::string_view property;
 };
 
-constexpr std::array<FaultName, 30> kFaults = {{
+constexpr std::array<FaultName, 31> kFaults = {{
     {StepFault::kNone, "none", ""},
     {StepFault::kRows, "rows", "P6"},
     {StepFault::kLayout, "layout", "P6"},
@@ -47,6 +47,7 @@ constexpr std::array<FaultName, 30> kFaults = {{
     {StepFault::kAttention, "attention", "P8"},
     {StepFault::kPlan, "plan", "P8"},
     {StepFault::kInputChanged, "input_changed", "P10"},
+    {StepFault::kResultChanged, "result_changed", "P10"},
 }};
 
 }  // namespace

@@ -49,6 +49,8 @@ struct OpResult {
   // Of Append and Attend: the caller's arrays were modified, where their bytes cannot show it
   // because the implementation worked on a copy (another process).
   bool inputs_changed = false;
+  // Arrays that an earlier call returned have changed, where that shows in another process alone.
+  bool results_changed = false;
   // Of Attend: how this very answer was computed, where that is not what the capabilities say. Both
   // are valid until the next call of the same object; null: as the capabilities say.
   const Plan* plan = nullptr;
@@ -66,19 +68,23 @@ struct VectorStrides {
   int64_t column = 0;
 };
 
-// Columns to append: K (rows, kv_heads, columns, k_dim), V (rows, kv_heads, columns, v_dim) of
-// type dtype, the caller's, which must not be changed. Vectors that are padding hold NaN.
+// Columns to append: K (rows, kv_heads, columns, k_dim), V (rows, kv_heads, v_columns, v_dim) of
+// type dtype, the caller's, which must not be changed and hold something else after the call.
+// Vectors that are padding hold NaN.
 struct TokenColumns {
   DType dtype = DType::kFloat32;
   int64_t rows = 0;
   int64_t kv_heads = 0;
   int64_t columns = 0;
+  std::optional<int64_t> v_columns{};  // not set: `columns`; another number is to be refused
   int64_t k_dim = 0;
   int64_t v_dim = 0;
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;
   VectorStrides k_strides;
   VectorStrides v_strides;
+
+  int64_t ValueColumns() const { return v_columns.value_or(columns); }
 };
 
 // The stored vectors of K or of V: of row b, head h and column c, `codes` at
@@ -113,6 +119,9 @@ struct StepView {
   // beyond `columns` are 0.
   // (rows) bit rows: the columns that hold retained tokens of the row.
   const uint64_t* retained = nullptr;
+  // `retained` was found by an append to a copy: it is what the next query sees, and the cache may
+  // retain more.
+  bool probed = false;
   // (rows, queries) bit rows: the columns that each query of the last append attends to, everything
   // included: causality, window, eviction, padding. Queries of padding columns may hold anything.
   const uint64_t* visible = nullptr;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "reference/spec/pattern.h"
 
@@ -39,6 +40,13 @@ std::string Describe(const CacheSpace& space) {
     parts.emplace_back(space.rows == SpaceRows::kSingle ? "rows single" : "rows batch");
   }
   if (!space.padding) parts.emplace_back("without padding");
+  if (space.same_dims) parts.emplace_back("k_dim as v_dim");
+  for (const auto& [has, name] : {std::pair{space.grouped, "grouped heads"},
+                                  {space.empty_batch, "batches of no rows"},
+                                  {space.window, "a window at attend"},
+                                  {space.sinks, "sinks"}}) {
+    if (!has) parts.push_back(fmt::format("without {}", name));
+  }
   if (space.operations != CacheSpace().operations) {
     std::vector<std::string_view> names;
     for (int kind = 0; kind < kCacheOpKinds; ++kind) {

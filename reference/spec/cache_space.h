@@ -32,7 +32,12 @@ struct CacheSpace {
   bool scales_as_given = false;  // the scale type of an affine format is that of the vectors
   std::vector<DType> x;          // types of appended vectors. Empty: every one
   SpaceRows rows = SpaceRows::kAny;
-  bool padding = true;  // `new` takes left padding
+  bool padding = true;      // `new` takes left padding
+  bool same_dims = false;   // k_dim is v_dim
+  bool grouped = true;      // more query heads than key/value heads
+  bool empty_batch = true;  // caches without rows
+  bool window = true;       // `attend` takes a window
+  bool sinks = true;        // `attend` takes sinks
   // Bit per CacheOpKind. What is not there is not drawn.
   uint32_t operations = (1u << kCacheOpKinds) - 1;
   uint32_t damages = (1u << kDamageKinds) - 1;  // bit per Damage

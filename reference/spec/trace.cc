@@ -31,11 +31,15 @@ constexpr EnumNames<CacheOpKind, kCacheOpKinds> kKinds = {
      {CacheOpKind::kAttend, "attend"},
      {CacheOpKind::kDrop, "drop"}}};
 constexpr EnumNames<Observe, 2> kObserve = {{{Observe::kEach, "each"}, {Observe::kLast, "last"}}};
-constexpr EnumNames<WrongColumns, 5> kWrong = {{{WrongColumns::kRows, "rows"},
-                                                {WrongColumns::kHeads, "heads"},
-                                                {WrongColumns::kKDim, "k_dim"},
-                                                {WrongColumns::kVDim, "v_dim"},
-                                                {WrongColumns::kType, "type"}}};
+constexpr EnumNames<WrongColumns, kWrongColumns> kWrong = {
+    {{WrongColumns::kRows, "rows"},
+     {WrongColumns::kHeads, "heads"},
+     {WrongColumns::kKDim, "k_dim"},
+     {WrongColumns::kVDim, "v_dim"},
+     {WrongColumns::kType, "type"},
+     {WrongColumns::kFewerRows, "fewer_rows"},
+     {WrongColumns::kFewerHeads, "fewer_heads"},
+     {WrongColumns::kFewerColumns, "fewer_v"}}};
 constexpr EnumNames<Damage, 4> kDamages = {{{Damage::kTruncate, "truncate"},
                                             {Damage::kFlip, "flip"},
                                             {Damage::kForeign, "foreign"},

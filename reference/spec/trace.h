@@ -68,7 +68,18 @@ inline constexpr int kCacheOpKinds = 16;
 std::string_view Name(CacheOpKind kind);
 
 // What is wrong with the columns of an illegal append.
-enum class WrongColumns : uint8_t { kNothing, kRows, kHeads, kKDim, kVDim, kType };
+enum class WrongColumns : uint8_t {
+  kNothing,
+  kRows,  // one more than the cache has
+  kHeads,
+  kKDim,
+  kVDim,
+  kType,
+  kFewerRows,     // one alone, which would broadcast; none, of a cache of one
+  kFewerHeads,    // likewise
+  kFewerColumns,  // V has one column less than K; one more, where K has one
+};
+inline constexpr int kWrongColumns = 8;  // beside kNothing
 
 enum class Damage : uint8_t {
   kTruncate,  // the last byte of one tensor is gone

@@ -26,6 +26,10 @@ struct Ways {
   bool changes_although_declined = false;  // of trim
   bool tells_changed_inputs = false;
   bool hides_tokens = false;
+  bool writes_late = false;          // into what attend has answered, at the next trim
+  std::byte* out = nullptr;          // of the last attend
+  const std::byte* given = nullptr;  // K of the last append
+  std::byte given_later{};           // what stands there when the state is asked for
   const Plan* plan = nullptr;
   std::vector<ObserveHint> hints;
   std::vector<int64_t> columns;  // of each prepare
@@ -43,6 +47,7 @@ class DecliningCache : public Cache {
   OpResult Append(const TokenColumns& c) override {
     if (ways_->Declines(CacheOpKind::kAppend)) return NotHere();
     OpResult result = inner_->Append(c);
+    ways_->given = c.k;
     result.inputs_changed = ways_->tells_changed_inputs;
     return result;
   }
@@ -55,6 +60,7 @@ class DecliningCache : public Cache {
     return ways_->Declines(CacheOpKind::kFinalize) ? NotHere() : inner_->Finalize();
   }
   OpResult Trim(int64_t count, int64_t* trimmed) override {
+    if (ways_->writes_late && ways_->out != nullptr) *ways_->out ^= std::byte{1};
     if (!ways_->Declines(CacheOpKind::kTrim)) return inner_->Trim(count, trimmed);
     if (ways_->changes_although_declined) inner_->Trim(count, trimmed);
     return NotHere();
@@ -87,12 +93,14 @@ class DecliningCache : public Cache {
   OpResult Attend(const AttendRequest& request, std::byte* out) override {
     if (ways_->Declines(CacheOpKind::kAttend)) return NotHere();
     OpResult result = inner_->Attend(request, out);
+    ways_->out = out;
     result.inputs_changed = ways_->tells_changed_inputs;
     result.plan = ways_->plan;
     return result;
   }
   void Observe(StepView* view) override {
     inner_->Observe(view);
+    if (ways_->given != nullptr) ways_->given_later = *ways_->given;
     if (ways_->hides_tokens) view->retained = view->visible = nullptr;
   }
   int64_t RetainedTokens(int64_t row) const override { return inner_->RetainedTokens(row); }
@@ -307,6 +315,25 @@ TEST(ToldByTheImplementation, ChangedInputsAreAFailure) {
   const TraceResult appended = RunDeclining(&ways, "new A; append A 1");
   EXPECT_EQ(appended.failure.fault, StepFault::kInputChanged);
   EXPECT_EQ(appended.operation, 1);
+}
+
+TEST(ReadAgain, AResultThatChangesLaterIsAFailure) {
+  Ways ways;
+  const std::string ops = "new A; append A 9; attend A; trim A 1";
+  EXPECT_EQ(RunDeclining(&ways, ops).outcome, Outcome::kPass);
+  ways.writes_late = true;
+  const TraceResult result = RunDeclining(&ways, ops);
+  EXPECT_EQ(result.outcome, Outcome::kFail);
+  EXPECT_EQ(result.failure.fault, StepFault::kResultChanged);
+  EXPECT_EQ(result.operation, 3);
+  EXPECT_NE(result.reason.find("operation 3, attend A"), std::string::npos) << result.reason;
+}
+
+// A cache that keeps the pointers that it was given reads other bytes from then on.
+TEST(ReadAgain, WhatWasAppendedIsGoneFromTheCallersArrays) {
+  Ways ways;
+  EXPECT_EQ(RunDeclining(&ways, "new A; append A 1").outcome, Outcome::kPass);
+  EXPECT_EQ(ways.given_later, std::byte{0xff});
 }
 
 // The answer's own plan takes the place of the one that the capabilities state.

@@ -97,7 +97,7 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
   EXPECT_GT(quantized.size(), 30u);
   EXPECT_EQ(x, (std::set<std::string>{"f32", "f16", "bf16"}));
   EXPECT_EQ(damages.size(), 4u);
-  EXPECT_EQ(wrongs.size(), 5u);
+  EXPECT_EQ(wrongs.size(), static_cast<size_t>(kWrongColumns));
   for (const int count : {split, windows, scales, sinks, last, twice, itself}) {
     EXPECT_GT(count, 100);
   }

@@ -75,6 +75,10 @@ std::vector<Case> SmallerAttention(const AttentionCase& c) {
     a->query_heads = n * ratio;
   });
   smaller.Extent(c.query_heads, c.kv_heads, [](A* a, int64_t n) { a->query_heads = n; });
+  if (c.k_dim == c.v_dim) {
+    const int64_t group = std::max(GroupOf(c.k), GroupOf(c.v));
+    smaller.Extent(c.k_dim, group, [](A* a, int64_t n) { a->k_dim = a->v_dim = n; });
+  }
   smaller.Extent(c.k_dim, GroupOf(c.k), [](A* a, int64_t n) { a->k_dim = n; });
   smaller.Extent(c.v_dim, GroupOf(c.v), [](A* a, int64_t n) { a->v_dim = n; });
   smaller.Try([](A* a) {
@@ -91,6 +95,8 @@ std::vector<Case> SmallerAttention(const AttentionCase& c) {
   smaller.Try([](A* a) { a->alibi = false; });
   smaller.Try([](A* a) { a->lse = LseKind::kNone; });
   smaller.Try([](A* a) { a->against_original = false; });
+  // Together, where they have to be alike.
+  smaller.Try([](A* a) { a->k = a->v = PlainFormat{a->q}; });
   smaller.Try([](A* a) { a->k = PlainFormat{a->q}; });
   smaller.Try([](A* a) { a->v = PlainFormat{a->q}; });
   smaller.Data("gauss");
@@ -113,25 +119,73 @@ std::vector<Case> SmallerCases(const Case& c) {
   return {};
 }
 
-ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs) {
+namespace {
+
+// Seeds that failures are looked for with.
+constexpr uint64_t kSeeds[] = {1, 2, 3, 4};
+
+// The case with other data; as it is where they stand in a file.
+Case WithSeed(const Case& c, uint64_t seed) {
+  Case other = c;
+  const auto set = [seed](auto& kind) {
+    if (!kind.data.IsFile()) kind.data.seed = seed;
+  };
+  if (auto* attention = std::get_if<AttentionCase>(&other)) set(*attention);
+  if (auto* codec = std::get_if<CodecCase>(&other)) set(*codec);
+  return other;
+}
+
+}  // namespace
+
+ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs,
+                      const std::function<bool(const Case&)>& has) {
   ShrunkCase shrunk;
   shrunk.entry = entry;
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    for (Case& c : SmallerCases(shrunk.entry.c)) {
-      if (shrunk.runs >= max_runs) {
-        shrunk.complete = false;
-        return shrunk;
-      }
-      CaseEntry candidate = shrunk.entry;
-      candidate.c = std::move(c);
-      ++shrunk.runs;
-      if (!still_fails(candidate)) continue;
-      shrunk.entry = std::move(candidate);
-      smaller = true;
-      break;
+  bool reseeds = false;
+  const auto takes = [&](Case c) {
+    if (shrunk.runs >= max_runs) {
+      shrunk.complete = false;
+      return false;
     }
+    CaseEntry candidate = shrunk.entry;
+    candidate.c = std::move(c);
+    ++shrunk.runs;
+    if (!still_fails(candidate)) return false;
+    shrunk.entry = std::move(candidate);
+    return true;
+  };
+  const auto shrinks_to = [&](const Case& c) {
+    if (has && !has(c)) return false;
+    if (takes(c)) return true;
+    for (const uint64_t seed : kSeeds) {
+      if (!reseeds || !shrunk.complete) break;
+      const Case other = WithSeed(c, seed);
+      // Other data alone make nothing smaller.
+      if (other == c || other == WithSeed(shrunk.entry.c, seed)) continue;
+      if (takes(other)) return true;
+    }
+    return false;
+  };
+  const auto shrink = [&] {
+    for (bool smaller = true; smaller && shrunk.complete;) {
+      smaller = false;
+      for (const Case& c : SmallerCases(shrunk.entry.c)) {
+        smaller = shrinks_to(c);
+        if (smaller || !shrunk.complete) break;
+      }
+    }
+  };
+  shrink();
+  // Whether the failure is of the data shows where the case is asked with others.
+  for (const uint64_t seed : kSeeds) {
+    const Case other = WithSeed(shrunk.entry.c, seed);
+    if (reseeds || shrunk.runs >= max_runs || other == shrunk.entry.c) continue;
+    CaseEntry candidate = shrunk.entry;
+    candidate.c = other;
+    ++shrunk.runs;
+    reseeds = !still_fails(candidate);
   }
+  if (reseeds) shrink();
   return shrunk;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fuzz/run_trace.h"
+#include "fuzz/trace_space.h"
 #include "reference/spec/error.h"
 #include "tools/kvcheck/cache_implementations.h"
 
@@ -99,7 +100,35 @@ CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvForma
                   Print(layout), Print(format), dim, rows, OperationsOf(op, rows)));
 }
 
+std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, CacheOpKind op,
+                                       const CacheLayout& layout, const KvFormat& format,
+                                       int64_t rows) {
+  const CacheCase plain = CoverageTrace(op, layout, format, rows);
+  if (spaces.empty()) return plain;
+  for (const CacheSpace& space : spaces) {
+    for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      CacheCase c = plain;
+      c.setup.x = x;
+      for (CacheOp& step : c.ops) {
+        if (!space.window) step.window.reset();
+        if (!space.sinks) step.sinks = false;
+        // Codes as the space has them.
+        if (step.kind != CacheOpKind::kToQuantized) continue;
+        for (const KvFormat& codes : AllKvFormats()) {
+          const auto* affine = std::get_if<AffineFormat>(&codes);
+          const bool fits = affine != nullptr && c.setup.k_dim % affine->group_size == 0;
+          if (!fits || space.HasFormats(x, *step.k, *step.v)) continue;
+          if (space.HasFormats(x, codes, codes)) step.k = step.v = codes;
+        }
+      }
+      if (HasTrace(space, c)) return c;
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
+  const std::vector<CacheSpace> spaces = factory->GetCapabilities().spaces;
   TraceRunner runner(factory, OwnStore(factory));
   const std::vector<CacheOpKind> operations = CoveredOperations();
   std::vector<CoverageRow> table;
@@ -110,8 +139,9 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
         CoverageCell cell;
         for (const KvFormat& format : AllKvFormats()) {
           if (!factory->Supports(op, entry.layout, format, format)) continue;
-          const JudgedTrace result =
-              JudgeTrace(CoverageTrace(op, entry.layout, format, rows), &runner);
+          const std::optional<CacheCase> c = CoverageTrace(spaces, op, entry.layout, format, rows);
+          if (!c) continue;
+          const JudgedTrace result = JudgeTrace(*c, &runner);
           cell.failed += result.outcome == Outcome::kFail && result.loss.empty() ? 1 : 0;
           cell.lost += result.loss.empty() ? 0 : 1;
           // What was declined on the way was not covered.

@@ -1,11 +1,14 @@
 // Which operations an implementation of caches has, for which layouts and formats: the table of
 // `kvcheck list`. A cell is not a claim: for each format a short trace that needs the operation was
-// run beside the model, on one row and on several, and judged.
+// run beside the model, on one row and on several, and judged. What an implementation states no
+// space for is not asked.
 
 #ifndef TOOLS_KVCHECK_CACHE_COVERAGE_H_
 #define TOOLS_KVCHECK_CACHE_COVERAGE_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +38,11 @@ struct CoverageRow {
 // A trace that needs the operation, in a cache of `rows` rows (1 or more).
 CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvFormat& format,
                         int64_t rows);
+// The same as one of the spaces has it, with their types, heads and options; nullopt: none has it.
+// Without spaces: as it is.
+std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, CacheOpKind op,
+                                       const CacheLayout& layout, const KvFormat& format,
+                                       int64_t rows);
 
 std::vector<CoverageRow> CoverageOf(CacheFactory* factory);
 // Lines of a table; "all": every format, "plain", "affine": these alone, "-": none, else how many.

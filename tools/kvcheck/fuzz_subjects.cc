@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "fuzz/draw_attention.h"
@@ -10,6 +11,7 @@
 #include "fuzz/draw_trace.h"
 #include "fuzz/probes.h"
 #include "fuzz/shrink_trace.h"
+#include "fuzz/trace_space.h"
 #include "reference/data/generator.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/shrink_case.h"
@@ -42,13 +44,25 @@ class AnsweredSubject : public Subject {
   }
   ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
                     int64_t max_runs) const override {
-    return ShrinkCase(entry, still_fails, max_runs);
+    return ShrinkCase(entry, still_fails, max_runs, WithinSpaces(entry.c));
   }
   std::string Command(const CaseEntry& entry) const override {
     return RunCommand(entry, answerer_);
   }
 
  protected:
+  // What a case may be made into; everything where the case itself is in no space.
+  virtual std::function<bool(const Case&)> WithinSpaces(const Case&) const { return {}; }
+  template <typename C, typename Space>
+  static std::function<bool(const Case&)> Within(const std::vector<Space>& spaces, const Case& c) {
+    const auto within = [&spaces](const Case& candidate) {
+      return std::any_of(spaces.begin(), spaces.end(),
+                         [&](const Space& space) { return space.Has(std::get<C>(candidate)); });
+    };
+    if (spaces.empty() || !within(c)) return {};
+    return within;
+  }
+
   Answerer answerer_;
   uint64_t seed_;
 };
@@ -92,9 +106,10 @@ class CacheSubject : public AnsweredSubject {
       other.c = c;
       return other;
     };
+    const auto& trace = std::get<CacheCase>(entry.c);
     const ShrinkResult result = ShrinkTrace(
-        std::get<CacheCase>(entry.c), [&](const CacheCase& c) { return still_fails(with(c)); },
-        max_runs);
+        trace, [&](const CacheCase& c) { return still_fails(with(c)); }, max_runs,
+        kvcheck::WithinSpaces(answerer_.cache_spaces, trace));
     return {with(result.c), result.runs, result.complete};
   }
 
@@ -121,6 +136,9 @@ class AttentionSubject : public AnsweredSubject {
   }
 
   bool DrawsEverything() const override { return answerer_.attention_spaces.empty(); }
+  std::function<bool(const Case&)> WithinSpaces(const Case& c) const override {
+    return Within<AttentionCase>(answerer_.attention_spaces, c);
+  }
   CaseEntry Draw(int64_t index) const override {
     const std::vector<AttentionSpace>& spaces = answerer_.attention_spaces;
     Generator random(seed_, "fuzz attention", static_cast<uint64_t>(index));
@@ -152,6 +170,9 @@ class CodecSubject : public AnsweredSubject {
         drawer_(OptionsOf(answerer_, settings)) {}
 
   bool DrawsEverything() const override { return answerer_.codec_spaces.empty(); }
+  std::function<bool(const Case&)> WithinSpaces(const Case& c) const override {
+    return Within<CodecCase>(answerer_.codec_spaces, c);
+  }
   CaseEntry Draw(int64_t index) const override {
     CaseEntry entry;
     entry.c = drawer_.Draw(seed_, static_cast<uint64_t>(index));

@@ -103,7 +103,12 @@ void RemoteCache::Made(const KvFormat& k, const KvFormat& v) {
 void RemoteCache::TakeState(const WireValue& value, std::shared_ptr<const Message> bytes,
                             int64_t call) const {
   told_ = -1;
-  state_.Read(value, std::move(bytes), caches_->setup(), k_, v_);
+  broken_.clear();
+  try {
+    state_.Read(value, std::move(bytes), caches_->setup(), k_, v_);
+  } catch (const WireError& error) {
+    broken_ = error.what();
+  }
   told_ = call;
 }
 
@@ -116,7 +121,8 @@ WireWriter& RemoteCache::Begin(std::string_view request) const {
 
 OpResult RemoteCache::Append(const TokenColumns& columns) {
   const std::array<int64_t, 4> k = {columns.rows, columns.kv_heads, columns.columns, columns.k_dim};
-  const std::array<int64_t, 4> v = {columns.rows, columns.kv_heads, columns.columns, columns.v_dim};
+  const std::array<int64_t, 4> v = {columns.rows, columns.kv_heads, columns.ValueColumns(),
+                                    columns.v_dim};
   if (!Fits(k, columns.dtype) || !Fits(v, columns.dtype)) return OpResult::Unsupported(kTooLong);
   WireWriter& writer = Begin("append");
   PutVectors(writer, "k", columns.dtype, k, columns.k, columns.k_strides);
@@ -243,12 +249,14 @@ void RemoteCache::Observe(StepView* view) {
     *view = {};
     return;
   }
+  if (!broken_.empty()) caches_->process().Break(broken_);
   state_.Show(view);
 }
 
 int64_t RemoteCache::RetainedTokens(int64_t row) const {
   if (told_ < 0 || told_ < named_) AskState();
   if (caches_->rehearses()) return StepView::kUnknown;
+  if (!broken_.empty()) caches_->process().Break(broken_);
   return state_.RetainedTokens(row);
 }
 

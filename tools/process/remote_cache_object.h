@@ -4,6 +4,7 @@
 #define TOOLS_PROCESS_REMOTE_CACHE_OBJECT_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "reference/spec/cache_implementation.h"
@@ -42,7 +43,8 @@ class RemoteCache : public Cache {
   void Made(const KvFormat& k, const KvFormat& v);
   // A call named it; its state was told in one. Calls are numbered (RemoteProcess::calls).
   void Named(int64_t call) const { named_ = call; }
-  // Errors: WireError.
+  // What breaks the protocol in it is said when the state is looked at: a wrong refusal or
+  // acceptance is judged before.
   void TakeState(const WireValue& value, std::shared_ptr<const Message> bytes, int64_t call) const;
   void ExpectState(int64_t call) const { told_ = call; }
   bool IsTold(int64_t call) const { return told_ == call; }
@@ -69,6 +71,7 @@ class RemoteCache : public Cache {
   KvFormat v_ = PlainFormat{};
   // What was told last, in which call, and the last call that named the cache.
   mutable RemoteState state_;
+  mutable std::string broken_;  // how the state that was told breaks the protocol; "": it does not
   mutable int64_t told_ = -1;
   mutable int64_t named_ = -1;
 };

@@ -56,7 +56,9 @@ class RemoteCaches {
     const WireValue answer = process_->Call();
     dropped_.clear();
     return process_->Interpret([&] {
-      const OpResult result = StatusOf(answer);
+      OpResult result = StatusOf(answer);
+      const std::optional<WireValue> changed = answer.Find("results_changed");
+      result.results_changed = changed && changed->AsBool("'results_changed'");
       if (result.ok()) on_ok(&answer);
       ReadStates(answer, caches, result.ok() ? made : nullptr, made != nullptr);
       return result;

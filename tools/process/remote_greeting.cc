@@ -88,6 +88,11 @@ CacheSpace ReadCacheSpace(const SpaceReader& reader) {
   reader.Flag("stored_as_given", &space.stored_as_given);
   reader.Types("x", &space.x);
   reader.Flag("padding", &space.padding);
+  reader.Flag("same_dims", &space.same_dims);
+  reader.Flag("grouped", &space.grouped);
+  reader.Flag("empty_batch", &space.empty_batch);
+  reader.Flag("window", &space.window);
+  reader.Flag("sinks", &space.sinks);
   const std::string rows = reader.Text("rows", "any");
   if (rows == "single") {
     space.rows = SpaceRows::kSingle;

@@ -172,6 +172,8 @@ void RemoteState::ReadMasks(const WireValue& value) {
   const std::array<int64_t, 2> of_queries = {rows_, queries_};
   has_visible_ = read("visible", of_queries, &visible_);
   has_retained_ = read("retained", {of_queries.data(), 1}, &retained_);
+  const std::optional<WireValue> probed = value.Find("probed");
+  probed_ = probed && probed->AsBool("'probed' of a state");
 }
 
 void RemoteState::Read(const WireValue& value, std::shared_ptr<const Message> bytes,
@@ -231,6 +233,7 @@ void RemoteState::Show(StepView* view) const {
   view->k = Vectors(k_);
   view->v = Vectors(v_);
   if (has_retained_) view->retained = KnownBits(retained_);
+  view->probed = probed_ && has_retained_;
   if (has_visible_) view->visible = KnownBits(visible_);
   if (has_offsets_) view->offsets = offsets_.data();
   if (has_unfed_) view->unfed_padding = unfed_.data();
@@ -247,7 +250,8 @@ int64_t RemoteState::RetainedTokens(int64_t row) const {
   if (row < 0 || row >= rows_) return StepView::kUnknown;
   const auto b = static_cast<size_t>(row);
   if (has_held_) return held_[b];
-  if (!has_retained_) return StepView::kUnknown;
+  // A probe shows no more than the next query sees: trim may reach further.
+  if (!has_retained_ || probed_) return StepView::kUnknown;
   const size_t words = static_cast<size_t>((columns_ + 63) / 64);
   int64_t count = 0;
   for (size_t w = 0; w < words; ++w) count += std::popcount(retained_[b * words + w]);

@@ -47,7 +47,7 @@ class RemoteState {
   std::optional<CacheLayout> layout_;
   bool has_retained_ = false, has_visible_ = false;
   std::vector<uint64_t> retained_, visible_;
-  bool has_offsets_ = false, has_unfed_ = false, has_held_ = false;
+  bool has_offsets_ = false, has_unfed_ = false, has_held_ = false, probed_ = false;
   std::vector<int64_t> offsets_, unfed_, held_;
   int64_t size_ = StepView::kUnknown;
   int64_t live_bytes_ = StepView::kUnknown;

@@ -113,10 +113,11 @@ OpResult CacheServer::Append(const WireValue& value, WireWriter&) {
   columns.rows = k.extents[0];
   columns.kv_heads = k.extents[1];
   columns.columns = k.extents[2];
+  columns.v_columns = v.extents[2];
   columns.k_dim = k.extents[3];
   columns.v_dim = v.extents[3];
-  if (v.dtype != k.dtype || !std::equal(k.extents, k.extents + 3, v.extents)) {
-    throw WireError("'k' and 'v' have different types, rows, heads or columns");
+  if (v.dtype != k.dtype || !std::equal(k.extents, k.extents + 2, v.extents)) {
+    throw WireError("'k' and 'v' have different types, rows or heads");
   }
   columns.k = Lend(k, &k_).data();
   columns.v = Lend(v, &v_).data();

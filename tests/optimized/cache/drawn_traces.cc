@@ -122,7 +122,7 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
         break;
       case CacheOpKind::kAppend:
         op.count = chance(3) ? 1 : random.Between(1, chance(4) ? 20 : 6);
-        if (chance(40)) op.wrong = static_cast<WrongColumns>(1 + random.Below(5));
+        if (chance(40)) op.wrong = static_cast<WrongColumns>(1 + random.Below(kWrongColumns));
         if (op.wrong == WrongColumns::kNothing) at.to_come -= op.count;
         break;
       case CacheOpKind::kPrepare:

@@ -280,5 +280,28 @@ TEST(StepComparer, ScalesAndBiasesArePartOfAVector) {
   }
 }
 
+// A probe shows what the next query sees, tokens 3 and 4 of the four that are there.
+TEST(StepComparer, WhatAProbeSawIsTheLeastThatIsRetained) {
+  const auto judged = [](bool probed, const Change& change) {
+    Step step({3, 4});
+    step.seen.clear();
+    step.view.probed = probed;
+    if (change) change(&step);
+    return step.Judge();
+  };
+  EXPECT_NE(judged(false, {}), StepFault::kNone);
+  EXPECT_EQ(judged(true, {}), StepFault::kNone);
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.trimmable = Known::kNo; }), StepFault::kNone);
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.size = 2; }), StepFault::kNone);
+  // Less than what it saw cannot be.
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.size = 1; }), StepFault::kSize);
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.size = 4; }), StepFault::kSize);
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.live_bytes = 2 * kHeads * 2 * 8 - 1; }),
+            StepFault::kLiveBytes);
+  EXPECT_EQ(judged(true, [](Step* s) { s->view.capacity_bytes = 2 * kHeads * 2 * 8 - 1; }),
+            StepFault::kCapacity);
+  EXPECT_EQ(judged(true, [](Step* s) { s->retained[0] = 1; }), StepFault::kRetainedMissing);
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -91,6 +91,13 @@ TEST(Spaces, SayWhatTheyHave) {
   cache.operations = 3;
   cache.damages = 3;
   EXPECT_EQ(Describe(cache), "rows single; operations new, append; damages truncate, flip");
+  CacheSpace narrow;
+  narrow.same_dims = true;
+  narrow.grouped = narrow.empty_batch = narrow.window = narrow.sinks = false;
+  EXPECT_EQ(
+      Describe(narrow),
+      "k_dim as v_dim; without grouped heads; without batches of no rows; without a window at "
+      "attend; without sinks");
   AttentionSpace attention;
   attention.q = {DType::kFloat16};
   attention.masks = {"none"};

@@ -231,7 +231,7 @@ CacheOp AnyOp() {
       break;
     case CacheOpKind::kAppend:
       op.count = *rc::gen::inRange<int64_t>(1, (1 << 20) + 1);
-      op.wrong = static_cast<WrongColumns>(*rc::gen::inRange(0, 6));
+      op.wrong = static_cast<WrongColumns>(*rc::gen::inRange(0, kWrongColumns + 1));
       break;
     case CacheOpKind::kPrepare:
     case CacheOpKind::kFilter:

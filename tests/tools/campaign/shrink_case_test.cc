@@ -69,5 +69,32 @@ TEST(ShrinkCase, StopsWhenItsRunsAreUsedUp) {
   EXPECT_EQ(Print(none.entry.c), kCodec);
 }
 
+// `mask=none` is what the implementation never offered, and never becomes.
+TEST(ShrinkCase, AsksOnlyAboutWhatIsThere) {
+  const auto has = [](const Case& c) {
+    const auto& a = std::get<AttentionCase>(c);
+    return a.mask.array == MaskArrayKind::kBoolean && a.batch == 2;
+  };
+  const ShrunkCase shrunk = ShrinkCase(
+      Entry(kAttention),
+      [&](const CaseEntry& entry) {
+        EXPECT_TRUE(has(entry.c));
+        return true;
+      },
+      1000, has);
+  EXPECT_TRUE(has(shrunk.entry.c));
+  EXPECT_EQ(std::get<AttentionCase>(shrunk.entry.c).kv_len, 1);
+}
+
+TEST(ShrinkCase, LooksForFailuresOfTheDataInOtherData) {
+  const auto rare = [](const CaseEntry& entry) {
+    const auto& c = std::get<CodecCase>(entry.c);
+    return (static_cast<uint64_t>(c.rows) + c.data.seed) % 4 == 2;
+  };
+  ASSERT_TRUE(rare(Entry(kCodec)));
+  const ShrunkCase shrunk = ShrinkCase(Entry(kCodec), rare, 1000);
+  EXPECT_EQ(std::get<CodecCase>(shrunk.entry.c).rows, 1) << Print(shrunk.entry.c);
+}
+
 }  // namespace
 }  // namespace kvcheck

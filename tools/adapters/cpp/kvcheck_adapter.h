@@ -148,6 +148,11 @@ struct CacheSpace {
   std::string rows = "any";      // "single": one row only; "batch": made as a batch
   std::string scales = "any";    // "x": scales of affine formats are of the type x
   bool padding = true;           // New takes left padding
+  bool same_dims = false;        // k_dim is v_dim
+  bool grouped = true;           // more query heads than heads of K and V
+  bool empty_batch = true;       // caches without rows
+  bool window = true;            // Attend takes a window
+  bool sinks = true;             // Attend takes sinks
   bool same_format = false;      // K and V are stored in one format
   bool stored_as_given = false;  // vectors of type x are stored as x, or in affine formats
   // new, append, prepare, finalize, trim, filter, extend, merge, extract, to_quantized, copy, save,
@@ -156,8 +161,8 @@ struct CacheSpace {
   // truncate, flip, foreign, version; not set: all.
   std::optional<Texts> damages;
   std::string kind = "cache";
-  MSGPACK_DEFINE_MAP(kind, layouts, formats, x, rows, scales, padding, same_format, stored_as_given,
-                     operations, damages)
+  MSGPACK_DEFINE_MAP(kind, layouts, formats, x, rows, scales, padding, same_dims, grouped,
+                     empty_batch, window, sinks, same_format, stored_as_given, operations, damages)
 };
 
 struct AttentionSpace {
