@@ -55,7 +55,8 @@ def cache_spaces():
          "operations": BATCHED},
         {**common, "layouts": ["ring:keep"], "formats": PLAIN, "rows": "single", "padding": False,
          "operations": [*ONE_ROW, "merge"]},
-        {**common, "layouts": ["chunk"], "formats": PLAIN, "rows": "any", "padding": False, "operations": ONE_ROW},
+        {**common, "layouts": ["chunk"], "formats": PLAIN, "rows": "any", "padding": False, "empty_batch": False,
+         "operations": ONE_ROW},
         {**common, "layouts": ["linear", "linear:w"], "formats": [*PLAIN, *affine], "scales": "x", "rows": "single",
          "padding": False, "operations": [*ONE_ROW, "to_quantized"]},
     ]
@@ -129,7 +130,9 @@ class MlxLm(Adapter):
     profile = "decode=two_roundings encode=mlx_cpu"
     spaces = cache_spaces() + attention.spaces()
     # "left_padding specifies the amount of padding for each" prompt: BatchKVCache.__init__. Nothing else is documented.
-    relies_on = frozenset({"padding"})
+    # Models read what update_and_fetch returned in the forward pass that called it, as attention does here; a full
+    # RotatingKVCache returns the array that the next call writes into.
+    relies_on = frozenset({"padding", "results"})
     lazy = True
     copies = True
     file_suffix = ".safetensors"

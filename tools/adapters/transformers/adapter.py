@@ -99,6 +99,8 @@ class Transformers(Adapter):
         logging.getLogger("transformers").setLevel(logging.ERROR)
         if options:
             self.version += " " + " ".join(options)
+        if self.options.cache == "static":  # update returns the whole of its fixed arrays, by design
+            self.relies_on = self.relies_on | {"results"}
         self.quantized = self.options.cache not in ("dynamic", "static")
         self.spaces = [self.cache_space(), *attention.spaces(self.options.attention)]
         self.recogniser = None
@@ -106,7 +108,7 @@ class Transformers(Adapter):
     def cache_space(self):
         layouts = ["linear", "linear:w"] if self.quantized else ["linear", "linear:w", "ring", "chunk"]
         return {"kind": "cache", "layouts": layouts, "formats": PLAIN, "same_format": True, "stored_as_given": True,
-                "x": PLAIN, "rows": "any", "padding": True, "operations": OPERATIONS[self.options.cache],
+                "x": PLAIN, "rows": "any", "padding": True, "window": False, "operations": OPERATIONS[self.options.cache],
                 "damages": ["truncate", "flip", "foreign"]}
 
     # ------------------------------------------------------------------------------------- arrays

@@ -24,7 +24,8 @@ class Tutorial(Adapter):
     name, version = "tutorial", "1"
     spaces = [{"kind": "cache", "layouts": ["linear"], "formats": ["f32"], "x": ["f32"], "rows": "single",
                "padding": False, "operations": ["new", "append", "trim", "copy", "drop"]}]
-    relies_on = {"counts", "columns"}  # its callers give it what fits
+    # Its callers give it what fits, and read what append returned, a view of its arrays, before they use it again.
+    relies_on = {"counts", "columns", "results"}
 
     def new(self, layout, k, v, rows, padding):
         return GrowingCache()

@@ -56,7 +56,8 @@ class Adapter:
     # than the rows, negative), "pending" (other calls than append and finalize inside a prepared prefill), "lengths"
     # (of prepare; finalize before all arrived), "kinds" (merge and extend of other layouts or formats), "single" (merge
     # and extend of the other kind of cache), "counts" (negative), "columns" (appended shapes and type), "windows"
-    # (of attend, below 1).
+    # (of attend, below 1); and "results": what append and attend returned is read before the cache is used again, so
+    # that it may be a view of live memory. Otherwise it is read again after each operation, and may not have changed.
     relies_on = frozenset()
     # True: append may be evaluated later, so the caller's arrays are compared only where a state is shown.
     lazy = False
@@ -92,7 +93,8 @@ class Adapter:
         raise Unsupported("no trim")
 
     def filter(self, cache, rows):
-        """The cache has these rows from now on. May return another cache in its place; so may extend, to_quantized."""
+        """The cache has these rows from now on, a list of integers; np.array of it is int64, of an empty one too. May return
+        another cache in its place; so may extend, to_quantized."""
         raise Unsupported("no filter")
 
     def extend(self, cache, other):
@@ -139,6 +141,15 @@ class Adapter:
         raise Unsupported("no attention")
 
     # ----------------------------------------------------------------------------- what a cache tells of itself
+    def retained(self, cache):
+        """What the cache retains, without an append: (keys, values, held), arrays as append returns them and a bool array
+        (rows, columns): true where the column holds a token of the row. Changes nothing.
+
+        Override it where the cache can say so. Otherwise a column of a known value is appended to a copy (probe_copy),
+        which shows what the next query sees and no more; reports then say that it was a probe.
+        """
+        raise Unsupported("cannot tell what is retained")
+
     def tell(self, cache):
         """Whatever can be told, of: rows, layout, k_format, v_format, offsets, unfed, size, live_bytes, capacity_bytes,
         empty, trimmable, pending, held. Left out: cannot tell, and not judged."""

@@ -3,7 +3,8 @@ library would have done. What stands in Adapter.relies_on is refused; everything
 """
 from .adapter import Refused
 
-NAMES = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "counts", "columns", "windows"})
+NAMES = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "counts", "columns", "windows",
+                   "results"})
 
 
 def new(relies_on, rows, padding):

@@ -21,6 +21,14 @@ NOTHING = b"\x80"  # an empty map
 NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what should have made it was refused
 
 
+class Indices(list):
+    """A list of rows. As an array it holds integers, also where it is empty: numpy's array of [] holds floats, which index
+    nothing."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.fromiter(self, np.int64, len(self)).astype(dtype or np.int64, copy=False)
+
+
 class LibraryError(Exception):
     """Carries what a method of the author raised."""
 
@@ -67,6 +75,8 @@ class Session:
                 answer = {"unsupported": self.worded(error)}
             except Refused as error:
                 answer = {"refused": self.worded(error)}
+            if "failed" not in answer and self.results_changed():
+                answer = {**answer, "results_changed": True}
             if self.observed is None:
                 return self.stream.pack(answer) if answer else NOTHING
             return self.with_states(answer)
@@ -195,13 +205,41 @@ class Session:
         slot.fresh = False
         k, v = self.call(a.give, k_given, k_kind), self.call(a.give, v_given, v_kind)
         queries = k_given.shape[2]
-        slot.step = self.step_of(self.call(a.append, slot.cache, k, v), queries)
+        returned = self.call(a.append, slot.cache, k, v)
+        slot.step = self.step_of(returned, queries)
+        slot.results = slot.results[-1:] + [self.results_of(returned)]  # those before may have changed in it
         slot.arrived(queries)
         before, slot.given = slot.given, ((k, k_data), (v, v_data))
         if not a.lazy or self.observed:  # a cache that took the caller's arrays for its own writes to them later
             if any(a.numpy(array).tobytes() != data for array, data in (*slot.given, *before)):
                 return {"inputs_changed": True}
         return None
+
+    def results_of(self, *returned):
+        """What the library returned, and its bytes: where it changes later, it was a view of live memory."""
+        if "results" in self.relies_on:
+            return []
+        arrays = []
+        for part in returned:
+            parts = part if isinstance(part, (tuple, list)) else (part,)
+            for array in parts:
+                if isinstance(array, (tuple, list)):
+                    arrays.extend(array)
+                elif array is not None and not isinstance(array, str):
+                    arrays.append(array)
+        return [(array, self.adapter.numpy(array).tobytes()) for array in arrays]
+
+    def results_changed(self):
+        """Whether an array that was returned earlier holds something else by now. Said once."""
+        for slot in self.slots.values():
+            if slot.results_version == slot.family.version:
+                continue
+            slot.results_version = slot.family.version
+            returned = [item for arrays in slot.results for item in arrays]
+            if any(self.adapter.numpy(array).tobytes() != data for array, data in returned):
+                slot.results = []
+                return True
+        return False
 
     def step_of(self, answer, queries):
         """What an append returned, kept. Attention would raise where K, V and the mask do not fit each other, so this is
@@ -258,7 +296,7 @@ class Session:
         guards.pending(self.relies_on, slot)
         guards.rows(self.relies_on, slot, rows)
         slot.family.version += 1
-        self.changed(slot, self.call(self.adapter.filter, slot.cache, list(rows)))
+        self.changed(slot, self.call(self.adapter.filter, slot.cache, Indices(rows)))
         slot.rows = len(rows)
         unfed = slot.padding
         slot.padding = [unfed[row] if -len(unfed) <= row < len(unfed) else 0 for row in rows] if unfed else []
@@ -357,6 +395,7 @@ class Session:
             sinks = decode_array(sinks)[1]
         a.declared = {}
         out = self.call(a.attend, slot.cache, slot.step, q, request["scale"], request.get("window"), sinks)
+        slot.results.append(self.results_of(out))
         out = a.numpy(a.keep(out))
         answer = {"out": [name_of(out, x), list(out.shape), out.tobytes()], **a.declared}
         if a.numpy(q).tobytes() != data:

@@ -2,10 +2,13 @@
 
 After an append a cache shows what the append returned, with what each query sees. At other times a probe is asked: one
 column of the value 3, which no token's channel reaches (|value| < 2), is appended to a copy; what its query sees, and is
-not the probe, is what the cache retains for the next query.
+not the probe, is what the cache retains for the next query. An adapter that overrides `retained` is asked instead.
 """
+from typing import NamedTuple
+
 import numpy as np
 
+from .adapter import Adapter, Unsupported
 from .masks import visible_of
 from .storage import STORED, from_float32, name_of, to_float32
 
@@ -43,7 +46,7 @@ class Family:
 
 class Slot:
     __slots__ = ("cache", "layout", "k", "v", "rows", "family", "padding", "to_come", "given", "step", "fresh",
-                 "shown", "shown_version")
+                 "shown", "shown_version", "results", "results_version")
 
     def __init__(self, cache, layout, k, v, rows, family):
         self.cache, self.layout, self.k, self.v, self.rows, self.family = cache, layout, k, v, rows, family
@@ -53,6 +56,7 @@ class Slot:
         self.step = None
         self.fresh = False  # nothing was ever fed, to it or to what it was made of
         self.shown, self.shown_version = None, -1
+        self.results, self.results_version = [], -1  # what calls returned last, with its bytes
 
     def unfed(self):
         return self.padding or [0] * self.rows
@@ -77,12 +81,12 @@ def show(session, slots):
             continue
         shown = slot.step
         if shown is None and slot.to_come is None and slot.rows > 0 and not slot.fresh:
-            shown = probed(session, slot)
+            shown = retained(session, slot) or probed(session, slot)
         changed.append((slot, version, shown))
         if shown is not None:
             arrays += shown.k
             arrays += shown.v
-            if shown.mask is not None and not isinstance(shown.mask, str):
+            if shown.mask is not None and not isinstance(shown.mask, (str, np.ndarray)):
                 arrays.append(shown.mask)
             caches.append(slot.cache)
     if arrays:
@@ -95,10 +99,17 @@ def show(session, slots):
 def state_of(session, slot, shown):
     """shown: the last append, or a probe, or None."""
     adapter = session.adapter
+    told = session.call(adapter.tell, slot.cache)
     state = {"rows": slot.rows, "queries": 0}
-    state.update(session.call(adapter.tell, slot.cache))
+    state.update(told)
+    # Another number of rows than there should be is for kvcheck to judge; arrays of `rows` rows are then none.
+    lengths = {len(told[name]) for name in ("offsets", "unfed", "held") if told.get(name) is not None}
+    if "rows" not in told and len(lengths) == 1 and lengths != {slot.rows}:
+        state["rows"] = lengths.pop()
+    if state["rows"] != slot.rows:
+        return {name: state[name] for name in ("rows", "queries", "layout", "k_format", "v_format") if name in state}
     if shown is not None:
-        array = shown.mask is not None and not isinstance(shown.mask, str)
+        array = shown.mask is not None and not isinstance(shown.mask, (str, np.ndarray))
         fill(state, adapter, slot, shown, adapter.numpy(shown.mask) if array else shown.mask)
     elif slot.fresh and slot.to_come is None:
         nothing_fed(state, session.setup, slot)
@@ -118,6 +129,9 @@ def fill(state, adapter, slot, step, mask):
     numpy = adapter.numpy
     k, v = [numpy(part) for part in step.k], [numpy(part) for part in step.v]
     state["k"], state["v"] = wired(k, slot.k), wired(v, slot.v)
+    if isinstance(step, Retained):
+        state["retained"] = ["b8", list(mask.shape), mask.tobytes()]
+        return
     visible = visible_of(mask, slot.rows, step.queries, k[0].shape[2])
     if step is slot.step:
         state["queries"] = step.queries
@@ -125,6 +139,7 @@ def fill(state, adapter, slot, step, mask):
     else:
         retained = visible[:, 0] & ~is_probe(k, slot.k)
         state["retained"] = ["b8", list(retained.shape), retained.tobytes()]
+        state["probed"] = True
 
 
 def nothing_fed(state, setup, slot):
@@ -146,6 +161,30 @@ def probe_columns(setup, rows):
                        for dim in (setup.k_dim, setup.v_dim))
         _PROBES[key] = arrays
     return arrays
+
+
+class Retained(NamedTuple):
+    """What the adapter says that the cache retains: mask (rows, columns)."""
+    k: object
+    v: object
+    mask: object
+
+
+def retained(session, slot):
+    """None where the adapter does not say."""
+    adapter = session.adapter
+    if type(adapter).retained is Adapter.retained:
+        return None
+    try:
+        keys, values, held = session.call(adapter.retained, slot.cache)
+    except Unsupported:
+        return None
+    mask = np.array(held if isinstance(held, (np.ndarray, list)) else adapter.numpy(held), bool)
+    made = Retained(session.kept(keys), session.kept(values), mask)
+    columns = {part.shape[2] for part in (*made.k, *made.v)}
+    if len(columns) != 1 or mask.shape != (slot.rows, *columns):
+        raise ValueError(f"retained: {sorted(columns)} columns of {slot.rows} rows, said to be held {mask.shape}")
+    return made
 
 
 def probed(session, slot):
