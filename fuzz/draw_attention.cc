@@ -104,11 +104,11 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   }
   plan.l->fma = false;
   plan.op = RoundedType{wide, toward_zero};
-  plan.exp = draw->Of({ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2, ExpForm::kExp2Fma});
+  plan.exp = draw->Of({ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2, ExpForm::kExp2Fma,
+                       ExpForm::kExp2FmaDrift});
   // Constants: alpha, log2e and their product, each rounded once; then the scaling itself.
-  plan.scale_roundings = *plan.exp == ExpForm::kExp2Log2  ? 4
-                         : *plan.exp == ExpForm::kExp2Fma ? 3
-                                                          : 2;
+  const bool fused = *plan.exp == ExpForm::kExp2Fma || *plan.exp == ExpForm::kExp2FmaDrift;
+  plan.scale_roundings = *plan.exp == ExpForm::kExp2Log2 ? 4 : fused ? 3 : 2;
   plan.prescale_roundings = 0;
   plan.scores = wide;
   plan.bias_roundings = 1;
@@ -145,7 +145,8 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   if (*plan.merge == MergeKind::kAccumulators) plan.p_normalised = false;
   plan.splits = *plan.merge == MergeKind::kNone ? 1 : static_cast<int>(draw->Int(2, 5));
   plan.partial = c.q != wide && draw->OneIn(3) ? c.q : wide;
-  plan.reciprocal = draw->OneIn(2);
+  plan.normalise =
+      draw->Of({NormaliseKind::kReciprocal, NormaliseKind::kDivide, NormaliseKind::kApproximate});
   plan.flush_subnormals = draw->OneIn(3);
   plan.saturate_output = draw->OneIn(8);
   if (!IsPlain(c.k) || !IsPlain(c.v)) {

@@ -92,7 +92,7 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.merge = plan.splits > 1 ? MergeKind::kAccumulators : MergeKind::kNone;
   plan.partial = DType::kFloat32;
   plan.log_error = 0x1p-50;  // log of the platform in double
-  plan.reciprocal = false;
+  plan.normalise = NormaliseKind::kDivide;
   plan.flush_subnormals = false;
   plan.saturate_output = false;
   if (kernels.fixed && IsFactored(shape, kernels)) {

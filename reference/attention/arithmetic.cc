@@ -146,7 +146,7 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     plan.splits = 1;
   } else {
     fill.Int(&plan.splits, 128, "splits");
-    fill.Type(&plan.partial, plan.op->dtype, "partial");
+    fill.Type(&plan.partial, LowestType(c), "partial");
   }
   if (!plan.partial) plan.partial = plan.op->dtype;
   if (c.lse != LseKind::kNone || *plan.merge == MergeKind::kLse ||
@@ -154,8 +154,8 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     fill.Real(&plan.log_error, is_f64 ? 0x1p-50 : 0x1p-21, "log_error");
   }
   if (!plan.log_error) plan.log_error = 0;
-  fill(&plan.reciprocal, true, "normalise",
-       [](bool reciprocal) { return reciprocal ? "reciprocal" : "divide"; });
+  fill(&plan.normalise, NormaliseKind::kApproximate, "normalise",
+       [](NormaliseKind kind) { return Name(kind); });
   fill(&plan.flush_subnormals, true, "flush", print_bool);
   fill(&plan.saturate_output, false, "saturate", print_bool);
   // Codes that are dequantized: those of K are not where q.k runs over them.
@@ -235,9 +235,13 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
     case ExpForm::kExp2Fma:
       a.c_m = 2, a.c_shift = 1;
       break;
+    case ExpForm::kExp2FmaDrift:
+      a.c_m = 2, a.c_shift = 1, a.shift_drifts = true;
+      break;
   }
-  if (unknown_exp) a.c_shift = 1;
-  const bool log2_units = *plan.exp == ExpForm::kExp2Log2 || *plan.exp == ExpForm::kExp2Fma;
+  if (unknown_exp)
+    a.c_shift = 1, a.shift_drifts = UnitRoundoff(c.q) > UnitRoundoff(DType::kFloat32);
+  const bool log2_units = *plan.exp != ExpForm::kExp && *plan.exp != ExpForm::kExp2Scaled;
   if (log2_units) a.c_b += 2;
   // Out of log2 units: a constant and a product; into base 2: the same again.
   a.c_x = log2_units || *plan.exp == ExpForm::kExp2Scaled ? 2 : 0;
@@ -283,7 +287,17 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.l_exact = FloatTypeOf(plan.l->accumulator.dtype).mantissa_bits >=
               FloatTypeOf(plan.op->dtype).mantissa_bits;
   a.has_sinks = c.sinks.has_value();
-  a.c_d = *plan.reciprocal ? 2 : 1;
+  switch (*plan.normalise) {
+    case NormaliseKind::kDivide:
+      a.c_d = 1;
+      break;
+    case NormaliseKind::kReciprocal:
+      a.c_d = 2;
+      break;
+    case NormaliseKind::kApproximate:
+      a.c_d = 5;
+      break;
+  }
   // The result leaves the final division in op's type, or a sum in its accumulator's.
   const DType result = a.p_normalised && *plan.merge == MergeKind::kNone &&
                                FloatTypeOf(plan.pv->accumulator.dtype).mantissa_bits >

@@ -43,6 +43,7 @@ struct Arithmetic {
   double c_b = 0;
   double u_tanh = 0;
   double c_m = 0, c_shift = 0;  // c_m and c_M
+  bool shift_drifts = false;    // every rescale adds the rounding of a shift
   double lambda_lazy = 0;       // Lambda
   double u_e = 0, eta_e = 0;
   double u_p = 0, eta_p = 0;

@@ -53,7 +53,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.n = static_cast<double>(n) + (row.has_sink ? 1 : 0);
   w.depths = a.Depths(row.keys, static_cast<int64_t>(row.kv_len), row.first_column);
   const bool masked_maximum = row.maximum_over_all && row.shift_all > -kInfinity;
-  if (masked_maximum && *a.plan.block > 0) {
+  if ((masked_maximum || a.shift_drifts) && *a.plan.block > 0) {
     // A masked key may raise the maximum: every block rescales.
     w.depths.rescales += std::ceil(row.kv_len / *a.plan.block) - 1;
   }
@@ -88,10 +88,12 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   }
   // Where a block or split holds hidden keys alone their score is the shift, and an exponent's
   // argument errs by its rounding. What follows is multiplied by zero, unless it is infinite.
-  const bool hidden_alone = row.hidden_score != 0 && a.plan.exp == ExpForm::kExp2Fma &&
-                            (*a.plan.block > 0 || *a.plan.splits > 1 || row.has_sink);
-  if (hidden_alone &&
-      a.u_a * std::fabs(row.hidden_score) * a.shift_units > 0.5 * std::log(a.sum_largest)) {
+  const bool fused = *a.plan.exp == ExpForm::kExp2Fma || *a.plan.exp == ExpForm::kExp2FmaDrift;
+  const double shift_roundings = a.shift_drifts ? r + 1 : 1;
+  const bool hidden_alone =
+      row.hidden_score != 0 && fused && (*a.plan.block > 0 || *a.plan.splits > 1 || row.has_sink);
+  if (hidden_alone && shift_roundings * a.u_a * std::fabs(row.hidden_score) * a.shift_units >
+                          0.5 * std::log(a.sum_largest)) {
     w.unbounded = true;
     w.why = "the rounded shift of hidden keys may overflow the exponential";
   }
@@ -122,14 +124,18 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.why = "the pre-scaled query may overflow";
   }
 
+  // Roundings of shifts that stay in a key's weight; where the shift drifts each rescale adds one,
+  // and rounds an argument that is one.
+  const double c_shift = a.c_shift * (a.shift_drifts ? (1 + r) * (1 + Gamma(a.c_m, a.u_a)) : 1);
   // The least weight that a split may hold alone: below exp's normal range it may
   // be nothing, and what is left must have a reciprocal.
   const double deepest = top - lowest + 2 * a.lambda_lazy;
   const double deepest_error =
-      Gamma(a.c_m, a.u_a) * deepest + a.c_shift * a.u_a * (w.shift + deepest);
+      Gamma(a.c_m, a.u_a) * deepest + c_shift * a.u_a * (w.shift + deepest);
   const double least =
       std::exp((1 + r) * std::log1p(-a.u_e) - deepest - deepest_error) - a.eta_e - a.lambda;
-  if (masked_maximum && a.merge != MergeKind::kNone && *a.plan.reciprocal &&
+  if (masked_maximum && a.merge != MergeKind::kNone &&
+      *a.plan.normalise != NormaliseKind::kDivide &&
       !(least * (1 - Gamma(w.depths.l, a.u_l)) * a.sum_largest > 1)) {
     // A split whose weights almost vanish has a denominator whose reciprocal is infinite.
     w.unbounded = true;
@@ -158,7 +164,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
                          double* rho_up, double* rho_down, double* u_p, double* kappa,
                          double* score) {
     const double gap = top - s + e_error + 2 * a.lambda_lazy;  // W_j
-    double tau = e_error + g_m * gap + a.c_shift * a.u_a * (w.shift + gap);
+    double tau = e_error + g_m * gap + c_shift * a.u_a * (w.shift + gap);
     double merge = 0;
     if (merges_lse) {
       merge = a.u_log * log_l + Gamma(1 + a.c_shift + a.c_x, a.u_a) * (w.shift + gap + log_l) +

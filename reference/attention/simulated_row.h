@@ -20,6 +20,7 @@
 #include "reference/attention/simulated_sums.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/case.h"
+#include "reference/spec/error.h"
 #include "reference/spec/plan.h"
 
 namespace kvcheck::simulated {
@@ -57,6 +58,10 @@ class Op {
       value *= 1 + spare * phase * (1 - 0x1p-20);
     }
     return Round(value);
+  }
+  // Within 2 ulp, as rcp.approx and div.full promise.
+  double ApproximateDiv(double a, double b) const {
+    return Displace(a / b, b, 4 * UnitRoundoff(dtype_) * (plan_.op->toward_zero ? 2 : 1));
   }
   double Exp(double x) const { return Displace(std::exp(x), x, *plan_.exp_error); }
   double Exp2(double x) const { return Displace(std::exp2(x), x, *plan_.exp_error); }
@@ -101,7 +106,9 @@ class RowKernel {
   RowKernel(const Plan& plan, const AttentionCase& c, const AttentionRules& rules)
       : plan_(plan), c_(c), rules_(rules), op_(plan), flush_(*plan.flush_subnormals) {
     alpha_ = rules.scale ? rules.scale(c) : c.scale;
-    log2_ = *plan.exp == ExpForm::kExp2Log2 || *plan.exp == ExpForm::kExp2Fma;
+    drifts_ = *plan.exp == ExpForm::kExp2FmaDrift;
+    fused_ = *plan.exp == ExpForm::kExp2Fma || drifts_;
+    log2_ = *plan.exp == ExpForm::kExp2Log2 || fused_;
     log2e_ = op_.Round(std::numbers::log2e);
     natural_alpha_ = op_.Round(alpha_);
     // One constant where nothing stands between the dot product and the exponent.
@@ -123,7 +130,7 @@ class RowKernel {
       x = DotWith(scaled, k, d);
     } else {
       x = DotWith(q, k, d);
-      if (folded_ && *plan_.exp == ExpForm::kExp2Fma) return x;
+      if (folded_ && fused_) return x;
       x = op_.Mul(x, factor_);
     }
     const DType stored = *plan_.scores;
@@ -148,7 +155,7 @@ class RowKernel {
   double ForcedScore(double score) const {
     const double s = op_.Keep(*plan_.scores, op_.Round(score));
     if (*plan_.exp == ExpForm::kExp2Log2) return op_.Mul(s, log2e_);
-    return folded_ && *plan_.exp == ExpForm::kExp2Fma ? op_.Div(s, natural_alpha_) : s;
+    return folded_ && fused_ ? op_.Div(s, natural_alpha_) : s;
   }
 
   // exp of a score under a shift of the same units.
@@ -161,7 +168,8 @@ class RowKernel {
         return op_.Exp2(op_.Mul(op_.Add(s, -shift), log2e_));
       case ExpForm::kExp2Log2:
         return op_.Exp2(op_.Add(s, -shift));
-      case ExpForm::kExp2Fma: {
+      case ExpForm::kExp2Fma:
+      case ExpForm::kExp2FmaDrift: {
         const double constant = folded_ ? factor_ : log2e_;
         return op_.Exp2(op_.Fma(s, constant, -op_.Mul(shift, constant)));
       }
@@ -237,8 +245,7 @@ class RowKernel {
       std::vector<double> p(entries.size());
       for (size_t j = 0; j < entries.size(); ++j) {
         const double weight = entries[j].live ? Weight(entries[j].s, partial.shift) : 0;
-        p[j] = RoundP(*plan_.reciprocal ? op_.Mul(weight, op_.Div(1, partial.denominator))
-                                        : op_.Div(weight, partial.denominator));
+        p[j] = RoundP(Divided(weight, partial.denominator));
       }
       sums->AddBlock(p, Rows(entries));
     }
@@ -353,8 +360,11 @@ class RowKernel {
                  RowAccumulator* denominator) const {
     double nats = *plan_.lazy_rescale;
     if (*plan_.exp == ExpForm::kExp2Log2) nats *= std::numbers::log2e;
-    if (*plan_.exp == ExpForm::kExp2Fma && folded_) nats /= std::fabs(alpha_);
-    if (*shift != -kInfinity && !(candidate > *shift + nats)) return;
+    if (fused_ && folded_) nats /= std::fabs(alpha_);
+    if (*shift != -kInfinity && !(candidate > *shift + nats)) {
+      if (!drifts_) return;
+      candidate = *shift;
+    }
     const double correction = Correction(*shift, candidate);
     if (*shift != -kInfinity) {
       sums->Rescale(rules_.sums_rescale ? rules_.sums_rescale(correction) : correction);
@@ -366,11 +376,20 @@ class RowKernel {
 
   std::vector<double> Normalise(const std::vector<double>& sums, double denominator) const {
     std::vector<double> out(sums.size());
-    const double reciprocal = *plan_.reciprocal ? op_.Div(1, denominator) : 0;
-    for (size_t c = 0; c < sums.size(); ++c) {
-      out[c] = *plan_.reciprocal ? op_.Mul(sums[c], reciprocal) : op_.Div(sums[c], denominator);
-    }
+    for (size_t c = 0; c < sums.size(); ++c) out[c] = Divided(sums[c], denominator);
     return out;
+  }
+
+  double Divided(double x, double denominator) const {
+    switch (*plan_.normalise) {
+      case NormaliseKind::kDivide:
+        return op_.Div(x, denominator);
+      case NormaliseKind::kReciprocal:
+        return op_.Mul(x, op_.Div(1, denominator));
+      case NormaliseKind::kApproximate:
+        return op_.Mul(x, op_.ApproximateDiv(1, denominator));
+    }
+    KVCHECK_CHECK(false, "no way to divide");
   }
 
   // Natural log-sum-exp.
@@ -378,8 +397,7 @@ class RowKernel {
     const double log = op_.Log(denominator);
     if (*plan_.exp == ExpForm::kExp2Log2)
       return op_.Add(op_.Mul(shift, op_.Round(std::numbers::ln2)), log);
-    if (*plan_.exp == ExpForm::kExp2Fma && folded_)
-      return op_.Add(op_.Mul(shift, natural_alpha_), log);
+    if (fused_ && folded_) return op_.Add(op_.Mul(shift, natural_alpha_), log);
     return op_.Add(shift, log);
   }
 
@@ -393,6 +411,8 @@ class RowKernel {
   double log2e_ = 1;
   double factor_ = 1;
   bool log2_ = false;
+  bool fused_ = false;   // exp2 of a fused multiply-add with a rounded shift
+  bool drifts_ = false;  // earlier weights move by that rounding in every block
   bool folded_ = false;
   size_t k_group_ = 0;  // 0: rows of values
   size_t v_group_ = 0;

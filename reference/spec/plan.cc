@@ -18,10 +18,11 @@ constexpr EnumNames<SumOrder, 5> kOrders = {{{SumOrder::kSequential, "sequential
                                              {SumOrder::kPairwise, "pairwise"},
                                              {SumOrder::kTensorCore, "tensor_core"},
                                              {SumOrder::kDepth, "depth"}}};
-constexpr EnumNames<ExpForm, 4> kExpForms = {{{ExpForm::kExp, "exp"},
+constexpr EnumNames<ExpForm, 5> kExpForms = {{{ExpForm::kExp, "exp"},
                                               {ExpForm::kExp2Scaled, "exp2_scaled"},
                                               {ExpForm::kExp2Log2, "exp2_log2"},
-                                              {ExpForm::kExp2Fma, "exp2_fma"}}};
+                                              {ExpForm::kExp2Fma, "exp2_fma"},
+                                              {ExpForm::kExp2FmaDrift, "exp2_fma_drift"}}};
 constexpr EnumNames<MergeKind, 4> kMerges = {{{MergeKind::kNone, "none"},
                                               {MergeKind::kAccumulators, "accumulators"},
                                               {MergeKind::kLse, "lse"},
@@ -32,7 +33,9 @@ constexpr EnumNames<DequantizeKind, 4> kDequantize = {{{DequantizeKind::kStored,
                                                        {DequantizeKind::kRounded, "rounded"}}};
 constexpr EnumNames<bool, 2> kYesNo = {{{true, "yes"}, {false, "no"}}};
 constexpr EnumNames<bool, 2> kDenominator = {{{true, "rounded"}, {false, "unrounded"}}};
-constexpr EnumNames<bool, 2> kNormalise = {{{true, "reciprocal"}, {false, "divide"}}};
+constexpr EnumNames<NormaliseKind, 3> kNormalise = {{{NormaliseKind::kDivide, "divide"},
+                                                     {NormaliseKind::kReciprocal, "reciprocal"},
+                                                     {NormaliseKind::kApproximate, "approximate"}}};
 constexpr EnumNames<bool, 2> kSink = {{{true, "last"}, {false, "first"}}};
 
 constexpr std::string_view kKeys =
@@ -127,6 +130,7 @@ double ParseError(Piece piece) {
 std::string_view Name(SumOrder order) { return NameIn(kOrders, order); }
 std::string_view Name(ExpForm form) { return NameIn(kExpForms, form); }
 std::string_view Name(MergeKind kind) { return NameIn(kMerges, kind); }
+std::string_view Name(NormaliseKind kind) { return NameIn(kNormalise, kind); }
 std::string_view Name(DequantizeKind kind) { return NameIn(kDequantize, kind); }
 
 std::string Print(const RoundedType& type) {
@@ -209,7 +213,7 @@ std::string Print(const Plan& plan) {
   add_int("splits", plan.splits);
   add_real("log_error", plan.log_error);
   add_type("partial", plan.partial);
-  add_bool("normalise", plan.reciprocal, kNormalise);
+  if (plan.normalise) add("normalise", Name(*plan.normalise));
   add_bool("flush", plan.flush_subnormals, kYesNo);
   add_bool("saturate", plan.saturate_output, kYesNo);
   if (plan.dequantize) {
@@ -310,7 +314,7 @@ Plan ParsePlan(std::string_view text) {
   take_int("splits", &plan.splits, 1);
   take_error("log_error", &plan.log_error);
   take_type("partial", &plan.partial);
-  take_bool("normalise", &plan.reciprocal, kNormalise);
+  if (fields.TakeIf("normalise", &value)) plan.normalise = ParseEnum(kNormalise, value);
   take_bool("flush", &plan.flush_subnormals, kYesNo);
   take_bool("saturate", &plan.saturate_output, kYesNo);
   if (fields.TakeIf("dequantize", &value)) {

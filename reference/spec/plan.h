@@ -54,6 +54,9 @@ enum class ExpForm {
   kExp2Scaled,  // exp2((s - m) * log2e)
   kExp2Log2,    // scores kept in log2 units: exp2(t - m)
   kExp2Fma,     // exp2(fma(dot, c, -fl(m * c)))
+  // The same, and earlier weights times exp2(fma(m_old, c, -fl(m_new * c))) in every block, which
+  // is not 1 where the maximum stays.
+  kExp2FmaDrift,
 };
 
 // How partial results over K ranges of keys are combined.
@@ -62,6 +65,13 @@ enum class MergeKind {
   kAccumulators,     // unnormalised accumulators, rescaled and added
   kLse,              // normalised (o, lse) pairs, weights renormalised
   kLseDivisionFree,  // normalised (o, lse) pairs, weight exp(lse_i - lse) without a division
+};
+
+// How sums are divided by the denominator.
+enum class NormaliseKind {
+  kDivide,
+  kReciprocal,   // a rounded reciprocal, and a product
+  kApproximate,  // a division or reciprocal within 2 ulp (rcp.approx, div.full), and a product
 };
 
 // What a kernel over affine codes does with them, beside the values that the profile defines.
@@ -104,10 +114,10 @@ struct Plan {
   std::optional<bool> p_normalised;      // P is divided by the denominator before rounding
   std::optional<bool> l_from_rounded_p;  // the denominator sums the rounded P
   std::optional<MergeKind> merge;
-  std::optional<int> splits;             // ranges of keys that are merged
-  std::optional<double> log_error;       // relative, of log in lse
-  std::optional<DType> partial;          // type of stored partial outputs
-  std::optional<bool> reciprocal;        // normalisation by reciprocal and product
+  std::optional<int> splits;        // ranges of keys that are merged
+  std::optional<double> log_error;  // relative, of log in lse
+  std::optional<DType> partial;     // type of stored partial outputs
+  std::optional<NormaliseKind> normalise;
   std::optional<bool> flush_subnormals;  // FTZ/DAZ
   std::optional<bool> saturate_output;   // clamps to the largest finite output
   std::optional<DequantizeKind> dequantize;
@@ -130,6 +140,7 @@ std::string Print(const SumPlan& sum);
 std::string_view Name(SumOrder order);
 std::string_view Name(ExpForm form);
 std::string_view Name(MergeKind kind);
+std::string_view Name(NormaliseKind kind);
 std::string_view Name(DequantizeKind kind);
 
 }  // namespace kvcheck

@@ -119,6 +119,24 @@ TEST(Resolve, TakesTheCoarserOfAlignmentAndAccumulatorForATensorCore) {
       << "what is aligned more finely is still cut to f32";
 }
 
+TEST(Resolve, CountsTheRoundingsOfEveryNormalisation) {
+  AttentionCase c;
+  c.kv_len = 8, c.k_dim = c.v_dim = 8;
+  const auto roundings = [&](const char* text) { return Resolve(ParsePlan(text), {}, c).c_d; };
+  EXPECT_EQ(roundings("normalise=divide"), 1);
+  EXPECT_EQ(roundings("normalise=reciprocal"), 2);
+  EXPECT_EQ(roundings("normalise=approximate"), 5);
+  EXPECT_EQ(roundings(""), 5) << "what is unsaid takes the loosest";
+}
+
+TEST(Resolve, StoresUnsaidPartialOutputsInTheLowestTypeOfTheCase) {
+  AttentionCase c;
+  c.kv_len = 8, c.k_dim = c.v_dim = 8;
+  c.q = DType::kBFloat16;
+  EXPECT_EQ(Resolve(ParsePlan("merge=lse"), {}, c).plan.partial, DType::kBFloat16);
+  EXPECT_EQ(Resolve(ParsePlan("merge=lse partial=f32"), {}, c).plan.partial, DType::kFloat32);
+}
+
 TEST(Resolve, ListsWhatIsUnsaidAndNothingElse) {
   AttentionCase c;
   const Arithmetic stranger = Resolve({}, {}, c);
@@ -194,11 +212,14 @@ bool Covered(const DrawnAttention& drawn) {
     return sum.accumulator.dtype == wide && !sum.accumulator.toward_zero &&
            sum.order != SumOrder::kPairwise;
   };
-  return tame(*p.qk) && tame(*p.pv) && tame(*p.l) && !p.op->toward_zero && *p.scores == wide &&
-         *p.prescale_roundings == 0 && *p.scale_roundings <= 3 && *p.lazy_rescale == 0 &&
-         *p.partial == wide && *p.p_scale == 1 && *p.p != DType::kFloat8E4M3FN &&
-         (*p.p == wide || *p.p == c.q) && (*p.block == 0 || *p.block >= 16) && IsPlain(c.k) &&
-         IsPlain(c.v) && !drawn.profile.maximum_over_all;
+  const bool assumed_exp =
+      *p.exp != ExpForm::kExp2FmaDrift || UnitRoundoff(c.q) > UnitRoundoff(wide);
+  return assumed_exp && tame(*p.qk) && tame(*p.pv) && tame(*p.l) && !p.op->toward_zero &&
+         *p.scores == wide && *p.prescale_roundings == 0 && *p.scale_roundings <= 3 &&
+         *p.lazy_rescale == 0 && (*p.partial == wide || *p.partial == c.q) && *p.p_scale == 1 &&
+         *p.p != DType::kFloat8E4M3FN && (*p.p == wide || *p.p == c.q) &&
+         (*p.block == 0 || *p.block >= 16) && IsPlain(c.k) && IsPlain(c.v) &&
+         !drawn.profile.maximum_over_all;
 }
 
 TEST(Resolve, GivesAStrangerTheLoosestBound) {

@@ -86,6 +86,8 @@ std::vector<Hidden> HiddenRoundings() {
          p->pv->accumulator.toward_zero = true;
        },
        [](AttentionCase* c) { c->data.regime = "same_sign", c->kv_len = 1025; }},
+      {"approximate division", [](Plan* p) { p->normalise = NormaliseKind::kApproximate; },
+       [](AttentionCase* c) { c->kv_len = 1; }},
       {"subnormals flushed", [](Plan* p) { p->flush_subnormals = true; }, regime("subnormal")},
       {"split with stored partials in bf16",
        [](Plan* p) { p->merge = MergeKind::kLse, p->splits = 4, p->partial = DType::kBFloat16; },
@@ -137,6 +139,33 @@ struct Tiny {
     return AttentionSource(c, {}, plan, inputs).Tiles(0, {.terms = true})[0];
   }
 };
+
+// Two keys share the weight, in the first and the last of many blocks of one key. Each block
+// between them moves the first by the rounding of the shift, which stays the same.
+TEST(AttentionBound, CountsARoundedShiftOncePerBlockWhereItDrifts) {
+  constexpr size_t kKeys = 513;
+  int found = 0;
+  for (const double score : {300.3, 411.7, 299.9, 123.4, 77.7, 501.2}) {
+    std::vector<double> k(kKeys, -score), v(kKeys, 0);
+    k.front() = k.back() = score;
+    v.front() = 1, v.back() = -1;
+    const Tiny tiny(kKeys, 1, 1, {1}, k, v);
+    Plan once = TightPlan();
+    once.exp = ExpForm::kExp2Fma, once.scale_roundings = 3, once.block = 1;
+    Plan drifting = once;
+    drifting.exp = ExpForm::kExp2FmaDrift;
+    SimulatedKernel kernel(drifting, {});
+    const TensorMap answer = Answer(&kernel, tiny.c, tiny.inputs);
+    const auto judged = [&](const Plan& plan) {
+      return JudgeRun(AttentionSource(tiny.c, {}, plan, tiny.inputs), answer);
+    };
+    found += judged(once).violations > 0 ? 1 : 0;
+    const JudgedRun honest = judged(drifting);
+    EXPECT_EQ(honest.violations, 0) << score << " " << honest.first;
+    EXPECT_EQ(honest.judged, 1);
+  }
+  EXPECT_GE(found, 3);
+}
 
 TEST(AttentionBound, OfOneKeyIsTheNormalisationAlone) {
   const Tiny tiny(1, 2, 3, {1, -2}, {3, 0.5}, {0.75, -8, 0});
@@ -217,7 +246,7 @@ TEST(Bound, IsNoneWhereTheDenominatorOfASplitMayVanish) {
   const Profile profile = ParseProfile("maximum=all");
   EXPECT_EQ(RunAndJudge(c, profile, plan, plan).violations, 0);
   Plan divides = plan;
-  divides.reciprocal = false;
+  divides.normalise = NormaliseKind::kDivide;
   const JudgedRun run = RunAndJudge(c, profile, divides, divides);
   EXPECT_EQ(run.violations, 0);
   EXPECT_EQ(run.judged, 54) << "the other head";

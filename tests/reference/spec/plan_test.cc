@@ -81,8 +81,8 @@ Plan AnyPlan() {
   if (Coin()) plan.bias_roundings = AnyCount(0);
   if (Coin()) plan.tanh_error = AnyError();
   if (Coin()) {
-    plan.exp = OneOf<ExpForm>(
-        {ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2, ExpForm::kExp2Fma});
+    plan.exp = OneOf<ExpForm>({ExpForm::kExp, ExpForm::kExp2Scaled, ExpForm::kExp2Log2,
+                               ExpForm::kExp2Fma, ExpForm::kExp2FmaDrift});
   }
   if (Coin()) plan.exp_error = AnyError();
   if (Coin()) plan.exp_floor = AnyError();
@@ -100,7 +100,10 @@ Plan AnyPlan() {
   if (Coin()) plan.splits = AnyCount(1);
   if (Coin()) plan.log_error = AnyError();
   if (Coin()) plan.partial = AnyFloat();
-  if (Coin()) plan.reciprocal = Coin();
+  if (Coin()) {
+    plan.normalise = OneOf<NormaliseKind>(
+        {NormaliseKind::kDivide, NormaliseKind::kReciprocal, NormaliseKind::kApproximate});
+  }
   if (Coin()) plan.flush_subnormals = Coin();
   if (Coin()) plan.saturate_output = Coin();
   if (Coin()) {
