@@ -2,6 +2,7 @@
 
 Options (each may be given once):
     --backend math|flash|efficient|cudnn   this one alone; left out, the dispatcher chooses
+    --backend flex                         torch.nn.attention.flex_attention, compiled by Triton (a GPU)
     --gqa enable|expand                    groups of heads by enable_gqa (the default), or by repeating K and V
     --causal mask|bias                     bottom-right causal masks as boolean arrays (the default), or as
                                            torch.nn.attention.bias.causal_lower_right
@@ -25,6 +26,7 @@ from kvcheck_adapter.torch_arrays import TYPES, to_numpy, to_torch
 
 BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
             "cudnn": SDPBackend.CUDNN_ATTENTION}
+FLEX = "flex"
 HALVES = ("f16", "bf16")
 KINDS = ("f32", *HALVES)
 # Rows that see nothing are zero on every path: flash has a row sum of 0, the math path's softmax is the safe one.
@@ -33,7 +35,7 @@ PROFILE = "masked_row=zero mask_value=-inf"
 
 def parsed(options):
     parser = argparse.ArgumentParser(prog="torch_sdpa", allow_abbrev=False)
-    parser.add_argument("--backend", choices=BACKENDS)
+    parser.add_argument("--backend", choices=(*BACKENDS, FLEX))
     parser.add_argument("--gqa", choices=("enable", "expand"), default="enable")
     parser.add_argument("--causal", choices=("mask", "bias"), default="mask")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -42,15 +44,17 @@ def parsed(options):
 
 
 def plan_of(backend, kind, device):
-    """The plan of a backend for operands of type `kind`. Of what runs on a GPU little is said: the loosest values."""
+    """The plan of a backend for operands of type `kind`."""
     if device == "cpu":
         if backend == SDPBackend.FLASH_ATTENTION:
             return f"base=torch_cpu_flash_{kind}"
         if backend == SDPBackend.MATH:
             return "base=torch_cpu_math"
-    elif backend == SDPBackend.FLASH_ATTENTION:
-        return "base=flash_attention_2"
-    return "base=stranger"
+        return "base=stranger"
+    low = "" if kind in HALVES else f"_{kind}"
+    return {SDPBackend.FLASH_ATTENTION: "base=flash_attention_2", SDPBackend.MATH: "base=torch_cuda_math",
+            SDPBackend.EFFICIENT_ATTENTION: f"base=torch_cuda_efficient{low}",
+            SDPBackend.CUDNN_ATTENTION: "base=torch_cuda_cudnn"}.get(backend, "base=stranger")
 
 
 def mask_argument(fields, inputs):
@@ -94,6 +98,8 @@ class TorchSdpa(Adapter):
         self.options = parsed(options)
         if self.options.threads:
             torch.set_num_threads(self.options.threads)
+        if self.options.backend == FLEX and self.options.device != "cuda":
+            raise SystemExit("torch_sdpa: --backend flex needs --device cuda")
         if self.options.device == "cuda" and not torch.cuda.is_available():
             raise SystemExit("torch_sdpa: this PyTorch sees no GPU (torch.cuda.is_available() is False)")
         given = [f"{key}={value}" for key, value in vars(self.options).items()
@@ -107,6 +113,8 @@ class TorchSdpa(Adapter):
 
     def with_lse(self):
         """The log-sum-exp is there where flash is what is called."""
+        if self.options.backend == FLEX:
+            return (False, True)
         flash = self.options.backend in (None, "flash") and self.options.device == "cpu"
         return (False, True) if flash else (False,)
 
@@ -114,7 +122,7 @@ class TorchSdpa(Adapter):
         """Flash and cuDNN want Dk = Dv; the dispatcher falls back to the math path."""
         made = {"kind": "attention", "q": [kind], "k": [kind], "v": [kind], "out": "q", "lse": lse, "sinks": False,
                 "softcap": False, "alibi": False, "against_original": False}
-        if lse or self.options.backend in ("flash", "cudnn"):
+        if (lse and self.options.backend != FLEX) or self.options.backend in ("flash", "cudnn"):
             made["same_dims"] = True
         return made
 
@@ -125,6 +133,11 @@ class TorchSdpa(Adapter):
         given = {name: to_torch(inputs[name], kind) for name in ("q", "k", "v")}
         q, k, v = (tensor.to(device) for tensor in given.values())
         mask, is_causal, bottom_right = mask_argument(fields, inputs)
+        if self.options.backend == FLEX:
+            from flex import flex_answer
+            plan, answer = flex_answer(fields, q, k, v, mask, is_causal, scale)
+            self.declare(plan=plan, profile=PROFILE)
+            return answer
         if bottom_right and self.options.causal == "bias":
             from torch.nn.attention.bias import causal_lower_right
             mask = causal_lower_right(q.shape[2], k.shape[2])
