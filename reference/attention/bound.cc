@@ -98,11 +98,13 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.why = "the rounded shift of hidden keys may overflow the exponential";
   }
   // Likewise where a range, or the row, holds the sink alone; of ranges each has a key where none
-  // is masked.
-  const bool sink_alone = row.has_sink && a.plan.exp == ExpForm::kExp2Fma && *a.plan.late_sink &&
-                          (n == 0 || (*a.plan.splits > 1 && (static_cast<double>(n) < row.kv_len ||
-                                                             row.kv_len < *a.plan.splits)));
-  if (sink_alone && a.u_a * std::fabs(row.sink) * a.shift_units > 0.5 * std::log(a.sum_largest)) {
+  // is masked. A shift that drifts is used in blocks before the first key too.
+  const bool masked = static_cast<double>(n) < row.kv_len;
+  const bool in_a_split = *a.plan.splits > 1 && (masked || row.kv_len < *a.plan.splits);
+  const bool sink_alone = row.has_sink && fused && (*a.plan.late_sink || a.shift_drifts) &&
+                          (n == 0 || in_a_split || (a.shift_drifts && masked));
+  if (sink_alone && shift_roundings * a.u_a * std::fabs(row.sink) * a.shift_units >
+                        0.5 * std::log(a.sum_largest)) {
     w.unbounded = true;
     w.why = "the rounded shift of the sink alone may overflow the exponential";
   }
