@@ -51,6 +51,8 @@ class NameFilter {
  public:
   explicit NameFilter(const CompareOptions& options);
   bool Selects(const std::string& name) const;
+  const std::vector<Glob>& include() const { return include_; }
+  const std::vector<Glob>& exclude() const { return exclude_; }
 
  private:
   std::vector<Glob> include_;

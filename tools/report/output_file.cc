@@ -33,37 +33,6 @@ void WriteAll(int descriptor, std::string_view text, const std::string& path) {
   }
 }
 
-// A temporary file that disappears unless it is renamed.
-class Temporary {
- public:
-  explicit Temporary(const std::string& path) : name_(path + ".XXXXXX") {
-    descriptor_ = mkostemp(name_.data(), O_CLOEXEC);
-    if (descriptor_ < 0) {
-      name_.clear();
-      Refuse("no report can be made there", path);
-    }
-    fchmod(descriptor_, 0644);  // mkostemp makes it private
-  }
-  ~Temporary() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!name_.empty()) unlink(name_.c_str());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  int descriptor() const { return descriptor_; }
-
-  void RenameTo(const std::string& path) {
-    if (fsync(descriptor_) != 0) Refuse("the report cannot be synced", path);
-    if (rename(name_.c_str(), path.c_str()) != 0) Refuse("the report cannot be put in place", path);
-    name_.clear();
-  }
-
- private:
-  std::string name_;
-  int descriptor_ = -1;
-};
-
 // A pipe or a device. Without O_NONBLOCK a pipe that nobody reads would keep the run for ever.
 int OpenSpecial(const std::string& path) {
   constexpr std::chrono::milliseconds kLook{20};
@@ -85,10 +54,41 @@ int OpenSpecial(const std::string& path) {
 
 }  // namespace
 
+// A temporary file that disappears unless it is renamed.
+class TemporaryReport {
+ public:
+  explicit TemporaryReport(const std::string& path) : name_(path + ".XXXXXX") {
+    descriptor_ = mkostemp(name_.data(), O_CLOEXEC);
+    if (descriptor_ < 0) {
+      name_.clear();
+      Refuse("no report can be made there", path);
+    }
+    fchmod(descriptor_, 0644);  // mkostemp makes it private
+  }
+  ~TemporaryReport() {
+    if (descriptor_ >= 0) close(descriptor_);
+    if (!name_.empty()) unlink(name_.c_str());
+  }
+  TemporaryReport(const TemporaryReport&) = delete;
+  TemporaryReport& operator=(const TemporaryReport&) = delete;
+
+  int descriptor() const { return descriptor_; }
+
+  void RenameTo(const std::string& path) {
+    if (fsync(descriptor_) != 0) Refuse("the report cannot be synced", path);
+    if (rename(name_.c_str(), path.c_str()) != 0) Refuse("the report cannot be put in place", path);
+    name_.clear();
+  }
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+};
+
 struct OutputFile::State {
   std::string path;
   int descriptor = -1;  // of what is written directly
-  std::unique_ptr<Temporary> temporary;
+  std::unique_ptr<TemporaryReport> temporary;
 
   ~State() {
     if (descriptor > STDERR_FILENO) close(descriptor);
@@ -108,7 +108,7 @@ OutputFile::OutputFile(std::string path) : state_(std::make_unique<State>()) {
     state_->descriptor = OpenSpecial(state_->path);
     return;
   }
-  state_->temporary = std::make_unique<Temporary>(state_->path);
+  state_->temporary = std::make_unique<TemporaryReport>(state_->path);
 }
 
 OutputFile::~OutputFile() = default;
