@@ -100,7 +100,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   // Likewise where a range, or the row, holds the sink alone; of ranges each has a key where none
   // is masked. A shift that drifts is used in blocks before the first key too.
   const bool masked = static_cast<double>(n) < row.kv_len;
-  const bool in_a_split = *a.plan.splits > 1 && (masked || row.kv_len < *a.plan.splits);
+  const double units = std::ceil(row.kv_len / std::max(*a.plan.block, 1));
+  const double units_each = std::ceil(units / *a.plan.splits);
+  const bool leaves_one_empty = units_each * (*a.plan.splits - 1) >= units;
+  const bool in_a_split = *a.plan.splits > 1 && (masked || leaves_one_empty);
   const bool sink_alone = row.has_sink && fused && (*a.plan.late_sink || a.shift_drifts) &&
                           (n == 0 || in_a_split || (a.shift_drifts && masked));
   if (sink_alone && shift_roundings * a.u_a * std::fabs(row.sink) * a.shift_units >

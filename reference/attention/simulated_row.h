@@ -362,7 +362,8 @@ class RowKernel {
     if (*plan_.exp == ExpForm::kExp2Log2) nats *= std::numbers::log2e;
     if (fused_ && folded_) nats /= std::fabs(alpha_);
     if (*shift != -kInfinity && !(candidate > *shift + nats)) {
-      if (!drifts_) return;
+      // Normalised weights are made anew from the last shift.
+      if (!drifts_ || *plan_.p_normalised) return;
       candidate = *shift;
     }
     const double correction = Correction(*shift, candidate);
