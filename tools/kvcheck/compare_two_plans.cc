@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "reference/attention/two_plans_source.h"
 #include "reference/judge/tensor_source.h"
@@ -49,6 +51,12 @@ Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile
   const std::unique_ptr<ObservedSource> gold_outputs = tensors->Outputs(gold_file);
   const std::unique_ptr<ObservedSource> got_outputs = tensors->Outputs(got_file);
   tensors->CheckUsed();
+  std::error_code ignored;
+  if (std::filesystem::equivalent(gold_file.path(), got_file.path(), ignored)) {
+    return WithoutJudging(Outcome::kMistrusted,
+                          "compared with itself: GOLD and GOT are one file; kvcheck compare --case "
+                          "judges its outputs under one plan");
+  }
   const ObservedSource& gold = *gold_outputs;
   const ObservedSource& got = *got_outputs;
   const TensorMap values = ReadOutputs(gold, c, gold_file.path());

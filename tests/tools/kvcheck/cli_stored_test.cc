@@ -211,13 +211,20 @@ TEST_F(CompareTwoPlans, GoldOutsideItsOwnBoundProvesNothing) {
 }
 
 TEST_F(CompareTwoPlans, OfOneDeterministicPlanAreEqualBitByBit) {
-  EXPECT_EQ(Two("g.h5", kHonestPlan, "g.h5", kHonestPlan, {"--bitwise"}).exit_code, 0);
+  WriteGoldenFile(Path("again.h5"), Good());
+  EXPECT_EQ(Two("g.h5", kHonestPlan, "again.h5", kHonestPlan, {"--bitwise"}).exit_code, 0);
   GoldenFile file = Good();
   file.cases[0].observed[0].outputs.at("out").As<uint32_t>()[33] ^= 1;
   WriteGoldenFile(Path("ulp.h5"), file);
   EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan).exit_code, 0);
   EXPECT_EQ(Two("g.h5", kHonestPlan, "ulp.h5", kHonestPlan, {"--bitwise"}).exit_code, 1);
   EXPECT_EQ(Two("g.h5", kHonestPlan, "low.h5", kLowPlan, {"--bitwise"}).exit_code, 2);
+}
+
+TEST_F(CompareTwoPlans, AFileBesideItselfProvesNothing) {
+  const ToolRun run = Two("g.h5", kHonestPlan, "./g.h5", kHonestPlan);
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_NE(run.out.find("compared with itself"), std::string::npos) << run.out;
 }
 
 TEST_F(CompareTwoPlans, OptionsThatDoNotGoTogetherAreRefused) {
