@@ -155,6 +155,8 @@ class DecliningFactory : public ModelFactory {
 };
 
 TraceResult RunDeclining(Ways* ways, const std::string& ops, const TraceOptions& options = {}) {
+  // What an earlier run gave is gone with its runner.
+  ways->out = nullptr, ways->given = nullptr;
   DecliningFactory factory(ways);
   return TraceRunner(&factory).Run(ParseCacheCase(kSetup + ops), options);
 }
