@@ -112,7 +112,7 @@ class TraceReader {
       case CacheOpKind::kNew:
         return ReadNew(op, &slot);
       case CacheOpKind::kAppend:
-        return ClassOf(op.count) + Wrong(op);
+        return std::string(ClassOf(op.count)) + Wrong(op);
       case CacheOpKind::kTrim:
         return ClassOf(op.count);
       case CacheOpKind::kPrepare:
@@ -163,9 +163,29 @@ class TraceReader {
   }
 
  private:
-  static std::string Wrong(const CacheOp& op) {
-    constexpr const char* kNames[] = {"", " rows", " heads", " k_dim", " v_dim", " type"};
-    return kNames[static_cast<size_t>(op.wrong)];
+  // A switch, so that a new kind without a name does not compile.
+  static const char* Wrong(const CacheOp& op) {
+    switch (op.wrong) {
+      case WrongColumns::kNothing:
+        return "";
+      case WrongColumns::kRows:
+        return " rows";
+      case WrongColumns::kHeads:
+        return " heads";
+      case WrongColumns::kKDim:
+        return " k_dim";
+      case WrongColumns::kVDim:
+        return " v_dim";
+      case WrongColumns::kType:
+        return " type";
+      case WrongColumns::kFewerRows:
+        return " fewer_rows";
+      case WrongColumns::kFewerHeads:
+        return " fewer_heads";
+      case WrongColumns::kFewerColumns:
+        return " fewer_v";
+    }
+    return "";
   }
 
   std::string ReadNew(const CacheOp& op, Known* slot) {

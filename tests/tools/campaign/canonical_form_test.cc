@@ -86,6 +86,15 @@ TEST(CanonicalForm, ShowsWhatDoesMatter) {
   for (const std::string& text : different) EXPECT_TRUE(forms.insert(FormOf(text)).second) << text;
 }
 
+TEST(CanonicalForm, NamesWhateverIsWrongWithColumns) {
+  for (const std::string wrong :
+       {"rows", "heads", "k_dim", "v_dim", "type", "fewer_rows", "fewer_heads", "fewer_v"}) {
+    EXPECT_EQ(
+        FormOf("cache k=f32 dk=8 data=tokens:1; new A; append A 2; append A 1 wrong=" + wrong),
+        "new A linear plain; append A n; append A 1 " + wrong);
+  }
+}
+
 TEST(CanonicalForm, TraitsTellCasesApartBeforeTheyAreShrunk) {
   const auto traits = [](const std::string& text, int64_t step) {
     return TraitsOf(ParseCase(text), step);
