@@ -19,9 +19,6 @@
 namespace kvcheck {
 namespace {
 
-// Datasets that nothing asked for, named in a note.
-constexpr size_t kMostOthers = 6;
-
 // a=x,b=y is a=x and b=y.
 std::vector<std::pair<std::string, std::string>> NamedValues(
     const std::vector<std::string>& entries, const char* option, const char* form) {
@@ -462,17 +459,44 @@ std::unique_ptr<ObservedSource> CaseTensors::Outputs(const StoredFile& file) {
 
 std::vector<std::string> CaseTensors::Notes() const {
   std::vector<std::string> notes = notes_;
-  for (const auto& [path, others] : others_) {
-    if (others.empty()) continue;
-    std::vector<std::string> shown(others.begin(), others.end());
-    if (shown.size() > kMostOthers) {
-      const size_t more = shown.size() - kMostOthers;
-      shown.resize(kMostOthers);
-      shown.push_back(fmt::format("{} more", more));
-    }
-    notes.push_back(fmt::format("not looked at in {}: {}", path, fmt::join(shown, ", ")));
+  for (const auto& [file, others] : others_) {
+    if (!others.empty()) notes.push_back(NotLookedAt(file, others));
   }
   return notes;
+}
+
+std::optional<std::string> CaseTensors::AnswerOf(const std::string& path) const {
+  const std::vector<const char*> answers =
+      std::holds_alternative<AttentionCase>(c_) ? std::vector<const char*>{"out", "lse"}
+      : std::holds_alternative<CodecCase>(c_)
+          ? std::vector<const char*>{"codes", "scales", "biases", "y"}
+          : std::vector<const char*>{};
+  const Specs inputs = InputSpecs(c_);
+  for (const char* name : answers) {
+    if (inputs.contains(name) || choices_.map.contains(name)) continue;
+    if (LastPart(path) == name || IsOtherName(path, name)) return name;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> CaseTensors::TakeUnjudgedAnswers(const StoredFile& file) {
+  std::vector<std::string> warnings;
+  const Specs specs = OutputSpecs(c_);
+  std::set<std::string>& others = others_[file.path()];
+  for (auto path = others.begin(); path != others.end();) {
+    const std::optional<std::string> name = AnswerOf(*path);
+    if (!name) {
+      ++path;
+      continue;
+    }
+    warnings.push_back(
+        specs.contains(*name)
+            ? fmt::format("{} was not judged: '{}' is another tensor; --map {}=PATH chooses", *path,
+                          *name, *name)
+            : fmt::format("{} was not judged: the case asks for no '{}'", *path, *name));
+    path = others.erase(path);
+  }
+  return warnings;
 }
 
 void CaseTensors::CheckUsed() const {

@@ -45,6 +45,10 @@ class CaseTensors {
   std::unique_ptr<ObservedSource> Outputs(const StoredFile& file);
   // What was taken otherwise than as the case has it, and what was not looked at, as sentences.
   std::vector<std::string> Notes() const;
+  // Tensors of the file that look like an answer to the case and are not judged, though nobody
+  // chose between them with --map: a sentence each, for the warnings of a verdict. Notes() leaves
+  // them out from then on.
+  std::vector<std::string> TakeUnjudgedAnswers(const StoredFile& file);
   // Errors: kUsage for a choice that no tensor needed. Call it when all files were read.
   void CheckUsed() const;
 
@@ -70,6 +74,8 @@ class CaseTensors {
                    const ObjectRecord& record) const;
   Tensor Read(const StoredFile& file, const std::string& name, const TensorSpec& spec,
               const Found& found) const;
+  // The output, asked for or not, of which a dataset has the name; none where --map chose it.
+  std::optional<std::string> AnswerOf(const std::string& path) const;
   void Note(const std::string& name, const TensorSpec& spec, const Found& found);
 
   Case c_;

@@ -51,7 +51,11 @@ int CompareCase(const CompareOptions& options) {
     question.inputs = reads_inputs ? tensors.Inputs(file) : GenerateCaseInputs(c, question.profile);
     const std::unique_ptr<ObservedSource> observed = tensors.Outputs(answers);
     tensors.CheckUsed();
-    return EvaluateCase(question, *observed, options.common.Judge(CountStatistics(c)));
+    Verdict verdict = EvaluateCase(question, *observed, options.common.Judge(CountStatistics(c)));
+    for (std::string& warning : tensors.TakeUnjudgedAnswers(answers)) {
+      verdict.warnings.push_back(std::move(warning));
+    }
+    return verdict;
   });
   for (std::string& note : tensors.Notes()) report.AddNote(std::move(note));
   return report.Finish();

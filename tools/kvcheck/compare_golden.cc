@@ -276,6 +276,28 @@ void AddExtraCases(const CaseSelection& selection, const StoredFile& gold, const
   }
 }
 
+// Datasets of a GOT without the schema that answer no case of GOLD, selected or not.
+std::set<std::string> AnswersToNothing(const StoredFile& gold, const StoredFile& got) {
+  std::set<std::string> paths;
+  if (got.IsGolden()) return paths;
+  const FileIndex& index = got.source().index();
+  for (const auto& [path, record] : index.objects) {
+    if (record.is_dataset) paths.insert(path);
+  }
+  for (const GoldenCase& outline : gold.golden().outline().cases) {
+    try {
+      for (const StoredAnswer& answer :
+           FindAnswers(index, outline.name, ParseCase(outline.case_text))) {
+        for (const auto& [name, path] : answer.outputs) paths.erase(path);
+      }
+    } catch (const Error&) {
+      // A case that does not parse is reported where it is compared.
+      continue;
+    }
+  }
+  return paths;
+}
+
 }  // namespace
 
 int CompareGolden(const CompareOptions& options, const StoredFile& gold, const StoredFile& got) {
@@ -307,6 +329,8 @@ int CompareGolden(const CompareOptions& options, const StoredFile& gold, const S
     }
   }
   AddExtraCases(selection, gold, got, &report);
+  const std::set<std::string> unasked = AnswersToNothing(gold, got);
+  if (!unasked.empty()) report.AddNote(NotLookedAt(got.path(), unasked));
   return report.Finish();
 }
 

@@ -89,9 +89,6 @@ class InterruptibleSource : public ExpectedSource {
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }
-  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override {
-    return source_.ExplainExcess(output, element, got);
-  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
 
  private:

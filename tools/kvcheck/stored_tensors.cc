@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "golden/schema.h"
@@ -122,20 +123,35 @@ std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string&
     StoredAnswer answer = AnswerIn(index, observed + impl, impl);
     if (!answer.outputs.empty()) answers.push_back(std::move(answer));
   }
-  if (!answers.empty()) return answers;
-  const std::string place = "/" + case_name;
-  const auto found = index.objects.find(place);
-  if (found == index.objects.end() || !found->second.is_dataset) {
-    // Also without a group of that name: safetensors has none.
-    StoredAnswer answer = AnswerIn(index, place, "");
-    if (!answer.outputs.empty()) answers.push_back(std::move(answer));
-    return answers;
-  }
-  StoredAnswer answer;
   const std::map<std::string, TensorSpec> specs = OutputSpecs(c);
-  answer.outputs[specs.contains("out") ? "out" : specs.begin()->first] = found->first;
-  answers.push_back(std::move(answer));
+  const std::string place = "/" + case_name;
+  // Also without a group of that name: safetensors has none.
+  StoredAnswer group = AnswerIn(index, place, "");
+  const bool has_output =
+      std::any_of(group.outputs.begin(), group.outputs.end(),
+                  [&](const auto& output) { return specs.contains(output.first); });
+  // Beside other answers, a group of that name answers the case only where it has its outputs.
+  if (has_output || (answers.empty() && !group.outputs.empty())) {
+    answers.push_back(std::move(group));
+  }
+  const auto found = index.objects.find(place);
+  if (found != index.objects.end() && found->second.is_dataset && !specs.empty()) {
+    StoredAnswer answer;
+    answer.outputs[specs.contains("out") ? "out" : specs.begin()->first] = found->first;
+    answers.push_back(std::move(answer));
+  }
   return answers;
+}
+
+std::string NotLookedAt(const std::string& file, const std::set<std::string>& paths) {
+  constexpr size_t kMost = 6;
+  std::vector<std::string> shown(paths.begin(), paths.end());
+  if (shown.size() > kMost) {
+    const size_t more = shown.size() - kMost;
+    shown.resize(kMost);
+    shown.push_back(fmt::format("{} more", more));
+  }
+  return fmt::format("not looked at in {}: {}", file, fmt::join(shown, ", "));
 }
 
 std::string ImplementationText(const StoredAnswer& answer) {

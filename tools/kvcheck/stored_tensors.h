@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,10 +57,13 @@ struct StoredAnswer {
   std::string reason;
 };
 
-// What a file holds for a case: /cases/NAME/observed/*/OUTPUT, else /NAME/OUTPUT, else /NAME, which
-// is the one output of the case. Empty when there is nothing.
+// What a file holds for a case, each an answer of its own: /cases/NAME/observed/*/OUTPUT,
+// /NAME/OUTPUT, and /NAME, which is the one output of the case. Empty when there is nothing.
 std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string& case_name,
                                       const Case& c);
+
+// "not looked at in FILE: /a, /b, 3 more".
+std::string NotLookedAt(const std::string& file, const std::set<std::string>& paths);
 
 // "mlx.core 0.32.4", or the name of the group.
 std::string ImplementationText(const StoredAnswer& answer);

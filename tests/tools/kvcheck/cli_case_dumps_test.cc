@@ -176,6 +176,41 @@ TEST_F(CaseDumps, CodesOfBfloat16InIntegersAreNamedByCast) {
   EXPECT_EQ(JudgeTensors(dump, {"--cast", "bf16"}).exit_code, 0);
 }
 
+// Numbers, or the bits of floats: nobody may guess.
+TEST_F(CaseDumps, IntegersInPlaceOfFloatsAreRefusedUnlessSomebodySaysWhatTheyAre) {
+  Answer("attention b=1 hq=4 hkv=2 l=3 t=7 d=32 q=f32 k=f32 v=f32 out=f32 mask=none");
+  const TensorMap own = {{"/q", Of("q")}, {"/k", Of("k")}, {"/v", Of("v")}, {"/out", Of("out")}};
+  EXPECT_EQ(JudgeTensors(own).exit_code, 0);
+  for (const char* name : {"/q", "/v", "/out"}) {
+    for (const DType dtype : {DType::kInt32, DType::kUInt32}) {
+      TensorMap dump = own;
+      dump.at(name).dtype = dtype;
+      const ToolRun run = JudgeTensors(dump);
+      EXPECT_EQ(run.exit_code, 2) << name << run.out;
+      EXPECT_TRUE(Says(run, "where the integers are its codes, say so with --cast f32")) << run.out;
+      EXPECT_EQ(JudgeTensors(dump, {"--cast", "f32"}).exit_code, 0);
+      EXPECT_EQ(JudgeTensors(dump, {"--cast", "f16"}).exit_code, 2);
+    }
+  }
+}
+
+TEST_F(CaseDumps, AnswersThatNobodyAsksForAreWarnedOf) {
+  TensorMap dump = Own();
+  dump["/lse"] = Of("q");
+  dump["/second/out"] = Of("q");
+  dump["/other"] = Of("q");
+  const ToolRun run = JudgeTensors(dump);
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_TRUE(Says(run, "/lse was not judged: the case asks for no 'lse'")) << run.out;
+  EXPECT_TRUE(Says(run, "/second/out was not judged: 'out' is another tensor")) << run.out;
+  EXPECT_TRUE(Says(run, "not looked at in dump.h5: /other\n")) << run.out;
+  EXPECT_EQ(JudgeTensors(dump, {"--strict"}).exit_code, 1);
+  // A choice is no oversight.
+  const ToolRun chosen = JudgeTensors(dump, {"--map", "out=/out"});
+  EXPECT_FALSE(Says(chosen, "'out' is another tensor")) << chosen.out;
+  EXPECT_TRUE(Says(chosen, "/second/out")) << chosen.out;
+}
+
 TEST_F(CaseDumps, InputsAndOutputsMayStandInTwoFiles) {
   TensorMap inputs = Own();
   const TensorMap outputs = {{"/result", inputs.at("/out")}};

@@ -108,8 +108,7 @@ TEST_F(CompareCommand, ToleranceJudgesAgainstStoredValues) {
   // and values lie below 2^3, and a score's error counts twice: less than 2^-24+7+3+3 = 2^-11.
   const ToolRun run = Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:2^-11"});
   EXPECT_EQ(run.exit_code, 0) << run.out;
-  EXPECT_NE(run.out.find("abs:2^-11,rel:0 allows 0.000488 at out["), std::string::npos)
-      << run.out;
+  EXPECT_NE(run.out.find("abs:2^-11,rel:0 allows 0.000488 at out["), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("where the derived bound is "), std::string::npos) << run.out;
   // A tolerance beyond the data proves nothing.
   EXPECT_EQ(Tool({"compare", "gold.h5", "g.h5", "--tol", "abs:100"}).exit_code, 3);
@@ -337,6 +336,26 @@ TEST_F(CompareCommand, CaseOnTheCommandLineTakesSafetensors) {
   tensors["out"].As<float>()[33] += 1;
   WriteAsSafetensors(Path("s.safetensors"), tensors);
   EXPECT_EQ(Tool(arguments).exit_code, 1);
+}
+
+// One answer may not hide another.
+TEST_F(CompareCommand, EveryAnswerOfAFileIsJudged) {
+  const Tensor out = Good().cases[0].observed[0].outputs.at("out");
+  Tensor wrong = out;
+  wrong.As<float>()[33] += 1;
+  const auto compare = [&](const Tensor& first, const Tensor& second) {
+    WriteAsSafetensors(
+        Path("s.safetensors"),
+        {{"cases/a/observed/mine/out", first}, {"a/out", second}, {"b/out", second}});
+    return Tool({"compare", "g.h5", "s.safetensors", "--plan", kHonestPlan});
+  };
+  EXPECT_EQ(compare(out, out).exit_code, 0);
+  EXPECT_EQ(compare(wrong, out).exit_code, 1);
+  const ToolRun run = compare(out, wrong);
+  EXPECT_EQ(run.exit_code, 1) << run.out;
+  EXPECT_NE(run.out.find("PASS  a/mine"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("FAIL  a  out["), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("not looked at in s.safetensors: /b/out"), std::string::npos) << run.out;
 }
 
 TEST_F(CompareCommand, AnswersToAGoldenFileMayBeSafetensors) {
