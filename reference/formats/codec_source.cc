@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "reference/formats/codec.h"
 #include "reference/formats/codec_tiles.h"
@@ -58,7 +59,7 @@ class CodecSource : public ExpectedSource {
     return TilesUnder(profile_, first, count, request);
   }
 
-  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override;
+  std::vector<OtherReading> OtherReadings(int output) const override;
 
  private:
   std::vector<ExpectedTile> TilesUnder(const Profile& profile, int64_t first, int64_t count,
@@ -143,33 +144,21 @@ std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t
   return tiles;
 }
 
-std::vector<std::string> CodecSource::ExplainExcess(int output, int64_t element, double got) const {
-  const OutputInfo& info = outputs_[static_cast<size_t>(output)];
-  const int64_t row = element / info.row_length;
-  const size_t at = static_cast<size_t>(element % info.row_length);
-  std::vector<Profile> others;
-  const auto add = [&](auto Profile::* field, auto value) {
-    Profile other = profile_;
-    other.*field = value;
-    if (other != profile_) others.push_back(other);
-  };
-  add(&Profile::encode, AffineEncoder::kMlxCpu);
-  add(&Profile::encode, AffineEncoder::kMlxGpu);
-  add(&Profile::decode, DecodeRounding::kTwoRoundings);
-  add(&Profile::decode, DecodeRounding::kOneRounding);
-  add(&Profile::fp8_overflow, Fp8Overflow::kNan);
-  add(&Profile::fp8_overflow, Fp8Overflow::kSaturate);
-  add(&Profile::fp8_overflow, Fp8Overflow::kSaturateAll);
-  std::vector<std::string> explanations;
-  for (const Profile& other : others) {
-    const ExpectedTile tile = std::move(TilesUnder(other, row, 1, {})[static_cast<size_t>(output)]);
-    const double value = tile.value[at];
-    const bool same = std::isnan(value) ? std::isnan(got) : value == got;
-    if (same || std::fabs(got - value) <= tile.bound[at]) {
-      explanations.push_back(fmt::format("profile '{}' explains this value", Print(other)));
-    }
+std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
+  static_cast<void>(output);
+  std::vector<OtherReading> readings;
+  for (const ProfileChange& change : OtherCodecProfiles(case_.format, profile_)) {
+    OtherReading reading;
+    reading.name = reading.text = change.text;
+    reading.is_declared = true;
+    reading.sources.push_back([source = *this, profile = change.profile] {
+      auto other = std::make_shared<CodecSource>(source);
+      other->profile_ = profile;
+      return other;
+    });
+    readings.push_back(std::move(reading));
   }
-  return explanations;
+  return readings;
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "reference/formats/codec_tiles.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -168,6 +171,49 @@ const std::vector<std::string>& CodecReasons() {
       "group",
       "the rounded scale, product or sum of the row may overflow the row type"};
   return reasons;
+}
+
+std::vector<ProfileChange> OtherCodecProfiles(const KvFormat& format, const Profile& profile) {
+  std::vector<ProfileChange> changes;
+  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
+    if (SizeInBytes(plain->dtype) != 1) return changes;
+    for (const Fp8Overflow overflow :
+         {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll}) {
+      if (overflow == profile.fp8_overflow) continue;
+      ProfileChange change = {fmt::format("fp8_overflow={} instead of fp8_overflow={}",
+                                          Name(overflow), Name(profile.fp8_overflow)),
+                              profile};
+      change.profile.fp8_overflow = overflow;
+      changes.push_back(std::move(change));
+    }
+    return changes;
+  }
+  const auto add = [&](AffineEncoder encode, DecodeRounding decode) {
+    std::vector<std::string> parts;
+    if (encode != profile.encode) {
+      parts.push_back(
+          fmt::format("encode={} instead of encode={}", Name(encode), Name(profile.encode)));
+    }
+    if (decode != profile.decode) {
+      parts.push_back(
+          fmt::format("decode={} instead of decode={}", Name(decode), Name(profile.decode)));
+    }
+    if (parts.empty()) return;
+    ProfileChange change = {fmt::format("{}", fmt::join(parts, " and ")), profile};
+    change.profile.encode = encode;
+    change.profile.decode = decode;
+    changes.push_back(std::move(change));
+  };
+  const AffineEncoder other =
+      profile.encode == AffineEncoder::kMlxCpu ? AffineEncoder::kMlxGpu : AffineEncoder::kMlxCpu;
+  add(other, profile.decode);
+  // What is written out is rounded: an exact decode explains nothing that these do not.
+  std::vector<DecodeRounding> decodes = {DecodeRounding::kTwoRoundings,
+                                         DecodeRounding::kOneRounding};
+  std::erase(decodes, profile.decode);
+  for (const DecodeRounding decode : decodes) add(profile.encode, decode);
+  for (const DecodeRounding decode : decodes) add(other, decode);
+  return changes;
 }
 
 int64_t CodecRowsPerTile(int64_t head_dim) {

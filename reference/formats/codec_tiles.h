@@ -30,6 +30,15 @@ enum CodecReason {
 };
 const std::vector<std::string>& CodecReasons();
 
+// A profile of which the format's values depend otherwise than on `profile`, and what differs, as
+// "encode=mlx_gpu instead of encode=mlx_cpu".
+struct ProfileChange {
+  std::string text;
+  Profile profile;
+};
+// Fewest changes first.
+std::vector<ProfileChange> OtherCodecProfiles(const KvFormat& format, const Profile& profile);
+
 // Rows in the order of a tensor's memory, of about 2^16 elements a tile.
 int64_t CodecRowsPerTile(int64_t head_dim);
 

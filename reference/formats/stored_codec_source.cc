@@ -114,7 +114,7 @@ class StoredCodecSource : public ExpectedSource {
     return RowTiles(first, std::min(rows_per_tile_, rows_ - first), claim_, request.terms);
   }
 
-  std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const override;
+  std::vector<OtherReading> OtherReadings(int output) const override;
 
  private:
   // Elements of a row; of a plain format, whose elements stand alone, 1 where rows are long.
@@ -173,51 +173,41 @@ class StoredCodecSource : public ExpectedSource {
     return tiles;
   }
 
-  const RoundTripClaim claim_;
+  RoundTripClaim claim_;
   const ObservedSource& originals_;
-  const OutputInfo original_;
-  const std::string name_;
+  OutputInfo original_;
+  std::string name_;
   std::vector<OutputInfo> outputs_;
   std::vector<std::string> assumptions_;
   int64_t rows_ = 0;
   int64_t rows_per_tile_ = 1;
 };
 
-std::vector<std::string> StoredCodecSource::ExplainExcess(int output, int64_t element,
-                                                          double got) const {
-  std::vector<std::string> explanations;
-  const OutputInfo& info = outputs_[static_cast<size_t>(output)];
-  const auto explains = [&](const RoundTripClaim& claim) {
-    const std::vector<ExpectedTile> tiles = RowTiles(element / info.row_length, 1, claim, false);
-    const ExpectedTile& tile = tiles[static_cast<size_t>(output)];
-    const size_t at = static_cast<size_t>(element % info.row_length);
-    const bool same = std::isnan(tile.value[at]) ? std::isnan(got) : tile.value[at] == got;
-    return same || std::fabs(got - tile.value[at]) <= tile.bound[at];
-  };
-  // The other values of what the rule declares.
-  const auto try_profile = [&](auto Profile::* field, auto value, std::string_view key) {
-    RoundTripClaim other = claim_;
-    bool differs = false;
-    for (Profile& profile : other.profiles) {
-      differs = differs || profile.*field != value;
-      profile.*field = value;
+std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
+  static_cast<void>(output);
+  std::vector<OtherReading> readings;
+  for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
+    RoundTripClaim claim = claim_;
+    // Of encoders that nobody named each is expected already.
+    if (claim.profiles.size() > 1 && change.profile.encode != claim.profiles.front().encode) {
+      continue;
     }
-    if (differs && explains(other)) {
-      explanations.push_back(fmt::format("{}={} explains this value", key, Name(value)));
+    for (Profile& profile : claim.profiles) {
+      const AffineEncoder encode = profile.encode;
+      profile = change.profile;
+      if (claim.profiles.size() > 1) profile.encode = encode;
     }
-  };
-  if (IsPlain(claim_.format)) {
-    for (const Fp8Overflow overflow :
-         {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll}) {
-      try_profile(&Profile::fp8_overflow, overflow, "fp8_overflow");
-    }
-    return explanations;
+    OtherReading reading;
+    reading.name = reading.text = change.text;
+    reading.is_declared = true;
+    reading.sources.push_back([source = *this, claim = std::move(claim)] {
+      auto other = std::make_shared<StoredCodecSource>(source);
+      other->claim_ = claim;
+      return other;
+    });
+    readings.push_back(std::move(reading));
   }
-  for (const AffineEncoder encoder : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
-    try_profile(&Profile::encode, encoder, "encode");
-  }
-  try_profile(&Profile::decode, DecodeRounding::kTwoRoundings, "decode");
-  return explanations;
+  return readings;
 }
 
 // The values of a triplet, in f64, beside its tensors as they are.

@@ -303,11 +303,6 @@ class OutputJudge {
         verdict_.hints.push_back(HintOf(*fit));
       }
     }
-    if (info_.claim == Claim::kAccuracy && verdict_.hints.empty() &&
-        verdict_.plan_changes.empty()) {
-      verdict_.plan_changes =
-          view.source.ExplainExcess(output_, worst.report.element, worst.report.got);
-    }
     verdict_.breakdown = DescribeFailures(*failures_, info_.shape, info_.row_length);
     for (std::string& line : DescribeLikeness(LoadWindow(view, spans_, worst.report.element))) {
       verdict_.breakdown.push_back(std::move(line));

@@ -200,6 +200,12 @@ std::vector<ExplainedReading> ExplainingReadings(
     if (explained.size() == kMostReadings) break;
     // A mistake that explains everything leaves nothing to declare.
     if (reading.is_declared && !explained.empty() && !explained[0].is_declared) break;
+    // Of changes together, where one of them is enough.
+    const bool has_part = reading.is_declared &&
+                          std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
+                            return reading.text.find(part.text) != std::string::npos;
+                          });
+    if (has_part) continue;
     const bool holds =
         reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());
     if (holds) explained.push_back({reading.name, reading.text, reading.is_declared});

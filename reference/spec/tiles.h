@@ -168,12 +168,6 @@ class ExpectedSource {
     static_cast<void>(output);
     return {};
   }
-  // Of sources without such: what the case would need to explain got at this element, one line per
-  // declared value whose change would make the bound reach, cheapest first. May be empty.
-  virtual std::vector<std::string> ExplainExcess(int output, int64_t element, double got) const {
-    static_cast<void>(output), static_cast<void>(element), static_cast<void>(got);
-    return {};
-  }
   // Fields that the implementation left unsaid, as "field=value".
   virtual std::vector<std::string> Assumptions() const { return {}; }
 };

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "reference/spec/error.h"
+#include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
 
@@ -167,6 +169,16 @@ std::vector<std::string> StatisticsLines(const StatisticsReport& statistics, boo
   return lines;
 }
 
+// Whether a declaration as "key=value instead of ..." is one of a profile, and not of a plan.
+bool IsOfProfile(const std::string& change) {
+  try {
+    ParseProfile(change.substr(0, change.find(' ')));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string WorstSentence(const OutputVerdict& output) {
@@ -285,7 +297,9 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   text += LabelledList("warning", warnings, options);
   std::vector<std::string> hints = output.hints;
   for (const std::string& change : output.plan_changes) {
-    hints.push_back("would be inside the bound if the plan said " + change);
+    hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
+                                         : "would be inside the bound if the plan said ") +
+                    change);
   }
   return text + LabelledList("hint", hints, options);
 }

@@ -14,7 +14,10 @@
 
 #include "reference/formats/codec.h"
 #include "reference/formats/generate_inputs.h"
+#include "reference/judge/judge.h"
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/implementation.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
@@ -254,10 +257,37 @@ TEST(CodecSource, NamesTheProfileThatExplainsAValue) {
   const auto [a, b] =
       std::mismatch(expected.value.begin(), expected.value.end(), other.value.begin());
   ASSERT_NE(a, expected.value.end());
-  const std::vector<std::string> lines = source->ExplainExcess(0, a - expected.value.begin(), *b);
-  ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("decode=two_roundings"), std::string::npos);
-  EXPECT_TRUE(source->ExplainExcess(0, 0, 12345.0).empty());
+  Tensor y(DType::kBFloat16, source->Outputs()[0].shape);
+  EncodeFrom(other.value, y.dtype, y.bytes.data());
+  const auto changes = [&](const Tensor& got) {
+    return Judge(*source, MemorySink(TensorMap{{"y", got}})).outputs[0].plan_changes;
+  };
+  ASSERT_EQ(changes(y).size(), 1u);
+  EXPECT_EQ(changes(y)[0], "decode=two_roundings instead of decode=exact");
+  // A profile that explains the worst element alone is no advice: one element is neither's.
+  const auto at = static_cast<size_t>(b == other.value.begin() ? 1 : 0);
+  y.As<uint16_t>()[at] ^= 1;
+  EXPECT_TRUE(changes(y).empty());
+}
+
+TEST(CodecSource, NamesTheEncoderWhoseCodesTheseAre) {
+  const AffineFormat format{4, 32, DType::kFloat16};
+  const CodecCase c = MakeCase(CodecDirection::kEncode, format, DType::kFloat16, 8, 64);
+  TensorMap inputs = GenerateInputs(c, Profile());
+  // Where all values are negative the encoders take another range.
+  for (int64_t i = 0; i < c.rows * c.head_dim; ++i) inputs.at("x").As<uint16_t>()[i] |= 0x8000;
+  Profile gpu;
+  gpu.encode = AffineEncoder::kMlxGpu;
+  const auto source = MakeCodecSource(c, Profile(), inputs);
+  const Verdict verdict = Judge(*source, MemorySink(EncodeRows(format, gpu, inputs.at("x"))));
+  int64_t failing = 0;
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome != Outcome::kFail) continue;
+    ++failing;
+    ASSERT_EQ(output.plan_changes.size(), 1u) << output.name;
+    EXPECT_EQ(output.plan_changes[0], "encode=mlx_gpu instead of encode=mlx_cpu");
+  }
+  EXPECT_GT(failing, 0);
 }
 
 TEST(CodecSource, RefusesInputsOfAnotherCase) {
