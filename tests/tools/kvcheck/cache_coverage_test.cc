@@ -1,8 +1,11 @@
 #include "tools/kvcheck/cache_coverage.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
@@ -55,6 +58,58 @@ TEST(CacheCoverage, WhatIsDeclinedIsNotCovered) {
       EXPECT_EQ(row.cells[i].failed, 0);
     }
   }
+}
+
+// States that it has one kind of cache, and remembers for what it was asked.
+class OneKind : public ModelFactory {
+ public:
+  CacheCapabilities GetCapabilities() const override {
+    CacheCapabilities capabilities = ModelFactory::GetCapabilities();
+    CacheSpace space;
+    space.layouts = {"ring"};
+    space.formats = {"f16"};
+    space.same_format = space.stored_as_given = true;
+    space.x = {DType::kFloat16};
+    space.rows = SpaceRows::kSingle;
+    space.window = space.sinks = false;
+    space.operations &= ~(1U << static_cast<int>(CacheOpKind::kToQuantized));
+    capabilities.spaces = {space};
+    return capabilities;
+  }
+  OpResult Start(const CacheSetup& setup) override {
+    types.insert(setup.x);
+    return ModelFactory::Start(setup);
+  }
+  OpResult New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_t rows,
+               std::span<const int64_t> left_padding, std::unique_ptr<Cache>* out) override {
+    made.insert(fmt::format("{} {} {} rows={}", Print(layout), Print(k), Print(v), rows));
+    return ModelFactory::New(layout, k, v, rows, left_padding, out);
+  }
+
+  std::set<DType> types;
+  std::set<std::string> made;
+};
+
+TEST(CacheCoverage, AsksForNothingOutsideOfTheSpaces) {
+  OneKind factory;
+  int64_t covered = 0;
+  for (const CoverageRow& row : CoverageOf(&factory)) {
+    for (size_t i = 0; i < row.cells.size(); ++i) {
+      const CoverageCell& cell = row.cells[i];
+      EXPECT_EQ(cell.failed + cell.lost, 0) << row.layout << " " << Name(CoveredOperations()[i]);
+      // Extend and merge would make rows.
+      const CacheOpKind op = CoveredOperations()[i];
+      const bool is_there = row.layout == std::string("ring:w=W") && !row.is_batch &&
+                            op != CacheOpKind::kToQuantized && op != CacheOpKind::kExtend &&
+                            op != CacheOpKind::kMerge;
+      EXPECT_EQ(cell.plain, is_there ? 1 : 0) << row.layout << " " << Name(op);
+      EXPECT_EQ(cell.affine, 0);
+      covered += cell.plain;
+    }
+  }
+  EXPECT_GT(covered, 0);
+  EXPECT_EQ(factory.types, std::set<DType>{DType::kFloat16});
+  EXPECT_EQ(factory.made, std::set<std::string>{"ring:w=4 f16 f16 rows=1"});
 }
 
 TEST(CacheCoverage, ShowsWhatIsMissing) {

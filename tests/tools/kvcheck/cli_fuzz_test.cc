@@ -100,8 +100,8 @@ TEST_F(FuzzCommand, ReportDependsOnTheCasesAlone) {
 // What proves nothing is listed by why, and under which plan: here the plan's own roundings.
 TEST_F(FuzzCommand, MistrustedAttentionSaysWhyAndUnderWhichPlan) {
   const ToolRun run =
-      Tool({"fuzz", "--kind", "attention", "--impl", "simulated:base=mlx_lm_quantized_bf16", "--cases",
-            "40", "--keep-going", "--json", "report.json"});
+      Tool({"fuzz", "--kind", "attention", "--impl", "simulated:base=mlx_lm_quantized_bf16",
+            "--cases", "40", "--keep-going", "--json", "report.json"});
   EXPECT_NE(run.out.find("plan mlx_lm_quantized_bf16 qk=bf16:sequential pv=bf16:sequential "
                          "scores=bf16 p=bf16"),
             std::string::npos)
@@ -313,6 +313,37 @@ TEST_F(FuzzCommand, AttentionFaultsAreFoundAndShrunkAndReplay) {
   ASSERT_EQ(files.size(), 1u);
   const ToolRun again = Tool({"run", "found/" + files[0]});
   EXPECT_EQ(again.exit_code, 1) << again.out << again.err;
+}
+
+// As kvcheck run explains one, in the text and in the JSON.
+TEST_F(FuzzCommand, FailuresOfAttentionSayWhereWhyAndUnderWhichPlan) {
+  const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", "fault:causal_ignored",
+                            "--cases", "50", "--out", "found", "--json", "report.json"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  for (const char* part : {"\n  where        ", "\n  map          ", "\n  bound        ",
+                           "\n  plan         qk=", "\n  profile      ",
+                           "\n  hint         looks as if the causal mask were not applied"}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+  const nlohmann::json report = nlohmann::json::parse(Content("report.json"));
+  const nlohmann::json& failure = report.at("cases").at(0);
+  EXPECT_FALSE(failure.at("plan").get<std::string>().empty());
+  EXPECT_FALSE(failure.at("profile").get<std::string>().empty());
+  const nlohmann::json& out = failure.at("outputs").at(0);
+  EXPECT_EQ(out.at("cause"), "causal mask ignored");
+  EXPECT_FALSE(out.at("hints").empty());
+  EXPECT_FALSE(out.at("breakdown").empty());
+}
+
+TEST_F(FuzzCommand, AttendOfACacheThatFailsHasTheHintOfAttention) {
+  const ToolRun run = Tool({"fuzz", "--impl", "fault:attend_ignores_window", "--out", "found"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  const std::string hint = "hint: looks as if the mask array were not applied";
+  EXPECT_NE(run.out.find(hint), std::string::npos) << run.out;
+  const std::vector<std::string> files = CaseFiles("found");
+  ASSERT_EQ(files.size(), 1U);
+  const ToolRun again = Tool({"run", "found/" + files[0]});
+  EXPECT_NE(again.out.find(hint), std::string::npos) << again.out;
 }
 
 TEST_F(FuzzCommand, AttentionAndCodecsOfKvcheckPass) {
