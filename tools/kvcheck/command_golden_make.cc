@@ -8,10 +8,12 @@
 #include <iostream>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "golden/schema.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/case_tensors.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/evaluate_case.h"
@@ -74,16 +76,21 @@ bool MakeCase(const MakeOptions& options, GoldenCase golden_case, const Profile&
   });
 }
 
-// The case of --case, with inputs generated or from a file without the schema.
-GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file,
-                         const Profile& profile) {
+// The case of --case, with inputs generated or from a file without the schema, which is read as
+// compare --case reads it.
+GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file, const Profile& profile,
+                         RunReport* report) {
   const Case c = ParseCase(options.case_text);
   GoldenCase golden_case;
   golden_case.name = options.name;
   golden_case.case_text = Print(c);
-  golden_case.inputs =
-      file == nullptr ? GenerateCaseInputs(c, profile)
-                      : LoadInputs(*file, c, FindByName(file->source().index(), InputSpecs(c), {}));
+  if (file == nullptr) {
+    golden_case.inputs = GenerateCaseInputs(c, profile);
+    return golden_case;
+  }
+  CaseTensors tensors(c, {});
+  golden_case.inputs = tensors.Inputs(*file);
+  for (std::string& note : tensors.Notes()) report->AddNote(std::move(note));
   return golden_case;
 }
 
@@ -158,8 +165,8 @@ int Make(const MakeOptions& options) {
     }
   } else {
     const Profile profile = ParseProfile(options.profile);
-    complete =
-        MakeCase(options, CaseOfOptions(options, file.get(), profile), profile, &writer, &report);
+    complete = MakeCase(options, CaseOfOptions(options, file.get(), profile, &report), profile,
+                        &writer, &report);
   }
   const int exit_code = report.Finish();
   // A file with cases left out would look like a whole one.

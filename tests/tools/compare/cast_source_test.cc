@@ -4,6 +4,9 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
 
 #include "reference/numerics/convert.h"
 #include "tests/tools/compare/expect_error.h"
@@ -55,6 +58,42 @@ TEST(HoldsEveryValue, LongTypesAreHeldByTheirRange) {
       EXPECT_EQ(HoldsEveryValue(wide, narrow), holds) << Name(wide) << " of " << Name(narrow);
     }
   }
+}
+
+TEST(ExactlyAs, TakesWhatEveryElementAllowsAndCountsTheOthers) {
+  const auto doubles = [](const std::vector<double>& values) {
+    Tensor tensor(DType::kFloat64, Shape::Unnamed({static_cast<int64_t>(values.size())}));
+    EncodeFrom(values, DType::kFloat64, tensor.bytes.data());
+    return tensor;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  int64_t first = 0;
+  int64_t count = 0;
+  const auto as = [&](const std::vector<double>& values, DType to) {
+    return ExactlyAs(doubles(values), to, &first, &count);
+  };
+  const std::optional<Tensor> half = as({1, -0.0, 0x1p-24, 65504, infinity, nan}, DType::kFloat16);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(first, -1);
+  const std::vector<uint16_t> codes(half->As<uint16_t>(), half->As<uint16_t>() + 5);
+  EXPECT_EQ(codes, (std::vector<uint16_t>{0x3c00, 0x8000, 0x0001, 0x7bff, 0x7c00}));
+  EXPECT_TRUE(std::isnan(Decode(DType::kFloat16, half->As<uint16_t>()[5])));
+  // One more bit, below the smallest, above the largest.
+  EXPECT_FALSE(as({1, 1 + 0x1p-11, 0x1p-25, 65536}, DType::kFloat16));
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(count, 3);
+  EXPECT_FALSE(as({0x1p-134, 1}, DType::kBFloat16));
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(count, 1);
+  // No infinity there.
+  EXPECT_FALSE(as({448, infinity}, DType::kFloat8E4M3FN));
+  // Integers of 64 bits that a double does not hold.
+  Tensor wide(DType::kInt64, Shape::Unnamed({2}));
+  wide.As<int64_t>()[0] = 7;
+  wide.As<int64_t>()[1] = (int64_t{1} << 53) + 1;
+  EXPECT_FALSE(ExactlyAs(wide, DType::kFloat64, &first, &count));
+  EXPECT_EQ(first, 1);
 }
 
 TEST(CastTensor, HoldsTheSameValues) {

@@ -1,10 +1,13 @@
 // kvcheck compare --case on dumps as people make them: other names, upcast, other orders of axes,
 // inputs and outputs apart; and what is refused, with the option that decides.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "golden/reader.h"
+#include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/stored_files.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/implementations.h"
@@ -350,6 +353,30 @@ TEST_F(CaseDumps, AttributeOfAxesDecides) {
   EXPECT_EQ(JudgeTensors(dump, {"--axes", "B,H,T,D"}).exit_code, 1);
 }
 
+// safetensors has no attributes of a tensor: its metadata name the axes, of all or of one.
+TEST_F(CaseDumps, MetadataOfSafetensorsNameTheAxes) {
+  Answer("attention hq=3 hkv=3 l=3 t=3 d=16 q=f32 k=f32 v=f32 out=f32 mask=causal_bottom_right");
+  const auto judge = [&](const std::string& metadata) {
+    std::string header = "{\"__metadata__\":{" + metadata + "}";
+    std::string data;
+    for (const char* name : {"q", "k", "v", "out"}) {
+      // The output as the case has it.
+      const Tensor tensor = Of(name, std::string(name) == "out" ? kOwn : kHeadsBehind);
+      header += fmt::format(R"(,"{}":{{"dtype":"F32","shape":[1,3,3,16],"data_offsets":[{},{}]}})",
+                            name, data.size(), data.size() + tensor.bytes.size());
+      data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+    }
+    golden_samples::WriteBytes(Path("dump.safetensors"),
+                               golden_samples::SafetensorsBytes(header + "}", data));
+    return Judge({"dump.safetensors"});
+  };
+  const ToolRun run = judge(R"("axes":"B,T,H,D","axes.out":"B,H,T,D")");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_TRUE(Says(run, "q is /q: axes B,L,Hq,Dk")) << run.out;
+  EXPECT_EQ(judge(R"("axes":"B,T,H,D")").exit_code, 1);
+  EXPECT_EQ(judge(R"("format":"pt")").exit_code, 1);
+}
+
 TEST_F(CaseDumps, ShapesThatDoNotFitNameTheKeyAndTheOption) {
   for (const char* name : {"k", "out"}) {
     TensorMap dump = Own();
@@ -382,6 +409,21 @@ TEST_F(CaseDumps, RowsOfACodecMayBeFlatOrHaveAnyLeadingAxes) {
   const Tensor rows = Values(DType::kFloat32, Shape::Unnamed({64, 6}), values);
   Write("rows.h5", {{"/x", rows}, {"/y", rows}});
   EXPECT_EQ(Tool({"compare", "rows.h5", "--case", case_text_}).exit_code, 2);
+}
+
+TEST_F(CaseDumps, GoldenFilesAreMadeOfTheSameDumps) {
+  Write("dump.h5",
+        {{"/query", Of("q")}, {"/key", Of("k", kHeadsBehind)}, {"/value", Of("v", kOwn)}});
+  const ToolRun made =
+      Tool({"golden", "make", "dump.h5", "--case", case_text_, "--name", "a", "-o", "g.h5"});
+  EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
+  EXPECT_TRUE(Says(made, "note: k is /key: found under this name; float32, every value of which"))
+      << made.out;
+  const GoldenFile file = GoldenReader::Open(Path("g.h5")).ReadAll();
+  for (const char* name : {"q", "k", "v"}) {
+    EXPECT_EQ(file.cases[0].inputs.at(name).dtype, DType::kBFloat16);
+    EXPECT_EQ(file.cases[0].inputs.at(name).bytes, tensors_.at(name).bytes) << name;
+  }
 }
 
 TEST_F(CaseDumps, TwoPlansTakeTheSameDumps) {
