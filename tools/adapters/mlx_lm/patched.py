@@ -220,11 +220,9 @@ def bits_across_words():
 
 
 def restored_where_it_raises(original):
-    """And columns of another type than the cache's are refused in place of being converted."""
     def update_and_fetch(self, keys, values):
-        check_columns(self, keys, values)
         before = self.__dict__.copy()
-        if self.keys is None:  # what check_columns cannot know yet, where arrays may be changed in place
+        if self.keys is None:  # arrays may be changed in place
             before.update((name, mx.array(v)) for name, v in before.items() if isinstance(v, mx.array))
         try:
             return original(self, keys, values)
@@ -245,16 +243,41 @@ def failed_append_leaves_keys():
         wrap(kind, "update_and_fetch", restored_where_it_raises)
 
 
-def check_columns(cache, keys, values):
-    if cache.keys is None:
-        return
-    for given, stored in ((keys, cache.keys), (values, cache.values)):
-        if isinstance(stored, (tuple, list)):
-            dim, stored = stored[1].shape[3] * cache.group_size, stored[1]
-        else:
-            dim = stored.shape[3]
-        if given.dtype != stored.dtype or given.shape[:2] != stored.shape[:2] or given.shape[3] != dim:
-            raise ValueError("columns of another shape or type than the cache's")
+def checked(check):
+    def make(original):
+        def update_and_fetch(self, keys, values):
+            if self.keys is not None:
+                for given, stored in ((keys, self.keys), (values, self.values)):
+                    check(self, given, stored)
+            if check is check_shape and keys.shape[:3] != values.shape[:3]:
+                raise ValueError("K and V of different columns")
+            return original(self, keys, values)
+        return update_and_fetch
+    return make
+
+
+def check_shape(cache, given, stored):
+    if isinstance(stored, (tuple, list)):
+        dim, stored = stored[1].shape[3] * cache.group_size, stored[1]
+    else:
+        dim = stored.shape[3]
+    if given.shape[:2] != stored.shape[:2] or given.shape[3] != dim:
+        raise ValueError("columns of another shape than the cache's")
+
+
+def check_type(cache, given, stored):
+    if given.dtype != (stored[1] if isinstance(stored, (tuple, list)) else stored).dtype:
+        raise ValueError("columns of another type than the cache's")
+
+
+def append_is_broadcast():
+    for kind in (*SINGLE, *BATCHES):
+        wrap(kind, "update_and_fetch", checked(check_shape))
+
+
+def append_of_another_type():
+    for kind in (*SINGLE, *BATCHES):
+        wrap(kind, "update_and_fetch", checked(check_type))
 
 
 # ------------------------------------------------------------------------------------------- files
@@ -323,7 +346,8 @@ def nan_in_padding():
 REPAIRS = (keep_in_masks, keep_lost_by_merge, rotated_batch_then_chunk, prefill_ends_with_one_column, loaded_batches,
            trim_beyond_short_row, trim_into_earlier_chunk, negative_trim, filter_of_unfed_padding_and_to_nothing,
            batch_of_no_rows, extract_of_empty, bits_across_words, failed_append_moves_offset, failed_append_leaves_keys,
-           flipped_bit_in_file, queries_scaled_in_place, values_of_another_width_and_masks_by_head, nan_in_padding)
+           append_is_broadcast, append_of_another_type, flipped_bit_in_file, queries_scaled_in_place,
+           values_of_another_width_and_masks_by_head, nan_in_padding)
 
 
 def apply(names=()):

@@ -7,7 +7,7 @@ import mlx.core as mx
 from mlx_lm.models import base
 from mlx_lm.models import cache as library
 
-from patched import BATCHES, restored_where_it_raises, wrap
+from patched import BATCHES, check_shape, check_type, checked, restored_where_it_raises, wrap
 
 
 def rows_not_there():
@@ -146,7 +146,8 @@ def concatenate_trim():
 
     kind.trim = trim
     kind.state = property(kind.state.fget, load)
-    wrap(kind, "update_and_fetch", restored_where_it_raises)
+    for make in (restored_where_it_raises, checked(check_shape), checked(check_type)):
+        wrap(kind, "update_and_fetch", make)
 
 
 def window_of_no_tokens():

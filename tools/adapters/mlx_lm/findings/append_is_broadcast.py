@@ -1,6 +1,6 @@
-"""One row is appended to a cache of two rows, and one head to a cache of two heads."""
+"""One row is appended to a cache of two rows, one head to a cache of two heads, and one value with two keys."""
 import mlx.core as mx
-from mlx_lm.models.cache import BatchKVCache, KVCache
+from mlx_lm.models.cache import BatchKVCache, KVCache, RotatingKVCache
 
 mx.set_default_device(mx.cpu)
 
@@ -18,3 +18,7 @@ cache, two = KVCache(), mx.ones((1, 2, 1, 1))
 cache.update_and_fetch(two, two)
 keys, _ = cache.update_and_fetch(tokens(3), tokens(3))
 print("heads of the cache:", keys[0, :, :, 0].tolist())
+for kind in (KVCache(), RotatingKVCache(8)):
+    kind.update_and_fetch(tokens(1), tokens(1))
+    keys, values = kind.update_and_fetch(tokens(2, 3), tokens(2))
+    print(type(kind).__name__, "of two keys and one value:", keys[0, 0, :, 0].tolist(), values[0, 0, :, 0].tolist())
