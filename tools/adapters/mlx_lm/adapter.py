@@ -24,6 +24,7 @@ at: every trace of quantized caches would end there.
 import argparse
 import importlib.metadata
 
+import package  # before anything of mlx_lm
 import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
