@@ -22,8 +22,7 @@ enum class Tokens : uint8_t { kNoCache, kNone, kSome };
 
 // Of the caches that the operation names; of all where it names none that is there (a load that is
 // refused leaves nothing behind).
-Tokens TokensAt(const TraceShadow& shadow, const CacheOp& op) {
-  const std::vector<int> named = NamedSlots(op);
+Tokens TokensAt(const TraceShadow& shadow, const std::vector<int>& named) {
   const bool finds =
       std::any_of(named.begin(), named.end(), [&](int slot) { return shadow.Used(slot); });
   Tokens tokens = Tokens::kNoCache;
@@ -34,6 +33,19 @@ Tokens TokensAt(const TraceShadow& shadow, const CacheOp& op) {
     tokens = Tokens::kNone;
   }
   return tokens;
+}
+
+// What an operation puts its result on is not what it works on.
+Tokens TokensBefore(const TraceShadow& shadow, const CacheOp& op) {
+  switch (op.kind) {
+    case CacheOpKind::kCopy:
+    case CacheOpKind::kExtract:
+      return TokensAt(shadow, {op.slot});
+    case CacheOpKind::kMerge:
+      return TokensAt(shadow, op.operands);
+    default:
+      return TokensAt(shadow, NamedSlots(op));
+  }
 }
 
 CacheOp AppendTo(int slot) {
@@ -55,9 +67,9 @@ int64_t BarenessOf(const CacheCase& c) {
     // What the last operation leaves, a filter that takes no row, is what is looked for.
     if (HasRowlessCache(shadow)) return 2;
     const bool last = i + 1 == c.ops.size();
-    if (last) tokens = TokensAt(shadow, c.ops[i]);
+    if (last) tokens = TokensBefore(shadow, c.ops[i]);
     shadow.Apply(c.ops[i]);
-    if (last) tokens = std::max(tokens, TokensAt(shadow, c.ops[i]));
+    if (last) tokens = std::max(tokens, TokensAt(shadow, NamedSlots(c.ops[i])));
   }
   return tokens == Tokens::kNone ? 1 : 0;
 }

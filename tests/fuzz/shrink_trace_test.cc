@@ -139,6 +139,8 @@ TEST(ShrinkTrace, BarenessIsOfWhatTheLastOperationNames) {
   EXPECT_EQ(bareness("new A; trim A 0"), 1);
   EXPECT_EQ(bareness("new A; append A 1; new B; trim B 0"), 1);
   EXPECT_EQ(bareness("new A rows=2 pad=3,3; append A 1"), 1);
+  EXPECT_EQ(bareness("new A; new B; append B 1; extract A 0 -> B"), 1);
+  EXPECT_EQ(bareness("new A; append A 1; new B; extract A 0 -> B"), 0);
   EXPECT_EQ(bareness("new A rows=0; append A 1"), 2);
   EXPECT_EQ(bareness("new A rows=2; append A 1; filter A; extend A A"), 2);
 }
