@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,8 @@ void SetGroup(const CampaignOptions& options, const CaseEntry& entry, JudgedCase
 
 // The cases of a signature that are shrunk: of each group one, then of each another one.
 std::vector<int64_t> CasesToShrink(const CampaignOptions& options, const FailureSum& sum) {
-  const bool told_apart = options.causes == nullptr || options.causes->HasTraces(sum.signature);
+  const bool told_apart = options.tells_all_apart || options.causes == nullptr ||
+                          options.causes->HasTraces(sum.signature);
   const size_t wanted =
       told_apart ? static_cast<size_t>(std::max<int64_t>(1, options.shrink_cases)) : 1;
   if (wanted == 1) return {sum.first_case};
@@ -67,6 +69,17 @@ std::vector<int64_t> CasesToShrink(const CampaignOptions& options, const Failure
     }
   }
   return cases;
+}
+
+// Whether no entry speaks of the signature, or none of this shrunk case.
+bool IsNewSignature(const CampaignOptions& options, const FailureSum& sum) {
+  return options.causes == nullptr || (!options.causes->HasTraces(sum.signature) &&
+                                       options.causes->Find(sum.signature, "") == nullptr);
+}
+
+bool IsNew(const CampaignOptions& options, const FoundFailure& found) {
+  return options.causes == nullptr ||
+         options.causes->Find(found.sum.signature, found.form) == nullptr;
 }
 
 // Draws and judges a stretch of cases; in a worker.
@@ -109,6 +122,7 @@ class LoneJudge {
             encoder.Byte(static_cast<char>(judged.outcome));
             encoder.Text(judged.signature);
             encoder.Text(judged.reason);
+            encoder.Integer(judged.step);
             return encoder.message();
           };
         }) {}
@@ -126,6 +140,7 @@ class LoneJudge {
     judged.outcome = static_cast<Outcome>(decoder.Byte());
     judged.signature = decoder.Text();
     judged.reason = decoder.Text();
+    judged.step = decoder.Integer();
     return judged;
   }
 
@@ -148,6 +163,20 @@ class LoneJudge {
   ContainedCall call_;
 };
 
+// Up to this operation of a trace, or whole.
+CaseEntry UpTo(CaseEntry entry, int64_t step) {
+  auto* trace = std::get_if<CacheCase>(&entry.c);
+  if (trace != nullptr && step >= 0 && step < std::ssize(trace->ops)) {
+    trace->ops.resize(static_cast<size_t>(step) + 1);
+  }
+  return entry;
+}
+
+bool EndsAt(const CaseEntry& entry, int64_t step) {
+  const auto* trace = std::get_if<CacheCase>(&entry.c);
+  return trace != nullptr && step >= 0 && step + 1 == std::ssize(trace->ops);
+}
+
 CaseEntry DrawFailing(const Subject& subject, const FailureSum& sum, int64_t index) {
   CaseEntry drawn = subject.Draw(index);
   drawn.name = CaseName(sum.signature);
@@ -168,32 +197,69 @@ FoundFailure AsDrawn(const FailureSum& sum, CaseEntry drawn) {
   return found;
 }
 
+// A failing case that is shrunk: of which signature, and which one of it.
+struct Look {
+  const FailureSum* sum;
+  int64_t index;
+  size_t turn;
+};
+
+// By signature; where the first failure that is not known ends it all, what nothing is known of
+// comes first, and signatures take turns.
+std::vector<Look> CasesToLookAt(const CampaignOptions& options,
+                                const std::vector<FailureSum>& sums) {
+  std::vector<Look> looks;
+  for (const FailureSum& sum : sums) {
+    size_t turn = 0;
+    for (const int64_t index : CasesToShrink(options, sum)) looks.push_back({&sum, index, turn++});
+  }
+  if (!options.stop_at_new) return looks;
+  std::stable_sort(looks.begin(), looks.end(),
+                   [](const Look& a, const Look& b) { return a.turn < b.turn; });
+  std::stable_partition(looks.begin(), looks.end(),
+                        [&](const Look& look) { return IsNewSignature(options, *look.sum); });
+  return looks;
+}
+
+// What was found of one signature.
+struct OfSignature {
+  std::vector<FoundFailure> failures;
+  std::set<std::string> forms;  // of what was shrunk to the end
+  int64_t looked_at = 0;
+};
+
 // Shrinks what stands for each signature, and joins what comes to one form.
 void ShrinkFailures(const Subject& subject, const CampaignOptions& options,
                     CampaignResult* result) {
   FailureShrinker shrink(subject, options);
-  for (const FailureSum& sum : result->tally.failures) {
-    if (options.shrinking) options.shrinking(sum.signature);
-    const size_t begin = result->failures.size();
-    int64_t looked_at = 0;
-    for (const int64_t index : CasesToShrink(options, sum)) {
-      if (looked_at > 0 && Interrupted(options)) break;
-      ++looked_at;
-      FoundFailure found = shrink(sum, DrawFailing(subject, sum, index));
-      found.index = index;
-      const auto same = std::find_if(
-          result->failures.begin() + static_cast<std::ptrdiff_t>(begin), result->failures.end(),
-          [&](const FoundFailure& known) { return known.form == found.form; });
-      if (same == result->failures.end()) {
-        found.variant = static_cast<int64_t>(result->failures.size() - begin);
-        if (options.found) options.found(found);
-        result->failures.push_back(std::move(found));
-      } else {
-        ++same->of_this_form;
-      }
+  const std::vector<FailureSum>& sums = result->tally.failures;
+  std::vector<OfSignature> found_of(sums.size());
+  for (const Look& look : CasesToLookAt(options, sums)) {
+    const FailureSum& sum = *look.sum;
+    OfSignature& of = found_of[static_cast<size_t>(&sum - sums.data())];
+    if (options.shrinking && of.looked_at == 0) options.shrinking(sum.signature);
+    if (of.looked_at > 0 && Interrupted(options)) continue;
+    ++of.looked_at;
+    FoundFailure found = shrink(sum, DrawFailing(subject, sum, look.index), of.forms);
+    found.index = look.index;
+    const bool ends = options.stop_at_new && IsNew(options, found);
+    const auto same =
+        std::find_if(of.failures.begin(), of.failures.end(),
+                     [&](const FoundFailure& known) { return known.form == found.form; });
+    if (same == of.failures.end()) {
+      found.variant = std::ssize(of.failures);
+      if (options.found) options.found(found);
+      if (found.shrunk_whole) of.forms.insert(found.form);
+      of.failures.push_back(std::move(found));
+    } else {
+      ++same->of_this_form;
     }
-    for (size_t i = begin; i < result->failures.size(); ++i) {
-      result->failures[i].looked_at = looked_at;
+    if (ends) break;
+  }
+  for (OfSignature& of : found_of) {
+    for (FoundFailure& found : of.failures) {
+      found.looked_at = of.looked_at;
+      result->failures.push_back(std::move(found));
     }
   }
 }
@@ -203,7 +269,8 @@ void ShrinkFailures(const Subject& subject, const CampaignOptions& options,
 FailureShrinker::FailureShrinker(const Subject& subject, const CampaignOptions& options)
     : subject_(subject), options_(options) {}
 
-FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn) {
+FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
+                                         const std::set<std::string>& forms) {
   const CampaignOptions& options = options_;
   FoundFailure found = AsDrawn(sum, std::move(drawn));
   if (Interrupted(options)) return found;
@@ -212,11 +279,14 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn)
   const auto same = [&](const JudgedCase& judged) {
     return judged.outcome == sum.outcome && judged.signature == sum.signature;
   };
+  // The operation that fails is the last one: what comes behind it says nothing.
+  bool fails_at_end = false;
   const auto limit =
       hangs ? std::min(options.since_progress,
                        std::max(kLeastShrinkLimit, options.since_progress / kShrinkLimitDivisor))
             : options.since_progress;
   const auto is_known = [&](const CaseEntry& entry) {
+    if (forms.contains(CanonicalForm(entry.c))) return true;
     return options.causes != nullptr && options.causes->HasTraces(sum.signature) &&
            options.causes->Find(sum.signature, CanonicalForm(entry.c)) != nullptr;
   };
@@ -229,15 +299,31 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn)
     };
     judge_limit_ = limit;
   }
+  CaseEntry begin = found.drawn;
+  if (auto* trace = std::get_if<CacheCase>(&begin.c); trace != nullptr && !hangs) {
+    trace->setup.observe = Observe::kEach;
+    found.runs += 2;
+    const JudgedCase whole = judge_(begin);
+    if (same(whole)) begin = UpTo(begin, whole.step);
+    const JudgedCase judged = judge_(begin);
+    fails_at_end = same(judged) && EndsAt(begin, judged.step);
+    if (!fails_at_end) begin = found.drawn;
+    if (is_known(begin)) {
+      found.shrunk = begin;
+      found.form = CanonicalForm(begin.c);
+      return found;
+    }
+  }
   const auto started = Clock::now();
   bool in_time = true;
   const ShrunkCase shrunk = subject_.Shrink(
-      found.drawn,
+      begin,
       [&](const CaseEntry& candidate) {
         in_time = in_time && Clock::now() - started < options.shrink_time;
         if (known || !in_time || Interrupted(options)) return false;
         ++found.runs;
-        if (!same(judge_(candidate))) return false;
+        const JudgedCase judged = judge_(candidate);
+        if (!same(judged) || (fails_at_end && !EndsAt(candidate, judged.step))) return false;
         known = is_known(candidate);
         return true;
       },
@@ -312,6 +398,9 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
     }
     tell_new(known);
     if (options.delivered) options.delivered(result.tally);
+    for (size_t i = known; options.stop_at_new && i < result.tally.failures.size(); ++i) {
+      if (IsNewSignature(options, result.tally.failures[i])) return false;
+    }
     return options.keep_going || result.tally.failed == 0;
   };
   if (options.keep_going || result.tally.failed == 0) pool.Run();

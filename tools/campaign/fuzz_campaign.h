@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ struct CampaignOptions {
   // its own. Of signatures that `causes` does not tell apart by traces: one.
   int64_t shrink_cases = 1;
   const KnownCauses* causes = nullptr;  // null: nothing is known, and every signature is told apart
+  // Shrinks several cases of every signature, whether or not `causes` tells it apart.
+  bool tells_all_apart = false;
+  // Ends at the first failure that `causes` does not know: while cases are drawn by its signature,
+  // afterwards by what it shrinks to. What was not looked at by then has no result.
+  bool stop_at_new = false;
   // Cases of this run are offset + stride i of the sequence.
   int64_t stride = 1;
   int64_t offset = 0;
@@ -74,13 +80,16 @@ struct CampaignResult {
 };
 
 // Makes failing cases smaller, one after the other in a process of its own. Ends early at a case
-// whose cause is known; what it gives otherwise has failed in a fresh process too.
+// whose cause is known or whose form was found before; what it gives otherwise has failed in a
+// fresh process too.
 class FailureShrinker {
  public:
   // Both outlive it.
   FailureShrinker(const Subject& subject, const CampaignOptions& options);
   // Errors: kUnsupported when no process can be made.
-  FoundFailure operator()(const FailureSum& sum, CaseEntry drawn);
+  // forms: canonical, of the signature, found before.
+  FoundFailure operator()(const FailureSum& sum, CaseEntry drawn,
+                          const std::set<std::string>& forms = {});
 
  private:
   const Subject& subject_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -54,6 +55,7 @@ struct GateOptions {
   std::string write_known;
   std::string expires;
   std::string reason = "not looked into";
+  bool stop_at_new = false;
 };
 
 struct FailedCase {
@@ -93,6 +95,7 @@ class Gate {
     SayWhoIsJudged("gate", answerers_.begin()->second, options_.common.text.quiet);
     if (RunCases() && ShrinkCases()) RunFuzzBudget();
     excuses_.Finish(answerers_, &report_);
+    if (stopped_) report_.AddNote("ended at the first failure that is not known (--stop-at-new)");
     WriteKnown();
     return report_.Finish();
   }
@@ -127,7 +130,15 @@ class Gate {
     return Encode(judged);
   }
 
-  // False when the run was interrupted.
+  // Under --stop-at-new: what was reported is not known.
+  void StopAtNew(const CaseResult& result) {
+    if (!options_.stop_at_new || result.expectation == Expectation::kFinding) return;
+    const Outcome outcome = result.verdict.outcome;
+    stopped_ = stopped_ || outcome == Outcome::kFail || outcome == Outcome::kCrashed ||
+               outcome == Outcome::kTimedOut;
+  }
+
+  // False when the run was interrupted or is over.
   bool RunCases() {
     int64_t statistics = 0;
     for (const CaseEntry& entry : cases_) statistics += CountStatistics(entry.c);
@@ -166,11 +177,11 @@ class Gate {
       line.Clear();
       Report(cases_[static_cast<size_t>(answer.batch.first)], answer);
       line.Show(fmt::format("{} of {} cases", ++done, cases_.size()));
-      return true;
+      return !stopped_;
     };
     pool.Run();
     if (IsInterruptRequested()) report_.SetInterrupted();
-    return !IsInterruptRequested();
+    return !IsInterruptRequested() && !stopped_;
   }
 
   void Report(const CaseEntry& entry, const BatchAnswer& answer) {
@@ -206,18 +217,20 @@ class Gate {
       }
       excuses_.ExcuseCase(judged.signature, *answerer, entry.c, /*shrunk_whole=*/true, &result);
     }
+    StopAtNew(result);
     report_.Add(result);
   }
 
   // Cases that fail by a signature whose causes are told apart by their traces: what each comes
   // down to decides whether it is known. Behind all others, because nothing waits for the workers
-  // meanwhile. False when the run was interrupted.
+  // meanwhile. False when the run was interrupted or is over.
   bool ShrinkCases() {
     CampaignOptions options;
     options.since_progress = limit_;
     options.interrupted = [] { return IsInterruptRequested(); };
     std::unique_ptr<Subject> subject;
     std::unique_ptr<FailureShrinker> shrink;
+    std::map<std::string, std::set<std::string>> forms;  // by signature
     std::stable_sort(to_shrink_.begin(), to_shrink_.end(),
                      [](const FailedCase& a, const FailedCase& b) {
                        return KindName(a.entry.c) < KindName(b.entry.c);
@@ -228,7 +241,7 @@ class Gate {
       if (subject == nullptr || subject->Kind() != answerer.kind) {
         shrink.reset();
         subject = MakeSubject(answerer, {});
-        if (options_.write_known.empty()) options.causes = &excuses_.CausesOf(answerer);
+        options.causes = &excuses_.CausesOf(answerer);
         shrink = std::make_unique<FailureShrinker>(*subject, options);
       }
       FailureSum sum;
@@ -236,7 +249,8 @@ class Gate {
       sum.signature = failed.signature;
       CaseEntry drawn = failed.entry;
       drawn.name = CaseName(failed.signature);  // SUITE/CASE is no name in a file
-      const FoundFailure found = (*shrink)(sum, std::move(drawn));
+      const FoundFailure found = (*shrink)(sum, std::move(drawn), forms[failed.signature]);
+      if (found.shrunk_whole) forms[failed.signature].insert(found.form);
       if (IsInterruptRequested()) {
         report_.SetInterrupted();
         return false;
@@ -244,7 +258,9 @@ class Gate {
       failed.result.verdict.reasons.push_back("shrunk to " + Print(found.shrunk.c));
       excuses_.ExcuseCase(failed.signature, answerer, found.shrunk.c, found.shrunk_whole,
                           &failed.result);
+      StopAtNew(failed.result);
       report_.Add(failed.result);
+      if (stopped_) return false;
     }
     return true;
   }
@@ -292,18 +308,22 @@ class Gate {
       settings.offset = shard_.index - 1;
       settings.command = fmt::format("kvcheck gate --seed {}", options_.seed);
       // Without a file to compare with or to write, one case stands for a signature.
-      settings.causes = options_.write_known.empty() ? &excuses_.CausesOf(found->second) : nullptr;
+      settings.causes = &excuses_.CausesOf(found->second);
+      settings.tells_all_apart = !options_.write_known.empty();
       settings.shrink_cases = options_.shrink_cases;
+      settings.stop_at_new = options_.stop_at_new;
       FuzzOutcome outcome = RunFuzz(found->second, settings);
       excuses_.ExcuseDrawn(found->second, &outcome.failures, &outcome.counts);
       bool all_known = true;
       for (FuzzFailure& failure : outcome.failures) {
         all_known = all_known && failure.result.expectation == Expectation::kFinding;
+        StopAtNew(failure.result);
         report_.Add(failure.result);
       }
       if (all_known && outcome.counts.cases > 0) report_.Add(outcome.overall);
       report_.AddCampaign(std::move(outcome.counts));
       if (outcome.interrupted) return report_.SetInterrupted();
+      if (stopped_) return;
     }
   }
 
@@ -316,6 +336,7 @@ class Gate {
   std::vector<CaseEntry> cases_;
   JudgeOptions judge_options_;
   std::vector<FailedCase> to_shrink_;
+  bool stopped_ = false;
 };
 
 }  // namespace
@@ -375,6 +396,11 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       command->add_option("--expires", options->expires, "Last day of new entries: YYYY-MM-DD")
           ->needs(write_known)
           ->type_name("DATE");
+  command
+      ->add_flag("--stop-at-new", options->stop_at_new,
+                 "End at the first failure that is not known; what was not looked at by then is "
+                 "in no count")
+      ->excludes(write_known);
   write_known->needs(expires);
   command->add_option("--reason", options->reason, "Reason of new entries")
       ->needs(write_known)

@@ -273,6 +273,8 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   options.shrink_time = settings.shrink_time;
   options.shrink_cases = settings.shrink_cases;
   options.causes = settings.causes;
+  options.tells_all_apart = settings.tells_all_apart;
+  options.stop_at_new = settings.stop_at_new;
   options.stride = settings.stride;
   options.offset = settings.offset;
   options.largest_batch = LargestBatch(answerer.kind);

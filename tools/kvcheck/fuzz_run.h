@@ -47,6 +47,8 @@ struct FuzzSettings {
   // As in CampaignOptions.
   int64_t shrink_cases = 1;
   const KnownCauses* causes = nullptr;
+  bool tells_all_apart = false;
+  bool stop_at_new = false;
 };
 
 struct FuzzFailure {

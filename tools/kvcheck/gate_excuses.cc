@@ -54,7 +54,8 @@ bool GateExcuses::NeedsShrinking(const std::string& signature, const Answerer& a
     if (named && KnownFailures::IsOf(known, answerer.title, answerer.version)) return false;
   }
   const KnownCauses& causes = CausesOf(answerer);
-  return causes.HasTraces(signature) && causes.Find(signature, CanonicalForm(entry.c)) == nullptr;
+  const bool told_apart = writes_ || causes.HasTraces(signature);
+  return told_apart && causes.Find(signature, CanonicalForm(entry.c)) == nullptr;
 }
 
 const KnownFailure* GateExcuses::Excuse(const std::string& signature, const Answerer& answerer,
@@ -166,15 +167,16 @@ void GateExcuses::ExcuseDrawn(const Answerer& answerer, std::vector<FuzzFailure>
 
 void GateExcuses::Remember(const std::string& signature, const Answerer& answerer,
                            const std::string& text, bool shrunk_whole) {
-  if (!shrunk_whole) {
-    ++not_shrunk_;
-    return;
-  }
   const Case c = ParseCase(text);
   KnownTrace trace = {Print(c), CanonicalForm(c), TraitsOf(c, -1)};
   auto entry = std::find_if(new_.begin(), new_.end(), [&](const KnownFailure& known) {
     return known.signature == signature && known.version == answerer.version;
   });
+  if (entry != new_.end() && entry->Holds(trace.form)) return;
+  if (!shrunk_whole) {
+    ++not_shrunk_;
+    return;
+  }
   if (entry == new_.end()) {
     KnownFailure known;
     known.signature = signature;
@@ -182,7 +184,7 @@ void GateExcuses::Remember(const std::string& signature, const Answerer& answere
     known.version = answerer.version;
     entry = new_.insert(new_.end(), std::move(known));
   }
-  if (!entry->Holds(trace.form)) entry->traces.push_back(std::move(trace));
+  entry->traces.push_back(std::move(trace));
 }
 
 void GateExcuses::Finish(const std::map<std::string, Answerer>& answerers,

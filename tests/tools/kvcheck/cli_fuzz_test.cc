@@ -70,6 +70,25 @@ TEST_F(FuzzCommand, FindsShrinksWritesAndReplays) {
   EXPECT_EQ(Tool({"run", file, "--impl", "optimized"}).exit_code, 0);
 }
 
+// An append behind what fails gave a cache its tokens too late, and was kept.
+TEST_F(FuzzCommand, AShrunkTraceEndsWithTheOperationThatFails) {
+  for (const std::string fault : {"merge_empty_refused", "merge_skips_empty_row", "save_shares"}) {
+    const ToolRun run = Tool({"fuzz", "--impl", "fault:" + fault, "--cases", "400", "--keep-going",
+                              "--json", "report.json"});
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    const auto report = nlohmann::json::parse(Content("report.json"));
+    for (const auto& failure : report["cases"]) {
+      const std::string trace = failure["case"];
+      const std::string reason = failure["reasons"][0];
+      const auto operations = std::count(trace.begin(), trace.end(), '\n');
+      EXPECT_TRUE(reason.starts_with("operation " + std::to_string(operations) + ", "))
+          << reason << "\n"
+          << trace;
+    }
+    EXPECT_FALSE(report["cases"].empty());
+  }
+}
+
 TEST_F(FuzzCommand, ReportDependsOnTheCasesAlone) {
   const std::vector<std::string> common = {"fuzz",    "--impl", "fault:merge_swaps_values",
                                            "--cases", "3000",   "--keep-going",

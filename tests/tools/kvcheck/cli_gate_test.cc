@@ -208,6 +208,40 @@ TEST_F(GateCommand, WhatIsWrittenAsKnownIsKnownFromThenOn) {
   EXPECT_GT(failure["unseen"], 0);
 }
 
+TEST_F(GateCommand, StopAtNewEndsAtTheFirstFailureThatIsNotKnown) {
+  const std::string impl = "fault:trim_renumbers";
+  const std::string entry =
+      "signature=\"trim offset\" impl=" + impl + " version=1 reason=r expires=2999-12-31\n";
+  const auto gate = [&](const std::string& known) {
+    Write("known.txt", known);
+    return Tool({"gate", "--suite", "small.cases", "--fuzz-cases", "2000", "--impl", impl,
+                 "--known", "known.txt", "--stop-at-new", "--json", "report.json", "-j", "1"});
+  };
+  const auto summary = [&] {
+    std::ifstream file(Path("report.json"));
+    return nlohmann::json::parse(file)["summary"];
+  };
+  const std::string note = "ended at the first failure that is not known (--stop-at-new)";
+  // A signature of which nothing is known ends the drawing.
+  EXPECT_EQ(gate("# nothing\n").exit_code, 1);
+  EXPECT_LT(summary()["campaigns"][0]["cases"], 2000);
+  EXPECT_EQ(summary()["notes"].back(), note);
+  // Another cause under a known signature shows when its first case is shrunk.
+  EXPECT_EQ(gate(entry + "  trace cache layout=chunk:c=2 k=affine:4:g32:f32 dk=32 data=tokens:1; "
+                         "new A rows=3; append A 5; filter A 2,0; trim A 2\n")
+                .exit_code,
+            1);
+  EXPECT_EQ(summary()["campaigns"][0]["cases"], 2000);
+  EXPECT_EQ(summary()["campaigns"][0]["failures"][0]["shrunk"], 1);
+  EXPECT_EQ(summary()["notes"].back(), note);
+  // Where all is known the run is whole.
+  EXPECT_EQ(gate(entry).exit_code, 0);
+  EXPECT_EQ(summary()["campaigns"][0]["cases"], 2000);
+  EXPECT_NE(summary()["notes"].back(), note);
+  EXPECT_EQ(Gate({"--stop-at-new", "--write-known", "k.txt", "--expires", "2999-12-31"}).exit_code,
+            2);
+}
+
 TEST_F(GateCommand, ACaseOfASuiteIsKnownByWhatItShrinksTo) {
   const std::string setup =
       "  trace cache layout=ring:w=2:keep=1 k=f32 dk=8 data=tokens:1; new A; ";
@@ -228,6 +262,15 @@ TEST_F(GateCommand, ACaseOfASuiteIsKnownByWhatItShrinksTo) {
   const ToolRun unknown = gate(setup + "append A 3; save A s0; load s0 -> B; append B 1\n");
   EXPECT_EQ(unknown.exit_code, 1) << unknown.out;
   EXPECT_NE(unknown.out.find("shrunk to cache layout=ring"), std::string::npos) << unknown.out;
+  // What is written is what it shrinks to, too.
+  EXPECT_EQ(Tool({"gate", "--suite", "long.cases", "--fuzz-cases", "0", "--impl", kFault,
+                  "--write-known", "new.txt", "--expires", "2999-12-31"})
+                .exit_code,
+            1);
+  std::ifstream file(Path("new.txt"));
+  const std::string written(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(written.find("  trace cache layout=ring"), std::string::npos) << written;
+  EXPECT_EQ(written.find("trim B 1"), std::string::npos) << written;
 }
 
 TEST_F(GateCommand, WhatIsWrittenHasALastDay) {
