@@ -130,9 +130,10 @@ class MlxLm(Adapter):
     cache_profile = "size=columns bytes=capacity empty=any trimmable=any trim=shorter"
     profile = "decode=two_roundings encode=mlx_cpu"
     spaces = cache_spaces() + attention.spaces()
-    # "left_padding specifies the amount of padding for each" prompt: BatchKVCache.__init__. Nothing else is documented.
-    # Models read what update_and_fetch returned in the forward pass that called it, as attention does here; a full
-    # RotatingKVCache returns the array that the next call writes into.
+    # "padding": "left_padding specifies the amount of padding for each" prompt, BatchKVCache.__init__. "results": "the
+    # cache will be updated in place", "old entries [...] will be overwritten", generate_step; and so will what a full
+    # RotatingKVCache returned, for "in place updates will be reflected in all references to the same array", MLX's
+    # Indexing Arrays. Nothing else is documented.
     relies_on = frozenset({"padding", "results"})
     lazy = True
     copies = True

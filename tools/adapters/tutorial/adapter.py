@@ -4,6 +4,9 @@ from kvcheck_adapter import Adapter
 
 
 class GrowingCache:
+    """Of one sequence. Callers give columns of one shape, and counts of 0 or more; the views that `update` returns are to
+    be read before the cache is used again."""
+
     def __init__(self):
         self.keys = self.values = None
         self.length = 0
@@ -24,7 +27,7 @@ class Tutorial(Adapter):
     name, version = "tutorial", "1"
     spaces = [{"kind": "cache", "layouts": ["linear"], "formats": ["f32"], "x": ["f32"], "rows": "single",
                "padding": False, "operations": ["new", "append", "trim", "copy", "drop"]}]
-    # Its callers give it what fits, and read what append returned, a view of its arrays, before they use it again.
+    # What GrowingCache asks of its callers, in its docstring.
     relies_on = {"counts", "columns", "results"}
 
     def new(self, layout, k, v, rows, padding):
