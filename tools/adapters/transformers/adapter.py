@@ -91,7 +91,10 @@ class Transformers(Adapter):
     kinds = ("cache", "attention")
     # get_seq_length counts columns, is_croppable tells of a class, and a sliding layer may give back nothing.
     cache_profile = "size=columns trimmable=any trim=shorter"
-    relies_on = frozenset({"rows", "padding", "lengths", "pending", "counts", "single", "kinds"})
+    # "padding": "The attention mask should have the shape (batch_size, past_kv_length + new_tokens_length)" (its guide to
+    # caching); the cache never gets it. "kinds", "single": ddp_cache_data is of "a layer gathered across replicas", so of one
+    # configuration, and gathers batches ("global batch size").
+    relies_on = frozenset({"padding", "kinds", "single"})
     file_suffix = ".pt"
 
     def __init__(self, *options):
@@ -99,17 +102,20 @@ class Transformers(Adapter):
         logging.getLogger("transformers").setLevel(logging.ERROR)
         if options:
             self.version += " " + " ".join(options)
-        if self.options.cache == "static":  # update returns the whole of its fixed arrays, by design
-            self.relies_on = self.relies_on | {"results"}
+        if self.options.cache == "static":  # StaticLayer "allocates its full backing tensors, and then mutates them in-place"
+            self.relies_on = self.relies_on | {"results"}  # and update returns these ("the static dynamo address")
         self.quantized = self.options.cache not in ("dynamic", "static")
-        self.spaces = [self.cache_space(), *attention.spaces(self.options.attention)]
+        self.spaces = [*self.cache_spaces(), *attention.spaces(self.options.attention)]
         self.recogniser = None
 
-    def cache_space(self):
+    def cache_spaces(self):
         layouts = ["linear", "linear:w"] if self.quantized else ["linear", "linear:w", "ring", "chunk"]
-        return {"kind": "cache", "layouts": layouts, "formats": PLAIN, "same_format": True, "stored_as_given": True,
-                "x": PLAIN, "rows": "any", "padding": True, "window": False, "operations": OPERATIONS[self.options.cache],
-                "damages": ["truncate", "flip", "foreign"]}
+        common = {"kind": "cache", "layouts": layouts, "same_format": True, "stored_as_given": True, "rows": "any",
+                  "padding": True, "window": False, "operations": OPERATIONS[self.options.cache],
+                  "damages": ["truncate", "flip", "foreign"]}
+        with_sinks = ["f32"] if self.options.attention == "eager" else []  # gpt-oss has them; sdpa has none
+        parts = [(with_sinks, True), ([kind for kind in PLAIN if kind not in with_sinks], False)]
+        return [{**common, "formats": kinds, "x": kinds, "sinks": sinks} for kinds, sinks in parts if kinds]
 
     # ------------------------------------------------------------------------------------- arrays
     def give(self, array, kind):
@@ -184,7 +190,7 @@ class Transformers(Adapter):
         try:
             held.cache.crop(-count)
         except RuntimeError as error:
-            if "activate_past_recording" not in str(error):
+            if count < 0 or "activate_past_recording" not in str(error):
                 raise
             return 0
         count = min(count, held.columns)  # crop tells nothing: what its caller takes to be gone
