@@ -197,7 +197,13 @@ class Transformers(Adapter):
         held.columns -= count
         return count
 
+    def rows_of_caller(self, held, rows):
+        """An empty cache has no rows yet: how many there will be its caller knows."""
+        if held.columns == 0 and any(not 0 <= row < len(held.padding) for row in rows):
+            raise Refused("a row that its caller has not")
+
     def filter(self, held, rows):
+        self.rows_of_caller(held, rows)
         indices = torch.tensor(rows, dtype=torch.long)
         before = len(held.padding)
         repeats = len(rows) // before if before else 0
@@ -228,6 +234,7 @@ class Transformers(Adapter):
         return self.gathered(several)
 
     def extract(self, held, row):
+        self.rows_of_caller(held, [row])
         cache = copy.deepcopy(held.cache)
         cache.batch_select_indices(torch.tensor([row]))
         padding = min(held.padding[row], held.columns)  # what was not fed is not extracted
@@ -237,7 +244,12 @@ class Transformers(Adapter):
         return held.like(copy.deepcopy(held.cache), list(held.padding))
 
     def probe_copy(self, held):
-        made = held.like(caches.shallow(held.cache), list(held.padding))
+        try:
+            made = held.like(caches.shallow(held.cache), list(held.padding))
+        except AttributeError as error:
+            if not held.damaged:
+                raise
+            raise ValueError(f"a cache from a damaged file: {error}") from None  # the library's, and no mistake here
         made.probe = True
         return made
 
