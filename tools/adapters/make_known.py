@@ -3,8 +3,9 @@
 
 Runs `kvcheck gate --write-known` on the adapter, from seed to seed past what it knows already, until a seed shows nothing new
 or there are no more of them. Where the adapter can repair the causes one by one (patched*.py), each trace is judged again under
-each repair alone, and the entry gets the name of the one that makes it pass; else FINDINGS.md is its reason. Writes
-NAME/known_failures.txt, with the versions as the pin has them and anything behind.
+each repair alone, and the entry gets the name of the one that makes it pass; else FINDINGS.md is its reason, or what stood in the
+file that --add goes on from, whose comments stay too. Writes NAME/known_failures.txt, with the versions as the pin has them and
+anything behind.
 """
 import argparse
 import collections
@@ -16,6 +17,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+UNSEEN = "not looked into"  # the reason that kvcheck writes
+HEAD = "# Written by make_known.py; what the lines mean: tools/suites/README.md."
 
 
 def command(name, *options):
@@ -71,24 +74,27 @@ def causes_of(kvcheck, name, traces, folder):
     return causes
 
 
-def reason_of(repairs):
+def reason_of(repairs, given=UNSEEN):
     names = [repair for repair in repairs if repair]
     if names:
         return "FINDINGS.md; repaired by " + ", ".join(names)
-    return "FINDINGS.md; several causes" if repairs else "FINDINGS.md"
+    if repairs:
+        return "FINDINGS.md; several causes"
+    return "FINDINGS.md" if given == UNSEEN else given
 
 
 def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def write(path, name, entries, causes, expires):
+def write(path, head, entries, causes, expires):
     found = collections.OrderedDict()
     for fields, traces in entries:
         for trace in traces:
-            key = (fields["signature"], fields["impl"], fields["version"].split(" ")[0], reason_of(causes.get(trace, [])))
+            key = (fields["signature"], fields["impl"], fields["version"].split(" ")[0],
+                   reason_of(causes.get(trace, []), fields["reason"]))
             found.setdefault(key, []).append(trace)
-    lines = ["# Written by make_known.py; what the lines mean: tools/suites/README.md."]
+    lines = list(head)
     for (signature, implementation, version, reason), traces in sorted(found.items()):
         lines.append(f"signature={quoted(signature)} impl={implementation} version={quoted(version + '*')} "
                      f"reason={quoted(reason)} expires={expires}")
@@ -111,6 +117,7 @@ def main():
         folder = pathlib.Path(made)
         known = folder / "known.txt"
         known.write_text(target.read_text() if options.add else "")
+        head = [line for line in known.read_text().splitlines() if line.startswith("#")] or [HEAD]
         for seed in range(1, options.seeds + 1):
             before = known.read_text()
             gate(options.kvcheck, command(options.name), "--known", str(known), "--write-known", str(known),
@@ -123,7 +130,7 @@ def main():
         entries = entries_of(known.read_text())
         traces = [trace for _, listed in entries for trace in listed]
         causes = causes_of(options.kvcheck, options.name, traces, folder) if repairs_of(options.name) else {}
-        write(target, options.name, entries, causes, options.expires)
+        write(target, head, entries, causes, options.expires)
 
 
 main()

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -160,6 +163,34 @@ TEST(KnownFailures, EveryMalformedLineIsRefusedWithItsPlaceAndReason) {
       EXPECT_NE(got.find(expected), std::string::npos) << line << "\n" << got;
     }
   }
+}
+
+std::string ContentOf(const std::filesystem::path& path) {
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  return content.str();
+}
+
+// A file that is shipped loads, says by traces which causes it means, and is of the version that
+// the adapter pins.
+TEST(KnownFailures, TheShippedFilesLoadAndAreOfThePinnedVersion) {
+  int files = 0;
+  for (const auto& folder :
+       std::filesystem::directory_iterator(KVCHECK_SOURCE_DIR "/tools/adapters")) {
+    const std::filesystem::path path = folder.path() / "known_failures.txt";
+    if (!std::filesystem::exists(path)) continue;
+    ++files;
+    const std::string pinned = ContentOf(folder.path() / "requirements.txt");
+    const KnownFailures known(ContentOf(path), path.string());
+    EXPECT_FALSE(known.entries().empty()) << path;
+    for (const KnownFailure& entry : known.entries()) {
+      EXPECT_FALSE(entry.traces.empty()) << path << ":" << entry.line;
+      const std::string version = entry.version.substr(0, entry.version.find('*'));
+      EXPECT_NE(pinned.find(entry.implementation + "==" + version + "\n"), std::string::npos)
+          << path << ":" << entry.line;
+    }
+  }
+  EXPECT_GE(files, 2);
 }
 
 TEST(KnownFailures, TodayIsADate) {
