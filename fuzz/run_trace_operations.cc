@@ -285,10 +285,14 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   const std::string_view why = Expected(RefuseAttend(setup, state, request));
   const OpResult result = slot.cache->Attend(request, out_.data());
   if (!Check(result, why, &carried_out)) return false;
-  if (result.inputs_changed || q_ != q_before_) {
-    return Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
-  }
-  if (!carried_out || rehearses_) return true;
+  // A wrong output says more: where a library is known to change its queries, it would never show.
+  const bool changed = result.inputs_changed || q_ != q_before_;
+  const auto check_inputs = [&] {
+    return !changed ||
+           Fail(op.slot, StepFault::kInputChanged, "attend changed the caller's queries");
+  };
+  if (!carried_out || rehearses_) return check_inputs();
+  std::copy(q_before_.begin(), q_before_.end(), q_.begin());
   if (options_.on_attend) options_.on_attend(out_);
   out_kept_ = out_;
   attended_ = index_;
@@ -309,6 +313,7 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
     result_.failure.hints = std::move(judgement.hints);
     return false;
   }
+  if (!check_inputs()) return false;
   if (judgement.outcome == Outcome::kMistrusted && result_.outcome == Outcome::kPass) {
     result_.outcome = Outcome::kMistrusted;
     result_.operation = index_;

@@ -25,6 +25,8 @@ struct Ways {
   std::set<CacheOpKind> declined;
   bool changes_although_declined = false;  // of trim
   bool tells_changed_inputs = false;
+  bool tells_changed_queries = false;
+  bool attends_wrongly = false;
   bool hides_tokens = false;
   bool writes_late = false;          // into what attend has answered, at the next trim
   std::byte* out = nullptr;          // of the last attend
@@ -94,7 +96,8 @@ class DecliningCache : public Cache {
     if (ways_->Declines(CacheOpKind::kAttend)) return NotHere();
     OpResult result = inner_->Attend(request, out);
     ways_->out = out;
-    result.inputs_changed = ways_->tells_changed_inputs;
+    result.inputs_changed = ways_->tells_changed_inputs || ways_->tells_changed_queries;
+    if (ways_->attends_wrongly) *out ^= std::byte{0xff};
     result.plan = ways_->plan;
     return result;
   }
@@ -317,6 +320,20 @@ TEST(ToldByTheImplementation, ChangedInputsAreAFailure) {
   const TraceResult appended = RunDeclining(&ways, "new A; append A 1");
   EXPECT_EQ(appended.failure.fault, StepFault::kInputChanged);
   EXPECT_EQ(appended.operation, 1);
+}
+
+// A library that is known to change its queries would hide a wrong output for ever.
+TEST(ToldByTheImplementation, AWrongOutputIsSaidBeforeChangedQueries) {
+  Ways ways;
+  ways.tells_changed_queries = true;
+  const std::string ops = "new A; append A 9; attend A";
+  EXPECT_EQ(RunDeclining(&ways, ops).failure.fault, StepFault::kInputChanged);
+  ways.attends_wrongly = true;
+  EXPECT_EQ(RunDeclining(&ways, ops).failure.fault, StepFault::kAttention);
+  // A call that is refused may not change them either.
+  ways.attends_wrongly = false;
+  EXPECT_EQ(RunDeclining(&ways, "new A; append A 9; attend A window=0").failure.fault,
+            StepFault::kInputChanged);
 }
 
 TEST(ReadAgain, AResultThatChangesLaterIsAFailure) {
