@@ -58,6 +58,7 @@ class Masks(unittest.TestCase):
         expected = np.broadcast_to(self.SEEN, (2, 2, 3))
         for mask in (self.SEEN, self.SEEN[None], self.SEEN[None, None], np.broadcast_to(self.SEEN, (2, 4, 2, 3)),
                      np.where(self.SEEN, 0, -np.inf), np.where(self.SEEN, 0, np.finfo(np.float16).min).astype("f2"),
+                     np.where(self.SEEN, 0, -1e9).astype("f4"), np.where(self.SEEN, -3.5, -1e4),
                      np.where(self.SEEN, 1, -np.inf)[None, None]):
             self.assertTrue((visible_of(mask, 2, 2, 3) == expected).all(), mask.shape)
         self.assertTrue((visible_of(self.SEEN[0], 2, 2, 3) == self.SEEN[0]).all())
@@ -71,7 +72,7 @@ class Masks(unittest.TestCase):
         self.assertTrue(visible_of(None, 2, 2, 3).all())
 
     def test_masks_that_do_not_fit_are_errors(self):
-        for mask in (np.ones((2, 4), bool), "top", np.array([[[[1, 1, 1]], [[0, 1, 1]]]], bool)):
+        for mask in (np.ones((2, 4), bool), "top", np.ones((1, 3), int), np.ones((1, 3), np.uint8), np.array([[[[1, 1, 1]], [[0, 1, 1]]]], bool)):
             with self.assertRaises(ValueError):
                 visible_of(mask, 1, 1, 3)
 

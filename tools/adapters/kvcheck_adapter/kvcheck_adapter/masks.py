@@ -1,13 +1,17 @@
 """Masks: what libraries hand to attention becomes the set of columns that each query sees."""
 import numpy as np
 
+# exp(-1000) is 0 in every type, whatever the other scores of a row, as long as these differ by a few hundred.
+HIDES_BELOW = -1000.0
+
 
 def visible_of(mask, rows, queries, columns):
     """The columns that each query sees, as bool (rows, queries, columns).
 
     mask: None (all), "causal" (bottom right: the last query sees the last column), or an array that broadcasts with
-    scores (rows, heads, queries, columns): of bool, true = seen; of numbers, which are added to scores: seen above half
-    of the type's lowest finite value. Errors: ValueError where it does not fit, or where heads differ.
+    scores (rows, heads, queries, columns): of bool, true = seen; of floats, which are added to scores: seen above
+    HIDES_BELOW, so that -1e4, -1e9, the lowest finite value and -inf all hide. Errors: ValueError where it does not fit,
+    where heads differ, and for integers, which may mean either.
     """
     shape = (rows, queries, columns)
     if mask is None:
@@ -20,9 +24,10 @@ def visible_of(mask, rows, queries, columns):
         seen = np.tri(queries, columns, columns - queries, dtype=bool)
         return np.broadcast_to(seen, shape)
     array = np.asarray(mask)
+    if array.dtype.kind in "iu":
+        raise ValueError(f"a mask of {array.dtype} may be one of 0 and 1 or one that is added: give bool or float")
     if array.dtype != np.bool_:
-        lowest = np.finfo(array.dtype).min if array.dtype.kind == "f" else -np.inf
-        array = array > lowest / 2
+        array = array > HIDES_BELOW
     if array.ndim and array.shape[-1] not in (1, columns):
         raise ValueError(f"the mask covers {array.shape[-1]} columns, K and V have {columns}")
     if array.ndim == 4:
