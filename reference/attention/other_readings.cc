@@ -1,5 +1,7 @@
 #include "reference/attention/other_readings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -63,6 +65,7 @@ class Readings {
 
   std::vector<OtherReading> Take() && {
     if (output_.name == "lse") AddBaseOfLse();
+    AddKeptScores();
     AddMasks();
     AddNumbers();
     AddArrangements();
@@ -125,6 +128,31 @@ class Readings {
                 [](AttentionCase* c, Profile*) {
                   c->lse = c->lse == LseKind::kBase2 ? LseKind::kNatural : LseKind::kBase2;
                 });
+  }
+
+  // A mask's large number loses the scores in a narrow type alone.
+  void AddKeptScores() {
+    if (asked_.c.mask.array != MaskArrayKind::kAdditive) return;
+    const Plan& plan = asked_.arithmetic.plan;
+    if (!plan.op || plan.op->dtype == DType::kFloat64) return;
+    OtherReading reading = Named(
+        "scores kept beside a large mask",
+        fmt::format("the scores were kept beside the large finite numbers of the mask, which {} "
+                    "loses: the kernel computes in a wider type than its plan says",
+                    Name(plan.op->dtype)));
+    reading.is_sufficient = true;
+    reading.sources.push_back([asked = asked_]() -> Made {
+      Plan wide = asked.arithmetic.declared;
+      wide.op = asked.arithmetic.plan.op;
+      wide.op->dtype = DType::kFloat64;
+      wide.scores = DType::kFloat64;
+      try {
+        return std::make_shared<AttentionSource>(asked.c, asked.profile, wide, asked.inputs);
+      } catch (const Error&) {
+        return nullptr;  // contradicts the case
+      }
+    });
+    readings_.push_back(std::move(reading));
   }
 
   void AddMasks() {

@@ -209,6 +209,7 @@ std::vector<ExplainedReading> ExplainingReadings(
     const bool holds =
         reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());
     if (holds) explained.push_back({reading.name, reading.text, reading.is_declared});
+    if (holds && reading.is_sufficient) break;
   }
   return explained;
 }

@@ -25,9 +25,9 @@ enum class Precision { kDouble, kDoubleDouble, kOracle50, kOracle100 };
 // Accuracy: distance to the exact value, within a derived bound.
 enum class Claim { kConformance, kAccuracy };
 
-// A tolerance that a user chose: |got - value| <= absolute + relative |value| + ulps spacings of the
-// type at value, in exact arithmetic. ExpectedTile::bound is this, rounded. What the nearest double
-// of a number leaves out stands beside it.
+// A tolerance that a user chose: |got - value| <= absolute + relative |value| + ulps spacings of
+// the type at value, in exact arithmetic. ExpectedTile::bound is this, rounded. What the nearest
+// double of a number leaves out stands beside it.
 struct ChosenTolerance {
   double absolute = 0;
   double absolute_low = 0;
@@ -42,7 +42,7 @@ struct OutputInfo {
   DType dtype = DType::kFloat32;
   Shape shape;
   Claim claim = Claim::kAccuracy;
-  std::string rule;  // how a verdict names what was demanded; "": by the claim
+  std::string rule;                       // how a verdict names what was demanded; "": by the claim
   std::optional<ChosenTolerance> chosen;  // of accuracy; absent: the bound is derived
   // Elements of a tile row: the last extent, or 1 where each element is a row of its own (lse).
   int64_t row_length = 1;
@@ -75,8 +75,8 @@ enum class Sensitivity : uint8_t {
 struct Alternative {
   int64_t element = 0;  // within the tile
   double value = 0;
-  bool any = false;     // every value is allowed (bytes that carry no meaning)
-  int reason = 0;       // index into OutputInfo::reasons
+  bool any = false;  // every value is allowed (bytes that carry no meaning)
+  int reason = 0;    // index into OutputInfo::reasons
   // Conformance: where not 0, these bits of the code are free and the others are those of the
   // expected code, in place of value.
   uint64_t free_bits = 0;
@@ -88,11 +88,11 @@ struct TileStatistics {
   std::vector<std::vector<double>> effect;       // [direction][element]: faulty minus true output
   std::vector<std::vector<double>> variance;     // [direction][row]: share of the row in Var_Z
   std::vector<std::vector<double>> replicate_z;  // [direction][row * kReplicates + r]
-  // What the model of random roundings does not cover, at its largest: |Z| per direction and row, and
-  // per row the sum of (error / sigma)^2.
+  // What the model of random roundings does not cover, at its largest: |Z| per direction and row,
+  // and per row the sum of (error / sigma)^2.
   std::vector<std::vector<double>> slack;  // [direction][row]
   std::vector<double> slack_squared;       // per row
-  std::vector<double> gram_norm;  // per row: Frobenius norm of the covariance of e/sigma
+  std::vector<double> gram_norm;           // per row: Frobenius norm of the covariance of e/sigma
 };
 inline constexpr int kReplicates = 16;
 
@@ -102,8 +102,8 @@ struct ExpectedTile {
   int64_t first_row = 0;
   int64_t row_count = 0;
   Precision precision = Precision::kDouble;
-  std::vector<double> value;            // nearest double of the exact value
-  std::vector<double> value_lo;         // what remains of it; empty when nothing does
+  std::vector<double> value;     // nearest double of the exact value
+  std::vector<double> value_lo;  // what remains of it; empty when nothing does
   // Conformance: the expected codes, little endian, where value alone does not say them (int64, the
   // payload of a NaN); empty: value, encoded.
   std::vector<std::byte> codes;
@@ -119,11 +119,11 @@ struct ExpectedTile {
   std::vector<int> standing_reason;        // per row, beside standing
   // Elements of judged rows for which no value is defined: 1; empty: none.
   std::vector<uint8_t> undefined;
-  int undefined_reason = 0;  // index into OutputInfo::reasons
-  std::vector<Alternative> alternatives;   // by ascending element
-  std::vector<int> group;                  // per row: index into OutputInfo::groups; may be empty
-  std::vector<double> detectable_share;    // per row sampled: share of inputs whose loss would show
-  std::vector<Sensitivity> sensitivity;    // per row; empty: not known
+  int undefined_reason = 0;               // index into OutputInfo::reasons
+  std::vector<Alternative> alternatives;  // by ascending element
+  std::vector<int> group;                 // per row: index into OutputInfo::groups; may be empty
+  std::vector<double> detectable_share;   // per row sampled: share of inputs whose loss would show
+  std::vector<Sensitivity> sensitivity;   // per row; empty: not known
   std::optional<TileStatistics> statistics;
 };
 
@@ -143,6 +143,8 @@ struct OtherReading {
   std::string text;
   // Only what is declared of the arithmetic differs, and with it the bounds: no mistake.
   bool is_declared = false;
+  // Where it explains, what else would is no news: the rows look alike to it.
+  bool is_sufficient = false;
   // An answer is explained where each row is what one of these expects; each has the tiles of the
   // source itself. nullptr: this one cannot be.
   std::vector<std::function<std::shared_ptr<const ExpectedSource>()>> sources;
@@ -154,7 +156,8 @@ class ExpectedSource {
  public:
   virtual ~ExpectedSource() = default;
   virtual const std::vector<OutputInfo>& Outputs() const = 0;
-  // Tiles cover every row of every output exactly once, in an order that does not depend on threads.
+  // Tiles cover every row of every output exactly once, in an order that does not depend on
+  // threads.
   virtual int64_t TileCount() const = 0;
   // The tiles of index: one per output that is computed together. Thread-safe, and a pure function
   // of its arguments.
@@ -179,7 +182,8 @@ class ObservedSource {
   virtual const OutputInfo* Find(const std::string& name) const = 0;
   virtual std::vector<std::string> Names() const = 0;
   // Bytes of whole rows, rows counted along the last axis. Thread-safe.
-  virtual void Read(const std::string& name, int64_t first_element, std::span<std::byte> out) const = 0;
+  virtual void Read(const std::string& name, int64_t first_element,
+                    std::span<std::byte> out) const = 0;
 };
 
 }  // namespace kvcheck

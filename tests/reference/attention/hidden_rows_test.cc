@@ -119,6 +119,13 @@ TEST(HiddenRows, AreJudgedAsAnyOtherWhereTheScoresSurvive) {
   SimulatedKernel kernel(plan, {});
   const JudgedRun run = JudgeRun(source, Answer(&kernel, c, inputs));
   EXPECT_EQ(run.violations, 0) << run.first;
+  // Of a kernel that declares less than it has, the report says so, and nothing of its mask.
+  const AttentionSource narrow(c, {}, ParsePlan(kPlan), inputs);
+  const Verdict verdict = Judge(narrow, MemorySink(Answer(&kernel, c, inputs)));
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.outputs[0].cause, "scores kept beside a large mask");
+  EXPECT_EQ(verdict.outputs[0].hints.size(), 1U);
+  EXPECT_TRUE(verdict.outputs[0].plan_changes.empty());
   // A bias that hides nothing is none of these rows.
   const TensorMap mild = InputsOf(c, -30);
   Profile any;
