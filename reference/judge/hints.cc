@@ -71,6 +71,7 @@ const DirectionFit* BestFit(const std::vector<DirectionFit>& fits) {
   if (!IsExplained(fit.explained_share, fit.elements, static_cast<int64_t>(fits.size()))) {
     return nullptr;
   }
+  if (fit.per_unit && fit.explained_share < kClearShare) return nullptr;
   const double off = fit.per_unit ? fit.coefficient : 2 * (fit.coefficient - 1);
   return std::fabs(off) <= 1 ? &fit : nullptr;
 }

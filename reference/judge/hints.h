@@ -48,11 +48,14 @@ class DirectionRegression {
   int64_t elements_ = 0;
 };
 
+// A fit that explains so much leaves next to nothing to other causes.
+inline constexpr double kClearShare = 0.9;
+
 // The best fit when it explains, and is the fault itself: its multiple is no farther from once than
 // from not at all or from twice, or where the effect is per unit of a change, the change is no
-// larger than the whole. Otherwise the errors are alike by their direction alone. nullptr: none.
-// Directions overlap: a weaker one often explains a good part of the same errors, and would only
-// mislead.
+// larger than the whole and explains a clear share, as an effect to first order does. Otherwise the
+// errors are alike by their direction alone. nullptr: none. Directions overlap: a weaker one often
+// explains a good part of the same errors, and would only mislead.
 const DirectionFit* BestFit(const std::vector<DirectionFit>& fits);
 // "looks as if HINT (1.02 times, 98 % of the error)".
 std::string HintOf(const DirectionFit& fit);

@@ -297,8 +297,13 @@ class OutputJudge {
     if (tally_->counts.failed == 0) return;
     verdict_.fits = FitDirections(view, spans_);
     AddReadings(view, options);
-    if (verdict_.cause.empty()) {
-      if (const DirectionFit* fit = BestFit(verdict_.fits)) {
+    const DirectionFit* fit = BestFit(verdict_.fits);
+    if (verdict_.cause.empty() && fit != nullptr) {
+      // What is a fault by nearly all of the errors is no rounding that a plan left out; what a
+      // plan explains wholly is no fault that half of them look like.
+      const bool is_clear = fit->explained_share >= kClearShare;
+      if (is_clear) verdict_.plan_changes.clear();
+      if (is_clear || verdict_.plan_changes.empty()) {
         verdict_.cause = fit->direction;
         verdict_.hints.push_back(HintOf(*fit));
       }

@@ -299,7 +299,7 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   for (const std::string& change : output.plan_changes) {
     hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
                                          : "would be inside the bound if the plan said ") +
-                    change);
+                    change + "; declare that only of a kernel that does so");
   }
   return text + LabelledList("hint", hints, options);
 }

@@ -74,5 +74,16 @@ TEST_F(ToolProof, AMistakeIsNamedAndNoPlanAdvised) {
   EXPECT_EQ(run.out.find("would be inside the bound if"), std::string::npos) << run.out;
 }
 
+// What nearly all of the errors look like is no rounding that a plan left out.
+TEST_F(ToolProof, AFaultWithANameIsNotAdvisedAwayByAPlan) {
+  const ToolRun run = Tool({"run",
+                            "attention hq=2 hkv=1 l=4 t=64 d=32 q=f32 k=f32 v=f32 out=f32 "
+                            "mask=causal_bottom_right data=gauss:2",
+                            "--impl", "fault:temperature_1_percent", "--plan", "base=plain_f32"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.out.find("looks as if scores are scaled"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("would be inside the bound if"), std::string::npos) << run.out;
+}
+
 }  // namespace
 }  // namespace kvcheck
