@@ -332,7 +332,10 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   if (!known) {
     LoneJudge patient(subject_, options.since_progress);
     const JudgedCase last = patient(shrunk.entry);
-    if (!same(last)) return found;
+    if (!same(last)) {
+      found.repeats = same(patient(found.drawn));
+      return found;
+    }
     found.reason = last.reason;
     // What a report says is of this very failure.
     const std::optional<SignedVerdict> said = patient.Explain(shrunk.entry);

@@ -36,6 +36,7 @@ struct FoundFailure {
   std::optional<Verdict> verdict;
   bool shrunk_whole = false;  // no step of the shrinker makes it smaller
   bool is_final = false;      // shrinking is over
+  bool repeats = true;        // false: the drawn case did not fail so again in a process of its own
 };
 
 struct CampaignOptions {

@@ -120,7 +120,7 @@ CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
   if (illegal) {
     outcome = Outcome::kIllegalCase;
   } else if (counts.passed == 0) {
-    outcome = counts.mistrusted > 0 ? Outcome::kMistrusted : Outcome::kUnsupported;
+    outcome = counts.mistrusted > 0 || too_many ? Outcome::kMistrusted : Outcome::kUnsupported;
   } else if (too_many || (counts.must_reach && !holes.empty())) {
     outcome = Outcome::kMistrusted;
   }
@@ -229,6 +229,12 @@ CaseResult ResultOf(const Subject& subject, const FoundFailure& failure, const s
   verdict.reasons.push_back(fmt::format(
       "{} when drawn, {} after {}{}", subject.SizeOf(failure.drawn), subject.SizeOf(failure.shrunk),
       Plural(failure.runs, "run"), failure.shrunk_whole ? "" : " (not shrunk to the end)"));
+  if (!failure.repeats) {
+    verdict.reasons.push_back(
+        "asked again alone it did not fail so: the answer changes from run to run, or with what "
+        "was "
+        "asked before");
+  }
   if (!path.empty()) verdict.reasons.push_back("written to " + path);
   verdict.case_text = CaseText(failure.shrunk);
   verdict.implementation = subject.Shown();

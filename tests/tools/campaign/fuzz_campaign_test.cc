@@ -2,11 +2,15 @@
 
 #include "tools/campaign/fuzz_campaign.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/campaign/shrink_case.h"
@@ -83,6 +87,36 @@ class FakeSubject : public Subject {
   bool hangs_;  // each hang costs the limit several times
 };
 
+// Fails one case, and that once.
+class OnceJudge : public FakeJudge {
+ public:
+  explicit OnceJudge(std::string mark) : FakeJudge(0, false), mark_(std::move(mark)) {}
+  JudgedCase Judge(const CaseEntry& entry, ItemMark& item, CaseCounts* counts) override {
+    if (RowsOf(entry) == 7) {
+      const int file = open(mark_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+      if (file >= 0) {
+        close(file);
+        return {Outcome::kFail, "seven", "it was the first time"};
+      }
+    }
+    return FakeJudge::Judge(entry, item, counts);
+  }
+
+ private:
+  std::string mark_;
+};
+
+class OnceSubject : public FakeSubject {
+ public:
+  explicit OnceSubject(std::string mark) : FakeSubject(0), mark_(std::move(mark)) {}
+  std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds) const override {
+    return std::make_unique<OnceJudge>(mark_);
+  }
+
+ private:
+  std::string mark_;
+};
+
 CampaignOptions Options(int64_t cases, int workers) {
   CampaignOptions options;
   options.cases = cases;
@@ -92,6 +126,19 @@ CampaignOptions Options(int64_t cases, int workers) {
   options.since_progress = std::chrono::milliseconds(1500);
   options.largest_batch = 16;
   return options;
+}
+
+TEST(FuzzCampaign, SaysOfAFailureThatItDidNotComeAgain) {
+  const std::string mark = testing::TempDir() + "once." + std::to_string(getpid());
+  const CampaignResult once = RunCampaign(OnceSubject(mark), Options(20, 1));
+  std::filesystem::remove(mark);
+  ASSERT_EQ(once.failures.size(), 1U);
+  EXPECT_FALSE(once.failures[0].repeats);
+  const CampaignResult always = RunCampaign(FakeSubject(50), Options(120, 1));
+  ASSERT_FALSE(always.failures.empty());
+  for (const FoundFailure& failure : always.failures) {
+    EXPECT_TRUE(failure.repeats) << failure.sum.signature;
+  }
 }
 
 TEST(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
