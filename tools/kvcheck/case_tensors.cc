@@ -334,11 +334,13 @@ DType CaseTensors::StoredType(const StoredFile& file, const std::string& name,
   }
   if (!IsFloat(stored) && !IsFloat(spec.dtype)) return stored;
   const bool is_mask = spec.dtype == DType::kBool;
+  const bool holds_mask = stored == DType::kBool;
   throw Error(ErrorCode::kMissingData,
               fmt::format("'{}' is stored as {}, and the case says {}{}", name, Name(stored),
                           Name(spec.dtype),
                           is_mask ? ": numbers that are added to the scores are mask=additive, "
                                     "a mask of true and false is stored as bool"
+                          : holds_mask ? ": a mask of true and false is mask=bool"
                           : IsFloat(spec.dtype)
                               ? "; where the integers are its codes, say so with --cast " +
                                     std::string(ShortName(spec.dtype))

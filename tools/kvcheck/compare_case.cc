@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 #include "tools/kvcheck/case_tensors.h"
 #include "tools/kvcheck/compare_options.h"
@@ -13,6 +17,38 @@
 #include "tools/report/number_text.h"
 
 namespace kvcheck {
+
+namespace {
+
+// Inputs that the file of the outputs holds too, under their own names, with other values: its
+// answer may be to another question. A sentence each.
+std::vector<std::string> OtherInputs(const StoredFile& answers, const Case& c,
+                                     const TensorMap& inputs) {
+  std::vector<std::string> warnings;
+  for (const auto& [name, spec] : InputSpecs(c)) {
+    for (const auto& [own, path] : FindByName(answers.source().index(), {{name, spec}}, {})) {
+      const Tensor there = ReadTensor(answers.source(), path);
+      const Tensor& here = inputs.at(name);
+      // In another order of axes the same values stand elsewhere.
+      if (!there.shape.SameExtents(here.shape)) continue;
+      std::vector<double> a(static_cast<size_t>(here.ElementCount()));
+      std::vector<double> b(a.size());
+      DecodeTo(here, 0, a);
+      DecodeTo(there, 0, b);
+      const bool same = std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
+        return x == y || (std::isnan(x) && std::isnan(y));
+      });
+      if (same) continue;
+      warnings.push_back(
+          fmt::format("{} holds another '{}' than the inputs: its answer may be to "
+                      "other inputs",
+                      answers.path(), name));
+    }
+  }
+  return warnings;
+}
+
+}  // namespace
 
 std::string TensorArguments(const CompareOptions& options) {
   std::string text;
@@ -52,6 +88,11 @@ int CompareCase(const CompareOptions& options) {
     const std::unique_ptr<ObservedSource> observed = tensors.Outputs(answers);
     tensors.CheckUsed();
     Verdict verdict = EvaluateCase(question, *observed, options.common.Judge(CountStatistics(c)));
+    if (second) {
+      for (std::string& warning : OtherInputs(answers, c, question.inputs)) {
+        verdict.warnings.push_back(std::move(warning));
+      }
+    }
     for (std::string& warning : tensors.TakeUnjudgedAnswers(answers)) {
       verdict.warnings.push_back(std::move(warning));
     }

@@ -46,8 +46,15 @@ Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile
   question.plan = ParsePlan(options.gold_plan);
   question.profile = ParseProfile(options.profile);
   const auto& attention = std::get<AttentionCase>(c);
-  const bool reads_inputs = attention.data.IsFile() && !options.bitwise;
-  if (reads_inputs) question.inputs = tensors->Inputs(gold_file);
+  const bool reads_inputs = attention.data.IsFile();
+  std::string without_inputs;
+  try {
+    if (reads_inputs) question.inputs = tensors->Inputs(gold_file);
+  } catch (const Error& error) {
+    // Bytes can be compared without them.
+    if (!options.bitwise || error.code() != ErrorCode::kMissingData) throw;
+    without_inputs = error.message();
+  }
   const std::unique_ptr<ObservedSource> gold_outputs = tensors->Outputs(gold_file);
   const std::unique_ptr<ObservedSource> got_outputs = tensors->Outputs(got_file);
   tensors->CheckUsed();
@@ -62,8 +69,11 @@ Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile
   const TensorMap values = ReadOutputs(gold, c, gold_file.path());
   JudgeOptions judge = options.common.Judge(0);
   judge.statistics = judge.strict = false;
-  if (options.bitwise) return JudgeBits(values, got, judge);
-
+  if (!without_inputs.empty()) {
+    Verdict verdict = JudgeBits(values, got, judge);
+    verdict.warnings.push_back("whether GOLD keeps its own plan was not judged: " + without_inputs);
+    return verdict;
+  }
   if (!reads_inputs) question.inputs = GenerateCaseInputs(c, question.profile);
   JudgeOptions quiet = judge;
   quiet.explain = false;
@@ -74,6 +84,7 @@ Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile
                           "GOT tells nothing; "
                           "judge it with kvcheck compare --case and --plan");
   }
+  if (options.bitwise) return JudgeBits(values, got, judge);
   const Plan plan = ParsePlan(options.plan.empty() ? kStrangerPlan : options.plan);
   const TwoPlansSource source(attention, question.profile, question.plan, plan, question.inputs,
                               values);
@@ -97,6 +108,11 @@ int CompareTwoPlans(const TwoPlansOptions& options) {
                 "--bitwise demands the same bytes, which only the same plan can promise; give the "
                 "same --plan and --gold-plan",
                 "compare");
+  }
+  if (options.bitwise && ParsePlan(options.plan) == ParsePlan(kStrangerPlan)) {
+    throw Error(ErrorCode::kUsage,
+                "nothing says that two runs of a stranger have the same bits; name the plan",
+                "--bitwise");
   }
   const StoredFile gold(options.gold);
   const StoredFile got(options.got);

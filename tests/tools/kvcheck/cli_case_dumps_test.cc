@@ -231,6 +231,16 @@ TEST_F(CaseDumps, InputsAndOutputsMayStandInTwoFiles) {
   const ToolRun beside = Judge({"inputs.h5", "outputs.h5"});
   EXPECT_EQ(beside.exit_code, 0) << beside.out;
   EXPECT_TRUE(Says(beside, "note: not looked at in inputs.h5: /out")) << beside.out;
+  // Nor are its inputs: other ones are said.
+  TensorMap both = outputs;
+  both["/q"] = inputs.at("/q");
+  Write("outputs.h5", both);
+  EXPECT_FALSE(Says(Judge({"inputs.h5", "outputs.h5"}), "another"));
+  both["/q"] = Counting(tensors_.at("q").shape, 0, DType::kBFloat16);
+  Write("outputs.h5", both);
+  const ToolRun other = Judge({"inputs.h5", "outputs.h5"});
+  EXPECT_TRUE(Says(other, "outputs.h5 holds another 'q' than the inputs")) << other.out;
+  EXPECT_EQ(Judge({"inputs.h5", "outputs.h5"}, {"--strict"}).exit_code, 1);
   // Two files, and inputs that are generated.
   EXPECT_EQ(Tool({"compare", "inputs.h5", "outputs.h5", "--case", kAttentionCase}).exit_code, 2);
 }

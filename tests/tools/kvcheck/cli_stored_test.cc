@@ -226,6 +226,18 @@ TEST_F(CompareTwoPlans, AFileBesideItselfProvesNothing) {
   EXPECT_NE(run.out.find("compared with itself"), std::string::npos) << run.out;
 }
 
+TEST_F(CompareTwoPlans, EqualBitsOfAWrongGoldProveNothing) {
+  GoldenFile file = Good();
+  Tensor& out = file.cases[0].observed[0].outputs.at("out");
+  std::fill(out.bytes.begin(), out.bytes.end(), std::byte{0});
+  WriteGoldenFile(Path("zeros.h5"), file);
+  WriteGoldenFile(Path("zeros_too.h5"), file);
+  const ToolRun run = Two("zeros.h5", kHonestPlan, "zeros_too.h5", kHonestPlan, {"--bitwise"});
+  EXPECT_EQ(run.exit_code, 3) << run.out;
+  EXPECT_NE(run.out.find("GOLD is not within the bound of its own plan"), std::string::npos);
+  EXPECT_EQ(Two("g.h5", "base=stranger", "zeros.h5", "base=stranger", {"--bitwise"}).exit_code, 2);
+}
+
 TEST_F(CompareTwoPlans, OptionsThatDoNotGoTogetherAreRefused) {
   EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--gold-plan", kHonestPlan}).exit_code, 2);
   EXPECT_EQ(Tool({"compare", "g.h5", "g.h5", "--bitwise"}).exit_code, 2);
