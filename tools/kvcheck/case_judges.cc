@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fuzz/run_trace.h"
+#include "fuzz/trace_space.h"
 #include "reference/spec/error.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_implementations.h"
@@ -361,6 +362,24 @@ bool HasAnswerer(const std::string& kind, const std::string& name) {
     if (error.code() != ErrorCode::kUsage && error.code() != ErrorCode::kParse) throw;
     return false;
   }
+}
+
+bool IsInSpaces(const Answerer& answerer, const Case& c) {
+  const auto has = [](const auto& spaces, const auto& holds) {
+    return spaces.empty() || std::any_of(spaces.begin(), spaces.end(), holds);
+  };
+  if (const auto* attention = std::get_if<AttentionCase>(&c)) {
+    return has(answerer.attention_spaces,
+               [&](const AttentionSpace& space) { return space.Has(*attention); });
+  }
+  if (const auto* codec = std::get_if<CodecCase>(&c)) {
+    return has(answerer.codec_spaces, [&](const CodecSpace& space) { return space.Has(*codec); });
+  }
+  if (const auto* trace = std::get_if<CacheCase>(&c)) {
+    return has(answerer.cache_spaces,
+               [&](const CacheSpace& space) { return HasTrace(space, *trace); });
+  }
+  return true;
 }
 
 std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,

@@ -48,6 +48,9 @@ Answerer FindAnswerer(const std::string& kind, const std::string& name);
 // Whether a kind has an implementation of this name.
 bool HasAnswerer(const std::string& kind, const std::string& name);
 
+// Whether the case is among those that the implementation says it has; true where it says nothing.
+bool IsInSpaces(const Answerer& answerer, const Case& c);
+
 // options: of Explain; Judge takes no statistics and explains what fails alone. limit: since the
 // last progress of an implementation in a process of its own.
 std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,

@@ -9,6 +9,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/fuzz_run.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_file.h"
@@ -174,7 +175,11 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
   command->callback([=] {
     *chosen = [=] {
       options->common.Check();
-      return RunFuzzCommand(*options, cases->count() > 0);
+      try {
+        return RunFuzzCommand(*options, cases->count() > 0);
+      } catch (const Interrupted&) {
+        return FinishInterrupted("fuzz", options->common);
+      }
     };
   });
 }

@@ -118,6 +118,12 @@ class Gate {
                                                   options_.implementation, KindName(entry.c)));
       return Encode(judged);
     }
+    if (!IsInSpaces(*answerer, entry.c)) {
+      judged.verdict = WithoutJudging(
+          Outcome::kUnsupported,
+          fmt::format("the case is in none of the spaces that '{}' states", answerer->title));
+      return Encode(judged);
+    }
     std::unique_ptr<CaseJudge>& judge = (*judges)[answerer->kind];
     if (judge == nullptr) judge = MakeCaseJudge(*answerer, judge_options_, limit_);
     try {
@@ -422,7 +428,11 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
   command->callback([=] {
     *chosen = [=] {
       options->common.Check();
-      return Gate(*options).Run();
+      try {
+        return Gate(*options).Run();
+      } catch (const Interrupted&) {
+        return FinishInterrupted("gate", options->common);
+      }
     };
   });
 }

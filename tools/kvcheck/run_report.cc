@@ -75,6 +75,12 @@ void RunReport::WriteReports() {
   if (junit_) junit_->Finish(summary_);
 }
 
+int FinishInterrupted(const std::string& suite, const CommonOptions& options) {
+  RunReport report(suite, options, 0);
+  report.SetInterrupted();
+  return report.Finish();
+}
+
 int RunReport::Finish() {
   int exit_code = summary_.ExitCode();
   bool is_lost = false;

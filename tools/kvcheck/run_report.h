@@ -61,6 +61,9 @@ class RunReport {
   std::optional<JunitReportWriter> junit_;
 };
 
+// The report of a run that was interrupted before it judged anything; the exit code of it.
+int FinishInterrupted(const std::string& suite, const CommonOptions& options);
+
 }  // namespace kvcheck
 
 #endif  // TOOLS_KVCHECK_RUN_REPORT_H_

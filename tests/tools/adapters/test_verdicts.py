@@ -1,5 +1,6 @@
 """What kvcheck says of adapters that are wrong in one way: the operation is judged before its state, a probe is named, a
 view of live memory fails, and one head for two is no call that is taken. Argument: the path of kvcheck."""
+import json
 import pathlib
 import shlex
 import subprocess
@@ -45,6 +46,20 @@ class Verdicts(unittest.TestCase):
         found = "new A; append A 3; trim A 1"
         self.assertIn("found by a probe", self.fails("trim retained_missing", found, "--loses", "--silent"))
         self.assertNotIn("probe", self.fails("trim retained_missing", found, "--loses"))
+
+    def test_a_gate_asks_nothing_outside_of_the_spaces(self):
+        root = HERE.parents[2]
+        command = ["env", f"PYTHONPATH={PACKAGE}", sys.executable, "-m", "kvcheck_adapter",
+                   str(root / "tools/adapters/numpy_example/adapter.py")]
+        done = subprocess.run([KVCHECK, "gate", "--impl", shlex.join(command), "--suite", root / "tools/suites/attention.cases",
+                               "--fuzz-cases", "0", "--json", "-"], capture_output=True, text=True, timeout=300)
+        cases = {case["name"]: case for case in json.loads(done.stdout)["cases"]}
+        outside = cases["attention/softcap_and_alibi"]
+        self.assertEqual(outside["outcome"], "UNSUPPORTED")
+        self.assertIn("none of the spaces", outside["reasons"][0])
+        outcomes = [case["outcome"] for case in cases.values()]
+        self.assertEqual(outcomes.count("FAIL"), 0, done.stdout)
+        self.assertGreater(outcomes.count("PASS"), 5)
 
     def test_columns_that_would_broadcast_are_to_be_refused(self):
         for wrong in ("fewer_rows", "fewer_heads", "fewer_v"):

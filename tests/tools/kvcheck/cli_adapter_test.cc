@@ -297,6 +297,21 @@ TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
   }
 }
 
+// Before anything is judged there is a report too.
+TEST_F(AdapterCommandLine, InterruptedWhileItGreetsGivesAReport) {
+  for (const char* command : {"fuzz", "gate"}) {
+    const std::string token = Path(std::string("greets") + command);
+    const ToolRun run = Signalled(
+        {command, "--impl", Hostile("in_hello:hang", token), "--limit", "10m", "--json", "-"},
+        SIGTERM, [&](pid_t) { return CountProcesses(token) >= 1; });
+    EXPECT_EQ(run.exit_code, 130) << run.err;
+    const json report = json::parse(run.out);
+    EXPECT_EQ(report.at("summary").at("interrupted"), true);
+    EXPECT_EQ(report.at("summary").at("exit_code"), 130);
+    EXPECT_TRUE(AreGone(token));
+  }
+}
+
 // Suspended as a whole for longer than the limit: nobody was silent.
 TEST_F(AdapterCommandLine, DoesNotTakeSuspensionForSilence) {
   const std::string token = Path("token");

@@ -236,6 +236,13 @@ TEST_F(FuzzCommand, CacheThatOnlyMakesCachesPassesNothing) {
   UseProgram(KVCHECK_SELFTEST_TOOL);
   std::ofstream(Path("one.cases")) << "case one\nreason any\n"
                                       "cache k=f32 dk=8 data=tokens:1; new A; append A 1\n";
+  // A suite that passes does not make up for what was drawn.
+  std::ofstream(Path("new.cases")) << "case new\nreason any\n"
+                                      "cache k=f32 dk=8 data=tokens:1; new A\n";
+  const ToolRun beside =
+      Tool({"gate", "--impl", "selftest:only_new", "--fuzz-cases", "60", "--suite", "new.cases"});
+  EXPECT_EQ(beside.exit_code, 3) << beside.out;
+  EXPECT_NE(beside.out.find("2 results: 1 passed, 1 mistrusted"), std::string::npos) << beside.out;
   for (const char* command : {"fuzz", "gate"}) {
     std::vector<std::string> arguments = {command, "--impl", "selftest:only_new", "--json", "-"};
     if (command == std::string("fuzz")) {
