@@ -358,7 +358,8 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
       "Example: kvcheck gate --impl optimized --known known.txt --shard 2/4 --junit gate.xml");
   command
       ->add_option("--impl", options->implementation,
-                   "Who answers; cases of kinds that it has not are UNSUPPORTED (default: "
+                   "Who answers; cases of kinds that it has not, or outside of the "
+                   "spaces that it states, are UNSUPPORTED (default: "
                    "optimized); also an adapter's name, or a command line, with a blank or a "
                    "slash (tools/process/protocol.md), which is run; what suites and known "
                    "failures name is not")
