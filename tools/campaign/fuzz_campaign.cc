@@ -10,6 +10,7 @@
 #include "reference/spec/error.h"
 #include "tools/campaign/canonical_form.h"
 #include "tools/campaign/contained_call.h"
+#include "tools/campaign/sort_stably.h"
 #include "tools/campaign/verdict_message.h"
 #include "tools/campaign/worker_pool.h"
 #include "tools/process/attended_clock.h"
@@ -59,8 +60,7 @@ std::vector<int64_t> CasesToShrink(const CampaignOptions& options, const Failure
       told_apart ? static_cast<size_t>(std::max<int64_t>(1, options.shrink_cases)) : 1;
   if (wanted == 1) return {sum.first_case};
   std::vector<FailureGroup> groups = sum.groups;
-  std::stable_partition(groups.begin(), groups.end(),
-                        [](const FailureGroup& group) { return group.name.starts_with(kApart); });
+  SortStably(&groups, [](const FailureGroup& group) { return !group.name.starts_with(kApart); });
   std::vector<int64_t> cases;
   for (size_t turn = 0; turn < kGroupCases; ++turn) {
     for (const FailureGroup& group : groups) {
@@ -214,10 +214,9 @@ std::vector<Look> CasesToLookAt(const CampaignOptions& options,
     for (const int64_t index : CasesToShrink(options, sum)) looks.push_back({&sum, index, turn++});
   }
   if (!options.stop_at_new) return looks;
-  std::stable_sort(looks.begin(), looks.end(),
-                   [](const Look& a, const Look& b) { return a.turn < b.turn; });
-  std::stable_partition(looks.begin(), looks.end(),
-                        [&](const Look& look) { return IsNewSignature(options, *look.sum); });
+  SortStably(&looks, [&](const Look& look) {
+    return std::pair(!IsNewSignature(options, *look.sum), look.turn);
+  });
   return looks;
 }
 

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "reference/spec/error.h"
 #include "tools/campaign/fuzz_campaign.h"
+#include "tools/campaign/sort_stably.h"
 #include "tools/campaign/verdict_message.h"
 #include "tools/campaign/worker_pool.h"
 #include "tools/kvcheck/adapters.h"
@@ -237,10 +238,8 @@ class Gate {
     std::unique_ptr<Subject> subject;
     std::unique_ptr<FailureShrinker> shrink;
     std::map<std::string, std::set<std::string>> forms;  // by signature
-    std::stable_sort(to_shrink_.begin(), to_shrink_.end(),
-                     [](const FailedCase& a, const FailedCase& b) {
-                       return KindName(a.entry.c) < KindName(b.entry.c);
-                     });
+    SortStably(&to_shrink_,
+               [](const FailedCase& failed) { return std::string(KindName(failed.entry.c)); });
     EndIdleAdapters();
     for (FailedCase& failed : to_shrink_) {
       const Answerer& answerer = *AnswererOf(failed.entry);
