@@ -161,7 +161,7 @@ TEST(FirstPass, TolerancesHoldToTheLastBit) {
     EXPECT_EQ(Disagreement(summary, JudgeCodes(DType::kFloat64, want, got, rule)), "");
   }
   const uint64_t odd = (uint64_t{1} << 54) - 1;
-  for (const uint64_t more : {0, 1}) {
+  for (const uint64_t more : {uint64_t{0}, uint64_t{1}}) {
     const uint64_t twice = 2 * odd + more;
     const PassRule rule = {PassRule::Kind::kAbsRel, 0, 0, 1};
     const auto want = std::as_bytes(std::span(&odd, 1));
