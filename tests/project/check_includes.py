@@ -22,6 +22,7 @@ REFERENCE = {
     "reference/cache",
     "reference/attention",
     "reference/judge",
+    "reference/trace",
 }
 ALL_BUT_TESTS = REFERENCE | {"optimized", "golden", "fuzz", "fuzz/targets", "tools"}
 
@@ -36,6 +37,9 @@ ROOMS = {
     "reference/attention": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/data"},
     "reference/judge": {"reference/spec", "reference/numerics"},
+    "reference/trace": {
+        "reference/spec", "reference/data", "reference/cache", "reference/attention",
+        "reference/judge"},
     "optimized": {"reference/spec"},
     "golden": {"reference/spec", "reference/numerics"},
     "fuzz": set(REFERENCE),

@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "fuzz/run_trace.h"
-#include "fuzz/trace_space.h"
 #include "reference/spec/error.h"
+#include "reference/trace/run_trace.h"
+#include "reference/trace/trace_space.h"
 #include "tools/kvcheck/cache_implementations.h"
 
 namespace kvcheck {

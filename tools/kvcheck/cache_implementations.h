@@ -11,11 +11,11 @@
 #include <memory>
 #include <string>
 
-#include "fuzz/run_trace.h"
-#include "fuzz/trace_store.h"
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/trace.h"
+#include "reference/trace/run_trace.h"
+#include "reference/trace/trace_store.h"
 #include "tools/process/remote_process.h"
 
 namespace kvcheck {

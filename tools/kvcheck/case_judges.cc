@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "fuzz/run_trace.h"
-#include "fuzz/trace_space.h"
 #include "reference/spec/error.h"
+#include "reference/trace/run_trace.h"
+#include "reference/trace/trace_space.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/cache_implementations.h"
 #include "tools/kvcheck/evaluate_case.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fuzz/run_trace.h"
+#include "reference/trace/run_trace.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/other_rules.h"
 

@@ -10,9 +10,9 @@
 #include <iterator>
 #include <system_error>
 
-#include "fuzz/trace_inputs.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
+#include "reference/trace/trace_inputs.h"
 #include "tools/process/untrusted_reader.h"
 #include "tools/report/output_file.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "fuzz/trace_store.h"
 #include "golden/hdf5_state_store.h"
+#include "reference/trace/trace_store.h"
 
 namespace kvcheck {
 

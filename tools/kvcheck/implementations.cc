@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "optimized/attention/attention_implementation.h"
+#include "optimized/formats/codec_implementation.h"
 #include "reference/attention/simulated_kernel.h"
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
@@ -16,8 +18,6 @@
 #include "tools/faults/kernel_faults.h"
 #include "tools/kvcheck/adapters.h"
 #include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/optimized_attention.h"
-#include "tools/kvcheck/optimized_codec.h"
 #include "tools/process/remote_implementation.h"
 
 namespace kvcheck {

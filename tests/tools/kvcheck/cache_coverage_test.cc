@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
 #include "reference/cache/model_cache.h"
+#include "reference/trace/run_trace.h"
 #include "tools/faults/cache_faults.h"
 
 namespace kvcheck {
