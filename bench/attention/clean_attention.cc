@@ -25,7 +25,7 @@
 #include "optimized/attention/attention_implementation.h"
 #include "reference/data/attention_regime.h"
 #include "reference/judge/judge.h"
-#include "tools/kvcheck/evaluate_case.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "optimized/attention/attention_implementation.h"
-#include "tools/kvcheck/evaluate_case.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {

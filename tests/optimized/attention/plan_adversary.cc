@@ -10,7 +10,7 @@
 #include "reference/attention/attention_source.h"
 #include "reference/judge/judge.h"
 #include "reference/numerics/fast_round.h"
-#include "tools/kvcheck/evaluate_case.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 
