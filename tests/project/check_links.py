@@ -128,7 +128,7 @@ def paths_in(code, house, folder, foreign):
     for word in code.split():
         word = word.strip("'\",;:()[]").split("#")[0].removeprefix("./")
         word = re.sub(r"(?<=\w):\d+(?:-\d+)?$", "", word)  # file.cc:12
-        if re.search(r"[<>=$|\\@]|://|\.\.\.|^-|^/|^~", word) or not word:
+        if re.search(r"[<>=$|\\@]|://|\.\.\.|^-|^/|^~", word) or not word or SKIPPED & set(word.split("/")):
             continue
         first, slash, _ = word.partition("/")
         if slash and first in house.rooms:
@@ -190,7 +190,7 @@ def check_page(house, page):
                     yield code.start() + match.start(), f"no option '{match[0]}'"
     for fence in FENCE.finditer(text):
         for match in re.finditer(rf"(?<![\w./*-])(?:{'|'.join(sorted(house.rooms))})/[\w./{{}},*-]*\w", fence[0]):
-            if not is_there(house, [match[0], f"{folder}/{match[0]}"]):
+            if not SKIPPED & set(match[0].split("/")) and not is_there(house, [match[0], f"{folder}/{match[0]}"]):
                 yield fence.start() + match.start(), f"no '{match[0]}'"
 
 

@@ -36,7 +36,7 @@ class Links(unittest.TestCase):
         for text in ("[a](../../README.md)", "[a](README.md#a)", "[a](../../README.md#1-what-it-is)", "[a](https://x.org/y.md)",
                      "[a](../a)", "`unit.h`", "`unit.{h,h}`", "`tools/a/unit.h`", "`tools/*/unit.h`", "`tools/NAME/run.py`",
                      "`tools/a/program --limit 3`", "`Unit.DoesWhatItSays`", "`UnitOfWork()`", "`some_name`", "`run.py --limit`",
-                     "```\ntools/a/run.py\n```", "[README.md](../../README.md), section 1.2", "`build/x.h`", "`a/b`", "`x=y.h`"):
+                     "```\ntools/a/run.py\n```", "[README.md](../../README.md), section 1.2", "`build/x.h`", "`tools/a/venv/bin/python`", "`a/b`", "`x=y.h`"):
             self.assertEqual(self.check(text), (0, ""), text)
 
     def test_what_is_not_there_is_found(self):
