@@ -26,7 +26,7 @@ std::string RunSummary(std::span<const FaultOutcome> outcomes);
 // The content of tools/faults/TABLE.md.
 std::string RunTable(std::span<const FaultOutcome> outcomes);
 
-// The reports of --json. tool: "kvcheck 0.1.0".
+// The reports of --json. tool: "kvcheck 0.2.0".
 std::string ListJson(std::span<const Fault> faults, const std::string& tool);
 std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const std::string& tool);
 
