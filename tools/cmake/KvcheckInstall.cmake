@@ -1,5 +1,5 @@
-# Installation: the rooms of the reference with their headers, and a package that finds them
-# (find_package(kvcheck), kvcheck::reference_spec). tests/project/install_test.cmake proves it.
+# Installation: the rooms under kvcheck::kvcheck with their headers, and a package that finds them
+# (find_package(kvcheck)). tests/project/install_test.cmake proves it.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -16,6 +16,14 @@ function(kvcheck_install_room target room)
   install(TARGETS ${target} EXPORT kvcheckTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/${room}/"
           DESTINATION "${KVCHECK_INSTALL_INCLUDE_DIR}/${room}" FILES_MATCHING PATTERN "*.h")
+endfunction()
+
+# Adds the library that others link, kvcheck::kvcheck, and its header <kvcheck/NAME>.
+function(kvcheck_install_library target header)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME kvcheck)
+  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  install(TARGETS ${target} EXPORT kvcheckTargets)
+  install(FILES "${CMAKE_SOURCE_DIR}/${header}" DESTINATION "${KVCHECK_INSTALL_INCLUDE_DIR}")
 endfunction()
 
 # Writes the package files; called once, after the rooms.

@@ -1,0 +1,97 @@
+// kvcheck as a library, for programs that hold tensors and caches in memory of their own:
+//   #include <kvcheck/kvcheck.h>, find_package(kvcheck), target kvcheck::kvcheck.
+// Every judgement is the corridor of the command line: the same reference, bounds and verdicts.
+// Nothing here prints, reads options, handles signals or ends the process.
+//
+// Errors of all functions: kvcheck::Error, by its code().
+//   kParse        a text (case, mask, plan, profile, format, rule) that does not parse
+//   kIllegalCase  shapes that contradict each other; a question that is not defined
+//   kMissingData  an array that the question needs is absent, or of another type or shape
+//   kUnsupported  a question that this build cannot answer, or that does not fit the memory
+// What the judged kernel, codec or cache did wrong is no error: it is in the Verdict. Cancelled is
+// thrown where Settings::cancelled said so.
+// The texts of masks, plans, profiles, formats and rules: reference/README.md, section 3.
+
+#ifndef TOOLS_CORRIDOR_KVCHECK_H_
+#define TOOLS_CORRIDOR_KVCHECK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/judge/verdict.h"
+#include "reference/spec/cache_implementation.h"
+#include "reference/spec/case.h"
+#include "reference/spec/dtype.h"
+#include "reference/spec/error.h"
+#include "tools/corridor/cancel.h"
+
+namespace kvcheck {
+
+// An array in the caller's memory, which is read during the call alone.
+struct Array {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> extents;
+  const void* data = nullptr;
+  std::vector<int64_t> strides_bytes{};  // one per axis; empty: row-major without gaps
+};
+// By the names that the case gives its tensors: "q", "k", "v", "out", "x", "codes", ...
+using Arrays = std::map<std::string, Array>;
+
+// Under what an answer is judged.
+struct Settings {
+  std::string plan = "base=stranger";  // how it was computed; of attention alone
+  std::string profile{};               // which conventions it follows
+  bool strict = false;                 // statistics over their limit fail
+  int threads = 1;                     // does not change the verdict
+  std::function<bool()> cancelled{};   // asked again and again, by every thread
+};
+
+// A call of an attention kernel, and what it answered.
+// Shapes: q (B, Hq, L, Dk), k (B, Hkv, T, Dk), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), lse (B, Hq,
+// L), mask_array as the mask says, sinks and alibi_slopes (Hq). K and V of plain types; coded K and
+// V go through JudgeCase.
+// Definition: AttentionCase in reference/spec/case.h.
+struct AttentionCall {
+  Array q, k, v;
+  Array out{};
+  std::optional<Array> lse{};
+  LseKind lse_kind = LseKind::kNatural;  // where lse is given
+  std::string mask = "none";             // "causal_bottom_right+window:4096", "bool:B1LT", ...
+  std::optional<Array> mask_array{};     // of the terms `bool` and `additive`
+  std::optional<double> scale{};         // left out: 1 / sqrt(Dk)
+  std::optional<double> softcap{};
+  std::optional<Array> sinks{};
+  std::optional<Array> alibi_slopes{};
+};
+
+Verdict JudgeAttention(const AttentionCall& call, const Settings& settings = {});
+
+// Any case of attention, a codec or tensors, as its text ("codec op=encode format=affine:4:g64:f16
+// x=f16 rows=8 d=128 data=file"). inputs: its tensors; none where the case generates its
+// data. outputs: what the implementation answered.
+Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arrays& outputs,
+                  const Settings& settings = {});
+
+// Two arrays of one type and shape under a rule ("exact", "ulp:2", "abs:2^-20,rel:0.001").
+Verdict JudgeArrays(const Array& want, const Array& got, const std::string& rule,
+                    const Settings& settings = {});
+
+// Runs a trace of operations ("cache layout=... ; new A; append A 3; ...") on the caches of this
+// process, beside the model of the contract.
+Verdict JudgeCache(const std::string& case_text, CacheFactory* caches,
+                   const Settings& settings = {});
+
+// As kvcheck prints it: one line where it passed, everything that is known otherwise.
+std::string TextOf(const Verdict& verdict);
+// As --json has it: a document with this one result (tools/report/README.md).
+std::string JsonOf(const Verdict& verdict);
+// The exit code that the command line would end with: 0 passed, 1 failed, 3 nothing was proved.
+int ExitCodeOf(const Verdict& verdict);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_CORRIDOR_KVCHECK_H_
