@@ -19,7 +19,7 @@
 
 namespace kvcheck {
 
-// "kvcheck 0.2.0".
+// "kvcheck 0.1.0".
 std::string ToolVersion();
 
 class RunReport {
