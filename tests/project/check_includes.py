@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include of the sources against the table of rooms (reference/README.md).
+"""Checks every #include of the sources against the table of rooms (ARCHITECTURE.md).
 
     check_includes.py [ROOT]
 

@@ -12,6 +12,7 @@ In every *.md below ROOT, apart from folders that hold nothing of the project's 
   `Suite.Sentence`           a test
   `Name`, `a_name`           a word of a source, or the name of a file
   --option                   in code: one that a source of the project has, or one of OTHER_OPTIONS
+  kvcheck N.N.N              the version of CMakeLists.txt; also in comments of sources
 In comments of sources: paths that begin with a room. NAME, FILE, *, {a,b} and the like are patterns: one fitting file is enough.
 """
 
@@ -32,6 +33,7 @@ IDENTIFIER = re.compile(r"(?:[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]\w*_\w+)(?=(
 # Of programs that are not the project's.
 OTHER_OPTIONS = {"--args", "--gtest_filter"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+VERSION = re.compile(r'\bkvcheck(?:": "| )(\d+\.\d+\.\d+)\b')
 LINK = re.compile(r"(?<!!)\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^()\s]+)\)|!\[[^][]*\]\(([^()\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 SECTION = re.compile(r"([\w./-]+\.md)\)?`?, (?:section )(\d+(?:\.\d+)*)")
@@ -153,10 +155,19 @@ def is_there(house, places):
     return False
 
 
+def check_version(house, text):
+    """Of the tool, where an example shows it."""
+    said = re.search(r"project\(kvcheck VERSION ([\d.]+)", house.text("CMakeLists.txt")) if "CMakeLists.txt" in house.files else None
+    for match in VERSION.finditer(text):
+        if said and match[1] != said[1]:
+            yield match.start(), f"no version {match[1]}: it is {said[1]}"
+
+
 def check_page(house, page):
     """(offset, what is wrong)."""
     text = house.text(page)
     folder = page.rpartition("/")[0]
+    yield from check_version(house, text)
     foreign = any(fnmatch.fnmatch(page.rsplit("/", 1)[-1], pattern) for pattern in FOREIGN)
     without_fences = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     without_code = CODE.sub(lambda match: " " * len(match[0]) if "](" not in match[0] else match[0], without_fences)
@@ -200,6 +211,7 @@ def check_comments(house, file):
     comment = r"//.*" if file.endswith((".h", ".cc", ".inc")) else r'^[ \t]*#(?!include).*|"""(?:.|\n)*?"""'
     rooms = "|".join(sorted(house.rooms))
     for block in re.finditer(comment, text, flags=re.M):
+        yield from ((block.start() + offset, what) for offset, what in check_version(house, block[0]))
         for match in re.finditer(rf"(?<![\w./*-])(?:{rooms})/[\w./{{}},*-]*\.(?:md|h|cc|py|sh|cases)\b", block[0]):
             if not house.has(match[0]):
                 yield block.start() + match.start(), f"no '{match[0]}'"

@@ -11,6 +11,7 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "check_links.py"
 HOUSE = {
+    "CMakeLists.txt": "project(kvcheck VERSION 1.2.3)\n",
     "README.md": "# House\n## 1. What `it` is\n### 1.2 Parts\ntext\n```\n# no heading\n```\n",
     "tools/a/README.md": "# A\n",
     "tools/a/unit.h": "// Reads tools/a/README.md.\nint UnitOfWork(int some_name);\n",
@@ -36,14 +37,14 @@ class Links(unittest.TestCase):
         for text in ("[a](../../README.md)", "[a](README.md#a)", "[a](../../README.md#1-what-it-is)", "[a](https://x.org/y.md)",
                      "[a](../a)", "`unit.h`", "`unit.{h,h}`", "`tools/a/unit.h`", "`tools/*/unit.h`", "`tools/NAME/run.py`",
                      "`tools/a/program --limit 3`", "`Unit.DoesWhatItSays`", "`UnitOfWork()`", "`some_name`", "`run.py --limit`",
-                     "```\ntools/a/run.py\n```", "[README.md](../../README.md), section 1.2", "`build/x.h`", "`tools/a/venv/bin/python`", "`a/b`", "`x=y.h`"):
+                     "```\ntools/a/run.py\n```", "[README.md](../../README.md), section 1.2", "kvcheck 1.2.3", "`build/x.h`", "`tools/a/venv/bin/python`", "`a/b`", "`x=y.h`"):
             self.assertEqual(self.check(text), (0, ""), text)
 
     def test_what_is_not_there_is_found(self):
         for text in ("[a](gone.md)", "[a](../../README.md#2-gone)", "[a](#gone)", "![a](gone.png)", "`gone.h`", "`unit.{h,cc}`",
                      "`tools/a/gone.h`", "`tools/*/gone.h`", "`tools/NAME/gone.py`", "`tools/a/gone`", "`Unit.DoesWhatNobodySays`",
                      "`UnitOfPlay()`", "`no_name`", "`run.py --gone`", "```\ntools/gone.py\n```", "[README.md](../../README.md), section 1.3",
-                     "`../gone.h`"):
+                     "`../gone.h`", "kvcheck 1.2.4", '`"kvcheck": "1.2.2"`'):
             status, said = self.check("first line\n" + text)
             self.assertEqual(status, 1, text)
             self.assertRegex(said, r"^tools/a/PAGE\.md:[23]: no ", text)
