@@ -9,7 +9,7 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/merge_ranges.h"
+#include "optimized/attention/merge_splits.h"
 #include "optimized/attention/tile_worker.h"
 #include "optimized/attention/worker_pool.h"
 

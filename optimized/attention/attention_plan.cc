@@ -7,7 +7,7 @@
 #include "optimized/attention/exp.h"
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/tile.h"
 
 namespace kvcheck::optimized {

@@ -24,7 +24,7 @@ inline constexpr int64_t kSumLanes16 = 16;
 inline constexpr int64_t kQuad = 4;
 
 // How a kernel reads a vector. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h or planes-inl.h that reads it. The one table of
+// X(name, rows): `rows` is the class of rows-inl.h or packed_codes-inl.h that reads it. The one table of
 // kernels: it declares, dispatches, tests and benches them.
 #define KVCHECK_ATTENTION_ROW_KINDS(X) \
   X(kFloat32, Float32Rows)             \
@@ -35,7 +35,7 @@ inline constexpr int64_t kQuad = 4;
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)
 
-// The same codes where scales and biases stay out of the sums: plane by plane (planes.h), or with
+// The same codes where scales and biases stay out of the sums: plane by plane (packed_codes.h), or with
 // integers (fixed_point.h). The last one reads such codes channel by channel, for sums that take
 // them many times: as f32, or four rows joined.
 #define KVCHECK_ATTENTION_PLANE_KINDS(X) \

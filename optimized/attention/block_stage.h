@@ -11,7 +11,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block.h"
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 
 namespace kvcheck::optimized {

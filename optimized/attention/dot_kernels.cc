@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 // Vectors of unknown length cannot be array elements; NEON takes the place of SVE.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
 #include "optimized/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,4 +1,4 @@
-// q.k over codes and queries in integers (fixed_point.h), a key in each lane (turned.h).
+// q.k over codes and queries in integers (fixed_point.h), a key in each lane (transposed_keys.h).
 
 // This instruction set alone has the products; no other file is compiled for it.
 #define HWY_WANT_AVX3_DL
@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -16,8 +16,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/fixed-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/fixed_point-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 namespace kvcheck::optimized {
 namespace {

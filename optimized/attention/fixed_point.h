@@ -10,7 +10,7 @@
 // the three parts where it becomes an f32, twice. The order of the products does not matter, nor do
 // those with zero: decode and prefill have the same bits, whatever stands together.
 //
-// Scales and biases stay out of the sums as in planes.h; in q.k the biases are multiplied with the
+// Scales and biases stay out of the sums as in packed_codes.h; in q.k the biases are multiplied with the
 // sum of the query's integers, so that the whole of q.k is that of the rounded query.
 
 #ifndef OPTIMIZED_ATTENTION_FIXED_POINT_H_

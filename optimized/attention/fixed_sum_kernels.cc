@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -18,9 +18,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/fixed-inl.h"
-#include "optimized/attention/lane_sums-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/fixed_point-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 #include "optimized/formats/pack.h"
 
 namespace kvcheck::optimized {

@@ -23,12 +23,12 @@ struct Queries {
   int64_t stride = 0;
   const float* sums = nullptr;  // of the groups
   bool in_place = false;        // divided by the powers of two of their planes
-  // All four of them lane by lane (turned.h); not of planes.
+  // All four of them lane by lane (transposed_keys.h); not of planes.
   const float* turned = nullptr;
 };
 
 // scores[h][i] = sum over channels of q[h] times row i: term c in lane c mod N, in order, and the N
-// lanes by halves. Planes: factored, a group's channels in runs (planes.h). Shapes: scores (width,
+// lanes by halves. Planes: factored, a group's channels in runs (packed_codes.h). Shapes: scores (width,
 // kBlockTokens), of which what stands behind `count` may be written too, up to a multiple of 16;
 // of keys turned about up to one of turned_keys, of planes up to a whole block, and so far scales
 // and biases are read.

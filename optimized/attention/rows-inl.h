@@ -20,7 +20,7 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
-#include "optimized/attention/fetch_in_order.h"
+#include "optimized/attention/prefetcher.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/widen-inl.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -15,7 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
 #include "optimized/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();

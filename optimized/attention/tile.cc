@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/planes.h"
-#include "optimized/attention/processor_caches.h"
+#include "optimized/attention/packed_codes.h"
+#include "optimized/attention/cache_sizes.h"
 
 namespace kvcheck::optimized {
 

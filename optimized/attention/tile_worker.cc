@@ -7,12 +7,12 @@
 #include <limits>
 
 #include "optimized/attention/aligned_floats.h"
-#include "optimized/attention/fetch_in_order.h"
+#include "optimized/attention/prefetcher.h"
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/merge_ranges.h"
-#include "optimized/attention/planes.h"
-#include "optimized/attention/processor_caches.h"
-#include "optimized/attention/turned.h"
+#include "optimized/attention/merge_splits.h"
+#include "optimized/attention/packed_codes.h"
+#include "optimized/attention/cache_sizes.h"
+#include "optimized/attention/transposed_keys.h"
 
 namespace kvcheck::optimized {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block_stage.h"
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/tile.h"
 
@@ -120,7 +120,7 @@ class TileWorker {
   bool in_place_ = false;       // Queries::in_place
   bool turns_ = false;          // keys are turned about for the tile
   float* queries_ = nullptr;    // (rows, padded k_dim)
-  float* turned_ = nullptr;     // (rows, padded k_dim), as turned.h says
+  float* turned_ = nullptr;     // (rows, padded k_dim), as transposed_keys.h says
   float* scores_ = nullptr;     // (rows, 64)
   float* rescale_ = nullptr;    // (rows)
   float* bias_ = nullptr;       // (4, 64)

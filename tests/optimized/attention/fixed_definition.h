@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "optimized/attention/fixed_point.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 
 namespace kvcheck {

@@ -16,7 +16,7 @@
 
 #include "optimized/attention/block_stage.h"
 #include "optimized/formats/row_codec.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/attention/stored_sequence.h"
 #include "tests/optimized/on_target.h"

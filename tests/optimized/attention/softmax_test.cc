@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "optimized/attention/kernels.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/on_target.h"
 
 namespace kvcheck {

@@ -1,7 +1,7 @@
 // What will be read next is fetched while something else is worked on.
 
-#ifndef OPTIMIZED_ATTENTION_FETCH_IN_ORDER_H_
-#define OPTIMIZED_ATTENTION_FETCH_IN_ORDER_H_
+#ifndef OPTIMIZED_ATTENTION_PREFETCHER_H_
+#define OPTIMIZED_ATTENTION_PREFETCHER_H_
 
 #include <hwy/base.h>
 
@@ -98,4 +98,4 @@ using FetchInOrder = LinesInOrder<FetchLine>;
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_FETCH_IN_ORDER_H_
+#endif  // OPTIMIZED_ATTENTION_PREFETCHER_H_

@@ -1,7 +1,7 @@
 // The parts from which kernels.cc makes one table: what each file of kernels fills in.
 
-#ifndef OPTIMIZED_ATTENTION_KERNEL_PARTS_H_
-#define OPTIMIZED_ATTENTION_KERNEL_PARTS_H_
+#ifndef OPTIMIZED_ATTENTION_KERNEL_TABLE_H_
+#define OPTIMIZED_ATTENTION_KERNEL_TABLE_H_
 
 #include "optimized/attention/kernels.h"
 
@@ -28,4 +28,4 @@ void FillWidths(Kernel (&kernels)[2], bool fused, Kernel one, Kernel quad, Kerne
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_KERNEL_PARTS_H_
+#endif  // OPTIMIZED_ATTENTION_KERNEL_TABLE_H_

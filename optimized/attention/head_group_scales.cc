@@ -1,4 +1,4 @@
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 
 #include "optimized/attention/aligned_floats.h"
 

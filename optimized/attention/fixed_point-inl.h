@@ -1,11 +1,11 @@
 // Products of bytes (fixed_point.h), in registers. Included once per instruction set; for those
 // that have them.
 
-#if defined(OPTIMIZED_ATTENTION_FIXED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_FIXED_INL_H_
-#undef OPTIMIZED_ATTENTION_FIXED_INL_H_
+#if defined(OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
+#undef OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_FIXED_INL_H_
+#define OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
 #endif
 
 #include <hwy/highway.h>

@@ -1,4 +1,4 @@
-#include "optimized/attention/turned.h"
+#include "optimized/attention/transposed_keys.h"
 
 #include <cstring>
 

@@ -1,20 +1,20 @@
-// P.V over planes of codes (planes.h), where the instruction set has the vectors for them.
+// P.V over planes of codes (packed_codes.h), where the instruction set has the vectors for them.
 
 #include <cstdint>
 #include <cstring>
 
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/attention/plane_sum_kernels.cc"
+#define HWY_TARGET_INCLUDE "optimized/attention/packed_sum_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
-#include "optimized/attention/planes-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
+#include "optimized/attention/packed_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {

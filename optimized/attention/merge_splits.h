@@ -1,7 +1,7 @@
 // The partial results of a tile's ranges become outputs.
 
-#ifndef OPTIMIZED_ATTENTION_MERGE_RANGES_H_
-#define OPTIMIZED_ATTENTION_MERGE_RANGES_H_
+#ifndef OPTIMIZED_ATTENTION_MERGE_SPLITS_H_
+#define OPTIMIZED_ATTENTION_MERGE_SPLITS_H_
 
 #include "optimized/attention/tile.h"
 
@@ -12,4 +12,4 @@ void MergeRanges(const TileShape& shape, const Tile& tile);
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_MERGE_RANGES_H_
+#endif  // OPTIMIZED_ATTENTION_MERGE_SPLITS_H_

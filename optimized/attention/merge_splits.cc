@@ -1,11 +1,11 @@
-#include "optimized/attention/merge_ranges.h"
+#include "optimized/attention/merge_splits.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 namespace kvcheck::optimized {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "optimized/attention/fetch_in_order.h"
-#include "optimized/attention/processor_caches.h"
+#include "optimized/attention/prefetcher.h"
+#include "optimized/attention/cache_sizes.h"
 #include "optimized/attention/tile_worker.h"
 
 namespace kvcheck::optimized {

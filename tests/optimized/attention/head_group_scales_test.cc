@@ -1,6 +1,6 @@
 // Scales of heads that stand together in each token, head by head.
 
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 
 #include <gtest/gtest.h>
 

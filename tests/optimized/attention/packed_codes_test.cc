@@ -1,7 +1,7 @@
 // The kernels of planes against their definition written out: scales and biases out of the sums,
 // the same bits wherever the codes stand.
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "optimized/attention/aligned_floats.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 

@@ -1,4 +1,4 @@
-#include "optimized/attention/processor_caches.h"
+#include "optimized/attention/cache_sizes.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
 // The lanes of sums added up, by halves: (i, i + N / 2), ..., (i, i + 1), several sums at once.
 // Included once per instruction set.
 
-#if defined(OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
-#undef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#if defined(OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
+#undef OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#define OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
 #endif
 
 #include <hwy/highway.h>

@@ -1,6 +1,6 @@
 // Keys turned about give the bits of keys that are not.
 
-#include "optimized/attention/turned.h"
+#include "optimized/attention/transposed_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/block_stage.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 

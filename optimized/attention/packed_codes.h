@@ -6,7 +6,7 @@
 // holds exactly. For P.V the channels of a chunk of 8 P are taken plane by plane, channel P j + k
 // in lane j of plane k; vectors of sixteen lanes take two chunks, lanes 8 to 15 the second one, of
 // which groups may differ, and a last one by itself. For q.k keys are turned about word by word
-// (turned.h): channel P j + k of N keys is plane k of their words j. What codes are multiplied
+// (transposed_keys.h): channel P j + k of N keys is plane k of their words j. What codes are multiplied
 // with is divided by 2^(bits k), which is exact unless a number is tiny: then the codes are shifted
 // down instead, with the same bits.
 //
@@ -17,8 +17,8 @@
 //
 // Per value that leaves a mask, a conversion and the products with the queries.
 
-#ifndef OPTIMIZED_ATTENTION_PLANES_H_
-#define OPTIMIZED_ATTENTION_PLANES_H_
+#ifndef OPTIMIZED_ATTENTION_PACKED_CODES_H_
+#define OPTIMIZED_ATTENTION_PACKED_CODES_H_
 
 #include <cstdint>
 
@@ -80,4 +80,4 @@ void RestoreChannels(int bits, int64_t lanes, int64_t dim, float* row);
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_PLANES_H_
+#endif  // OPTIMIZED_ATTENTION_PACKED_CODES_H_

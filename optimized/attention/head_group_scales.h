@@ -1,8 +1,8 @@
 // Scales and biases of a block whose heads stand together in each token, head by head: turned once
 // for all heads that go together, where a copy token by token would be made for each of them.
 
-#ifndef OPTIMIZED_ATTENTION_HEAD_SCALES_H_
-#define OPTIMIZED_ATTENTION_HEAD_SCALES_H_
+#ifndef OPTIMIZED_ATTENTION_HEAD_GROUP_SCALES_H_
+#define OPTIMIZED_ATTENTION_HEAD_GROUP_SCALES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -41,4 +41,4 @@ class HeadScales {
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_HEAD_SCALES_H_
+#endif  // OPTIMIZED_ATTENTION_HEAD_GROUP_SCALES_H_

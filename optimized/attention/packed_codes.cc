@@ -1,4 +1,4 @@
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // How definitions of kernels add the lanes of a sum.
 
-#ifndef TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
-#define TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
+#ifndef TESTS_OPTIMIZED_ATTENTION_HORIZONTAL_SUM_H_
+#define TESTS_OPTIMIZED_ATTENTION_HORIZONTAL_SUM_H_
 
 #include <cstddef>
 #include <vector>
@@ -18,4 +18,4 @@ inline float AddLanes(std::vector<float> lanes) {
 
 }  // namespace kvcheck
 
-#endif  // TESTS_OPTIMIZED_ATTENTION_ADD_LANES_H_
+#endif  // TESTS_OPTIMIZED_ATTENTION_HORIZONTAL_SUM_H_

@@ -1,6 +1,6 @@
 // What is fetched ahead: every line of both streams once and in order, evenly over the steps.
 
-#include "optimized/attention/fetch_in_order.h"
+#include "optimized/attention/prefetcher.h"
 
 #include <gtest/gtest.h>
 

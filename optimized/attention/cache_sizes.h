@@ -1,7 +1,7 @@
 // Caches of a core of this machine, which say how much is worth having at hand at once.
 
-#ifndef OPTIMIZED_ATTENTION_PROCESSOR_CACHES_H_
-#define OPTIMIZED_ATTENTION_PROCESSOR_CACHES_H_
+#ifndef OPTIMIZED_ATTENTION_CACHE_SIZES_H_
+#define OPTIMIZED_ATTENTION_CACHE_SIZES_H_
 
 #include <cstdint>
 
@@ -13,4 +13,4 @@ int64_t SecondCacheBytes();
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_PROCESSOR_CACHES_H_
+#endif  // OPTIMIZED_ATTENTION_CACHE_SIZES_H_

@@ -1,18 +1,18 @@
-// Keys turned about (turned.h), for many queries: once for all of them.
+// Keys turned about (transposed_keys.h), for many queries: once for all of them.
 
 #include <cstdint>
 
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/turned.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/transposed_keys.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/attention/turned_kernels.cc"
+#define HWY_TARGET_INCLUDE "optimized/attention/transposed_dot_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {

@@ -1,20 +1,20 @@
-// Words turned about, and q.k with a key in each lane (turned.h). Included once per instruction
+// Words turned about, and q.k with a key in each lane (transposed_keys.h). Included once per instruction
 // set; for vectors of eight lanes or more.
 
-#if defined(OPTIMIZED_ATTENTION_TURNED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_TURNED_INL_H_
-#undef OPTIMIZED_ATTENTION_TURNED_INL_H_
+#if defined(OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
+#undef OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_TURNED_INL_H_
+#define OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
 #include <cstdint>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/rows-inl.h"
-#include "optimized/attention/turned.h"
+#include "optimized/attention/transposed_keys.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -110,7 +110,7 @@ HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int6
   }
 }
 
-// The sums of the runs of a group (planes.h), added as a tree: run 0 and 1, 2 and 3, both.
+// The sums of the runs of a group (packed_codes.h), added as a tree: run 0 and 1, 2 and 3, both.
 // `runs_of.Sum(run, sum)` is the sum of a run. Shapes: kept (kMostTree, kSums, kLanes).
 template <int kSums, class RunsOf>
 HWY_INLINE void SumRuns(const RunsOf& runs_of, int64_t runs, float* HWY_RESTRICT kept,

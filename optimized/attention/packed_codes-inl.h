@@ -1,20 +1,20 @@
-// Planes of codes (planes.h) as f32 lanes, in registers. Included once per instruction set; for
+// Planes of codes (packed_codes.h) as f32 lanes, in registers. Included once per instruction set; for
 // vectors of eight lanes or more that fuse products.
 
-#if defined(OPTIMIZED_ATTENTION_PLANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_PLANES_INL_H_
-#undef OPTIMIZED_ATTENTION_PLANES_INL_H_
+#if defined(OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
+#undef OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_PLANES_INL_H_
+#define OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
 #include <cstdint>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/rows-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
