@@ -6,11 +6,11 @@ namespace kvcheck::optimized {
 namespace {
 
 #ifdef _SC_LEVEL1_DCACHE_SIZE
-constexpr int kFirstCache = _SC_LEVEL1_DCACHE_SIZE;
-constexpr int kSecondCache = _SC_LEVEL2_CACHE_SIZE;
+constexpr int kL1 = _SC_LEVEL1_DCACHE_SIZE;
+constexpr int kL2 = _SC_LEVEL2_CACHE_SIZE;
 #else
-constexpr int kFirstCache = -1;  // no name: sysconf knows of nothing
-constexpr int kSecondCache = -2;
+constexpr int kL1 = -1;  // no such name: sysconf fails
+constexpr int kL2 = -2;
 #endif
 
 template <int kName>
@@ -21,7 +21,7 @@ int64_t BytesOf(int64_t otherwise) {
 
 }  // namespace
 
-int64_t FirstCacheBytes() { return BytesOf<kFirstCache>(int64_t{32} << 10); }
-int64_t SecondCacheBytes() { return BytesOf<kSecondCache>(int64_t{256} << 10); }
+int64_t L1Bytes() { return BytesOf<kL1>(int64_t{32} << 10); }
+int64_t L2Bytes() { return BytesOf<kL2>(int64_t{256} << 10); }
 
 }  // namespace kvcheck::optimized

@@ -1,4 +1,4 @@
-// Caches of a core of this machine, which say how much is worth having at hand at once.
+// L1 and L2 of a core of this machine, which set the sizes of tiles.
 
 #ifndef OPTIMIZED_ATTENTION_CACHE_SIZES_H_
 #define OPTIMIZED_ATTENTION_CACHE_SIZES_H_
@@ -7,9 +7,9 @@
 
 namespace kvcheck::optimized {
 
-// Of data; where the system does not say, what all of today's have.
-int64_t FirstCacheBytes();
-int64_t SecondCacheBytes();
+// Bytes of data cache; 32 and 256 KiB where the system does not tell.
+int64_t L1Bytes();
+int64_t L2Bytes();
 
 }  // namespace kvcheck::optimized
 

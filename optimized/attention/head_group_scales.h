@@ -1,5 +1,5 @@
-// Scales and biases of a block whose heads stand together in each token, head by head: turned once
-// for all heads that go together, where a copy token by token would be made for each of them.
+// Scales and biases of a block in a token-major layout, transposed to head-major once per head
+// group, instead of gathered token by token for each head.
 
 #ifndef OPTIMIZED_ATTENTION_HEAD_GROUP_SCALES_H_
 #define OPTIMIZED_ATTENTION_HEAD_GROUP_SCALES_H_
@@ -13,9 +13,9 @@
 
 namespace kvcheck::optimized {
 
-class HeadScales {
+class HeadGroupScales {
  public:
-  // Of one head, the tokens of a block one after the other; null: they were not turned.
+  // One head's scales of a block, token after token; null: not transposed.
   struct Head {
     const std::byte* scales = nullptr;
     const std::byte* biases = nullptr;
@@ -23,14 +23,14 @@ class HeadScales {
 
   // For what Take may need.
   void MakeRoom(int64_t heads);
-  // Of kBlockTokens tokens from column `column` on, those of `heads` heads from `head` on; `bytes`:
-  // of a token's scales of one head, 0 where there are none. None are turned where the heads do not
-  // stand together or there is no kernel for them.
+  // Transposes those of kBlockTokens tokens from `column` on and of `heads` heads from `head` on.
+  // bytes: a head's scales of one token; 0: none. Does nothing where heads do not adjoin or no
+  // kernel has the shape.
   void Take(const StoredHeads& from, int64_t head, int64_t heads, int64_t bytes, int64_t column,
             const AttentionKernels& kernels);
-  // As if none had been turned.
+  // Forgets what was transposed.
   void Drop() { heads_ = 0; }
-  // Head i of those that were asked for.
+  // Head i of the group.
   Head Of(int64_t i) const;
 
  private:

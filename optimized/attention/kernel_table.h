@@ -1,30 +1,71 @@
-// The parts from which kernels.cc makes one table: what each file of kernels fills in.
+// What each file of kernels provides, of which kernels.cc makes one table. Every function gives the
+// kernels of the target that it is dispatched to; null where the target has none.
 
 #ifndef OPTIMIZED_ATTENTION_KERNEL_TABLE_H_
 #define OPTIMIZED_ATTENTION_KERNEL_TABLE_H_
+
+#include <array>
 
 #include "optimized/attention/kernels.h"
 
 namespace kvcheck::optimized {
 
-void FillDotKernels(bool fused, AttentionKernels* kernels);
-void FillSumKernels(bool fused, AttentionKernels* kernels);
-void FillPlaneDotKernels(bool fused, AttentionKernels* kernels);
-void FillPlaneSumKernels(bool fused, AttentionKernels* kernels);
-// After those of planes and turned keys, which they replace.
-void FillFixedDotKernels(bool fused, AttentionKernels* kernels);
-void FillFixedSumKernels(bool fused, AttentionKernels* kernels);
-void FillTurnedKernels(bool fused, AttentionKernels* kernels);
-void FillSoftmaxKernels(bool fused, AttentionKernels* kernels);
-void FillScaleKernels(AttentionKernels* kernels);
+// dot_kernels.cc, by kind of row.
+struct PlainDots {
+  std::array<Widths<DotKernel>, kPlainKinds> dot;
+  bool fused;  // whether products enter sums unrounded
+  int lanes;   // of a dot product
+  PrefetchPolicy prefetch;
+};
+PlainDots PlainDotKernels(bool fused);
 
-// `kernels`: of width 1 and of kQuad.
-template <typename Kernel>
-void FillWidths(Kernel (&kernels)[2], bool fused, Kernel one, Kernel quad, Kernel fused_one,
-                Kernel fused_quad) {
-  kernels[0] = fused ? fused_one : one;
-  kernels[1] = fused ? fused_quad : quad;
-}
+// sum_kernels.cc, by kind of row.
+struct PlainSums {
+  std::array<Widths<SumKernel>, kPlainKinds> sum;
+  std::array<WidenKernel, kPlainKinds> widen;
+};
+PlainSums PlainSumKernels(bool fused);
+
+// transposed_dot_kernels.cc, of f32.
+struct PanelKernels {
+  int keys = 0;  // of a panel
+  TransposeKernel transpose = nullptr;
+  DotKernel dot = nullptr;
+};
+PanelKernels TransposedKernels();
+
+// Factored sums over codes: packed_*_kernels.cc, fixed_*_kernels.cc.
+struct FactoredDots {
+  struct Codes {
+    Widths<DotKernel> dot = {};
+    TransposeKernel transpose = nullptr;
+  };
+  Codes of8, of4;
+  DotKernel transposed_dot = nullptr;
+  int lanes = 0;  // of their vectors
+};
+struct FactoredSums {
+  struct Codes {
+    Widths<SumKernel> sum = {};
+    WidenKernel widen = nullptr;
+  };
+  Codes of8, of4;
+  Widths<SumKernel> of_widened = {};
+};
+FactoredDots PackedDotKernels();
+FactoredSums PackedSumKernels();
+FactoredDots FixedDotKernels();
+FactoredSums FixedSumKernels();
+
+// softmax_kernels.cc.
+Widths<SoftmaxKernel> SoftmaxKernels(bool fused);
+
+// scale_kernels.cc.
+struct ScaleKernels {
+  WidenScalesKernel widen = nullptr;
+  TransposeScalesKernel transpose = nullptr;
+};
+ScaleKernels KernelsOfScales();
 
 }  // namespace kvcheck::optimized
 

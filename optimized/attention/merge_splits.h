@@ -1,4 +1,4 @@
-// The partial results of a tile's ranges become outputs.
+// The merge of split-KV: partial results of a tile's splits become outputs.
 
 #ifndef OPTIMIZED_ATTENTION_MERGE_SPLITS_H_
 #define OPTIMIZED_ATTENTION_MERGE_SPLITS_H_
@@ -7,8 +7,8 @@
 
 namespace kvcheck::optimized {
 
-// Merges them in order, adds the sink, divides, and writes out and lse.
-void MergeRanges(const TileShape& shape, const Tile& tile);
+// Merges splits in order, adds the sink, divides, and writes out and lse.
+void MergeSplits(const TileShape& shape, const Tile& tile);
 
 }  // namespace kvcheck::optimized
 

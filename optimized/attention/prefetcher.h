@@ -1,4 +1,4 @@
-// What will be read next is fetched while something else is worked on.
+// Software prefetch of the next vectors, paced by the kernel that runs meanwhile.
 
 #ifndef OPTIMIZED_ATTENTION_PREFETCHER_H_
 #define OPTIMIZED_ATTENTION_PREFETCHER_H_
@@ -14,16 +14,15 @@ namespace kvcheck::optimized {
 
 inline constexpr int64_t kLineBytes = 64;
 
-// Two streams, line by line in the order of memory, evenly over `steps` calls of Step: a burst
-// would fill the queue of misses, and what is read meanwhile would wait behind it. Both at once
-// where they are alike, as K and V of one format are; otherwise one after the other. `ahead`
-// outlives this.
-template <void (*kFetch)(uintptr_t line, bool far)>
-class LinesInOrder {
+// Prefetches two streams line by line in address order, evenly over `steps` calls of Step: a burst
+// would fill the line fill buffers and stall the kernel's own loads. Streams of one shape (K and V
+// of one format) are interleaved, others follow each other. `streams` outlives this.
+template <void (*kPrefetch)(uintptr_t line, bool to_l2)>
+class PrefetchStreams {
  public:
-  HWY_INLINE LinesInOrder(const AheadRows (&ahead)[2], int64_t steps) {
-    const AheadRows& first = ahead[0];
-    const AheadRows& second = ahead[1];
+  HWY_INLINE PrefetchStreams(const PrefetchRows (&streams)[2], int64_t steps) {
+    const PrefetchRows& first = streams[0];
+    const PrefetchRows& second = streams[1];
     const bool alike =
         first.bytes == second.bytes && first.stride == second.stride && first.count == second.count;
     int64_t lines = 0;
@@ -36,7 +35,7 @@ class LinesInOrder {
     lines += left_;
     if (alike) {
       apart_ = reinterpret_cast<uintptr_t>(second.from) - next_;
-      second_far_ = second.far;
+      second_to_l2_ = second.to_l2;
     }
     if (lines == 0 || steps == 0) {
       left_ = 0;
@@ -48,31 +47,31 @@ class LinesInOrder {
   }
   HWY_INLINE void Step() {
     const int64_t lines = HWY_MIN(per_step_, left_);
-    FetchLines(lines);
+    PrefetchLines(lines);
     if (HWY_UNLIKELY(left_ == 0 && then_ != nullptr)) {
       Begin(*then_);
       then_ = nullptr;
-      FetchLines(HWY_MIN(per_step_ - lines, left_));
+      PrefetchLines(HWY_MIN(per_step_ - lines, left_));
     }
   }
 
  private:
   static int64_t LinesOf(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes; }
-  HWY_INLINE void Begin(const AheadRows& ahead) {
-    next_ = reinterpret_cast<uintptr_t>(ahead.from);
-    far_ = ahead.far;
-    // Rows that stand together are one.
-    const bool one = ahead.bytes == ahead.stride;
-    row_ = in_row_ = LinesOf(one ? ahead.bytes * ahead.count : ahead.bytes);
-    left_ = one ? row_ : row_ * ahead.count;
-    to_next_row_ = static_cast<uintptr_t>(ahead.stride - row_ * kLineBytes);
+  HWY_INLINE void Begin(const PrefetchRows& rows) {
+    next_ = reinterpret_cast<uintptr_t>(rows.from);
+    to_l2_ = rows.to_l2;
+    // Contiguous rows are one row.
+    const bool one = rows.bytes == rows.stride;
+    row_ = in_row_ = LinesOf(one ? rows.bytes * rows.count : rows.bytes);
+    left_ = one ? row_ : row_ * rows.count;
+    to_next_row_ = static_cast<uintptr_t>(rows.stride - row_ * kLineBytes);
   }
-  // Rows of a few lines end everywhere: without a branch.
-  HWY_INLINE void FetchLines(int64_t lines) {
+  // Branchless: rows of a few lines end unpredictably.
+  HWY_INLINE void PrefetchLines(int64_t lines) {
     left_ -= lines;
     for (; lines > 0; --lines) {
-      kFetch(next_, far_);
-      if (apart_ != 0) kFetch(next_ + apart_, second_far_);
+      kPrefetch(next_, to_l2_);
+      if (apart_ != 0) kPrefetch(next_ + apart_, second_to_l2_);
       const bool ends = --in_row_ == 0;
       next_ += kLineBytes + (ends ? to_next_row_ : 0);
       in_row_ = ends ? row_ : in_row_;
@@ -80,21 +79,21 @@ class LinesInOrder {
   }
 
   uintptr_t next_;
-  uintptr_t apart_ = 0;  // of the second stream from the first
-  bool far_ = false, second_far_ = false;
-  uintptr_t to_next_row_;  // from behind the last line of a row
-  // Lines of a row, those left of it, those left of the stream.
+  uintptr_t apart_ = 0;  // bytes from the first stream to the second
+  bool to_l2_ = false, second_to_l2_ = false;
+  uintptr_t to_next_row_;  // from the end of a row's last line
+  // Lines of a row, left in the row, left in the stream.
   int64_t row_, in_row_, left_, per_step_ = 0;
-  const AheadRows* then_ = nullptr;
+  const PrefetchRows* then_ = nullptr;
 };
 
-// Any address may be fetched. far: to the second cache, not to the first one.
-HWY_INLINE void FetchLine(uintptr_t line, bool far) {
+// Any address is allowed. to_l2: into L2 alone, not into L1.
+HWY_INLINE void PrefetchLine(uintptr_t line, bool to_l2) {
   const auto* at = reinterpret_cast<const std::byte*>(line);
-  if (far) return __builtin_prefetch(at, 0, 2);
+  if (to_l2) return __builtin_prefetch(at, 0, 2);
   __builtin_prefetch(at);
 }
-using FetchInOrder = LinesInOrder<FetchLine>;
+using Prefetcher = PrefetchStreams<PrefetchLine>;
 
 }  // namespace kvcheck::optimized
 

@@ -1,12 +1,12 @@
-// q.k with a key in each lane: keys turned about, so that no lanes are left to add up.
+// K transposed, one key per SIMD lane, so that q.k needs no horizontal sum.
 //
-// A dot product of plain vectors is N sums, one for each lane of a vector of channels, added by
-// halves. Turned about, a vector holds one channel of N keys, and the sum of each lane is made by
-// itself, one after the other: the same products in the same order, and the same bits. Codes are
-// always turned about, and summed in the order of channels (packed_codes.h).
+// Row-major, a dot product of N lanes is N partial sums and a horizontal sum. Transposed, a vector
+// holds one channel of N keys, and the N partial sums are made one after the other: the same
+// products in the same order, hence the same bits. Codes are always transposed, and summed in the
+// order of channels (packed_codes.h).
 //
-// The keys of two vectors stand together (AttentionKernels::turned_keys), and are taken with four
-// queries; those of a whole block at once where the first cache holds them.
+// As GEMM packs its operand, K is cut into panels of two vectors of keys
+// (AttentionKernels::panel_keys); the micro-kernel takes a panel and four queries.
 
 #ifndef OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_H_
 #define OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_H_
@@ -17,9 +17,10 @@
 
 namespace kvcheck::optimized {
 
-// Four queries lane by lane: number m of lane j of a group of channels, of all four.
-// Shapes: q (4, dim) at `stride`, dim a multiple of `lanes`; turned (lanes, dim / lanes, 4).
-void TurnQueries(const float* q, int64_t stride, int64_t dim, int64_t lanes, float* turned);
+// Transposes four queries for it: transposed[j][m][h] = q[h][m lanes + j].
+// Shapes: q (4, dim) at `stride`, dim a multiple of `lanes`; transposed (lanes, dim / lanes, 4).
+void TransposeQueries(const float* q, int64_t stride, int64_t dim, int64_t lanes,
+                      float* transposed);
 
 }  // namespace kvcheck::optimized
 

@@ -74,7 +74,7 @@ class FixedDefinition {
     for (int64_t i = 0; i < count_; ++i) {
       products.Add(IntegerOf(weights[i] * Get(scales_, i, g), step), Code(i, channel));
     }
-    return kept + std::fma(products.Sum(), step.step, AddLanes(lanes));
+    return kept + std::fma(products.Sum(), step.step, HorizontalSum(lanes));
   }
 
  private:

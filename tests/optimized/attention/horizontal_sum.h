@@ -1,4 +1,4 @@
-// How definitions of kernels add the lanes of a sum.
+// The horizontal sum of the definitions of kernels.
 
 #ifndef TESTS_OPTIMIZED_ATTENTION_HORIZONTAL_SUM_H_
 #define TESTS_OPTIMIZED_ATTENTION_HORIZONTAL_SUM_H_
@@ -8,8 +8,9 @@
 
 namespace kvcheck {
 
-// By halves: of sixteen (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1). A power of two of them.
-inline float AddLanes(std::vector<float> lanes) {
+// In tree order: of sixteen (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1). Precondition: a power
+// of two of them.
+inline float HorizontalSum(std::vector<float> lanes) {
   for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
     for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
