@@ -1,6 +1,5 @@
 // Every kernel of attention over one block of 64 rows of 128 channels that stays in L1: the cost of
-// decode where memory is no limit. Bytes are those of the stored
-// vectors.
+// decode where memory is no limit. Bytes are those of the stored rows.
 
 #include <benchmark/benchmark.h>
 
