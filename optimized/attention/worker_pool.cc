@@ -13,10 +13,10 @@
 namespace kvcheck::optimized {
 namespace {
 
-// How long a worker looks for the next call before it sleeps: a few steps of decoding over short
-// contexts. Longer would take a core from others.
+// How long a worker spins before it sleeps: a few decode steps over short contexts. Longer would
+// take a core from others.
 constexpr auto kSpin = std::chrono::microseconds(200);
-constexpr int kLooks = 64;  // between two looks at the clock
+constexpr int kLooks = 64;  // between two reads of the clock
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)

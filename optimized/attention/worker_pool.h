@@ -1,6 +1,6 @@
-// Threads that wait for the next call: a step of decoding over 1K tokens takes less time than it
-// takes to start one. Whoever calls does not wait for threads that come late, where another program
-// has their core: what they would have done is done.
+// Threads that spin, then sleep until the next call: a decode step over 1K tokens takes less time
+// than starting a thread. The caller does not wait for workers that wake late, as where another
+// program has their core: their share is done by the others.
 
 #ifndef OPTIMIZED_ATTENTION_WORKER_POOL_H_
 #define OPTIMIZED_ATTENTION_WORKER_POOL_H_
