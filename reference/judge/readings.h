@@ -25,7 +25,7 @@ struct ExplainedReading {
 };
 
 // In the order of the source. passes: whether all of the output passes where a reading is all that
-// is expected, which a declaration must.
+// is expected, and no other output is against it, which a declaration must.
 std::vector<ExplainedReading> ExplainingReadings(
     const OutputView& view, const std::vector<TileSpan>& spans,
     const std::function<bool(const ExpectedSource& source)>& passes);

@@ -147,10 +147,13 @@ void TraceRunner::Conclude() {
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
   } else if (result_.outcome == Outcome::kPass && hidden) {
     result_.outcome = Outcome::kMistrusted;
+    result_.by_trace = counts.between == counts.with_tokens;
     result_.reason = fmt::format(
         "tokens were never judged: none of {} states shows which it retains or which its queries "
-        "see, and no attention was answered",
-        counts.with_tokens);
+        "see, and no attention was answered{}",
+        counts.with_tokens,
+        result_.by_trace ? "; each is that of a prepared prefill, with no append to ask about"
+                         : "");
   }
   result_.counts.collisions = table_.collisions();
   result_.probes = probes_.counts();

@@ -59,6 +59,7 @@ bool TraceRunner::Compare(int index) {
     ++result_.counts.with_tokens;
     const bool shows = view.retained != nullptr || (view.visible != nullptr && queries > 0);
     if (shows) ++result_.counts.shown;
+    if (state.pending && queries == 0) ++result_.counts.between;
   }
   if (comparer_.Compare(expected, view, capabilities_.cache_profile, &result_.failure)) return true;
   // Rows, formats and the like are told; tokens were seen by the probe alone.

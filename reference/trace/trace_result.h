@@ -20,7 +20,10 @@ struct TraceCounts {
   int64_t refusals = 0;     // illegal calls that were refused
   int64_t states = 0;       // states of caches that were compared
   int64_t with_tokens = 0;  // of these, caches that hold tokens
-  int64_t shown = 0;    // of these, caches that show tokens: retained, visible to a query, or both
+  int64_t shown = 0;  // of these, caches that show tokens: retained, visible to a query, or both
+  // Of with_tokens, prepared prefills before the next append: there is no query to ask about, and
+  // no column of a probe may be appended. Only a cache that can say what it retains shows a token.
+  int64_t between = 0;
   int64_t outputs = 0;  // elements of attention that were judged
   int64_t tokens = 0;
   int64_t collisions =
@@ -40,6 +43,7 @@ struct TraceResult {
   StepFailure failure;     // of FAIL
   std::string declined;    // of UNSUPPORTED: what the implementation said, without the operation
   std::string reason;      // one line: what broke, after which operation; "" of PASS
+  bool by_trace = false;   // of MISTRUSTED: the trace ends where no answer need show a token
   TraceCounts counts;
   ProbeCounts probes{};  // how often each rare state was reached
 

@@ -26,11 +26,14 @@ Outcome OutcomeOf(const Error& error) {
 }
 
 // Says of what proved nothing that no answer could have changed that.
-void Blame(JudgedCase* judged) {
+void Blame(JudgedCase* judged, std::string_view why) {
   judged->by_data = true;
   judged->signature += ", by its own data";
-  judged->reason += "; the reference's own answer proves nothing here either";
+  judged->reason += why;
 }
+
+constexpr std::string_view kLikeTheReference =
+    "; the reference's own answer proves nothing here either";
 
 // "new: K and V in one format": what cases that are declined for one reason have in common.
 std::string DeclinedBy(const CacheCase& c, const TraceResult& result) {
@@ -59,7 +62,11 @@ class CacheJudge : public CaseJudge {
     for (size_t i = 0; i < result.probes.size(); ++i) counts->probes[i] += result.probes[i];
     if (result.outcome == Outcome::kPass) return {};
     JudgedCase judged = {result.outcome, SignatureOf(c, result), result.reason, result.operation};
-    if (result.outcome == Outcome::kMistrusted && IsMistrustedOfTheModel(c)) Blame(&judged);
+    if (result.outcome == Outcome::kMistrusted && result.by_trace) {
+      Blame(&judged, "");
+    } else if (result.outcome == Outcome::kMistrusted && IsMistrustedOfTheModel(c)) {
+      Blame(&judged, kLikeTheReference);
+    }
     if (result.outcome == Outcome::kUnsupported) judged.signature += ": " + DeclinedBy(c, result);
     return judged;
   }
@@ -191,7 +198,9 @@ class TensorJudge : public CaseJudge {
     JudgedCase judged = {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
     if (verdict.outcome == Outcome::kMistrusted) {
       const Cancel cancel = cancel_.WithSignOfLife([&] { mark.Alive(); });
-      if (IsMistrustedOfTheReference(entry, implementation_, cancel)) Blame(&judged);
+      if (IsMistrustedOfTheReference(entry, implementation_, cancel)) {
+        Blame(&judged, kLikeTheReference);
+      }
     }
     return judged;
   }

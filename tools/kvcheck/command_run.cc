@@ -311,9 +311,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command->footer(
       "Example: kvcheck run 'attention hq=8 hkv=2 l=4 t=129 d=64 q=bf16 k=bf16 v=bf16 out=bf16 "
       "data=gauss:1'\n           --plan base=plain_f32 --impl 'simulated:base=plain_f32 p=bf16'");
-  CLI::Option* case_option = command->add_option(
-      "CASE", options->case_text,
-      "The case, or a file FILE.case; may be left out with --data, which has its own");
+  CLI::Option* case_option = command->add_option("CASE", options->case_text,
+                                                 "The case, or a file FILE.case or FILE.cases; may "
+                                                 "be left out with --data, which has its own");
   CLI::Option* file =
       command
           ->add_option("--file", options->file,
@@ -359,7 +359,9 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       }
       if (!file->empty()) return RunFile(*options, options->file);
       // No text of a case ends so.
-      if (data->empty() && options->case_text.ends_with(".case")) {
+      const bool is_file =
+          options->case_text.ends_with(".case") || options->case_text.ends_with(".cases");
+      if (data->empty() && is_file) {
         return RunFile(*options, options->case_text);
       }
       return data->empty() ? RunGenerated(*options) : RunStored(*options);

@@ -173,6 +173,26 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
   EXPECT_TRUE(broken.outputs[0].hints.empty());
 }
 
+TEST(OtherReadings, AdviseAPlanOnlyWhereNoOutputIsAgainstIt) {
+  Plan secret = ParsePlan("base=plain_f32");
+  secret.p = DType::kBFloat16;
+  const AttentionCase c = CaseOf(kShape + std::string("lse=natural data=gauss:1"));
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  SimulatedKernel kernel(secret, {});
+  TensorMap answer = Answer(&kernel, c, inputs);
+  const AttentionSource source(c, {}, ParsePlan("base=plain_f32"), inputs);
+  const Verdict rounded = Judge(source, MemorySink(TensorMap(answer)));
+  ASSERT_EQ(rounded.outputs[0].name, "out");
+  EXPECT_EQ(rounded.outputs[1].outcome, Outcome::kPass);
+  EXPECT_FALSE(rounded.outputs[0].plan_changes.empty());
+  // Weights stored in bf16 make no such lse: who follows the advice fails again.
+  answer.at("lse").As<float>()[5] += 0.5F;
+  const Verdict broken = Judge(source, MemorySink(TensorMap(answer)));
+  EXPECT_EQ(broken.outputs[0].outcome, Outcome::kFail);
+  EXPECT_EQ(broken.outputs[1].outcome, Outcome::kFail);
+  EXPECT_TRUE(broken.outputs[0].plan_changes.empty());
+}
+
 TEST(OtherReadings, AdviseNothingForAMistakeThatNoReadingIs) {
   // Additive mask times two; a plan loose enough to hide it would prove nothing.
   const Verdict verdict = JudgeMistake(

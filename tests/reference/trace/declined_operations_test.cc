@@ -239,8 +239,25 @@ TEST(HiddenTokens, AreMistrustedUnlessAttentionAnswers) {
   EXPECT_EQ(hidden.reason,
             "tokens were never judged: none of 3 states shows which it retains or which its "
             "queries see, and no attention was answered");
+  EXPECT_FALSE(hidden.by_trace);
   ways.declined = {CacheOpKind::kAttend};
   EXPECT_EQ(RunDeclining(&ways, "new A; append A 9; attend A").outcome, Outcome::kMistrusted);
+}
+
+// Before the next append of a prepared prefill nothing can be asked about: not the cache's doing.
+TEST(HiddenTokens, OfAPreparedPrefillAreTheTracesOwn) {
+  Ways ways;
+  ways.hides_tokens = true;
+  const auto run = [&](const std::string& ops) {
+    DecliningFactory factory(&ways);
+    return TraceRunner(&factory).Run(
+        ParseCacheCase("cache k=f32 dk=8 observe=last data=tokens:1; " + ops));
+  };
+  const TraceResult prepared = run("new A; append A 3; prepare A 2");
+  EXPECT_EQ(prepared.outcome, Outcome::kMistrusted);
+  EXPECT_TRUE(prepared.by_trace) << prepared.reason;
+  EXPECT_FALSE(run("new A; append A 3; prepare A 2; append A 1").by_trace);
+  EXPECT_FALSE(run("new A; append A 3; copy A -> B; prepare A 2").by_trace);
 }
 
 TEST(DeclinedOperations, NothingMayHaveChanged) {

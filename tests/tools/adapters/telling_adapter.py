@@ -36,6 +36,9 @@ class Telling(Adapter):
         shown = cache["k"][:, :, :end], cache["v"][:, :, :end]
         return *(shown if "--views" in self.options else (part.copy() for part in shown)), "causal"
 
+    def prepare(self, cache, lengths, columns):
+        cache["pending"] = True
+
     def trim(self, cache, count):
         if count < 0:
             raise ValueError("a negative number of tokens")

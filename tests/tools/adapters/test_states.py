@@ -44,6 +44,16 @@ class Retained(unittest.TestCase):
         self.assertEqual(driver.shown_tokens(state), [[1, 2], [1, 2]])
         self.assertTrue(state["probed"])
 
+    def test_the_method_is_asked_of_a_prepared_prefill_and_a_probe_is_not_appended_to_it(self):
+        for options, tells in (((), True), (("--silent",), False)):
+            with child(*options) as process:
+                begun(process)
+                state = process.ask(do="prepare", cache=0, lengths=[1, 2], columns=2, observe=[0])["states"][0]
+                self.assertEqual("retained" in state, tells)
+                self.assertEqual(state["queries"], 0)
+                if tells:
+                    self.assertEqual(driver.shown_tokens(state), [[1, 2, 3], [1, 2, 3]])
+
 
 class Results(unittest.TestCase):
     def test_a_view_of_live_memory_is_told_where_it_changes(self):

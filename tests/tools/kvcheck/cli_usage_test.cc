@@ -83,6 +83,16 @@ TEST_F(Usage, MistypedNamesComeWithTheNearOne) {
   ExpectRefused({"run", regime}, "did you mean 'gauss'?");
 }
 
+TEST_F(Usage, RunTakesASuiteAsItTakesACaseFile) {
+  std::ofstream(Path("two.cases"))
+      << "case one\nreason any\ncodec op=decode format=f16 x=f32 rows=2 d=8 data=gauss:1\n\n"
+         "case two\nreason any\ncodec op=decode format=bf16 x=f32 rows=2 d=8 data=gauss:1\n";
+  const ToolRun run = Tool({"run", "two.cases"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(run.out, Tool({"run", "--file", "two.cases"}).out);
+  ExpectRefused({"run", "none.cases"}, "none.cases: No such file");
+}
+
 TEST_F(Usage, LongTextsAreCutInMessages) {
   const std::string filler(100000, 'x');
   const std::vector<std::vector<std::string>> rows = {{"run", filler},

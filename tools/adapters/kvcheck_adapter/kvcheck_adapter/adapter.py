@@ -35,7 +35,7 @@ class Setup(NamedTuple):
 
 class Step(NamedTuple):
     """The last append, for attend: what it returned, kept."""
-    k: object
+    k: object  # a tuple of arrays, as v: (elements,) of a plain format, (codes, scales, biases) of an affine one
     v: object
     mask: object
     queries: int

@@ -2,7 +2,8 @@
 
 After an append a cache shows what the append returned, with what each query sees. At other times a probe is asked: one
 column of the value 3, which no token's channel reaches (|value| < 2), is appended to a copy; what its query sees, and is
-not the probe, is what the cache retains for the next query. An adapter that overrides `retained` is asked instead.
+not the probe, is what the cache retains for the next query. An adapter that overrides `retained` is asked instead, also
+between the appends of a prepared prefill, where no probe is.
 """
 from typing import NamedTuple
 
@@ -80,8 +81,10 @@ def show(session, slots):
         if slot.shown_version == version:
             continue
         shown = slot.step
-        if shown is None and slot.to_come is None and slot.rows > 0 and not slot.fresh:
-            shown = retained(session, slot) or probed(session, slot)
+        if shown is None and slot.rows > 0 and not slot.fresh:
+            shown = retained(session, slot)
+            if shown is None and slot.to_come is None:  # a column of a probe would be one of the prefill's
+                shown = probed(session, slot)
         changed.append((slot, version, shown))
         if shown is not None:
             arrays += shown.k
