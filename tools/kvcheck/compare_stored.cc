@@ -127,9 +127,10 @@ int CompareStored(const CompareOptions& options, const StoredFile& gold, const S
                   const MappedFile& gold_bytes, const MappedFile& got_bytes) {
   const RuleSet rules = RulesOf(options);
   SelectionOptions selecting = SelectionOf(options);
-  selecting.may_be_triplet = [&](const std::string& name) {
+  selecting.planes_of = [&](const std::string& name) {
     const auto* rule = std::get_if<CodecRule>(&rules.Of(name).tolerance);
-    return rule != nullptr && !IsPlain(rule->format);
+    return rule == nullptr || IsPlain(rule->format) ? std::vector<std::string>()
+                                                    : PlaneNames(rule->format);
   };
   Selection selection = SelectTensors(gold.source().index(), got.source().index(), selecting);
   rules.CheckUsed(selection.all_names);
