@@ -63,9 +63,8 @@ CodecCase CodecDrawer::Draw(uint64_t seed, uint64_t index) const {
   c.format = space.formats[below(space.formats.size())];
   c.x = space.x[below(space.x.size())];
   c.rows = below(4) == 0 ? 1 + static_cast<int64_t>(below(40)) : 1 + static_cast<int64_t>(below(4));
-  const auto* affine = std::get_if<AffineFormat>(&c.format);
-  const auto groups = 1 + static_cast<int64_t>(below(affine == nullptr ? 130 : 5));
-  c.head_dim = affine == nullptr ? groups : groups * affine->group_size;
+  const auto blocks = 1 + static_cast<int64_t>(below(IsPlain(c.format) ? 130 : 5));
+  c.head_dim = blocks * BlockOf(c.format);
   const auto regimes = RowRegimes();
   const bool decodes = c.direction == CodecDirection::kDecode;
   const size_t regime = below(regimes.size() + (decodes ? 3 : 0));

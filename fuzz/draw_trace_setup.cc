@@ -52,14 +52,13 @@ int64_t BitsOf(DType type) {
 // Channels with which tokens have different bytes for certain enough: 46 bits keep the 2^17 pairs
 // of vectors of a long trace apart in all but one of 2^29 traces.
 int64_t LeastDim(const KvFormat& format, DType x) {
-  if (const auto* affine = std::get_if<AffineFormat>(&format)) return affine->group_size;
+  if (!IsPlain(format)) return BlockOf(format);
   const int64_t bits = std::min(BitsOf(x), BitsOf(RowDType(format)));
   return (46 + bits - 1) / bits;
 }
 
 bool Fits(const KvFormat& format, DType x, int64_t dim) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return dim >= LeastDim(format, x) && (affine == nullptr || dim % affine->group_size == 0);
+  return dim >= LeastDim(format, x) && FitsHeadDim(format, dim);
 }
 
 const TypedFormats& PickType(const std::vector<TypedFormats>& types, Generator* random) {
@@ -76,8 +75,7 @@ const TypedFormats& PickType(const std::vector<TypedFormats>& types, Generator* 
 const KvFormat& PickFormat(const std::vector<KvFormat>& formats, Generator* random) {
   const KvFormat* format = &formats[random->Below(formats.size())];
   // Groups of 32 are the cheapest; half of the others are drawn again.
-  const auto* affine = std::get_if<AffineFormat>(format);
-  if (affine != nullptr && affine->group_size > 32 && random->Below(2) == 0) {
+  if (BlockOf(*format) > 32 && random->Below(2) == 0) {
     format = &formats[random->Below(formats.size())];
   }
   return *format;

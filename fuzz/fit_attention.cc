@@ -39,17 +39,9 @@ void FitType(const AttentionSpace& space, const std::vector<DType>& allowed, con
   *type = types[pick(types.size())];
 }
 
-int64_t GroupOf(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr ? 1 : affine->group_size;
-}
-
 // The format with rows of another type.
 KvFormat WithRows(const KvFormat& format, DType type) {
-  if (IsPlain(format) || type == DType::kFloat64) return PlainFormat{type};
-  AffineFormat affine = std::get<AffineFormat>(format);
-  affine.scale_dtype = type;
-  return affine;
+  return type == DType::kFloat64 ? PlainFormat{type} : WithRowType(format, type);
 }
 
 // Prefers formats whose rows have type q, as they are drawn, and among these such as suit the
@@ -61,7 +53,7 @@ void FitFormat(const AttentionSpace& space, const std::function<bool(const KvFor
   int best = -1;
   for (const KvFormat& candidate : AllKvFormats()) {
     if (!has(candidate)) continue;
-    const int score = 2 * int{RowDType(candidate) == q} + int{dim % GroupOf(candidate) == 0};
+    const int score = 2 * int{RowDType(candidate) == q} + int{dim % BlockOf(candidate) == 0};
     if (score < best) continue;
     if (score > best) formats.clear();
     best = score;
@@ -94,13 +86,13 @@ void FitTypes(const AttentionSpace& space, const PickOne& pick, AttentionCase* c
   } else {
     FitFormat(space, of_v, c->q, c->v_dim, pick, &c->v);
   }
-  if (c->k_dim % GroupOf(c->k) != 0) c->k_dim = GroupOf(c->k);
+  if (c->k_dim % BlockOf(c->k) != 0) c->k_dim = BlockOf(c->k);
   if (space.same_dims) {
     // Groups are powers of two.
-    if (c->k_dim % GroupOf(c->v) != 0) c->k_dim = std::max(GroupOf(c->k), GroupOf(c->v));
+    if (c->k_dim % BlockOf(c->v) != 0) c->k_dim = std::max(BlockOf(c->k), BlockOf(c->v));
     c->v_dim = c->k_dim;
-  } else if (c->v_dim % GroupOf(c->v) != 0) {
-    c->v_dim = GroupOf(c->v);
+  } else if (c->v_dim % BlockOf(c->v) != 0) {
+    c->v_dim = BlockOf(c->v);
   }
   if (space.out_as_q) c->out = c->q;
   FitType(space, space.out, pick, &c->out);

@@ -15,29 +15,6 @@ namespace {
 constexpr int64_t kPlainDim = 8;
 constexpr int64_t kPlainGrowth = 8;
 
-int64_t RankOf(DType type) {
-  switch (type) {
-    case DType::kFloat32:
-      return 0;
-    case DType::kFloat16:
-      return 1;
-    case DType::kBFloat16:
-      return 2;
-    case DType::kFloat64:
-      return 3;
-    case DType::kFloat8E4M3FN:
-      return 4;
-    default:
-      return 5;
-  }
-}
-
-int64_t RankOf(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  if (affine == nullptr) return RankOf(std::get<PlainFormat>(format).dtype);
-  return 10 + 2 * std::abs(affine->bits - 4) + affine->group_size + RankOf(affine->scale_dtype);
-}
-
 int64_t RankOf(const CacheLayout& layout) {
   int64_t rank = layout.window + layout.keep + layout.chunk;
   if (layout.kind == LayoutKind::kRing) rank += 2000;
@@ -237,22 +214,13 @@ bool SimplifySetup(const CacheCase& c, const Offer& offer) {
   for (DType type : {DType::kFloat32, DType::kFloat16}) {
     if (with([&](CacheSetup* s) { s->x = type, s->k = s->v = PlainFormat{type}; })) return true;
   }
-  // K and V alike, then each alone; an affine format needs its group in head_dim.
+  // K and V alike, then each alone; a coded format needs its block in head_dim.
   std::vector<KvFormat> formats;
   for (DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     formats.push_back(PlainFormat{type});
   }
   for (const KvFormat& format : {now.k, now.v}) {
-    const auto* affine = std::get_if<AffineFormat>(&format);
-    if (affine == nullptr) continue;
-    AffineFormat plainer = {4, 32, DType::kFloat16};
-    formats.push_back(plainer);
-    plainer = *affine;
-    plainer.bits = 4;
-    formats.push_back(plainer);
-    plainer = *affine;
-    plainer.group_size = 32;
-    formats.push_back(plainer);
+    for (const KvFormat& simpler : SimplerFormats(format)) formats.push_back(simpler);
   }
   formats.push_back(now.k);
   formats.push_back(now.v);

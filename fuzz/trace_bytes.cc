@@ -54,8 +54,8 @@ CacheLayout TakeLayout(Bytes* bytes) {
 // Plain rows of 16 and 33 elements: an odd number of bytes, too.
 int64_t TakeDim(const KvFormat& format, Bytes* bytes) {
   const int64_t choice = bytes->Below(2);
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  if (affine != nullptr) return affine->group_size * (affine->group_size == 32 ? 1 + choice : 1);
+  const int64_t block = BlockOf(format);
+  if (!IsPlain(format)) return block * (block == 32 ? 1 + choice : 1);
   return choice == 0 ? 16 : 33;
 }
 

@@ -39,16 +39,6 @@ enum StateField : size_t {
 constexpr int64_t kMostRows = int64_t{1} << 16;
 constexpr int64_t kMostColumns = int64_t{1} << 40;
 
-size_t VectorBytes(const KvFormat& format, int64_t dim, int part) {
-  const auto channels = static_cast<size_t>(dim);
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    return part == 0 ? channels * SizeInBytes(plain->dtype) : 0;
-  }
-  const auto& affine = std::get<AffineFormat>(format);
-  if (part == 0) return channels * static_cast<size_t>(affine.bits) / 8;
-  return channels / static_cast<size_t>(affine.group_size) * SizeInBytes(affine.scale_dtype);
-}
-
 }  // namespace
 
 std::span<const char* const> RecordingOutputs() { return kOutputs; }
@@ -320,16 +310,9 @@ class TraceRecording::Reader {
       };
       unknown(&state.offsets);
       unknown(&state.unfed_padding);
-      for (size_t part = 0; part < 3 && state.holds; ++part) {
-        const auto take = [&](const char* name, const KvFormat& format, int64_t dim,
-                              std::span<const std::byte>* left) {
-          const size_t bytes = VectorBytes(format, dim, static_cast<int>(part));
-          return Take(
-              name, {state.rows, case_.setup.kv_heads, state.columns, static_cast<int64_t>(bytes)},
-              left);
-        };
-        state.k_parts[part] = take("k", state.k, case_.setup.k_dim, &k);
-        state.v_parts[part] = take("v", state.v, case_.setup.v_dim, &v);
+      if (state.holds) {
+        state.k_planes = TakePlanes("k", PlanesOf(state.k, case_.setup.k_dim), state, &k);
+        state.v_planes = TakePlanes("v", PlanesOf(state.v, case_.setup.v_dim), state, &v);
       }
       if (state.tells_visible) {
         const std::optional<size_t> bit_rows =
@@ -346,6 +329,18 @@ class TraceRecording::Reader {
     if (!k.empty() || !v.empty() || !visible.empty() || !retained.empty() || row != rows_end) {
       Refuse("its states do not use up what is stored");
     }
+  }
+
+  RecordedPlanes TakePlanes(const char* name, const Planes& planes, const RecordedState& state,
+                            std::span<const std::byte>* left) const {
+    RecordedPlanes taken;
+    for (size_t i = 0; i < planes.size(); ++i) {
+      const auto bytes = static_cast<int64_t>(planes[i].Bytes());
+      taken[i] = planes[i].scope == PlaneScope::kTensor
+                     ? Take(name, {bytes}, left)
+                     : Take(name, {state.rows, case_.setup.kv_heads, state.columns, bytes}, left);
+    }
+    return taken;
   }
 
   void ReadAttended() {

@@ -33,6 +33,10 @@ struct RecordedAnswer {
   std::span<const std::byte> attended;  // (rows, query_heads, queries, v_dim) of an attend
 };
 
+// The planes of stored vectors, each (rows, kv_heads, columns, bytes of a vector); of a parameter
+// (PlaneScope::kTensor) its bytes.
+using RecordedPlanes = std::array<std::span<const std::byte>, kMaxPlanes>;
+
 // What a cache showed. Numbers are -1, spans empty and layout absent where the library cannot tell.
 struct RecordedState {
   int64_t rows = 0;
@@ -42,9 +46,7 @@ struct RecordedState {
   KvFormat k = PlainFormat{};
   KvFormat v = PlainFormat{};
   bool holds = false;  // whether there are K and V at all
-  // Codes, scales and biases, each (rows, kv_heads, columns, bytes of a vector).
-  std::array<std::span<const std::byte>, 3> k_parts;
-  std::array<std::span<const std::byte>, 3> v_parts;
+  RecordedPlanes k_planes, v_planes;
   bool tells_visible = false;
   bool tells_retained = false;
   // Bit rows as those of StepView.

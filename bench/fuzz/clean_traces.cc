@@ -83,9 +83,9 @@ struct Tally {
 
 // "4-bit codes", "f32": the rows of the table of formats.
 std::string FormatClass(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr ? Print(format)
-                           : fmt::format("affine:{}:g{}", affine->bits, affine->group_size);
+  return IsPlain(format) || KindOf(format) == Print(format)
+             ? Print(format)
+             : fmt::format("{}:g{}", KindOf(format), BlockOf(format));
 }
 
 // A batch: some cache of the trace starts with another number of rows than one, or gets it.

@@ -80,15 +80,17 @@ StoredHeads HeadsOf(const AttentionCase& c, const TensorMap& inputs, bool is_key
   StoredHeads heads;
   heads.code_stride = bytes.codes;
   heads.code_head_stride = c.kv_len * bytes.codes;
-  const bool plain = IsPlain(format);
-  heads.codes = Get(inputs, plain ? name : name + "_codes").bytes.data() +
-                b * c.kv_heads * heads.code_head_stride;
-  if (plain) return heads;
+  const Planes planes = PlanesOf(format, is_key ? c.k_dim : c.v_dim);
+  const auto plane = [&](size_t i) {
+    return Get(inputs, PlaneTensor(format, name, planes[i])).bytes.data();
+  };
+  heads.codes = plane(0) + b * c.kv_heads * heads.code_head_stride;
+  if (bytes.scales == 0) return heads;
   heads.scale_stride = bytes.scales;
   heads.scale_head_stride = c.kv_len * bytes.scales;
   const int64_t row = b * c.kv_heads * heads.scale_head_stride;
-  heads.scales = Get(inputs, name + "_scales").bytes.data() + row;
-  heads.biases = Get(inputs, name + "_biases").bytes.data() + row;
+  heads.scales = plane(1) + row;
+  heads.biases = plane(2) + row;
   return heads;
 }
 

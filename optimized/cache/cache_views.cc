@@ -34,12 +34,11 @@ StoredVectors OptimizedCache::ViewOf(bool is_key) const {
     const int64_t token = store_.token_bytes()[static_cast<size_t>(plane)];
     return VectorStrides{store_.slots() * token, vector_bytes, token};
   };
-  vectors.codes = store_.At(first, 0, 0);
-  vectors.strides = strides(first, codec.bytes().codes);
-  if (codec.bytes().scales > 0) {
-    vectors.scales = store_.At(first + 1, 0, 0);
-    vectors.biases = store_.At(first + 2, 0, 0);
-    vectors.scale_strides = strides(first + 1, codec.bytes().scales);
+  const Planes planes = PlanesOf(codec.format(), is_key ? setup_->k_dim : setup_->v_dim);
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const int plane = first + static_cast<int>(i);
+    vectors.planes[i] = {store_.At(plane, 0, 0),
+                         strides(plane, static_cast<int64_t>(planes[i].Bytes()))};
   }
   return vectors;
 }

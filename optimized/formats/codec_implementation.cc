@@ -9,29 +9,27 @@ namespace {
 
 using optimized::RowBytes;
 using optimized::RowCodec;
-using optimized::StoredRows;
 using optimized::StoredRowsView;
 
-// Rows as tensors hold them: codes, scales and biases apart.
-struct Rows {
-  std::vector<std::byte> codes, scales, biases;
+// The planes of rows, as tensors hold them.
+using Rows = std::vector<std::vector<std::byte>>;
 
-  Rows(const RowBytes& bytes, int64_t count)
-      : codes(static_cast<size_t>(bytes.codes * count)),
-        scales(static_cast<size_t>(bytes.scales * count)),
-        biases(scales.size()) {}
-};
-
-StoredRows To(Rows* rows, const RowBytes& bytes) {
-  return {rows->codes.data(), rows->scales.data(), rows->biases.data(), bytes.codes, bytes.scales};
+template <typename Byte>
+optimized::RowSpan<Byte> SpanOf(const std::vector<Byte*>& planes, const RowBytes& bytes) {
+  const auto at = [&](size_t i) { return i < planes.size() ? planes[i] : nullptr; };
+  return {at(0), at(1), at(2), bytes.codes, bytes.scales};
 }
 
 Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::byte* x) {
   RowCodec codec;
   codec.Start(format, from, c.head_dim);
-  Rows rows(codec.bytes(), c.rows);
+  Rows rows;
+  std::vector<std::byte*> to;
+  for (const Plane& plane : PlanesOf(format, c.head_dim)) {
+    to.push_back(rows.emplace_back(static_cast<size_t>(c.rows) * plane.Bytes()).data());
+  }
   codec.Encode(x, c.head_dim * static_cast<int64_t>(SizeInBytes(from)), c.rows,
-               To(&rows, codec.bytes()));
+               SpanOf(to, codec.bytes()));
   return rows;
 }
 
@@ -44,7 +42,7 @@ std::vector<float> Widened(DType type, const std::byte* codes, int64_t count) {
   return values;
 }
 
-// y: of affine rows in the row type, of plain ones in the type of x.
+// y: of coded rows in the row type, of plain ones in the type of x.
 std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
   const DType type = RowDType(c.format);
   if (!IsPlain(c.format)) {
@@ -56,9 +54,9 @@ std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
   }
   const PlainFormat y{c.x};
   // f32 does not hold f64: one rounding from code to code.
-  if (type == DType::kFloat64) return Encode(c, y, type, rows.codes).codes;
+  if (type == DType::kFloat64) return Encode(c, y, type, rows.codes)[0];
   std::vector<float> values = Widened(type, rows.codes, c.rows * c.head_dim);
-  return Encode(c, y, DType::kFloat32, reinterpret_cast<std::byte*>(values.data())).codes;
+  return Encode(c, y, DType::kFloat32, reinterpret_cast<std::byte*>(values.data()))[0];
 }
 
 const std::byte* Bytes(const TensorMap& tensors, const std::string& name) {
@@ -81,10 +79,13 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   const auto* codec = std::get_if<CodecCase>(&c);
   if (codec == nullptr) return RunOutcome::kUnsupported;
   const Profile stated = StatedProfile();
-  const bool affine = !IsPlain(codec->format);
-  if (affine && profile_.encode != stated.encode) return RunOutcome::kUnsupported;
-  if (!affine && profile_.fp8_overflow != stated.fp8_overflow) return RunOutcome::kUnsupported;
-  if (affine && codec->direction != CodecDirection::kEncode && profile_.decode != stated.decode) {
+  const bool encodes = codec->direction == CodecDirection::kEncode;
+  const auto differ = [&](CodecChoice choice, bool different) {
+    return different && Leaves(codec->format, choice);
+  };
+  if (differ(CodecChoice::kEncode, profile_.encode != stated.encode) ||
+      differ(CodecChoice::kFp8Overflow, profile_.fp8_overflow != stated.fp8_overflow) ||
+      differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
     return RunOutcome::kUnsupported;
   }
   const auto give = [&](const std::string& name, std::span<const std::byte> bytes) {
@@ -92,25 +93,20 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
     sink.Declare(name, spec.dtype, spec.shape);
     sink.Write(name, 0, bytes);
   };
-  const RowBytes bytes = optimized::RowBytesOf(codec->format, codec->head_dim);
-  Rows rows({}, 0);
-  StoredRowsView stored;
+  const std::vector<std::string> names = PlaneNames(codec->format);
+  Rows rows;
+  std::vector<const std::byte*> stored;
   if (codec->direction == CodecDirection::kDecode) {
-    stored = {Bytes(inputs, "codes"), affine ? Bytes(inputs, "scales") : nullptr,
-              affine ? Bytes(inputs, "biases") : nullptr, bytes.codes, bytes.scales};
+    for (const std::string& name : names) stored.push_back(Bytes(inputs, name));
   } else {
     rows = Encode(*codec, codec->format, codec->x, Bytes(inputs, "x"));
-    stored = {rows.codes.data(), rows.scales.data(), rows.biases.data(), bytes.codes, bytes.scales};
+    for (const std::vector<std::byte>& plane : rows) stored.push_back(plane.data());
   }
-  if (codec->direction == CodecDirection::kEncode) {
-    give("codes", rows.codes);
-    if (affine) {
-      give("scales", rows.scales);
-      give("biases", rows.biases);
-    }
+  if (encodes) {
+    for (size_t i = 0; i < names.size(); ++i) give(names[i], rows[i]);
     return RunOutcome::kAnswered;
   }
-  give("y", Decode(*codec, stored));
+  give("y", Decode(*codec, SpanOf(stored, optimized::RowBytesOf(codec->format, codec->head_dim))));
   return RunOutcome::kAnswered;
 }
 

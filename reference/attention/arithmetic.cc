@@ -159,8 +159,8 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   fill(&plan.flush_subnormals, true, "flush", print_bool);
   fill(&plan.saturate_output, false, "saturate", print_bool);
   // Codes that are dequantized: those of K are not where q.k runs over them.
-  const bool k_decoded = !IsPlain(c.k) && !plan.integer_qk;
-  const bool has_codes = k_decoded || !IsPlain(c.v);
+  const bool k_decoded = GridOf(c.k) && !plan.integer_qk;
+  const bool has_codes = k_decoded || GridOf(c.v);
   if (has_codes && profile.decode == DecodeRounding::kExact && !plan.dequantize) {
     fill(&plan.dequantize, DequantizeKind::kRounded, "dequantize",
          [](DequantizeKind kind) { return Name(kind); });
@@ -195,15 +195,13 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   if (plan.integer_qk) {
     // Codes are summed exactly over channels that share the scales of both sides. Per group: two
     // products for each of s s', s z', z s', z z' times its sum, three additions of the four.
-    const auto& q_format = std::get<AffineFormat>(*plan.integer_qk);
-    const auto& k_format = std::get<AffineFormat>(c.k);
     const auto groups = static_cast<double>(IntegerGroups(*plan.integer_qk, c));
     const bool joins_exactly = FloatTypeOf(plan.qk->accumulator.dtype).mantissa_bits >=
                                FloatTypeOf(plan.op->dtype).mantissa_bits;
     a.h_qk = SumDepth(*plan.qk, groups, joins_exactly);
     a.c_group = 5;
-    a.q_codes = std::ldexp(1.0, q_format.bits);
-    a.k_codes = std::ldexp(1.0, k_format.bits);
+    a.q_codes = GridOf(*plan.integer_qk)->Largest() + 1;
+    a.k_codes = GridOf(c.k)->Largest() + 1;
   }
   a.c_s = *plan.scale_roundings;
   if (*plan.prescale_roundings > 0) {
@@ -350,15 +348,15 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
       parts.eta = direction * HalfSmallestSubnormal(*plan.dequantize_dtype);
     }
     if (k_decoded) a.k_parts = parts;
-    if (!IsPlain(c.v)) a.v_parts = parts;
-    if (a.factored && !IsPlain(c.v)) {
-      a.v_largest_code = std::ldexp(1.0, std::get<AffineFormat>(c.v).bits) - 1;
+    if (GridOf(c.v)) a.v_parts = parts;
+    if (a.factored && GridOf(c.v)) {
+      a.v_largest_code = GridOf(c.v)->Largest();
     }
     if (a.factored && k_decoded) {
       // Sums over groups of channels; then, per group, two products and two additions.
-      const double group = std::get<AffineFormat>(c.k).group_size;
+      const auto group = static_cast<double>(GridOf(c.k)->group);
       a.h_qk = SumDepth(*plan.qk, group, qk_exact);
-      a.largest_code = std::ldexp(1.0, std::get<AffineFormat>(c.k).bits) - 1;
+      a.largest_code = GridOf(c.k)->Largest();
       a.k_parts.c = 2 * static_cast<double>(c.k_dim) / group;
     }
   }

@@ -56,10 +56,10 @@ void CheckDepth(const std::optional<SumPlan>& sum, std::string_view key, int64_t
 void CheckInteger(const Plan& plan, const Profile& profile, const AttentionCase& c) {
   if (!plan.integer_qk) return;
   const std::string field = "integer_qk=" + Print(*plan.integer_qk);
-  if (!std::holds_alternative<AffineFormat>(*plan.integer_qk)) {
+  if (!GridOf(*plan.integer_qk)) {
     Refuse(field + " names no integer codes: say an affine format, as affine:8:g32:f32");
   }
-  if (IsPlain(c.k)) {
+  if (!GridOf(c.k)) {
     Refuse(
         fmt::format("{} contradicts k={}: integer products need codes on both sides; the case "
                     "must store K in an affine format",
@@ -89,7 +89,7 @@ void CheckFixed(const std::optional<double>& error, std::string_view key, bool i
   if (!error) return;
   const std::string field = fmt::format("{}={}", key, PrintReal(*error));
   const KvFormat& format = is_key ? c.k : c.v;
-  if (IsPlain(format)) {
+  if (!GridOf(format)) {
     Refuse(
         fmt::format("{} contradicts {}={}: integers are multiplied with codes; the case must store "
                     "{} in an affine format",
@@ -114,8 +114,7 @@ void CheckFixed(const std::optional<double>& error, std::string_view key, bool i
 }  // namespace
 
 int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c) {
-  return c.k_dim /
-         std::min(std::get<AffineFormat>(query).group_size, std::get<AffineFormat>(c.k).group_size);
+  return c.k_dim / std::min(GridOf(query)->group, GridOf(c.k)->group);
 }
 
 void RefuseContradictions(const Plan& plan, const Profile& profile, const AttentionCase& c) {

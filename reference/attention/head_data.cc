@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
 #include "reference/formats/error_bound.h"
 #include "reference/numerics/convert.h"
@@ -11,12 +10,11 @@
 namespace kvcheck {
 namespace {
 
-// |c s| + |z| of the rows of affine codes, and the largest |s| and |z|.
+// |c s| + |z| of rows of codes, and the largest |s| and |z|.
 void LoadParts(const AttentionCase& c, const TensorMap& inputs, bool is_key, int64_t batch,
                int64_t kv_head, OperandRows* operand) {
-  const auto& format = std::get<AffineFormat>(is_key ? c.k : c.v);
   const auto d = static_cast<size_t>(is_key ? c.k_dim : c.v_dim);
-  const auto group = static_cast<size_t>(format.group_size);
+  const auto group = static_cast<size_t>(GridOf(is_key ? c.k : c.v)->group);
   const size_t row_length = d + 2 * (d / group);
   const std::vector<double> rows = LoadCodes(c, inputs, is_key, batch, kv_head);
   operand->magnitude.resize(static_cast<size_t>(c.kv_len) * d);
@@ -49,29 +47,9 @@ std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, i
 
 }  // namespace
 
-std::vector<double> CodesAsNumbers(const AffineFormat& format, const EncodedRows& rows,
-                                   int64_t first_row, int64_t row_count) {
-  const auto groups = static_cast<size_t>(rows.scales->shape.RowLength());
-  const size_t d = groups * static_cast<size_t>(format.group_size);
-  const size_t words = d * static_cast<size_t>(format.bits) / 32;
-  const auto count = static_cast<size_t>(row_count);
-  const auto first = static_cast<size_t>(first_row);
-  std::vector<double> out(count * (d + 2 * groups));
-  std::vector<uint8_t> codes(d);
-  for (size_t r = 0; r < count; ++r) {
-    double* row = &out[r * (d + 2 * groups)];
-    UnpackCodes({rows.codes->As<uint32_t>() + (first + r) * words, words}, format.bits, codes);
-    std::copy(codes.begin(), codes.end(), row);
-    const auto first_group = static_cast<int64_t>((first + r) * groups);
-    DecodeTo(*rows.scales, first_group, {row + d, groups});
-    DecodeTo(*rows.biases, first_group, {row + d + groups, groups});
-  }
-  return out;
-}
-
 std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
                               int64_t batch, int64_t kv_head) {
-  const auto& format = std::get<AffineFormat>(is_key ? c.k : c.v);
+  const KvFormat& format = is_key ? c.k : c.v;
   const EncodedRows rows = CacheRows(format, inputs, is_key ? "k" : "v");
   return CodesAsNumbers(format, rows, (batch * c.kv_heads + kv_head) * c.kv_len, c.kv_len);
 }
@@ -94,14 +72,14 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
           OriginalErrorBound(format, profile, c.q, std::span(operand.hi).subspan(at, d));
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
-    if (want_parts) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+    if (want_parts && GridOf(format)) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
     return operand;
   }
   const EncodedRows rows = CacheRows(format, inputs, name);
   DecodedRows decoded = DecodeRows(format, profile, rows, first_row, c.kv_len);
   operand.hi = std::move(decoded.hi);
   operand.lo = std::move(decoded.lo);
-  if (want_parts && !IsPlain(format)) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+  if (want_parts && GridOf(format)) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
   return operand;
 }
 

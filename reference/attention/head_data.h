@@ -33,11 +33,7 @@ struct OperandRows {
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                         bool is_key, int64_t batch, int64_t kv_head, bool want_parts);
 
-// Rows [first_row, first_row + row_count) of affine codes as numbers: per row [codes dim][scales
-// dim / group][biases dim / group].
-std::vector<double> CodesAsNumbers(const AffineFormat& format, const EncodedRows& rows,
-                                   int64_t first_row, int64_t row_count);
-// The same for K or V of one head.
+// CodesAsNumbers (codec.h) of K or V of one head. Precondition: the format has a grid.
 std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
                               int64_t batch, int64_t kv_head);
 

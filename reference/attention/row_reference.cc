@@ -83,7 +83,7 @@ struct KeyFacts {
 
 // Of a query as integers times a step for each group of K's codes.
 void DescribeFixedQuery(const RowContext& context, OwnedQuestion* out) {
-  const auto group = static_cast<size_t>(std::get<AffineFormat>(context.c->k).group_size);
+  const auto group = static_cast<size_t>(GridOf(context.c->k)->group);
   for (size_t first = 0; first < context.q.size(); first += group) {
     double largest = 0;
     for (const double q : context.q.subspan(first, group)) largest = Max(largest, Abs(q));
@@ -102,8 +102,7 @@ void DescribeQueryCodes(const RowContext& context, OwnedQuestion* out) {
   out->q_error =
       RoundTripBound(*a.plan.integer_qk, context.profile, DecodeRounding::kExact, dtype, context.q)
           .total;
-  out->q_parts =
-      PartsBound(std::get<AffineFormat>(*a.plan.integer_qk), context.profile, dtype, context.q);
+  out->q_parts = PartsBound(*a.plan.integer_qk, context.profile, dtype, context.q);
 }
 
 // What the bound reads of the question beside its keys.
@@ -147,7 +146,7 @@ void AddFixedWeights(const RowContext& context, const RowQuestion& row,
                      std::vector<ChannelSums>* sums) {
   const Arithmetic& a = *context.arithmetic;
   const OperandRows& v = context.head->v;
-  const auto group = static_cast<size_t>(std::get<AffineFormat>(context.c->v).group_size);
+  const auto group = static_cast<size_t>(GridOf(context.c->v)->group);
   const size_t groups = sums->size() / group;
   for (size_t g = 0; g < groups; ++g) {
     double scale = 0;

@@ -32,14 +32,14 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
   OperandView view;
   view.stride = d;
   const bool integers = is_key && plan.integer_qk;
-  if (!integers && (IsPlain(format) || profile.decode != DecodeRounding::kExact ||
+  if (!integers && (!GridOf(format) || profile.decode != DecodeRounding::kExact ||
                     *plan.dequantize == DequantizeKind::kStored)) {
     AttentionCase stored = c;  // a kernel never sees the originals
     stored.against_original = false;
     view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
     return view;
   }
-  const auto group = static_cast<size_t>(std::get<AffineFormat>(format).group_size);
+  const auto group = static_cast<size_t>(GridOf(format)->group);
   const size_t groups = d / group;
   std::vector<double> codes = LoadCodes(c, inputs, is_key, batch, kv_head);
   if (integers || *plan.dequantize == DequantizeKind::kFactored) {

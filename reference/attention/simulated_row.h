@@ -330,7 +330,7 @@ class RowKernel {
     }
     Tensor row(DType::kFloat64, Shape::Unnamed({1, static_cast<int64_t>(q.size())}));
     EncodeFrom(q, row.dtype, row.bytes.data());
-    const auto& format = std::get<AffineFormat>(*plan_.integer_qk);
+    const KvFormat& format = *plan_.integer_qk;
     const TensorMap codes = EncodeRows(format, profile, row);
     return CodesAsNumbers(format, CodecRows(format, codes), 0, 1);
   }
@@ -338,7 +338,7 @@ class RowKernel {
  private:
   double DotWith(std::span<const double> q, const double* k, size_t d) const {
     if (plan_.integer_qk) {
-      const auto group = std::get<AffineFormat>(*plan_.integer_qk).group_size;
+      const int64_t group = GridOf(*plan_.integer_qk)->group;
       return IntegerDot(*plan_.qk, *plan_.op, flush_, d, static_cast<size_t>(group), q.data(),
                         k_group_, k);
     }

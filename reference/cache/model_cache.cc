@@ -243,7 +243,7 @@ void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
     if (rules().encode) {
       for (const auto& [handle, part] :
            {std::pair{token.k, TokenPart::kKey}, std::pair{token.v, TokenPart::kValue}}) {
-        const size_t bytes = table().Size(handle).Total() * static_cast<size_t>(setup().kv_heads);
+        const size_t bytes = table().VectorBytes(handle) * static_cast<size_t>(setup().kv_heads);
         rules().encode(part, table().Format(handle), columns.columns,
                        {table().Bytes(handle), bytes});
       }

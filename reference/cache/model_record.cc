@@ -43,7 +43,7 @@ const Tensor* Find(const StateRecord& record, const char* name, DType dtype, siz
 
 // Bytes of K or V of one token.
 size_t TokenBytes(const KvFormat& format, int64_t dim, int64_t heads) {
-  return StoredSize(format, dim).Total() * static_cast<size_t>(heads);
+  return PlanesOf(format, dim).RowBytes() * static_cast<size_t>(heads);
 }
 
 // The retained tokens are the first `keep` positions and those from `from` on.
@@ -80,7 +80,7 @@ StateRecord RecordOf(const CacheSetup& setup, const ModelState& state, const Vec
       // What a faulty rule lost, or left in another format, is saved as far as it is there.
       const auto save = [&](int32_t handle, size_t bytes, Tensor* tensor) {
         if (handle < 0) return;
-        const size_t there = table.Size(handle).Total() * static_cast<size_t>(setup.kv_heads);
+        const size_t there = table.VectorBytes(handle) * static_cast<size_t>(setup.kv_heads);
         std::memcpy(tensor->bytes.data() + at * bytes, table.Bytes(handle), std::min(bytes, there));
       };
       save(token.k, k_bytes, &k);

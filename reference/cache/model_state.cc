@@ -7,11 +7,6 @@ namespace {
 
 constexpr std::string_view kPending = "a prepared prefill is pending: append or finalize first";
 
-bool Fits(const KvFormat& format, int64_t dim) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr || dim % affine->group_size == 0;
-}
-
 constexpr std::string_view kGroup = "the group of the format does not divide head_dim";
 
 // The same row as a row of another cache: without a step.
@@ -73,7 +68,7 @@ bool Holds(const TokenRange& retained, const TokenRange& required) {
 std::string_view RefuseNew(const CacheSetup& setup, const CacheLayout& layout, const KvFormat& k,
                            const KvFormat& v, int64_t rows, std::span<const int64_t> padding) {
   if (!IsLegal(layout)) return "the layout needs W and C of at least 1 and K below W";
-  if (!Fits(k, setup.k_dim) || !Fits(v, setup.v_dim)) return kGroup;
+  if (!FitsHeadDim(k, setup.k_dim) || !FitsHeadDim(v, setup.v_dim)) return kGroup;
   if (rows < 0) return "a batch has no negative number of rows";
   if (!padding.empty() && static_cast<int64_t>(padding.size()) != rows) {
     return "left padding names another number of rows";
@@ -156,7 +151,7 @@ std::string_view RefuseToQuantized(const CacheSetup& setup, const ModelState& st
   if ((!IsPlain(state.k) && !(state.k == k)) || (!IsPlain(state.v) && !(state.v == v))) {
     return "it is quantized already, in another format";
   }
-  return Fits(k, setup.k_dim) && Fits(v, setup.v_dim) ? "" : kGroup;
+  return FitsHeadDim(k, setup.k_dim) && FitsHeadDim(v, setup.v_dim) ? "" : kGroup;
 }
 
 std::string_view RefuseWhilePending(const ModelState& state) {

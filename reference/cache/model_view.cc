@@ -8,7 +8,7 @@ namespace {
 
 size_t TokenBytes(const ModelState& state, const CacheSetup& setup) {
   return static_cast<size_t>(setup.kv_heads) *
-         (StoredSize(state.k, setup.k_dim).Total() + StoredSize(state.v, setup.v_dim).Total());
+         (PlanesOf(state.k, setup.k_dim).RowBytes() + PlanesOf(state.v, setup.v_dim).RowBytes());
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ void ModelView::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
                      std::vector<std::byte>* array) const {
   const size_t heads = static_cast<size_t>(setup_->kv_heads);
   const int64_t dim = is_key ? setup_->k_dim : setup_->v_dim;
-  const size_t bytes = StoredSize(vectors.format, dim).Total();
+  const size_t bytes = PlanesOf(vectors.format, dim).RowBytes();
   array->assign(state_->rows.size() * heads * columns * bytes, std::byte{0xff});
   for (size_t b = 0; b < state_->rows.size(); ++b) {
     const ModelRow& row = state_->rows[b];
@@ -39,7 +39,7 @@ void ModelView::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
       }
       const std::byte* from = table_->Bytes(handle);
       // A rule that forgot to convert leaves vectors of another size, which are shown as they are.
-      const size_t size = std::min(bytes, table_->Size(handle).Total());
+      const size_t size = std::min(bytes, table_->VectorBytes(handle));
       for (size_t h = 0; h < heads; ++h) {
         std::memcpy(array->data() + ((b * heads + h) * columns + c) * bytes, from + h * size, size);
       }
@@ -69,14 +69,14 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
     vectors.format = is_key ? state.k : state.v;
     std::vector<std::byte>& array = is_key ? k_array_ : v_array_;
     Fill(vectors, is_key, static_cast<size_t>(columns), &array);
-    const VectorSize size = StoredSize(vectors.format, is_key ? setup_->k_dim : setup_->v_dim);
-    const auto bytes = static_cast<int64_t>(size.Total());
-    vectors.strides = {setup_->kv_heads * columns * bytes, columns * bytes, bytes};
-    vectors.codes = array.data();
-    if (!IsPlain(vectors.format)) {
-      vectors.scales = vectors.codes + size.codes;
-      vectors.biases = vectors.scales + size.scales;
-      vectors.scale_strides = vectors.strides;
+    const Planes planes = PlanesOf(vectors.format, is_key ? setup_->k_dim : setup_->v_dim);
+    const auto bytes = static_cast<int64_t>(planes.RowBytes());
+    const VectorStrides strides = {setup_->kv_heads * columns * bytes, columns * bytes, bytes};
+    const std::byte* at = array.data();
+    for (size_t i = 0; i < planes.size(); ++i) {
+      if (planes[i].scope != PlaneScope::kRow) continue;  // those of the case
+      vectors.planes[i] = {at, strides};
+      at += planes[i].Bytes();
     }
   }
   const auto words = static_cast<size_t>(view->WordsPerRow());

@@ -1,11 +1,11 @@
 #include "reference/cache/vector_codec.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <span>
+#include <string>
 
-#include "reference/formats/affine.h"
-#include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -55,78 +55,52 @@ void ReadValues(const std::byte* x, DType dtype, std::span<double> values) {
 
 }  // namespace
 
-VectorSize StoredSize(const KvFormat& format, int64_t dim) {
-  const auto channels = static_cast<size_t>(dim);
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    return {channels * SizeInBytes(plain->dtype), 0};
+VectorCodec::VectorCodec(const KvFormat& format, DType from, int64_t dim, const Profile& profile,
+                         const TensorMap& parameters)
+    : format_(format),
+      from_(from),
+      planes_(PlanesOf(format, dim)),
+      bytes_(planes_.RowBytes()),
+      rows_(ArithmeticOf(format)->MakeRows(profile, dim)),
+      values_(static_cast<size_t>(dim)) {
+  for (size_t i = 0; i < planes_.size(); ++i) {
+    if (planes_[i].scope != PlaneScope::kTensor) continue;
+    parameters_[i] = Get(parameters, std::string(planes_[i].name)).bytes;
   }
-  const auto& affine = std::get<AffineFormat>(format);
-  return {channels * static_cast<size_t>(affine.bits) / 8,
-          channels / static_cast<size_t>(affine.group_size) * SizeInBytes(affine.scale_dtype)};
 }
 
-VectorCodec::VectorCodec(const KvFormat& format, DType from, int64_t dim, const Profile& profile)
-    : format_(format), from_(from), dim_(dim), profile_(profile), size_(StoredSize(format, dim)) {
-  values_.resize(static_cast<size_t>(dim));
-  if (const auto* affine = std::get_if<AffineFormat>(&format)) {
-    const auto group = static_cast<size_t>(affine->group_size);
-    group_.resize(group);
-    codes_.resize(group);
-    words_.resize(group * static_cast<size_t>(affine->bits) / 32);
+template <typename Byte>
+std::array<Byte*, kMaxPlanes> VectorCodec::At(Byte* stored) {
+  std::array<Byte*, kMaxPlanes> at{};
+  for (size_t i = 0; i < planes_.size(); ++i) {
+    if (planes_[i].scope == PlaneScope::kTensor) {
+      at[i] = parameters_[i].data();
+      continue;
+    }
+    at[i] = stored;
+    stored += planes_[i].Bytes();
   }
+  return at;
 }
 
 void VectorCodec::Encode(const std::byte* x, std::byte* stored) {
-  if (const auto* plain = std::get_if<PlainFormat>(&format_)) {
-    if (plain->dtype == from_) {
-      std::memcpy(stored, x, size_.codes);
-      return;
-    }
-    ReadValues(x, from_, values_);
-    EncodeFrom(values_, plain->dtype, stored, StoreRule(plain->dtype, profile_));
+  if (IsPlain(format_) && RowDType(format_) == from_) {
+    std::memcpy(stored, x, bytes_);
     return;
   }
-  const auto& affine = std::get<AffineFormat>(format_);
   ReadValues(x, from_, values_);
-  if (from_ != affine.scale_dtype) RoundAll(values_, affine.scale_dtype);
-  const size_t scale_bytes = SizeInBytes(affine.scale_dtype);
-  for (size_t g = 0; g * group_.size() < values_.size(); ++g) {
-    // Values of f32, f16 and bf16 are exact in f32.
-    for (size_t i = 0; i < group_.size(); ++i) {
-      group_[i] = static_cast<float>(values_[g * group_.size() + i]);
-    }
-    const AffineGroup encoded = EncodeAffineGroup(affine.bits, profile_.encode, group_, codes_);
-    PackCodes(codes_, affine.bits, words_);
-    std::memcpy(stored + g * words_.size() * sizeof(uint32_t), words_.data(),
-                words_.size() * sizeof(uint32_t));
-    const double scale = encoded.scale;
-    const double bias = encoded.bias;
-    std::byte* scales = stored + size_.codes + g * scale_bytes;
-    EncodeFrom({&scale, 1}, affine.scale_dtype, scales);
-    EncodeFrom({&bias, 1}, affine.scale_dtype, scales + size_.scales);
-  }
+  const auto at = At(stored);
+  rows_->Encode(values_, {at.data(), planes_.size()});
 }
 
 void VectorCodec::Decode(const std::byte* stored, double* values) {
-  const std::span<double> out(values, static_cast<size_t>(dim_));
-  if (const auto* plain = std::get_if<PlainFormat>(&format_)) {
-    ReadValues(stored, plain->dtype, out);
+  const std::span<double> out(values, values_.size());
+  if (IsPlain(format_)) {
+    ReadValues(stored, RowDType(format_), out);
     return;
   }
-  const auto& affine = std::get<AffineFormat>(format_);
-  const size_t scale_bytes = SizeInBytes(affine.scale_dtype);
-  for (size_t g = 0; g * codes_.size() < out.size(); ++g) {
-    std::memcpy(words_.data(), stored + g * words_.size() * sizeof(uint32_t),
-                words_.size() * sizeof(uint32_t));
-    UnpackCodes(words_, affine.bits, codes_);
-    const std::byte* scales = stored + size_.codes + g * scale_bytes;
-    const double scale = kvcheck::Decode(affine.scale_dtype, ReadCode(scales, scale_bytes));
-    const double bias =
-        kvcheck::Decode(affine.scale_dtype, ReadCode(scales + size_.scales, scale_bytes));
-    for (size_t i = 0; i < codes_.size(); ++i) {
-      out[g * codes_.size() + i] = AffineValue(codes_[i], scale, bias).hi;
-    }
-  }
+  const auto at = At(stored);
+  rows_->DecodeExact({at.data(), planes_.size()}, out, {});
 }
 
 }  // namespace kvcheck

@@ -1,52 +1,52 @@
-// One vector, the K or V of one token and one head, to its stored bytes and back. The arithmetic is
-// that of reference/formats (tests hold it to EncodeRows and DecodeRows); here it works on single
-// vectors in the caller's memory, because a trace stores them one by one.
+// One vector, the K or V of one token and one head, to its stored bytes and back, in the caller's
+// memory: a trace stores vectors one by one.
 
 #ifndef REFERENCE_CACHE_VECTOR_CODEC_H_
 #define REFERENCE_CACHE_VECTOR_CODEC_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "reference/formats/format_arithmetic.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
+#include "reference/spec/tensor.h"
 
 namespace kvcheck {
 
-// Bytes of one stored vector: codes, then scales, then biases (both empty for plain formats).
-struct VectorSize {
-  size_t codes = 0;
-  size_t scales = 0;  // of the scales alone; as many of the biases
-  size_t Total() const { return codes + 2 * scales; }
-};
-// Precondition: dim is a multiple of the format's group.
-VectorSize StoredSize(const KvFormat& format, int64_t dim);
-
 class VectorCodec {
  public:
-  // Vectors of `dim` channels that come in type `from`.
-  VectorCodec(const KvFormat& format, DType from, int64_t dim, const Profile& profile);
+  // Vectors of `dim` channels that come in type `from`. parameters: holds the planes of
+  // PlaneScope::kTensor, by name.
+  VectorCodec(const KvFormat& format, DType from, int64_t dim, const Profile& profile,
+              const TensorMap& parameters = {});
 
   const KvFormat& format() const { return format_; }
   DType from() const { return from_; }
-  VectorSize size() const { return size_; }
-  // x: dim elements of `from`; stored: size().Total() bytes.
+  const Planes& planes() const { return planes_; }
+  // Bytes of one stored vector, plane after plane (of PlaneScope::kRow).
+  size_t bytes() const { return bytes_; }
+  // x: dim elements of `from`; stored: bytes() of them.
   void Encode(const std::byte* x, std::byte* stored);
-  // The stored values: of a plain format exactly, of an affine one c S + B rounded once to double.
+  // The stored real numbers, rounded once to double where that does not hold them.
   // Shapes: values (dim).
   void Decode(const std::byte* stored, double* values);
 
  private:
+  // Where the planes of a vector at `stored` are.
+  template <typename Byte>
+  std::array<Byte*, kMaxPlanes> At(Byte* stored);
+
   KvFormat format_;
   DType from_;
-  int64_t dim_;
-  Profile profile_;
-  VectorSize size_;
+  Planes planes_;
+  size_t bytes_;
+  std::unique_ptr<RowArithmetic> rows_;
+  std::array<std::vector<std::byte>, kMaxPlanes> parameters_;
   std::vector<double> values_;
-  std::vector<float> group_;
-  std::vector<uint8_t> codes_;
-  std::vector<uint32_t> words_;
 };
 
 }  // namespace kvcheck

@@ -56,7 +56,7 @@ size_t VectorTable::FormatIndex(TokenPart part, const KvFormat& format, DType fr
 }
 
 std::byte* VectorTable::NewEntry(TokenPart part, size_t format, uint64_t token) {
-  const size_t size = static_cast<size_t>(setup_.kv_heads) * formats_[format].codec.size().Total();
+  const size_t size = static_cast<size_t>(setup_.kv_heads) * formats_[format].codec.bytes();
   const size_t offset = bytes_.size();
   KVCHECK_CHECK(offset + size <= UINT32_MAX, "a trace stores more than 4 GiB");
   bytes_.resize(offset + size);
@@ -71,7 +71,7 @@ int32_t VectorTable::Add(TokenPart part, const KvFormat& format, uint64_t token,
   std::byte* stored = NewEntry(part, index, token);
   VectorCodec& codec = formats_[index].codec;
   for (int64_t h = 0; h < setup_.kv_heads; ++h) {
-    codec.Encode(x + h * head_stride, stored + static_cast<size_t>(h) * codec.size().Total());
+    codec.Encode(x + h * head_stride, stored + static_cast<size_t>(h) * codec.bytes());
   }
   const auto handle = static_cast<int32_t>(entries_.size() - 1);
   if (looks_for_collisions_) LookForCollisions(handle);
@@ -82,8 +82,7 @@ int32_t VectorTable::AddStored(TokenPart part, const KvFormat& format, uint64_t 
                                const std::byte* stored) {
   const size_t index = FormatIndex(part, format, setup_.x);
   std::byte* to = NewEntry(part, index, token);
-  std::memcpy(to, stored,
-              static_cast<size_t>(setup_.kv_heads) * formats_[index].codec.size().Total());
+  std::memcpy(to, stored, static_cast<size_t>(setup_.kv_heads) * formats_[index].codec.bytes());
   return static_cast<int32_t>(entries_.size() - 1);
 }
 
@@ -95,13 +94,13 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
   }
   const TokenPart part = Part(handle);
   KVCHECK_CHECK(IsPlain(Format(handle)), "codes are not encoded again");
-  const size_t from_size = Size(handle).Total();
+  const size_t from_size = VectorBytes(handle);
   const size_t index = FormatIndex(part, format, RowDType(Format(handle)));
   std::byte* stored = NewEntry(part, index, Token(handle));
   const std::byte* from = Bytes(handle);  // after NewEntry, which may move all bytes
   VectorCodec& codec = formats_[index].codec;
   for (size_t h = 0; h < static_cast<size_t>(setup_.kv_heads); ++h) {
-    codec.Encode(from + h * from_size, stored + h * codec.size().Total());
+    codec.Encode(from + h * from_size, stored + h * codec.bytes());
   }
   const auto made = static_cast<int32_t>(entries_.size() - 1);
   entries_[Index(made)].next = entries_[Index(handle)].converted;
@@ -112,7 +111,7 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
 
 void VectorTable::Decode(int32_t handle, int64_t head, double* values) {
   VectorCodec& codec = formats_[entries_[Index(handle)].format].codec;
-  codec.Decode(Bytes(handle) + static_cast<size_t>(head) * codec.size().Total(), values);
+  codec.Decode(Bytes(handle) + static_cast<size_t>(head) * codec.bytes(), values);
 }
 
 void VectorTable::GrowHashes() {
@@ -127,7 +126,7 @@ void VectorTable::GrowHashes() {
 }
 
 void VectorTable::LookForCollisions(int32_t handle) {
-  const size_t size = Size(handle).Total();
+  const size_t size = VectorBytes(handle);
   for (size_t h = 0; h < static_cast<size_t>(setup_.kv_heads); ++h) {
     if (2 * (hashed_ + 1) > hashes_.size()) GrowHashes();
     const size_t offset = entries_[Index(handle)].offset + h * size;

@@ -26,7 +26,7 @@ class VectorTable {
   // part: kKey or kValue.
   int32_t Add(TokenPart part, const KvFormat& format, uint64_t token, const std::byte* x,
               int64_t head_stride);
-  // Vectors as they are stored already: heads x StoredSize bytes.
+  // Vectors as they are stored already: heads x VectorBytes.
   int32_t AddStored(TokenPart part, const KvFormat& format, uint64_t token,
                     const std::byte* stored);
   // The same vectors, as stored, in another format. The source format is plain, or the same.
@@ -38,11 +38,12 @@ class VectorTable {
   const KvFormat& Format(int32_t handle) const {
     return formats_[entries_[Index(handle)].format].codec.format();
   }
-  // Heads one after the other, each codes, scales, biases.
+  // Heads one after the other, each plane after plane.
   const std::byte* Bytes(int32_t handle) const { return &bytes_[entries_[Index(handle)].offset]; }
   std::byte* Bytes(int32_t handle) { return &bytes_[entries_[Index(handle)].offset]; }
-  VectorSize Size(int32_t handle) const {
-    return formats_[entries_[Index(handle)].format].codec.size();
+  // Bytes of one head.
+  size_t VectorBytes(int32_t handle) const {
+    return formats_[entries_[Index(handle)].format].codec.bytes();
   }
   // Values of one head. Shapes: values (dim).
   void Decode(int32_t handle, int64_t head, double* values);

@@ -1,119 +1,84 @@
 #include "reference/formats/codec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 
-#include "reference/formats/affine.h"
-#include "reference/formats/plain.h"
+#include "reference/formats/format_arithmetic.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
 
-const Tensor* Typed(const TensorMap& tensors, const std::string& name, DType dtype) {
-  const Tensor& tensor = Get(tensors, name);
-  if (tensor.dtype != dtype) {
-    throw Error(ErrorCode::kMissingData, fmt::format("'{}' is {}, its format stores {}", name,
-                                                     Name(tensor.dtype), Name(dtype)));
-  }
-  return &tensor;
+// Channels of rows whose first plane has this width; 0 where it is no whole number of blocks.
+int64_t DimOf(const KvFormat& format, int64_t width) {
+  const int64_t of_block = PlanesOf(format, BlockOf(format))[0].elements;
+  return width % of_block == 0 ? width / of_block * BlockOf(format) : 0;
 }
 
-EncodedRows AffineRows(const AffineFormat& format, const TensorMap& tensors,
-                       const std::string& prefix) {
+EncodedRows RowsOf(const KvFormat& format, const TensorMap& tensors,
+                   const std::vector<std::string>& names) {
   EncodedRows rows;
-  rows.codes = Typed(tensors, prefix + "codes", DType::kUInt32);
-  rows.scales = Typed(tensors, prefix + "scales", format.scale_dtype);
-  rows.biases = Typed(tensors, prefix + "biases", format.scale_dtype);
-  const int64_t groups = rows.scales->shape.RowLength();
-  const int64_t words = rows.codes->shape.RowLength();
-  if (!rows.scales->shape.SameExtents(rows.biases->shape) ||
-      rows.scales->shape.RowCount() != rows.codes->shape.RowCount() ||
-      words * 32 != groups * format.group_size * format.bits) {
-    throw Error(
-        ErrorCode::kMissingData,
-        fmt::format("codes {}, scales {} and biases {} are not rows of one {} tensor; a row "
-                    "of D channels has D * {} / 32 words and D / {} groups",
-                    ToString(rows.codes->shape), ToString(rows.scales->shape),
-                    ToString(rows.biases->shape), Print(KvFormat(format)), format.bits,
-                    format.group_size));
+  const Planes block = PlanesOf(format, BlockOf(format));
+  for (size_t i = 0; i < block.size(); ++i) {
+    const Tensor& tensor = Get(tensors, names[i]);
+    if (tensor.dtype != block[i].dtype) {
+      throw Error(ErrorCode::kMissingData, fmt::format("'{}' is {}, its format stores {}", names[i],
+                                                       Name(tensor.dtype), Name(block[i].dtype)));
+    }
+    rows.planes[i] = &tensor;
+  }
+  const int64_t dim = DimOf(format, rows.planes[0]->shape.RowLength());
+  const Planes planes = PlanesOf(format, dim);
+  bool agree = dim > 0 || rows.planes[0]->shape.RowLength() == 0;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const Shape& shape = rows.planes[i]->shape;
+    agree = agree && shape.RowLength() == planes[i].elements &&
+            (planes[i].scope != PlaneScope::kRow || shape.RowCount() == rows.RowCount());
+  }
+  if (!agree) {
+    std::vector<std::string> shapes, widths;
+    for (size_t i = 0; i < block.size(); ++i) {
+      shapes.push_back(fmt::format("{} {}", block[i].name, ToString(rows.planes[i]->shape)));
+      widths.push_back(fmt::format("{} of {}", block[i].elements, block[i].name));
+    }
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("{} are not rows of one {} tensor; {} channels have {}",
+                            fmt::join(shapes, ", "), Print(format), BlockOf(format),
+                            fmt::join(widths, ", ")));
   }
   return rows;
 }
 
-Shape WithLastAxis(Shape shape, const std::string& name, int64_t extent) {
+Shape WithLastAxis(Shape shape, const Plane& plane, bool is_plain) {
+  if (is_plain) return shape;
   if (shape.axes.empty()) shape.axes.push_back({"", 1});
-  shape.axes.back() = {name, extent};
+  shape.axes.back() = {std::string(plane.axis), plane.elements};
   return shape;
 }
 
-TensorMap EncodePlain(DType dtype, const Profile& profile, const Tensor& x) {
-  Tensor codes(dtype, x.shape);
-  std::vector<double> values(static_cast<size_t>(x.ElementCount()));
-  DecodeTo(x, 0, values);
-  EncodeFrom(values, dtype, codes.bytes.data(), StoreRule(dtype, profile));
-  return {{"codes", std::move(codes)}};
-}
+// The planes of one row after the other, as bytes in tensors.
+class RowCursor {
+ public:
+  RowCursor(const KvFormat& format, const EncodedRows& rows, int64_t dim)
+      : planes_(PlanesOf(format, dim)), rows_(rows) {}
 
-TensorMap EncodeAffine(const AffineFormat& format, const Profile& profile, const Tensor& x) {
-  const int64_t dim = x.shape.RowLength();
-  CheckHeadDim(format, dim, "EncodeRows");
-  const size_t group = static_cast<size_t>(format.group_size);
-  const size_t group_words = group * static_cast<size_t>(format.bits) / 32;
-  const size_t element_bytes = SizeInBytes(format.scale_dtype);
-  Tensor codes(DType::kUInt32, WithLastAxis(x.shape, "W", dim * format.bits / 32));
-  Tensor scales(format.scale_dtype, WithLastAxis(x.shape, "G", dim / format.group_size));
-  Tensor biases = scales;
-  std::vector<double> values(group);
-  std::vector<float> rounded(group);
-  std::vector<uint8_t> group_codes(group);
-  std::vector<uint32_t> words(group_words);
-  const int64_t group_count = scales.ElementCount();
-  for (int64_t g = 0; g < group_count; ++g) {
-    DecodeTo(x, g * format.group_size, values);
-    RoundAll(values, format.scale_dtype);
-    // Values of f32, f16 and bf16 are exact in f32.
-    for (size_t i = 0; i < group; ++i) rounded[i] = static_cast<float>(values[i]);
-    const AffineGroup encoded =
-        EncodeAffineGroup(format.bits, profile.encode, rounded, group_codes);
-    PackCodes(group_codes, format.bits, words);
-    const size_t at = static_cast<size_t>(g);
-    std::memcpy(codes.bytes.data() + at * group_words * sizeof(uint32_t), words.data(),
-                group_words * sizeof(uint32_t));
-    const double scale = encoded.scale;
-    const double bias = encoded.bias;
-    EncodeFrom({&scale, 1}, format.scale_dtype, scales.bytes.data() + at * element_bytes);
-    EncodeFrom({&bias, 1}, format.scale_dtype, biases.bytes.data() + at * element_bytes);
+  RowPlanesView At(int64_t row) {
+    for (size_t i = 0; i < planes_.size(); ++i) {
+      const size_t bytes = planes_[i].Bytes();
+      const size_t at = planes_[i].scope == PlaneScope::kRow ? static_cast<size_t>(row) * bytes : 0;
+      at_[i] = rows_.planes[i]->bytes.data() + at;
+    }
+    return {at_.data(), planes_.size()};
   }
-  return {
-      {"codes", std::move(codes)}, {"scales", std::move(scales)}, {"biases", std::move(biases)}};
-}
 
-// Calls visit(first element of the output, codes, S, B) for every group of the rows.
-template <typename Visit>
-void ForEachGroup(const AffineFormat& format, const EncodedRows& rows, int64_t first_row,
-                  int64_t row_count, Visit visit) {
-  const size_t group = static_cast<size_t>(format.group_size);
-  const size_t group_words = group * static_cast<size_t>(format.bits) / 32;
-  const int64_t row_groups = rows.scales->shape.RowLength();
-  std::vector<uint8_t> codes(group);
-  std::vector<uint32_t> words(group_words);
-  for (int64_t g = 0; g < row_count * row_groups; ++g) {
-    const int64_t at = first_row * row_groups + g;
-    std::memcpy(words.data(),
-                rows.codes->bytes.data() + static_cast<size_t>(at) * group_words * sizeof(uint32_t),
-                group_words * sizeof(uint32_t));
-    UnpackCodes(words, format.bits, codes);
-    double scale = 0;
-    double bias = 0;
-    DecodeTo(*rows.scales, at, {&scale, 1});
-    DecodeTo(*rows.biases, at, {&bias, 1});
-    visit(static_cast<size_t>(g) * group, codes, scale, bias);
-  }
-}
+ private:
+  Planes planes_;
+  EncodedRows rows_;
+  std::array<const std::byte*, kMaxPlanes> at_{};
+};
 
 void CheckRange(const EncodedRows& rows, int64_t first_row, int64_t row_count) {
   KVCHECK_CHECK(first_row >= 0 && row_count >= 0 && first_row + row_count <= rows.RowCount(),
@@ -123,29 +88,51 @@ void CheckRange(const EncodedRows& rows, int64_t first_row, int64_t row_count) {
 }  // namespace
 
 EncodedRows CodecRows(const KvFormat& format, const TensorMap& tensors) {
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    return {Typed(tensors, "codes", plain->dtype), nullptr, nullptr};
-  }
-  return AffineRows(std::get<AffineFormat>(format), tensors, "");
+  return RowsOf(format, tensors, PlaneNames(format));
 }
 
 EncodedRows CacheRows(const KvFormat& format, const TensorMap& tensors, const std::string& name) {
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    return {Typed(tensors, name, plain->dtype), nullptr, nullptr};
+  std::vector<std::string> names;
+  for (const Plane& plane : PlanesOf(format, BlockOf(format))) {
+    names.push_back(PlaneTensor(format, name, plane));
   }
-  return AffineRows(std::get<AffineFormat>(format), tensors, name + "_");
+  return RowsOf(format, tensors, names);
 }
 
 int64_t RowDim(const KvFormat& format, const EncodedRows& rows) {
-  if (IsPlain(format)) return rows.codes->shape.RowLength();
-  return rows.scales->shape.RowLength() * std::get<AffineFormat>(format).group_size;
+  return DimOf(format, rows.planes[0]->shape.RowLength());
 }
 
-TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x) {
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    return EncodePlain(plain->dtype, profile, x);
+TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x,
+                     const TensorMap& parameters) {
+  const int64_t dim = x.shape.RowLength();
+  if (!IsPlain(format)) CheckHeadDim(format, dim, "EncodeRows");
+  const Planes planes = PlanesOf(format, dim);
+  std::vector<Tensor> stored;
+  for (const Plane& plane : planes) {
+    if (plane.scope == PlaneScope::kTensor) {
+      stored.push_back(Get(parameters, std::string(plane.name)));
+    } else {
+      stored.emplace_back(plane.dtype, WithLastAxis(x.shape, plane, IsPlain(format)));
+    }
   }
-  return EncodeAffine(std::get<AffineFormat>(format), profile, x);
+  const auto rows = ArithmeticOf(format)->MakeRows(profile, dim);
+  std::vector<double> values(static_cast<size_t>(dim));
+  std::array<std::byte*, kMaxPlanes> at{};
+  for (size_t i = 0; i < planes.size(); ++i) at[i] = stored[i].bytes.data();
+  const int64_t count = dim == 0 ? 0 : x.ElementCount() / dim;
+  for (int64_t row = 0; row < count; ++row) {
+    DecodeTo(x, row * dim, values);
+    rows->Encode(values, {at.data(), planes.size()});
+    for (size_t i = 0; i < planes.size(); ++i) {
+      if (planes[i].scope == PlaneScope::kRow) at[i] += planes[i].Bytes();
+    }
+  }
+  TensorMap tensors;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    tensors.emplace(planes[i].name, std::move(stored[i]));
+  }
+  return tensors;
 }
 
 DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const EncodedRows& rows,
@@ -154,16 +141,17 @@ DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const Enc
     return {DecodeToRowType(format, profile, rows, first_row, row_count), {}};
   }
   CheckRange(rows, first_row, row_count);
-  const size_t count = static_cast<size_t>(row_count * RowDim(format, rows));
+  const int64_t dim = RowDim(format, rows);
+  const auto length = static_cast<size_t>(dim);
+  const size_t count = static_cast<size_t>(row_count) * length;
   DecodedRows decoded = {std::vector<double>(count), std::vector<double>(count)};
-  ForEachGroup(std::get<AffineFormat>(format), rows, first_row, row_count,
-               [&](size_t first, const std::vector<uint8_t>& codes, double scale, double bias) {
-                 for (size_t i = 0; i < codes.size(); ++i) {
-                   const ExactValue value = AffineValue(codes[i], scale, bias);
-                   decoded.hi[first + i] = value.hi;
-                   decoded.lo[first + i] = value.lo;
-                 }
-               });
+  const auto arithmetic = ArithmeticOf(format)->MakeRows(profile, dim);
+  RowCursor cursor(format, rows, dim);
+  for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
+    arithmetic->DecodeExact(cursor.At(first_row + static_cast<int64_t>(row)),
+                            std::span(decoded.hi).subspan(row * length, length),
+                            std::span(decoded.lo).subspan(row * length, length));
+  }
   return decoded;
 }
 
@@ -171,17 +159,31 @@ std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profi
                                     const EncodedRows& rows, int64_t first_row, int64_t row_count) {
   CheckRange(rows, first_row, row_count);
   const int64_t dim = RowDim(format, rows);
-  std::vector<double> out(static_cast<size_t>(row_count * dim));
-  if (IsPlain(format)) {
-    DecodeTo(*rows.codes, first_row * dim, out);
-    return out;
+  const auto length = static_cast<size_t>(dim);
+  std::vector<double> out(static_cast<size_t>(row_count) * length);
+  const auto arithmetic = ArithmeticOf(format)->MakeRows(profile, dim);
+  RowCursor cursor(format, rows, dim);
+  for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
+    arithmetic->DecodeToRowType(cursor.At(first_row + static_cast<int64_t>(row)),
+                                std::span(out).subspan(row * length, length));
   }
-  const auto& affine = std::get<AffineFormat>(format);
-  ForEachGroup(affine, rows, first_row, row_count,
-               [&](size_t first, const std::vector<uint8_t>& codes, double scale, double bias) {
-                 DecodeAffineGroup(profile.decode, affine.scale_dtype, codes, scale, bias,
-                                   std::span(out).subspan(first, codes.size()));
-               });
+  return out;
+}
+
+std::vector<double> CodesAsNumbers(const KvFormat& format, const EncodedRows& rows,
+                                   int64_t first_row, int64_t row_count) {
+  CheckRange(rows, first_row, row_count);
+  const int64_t dim = RowDim(format, rows);
+  const auto d = static_cast<size_t>(dim);
+  const size_t groups = d / static_cast<size_t>(GridOf(format)->group);
+  std::vector<double> out(static_cast<size_t>(row_count) * (d + 2 * groups));
+  const auto arithmetic = ArithmeticOf(format)->MakeRows(Profile(), dim);
+  RowCursor cursor(format, rows, dim);
+  for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
+    const std::span<double> of_row = std::span(out).subspan(row * (d + 2 * groups), d + 2 * groups);
+    arithmetic->ReadCodes(cursor.At(first_row + static_cast<int64_t>(row)), of_row.first(d),
+                          of_row.subspan(d, groups), of_row.last(groups));
+  }
   return out;
 }
 

@@ -5,7 +5,8 @@
 #ifndef REFERENCE_FORMATS_CODEC_H_
 #define REFERENCE_FORMATS_CODEC_H_
 
-#include <span>
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,30 +16,30 @@
 
 namespace kvcheck {
 
-// The tensors of one set of stored rows, not owned: `codes` alone for a plain format (its values),
-// all three for an affine one. Rows are counted over all axes but the last.
+// The planes of one set of stored rows, not owned, in the order of PlanesOf. Rows are counted over
+// all axes but the last.
 struct EncodedRows {
-  const Tensor* codes = nullptr;
-  const Tensor* scales = nullptr;
-  const Tensor* biases = nullptr;
-  int64_t RowCount() const { return codes->shape.RowCount(); }
+  std::array<const Tensor*, kMaxPlanes> planes{};
+  int64_t RowCount() const { return planes[0]->shape.RowCount(); }
 };
 
-// The rows of a codec case: "codes", "scales", "biases".
+// The rows of a codec case, whose tensors are called as the planes.
 // Errors of both: kMissingData when a tensor is absent, or not of the type of the format, or when
 // their row counts or widths contradict each other.
 EncodedRows CodecRows(const KvFormat& format, const TensorMap& tensors);
-// K or V of an attention case: "k" for a plain format, else "k_codes", "k_scales", "k_biases".
+// K or V of an attention case: PlaneTensor(format, name, plane).
 EncodedRows CacheRows(const KvFormat& format, const TensorMap& tensors, const std::string& name);
 
 // Elements of a decoded row.
 int64_t RowDim(const KvFormat& format, const EncodedRows& rows);
 
-// x, of any float type with head_dim last, stored: "codes", and "scales" and "biases" for affine
-// formats, with the leading axes of x. Affine rows are first rounded to the row type.
-// Shapes: x (..., D); codes (..., D bits / 32) u32 or (..., D); scales, biases (..., D / group).
-// Errors: kIllegalCase when D is not a multiple of the group.
-TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x);
+// x, of any float type with head_dim last, stored: the planes by name, with the leading axes of x.
+// Rows of coded formats are first rounded to the row type. parameters: holds the planes of
+// PlaneScope::kTensor, by name.
+// Errors: kIllegalCase when head_dim is not a multiple of the format's block; kMissingData without
+// a parameter.
+TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x,
+                     const TensorMap& parameters = {});
 
 // Values of rows [first_row, first_row + row_count), row-major.
 struct DecodedRows {
@@ -46,14 +47,19 @@ struct DecodedRows {
   std::vector<double> lo;  // what remains of the exact value; empty when nothing does
 };
 
-// The stored values under the profile: for decode=exact the real numbers c S + B as unevaluated
-// sums hi + lo, else values of the row type. Plain values are exact in any case.
+// The stored values under the profile: for decode=exact the real numbers as unevaluated sums
+// hi + lo, else values of the row type. Plain values are exact in any case.
 DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const EncodedRows& rows,
                        int64_t first_row, int64_t row_count);
 
 // The same rows written out in the row type; decode=exact is then rounded once.
 std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profile,
                                     const EncodedRows& rows, int64_t first_row, int64_t row_count);
+
+// Code, scale and bias of the same rows as numbers, per row [codes head_dim][scales groups][biases
+// groups]. Precondition: the format has a grid.
+std::vector<double> CodesAsNumbers(const KvFormat& format, const EncodedRows& rows,
+                                   int64_t first_row, int64_t row_count);
 
 }  // namespace kvcheck
 

@@ -32,8 +32,10 @@ class CodecSource : public ExpectedSource {
       : case_(c), profile_(profile), inputs_(inputs) {
     CheckInputs(Case(c), inputs);
     const auto specs = OutputSpecs(Case(c));
-    // The order of tiles: codes first.
-    for (const char* name : {"codes", "scales", "biases", "y"}) {
+    // The order of tiles: that of the planes.
+    std::vector<std::string> names = PlaneNames(c.format);
+    names.emplace_back("y");
+    for (const std::string& name : names) {
       const auto spec = specs.find(name);
       if (spec == specs.end()) continue;
       OutputInfo info;
@@ -101,7 +103,7 @@ class CodecSource : public ExpectedSource {
 std::vector<ExpectedTile> CodecSource::Encoded(const Profile& profile, int64_t first,
                                                int64_t count) const {
   std::vector<ExpectedTile> tiles =
-      EncodedTiles(case_.format, profile, Slice(Get(inputs_, "x"), first, count));
+      EncodedTiles(case_.format, profile, Slice(Get(inputs_, "x"), first, count), inputs_);
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i].output = static_cast<int>(i);
   return tiles;
 }

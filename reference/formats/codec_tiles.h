@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/formats/format_arithmetic.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
@@ -18,25 +19,10 @@
 
 namespace kvcheck {
 
-// Indices into OutputInfo::reasons, whose texts are CodecReasons().
-enum CodecReason {
-  kNanCode,
-  kInfiniteGroup,
-  kGpuNotFinite,
-  kUnsignedZero,
-  kNanSign,
-  kNotFinite,
-  kCodecOverflow
-};
+// Texts of CodecReason.
 const std::vector<std::string>& CodecReasons();
 
-// A profile of which the format's values depend otherwise than on `profile`, and what differs, as
-// "encode=mlx_gpu instead of encode=mlx_cpu".
-struct ProfileChange {
-  std::string text;
-  Profile profile;
-};
-// Fewest changes first.
+// Profiles of which the format's values depend otherwise than on `profile`, fewest changes first.
 std::vector<ProfileChange> OtherCodecProfiles(const KvFormat& format, const Profile& profile);
 
 // Rows in the order of a tensor's memory, of about 2^16 elements a tile.
@@ -58,10 +44,10 @@ struct RoundTripClaim {
 ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, int64_t head_dim,
                            bool terms);
 
-// The tiles of encoded rows, without their place and output: of codes, and of scales and biases for
-// an affine format. x: (rows, head_dim), of any float type.
+// The tiles of encoded rows, without their place and output, one per plane of PlaneScope::kRow.
+// x: (rows, head_dim), of any float type; parameters: as EncodeRows.
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
-                                       const Tensor& x);
+                                       const Tensor& x, const TensorMap& parameters = {});
 
 }  // namespace kvcheck
 

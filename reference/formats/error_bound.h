@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/formats/format_arithmetic.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
@@ -33,20 +34,9 @@ namespace kvcheck {
 
 std::vector<std::string> BoundTerms(const KvFormat& format);
 
-struct RowBound {
-  std::vector<double> total;               // per element
-  std::vector<std::vector<double>> terms;  // [term][element], as BoundTerms
-  // Why no bound exists, per element: something in its group or value is not finite, or may
-  // overflow on the way. total is then infinite and the terms are zero.
-  std::vector<bool> overflows;
-  // Of these, elements that have no defined value: NaN and infinity do not survive an affine
-  // format, and take their group with them, but for the numbers beside NaN under encode=mlx_cpu.
-  std::vector<bool> undefined;
-  // How near to x the value of another code than the nearest one may come, per element: where the
-  // bound is smaller, choosing a wrong code would show. 0 where nothing is known.
-  std::vector<double> wrong_code;
-};
-
+// Bound for one row under the question: as the overloads below, with their arguments by name.
+RowBound RoundTripBound(const KvFormat& format, const RoundTripQuestion& question,
+                        std::span<const double> x);
 // Bound for one row, given in x_dtype.
 // decode: how the stored value is read. kExact means the real number c S + B itself.
 // read: the type in which the row is then written out, which rounds the real number, or a value of
@@ -63,9 +53,10 @@ std::vector<double> OriginalErrorBound(const KvFormat& format, const Profile& pr
                                        DType x_dtype, std::span<const double> x);
 
 // What a kernel over the codes of x adds up in place of each element: a bound of |c S| + |B| of its
-// code, before anything is encoded. B is the edge of the group or 0, and c S = stored value - B.
+// code, before anything is encoded; of affine formats B is the edge of the group or 0, and
+// c S = stored value - B. Precondition: the format has a grid.
 // Infinite where RoundTripBound has no bound.
-std::vector<double> PartsBound(const AffineFormat& format, const Profile& profile, DType x_dtype,
+std::vector<double> PartsBound(const KvFormat& format, const Profile& profile, DType x_dtype,
                                std::span<const double> x);
 
 }  // namespace kvcheck

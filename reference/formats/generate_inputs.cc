@@ -1,5 +1,7 @@
 #include "reference/formats/generate_inputs.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/data/attention_regime.h"
@@ -40,48 +42,70 @@ void FillGauss(uint64_t seed, std::string_view stream, double scale, Tensor* ten
   }
 }
 
+// Content of a plane that nobody encoded: any bits are codes, scales and biases are numbers.
+Tensor AnyPlane(const Plane& plane, uint64_t seed, const std::string& name, Shape leading) {
+  const TensorSpec spec = SpecOf(plane, std::move(leading));
+  Tensor tensor(spec.dtype, spec.shape);
+  if (plane.name == "codes" || !IsFloat(plane.dtype)) {
+    FillBits(seed, name, &tensor);
+  } else {
+    FillGauss(seed, name, plane.name == "scales" ? 0x1p-4 : 1.0, &tensor);
+  }
+  return tensor;
+}
+
+// The parameters of a format, called as `name_of` says.
+template <typename NameOf>
+TensorMap Parameters(const KvFormat& format, int64_t dim, uint64_t seed, NameOf name_of) {
+  TensorMap tensors;
+  for (const Plane& plane : PlanesOf(format, dim)) {
+    if (plane.scope != PlaneScope::kTensor) continue;
+    const std::string name = name_of(plane);
+    tensors[name] = AnyPlane(plane, seed, name, {});
+  }
+  return tensors;
+}
+
+std::string OwnName(const Plane& plane) { return std::string(plane.name); }
+
 TensorMap Generate(const CodecCase& c, const Profile& profile) {
+  TensorMap tensors = Parameters(c.format, c.head_dim, c.data.seed, OwnName);
   if (c.direction != CodecDirection::kDecode) {
-    return {{"x", GenerateRows(c.data.regime, c.data.seed, c.x, c.rows, c.head_dim)}};
+    tensors["x"] = GenerateRows(c.data.regime, c.data.seed, c.x, c.rows, c.head_dim);
+    return tensors;
   }
   if (c.data.regime != kCodes) {
     return EncodeRows(
         c.format, profile,
-        GenerateRows(c.data.regime, c.data.seed, RowDType(c.format), c.rows, c.head_dim));
+        GenerateRows(c.data.regime, c.data.seed, RowDType(c.format), c.rows, c.head_dim), tensors);
   }
-  TensorMap tensors;
-  for (const auto& [name, spec] : InputSpecs(c)) {
-    Tensor tensor(spec.dtype, spec.shape);
-    if (name == "codes") {
-      FillBits(c.data.seed, name, &tensor);
-    } else {
-      FillGauss(c.data.seed, name, name == "scales" ? 0x1p-4 : 1.0, &tensor);
-    }
-    tensors[name] = std::move(tensor);
+  for (const Plane& plane : PlanesOf(c.format, c.head_dim)) {
+    if (plane.scope != PlaneScope::kRow) continue;
+    const std::string name(plane.name);
+    tensors[name] = AnyPlane(plane, c.data.seed, name, {{"", c.rows}});
   }
   return tensors;
 }
 
 // Stores K or V; the original stays where the case asks for it.
-void Store(const std::string& name, const KvFormat& format, bool keep_original,
+void Store(const std::string& name, const KvFormat& format, bool keep_original, uint64_t seed,
            const Profile& profile, TensorMap* tensors) {
   auto original = tensors->extract(name + "_original");
-  if (IsPlain(format)) {
-    Profile saturating = profile;
-    saturating.fp8_overflow = Fp8Overflow::kSaturate;
-    (*tensors)[name] = EncodeRows(format, saturating, original.mapped()).at("codes");
-    return;
+  Profile saturating = profile;
+  saturating.fp8_overflow = Fp8Overflow::kSaturate;
+  const int64_t dim = original.mapped().shape.RowLength();
+  TensorMap stored =
+      EncodeRows(format, saturating, original.mapped(), Parameters(format, dim, seed, OwnName));
+  for (const Plane& plane : PlanesOf(format, dim)) {
+    (*tensors)[PlaneTensor(format, name, plane)] = std::move(stored.at(std::string(plane.name)));
   }
-  for (auto& [part, tensor] : EncodeRows(format, profile, original.mapped())) {
-    (*tensors)[name + "_" + part] = tensor;
-  }
-  if (keep_original) tensors->insert(std::move(original));
+  if (keep_original && !IsPlain(format)) tensors->insert(std::move(original));
 }
 
 TensorMap Generate(const AttentionCase& c, const Profile& profile) {
   TensorMap tensors = GenerateAttention(c);
-  Store("k", c.k, c.against_original, profile, &tensors);
-  Store("v", c.v, c.against_original, profile, &tensors);
+  Store("k", c.k, c.against_original, c.data.seed, profile, &tensors);
+  Store("v", c.v, c.against_original, c.data.seed, profile, &tensors);
   return tensors;
 }
 
@@ -96,7 +120,15 @@ TensorMap Generate(const TensorCase& c, const Profile&) {
   return {{"expected", std::move(tensor)}};
 }
 
-TensorMap Generate(const CacheCase&, const Profile&) { return {}; }
+TensorMap Generate(const CacheCase& c, const Profile&) {
+  const auto of = [&](const std::string& name, const KvFormat& format, int64_t dim) {
+    return Parameters(format, dim, c.setup.data.seed,
+                      [&](const Plane& plane) { return PlaneTensor(format, name, plane); });
+  };
+  TensorMap tensors = of("k", c.setup.k, c.setup.k_dim);
+  tensors.merge(of("v", c.setup.v, c.setup.v_dim));
+  return tensors;
+}
 
 }  // namespace
 

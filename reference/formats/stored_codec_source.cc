@@ -64,15 +64,12 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.decode = decode;
   profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
-  claim.profiles.push_back(profile);
-  if (!IsPlain(format) && !rule.encode.has_value()) {
-    profile.encode = AffineEncoder::kMlxGpu;
-    claim.profiles.push_back(profile);
-  }
+  claim.profiles = {profile};
+  if (!rule.encode.has_value()) claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
   return claim;
 }
 
-// Names of the outputs behind the values: codes, scales, biases. Empty when they are not judged.
+// Names of the outputs behind the values, one per plane. Empty when they are not judged.
 using EncodedNames = std::vector<std::string>;
 
 class StoredCodecSource : public ExpectedSource {
@@ -92,14 +89,9 @@ class StoredCodecSource : public ExpectedSource {
     info.terms = BoundTerms(claim.format);
     info.reasons = CodecReasons();
     outputs_.push_back(std::move(info));
-    const auto* affine = std::get_if<AffineFormat>(&claim.format);
-    if (affine != nullptr) {
-      AddAssumptions(rule, *affine, values);
-      for (size_t i = 0; i < encoded.size(); ++i) AddEncoded(*affine, encoded[i], i == 0);
-    } else if (SizeInBytes(std::get<PlainFormat>(claim.format).dtype) == 1 &&
-               !rule.fp8_overflow.has_value()) {
-      assumptions_.push_back("fp8_overflow=nan");
-    }
+    AddAssumptions(rule, values);
+    const Planes planes = PlanesOf(claim.format, original.shape.RowLength());
+    for (size_t i = 0; i < encoded.size(); ++i) AddEncoded(planes[i], encoded[i]);
     rows_ = original.shape.ElementCount() / RowLength();
     rows_per_tile_ = CodecRowsPerTile(RowLength());
   }
@@ -124,24 +116,30 @@ class StoredCodecSource : public ExpectedSource {
     return alone || length == 0 ? 1 : length;
   }
 
-  void AddAssumptions(const CodecRule& rule, const AffineFormat& affine, const std::string& name) {
+  void AddAssumptions(const CodecRule& rule, const std::string& name) {
+    const auto open = [&](CodecChoice choice, bool is_declared) {
+      return !is_declared && Leaves(claim_.format, choice);
+    };
+    if (open(CodecChoice::kFp8Overflow, rule.fp8_overflow.has_value())) {
+      assumptions_.push_back("fp8_overflow=nan");
+    }
     if (rule.scale_type_of_want) {
       assumptions_.push_back(
-          fmt::format("scale type of {}={}", name, ShortName(affine.scale_dtype)));
+          fmt::format("scale type of {}={}", name, ShortName(RowDType(claim_.format))));
     }
-    if (!rule.decode.has_value()) {
+    if (open(CodecChoice::kDecode, rule.decode.has_value())) {
       assumptions_.push_back(fmt::format("decode={}", Name(claim_.profiles.front().decode)));
     }
-    if (!rule.encode.has_value()) assumptions_.push_back("encode=mlx_cpu or mlx_gpu");
+    if (open(CodecChoice::kEncode, rule.encode.has_value())) {
+      assumptions_.push_back("encode=mlx_cpu or mlx_gpu");
+    }
   }
 
-  void AddEncoded(const AffineFormat& affine, const std::string& name, bool codes) {
-    const int64_t dim = original_.shape.RowLength();
+  void AddEncoded(const Plane& plane, const std::string& name) {
     OutputInfo info;
     info.name = name;
-    info.dtype = codes ? DType::kUInt32 : affine.scale_dtype;
-    info.shape = codes ? WithLastExtent(original_.shape, "W", dim * affine.bits / 32)
-                       : WithLastExtent(original_.shape, "G", dim / affine.group_size);
+    info.dtype = plane.dtype;
+    info.shape = WithLastExtent(original_.shape, std::string(plane.axis), plane.elements);
     info.row_length = info.shape.RowLength();
     info.claim = Claim::kConformance;
     info.rule = fmt::format("bits of encode={}", Name(claim_.profiles.front().encode));
@@ -233,7 +231,9 @@ class TripletObserved : public ObservedSource {
 
   std::vector<std::string> Names() const override {
     if (!with_tensors_) return {names_.values};
-    return {names_.values, names_.codes, names_.scales, names_.biases};
+    std::vector<std::string> names = {names_.values};
+    names.insert(names.end(), names_.planes.begin(), names_.planes.end());
+    return names;
   }
 
   void Read(const std::string& name, int64_t first_element,
@@ -245,11 +245,14 @@ class TripletObserved : public ObservedSource {
     const auto rows = [&](const std::string& tensor) {
       return ReadRows(observed_, *observed_.Find(tensor), tensor, first, count);
     };
-    const Tensor codes = rows(names_.codes);
-    const Tensor scales = rows(names_.scales);
-    const Tensor biases = rows(names_.biases);
-    // What the nearest double leaves out of c S + B is in the bound.
-    const DecodedRows decoded = DecodeRows(format_, profile_, {&codes, &scales, &biases}, 0, count);
+    std::array<Tensor, kMaxPlanes> planes;
+    EncodedRows stored;
+    for (size_t i = 0; i < names_.planes.size(); ++i) {
+      planes[i] = rows(names_.planes[i]);
+      stored.planes[i] = &planes[i];
+    }
+    // What the nearest double leaves out of a stored value is in the bound.
+    const DecodedRows decoded = DecodeRows(format_, profile_, stored, 0, count);
     std::memcpy(out.data(), decoded.hi.data(), out.size());
   }
 
@@ -279,7 +282,7 @@ KvFormat FormatOf(const CodecRule& rule, const OutputInfo& original, const std::
                           Print(ToleranceRule(rule)), Print(ToleranceRule(rule))),
               context);
     }
-    std::get<AffineFormat>(format).scale_dtype = original.dtype;
+    format = WithRowType(format, original.dtype);
   }
   const int64_t length = original.shape.RowLength();
   CheckHeadDim(format, length, context);
@@ -327,10 +330,6 @@ std::unique_ptr<ExpectedSource> MakeDequantisedSource(const CodecRule& rule,
 std::optional<std::string> TripletMismatch(const KvFormat& format, const Shape& original,
                                            const ObservedSource& observed,
                                            const TripletNames& names) {
-  const auto& affine = std::get<AffineFormat>(format);
-  const int64_t dim = original.RowLength();
-  const Shape words = WithLastExtent(original, "", dim * affine.bits / 32);
-  const Shape groups = WithLastExtent(original, "", dim / affine.group_size);
   const auto mismatch = [&](const std::string& name, DType dtype,
                             const Shape& shape) -> std::optional<std::string> {
     const OutputInfo* got = observed.Find(name);
@@ -345,9 +344,12 @@ std::optional<std::string> TripletMismatch(const KvFormat& format, const Shape& 
     }
     return std::nullopt;
   };
-  if (auto reason = mismatch(names.codes, DType::kUInt32, words)) return reason;
-  if (auto reason = mismatch(names.scales, affine.scale_dtype, groups)) return reason;
-  return mismatch(names.biases, affine.scale_dtype, groups);
+  const Planes planes = PlanesOf(format, original.RowLength());
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const Shape shape = WithLastExtent(original, "", planes[i].elements);
+    if (auto reason = mismatch(names.planes[i], planes[i].dtype, shape)) return reason;
+  }
+  return std::nullopt;
 }
 
 TripletComparison MakeTripletComparison(const CodecRule& rule, const ObservedSource& originals,
@@ -363,7 +365,7 @@ TripletComparison MakeTripletComparison(const CodecRule& rule, const ObservedSou
   const RoundTripClaim claim = ClaimOf(rule, format, info.dtype, DType::kFloat64,
                                        rule.decode.value_or(DecodeRounding::kExact));
   EncodedNames encoded;
-  if (rule.codes_exact) encoded = {names.codes, names.scales, names.biases};
+  if (rule.codes_exact) encoded = names.planes;
   TripletComparison comparison;
   comparison.expected = std::make_unique<StoredCodecSource>(rule, claim, originals, info, original,
                                                             names.values, DType::kFloat64, encoded);

@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reference/spec/dtype.h"
 #include "reference/spec/shape.h"
@@ -49,12 +50,10 @@ std::unique_ptr<ExpectedSource> MakeDequantisedSource(const CodecRule& rule,
                                                       const std::string& result,
                                                       DType result_dtype);
 
-// The names of a triplet's tensors, and of the output that they stand for.
+// The names of the planes' tensors, and of the output that they stand for.
 struct TripletNames {
   std::string values;
-  std::string codes;
-  std::string scales;
-  std::string biases;
+  std::vector<std::string> planes;  // codes, scales, biases
 };
 
 // Why the three tensors cannot be the stored rows of an original of this shape: absent, of another

@@ -261,6 +261,57 @@ void RoundLoop(std::span<double> values, Round round) {
   for (double& value : values) value = round(value);
 }
 
+// first: index of the first code in its tensor, for messages.
+void DecodeCodes(const std::byte* from, DType dtype, int64_t first, std::span<double> out) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return DecodeLoop<uint64_t>(from, out, [](uint64_t b) { return Decode(DType::kFloat64, b); });
+    case DType::kFloat32:
+      return DecodeLoop<float>(from, out, Widen);
+    case DType::kFloat16:
+      return DecodeLoop<uint16_t>(from, out, [](uint16_t b) { return Widen(F32FromF16(b)); });
+    case DType::kBFloat16:
+      return DecodeLoop<uint16_t>(from, out, [](uint16_t b) { return Widen(F32FromBF16(b)); });
+    case DType::kInt8:
+      return DecodeLoop<int8_t>(from, out, [](int8_t v) { return static_cast<double>(v); });
+    case DType::kUInt8:
+      return DecodeLoop<uint8_t>(from, out, [](uint8_t v) { return static_cast<double>(v); });
+    case DType::kUInt16:
+      return DecodeLoop<uint16_t>(from, out, [](uint16_t v) { return static_cast<double>(v); });
+    case DType::kInt16:
+      return DecodeLoop<int16_t>(from, out, [](int16_t v) { return static_cast<double>(v); });
+    case DType::kInt32:
+      return DecodeLoop<int32_t>(from, out, [](int32_t v) { return static_cast<double>(v); });
+    case DType::kUInt32:
+      return DecodeLoop<uint32_t>(from, out, [](uint32_t v) { return static_cast<double>(v); });
+    case DType::kInt64:
+      return DecodeLoop<int64_t>(from, out, [](int64_t v) { return static_cast<double>(v); });
+    case DType::kUInt64:
+      return DecodeLoop<uint64_t>(from, out, [](uint64_t v) { return static_cast<double>(v); });
+    case DType::kFloat8E4M3FN: {
+      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E4M3FN);
+      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
+    }
+    case DType::kFloat8E5M2: {
+      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E5M2);
+      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
+    }
+    case DType::kFloat8E8M0FNU: {
+      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E8M0FNU);
+      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
+    }
+    case DType::kFloat4E2M1FN:
+    case DType::kBool:
+      break;
+  }
+  const int largest_byte = dtype == DType::kBool ? 1 : 0x0f;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int byte = std::to_integer<int>(from[i]);
+    if (byte > largest_byte) ThrowNoCode(dtype, first + static_cast<int64_t>(i), byte);
+    out[i] = Decode(dtype, static_cast<uint64_t>(byte));
+  }
+}
+
 }  // namespace
 
 bool IsDefined(DType dtype, const ConvertRule& rule) {
@@ -356,55 +407,11 @@ void DecodeTo(const Tensor& tensor, int64_t first, std::span<double> out) {
   KVCHECK_CHECK(first >= 0 && static_cast<size_t>(first) <= elements &&
                     out.size() <= elements - static_cast<size_t>(first),
                 "elements outside the tensor");
-  const std::byte* from = tensor.bytes.data() + static_cast<size_t>(first) * size;
-  const DType dtype = tensor.dtype;
-  switch (dtype) {
-    case DType::kFloat64:
-      return DecodeLoop<uint64_t>(from, out, [](uint64_t b) { return Decode(DType::kFloat64, b); });
-    case DType::kFloat32:
-      return DecodeLoop<float>(from, out, Widen);
-    case DType::kFloat16:
-      return DecodeLoop<uint16_t>(from, out, [](uint16_t b) { return Widen(F32FromF16(b)); });
-    case DType::kBFloat16:
-      return DecodeLoop<uint16_t>(from, out, [](uint16_t b) { return Widen(F32FromBF16(b)); });
-    case DType::kInt8:
-      return DecodeLoop<int8_t>(from, out, [](int8_t v) { return static_cast<double>(v); });
-    case DType::kUInt8:
-      return DecodeLoop<uint8_t>(from, out, [](uint8_t v) { return static_cast<double>(v); });
-    case DType::kUInt16:
-      return DecodeLoop<uint16_t>(from, out, [](uint16_t v) { return static_cast<double>(v); });
-    case DType::kInt16:
-      return DecodeLoop<int16_t>(from, out, [](int16_t v) { return static_cast<double>(v); });
-    case DType::kInt32:
-      return DecodeLoop<int32_t>(from, out, [](int32_t v) { return static_cast<double>(v); });
-    case DType::kUInt32:
-      return DecodeLoop<uint32_t>(from, out, [](uint32_t v) { return static_cast<double>(v); });
-    case DType::kInt64:
-      return DecodeLoop<int64_t>(from, out, [](int64_t v) { return static_cast<double>(v); });
-    case DType::kUInt64:
-      return DecodeLoop<uint64_t>(from, out, [](uint64_t v) { return static_cast<double>(v); });
-    case DType::kFloat8E4M3FN: {
-      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E4M3FN);
-      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
-    }
-    case DType::kFloat8E5M2: {
-      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E5M2);
-      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
-    }
-    case DType::kFloat8E8M0FNU: {
-      static const std::array<double, 256> kTable = ByteTable(DType::kFloat8E8M0FNU);
-      return DecodeLoop<uint8_t>(from, out, [](uint8_t code) { return kTable[code]; });
-    }
-    case DType::kFloat4E2M1FN:
-    case DType::kBool:
-      break;
-  }
-  const int largest_byte = dtype == DType::kBool ? 1 : 0x0f;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const int byte = std::to_integer<int>(from[i]);
-    if (byte > largest_byte) ThrowNoCode(dtype, first + static_cast<int64_t>(i), byte);
-    out[i] = Decode(dtype, static_cast<uint64_t>(byte));
-  }
+  DecodeCodes(tensor.bytes.data() + static_cast<size_t>(first) * size, tensor.dtype, first, out);
+}
+
+void DecodeBytes(const std::byte* from, DType dtype, std::span<double> out) {
+  DecodeCodes(from, dtype, 0, out);
 }
 
 void EncodeFrom(std::span<const double> values, DType dtype, std::byte* out,

@@ -55,6 +55,9 @@ int CodeBits(DType dtype);
 // Errors: kIllegalCase for a byte that is no code of its type (e2m1fn above 0x0f, bool above 1).
 void DecodeTo(const Tensor& tensor, int64_t first, std::span<double> out);
 
+// The same of consecutive codes in memory, out.size() of them. Errors: as DecodeTo.
+void DecodeBytes(const std::byte* from, DType dtype, std::span<double> out);
+
 // Encodes values as consecutive little-endian codes; out holds values.size() * SizeInBytes(dtype)
 // bytes. Errors: as Encode.
 void EncodeFrom(std::span<const double> values, DType dtype, std::byte* out,

@@ -17,6 +17,7 @@
 #ifndef REFERENCE_SPEC_CACHE_IMPLEMENTATION_H_
 #define REFERENCE_SPEC_CACHE_IMPLEMENTATION_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -87,17 +88,32 @@ struct TokenColumns {
   int64_t ValueColumns() const { return v_columns.value_or(columns); }
 };
 
-// The stored vectors of K or of V: of row b, head h and column c, `codes` at
-// codes + b strides.row + h strides.head + c strides.column: the elements of a plain format, the
-// packed words of an affine one, whose scales and biases (head_dim / group of them) follow
-// scale_strides.
+// One plane of stored vectors: that of row b, head h and column c is at
+// bytes + b strides.row + h strides.head + c strides.column. The strides of a parameter
+// (PlaneScope::kTensor) are 0.
+struct StoredPlane {
+  const std::byte* bytes = nullptr;
+  VectorStrides strides;
+
+  const std::byte* At(int64_t row, int64_t head, int64_t column) const {
+    return bytes + row * strides.row + head * strides.head + column * strides.column;
+  }
+};
+
+// The plane of an array (rows, heads, columns, elements) without gaps; of a parameter (elements).
+inline StoredPlane DensePlane(const Plane& plane, const std::byte* bytes, int64_t heads,
+                              int64_t columns) {
+  if (plane.scope == PlaneScope::kTensor) return {bytes, {}};
+  const auto vector = static_cast<int64_t>(plane.Bytes());
+  return {bytes, {heads * columns * vector, columns * vector, vector}};
+}
+
+// The stored vectors of K or of V, plane by plane, in the order of PlanesOf(format, head_dim).
 struct StoredVectors {
   KvFormat format = PlainFormat{};
-  const std::byte* codes = nullptr;
-  VectorStrides strides;
-  const std::byte* scales = nullptr;  // affine formats alone
-  const std::byte* biases = nullptr;
-  VectorStrides scale_strides;
+  std::array<StoredPlane, kMaxPlanes> planes{};
+
+  bool AreShown() const { return planes[0].bytes != nullptr; }
 };
 
 enum class Known : int8_t { kCannotTell = -1, kNo = 0, kYes = 1 };

@@ -103,7 +103,9 @@ struct TensorSpec {
   DType dtype;
   Shape shape;
 };
-// A trace has none: its vectors follow from its operations.
+// A plane of rows that have these axes before their last one; a parameter has its own alone.
+TensorSpec SpecOf(const Plane& plane, Shape leading);
+// Of a trace, the parameters of its formats: its vectors follow from its operations.
 std::map<std::string, TensorSpec> InputSpecs(const Case& c);
 // The tensors that an implementation answers with.
 std::map<std::string, TensorSpec> OutputSpecs(const Case& c);

@@ -2,53 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
 
+using Specs = std::map<std::string, TensorSpec>;
+
 // Inputs of K or V: rows (B, Hkv, T, D) in their format.
 void AddRows(const std::string& name, const KvFormat& format, const AttentionCase& c, int64_t dim,
-             const std::string& dim_axis, std::map<std::string, TensorSpec>* specs) {
-  const auto shape = [&](const std::string& axis, int64_t extent) {
-    return Shape{{"B", c.batch}, {"Hkv", c.kv_heads}, {"T", c.kv_len}, {axis, extent}};
-  };
-  if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-    (*specs)[name] = {plain->dtype, shape(dim_axis, dim)};
-    return;
+             const std::string& dim_axis, Specs* specs) {
+  const Shape leading = {{"B", c.batch}, {"Hkv", c.kv_heads}, {"T", c.kv_len}};
+  for (Plane plane : PlanesOf(format, dim)) {
+    if (IsPlain(format)) plane.axis = dim_axis;
+    specs->insert_or_assign(PlaneTensor(format, name, plane), SpecOf(plane, leading));
   }
-  const auto& affine = std::get<AffineFormat>(format);
-  (*specs)[name + "_codes"] = {DType::kUInt32, shape("W", dim * affine.bits / 32)};
-  (*specs)[name + "_scales"] = {affine.scale_dtype, shape("G", dim / affine.group_size)};
-  (*specs)[name + "_biases"] = {affine.scale_dtype, shape("G", dim / affine.group_size)};
-  if (c.against_original) (*specs)[name + "_original"] = {c.q, shape(dim_axis, dim)};
+  if (c.against_original && !IsPlain(format)) {
+    Shape original = leading;
+    original.axes.push_back({dim_axis, dim});
+    (*specs)[name + "_original"] = {c.q, original};
+  }
 }
 
-void AddCodes(const CodecCase& c, std::map<std::string, TensorSpec>* specs) {
-  if (const auto* plain = std::get_if<PlainFormat>(&c.format)) {
-    (*specs)["codes"] = {plain->dtype, {{"", c.rows}, {"", c.head_dim}}};
-    return;
+void AddPlanes(const CodecCase& c, PlaneScope scope, Specs* specs) {
+  for (const Plane& plane : PlanesOf(c.format, c.head_dim)) {
+    if (plane.scope != scope) continue;
+    specs->insert_or_assign(std::string(plane.name), SpecOf(plane, {{"", c.rows}}));
   }
-  const auto& affine = std::get<AffineFormat>(c.format);
-  (*specs)["codes"] = {DType::kUInt32, {{"", c.rows}, {"W", c.head_dim * affine.bits / 32}}};
-  const Shape groups = {{"", c.rows}, {"G", c.head_dim / affine.group_size}};
-  (*specs)["scales"] = {affine.scale_dtype, groups};
-  (*specs)["biases"] = {affine.scale_dtype, groups};
 }
 
-std::map<std::string, TensorSpec> Inputs(const CodecCase& c) {
-  std::map<std::string, TensorSpec> specs;
+Specs Inputs(const CodecCase& c) {
+  Specs specs;
+  AddPlanes(c, PlaneScope::kTensor, &specs);
   if (c.direction == CodecDirection::kDecode) {
-    AddCodes(c, &specs);
+    AddPlanes(c, PlaneScope::kRow, &specs);
   } else {
     specs["x"] = {c.x, {{"", c.rows}, {"", c.head_dim}}};
   }
   return specs;
 }
 
-std::map<std::string, TensorSpec> Inputs(const AttentionCase& c) {
-  std::map<std::string, TensorSpec> specs;
+Specs Inputs(const AttentionCase& c) {
+  Specs specs;
   specs["q"] = {c.q, {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dk", c.k_dim}}};
   AddRows("k", c.k, c, c.k_dim, "Dk", &specs);
   AddRows("v", c.v, c, c.v_dim, "Dv", &specs);
@@ -61,16 +59,25 @@ std::map<std::string, TensorSpec> Inputs(const AttentionCase& c) {
   return specs;
 }
 
-std::map<std::string, TensorSpec> Inputs(const TensorCase& c) {
-  return {{"expected", {c.dtype, c.shape}}};
+Specs Inputs(const TensorCase& c) { return {{"expected", {c.dtype, c.shape}}}; }
+
+Specs Inputs(const CacheCase& c) {
+  Specs specs;
+  const auto add = [&](const std::string& name, const KvFormat& format, int64_t dim) {
+    for (const Plane& plane : PlanesOf(format, dim)) {
+      if (plane.scope != PlaneScope::kTensor) continue;
+      specs.insert_or_assign(PlaneTensor(format, name, plane), SpecOf(plane, {}));
+    }
+  };
+  add("k", c.setup.k, c.setup.k_dim);
+  add("v", c.setup.v, c.setup.v_dim);
+  return specs;
 }
 
-std::map<std::string, TensorSpec> Inputs(const CacheCase&) { return {}; }
-
-std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
-  std::map<std::string, TensorSpec> specs;
+Specs Outputs(const CodecCase& c) {
+  Specs specs;
   if (c.direction == CodecDirection::kEncode) {
-    AddCodes(c, &specs);
+    AddPlanes(c, PlaneScope::kRow, &specs);
   } else {
     const DType row = IsPlain(c.format) ? c.x : RowDType(c.format);
     specs["y"] = {row, {{"", c.rows}, {"", c.head_dim}}};
@@ -78,8 +85,8 @@ std::map<std::string, TensorSpec> Outputs(const CodecCase& c) {
   return specs;
 }
 
-std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
-  std::map<std::string, TensorSpec> specs;
+Specs Outputs(const AttentionCase& c) {
+  Specs specs;
   specs["out"] = {c.out,
                   {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dv", c.v_dim}}};
   if (c.lse != LseKind::kNone) {
@@ -89,13 +96,17 @@ std::map<std::string, TensorSpec> Outputs(const AttentionCase& c) {
   return specs;
 }
 
-std::map<std::string, TensorSpec> Outputs(const TensorCase& c) {
-  return {{"got", {c.dtype, c.shape}}};
-}
+Specs Outputs(const TensorCase& c) { return {{"got", {c.dtype, c.shape}}}; }
 
-std::map<std::string, TensorSpec> Outputs(const CacheCase&) { return {}; }
+Specs Outputs(const CacheCase&) { return {}; }
 
 }  // namespace
+
+TensorSpec SpecOf(const Plane& plane, Shape leading) {
+  if (plane.scope == PlaneScope::kTensor) leading.axes.clear();
+  leading.axes.push_back({std::string(plane.axis), plane.elements});
+  return {plane.dtype, std::move(leading)};
+}
 
 std::map<std::string, TensorSpec> InputSpecs(const Case& c) {
   return std::visit([](const auto& kind) { return Inputs(kind); }, c);

@@ -23,7 +23,7 @@ struct StoredToken {
 };
 
 // The table: vector `handle` starts at bytes + offsets[handle], all heads one after the other, each
-// codes, then scales, then biases.
+// plane after plane.
 struct StoredTokens {
   const std::byte* bytes = nullptr;
   const uint32_t* offsets = nullptr;

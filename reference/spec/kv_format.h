@@ -1,52 +1,90 @@
-// How the K or V vector of one token and one head is stored. Kinds: plain storage types (fp8
-// without a scale included) and affine group quantization. The variant is the seam for more
-// formats (llama.cpp blocks, MX, scaled fp8, TurboQuant): a new alternative, its text here and its
-// arithmetic in reference/formats.
-//
-// Text: a short type name ("bf16", "f8e4m3fn") or "affine:BITS:gGROUP:SCALE_TYPE"
-// ("affine:4:g64:bf16").
+// How the K or V vector of one token and one head is stored: a variant of families, each in a file
+// of its own, whose members are what everything but arithmetic goes by (texts, planes, blocks,
+// shrinking). Arithmetic is in reference/formats.
 
 #ifndef REFERENCE_SPEC_KV_FORMAT_H_
 #define REFERENCE_SPEC_KV_FORMAT_H_
 
+#include <concepts>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
+#include "reference/spec/format_planes.h"
+#include "reference/spec/plain_format.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 
-struct PlainFormat {
-  DType dtype = DType::kFloat32;
-  bool operator==(const PlainFormat&) const = default;
-};
-
-// Group-wise affine codes c in 0..2^bits - 1, value c * scale + bias; one scale and one bias, in
-// scale_dtype, per group of consecutive channels. Packed as one LSB-first bit stream of
-// little-endian u32 words per row, without padding.
-struct AffineFormat {
-  int bits = 4;         // 2, 3, 4, 5, 6, 8
-  int group_size = 64;  // 32, 64, 128
-  DType scale_dtype = DType::kFloat32;  // f32, f16 or bf16; also the type of encoded rows
-  bool operator==(const AffineFormat&) const = default;
-};
-
 using KvFormat = std::variant<PlainFormat, AffineFormat>;
+
+// What a family states about itself.
+template <typename F>
+concept FormatFamily = requires(const F& format, Piece piece, const std::vector<Piece>& parts,
+                                bool* has_row_type, DType type, int64_t head_dim) {
+  // How its texts are written, for messages; the words with which they begin.
+  { F::Grammar() } -> std::convertible_to<std::string_view>;
+  { F::Names() } -> std::convertible_to<std::string_view>;
+  // nullopt where the text begins like none of the family; refused where it goes on wrongly. parts:
+  // of the text, between colons. *has_row_type: whether the text says the type of rows; null: it
+  // has to.
+  { F::Parse(piece, parts, has_row_type) } -> std::same_as<std::optional<F>>;
+  { F::All() } -> std::same_as<std::vector<F>>;
+  { format.Exists() } -> std::same_as<bool>;  // is one of All()
+  { format.Text() } -> std::same_as<std::string>;
+  // The codec without parameters of layout and type: "affine:4", "plain", "fp8".
+  { format.Kind() } -> std::same_as<std::string>;
+  // Consecutive channels that share something, which head_dim is a multiple of.
+  { format.Block() } -> std::same_as<int64_t>;
+  // Rows are rounded to it before they are encoded, and decoded to it.
+  { format.RowType() } -> std::same_as<DType>;
+  { format.WithRowType(type) } -> std::same_as<F>;  // itself where the type is no parameter
+  { format.PlanesOf(head_dim) } -> std::same_as<Planes>;
+  { format.Grid() } -> std::same_as<std::optional<CodeGrid>>;
+  // Whether stored bytes or values depend on this field of the profile.
+  { format.Leaves(CodecChoice::kDecode) } -> std::same_as<bool>;
+  // Order of simplicity for shrinking, and the formats to try in its place.
+  { format.Rank() } -> std::same_as<int64_t>;
+  { format.Simpler() } -> std::same_as<std::vector<F>>;
+};
 
 std::string Print(const KvFormat& format);
 // Errors: kParse with the column of what is not a format.
 KvFormat ParseKvFormat(Piece piece);
-// The same, and an affine format without its scale type ("affine:4:g64"): *has_scale_type says
-// whether the text names one; else scale_dtype is f32.
-KvFormat ParseKvFormat(Piece piece, bool* has_scale_type);
+// The same, and a format without its type of rows ("affine:4:g64"): *has_row_type says whether the
+// text names one; else it is f32.
+KvFormat ParseKvFormat(Piece piece, bool* has_row_type);
 
+// Whether rows are stored as their elements, so that any type of rows may be read back.
 bool IsPlain(const KvFormat& format);
-// The type in which a decoded row is given: the plain type, or the scale type.
+std::string KindOf(const KvFormat& format);
+// The type in which a decoded row is given.
 DType RowDType(const KvFormat& format);
-// Errors: kIllegalCase when head_dim is not a multiple of the format's group, and for a format built
-// in code that is none of AllKvFormats().
+KvFormat WithRowType(const KvFormat& format, DType type);
+int64_t BlockOf(const KvFormat& format);
+// Whether rows of head_dim channels consist of whole blocks.
+bool FitsHeadDim(const KvFormat& format, int64_t head_dim);
+// Precondition: FitsHeadDim.
+Planes PlanesOf(const KvFormat& format, int64_t head_dim);
+// nullopt where a value is no code * scale + bias.
+std::optional<CodeGrid> GridOf(const KvFormat& format);
+bool Leaves(const KvFormat& format, CodecChoice choice);
+int64_t RankOf(const KvFormat& format);
+std::vector<KvFormat> SimplerFormats(const KvFormat& format);
+// Of all planes, in their order.
+std::vector<std::string> PlaneNames(const KvFormat& format);
+// Those of every format, each once.
+std::vector<std::string> AllPlaneNames();
+// The tensor of a plane of rows that are called `name` ("k"): "k" of a plain format, "k_codes".
+std::string PlaneTensor(const KvFormat& format, const std::string& name, const Plane& plane);
+
+// Errors: kIllegalCase when head_dim is not a multiple of the format's block, and for a format
+// built in code that is none of AllKvFormats().
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context);
 
 // Every format of this build, for coverage lists and tests.

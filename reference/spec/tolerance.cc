@@ -17,11 +17,6 @@ constexpr std::string_view kRules =
     "a rule is exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y, codec:FORMAT or derived";
 constexpr std::string_view kCodec = "codec:";
 
-bool IsFp8(const KvFormat& format) {
-  const auto* plain = std::get_if<PlainFormat>(&format);
-  return plain != nullptr && SizeInBytes(plain->dtype) == 1;
-}
-
 // Integers of 64 bits are compared by distances that no double need be.
 std::optional<uint64_t> ParseWideInteger(std::string_view text) {
   uint64_t value = 0;
@@ -52,18 +47,18 @@ void ParseCodecField(Piece field, CodecRule* rule) {
     if (is_given) field.Refuse(fmt::format("'{}' is given twice", key));
     if (!has_meaning) field.Refuse(fmt::format("'{}' is a choice of {} alone", key, formats));
   };
-  const bool affine = !IsPlain(rule->format);
+  const auto leaves = [&](CodecChoice choice) { return Leaves(rule->format, choice); };
   if (key == "decode") {
-    once(rule->decode.has_value(), affine, "affine formats");
+    once(rule->decode.has_value(), leaves(CodecChoice::kDecode), "affine formats");
     rule->decode = ParseDecodeRounding(value);
   } else if (key == "encode") {
-    once(rule->encode.has_value(), affine, "affine formats");
+    once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
     rule->encode = ParseAffineEncoder(value);
   } else if (key == "fp8_overflow") {
-    once(rule->fp8_overflow.has_value(), IsFp8(rule->format), "fp8 formats");
+    once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
     rule->fp8_overflow = ParseFp8Overflow(value);
   } else if (key == "codes") {
-    once(rule->codes_exact, affine, "affine formats");
+    once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
@@ -78,7 +73,7 @@ CodecRule ParseCodec(Piece piece) {
   rule.format = ParseKvFormat(parts[0], &has_scale_type);
   rule.scale_type_of_want = !has_scale_type;
   for (size_t i = 1; i < parts.size(); ++i) ParseCodecField(parts[i], &rule);
-  if (rule.codes_exact && !rule.encode.has_value()) {
+  if (rule.codes_exact && Leaves(rule.format, CodecChoice::kEncode) && !rule.encode.has_value()) {
     piece.Refuse("codes=exact needs encode=, which names the encoder");
   }
   return rule;
@@ -105,8 +100,7 @@ bool IsZero(const ToleranceRule& rule) {
 
 bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   const auto scale = [](CodecRule& rule) {
-    auto* affine = std::get_if<AffineFormat>(&rule.format);
-    if (affine != nullptr && rule.scale_type_of_want) affine->scale_dtype = DType::kFloat32;
+    if (rule.scale_type_of_want) rule.format = WithRowType(rule.format, DType::kFloat32);
   };
   scale(a);
   scale(b);

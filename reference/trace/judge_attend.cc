@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "reference/attention/attention_source.h"
@@ -17,23 +18,24 @@ void Gather(const ModelState& state, const VectorTable& table, bool is_key, cons
             TensorMap* inputs) {
   const KvFormat& format = is_key ? c.k : c.v;
   const std::string name = is_key ? "k" : "v";
-  const VectorSize size = StoredSize(format, is_key ? c.k_dim : c.v_dim);
-  const bool plain = IsPlain(format);
-  Tensor* codes = &inputs->at(plain ? name : name + "_codes");
-  Tensor* scales = plain ? nullptr : &inputs->at(name + "_scales");
-  Tensor* biases = plain ? nullptr : &inputs->at(name + "_biases");
+  const Planes planes = PlanesOf(format, is_key ? c.k_dim : c.v_dim);
+  std::array<std::byte*, kMaxPlanes> to{};
+  for (size_t i = 0; i < planes.size(); ++i) {
+    to[i] = inputs->at(PlaneTensor(format, name, planes[i])).bytes.data();
+  }
   for (int64_t b = 0; b < c.batch; ++b) {
     const ModelRow& row = state.rows[static_cast<size_t>(b)];
     for (int64_t t = 0; t < row.offset; ++t) {
       const StoredToken token = row.tokens[static_cast<size_t>(t)];
       const std::byte* from = table.Bytes(is_key ? token.k : token.v);
-      for (int64_t h = 0; h < c.kv_heads; ++h, from += size.Total()) {
+      for (int64_t h = 0; h < c.kv_heads; ++h) {
         const auto at = static_cast<size_t>((b * c.kv_heads + h) * c.kv_len + t);
-        std::memcpy(codes->bytes.data() + at * size.codes, from, size.codes);
-        if (plain) continue;
-        std::memcpy(scales->bytes.data() + at * size.scales, from + size.codes, size.scales);
-        std::memcpy(biases->bytes.data() + at * size.scales, from + size.codes + size.scales,
-                    size.scales);
+        for (size_t i = 0; i < planes.size(); ++i) {
+          if (planes[i].scope != PlaneScope::kRow) continue;
+          const size_t bytes = planes[i].Bytes();
+          std::memcpy(to[i] + at * bytes, from, bytes);
+          from += bytes;
+        }
       }
     }
   }

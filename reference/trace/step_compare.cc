@@ -53,22 +53,10 @@ bool StepComparer::Fail(StepFault fault, int64_t row, std::string message) {
 }
 
 void StepComparer::Measure() {
-  const auto part = [](const KvFormat& format, int64_t dim) {
-    const auto channels = static_cast<size_t>(dim);
-    Part size;
-    if (const auto* plain = std::get_if<PlainFormat>(&format)) {
-      size.codes = channels * SizeInBytes(plain->dtype);
-    } else {
-      const auto& affine = std::get<AffineFormat>(format);
-      size.codes = channels * static_cast<size_t>(affine.bits) / 8;
-      size.scales =
-          channels / static_cast<size_t>(affine.group_size) * SizeInBytes(affine.scale_dtype);
-    }
-    size.total = size.codes + 2 * size.scales;
-    return size;
-  };
-  k_ = part(expected_->k, expected_->k_dim);
-  v_ = part(expected_->v, expected_->v_dim);
+  k_ = PlanesOf(expected_->k, expected_->k_dim);
+  v_ = PlanesOf(expected_->v, expected_->v_dim);
+  k_bytes_ = k_.RowBytes();
+  v_bytes_ = v_.RowBytes();
   words_ = static_cast<size_t>(view_->WordsPerRow());
 }
 
@@ -127,21 +115,22 @@ bool StepComparer::CompareShape() {
 bool StepComparer::PartMatches(size_t b, int64_t c, bool is_key, int64_t head,
                                const std::byte* vector) const {
   const StoredVectors& stored = is_key ? view_->k : view_->v;
-  const Part& part = is_key ? k_ : v_;
-  const auto at = [&](const VectorStrides& s) {
-    return static_cast<int64_t>(b) * s.row + head * s.head + c * s.column;
-  };
-  if (!EqualBytes(stored.codes + at(stored.strides), vector, part.codes)) return false;
-  if (part.scales == 0) return true;
-  const int64_t scale_at = at(stored.scale_strides);
-  return EqualBytes(stored.scales + scale_at, vector + part.codes, part.scales) &&
-         EqualBytes(stored.biases + scale_at, vector + part.codes + part.scales, part.scales);
+  const Planes& planes = is_key ? k_ : v_;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (planes[i].scope != PlaneScope::kRow) continue;
+    const size_t bytes = planes[i].Bytes();
+    if (!EqualBytes(stored.planes[i].At(static_cast<int64_t>(b), head, c), vector, bytes)) {
+      return false;
+    }
+    vector += bytes;
+  }
+  return true;
 }
 
 bool StepComparer::Matches(size_t b, int64_t c, StoredToken token) const {
   const std::byte* k = expected_->table.Vector(token.k);
   const std::byte* v = expected_->table.Vector(token.v);
-  for (int64_t h = 0; h < expected_->kv_heads; ++h, k += k_.total, v += v_.total) {
+  for (int64_t h = 0; h < expected_->kv_heads; ++h, k += k_bytes_, v += v_bytes_) {
     if (!PartMatches(b, c, true, h, k) || !PartMatches(b, c, false, h, v)) return false;
   }
   return true;
@@ -376,7 +365,7 @@ bool StepComparer::CompareNumbers() {
                       : "the cache says that it is trimmable, and trim(1) cannot give back 1");
     }
   }
-  const auto token_bytes = e.kv_heads * static_cast<int64_t>(k_.total + v_.total);
+  const auto token_bytes = e.kv_heads * static_cast<int64_t>(k_bytes_ + v_bytes_);
   const int64_t live = live_ * token_bytes;
   if (live_ < 0 || !retained_known) return true;
   if (view.capacity_bytes != StepView::kUnknown) {

@@ -92,13 +92,8 @@ class StepComparer {
   const StepView* view_ = nullptr;
   const CacheProfile* profile_ = nullptr;
   StepFailure* failure_ = nullptr;
-  // Sizes of one stored vector.
-  struct Part {
-    size_t codes = 0;
-    size_t scales = 0;
-    size_t total = 0;
-  };
-  Part k_, v_;
+  Planes k_, v_;
+  size_t k_bytes_ = 0, v_bytes_ = 0;  // of one vector
   size_t words_ = 0;
   std::vector<int32_t> positions_;  // per column of the row: the token's position, -1 none
   std::vector<uint64_t> seen_;      // bits by position

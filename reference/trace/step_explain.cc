@@ -81,7 +81,7 @@ std::string StepComparer::VectorText(size_t b, int64_t c, bool is_key, int64_t h
   const TokenNames* names = expected_->names;
   if (names == nullptr) return "bytes of no token";
   const KvFormat& format = is_key ? expected_->k : expected_->v;
-  const size_t total = is_key ? k_.total : v_.total;
+  const size_t total = is_key ? k_bytes_ : v_bytes_;
   for (int64_t handle = expected_->table.count - 1; handle >= 0; --handle) {
     const auto index = static_cast<int32_t>(handle);
     if (!(names->FormatOf(index) == format)) continue;
@@ -110,9 +110,9 @@ bool StepComparer::ExplainColumn(size_t b, int64_t c, int64_t query) {
     for (int64_t h = 0; h < expected_->kv_heads; ++h) {
       const auto head = static_cast<size_t>(h);
       count +=
-          PartMatches(b, c, true, h, expected_->table.Vector(row.tokens[p].k) + head * k_.total);
+          PartMatches(b, c, true, h, expected_->table.Vector(row.tokens[p].k) + head * k_bytes_);
       count +=
-          PartMatches(b, c, false, h, expected_->table.Vector(row.tokens[p].v) + head * v_.total);
+          PartMatches(b, c, false, h, expected_->table.Vector(row.tokens[p].v) + head * v_bytes_);
     }
     if (count > best_count) {
       best_count = count;
@@ -128,8 +128,8 @@ bool StepComparer::ExplainColumn(size_t b, int64_t c, int64_t query) {
       const auto head = static_cast<size_t>(h);
       if (best >= 0) {
         const StoredToken token = row.tokens[static_cast<size_t>(best)];
-        const std::byte* vector = is_key ? expected_->table.Vector(token.k) + head * k_.total
-                                         : expected_->table.Vector(token.v) + head * v_.total;
+        const std::byte* vector = is_key ? expected_->table.Vector(token.k) + head * k_bytes_
+                                         : expected_->table.Vector(token.v) + head * v_bytes_;
         if (PartMatches(b, c, is_key, h, vector)) continue;
       }
       const std::string text = VectorText(b, c, is_key, h);

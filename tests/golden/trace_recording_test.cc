@@ -76,9 +76,9 @@ TEST(TraceRecording, ShowsWhatWasRecorded) {
   const RecordedState& state = *recording.State(1, 0);
   EXPECT_EQ(state.rows, 2);
   EXPECT_EQ(Print(*state.layout), "ring:w=4");
-  EXPECT_EQ(state.k_parts[0].size(), 16u);
-  EXPECT_EQ(state.k_parts[0][0], std::byte{'k'});
-  EXPECT_TRUE(state.k_parts[1].empty());
+  EXPECT_EQ(state.k_planes[0].size(), 16u);
+  EXPECT_EQ(state.k_planes[0][0], std::byte{'k'});
+  EXPECT_TRUE(state.k_planes[1].empty());
   EXPECT_EQ(state.visible, (std::vector<uint64_t>{0, 1}));
   EXPECT_EQ(state.offsets, (std::vector<int64_t>{0, 1}));
   EXPECT_TRUE(state.unfed_padding.empty());  // one row cannot tell

@@ -92,8 +92,7 @@ std::vector<CacheOpKind> CoveredOperations() {
 
 CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvFormat& format,
                         int64_t rows) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  const int64_t dim = affine == nullptr ? 32 : affine->group_size;
+  const int64_t dim = IsPlain(format) ? 32 : BlockOf(format);
   return ParseCacheCase(
       fmt::format("cache layout={} k={} x=f32 hq=2 dk={} growth=2 data=tokens:1; "
                   "new A rows={}; append A 6; {}",
@@ -115,8 +114,7 @@ std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, Cache
         // Codes as the space has them.
         if (step.kind != CacheOpKind::kToQuantized) continue;
         for (const KvFormat& codes : AllKvFormats()) {
-          const auto* affine = std::get_if<AffineFormat>(&codes);
-          const bool fits = affine != nullptr && c.setup.k_dim % affine->group_size == 0;
+          const bool fits = !IsPlain(codes) && FitsHeadDim(codes, c.setup.k_dim);
           if (!fits || space.HasFormats(x, *step.k, *step.v)) continue;
           if (space.HasFormats(x, codes, codes)) step.k = step.v = codes;
         }

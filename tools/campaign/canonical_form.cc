@@ -22,28 +22,16 @@ std::string FamilyOf(const CacheLayout& layout) {
   return "";
 }
 
-// Types of plain storage are no family: what needs one of them is rare, and shrinking goes to f32
-// only where the implementation stores in it.
-std::string FamilyOf(const KvFormat& format) {
-  if (const auto* affine = std::get_if<AffineFormat>(&format)) {
-    return fmt::format("affine:{}", affine->bits);
-  }
-  const DType dtype = std::get<PlainFormat>(format).dtype;
-  const bool is_byte = dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E5M2;
-  return is_byte ? "fp8" : "plain";
-}
-
+// Types of plain storage are no family (KindOf has one for all of them): what needs one of them is
+// rare, and shrinking goes to f32 only where the implementation stores in it.
 std::string FamilyOf(const KvFormat& k, const KvFormat& v) {
-  const std::string text = FamilyOf(k);
-  const std::string other = FamilyOf(v);
+  const std::string text = KindOf(k);
+  const std::string other = KindOf(v);
   return text == other ? text : text + "/" + other;
 }
 
-// The group of what is stored in groups; else the channels of the plainest setup.
-int64_t LeastDim(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr ? 8 : affine->group_size;
-}
+// The block of what is stored in blocks; else the channels of the plainest setup.
+int64_t LeastDim(const KvFormat& format) { return IsPlain(format) ? 8 : BlockOf(format); }
 
 const char* ClassOf(int64_t number) {
   if (number < 0) return "-";
@@ -304,7 +292,7 @@ std::string FormOf(const AttentionCase& c) {
 }
 
 std::string FormOf(const CodecCase& c) {
-  return fmt::format("codec {} {} rows={}", Name(c.direction), FamilyOf(c.format), ClassOf(c.rows));
+  return fmt::format("codec {} {} rows={}", Name(c.direction), KindOf(c.format), ClassOf(c.rows));
 }
 
 std::string FormOf(const TensorCase&) { return "tensor"; }
@@ -322,7 +310,7 @@ CaseTraits TraitsOf(const Case& c, int64_t step) {
     if (const auto* attention = std::get_if<AttentionCase>(&c)) {
       traits.group = FamilyOf(attention->k, attention->v);
     } else if (const auto* codec = std::get_if<CodecCase>(&c)) {
-      traits.group = FamilyOf(codec->format);
+      traits.group = KindOf(codec->format);
     }
     return traits;
   }

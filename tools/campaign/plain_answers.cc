@@ -11,37 +11,24 @@ namespace kvcheck {
 namespace {
 
 // The vectors of one part of a state as numbers, where the row retains the column.
-void AddVectors(const StepView& view, const StoredVectors& stored, const CacheSetup& setup,
-                bool is_key, std::vector<double>* values) {
-  if (stored.codes == nullptr || view.retained == nullptr) return;
-  const int64_t dim = is_key ? setup.k_dim : setup.v_dim;
-  CodecCase asked;
-  asked.direction = CodecDirection::kEncode;
-  asked.format = stored.format;
-  asked.head_dim = dim;
-  TensorMap vector;
-  for (const auto& [name, spec] : OutputSpecs(asked)) {
-    vector.emplace(name, Tensor(spec.dtype, spec.shape));
-  }
-  const auto copy = [&](const char* name, const std::byte* from) {
-    Tensor& tensor = vector.at(name);
-    std::memcpy(tensor.bytes.data(), from, tensor.bytes.size());
-  };
+void AddVectors(const StepView& view, const StoredVectors& stored, int64_t dim, int64_t heads,
+                std::vector<double>* values) {
+  if (!stored.AreShown() || view.retained == nullptr) return;
+  const Planes planes = PlanesOf(stored.format, dim);
+  std::vector<Tensor> vector;
+  for (const Plane& plane : planes)
+    vector.emplace_back(plane.dtype, Shape{{"", 1}, {"", plane.elements}});
+  EncodedRows row;
+  for (size_t i = 0; i < planes.size(); ++i) row.planes[i] = &vector[i];
   for (int64_t b = 0; b < view.rows; ++b) {
     const uint64_t* retained = view.retained + b * view.WordsPerRow();
     for (int64_t column = 0; column < view.columns; ++column) {
       if ((retained[column / 64] >> (column % 64) & 1u) == 0) continue;
-      for (int64_t h = 0; h < setup.kv_heads; ++h) {
-        const auto at = [&](const VectorStrides& strides) {
-          return b * strides.row + h * strides.head + column * strides.column;
-        };
-        copy("codes", stored.codes + at(stored.strides));
-        if (!IsPlain(stored.format)) {
-          copy("scales", stored.scales + at(stored.scale_strides));
-          copy("biases", stored.biases + at(stored.scale_strides));
+      for (int64_t h = 0; h < heads; ++h) {
+        for (size_t i = 0; i < planes.size(); ++i) {
+          std::memcpy(vector[i].bytes.data(), stored.planes[i].At(b, h, column), planes[i].Bytes());
         }
-        const std::vector<double> decoded =
-            DecodeToRowType(stored.format, {}, CodecRows(stored.format, vector), 0, 1);
+        const std::vector<double> decoded = DecodeToRowType(stored.format, {}, row, 0, 1);
         values->insert(values->end(), decoded.begin(), decoded.end());
       }
     }
@@ -52,8 +39,8 @@ PlainAnswer AnswerOf(const StepView& view, const CacheSetup& setup) {
   PlainAnswer answer;
   answer.shape = fmt::format("{} rows, {} columns, k {}, v {}", view.rows, view.columns,
                              Print(view.k.format), Print(view.v.format));
-  AddVectors(view, view.k, setup, true, &answer.values);
-  AddVectors(view, view.v, setup, false, &answer.values);
+  AddVectors(view, view.k, setup.k_dim, setup.kv_heads, &answer.values);
+  AddVectors(view, view.v, setup.v_dim, setup.kv_heads, &answer.values);
   return answer;
 }
 
@@ -139,8 +126,9 @@ PlainAnswer PlainAnswerOf(const Question& question, const MemorySink& answer,
   for (const auto& [name, tensor] : answer.tensors()) {
     plain.shape += fmt::format("{} {} {} ", name, Name(tensor.dtype), ToString(tensor.shape));
   }
-  if (answer.tensors().contains("codes")) {
-    const auto& c = std::get<CodecCase>(question.c);
+  const auto* codec = std::get_if<CodecCase>(&question.c);
+  if (codec != nullptr && codec->direction == CodecDirection::kEncode) {
+    const CodecCase& c = *codec;
     plain.values = DecodeToRowType(c.format, question.profile,
                                    CodecRows(c.format, answer.tensors()), 0, c.rows);
     return plain;

@@ -50,11 +50,6 @@ class Smaller {
   std::vector<Case> cases_;
 };
 
-int64_t GroupOf(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr ? 1 : affine->group_size;
-}
-
 void SetKvLen(AttentionCase* c, int64_t kv_len) {
   c->kv_len = kv_len;
   for (int64_t& padding : c->mask.left_padding) padding = std::min(padding, kv_len - 1);
@@ -76,11 +71,11 @@ std::vector<Case> SmallerAttention(const AttentionCase& c) {
   });
   smaller.Extent(c.query_heads, c.kv_heads, [](A* a, int64_t n) { a->query_heads = n; });
   if (c.k_dim == c.v_dim) {
-    const int64_t group = std::max(GroupOf(c.k), GroupOf(c.v));
+    const int64_t group = std::max(BlockOf(c.k), BlockOf(c.v));
     smaller.Extent(c.k_dim, group, [](A* a, int64_t n) { a->k_dim = a->v_dim = n; });
   }
-  smaller.Extent(c.k_dim, GroupOf(c.k), [](A* a, int64_t n) { a->k_dim = n; });
-  smaller.Extent(c.v_dim, GroupOf(c.v), [](A* a, int64_t n) { a->v_dim = n; });
+  smaller.Extent(c.k_dim, BlockOf(c.k), [](A* a, int64_t n) { a->k_dim = n; });
+  smaller.Extent(c.v_dim, BlockOf(c.v), [](A* a, int64_t n) { a->v_dim = n; });
   smaller.Try([](A* a) {
     const MaskSpec plain;
     a->mask.array = plain.array;
@@ -106,7 +101,7 @@ std::vector<Case> SmallerAttention(const AttentionCase& c) {
 std::vector<Case> SmallerCodec(const CodecCase& c) {
   Smaller<CodecCase> smaller(c);
   smaller.Extent(c.rows, 1, [](CodecCase* a, int64_t n) { a->rows = n; });
-  smaller.Extent(c.head_dim, GroupOf(c.format), [](CodecCase* a, int64_t n) { a->head_dim = n; });
+  smaller.Extent(c.head_dim, BlockOf(c.format), [](CodecCase* a, int64_t n) { a->head_dim = n; });
   smaller.Data("gauss");
   return smaller.Take();
 }

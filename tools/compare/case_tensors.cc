@@ -468,13 +468,14 @@ std::vector<std::string> CaseTensors::Notes() const {
 }
 
 std::optional<std::string> CaseTensors::AnswerOf(const std::string& path) const {
-  const std::vector<const char*> answers =
-      std::holds_alternative<AttentionCase>(c_) ? std::vector<const char*>{"out", "lse"}
-      : std::holds_alternative<CodecCase>(c_)
-          ? std::vector<const char*>{"codes", "scales", "biases", "y"}
-          : std::vector<const char*>{};
+  std::vector<std::string> answers;
+  if (std::holds_alternative<AttentionCase>(c_)) answers = {"out", "lse"};
+  if (std::holds_alternative<CodecCase>(c_)) {
+    answers = AllPlaneNames();
+    answers.emplace_back("y");
+  }
   const Specs inputs = InputSpecs(c_);
-  for (const char* name : answers) {
+  for (const std::string& name : answers) {
     if (inputs.contains(name) || choices_.map.contains(name)) continue;
     if (LastPart(path) == name || IsOtherName(path, name)) return name;
   }

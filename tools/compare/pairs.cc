@@ -215,19 +215,18 @@ Verdict JudgeWhole(const ComparePair& pair, LockedFile& gold, LockedFile& got,
   return judge(expected, tensors.got(), special);
 }
 
-// Codes, scales and biases of GOT, by the names of a triplet.
+// The planes of GOT, by their names.
 class TripletSource : public ObservedSource {
  public:
   TripletSource(const ComparePair& pair, LockedFile& got, const TripletNames& names) {
-    const std::string* const order[] = {&names.codes, &names.scales, &names.biases};
     for (size_t i = 0; i < pair.names.triplet.size(); ++i) {
       const std::string& path = pair.names.triplet[i];
       Part part = {std::make_unique<FileTensor>(got.source, path,
                                                 DatasetRecord(got.source, path).shape, got.mutex),
                    {}};
       part.info = part.tensor->info();
-      part.info.name = *order[i];
-      parts_.emplace(*order[i], std::move(part));
+      part.info.name = names.planes[i];
+      parts_.emplace(names.planes[i], std::move(part));
     }
   }
   const OutputInfo* Find(const std::string& name) const override {
@@ -255,7 +254,7 @@ class TripletSource : public ObservedSource {
 Verdict JudgeTriplet(const ComparePair& pair, LockedFile& gold, LockedFile& got,
                      const JudgeCall& judge) {
   const CodecRule& rule = std::get<CodecRule>(pair.rule.tolerance);
-  const TripletNames names = {kTensorName, "codes", "scales", "biases"};
+  const TripletNames names = {kTensorName, PlaneNames(rule.format)};
   const FileTensor original(gold.source, pair.names.name,
                             DatasetRecord(gold.source, pair.names.name).shape, gold.mutex);
   const TripletSource observed(pair, got, names);

@@ -39,8 +39,8 @@ struct SelectionOptions {
   std::vector<Glob> allow_extra;
   Renames renames;
   Shard shard;
-  // Whether GOT may hold a tensor of GOLD as codes, scales and biases (triplets.h).
-  std::function<bool(const std::string& gold_path)> may_be_triplet;
+  // The planes as which GOT may hold a tensor of GOLD (triplets.h).
+  std::function<std::vector<std::string>(const std::string& gold_path)> planes_of;
 };
 
 // What a tensor of GOT says of the format of others.
@@ -51,7 +51,7 @@ struct TensorPair {
   std::string name;  // GOLD's path
   bool in_gold = false;
   std::string got;  // GOT's path; "" when GOT has none
-  // GOT's paths of codes, scales and biases, where it has the tensor in that form; else empty.
+  // GOT's paths of the planes of a coded format, where it has the tensor in that form; else empty.
   std::vector<std::string> triplet;
   std::optional<FormatField> says;  // of a tensor that GOLD lacks
   bool operator==(const TensorPair&) const = default;

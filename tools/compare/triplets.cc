@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,14 +12,22 @@ namespace kvcheck {
 namespace {
 
 using Pairs = std::map<std::string, TensorPair>;
-using Endings = std::array<const char*, 3>;  // of codes, scales and biases
+using Endings = std::vector<std::string>;  // one per plane
 
-constexpr Endings kMlxLmCache = {".0", ".1", ".2"};
-constexpr Endings kSpeltOut[] = {{"_codes", "_scales", "_biases"},
-                                 {".codes", ".scales", ".biases"},
-                                 {"/codes", "/scales", "/biases"}};
-constexpr Endings kMlxLayer[] = {{".weight", ".scales", ".biases"},
-                                 {"/weight", "/scales", "/biases"}};
+// Of codes, scales and biases.
+const Endings kTripletPlanes = {"codes", "scales", "biases"};
+const Endings kMlxLmCache = {".0", ".1", ".2"};
+const Endings kMlxLayer[] = {{".weight", ".scales", ".biases"}, {"/weight", "/scales", "/biases"}};
+
+// "_codes", ".codes" and "/codes", of every plane.
+std::vector<Endings> SpeltOut(const std::vector<std::string>& planes) {
+  std::vector<Endings> spelt;
+  for (const char separator : {'_', '.', '/'}) {
+    Endings& endings = spelt.emplace_back();
+    for (const std::string& plane : planes) endings.push_back(separator + plane);
+  }
+  return spelt;
+}
 
 // A tensor of GOT alone.
 const TensorPair* FindExtra(const Pairs& pairs, const std::string& name) {
@@ -37,13 +45,13 @@ bool HasType(const FileIndex& index, const std::string& path, DType dtype) {
 // Takes the tensors base + endings for GOLD's `name`. False when they are not all there.
 bool Take(const std::string& name, const std::string& base, const Endings& endings, Pairs* pairs) {
   std::vector<std::string> parts;
-  for (const char* ending : endings) {
+  for (const std::string& ending : endings) {
     const bool is_own = base + ending == name;
     const TensorPair* part = is_own ? &pairs->at(name) : FindExtra(*pairs, base + ending);
     if (part == nullptr) return false;
     parts.push_back(part->got);
   }
-  for (const char* ending : endings) {
+  for (const std::string& ending : endings) {
     if (base + ending != name) pairs->erase(base + ending);
   }
   TensorPair& pair = pairs->at(name);
@@ -56,7 +64,7 @@ bool Take(const std::string& name, const std::string& base, const Endings& endin
 void TakeLayer(const std::string& name, const FileIndex& got, Pairs* pairs) {
   if (!HasType(got, pairs->at(name).got, DType::kUInt32)) return;
   for (const Endings& endings : kMlxLayer) {
-    const std::string_view codes = endings[0];
+    const std::string& codes = endings[0];
     if (!name.ends_with(codes)) continue;
     if (Take(name, name.substr(0, name.size() - codes.size()), endings, pairs)) return;
   }
@@ -86,31 +94,36 @@ void MarkFormat(const std::string& values, const FileIndex& got, Pairs* pairs) {
 
 }  // namespace
 
-void TakeTriplets(const FileIndex& gold, const FileIndex& got,
-                  const std::function<bool(const std::string& gold_path)>& may_be_triplet,
-                  std::map<std::string, TensorPair>* pairs) {
+void TakeTriplets(
+    const FileIndex& gold, const FileIndex& got,
+    const std::function<std::vector<std::string>(const std::string& gold_path)>& planes_of,
+    std::map<std::string, TensorPair>* pairs) {
   std::vector<std::string> names;
   for (const auto& [name, pair] : *pairs) {
     if (!pair.in_gold || !IsReal(gold.objects.at(name))) continue;
     if (pair.got.empty() || name.ends_with("weight")) names.push_back(name);
   }
   for (const std::string& name : names) {
-    if (!may_be_triplet(name)) continue;
+    const std::vector<std::string> planes = planes_of(name);
+    if (planes.empty()) continue;
+    const bool is_triplet = planes == kTripletPlanes;
     if (!pairs->at(name).got.empty()) {
-      TakeLayer(name, got, pairs);
+      if (is_triplet) TakeLayer(name, got, pairs);
       continue;
     }
-    bool is_taken = Take(name, name, kMlxLmCache, pairs);
-    for (const Endings& endings : kSpeltOut)
+    bool is_taken = is_triplet && Take(name, name, kMlxLmCache, pairs);
+    for (const Endings& endings : SpeltOut(planes)) {
       is_taken = is_taken || Take(name, name, endings, pairs);
+    }
   }
   for (const std::string& name : names) MarkFormat(name, got, pairs);
 }
 
 std::string TripletHint(const FileIndex& got, const std::string& name) {
   const auto all_there = [&](const Endings& endings) {
-    return std::all_of(endings.begin(), endings.end(),
-                       [&](const char* ending) { return got.objects.contains(name + ending); });
+    return std::all_of(endings.begin(), endings.end(), [&](const std::string& ending) {
+      return got.objects.contains(name + ending);
+    });
   };
   const auto text = [&](const Endings& endings) {
     return fmt::format(
@@ -119,7 +132,7 @@ std::string TripletHint(const FileIndex& got, const std::string& name) {
         name, endings[0], endings[1], endings[2]);
   };
   if (all_there(kMlxLmCache)) return text(kMlxLmCache);
-  for (const Endings& endings : kSpeltOut) {
+  for (const Endings& endings : SpeltOut(kTripletPlanes)) {
     if (all_there(endings)) return text(endings);
   }
   return "";
@@ -127,9 +140,11 @@ std::string TripletHint(const FileIndex& got, const std::string& name) {
 
 std::optional<int64_t> StatedByRule(const ToleranceRule& rule, FormatField field) {
   const auto* codec = std::get_if<CodecRule>(&rule);
-  const auto* affine = codec == nullptr ? nullptr : std::get_if<AffineFormat>(&codec->format);
-  if (affine == nullptr) return std::nullopt;
-  return field == FormatField::kBits ? affine->bits : affine->group_size;
+  const std::optional<CodeGrid> grid = codec == nullptr ? std::nullopt : GridOf(codec->format);
+  if (!grid) return std::nullopt;
+  if (field == FormatField::kGroupSize) return grid->group;
+  const auto highest = static_cast<uint64_t>(grid->highest - grid->lowest);
+  return static_cast<int64_t>(std::bit_width(highest));
 }
 
 }  // namespace kvcheck

@@ -26,10 +26,12 @@
 namespace kvcheck {
 
 // Gives tensors of GOLD the three of GOT that stand for them, which then are no pairs of their own,
-// and marks what says the group size and the bits. may_be_triplet: of GOLD's paths.
-void TakeTriplets(const FileIndex& gold, const FileIndex& got,
-                  const std::function<bool(const std::string& gold_path)>& may_be_triplet,
-                  std::map<std::string, TensorPair>* pairs);
+// and marks what says the group size and the bits. planes_of: the planes' names
+// of the format that the rule of a path of GOLD names; empty: it cannot be stored as such.
+void TakeTriplets(
+    const FileIndex& gold, const FileIndex& got,
+    const std::function<std::vector<std::string>(const std::string& gold_path)>& planes_of,
+    std::map<std::string, TensorPair>* pairs);
 
 // What a file that lacks a tensor has in place of it, if it looks like a triplet: "; it has
 // /w_codes,

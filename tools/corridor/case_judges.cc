@@ -159,8 +159,7 @@ constexpr const char* kOnceReason = "; asked again, the answer was another one";
 
 // What a format's codec is, for a signature: "affine:4", "f8e4m3fn".
 std::string FamilyOf(const KvFormat& format) {
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  return affine == nullptr ? Print(format) : fmt::format("affine:{}", affine->bits);
+  return IsPlain(format) ? Print(format) : KindOf(format);
 }
 
 class TensorJudge : public CaseJudge {

@@ -69,11 +69,11 @@ RunOutcome ReferenceCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   TensorMap encoded;
   const TensorMap* stored = &inputs;
   if (codec->direction != CodecDirection::kDecode) {
-    encoded = EncodeRows(codec->format, profile_, Get(inputs, "x"));
+    encoded = EncodeRows(codec->format, profile_, Get(inputs, "x"), inputs);
     stored = &encoded;
   }
   if (codec->direction == CodecDirection::kEncode) {
-    for (const auto& [name, tensor] : encoded) Give(name, tensor, &sink);
+    for (const auto& [name, spec] : OutputSpecs(c)) Give(name, encoded.at(name), &sink);
     return RunOutcome::kAnswered;
   }
   const TensorSpec spec = OutputSpecs(c).at("y");

@@ -87,8 +87,8 @@ class RecordedCache : public Cache {
     view->columns = state->columns;
     view->queries = state->queries;
     const CacheSetup& setup = player_->setup();
-    view->k = Vectors(*state, state->k, state->k_parts, setup);
-    view->v = Vectors(*state, state->v, state->v_parts, setup);
+    view->k = {state->k, Show(*state, PlanesOf(state->k, setup.k_dim), state->k_planes, setup)};
+    view->v = {state->v, Show(*state, PlanesOf(state->v, setup.v_dim), state->v_planes, setup)};
     if (state->tells_retained) view->retained = KnownBits(state->retained);
     if (state->tells_visible) view->visible = KnownBits(state->visible);
     if (!state->offsets.empty()) view->offsets = state->offsets.data();
@@ -113,25 +113,14 @@ class RecordedCache : public Cache {
     return result;
   }
 
-  static StoredVectors Vectors(const RecordedState& state, const KvFormat& format,
-                               const std::array<std::span<const std::byte>, 3>& parts,
-                               const CacheSetup& setup) {
-    StoredVectors vectors;
-    vectors.format = format;
-    if (!state.holds) return vectors;
-    const int64_t count = state.rows * setup.kv_heads * state.columns;
-    const auto strides = [&](std::span<const std::byte> part) {
-      const int64_t column = count == 0 ? 0 : static_cast<int64_t>(part.size()) / count;
-      const int64_t head = column * state.columns;
-      return VectorStrides{head * setup.kv_heads, head, column};
-    };
-    vectors.codes = parts[0].data();
-    vectors.strides = strides(parts[0]);
-    if (IsPlain(format)) return vectors;
-    vectors.scales = parts[1].data();
-    vectors.biases = parts[2].data();
-    vectors.scale_strides = strides(parts[1]);
-    return vectors;
+  static std::array<StoredPlane, kMaxPlanes> Show(const RecordedState& state, const Planes& planes,
+                                                  const RecordedPlanes& recorded,
+                                                  const CacheSetup& setup) {
+    std::array<StoredPlane, kMaxPlanes> shown{};
+    for (size_t i = 0; state.holds && i < planes.size(); ++i) {
+      shown[i] = DensePlane(planes[i], recorded[i].data(), setup.kv_heads, state.columns);
+    }
+    return shown;
   }
 
   std::shared_ptr<RecordedPlayer> player_;

@@ -52,8 +52,9 @@ void KAndVSwapped(AttentionQuestion* a) {
 }
 
 void OtherBatchRow(AttentionQuestion* a) {
-  for (const char* name : {"k", "k_codes", "k_scales", "k_biases"}) {
-    const auto found = a->inputs.find(name);
+  for (const Plane& plane : PlanesOf(a->c.k, a->c.k_dim)) {
+    if (plane.scope != PlaneScope::kRow) continue;
+    const auto found = a->inputs.find(PlaneTensor(a->c.k, "k", plane));
     if (found != a->inputs.end()) RotateSlices(&found->second, a->c.batch);
   }
 }

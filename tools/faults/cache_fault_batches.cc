@@ -228,13 +228,26 @@ CacheRules LoadAsF32() {
   return rules;
 }
 
+// The format of most bits that differs in its bits alone.
+KvFormat WidestAlike(const KvFormat& format) {
+  KvFormat widest = format;
+  for (const KvFormat& other : AllKvFormats()) {
+    if (!GridOf(format) || !GridOf(other) || BlockOf(other) != BlockOf(format) ||
+        RowDType(other) != RowDType(format) || PlaneNames(other) != PlaneNames(format)) {
+      continue;
+    }
+    if (GridOf(other)->highest > GridOf(widest)->highest) widest = other;
+  }
+  return widest;
+}
+
 CacheRules LoadLosesBits() {
   CacheRules rules;
   rules.load = [hits = rules.hits](const ModelState&, ModelState* after) {
     for (KvFormat* format : {&after->k, &after->v}) {
-      auto* affine = std::get_if<AffineFormat>(format);
-      if (affine == nullptr || affine->bits == 8) continue;
-      affine->bits = 8;
+      const KvFormat widest = WidestAlike(*format);
+      if (widest == *format) continue;
+      *format = widest;
       hits->fetch_add(1);
     }
   };

@@ -40,16 +40,25 @@ uint8_t Wrapped(float rounded, float n) {
              : uint8_t{0};
 }
 
-// Rules of stored tensors. Plain formats have codes alone.
-uint32_t* WordsOf(const CodecCase& c, TensorMap* stored) {
-  return IsPlain(c.format) ? nullptr : stored->at("codes").As<uint32_t>();
+// Rules of stored tensors.
+Tensor* Find(TensorMap* stored, const std::string& plane) {
+  const auto found = stored->find(plane);
+  return found == stored->end() ? nullptr : &found->second;
+}
+// Of packed codes.
+Tensor* WordsOf(TensorMap* stored) {
+  Tensor* codes = Find(stored, "codes");
+  return codes != nullptr && codes->dtype == DType::kUInt32 ? codes : nullptr;
 }
 void EditWords(const CodecCase& c, TensorMap* stored, uint32_t (*edit)(uint32_t, int bits)) {
-  uint32_t* words = WordsOf(c, stored);
+  Tensor* words = WordsOf(stored);
   if (words == nullptr) return;
-  const auto count = static_cast<size_t>(stored->at("codes").ElementCount());
-  const int bits = std::get<AffineFormat>(c.format).bits;
-  for (size_t i = 0; i < count; ++i) words[i] = edit(words[i], bits);
+  const auto highest = static_cast<uint64_t>(GridOf(c.format)->highest);
+  const auto bits = static_cast<int>(std::bit_width(highest));
+  for (int64_t i = 0; i < words->ElementCount(); ++i) {
+    uint32_t& word = words->As<uint32_t>()[i];
+    word = edit(word, bits);
+  }
 }
 uint32_t BigEndian(uint32_t word, int) {
   return word << 24 | (word & 0xff00u) << 8 | (word >> 8 & 0xff00u) | word >> 24;
@@ -76,22 +85,26 @@ uint32_t EvenThenOdd(uint32_t word, int bits) {
 void WordsBigEndian(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, BigEndian); }
 void WordsHighFirst(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, HighFirst); }
 void WordsInterleaved(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, EvenThenOdd); }
-void LastWordZero(const CodecCase& c, TensorMap* stored) {
-  uint32_t* words = WordsOf(c, stored);
-  if (words != nullptr) words[stored->at("codes").ElementCount() - 1] = 0;
+void LastWordZero(const CodecCase&, TensorMap* stored) {
+  Tensor* words = WordsOf(stored);
+  if (words != nullptr) words->As<uint32_t>()[words->ElementCount() - 1] = 0;
 }
-void ScalesAndBiasesSwapped(const CodecCase& c, TensorMap* stored) {
-  if (!IsPlain(c.format)) std::swap(stored->at("scales"), stored->at("biases"));
+void ScalesAndBiasesSwapped(const CodecCase&, TensorMap* stored) {
+  Tensor* scales = Find(stored, "scales");
+  Tensor* biases = Find(stored, "biases");
+  if (scales != nullptr && biases != nullptr) std::swap(*scales, *biases);
 }
 void ScalesOfFirstRow(const CodecCase& c, TensorMap* stored) {
-  if (IsPlain(c.format)) return;
-  std::vector<std::byte>& bytes = stored->at("scales").bytes;
+  Tensor* scales = Find(stored, "scales");
+  if (scales == nullptr) return;
+  std::vector<std::byte>& bytes = scales->bytes;
   const size_t row = bytes.size() / static_cast<size_t>(c.rows);
   for (size_t at = row; at < bytes.size(); ++at) bytes[at] = bytes[at - row];
 }
 void RowsReversed(const CodecCase& c, TensorMap* stored) {
-  if (IsPlain(c.format)) return;
-  std::vector<std::byte>& bytes = stored->at("codes").bytes;
+  Tensor* words = WordsOf(stored);
+  if (words == nullptr) return;
+  std::vector<std::byte>& bytes = words->bytes;
   const auto row = static_cast<std::ptrdiff_t>(bytes.size()) / c.rows;
   const std::vector<std::byte> right = bytes;
   for (int64_t r = 0; r < c.rows; ++r) {
@@ -99,8 +112,9 @@ void RowsReversed(const CodecCase& c, TensorMap* stored) {
   }
 }
 void BytesOfHalfSwapped(const CodecCase& c, TensorMap* stored) {
+  if (!IsPlain(c.format)) return;
   Tensor& codes = stored->at("codes");
-  if (!IsPlain(c.format) || SizeInBytes(codes.dtype) != 2) return;
+  if (SizeInBytes(codes.dtype) != 2) return;
   for (size_t i = 0; i + 1 < codes.bytes.size(); i += 2) {
     std::swap(codes.bytes[i], codes.bytes[i + 1]);
   }

@@ -81,8 +81,8 @@ Capabilities FaultyCodec::GetCapabilities() const {
   return {"fault", "1", {"codec"}, {}, profile_};
 }
 
-TensorMap FaultyCodec::EncodeAffine(const CodecCase& c, const Tensor& x) const {
-  const auto& format = std::get<AffineFormat>(c.format);
+TensorMap FaultyCodec::Encode(const AffineFormat& format, const CodecCase& c,
+                              const Tensor& x) const {
   const auto group = static_cast<size_t>(format.group_size);
   const int64_t groups = c.rows * c.head_dim / format.group_size;
   CodecCase asked = c;
@@ -110,8 +110,8 @@ TensorMap FaultyCodec::EncodeAffine(const CodecCase& c, const Tensor& x) const {
   return stored;
 }
 
-TensorMap FaultyCodec::EncodePlain(const CodecCase& c, const Tensor& x) const {
-  const DType dtype = std::get<PlainFormat>(c.format).dtype;
+TensorMap FaultyCodec::Encode(const PlainFormat& format, const CodecCase&, const Tensor& x) const {
+  const DType dtype = format.dtype;
   std::vector<double> values(static_cast<size_t>(x.ElementCount()));
   DecodeTo(x, 0, values);
   ConvertRule rule = StoreRule(dtype, profile_);
@@ -123,40 +123,51 @@ TensorMap FaultyCodec::EncodePlain(const CodecCase& c, const Tensor& x) const {
   return {{"codes", std::move(codes)}};
 }
 
-std::vector<double> FaultyCodec::Decode(const CodecCase& c, const TensorMap& stored) const {
-  const EncodedRows rows = CodecRows(c.format, stored);
-  const auto* format = std::get_if<AffineFormat>(&c.format);
-  if (format == nullptr || (rules_.value == nullptr && rules_.group_of == nullptr)) {
-    return DecodeToRowType(c.format, profile_, rows, 0, c.rows);
+std::vector<double> FaultyCodec::Decode(const AffineFormat& format, const CodecCase& c,
+                                        const TensorMap& stored) const {
+  const EncodedRows rows = CodecRows(format, stored);
+  if (rules_.value == nullptr && rules_.group_of == nullptr) {
+    return DecodeToRowType(format, profile_, rows, 0, c.rows);
   }
-  const int64_t groups = c.head_dim / format->group_size;
+  const int64_t groups = c.head_dim / format.group_size;
   const auto dim = static_cast<size_t>(c.head_dim);
   std::vector<uint8_t> codes(dim);
-  std::vector<uint32_t> words(dim * static_cast<size_t>(format->bits) / 32);
+  std::vector<uint32_t> words(dim * static_cast<size_t>(format.bits) / 32);
   std::vector<double> scales(static_cast<size_t>(groups)), biases(scales), values;
   for (int64_t r = 0; r < c.rows; ++r) {
     const size_t bytes = words.size() * sizeof(uint32_t);
-    std::memcpy(words.data(), rows.codes->bytes.data() + static_cast<size_t>(r) * bytes, bytes);
-    UnpackCodes(words, format->bits, codes);
-    DecodeTo(*rows.scales, r * groups, scales);
-    DecodeTo(*rows.biases, r * groups, biases);
+    std::memcpy(words.data(), rows.planes[0]->bytes.data() + static_cast<size_t>(r) * bytes, bytes);
+    UnpackCodes(words, format.bits, codes);
+    DecodeTo(*rows.planes[1], r * groups, scales);
+    DecodeTo(*rows.planes[2], r * groups, biases);
     for (int64_t i = 0; i < c.head_dim; ++i) {
       const auto group = static_cast<size_t>(rules_.group_of != nullptr
-                                                 ? rules_.group_of(i, format->group_size, groups)
-                                                 : i / format->group_size);
+                                                 ? rules_.group_of(i, format.group_size, groups)
+                                                 : i / format.group_size);
       const uint8_t code = codes[static_cast<size_t>(i)];
       if (rules_.value != nullptr) {
-        values.push_back(RoundTo(format->scale_dtype, rules_.value(*format, profile_, code,
-                                                                   scales[group], biases[group])));
+        values.push_back(RoundTo(format.scale_dtype, rules_.value(format, profile_, code,
+                                                                  scales[group], biases[group])));
         continue;
       }
       double value = 0;
-      DecodeAffineGroup(profile_.decode, format->scale_dtype, {&code, 1}, scales[group],
+      DecodeAffineGroup(profile_.decode, format.scale_dtype, {&code, 1}, scales[group],
                         biases[group], {&value, 1});
       values.push_back(value);
     }
   }
   return values;
+}
+
+template <typename Format>
+TensorMap FaultyCodec::Encode(const Format& format, const CodecCase&, const Tensor& x) const {
+  return EncodeRows(format, profile_, x);
+}
+
+template <typename Format>
+std::vector<double> FaultyCodec::Decode(const Format& format, const CodecCase& c,
+                                        const TensorMap& stored) const {
+  return DecodeToRowType(format, profile_, CodecRows(format, stored), 0, c.rows);
 }
 
 RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
@@ -165,7 +176,8 @@ RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) 
   TensorMap stored = inputs;
   if (codec->direction != CodecDirection::kDecode) {
     const Tensor& x = Get(inputs, "x");
-    stored = IsPlain(codec->format) ? EncodePlain(*codec, x) : EncodeAffine(*codec, x);
+    stored =
+        std::visit([&](const auto& format) { return Encode(format, *codec, x); }, codec->format);
   }
   if (rules_.tensors != nullptr) rules_.tensors(*codec, &stored);
   if (codec->direction == CodecDirection::kEncode) {
@@ -174,7 +186,9 @@ RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) 
   }
   const TensorSpec spec = OutputSpecs(c).at("y");
   Tensor y(spec.dtype, spec.shape);
-  EncodeFrom(Decode(*codec, stored), spec.dtype, y.bytes.data());
+  const std::vector<double> values =
+      std::visit([&](const auto& format) { return Decode(format, *codec, stored); }, codec->format);
+  EncodeFrom(values, spec.dtype, y.bytes.data());
   Give("y", y, &sink);
   return RunOutcome::kAnswered;
 }

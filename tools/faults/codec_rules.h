@@ -32,8 +32,8 @@ struct CodecRules {
   AffineSteps affine = {};
   // The stored value of an element of a plain format, in place of one rounding to the type.
   double (*store)(DType dtype, const Profile& profile, double x) = nullptr;
-  // Changes what was stored (encoding) or what is about to be read (decoding): "codes", "scales",
-  // "biases". In a round trip it is called once.
+  // Changes the planes that were stored (encoding) or that are about to be read (decoding). In a
+  // round trip it is called once.
   void (*tensors)(const CodecCase& c, TensorMap* stored) = nullptr;
   // The value of a code under a group's scale and bias, in place of c S + B.
   double (*value)(const AffineFormat& format, const Profile& profile, uint8_t code, double scale,
@@ -49,9 +49,16 @@ class FaultyCodec : public Implementation {
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
 
  private:
-  TensorMap EncodeAffine(const CodecCase& c, const Tensor& x) const;
-  TensorMap EncodePlain(const CodecCase& c, const Tensor& x) const;
-  std::vector<double> Decode(const CodecCase& c, const TensorMap& stored) const;
+  TensorMap Encode(const PlainFormat& format, const CodecCase& c, const Tensor& x) const;
+  TensorMap Encode(const AffineFormat& format, const CodecCase& c, const Tensor& x) const;
+  std::vector<double> Decode(const AffineFormat& format, const CodecCase& c,
+                             const TensorMap& stored) const;
+  // Families none of whose steps can be replaced.
+  template <typename Format>
+  TensorMap Encode(const Format& format, const CodecCase& c, const Tensor& x) const;
+  template <typename Format>
+  std::vector<double> Decode(const Format& format, const CodecCase& c,
+                             const TensorMap& stored) const;
 
   CodecRules rules_;
   Profile profile_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/process/wire_planes.h"
 
 namespace kvcheck {
 namespace {
@@ -87,61 +88,19 @@ void PackBits(std::span<const std::byte> bytes, int64_t columns, std::string_vie
   }
 }
 
-std::string ShapeText(const WireArray& array) {
-  std::string text = fmt::format("{} (", ShortName(array.dtype));
-  for (size_t i = 0; i < array.rank; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", array.extents[i]);
-  }
-  return text + ")";
-}
-
 }  // namespace
-
-void RemoteState::ReadColumns(const WireArray& array, std::string_view name) {
-  const int64_t columns = array.extents[array.rank - 1 - (array.rank == 4 ? 1 : 0)];
-  if (has_columns_ && columns != columns_) {
-    throw WireError(fmt::format("'{}' of a state has {} columns, another array has {}", name,
-                                columns, columns_));
-  }
-  has_columns_ = true;
-  columns_ = columns;
-}
 
 void RemoteState::ReadPart(const WireValue& value, std::string_view name, int64_t dim,
                            const KvFormat& format, const CacheSetup& setup, Part* part) {
   part->format = format;
-  part->arrays.clear();
+  part->planes = {};
+  part->bytes.clear();
   const std::optional<WireValue> list = value.Find(name);
   if (!list) return;
-  const std::vector<WireValue> entries = list->Entries(name);
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  const size_t wanted = affine == nullptr ? 1 : 3;
-  if (entries.size() != wanted) {
-    throw WireError(fmt::format("'{}' of a state has {} arrays, {} has {}", name, entries.size(),
-                                Print(format), wanted));
-  }
-  for (size_t i = 0; i < wanted; ++i) {
-    const WireArray array = entries[i].AsArray(name);
-    DType dtype = DType::kUInt32;
-    int64_t width = dim;
-    if (affine == nullptr) {
-      dtype = std::get<PlainFormat>(format).dtype;
-    } else if (i == 0) {
-      width = dim * affine->bits / 32;
-    } else {
-      dtype = affine->scale_dtype;
-      width = dim / affine->group_size;
-    }
-    const bool fits = array.rank == 4 && array.dtype == dtype && array.extents[0] == rows_ &&
-                      array.extents[1] == setup.kv_heads && array.extents[3] == width;
-    if (!fits) {
-      throw WireError(fmt::format(
-          "'{}' of a state has an array {} where {} ({}, {}, columns, {}) belongs, of the format "
-          "{}",
-          name, ShapeText(array), ShortName(dtype), rows_, setup.kv_heads, width, Print(format)));
-    }
-    ReadColumns(array, name);
-    part->arrays.push_back(array);
+  part->planes = PlanesOf(format, dim);
+  for (const WireArray& array :
+       ReadPlanes(*list, name, part->planes, Print(format), rows_, setup.kv_heads, &columns_)) {
+    part->bytes.push_back(array.bytes.data());
   }
 }
 
@@ -157,8 +116,8 @@ void RemoteState::ReadMasks(const WireValue& value) {
       throw WireError(fmt::format("'{}' of a state is {}; it belongs to {} rows and {} queries",
                                   name, ShapeText(array), rows_, queries_));
     }
-    ReadColumns(array, name);
-    if (k_.arrays.empty() || v_.arrays.empty()) {
+    TakeColumns(array.extents[array.rank - 1], name, &columns_);
+    if (k_.bytes.empty() || v_.bytes.empty()) {
       throw WireError(fmt::format("a state has '{}' and does not show 'k' and 'v'", name));
     }
     const int64_t bits = static_cast<int64_t>(array.bytes.size());
@@ -179,8 +138,8 @@ void RemoteState::ReadMasks(const WireValue& value) {
 void RemoteState::Read(const WireValue& value, std::shared_ptr<const Message> bytes,
                        const CacheSetup& setup, const KvFormat& k, const KvFormat& v) {
   bytes_ = std::move(bytes);
-  has_columns_ = false;
-  columns_ = 0;
+  kv_heads_ = setup.kv_heads;
+  columns_ = -1;
   rows_ = value.Get("rows").AsCount("'rows' of a state");
   queries_ = value.Get("queries").AsCount("'queries' of a state");
   layout_.reset();
@@ -196,6 +155,7 @@ void RemoteState::Read(const WireValue& value, std::shared_ptr<const Message> by
   ReadPart(value, "k", setup.k_dim, FormatNamed(value, "k_format", k), setup, &k_);
   ReadPart(value, "v", setup.v_dim, FormatNamed(value, "v_format", v), setup, &v_);
   ReadMasks(value);
+  columns_ = std::max<int64_t>(0, columns_);
   has_offsets_ = ReadPerRow(value, "offsets", rows_, &offsets_);
   has_unfed_ = ReadPerRow(value, "unfed", rows_, &unfed_);
   has_held_ = ReadPerRow(value, "held", rows_, &held_);
@@ -207,21 +167,12 @@ void RemoteState::Read(const WireValue& value, std::shared_ptr<const Message> by
   pending_ = KnownOf(value, "pending");
 }
 
-StoredVectors RemoteState::Vectors(const Part& part) {
+StoredVectors RemoteState::Vectors(const Part& part) const {
   StoredVectors vectors;
   vectors.format = part.format;
-  if (part.arrays.empty()) return vectors;
-  const auto strides = [](const WireArray& array) {
-    const int64_t column = array.extents[3] * static_cast<int64_t>(SizeInBytes(array.dtype));
-    const int64_t head = array.bytes.empty() ? 0 : column * array.extents[2];
-    return VectorStrides{head * array.extents[1], head, column};
-  };
-  vectors.codes = part.arrays[0].bytes.data();
-  vectors.strides = strides(part.arrays[0]);
-  if (part.arrays.size() < 3) return vectors;
-  vectors.scales = part.arrays[1].bytes.data();
-  vectors.biases = part.arrays[2].bytes.data();
-  vectors.scale_strides = strides(part.arrays[1]);
+  for (size_t i = 0; i < part.bytes.size(); ++i) {
+    vectors.planes[i] = DensePlane(part.planes[i], part.bytes[i], kv_heads_, columns_);
+  }
   return vectors;
 }
 

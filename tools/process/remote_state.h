@@ -29,20 +29,20 @@ class RemoteState {
  private:
   struct Part {
     KvFormat format = PlainFormat{};
-    std::vector<WireArray> arrays;  // codes, scales, biases
+    Planes planes;
+    std::vector<const std::byte*> bytes;  // of the planes; empty: not shown
   };
 
   void ReadPart(const WireValue& value, std::string_view name, int64_t dim, const KvFormat& format,
                 const CacheSetup& setup, Part* part);
-  void ReadColumns(const WireArray& array, std::string_view name);
   void ReadMasks(const WireValue& value);
-  static StoredVectors Vectors(const Part& part);
+  StoredVectors Vectors(const Part& part) const;
 
   std::shared_ptr<const Message> bytes_;
   int64_t rows_ = 0;
   int64_t columns_ = 0;
   int64_t queries_ = 0;
-  bool has_columns_ = false;
+  int64_t kv_heads_ = 0;
   Part k_, v_;
   std::optional<CacheLayout> layout_;
   bool has_retained_ = false, has_visible_ = false;

@@ -1,46 +1,10 @@
 #include <array>
-#include <cstring>
 
 #include "tools/process/serve_cache.h"
+#include "tools/process/wire_planes.h"
 
 namespace kvcheck {
 namespace {
-
-struct VectorExtents {
-  int64_t rows, heads, columns;
-};
-
-// One part of stored vectors, `width` elements each.
-void PutPart(const VectorExtents& all, DType dtype, int64_t width, const std::byte* from,
-             const VectorStrides& strides, WireWriter& writer) {
-  const std::array<int64_t, 4> extents = {all.rows, all.heads, all.columns, width};
-  std::byte* to = writer.Array(dtype, extents).data();
-  const size_t vector = static_cast<size_t>(width) * SizeInBytes(dtype);
-  if (vector == 0) return;
-  for (int64_t b = 0; b < all.rows; ++b) {
-    for (int64_t h = 0; h < all.heads; ++h) {
-      const std::byte* at = from + b * strides.row + h * strides.head;
-      for (int64_t c = 0; c < all.columns; ++c, to += vector) {
-        std::memcpy(to, at + c * strides.column, vector);
-      }
-    }
-  }
-}
-
-void PutVectors(std::string_view key, const StoredVectors& vectors, const VectorExtents& all,
-                int64_t dim, WireWriter& writer) {
-  writer.Key(key);
-  if (const auto* plain = std::get_if<PlainFormat>(&vectors.format)) {
-    writer.StartArray(1);
-    return PutPart(all, plain->dtype, dim, vectors.codes, vectors.strides, writer);
-  }
-  const auto& affine = std::get<AffineFormat>(vectors.format);
-  const int64_t groups = dim / affine.group_size;
-  writer.StartArray(3);
-  PutPart(all, DType::kUInt32, dim * affine.bits / 32, vectors.codes, vectors.strides, writer);
-  PutPart(all, affine.scale_dtype, groups, vectors.scales, vectors.scale_strides, writer);
-  PutPart(all, affine.scale_dtype, groups, vectors.biases, vectors.scale_strides, writer);
-}
 
 void PutMask(std::string_view key, const uint64_t* bits, std::span<const int64_t> extents,
              int64_t words, WireWriter& writer) {
@@ -85,12 +49,11 @@ void WriteState(Cache& cache, const CacheSetup& setup, WireWriter& writer) {
   if (view.layout != nullptr) text("layout", Print(*view.layout));
   text("k_format", Print(view.k.format));
   text("v_format", Print(view.v.format));
-  const bool shows =
-      (view.k.codes != nullptr && view.v.codes != nullptr) || view.columns * view.rows == 0;
+  const bool shows = (view.k.AreShown() && view.v.AreShown()) || view.columns * view.rows == 0;
   const VectorExtents all = {view.rows, setup.kv_heads, view.columns};
   if (shows) {
-    PutVectors("k", view.k, all, setup.k_dim, writer);
-    PutVectors("v", view.v, all, setup.v_dim, writer);
+    WritePlanes("k", PlanesOf(view.k.format, setup.k_dim), view.k.planes, all, writer);
+    WritePlanes("v", PlanesOf(view.v.format, setup.v_dim), view.v.planes, all, writer);
     const std::array<int64_t, 3> visible = {view.rows, view.queries, view.columns};
     const std::array<int64_t, 2> retained = {view.rows, view.columns};
     const int64_t words = view.WordsPerRow();

@@ -83,9 +83,8 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
   setup.kv_heads = random.Between(1, 3);
   setup.query_heads = setup.kv_heads * random.Between(1, 2);
   const auto dim = [&](const KvFormat& format) -> int64_t {
-    if (const auto* affine = std::get_if<AffineFormat>(&format)) {
-      return affine->group_size * random.Between(1, affine->group_size == 32 ? 2 : 1);
-    }
+    const int64_t block = BlockOf(format);
+    if (block > 1) return block * random.Between(1, block == 32 ? 2 : 1);
     return Pick<int64_t>(&random, {16, 32, 33, 64});
   };
   setup.k_dim = dim(setup.k);

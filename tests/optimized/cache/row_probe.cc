@@ -13,15 +13,12 @@ std::string TokenAt(const StepView& view, const CacheSetup& setup, int64_t row, 
   std::string bytes;
   for (const bool is_key : {true, false}) {
     const StoredVectors& vectors = is_key ? view.k : view.v;
-    const VectorSize size = StoredSize(vectors.format, is_key ? setup.k_dim : setup.v_dim);
-    const auto at = [&](const std::byte* base, const VectorStrides& s, int64_t head) {
-      return reinterpret_cast<const char*>(base + row * s.row + head * s.head + column * s.column);
-    };
+    const Planes planes = PlanesOf(vectors.format, is_key ? setup.k_dim : setup.v_dim);
     for (int64_t h = 0; h < setup.kv_heads; ++h) {
-      bytes.append(at(vectors.codes, vectors.strides, h), size.codes);
-      if (size.scales == 0) continue;
-      bytes.append(at(vectors.scales, vectors.scale_strides, h), size.scales);
-      bytes.append(at(vectors.biases, vectors.scale_strides, h), size.scales);
+      for (size_t i = 0; i < planes.size(); ++i) {
+        const std::byte* at = vectors.planes[i].At(row, h, column);
+        bytes.append(reinterpret_cast<const char*>(at), planes[i].Bytes());
+      }
     }
   }
   return bytes;

@@ -128,9 +128,9 @@ TEST(CacheStorage, ViewsShowTheStorageItself) {
   RowProbe probe(SetupOf("k=f32 dk=8 hkv=2 growth=16"));
   const std::unique_ptr<Cache> cache = probe.New(2);
   probe.Append(cache.get(), {{0, 0, 0, 3}, {1, 0, 0, 3}}, 3);
-  const std::byte* codes = ViewOf(cache.get()).k.codes;
+  const std::byte* codes = ViewOf(cache.get()).k.planes[0].bytes;
   probe.Append(cache.get(), {{0, 3, 0, 1}, {1, 3, 0, 1}}, 1);
-  EXPECT_EQ(ViewOf(cache.get()).k.codes, codes);
+  EXPECT_EQ(ViewOf(cache.get()).k.planes[0].bytes, codes);
 }
 
 TEST(CacheStorage, RingsDoNotMoveWhenTheyWrap) {
@@ -142,7 +142,7 @@ TEST(CacheStorage, RingsDoNotMoveWhenTheyWrap) {
   for (int64_t t = 6; t < 40; ++t) {
     probe.AppendRow(cache.get(), 0, t, t + 1);
     const StepView view = ViewOf(cache.get());
-    EXPECT_EQ(view.k.codes, full.k.codes);
+    EXPECT_EQ(view.k.planes[0].bytes, full.k.planes[0].bytes);
     EXPECT_EQ(view.capacity_bytes, full.capacity_bytes);
   }
 }

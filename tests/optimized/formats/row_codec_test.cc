@@ -54,9 +54,11 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   optimized::RowCodec codec;
   codec.Start(format, from, dim);
   VectorCodec reference(format, from, dim, Profile{});
-  const VectorSize size = reference.size();
-  ASSERT_EQ(codec.bytes().codes, static_cast<int64_t>(size.codes));
-  ASSERT_EQ(codec.bytes().scales, static_cast<int64_t>(size.scales));
+  const Planes& planes = reference.planes();
+  const size_t code_bytes = planes[0].Bytes();
+  const size_t scale_bytes = planes.size() > 1 ? planes[1].Bytes() : 0;
+  ASSERT_EQ(codec.bytes().codes, static_cast<int64_t>(code_bytes));
+  ASSERT_EQ(codec.bytes().scales, static_cast<int64_t>(scale_bytes));
   const int64_t vector = dim * static_cast<int64_t>(SizeInBytes(from));
   Stored got(format, dim, rows);
   codec.Encode(x, vector, rows, got.Rows());
@@ -67,15 +69,15 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   std::vector<std::byte> row_values(static_cast<size_t>(rows * dim * element));
   codec.DecodeToRowType(got.View(), rows, row_values.data());
   Stored want(format, dim, rows);
-  std::vector<std::byte> one(size.Total());
+  std::vector<std::byte> one(reference.bytes());
   std::vector<double> values(static_cast<size_t>(dim));
   for (int64_t r = 0; r < rows; ++r) {
     reference.Encode(x + r * vector, one.data());
-    std::memcpy(&want.codes[static_cast<size_t>(r * want.code_stride)], one.data(), size.codes);
-    if (size.scales > 0) {
+    std::memcpy(&want.codes[static_cast<size_t>(r * want.code_stride)], one.data(), code_bytes);
+    if (scale_bytes > 0) {
       const auto at = static_cast<size_t>(r * want.scale_stride);
-      std::memcpy(&want.scales[at], &one[size.codes], size.scales);
-      std::memcpy(&want.biases[at], &one[size.codes + size.scales], size.scales);
+      std::memcpy(&want.scales[at], &one[code_bytes], scale_bytes);
+      std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
     }
     // The values: exact in f32 for types up to f32; an affine value within its two roundings, which
     // are exactly those of a decoder with two roundings where the row type is f32.
@@ -89,10 +91,10 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
         const size_t element = SizeInBytes(affine->scale_dtype);
         uint64_t scale = 0;
         uint64_t bias = 0;
-        std::memcpy(&scale, &one[size.codes + group * element], element);
-        std::memcpy(&bias, &one[size.codes + size.scales + group * element], element);
-        std::vector<uint32_t> words(size.codes / 4);
-        std::memcpy(words.data(), one.data(), size.codes);
+        std::memcpy(&scale, &one[code_bytes + group * element], element);
+        std::memcpy(&bias, &one[code_bytes + scale_bytes + group * element], element);
+        std::vector<uint32_t> words(code_bytes / 4);
+        std::memcpy(words.data(), one.data(), code_bytes);
         std::vector<uint8_t> codes(static_cast<size_t>(dim));
         UnpackCodes(words, affine->bits, codes);
         const auto s = static_cast<float>(Decode(affine->scale_dtype, scale));

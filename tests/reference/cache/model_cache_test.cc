@@ -67,11 +67,9 @@ TEST(ModelCache, ShowsTheBytesThatWereAppended) {
   EXPECT_EQ(view.visible[2], 7u);
   for (int64_t h = 0; h < 2; ++h) {
     for (int64_t c = 0; c < 3; ++c) {
-      EXPECT_EQ(std::memcmp(view.k.codes + h * view.k.strides.head + c * view.k.strides.column,
-                            three.k.data() + (h * 3 + c) * 32, 32),
+      EXPECT_EQ(std::memcmp(view.k.planes[0].At(0, h, c), three.k.data() + (h * 3 + c) * 32, 32),
                 0);
-      EXPECT_EQ(std::memcmp(view.v.codes + h * view.v.strides.head + c * view.v.strides.column,
-                            three.v.data() + (h * 3 + c) * 16, 16),
+      EXPECT_EQ(std::memcmp(view.v.planes[0].At(0, h, c), three.v.data() + (h * 3 + c) * 16, 16),
                 0);
     }
   }

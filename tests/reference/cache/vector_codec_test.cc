@@ -28,21 +28,20 @@ TEST(VectorCodec, StoresTheBytesOfEncodeRowsAndReadsThoseOfDecodeRows) {
         const EncodedRows rows = CodecRows(format, want);
         const DecodedRows decoded = DecodeRows(format, profile, rows, 0, kRows);
         VectorCodec codec(format, from, dim, profile);
-        const VectorSize size = codec.size();
         for (size_t r = 0; r < kRows; ++r) {
-          std::vector<std::byte> stored(size.Total() + 1, std::byte{0x5a});
+          std::vector<std::byte> stored(codec.bytes() + 1, std::byte{0x5a});
           codec.Encode(x.bytes.data() + r * static_cast<size_t>(dim) * SizeInBytes(from),
                        stored.data());
           EXPECT_EQ(stored.back(), std::byte{0x5a}) << Print(format);
           size_t at = 0;
-          for (const Tensor* part : {rows.codes, rows.scales, rows.biases}) {
+          for (const Tensor* part : rows.planes) {
             if (part == nullptr) continue;
             const size_t bytes = part->bytes.size() / kRows;
             EXPECT_EQ(std::memcmp(part->bytes.data() + r * bytes, stored.data() + at, bytes), 0)
                 << Print(format) << " from " << Name(from) << " row " << r;
             at += bytes;
           }
-          EXPECT_EQ(at, size.Total()) << Print(format);
+          EXPECT_EQ(at, codec.bytes()) << Print(format);
           std::vector<double> values(static_cast<size_t>(dim));
           codec.Decode(stored.data(), values.data());
           for (size_t i = 0; i < values.size(); ++i) {

@@ -64,7 +64,7 @@ TEST(VectorTable, ConvertsWhatIsStoredAndNotWhatCame) {
   const int32_t direct = table.Add(TokenPart::kKey, kCodes, 9, x.data(), 128);
   const int32_t f32 = table.Add(TokenPart::kKey, kF32, 9, x.data(), 128);
   const int32_t bf16 = table.Add(TokenPart::kKey, kBF16, 9, x.data(), 128);
-  const size_t bytes = 2 * table.Size(direct).Total();
+  const size_t bytes = 2 * table.VectorBytes(direct);
   const auto same = [&](int32_t a, int32_t b) {
     return std::memcmp(table.Bytes(a), table.Bytes(b), bytes) == 0;
   };
@@ -108,7 +108,7 @@ TEST(VectorTable, ConversionThereAndBackIsNoCollision) {
   const int32_t bf16 = table.Add(TokenPart::kKey, kBF16, 5, x.data(), 32);
   const int32_t back = table.Convert(table.Convert(bf16, kF32), kBF16);
   EXPECT_NE(back, bf16);
-  EXPECT_EQ(std::memcmp(table.Bytes(back), table.Bytes(bf16), 2 * table.Size(bf16).Total()), 0);
+  EXPECT_EQ(std::memcmp(table.Bytes(back), table.Bytes(bf16), 2 * table.VectorBytes(bf16)), 0);
   EXPECT_EQ(table.collisions(), 0);
 }
 
@@ -134,7 +134,7 @@ TEST(VectorTable, StoredBytesAreTakenAsTheyAre) {
   table.Start(SetupOf(DType::kBFloat16, 32), Profile{}, false);
   const auto x = Token(DType::kBFloat16, 32, 4, TokenPart::kValue);
   const int32_t made = table.Add(TokenPart::kValue, kCodes, 4, x.data(), 64);
-  const size_t bytes = 2 * table.Size(made).Total();
+  const size_t bytes = 2 * table.VectorBytes(made);
   const std::vector<std::byte> stored(table.Bytes(made), table.Bytes(made) + bytes);
   const int32_t again = table.AddStored(TokenPart::kValue, kCodes, 0, stored.data());
   EXPECT_EQ(std::memcmp(table.Bytes(again), stored.data(), bytes), 0);

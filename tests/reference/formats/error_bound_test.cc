@@ -240,9 +240,9 @@ TEST(PartsBound, CoversScaleTimesCodeAndBiasAndIsReached) {
           for (size_t r = 0; r < 8; ++r) {
             const auto row = static_cast<int64_t>(r);
             DecodeTo(x, row * 64, values);
-            DecodeTo(*rows.scales, row * 2, scales);
-            DecodeTo(*rows.biases, row * 2, biases);
-            UnpackCodes({rows.codes->As<uint32_t>() + r * words, words}, bits, codes);
+            DecodeTo(*rows.planes[1], row * 2, scales);
+            DecodeTo(*rows.planes[2], row * 2, biases);
+            UnpackCodes({rows.planes[0]->As<uint32_t>() + r * words, words}, bits, codes);
             const std::vector<double> bound = PartsBound(format, profile, x.dtype, values);
             for (size_t i = 0; i < 64; ++i) {
               if (!std::isfinite(bound[i])) continue;

@@ -62,7 +62,7 @@ Verdict JudgeDequantised(const CodecRule& rule, const Tensor& x, const Tensor& g
   return Judge(*source, observed);
 }
 
-const TripletNames kNames = {"k", "k_codes", "k_scales", "k_biases"};
+const TripletNames kNames = {"k", {"k_codes", "k_scales", "k_biases"}};
 
 MemorySink Triplet(const TensorMap& encoded) {
   return MemorySink(TensorMap{{"k_codes", encoded.at("codes")},

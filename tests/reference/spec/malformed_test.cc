@@ -249,7 +249,7 @@ std::vector<Malformed> Table() {
       rule("codec:affine:4:g64,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
       rule("codec:f16,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
       rule("codec:f8e5m2,decode=exact", "decode", "a choice of affine formats alone"),
-      rule("codec:f8e5m2,codes=exact", "codes", "a choice of affine formats alone"),
+      rule("codec:f8e5m2,codes=exact", "codes", "a choice of formats with codes alone"),
       rule("codec:affine:4:g64,encode=mlx_cpu,codes=equal", "equal", "codes=exact, or leave"),
       rule("codec:affine:4:g64,codes=exact", "codec", "codes=exact needs encode="),
   };

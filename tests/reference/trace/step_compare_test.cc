@@ -69,7 +69,7 @@ struct Step {
     view.columns = static_cast<int64_t>(n);
     view.queries = 3;
     const auto column = static_cast<int64_t>(kVector);
-    view.k.strides = view.v.strides = {0, view.columns * column, column};
+    view.k.planes[0].strides = view.v.planes[0].strides = {0, view.columns * column, column};
     view.size = 3;
     view.live_bytes = 4 * kHeads * 2 * column;
     view.capacity_bytes = 8 * kHeads * 2 * column;
@@ -93,8 +93,8 @@ struct Step {
     rows[0].visible = visible;
     expected.rows = rows;
     expected.table = {table.data(), offsets.data(), std::ssize(offsets)};
-    view.k.codes = k.data();
-    view.v.codes = v.data();
+    view.k.planes[0].bytes = k.data();
+    view.v.planes[0].bytes = v.data();
     view.retained = retained.empty() ? nullptr : retained.data();
     view.visible = seen.empty() ? nullptr : seen.data();
     view.offsets = row_offsets.empty() ? nullptr : row_offsets.data();
@@ -269,9 +269,7 @@ TEST(StepComparer, ScalesAndBiasesArePartOfAVector) {
     view.retained = &one;
     for (StoredVectors* vectors : {&view.k, &view.v}) {
       vectors->format = expected.k;
-      vectors->codes = shown.data();
-      vectors->scales = shown.data() + 16;
-      vectors->biases = shown.data() + 18;
+      vectors->planes = {{{shown.data(), {}}, {shown.data() + 16, {}}, {shown.data() + 18, {}}}};
     }
     StepFailure failure;
     EXPECT_TRUE(StepComparer().Compare(expected, view, {}, &failure)) << failure.message;

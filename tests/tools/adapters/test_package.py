@@ -99,6 +99,29 @@ class Texts(unittest.TestCase):
         coded = parse_format("affine:5:g64:bf16")
         self.assertEqual((coded.bits, coded.group, coded.type, coded.is_plain), (5, 64, "bf16", False))
         self.assertTrue(parse_format("f8e5m2").is_plain)
+        self.assertEqual(coded.shapes(128, (2, 3)), [[2, 3, 20], [2, 3, 2], [2, 3, 2]])
+        self.assertEqual(list(coded.kinds.items()), [("codes", "u32"), ("scales", "bf16"), ("biases", "bf16")])
+        self.assertEqual(parse_format("f16").shapes(7, (1,)), [[1, 7]])
+
+    def test_affine_vectors_decode_as_their_codes_say(self):
+        for bits in (2, 3, 4, 5, 6, 8):
+            fmt = parse_format(f"affine:{bits}:g32:f32")
+            codes = (np.arange(64) * 7) % (1 << bits)
+            stream = ((codes[:, None] >> np.arange(bits)) & 1).astype(np.uint8).reshape(-1)
+            words = np.packbits(stream, bitorder="little").view(np.uint32)[None]
+            scales, biases = np.float32([[2, 0.5]]), np.float32([[-1, 8]])
+            want = codes * np.repeat(scales[0], 32) + np.repeat(biases[0], 32)
+            self.assertEqual(fmt.decode((words, scales, biases))[0].tolist(), want.tolist(), bits)
+            self.assertEqual(fmt.level((words, scales, biases)).tolist(), [[-1, 8]])
+
+    def test_encoded_vectors_decode_to_within_a_step(self):
+        values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
+        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("affine:5:g64:f16", 0.3)):
+            fmt = parse_format(text)
+            planes = fmt.encode(values)
+            self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)
+            error = np.abs(fmt.decode(planes) - values).max()
+            self.assertTrue(error <= most and (error > most / 50 or most == 0), (text, error))
         for text in ("ring:w", "spiral", "linear:q=1"):
             with self.assertRaises(ValueError):
                 parse_layout(text)

@@ -29,8 +29,9 @@ FileIndex IndexOf(const Texts& tensors) {
 // "NAME=CODES,SCALES,BIASES", "NAME says group size" or "NAME says bits"; others are left out.
 Texts Taken(const Texts& gold, const Texts& got, const std::set<std::string>& coded = {}) {
   SelectionOptions options;
-  options.may_be_triplet = [&](const std::string& name) {
-    return coded.empty() || coded.count(name) == 1;
+  options.planes_of = [&](const std::string& name) {
+    const bool is_coded = coded.empty() || coded.count(name) == 1;
+    return is_coded ? Texts{"codes", "scales", "biases"} : Texts();
   };
   Texts texts;
   size_t names = 0;

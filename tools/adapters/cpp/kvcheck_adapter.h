@@ -264,9 +264,9 @@ struct State {
   int64_t rows = 0;
   int64_t queries = 0;  // columns of the last append, while they can be asked about; else 0
   std::optional<std::string> layout, k_format, v_format;
-  // As stored. A plain format: one array (rows, kv_heads, C, k_dim). An affine one: codes (...,
-  // words) of u32, scales and biases (..., groups). Not set: cannot be shown; then the masks
-  // neither.
+  // As stored, an array (rows, kv_heads, C, ...) per plane. A plain format: one, (..., k_dim). An
+  // affine one: codes (..., words) of u32, scales and biases (..., groups). Not set: cannot be
+  // shown; then the masks neither.
   std::optional<std::vector<Array>> k, v;
   std::optional<Array> retained;  // b8 (rows, C): which columns hold a token of the row
   std::optional<Array> visible;   // b8 (rows, queries, C): what each query attends to, all included

@@ -77,7 +77,7 @@ class Adapter:
 
     def append(self, cache, k, v):
         """Stores columns. Returns (keys, values, mask) as attention would get them: arrays (rows, heads, columns, *), a
-        tuple (codes, scales, biases) of an affine format, and a mask of masks.visible_of, over those columns."""
+        tuple of the planes of a coded one (codes, scales, biases; reference/README.md, 3.3), and a mask of masks.visible_of, over those columns."""
         raise Unsupported("no append")
 
     def prepare(self, cache, lengths, columns):
@@ -179,7 +179,7 @@ class Adapter:
         raise Unsupported("no attention")
 
     def codec(self, fields, inputs):
-        """A case of kind codec: {"codes": ..., "scales": ..., "biases": ...} of encode, {"y": ...} of the others."""
+        """A case of kind codec: {plane: ...} of encode ("codes", "scales", "biases"), {"y": ...} of the others."""
         raise Unsupported("no codec")
 
     # --------------------------------------------------------------------------------------------------- speech

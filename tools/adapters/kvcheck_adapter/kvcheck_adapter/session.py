@@ -163,8 +163,7 @@ class Session:
         outputs = self.call(answer, fields, inputs)
         expected = {"out": fields.get("out"), "y": fields.get("x")}
         if "format" in fields:
-            scale = parse_format(fields["format"])
-            expected.update(codes=scale.type if scale.is_plain else "u32", scales=scale.type, biases=scale.type)
+            expected.update(parse_format(fields["format"]).kinds)
         wired = {name: encode_array(np.asarray(array), expected.get(name)) for name, array in outputs.items()}
         changed = any(inputs[name].tobytes() != data for name, data in given.items())
         return {"outputs": wired, **({"inputs_changed": True} if changed else {}), **self.adapter.declared}

@@ -11,7 +11,7 @@ import numpy as np
 
 from .adapter import Adapter, Unsupported
 from .masks import visible_of
-from .storage import STORED, from_float32, name_of, to_float32
+from .storage import STORED, from_float32, name_of
 
 PROBE = 3.0
 
@@ -122,8 +122,8 @@ def state_of(session, slot, shown):
 
 
 def wired(arrays, fmt):
-    """The wire's arrays of K or V, codes first."""
-    kinds = (fmt.type,) if len(arrays) == 1 else ("u32", fmt.type, fmt.type)
+    """The wire's arrays of K or V: one per plane, or values in their place."""
+    kinds = fmt.kinds.values() if len(arrays) == len(fmt.kinds) else (fmt.type,)
     return [[name_of(array, kind), list(array.shape), array.tobytes()] for array, kind in zip(arrays, kinds)]
 
 
@@ -147,9 +147,8 @@ def fill(state, adapter, slot, step, mask):
 
 def nothing_fed(state, setup, slot):
     for name, fmt, dim in (("k", slot.k, setup.k_dim), ("v", slot.v, setup.v_dim)):
-        widths = (dim,) if fmt.is_plain else (dim * fmt.bits // 32, dim // fmt.group, dim // fmt.group)
-        kinds = (fmt.type,) if fmt.is_plain else ("u32", fmt.type, fmt.type)
-        state[name] = [[kind, [slot.rows, setup.kv_heads, 0, width], b""] for kind, width in zip(kinds, widths)]
+        shapes = fmt.shapes(dim, (slot.rows, setup.kv_heads, 0))
+        state[name] = [[plane.kind, shape, b""] for plane, shape in zip(fmt.planes(dim), shapes)]
     state["retained"] = ["b8", [slot.rows, 0], b""]
 
 
@@ -211,11 +210,13 @@ _MARKS = {}
 
 
 def is_probe(parts, fmt):
-    """Which columns of K hold the probe, (rows, columns): an affine group of equal channels has them as its bias."""
-    array = parts[0] if len(parts) == 1 else parts[2]
-    if len(parts) > 1 or STORED.get(fmt.type) != array.dtype:
-        values = to_float32(array, fmt.type) if STORED[fmt.type] == array.dtype else np.asarray(array, np.float32)
-        return (values > 2.5).all((1, 3))
+    """Which columns of K hold the probe, (rows, columns)."""
+    array = parts[0]
+    shows_values = len(parts) == 1 and array.dtype.kind == "f"
+    if not fmt.is_plain and not shows_values:
+        return (fmt.level(parts) > 2.5).all((1, 3))
+    if STORED.get(fmt.type) != array.dtype:
+        return (np.asarray(array, np.float32) > 2.5).all((1, 3))
     mark = _MARKS.get(fmt.type)
     if mark is None:
         mark = _MARKS[fmt.type] = from_float32(np.float32([PROBE]), fmt.type)[0]

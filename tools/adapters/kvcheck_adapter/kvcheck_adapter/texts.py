@@ -2,7 +2,7 @@
 import functools
 from typing import NamedTuple
 
-from .storage import STORED
+from .formats import Format, parse_format
 
 
 class Layout(NamedTuple):
@@ -13,17 +13,6 @@ class Layout(NamedTuple):
     chunk: int | None
 
 
-class Format(NamedTuple):
-    text: str
-    bits: int | None  # None: the elements themselves
-    group: int | None  # channels of one scale
-    type: str  # of the elements; of scales and of decoded rows
-
-    @property
-    def is_plain(self):
-        return self.bits is None
-
-
 @functools.lru_cache(maxsize=1024)
 def parse_layout(text):
     kind, *parts = text.split(":")
@@ -31,16 +20,6 @@ def parse_layout(text):
     if kind not in ("linear", "ring", "chunk") or set(fields) - {"w", "keep", "c"}:
         raise ValueError(f"no layout: {text!r}")
     return Layout(text, kind, fields.get("w"), fields.get("keep", 0), fields.get("c"))
-
-
-@functools.lru_cache(maxsize=1024)
-def parse_format(text):
-    if text in STORED:
-        return Format(text, None, None, text)
-    name, bits, group, scale = text.split(":")
-    if name != "affine" or not group.startswith("g") or scale not in STORED:
-        raise ValueError(f"no format: {text!r}")
-    return Format(text, int(bits), int(group[1:]), scale)
 
 
 def case_fields(text):

@@ -1,0 +1,56 @@
+#include "reference/formats/format_arithmetic.h"
+
+#include <algorithm>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+
+void RowArithmetic::ReadCodes(RowPlanesView, std::span<double>, std::span<double>,
+                              std::span<double>) {
+  KVCHECK_CHECK(false, "the format has no codes");
+}
+
+std::vector<double> FormatArithmetic::Parts(const Profile&, std::span<const double>,
+                                            std::vector<double>) const {
+  KVCHECK_CHECK(false, "the format has no codes");
+  return {};
+}
+
+bool FormatArithmetic::SameBound(const Profile& a, const Profile& b,
+                                 std::span<const double>) const {
+  return a == b;
+}
+
+std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile) const {
+  return {profile};
+}
+
+void FormatArithmetic::SetStanding(const RoundTripQuestion&, std::span<const double>,
+                                   const RowBound& bound, size_t row, ExpectedTile* tile) const {
+  const size_t dim = bound.total.size();
+  const auto undefined =
+      static_cast<size_t>(std::count(bound.undefined.begin(), bound.undefined.end(), true));
+  const auto overflows =
+      static_cast<size_t>(std::count(bound.overflows.begin(), bound.overflows.end(), true));
+  if (undefined == dim) {
+    tile->standing[row] = Standing::kUndefined;
+    tile->standing_reason[row] = kNotFinite;
+    return;
+  }
+  if (overflows > undefined) {
+    tile->standing[row] = Standing::kUnbounded;
+    tile->standing_reason[row] = kCodecOverflow;
+    return;
+  }
+  if (undefined == 0) return;
+  tile->undefined.resize(tile->value.size());
+  tile->undefined_reason = kNotFinite;
+  for (size_t i = 0; i < dim; ++i) tile->undefined[row * dim + i] = bound.undefined[i] ? 1 : 0;
+}
+
+std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format) {
+  return std::visit([](const auto& family) { return MakeArithmetic(family); }, format);
+}
+
+}  // namespace kvcheck

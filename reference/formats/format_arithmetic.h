@@ -1,0 +1,132 @@
+// What a family of storage formats computes: the one interface behind codec.h, error_bound.h and
+// codec_tiles.h. A family has a class in a file of its own and an overload of MakeArithmetic; a
+// family without one does not compile.
+
+#ifndef REFERENCE_FORMATS_FORMAT_ARITHMETIC_H_
+#define REFERENCE_FORMATS_FORMAT_ARITHMETIC_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/spec/dtype.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
+#include "reference/spec/tiles.h"
+
+namespace kvcheck {
+
+// Bytes of one row, a pointer per plane in the order of PlanesOf.
+using RowPlanes = std::span<std::byte* const>;
+using RowPlanesView = std::span<const std::byte* const>;
+
+// Rows of one format, profile and head_dim; keeps its memory from row to row.
+class RowArithmetic {
+ public:
+  virtual ~RowArithmetic() = default;
+  // x (head_dim), of any float type: rounded to the row type, then encoded.
+  virtual void Encode(std::span<const double> x, RowPlanes stored) = 0;
+  // The stored real numbers as unevaluated sums hi + lo. lo empty: to the nearest double alone.
+  virtual void DecodeExact(RowPlanesView stored, std::span<double> hi, std::span<double> lo) = 0;
+  // Values of the row type, rounded as the profile's `decode` says.
+  virtual void DecodeToRowType(RowPlanesView stored, std::span<double> out) = 0;
+  // Code, scale and bias of formats with a grid: codes (head_dim), scales and biases (groups).
+  virtual void ReadCodes(RowPlanesView stored, std::span<double> codes, std::span<double> scales,
+                         std::span<double> biases);
+};
+
+// Bounds of one row; see RoundTripBound in error_bound.h.
+struct RowBound {
+  std::vector<double> total;               // per element
+  std::vector<std::vector<double>> terms;  // [term][element], as BoundTerms
+  // Why no bound exists, per element: something in its group or value is not finite, or may
+  // overflow on the way. total is then infinite and the terms are zero.
+  std::vector<bool> overflows;
+  // Of these, elements that have no defined value: NaN and infinity do not survive a coded format,
+  // and take their group with them where its arithmetic does.
+  std::vector<bool> undefined;
+  // How near to x the value of another code than the nearest one may come, per element: where the
+  // bound is smaller, choosing a wrong code would show. 0 where nothing is known.
+  std::vector<double> wrong_code;
+};
+
+// How a row comes and is read.
+struct RoundTripQuestion {
+  const Profile& profile;
+  DecodeRounding decode = DecodeRounding::kExact;  // kExact: the stored real number itself
+  DType given = DType::kFloat32;                   // type of x
+  std::optional<DType> read;                       // type in which the value is written out
+};
+
+// Indices into OutputInfo::reasons, whose texts are CodecReasons().
+enum CodecReason {
+  kNanCode,
+  kInfiniteGroup,
+  kGpuNotFinite,
+  kUnsignedZero,
+  kNanSign,
+  kNotFinite,
+  kCodecOverflow
+};
+
+// A profile of which the format's values depend otherwise than on `profile`, and what differs, as
+// "encode=mlx_gpu instead of encode=mlx_cpu".
+struct ProfileChange {
+  std::string text;
+  Profile profile;
+};
+
+class FormatArithmetic {
+ public:
+  virtual ~FormatArithmetic() = default;
+  virtual std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile,
+                                                  int64_t head_dim) const = 0;
+  // Names of the terms of a bound.
+  virtual std::vector<std::string> Terms() const = 0;
+  // *bound: sized for x, all zero.
+  virtual void Bound(const RoundTripQuestion& question, std::span<const double> x,
+                     RowBound* bound) const = 0;
+  // |code scale| + |bias| of each element before it is encoded, where the format has a grid; total:
+  // of Bound under decode=exact, infinite where there is none.
+  virtual std::vector<double> Parts(const Profile& profile, std::span<const double> x,
+                                    std::vector<double> total) const;
+  // Whether the bound of these rows is the same under both profiles, for certain.
+  virtual bool SameBound(const Profile& a, const Profile& b, std::span<const double> x) const;
+  // Profiles with other values of the fields that the format leaves open, fewest changes first.
+  virtual std::vector<ProfileChange> OtherProfiles(const Profile& profile) const = 0;
+  // The profiles that a rule about stored tensors leaves open, each of which must be allowed for.
+  virtual std::vector<Profile> UndeclaredEncoders(const Profile& profile) const;
+  // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
+  virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
+                               std::vector<ExpectedTile>* tiles) const = 0;
+  // What is promised of a row (row of tile) whose bound is this: its standing, and what takes the
+  // place of a bound where there is none.
+  virtual void SetStanding(const RoundTripQuestion& question, std::span<const double> x,
+                           const RowBound& bound, size_t row, ExpectedTile* tile) const;
+};
+
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const PlainFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const AffineFormat& format);
+
+std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
+
+// The other values of a profile's field, as changes.
+template <typename Value>
+void AddChanges(const Profile& profile, std::string_view key, Value Profile::* field,
+                std::initializer_list<Value> values, std::vector<ProfileChange>* changes) {
+  for (const Value value : values) {
+    if (value == profile.*field) continue;
+    ProfileChange change = {std::string(key) + "=" + std::string(Name(value)) + " instead of " +
+                                std::string(key) + "=" + std::string(Name(profile.*field)),
+                            profile};
+    change.profile.*field = value;
+    changes->push_back(std::move(change));
+  }
+}
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_FORMATS_FORMAT_ARITHMETIC_H_

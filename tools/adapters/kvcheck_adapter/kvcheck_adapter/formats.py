@@ -1,0 +1,17 @@
+"""Texts of storage formats. A family of formats is a class in a file of its own, and an entry of FAMILIES."""
+import functools
+
+from .affine import Affine
+from .plain import Plain
+from .planes import Format
+
+FAMILIES = (Plain, Affine)
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_format(text):
+    for family in FAMILIES:
+        fmt = family.parse(text)
+        if fmt is not None:
+            return fmt
+    raise ValueError(f"no format: {text!r}")
