@@ -1,0 +1,1 @@
+// The source of targets that need one: of precompiled headers.
