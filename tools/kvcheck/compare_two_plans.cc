@@ -9,6 +9,7 @@
 #include "reference/attention/two_plans_source.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
+#include "tools/kvcheck/case_judges.h"
 #include "tools/kvcheck/case_tensors.h"
 #include "tools/kvcheck/evaluate_case.h"
 #include "tools/kvcheck/run_report.h"
@@ -84,7 +85,14 @@ Verdict JudgeTwo(const TwoPlansOptions& options, const Case& c, const StoredFile
                           "GOT tells nothing; "
                           "judge it with kvcheck compare --case and --plan");
   }
-  if (options.bitwise) return JudgeBits(values, got, judge);
+  if (options.bitwise) {
+    Verdict verdict = JudgeBits(values, got, judge);
+    if (own.outcome == Outcome::kMistrusted) {
+      verdict.warnings.push_back("equal bits prove no more than GOLD does, under its own plan: " +
+                                 ReasonOf(own));
+    }
+    return verdict;
+  }
   const Plan plan = ParsePlan(options.plan.empty() ? kStrangerPlan : options.plan);
   const TwoPlansSource source(attention, question.profile, question.plan, plan, question.inputs,
                               values);
