@@ -251,6 +251,12 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       set_standing(Standing::kUnbounded, owned.hidden_by_number ? kHiddenByNumber : kRange);
       continue;
     }
+    if (row.may_overflow) {
+      for (ExpectedTile& tile : tiles) {
+        tile.may_overflow.resize(rows);
+        tile.may_overflow[r] = 1;
+      }
+    }
     const double largest = FloatTypeOf(case_.out).largest_finite;
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row.channels[c];

@@ -38,6 +38,14 @@ double MassOfBlocks(double block, std::vector<double> x) {
   return mass;
 }
 
+// Nats below which no type holds a weight, with the errors of its argument.
+constexpr double kNoWeight = 2000;
+
+// A sink that is alone in its row: its error is common to all there is, and enters lse alone.
+bool IsItsOwnShift(const RowScores& row) {
+  return row.s.empty() && row.has_sink && !row.maximum_over_all;
+}
+
 }  // namespace
 
 double LargestScore(const Arithmetic& a, const RowScores& row) {
@@ -62,10 +70,11 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   const double r = w.depths.rescales;
   const ScoreError score_error(a, row);
   std::vector<double> error(n);
-  double top = row.has_sink ? row.sink + score_error.Sink() : -kInfinity;
+  const double sink_error = IsItsOwnShift(row) ? 0 : score_error.Sink();
+  double top = row.has_sink ? row.sink + sink_error : -kInfinity;
   double largest_dot = 0;
   // A split may hold nothing but a key, or the sink.
-  double lowest = row.has_sink ? row.sink - score_error.Sink() : kInfinity;
+  double lowest = row.has_sink ? row.sink - sink_error : kInfinity;
   for (size_t j = 0; j < n; ++j) {
     error[j] = score_error(j);
     top = std::max(top, row.s[j] + error[j]);
@@ -108,8 +117,14 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
                           (n == 0 || in_a_split || (a.shift_drifts && masked));
   if (sink_alone && shift_roundings * a.u_a * std::fabs(row.sink) * a.shift_units >
                         0.5 * std::log(a.sum_largest)) {
-    w.unbounded = true;
-    w.why = "the rounded shift of the sink alone may overflow the exponential";
+    // A disabled sink is multiplied by zero when its range meets the others: where it is infinite,
+    // nothing of the row is a number.
+    if (n > 0 && row.max - row.sink > std::max(kNoWeight, 0.5 * std::fabs(row.sink))) {
+      w.may_overflow = true;
+    } else {
+      w.unbounded = true;
+      w.why = "the rounded shift of the sink alone may overflow the exponential";
+    }
   }
   for (size_t j = 0; a.k_parts.u > 0 && j < n; ++j) {
     if (row.k_abs_sum[j] * (1 + a.k_parts.u) < a.parts_largest) continue;
@@ -216,8 +231,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     double up = 0, down = 0, u_p = 0, kappa = 0, score = 0;
     const double sink_e = row.sink_p * row.denominator;
     double weight = 0;
-    weigh(row.sink, score_error.Sink(), sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa,
-          &score);
+    weigh(row.sink, sink_error, sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa, &score);
     w.sink_c = row.sink_p > 0 ? row.sink_p * up : weight;
     w.t += row.sink_p * down;
     w.t_plus += w.sink_c;
@@ -348,6 +362,7 @@ double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores
   double error = y + Gamma(a.lse_roundings, a.u_a) * (std::fabs(nats) + y) +
                  (w.n + 2) * (w.underflow + w.lambda);
   if (row.all_forced) error += ScoreError(a, row).Forced(row.max);
+  if (IsItsOwnShift(row)) error += ScoreError(a, row).Sink();
   if (base2) error /= std::log(2.0);
   error += a.u_lse * (std::fabs(lse) + error);
   if (!((std::fabs(lse) + error) * a.shift_units < a.lse_largest)) return kInfinity;

@@ -77,10 +77,11 @@ struct KeyWeights {
   double merge_factor = 0;  // e^{u_log l + gamma_2 (M* + l)} - 1 of the division-free merge
   KeyDepths depths;
   double n = 0;
-  double summed = 0;       // keys that may enter a running sum: n, or all where some are hidden
-  double v_largest = 0;    // as RowScores::v_largest
-  bool unbounded = false;  // a gamma is infinite, or the plan's own range may overflow
-  std::string_view why;    // the reason, when unbounded
+  double summed = 0;          // keys that may enter a running sum: n, or all where some are hidden
+  double v_largest = 0;       // as RowScores::v_largest
+  bool unbounded = false;     // a gamma is infinite, or the plan's own range may overflow
+  std::string_view why;       // the reason, when unbounded
+  bool may_overflow = false;  // within the bounds, or no finite number
 };
 
 // max (s_j + E_j): the largest maximum that a kernel may find. Reads x, s, bias, magnitude,

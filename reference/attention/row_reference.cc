@@ -216,6 +216,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   result.denominator_error = DenominatorError(a, weights);
   const OwnError<Real> own(row, scores);
   result.why = weights.why;
+  result.may_overflow = weights.may_overflow;
   result.channels.resize(o.size());
   size_t defined = 0, bounded = 0;
   for (size_t c = 0; c < o.size(); ++c) {

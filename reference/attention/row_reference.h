@@ -28,9 +28,7 @@ struct RowContext {
   double sink = 0;
 
   // A logit of -inf has no weight: no sink.
-  bool SeesSink() const {
-    return has_sink && sink != -std::numeric_limits<double>::infinity();
-  }
+  bool SeesSink() const { return has_sink && sink != -std::numeric_limits<double>::infinity(); }
 };
 
 // The question of one query, with storage for what it refers to.
@@ -81,6 +79,7 @@ struct RowReference {
   bool finite = true;      // false: a score is not finite
   bool unbounded = false;  // in all channels the range may overflow, or a gamma is infinite
   std::string_view why;
+  bool may_overflow = false;  // what is not finite is the plan's own overflow
   std::vector<ChannelReference> channels;
   double lse = 0;
   double lse_lo = 0;

@@ -63,6 +63,12 @@ void TwoPlansSource::Join(const ExpectedTile& first, ExpectedTile* tile) const {
     tile->undefined_reason = first.undefined_reason;
     for (size_t i = 0; i < gold.size(); ++i) tile->undefined[i] |= first.undefined[i];
   }
+  if (!first.may_overflow.empty()) {
+    tile->may_overflow.resize(tile->standing.size());
+    for (size_t row = 0; row < tile->may_overflow.size(); ++row) {
+      tile->may_overflow[row] |= first.may_overflow[row];
+    }
+  }
   for (size_t i = 0; i < gold.size(); ++i) {
     // An infinite answer where a finite one is exact is the first plan's own overflow, and where
     // one plan clamps they are close to different values: that says nothing of the second, which is

@@ -252,7 +252,10 @@ class TileEvaluator {
                               ? PairKind::kNoCode
                               : classifier_.Classify(observed_.got[i], tile_.value[i]);
     const bool by_bound = info_.claim == Claim::kAccuracy;
-    if (by_bound && std::isfinite(tile_.value[i]) && !std::isfinite(tile_.bound[i])) {
+    const bool is_own_overflow = !tile_.may_overflow.empty() && !std::isfinite(observed_.got[i]) &&
+                                 tile_.may_overflow[i / static_cast<size_t>(info_.row_length)] != 0;
+    if (by_bound && std::isfinite(tile_.value[i]) &&
+        (is_own_overflow || !std::isfinite(tile_.bound[i]))) {
       ++result_.unbounded_elements;
       return;
     }

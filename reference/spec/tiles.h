@@ -119,7 +119,10 @@ struct ExpectedTile {
   std::vector<int> standing_reason;        // per row, beside standing
   // Elements of judged rows for which no value is defined: 1; empty: none.
   std::vector<uint8_t> undefined;
-  int undefined_reason = 0;               // index into OutputInfo::reasons
+  int undefined_reason = 0;  // index into OutputInfo::reasons
+  // Rows where the plan's own arithmetic may leave no finite number: 1; what is NaN or infinite
+  // there proves nothing, anything else is judged. Empty: none.
+  std::vector<uint8_t> may_overflow;
   std::vector<Alternative> alternatives;  // by ascending element
   std::vector<int> group;                 // per row: index into OutputInfo::groups; may be empty
   std::vector<double> detectable_share;   // per row sampled: share of inputs whose loss would show

@@ -10,6 +10,7 @@
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
 #include "tools/compare/case_tensors.h"
+#include "tools/corridor/case_judges.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/stored_tensors.h"
 #include "tools/report/number_text.h"
@@ -85,7 +86,14 @@ Verdict JudgeTwo(const TwoPlansQuestion& asked, const Case& c, const StoredFile&
                           "GOT tells nothing; "
                           "judge it with kvcheck compare --case and --plan");
   }
-  if (asked.bitwise) return JudgeBits(values, got, judge, asked.cancel);
+  if (asked.bitwise) {
+    Verdict verdict = JudgeBits(values, got, judge, asked.cancel);
+    if (own.outcome == Outcome::kMistrusted) {
+      verdict.warnings.push_back("equal bits prove no more than GOLD does, under its own plan: " +
+                                 ReasonOf(own));
+    }
+    return verdict;
+  }
   const Plan plan = ParsePlan(asked.plan.empty() ? kStrangerPlan : asked.plan);
   const TwoPlansSource source(attention, question.profile, question.plan, plan, question.inputs,
                               values);

@@ -28,8 +28,15 @@ Spool::~Spool() {
 }
 
 void Spool::Append(std::string_view text) {
+  if (lost_) return;
   memory_ += text;
-  if (memory_.size() >= kSpoolBytes) Spill();
+  if (memory_.size() < kSpoolBytes) return;
+  try {
+    Spill();
+  } catch (const Error& error) {
+    lost_ = error;
+    memory_.clear();
+  }
 }
 
 void Spool::Spill() {
@@ -56,6 +63,7 @@ void Spool::Spill() {
 }
 
 void Spool::Read(const std::function<void(std::string_view)>& take) const {
+  if (lost_) throw Error(*lost_);
   std::vector<char> part(size_t{1} << 16);
   for (int64_t at = 0; at < on_disk_;) {
     const ssize_t got = pread(descriptor_, part.data(), part.size(), at);

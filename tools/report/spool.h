@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "reference/spec/error.h"
 
 namespace kvcheck {
 
@@ -24,9 +27,9 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  // Errors: kUnreadableFile with the system's reason.
+  // Where it cannot be kept the run goes on, for its verdict, and Read says why.
   void Append(std::string_view text);
-  // All of it, in order, in parts. Errors: kUnreadableFile.
+  // All of it, in order, in parts. Errors: kUnreadableFile with the system's reason.
   void Read(const std::function<void(std::string_view)>& take) const;
   bool empty() const { return memory_.empty() && on_disk_ == 0; }
 
@@ -37,6 +40,7 @@ class Spool {
   std::string memory_;  // behind what is on disk
   int descriptor_ = -1;
   int64_t on_disk_ = 0;  // bytes
+  std::optional<Error> lost_;
 };
 
 }  // namespace kvcheck

@@ -93,6 +93,63 @@ TEST(Sinks, ADisabledSinkIsJudgedUnderEveryPlan) {
   }
 }
 
+// In a range of keys that is left empty the sink is the shift, whose rounding such a kernel's
+// exponential may not survive: its answer is right or no number, and zeros are neither.
+TEST(Sinks, ADisabledSinkThatIsAloneInARangeIsJudgedToo) {
+  for (const char* text : {"base=flash_attention_2 p=f32", "base=flash_attention_3 p=f32",
+                           "base=flashinfer_prefill p=f32",
+                           "base=plain_f32 exp=exp2_fma scale_roundings=3 block=2 splits=7 "
+                           "merge=lse_division_free sink=last"}) {
+    const Plan plan = ParsePlan(text);
+    for (const LseKind lse : {LseKind::kNone, LseKind::kNatural}) {
+      const AttentionCase c = SinkCase(DType::kFloat32, lse);
+      TensorMap inputs = GenerateInputs(Case(c), {});
+      for (const std::vector<double>& sinks : DisabledSinks(DType::kFloat32)) {
+        SetSinks(&inputs, sinks);
+        const AttentionSource source(c, {}, plan, inputs);
+        SimulatedKernel plain(ParsePlan("base=plain_f32"), {});
+        const TensorMap right = Answer(&plain, c, inputs);
+        const Verdict verdict = Judge(source, MemorySink(TensorMap(right)));
+        EXPECT_EQ(verdict.outcome, Outcome::kPass)
+            << text << ": " << (verdict.reasons.empty() ? "" : verdict.reasons[0]);
+        EXPECT_EQ(Judge(source, MemorySink(Zeros(right))).outcome, Outcome::kFail) << text;
+        SimulatedKernel own(plan, {});
+        EXPECT_NE(Judge(source, MemorySink(Answer(&own, c, inputs))).outcome, Outcome::kFail)
+            << text;
+        TensorMap nan = right;
+        Tensor& out = nan.at("out");
+        EncodeFrom(std::vector<double>(static_cast<size_t>(out.ElementCount()), std::nan("")),
+                   out.dtype, out.bytes.data());
+        EXPECT_NE(Judge(source, MemorySink(std::move(nan))).outcome, Outcome::kPass) << text;
+      }
+    }
+  }
+}
+
+// Its bias roundings are an error of the row's own shift, however large the sink.
+TEST(Sinks, ADisabledSinkThatIsAloneHasALogSumExp) {
+  AttentionCase c = SinkCase(DType::kBFloat16, LseKind::kNatural);
+  c.kv_len = 1;
+  c.alibi = true;
+  c.mask.causal = CausalAlignment::kBottomRight;  // query 0 sees nothing
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  const double lowest = -FloatTypeOf(DType::kBFloat16).largest_finite;
+  SetSinks(&inputs, {lowest, -1e30, 0.5, lowest, -3e18});
+  for (const char* text :
+       {"base=plain_f32 bias_roundings=1", "base=plain_f32 bias_roundings=2 block=2 sink=last"}) {
+    const Plan plan = ParsePlan(text);
+    const AttentionSource source(c, {}, plan, inputs);
+    SimulatedKernel kernel(plan, {});
+    TensorMap answer = Answer(&kernel, c, inputs);
+    EXPECT_EQ(Judge(source, MemorySink(TensorMap(answer))).outcome, Outcome::kPass) << text;
+    const double bound = source.Tiles(0, {})[1].bound[0];
+    EXPECT_GT(bound, 0x1p-25 * -lowest) << text;  // and it is an error of lse
+    EXPECT_LT(bound, 0x1p-20 * -lowest) << text;
+    answer.at("lse").As<float>()[0] = 0;
+    EXPECT_EQ(Judge(source, MemorySink(TensorMap(answer))).outcome, Outcome::kFail) << text;
+  }
+}
+
 TEST(Sinks, ADisabledSinkChangesNothingAtAnyPrecision) {
   AttentionCase with = SinkCase(DType::kFloat32, LseKind::kNatural);
   AttentionCase without = with;

@@ -449,5 +449,30 @@ TEST_F(CaseDumps, TwoPlansTakeTheSameDumps) {
   EXPECT_TRUE(Says(run, "note: out is /attn_output")) << run.out;
 }
 
+// Values that are all alike are the same bits of any two kernels.
+TEST_F(CaseDumps, EqualBitsOfABlindGoldAreSaidToBe) {
+  const auto ones = [](const std::vector<int64_t>& extents) {
+    const Shape shape = Shape::Unnamed(extents);
+    const auto count = static_cast<size_t>(shape.ElementCount());
+    return Values(DType::kFloat32, shape, std::vector<double>(count, 1));
+  };
+  Write("gold.h5", {{"/q", ones({1, 2, 4, 32})},
+                    {"/k", ones({1, 1, 16, 32})},
+                    {"/v", ones({1, 1, 16, 32})},
+                    {"/out", ones({1, 2, 4, 32})}});
+  Write("got.h5", {{"/out", ones({1, 2, 4, 32})}});
+  case_text_ = "attention hq=2 hkv=1 l=4 t=16 d=32 q=f32 k=f32 v=f32 out=f32 data=file";
+  const auto judge = [&](const Texts& more) {
+    Texts all = {"--gold-plan", kHonestPlan};
+    all.insert(all.end(), more.begin(), more.end());
+    return Judge({"gold.h5", "got.h5"}, all);
+  };
+  EXPECT_EQ(judge({}).exit_code, 3);
+  const ToolRun bits = judge({"--bitwise"});
+  EXPECT_EQ(bits.exit_code, 0) << bits.out << bits.err;
+  EXPECT_TRUE(Says(bits, "0 % of the inputs")) << bits.out;
+  EXPECT_EQ(judge({"--bitwise", "--strict"}).exit_code, 1);
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -214,6 +214,32 @@ TEST_F(Safety, AFullDiskIsAnErrorAndNoCrash) {
   }
 }
 
+// A report that is longer than what is left of the disk loses no verdict.
+TEST_F(Safety, ADiskThatFillsUpDuringTheRunChangesNoVerdict) {
+  const auto tensors = [&](char value) {
+    nlohmann::json header;
+    std::string data;
+    for (int i = 0; i < 1500; ++i) {
+      const auto begin = data.size();
+      data.append(4, value);
+      header["t" + std::to_string(i)] = {
+          {"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {begin, data.size()}}};
+    }
+    return golden_samples::SafetensorsBytes(header.dump(), data);
+  };
+  WriteFile("gold.safetensors", tensors(1));
+  WriteFile("got.safetensors", tensors(2));
+  for (const char* where : {"--json r.json", "--json -", "--junit r.xml"}) {
+    const ToolRun run = Shell(
+        std::string("trap '' XFSZ; ulimit -f 64; export TMPDIR=.; exec \"$KVCHECK\" compare ") +
+        "gold.safetensors got.safetensors --max-print 0 " + where + " >/dev/null");
+    EXPECT_EQ(run.exit_code, 1) << where << run.err;
+    EXPECT_NE(run.err.find("the report cannot be written"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("1500 tensors: 1500 failed"), std::string::npos) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(Path("r.json")));
+  }
+}
+
 TEST_F(Safety, StandardErrorThatCannotBeWrittenChangesNoExitCode) {
   WriteFile("x.case", std::string("case a\nreason r\n") + kCacheCase);
   for (const auto& [command, exit_code] :
