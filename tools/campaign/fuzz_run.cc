@@ -119,6 +119,16 @@ CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
   } else if (too_many || (counts.must_reach && !holes.empty())) {
     outcome = Outcome::kMistrusted;
   }
+  // No file is written of what proved nothing: the first such case is the one to look at.
+  if (!counts.unproved.empty() && counts.Unproved() > 0) {
+    const auto is_by_data = [](const CampaignFinding& finding) {
+      return finding.signature.ends_with(kByItsOwnData);
+    };
+    const auto first = std::find_if_not(counts.unproved.begin(), counts.unproved.end(), is_by_data);
+    if (first != counts.unproved.end()) {
+      result.verdict.command = subject.Command(subject.Draw(first->first_case));
+    }
+  }
   if (outcome == Outcome::kPass) {
     std::string sentence = Plural(counts.passed, "case") + " passed";
     if (counts.must_reach) sentence += ", every probe was reached";

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/judge/verdict.h"
@@ -25,6 +26,9 @@ struct CaseCounts {
   void Add(const CaseCounts& other);
   bool operator==(const CaseCounts&) const = default;
 };
+
+// How signatures of what proves nothing whoever answers end.
+inline constexpr std::string_view kByItsOwnData = ", by its own data";
 
 struct JudgedCase {
   Outcome outcome = Outcome::kPass;

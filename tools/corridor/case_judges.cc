@@ -28,7 +28,7 @@ Outcome OutcomeOf(const Error& error) {
 // Says of what proved nothing that no answer could have changed that.
 void Blame(JudgedCase* judged, std::string_view why) {
   judged->by_data = true;
-  judged->signature += ", by its own data";
+  judged->signature += kByItsOwnData;
   judged->reason += why;
 }
 

@@ -313,6 +313,14 @@ TEST_F(FuzzCommand, StrictFailsWhatAnImplementationLeavesUnproved) {
   std::vector<std::string> strict = vague;
   strict.push_back("--strict");
   EXPECT_EQ(Tool(strict).exit_code, 1);
+  // The first case that proved nothing is named, and proves nothing when it is run.
+  const std::string label = "  reproduce    kvcheck ";
+  const size_t at = run.out.find(label);
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const size_t end = run.out.find('\n', at);
+  const std::string command = run.out.substr(at + label.size(), end - at - label.size());
+  EXPECT_TRUE(command.starts_with("run 'attention ")) << command;
+  EXPECT_EQ(Shell("\"$KVCHECK\" " + command).exit_code, 3) << command;
 }
 
 TEST_F(FuzzCommand, OwnImplementationsPassStrictly) {
