@@ -8,9 +8,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "reference/spec/cache_space.h"
@@ -19,7 +17,7 @@
 namespace kvcheck {
 
 struct TraceDrawOptions {
-  // Patterns, `*` standing for any characters, over DrawnLayouts(); empty: all.
+  // Patterns, `*` standing for any characters, over LayoutVariants(); empty: all.
   std::vector<std::string> layouts;
   // Patterns over the texts of AllKvFormats(): K and V both match one of them; empty: all.
   std::vector<std::string> formats;
@@ -31,11 +29,6 @@ struct TraceDrawOptions {
   std::vector<CacheSpace> spaces{};
   int64_t max_operations = 20;  // a trace has 6 to max_operations, equally often
 };
-
-// "linear", "linear:w", "ring", "ring:keep", "chunk": kinds of layouts by what has a parameter.
-std::span<const std::string_view> DrawnLayouts();
-// Index of the layout's kind in DrawnLayouts().
-int DrawnLayoutOf(const CacheLayout& layout);
 
 class TraceDrawer {
  public:

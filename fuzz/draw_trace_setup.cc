@@ -11,12 +11,10 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/pattern.h"
+#include "reference/trace/trace_space.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr std::array<std::string_view, 5> kLayouts = {"linear", "linear:w", "ring", "ring:keep",
-                                                      "chunk"};
 
 // Errors: kIllegalCase for a pattern that matches none of the texts.
 void CheckMatches(const std::vector<std::string>& patterns, const std::vector<std::string>& texts,
@@ -90,30 +88,12 @@ int64_t DrawDim(const KvFormat& format, DType x, bool quantizable, Generator* ra
   return std::max(least, random->Below(3) == 0 ? random->Between(3, 17) : 8);
 }
 
-}  // namespace
-
-std::span<const std::string_view> DrawnLayouts() { return kLayouts; }
-
-int DrawnLayoutOf(const CacheLayout& layout) {
-  switch (layout.kind) {
-    case LayoutKind::kLinear:
-      return layout.window == 0 ? 0 : 1;
-    case LayoutKind::kRing:
-      return layout.keep == 0 ? 2 : 3;
-    case LayoutKind::kChunk:
-      return 4;
-  }
-  return 0;
-}
-
-namespace {
-
 // What the options leave of the space; nullopt: nothing.
 std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOptions& options) {
   TraceSpace left;
-  for (size_t i = 0; i < kLayouts.size(); ++i) {
-    if (MatchesAnyPattern(options.layouts, kLayouts[i]) &&
-        MatchesAnyPattern(space.layouts, kLayouts[i])) {
+  for (size_t i = 0; i < LayoutVariants().size(); ++i) {
+    if (MatchesAnyPattern(options.layouts, LayoutVariants()[i]) &&
+        MatchesAnyPattern(space.layouts, LayoutVariants()[i])) {
       left.layouts.push_back(static_cast<int>(i));
     }
   }
@@ -153,7 +133,7 @@ std::vector<TraceSpace> ReadSpaces(const TraceDrawOptions& options) {
   if (options.max_operations < 1) {
     throw Error(ErrorCode::kIllegalCase, "a trace to be drawn has at least 1 operation");
   }
-  CheckMatches(options.layouts, {kLayouts.begin(), kLayouts.end()}, "layout");
+  CheckMatches(options.layouts, {LayoutVariants().begin(), LayoutVariants().end()}, "layout");
   std::vector<std::string> formats;
   for (const KvFormat& format : AllKvFormats()) formats.push_back(Print(format));
   CheckMatches(options.formats, formats, "format");

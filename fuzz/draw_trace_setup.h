@@ -24,7 +24,7 @@ struct TypedFormats {
 
 // What options allow of one space, read once.
 struct TraceSpace {
-  std::vector<int> layouts;  // of DrawnLayouts()
+  std::vector<int> layouts;  // of LayoutVariants()
   std::vector<TypedFormats> types;
   bool same_format = false;
   SpaceRows rows = SpaceRows::kAny;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/shrink_steps.h"
-#include "fuzz/trace_shadow.h"
+#include "reference/trace/trace_shadow.h"
 
 namespace kvcheck {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "fuzz/draw_trace.h"
 #include "fuzz/draw_trace_setup.h"
-#include "fuzz/trace_shadow.h"
 #include "reference/data/generator.h"
+#include "reference/trace/trace_shadow.h"
 
 namespace kvcheck {
 

@@ -22,10 +22,10 @@
 #include <thread>
 #include <vector>
 
+#include "optimized/attention/attention_implementation.h"
 #include "reference/data/attention_regime.h"
 #include "reference/judge/judge.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/optimized_attention.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {

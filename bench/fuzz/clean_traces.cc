@@ -20,9 +20,10 @@
 #include <vector>
 
 #include "fuzz/draw_trace.h"
-#include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
 #include "reference/cache/model_cache.h"
+#include "reference/trace/run_trace.h"
+#include "reference/trace/trace_space.h"
 
 namespace kvcheck {
 namespace {
@@ -43,7 +44,7 @@ struct Cell {
 
 struct Tally {
   Cell all;
-  std::array<Cell, 10> layouts;  // DrawnLayouts() x {single, batch}
+  std::array<Cell, 10> layouts;  // LayoutVariants() x {single, batch}
   std::map<std::string, Cell> formats;
   TraceCounts counts;
   ProbeCounts probes{};
@@ -117,7 +118,7 @@ void RunBlock(TraceDrawer* drawer, TraceRunner* runner, uint64_t seed, uint64_t 
       cell->operations += result.counts.operations;
     };
     add(&tally->all);
-    const auto layout = static_cast<size_t>(DrawnLayoutOf(c.setup.layout));
+    const auto layout = static_cast<size_t>(LayoutVariantOf(c.setup.layout));
     add(&tally->layouts[2 * layout + (IsSingle(c) ? 0 : 1)]);
     add(&tally->formats[c.setup.k == c.setup.v ? FormatClass(c.setup.k) : "K and V differ"]);
     tally->Count(result.counts);
@@ -184,11 +185,11 @@ int Survey(uint64_t traces, uint64_t seed, const std::string& implementation, un
 
   fmt::print("| layout | single: traces | operations | batch: traces | operations |\n");
   fmt::print("|---|---|---|---|---|\n");
-  for (size_t i = 0; i < DrawnLayouts().size(); ++i) {
+  for (size_t i = 0; i < LayoutVariants().size(); ++i) {
     const Cell& single = total.layouts[2 * i];
     const Cell& batch = total.layouts[2 * i + 1];
-    fmt::print("| {} | {} | {} | {} | {} |\n", DrawnLayouts()[i], single.traces, single.operations,
-               batch.traces, batch.operations);
+    fmt::print("| {} | {} | {} | {} | {} |\n", LayoutVariants()[i], single.traces,
+               single.operations, batch.traces, batch.operations);
   }
   fmt::print("\n| K and V | traces | operations |\n|---|---|---|\n");
   for (const auto& [name, cell] : total.formats) {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "fuzz/draw_trace.h"
-#include "fuzz/run_trace.h"
 #include "fuzz/shrink_trace.h"
 #include "reference/cache/model_cache.h"
+#include "reference/trace/run_trace.h"
 #include "tools/faults/cache_faults.h"
 
 namespace kvcheck {

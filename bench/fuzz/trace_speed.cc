@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "fuzz/run_trace.h"
 #include "reference/cache/model_cache.h"
 #include "reference/data/generator.h"
 #include "reference/spec/trace.h"
+#include "reference/trace/run_trace.h"
 
 namespace kvcheck {
 namespace {

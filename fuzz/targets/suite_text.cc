@@ -1,5 +1,5 @@
-// Whatever bytes arrive as a file of cases or of known failures: a parser refuses them with an Error
-// that says where, or what it accepted prints as a file that is read back to the same cases.
+// Whatever bytes arrive as a file of cases or of known failures: a parser refuses them with an
+// Error that says where, or what it accepted prints as a file that is read back to the same cases.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "reference/spec/error.h"
-#include "tools/campaign/cases_file.h"
 #include "tools/campaign/known_failures.h"
+#include "tools/corridor/cases_file.h"
 
 namespace {
 

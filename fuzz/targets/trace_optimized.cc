@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fuzz/run_trace.h"
 #include "fuzz/trace_bytes.h"
 #include "optimized/cache/cache_factory.h"
 #include "reference/spec/error.h"
+#include "reference/trace/run_trace.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kvcheck;

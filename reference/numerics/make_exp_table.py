@@ -2,7 +2,7 @@
 """Writes exp_table-inl.h (to stdout): the constants of exp-inl.h, log-inl.h and tanh-inl.h.
 
 Only the standard library is used: `decimal` with 150 digits, and float(), which rounds a Decimal
-correctly. tests/reference/numerics/exp_table_test.cc checks every entry against the oracle.
+correctly. tests/reference/numerics/exp_test.cc checks every entry against the oracle.
 """
 from decimal import Decimal, getcontext
 from math import factorial

@@ -14,6 +14,7 @@
 #include "fuzz/draw_trace.h"
 #include "reference/spec/error.h"
 #include "reference/spec/pattern.h"
+#include "reference/trace/trace_space.h"
 
 namespace kvcheck {
 namespace {
@@ -50,7 +51,8 @@ std::vector<CacheSpace> TwoSpaces() {
 
 bool IsIn(const CacheSpace& space, const CacheCase& c) {
   const auto layout = [&](const CacheLayout& l) {
-    return MatchesAnyPattern(space.layouts, DrawnLayouts()[static_cast<size_t>(DrawnLayoutOf(l))]);
+    return MatchesAnyPattern(space.layouts,
+                             LayoutVariants()[static_cast<size_t>(LayoutVariantOf(l))]);
   };
   if (!layout(c.setup.layout) || !space.HasFormats(c.setup.x, c.setup.k, c.setup.v)) return false;
   for (const CacheOp& op : c.ops) {
@@ -90,7 +92,7 @@ TEST(DrawSpaces, TracesAreOfTheSpacesByTurns) {
     seen[space].insert(Print(c.setup.k));
     seen[space].insert(std::string(ShortName(c.setup.x)));
     seen[space].insert(
-        std::string(DrawnLayouts()[static_cast<size_t>(DrawnLayoutOf(c.setup.layout))]));
+        std::string(LayoutVariants()[static_cast<size_t>(LayoutVariantOf(c.setup.layout))]));
   }
   for (const char* text : {"linear", "linear:w", "chunk", "f16", "bf16", "merge", "extract"}) {
     EXPECT_TRUE(seen[0].contains(text)) << text;

@@ -11,10 +11,11 @@
 #include <set>
 #include <string>
 
-#include "fuzz/run_trace.h"
-#include "fuzz/trace_shadow.h"
 #include "reference/cache/model_cache.h"
 #include "reference/spec/error.h"
+#include "reference/trace/run_trace.h"
+#include "reference/trace/trace_shadow.h"
+#include "reference/trace/trace_space.h"
 
 namespace kvcheck {
 namespace {
@@ -56,7 +57,7 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
   int split = 0, windows = 0, scales = 0, sinks = 0, last = 0, large = 0, twice = 0, itself = 0;
   for (uint64_t index = 0; index < kTraces; ++index) {
     const CacheCase c = drawer.Draw(1, index);
-    const auto layout = static_cast<size_t>(DrawnLayoutOf(c.setup.layout));
+    const auto layout = static_cast<size_t>(LayoutVariantOf(c.setup.layout));
     k.insert(Print(c.setup.k));
     v.insert(Print(c.setup.v));
     x.insert(std::string(ShortName(c.setup.x)));
@@ -83,11 +84,11 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
   }
   for (size_t layout = 0; layout < layouts.size(); ++layout) {
     EXPECT_EQ(layouts[layout][0] + layouts[layout][1], static_cast<int>(kTraces) / 5);
-    EXPECT_GT(layouts[layout][0], 150) << DrawnLayouts()[layout];
-    EXPECT_GT(layouts[layout][1], 250) << DrawnLayouts()[layout];
+    EXPECT_GT(layouts[layout][0], 150) << LayoutVariants()[layout];
+    EXPECT_GT(layouts[layout][1], 250) << LayoutVariants()[layout];
     for (size_t kind = 0; kind < kinds[layout].size(); ++kind) {
       EXPECT_GT(kinds[layout][kind], 20)
-          << DrawnLayouts()[layout] << " " << Name(static_cast<CacheOpKind>(kind));
+          << LayoutVariants()[layout] << " " << Name(static_cast<CacheOpKind>(kind));
     }
   }
   for (const KvFormat& format : AllKvFormats()) {
@@ -115,11 +116,11 @@ TEST(DrawTrace, OptionsLeaveOutTheRest) {
   for (uint64_t index = 0; index < 1000; ++index) {
     const CacheCase c = drawer.Draw(1, index);
     EXPECT_LE(c.ops.size(), 9u);
-    layouts.insert(DrawnLayoutOf(c.setup.layout));
+    layouts.insert(LayoutVariantOf(c.setup.layout));
     formats.insert(Print(c.setup.k));
     formats.insert(Print(c.setup.v));
     for (const CacheOp& op : c.ops) {
-      if (op.layout && IsLegal(*op.layout)) layouts.insert(DrawnLayoutOf(*op.layout));
+      if (op.layout && IsLegal(*op.layout)) layouts.insert(LayoutVariantOf(*op.layout));
       if (op.k) formats.insert(Print(*op.k));
       if (op.v) formats.insert(Print(*op.v));
     }

@@ -12,9 +12,9 @@
 #include <set>
 #include <vector>
 
-#include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
 #include "reference/data/generator.h"
+#include "reference/trace/run_trace.h"
 
 namespace kvcheck {
 namespace {

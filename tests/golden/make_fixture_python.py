@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/fixture_python.h5, which tests/golden/fixture_python_test.cc reads.
+"""Writes tests/golden/fixture_python.h5, which tests/golden/round_trip_test.cc reads.
 
     python3 tests/golden/make_fixture_python.py
 

@@ -5,6 +5,7 @@ fail.
     attention_peers_test.py ATTENTION_SERVER
 """
 import contextlib
+import csv
 import io
 import json
 import math
@@ -17,6 +18,7 @@ import unittest
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench/attention"
 sys.path.insert(0, str(BENCH))
 import peer_report  # noqa: E402
+import peer_rows  # noqa: E402
 
 try:
     from peer_server import Layers, Problem, exact  # noqa: E402
@@ -135,6 +137,26 @@ class AttentionPeers(unittest.TestCase):
         self.assertNotIn("bf16: times as fast as torch bf16 folded", rows)
         self.assertIn("* decode, 32768 tokens: bf16: times as fast as torch bf16 folded (torch bf16, folded was not measured)", printed)
         self.assertIn("* prefill: no case of it", printed)
+
+    def test_rows_of_the_data_have_the_columns_of_the_files(self):
+        cases = [case_of({"ours bf16": 1.5, "torch bf16, folded": 3}),
+                 case_of({"ours f32": 5, "torch f32, enable_gqa": 6, "torch f32, K and V repeated": 4}, "prefill")]
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "runs.csv").write_text("run\nmine\n")
+            (folder / "file.json").write_text("".join(json.dumps(case) + "\n" for case in cases))
+            peer_rows.main(folder / "file.json", "mine", folder)
+            rows = {path.stem: list(csv.reader(path.read_text().splitlines())) for path in folder.glob("attention_*.csv")}
+            with self.assertRaises(SystemExit):
+                peer_rows.main(folder / "file.json", "yours", folder)
+        for name in ("attention_times", "attention_prefill", "attention_required", "attention_reads"):
+            with (BENCH.parent / "results" / f"{name}.csv").open() as file:
+                columns = next(csv.reader(file))
+            self.assertEqual({len(row) for row in rows[name]}, {len(columns)}, name)
+        self.assertIn(["mine", "decode", "32768", "bf16: share of reading", ">= 0.65", ">= 0.85", "0.667", "0.667", "0.667"],
+                      rows["attention_required"])
+        self.assertIn(["mine", "prefill", "32768, all visible", "f32: times as fast as torch f32", ">= 1", "-", "0.800", "0.800",
+                       "0.800"], rows["attention_required"])
 
 
 @unittest.skipIf(Layers is None, "NumPy is not there")

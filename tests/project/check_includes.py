@@ -22,8 +22,19 @@ REFERENCE = {
     "reference/cache",
     "reference/attention",
     "reference/judge",
+    "reference/trace",
 }
-ALL_BUT_TESTS = REFERENCE | {"optimized", "golden", "fuzz", "fuzz/targets", "tools"}
+# In an order in which each includes only those before it.
+TOOLS = [
+    "tools/process",
+    "tools/report",
+    "tools/faults",
+    "tools/corridor",
+    "tools/compare",
+    "tools/campaign",
+    "tools/kvcheck",
+]
+ALL_BUT_TESTS = REFERENCE | {"optimized", "golden", "fuzz", "fuzz/targets"} | set(TOOLS)
 
 # room: rooms it may include, besides itself.
 ROOMS = {
@@ -36,11 +47,27 @@ ROOMS = {
     "reference/attention": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/data"},
     "reference/judge": {"reference/spec", "reference/numerics"},
+    "reference/trace": {
+        "reference/spec", "reference/data", "reference/cache", "reference/attention",
+        "reference/judge"},
     "optimized": {"reference/spec"},
     "golden": {"reference/spec", "reference/numerics"},
     "fuzz": set(REFERENCE),
     "fuzz/targets": ALL_BUT_TESTS,
-    "tools": ALL_BUT_TESTS,
+    "tools/process": {"reference/spec", "reference/judge", "reference/trace", "golden"},
+    "tools/report": {"reference/spec", "reference/judge"},
+    "tools/faults": {
+        "reference/spec", "reference/numerics", "reference/formats", "reference/cache",
+        "reference/attention"},
+    "tools/corridor": REFERENCE | {
+        "optimized", "golden", "tools/process", "tools/report", "tools/faults"},
+    "tools/compare": REFERENCE | {
+        "optimized", "golden", "tools/process", "tools/report", "tools/corridor"},
+    "tools/campaign": REFERENCE | {
+        "fuzz", "golden", "tools/process", "tools/report", "tools/faults", "tools/corridor",
+        "tools/compare"},
+    "tools/kvcheck": {"reference/spec", "reference/data", "reference/judge", "golden"}
+                     | set(TOOLS[:-1]),
     # What a third party copies: nothing of kvcheck.
     "tools/adapters/cpp": set(),
     # Nobody may include these two; they see everything but each other.
@@ -61,10 +88,14 @@ DEPENDENCIES = [
     ("H5*", ["golden/*"] + TESTS),
     ("hwy/*", ["optimized/*"] + TESTS),
     ("openssl/*", ["golden/*"] + TESTS),
-    ("nlohmann/*", ["golden/*", "tools/*"] + TESTS),
-    ("pugixml.hpp", ["tools/*"] + TESTS),
+    ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*"] + TESTS),
+    ("pugixml.hpp", ["tools/report/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
-    ("CLI/*", ["tools/*"] + TESTS),
+    # Heavy, and of the command line alone.
+    ("CLI/*", ["tools/kvcheck/commands.h", "tools/kvcheck/common_options.*",
+               "tools/kvcheck/command_*.cc", "tools/kvcheck/tool_main.cc"] + TESTS),
+    # No library prints.
+    ("iostream", ["tools/kvcheck/*", "tools/adapters/cpp/*"] + TESTS),
     ("benchmark/*", ["bench/*"]),
     ("gtest/*", TESTS),
     ("gmock/*", TESTS),

@@ -80,7 +80,7 @@ std::vector<size_t> OrderOf(const std::vector<CacheOp>& ops) {
 }
 
 // What is known of each cache while a trace is read: enough to tell the class of its operations.
-struct Known {
+struct SeenSlot {
   int64_t rows = 0;
   std::string family;
   bool batch = false;
@@ -90,12 +90,12 @@ class TraceReader {
  public:
   explicit TraceReader(const CacheSetup& setup) : setup_(setup) {}
 
-  const Known& At(int place) const { return known_[static_cast<size_t>(place)]; }
+  const SeenSlot& At(int place) const { return known_[static_cast<size_t>(place)]; }
 
   // How an operation reads, without its slots; goes on to what it leaves behind.
   std::string Read(const CacheOp& op) {
-    Known& slot = known_[static_cast<size_t>(op.slot)];
-    Known& target = known_[static_cast<size_t>(op.target)];
+    SeenSlot& slot = known_[static_cast<size_t>(op.slot)];
+    SeenSlot& target = known_[static_cast<size_t>(op.target)];
     switch (op.kind) {
       case CacheOpKind::kNew:
         return ReadNew(op, &slot);
@@ -113,7 +113,7 @@ class TraceReader {
         slot.batch = true;
         return "";
       case CacheOpKind::kMerge: {
-        Known made = op.operands.empty() ? Known{} : At(op.operands[0]);
+        SeenSlot made = op.operands.empty() ? SeenSlot{} : At(op.operands[0]);
         made.rows = 0;
         for (const int operand : op.operands) made.rows += At(operand).rows;
         made.batch = true;
@@ -122,14 +122,14 @@ class TraceReader {
       }
       case CacheOpKind::kExtract: {
         const char* place = op.count < 0 || op.count >= slot.rows ? "outside" : "";
-        Known made = slot;
+        SeenSlot made = slot;
         made.rows = 1;
         made.batch = false;
         target = made;
         return place;
       }
       case CacheOpKind::kCopy:
-        target = Known(slot);
+        target = SeenSlot(slot);
         return "";
       case CacheOpKind::kSave:
         known_[static_cast<size_t>(kSlots + op.key)] = slot;
@@ -176,7 +176,7 @@ class TraceReader {
     return "";
   }
 
-  std::string ReadNew(const CacheOp& op, Known* slot) {
+  std::string ReadNew(const CacheOp& op, SeenSlot* slot) {
     const CacheLayout& layout = op.layout ? *op.layout : setup_.layout;
     const KvFormat& k = op.k ? *op.k : setup_.k;
     const KvFormat& v = op.v ? *op.v : setup_.v;
@@ -192,7 +192,7 @@ class TraceReader {
     return text;
   }
 
-  static std::string ReadPrepare(const CacheOp& op, const Known& slot) {
+  static std::string ReadPrepare(const CacheOp& op, const SeenSlot& slot) {
     std::string text;
     if (static_cast<int64_t>(op.numbers.size()) != slot.rows) text += "wrong ";
     const auto [least, most] = std::minmax_element(op.numbers.begin(), op.numbers.end());
@@ -201,7 +201,7 @@ class TraceReader {
     return text + (*least == *most ? "even" : "ragged");
   }
 
-  static std::string ReadFilter(const CacheOp& op, Known* slot) {
+  static std::string ReadFilter(const CacheOp& op, SeenSlot* slot) {
     std::string text;
     std::set<int64_t> taken;
     bool in_order = true;
@@ -226,7 +226,7 @@ class TraceReader {
   }
 
   const CacheSetup& setup_;
-  std::array<Known, kPlaces> known_{};
+  std::array<SeenSlot, kPlaces> known_{};
 };
 
 std::string FormOf(const CacheCase& c) {
@@ -324,7 +324,7 @@ CaseTraits TraitsOf(const Case& c, int64_t step) {
     if (i + 1 < end) continue;
     const std::vector<int> touched = Touches(op);
     if (touched.empty()) continue;
-    const Known& known = reader.At(touched.front());
+    const SeenSlot& known = reader.At(touched.front());
     traits.group = known.family + (known.batch ? " batch" : "");
   }
   return traits;

@@ -114,16 +114,6 @@ constexpr std::vector<int64_t> CaseCounts::* kLists[] = {&CaseCounts::probes,
 
 }  // namespace
 
-void CaseCounts::Add(const CaseCounts& other) {
-  for (const auto count : kCounts) this->*count += other.*count;
-  for (const auto list : kLists) {
-    std::vector<int64_t>& sums = this->*list;
-    const std::vector<int64_t>& more = other.*list;
-    if (sums.size() < more.size()) sums.resize(more.size());
-    for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
-  }
-}
-
 void FuzzTally::Add(int64_t index, const JudgedCase& judged) {
   ++cases;
   switch (judged.outcome) {

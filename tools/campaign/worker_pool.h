@@ -16,7 +16,7 @@
 #include <string>
 
 #include "reference/judge/verdict.h"
-#include "tools/campaign/item_mark.h"
+#include "tools/process/item_mark.h"
 #include "tools/process/supervised_child.h"
 
 namespace kvcheck {

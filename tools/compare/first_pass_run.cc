@@ -33,13 +33,13 @@ struct Task {
   size_t stretch_count = 0;
 };
 
-struct Plan {
+struct TaskPlan {
   std::vector<Stretch> stretches;
   std::vector<Task> tasks;
 };
 
-Plan PlanOf(std::span<const PassPair> pairs) {
-  Plan plan;
+TaskPlan TaskPlanOf(std::span<const PassPair> pairs) {
+  TaskPlan plan;
   int64_t task_bytes = 0;
   const auto begin_of_task = [&] {
     return plan.tasks.empty() ? 0
@@ -103,7 +103,7 @@ struct TaskResult {
   std::exception_ptr failure;          // of the stretch behind them
 };
 
-TaskResult Compute(std::span<const PassPair> pairs, const Plan& plan, const Task& task) {
+TaskResult Compute(std::span<const PassPair> pairs, const TaskPlan& plan, const Task& task) {
   TaskResult result;
   result.summaries.reserve(task.stretch_count);
   SideReader expected;
@@ -161,7 +161,7 @@ std::optional<PassRule> PassRuleOf(const ToleranceRule& tolerance, const Special
 
 std::vector<PassSummary> RunFirstPass(std::span<const PassPair> pairs, int threads,
                                       const std::function<void()>& progress) {
-  const Plan plan = PlanOf(pairs);
+  const TaskPlan plan = TaskPlanOf(pairs);
   std::vector<PassSummary> summaries(pairs.size());
   OrderedParallelFor(
       static_cast<int64_t>(plan.tasks.size()), threads,

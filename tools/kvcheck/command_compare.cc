@@ -3,18 +3,30 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <initializer_list>
+#include <iostream>
 #include <memory>
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/compare/compare_question.h"
+#include "tools/compare/compare_two_plans.h"
 #include "tools/kvcheck/commands.h"
-#include "tools/kvcheck/compare_options.h"
-#include "tools/kvcheck/compare_two_plans.h"
+#include "tools/kvcheck/common_options.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
+#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
+
+struct CompareOptions {
+  CommonOptions common;
+  CompareQuestion question;
+  bool bisect = false;  // tool_main.cc maps the exit code
+};
 
 // An option and whether it was given.
 using Given = std::pair<const char*, bool>;
@@ -25,11 +37,17 @@ void Refuse(std::initializer_list<Given> options, const std::string& reason) {
   }
 }
 
-int Compare(const CompareOptions& options) {
+int Report(const CommonOptions& common, const std::function<void(ResultSink*)>& compare) {
+  RunReport report("compare", common);
+  compare(&report);
+  return report.Finish();
+}
+
+int Compare(const CommonOptions& common, const CompareQuestion& options) {
   std::vector<std::string> inputs = options.files;
   inputs.insert(inputs.end(), options.rules.begin(), options.rules.end());
   inputs.insert(inputs.end(), options.map_file.begin(), options.map_file.end());
-  options.common.Check(inputs);
+  common.Check(inputs);
   if (options.bitwise && options.gold_plan.empty()) {
     throw Error(ErrorCode::kUsage, "--bitwise goes with --gold-plan", "compare");
   }
@@ -58,11 +76,14 @@ int Compare(const CompareOptions& options) {
       }
       std::string arguments = TensorArguments(options);
       if (!options.cast.empty()) arguments += " --cast " + ShellWord(options.cast);
-      return CompareTwoPlans({options.common, options.files[0], options.files[1], options.case_text,
-                              options.gold_plan, options.plan, options.profile, options.bitwise,
-                              options.map, options.axes, options.cast, arguments});
+      return Report(common, [&](ResultSink* results) {
+        CompareTwoPlans({options.judge, options.cancel, options.files[0], options.files[1],
+                         options.case_text, options.gold_plan, options.plan, options.profile,
+                         options.bitwise, options.map, options.axes, options.cast, arguments},
+                        results);
+      });
     }
-    return CompareCase(options);
+    return Report(common, [&](ResultSink* results) { CompareCase(options, results); });
   }
   Refuse({{"--axes", !options.axes.empty()}}, "goes with --case");
   Refuse({{"--gold-plan", !options.gold_plan.empty()}}, "goes with --case");
@@ -79,8 +100,8 @@ int Compare(const CompareOptions& options) {
             {"--cast", !options.cast.empty()},
             {"--tol", !options.tolerance.empty()},
             {"--rules", !options.rules.empty()},
-            {"--json", !options.common.json.empty()},
-            {"--junit", !options.common.junit.empty()}},
+            {"--json", !common.json.empty()},
+            {"--junit", !common.junit.empty()}},
            "does not go with --bless, which compares bit by bit and writes whole tensors");
   }
   const MappedFile gold_bytes(options.files[0]);
@@ -100,13 +121,23 @@ int Compare(const CompareOptions& options) {
            stored_only + "the types of outputs are the case's (out=bf16): store them in these");
     Refuse({{"--bless", !options.bless.empty()}},
            stored_only + "kvcheck golden make writes a file of cases anew");
-    return CompareGolden(options, gold, got);
+    return Report(common, [&](ResultSink* results) { CompareGolden(options, gold, got, results); });
   }
   Refuse({{"--plan", !options.plan.empty()},
           {"--profile", !options.profile.empty()},
           {"--impl", !options.implementation.empty()}},
          "is for a golden file as GOLD, or for --case");
-  return CompareStored(options, gold, got, gold_bytes, got_bytes);
+  if (!options.bless.empty()) {
+    BlessStored(options, gold, got,
+                [](const std::string& line) { std::cout << NameText(line) << "\n"; });
+    return kExitPassed;
+  }
+  // Thousands of tensors that agree are not worth a line each.
+  CommonOptions quiet = common;
+  quiet.text.quiet = !quiet.text.verbose;
+  return Report(quiet, [&](ResultSink* results) {
+    CompareStored(options, gold, got, gold_bytes, got_bytes, results);
+  });
 }
 
 CLI::Option* AddList(CLI::App* command, const char* name, std::vector<std::string>* values,
@@ -114,7 +145,7 @@ CLI::Option* AddList(CLI::App* command, const char* name, std::vector<std::strin
   return command->add_option(name, *values, text)->type_name(type)->allow_extra_args(false);
 }
 
-void AddSelectionOptions(CLI::App* command, CompareOptions* options) {
+void AddSelectionOptions(CLI::App* command, CompareQuestion* options) {
   const std::string group = "Which tensors";
   AddList(command, "--include,--only", &options->include, "GLOB",
           "Only tensors (or cases) that match; * crosses / and .; repeatable")
@@ -149,7 +180,7 @@ void AddSelectionOptions(CLI::App* command, CompareOptions* options) {
       ->group(group);
 }
 
-void AddRuleOptions(CLI::App* command, CompareOptions* options) {
+void AddRuleOptions(CLI::App* command, CompareQuestion* options) {
   const std::string group = "By which rule";
   command
       ->add_option("--tol", options->tolerance,
@@ -188,6 +219,7 @@ void AddRuleOptions(CLI::App* command, CompareOptions* options) {
 
 void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
   auto options = std::make_shared<CompareOptions>();
+  CompareQuestion* question = &options->question;
   CLI::App* command = app->add_subcommand(
       "compare", "Judge stored tensors: GOLD GOT, or --case 'CASE' FILE without a golden file");
   command->footer(
@@ -208,33 +240,39 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "they\n"
       "may differ by the bound of GOLD's plan and that of --plan together. GOLD must keep its "
       "own.");
-  command->add_option("FILES", options->files, "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS")
+  command->add_option("FILES", question->files, "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS")
       ->required()
       ->expected(1, 2);
-  command->add_option("--case", options->case_text, "The case that FILE answers");
-  command->add_option("--plan", options->plan,
+  command->add_option("--case", question->case_text, "The case that FILE answers");
+  command->add_option("--plan", question->plan,
                       "How the implementation computes (default: as stored, else base=stranger)");
-  command->add_option("--gold-plan", options->gold_plan,
+  command->add_option("--gold-plan", question->gold_plan,
                       "With --case GOLD GOT: how GOLD's outputs were computed");
-  command->add_flag("--bitwise", options->bitwise,
+  command->add_flag("--bitwise", question->bitwise,
                     "With --gold-plan: both are one deterministic plan, their bytes are equal");
-  command->add_option("--profile", options->profile,
+  command->add_option("--profile", question->profile,
                       "Which conventions it follows (default: as stored)");
-  command->add_option("--impl", options->implementation,
+  command->add_option("--impl", question->implementation,
                       "Only observed outputs of the implementations that match this pattern");
-  AddSelectionOptions(command, options.get());
-  AddRuleOptions(command, options.get());
+  AddSelectionOptions(command, question);
+  AddRuleOptions(command, question);
   command
-      ->add_option("--bless", options->bless,
+      ->add_option("--bless", question->bless,
                    "Write GOT's selected tensors, under GOLD's names, "
                    "to a new HDF5 file NEW; needs --reason")
       ->type_name("NEW");
-  command->add_option("--reason", options->reason, "Why --bless is right; kept in NEW")
+  command->add_option("--reason", question->reason, "Why --bless is right; kept in NEW")
       ->type_name("TEXT");
   command->add_flag("--bisect", options->bisect,
                     "For git bisect run: exit 0 and 1 as they are, 125 (skip) for all others");
   AddCommonOptions(command, &options->common);
-  command->callback([=] { *chosen = [=] { return Compare(*options); }; });
+  command->callback([=] {
+    *chosen = [=] {
+      question->judge = options->common.Judge(0);
+      question->cancel = OnInterrupt();
+      return Compare(options->common, *question);
+    };
+  });
 }
 
 }  // namespace kvcheck

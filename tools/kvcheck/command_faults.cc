@@ -11,17 +11,17 @@
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
-#include "tools/kvcheck/case_judges.h"
+#include "tools/campaign/fault_text.h"
+#include "tools/corridor/case_judges.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
-#include "tools/kvcheck/fault_text.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/notice.h"
 #include "tools/kvcheck/progress_line.h"
-#include "tools/kvcheck/run_report.h"
 #include "tools/report/junit_report.h"
 #include "tools/report/output_file.h"
-#include "tools/report/shown_text.h"
 #include "tools/report/text_report.h"
+#include "tools/report/tool_version.h"
 
 namespace kvcheck {
 namespace {
@@ -55,9 +55,10 @@ int RunFaultsCommand(const FaultsOptions& options) {
   }
   const CommonOptions& common = options.common;
   ProgressLine progress(common.text.quiet);
-  const std::vector<FaultOutcome> outcomes = RunFaults(faults, common.threads, [&](int64_t done) {
+  const auto show = [&](int64_t done) {
     progress.Show(fmt::format("{} of {} faults", done, faults.size()));
-  });
+  };
+  const std::vector<FaultOutcome> outcomes = RunFaults(faults, common.threads, show, OnInterrupt());
   progress.Clear();
   if (common.json != "-" && common.junit != "-") {
     std::cout << RunText(outcomes, !options.no_times, common.text.quiet) << std::flush;

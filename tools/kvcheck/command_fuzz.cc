@@ -6,14 +6,15 @@
 #include <memory>
 
 #include "reference/spec/error.h"
+#include "tools/campaign/fuzz_run.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
-#include "tools/kvcheck/fuzz_run.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/notice.h"
+#include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/run_report.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_file.h"
-#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -50,7 +51,7 @@ std::string CommandOf(const FuzzOptions& options, const Answerer& answerer) {
 }
 
 int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
-  const Answerer answerer = FindAnswerer(options.kind, options.implementation);
+  const Answerer answerer = FindAnswerer(options.kind, options.implementation, OnInterrupt());
   FuzzSettings settings;
   settings.draw = options.draw;
   if (!options.observe.empty()) {
@@ -73,9 +74,13 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   settings.shrink_cases = options.shrink_cases;
   settings.max_unproved = options.max_unproved;
   settings.workers = options.common.threads;
-  settings.quiet = options.common.text.quiet;
+  ProgressLine progress(options.common.text.quiet);
+  settings.progress = &progress;
+  settings.cancel = OnInterrupt();
   settings.command = CommandOf(options, answerer);
-  SayWhoIsJudged("fuzz", answerer, options.common.text.quiet);
+  for (const std::string& notice : answerer.Notices("fuzz", options.common.text.quiet)) {
+    PrintNotice(notice);
+  }
   RunReport report("fuzz", options.common, 0);
   FuzzOutcome outcome = RunFuzz(answerer, settings);
   if (outcome.interrupted) report.SetInterrupted();
@@ -177,7 +182,7 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       options->common.Check();
       try {
         return RunFuzzCommand(*options, cases->count() > 0);
-      } catch (const Interrupted&) {
+      } catch (const Cancelled&) {
         return FinishInterrupted("fuzz", options->common);
       }
     };

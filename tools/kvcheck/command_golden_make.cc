@@ -13,15 +13,17 @@
 #include "golden/schema.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
-#include "tools/kvcheck/case_tensors.h"
+#include "tools/compare/case_tensors.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/stored_expected.h"
+#include "tools/corridor/stored_tensors.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
-#include "tools/kvcheck/evaluate_case.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
-#include "tools/kvcheck/stored_expected.h"
-#include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
+#include "tools/report/tool_version.h"
 
 namespace kvcheck {
 namespace {
@@ -65,10 +67,11 @@ bool MakeCase(const MakeOptions& options, GoldenCase golden_case, const Profile&
     const Question question =
         ValueQuestion(ParseCase(golden_case.case_text), golden_case.inputs, profile);
     const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
-    golden_case.expected = ComputeExpected(InterruptibleSource(*source), options.common.threads);
+    golden_case.expected =
+        ComputeExpected(CancellableSource(*source, OnInterrupt()), options.common.threads);
     Verdict verdict =
         VerifyExpected(*source, golden_case.expected, SampleRows(question.c, options.sample_rows),
-                       options.common.Judge(0));
+                       options.common.Judge(0), OnInterrupt());
     verdict.case_text = golden_case.case_text;
     verdict.profile = Print(profile);
     if (verdict.outcome != Outcome::kFail) writer->AddCase(golden_case);

@@ -8,8 +8,8 @@
 #include "golden/schema.h"
 #include "golden/trace_recording.h"
 #include "reference/spec/error.h"
+#include "tools/corridor/stored_tensors.h"
 #include "tools/kvcheck/commands.h"
-#include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/shown_text.h"
 #include "tools/report/summary.h"
 

@@ -9,13 +9,14 @@
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/recorded_trace.h"
+#include "tools/corridor/stored_expected.h"
+#include "tools/corridor/stored_tensors.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/recorded_trace.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/run_report.h"
-#include "tools/kvcheck/stored_expected.h"
-#include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
 
 namespace kvcheck {
@@ -51,8 +52,9 @@ Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
   const Profile profile = ValueProfile(outline);
   const Question question = ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
   const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
-  Verdict verdict = VerifyExpected(*source, LoadExpected(file, outline),
-                                   SampleRows(c, options.sample_rows), options.common.Judge(0));
+  Verdict verdict =
+      VerifyExpected(*source, LoadExpected(file, outline), SampleRows(c, options.sample_rows),
+                     options.common.Judge(0), OnInterrupt());
   verdict.case_text = Print(c);
   verdict.profile = Print(profile);
   return verdict;
@@ -76,7 +78,7 @@ Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
     outputs[name] = CasePath(outline.name) + "/observed/" + record.impl + "/" + name;
   }
   const FileObserved observed(file, outputs, c);
-  return EvaluateCase(question, observed, options.common.Judge(tests));
+  return EvaluateCase(question, observed, options.common.Judge(tests), OnInterrupt());
 }
 
 // The statistics of everything observed in a file, over which a run shares its false alarms.

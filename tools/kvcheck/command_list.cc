@@ -13,11 +13,12 @@
 #include "reference/data/row_regime.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/kv_format.h"
-#include "tools/kvcheck/adapters.h"
-#include "tools/kvcheck/cache_coverage.h"
-#include "tools/kvcheck/cache_implementations.h"
+#include "tools/campaign/cache_coverage.h"
+#include "tools/corridor/adapters.h"
+#include "tools/corridor/cache_implementations.h"
 #include "tools/kvcheck/commands.h"
-#include "tools/kvcheck/run_report.h"
+#include "tools/kvcheck/interrupt.h"
+#include "tools/report/tool_version.h"
 
 namespace kvcheck {
 namespace {
@@ -83,9 +84,12 @@ void AddListCommand(CLI::App* app, ChosenCommand* chosen) {
       ->type_name("NAME");
   command->callback([chosen, caches] {
     *chosen = [caches] {
+      RemoteLimits limits;
+      limits.on_wait = OnInterrupt();
       std::cout << (caches->empty()
                         ? ListText()
-                        : CoverageText(*caches, CoverageOf(MakeCacheFactory(*caches).get())))
+                        : CoverageText(*caches,
+                                       CoverageOf(MakeCacheFactory(*caches, limits).get())))
                 << std::flush;
       return 0;
     };

@@ -8,22 +8,21 @@
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
-#include "tools/campaign/cases_file.h"
-#include "tools/kvcheck/adapters.h"
-#include "tools/kvcheck/cache_implementations.h"
-#include "tools/kvcheck/case_judges.h"
+#include "tools/corridor/adapters.h"
+#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/case_judges.h"
+#include "tools/corridor/cases_file.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/file_trace_store.h"
+#include "tools/corridor/implementations.h"
+#include "tools/corridor/recorded_trace.h"
+#include "tools/corridor/stored_tensors.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/file_trace_store.h"
-#include "tools/kvcheck/fuzz_run.h"
-#include "tools/kvcheck/implementations.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/kvcheck/recorded_trace.h"
+#include "tools/kvcheck/notice.h"
 #include "tools/kvcheck/run_report.h"
-#include "tools/kvcheck/stored_tensors.h"
 #include "tools/report/number_text.h"
-#include "tools/report/shown_text.h"
 
 namespace kvcheck {
 namespace {
@@ -43,6 +42,7 @@ struct RunOptions {
   RemoteLimits Limits() const {
     RemoteLimits limits;
     limits.since_progress = ParseDuration(limit, "--limit");
+    limits.on_wait = OnInterrupt();
     if (limits.since_progress.count() < 1) {
       throw Error(ErrorCode::kUsage, "a limit is longer than nothing", "--limit");
     }
@@ -62,7 +62,8 @@ std::string ShownName(const std::string& name) {
 // his own must see that it was not asked.
 std::string DefaultTitle(const std::string& title, const Case& c, const std::string& name) {
   const std::string kind(KindName(c));
-  return fmt::format("{} on {}", title.empty() ? kind : title, FindAnswerer(kind, name).Shown());
+  return fmt::format("{} on {}", title.empty() ? kind : title,
+                     FindAnswerer(kind, name, OnInterrupt()).Shown());
 }
 
 // Implementations that would be judged by themselves.
@@ -123,7 +124,7 @@ Profile ProfileOf(const RunOptions& options, const std::string& stated) {
 
 bool RunImplementation(const RunOptions& options, Question question, const std::string& name,
                        const std::string& title, RunReport* report) {
-  question.plan = PlanOf(options, StatedBy(name, KindName(question.c)).plan);
+  question.plan = PlanOf(options, StatedBy(name, KindName(question.c), options.Limits()).plan);
   const std::unique_ptr<Implementation> implementation =
       MakeImplementation(name, question.plan, question.profile, options.Limits());
   CaseResult result;
@@ -134,7 +135,7 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
   return report->Judge(std::move(result), [&] {
     const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
     return AskAndJudge(*implementation, name, question, stated,
-                       options.common.Judge(CountStatistics(question.c)));
+                       options.common.Judge(CountStatistics(question.c)), nullptr, OnInterrupt());
   });
 }
 
@@ -173,7 +174,8 @@ int RunGenerated(const RunOptions& options) {
   if (std::holds_alternative<CacheCase>(question.c)) {
     RunTrace(options, question, name, title, &report);
   } else {
-    question.profile = ProfileOf(options, Print(StatedBy(name, KindName(question.c)).profile));
+    question.profile =
+        ProfileOf(options, Print(StatedBy(name, KindName(question.c), options.Limits()).profile));
     question.inputs = GenerateCaseInputs(question.c, question.profile);
     RunImplementation(options, std::move(question), name, title, &report);
   }
@@ -201,7 +203,7 @@ void CheckCommands(const std::vector<CaseEntry>& entries, const std::string& pat
 
 // What the file says of a case counts where the command line says nothing.
 int RunFile(const RunOptions& options, const std::string& path) {
-  const std::vector<CaseEntry> entries = ReadCases(path, ThrowIfInterrupted);
+  const std::vector<CaseEntry> entries = ReadCases(path, OnInterrupt());
   if (options.implementation.empty()) CheckCommands(entries, path, options.allow_commands);
   RunReport report("run", options.common, static_cast<int64_t>(entries.size()));
   for (const CaseEntry& entry : entries) {
@@ -219,7 +221,7 @@ int RunFile(const RunOptions& options, const std::string& path) {
     if (std::holds_alternative<CacheCase>(entry.c)) {
       more = RunTrace(of_case, question, name, title, &report);
     } else {
-      const StatedAnswer stated = StatedBy(name, KindName(entry.c));
+      const StatedAnswer stated = StatedBy(name, KindName(entry.c), options.Limits());
       if (of_case.plan.empty() && stated.plan.empty()) {
         of_case.plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
       }
@@ -246,8 +248,8 @@ int RunStored(const RunOptions& options) {
       RunTrace(options, question, options.implementation, "", &report);
       return report.Finish();
     }
-    question.profile =
-        ProfileOf(options, Print(StatedBy(options.implementation, KindName(c)).profile));
+    question.profile = ProfileOf(
+        options, Print(StatedBy(options.implementation, KindName(c), options.Limits()).profile));
     question.inputs = GoldenInputs(file, outline, c, question.profile);
     RunImplementation(options, std::move(question), options.implementation, "", &report);
     return report.Finish();
@@ -289,7 +291,8 @@ int RunStored(const RunOptions& options) {
       question.profile = ProfileOf(options, answer.profile);
       question.inputs = GoldenInputs(file, outline, c, question.profile);
       const FileObserved observed(file, answer.outputs, c);
-      Verdict verdict = EvaluateCase(question, observed, options.common.Judge(tests));
+      Verdict verdict =
+          EvaluateCase(question, observed, options.common.Judge(tests), OnInterrupt());
       verdict.command =
           CommandText(options, question, "", place.file + "#" + place.name + "/" + answer.impl);
       return verdict;

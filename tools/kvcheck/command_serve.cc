@@ -9,10 +9,10 @@
 #include <memory>
 
 #include "reference/spec/error.h"
-#include "tools/kvcheck/cache_implementations.h"
+#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/implementations.h"
 #include "tools/kvcheck/commands.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/implementations.h"
 #include "tools/process/serve.h"
 
 namespace kvcheck {

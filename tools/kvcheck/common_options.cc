@@ -4,58 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <system_error>
 #include <thread>
-#include <utility>
-
-#include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
 
-// Regular files alone: a pipe or /dev/null may be named twice.
-bool IsOneFile(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  if (a.empty() || b.empty() || a == "-") return false;
-  if (!std::filesystem::exists(a, ignored)) {
-    return std::filesystem::path(a).lexically_normal() ==
-           std::filesystem::path(b).lexically_normal();
-  }
-  return std::filesystem::is_regular_file(a, ignored) && std::filesystem::equivalent(a, b, ignored);
-}
-
 constexpr const char* kGroup = "Judging and reporting";
 
 }  // namespace
-
-JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
-  JudgeOptions judge;
-  judge.threads = threads;
-  judge.statistics = statistics;
-  judge.strict = text.strict;
-  judge.statistics_tests = statistics_tests;
-  return judge;
-}
-
-void CommonOptions::Check(const std::vector<std::string>& inputs) const {
-  if (json == "-" && junit == "-") {
-    throw Error(ErrorCode::kUsage, "only one report can go to standard output", "--json, --junit");
-  }
-  if (!json.empty() && IsOneFile(json, junit)) {
-    throw Error(ErrorCode::kUsage, "two reports cannot go to one file", "--json, --junit");
-  }
-  for (const std::string& input : inputs) {
-    for (const auto& [option, report] : {std::pair("--json", json), std::pair("--junit", junit)}) {
-      if (IsOneFile(report, input)) {
-        throw Error(
-            ErrorCode::kUsage,
-            fmt::format("{} is an input, and would be overwritten: name another file", report),
-            option);
-      }
-    }
-  }
-}
 
 CLI::Validator Decimal() {
   const auto read = [](std::string& text) -> std::string {

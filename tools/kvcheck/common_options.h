@@ -1,4 +1,4 @@
-// Options that every judging command takes.
+// Options that every judging command takes, on its command line.
 
 #ifndef TOOLS_KVCHECK_COMMON_OPTIONS_H_
 #define TOOLS_KVCHECK_COMMON_OPTIONS_H_
@@ -6,26 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "reference/judge/judge.h"
-#include "tools/report/text_report.h"
+#include "tools/kvcheck/report_options.h"
 
 namespace kvcheck {
-
-struct CommonOptions {
-  std::string json;  // file, "-" or ""
-  std::string junit;
-  int threads = 1;
-  bool statistics = true;
-  TextOptions text;
-
-  // statistics_tests: of the whole run.
-  JudgeOptions Judge(int64_t statistics_tests) const;
-  // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
-  // report for that of an input.
-  void Check(const std::vector<std::string>& inputs = {}) const;
-};
 
 // Of options that are whole numbers: "010" is ten, and what no 64 bits hold is refused as such.
 CLI::Validator Decimal();

@@ -3,15 +3,12 @@
 #include <signal.h>
 
 #include <atomic>
-#include <utility>
 
 namespace kvcheck {
 namespace {
 
 std::atomic<bool> requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
-
-const std::function<void()>* hook = nullptr;
 
 void Request(int) { requested.store(true, std::memory_order_relaxed); }
 
@@ -32,15 +29,9 @@ void InstallInterruptHandler() {
 
 bool IsInterruptRequested() { return requested.load(std::memory_order_relaxed); }
 
-void ThrowIfInterrupted() {
-  if (hook != nullptr) (*hook)();
-  if (IsInterruptRequested()) throw Interrupted();
+const Cancel& OnInterrupt() {
+  static const Cancel kOnInterrupt(IsInterruptRequested);
+  return kOnInterrupt;
 }
-
-CheckpointHook::CheckpointHook(std::function<void()> function) : function_(std::move(function)) {
-  hook = &function_;
-}
-
-CheckpointHook::~CheckpointHook() { hook = nullptr; }
 
 }  // namespace kvcheck

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "tools/kvcheck/notice.h"
 #include "tools/report/shown_text.h"
 
 namespace kvcheck {
@@ -40,5 +41,7 @@ void ProgressLine::Clear() {
   Draw(fmt::format("\r{:{}}\r", "", kColumns));
   drawn_ = false;
 }
+
+void ProgressLine::Notice(const std::string& text) { PrintNotice(text); }
 
 }  // namespace kvcheck

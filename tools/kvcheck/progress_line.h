@@ -7,20 +7,24 @@
 #include <chrono>
 #include <string>
 
+#include "tools/corridor/progress.h"
+
 namespace kvcheck {
 
-class ProgressLine {
+class ProgressLine : public Progress {
  public:
   explicit ProgressLine(bool quiet);
-  ~ProgressLine() { Clear(); }
+  ~ProgressLine() override { ProgressLine::Clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   bool shown() const { return shown_; }
-  // Whether a new text is due: at most ten a second.
-  bool IsDue() const;
-  void Show(const std::string& text);
-  void Clear();
+  // At most ten a second.
+  bool IsDue() const override;
+  void Show(const std::string& text) override;
+  void Clear() override;
+  // Also where standard error is no terminal.
+  void Notice(const std::string& text) override;
 
  private:
   bool shown_;

@@ -7,20 +7,27 @@
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/report/shown_text.h"
+#include "tools/kvcheck/notice.h"
+#include "tools/report/tool_version.h"
 
 namespace kvcheck {
-std::string ToolVersion() { return "kvcheck " KVCHECK_VERSION; }
 
-RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t total)
+RunReport::RunReport(std::string suite, const CommonOptions& options)
     : suite_(std::move(suite)),
       options_(options),
-      total_(total),
       progress_(options.text.quiet),
       prints_text_(options.json != "-" && options.junit != "-"),
-      text_(options.text, std::cout) {
-  if (!options.json.empty()) json_.emplace(options.json, options.text.strict, ToolVersion());
-  if (!options.junit.empty()) junit_.emplace(options.junit, suite_, options.text);
+      text_(options.text, std::cout) {}
+
+RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t total)
+    : RunReport(std::move(suite), options) {
+  RunReport::Begin(total);
+}
+
+void RunReport::Begin(int64_t total) {
+  total_ = total;
+  if (!options_.json.empty()) json_.emplace(options_.json, options_.text.strict, ToolVersion());
+  if (!options_.junit.empty()) junit_.emplace(options_.junit, suite_, options_.text);
 }
 
 bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluate) {
@@ -35,7 +42,7 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
   Verdict verdict;
   try {
     verdict = evaluate();
-  } catch (const Interrupted&) {
+  } catch (const Cancelled&) {
     progress_.Clear();
     summary_.interrupted = true;
     return false;

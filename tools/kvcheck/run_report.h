@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/kvcheck/common_options.h"
+#include "tools/corridor/result_sink.h"
 #include "tools/kvcheck/progress_line.h"
+#include "tools/kvcheck/report_options.h"
 #include "tools/report/case_result.h"
 #include "tools/report/json_report.h"
 #include "tools/report/junit_report.h"
@@ -19,27 +20,23 @@
 
 namespace kvcheck {
 
-// "kvcheck 0.1.0".
-std::string ToolVersion();
-
-class RunReport {
+class RunReport : public ResultSink {
  public:
-  // suite: the command, for JUnit. options must outlive the report. total: cases of the run, for
-  // the progress shown on a terminal.
+  // suite: the command, for JUnit. options must outlive the report.
+  RunReport(std::string suite, const CommonOptions& options);
+  // Begun at once. total: cases of the run, for the progress shown on a terminal.
   RunReport(std::string suite, const CommonOptions& options, int64_t total);
 
-  // Fills result.verdict by calling evaluate and reports it. What cannot be put (a malformed case,
-  // a missing input) becomes ILLEGAL_CASE, what this build cannot do UNSUPPORTED; an unreadable
-  // file ends the run. The verdict's command, case text and implementation are kept from `result`
-  // where evaluate leaves them empty. False when the run was interrupted: the caller stops.
-  bool Judge(CaseResult result, const std::function<Verdict()>& evaluate);
-  void Add(const CaseResult& result);
-  // For the summary of a comparison tensor by tensor.
-  void SetTensors(const TensorCounts& counts) { summary_.tensors = counts; }
-  void AddCampaign(CampaignCounts campaign) { summary_.Add(std::move(campaign)); }
-  void AddNote(std::string note) { summary_.notes.push_back(std::move(note)); }
-  void SetInterrupted() { summary_.interrupted = true; }
-  void SetPatterns(std::vector<std::string> patterns) { summary_.patterns = std::move(patterns); }
+  void Begin(int64_t total) override;
+  bool Judge(CaseResult result, const std::function<Verdict()>& evaluate) override;
+  void Add(const CaseResult& result) override;
+  void SetTensors(const TensorCounts& counts) override { summary_.tensors = counts; }
+  void AddCampaign(CampaignCounts campaign) override { summary_.Add(std::move(campaign)); }
+  void AddNote(std::string note) override { summary_.notes.push_back(std::move(note)); }
+  void SetInterrupted() override { summary_.interrupted = true; }
+  void SetPatterns(std::vector<std::string> patterns) override {
+    summary_.patterns = std::move(patterns);
+  }
 
   // Writes the reports and gives the exit code. Where one cannot be written, standard error has the
   // counts, and the exit code stays what was found: only 0 becomes 2.
@@ -51,7 +48,7 @@ class RunReport {
 
   std::string suite_;
   const CommonOptions& options_;
-  int64_t total_;
+  int64_t total_ = 0;
   int64_t started_ = 0;
   ProgressLine progress_;
   bool prints_text_;

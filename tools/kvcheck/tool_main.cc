@@ -22,9 +22,9 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/kvcheck/run_report.h"
-#include "tools/report/shown_text.h"
+#include "tools/kvcheck/notice.h"
 #include "tools/report/summary.h"
+#include "tools/report/tool_version.h"
 
 namespace kvcheck {
 namespace {
@@ -115,7 +115,7 @@ int RunCaught(int argc, char** argv) {
     return Run(argc, argv);
   } catch (const Error& error) {
     return Complain(error.context(), error.message(), kExitNotPut);
-  } catch (const Interrupted&) {
+  } catch (const Cancelled&) {
     return kExitInterrupted;
   } catch (const std::bad_alloc&) {
     return Complain("", "out of memory: make the case smaller", kExitNotPut);

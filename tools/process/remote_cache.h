@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fuzz/trace_store.h"
 #include "reference/spec/cache_implementation.h"
+#include "reference/trace/trace_store.h"
 #include "tools/process/remote_process.h"
 
 namespace kvcheck {

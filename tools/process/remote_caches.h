@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/trace_store.h"
 #include "reference/spec/cache_implementation.h"
+#include "reference/trace/trace_store.h"
 #include "tools/process/remote_process.h"
 #include "tools/process/remote_state.h"
 

@@ -47,8 +47,6 @@ RemoteProcess::RemoteProcess(std::vector<std::string> command, const RemoteLimit
 
 RemoteProcess::~RemoteProcess() = default;
 
-void RemoteProcess::SetOnWait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
-
 void RemoteProcess::SetLimits(const RemoteLimits& limits) {
   limits_ = limits;
   if (child_ != nullptr) {
@@ -117,7 +115,7 @@ Greeting RemoteProcess::Greet() {
   limits.whole_wait = limits_.greeting * kWholeGreetingLimits;
   limits.max_message_bytes = kMaxFrameBytes;
   limits.on_wait = [this] {
-    if (on_wait_) on_wait_();
+    if (limits_.on_wait) limits_.on_wait();
   };
   ++epoch_;
   try {

@@ -36,6 +36,9 @@ inline constexpr int kMostFailedStarts = 3;
 struct RemoteLimits {
   std::chrono::milliseconds since_progress{10'000};
   std::chrono::milliseconds greeting{60'000};
+  // Called while an answer is waited for, at least every 50 ms; what it throws passes through,
+  // after the process is ended.
+  std::function<void()> on_wait{};
 };
 
 class RemoteLoss : public std::runtime_error {
@@ -64,9 +67,6 @@ class RemoteProcess {
   RemoteProcess(const RemoteProcess&) = delete;
   RemoteProcess& operator=(const RemoteProcess&) = delete;
 
-  // Called while an answer is waited for, at least every 50 ms; what it throws passes through,
-  // after the process is ended.
-  void SetOnWait(std::function<void()> on_wait);
   // From the next request, or start, on.
   void SetLimits(const RemoteLimits& limits);
   // Starts a process where there is none. Errors: RemoteLoss.
@@ -122,7 +122,6 @@ class RemoteProcess {
 
   std::vector<std::string> command_;
   RemoteLimits limits_;
-  std::function<void()> on_wait_;
   std::optional<Greeting> greeting_;
   std::unique_ptr<SupervisedChild> child_;
   int64_t epoch_ = 0;

@@ -19,7 +19,7 @@ inline constexpr int kJsonReportSchema = 1;
 // Case by case: memory does not grow with the results.
 class JsonReportWriter {
  public:
-  // tool: "kvcheck 0.1.0". Numbers that JSON lacks are the strings "nan", "inf" and "-inf"; texts
+  // tool: "kvcheck 0.2.0". Numbers that JSON lacks are the strings "nan", "inf" and "-inf"; texts
   // are ASCII with escapes, and those that are not UTF-8 have their bad bytes replaced.
   JsonReportWriter(const std::string& path, bool strict, std::string tool);
   // Errors: kUnreadableFile.

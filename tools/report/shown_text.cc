@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 namespace kvcheck {
 
 Utf8Character DecodeUtf8(std::string_view text) {
@@ -72,12 +70,6 @@ std::string MessageText(std::string_view text) {
     shown += "\n  | ";
     text.remove_prefix(end + 1);
   }
-}
-
-void PrintNotice(std::string_view text) {
-  // Not fmt::print, which throws where it cannot write.
-  std::fputs((MessageText(text) + "\n").c_str(), stderr);
-  std::fflush(stderr);
 }
 
 }  // namespace kvcheck

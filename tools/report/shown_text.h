@@ -29,10 +29,6 @@ std::string NameText(std::string_view text);
 // kvcheck's own.
 std::string MessageText(std::string_view text);
 
-// On standard error, past a full disk and a closed descriptor: what cannot be told is no reason to
-// fail. The text is escaped as MessageText, and ended.
-void PrintNotice(std::string_view text);
-
 }  // namespace kvcheck
 
 #endif  // TOOLS_REPORT_SHOWN_TEXT_H_

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/optimized_attention.h"
+#include "optimized/attention/attention_implementation.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "optimized/attention/attention_implementation.h"
 #include "reference/attention/attention_source.h"
 #include "reference/judge/judge.h"
 #include "reference/numerics/fast_round.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/optimized_attention.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "drawn_traces.h"
-#include "fuzz/run_trace.h"
 #include "optimized/cache/cache_factory.h"
+#include "reference/trace/run_trace.h"
 #include "tools/faults/cache_faults.h"
 
 namespace kvcheck {

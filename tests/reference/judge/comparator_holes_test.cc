@@ -183,7 +183,7 @@ TEST(ComparatorHole, AnAbsoluteToleranceAboveAllDataProvesNothing) {
 }
 
 // Report: flashinfer-ai/flashinfer #3864: one row of one head is wrong, the rest is clean. That
-// cosine and NMSE over a whole tensor hide it is measured in bench/detection.md.
+// cosine and NMSE over a whole tensor hide it is measured in bench/results/detection.csv.
 TEST(ComparatorHole, GarbageInOneRowOf10000IsFoundAndNamed) {
   const Shape shape{{"T", 10000}, {"Dv", 64}};
   std::vector<double> values(640000);

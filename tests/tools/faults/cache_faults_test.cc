@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "fuzz/run_trace.h"
 #include "reference/cache/model_cache.h"
+#include "reference/trace/run_trace.h"
 
 namespace kvcheck {
 namespace {

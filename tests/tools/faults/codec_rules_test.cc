@@ -7,8 +7,8 @@
 
 #include "reference/formats/generate_inputs.h"
 #include "reference/spec/kv_format.h"
-#include "tools/kvcheck/fault_answers.h"
-#include "tools/kvcheck/implementations.h"
+#include "tools/campaign/plain_answers.h"
+#include "tools/corridor/implementations.h"
 
 namespace kvcheck {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "reference/spec/case.h"
-#include "tools/kvcheck/fault_text.h"
+#include "tools/campaign/fault_text.h"
 
 namespace kvcheck {
 namespace {

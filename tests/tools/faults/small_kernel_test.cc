@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/campaign/plain_answers.h"
+#include "tools/corridor/case_judges.h"
 #include "tools/faults/kernel_faults.h"
-#include "tools/kvcheck/case_judges.h"
-#include "tools/kvcheck/fault_answers.h"
 
 namespace kvcheck {
 namespace {

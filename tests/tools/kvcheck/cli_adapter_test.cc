@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
-#include "tools/kvcheck/adapters.h"
+#include "tools/corridor/adapters.h"
 #include "tools/report/number_text.h"
 
 namespace kvcheck {

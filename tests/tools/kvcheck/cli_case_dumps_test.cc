@@ -9,8 +9,8 @@
 #include "golden/reader.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/stored_files.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/implementations.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/implementations.h"
 
 namespace kvcheck {
 namespace {

@@ -11,9 +11,9 @@
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/implementations.h"
-#include "tools/kvcheck/stored_tensors.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/implementations.h"
+#include "tools/corridor/stored_tensors.h"
 
 namespace kvcheck {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "reference/spec/plan.h"
-#include "tools/kvcheck/implementations.h"
+#include "tools/corridor/implementations.h"
 #include "tools/process/serve.h"
 
 namespace kvcheck {

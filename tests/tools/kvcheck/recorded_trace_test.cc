@@ -8,8 +8,8 @@
 #include "golden/writer.h"
 #include "reference/spec/error.h"
 #include "tests/tools/kvcheck/tool_process.h"
-#include "tools/kvcheck/cache_implementations.h"
-#include "tools/kvcheck/recorded_cache.h"
+#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/recorded_cache.h"
 
 namespace kvcheck {
 namespace {

@@ -13,8 +13,8 @@
 #include <iterator>
 #include <thread>
 
-#include "tools/kvcheck/evaluate_case.h"
-#include "tools/kvcheck/implementations.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/implementations.h"
 
 namespace kvcheck {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fuzz/draw_trace.h"
-#include "fuzz/run_trace.h"
 #include "reference/cache/model_cache.h"
+#include "reference/trace/run_trace.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_process.h"
 #include "tools/process/requests_ahead.h"

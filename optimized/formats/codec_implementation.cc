@@ -1,0 +1,113 @@
+#include "optimized/formats/codec_implementation.h"
+
+#include <vector>
+
+#include "optimized/formats/row_codec.h"
+
+namespace kvcheck {
+namespace {
+
+using optimized::RowBytes;
+using optimized::RowCodec;
+using optimized::StoredRowsView;
+
+// The planes of rows, as tensors hold them.
+using Rows = std::vector<std::vector<std::byte>>;
+
+template <typename Byte>
+optimized::RowSpan<Byte> SpanOf(const std::vector<Byte*>& planes, const RowBytes& bytes) {
+  const auto at = [&](size_t i) { return i < planes.size() ? planes[i] : nullptr; };
+  return {at(0), at(1), at(2), bytes.codes, bytes.scales};
+}
+
+Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::byte* x) {
+  RowCodec codec;
+  codec.Start(format, from, c.head_dim);
+  Rows rows;
+  std::vector<std::byte*> to;
+  for (const Plane& plane : PlanesOf(format, c.head_dim)) {
+    to.push_back(rows.emplace_back(static_cast<size_t>(c.rows) * plane.Bytes()).data());
+  }
+  codec.Encode(x, c.head_dim * static_cast<int64_t>(SizeInBytes(from)), c.rows,
+               SpanOf(to, codec.bytes()));
+  return rows;
+}
+
+// Numbers of a storage type as f32, which holds each exactly.
+std::vector<float> Widened(DType type, const std::byte* codes, int64_t count) {
+  RowCodec codec;
+  codec.Start(PlainFormat{type}, DType::kFloat32, count);
+  std::vector<float> values(static_cast<size_t>(count));
+  codec.Decode({codes, nullptr, nullptr, codec.bytes().codes, 0}, 1, values.data());
+  return values;
+}
+
+// y: of coded rows in the row type, of plain ones in the type of x.
+std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
+  const DType type = RowDType(c.format);
+  if (!IsPlain(c.format)) {
+    RowCodec codec;
+    codec.Start(c.format, type, c.head_dim);
+    std::vector<std::byte> y(static_cast<size_t>(c.rows * c.head_dim) * SizeInBytes(type));
+    codec.DecodeToRowType(rows, c.rows, y.data());
+    return y;
+  }
+  const PlainFormat y{c.x};
+  // f32 does not hold f64: one rounding from code to code.
+  if (type == DType::kFloat64) return Encode(c, y, type, rows.codes)[0];
+  std::vector<float> values = Widened(type, rows.codes, c.rows * c.head_dim);
+  return Encode(c, y, DType::kFloat32, reinterpret_cast<std::byte*>(values.data()))[0];
+}
+
+const std::byte* Bytes(const TensorMap& tensors, const std::string& name) {
+  return Get(tensors, name).bytes.data();
+}
+
+}  // namespace
+
+Profile OptimizedCodec::StatedProfile() {
+  Profile profile;
+  profile.decode = DecodeRounding::kTwoRoundings;
+  return profile;
+}
+
+Capabilities OptimizedCodec::GetCapabilities() const {
+  return {"optimized", "1", {"codec"}, {}, StatedProfile()};
+}
+
+RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
+  const auto* codec = std::get_if<CodecCase>(&c);
+  if (codec == nullptr) return RunOutcome::kUnsupported;
+  const Profile stated = StatedProfile();
+  const bool encodes = codec->direction == CodecDirection::kEncode;
+  const auto differ = [&](CodecChoice choice, bool different) {
+    return different && Leaves(codec->format, choice);
+  };
+  if (differ(CodecChoice::kEncode, profile_.encode != stated.encode) ||
+      differ(CodecChoice::kFp8Overflow, profile_.fp8_overflow != stated.fp8_overflow) ||
+      differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
+    return RunOutcome::kUnsupported;
+  }
+  const auto give = [&](const std::string& name, std::span<const std::byte> bytes) {
+    const TensorSpec spec = OutputSpecs(c).at(name);
+    sink.Declare(name, spec.dtype, spec.shape);
+    sink.Write(name, 0, bytes);
+  };
+  const std::vector<std::string> names = PlaneNames(codec->format);
+  Rows rows;
+  std::vector<const std::byte*> stored;
+  if (codec->direction == CodecDirection::kDecode) {
+    for (const std::string& name : names) stored.push_back(Bytes(inputs, name));
+  } else {
+    rows = Encode(*codec, codec->format, codec->x, Bytes(inputs, "x"));
+    for (const std::vector<std::byte>& plane : rows) stored.push_back(plane.data());
+  }
+  if (encodes) {
+    for (size_t i = 0; i < names.size(); ++i) give(names[i], rows[i]);
+    return RunOutcome::kAnswered;
+  }
+  give("y", Decode(*codec, SpanOf(stored, optimized::RowBytesOf(codec->format, codec->head_dim))));
+  return RunOutcome::kAnswered;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,27 @@
+// The codecs of optimized/formats as an implementation of codec cases. It follows one profile:
+// encode=mlx_cpu, fp8_overflow=nan, and affine rows decoded with decode=two_roundings, each
+// rounding to the row type; it declines cases of another one.
+
+#ifndef OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_
+#define OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_
+
+#include "reference/spec/implementation.h"
+
+namespace kvcheck {
+
+class OptimizedCodec : public Implementation {
+ public:
+  // profile: that of the question.
+  explicit OptimizedCodec(const Profile& profile) : profile_(profile) {}
+  static Profile StatedProfile();
+
+  Capabilities GetCapabilities() const override;
+  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+
+ private:
+  Profile profile_;
+};
+
+}  // namespace kvcheck
+
+#endif  // OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_

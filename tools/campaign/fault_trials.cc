@@ -1,0 +1,271 @@
+#include "tools/campaign/fault_trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "reference/cache/model_cache.h"
+#include "tools/campaign/fuzz_subjects.h"
+#include "tools/campaign/plain_answers.h"
+#include "tools/campaign/shrink_case.h"
+#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/case_judges.h"
+#include "tools/corridor/implementations.h"
+#include "tools/faults/cache_faults.h"
+#include "tools/faults/small_kernel.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int64_t kShrinkRuns = 400;        // of cases with tensors
+constexpr int64_t kTraceShrinkRuns = 5000;  // which are faster
+
+// Drawn for simulated kernels under any plan and profile; the small kernel has its own.
+CaseEntry Suited(FaultKind kind, CaseEntry entry) {
+  if (kind == FaultKind::kKernel) entry.plan = entry.profile = "";
+  return entry;
+}
+
+Verdict Judged(const Question& question, const MemorySink& answer) {
+  JudgeOptions options;
+  options.explain = false;
+  return EvaluateCase(question, answer, options);
+}
+
+Trial TrialOf(const Case& c, const Verdict& verdict) {
+  if (verdict.outcome == Outcome::kPass) return {};
+  return {verdict.outcome, CheckOf(SignatureOf(c, verdict)), ReasonOf(verdict), 0};
+}
+
+const std::string& NoAnswer() {
+  static const std::string text = "the implementation declines the case";
+  return text;
+}
+
+class TensorTrials : public FaultTrials {
+ public:
+  TensorTrials(const Fault& fault, DrawnCases* cases) : fault_(fault), cases_(cases) {}
+
+  CaseEntry Draw(int64_t index) override;
+  Trial DrawnFaulty(int64_t index) override;
+  Trial DrawnHealthy(int64_t index) override;
+
+  Trial Faulty(const CaseEntry& entry) override {
+    const Question question = QuestionOf(entry, FaultyName(fault_));
+    return FaultyAgainst(question, RightAnswer(question));
+  }
+  Trial Healthy(const CaseEntry& entry) override {
+    const Question question = QuestionOf(entry, HealthyName(fault_.kind));
+    const std::optional<MemorySink> answer = RightAnswer(question);
+    if (!answer) return {Outcome::kUnsupported, "", NoAnswer(), 0};
+    return TrialOf(entry.c, Judged(question, *answer));
+  }
+  Verdict Explain(const CaseEntry& entry) override {
+    const Question question = QuestionOf(entry, FaultyName(fault_));
+    const std::unique_ptr<Implementation> faulty = Make(question);
+    const std::optional<MemorySink> answer = Answer(*faulty, question);
+    if (!answer) return WithoutJudging(Outcome::kUnsupported, NoAnswer());
+    JudgeOptions options;
+    options.statistics = true;
+    Verdict verdict = EvaluateCase(question, *answer, options);
+    const Trial trial = FaultyAgainst(question, RightAnswer(question));
+    if (verdict.outcome != Outcome::kFail && trial.outcome == Outcome::kFail) {
+      verdict.outcome = trial.outcome;
+      verdict.reasons.push_back(trial.reason);
+    }
+    return verdict;
+  }
+  Rejected OtherRules(const CaseEntry& entry) override {
+    const Question question = QuestionOf(entry, FaultyName(fault_));
+    std::optional<MemorySink> wrong;
+    FaultyAgainst(question, RightAnswer(question), &wrong);
+    const std::vector<bool> promised = PromisedElements(question);
+    return RejectedByOtherRules(PlainAnswerOf(question, *wrong, promised),
+                                PlainAnswerOf(question, *RightAnswer(question), promised));
+  }
+  int64_t SizeOf(const CaseEntry& entry) const override {
+    int64_t elements = 0;
+    for (const auto& [name, spec] : InputSpecs(entry.c)) elements += spec.shape.ElementCount();
+    return elements;
+  }
+  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
+    return ShrinkCase(entry, still_fails, kShrinkRuns);
+  }
+
+ private:
+  std::unique_ptr<Implementation> Make(const Question& question) const {
+    return MakeImplementation(FaultyName(fault_), question.plan, question.profile);
+  }
+  std::optional<MemorySink> RightAnswer(const Question& question) const {
+    const std::unique_ptr<Implementation> right =
+        MakeImplementation(HealthyName(fault_.kind), question.plan, question.profile);
+    return Answer(*right, question);
+  }
+  // kept: where the wrong answer goes.
+  Trial FaultyAgainst(const Question& question, const std::optional<MemorySink>& right,
+                      std::optional<MemorySink>* kept = nullptr) const {
+    const std::unique_ptr<Implementation> faulty = Make(question);
+    std::optional<MemorySink> answer = Answer(*faulty, question);
+    if (!answer || !right) return {Outcome::kUnsupported, "", NoAnswer(), 0};
+    Trial trial;
+    trial.hits = DifferentElements(*answer, *right);
+    // An answer that is right has been judged.
+    if (trial.hits > 0) {
+      Trial judged = TrialOf(question.c, Judged(question, *answer));
+      judged.hits = trial.hits;
+      trial = std::move(judged);
+    }
+    auto* kernel = dynamic_cast<SmallKernel*>(faulty.get());
+    if (kernel != nullptr && trial.outcome != Outcome::kFail) {
+      AskAgain(question, kernel, &*answer, &trial);
+    }
+    if (kept != nullptr) *kept = std::move(answer);
+    return trial;
+  }
+  // The same question again, and with another number of threads: not one bit may differ.
+  static void AskAgain(const Question& question, SmallKernel* kernel, MemorySink* answer,
+                       Trial* trial) {
+    constexpr struct {
+      int threads;
+      const char* check;
+      const char* text;
+    } kAgain[] = {{2, "attention out repeat", "when it is asked again"},
+                  {1, "attention out threads", "on one thread"},
+                  {3, "attention out threads", "on three threads"}};
+    for (const auto& again : kAgain) {
+      kernel->SetThreads(again.threads);
+      std::optional<MemorySink> other = Answer(*kernel, question);
+      const int64_t different = DifferentElements(*other, *answer);
+      if (different == 0) continue;
+      *trial = {Outcome::kFail, again.check,
+                fmt::format("the answer changes {}: {}", again.text, Plural(different, "element")),
+                different};
+      *answer = std::move(*other);
+      return;
+    }
+  }
+
+  Fault fault_;
+  DrawnCases* cases_;
+};
+
+class CacheTrials : public FaultTrials {
+ public:
+  explicit CacheTrials(const Fault& fault)
+      : fault_(fault),
+        subject_(MakeSubject(FindAnswerer("cache", "model"), {})),
+        faulty_(FindCacheFault(fault.text->id)->rules(), std::string(fault.text->id)),
+        faulty_runner_(&faulty_),
+        healthy_runner_(&healthy_) {}
+
+  CaseEntry Draw(int64_t index) override { return subject_->Draw(index); }
+  Trial DrawnFaulty(int64_t index) override { return Faulty(Draw(index)); }
+  Trial DrawnHealthy(int64_t index) override { return Healthy(Draw(index)); }
+  Trial Faulty(const CaseEntry& entry) override {
+    const int64_t before = faulty_.Hits();
+    Trial trial = Run(entry, &faulty_runner_);
+    trial.hits = faulty_.Hits() - before;
+    return trial;
+  }
+  Trial Healthy(const CaseEntry& entry) override { return Run(entry, &healthy_runner_); }
+  Verdict Explain(const CaseEntry& entry) override {
+    return EvaluateCacheCase(std::get<CacheCase>(entry.c), &faulty_);
+  }
+  Rejected OtherRules(const CaseEntry& entry) override {
+    const auto& c = std::get<CacheCase>(entry.c);
+    const SeenOfTrace got = LastSeen(c, &faulty_runner_);
+    return RejectedByOtherRules(got.answer, SeenAt(c, &healthy_runner_, got.number).answer);
+  }
+  int64_t SizeOf(const CaseEntry& entry) const override {
+    return std::ssize(std::get<CacheCase>(entry.c).ops);
+  }
+  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
+    return subject_->Shrink(entry, still_fails, kTraceShrinkRuns);
+  }
+
+ private:
+  static Trial Run(const CaseEntry& entry, TraceRunner* runner) {
+    const auto& c = std::get<CacheCase>(entry.c);
+    const JudgedTrace result = JudgeTrace(c, runner);
+    return {result.outcome, SignatureOf(c, result), result.reason, 0};
+  }
+
+  Fault fault_;
+  std::unique_ptr<Subject> subject_;
+  ModelFactory faulty_;
+  ModelFactory healthy_;
+  TraceRunner faulty_runner_;
+  TraceRunner healthy_runner_;
+};
+
+}  // namespace
+
+struct DrawnCases::Known {
+  Question question;
+  std::optional<MemorySink> right;
+  Trial healthy;
+  CaseEntry entry;
+};
+
+DrawnCases::DrawnCases(FaultKind kind) : kind_(kind) {
+  const std::string case_kind(CaseKindOf(kind));
+  if (kind != FaultKind::kCache)
+    subject_ = MakeSubject(FindAnswerer(case_kind, HealthyName(kind)), {});
+}
+
+DrawnCases::~DrawnCases() = default;
+
+const DrawnCases::Known& DrawnCases::At(int64_t index) {
+  Place* place = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    while (std::ssize(places_) <= index) places_.emplace_back();
+    place = &places_[static_cast<size_t>(index)];
+  }
+  std::call_once(place->once, [&] {
+    auto known = std::make_unique<Known>();
+    known->entry = Suited(kind_, subject_->Draw(index));
+    known->question = QuestionOf(known->entry, HealthyName(kind_));
+    const std::unique_ptr<Implementation> right =
+        MakeImplementation(HealthyName(kind_), known->question.plan, known->question.profile);
+    known->right = Answer(*right, known->question);
+    known->healthy = known->right ? TrialOf(known->entry.c, Judged(known->question, *known->right))
+                                  : Trial{Outcome::kUnsupported, "", NoAnswer(), 0};
+    place->known = std::move(known);
+  });
+  return *place->known;
+}
+
+CaseEntry TensorTrials::Draw(int64_t index) { return cases_->At(index).entry; }
+
+Trial TensorTrials::DrawnFaulty(int64_t index) {
+  const DrawnCases::Known& known = cases_->At(index);
+  return FaultyAgainst(known.question, known.right);
+}
+
+Trial TensorTrials::DrawnHealthy(int64_t index) { return cases_->At(index).healthy; }
+
+std::unique_ptr<FaultTrials> MakeFaultTrials(const Fault& fault, DrawnCases* cases) {
+  if (fault.kind == FaultKind::kCache) return std::make_unique<CacheTrials>(fault);
+  return std::make_unique<TensorTrials>(fault, cases);
+}
+
+std::string FaultyName(const Fault& fault) { return fmt::format("fault:{}", fault.text->id); }
+
+std::string HealthyName(FaultKind kind) {
+  constexpr std::string_view kNames[] = {"model", "simulated", "reference", kSmallKernelName};
+  return std::string(kNames[static_cast<size_t>(kind)]);
+}
+
+CaseEntry SmallestCase(const Fault& fault) {
+  CaseEntry entry;
+  entry.c = ParseCase(fault.text->smallest);
+  entry.plan = fault.text->plan;
+  entry.profile = fault.text->profile;
+  return entry;
+}
+
+}  // namespace kvcheck

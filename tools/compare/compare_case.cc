@@ -1,0 +1,103 @@
+// compare --case: the inputs and the outputs of a case, in one file or in two, and no golden file.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "reference/numerics/convert.h"
+#include "reference/spec/error.h"
+#include "tools/compare/case_tensors.h"
+#include "tools/compare/compare_question.h"
+#include "tools/corridor/evaluate_case.h"
+#include "tools/report/number_text.h"
+
+namespace kvcheck {
+
+namespace {
+
+// Inputs that the file of the outputs holds too, under their own names, with other values: its
+// answer may be to another question. A sentence each.
+std::vector<std::string> OtherInputs(const StoredFile& answers, const Case& c,
+                                     const TensorMap& inputs) {
+  std::vector<std::string> warnings;
+  for (const auto& [name, spec] : InputSpecs(c)) {
+    for (const auto& [own, path] : FindByName(answers.source().index(), {{name, spec}}, {})) {
+      const Tensor there = ReadTensor(answers.source(), path);
+      const Tensor& here = inputs.at(name);
+      // In another order of axes the same values stand elsewhere.
+      if (!there.shape.SameExtents(here.shape)) continue;
+      std::vector<double> a(static_cast<size_t>(here.ElementCount()));
+      std::vector<double> b(a.size());
+      DecodeTo(here, 0, a);
+      DecodeTo(there, 0, b);
+      const bool same = std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
+        return x == y || (std::isnan(x) && std::isnan(y));
+      });
+      if (same) continue;
+      warnings.push_back(
+          fmt::format("{} holds another '{}' than the inputs: its answer may be to "
+                      "other inputs",
+                      answers.path(), name));
+    }
+  }
+  return warnings;
+}
+
+}  // namespace
+
+std::string TensorArguments(const CompareQuestion& asked) {
+  std::string text;
+  for (const std::string& entry : asked.map) text += " --map " + ShellWord(entry);
+  for (const std::string& entry : asked.axes) text += " --axes " + ShellWord(entry);
+  return text;
+}
+
+void CompareCase(const CompareQuestion& asked, ResultSink* results) {
+  const Case c = ParseCase(asked.case_text);
+  CaseTensors tensors(c, ParseTensorChoices(asked.map, asked.axes, asked.cast));
+  const StoredFile file(asked.files.front());
+  // Of the outputs, where they are in a file of their own.
+  std::optional<StoredFile> second;
+  if (asked.files.size() > 1) second.emplace(asked.files.back());
+  const StoredFile& answers = second ? *second : file;
+  const bool reads_inputs = DataOf(c).IsFile();
+  if (second && !reads_inputs) {
+    throw Error(ErrorCode::kUsage,
+                "the case generates its inputs: give the file of the outputs alone, or data=file",
+                "compare");
+  }
+  CaseResult result;
+  result.verdict.case_text = Print(c);
+  result.verdict.implementation = answers.path();
+  result.verdict.command = fmt::format(
+      "kvcheck compare --case {} {}{}{}{}", ShellWord(Print(c)), ShellWord(file.path()),
+      second ? " " + ShellWord(second->path()) : "", PlanArguments(asked), TensorArguments(asked));
+  results->Begin(1);
+  results->Judge(std::move(result), [&] {
+    Question question;
+    question.c = c;
+    question.plan = PlanOf(asked, "");
+    question.profile = ProfileOf(asked, "");
+    question.inputs = reads_inputs ? tensors.Inputs(file) : GenerateCaseInputs(c, question.profile);
+    const std::unique_ptr<ObservedSource> observed = tensors.Outputs(answers);
+    tensors.CheckUsed();
+    Verdict verdict =
+        EvaluateCase(question, *observed, asked.Judge(CountStatistics(c)), asked.cancel);
+    if (second) {
+      for (std::string& warning : OtherInputs(answers, c, question.inputs)) {
+        verdict.warnings.push_back(std::move(warning));
+      }
+    }
+    for (std::string& warning : tensors.TakeUnjudgedAnswers(answers)) {
+      verdict.warnings.push_back(std::move(warning));
+    }
+    return verdict;
+  });
+  for (std::string& note : tensors.Notes()) results->AddNote(std::move(note));
+}
+
+}  // namespace kvcheck

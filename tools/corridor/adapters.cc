@@ -1,0 +1,183 @@
+#include "tools/corridor/adapters.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdapterProgram = "run";
+
+struct OwnedProcess {
+  std::shared_ptr<RemoteProcess> process;
+  pid_t owner = 0;
+
+  bool IsIdle() const { return owner == getpid() && process.use_count() == 1; }
+};
+
+struct KnownAdapter {
+  Greeting greeting;
+  // Kept, so that case after case asks the same ones.
+  std::vector<OwnedProcess> processes;
+};
+
+std::map<std::string, KnownAdapter>& KnownAdapters() {
+  static std::map<std::string, KnownAdapter> known;
+  return known;
+}
+
+std::vector<fs::path> AdapterFolders() {
+  std::vector<fs::path> folders;
+  if (const char* named = std::getenv(kAdaptersVariable); named != nullptr && *named != '\0') {
+    folders.emplace_back(named);
+  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return folders;
+  // PREFIX/bin/kvcheck, and BUILD/tools/kvcheck/kvcheck.
+  for (const char* up : {"..", "../.."}) {
+    const fs::path folder = program.parent_path() / up / "share/kvcheck/adapters";
+    if (fs::is_directory(folder, error)) folders.push_back(folder.lexically_normal());
+  }
+  return folders;
+}
+
+bool IsAdapterName(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  };
+  return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), fits);
+}
+
+bool IsProgram(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
+std::shared_ptr<RemoteProcess> NewProcess(const std::string& impl, const RemoteLimits& limits,
+                                          std::optional<Greeting> greeting) {
+  return std::make_shared<RemoteProcess>(*AdapterCommand(impl), limits, std::move(greeting));
+}
+
+}  // namespace
+
+std::vector<std::string> SplitCommandLine(const std::string& text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  const auto put = [&](char c) {
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    words.back() += c;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+      if (!in_word) words.emplace_back();
+      in_word = true;
+    } else if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      in_word = false;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size() &&
+               (quote == 0 || text[i + 1] == '"' || text[i + 1] == '\\')) {
+      put(text[++i]);
+    } else {
+      put(c);
+    }
+  }
+  if (quote != 0) {
+    throw Error(ErrorCode::kUsage, fmt::format("a quote {} of the command does not end", quote),
+                "--impl");
+  }
+  if (words.empty() || words[0].empty()) {
+    throw Error(ErrorCode::kUsage, "a command begins with the name of a program", "--impl");
+  }
+  return words;
+}
+
+bool IsCommandLine(const std::string& impl) {
+  // Texts of this program may have blanks.
+  if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return false;
+  return impl.find_first_of(" /") != std::string::npos;
+}
+
+std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl) {
+  for (const std::string_view name :
+       {"optimized", "optimized:portable", "model", "reference", "simulated"}) {
+    if (impl == name) return std::nullopt;
+  }
+  if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return std::nullopt;
+  if (IsCommandLine(impl)) return SplitCommandLine(impl);
+  if (!IsAdapterName(impl)) return std::nullopt;
+  for (const fs::path& folder : AdapterFolders()) {
+    const fs::path program = folder / impl / kAdapterProgram;
+    if (IsProgram(program)) return std::vector<std::string>{program.string()};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> AdapterNames() {
+  std::set<std::string> names;
+  for (const fs::path& folder : AdapterFolders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      const std::string name = entry.path().filename().string();
+      if (IsAdapterName(name) && IsProgram(entry.path() / kAdapterProgram)) names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string AdaptersText() {
+  const std::vector<std::string> names = AdapterNames();
+  return fmt::format("adapters: {}; a command line (with a blank or a slash)",
+                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+const Greeting& GreetingOf(const std::string& impl, const RemoteLimits& limits) {
+  const auto found = KnownAdapters().find(impl);
+  if (found != KnownAdapters().end()) return found->second.greeting;
+  KnownAdapter adapter;
+  adapter.processes.push_back({NewProcess(impl, limits, {}), getpid()});
+  try {
+    adapter.greeting = adapter.processes[0].process->greeting();
+  } catch (const RemoteLoss& loss) {
+    throw Error(ErrorCode::kUnsupported, loss.reason(), impl);
+  }
+  return KnownAdapters().emplace(impl, std::move(adapter)).first->second.greeting;
+}
+
+std::shared_ptr<RemoteProcess> AdapterProcess(const std::string& impl, const RemoteLimits& limits) {
+  const Greeting& greeting = GreetingOf(impl, limits);
+  std::vector<OwnedProcess>& processes = KnownAdapters().at(impl).processes;
+  for (const OwnedProcess& known : processes) {
+    if (!known.IsIdle()) continue;
+    known.process->SetLimits(limits);
+    return known.process;
+  }
+  processes.push_back({NewProcess(impl, limits, greeting), getpid()});
+  return processes.back().process;
+}
+
+void EndIdleAdapters() {
+  for (auto& [impl, known] : KnownAdapters()) {
+    std::erase_if(known.processes, [](const OwnedProcess& process) { return process.IsIdle(); });
+  }
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,38 @@
+// Where the results of a question of many cases go as they come.
+
+#ifndef TOOLS_CORRIDOR_RESULT_SINK_H_
+#define TOOLS_CORRIDOR_RESULT_SINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "reference/judge/verdict.h"
+#include "tools/report/case_result.h"
+#include "tools/report/summary.h"
+
+namespace kvcheck {
+
+class ResultSink {
+ public:
+  virtual ~ResultSink() = default;
+  // Before the first result: how many there will be.
+  virtual void Begin(int64_t total) = 0;
+  // Fills result.verdict by calling evaluate and takes it. What cannot be put (a malformed case, a
+  // missing input) becomes ILLEGAL_CASE, what this build cannot do UNSUPPORTED; an unreadable file
+  // ends the run. The verdict's command, case text and implementation are kept from `result` where
+  // evaluate leaves them empty. False when the run was cut short: the caller stops.
+  virtual bool Judge(CaseResult result, const std::function<Verdict()>& evaluate) = 0;
+  virtual void Add(const CaseResult& result) = 0;
+  virtual void AddNote(std::string note) = 0;
+  virtual void SetInterrupted() = 0;
+  virtual void AddCampaign(CampaignCounts campaign) = 0;
+  // Of a comparison tensor by tensor.
+  virtual void SetTensors(const TensorCounts& counts) = 0;
+  virtual void SetPatterns(std::vector<std::string> patterns) = 0;
+};
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_CORRIDOR_RESULT_SINK_H_

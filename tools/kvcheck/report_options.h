@@ -1,0 +1,35 @@
+// What every judging command is told of how to judge and where to report, as values.
+
+#ifndef TOOLS_KVCHECK_REPORT_OPTIONS_H_
+#define TOOLS_KVCHECK_REPORT_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/judge/judge.h"
+#include "tools/report/text_report.h"
+
+namespace kvcheck {
+
+struct CommonOptions {
+  std::string json;  // file, "-" or ""
+  std::string junit;
+  int threads = 1;
+  bool statistics = true;
+  TextOptions text;
+
+  // statistics_tests: of the whole run.
+  JudgeOptions Judge(int64_t statistics_tests) const;
+  // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
+  // report for that of an input.
+  void Check(const std::vector<std::string>& inputs = {}) const;
+};
+
+// "30", "30s", "5m", "1h", "500ms". Errors: kUsage.
+std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_KVCHECK_REPORT_OPTIONS_H_
