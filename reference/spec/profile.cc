@@ -17,6 +17,8 @@ constexpr EnumNames<DecodeRounding, 3> kDecode = {{{DecodeRounding::kExact, "exa
                                                    {DecodeRounding::kOneRounding, "one_rounding"}}};
 constexpr EnumNames<AffineEncoder, 2> kEncode = {
     {{AffineEncoder::kMlxCpu, "mlx_cpu"}, {AffineEncoder::kMlxGpu, "mlx_gpu"}}};
+constexpr EnumNames<GgmlEncoder, 2> kGgml = {
+    {{GgmlEncoder::kReference, "reference"}, {GgmlEncoder::kX86, "x86"}}};
 constexpr EnumNames<Fp8Overflow, 3> kFp8 = {{{Fp8Overflow::kNan, "nan"},
                                              {Fp8Overflow::kSaturate, "saturate"},
                                              {Fp8Overflow::kSaturateAll, "saturate_all"}}};
@@ -26,10 +28,12 @@ constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 std::string_view Name(DecodeRounding decode) { return NameIn(kDecode, decode); }
 std::string_view Name(AffineEncoder encode) { return NameIn(kEncode, encode); }
+std::string_view Name(GgmlEncoder encode) { return NameIn(kGgml, encode); }
 std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
 
 DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
 AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
+GgmlEncoder ParseGgmlEncoder(Piece piece) { return ParseEnum(kGgml, piece); }
 Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
 
 std::string Print(const Profile& profile) {
@@ -49,6 +53,7 @@ std::string Print(const Profile& profile) {
   if (profile.maximum_over_all) add("maximum", "all");
   if (profile.decode != defaults.decode) add("decode", Name(profile.decode));
   if (profile.encode != defaults.encode) add("encode", Name(profile.encode));
+  if (profile.ggml_encode != defaults.ggml_encode) add("ggml_encode", Name(profile.ggml_encode));
   if (profile.fp8_overflow != defaults.fp8_overflow) {
     add("fp8_overflow", Name(profile.fp8_overflow));
   }
@@ -57,7 +62,8 @@ std::string Print(const Profile& profile) {
 
 Profile ParseProfile(std::string_view text) {
   Profile profile;
-  Fields fields(WholeLine(text), "masked_row, mask_value, maximum, decode, encode, fp8_overflow");
+  Fields fields(WholeLine(text),
+                "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -73,6 +79,7 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("maximum", &value)) profile.maximum_over_all = ParseEnum(kMaximum, value);
   if (fields.TakeIf("decode", &value)) profile.decode = ParseDecodeRounding(value);
   if (fields.TakeIf("encode", &value)) profile.encode = ParseAffineEncoder(value);
+  if (fields.TakeIf("ggml_encode", &value)) profile.ggml_encode = ParseGgmlEncoder(value);
   if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
   fields.Finish();
   return profile;

@@ -3,15 +3,22 @@
 // verdict.
 //
 // Text: fields of `key=value`, separated by one space; a field left out has the first value:
-//   masked_row=zero|nan|mean|any  result of a query that sees no key: zeros; NaN; the mean of V over
+//   masked_row=zero|nan|mean|any  result of a query that sees no key: zeros; NaN; the mean of V
+//   over
 //                                 all T keys (what a finite mask value gives); not judged
 //   mask_value=-inf|lowest|X      what a boolean or causal mask puts in place of a hidden score:
 //                                 minus infinity, the lowest finite value of the score type, or X
-//   maximum=visible|all           the softmax shift runs over visible or over all keys (masked scores
+//   maximum=visible|all           the softmax shift runs over visible or over all keys (masked
+//   scores
 //                                 as computed; -inf where an additive mask says so)
 //   decode=exact|two_roundings|one_rounding   stored value of affine codes: the real c*scale+bias;
-//                                 product and sum each rounded to the row type (MLX CPU); once (GPU)
-//   encode=mlx_cpu|mlx_gpu        the affine encoder (running maximum from the data or from 0, ties)
+//                                 product and sum each rounded to the row type (MLX CPU); once
+//                                 (GPU)
+//   encode=mlx_cpu|mlx_gpu        the affine encoder (running maximum from the data or from 0,
+//   ties) ggml_encode=reference|x86     who writes blocks of ggml where this decides a byte: the C
+//   reference
+//                                 (quantize_row_q8_0_ref), or the vector code of x86 with which
+//                                 llama.cpp's CPU backend writes a KV cache
 //   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
 //                                 type; largest finite, NaN kept; largest finite for NaN too
 
@@ -29,6 +36,7 @@ enum class MaskedRow { kZero, kNan, kMean, kAny };
 enum class MaskValueKind { kMinusInfinity, kLowest, kNumber };
 enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
+enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
 
 struct Profile {
@@ -38,6 +46,7 @@ struct Profile {
   bool maximum_over_all = false;
   DecodeRounding decode = DecodeRounding::kExact;
   AffineEncoder encode = AffineEncoder::kMlxCpu;
+  GgmlEncoder ggml_encode = GgmlEncoder::kReference;
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
   bool operator==(const Profile&) const = default;
 };
@@ -46,9 +55,11 @@ struct Profile {
 // Errors: kParse listing the names.
 std::string_view Name(DecodeRounding decode);
 std::string_view Name(AffineEncoder encode);
+std::string_view Name(GgmlEncoder encode);
 std::string_view Name(Fp8Overflow overflow);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
+GgmlEncoder ParseGgmlEncoder(Piece piece);
 Fp8Overflow ParseFp8Overflow(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.

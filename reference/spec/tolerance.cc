@@ -54,6 +54,9 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "encode") {
     once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
     rule->encode = ParseAffineEncoder(value);
+  } else if (key == "ggml_encode") {
+    once(rule->ggml_encode.has_value(), leaves(CodecChoice::kGgmlEncode), "ggml formats");
+    rule->ggml_encode = ParseGgmlEncoder(value);
   } else if (key == "fp8_overflow") {
     once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
     rule->fp8_overflow = ParseFp8Overflow(value);
@@ -62,7 +65,9 @@ void ParseCodecField(Piece field, CodecRule* rule) {
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
-    field.Refuse("the fields of a codec rule are decode=, encode=, fp8_overflow= and codes=exact");
+    field.Refuse(
+        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow= and "
+        "codes=exact");
   }
 }
 
@@ -73,8 +78,14 @@ CodecRule ParseCodec(Piece piece) {
   rule.format = ParseKvFormat(parts[0], &has_scale_type);
   rule.scale_type_of_want = !has_scale_type;
   for (size_t i = 1; i < parts.size(); ++i) ParseCodecField(parts[i], &rule);
-  if (rule.codes_exact && Leaves(rule.format, CodecChoice::kEncode) && !rule.encode.has_value()) {
+  const auto is_open = [&](CodecChoice choice, bool is_named) {
+    return rule.codes_exact && Leaves(rule.format, choice) && !is_named;
+  };
+  if (is_open(CodecChoice::kEncode, rule.encode.has_value())) {
     piece.Refuse("codes=exact needs encode=, which names the encoder");
+  }
+  if (is_open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
+    piece.Refuse("codes=exact needs ggml_encode=, which names the encoder");
   }
   return rule;
 }
@@ -85,6 +96,7 @@ std::string PrintCodec(const CodecRule& rule) {
   text.insert(0, kCodec);
   if (rule.decode) text += fmt::format(",decode={}", Name(*rule.decode));
   if (rule.encode) text += fmt::format(",encode={}", Name(*rule.encode));
+  if (rule.ggml_encode) text += fmt::format(",ggml_encode={}", Name(*rule.ggml_encode));
   if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
@@ -112,6 +124,7 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   };
   if (two(a) && !two(b)) return false;
   if (b.encode.has_value() && a.encode != b.encode) return false;
+  if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
     return false;
   }

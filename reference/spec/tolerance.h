@@ -11,8 +11,10 @@
 // Fields of a codec rule, each once, in any order:
 //   decode=, encode=               of an affine format (profile.h); left out: the loosest
 //   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
-//   codes=exact                    stored codes, scales and biases are, bit for bit, those of the
-//                                  encoder, which encode= then has to name
+//   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
+//   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
+//                                  those of the encoder, which encode= or ggml_encode= then has to
+//                                  name
 
 #ifndef REFERENCE_SPEC_TOLERANCE_H_
 #define REFERENCE_SPEC_TOLERANCE_H_
@@ -47,6 +49,7 @@ struct CodecRule {
   bool scale_type_of_want = false;  // the text names none: scale_dtype of format means nothing
   std::optional<DecodeRounding> decode;
   std::optional<AffineEncoder> encode;
+  std::optional<GgmlEncoder> ggml_encode;
   std::optional<Fp8Overflow> fp8_overflow;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
