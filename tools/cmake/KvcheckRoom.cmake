@@ -40,7 +40,8 @@ endfunction()
 # Where KVCHECK_UNITY is on, all others share one precompiled header: reading GoogleTest takes a
 # third of their time.
 function(kvcheck_test_headers)
-  add_library(kvcheck_test_headers OBJECT "${CMAKE_SOURCE_DIR}/tools/cmake/empty.cc")
+  file(WRITE "${CMAKE_BINARY_DIR}/test_headers.cc" "")
+  add_library(kvcheck_test_headers OBJECT "${CMAKE_BINARY_DIR}/test_headers.cc")
   target_link_libraries(kvcheck_test_headers PRIVATE kvcheck_warnings kvcheck_floating_point
                         kvcheck_sanitizers GTest::gtest_main fmt::fmt)
   target_compile_definitions(kvcheck_test_headers PRIVATE KVCHECK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -1,1 +1,0 @@
-// The source of targets that need one: of precompiled headers.
