@@ -67,7 +67,7 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
   const auto block = std::make_unique<Block>(format, fused, factored);
   if (factored && !block->kernels.Factors())
     return state.SkipWithError("not on this instruction set");
-  const int wide = width == 1 ? 0 : 1;
+  const size_t wide = width == 1 ? 0 : 1;
   if (part == Part::kTranspose || part == Part::kTransposedDot) {
     if (!block->kernels.CanTranspose()) return state.SkipWithError("not on this instruction set");
     block->Take(optimized::BlockStage::As::kTransposed);

@@ -33,8 +33,8 @@ bool IsMadeByIntel() {
 #endif
 }
 
-// The factored kernels of one arithmetic, a unit: dot products and sums share the layouts of queries
-// and of widened rows.
+// The factored kernels of one arithmetic, a unit: dot products and sums share the layouts of
+// queries and of widened rows.
 struct FactoredKernels {
   CodeArithmetic arithmetic = CodeArithmetic::kDequantized;
   FactoredDots dots;

@@ -97,7 +97,7 @@ using TransposeScalesKernel = void (*)(const std::byte* from, int64_t stride, in
 // Prefetch distance of decode: what is prefetched during q.k and P.V of a block (tile_prefetch.cc).
 enum class PrefetchPolicy : uint8_t {
   kHalfBlocks,  // half a block of K and of V ahead, into L1
-  kTwoLevels,   // a block ahead into L2, half of that into L1
+  kTwoLevels,   // a block ahead into L2, the next operand (V, then the next K) into L1
   kBySize,      // kHalfBlocks where a block fits L1, else kTwoLevels
 };
 

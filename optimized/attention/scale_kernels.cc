@@ -67,8 +67,8 @@ void JoinScales(const StoredScales& scales, int64_t bytes, std::byte* to) {
   }
 }
 
-// Two groups of tokens that stand contiguous, from the order of tokens to that of groups, as many
-// as fill vectors. Returns how many tokens.
+// Two groups of contiguous tokens, transposed to group-major, as far as they fill vectors. Returns
+// how many tokens.
 template <class Rows>
 HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
                               [[maybe_unused]] int64_t count,

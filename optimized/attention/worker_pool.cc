@@ -144,7 +144,7 @@ void WorkerPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call)
   of_call(context_of_call, 0);
   open.store(false);
   const auto done = [&] { return inside.load() == 0; };
-  // The others are at their last piece of work; where there are fewer cores than workers they need
+  // The others are at their last item; where there are fewer cores than workers they need
   // this one.
   while (!SpinUntil(done)) std::this_thread::yield();
 }

@@ -12,7 +12,7 @@ namespace kvcheck::optimized {
 class WorkerPool {
  public:
   // workers: that run a call, the calling thread among them; at least 1. Throws std::system_error
-  // where the system has no more threads, and leaves none behind.
+  // where the system has no more threads, and leaves none running.
   explicit WorkerPool(int workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -20,8 +20,8 @@ class WorkerPool {
 
   int workers() const { return workers_; }
   // work(context, worker) on worker 0, the caller, and once at most on each of the others that come
-  // before the caller's has returned; returns when all have returned. So work takes what there is
-  // to do piece by piece until nothing is left. It must not throw. One call at a time.
+  // before the caller's has returned; returns when all have returned. So work takes item by item
+  // until none is left. It must not throw. One call at a time.
   // In a process that was forked from the pool's own the threads are missing, and the caller works
   // alone.
   void Run(void (*work)(void* context, int worker), void* context);
@@ -33,7 +33,7 @@ class WorkerPool {
   void Stop();
 
   int workers_ = 1;
-  unsigned forks_ = 0;  // that this process had behind it when the threads were made
+  unsigned forks_ = 0;  // of this process and its parents when the threads were made
   std::unique_ptr<Shared> shared_;
 };
 

@@ -1,5 +1,5 @@
-// Attention of the queries of the last append over what a cache stores, by optimized/attention: read
-// in place, in its format. Rows are batch-invariant, at any slots and after any padding.
+// Attention of the queries of the last append over what a cache stores, by optimized/attention:
+// read in place, in its format. Rows are batch-invariant, at any slots and after any padding.
 
 #ifndef OPTIMIZED_CACHE_ATTEND_H_
 #define OPTIMIZED_CACHE_ATTEND_H_

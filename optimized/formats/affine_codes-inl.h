@@ -119,8 +119,8 @@ HWY_INLINE void StoreQuotients(const LaneVec (&q)[kInFlight], std::byte* to) {
 }
 #endif
 
-// Prefetches the chunk `ahead` into L1 and the bytes `beyond` past it into L2: one chunk's time is too
-// short a prefetch distance for memory.
+// Prefetches the chunk `ahead` into L1 and the bytes `beyond` past it into L2: one chunk's time is
+// too short a prefetch distance for memory.
 template <int kBits, bool kDivide>
 HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const Chunk& ahead,
                            uintptr_t beyond) {

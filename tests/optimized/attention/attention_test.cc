@@ -1,5 +1,5 @@
-// What attention promises bit for bit: a query's answer is that of its visible keys alone, wherever
-// they stand, whoever asks beside it, and however many threads there are.
+// Rows are batch-invariant: the bits of a query's result depend on its visible keys alone, not on
+// the layout, other queries or the number of threads.
 
 #include "optimized/attention/attention.h"
 

@@ -119,7 +119,7 @@ void ExpectFactored(const std::string& format, int64_t dim, int64_t count, bool 
     optimized::PackQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
   }
   for (const int64_t width : {int64_t{1}, kQuad}) {
-    const int wide = width == 1 ? 0 : 1;
+    const size_t wide = width == 1 ? 0 : 1;
     for (int64_t row = 0; row < kQuad; row += width) {
       const std::string what = format + " dim " + std::to_string(dim) + " width " +
                                std::to_string(width) + " row " + std::to_string(row);

@@ -88,7 +88,7 @@ bool SameBits(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-// Ordinary scores, and in turns among the queries: none that is finite, a single one, a NaN, an
+// Ordinary scores, and by turns of the queries: none that is finite, a single one, a NaN, an
 // infinity, two that are equal and the largest. rounds: of all drawn so far.
 Numbers Draw(int64_t rounds, std::mt19937* random) {
   Numbers numbers;

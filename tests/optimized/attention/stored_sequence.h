@@ -31,7 +31,7 @@ class GuardedBytes {
   std::byte* data_ = nullptr;
 };
 
-// What is asked of one sequence, wherever it stands.
+// What is asked of one sequence, in any layout.
 struct Sequence {
   optimized::AttentionShape shape;
   int64_t tokens = 1;
