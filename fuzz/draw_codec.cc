@@ -8,7 +8,7 @@
 #include "reference/data/generator.h"
 #include "reference/data/row_regime.h"
 #include "reference/spec/error.h"
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 namespace {
@@ -33,7 +33,7 @@ CodecDrawer::CodecDrawer(const CodecDrawOptions& options) {
     texts.push_back(Describe(space));
     Space left;
     for (const KvFormat& format : AllKvFormats()) {
-      if (IsAmong(options.formats, format) && MatchesAnyPattern(space.formats, Print(format))) {
+      if (IsAmong(options.formats, format) && MatchesAnyGlob(space.formats, Print(format))) {
         left.formats.push_back(format);
       }
     }

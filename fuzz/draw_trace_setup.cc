@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 #include "reference/trace/trace_space.h"
 
 namespace kvcheck {
@@ -21,7 +21,7 @@ void CheckMatches(const std::vector<std::string>& patterns, const std::vector<st
                   std::string_view what) {
   for (const std::string& pattern : patterns) {
     if (std::none_of(texts.begin(), texts.end(),
-                     [&](const std::string& text) { return MatchesPattern(pattern, text); })) {
+                     [&](const std::string& text) { return MatchesGlob(pattern, text); })) {
       throw Error(ErrorCode::kIllegalCase, fmt::format("no {} matches '{}'", what, pattern));
     }
   }
@@ -92,8 +92,8 @@ int64_t DrawDim(const KvFormat& format, DType x, bool quantizable, Generator* ra
 std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOptions& options) {
   TraceSpace left;
   for (size_t i = 0; i < LayoutVariants().size(); ++i) {
-    if (MatchesAnyPattern(options.layouts, LayoutVariants()[i]) &&
-        MatchesAnyPattern(space.layouts, LayoutVariants()[i])) {
+    if (MatchesAnyGlob(options.layouts, LayoutVariants()[i]) &&
+        MatchesAnyGlob(space.layouts, LayoutVariants()[i])) {
       left.layouts.push_back(static_cast<int>(i));
     }
   }
@@ -101,7 +101,7 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
     TypedFormats typed{x, weight, {}, {}};
     for (const KvFormat& format : AllKvFormats()) {
       if (!space.HasFormats(x, format, format)) continue;
-      if (!MatchesAnyPattern(options.formats, Print(format))) continue;
+      if (!MatchesAnyGlob(options.formats, Print(format))) continue;
       (IsPlain(format) ? typed.plain : typed.affine).push_back(format);
     }
     if (!typed.plain.empty() || !typed.affine.empty()) left.types.push_back(std::move(typed));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reference/spec/error.h"
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 namespace {
@@ -74,11 +74,9 @@ void FitTypes(const AttentionSpace& space, const PickOne& pick, AttentionCase* c
     c->v = WithRows(c->v, c->q);
     if (c->out == drawn) c->out = c->q;
   }
-  const auto of_v = [&](const KvFormat& format) {
-    return MatchesAnyPattern(space.v, Print(format));
-  };
+  const auto of_v = [&](const KvFormat& format) { return MatchesAnyGlob(space.v, Print(format)); };
   const auto of_k = [&](const KvFormat& format) {
-    return MatchesAnyPattern(space.k, Print(format)) && (!space.same_format || of_v(format));
+    return MatchesAnyGlob(space.k, Print(format)) && (!space.same_format || of_v(format));
   };
   FitFormat(space, of_k, c->q, c->k_dim, pick, &c->k);
   if (space.same_format) {
@@ -101,7 +99,7 @@ void FitTypes(const AttentionSpace& space, const PickOne& pick, AttentionCase* c
 
 void FitMask(const AttentionSpace& space, const std::function<MaskSpec()>& draw, AttentionCase* c) {
   for (int i = 0; i < kTries; ++i) {
-    if (MatchesAnyPattern(space.masks, Print(c->mask))) return;
+    if (MatchesAnyGlob(space.masks, Print(c->mask))) return;
     c->mask = draw();
   }
   ThrowEmpty(space, "mask");

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "optimized/attention/worker_pool.h"
+#include "optimized/attention/thread_pool.h"
 #include "optimized/cache/stored_memory.h"
 
 namespace kvcheck {
@@ -26,7 +26,7 @@ class ReadProbe {
   double SecondsOf(int streams);
   void Read(int worker);
 
-  optimized::WorkerPool pool_;
+  optimized::ThreadPool pool_;
   optimized::StoredMemory memory_;  // as K and V have it
   const std::byte* from_ = nullptr;
   int64_t pieces_ = 0;
@@ -47,7 +47,7 @@ class FmaProbe {
  private:
   void Work();
 
-  optimized::WorkerPool pool_;
+  optimized::ThreadPool pool_;
   std::atomic<int64_t> taken_{0};
   std::atomic<float> sink_{0};
 };

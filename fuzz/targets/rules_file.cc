@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "reference/spec/error.h"
-#include "tools/compare/glob.h"
+#include "reference/spec/glob.h"
 #include "tools/compare/renames.h"
 #include "tools/compare/selection.h"
 #include "tools/compare/slice.h"

@@ -10,8 +10,8 @@
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/merge_splits.h"
+#include "optimized/attention/thread_pool.h"
 #include "optimized/attention/tile_worker.h"
-#include "optimized/attention/worker_pool.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -184,7 +184,7 @@ struct Attention::State {
     }
   }
 
-  WorkerPool pool;
+  ThreadPool pool;
   std::vector<std::vector<TileWorker>> workers;  // of each worker one a head of a head group
   std::vector<Tile> tiles;
   std::vector<WorkItem> work;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 
@@ -15,8 +15,8 @@ bool AttentionSpace::Has(const AttentionCase& c) const {
     return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
   };
   return one_of(q, c.q) && one_of(out, c.out) && (!out_as_q || c.out == c.q) &&
-         MatchesAnyPattern(k, Print(c.k)) && MatchesAnyPattern(v, Print(c.v)) &&
-         (!same_format || c.k == c.v) && MatchesAnyPattern(masks, Print(c.mask)) &&
+         MatchesAnyGlob(k, Print(c.k)) && MatchesAnyGlob(v, Print(c.v)) &&
+         (!same_format || c.k == c.v) && MatchesAnyGlob(masks, Print(c.mask)) &&
          (!same_dims || c.k_dim == c.v_dim) && (grouped || c.query_heads == c.kv_heads) &&
          (lse || c.lse == LseKind::kNone) && (sinks || !c.sinks) && (softcap || !c.softcap) &&
          (alibi || !c.alibi) && (against_original || !c.against_original);

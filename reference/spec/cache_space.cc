@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 
 bool CacheSpace::HasFormat(DType type, const KvFormat& format) const {
-  if (!MatchesAnyPattern(formats, Print(format))) return false;
+  if (!MatchesAnyGlob(formats, Print(format))) return false;
   return !(IsPlain(format) ? stored_as_given : scales_as_given) || RowDType(format) == type;
 }
 

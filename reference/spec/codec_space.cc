@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 
@@ -14,7 +14,7 @@ bool CodecSpace::Has(const CodecCase& c) const {
   const auto one_of = [](const auto& list, auto value) {
     return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
   };
-  return MatchesAnyPattern(formats, Print(c.format)) && one_of(directions, c.direction) &&
+  return MatchesAnyGlob(formats, Print(c.format)) && one_of(directions, c.direction) &&
          one_of(x, c.x);
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 #include "reference/trace/trace_shadow.h"
 
 namespace kvcheck {
@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 5> kLayoutVariants = {"linear", "linear:w
 
 bool HasLayout(const CacheSpace& space, const CacheLayout& layout) {
   const auto kind = static_cast<size_t>(LayoutVariantOf(layout));
-  return MatchesAnyPattern(space.layouts, std::string(LayoutVariants()[kind]));
+  return MatchesAnyGlob(space.layouts, std::string(LayoutVariants()[kind]));
 }
 
 bool HasOperation(const CacheSpace& space, const CacheSetup& setup, const CacheOp& op) {

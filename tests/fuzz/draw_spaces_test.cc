@@ -13,7 +13,7 @@
 #include "fuzz/draw_codec.h"
 #include "fuzz/draw_trace.h"
 #include "reference/spec/error.h"
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 #include "reference/trace/trace_space.h"
 
 namespace kvcheck {
@@ -51,8 +51,7 @@ std::vector<CacheSpace> TwoSpaces() {
 
 bool IsIn(const CacheSpace& space, const CacheCase& c) {
   const auto layout = [&](const CacheLayout& l) {
-    return MatchesAnyPattern(space.layouts,
-                             LayoutVariants()[static_cast<size_t>(LayoutVariantOf(l))]);
+    return MatchesAnyGlob(space.layouts, LayoutVariants()[static_cast<size_t>(LayoutVariantOf(l))]);
   };
   if (!layout(c.setup.layout) || !space.HasFormats(c.setup.x, c.setup.k, c.setup.v)) return false;
   for (const CacheOp& op : c.ops) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "tools/campaign/worker_pool.h"
+#include "tools/campaign/process_pool.h"
 
 namespace kvcheck {
 

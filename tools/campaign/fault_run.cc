@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "reference/spec/error.h"
-#include "tools/compare/glob.h"
+#include "reference/spec/glob.h"
 #include "tools/corridor/case_judges.h"
 
 namespace kvcheck {

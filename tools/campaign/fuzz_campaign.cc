@@ -10,9 +10,9 @@
 #include "reference/spec/error.h"
 #include "tools/campaign/canonical_form.h"
 #include "tools/campaign/contained_call.h"
+#include "tools/campaign/process_pool.h"
 #include "tools/campaign/sort_stably.h"
 #include "tools/campaign/verdict_message.h"
-#include "tools/campaign/worker_pool.h"
 #include "tools/process/attended_clock.h"
 #include "tools/process/message_codec.h"
 
@@ -367,7 +367,7 @@ CampaignResult RunCampaign(const Subject& subject, const CampaignOptions& option
   pool_options.first = options.earlier.cases;
   pool_options.items = options.cases;
   pool_options.largest_batch = options.largest_batch;
-  WorkerPool pool(pool_options, [&] { return MakeEvaluator(subject, options); });
+  ProcessPool pool(pool_options, [&] { return MakeEvaluator(subject, options); });
   const auto started = Clock::now();
   pool.state = [&] {
     if (Interrupted(options)) {

@@ -12,10 +12,10 @@
 #include "fuzz/shrink_trace.h"
 #include "reference/data/generator.h"
 #include "reference/spec/error.h"
+#include "reference/spec/glob.h"
 #include "reference/trace/probes.h"
 #include "reference/trace/trace_space.h"
 #include "tools/campaign/shrink_case.h"
-#include "tools/compare/glob.h"
 #include "tools/report/number_text.h"
 
 namespace kvcheck {

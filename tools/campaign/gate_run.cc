@@ -13,9 +13,9 @@
 #include "tools/campaign/fuzz_run.h"
 #include "tools/campaign/gate_excuses.h"
 #include "tools/campaign/gate_suites.h"
+#include "tools/campaign/process_pool.h"
 #include "tools/campaign/sort_stably.h"
 #include "tools/campaign/verdict_message.h"
-#include "tools/campaign/worker_pool.h"
 #include "tools/corridor/adapters.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/evaluate_case.h"
@@ -134,7 +134,7 @@ class Gate {
     }
     EndIdleAdapters();
     pool_options.limits.address_space_bytes = kWorkerBytes;
-    WorkerPool pool(pool_options, [this]() -> EvaluateBatch {
+    ProcessPool pool(pool_options, [this]() -> EvaluateBatch {
       auto judges = std::make_shared<std::map<std::string, std::unique_ptr<CaseJudge>>>();
       return [this, judges](const Batch& batch, ItemMark& mark) {
         mark.StartItem(batch.first);

@@ -9,9 +9,9 @@
 
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
+#include "reference/spec/glob.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/text_lines.h"
-#include "tools/compare/glob.h"
 
 namespace kvcheck {
 namespace {

@@ -8,7 +8,7 @@
 //
 // Lines that begin with a blank belong to the entry above: shrunk cases, of which the canonical
 // form counts (canonical_form.h). An entry without them excuses by its signature alone. version is
-// a glob (tools/compare/glob.h). From the day after `expires` on (UTC) the line is as if it were
+// a glob (reference/spec/glob.h). From the day after `expires` on (UTC) the line is as if it were
 // not there. Values with blanks stand in quotes, in which \" and \\ are characters.
 
 #ifndef TOOLS_CAMPAIGN_KNOWN_FAILURES_H_

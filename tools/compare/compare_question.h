@@ -9,10 +9,10 @@
 
 #include "golden/mapped_file.h"
 #include "reference/judge/judge.h"
+#include "reference/spec/glob.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tolerance.h"
-#include "tools/compare/glob.h"
 #include "tools/compare/rules_file.h"
 #include "tools/corridor/cancel.h"
 #include "tools/corridor/result_sink.h"

@@ -19,8 +19,8 @@
 
 #include "reference/judge/special_values.h"
 #include "reference/spec/dtype.h"
+#include "reference/spec/glob.h"
 #include "reference/spec/tolerance.h"
-#include "tools/compare/glob.h"
 
 namespace kvcheck {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "golden/file_index.h"
-#include "tools/compare/glob.h"
+#include "reference/spec/glob.h"
 #include "tools/compare/renames.h"
 
 namespace kvcheck {

@@ -3,12 +3,12 @@
 // outcome that the file expects of it.
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <memory>
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
+#include "reference/spec/glob.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/recorded_trace.h"
 #include "tools/corridor/stored_expected.h"
@@ -85,7 +85,7 @@ Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
 int64_t CountTests(const GoldenFile& file, const VerifyOptions& options) {
   int64_t tests = 0;
   for (const GoldenCase& outline : file.cases) {
-    if (!options.only.empty() && fnmatch(options.only.c_str(), outline.name.c_str(), 0) != 0) {
+    if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {
       continue;
     }
     try {
@@ -157,7 +157,7 @@ int Verify(const VerifyOptions& options) {
   RunReport report("golden verify", options.common, total);
   for (const std::unique_ptr<StoredFile>& file : files) {
     for (const GoldenCase& outline : file->golden().outline().cases) {
-      if (!options.only.empty() && fnmatch(options.only.c_str(), outline.name.c_str(), 0) != 0) {
+      if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {
         continue;
       }
       if (!VerifyCase(options, *file, outline, tests, &report)) return report.Finish();

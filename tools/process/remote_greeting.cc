@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "reference/spec/error.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 namespace {
@@ -35,7 +36,12 @@ class SpaceReader {
   explicit SpaceReader(const WireValue& space) : space_(space) {}
 
   void Patterns(std::string_view key, std::vector<std::string>* patterns) const {
-    if (const auto value = space_.Find(key)) *patterns = value->AsTexts(Of(key));
+    const auto value = space_.Find(key);
+    if (!value) return;
+    *patterns = value->AsTexts(Of(key));
+    for (const std::string& pattern : *patterns) {
+      ParsedText(key, pattern, [](const std::string& text) { return Glob(text); });
+    }
   }
   void Flag(std::string_view key, bool* flag) const {
     if (const auto value = space_.Find(key)) *flag = value->AsBool(Of(key));

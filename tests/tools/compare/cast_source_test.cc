@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "reference/numerics/convert.h"
-#include "tests/tools/compare/expect_error.h"
+#include "tests/reference/spec/expect_error.h"
 #include "tests/tools/compare/memory_tensor.h"
 
 namespace kvcheck {

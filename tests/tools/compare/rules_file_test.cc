@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/tools/compare/expect_error.h"
+#include "tests/reference/spec/expect_error.h"
 
 namespace kvcheck {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/tools/compare/expect_error.h"
+#include "tests/reference/spec/expect_error.h"
 
 namespace kvcheck {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "reference/judge/tensor_source.h"
-#include "tests/tools/compare/expect_error.h"
+#include "tests/reference/spec/expect_error.h"
 #include "tests/tools/compare/memory_tensor.h"
 
 namespace kvcheck {

@@ -1,7 +1,7 @@
 // A pool of workers that crash, hang, throw and send nonsense: each costs exactly the item in
 // flight, answers come in the order of the items, and nothing depends on the number of workers.
 
-#include "tools/campaign/worker_pool.h"
+#include "tools/campaign/process_pool.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ Seen RunItems(PoolOptions options, const Item& item, int64_t stop_after = -1) {
   if (options.limits.since_progress == ChildLimits().since_progress) {
     options.limits.since_progress = milliseconds(60'000);
   }
-  WorkerPool pool(options, [&]() -> EvaluateBatch {
+  ProcessPool pool(options, [&]() -> EvaluateBatch {
     return [&](const Batch& batch, ItemMark& mark) {
       MessageEncoder encoder;
       for (int64_t i = batch.first; i < batch.end(); ++i) {
@@ -102,14 +102,14 @@ std::vector<int64_t> AllBut(int64_t items, const std::set<int64_t>& missing) {
   return all;
 }
 
-class WorkerPoolTest : public testing::Test {
+class ProcessPoolTest : public testing::Test {
  protected:
   void TearDown() override {
     EXPECT_TRUE(waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) << "a process is left";
   }
 };
 
-TEST_F(WorkerPoolTest, DeliversEveryItemOnceInOrder) {
+TEST_F(ProcessPoolTest, DeliversEveryItemOnceInOrder) {
   for (const int workers : {1, 2, 5}) {
     for (const int64_t items : {0, 1, 2, 129, 1000}) {
       const Seen seen = RunItems(Options(workers, items, 32), [](int64_t, ItemMark&) {});
@@ -121,7 +121,7 @@ TEST_F(WorkerPoolTest, DeliversEveryItemOnceInOrder) {
   }
 }
 
-TEST_F(WorkerPoolTest, CrashIsTheOutcomeOfTheItemInFlight) {
+TEST_F(ProcessPoolTest, CrashIsTheOutcomeOfTheItemInFlight) {
   const std::set<int64_t> bad = {0, 17, 18, 199};
   const auto item = [&](int64_t i, ItemMark& mark) {
     mark.StartStep(3);
@@ -149,7 +149,7 @@ TEST_F(WorkerPoolTest, CrashIsTheOutcomeOfTheItemInFlight) {
   EXPECT_EQ(small.lost, one.lost);
 }
 
-TEST_F(WorkerPoolTest, HangIsTheOutcomeOfTheItemInFlight) {
+TEST_F(ProcessPoolTest, HangIsTheOutcomeOfTheItemInFlight) {
   PoolOptions options = Options(2, 40, 16);
   options.limits.since_progress = milliseconds(1000);
   const Seen seen = RunItems(options, [](int64_t i, ItemMark&) {
@@ -162,7 +162,7 @@ TEST_F(WorkerPoolTest, HangIsTheOutcomeOfTheItemInFlight) {
   EXPECT_EQ(seen.lost[0].reason, "made no progress for 1.0 s");
 }
 
-TEST_F(WorkerPoolTest, LimitStartsAtTheLastStep) {
+TEST_F(ProcessPoolTest, LimitStartsAtTheLastStep) {
   PoolOptions options = Options(1, 1, 1);
   const auto limit = milliseconds(2000);
   options.limits.since_progress = limit;
@@ -177,7 +177,7 @@ TEST_F(WorkerPoolTest, LimitStartsAtTheLastStep) {
   EXPECT_TRUE(seen.lost.empty()) << seen.lost[0].reason;
 }
 
-TEST_F(WorkerPoolTest, ExceptionIsACrashWithItsText) {
+TEST_F(ProcessPoolTest, ExceptionIsACrashWithItsText) {
   const Seen seen = RunItems(Options(2, 30, 8), [](int64_t i, ItemMark&) {
     if (i == 9) throw std::runtime_error("no such luck");
   });
@@ -187,7 +187,7 @@ TEST_F(WorkerPoolTest, ExceptionIsACrashWithItsText) {
   EXPECT_EQ(seen.lost[0].reason, "threw: no such luck");
 }
 
-TEST_F(WorkerPoolTest, QuietExitIsACrash) {
+TEST_F(ProcessPoolTest, QuietExitIsACrash) {
   const Seen seen = RunItems(Options(1, 30, 8), [](int64_t i, ItemMark&) {
     if (i == 5) _exit(0);
   });
@@ -195,8 +195,8 @@ TEST_F(WorkerPoolTest, QuietExitIsACrash) {
   EXPECT_EQ(seen.lost[0].reason, "exited with code 0");
 }
 
-TEST_F(WorkerPoolTest, NonsenseCostsOneItemWhoeverItWas) {
-  WorkerPool pool(Options(2, 64, 16), []() -> EvaluateBatch {
+TEST_F(ProcessPoolTest, NonsenseCostsOneItemWhoeverItWas) {
+  ProcessPool pool(Options(2, 64, 16), []() -> EvaluateBatch {
     return [](const Batch& batch, ItemMark& mark) {
       MessageEncoder encoder;
       for (int64_t i = batch.first; i < batch.end(); ++i) {
@@ -225,7 +225,7 @@ TEST_F(WorkerPoolTest, NonsenseCostsOneItemWhoeverItWas) {
 }
 
 // What another item did to the worker's memory shows in a later one.
-TEST_F(WorkerPoolTest, CrashThatNeedsEarlierItemsStaysACrashAndSaysSo) {
+TEST_F(ProcessPoolTest, CrashThatNeedsEarlierItemsStaysACrashAndSaysSo) {
   static int damage = 0;
   const Seen seen = RunItems(Options(1, 40, 40), [](int64_t i, ItemMark&) {
     if (i == 20) damage = 1;
@@ -237,7 +237,7 @@ TEST_F(WorkerPoolTest, CrashThatNeedsEarlierItemsStaysACrashAndSaysSo) {
   EXPECT_EQ(seen.answered, AllBut(40, {22}));
 }
 
-TEST_F(WorkerPoolTest, WorkerKilledFromOutsideIsReplaced) {
+TEST_F(ProcessPoolTest, WorkerKilledFromOutsideIsReplaced) {
   const Seen seen = RunItems(Options(3, 300, 16), [](int64_t i, ItemMark&) {
     if (i % 100 == 50) kill(getpid(), SIGKILL);
   });
@@ -247,13 +247,13 @@ TEST_F(WorkerPoolTest, WorkerKilledFromOutsideIsReplaced) {
   EXPECT_TRUE(seen.lost[1].reason.starts_with("crashed (signal 9")) << seen.lost[1].reason;
 }
 
-TEST_F(WorkerPoolTest, EveryItemMayCrash) {
+TEST_F(ProcessPoolTest, EveryItemMayCrash) {
   const Seen seen = RunItems(Options(2, 12, 8), [](int64_t, ItemMark&) { abort(); });
   EXPECT_TRUE(seen.answered.empty());
   EXPECT_EQ(seen.lost.size(), 12u);
 }
 
-TEST_F(WorkerPoolTest, NothingIsDeliveredAfterEnough) {
+TEST_F(ProcessPoolTest, NothingIsDeliveredAfterEnough) {
   for (const int workers : {1, 4}) {
     const Seen seen = RunItems(Options(workers, -1, 8), [](int64_t, ItemMark&) {}, 100);
     EXPECT_GE(seen.delivered, 100);
@@ -262,11 +262,11 @@ TEST_F(WorkerPoolTest, NothingIsDeliveredAfterEnough) {
   }
 }
 
-TEST_F(WorkerPoolTest, FinishCompletesWhatHasBegunAndStopDropsIt) {
+TEST_F(ProcessPoolTest, FinishCompletesWhatHasBegunAndStopDropsIt) {
   for (const PoolState end : {PoolState::kFinish, PoolState::kStop}) {
     PoolOptions options = Options(2, -1, 4);
     options.limits.since_progress = milliseconds(60'000);
-    WorkerPool pool(options, []() -> EvaluateBatch {
+    ProcessPool pool(options, []() -> EvaluateBatch {
       return [](const Batch& batch, ItemMark& mark) {
         mark.StartItem(batch.first);
         usleep(2000);

@@ -7,8 +7,8 @@
 // lost: a case that goes down only after others have run points to memory that these damaged, which
 // is no less a fault; the reason then says so.
 
-#ifndef TOOLS_CAMPAIGN_WORKER_POOL_H_
-#define TOOLS_CAMPAIGN_WORKER_POOL_H_
+#ifndef TOOLS_CAMPAIGN_PROCESS_POOL_H_
+#define TOOLS_CAMPAIGN_PROCESS_POOL_H_
 
 #include <cstdint>
 #include <functional>
@@ -60,13 +60,13 @@ struct PoolOptions {
   int64_t largest_batch = 1;
 };
 
-class WorkerPool {
+class ProcessPool {
  public:
   // make_evaluator: called once in each worker.
-  WorkerPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator);
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
+  ProcessPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator);
+  ~ProcessPool();
+  ProcessPool(const ProcessPool&) = delete;
+  ProcessPool& operator=(const ProcessPool&) = delete;
 
   // Called at least every 50 ms while workers run.
   std::function<PoolState()> state;
@@ -104,4 +104,4 @@ std::string LossReason(const ChildOutcome& outcome);
 
 }  // namespace kvcheck
 
-#endif  // TOOLS_CAMPAIGN_WORKER_POOL_H_
+#endif  // TOOLS_CAMPAIGN_PROCESS_POOL_H_

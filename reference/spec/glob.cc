@@ -1,7 +1,8 @@
-#include "tools/compare/glob.h"
+#include "reference/spec/glob.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "reference/spec/error.h"
@@ -17,7 +18,7 @@ namespace {
                           pattern.size() <= kShown ? pattern : pattern.substr(0, kShown) + "..."));
 }
 
-// The index behind the bracket expression that starts at pattern[i] == '['; nullopt when it is not
+// The index after the bracket expression that starts at pattern[i] == '['; nullopt when it is not
 // closed. A "]" that comes first is a member.
 std::optional<size_t> BracketEnd(std::string_view pattern, size_t i) {
   size_t k = i + 1;
@@ -72,13 +73,13 @@ size_t MatchOne(std::string_view pattern, char c) {
 }  // namespace
 
 Glob::Glob(std::string pattern) : text_(std::move(pattern)) {
-  if (text_.empty()) Refuse(text_, "an empty pattern matches no tensor");
+  if (text_.empty()) Refuse(text_, "an empty pattern matches nothing");
   if (text_.size() > kMostBytes) {
     Refuse(text_, fmt::format("a pattern has at most {} bytes", kMostBytes));
   }
   for (size_t i = 0; i < text_.size(); ++i) {
     if (text_[i] == '\\') {
-      if (++i == text_.size()) Refuse(text_, "nothing stands behind the last \\");
+      if (++i == text_.size()) Refuse(text_, "nothing follows the last \\");
     } else if (text_[i] == '[') {
       const std::optional<size_t> end = BracketEnd(text_, i);
       if (!end) Refuse(text_, "'[' is not closed; write \\[ for the character");
@@ -94,11 +95,11 @@ bool Glob::Matches(std::string_view path) const {
   const std::string_view pattern = text_;
   size_t p = 0;
   size_t i = 0;
-  std::optional<size_t> behind_star;
+  std::optional<size_t> after_star;
   size_t star_end = 0;  // the star has taken path up to here
   while (i < path.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
-      behind_star = ++p;
+      after_star = ++p;
       star_end = i;
       continue;
     }
@@ -106,8 +107,8 @@ bool Glob::Matches(std::string_view path) const {
     if (length > 0) {
       p += length;
       ++i;
-    } else if (behind_star) {
-      p = *behind_star;
+    } else if (after_star) {
+      p = *after_star;
       i = ++star_end;
     } else {
       return false;
@@ -137,6 +138,16 @@ bool MatchesAny(const std::vector<Glob>& globs, std::string_view path) {
     if (glob.Matches(path)) return true;
   }
   return false;
+}
+
+bool MatchesGlob(const std::string& pattern, std::string_view text) {
+  return Glob(pattern).Matches(text);
+}
+
+bool MatchesAnyGlob(const std::vector<std::string>& patterns, std::string_view text) {
+  return patterns.empty() ||
+         std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return MatchesGlob(pattern, text); });
 }
 
 }  // namespace kvcheck

@@ -1,7 +1,7 @@
 // What an expression throws, as "CODE | context | message".
 
-#ifndef TESTS_TOOLS_COMPARE_EXPECT_ERROR_H_
-#define TESTS_TOOLS_COMPARE_EXPECT_ERROR_H_
+#ifndef TESTS_REFERENCE_SPEC_EXPECT_ERROR_H_
+#define TESTS_REFERENCE_SPEC_EXPECT_ERROR_H_
 
 #include <string>
 
@@ -22,4 +22,4 @@ std::string ErrorOf(Action action) {
 
 }  // namespace kvcheck
 
-#endif  // TESTS_TOOLS_COMPARE_EXPECT_ERROR_H_
+#endif  // TESTS_REFERENCE_SPEC_EXPECT_ERROR_H_

@@ -1,8 +1,8 @@
-#include "tools/compare/glob.h"
+#include "reference/spec/glob.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/tools/compare/expect_error.h"
+#include "tests/reference/spec/expect_error.h"
 
 namespace kvcheck {
 namespace {
@@ -56,9 +56,8 @@ TEST(Glob, MatchesAsItsPatternSays) {
 }
 
 TEST(Glob, RefusesWhatIsNoPattern) {
-  EXPECT_EQ(ErrorOf([] { Glob(""); }), "usage | pattern '' | an empty pattern matches no tensor");
-  EXPECT_EQ(ErrorOf([] { Glob("a\\"); }),
-            "usage | pattern 'a\\' | nothing stands behind the last \\");
+  EXPECT_EQ(ErrorOf([] { Glob(""); }), "usage | pattern '' | an empty pattern matches nothing");
+  EXPECT_EQ(ErrorOf([] { Glob("a\\"); }), "usage | pattern 'a\\' | nothing follows the last \\");
   for (const char* pattern : {"[a", "a[!", "[]", "[a\\]"}) {
     EXPECT_EQ(ErrorOf([&] { Glob{pattern}; }),
               std::string("usage | pattern '") + pattern +

@@ -2,21 +2,21 @@
 // than starting a thread. The caller does not wait for workers that wake late, as where another
 // program has their core: their share is done by the others.
 
-#ifndef OPTIMIZED_ATTENTION_WORKER_POOL_H_
-#define OPTIMIZED_ATTENTION_WORKER_POOL_H_
+#ifndef OPTIMIZED_ATTENTION_THREAD_POOL_H_
+#define OPTIMIZED_ATTENTION_THREAD_POOL_H_
 
 #include <memory>
 
 namespace kvcheck::optimized {
 
-class WorkerPool {
+class ThreadPool {
  public:
   // workers: that run a call, the calling thread among them; at least 1. Throws std::system_error
   // where the system has no more threads, and leaves none running.
-  explicit WorkerPool(int workers);
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
+  explicit ThreadPool(int workers);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   int workers() const { return workers_; }
   // work(context, worker) on worker 0, the caller, and once at most on each of the others that come
@@ -39,4 +39,4 @@ class WorkerPool {
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_ATTENTION_WORKER_POOL_H_
+#endif  // OPTIMIZED_ATTENTION_THREAD_POOL_H_

@@ -1,4 +1,4 @@
-#include "optimized/attention/worker_pool.h"
+#include "optimized/attention/thread_pool.h"
 
 #include <pthread.h>
 
@@ -49,7 +49,7 @@ unsigned ForksSoFar() {
 
 }  // namespace
 
-struct WorkerPool::Shared {
+struct ThreadPool::Shared {
   void Serve(int worker);
   void Run(void (*of_call)(void*, int), void* context_of_call);
 
@@ -67,7 +67,7 @@ struct WorkerPool::Shared {
   int asleep = 0;
 };
 
-WorkerPool::WorkerPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
+ThreadPool::ThreadPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
   if (workers <= 1) return;
   shared_ = std::make_unique<Shared>();
   Shared* shared = shared_.get();
@@ -82,7 +82,7 @@ WorkerPool::WorkerPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
   }
 }
 
-WorkerPool::~WorkerPool() {
+ThreadPool::~ThreadPool() {
   if (shared_ == nullptr) return;
   if (ForksSoFar() == forks_) {
     Stop();
@@ -92,7 +92,7 @@ WorkerPool::~WorkerPool() {
   }
 }
 
-void WorkerPool::Stop() {
+void ThreadPool::Stop() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->stop.store(true, std::memory_order_release);
@@ -101,12 +101,12 @@ void WorkerPool::Stop() {
   for (std::thread& thread : shared_->threads) thread.join();
 }
 
-void WorkerPool::Run(void (*work)(void*, int), void* context) {
+void ThreadPool::Run(void (*work)(void*, int), void* context) {
   if (shared_ == nullptr || ForksSoFar() != forks_) return work(context, 0);
   shared_->Run(work, context);
 }
 
-void WorkerPool::Shared::Serve(int worker) {
+void ThreadPool::Shared::Serve(int worker) {
   uint64_t served = 0;
   const auto called = [&] {
     return call.load(std::memory_order_acquire) != served || stop.load(std::memory_order_acquire);
@@ -130,7 +130,7 @@ void WorkerPool::Shared::Serve(int worker) {
   }
 }
 
-void WorkerPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call) {
+void ThreadPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call) {
   work = of_call;
   context = context_of_call;
   bool sleepers = false;

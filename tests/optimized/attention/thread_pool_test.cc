@@ -1,6 +1,6 @@
 // The worker pool: who runs a call, how often, and never after it has returned.
 
-#include "optimized/attention/worker_pool.h"
+#include "optimized/attention/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,9 +40,9 @@ void Note(void* context, int worker) {
   }
 }
 
-TEST(WorkerPool, RunsACallOnTheCallerAndOnceAtMostOnEachWorker) {
+TEST(ThreadPool, RunsACallOnTheCallerAndOnceAtMostOnEachWorker) {
   for (const int workers : {1, 2, 7}) {
-    optimized::WorkerPool pool(workers);
+    optimized::ThreadPool pool(workers);
     EXPECT_EQ(pool.workers(), workers);
     std::vector<std::unique_ptr<Call>> calls;  // so that latecomers would still find theirs
     for (int i = 0; i < 300; ++i) {
@@ -56,9 +56,9 @@ TEST(WorkerPool, RunsACallOnTheCallerAndOnceAtMostOnEachWorker) {
   }
 }
 
-TEST(WorkerPool, WakesEveryWorkerWhetherItSleepsOrSpins) {
+TEST(ThreadPool, WakesEveryWorkerWhetherItSleepsOrSpins) {
   for (const int pause_ms : {0, 20}) {
-    optimized::WorkerPool pool(3);
+    optimized::ThreadPool pool(3);
     for (int i = 0; i < 5; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
       Call call(3);
@@ -69,8 +69,8 @@ TEST(WorkerPool, WakesEveryWorkerWhetherItSleepsOrSpins) {
   }
 }
 
-TEST(WorkerPool, EndsWithoutACall) {
-  for (int i = 0; i < 20; ++i) optimized::WorkerPool pool(4);
+TEST(ThreadPool, EndsWithoutACall) {
+  for (int i = 0; i < 20; ++i) optimized::ThreadPool pool(4);
 }
 
 // What a child process ends with; -1 where it hangs for minutes.
@@ -88,9 +88,9 @@ int StatusOf(pid_t child) {
 
 // Threads do not come along into a forked process, nor do those who would unlock or wake: there the
 // caller works alone, in a child's child too, and the end does not wait for the others.
-TEST(WorkerPool, WorksInAForkedProcess) {
+TEST(ThreadPool, WorksInAForkedProcess) {
   for (int i = 0; i < 20; ++i) {
-    auto pool = std::make_unique<optimized::WorkerPool>(3);
+    auto pool = std::make_unique<optimized::ThreadPool>(3);
     Call before(3);
     pool->Run(Note, &before);
     // The workers look for the next call, or sleep.

@@ -1,4 +1,4 @@
-#include "tools/campaign/worker_pool.h"
+#include "tools/campaign/process_pool.h"
 
 #include <fmt/format.h>
 
@@ -51,20 +51,20 @@ std::string LossReason(const ChildOutcome& outcome) {
 }
 
 // A batch that is to be evaluated, or is.
-struct WorkerPool::Piece {
+struct ProcessPool::Piece {
   Batch batch;
   // Of one item that was lost before: it runs alone in a fresh worker.
   std::optional<BatchAnswer> lost;
 };
 
-struct WorkerPool::Worker {
+struct ProcessPool::Worker {
   SharedValue<ItemMark::Shared> mark;
   std::unique_ptr<SupervisedChild> child;
   std::optional<Piece> piece;
   bool fresh = true;  // has evaluated nothing yet
 };
 
-struct WorkerPool::Queue {
+struct ProcessPool::Queue {
   std::vector<std::unique_ptr<Worker>> workers;
   std::deque<Piece> again;  // parts of batches whose worker was lost, before everything new
   std::map<int64_t, BatchAnswer> arrived;
@@ -72,14 +72,14 @@ struct WorkerPool::Queue {
   int64_t delivered = 0;
 };
 
-WorkerPool::WorkerPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator)
+ProcessPool::ProcessPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator)
     : options_(options),
       make_evaluator_(std::move(make_evaluator)),
       queue_(std::make_unique<Queue>()) {}
 
-WorkerPool::~WorkerPool() = default;
+ProcessPool::~ProcessPool() = default;
 
-void WorkerPool::Restart(Worker* worker) {
+void ProcessPool::Restart(Worker* worker) {
   worker->mark.get()->item.store(-1);
   worker->mark.get()->step.store(-1);
   worker->child = nullptr;
@@ -106,7 +106,7 @@ void WorkerPool::Restart(Worker* worker) {
   worker->fresh = true;
 }
 
-void WorkerPool::Assign() {
+void ProcessPool::Assign() {
   const PoolState now = state ? state() : PoolState::kGoOn;
   for (const std::unique_ptr<Worker>& worker : queue_->workers) {
     if (worker->piece) continue;
@@ -130,7 +130,7 @@ void WorkerPool::Assign() {
   }
 }
 
-void WorkerPool::Take(Worker* worker) {
+void ProcessPool::Take(Worker* worker) {
   const std::optional<Message> message = worker->child->TakeArrived();
   if (!message) {
     const ChildOutcome& outcome = worker->child->Finish();
@@ -163,7 +163,7 @@ void WorkerPool::Take(Worker* worker) {
   queue_->arrived.emplace(batch.first, std::move(result));
 }
 
-void WorkerPool::Lose(Worker* worker, Outcome outcome, const std::string& reason) {
+void ProcessPool::Lose(Worker* worker, Outcome outcome, const std::string& reason) {
   ++replaced_;
   const Piece piece = std::move(*worker->piece);
   worker->piece.reset();
@@ -196,7 +196,7 @@ void WorkerPool::Lose(Worker* worker, Outcome outcome, const std::string& reason
   if (item + 1 < batch.end()) queue_->again.push_back({{item + 1, batch.end() - item - 1}, {}});
 }
 
-bool WorkerPool::DeliverArrived() {
+bool ProcessPool::DeliverArrived() {
   while (!queue_->arrived.empty() && queue_->arrived.begin()->first == queue_->delivered) {
     const BatchAnswer answer = std::move(queue_->arrived.extract(queue_->arrived.begin()).mapped());
     queue_->delivered = answer.batch.end();
@@ -205,7 +205,7 @@ bool WorkerPool::DeliverArrived() {
   return true;
 }
 
-int64_t WorkerPool::Run() {
+int64_t ProcessPool::Run() {
   queue_ = std::make_unique<Queue>();
   queue_->next = queue_->delivered = options_.first;
   for (int i = 0; i < options_.workers; ++i) queue_->workers.push_back(std::make_unique<Worker>());
