@@ -24,7 +24,7 @@ constexpr int64_t kTilesPerWorker = 4;
 
 bool CanAttend(const KvFormat& format) {
   const auto* plain = std::get_if<PlainFormat>(&format);
-  if (plain == nullptr) return true;
+  if (plain == nullptr) return std::holds_alternative<AffineFormat>(format);
   switch (plain->dtype) {
     case DType::kFloat32:
     case DType::kFloat16:
