@@ -1,6 +1,7 @@
 // Makes the vectors of a block ready for the kernels: their addresses; scales and biases as f32;
-// codes that are no half or whole bytes as bytes; and, for whoever takes a block many times, the
-// values themselves. All of it in memory that stays in the cache.
+// codes that are no half or whole bytes as bytes; formats that no kernel reads as their values;
+// and, for whoever takes a block many times, the values themselves. All of it in memory that stays
+// in the cache.
 
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
@@ -13,6 +14,7 @@
 #include "optimized/attention/block.h"
 #include "optimized/attention/head_scales.h"
 #include "optimized/attention/kernels.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 
@@ -44,6 +46,12 @@ class BlockStage {
   }
 
  private:
+  // Of the family, for Start.
+  void StartRows(const PlainFormat& format, bool planes);
+  void StartRows(const AffineFormat& format, bool planes);
+  template <typename Format>
+  void StartRows(const Format& format, bool planes);
+  void Decode();
   void Widen(const AttentionKernels& kernels);
   // A line more: vectors at strides of a power of two would share few sets of the first cache.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
@@ -58,6 +66,9 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
+  bool decodes_ = false;
+  RowCodec codec_;  // of rows that are decoded
+  std::vector<float> decoded_;
   std::vector<float> scales_;  // and biases, and room for the kernel that widens them
   std::vector<float> values_, turned_;
   std::vector<std::byte> codes_;

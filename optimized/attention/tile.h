@@ -29,6 +29,9 @@ struct Tile {
   bool Widens() const { return rows >= kWidenFrom; }
 };
 
+// Whether kernels get the values of a block, decoded into the cache, and not the rows as stored.
+bool IsDecoded(const KvFormat& format);
+
 // Whether scales and biases of codes stay out of the sums.
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels);
 
