@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "fuzz/fit_attention.h"
+#include "fuzz/pick_format.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/generator.h"
 
@@ -20,6 +21,7 @@ class Draw {
     return lowest +
            static_cast<int64_t>(generator_.Bits() % static_cast<uint64_t>(highest - lowest + 1));
   }
+  size_t Below(size_t n) { return static_cast<size_t>(generator_.Bits() % n); }
   bool OneIn(int64_t n) { return Int(1, n) == 1; }
   template <typename T>
   T Of(std::initializer_list<T> values) {
@@ -43,11 +45,15 @@ int64_t DrawLength(Draw* draw, int64_t longest) {
 
 KvFormat DrawFormat(Draw* draw, DType type, int64_t dim) {
   if (dim % 32 != 0 || type == DType::kFloat64 || !draw->OneIn(6)) return PlainFormat{type};
-  AffineFormat format;
-  format.bits = draw->Of({2, 3, 4, 5, 6, 8});
-  format.group_size = dim % 64 == 0 ? draw->Of({32, 64}) : 32;
-  format.scale_dtype = type;
-  return format;
+  // Rows of the type, or of the only type that the format has. Long groups are mostly more of the
+  // same.
+  std::vector<KvFormat> formats;
+  static const std::vector<KvFormat> all = AllKvFormats();
+  for (const KvFormat& format : all) {
+    const bool fits = BlockOf(format) <= 64 && FitsHeadDim(format, dim);
+    if (!IsPlain(format) && fits && WithRowType(format, type) == format) formats.push_back(format);
+  }
+  return PickFormat(formats, [&](size_t n) { return draw->Below(n); });
 }
 
 MaskSpec DrawMask(Draw* draw, const AttentionCase& c) {
@@ -167,16 +173,17 @@ Plan DrawPlan(Draw* draw, const AttentionCase& c, std::string* structure) {
   return plan;
 }
 
-// Turns a kernel over affine K into one that encodes its query and multiplies codes.
+// Turns a kernel over codes of K into one that encodes its query and multiplies codes.
 void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
   const AttentionCase& c = drawn->c;
   Plan& plan = drawn->plan;
-  if (IsPlain(c.k) || draw->OneIn(2)) return;
-  AffineFormat query;
-  query.bits = draw->Of({8, 8, 8, 6, 5, 4, 3, 2});
-  query.group_size = c.k_dim % 64 == 0 ? draw->Of({32, 64}) : 32;
-  query.scale_dtype = draw->Of({DType::kFloat32, DType::kFloat16, DType::kBFloat16});
-  plan.integer_qk = query;
+  if (!GridOf(c.k) || draw->OneIn(2)) return;
+  std::vector<KvFormat> formats;
+  for (const KvFormat& format : AllKvFormats()) {
+    const bool fits = BlockOf(format) <= 64 && FitsHeadDim(format, c.k_dim);
+    if (GridOf(format) && fits) formats.push_back(format);
+  }
+  plan.integer_qk = PickFormat(formats, [&](size_t n) { return draw->Below(n); });
   plan.prescale_roundings = 0;
   plan.prescale_dtype.reset();
   drawn->profile.decode = DecodeRounding::kExact;

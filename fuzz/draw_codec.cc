@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fuzz/pick_format.h"
 #include "reference/data/generator.h"
 #include "reference/data/row_regime.h"
 #include "reference/spec/error.h"
@@ -60,7 +61,7 @@ CodecCase CodecDrawer::Draw(uint64_t seed, uint64_t index) const {
   const auto below = [&](size_t n) { return static_cast<size_t>(random.Below(n)); };
   CodecCase c;
   c.direction = space.directions[below(space.directions.size())];
-  c.format = space.formats[below(space.formats.size())];
+  c.format = PickFormat(space.formats, below);
   c.x = space.x[below(space.x.size())];
   c.rows = below(4) == 0 ? 1 + static_cast<int64_t>(below(40)) : 1 + static_cast<int64_t>(below(4));
   const auto blocks = 1 + static_cast<int64_t>(below(IsPlain(c.format) ? 130 : 5));

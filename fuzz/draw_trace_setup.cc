@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "fuzz/pick_format.h"
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
 #include "reference/trace/trace_space.h"
@@ -72,12 +73,11 @@ const TypedFormats& PickType(const std::vector<TypedFormats>& types, Generator* 
   return types.back();
 }
 
-const KvFormat& PickFormat(const std::vector<KvFormat>& formats, Generator* random) {
-  const KvFormat* format = &formats[random->Below(formats.size())];
+const KvFormat& DrawnFormat(const std::vector<KvFormat>& formats, Generator* random) {
+  const auto below = [&](size_t n) { return static_cast<size_t>(random->Below(n)); };
+  const KvFormat* format = &PickFormat(formats, below);
   // Groups of 32 are the cheapest; half of the others are drawn again.
-  if (BlockOf(*format) > 32 && random->Below(2) == 0) {
-    format = &formats[random->Below(formats.size())];
-  }
+  if (BlockOf(*format) > 32 && random->Below(2) == 0) format = &PickFormat(formats, below);
   return *format;
 }
 
@@ -102,9 +102,9 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
     for (const KvFormat& format : AllKvFormats()) {
       if (!space.HasFormats(x, format, format)) continue;
       if (!MatchesAnyGlob(options.formats, Print(format))) continue;
-      (IsPlain(format) ? typed.plain : typed.affine).push_back(format);
+      (IsPlain(format) ? typed.plain : typed.coded).push_back(format);
     }
-    if (!typed.plain.empty() || !typed.affine.empty()) left.types.push_back(std::move(typed));
+    if (!typed.plain.empty() || !typed.coded.empty()) left.types.push_back(std::move(typed));
   }
   left.same_format = space.same_format;
   left.rows = space.rows == SpaceRows::kAny ? options.rows : space.rows;
@@ -188,13 +188,13 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   const TypedFormats& formats = PickType(space.types, random);
   setup.x = formats.x;
   // Half of the traces start from plain formats alone, a third of which can be quantized.
-  const bool plain = formats.affine.empty() || (!formats.plain.empty() && random->Below(2) == 0);
-  const bool quantizable = plain && !formats.affine.empty() && random->Below(3) == 0;
+  const bool plain = formats.coded.empty() || (!formats.plain.empty() && random->Below(2) == 0);
+  const bool quantizable = plain && !formats.coded.empty() && random->Below(3) == 0;
   const auto pick = [&] {
-    const bool other = !formats.plain.empty() && !formats.affine.empty() && random->Below(5) == 0;
-    return PickFormat(plain || other ? formats.plain : formats.affine, random);
+    const bool other = !formats.plain.empty() && !formats.coded.empty() && random->Below(5) == 0;
+    return DrawnFormat(plain || other ? formats.plain : formats.coded, random);
   };
-  setup.k = plain ? PickFormat(formats.plain, random) : PickFormat(formats.affine, random);
+  setup.k = plain ? DrawnFormat(formats.plain, random) : DrawnFormat(formats.coded, random);
   setup.v = random->Below(5) < 3 ? setup.k : pick();
   if (space.same_format) setup.v = setup.k;
   const bool wide = quantizable || !plain;
@@ -220,7 +220,7 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   setup.observe = random->Below(4) == 0 ? Observe::kLast : Observe::kEach;
   setup.data = {"tokens", random->Below(uint64_t{1} << 32), ""};
   drawn->formats.clear();
-  for (const std::vector<KvFormat>* list : {&formats.plain, &formats.affine}) {
+  for (const std::vector<KvFormat>* list : {&formats.plain, &formats.coded}) {
     for (const KvFormat& format : *list) {
       if (Fits(format, setup.x, setup.k_dim) && Fits(format, setup.x, setup.v_dim)) {
         drawn->formats.push_back(format);

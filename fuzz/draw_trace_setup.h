@@ -17,9 +17,9 @@ namespace kvcheck {
 // The formats of caches whose vectors have one type.
 struct TypedFormats {
   DType x = DType::kFloat32;
-  uint64_t weight = 0;           // how often the type is drawn, beside the others
-  std::vector<KvFormat> plain;   // cheap formats
-  std::vector<KvFormat> affine;  // those that need a head_dim of 32 and more
+  uint64_t weight = 0;          // how often the type is drawn, beside the others
+  std::vector<KvFormat> plain;  // cheap formats
+  std::vector<KvFormat> coded;  // those that need a head_dim of 32 and more
 };
 
 // What options allow of one space, read once.

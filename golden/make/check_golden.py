@@ -1,7 +1,7 @@
-"""Judges the golden files of attention, affine codes and traces in numpy, apart from the C++ of the project.
+"""Judges the golden files of attention, codecs and traces in numpy, apart from the C++ of the project.
 
 Attention is evaluated in float64 from the stored inputs, with the bound of the plan that check_plans.py holds for the
-library; codes are held bit for bit to a second writing of the affine format. Prints, per file, library and type, the
+library; codes are held bit for bit to a second writing of their formats. Prints, per file, library and type, the
 largest err/B and the median B/A of the records that are expected to pass, A = sum_j p_j |v_jc|. Records that are
 expected to fail must have an element beyond the bound; MISTRUSTED ones are counted, and not judged. The log-sum-exp is
 left to `kvcheck golden verify`. Traces are judged by check_traces.py.
@@ -17,6 +17,7 @@ import sys
 import numpy as np
 
 import check_plans
+import ggml_blocks
 import kvcheck_golden as kg
 import regimes
 
@@ -87,8 +88,22 @@ def encode(x, text):
     return codes.reshape(*x.shape[:-2], -1), rounded(scale, kind), rounded(bias, kind)
 
 
+def blocks_are_right(fields, case, record):
+    text = fields["format"]
+    if fields["op"] == "decode":
+        want = ggml_blocks.decode(case.inputs["blocks"].array, text)
+        return np.array_equal(want, exact(record.outputs["y"]), equal_nan=True)
+    x = exact(case.inputs["x"])
+    stored = ggml_blocks.encode(x, text)
+    if fields["op"] == "encode":
+        return bool((~ggml_blocks.judged(x, text) | (stored == record.outputs["blocks"].array)).all())
+    return np.array_equal(ggml_blocks.decode(stored, text), exact(record.outputs["y"]))
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
+    if fields["format"] in ggml_blocks.TYPES:
+        return blocks_are_right(fields, case, record)
     head_dim = int(fields["d"])
     if fields["op"] == "decode":
         want = decode(*(case.inputs[n] for n in ("codes", "scales", "biases")), fields["format"], head_dim)

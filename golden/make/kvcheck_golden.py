@@ -89,6 +89,7 @@ for _side in ("k", "v"):
     AXES[(_side + "_codes", 4)] = ("B", "Hkv", "T", "W")
     AXES[(_side + "_scales", 4)] = ("B", "Hkv", "T", "G")
     AXES[(_side + "_biases", 4)] = ("B", "Hkv", "T", "G")
+    AXES[(_side + "_blocks", 4)] = ("B", "Hkv", "T", "")
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 

@@ -22,20 +22,8 @@ constexpr int64_t kTilesPerWorker = 4;
 
 }  // namespace
 
-bool CanAttend(const KvFormat& format) {
-  const auto* plain = std::get_if<PlainFormat>(&format);
-  if (plain == nullptr) return true;
-  switch (plain->dtype) {
-    case DType::kFloat32:
-    case DType::kFloat16:
-    case DType::kBFloat16:
-    case DType::kFloat8E4M3FN:
-    case DType::kFloat8E5M2:
-      return true;
-    default:
-      return false;
-  }
-}
+// f32 holds the values of every format of another row type.
+bool CanAttend(const KvFormat& format) { return RowDType(format) != DType::kFloat64; }
 
 struct Attention::State {
   explicit State(int threads) : pool(threads), workers(static_cast<size_t>(pool.workers())) {}

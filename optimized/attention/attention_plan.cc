@@ -103,10 +103,15 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
       plan.pv = SumOf(SumOrder::kLanes, fused);
     }
   }
-  if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
+  const auto has_codes = [](const KvFormat& format) {
+    return !IsPlain(format) && !IsDecoded(format);
+  };
+  if (has_codes(shape.k) || has_codes(shape.v)) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = fused ? 1 : 2;
+  } else if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
+    plan.dequantize = DequantizeKind::kStored;
   }
   return plan;
 }

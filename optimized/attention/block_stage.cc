@@ -65,26 +65,48 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, bool factored) {
   group_ = dim;
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
-  const auto* affine = std::get_if<AffineFormat>(&format);
-  scaled_ = affine != nullptr;
-  if (!scaled_) {
-    const DType dtype = std::get<PlainFormat>(format).dtype;
-    kind_ = PlainKind(dtype);
-    row_bytes_ = dim * static_cast<int64_t>(SizeInBytes(dtype));
-    return;
-  }
+  scaled_ = decodes_ = false;
+  std::visit([&](const auto& family) { StartRows(family, factored); }, format);
+}
+
+void BlockStage::StartRows(const PlainFormat& format, bool) {
+  kind_ = PlainKind(format.dtype);
+  row_bytes_ = dim_ * static_cast<int64_t>(SizeInBytes(format.dtype));
+}
+
+void BlockStage::StartRows(const AffineFormat& format, bool factored) {
+  scaled_ = true;
   if (factored) {
-    kind_ = affine->bits == 4 ? RowKind::kFactored4 : RowKind::kFactored8;
+    kind_ = format.bits == 4 ? RowKind::kFactored4 : RowKind::kFactored8;
   } else {
-    kind_ = affine->bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+    kind_ = format.bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
   }
-  if (affine->bits != 4 && affine->bits != 8) bits_ = affine->bits;
-  scale_dtype_ = affine->scale_dtype;
-  group_ = affine->group_size;
-  groups_ = dim / group_;
-  row_bytes_ = dim * affine->bits / 8;
+  if (format.bits != 4 && format.bits != 8) bits_ = format.bits;
+  scale_dtype_ = format.scale_dtype;
+  group_ = format.group_size;
+  groups_ = dim_ / group_;
+  row_bytes_ = dim_ * format.bits / 8;
   AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
-  if (bits_ != 0) GrowTo(&codes_, dim * kBlockTokens);
+  if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
+}
+
+// Families that no kernel reads as they are stored.
+template <typename Format>
+void BlockStage::StartRows(const Format& format, bool) {
+  decodes_ = true;
+  kind_ = RowKind::kFloat32;
+  codec_.Start(format, DType::kFloat32, dim_);
+  row_bytes_ = codec_.bytes().codes;
+  AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
+}
+
+void BlockStage::Decode() {
+  float* to = AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
+  for (int64_t i = 0; i < block_.count; ++i, to += WidenedStride()) {
+    codec_.Decode({block_.rows[i], nullptr, nullptr, 0, 0}, 1, to);
+    std::fill(to + dim_, to + PaddedDim(dim_), 0.0f);
+    block_.rows[i] = reinterpret_cast<const std::byte*>(to);
+  }
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
@@ -126,6 +148,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
+  if (decodes_) Decode();
   if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());

@@ -1,6 +1,6 @@
 // Stages a block for the kernels: addresses of rows; scales and biases as f32; codes of 2, 3, 5 and
-// 6 bits unpacked to bytes; and, for tiles of many queries, the block widened or transposed. All in
-// buffers that stay in cache.
+// 6 bits unpacked to bytes; rows of formats that no kernel reads decoded to f32; and, for tiles of
+// many queries, the block widened or transposed. All in buffers that stay in cache.
 
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
@@ -13,6 +13,7 @@
 #include "optimized/attention/block.h"
 #include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 
@@ -44,6 +45,12 @@ class BlockStage {
   }
 
  private:
+  // Of the family, for Start.
+  void StartRows(const PlainFormat& format, bool factored);
+  void StartRows(const AffineFormat& format, bool factored);
+  template <typename Format>
+  void StartRows(const Format& format, bool factored);
+  void Decode();
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
@@ -58,6 +65,9 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
+  bool decodes_ = false;
+  RowCodec codec_;  // of rows that are decoded
+  std::vector<float> decoded_;
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
   std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;

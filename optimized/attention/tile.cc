@@ -18,7 +18,12 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
   return tile.sequence->visible[place.head * tile.sequence->visible_head_stride + place.query];
 }
 
+bool IsDecoded(const KvFormat& format) {
+  return !IsPlain(format) && !std::holds_alternative<AffineFormat>(format);
+}
+
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
+  if (IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
   const auto* k = std::get_if<AffineFormat>(&shape.k);
   const auto* v = std::get_if<AffineFormat>(&shape.v);
   if (!kernels.Factors() || (k == nullptr && v == nullptr)) return false;

@@ -29,6 +29,10 @@ struct Tile {
   bool Widens() const { return rows >= kWidenFrom; }
 };
 
+// Whether the kernels get the values of a block, decoded into a buffer that stays in cache, in
+// place of the rows as stored.
+bool IsDecoded(const KvFormat& format);
+
 // Whether scales and biases of codes stay out of the sums (packed_codes.h).
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels);
 

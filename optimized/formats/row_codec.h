@@ -1,8 +1,9 @@
 // Vectors (the K or V of one token and one head) to their stored bytes and back, in every format of
 // reference/spec/kv_format.h. Bytes are those of the default profile: affine codes as MLX computes
-// them on the CPU (encode=mlx_cpu), fp8 overflow to NaN or infinity (fp8_overflow=nan). They are a
-// function of the vector alone, on every instruction set. The constants of the formats stand here a
-// second time, on purpose: nothing is shared with reference/formats, which tests compare with.
+// them on the CPU (encode=mlx_cpu), blocks of ggml as its C reference does (ggml_encode=reference),
+// fp8 overflow to NaN or infinity (fp8_overflow=nan). They are a function of the vector alone, on
+// every instruction set. The constants of the formats stand here a second time, on purpose: nothing
+// is shared with reference/formats, which tests compare with.
 
 #ifndef OPTIMIZED_FORMATS_ROW_CODEC_H_
 #define OPTIMIZED_FORMATS_ROW_CODEC_H_
@@ -16,7 +17,8 @@
 
 namespace kvcheck::optimized {
 
-// Bytes of one stored vector. Plain formats have codes alone.
+// Bytes of one stored vector: of its first plane, and of the two planes after it, which are alike.
+// Formats but the affine ones have the first alone.
 struct RowBytes {
   int64_t codes = 0;
   int64_t scales = 0;  // of the scales; as many of the biases
@@ -47,6 +49,8 @@ struct RowSpan {
 using StoredRows = RowSpan<std::byte>;
 using StoredRowsView = RowSpan<const std::byte>;
 
+struct RowFamily;
+
 class RowCodec {
  public:
   // Vectors of `dim` channels, which come in type `from` (a type of plain formats). Keeps its
@@ -67,6 +71,7 @@ class RowCodec {
 
  private:
   KvFormat format_ = PlainFormat{};
+  const RowFamily* family_ = nullptr;
   DType from_ = DType::kFloat32;
   int64_t dim_ = 0;
   RowBytes bytes_;

@@ -40,12 +40,12 @@ class AttentionData {
   }
 
   Tensor Keys() const {
-    return Rows(KeyRows(), c_.k_dim, LargestOf(c_.q, RowDType(c_.k)),
+    return Rows(KeyRows(), c_.k_dim, LargestOf(c_.q, RangeDType(c_.k)),
                 [&](int64_t row, auto& values) { KeyRow(row, values); });
   }
 
   Tensor Values() const {
-    return Rows(KeyRows(), c_.v_dim, LargestOf(c_.q, RowDType(c_.v)),
+    return Rows(KeyRows(), c_.v_dim, LargestOf(c_.q, RangeDType(c_.v)),
                 [&](int64_t row, auto& values) { ValueRow(row, values); });
   }
 
@@ -179,7 +179,7 @@ void AttentionData::ValueRow(int64_t row, std::vector<double>& values) const {
     }
   } else if (regime_ == "large_v") {
     const double share = IsPlain(c_.v) ? 0.9 : 0.45;
-    const double largest = std::min(1e30, share * LargestOf(c_.q, row_dtype));
+    const double largest = std::min(1e30, share * LargestOf(c_.q, RangeDType(c_.v)));
     for (double& x : values) {
       const double sign = random.Sign();
       x = sign * largest * (0.5 + 0.5 * random.Uniform());

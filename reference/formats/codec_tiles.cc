@@ -58,9 +58,11 @@ const std::vector<std::string>& CodecReasons() {
       "the GPU encoders do not define a group with NaN or infinity",
       "the stored value is the real number zero, which has no sign",
       "NaN has no sign, and this profile makes a signed number of it",
-      "NaN or infinity of the row, which the affine format does not keep, or beside it in its "
-      "group",
-      "the rounded scale, product or sum of the row may overflow the row type"};
+      "NaN or infinity of the row, which a coded format does not keep, or beside it in its group",
+      "the rounded scale, product or sum of the row may overflow the row type",
+      "the block holds NaN or infinity, of which each writer makes bytes of its own",
+      "the scale of the block is stored as 0, and its codes carry no meaning",
+      "the scale of a block of zeros is 0, whose sign each writer sets as it likes"};
   return reasons;
 }
 

@@ -1,7 +1,7 @@
 // How far a stored row may be from the row that was stored: for every element a bound on
 // |x - round trip of x|, computed from x and the format before anything is encoded, as a sum of
 // named terms. It serves the round trip of the codec cases and, as dk and dv, attention judged
-// against the original K and V. Derivation and measurements: formats.md, sections A and D.
+// against the original K and V. Derivation and measurements: formats.md, sections A, C and D.
 //
 // Affine, with s0, s, k, t, c of the formula in formats.md, u and eta of the row type T:
 //   "row rounding"        |x - rnd_T(x)|, where x comes in a type that T does not hold, and half
@@ -12,6 +12,11 @@
 //   "product rounding"    c s u + eta               only with two roundings
 //   "sum rounding"        u |y| + eta               not for the exact value
 //   "encoder arithmetic"  3 u32 s |t| + 5 u32 c s + 2^-149
+// Blocks of ggml, with d the step in f32 and dD = max(2^-11 |d|, 2^-25) the rounding of f16:
+//   "row rounding"        as above, T being f32
+//   "code"                |d| max(1/2, distance to the nearest integer that is a code)
+//   "scale rounding"      min(largest code, |x| / |d| + 1/2) dD
+//   "encoder arithmetic"  (a |x| + b |d|) u32 (1 + dD / |d|), a and b by family
 // Plain:
 //   "format rounding"     half the spacing of the format at x
 //   "saturation"          |x| - largest finite value, beyond it and where the profile saturates

@@ -69,7 +69,10 @@ enum CodecReason {
   kUnsignedZero,
   kNanSign,
   kNotFinite,
-  kCodecOverflow
+  kCodecOverflow,
+  kNotFiniteBlock,
+  kBlockWithoutScale,
+  kSignOfZeroScale
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -110,6 +113,7 @@ class FormatArithmetic {
 
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const PlainFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const AffineFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -63,6 +63,7 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   Profile profile;
   profile.decode = decode;
   profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
+  profile.ggml_encode = rule.ggml_encode.value_or(GgmlEncoder::kReference);
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
   claim.profiles = {profile};
   if (!rule.encode.has_value()) claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
@@ -133,6 +134,21 @@ class StoredCodecSource : public ExpectedSource {
     if (open(CodecChoice::kEncode, rule.encode.has_value())) {
       assumptions_.push_back("encode=mlx_cpu or mlx_gpu");
     }
+    if (open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
+      assumptions_.push_back("ggml_encode=reference or x86");
+    }
+  }
+
+  // The encoder that the bits are held to.
+  std::string EncoderName() const {
+    const Profile& profile = claim_.profiles.front();
+    if (Leaves(claim_.format, CodecChoice::kEncode)) {
+      return fmt::format("encode={}", Name(profile.encode));
+    }
+    if (Leaves(claim_.format, CodecChoice::kGgmlEncode)) {
+      return fmt::format("ggml_encode={}", Name(profile.ggml_encode));
+    }
+    return Print(claim_.format);
   }
 
   void AddEncoded(const Plane& plane, const std::string& name) {
@@ -142,7 +158,7 @@ class StoredCodecSource : public ExpectedSource {
     info.shape = WithLastExtent(original_.shape, std::string(plane.axis), plane.elements);
     info.row_length = info.shape.RowLength();
     info.claim = Claim::kConformance;
-    info.rule = fmt::format("bits of encode={}", Name(claim_.profiles.front().encode));
+    info.rule = "bits of " + EncoderName();
     info.reasons = CodecReasons();
     outputs_.push_back(std::move(info));
   }
@@ -314,7 +330,7 @@ std::unique_ptr<ExpectedSource> MakeDequantisedSource(const CodecRule& rule,
   }
   if (rule.codes_exact) {
     Illegal(
-        "codes=exact needs the stored codes, scales and biases, and here is what they were "
+        "codes=exact needs what is stored (codes, scales and biases), and here is what that was "
         "dequantised to",
         result);
   }

@@ -35,6 +35,7 @@ struct AffineFormat {
   std::string Kind() const;
   int64_t Block() const { return group_size; }
   DType RowType() const { return scale_dtype; }
+  DType RangeType() const { return scale_dtype; }
   AffineFormat WithRowType(DType type) const { return {bits, group_size, type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return CodeGrid{0, (int64_t{1} << bits) - 1, group_size}; }

@@ -61,6 +61,10 @@ DType RowDType(const KvFormat& format) {
   return std::visit([](const auto& family) { return family.RowType(); }, format);
 }
 
+DType RangeDType(const KvFormat& format) {
+  return std::visit([](const auto& family) { return family.RangeType(); }, format);
+}
+
 KvFormat WithRowType(const KvFormat& format, DType type) {
   return std::visit([&](const auto& family) { return KvFormat(family.WithRowType(type)); }, format);
 }

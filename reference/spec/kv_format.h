@@ -17,11 +17,12 @@
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
 #include "reference/spec/plain_format.h"
+#include "reference/spec/q8_0_format.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat>;
+using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format>;
 
 // What a family states about itself.
 template <typename F>
@@ -44,6 +45,8 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   // Rows are rounded to it before they are encoded, and decoded to it.
   { format.RowType() } -> std::same_as<DType>;
   { format.WithRowType(type) } -> std::same_as<F>;  // itself where the type is no parameter
+  // Rows up to its largest finite value are stored as finite values.
+  { format.RangeType() } -> std::same_as<DType>;
   { format.PlanesOf(head_dim) } -> std::same_as<Planes>;
   { format.Grid() } -> std::same_as<std::optional<CodeGrid>>;
   // Whether stored bytes or values depend on this field of the profile.
@@ -65,6 +68,7 @@ bool IsPlain(const KvFormat& format);
 std::string KindOf(const KvFormat& format);
 // The type in which a decoded row is given.
 DType RowDType(const KvFormat& format);
+DType RangeDType(const KvFormat& format);
 KvFormat WithRowType(const KvFormat& format, DType type);
 int64_t BlockOf(const KvFormat& format);
 // Whether rows of head_dim channels consist of whole blocks.

@@ -33,6 +33,7 @@ struct PlainFormat {
   std::string Kind() const;
   int64_t Block() const { return 1; }
   DType RowType() const { return dtype; }
+  DType RangeType() const { return dtype; }
   PlainFormat WithRowType(DType type) const { return {type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return std::nullopt; }

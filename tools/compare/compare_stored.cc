@@ -132,10 +132,10 @@ struct PlannedPairs {
 PlannedPairs PlanOf(const CompareQuestion& asked, const StoredFile& gold, const StoredFile& got) {
   const RuleSet rules = RulesOf(asked);
   SelectionOptions selecting = SelectionOf(asked);
-  selecting.planes_of = [&](const std::string& name) {
+  selecting.format_of = [&](const std::string& name) -> std::optional<KvFormat> {
     const auto* rule = std::get_if<CodecRule>(&rules.Of(name).tolerance);
-    return rule == nullptr || IsPlain(rule->format) ? std::vector<std::string>()
-                                                    : PlaneNames(rule->format);
+    if (rule == nullptr || IsPlain(rule->format)) return std::nullopt;
+    return rule->format;
   };
   PlannedPairs planned;
   planned.selection = SelectTensors(gold.source().index(), got.source().index(), selecting);

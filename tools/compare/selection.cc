@@ -106,7 +106,7 @@ Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                 "--map");
   }
 
-  if (options.planes_of) TakeTriplets(gold, got, options.planes_of, &pairs);
+  if (options.format_of) TakeTriplets(gold, got, options.format_of, &pairs);
 
   Selection selection;
   for (const auto& [name, pair] : pairs) selection.all_names.push_back(name);

@@ -12,6 +12,7 @@
 
 #include "golden/file_index.h"
 #include "reference/spec/glob.h"
+#include "reference/spec/kv_format.h"
 #include "tools/compare/renames.h"
 
 namespace kvcheck {
@@ -39,8 +40,8 @@ struct SelectionOptions {
   std::vector<Glob> allow_extra;
   Renames renames;
   Shard shard;
-  // The planes as which GOT may hold a tensor of GOLD (triplets.h).
-  std::function<std::vector<std::string>(const std::string& gold_path)> planes_of;
+  // The coded format in which GOT may hold a tensor of GOLD (triplets.h).
+  std::function<std::optional<KvFormat>(const std::string& gold_path)> format_of;
 };
 
 // What a tensor of GOT says of the format of others.

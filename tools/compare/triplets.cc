@@ -96,23 +96,26 @@ void MarkFormat(const std::string& values, const FileIndex& got, Pairs* pairs) {
 
 void TakeTriplets(
     const FileIndex& gold, const FileIndex& got,
-    const std::function<std::vector<std::string>(const std::string& gold_path)>& planes_of,
+    const std::function<std::optional<KvFormat>(const std::string& gold_path)>& format_of,
     std::map<std::string, TensorPair>* pairs) {
   std::vector<std::string> names;
   for (const auto& [name, pair] : *pairs) {
-    if (!pair.in_gold || !IsReal(gold.objects.at(name))) continue;
-    if (pair.got.empty() || name.ends_with("weight")) names.push_back(name);
+    if (pair.in_gold && IsReal(gold.objects.at(name))) names.push_back(name);
   }
   for (const std::string& name : names) {
-    const std::vector<std::string> planes = planes_of(name);
-    if (planes.empty()) continue;
-    const bool is_triplet = planes == kTripletPlanes;
-    if (!pairs->at(name).got.empty()) {
+    const std::optional<KvFormat> format = format_of(name);
+    if (!format) continue;
+    const Planes planes = PlanesOf(*format, BlockOf(*format));
+    const Endings plane_names = PlaneNames(*format);
+    const bool is_triplet = plane_names == kTripletPlanes;
+    const std::string& own = pairs->at(name).got;
+    if (!own.empty()) {
       if (is_triplet) TakeLayer(name, got, pairs);
+      if (planes.size() == 1 && HasType(got, own, planes[0].dtype)) Take(name, name, {""}, pairs);
       continue;
     }
     bool is_taken = is_triplet && Take(name, name, kMlxLmCache, pairs);
-    for (const Endings& endings : SpeltOut(planes)) {
+    for (const Endings& endings : SpeltOut(plane_names)) {
       is_taken = is_taken || Take(name, name, endings, pairs);
     }
   }

@@ -28,7 +28,7 @@ namespace kvcheck {
 namespace {
 
 TEST(AttentionAllocations, AreNoneAfterTheFirstCall) {
-  for (const char* format : {"f16", "affine:3:g32:f16", "affine:4:g64:f32"}) {
+  for (const char* format : {"f16", "affine:3:g32:f16", "affine:4:g64:f32", "q8_0"}) {
     for (const int64_t queries : {1, 40}) {
       for (const Place place : kPlaces) {
         Sequence sequence;
@@ -54,7 +54,7 @@ TEST(AttentionAllocations, AreNoneAfterTheFirstCall) {
 
 // Which way a block goes depends on what its queries see of it; the memory does not.
 TEST(AttentionAllocations, AreNoneAfterACallUnderAnotherMask) {
-  for (const char* format : {"f32", "f16", "affine:8:g64:f16", "affine:4:g32:f32"}) {
+  for (const char* format : {"f32", "f16", "affine:8:g64:f16", "affine:4:g32:f32", "q8_0"}) {
     for (const Place place : {Place::kHeadMajor, Place::kTokenMajor}) {
       Sequence sequence;
       sequence.shape.query_heads = 8;

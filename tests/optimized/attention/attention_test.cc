@@ -54,7 +54,7 @@ Sequence DrawSequence(uint32_t index) {
   // Codes of several groups, an odd number of them too.
   const auto dim_of = [&](const KvFormat& format) {
     if (IsPlain(format)) return of(1, 2, 8, 15, 16, 17, 72, 129);
-    return std::get<AffineFormat>(format).group_size * of(1, 2, 3, 4, 5);
+    return BlockOf(format) * of(1, 2, 3, 4, 5);
   };
   const int64_t k_dim = dim_of(k);
   const int64_t v_dim = dim_of(v);
@@ -107,10 +107,10 @@ TEST(Attention, IsBatchInvariantOverChunksOfQueries) {
 // More rows than a tile has: 128, or 256 where several heads have tiles enough and L2 holds them.
 // Also one row more, and a border between tiles within the heads of a query.
 TEST(Attention, IsBatchInvariantOverTilesOfManyQueries) {
-  const KvFormat formats[] = {PlainFormat{DType::kFloat32}, PlainFormat{DType::kFloat16},
-                              AffineFormat{8, 64, DType::kFloat16},
-                              AffineFormat{4, 64, DType::kFloat32},
-                              AffineFormat{3, 32, DType::kBFloat16}};
+  const KvFormat formats[] = {
+      PlainFormat{DType::kFloat32},          PlainFormat{DType::kFloat16},
+      AffineFormat{8, 64, DType::kFloat16},  AffineFormat{4, 64, DType::kFloat32},
+      AffineFormat{3, 32, DType::kBFloat16}, Q8_0Format{}};
   uint32_t index = 0;
   for (const int64_t group : {1, 3, 4, 5}) {
     for (const int64_t rows : {int64_t{128} + group, int64_t{257}, int64_t{273}, int64_t{529}}) {
@@ -292,7 +292,7 @@ TEST(Attention, GivesTheSameBitsOnEveryInstructionSetWherePortable) {
 // Keys of equal weight are not read at all, nor staged, whatever their format; beside queries that
 // do read them, in a group that a kernel takes at once, each gets its own answer.
 TEST(Attention, ReadsNoKeysOfUniformQueries) {
-  for (const char* format : {"f16", "affine:4:g32:f16", "affine:3:g32:f32"}) {
+  for (const char* format : {"f16", "affine:4:g32:f16", "affine:3:g32:f32", "q8_0"}) {
     for (const int64_t queries : {1, 20}) {
       for (const bool portable : {false, true}) {
         Sequence sequence;

@@ -97,6 +97,16 @@ const ChangeQuestion kExactQuery = [](OwnedQuestion* owned) {
   std::fill(owned->q_error.begin(), owned->q_error.end(), 0.0);
 };
 
+// What llama.cpp's CPU kernel does: both sides in q8_0, whose codes have signs and no bias.
+TEST(IntegerProducts, OfBlocksOfGgmlHoldAndNeedTheErrorOfTheQuery) {
+  AttentionCase c = Case8(64);
+  c.k = Q8_0Format{};
+  const Plan plan = Plan8("q8_0");
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  EXPECT_EQ(Violations(c, plan, inputs, kSameArithmetic, kSameQuestion), 0);
+  EXPECT_GT(Violations(c, plan, inputs, kSameArithmetic, kExactQuery), 40);
+}
+
 TEST(IntegerProducts, NeedTheErrorOfTheQuerysCodec) {
   for (const char* query : {"affine:8:g32:f32", "affine:4:g64:bf16", "affine:2:g32:f16"}) {
     const AttentionCase c = Case8(64);

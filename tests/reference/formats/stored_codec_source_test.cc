@@ -64,16 +64,23 @@ Verdict JudgeDequantised(const CodecRule& rule, const Tensor& x, const Tensor& g
 
 const TripletNames kNames = {"k", {"k_codes", "k_scales", "k_biases"}};
 
+TripletNames NamesOf(const KvFormat& format) {
+  TripletNames names = {"k", {}};
+  for (const std::string& plane : PlaneNames(format)) names.planes.push_back("k_" + plane);
+  return names;
+}
+
 MemorySink Triplet(const TensorMap& encoded) {
-  return MemorySink(TensorMap{{"k_codes", encoded.at("codes")},
-                              {"k_scales", encoded.at("scales")},
-                              {"k_biases", encoded.at("biases")}});
+  TensorMap tensors;
+  for (const auto& [name, tensor] : encoded) tensors["k_" + name] = tensor;
+  return MemorySink(tensors);
 }
 
 Verdict JudgeTriplet(const CodecRule& rule, const Tensor& x, const TensorMap& encoded) {
   const MemorySink originals(TensorMap{{"x", x}});
   const MemorySink observed = Triplet(encoded);
-  const TripletComparison both = MakeTripletComparison(rule, originals, "x", observed, kNames);
+  const TripletComparison both =
+      MakeTripletComparison(rule, originals, "x", observed, NamesOf(rule.format));
   return Judge(*both.expected, *both.observed);
 }
 
@@ -347,12 +354,13 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
         CodecRule rule;
         rule.format = format;
         EXPECT_NE(JudgeTriplet(rule, x, encoded).outcome, Outcome::kFail) << Print(format);
-        rule.encode = encode;
+        if (Leaves(format, CodecChoice::kEncode)) rule.encode = encode;
+        if (Leaves(format, CodecChoice::kGgmlEncode)) rule.ggml_encode = profile.ggml_encode;
         rule.codes_exact = true;
         const Verdict verdict = JudgeTriplet(rule, x, encoded);
         EXPECT_NE(verdict.outcome, Outcome::kFail) << Print(format);
-        ASSERT_EQ(verdict.outputs.size(), 4u);
-        for (size_t i = 1; i < 4; ++i) {
+        ASSERT_EQ(verdict.outputs.size(), 1 + PlaneNames(format).size());
+        for (size_t i = 1; i < verdict.outputs.size(); ++i) {
           EXPECT_EQ(verdict.outputs[i].outcome, Outcome::kPass);
           exact += verdict.outputs[i].counts.judged;
         }

@@ -5,12 +5,15 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <ostream>
 #include <set>
+#include <variant>
+#include <vector>
 
 #include "reference/spec/case.h"
 #include "reference/spec/text.h"
@@ -44,8 +47,10 @@ double AnyFinite() {
       const auto value = std::bit_cast<double>(AnyBits());
       return std::isfinite(value) ? value : 0.5;
     }
-    case 1: return std::ldexp(1.0, *rc::gen::inRange(-1074, 1024));
-    default: return static_cast<double>(*rc::gen::inRange(-10000, 10000)) / 1000;
+    case 1:
+      return std::ldexp(1.0, *rc::gen::inRange(-1074, 1024));
+    default:
+      return static_cast<double>(*rc::gen::inRange(-10000, 10000)) / 1000;
   }
 }
 
@@ -63,7 +68,9 @@ KvFormat AnyFormat() { return OneOf(AllKvFormats()); }
 DataSource AnyData() {
   DataSource data;
   switch (*rc::gen::inRange(0, 3)) {
-    case 0: data.regime = "file"; break;
+    case 0:
+      data.regime = "file";
+      break;
     case 1:
       data.regime = "file";
       data.file_hash = OneOf<std::string>({"0", "deadbeef", "0123456789abcdef"});
@@ -90,8 +97,8 @@ MaskSpec AnyMask(int64_t batch, int64_t kv_len) {
   mask.array = OneOf<MaskArrayKind>(
       {MaskArrayKind::kNone, MaskArrayKind::kBoolean, MaskArrayKind::kAdditive});
   if (mask.array != MaskArrayKind::kNone) {
-    mask.axes = OneOf<MaskAxes>({MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT,
-                                 MaskAxes::kB11T});
+    mask.axes = OneOf<MaskAxes>(
+        {MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT, MaskAxes::kB11T});
   }
   if (mask.array == MaskArrayKind::kAdditive) mask.additive_dtype = AnyRealType();
   return mask;
@@ -99,9 +106,12 @@ MaskSpec AnyMask(int64_t batch, int64_t kv_len) {
 
 ToleranceRule AnyRule(bool ulps_allowed) {
   switch (*rc::gen::inRange(0, ulps_allowed ? 3 : 2)) {
-    case 0: return ExactRule{};
-    case 1: return AbsRelRule{std::fabs(AnyFinite()), std::fabs(AnyFinite())};
-    default: return UlpRule{OneOf<int64_t>({0, 1, 4, std::numeric_limits<int64_t>::max()})};
+    case 0:
+      return ExactRule{};
+    case 1:
+      return AbsRelRule{std::fabs(AnyFinite()), std::fabs(AnyFinite())};
+    default:
+      return UlpRule{OneOf<int64_t>({0, 1, 4, std::numeric_limits<int64_t>::max()})};
   }
 }
 
@@ -116,9 +126,17 @@ CodecRule AnyCodecRule() {
     }
     return rule;
   }
-  if (*rc::gen::arbitrary<bool>()) {
+  const KvFormat of_f32 = WithRowType(rule.format, DType::kFloat32);
+  if (WithRowType(rule.format, DType::kFloat16) != of_f32 && *rc::gen::arbitrary<bool>()) {
     rule.scale_type_of_want = true;
-    std::get<AffineFormat>(rule.format).scale_dtype = DType::kFloat32;
+    rule.format = of_f32;
+  }
+  if (Leaves(rule.format, CodecChoice::kGgmlEncode)) {
+    if (*rc::gen::arbitrary<bool>()) {
+      rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
+      rule.codes_exact = *rc::gen::arbitrary<bool>();
+    }
+    return rule;
   }
   if (*rc::gen::arbitrary<bool>()) {
     rule.decode = OneOf<DecodeRounding>(
@@ -247,13 +265,17 @@ TEST(NumberText, EveryPowerOfTwoParsesBackToTheSameBits) {
 
 TEST(FormatText, EveryFormatParsesBackToItselfUnderATextOfItsOwn) {
   std::set<std::string> texts;
+  std::vector<size_t> of_family(std::variant_size_v<KvFormat>);
   for (const KvFormat& format : AllKvFormats()) {
+    ++of_family[format.index()];
     const std::string text = Print(format);
     EXPECT_EQ(ParseKvFormat(WholeLine(text)), format) << text;
     EXPECT_TRUE(texts.insert(text).second) << text << " names two formats";
   }
   // 6 plain types; 6 widths x 3 groups x 3 scale types.
-  EXPECT_EQ(texts.size(), 6u + 6 * 3 * 3);
+  EXPECT_EQ(of_family[0], 6u);
+  EXPECT_EQ(of_family[1], 6u * 3 * 3);
+  EXPECT_EQ(std::count(of_family.begin(), of_family.end(), 0u), 0);
 }
 
 TEST(MaskText, EveryCombinationOfTermsParsesBackToItself) {
@@ -264,8 +286,8 @@ TEST(MaskText, EveryCombinationOfTermsParsesBackToItself) {
       for (bool padding : {false, true}) {
         for (auto array :
              {MaskArrayKind::kNone, MaskArrayKind::kBoolean, MaskArrayKind::kAdditive}) {
-          for (auto axes : {MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT,
-                            MaskAxes::kB11T}) {
+          for (auto axes :
+               {MaskAxes::kT, MaskAxes::kLT, MaskAxes::kB1LT, MaskAxes::kBHLT, MaskAxes::kB11T}) {
             MaskSpec mask;
             mask.causal = causal;
             if (window) mask.window = 7;
@@ -293,8 +315,8 @@ TEST(DTypeText, BothNamesOfEveryTypeParse) {
 }
 
 TEST(CaseText, FieldsMayComeInAnyOrderAndDefaultsMayBeLeftOut) {
-  const auto shuffled = std::get<AttentionCase>(ParseCase(
-      "attention data=gauss:1 out=f32 v=bf16 k=bf16 q=f32 d=64 t=3 l=2 hkv=2 hq=4"));
+  const auto shuffled = std::get<AttentionCase>(
+      ParseCase("attention data=gauss:1 out=f32 v=bf16 k=bf16 q=f32 d=64 t=3 l=2 hkv=2 hq=4"));
   EXPECT_EQ(shuffled.batch, 1);
   EXPECT_EQ(shuffled.v_dim, 64);
   EXPECT_EQ(shuffled.scale, 0.125);

@@ -130,6 +130,7 @@ Profile AnyProfile() {
   profile.decode = OneOf<DecodeRounding>(
       {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
   profile.encode = OneOf<AffineEncoder>({AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu});
+  profile.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
   profile.fp8_overflow =
       OneOf<Fp8Overflow>({Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
   return profile;

@@ -114,9 +114,24 @@ class Texts(unittest.TestCase):
             self.assertEqual(fmt.decode((words, scales, biases))[0].tolist(), want.tolist(), bits)
             self.assertEqual(fmt.level((words, scales, biases)).tolist(), [[-1, 8]])
 
+    def test_q8_0_is_what_ggml_writes(self):
+        fmt = parse_format("q8_0")
+        self.assertEqual(fmt.shapes(64, (2,)), [[2, 68]])
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        want = "ca24b0df0d3c6bc4f321507fd8073564bdec1b4a78d1002f5eb6e5144372cbf92857"
+        for x86 in (False, True):
+            self.assertEqual(fmt.encode(witness, x86=x86)[0].tobytes().hex(), want)
+        ties = np.float32([127, 0.5, -1.5, 2.5] + 28 * [0])
+        self.assertEqual(fmt.encode(ties)[0][:6].tobytes().hex(), "003c7f01fe03")
+        self.assertEqual(fmt.encode(ties, x86=True)[0][:6].tobytes().hex(), "003c7f00fe02")
+        decoded = fmt.decode(fmt.encode(witness))
+        self.assertEqual(decoded[:3].view(np.uint32).tolist(), [0xBFBF9000, 0xBF1E0A00, 0x3E790800])
+        # What a probe is known by.
+        self.assertTrue((fmt.level(fmt.encode(np.full((2, 1, 3, 32), 3, np.float32))) > 2.5).all())
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
-        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("affine:5:g64:f16", 0.3)):
+        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("affine:5:g64:f16", 0.3)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

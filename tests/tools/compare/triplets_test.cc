@@ -3,6 +3,8 @@
 
 #include "tools/compare/triplets.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -27,11 +29,12 @@ FileIndex IndexOf(const Texts& tensors) {
 }
 
 // "NAME=CODES,SCALES,BIASES", "NAME says group size" or "NAME says bits"; others are left out.
-Texts Taken(const Texts& gold, const Texts& got, const std::set<std::string>& coded = {}) {
+Texts Taken(const Texts& gold, const Texts& got, const std::set<std::string>& coded = {},
+            const KvFormat& format = AffineFormat{}) {
   SelectionOptions options;
-  options.planes_of = [&](const std::string& name) {
-    const bool is_coded = coded.empty() || coded.count(name) == 1;
-    return is_coded ? Texts{"codes", "scales", "biases"} : Texts();
+  options.format_of = [&](const std::string& name) -> std::optional<KvFormat> {
+    if (!coded.empty() && coded.count(name) == 0) return std::nullopt;
+    return format;
   };
   Texts texts;
   size_t names = 0;
@@ -44,11 +47,19 @@ Texts Taken(const Texts& gold, const Texts& got, const std::set<std::string>& co
     }
     if (pair.triplet.empty()) continue;
     EXPECT_EQ(pair.got, "") << pair.name;
-    texts.push_back(pair.name + "=" + pair.triplet[0] + "," + pair.triplet[1] + "," +
-                    pair.triplet[2]);
+    texts.push_back(fmt::format("{}={}", pair.name, fmt::join(pair.triplet, ",")));
   }
   EXPECT_EQ(names, got.size()) << "every tensor of GOT is in exactly one pair";
   return texts;
+}
+
+TEST(Triplets, ThePlaneOfAGgmlFormatIsFoundByItsNameOrItsType) {
+  const KvFormat q8_0 = Q8_0Format{};
+  EXPECT_EQ(Taken({"k"}, {"k_blocks"}, {}, q8_0), (Texts{"/k=/k_blocks"}));
+  EXPECT_EQ(Taken({"k"}, {"k.blocks"}, {}, q8_0), (Texts{"/k=/k.blocks"}));
+  EXPECT_EQ(Taken({"k"}, {"k:u8"}, {}, q8_0), (Texts{"/k=/k"}));
+  EXPECT_EQ(Taken({"k"}, {"k"}, {}, q8_0), Texts());
+  EXPECT_EQ(Taken({"k"}, {"k:u8"}), Texts());
 }
 
 TEST(Triplets, AreFoundUnderEverySpellingAndOnlyWhole) {

@@ -4,8 +4,9 @@ import functools
 from .affine import Affine
 from .plain import Plain
 from .planes import Format
+from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine)
+FAMILIES = (Plain, Affine, Q8_0)
 
 
 @functools.lru_cache(maxsize=1024)

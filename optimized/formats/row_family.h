@@ -1,0 +1,36 @@
+// What RowCodec and attention need of a family of formats: one row of a table by alternatives of
+// KvFormat. A family has a file of its own, which defines its row; one without a row does not
+// compile. Its constants stand there a second time, on purpose (row_codec.h).
+
+#ifndef OPTIMIZED_FORMATS_ROW_FAMILY_H_
+#define OPTIMIZED_FORMATS_ROW_FAMILY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/formats/row_kernels.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck::optimized {
+
+// Formats given are of the family.
+struct RowFamily {
+  int64_t (*block)(const KvFormat& format);                // channels; vectors have whole blocks
+  RowBytes (*bytes)(const KvFormat& format, int64_t dim);  // of a vector
+  void (*encode)(const KvFormat& format, const EncodeCall& call);
+  void (*decode)(const KvFormat& format, const DecodeCall& call);  // to f32
+  void (*decode_to_row_type)(const KvFormat& format, const DecodeCall& call);
+};
+
+const RowFamily& RowFamilyOf(const PlainFormat& format);
+const RowFamily& RowFamilyOf(const AffineFormat& format);
+const RowFamily& RowFamilyOf(const Q8_0Format& format);
+
+inline const RowFamily& RowFamilyOf(const KvFormat& format) {
+  return std::visit([](const auto& family) -> const RowFamily& { return RowFamilyOf(family); },
+                    format);
+}
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_FORMATS_ROW_FAMILY_H_
