@@ -284,7 +284,11 @@ std::vector<AttentionSpace> OptimizedAttention::Spaces() {
 }
 
 Capabilities OptimizedAttention::GetCapabilities() const {
-  return {"optimized", "1", {"attention"}, StatedPlan(portable_), StatedProfile(), Spaces()};
+  Capabilities capabilities = {"optimized",     "1",     {"attention"}, StatedPlan(portable_),
+                               StatedProfile(), Spaces()};
+  capabilities.states_plan = true;
+  capabilities.conventions = Conventions::kOwnButMaskedRows;
+  return capabilities;
 }
 
 RunOutcome OptimizedAttention::Run(const Case& any_case, const TensorMap& inputs, Sink& sink) {

@@ -72,7 +72,9 @@ Profile OptimizedCodec::StatedProfile() {
 }
 
 Capabilities OptimizedCodec::GetCapabilities() const {
-  return {"optimized", "1", {"codec"}, {}, StatedProfile()};
+  Capabilities capabilities = {"optimized", "1", {"codec"}, {}, StatedProfile()};
+  capabilities.conventions = Conventions::kOwn;
+  return capabilities;
 }
 
 RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {

@@ -77,11 +77,16 @@ void Store(const std::vector<double>& values, DType dtype, const Plan& plan,
 
 }  // namespace
 
-SimulatedKernel::SimulatedKernel(Plan plan, Profile profile, AttentionRules rules)
-    : plan_(std::move(plan)), profile_(profile), rules_(std::move(rules)) {}
+SimulatedKernel::SimulatedKernel(Plan plan, Profile profile, AttentionRules rules, bool states_plan)
+    : plan_(std::move(plan)),
+      profile_(profile),
+      rules_(std::move(rules)),
+      states_plan_(states_plan) {}
 
 Capabilities SimulatedKernel::GetCapabilities() const {
-  return {"simulated", "1", {"attention"}, plan_, profile_};
+  Capabilities capabilities = {"simulated", "1", {"attention"}, plan_, profile_};
+  capabilities.states_plan = states_plan_;
+  return capabilities;
 }
 
 RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, Sink& sink) {

@@ -17,7 +17,8 @@ namespace kvcheck {
 
 class SimulatedKernel : public Implementation {
  public:
-  SimulatedKernel(Plan plan, Profile profile, AttentionRules rules = {});
+  // states_plan: the plan is its own, whatever it is asked under.
+  SimulatedKernel(Plan plan, Profile profile, AttentionRules rules = {}, bool states_plan = false);
 
   Capabilities GetCapabilities() const override;
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
@@ -28,6 +29,7 @@ class SimulatedKernel : public Implementation {
   Plan plan_;
   Profile profile_;
   AttentionRules rules_;
+  bool states_plan_;
 };
 
 }  // namespace kvcheck

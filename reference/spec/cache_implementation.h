@@ -230,6 +230,11 @@ struct CacheCapabilities {
   // What is there, so that cases are drawn which the implementation can answer: one space or the
   // other holds for a whole case. Empty: everything.
   std::vector<CacheSpace> spaces{};
+  // Whether profile and plan are stated of every answer, so that a verdict names them.
+  bool states_plan = false;
+  // As Capabilities::foreign: calls may throw an ImplementationLoss.
+  bool foreign = false;
+  std::vector<std::string> warnings{};  // of what is judged, said before the first verdict
 };
 
 // Which states will be asked about after each operation of the run, so that an implementation in
@@ -254,6 +259,8 @@ class RehearsedOtherwise : public std::exception {
   std::exception_ptr loss_;
 };
 
+class TraceStore;  // reference/trace/trace_store.h
+
 class CacheFactory {
  public:
   virtual ~CacheFactory() = default;
@@ -265,6 +272,9 @@ class CacheFactory {
     static_cast<void>(op), static_cast<void>(layout), static_cast<void>(k), static_cast<void>(v);
     return true;
   }
+
+  // Where its caches save whatever store they are given; null: in that store.
+  virtual TraceStore* OwnStore() { return nullptr; }
 
   // The setup of the caches made from now on: heads, dimensions, type of appended vectors, growth
   // step. Caches made before are not called any more, except as `out`.

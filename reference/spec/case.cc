@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "reference/spec/case_kind.h"
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
@@ -37,7 +38,6 @@ DType ParseRealType(Piece piece) {
 
 int64_t ParseExtent(Piece piece) { return ParseInt(piece, 1, kMaxExtent); }
 
-constexpr std::string_view kKinds = "codec, attention, tensor, cache";
 constexpr std::string_view kCodecKeys = "op, format, x, rows, d, data";
 constexpr std::string_view kAttentionKeys =
     "b, hq, hkv, l, t, d, dv, q, k, v, out, layout, mask, scale, softcap, sinks, alibi, lse, "
@@ -302,29 +302,80 @@ std::string Print(const Case& c) {
   return std::visit([](const auto& kind) { return PrintKind(kind); }, c);
 }
 
+namespace {
+
+// fields: what stands behind the kind's name in the text.
+template <typename C, C (*kParse)(Fields*)>
+Case ParseFields(Piece fields, std::string_view keys) {
+  Fields read(fields, keys);
+  return kParse(&read);
+}
+
+Case ParseTrace(Piece fields, std::string_view) { return ParseCacheCase(fields.whole); }
+
+// How a kind is written; how it is printed, validated and what tensors it has are overloads, which
+// std::visit wants of every kind.
+struct KindText {
+  std::string_view name;
+  std::string_view keys;
+  Case (*parse)(Piece fields, std::string_view keys);
+  bool is_asked = true;
+  bool has_plan = false;
+  bool has_profile = false;
+  bool has_tensors = true;
+};
+
+constexpr KindTable<KindText> kKinds = {{{
+    {"codec", kCodecKeys, ParseFields<CodecCase, ParseCodec>, true, false, true},
+    {"attention", kAttentionKeys, ParseFields<AttentionCase, ParseAttention>, true, true, true},
+    {"tensor", kTensorKeys, ParseFields<TensorCase, ParseTensor>, false},
+    {"cache", "", ParseTrace, true, false, false, false},
+}}};
+
+std::string KindNames() {
+  std::string names;
+  for (const KindText& kind : kKinds.rows) {
+    names += names.empty() ? "" : ", ";
+    names += kind.name;
+  }
+  return names;
+}
+
+const DataSource& DataOfKind(const CacheCase& c) { return c.setup.data; }
+template <typename C>
+const DataSource& DataOfKind(const C& c) {
+  return c.data;
+}
+
+}  // namespace
+
+std::string_view Name(CaseKind kind) { return kKinds[kind].name; }
+bool IsAsked(CaseKind kind) { return kKinds[kind].is_asked; }
+bool HasTensors(CaseKind kind) { return kKinds[kind].has_tensors; }
+bool HasPlan(CaseKind kind) { return kKinds[kind].has_plan; }
+bool HasProfile(CaseKind kind) { return kKinds[kind].has_profile; }
+
+std::optional<CaseKind> FindCaseKind(std::string_view name) {
+  for (size_t i = 0; i < kCaseKinds; ++i) {
+    if (kKinds.rows[i].name == name) return KindAt(i);
+  }
+  return std::nullopt;
+}
+
 Case ParseCase(std::string_view text) {
   const size_t space = std::min(text.find(' '), text.size());
   const Piece kind = {text.substr(0, space), text};
   if (space == text.size()) {
     kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
   }
-  if (kind.text == "cache") return ParseCacheCase(text);
-  if (kind.text != "codec" && kind.text != "attention" && kind.text != "tensor") {
+  const std::optional<CaseKind> found = FindCaseKind(kind.text);
+  if (!found) {
+    const std::string names = KindNames();
     kind.Refuse(fmt::format("'{}' is not a kind of case{}; kinds: {}", kind.text,
-                            DidYouMean(kind.text, kKinds), kKinds));
+                            DidYouMean(kind.text, names), names));
   }
-  const Piece rest = {text.substr(space + 1), text};
-  Case c;
-  if (kind.text == "codec") {
-    Fields fields(rest, kCodecKeys);
-    c = ParseCodec(&fields);
-  } else if (kind.text == "attention") {
-    Fields fields(rest, kAttentionKeys);
-    c = ParseAttention(&fields);
-  } else {
-    Fields fields(rest, kTensorKeys);
-    c = ParseTensor(&fields);
-  }
+  const KindText& row = kKinds[*found];
+  Case c = row.parse({text.substr(space + 1), text}, row.keys);
   Validate(c);
   return c;
 }
@@ -333,17 +384,10 @@ void Validate(const Case& c) {
   std::visit([](const auto& kind) { ValidateKind(kind); }, c);
 }
 
-std::string_view KindName(const Case& c) {
-  if (std::holds_alternative<CodecCase>(c)) return "codec";
-  if (std::holds_alternative<CacheCase>(c)) return "cache";
-  return std::holds_alternative<AttentionCase>(c) ? "attention" : "tensor";
-}
+std::string_view KindName(const Case& c) { return Name(KindOf(c)); }
 
 const DataSource& DataOf(const Case& c) {
-  if (const auto* cache = std::get_if<CacheCase>(&c)) return cache->setup.data;
-  if (const auto* codec = std::get_if<CodecCase>(&c)) return codec->data;
-  if (const auto* attention = std::get_if<AttentionCase>(&c)) return attention->data;
-  return std::get<TensorCase>(c).data;
+  return std::visit([](const auto& kind) -> const DataSource& { return DataOfKind(kind); }, c);
 }
 
 }  // namespace kvcheck

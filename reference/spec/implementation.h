@@ -32,6 +32,13 @@ class Sink {
                      std::span<const std::byte> bytes) = 0;
 };
 
+// Which conventions an implementation's answers follow.
+enum class Conventions : uint8_t {
+  kAsAsked,           // those that it is asked under
+  kOwnButMaskedRows,  // its own profile, but for what becomes of fully masked rows
+  kOwn,               // its own profile
+};
+
 struct Capabilities {
   std::string name;
   std::string version;
@@ -41,16 +48,29 @@ struct Capabilities {
   // What is there of the kinds, so that cases are drawn which it can answer. Empty: everything.
   std::vector<AttentionSpace> attention_spaces{};
   std::vector<CodecSpace> codec_spaces{};
+  // Whether `plan` is how it computes, whatever it is asked under; else it follows what it was
+  // made with.
+  bool states_plan = false;
+  Conventions conventions = Conventions::kAsAsked;
+  // Another project's, in a process of its own: named with its version, and held to a time limit
+  // where it answers, so that a loss is an ImplementationLoss.
+  bool foreign = false;
+  std::vector<std::string> warnings{};  // of what is judged, said before the first verdict
 };
 
-enum class RunOutcome { kAnswered, kUnsupported };
+// kUnsupported: the case is declined. kRefused: it is called illegal, which no legal case may be.
+enum class RunOutcome { kAnswered, kUnsupported, kRefused };
 
 class Implementation {
  public:
   virtual ~Implementation() = default;
   virtual Capabilities GetCapabilities() const = 0;
-  // inputs: the tensors of InputSpecs(c), already checked.
+  // inputs: the tensors of InputSpecs(c), already checked. Errors: ImplementationLoss.
   virtual RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) = 0;
+  // Threads of the next Run, on which the answer does not depend. False: nobody can choose them.
+  virtual bool SetThreads(int) { return false; }
+  // Why the last case was declined or refused; "": not said.
+  virtual std::string Reason() const { return ""; }
   // How the last answer was computed, where that is not what the capabilities say; else null. Valid
   // until the next Run.
   virtual const Plan* AnswerPlan() const { return nullptr; }

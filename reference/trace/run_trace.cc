@@ -23,7 +23,10 @@ TraceRunner::TraceRunner(CacheFactory* factory, TraceStore* store)
       names_(std::make_unique<Names>(&table_)),
       slots_(kSlots),
       saved_(kStateKeys),
-      store_(store == nullptr ? &memory_ : store) {}
+      store_(store) {
+  if (store_ == nullptr) store_ = factory->OwnStore();
+  if (store_ == nullptr) store_ = &memory_;
+}
 
 TraceRunner::~TraceRunner() = default;
 

@@ -44,7 +44,8 @@ struct TraceOptions {
 
 class TraceRunner {
  public:
-  // factory, store: outlive the runner. store: where traces save; null: in memory.
+  // factory, store: outlive the runner. store: where traces save; null: where the
+  // factory does, or in memory.
   explicit TraceRunner(CacheFactory* factory, TraceStore* store = nullptr);
   ~TraceRunner();
 

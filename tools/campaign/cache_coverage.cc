@@ -9,7 +9,7 @@
 #include "reference/spec/error.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/trace_space.h"
-#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/judge_trace.h"
 
 namespace kvcheck {
 namespace {
@@ -127,7 +127,7 @@ std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, Cache
 
 std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
   const std::vector<CacheSpace> spaces = factory->GetCapabilities().spaces;
-  TraceRunner runner(factory, OwnStore(factory));
+  TraceRunner runner(factory);
   const std::vector<CacheOpKind> operations = CoveredOperations();
   std::vector<CoverageRow> table;
   for (const LayoutEntry& entry : Layouts()) {

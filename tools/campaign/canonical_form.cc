@@ -297,28 +297,17 @@ std::string FormOf(const CodecCase& c) {
 
 std::string FormOf(const TensorCase&) { return "tensor"; }
 
-}  // namespace
+CaseTraits TraitsOfKind(const AttentionCase& c, int64_t) { return {FamilyOf(c.k, c.v), 0}; }
+CaseTraits TraitsOfKind(const CodecCase& c, int64_t) { return {KindOf(c.format), 0}; }
+CaseTraits TraitsOfKind(const TensorCase&, int64_t) { return {}; }
 
-std::string CanonicalForm(const Case& c) {
-  return std::visit([](const auto& each) { return FormOf(each); }, c);
-}
-
-CaseTraits TraitsOf(const Case& c, int64_t step) {
+CaseTraits TraitsOfKind(const CacheCase& c, int64_t step) {
   CaseTraits traits;
-  const auto* trace = std::get_if<CacheCase>(&c);
-  if (trace == nullptr) {
-    if (const auto* attention = std::get_if<AttentionCase>(&c)) {
-      traits.group = FamilyOf(attention->k, attention->v);
-    } else if (const auto* codec = std::get_if<CodecCase>(&c)) {
-      traits.group = KindOf(codec->format);
-    }
-    return traits;
-  }
-  const auto count = static_cast<int64_t>(trace->ops.size());
+  const auto count = static_cast<int64_t>(c.ops.size());
   const int64_t end = step < 0 ? count : std::min(count, step + 1);
-  TraceReader reader(trace->setup);
+  TraceReader reader(c.setup);
   for (int64_t i = 0; i < end; ++i) {
-    const CacheOp& op = trace->ops[static_cast<size_t>(i)];
+    const CacheOp& op = c.ops[static_cast<size_t>(i)];
     reader.Read(op);
     traits.kinds |= 1u << static_cast<int>(op.kind);
     if (i + 1 < end) continue;
@@ -328,6 +317,16 @@ CaseTraits TraitsOf(const Case& c, int64_t step) {
     traits.group = known.family + (known.batch ? " batch" : "");
   }
   return traits;
+}
+
+}  // namespace
+
+std::string CanonicalForm(const Case& c) {
+  return std::visit([](const auto& each) { return FormOf(each); }, c);
+}
+
+CaseTraits TraitsOf(const Case& c, int64_t step) {
+  return std::visit([step](const auto& each) { return TraitsOfKind(each, step); }, c);
 }
 
 bool MayShrinkTo(const CaseTraits& drawn, const CaseTraits& shrunk) {

@@ -14,6 +14,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
 #include "tools/corridor/case_judges.h"
+#include "tools/corridor/implementations.h"
 
 namespace kvcheck {
 namespace {
@@ -109,7 +110,7 @@ std::string CommandOf(const Fault& fault, const CaseEntry& entry, const std::str
     return fmt::format("kvcheck faults explain {}", fault.text->id);
   }
   Answerer answerer;
-  answerer.kind = CaseKindOf(fault.kind);
+  answerer.kind = *FindCaseKind(CaseKindOf(fault.kind));
   answerer.name = FaultyName(fault);
   return RunCommand(entry, answerer);
 }

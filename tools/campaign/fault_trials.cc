@@ -10,9 +10,9 @@
 #include "tools/campaign/fuzz_subjects.h"
 #include "tools/campaign/plain_answers.h"
 #include "tools/campaign/shrink_case.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/implementations.h"
+#include "tools/corridor/judge_trace.h"
 #include "tools/faults/cache_faults.h"
 #include "tools/faults/small_kernel.h"
 #include "tools/report/number_text.h"
@@ -44,6 +44,14 @@ const std::string& NoAnswer() {
   static const std::string text = "the implementation declines the case";
   return text;
 }
+
+constexpr struct {
+  int threads;
+  const char* check;
+  const char* text;
+} kAgain[] = {{2, "attention out repeat", "when it is asked again"},
+              {1, "attention out threads", "on one thread"},
+              {3, "attention out threads", "on three threads"}};
 
 class TensorTrials : public FaultTrials {
  public:
@@ -97,11 +105,12 @@ class TensorTrials : public FaultTrials {
 
  private:
   std::unique_ptr<Implementation> Make(const Question& question) const {
-    return MakeImplementation(FaultyName(fault_), question.plan, question.profile);
+    return MakeImplementation(KindOf(question.c), FaultyName(fault_), question.plan,
+                              question.profile);
   }
   std::optional<MemorySink> RightAnswer(const Question& question) const {
-    const std::unique_ptr<Implementation> right =
-        MakeImplementation(HealthyName(fault_.kind), question.plan, question.profile);
+    const std::unique_ptr<Implementation> right = MakeImplementation(
+        KindOf(question.c), HealthyName(fault_.kind), question.plan, question.profile);
     return Answer(*right, question);
   }
   // kept: where the wrong answer goes.
@@ -118,23 +127,15 @@ class TensorTrials : public FaultTrials {
       judged.hits = trial.hits;
       trial = std::move(judged);
     }
-    auto* kernel = dynamic_cast<SmallKernel*>(faulty.get());
-    if (kernel != nullptr && trial.outcome != Outcome::kFail) {
-      AskAgain(question, kernel, &*answer, &trial);
+    if (trial.outcome != Outcome::kFail && faulty->SetThreads(kAgain[0].threads)) {
+      AskAgain(question, faulty.get(), &*answer, &trial);
     }
     if (kept != nullptr) *kept = std::move(answer);
     return trial;
   }
   // The same question again, and with another number of threads: not one bit may differ.
-  static void AskAgain(const Question& question, SmallKernel* kernel, MemorySink* answer,
+  static void AskAgain(const Question& question, Implementation* kernel, MemorySink* answer,
                        Trial* trial) {
-    constexpr struct {
-      int threads;
-      const char* check;
-      const char* text;
-    } kAgain[] = {{2, "attention out repeat", "when it is asked again"},
-                  {1, "attention out threads", "on one thread"},
-                  {3, "attention out threads", "on three threads"}};
     for (const auto& again : kAgain) {
       kernel->SetThreads(again.threads);
       std::optional<MemorySink> other = Answer(*kernel, question);
@@ -156,7 +157,7 @@ class CacheTrials : public FaultTrials {
  public:
   explicit CacheTrials(const Fault& fault)
       : fault_(fault),
-        subject_(MakeSubject(FindAnswerer("cache", "model"), {})),
+        subject_(MakeSubject(FindAnswerer(CaseKind::kCache, HealthyName(fault.kind)), {})),
         faulty_(FindCacheFault(fault.text->id)->rules(), std::string(fault.text->id)),
         faulty_runner_(&faulty_),
         healthy_runner_(&healthy_) {}
@@ -211,9 +212,8 @@ struct DrawnCases::Known {
 };
 
 DrawnCases::DrawnCases(FaultKind kind) : kind_(kind) {
-  const std::string case_kind(CaseKindOf(kind));
   if (kind != FaultKind::kCache)
-    subject_ = MakeSubject(FindAnswerer(case_kind, HealthyName(kind)), {});
+    subject_ = MakeSubject(FindAnswerer(*FindCaseKind(CaseKindOf(kind)), HealthyName(kind)), {});
 }
 
 DrawnCases::~DrawnCases() = default;
@@ -229,8 +229,8 @@ const DrawnCases::Known& DrawnCases::At(int64_t index) {
     auto known = std::make_unique<Known>();
     known->entry = Suited(kind_, subject_->Draw(index));
     known->question = QuestionOf(known->entry, HealthyName(kind_));
-    const std::unique_ptr<Implementation> right =
-        MakeImplementation(HealthyName(kind_), known->question.plan, known->question.profile);
+    const std::unique_ptr<Implementation> right = MakeImplementation(
+        KindOf(known->entry.c), HealthyName(kind_), known->question.plan, known->question.profile);
     known->right = Answer(*right, known->question);
     known->healthy = known->right ? TrialOf(known->entry.c, Judged(known->question, *known->right))
                                   : Trial{Outcome::kUnsupported, "", NoAnswer(), 0};
@@ -251,13 +251,6 @@ Trial TensorTrials::DrawnHealthy(int64_t index) { return cases_->At(index).healt
 std::unique_ptr<FaultTrials> MakeFaultTrials(const Fault& fault, DrawnCases* cases) {
   if (fault.kind == FaultKind::kCache) return std::make_unique<CacheTrials>(fault);
   return std::make_unique<TensorTrials>(fault, cases);
-}
-
-std::string FaultyName(const Fault& fault) { return fmt::format("fault:{}", fault.text->id); }
-
-std::string HealthyName(FaultKind kind) {
-  constexpr std::string_view kNames[] = {"model", "simulated", "reference", kSmallKernelName};
-  return std::string(kNames[static_cast<size_t>(kind)]);
 }
 
 CaseEntry SmallestCase(const Fault& fault) {

@@ -13,6 +13,7 @@
 #include "reference/judge/verdict.h"
 #include "tools/campaign/customary_rules.h"
 #include "tools/campaign/subject.h"
+#include "tools/corridor/implementations.h"
 #include "tools/faults/fault_table.h"
 
 namespace kvcheck {
@@ -67,9 +68,6 @@ class FaultTrials {
 // cases: of the fault's kind, which outlives the trials.
 std::unique_ptr<FaultTrials> MakeFaultTrials(const Fault& fault, DrawnCases* cases);
 
-// "fault:last_key_dropped", and who answers in its place when it is right.
-std::string FaultyName(const Fault& fault);
-std::string HealthyName(FaultKind kind);
 // The smallest case of its line. Errors: those of ParseCase.
 CaseEntry SmallestCase(const Fault& fault);
 

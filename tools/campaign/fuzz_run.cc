@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/campaign/campaign_kind.h"
 #include "tools/campaign/saved_tally.h"
 #include "tools/corridor/adapters.h"
 #include "tools/report/number_text.h"
@@ -20,12 +21,6 @@
 
 namespace kvcheck {
 namespace {
-
-// Cases of attention take milliseconds, traces microseconds: a batch is some milliseconds of work.
-int64_t LargestBatch(const std::string& kind) {
-  if (kind == "cache") return 256;
-  return kind == "codec" ? 32 : 4;
-}
 
 template <typename Sum>
 std::vector<CampaignFinding> FindingsOf(const std::vector<Sum>& sums) {
@@ -138,12 +133,9 @@ CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
 }
 
 std::string CaseText(const CaseEntry& entry) {
-  if (const auto* trace = std::get_if<CacheCase>(&entry.c)) {
-    std::string text = PrintLines(*trace);
-    text.pop_back();
-    return text;
-  }
-  return Print(entry.c);
+  std::string text = CaseLines(entry.c);
+  text.pop_back();
+  return text;
 }
 
 // "cache append visible_missing": the signature with the kind before it.
@@ -291,7 +283,7 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   options.stop_at_new = settings.stop_at_new;
   options.stride = settings.stride;
   options.offset = settings.offset;
-  options.largest_batch = LargestBatch(answerer.kind);
+  options.largest_batch = CampaignKindOf(answerer.kind).largest_batch;
   options.interrupted = [&] { return settings.cancel.IsRequested(); };
   options.progress = [&](const FuzzTally& tally) {
     if (progress->IsDue()) progress->Show(ProgressText(tally, seconds()));

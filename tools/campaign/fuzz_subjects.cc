@@ -15,6 +15,7 @@
 #include "reference/spec/glob.h"
 #include "reference/trace/probes.h"
 #include "reference/trace/trace_space.h"
+#include "tools/campaign/campaign_kind.h"
 #include "tools/campaign/shrink_case.h"
 #include "tools/report/number_text.h"
 
@@ -26,7 +27,7 @@ class AnsweredSubject : public Subject {
   AnsweredSubject(Answerer answerer, uint64_t seed, const Cancel& cancel)
       : answerer_(std::move(answerer)), seed_(seed), cancel_(cancel) {}
 
-  std::string Kind() const override { return answerer_.kind; }
+  std::string Kind() const override { return std::string(Name(answerer_.kind)); }
   std::string Implementation() const override { return answerer_.name; }
   std::string Version() const override { return answerer_.version; }
   std::string Origin(int64_t index) const override {
@@ -36,7 +37,7 @@ class AnsweredSubject : public Subject {
   std::unique_ptr<CaseJudge> MakeJudge(std::chrono::milliseconds limit) const override {
     return MakeCaseJudge(answerer_, {}, limit, cancel_);
   }
-  bool Supervises() const override { return answerer_.remote; }
+  bool Supervises() const override { return answerer_.foreign; }
   std::string StepName(const CaseEntry&, int64_t) const override { return ""; }
   std::string SizeOf(const CaseEntry& entry) const override {
     int64_t elements = 0;
@@ -152,10 +153,9 @@ class AttentionSubject : public AnsweredSubject {
             : DrawAttention(seed, {}, spaces[static_cast<size_t>(index) % spaces.size()]);
     CaseEntry entry;
     entry.c = drawn.c;
-    // Another process has a plan and a profile of its own, which it states.
-    if (answerer_.remote) return entry;
+    if (answerer_.conventions == Conventions::kOwn) return entry;
     Profile profile = drawn.profile;
-    if (answerer_.own_conventions) {
+    if (answerer_.conventions == Conventions::kOwnButMaskedRows) {
       profile = {};
       profile.masked_row = drawn.profile.masked_row;
     } else {
@@ -204,24 +204,66 @@ class CodecSubject : public AnsweredSubject {
   CodecDrawer drawer_;
 };
 
+void Refuse(CaseKind kind, const std::vector<std::string>& globs, const char* option) {
+  if (globs.empty()) return;
+  throw Error(ErrorCode::kUsage, fmt::format("cases of {} are not drawn by it", Name(kind)),
+              option);
+}
+
+void RefuseStates(CaseKind kind, const DrawSettings& settings) {
+  if (settings.observe) {
+    throw Error(ErrorCode::kUsage, fmt::format("cases of {} have no states", Name(kind)),
+                "--observe");
+  }
+  Refuse(kind, settings.layouts, "--layout");
+}
+
+std::unique_ptr<Subject> MakeCacheSubject(const Answerer& answerer, const DrawSettings& settings,
+                                          const Cancel& cancel) {
+  return std::make_unique<CacheSubject>(answerer, settings, cancel);
+}
+
+std::unique_ptr<Subject> MakeCodecSubject(const Answerer& answerer, const DrawSettings& settings,
+                                          const Cancel& cancel) {
+  RefuseStates(answerer.kind, settings);
+  return std::make_unique<CodecSubject>(answerer, settings, cancel);
+}
+
+std::unique_ptr<Subject> MakeAttentionSubject(const Answerer& answerer,
+                                              const DrawSettings& settings, const Cancel& cancel) {
+  RefuseStates(answerer.kind, settings);
+  Refuse(answerer.kind, settings.formats, "--format");
+  return std::make_unique<AttentionSubject>(answerer, settings.seed, cancel);
+}
+
+// Traces take microseconds, cases of attention milliseconds; the caches have most states.
+constexpr KindTable<CampaignKind> kCampaignKinds = {{{
+    {MakeCodecSubject, 20'000, 32, 1, 10, 1},     // codec
+    {MakeAttentionSubject, 1'000, 4, 2, 200, 1},  // attention
+    {},                                           // tensor
+    {MakeCacheSubject, 100'000, 256, 0, 1, 8},    // cache
+}}};
+
 }  // namespace
+
+const CampaignKind& CampaignKindOf(CaseKind kind) { return kCampaignKinds[kind]; }
+
+std::vector<CaseKind> DrawnKinds() {
+  std::vector<CaseKind> kinds;
+  for (size_t i = 0; i < kCaseKinds; ++i) {
+    if (kCampaignKinds.rows[i].make_subject != nullptr) kinds.push_back(KindAt(i));
+  }
+  std::sort(kinds.begin(), kinds.end(), [](CaseKind a, CaseKind b) {
+    return kCampaignKinds[a].gate_place < kCampaignKinds[b].gate_place;
+  });
+  return kinds;
+}
 
 std::unique_ptr<Subject> MakeSubject(const Answerer& answerer, const DrawSettings& settings,
                                      const Cancel& cancel) {
-  const auto refuse = [&](const std::vector<std::string>& globs, const char* option) {
-    if (globs.empty()) return;
-    throw Error(ErrorCode::kUsage, fmt::format("cases of {} are not drawn by it", answerer.kind),
-                option);
-  };
-  if (answerer.kind == "cache") return std::make_unique<CacheSubject>(answerer, settings, cancel);
-  if (settings.observe) {
-    throw Error(ErrorCode::kUsage, fmt::format("cases of {} have no states", answerer.kind),
-                "--observe");
-  }
-  refuse(settings.layouts, "--layout");
-  if (answerer.kind == "codec") return std::make_unique<CodecSubject>(answerer, settings, cancel);
-  refuse(settings.formats, "--format");
-  return std::make_unique<AttentionSubject>(answerer, settings.seed, cancel);
+  const auto make = kCampaignKinds[answerer.kind].make_subject;
+  KVCHECK_CHECK(make != nullptr, "a campaign of a kind of which nothing is drawn");
+  return make(answerer, settings, cancel);
 }
 
 }  // namespace kvcheck

@@ -187,8 +187,7 @@ void GateExcuses::Remember(const std::string& signature, const Answerer& answere
   entry->traces.push_back(std::move(trace));
 }
 
-std::vector<std::string> GateExcuses::Notes(
-    const std::map<std::string, Answerer>& answerers) const {
+std::vector<std::string> GateExcuses::Notes(const std::map<CaseKind, Answerer>& answerers) const {
   std::vector<std::string> notes;
   for (const KnownFailure& known : known_.entries()) {
     bool ours = false;

@@ -46,7 +46,7 @@ class GateExcuses {
                    CampaignCounts* counts);
 
   // Sentences: what was seen in no case of the run, what has expired, and the sums.
-  std::vector<std::string> Notes(const std::map<std::string, Answerer>& answerers) const;
+  std::vector<std::string> Notes(const std::map<CaseKind, Answerer>& answerers) const;
   // The file that was read, and behind it an entry for each signature that was not known: with what
   // was shrunk to the end, since nothing else is a cause. How many failures were not.
   // Errors: kUnreadableFile when it cannot be written.
@@ -64,8 +64,8 @@ class GateExcuses {
   std::string content_;
   KnownFailures known_;
   std::string today_;
-  std::map<std::string, KnownCauses> causes_;  // by kind
-  std::set<int64_t> hit_;                      // lines of known_
+  std::map<CaseKind, KnownCauses> causes_;  // by kind
+  std::set<int64_t> hit_;                   // lines of known_
   std::vector<KnownFailure> new_;
   int64_t not_shrunk_ = 0;
   int64_t matched_ = 0;       // shrunk to a known trace

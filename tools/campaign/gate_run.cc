@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/campaign/campaign_kind.h"
 #include "tools/campaign/fuzz_campaign.h"
 #include "tools/campaign/fuzz_run.h"
 #include "tools/campaign/gate_excuses.h"
@@ -25,11 +26,6 @@
 namespace kvcheck {
 namespace {
 
-constexpr const char* kKinds[] = {"cache", "codec", "attention"};
-// Drawn cases of each kind for one of the budget: they cost about as much.
-constexpr int64_t kCasesPerCodec = 10;
-constexpr int64_t kCasesPerAttention = 200;
-
 struct FailedCase {
   CaseEntry entry;
   std::string signature;
@@ -43,12 +39,13 @@ class Gate {
         progress_(progress),
         results_(results),
         excuses_(question.known, !question.write_known.empty(), question.cancel) {
-    for (const char* kind : kKinds) {
+    for (const CaseKind kind : DrawnKinds()) {
       if (!HasAnswerer(kind, question.implementation, question.cancel)) continue;
       answerers_[kind] = FindAnswerer(kind, question.implementation, question.cancel);
     }
     // Says which names there are.
-    if (answerers_.empty()) FindAnswerer("cache", question.implementation, question.cancel);
+    if (answerers_.empty())
+      FindAnswerer(CaseKind::kCache, question.implementation, question.cancel);
     if (!question.out.empty()) CheckOutputFolder(question.out, "--out");
     if (!question.expires.empty() && !IsDate(question.expires)) {
       throw Error(ErrorCode::kUsage, "a date is YYYY-MM-DD, of a day that exists", "--expires");
@@ -73,13 +70,12 @@ class Gate {
 
  private:
   const Answerer* AnswererOf(const CaseEntry& entry) const {
-    const auto found = answerers_.find(std::string(KindName(entry.c)));
+    const auto found = answerers_.find(KindOf(entry.c));
     return found == answerers_.end() ? nullptr : &found->second;
   }
 
   // In a worker.
-  Message JudgeCase(const CaseEntry& entry,
-                    std::map<std::string, std::unique_ptr<CaseJudge>>* judges,
+  Message JudgeCase(const CaseEntry& entry, std::map<CaseKind, std::unique_ptr<CaseJudge>>* judges,
                     ItemMark* mark) const {
     SignedVerdict judged;
     const Answerer* answerer = AnswererOf(entry);
@@ -135,7 +131,7 @@ class Gate {
     EndIdleAdapters();
     pool_options.limits.address_space_bytes = kWorkerBytes;
     ProcessPool pool(pool_options, [this]() -> EvaluateBatch {
-      auto judges = std::make_shared<std::map<std::string, std::unique_ptr<CaseJudge>>>();
+      auto judges = std::make_shared<std::map<CaseKind, std::unique_ptr<CaseJudge>>>();
       return [this, judges](const Batch& batch, ItemMark& mark) {
         mark.StartItem(batch.first);
         return JudgeCase(cases_[static_cast<size_t>(batch.first)], judges.get(), &mark);
@@ -216,7 +212,7 @@ class Gate {
     EndIdleAdapters();
     for (FailedCase& failed : to_shrink_) {
       const Answerer& answerer = *AnswererOf(failed.entry);
-      if (subject == nullptr || subject->Kind() != answerer.kind) {
+      if (subject == nullptr || subject->Kind() != Name(answerer.kind)) {
         shrink.reset();
         subject = MakeSubject(answerer, {}, question_.cancel);
         options.causes = &excuses_.CausesOf(answerer);
@@ -258,20 +254,17 @@ class Gate {
   void RunFuzzBudget() {
     const bool timed = question_.fuzz_time.has_value();
     const auto time = question_.fuzz_time.value_or(std::chrono::milliseconds(0));
-    for (const char* kind : kKinds) {
+    for (const CaseKind kind : DrawnKinds()) {
       const auto found = answerers_.find(kind);
       if (found == answerers_.end()) continue;
       FuzzSettings settings;
       settings.draw.seed = question_.seed;
-      const int64_t per = found->first == "cache"   ? 1
-                          : found->first == "codec" ? kCasesPerCodec
-                                                    : kCasesPerAttention;
+      const CampaignKind& row = CampaignKindOf(kind);
       if (timed) {
-        // The caches have most states.
-        settings.time = found->first == "cache" ? time * 8 / 10 : time / 10;
+        settings.time = time * row.gate_tenths / 10;
         if (answerers_.size() == 1) settings.time = time;
       } else {
-        const int64_t cases = (question_.fuzz_cases + per - 1) / per;
+        const int64_t cases = (question_.fuzz_cases + row.gate_cost - 1) / row.gate_cost;
         settings.cases = cases / question_.shard.count +
                          (question_.shard.index <= cases % question_.shard.count ? 1 : 0);
         if (*settings.cases == 0) continue;
@@ -310,7 +303,7 @@ class Gate {
   Progress* progress_;
   ResultSink* results_;
   GateExcuses excuses_;
-  std::map<std::string, Answerer> answerers_;
+  std::map<CaseKind, Answerer> answerers_;
   std::vector<CaseEntry> cases_;
   JudgeOptions judge_options_;
   std::vector<FailedCase> to_shrink_;

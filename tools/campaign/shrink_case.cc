@@ -55,7 +55,7 @@ void SetKvLen(AttentionCase* c, int64_t kv_len) {
   for (int64_t& padding : c->mask.left_padding) padding = std::min(padding, kv_len - 1);
 }
 
-std::vector<Case> SmallerAttention(const AttentionCase& c) {
+std::vector<Case> SmallerOf(const AttentionCase& c) {
   Smaller<AttentionCase> smaller(c);
   using A = AttentionCase;
   smaller.Extent(c.batch, 1, [](A* a, int64_t n) {
@@ -98,7 +98,7 @@ std::vector<Case> SmallerAttention(const AttentionCase& c) {
   return smaller.Take();
 }
 
-std::vector<Case> SmallerCodec(const CodecCase& c) {
+std::vector<Case> SmallerOf(const CodecCase& c) {
   Smaller<CodecCase> smaller(c);
   smaller.Extent(c.rows, 1, [](CodecCase* a, int64_t n) { a->rows = n; });
   smaller.Extent(c.head_dim, BlockOf(c.format), [](CodecCase* a, int64_t n) { a->head_dim = n; });
@@ -106,12 +106,13 @@ std::vector<Case> SmallerCodec(const CodecCase& c) {
   return smaller.Take();
 }
 
+std::vector<Case> SmallerOf(const TensorCase&) { return {}; }
+std::vector<Case> SmallerOf(const CacheCase&) { return {}; }  // fuzz/shrink_trace.h
+
 }  // namespace
 
 std::vector<Case> SmallerCases(const Case& c) {
-  if (const auto* attention = std::get_if<AttentionCase>(&c)) return SmallerAttention(*attention);
-  if (const auto* codec = std::get_if<CodecCase>(&c)) return SmallerCodec(*codec);
-  return {};
+  return std::visit([](const auto& kind) { return SmallerOf(kind); }, c);
 }
 
 namespace {
@@ -119,14 +120,19 @@ namespace {
 // Seeds that failures are looked for with.
 constexpr uint64_t kSeeds[] = {1, 2, 3, 4};
 
+DataSource& DataIn(CacheCase* c) { return c->setup.data; }
+template <typename C>
+DataSource& DataIn(C* c) {
+  return c->data;
+}
+
 // The case with other data; as it is where they stand in a file.
 Case WithSeed(const Case& c, uint64_t seed) {
   Case other = c;
-  const auto set = [seed](auto& kind) {
-    if (!kind.data.IsFile()) kind.data.seed = seed;
+  const auto set = [seed](DataSource& data) {
+    if (!data.IsFile()) data.seed = seed;
   };
-  if (auto* attention = std::get_if<AttentionCase>(&other)) set(*attention);
-  if (auto* codec = std::get_if<CodecCase>(&other)) set(*codec);
+  std::visit([&](auto& kind) { set(DataIn(&kind)); }, other);
   return other;
 }
 

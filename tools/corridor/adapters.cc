@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/corridor/registry.h"
 
 namespace kvcheck {
 namespace {
@@ -112,16 +113,12 @@ std::vector<std::string> SplitCommandLine(const std::string& text) {
 
 bool IsCommandLine(const std::string& impl) {
   // Texts of this program may have blanks.
-  if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return false;
+  if (IsOfThisProgram(impl)) return false;
   return impl.find_first_of(" /") != std::string::npos;
 }
 
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl) {
-  for (const std::string_view name :
-       {"optimized", "optimized:portable", "model", "reference", "simulated"}) {
-    if (impl == name) return std::nullopt;
-  }
-  if (impl.starts_with("simulated:") || impl.starts_with("fault:")) return std::nullopt;
+  if (IsOfThisProgram(impl)) return std::nullopt;
   if (IsCommandLine(impl)) return SplitCommandLine(impl);
   if (!IsAdapterName(impl)) return std::nullopt;
   for (const fs::path& folder : AdapterFolders()) {

@@ -1,20 +1,21 @@
 #include "tools/corridor/case_judges.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "reference/attention/simulated_kernel.h"
+#include "reference/cache/model_cache.h"
 #include "reference/spec/error.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/trace_space.h"
-#include "tools/corridor/adapters.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/implementations.h"
+#include "tools/corridor/judge_trace.h"
+#include "tools/corridor/registry.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_text.h"
 
@@ -47,7 +48,7 @@ class CacheJudge : public CaseJudge {
   CacheJudge(const std::string& implementation, const RemoteLimits& limits, Cancel cancel)
       : cancel_(std::move(cancel)),
         factory_(MakeCacheFactory(implementation, Waiting(limits))),
-        runner_(factory_.get(), OwnStore(factory_.get())) {}
+        runner_(factory_.get()) {}
 
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
     const auto& c = std::get<CacheCase>(entry.c);
@@ -90,7 +91,7 @@ class CacheJudge : public CaseJudge {
 
   bool IsMistrustedOfTheModel(const CacheCase& c) {
     if (model_ == nullptr) {
-      model_ = MakeCacheFactory("model", {});
+      model_ = std::make_unique<ModelFactory>();
       model_runner_ = std::make_unique<TraceRunner>(model_.get());
     }
     try {
@@ -134,15 +135,25 @@ Plan PlainPlan(const AttentionCase& c) {
       "op=f64 scores=f64 p=f64 tanh_error=2^-51 exp_error=2^-51 exp_floor=2^-1022 log_error=2^-51");
 }
 
+// The reference's own answer to the question, of the kinds that have one; null: none.
+std::unique_ptr<Implementation> ReferenceOf(const AttentionCase& c, Question* question) {
+  question->plan = PlainPlan(c);
+  return std::make_unique<SimulatedKernel>(question->plan, question->profile);
+}
+std::unique_ptr<Implementation> ReferenceOf(const CodecCase&, Question* question) {
+  return std::make_unique<ReferenceCodec>(question->profile);
+}
+std::unique_ptr<Implementation> ReferenceOf(const TensorCase&, Question*) { return nullptr; }
+std::unique_ptr<Implementation> ReferenceOf(const CacheCase&, Question*) { return nullptr; }
+
 // Whether the reference's own answer is MISTRUSTED too.
 bool IsMistrustedOfTheReference(const CaseEntry& entry, const std::string& implementation,
                                 const Cancel& cancel) {
   try {
     Question question = QuestionOf(entry, implementation);
-    const auto* attention = std::get_if<AttentionCase>(&question.c);
-    if (attention != nullptr) question.plan = PlainPlan(*attention);
-    const std::unique_ptr<Implementation> reference = MakeImplementation(
-        attention != nullptr ? "simulated" : "reference", question.plan, question.profile);
+    const std::unique_ptr<Implementation> reference =
+        std::visit([&](const auto& c) { return ReferenceOf(c, &question); }, entry.c);
+    if (reference == nullptr) return false;
     const std::optional<MemorySink> answer = Answer(*reference, question, cancel);
     JudgeOptions options;
     options.explain = false;
@@ -222,9 +233,9 @@ class TensorJudge : public CaseJudge {
     limits.on_wait = cancel;
     try {
       Question question = QuestionOf(entry, implementation_);
-      const std::unique_ptr<Implementation> implementation =
-          MakeImplementation(implementation_, question.plan, question.profile, limits);
-      const StatedBySelf stated = {!StatedBy(implementation_, KindName(entry.c)).plan.empty(),
+      const std::unique_ptr<Implementation> implementation = MakeImplementation(
+          KindOf(entry.c), implementation_, question.plan, question.profile, limits);
+      const StatedBySelf stated = {!StatedBy(KindOf(entry.c), implementation_).plan.empty(),
                                    entry.profile.empty(), entry.profile};
       return AskAndJudge(*implementation, implementation_, std::move(question), stated, options,
                          loss, cancel);
@@ -248,7 +259,7 @@ std::string Answerer::Shown() const {
 
 std::vector<std::string> Answerer::Notices(std::string_view command, bool quiet) const {
   std::vector<std::string> notices;
-  if (!remote) return notices;
+  if (!foreign) return notices;
   if (!quiet) notices.push_back(fmt::format("kvcheck {}: {} is judged", command, Shown()));
   for (const std::string& text : warnings) {
     notices.push_back(fmt::format("kvcheck {}: warning: {}", command, text));
@@ -259,7 +270,7 @@ std::vector<std::string> Answerer::Notices(std::string_view command, bool quiet)
 Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
   Question question;
   question.c = entry.c;
-  const StatedAnswer stated = StatedBy(implementation, KindName(entry.c));
+  const StatedAnswer& stated = StatedBy(KindOf(entry.c), implementation);
   question.plan = ParsePlan(!stated.plan.empty() ? stated.plan
                             : entry.plan.empty() ? kDefaultCasePlan
                                                  : entry.plan);
@@ -269,6 +280,15 @@ Question QuestionOf(const CaseEntry& entry, const std::string& implementation) {
 }
 
 namespace {
+
+// What is asked, as a part of a signature.
+std::string QuestionText(const CodecCase& c) {
+  return fmt::format(" {} {}", Name(c.direction), FamilyOf(c.format));
+}
+template <typename C>
+std::string QuestionText(const C&) {
+  return "";
+}
 
 // "vacuous", "no bound": the first word of why an output proves nothing.
 std::string KindOfDoubt(const OutputVerdict& output) {
@@ -300,9 +320,7 @@ std::string RoundingsOf(const Verdict& verdict) {
 
 std::string SignatureOf(const Case& c, const Verdict& verdict) {
   std::string text(KindName(c));
-  if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    text += fmt::format(" {} {}", Name(codec->direction), FamilyOf(codec->format));
-  }
+  text += std::visit([](const auto& kind) { return QuestionText(kind); }, c);
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
     text += " " + output.name;
@@ -337,56 +355,93 @@ std::string ReasonOf(const Verdict& verdict) {
   return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons[0];
 }
 
-Answerer FindAnswerer(const std::string& kind, const std::string& name, const Cancel& cancel) {
+namespace {
+
+std::unique_ptr<CaseJudge> MakeTensorJudge(const Answerer& answerer, const JudgeOptions& options,
+                                           const RemoteLimits& limits, const Cancel& cancel) {
+  return std::make_unique<TensorJudge>(answerer.name, options, limits, cancel);
+}
+
+std::unique_ptr<CaseJudge> MakeCacheJudge(const Answerer& answerer, const JudgeOptions&,
+                                          const RemoteLimits& limits, const Cancel& cancel) {
+  return std::make_unique<CacheJudge>(answerer.name, limits, cancel);
+}
+
+// What both kinds of capabilities say of whoever answers.
+template <typename C>
+void Describe(C&& capabilities, Answerer* answerer) {
+  answerer->version = std::move(capabilities.version);
+  answerer->foreign = capabilities.foreign;
+  answerer->warnings = std::move(capabilities.warnings);
+  if (capabilities.foreign) answerer->title = std::move(capabilities.name);
+}
+
+void DescribeCases(Answerer* answerer, const RemoteLimits& limits) {
+  Capabilities capabilities =
+      MakeImplementation(answerer->kind, answerer->name, ParsePlan(kDefaultCasePlan), {}, limits)
+          ->GetCapabilities();
+  const std::vector<std::string>& kinds = capabilities.kinds;
+  if (std::find(kinds.begin(), kinds.end(), Name(answerer->kind)) == kinds.end()) {
+    RefuseImplementation(answerer->kind, answerer->name);
+  }
+  answerer->conventions = capabilities.conventions;
+  answerer->attention_spaces = std::move(capabilities.attention_spaces);
+  answerer->codec_spaces = std::move(capabilities.codec_spaces);
+  Describe(std::move(capabilities), answerer);
+}
+
+void DescribeCaches(Answerer* answerer, const RemoteLimits& limits) {
+  CacheCapabilities capabilities = MakeCacheFactory(answerer->name, limits)->GetCapabilities();
+  answerer->cache_spaces = std::move(capabilities.spaces);
+  Describe(std::move(capabilities), answerer);
+}
+
+// Of the kinds that an implementation can be asked about.
+struct AskedKind {
+  void (*describe)(Answerer* answerer, const RemoteLimits& limits) = nullptr;
+  std::unique_ptr<CaseJudge> (*make_judge)(const Answerer&, const JudgeOptions&,
+                                           const RemoteLimits&, const Cancel&) = nullptr;
+};
+
+constexpr KindTable<AskedKind> kAskedKinds = {{{
+    {DescribeCases, MakeTensorJudge},  // codec
+    {DescribeCases, MakeTensorJudge},  // attention
+    {},                                // tensor: nobody answers it
+    {DescribeCaches, MakeCacheJudge},  // cache
+}}};
+
+template <typename Space, typename F>
+bool AnyHas(const std::vector<Space>& spaces, F has) {
+  return spaces.empty() || std::any_of(spaces.begin(), spaces.end(), has);
+}
+bool HasCase(const Answerer& answerer, const AttentionCase& c) {
+  return AnyHas(answerer.attention_spaces, [&](const auto& space) { return space.Has(c); });
+}
+bool HasCase(const Answerer& answerer, const CodecCase& c) {
+  return AnyHas(answerer.codec_spaces, [&](const auto& space) { return space.Has(c); });
+}
+bool HasCase(const Answerer& answerer, const CacheCase& c) {
+  return AnyHas(answerer.cache_spaces, [&](const auto& space) { return HasTrace(space, c); });
+}
+bool HasCase(const Answerer&, const TensorCase&) { return true; }
+
+}  // namespace
+
+Answerer FindAnswerer(CaseKind kind, const std::string& name, const Cancel& cancel) {
   Answerer answerer;
   answerer.kind = kind;
-  answerer.name = answerer.title = name;
-  if (AdapterCommand(name)) {
-    RemoteLimits limits;
-    limits.on_wait = cancel;
-    const Greeting& greeting = GreetingOf(name, limits);
-    if (!greeting.Has(kind)) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' has no cases of {}; it has {}", name, kind,
-                              fmt::join(greeting.kinds, ", ")),
-                  "--impl");
-    }
-    answerer.title = greeting.name;
-    answerer.version = greeting.version;
-    answerer.remote = true;
-    answerer.cache_spaces = greeting.cache_spaces;
-    answerer.attention_spaces = greeting.attention_spaces;
-    answerer.codec_spaces = greeting.codec_spaces;
-    answerer.warnings = greeting.warnings;
-    return answerer;
+  answerer.name = name.empty() ? DefaultImplementation(kind) : name;
+  answerer.title = answerer.name;
+  if (kAskedKinds[kind].describe == nullptr) {
+    throw Error(ErrorCode::kUsage, "nobody is asked such a case", std::string(Name(kind)));
   }
-  if (kind == "cache") {
-    if (name.empty()) answerer.name = answerer.title = "optimized";
-    CacheCapabilities capabilities = MakeCacheFactory(answerer.name)->GetCapabilities();
-    answerer.version = std::move(capabilities.version);
-    answerer.cache_spaces = std::move(capabilities.spaces);
-    return answerer;
-  }
-  if (kind != "attention" && kind != "codec") {
-    throw Error(ErrorCode::kUsage, "a kind is cache, attention or codec", kind);
-  }
-  if (name.empty()) answerer.name = answerer.title = "optimized";
-  const Capabilities capabilities =
-      MakeImplementation(answerer.name, ParsePlan(kDefaultCasePlan), {})->GetCapabilities();
-  if (std::find(capabilities.kinds.begin(), capabilities.kinds.end(), kind) ==
-      capabilities.kinds.end()) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is no implementation of cases of {}", answerer.name, kind),
-                "--impl");
-  }
-  answerer.version = capabilities.version;
-  answerer.own_conventions = answerer.name == "optimized" || answerer.name == "optimized:portable";
-  answerer.attention_spaces = capabilities.attention_spaces;
-  answerer.codec_spaces = capabilities.codec_spaces;
+  RemoteLimits limits;
+  limits.on_wait = cancel;
+  kAskedKinds[kind].describe(&answerer, limits);
   return answerer;
 }
 
-bool HasAnswerer(const std::string& kind, const std::string& name, const Cancel& cancel) {
+bool HasAnswerer(CaseKind kind, const std::string& name, const Cancel& cancel) {
   try {
     FindAnswerer(kind, name, cancel);
     return true;
@@ -397,34 +452,19 @@ bool HasAnswerer(const std::string& kind, const std::string& name, const Cancel&
 }
 
 bool IsInSpaces(const Answerer& answerer, const Case& c) {
-  const auto has = [](const auto& spaces, const auto& holds) {
-    return spaces.empty() || std::any_of(spaces.begin(), spaces.end(), holds);
-  };
-  if (const auto* attention = std::get_if<AttentionCase>(&c)) {
-    return has(answerer.attention_spaces,
-               [&](const AttentionSpace& space) { return space.Has(*attention); });
-  }
-  if (const auto* codec = std::get_if<CodecCase>(&c)) {
-    return has(answerer.codec_spaces, [&](const CodecSpace& space) { return space.Has(*codec); });
-  }
-  if (const auto* trace = std::get_if<CacheCase>(&c)) {
-    return has(answerer.cache_spaces,
-               [&](const CacheSpace& space) { return HasTrace(space, *trace); });
-  }
-  return true;
+  return std::visit([&](const auto& kind) { return HasCase(answerer, kind); }, c);
 }
 
 std::unique_ptr<CaseJudge> MakeCaseJudge(const Answerer& answerer, const JudgeOptions& options,
                                          std::chrono::milliseconds limit, const Cancel& cancel) {
   RemoteLimits limits;
   limits.since_progress = limit;
-  if (answerer.kind == "cache") return std::make_unique<CacheJudge>(answerer.name, limits, cancel);
-  return std::make_unique<TensorJudge>(answerer.name, options, limits, cancel);
+  return kAskedKinds[answerer.kind].make_judge(answerer, options, limits, cancel);
 }
 
 std::string RunCommand(const CaseEntry& entry, const Answerer& answerer) {
   std::string text = "kvcheck run " + ShellWord(Print(entry.c));
-  if (answerer.kind == "attention" && StatedBy(answerer.name, answerer.kind).plan.empty()) {
+  if (HasPlan(answerer.kind) && StatedBy(answerer.kind, answerer.name).plan.empty()) {
     const std::string plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
     text += " --plan " + ShellWord(CommandPlan(ParsePlan(plan)));
   }

@@ -13,7 +13,9 @@
 #include "reference/judge/judge.h"
 #include "reference/spec/attention_space.h"
 #include "reference/spec/cache_space.h"
+#include "reference/spec/case_kind.h"
 #include "reference/spec/codec_space.h"
+#include "reference/spec/implementation.h"
 #include "tools/corridor/cancel.h"
 #include "tools/corridor/case_judge.h"
 #include "tools/corridor/evaluate_case.h"
@@ -22,13 +24,13 @@ namespace kvcheck {
 
 // An implementation of one kind of case, as --impl names it.
 struct Answerer {
-  std::string kind;  // "cache", "attention", "codec"
+  CaseKind kind = CaseKind::kCache;
   std::string name;
   std::string version;
-  std::string title;    // what it calls itself: the name, of an implementation in this program
-  bool remote = false;  // in a process of its own
-  // Follows the profile that it states, but for what becomes of fully masked rows.
-  bool own_conventions = false;
+  std::string title;  // what it calls itself: the name, of an implementation in this program
+  // As in Capabilities.
+  bool foreign = false;
+  Conventions conventions = Conventions::kAsAsked;
   // What it has of its kind, for drawing; empty: everything.
   std::vector<CacheSpace> cache_spaces{};
   std::vector<AttentionSpace> attention_spaces{};
@@ -42,11 +44,11 @@ struct Answerer {
   std::vector<std::string> Notices(std::string_view command, bool quiet) const;
 };
 
-// name "": optimized.
-// Errors: kUsage where the kind or the implementation does not exist; Cancelled.
-Answerer FindAnswerer(const std::string& kind, const std::string& name, const Cancel& cancel = {});
+// name "": the default of the kind.
+// Errors: kUsage where the implementation does not exist, or has not the kind; Cancelled.
+Answerer FindAnswerer(CaseKind kind, const std::string& name, const Cancel& cancel = {});
 // Whether a kind has an implementation of this name.
-bool HasAnswerer(const std::string& kind, const std::string& name, const Cancel& cancel = {});
+bool HasAnswerer(CaseKind kind, const std::string& name, const Cancel& cancel = {});
 
 // Whether the case is among those that the implementation says it has; true where it says nothing.
 bool IsInSpaces(const Answerer& answerer, const Case& c);

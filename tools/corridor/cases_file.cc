@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "golden/text_file.h"
+#include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/plan.h"
@@ -17,8 +18,6 @@
 
 namespace kvcheck {
 namespace {
-
-constexpr std::string_view kKinds[] = {"attention", "cache", "codec", "tensor"};
 
 bool IsPrintable(char c) { return c >= 0x20 && c <= 0x7e; }
 
@@ -69,7 +68,7 @@ class Parser {
     const std::string_view key = line.substr(0, space);
     const std::string_view value =
         space == std::string_view::npos ? std::string_view() : line.substr(space + 1);
-    if (std::find(std::begin(kKinds), std::end(kKinds), key) != std::end(kKinds)) {
+    if (FindCaseKind(key)) {
       if (!entry_) Refuse("a case begins with a line 'case NAME'");
       text_ = fmt::format("{}\n", line);
       text_line_ = lines_.number();
@@ -139,13 +138,14 @@ class Parser {
     // The trace's own line numbers count from its first line.
     text_.pop_back();
     Checked([&] { entry_->c = ParseCase(text_); }, text_line_);
-    if (std::holds_alternative<TensorCase>(entry_->c)) {
+    const CaseKind kind = KindOf(entry_->c);
+    if (!IsAsked(kind)) {
       Refuse("a tensor case compares stored tensors, which a file of cases has not", text_line_);
     }
-    if (!entry_->plan.empty() && !std::holds_alternative<AttentionCase>(entry_->c)) {
+    if (!entry_->plan.empty() && !HasPlan(kind)) {
       Refuse("a plan belongs to a case of attention", entry_->line);
     }
-    if (!entry_->profile.empty() && std::holds_alternative<CacheCase>(entry_->c)) {
+    if (!entry_->profile.empty() && !HasProfile(kind)) {
       Refuse("a cache is judged by the profile that the implementation states", entry_->line);
     }
     entries_.push_back(std::move(*entry_));
@@ -195,8 +195,21 @@ std::string Print(const CaseEntry& entry, const std::vector<std::string>& commen
   } else if (!entry.implementation.empty()) {
     text += fmt::format("impl {}\n", entry.implementation);
   }
-  if (const auto* trace = std::get_if<CacheCase>(&entry.c)) return text + PrintLines(*trace);
-  return text + Print(entry.c) + "\n";
+  return text + CaseLines(entry.c);
+}
+
+namespace {
+
+std::string LinesOf(const CacheCase& c) { return PrintLines(c); }
+template <typename C>
+std::string LinesOf(const C& c) {
+  return Print(Case(c)) + "\n";
+}
+
+}  // namespace
+
+std::string CaseLines(const Case& c) {
+  return std::visit([](const auto& kind) { return LinesOf(kind); }, c);
 }
 
 std::string CaseName(std::string_view text) {

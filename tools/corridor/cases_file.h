@@ -53,6 +53,9 @@ bool FitsCasesFile(std::string_view implementation);
 // told in a comment. Comments: lines without their "# ".
 std::string Print(const CaseEntry& entry, const std::vector<std::string>& comments = {});
 
+// A case as such a file has it: a trace with one operation a line.
+std::string CaseLines(const Case& c);
+
 // A name of a case, and of a file, that reminds of a text: letters, digits and "_.-+" stay, what is
 // between becomes "-".
 std::string CaseName(std::string_view text);

@@ -11,9 +11,9 @@
 #include "reference/formats/codec_source.h"
 #include "reference/formats/generate_inputs.h"
 #include "reference/judge/tensor_source.h"
+#include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
-#include "tools/process/remote_implementation.h"
 
 namespace kvcheck {
 namespace {
@@ -40,33 +40,68 @@ std::vector<ExpectedTile> CancellableSource::Tiles(int64_t index,
   return source_.Tiles(index, request);
 }
 
-std::unique_ptr<ExpectedSource> MakeExpected(const Question& question) {
-  Validate(question.c);
-  if (const auto* attention = std::get_if<AttentionCase>(&question.c)) {
-    return std::make_unique<AttentionSource>(*attention, question.profile, question.plan,
-                                             question.inputs);
-  }
-  if (const auto* codec = std::get_if<CodecCase>(&question.c)) {
-    return MakeCodecSource(*codec, question.profile, question.inputs);
-  }
-  if (std::holds_alternative<CacheCase>(question.c)) {
-    throw Error(ErrorCode::kUnsupported,
-                "a cache case is a trace of operations and has no tensors to compare; kvcheck run "
-                "judges it on an implementation");
-  }
+namespace {
+
+std::unique_ptr<ExpectedSource> ExpectedOf(const AttentionCase& c, const Question& question) {
+  return std::make_unique<AttentionSource>(c, question.profile, question.plan, question.inputs);
+}
+
+std::unique_ptr<ExpectedSource> ExpectedOf(const CodecCase& c, const Question& question) {
+  return MakeCodecSource(c, question.profile, question.inputs);
+}
+
+std::unique_ptr<ExpectedSource> ExpectedOf(const TensorCase& c, const Question& question) {
   CheckInputs(question.c, question.inputs);
   std::map<std::string, RuledTensor> tensors;
-  tensors["got"] = {Get(question.inputs, "expected"), std::get<TensorCase>(question.c).rule};
+  tensors["got"] = {Get(question.inputs, "expected"), c.rule};
   return std::make_unique<RuledTensorSource>(std::move(tensors));
+}
+
+std::unique_ptr<ExpectedSource> ExpectedOf(const CacheCase&, const Question&) {
+  throw Error(ErrorCode::kUnsupported,
+              "a cache case is a trace of operations and has no tensors to compare; kvcheck run "
+              "judges it on an implementation");
+}
+
+// How a kind is judged, beside its expected values.
+struct JudgedKind {
+  const SpecialPolicy* special = nullptr;  // null: that of the options
+  int64_t (*statistics)(const Case& c) = [](const Case&) { return int64_t{0}; };
+};
+
+int64_t StatisticsOfAttention(const Case& c) {
+  const auto& attention = std::get<AttentionCase>(c);
+  return attention.batch * attention.query_heads *
+         (static_cast<int64_t>(FaultDirections().size()) + 1);
+}
+
+constexpr KindTable<JudgedKind> kJudgedKinds = {{{
+    {},                                // codec
+    {nullptr, StatisticsOfAttention},  // attention
+    {&kTensorPolicy},                  // tensor
+    {},                                // cache
+}}};
+
+}  // namespace
+
+Outcome OutcomeOf(LossKind kind) {
+  if (kind == LossKind::kCrashed) return Outcome::kCrashed;
+  return kind == LossKind::kTimedOut ? Outcome::kTimedOut : Outcome::kFail;
+}
+
+std::unique_ptr<ExpectedSource> MakeExpected(const Question& question) {
+  Validate(question.c);
+  return std::visit([&](const auto& c) { return ExpectedOf(c, question); }, question.c);
 }
 
 Verdict EvaluateCase(const Question& question, const ObservedSource& observed, JudgeOptions options,
                      const Cancel& cancel) {
   const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
-  if (std::holds_alternative<TensorCase>(question.c)) options.special = kTensorPolicy;
+  const CaseKind kind = KindOf(question.c);
+  if (kJudgedKinds[kind].special != nullptr) options.special = *kJudgedKinds[kind].special;
   Verdict verdict = Judge(CancellableSource(*expected, cancel), observed, options);
   verdict.case_text = Print(question.c);
-  if (std::holds_alternative<AttentionCase>(question.c)) verdict.plan = Print(question.plan);
+  if (HasPlan(kind)) verdict.plan = Print(question.plan);
   verdict.profile = Print(question.profile);
   return verdict;
 }
@@ -79,12 +114,7 @@ std::string CommandPlan(const Plan& plan) {
   return Print(plan);
 }
 
-int64_t CountStatistics(const Case& c) {
-  const auto* attention = std::get_if<AttentionCase>(&c);
-  if (attention == nullptr) return 0;
-  return attention->batch * attention->query_heads *
-         (static_cast<int64_t>(FaultDirections().size()) + 1);
-}
+int64_t CountStatistics(const Case& c) { return kJudgedKinds[KindOf(c)].statistics(c); }
 
 void CheckFitsMemory(double bytes, const std::string& what) {
   const double memory =
@@ -150,7 +180,7 @@ std::optional<MemorySink> Answer(Implementation& implementation, const Question&
                                  const Cancel& cancel) {
   CheckInputs(question.c, question.inputs);
   CancellableSink sink(cancel);
-  if (implementation.Run(question.c, question.inputs, sink) == RunOutcome::kUnsupported) {
+  if (implementation.Run(question.c, question.inputs, sink) != RunOutcome::kAnswered) {
     return std::nullopt;
   }
   return MemorySink(std::move(sink.tensors()));
@@ -159,29 +189,27 @@ std::optional<MemorySink> Answer(Implementation& implementation, const Question&
 Verdict AskAndJudge(Implementation& implementation, const std::string& name, Question question,
                     const StatedBySelf& stated, const JudgeOptions& options, std::string* loss,
                     const Cancel& cancel) {
-  std::optional<MemorySink> answer;
+  const std::string_view kind = KindName(question.c);
+  CheckInputs(question.c, question.inputs);
+  CancellableSink sink(cancel);
+  RunOutcome outcome = RunOutcome::kUnsupported;
   try {
-    answer = Answer(implementation, question, cancel);
-  } catch (const RemoteLoss& lost) {
-    const std::string signature = fmt::format("{} {}", KindName(question.c),
-                                              lost.Signature().substr(lost.request().size() + 1));
-    if (loss != nullptr) *loss = signature;
-    return WithoutJudging(lost.outcome(), lost.reason());
+    outcome = implementation.Run(question.c, question.inputs, sink);
+  } catch (const ImplementationLoss& lost) {
+    if (loss != nullptr) *loss = fmt::format("{} {}", kind, lost.End());
+    return WithoutJudging(OutcomeOf(lost.kind()), lost.reason());
   }
-  if (!answer) {
-    const auto* remote = dynamic_cast<const RemoteImplementation*>(&implementation);
-    if (remote != nullptr && !remote->refused().empty()) {
-      if (loss != nullptr) {
-        *loss =
-            fmt::format("{} refused: {}", KindName(question.c), WithoutNumbers(remote->refused()));
-      }
-      return WithoutJudging(Outcome::kFail, "a legal case was refused: " + remote->refused());
-    }
-    const std::string why =
-        remote == nullptr || remote->declined().empty() ? "" : ": " + remote->declined();
+  const std::string reason = implementation.Reason();
+  if (outcome == RunOutcome::kRefused) {
+    if (loss != nullptr) *loss = fmt::format("{} refused: {}", kind, WithoutNumbers(reason));
+    return WithoutJudging(Outcome::kFail, "a legal case was refused: " + reason);
+  }
+  if (outcome == RunOutcome::kUnsupported) {
     return WithoutJudging(Outcome::kUnsupported,
-                          fmt::format("implementation '{}' declines this case{}", name, why));
+                          fmt::format("implementation '{}' declines this case{}", name,
+                                      reason.empty() ? "" : ": " + reason));
   }
+  const MemorySink answer(std::move(sink.tensors()));
   const Plan* plan = implementation.AnswerPlan();
   const Profile* profile = implementation.AnswerProfile();
   const bool takes_plan = stated.plan && plan != nullptr;
@@ -198,7 +226,7 @@ Verdict AskAndJudge(Implementation& implementation, const std::string& name, Que
   if (takes_plan) question.plan = *plan;
   if (takes_profile) question.profile = *profile;
   try {
-    Verdict verdict = EvaluateCase(question, *answer, options, cancel);
+    Verdict verdict = EvaluateCase(question, answer, options, cancel);
     if (!takes_profile && profile != nullptr && !(*profile == question.profile)) {
       verdict.warnings.push_back(
           fmt::format("the answer says that it has the profile '{}'; it was judged by the one that "

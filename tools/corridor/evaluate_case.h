@@ -13,6 +13,7 @@
 #include "reference/judge/judge.h"
 #include "reference/spec/case.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/implementation_loss.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -23,6 +24,9 @@ namespace kvcheck {
 
 // The plan of implementations of which nothing is known.
 inline constexpr const char* kStrangerPlan = "base=stranger";
+
+// What a case came to whose implementation was lost.
+Outcome OutcomeOf(LossKind kind);
 
 // What is asked and how the answer says that it was computed.
 struct Question {

@@ -4,53 +4,94 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "optimized/attention/attention_implementation.h"
+#include "optimized/cache/cache_factory.h"
 #include "optimized/formats/codec_implementation.h"
 #include "reference/attention/simulated_kernel.h"
+#include "reference/cache/model_cache.h"
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 #include "tools/corridor/adapters.h"
-#include "tools/corridor/evaluate_case.h"
-#include "tools/faults/fault_table.h"
-#include "tools/faults/kernel_faults.h"
+#include "tools/faults/cache_faults.h"
+#include "tools/faults/small_kernel.h"
+#include "tools/process/remote_cache.h"
 #include "tools/process/remote_implementation.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::string_view kSimulatedPrefix = "simulated:";
 constexpr std::string_view kFaultPrefix = "fault:";
-constexpr std::string_view kOptimized = "optimized";
-constexpr std::string_view kPortable = "optimized:portable";
 
-// The codecs and the attention under one name.
-class OptimizedBoth : public Implementation {
- public:
-  explicit OptimizedBoth(const Profile& profile) : codec_(profile), attention_(profile, false) {}
-  Capabilities GetCapabilities() const override {
-    Capabilities capabilities = attention_.GetCapabilities();
-    capabilities.kinds.emplace_back("codec");
-    return capabilities;
-  }
-  RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override {
-    attends_ = std::holds_alternative<AttentionCase>(c);
-    return attends_ ? attention_.Run(c, inputs, sink) : codec_.Run(c, inputs, sink);
-  }
-  const Plan* AnswerPlan() const override { return attends_ ? attention_.AnswerPlan() : nullptr; }
-  const Profile* AnswerProfile() const override {
-    return attends_ ? attention_.AnswerProfile() : nullptr;
-  }
+[[noreturn]] void ThrowNoFault(std::string_view what, std::string_view of, const std::string& id,
+                               const std::vector<std::string>& known) {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("there is no {} '{}'{}{}; known: {}", what, Shortened(id, kMostNameShown),
+                          of, DidYouMean(id, known), fmt::join(known, " ")),
+              "--impl");
+}
 
- private:
-  OptimizedCodec codec_;
-  OptimizedAttention attention_;
-  bool attends_ = false;
-};
+std::unique_ptr<Implementation> MakeFaultOfCases(const MakeRequest& request) {
+  const Fault* fault = FindFault(request.parameter);
+  if (fault != nullptr && fault->kind != FaultKind::kCache) {
+    return MakeFaulty(request.parameter, request.plan, request.profile);
+  }
+  std::vector<std::string> known;
+  for (const Fault& other : AllFaults()) {
+    if (other.kind != FaultKind::kCache) known.emplace_back(other.text->id);
+  }
+  ThrowNoFault("fault", " of attention, codecs or kernels", request.parameter, known);
+}
+
+std::unique_ptr<CacheFactory> MakeFaultOfCaches(const MakeRequest& request) {
+  const CacheFault* fault = FindCacheFault(request.parameter);
+  if (fault != nullptr) return std::make_unique<ModelFactory>(fault->rules(), request.name);
+  std::vector<std::string> known;
+  for (const CacheFault& other : CacheFaults()) known.emplace_back(other.id);
+  ThrowNoFault("cache fault", "", request.parameter, known);
+}
+
+std::unique_ptr<Implementation> MakeRemoteCases(const MakeRequest& request) {
+  return std::make_unique<RemoteImplementation>(AdapterProcess(request.name, request.limits),
+                                                request.plan, request.profile);
+}
+
+std::unique_ptr<CacheFactory> MakeRemoteCaches(const MakeRequest& request) {
+  if (!GreetingOf(request.name, request.limits).Has(Name(request.kind))) {
+    RefuseImplementation(request.kind, request.name);
+  }
+  return std::make_unique<RemoteCacheFactory>(AdapterProcess(request.name, request.limits));
+}
+
+// A table of makers by kind, from what there is.
+KindTable<Maker> Makers(Maker attention, Maker codec, Maker caches) {
+  KindTable<Maker> make;
+  make[CaseKind::kAttention] = std::move(attention);
+  make[CaseKind::kCodec] = std::move(codec);
+  make[CaseKind::kCache] = std::move(caches);
+  return make;
+}
+
+template <typename F>
+Maker OfCases(F make) {
+  return MakeCases([make](const MakeRequest& request) -> std::unique_ptr<Implementation> {
+    return make(request);
+  });
+}
+
+template <typename F>
+Maker OfCaches(F make) {
+  return MakeCaches([make](const MakeRequest& request) -> std::unique_ptr<CacheFactory> {
+    return make(request);
+  });
+}
+
+constexpr Maker (*kNone)() = [] { return Maker(); };
 
 void Give(const std::string& name, const Tensor& tensor, Sink* sink) {
   sink->Declare(name, tensor.dtype, tensor.shape);
@@ -91,73 +132,72 @@ RunOutcome ReferenceCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   return RunOutcome::kAnswered;
 }
 
-std::unique_ptr<Implementation> MakeImplementation(const std::string& text, const Plan& plan,
-                                                   const Profile& profile,
-                                                   const RemoteLimits& limits) {
-  if (text == "simulated") return std::make_unique<SimulatedKernel>(plan, profile);
-  if (text.starts_with(kSimulatedPrefix)) {
-    return std::make_unique<SimulatedKernel>(ParsePlan(text.substr(kSimulatedPrefix.size())),
-                                             profile);
-  }
-  if (text == "reference") return std::make_unique<ReferenceCodec>(profile);
-  if (text == kOptimized) return std::make_unique<OptimizedBoth>(profile);
-  if (text == kPortable) return std::make_unique<OptimizedAttention>(profile, true);
-  if (text == kSmallKernelName) return std::make_unique<SmallKernel>(text, KernelSteps());
-  if (text.starts_with(kFaultPrefix)) {
-    const std::string id = text.substr(kFaultPrefix.size());
-    std::unique_ptr<Implementation> faulty = MakeFaulty(id, plan, profile);
-    if (faulty != nullptr) return faulty;
-    std::vector<std::string> known;
-    for (const Fault& fault : AllFaults()) {
-      if (fault.kind != FaultKind::kCache) known.emplace_back(fault.text->id);
-    }
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("there is no fault '{}' of attention, codecs or kernels{}; known: {}",
-                    Shortened(id, kMostNameShown), DidYouMean(id, known), fmt::join(known, " ")),
-        "--impl");
-  }
-  if (AdapterCommand(text)) {
-    return std::make_unique<RemoteImplementation>(AdapterProcess(text, limits), plan, profile);
-  }
-  std::vector<std::string> known = {"simulated", "small_kernel", "optimized:portable", "optimized",
-                                    "reference"};
-  for (const std::string& name : AdapterNames()) known.push_back(name);
-  throw Error(
-      ErrorCode::kUsage,
-      fmt::format("there is no implementation '{}'{}; known: simulated, simulated:PLAN, "
-                  "small_kernel, optimized:portable (attention), optimized, reference (codec), "
-                  "fault:ID; {}",
-                  Shortened(text, kMostNameShown), DidYouMean(text, known), AdaptersText()),
-      "--impl");
+std::vector<ImplementationRow> RowsOfThisProgram() {
+  using Request = const MakeRequest&;
+  std::vector<ImplementationRow> rows;
+  rows.push_back(
+      {"optimized", "", "kvcheck's own", "",
+       Makers(OfCases([](Request r) {
+                return std::make_unique<OptimizedAttention>(r.profile, /*portable=*/false);
+              }),
+              OfCases([](Request r) { return std::make_unique<OptimizedCodec>(r.profile); }),
+              OfCaches(
+                  [](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }))});
+  rows.push_back({"optimized:portable", "", "the same with the same bits on every instruction set",
+                  "",
+                  Makers(OfCases([](Request r) {
+                           return std::make_unique<OptimizedAttention>(r.profile,
+                                                                       /*portable=*/true);
+                         }),
+                         kNone(), kNone())});
+  rows.push_back(
+      {"simulated", "", "the definition under the plan that judges it, a check of itself",
+       "the definition",
+       Makers(
+           OfCases([](Request r) { return std::make_unique<SimulatedKernel>(r.plan, r.profile); }),
+           kNone(), kNone())});
+  rows.push_back({"simulated:", "PLAN", "the definition under another plan", "",
+                  Makers(OfCases([](Request r) {
+                           return std::make_unique<SimulatedKernel>(ParsePlan(r.parameter),
+                                                                    r.profile, AttentionRules{},
+                                                                    /*states_plan=*/true);
+                         }),
+                         kNone(), kNone())});
+  rows.push_back({std::string(kSmallKernelName), "", "the kernel whose steps faults replace", "",
+                  Makers(OfCases([](Request r) {
+                           return std::make_unique<SmallKernel>(r.name, KernelSteps());
+                         }),
+                         kNone(), kNone())});
+  rows.push_back(
+      {"reference", "", "the reference's own encoder and decoder, a check of itself", "the format",
+       Makers(kNone(),
+              OfCases([](Request r) { return std::make_unique<ReferenceCodec>(r.profile); }),
+              kNone())});
+  rows.push_back({"model", "", "the model of the contract, a check of itself", "the contract",
+                  Makers(kNone(), kNone(),
+                         OfCaches([](Request) { return std::make_unique<ModelFactory>(); }))});
+  rows.push_back(
+      {std::string(kFaultPrefix), "ID", "with a fault (kvcheck faults list)", "",
+       Makers(OfCases(MakeFaultOfCases), OfCases(MakeFaultOfCases), OfCaches(MakeFaultOfCaches))});
+  return rows;
 }
 
-StatedAnswer StatedBy(const std::string& name, std::string_view kind, const RemoteLimits& limits) {
-  StatedAnswer stated;
-  if (name.starts_with(kSimulatedPrefix)) stated.plan = name.substr(kSimulatedPrefix.size());
-  if (name == kOptimized && kind == "codec") stated.profile = OptimizedCodec::StatedProfile();
-  if ((name == kOptimized || name == kPortable) && kind == "attention") {
-    stated.plan = Print(OptimizedAttention::StatedPlan(name == kPortable));
-    stated.profile = OptimizedAttention::StatedProfile();
-  }
-  const bool kernel = name == kSmallKernelName ||
-                      (name.starts_with(kFaultPrefix) &&
-                       FindKernelFault(std::string_view(name).substr(kFaultPrefix.size())));
-  if (kernel) stated.plan = SmallKernel::StatedPlan();
-  if (AdapterCommand(name)) {
-    const Greeting& greeting = GreetingOf(name, limits);
-    stated.plan = CommandPlan(greeting.plan);
-    stated.profile = greeting.profile;
-  }
-  return stated;
+ImplementationRow RowOfProcesses() {
+  return {"", "",
+          "an adapter's name; a command line, with a blank or a slash, of a process that speaks "
+          "the protocol of tools/process/protocol.md: it is run, so never take one from somebody "
+          "else unread",
+          "",
+          Makers(OfCases(MakeRemoteCases), OfCases(MakeRemoteCases), OfCaches(MakeRemoteCaches))};
 }
 
-std::string DefaultImplementation(const Case& c) {
-  if (!std::holds_alternative<TensorCase>(c)) return std::string(kOptimized);
-  throw Error(ErrorCode::kUsage,
-              "a tensor case compares stored tensors: give them with --data FILE#NAME, or use "
-              "kvcheck compare --case",
-              "run");
+std::string HealthyName(FaultKind kind) {
+  constexpr std::string_view kNames[] = {"model", "simulated", "reference", kSmallKernelName};
+  return std::string(kNames[static_cast<size_t>(kind)]);
+}
+
+std::string FaultyName(const Fault& fault) {
+  return fmt::format("{}{}", kFaultPrefix, fault.text->id);
 }
 
 }  // namespace kvcheck

@@ -11,8 +11,8 @@
 #include <variant>
 
 #include "reference/judge/tensor_source.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/judge_trace.h"
 #include "tools/report/json_report.h"
 #include "tools/report/summary.h"
 #include "tools/report/text_report.h"

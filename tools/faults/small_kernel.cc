@@ -153,7 +153,9 @@ std::string_view SmallKernel::StatedPlan() {
 }
 
 Capabilities SmallKernel::GetCapabilities() const {
-  return {name_, "1", {"attention"}, ParsePlan(StatedPlan()), {}};
+  Capabilities capabilities = {name_, "1", {"attention"}, ParsePlan(StatedPlan()), {}};
+  capabilities.states_plan = true;
+  return capabilities;
 }
 
 RunOutcome SmallKernel::Run(const Case& any_case, const TensorMap& inputs, Sink& sink) {

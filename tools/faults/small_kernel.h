@@ -54,8 +54,10 @@ class SmallKernel : public Implementation {
 
   Capabilities GetCapabilities() const override;
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
-  // Threads of the next Run; the answer does not depend on it.
-  void SetThreads(int threads) { threads_ = threads; }
+  bool SetThreads(int threads) override {
+    threads_ = threads;
+    return true;
+  }
 
  private:
   std::string name_;

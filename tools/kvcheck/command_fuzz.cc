@@ -1,12 +1,15 @@
 // kvcheck fuzz: drawn cases on an implementation, each failure once, as small as it can be made.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <memory>
 
 #include "reference/spec/error.h"
+#include "tools/campaign/campaign_kind.h"
 #include "tools/campaign/fuzz_run.h"
+#include "tools/corridor/registry.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
@@ -21,7 +24,7 @@ namespace {
 
 struct FuzzOptions {
   CommonOptions common;
-  std::string kind = "cache";
+  std::string kind{Name(CaseKind::kCache)};
   std::string implementation;
   DrawSettings draw;
   int64_t cases = 0;
@@ -35,14 +38,8 @@ struct FuzzOptions {
   int max_unproved = kDefaultMaxUnproved;
 };
 
-// Some seconds of work on one core.
-int64_t DefaultCases(const std::string& kind) {
-  if (kind == "cache") return 100'000;
-  return kind == "codec" ? 20'000 : 1'000;
-}
-
 std::string CommandOf(const FuzzOptions& options, const Answerer& answerer) {
-  std::string text = fmt::format("kvcheck fuzz --kind {} --impl {} --seed {}", answerer.kind,
+  std::string text = fmt::format("kvcheck fuzz --kind {} --impl {} --seed {}", Name(answerer.kind),
                                  ShellWord(answerer.name), options.draw.seed);
   for (const std::string& glob : options.draw.layouts) text += " --layout " + ShellWord(glob);
   for (const std::string& glob : options.draw.formats) text += " --format " + ShellWord(glob);
@@ -50,8 +47,24 @@ std::string CommandOf(const FuzzOptions& options, const Answerer& answerer) {
   return text;
 }
 
+std::vector<std::string> KindNames() {
+  std::vector<std::string> names;
+  for (const CaseKind kind : DrawnKinds()) names.emplace_back(Name(kind));
+  return names;
+}
+
+// "100000 of cache, ...".
+std::string DefaultCasesText() {
+  std::vector<std::string> texts;
+  for (const CaseKind kind : DrawnKinds()) {
+    texts.push_back(fmt::format("{} of {}", CampaignKindOf(kind).drawn_cases, Name(kind)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
-  const Answerer answerer = FindAnswerer(options.kind, options.implementation, OnInterrupt());
+  const Answerer answerer =
+      FindAnswerer(*FindCaseKind(options.kind), options.implementation, OnInterrupt());
   FuzzSettings settings;
   settings.draw = options.draw;
   if (!options.observe.empty()) {
@@ -60,7 +73,7 @@ int RunFuzzCommand(const FuzzOptions& options, bool has_cases) {
   if (!options.time.empty()) {
     settings.time = ParseDuration(options.time, "--time");
   } else {
-    settings.cases = has_cases ? options.cases : DefaultCases(answerer.kind);
+    settings.cases = has_cases ? options.cases : CampaignKindOf(answerer.kind).drawn_cases;
   }
   settings.keep_going = options.keep_going;
   settings.resumes = options.keep_going;
@@ -105,17 +118,16 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       "Examples: kvcheck fuzz --time 60 --keep-going\n"
       "          kvcheck fuzz --impl fault:kept_evicted_on_wrap --cases 10000\n"
       "          kvcheck fuzz --kind attention --impl fault:last_key_dropped");
-  command->add_option("--kind", options->kind, "What is drawn: cache, attention or codec")
-      ->check(CLI::IsMember({"cache", "attention", "codec"}))
+  command
+      ->add_option("--kind", options->kind,
+                   fmt::format("What is drawn: {}", fmt::join(KindNames(), ", ")))
+      ->check(CLI::IsMember(KindNames()))
       ->type_name("KIND")
       ->capture_default_str();
   command
       ->add_option("--impl", options->implementation,
-                   "Who answers (default: optimized); of caches also model, of attention "
-                   "optimized:portable, simulated, simulated:PLAN, of codecs reference; fault:ID "
-                   "of any; an "
-                   "adapter's name; a command line, with a blank or a slash, of a process that "
-                   "speaks the protocol of tools/process/protocol.md")
+                   "Who answers (default: " + DefaultImplementation(CaseKind::kCache) + "). " +
+                       ImplementationsHelp())
       ->type_name("NAME");
   command
       ->add_option("--layout", options->draw.layouts,
@@ -132,14 +144,12 @@ void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen) {
       ->transform(Decimal())
       ->type_name("S")
       ->capture_default_str();
-  CLI::Option* cases =
-      command
-          ->add_option("--cases", options->cases,
-                       "How many cases (default: 100000 of caches, 1000 of attention, 20000 of "
-                       "codecs)")
-          ->transform(Decimal())
-          ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
-          ->type_name("N");
+  CLI::Option* cases = command
+                           ->add_option("--cases", options->cases,
+                                        "How many cases (default: " + DefaultCasesText() + ")")
+                           ->transform(Decimal())
+                           ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
+                           ->type_name("N");
   command->add_option("--time", options->time, "Begin no case after this time: 30, 5m, 1h")
       ->type_name("T")
       ->excludes(cases);

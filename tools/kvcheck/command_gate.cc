@@ -5,6 +5,7 @@
 
 #include "reference/spec/error.h"
 #include "tools/campaign/gate_run.h"
+#include "tools/corridor/registry.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
@@ -59,10 +60,11 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--impl", question->implementation,
                    "Who answers; cases of kinds that it has not, or outside of the "
-                   "spaces that it states, are UNSUPPORTED (default: "
-                   "optimized); also an adapter's name, or a command line, with a blank or a "
-                   "slash (tools/process/protocol.md), which is run; what suites and known "
-                   "failures name is not")
+                   "spaces that it states, are UNSUPPORTED (default: " +
+                       DefaultImplementation(CaseKind::kCache) +
+                       "); also an adapter's name, or a command line, with a blank or a "
+                       "slash (tools/process/protocol.md), which is run; what suites and known "
+                       "failures name is not")
       ->type_name("NAME");
   command->add_option("--suite", question->suites, "A file of cases, or a folder of *.cases")
       ->type_name("F")

@@ -63,22 +63,20 @@ Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
 Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
                        const GoldenCase& outline, const ObservedRecord& record, const Case& c,
                        int64_t tests) {
-  if (const auto* trace = std::get_if<CacheCase>(&c)) {
-    for (const StoredAnswer& answer : FindAnswers(file.source().index(), outline.name, c)) {
-      if (answer.impl == record.impl) return JudgeRecordedTrace(file, answer, *trace);
+  StoredAnswer answer;
+  answer.plan = record.plan;
+  answer.profile = record.profile;
+  for (const auto& [name, tensor] : record.outputs) {
+    answer.outputs[name] = CasePath(outline.name) + "/observed/" + record.impl + "/" + name;
+  }
+  // What a trace left is found by its operations.
+  if (OutputSpecs(c).empty()) {
+    for (StoredAnswer& found : FindAnswers(file.source().index(), outline.name, c)) {
+      if (found.impl == record.impl) answer = std::move(found);
     }
   }
-  Question question;
-  question.c = c;
-  question.plan = ParsePlan(record.plan.empty() ? kStrangerPlan : record.plan);
-  question.profile = ParseProfile(record.profile);
-  question.inputs = GoldenInputs(file, outline, c, question.profile);
-  DatasetNames outputs;
-  for (const auto& [name, tensor] : record.outputs) {
-    outputs[name] = CasePath(outline.name) + "/observed/" + record.impl + "/" + name;
-  }
-  const FileObserved observed(file, outputs, c);
-  return EvaluateCase(question, observed, options.common.Judge(tests), OnInterrupt());
+  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(tests),
+                           OnInterrupt());
 }
 
 // The statistics of everything observed in a file, over which a run shares its false alarms.

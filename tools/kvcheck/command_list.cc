@@ -15,7 +15,7 @@
 #include "reference/spec/kv_format.h"
 #include "tools/campaign/cache_coverage.h"
 #include "tools/corridor/adapters.h"
-#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/registry.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/report/tool_version.h"
@@ -52,17 +52,16 @@ std::string ListText() {
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
       "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
       "gqa\n\n";
-  text += CoverageText("optimized", CoverageOf(MakeCacheFactory("optimized").get())) + "\n";
+  const std::string caches = DefaultImplementation(CaseKind::kCache);
+  text += CoverageText(caches, CoverageOf(MakeCacheFactory(caches).get())) + "\n";
   text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
-  text +=
-      "implementations\n"
-      "  attention  optimized, optimized:portable, simulated, simulated:PLAN, small_kernel, "
-      "fault:ID\n"
-      "  codec      optimized, reference, fault:ID\n"
-      "  cache      optimized, model, fault:ID\n"
-      "  the faults: kvcheck faults list\n";
+  text += "implementations\n";
+  for (const CaseKind kind : {CaseKind::kAttention, CaseKind::kCodec, CaseKind::kCache}) {
+    text += fmt::format("  {:<11}{}\n", Name(kind), ImplementationNames(kind));
+  }
+  text += "  the faults: kvcheck faults list\n";
   text += "  in processes of their own: " + AdaptersText() + "\n\n";
   text += "plans known by name (base=NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
@@ -80,7 +79,8 @@ void AddListCommand(CLI::App* app, ChosenCommand* chosen) {
   auto caches = std::make_shared<std::string>();
   command
       ->add_option("--caches", *caches,
-                   "Only what this implementation of caches can do: optimized, model, fault:ID")
+                   "Only what this implementation of caches can do: " +
+                       ImplementationNames(CaseKind::kCache))
       ->type_name("NAME");
   command->callback([chosen, caches] {
     *chosen = [caches] {

@@ -3,19 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <memory>
 #include <set>
 
 #include "golden/schema.h"
+#include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "tools/corridor/adapters.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/cases_file.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/file_trace_store.h"
-#include "tools/corridor/implementations.h"
+#include "tools/corridor/judge_trace.h"
 #include "tools/corridor/recorded_trace.h"
+#include "tools/corridor/registry.h"
 #include "tools/corridor/stored_tensors.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
@@ -38,6 +40,9 @@ struct RunOptions {
   std::string store = kMemoryStore;
   std::string limit = "10s";
   bool allow_commands = false;
+  // What a file of cases says, where neither the command line nor the implementation does.
+  std::string file_plan;
+  std::string file_profile;
 
   RemoteLimits Limits() const {
     RemoteLimits limits;
@@ -50,32 +55,24 @@ struct RunOptions {
   }
 };
 
-// As a report names it.
-std::string ShownName(const std::string& name) {
-  if (!AdapterCommand(name)) return name;
-  const Greeting& greeting = GreetingOf(name);
-  const std::string text = greeting.name + " " + greeting.version;
-  return greeting.name == name ? text : fmt::format("{} ({})", text, name);
-}
-
 // The title of a case that names nobody: "attention on optimized 1", for whoever judges a kernel of
 // his own must see that it was not asked.
 std::string DefaultTitle(const std::string& title, const Case& c, const std::string& name) {
-  const std::string kind(KindName(c));
-  return fmt::format("{} on {}", title.empty() ? kind : title,
-                     FindAnswerer(kind, name, OnInterrupt()).Shown());
+  return fmt::format("{} on {}", title.empty() ? KindName(c) : title,
+                     FindAnswerer(KindOf(c), name, OnInterrupt()).Shown());
 }
 
-// Implementations that would be judged by themselves.
-std::string ObservedName(const std::string& name) {
-  if (name == "reference") {
-    return "reference (a check of itself: it cannot find faults of the format)";
+// As a report names it; implementations that would be judged by themselves say so.
+template <typename C>  // Capabilities, CacheCapabilities
+std::string ObservedName(const C& capabilities, const std::string& name) {
+  const ImplementationRow* row = FindImplementation(name);
+  if (row != nullptr && !row->checks_itself.empty()) {
+    return fmt::format("{} (a check of itself: it cannot find faults of {})", name,
+                       row->checks_itself);
   }
-  if (name == "simulated") {
-    return "simulated (a check of itself: it cannot find faults of the definition)";
-  }
-  if (name == "model") return "model (a check of itself: it cannot find faults of the contract)";
-  return ShownName(name);
+  if (!capabilities.foreign) return name;
+  const std::string text = capabilities.name + " " + capabilities.version;
+  return capabilities.name == name ? text : fmt::format("{} ({})", text, name);
 }
 
 // FILE#NAME or FILE#NAME/IMPL.
@@ -101,7 +98,7 @@ DataPlace ParsePlace(const std::string& text) {
 std::string CommandText(const RunOptions& options, const Question& question,
                         const std::string& implementation, const std::string& data) {
   std::string text = "kvcheck run " + ShellWord(Print(question.c));
-  if (std::holds_alternative<AttentionCase>(question.c)) {
+  if (HasPlan(KindOf(question.c))) {
     text += " --plan " + ShellWord(CommandPlan(question.plan));
   }
   const std::string profile = Print(question.profile);
@@ -122,15 +119,37 @@ Profile ProfileOf(const RunOptions& options, const std::string& stated) {
   return ParseProfile(options.profile.empty() ? stated : options.profile);
 }
 
-bool RunImplementation(const RunOptions& options, Question question, const std::string& name,
-                       const std::string& title, RunReport* report) {
-  question.plan = PlanOf(options, StatedBy(name, KindName(question.c), options.Limits()).plan);
+// Judges a stored answer again. What a trace is judged by stands in the file.
+std::string StoredCommand(const RunOptions& options, const Case& c, const StoredAnswer& answer,
+                          const std::string& data) {
+  if (OutputSpecs(c).empty()) return "kvcheck run --data " + ShellWord(data);
+  Question question;
+  question.c = c;
+  question.plan = PlanOf(options, answer.plan);
+  question.profile = ProfileOf(options, answer.profile);
+  return CommandText(options, question, "", data);
+}
+
+using InputsOf = std::function<TensorMap(const Case&, const Profile&)>;
+
+bool AskTensors(const RunOptions& asked, const Case& c, const std::string& name,
+                const std::string& title, const InputsOf& inputs, RunReport* report) {
+  const CaseKind kind = KindOf(c);
+  const StatedAnswer& says = StatedBy(kind, name, asked.Limits());
+  RunOptions options = asked;
+  if (options.plan.empty() && says.plan.empty()) options.plan = options.file_plan;
+  Question question;
+  question.c = c;
+  question.profile =
+      ProfileOf(options, options.file_profile.empty() ? Print(says.profile) : options.file_profile);
+  question.inputs = inputs(c, question.profile);
+  question.plan = PlanOf(options, says.plan);
   const std::unique_ptr<Implementation> implementation =
-      MakeImplementation(name, question.plan, question.profile, options.Limits());
+      MakeImplementation(kind, name, question.plan, question.profile, options.Limits());
   CaseResult result;
   result.name = title;
   result.verdict.case_text = Print(question.c);
-  result.verdict.implementation = ObservedName(name);
+  result.verdict.implementation = ObservedName(implementation->GetCapabilities(), name);
   result.verdict.command = CommandText(options, question, name, options.data);
   return report->Judge(std::move(result), [&] {
     const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
@@ -140,8 +159,8 @@ bool RunImplementation(const RunOptions& options, Question question, const std::
 }
 
 // A trace of operations: the cache is judged step by step, by tokens and bytes.
-bool RunTrace(const RunOptions& options, const Question& question, const std::string& name,
-              const std::string& title, RunReport* report) {
+bool AskTrace(const RunOptions& options, const Case& c, const std::string& name,
+              const std::string& title, const InputsOf&, RunReport* report) {
   if (!options.plan.empty() || !options.profile.empty()) {
     throw Error(ErrorCode::kUsage,
                 "a cache case is judged by the plan and profile that the implementation states",
@@ -149,36 +168,38 @@ bool RunTrace(const RunOptions& options, const Question& question, const std::st
   }
   const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name, options.Limits());
   const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
-  if (store != nullptr && OwnStore(factory.get()) != nullptr) {
+  if (store != nullptr && factory->OwnStore() != nullptr) {
     throw Error(ErrorCode::kUsage, "an implementation in another process saves there", "--store");
   }
   CaseResult result;
   result.name = title;
-  result.verdict.case_text = Print(question.c);
-  result.verdict.implementation = ObservedName(name);
-  result.verdict.command =
-      "kvcheck run " + ShellWord(Print(question.c)) + " --impl " + ShellWord(name);
+  result.verdict.case_text = Print(c);
+  const CacheCapabilities capabilities = factory->GetCapabilities();
+  result.verdict.implementation = ObservedName(capabilities, name);
+  result.verdict.command = "kvcheck run " + ShellWord(Print(c)) + " --impl " + ShellWord(name);
   if (store != nullptr) result.verdict.command += " --store " + options.store;
   return report->Judge(std::move(result), [&] {
-    return EvaluateCacheCase(std::get<CacheCase>(question.c), factory.get(), store.get());
+    return EvaluateCacheCase(std::get<CacheCase>(c), factory.get(), store.get());
   });
 }
 
+using AskCase = bool (*)(const RunOptions& options, const Case& c, const std::string& name,
+                         const std::string& title, const InputsOf& inputs, RunReport* report);
+// False when the run was interrupted.
+constexpr KindTable<AskCase> kAsk = {{{
+    AskTensors,  // codec
+    AskTensors,  // attention
+    AskTensors,  // tensor: whoever is named declines
+    AskTrace,    // cache
+}}};
+
 int RunGenerated(const RunOptions& options) {
-  Question question;
-  question.c = ParseCase(options.case_text);
+  const Case c = ParseCase(options.case_text);
   const bool is_default = options.implementation.empty();
-  const std::string name = is_default ? DefaultImplementation(question.c) : options.implementation;
-  const std::string title = is_default ? DefaultTitle("", question.c, name) : "";
+  const std::string name = is_default ? DefaultImplementation(KindOf(c)) : options.implementation;
+  const std::string title = is_default ? DefaultTitle("", c, name) : "";
   RunReport report("run", options.common, 1);
-  if (std::holds_alternative<CacheCase>(question.c)) {
-    RunTrace(options, question, name, title, &report);
-  } else {
-    question.profile =
-        ProfileOf(options, Print(StatedBy(name, KindName(question.c), options.Limits()).profile));
-    question.inputs = GenerateCaseInputs(question.c, question.profile);
-    RunImplementation(options, std::move(question), name, title, &report);
-  }
+  kAsk[KindOf(c)](options, c, name, title, GenerateCaseInputs, &report);
   return report.Finish();
 }
 
@@ -211,25 +232,13 @@ int RunFile(const RunOptions& options, const std::string& path) {
     if (of_case.implementation.empty()) of_case.implementation = entry.implementation;
     std::string title = entry.name;
     if (of_case.implementation.empty()) {
-      of_case.implementation = DefaultImplementation(entry.c);
+      of_case.implementation = DefaultImplementation(KindOf(entry.c));
       title = DefaultTitle(title, entry.c, of_case.implementation);
     }
-    const std::string& name = of_case.implementation;
-    Question question;
-    question.c = entry.c;
-    bool more = false;
-    if (std::holds_alternative<CacheCase>(entry.c)) {
-      more = RunTrace(of_case, question, name, title, &report);
-    } else {
-      const StatedAnswer stated = StatedBy(name, KindName(entry.c), options.Limits());
-      if (of_case.plan.empty() && stated.plan.empty()) {
-        of_case.plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
-      }
-      question.profile =
-          ProfileOf(of_case, entry.profile.empty() ? Print(stated.profile) : entry.profile);
-      question.inputs = GenerateCaseInputs(question.c, question.profile);
-      more = RunImplementation(of_case, std::move(question), name, title, &report);
-    }
+    of_case.file_plan = entry.plan.empty() ? kDefaultCasePlan : entry.plan;
+    of_case.file_profile = entry.profile;
+    const bool more = kAsk[KindOf(entry.c)](of_case, entry.c, of_case.implementation, title,
+                                            GenerateCaseInputs, &report);
     if (!more) break;
   }
   return report.Finish();
@@ -241,17 +250,11 @@ int RunStored(const RunOptions& options) {
   const GoldenCase& outline = file.golden().Outline(place.name);
   const Case c = ParseCase(options.case_text.empty() ? outline.case_text : options.case_text);
   if (!options.implementation.empty()) {
-    Question question;
-    question.c = c;
     RunReport report("run", options.common, 1);
-    if (std::holds_alternative<CacheCase>(c)) {
-      RunTrace(options, question, options.implementation, "", &report);
-      return report.Finish();
-    }
-    question.profile = ProfileOf(
-        options, Print(StatedBy(options.implementation, KindName(c), options.Limits()).profile));
-    question.inputs = GoldenInputs(file, outline, c, question.profile);
-    RunImplementation(options, std::move(question), options.implementation, "", &report);
+    const auto inputs = [&](const Case& asked, const Profile& profile) {
+      return GoldenInputs(file, outline, asked, profile);
+    };
+    kAsk[KindOf(c)](options, c, options.implementation, "", inputs, &report);
     return report.Finish();
   }
   if (options.store != kMemoryStore) {
@@ -276,25 +279,13 @@ int RunStored(const RunOptions& options) {
     result.verdict.case_text = Print(c);
     result.verdict.implementation = ImplementationText(answer);
     const bool more = report.Judge(std::move(result), [&] {
-      if (const auto* trace = std::get_if<CacheCase>(&c)) {
-        StoredAnswer said = answer;
-        if (!options.plan.empty()) said.plan = options.plan;
-        if (!options.profile.empty()) said.profile = options.profile;
-        Verdict verdict = JudgeRecordedTrace(file, said, *trace);
-        verdict.command =
-            "kvcheck run --data " + ShellWord(place.file + "#" + place.name + "/" + answer.impl);
-        return verdict;
-      }
-      Question question;
-      question.c = c;
-      question.plan = PlanOf(options, answer.plan);
-      question.profile = ProfileOf(options, answer.profile);
-      question.inputs = GoldenInputs(file, outline, c, question.profile);
-      const FileObserved observed(file, answer.outputs, c);
-      Verdict verdict =
-          EvaluateCase(question, observed, options.common.Judge(tests), OnInterrupt());
+      StoredAnswer said = answer;
+      if (!options.plan.empty()) said.plan = options.plan;
+      if (!options.profile.empty()) said.profile = options.profile;
+      Verdict verdict = JudgeStoredAnswer(file, outline, c, file, said, options.common.Judge(tests),
+                                          OnInterrupt());
       verdict.command =
-          CommandText(options, question, "", place.file + "#" + place.name + "/" + answer.impl);
+          StoredCommand(options, c, said, place.file + "#" + place.name + "/" + answer.impl);
       return verdict;
     });
     if (!more) break;
@@ -324,15 +315,10 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       "--plan", options->plan,
       "How the implementation computes (default: what it says, else base=stranger)");
   command->add_option("--profile", options->profile, "Which conventions it follows");
-  command->add_option(
-      "--impl", options->implementation,
-      "Who answers (default: optimized, as in fuzz and gate, and named in the first line); "
-      "simulated: the definition under the plan, a check of itself; simulated:PLAN: under another "
-      "plan; fault:ID: with a fault (kvcheck faults list); of attention also "
-      "optimized:portable; of codecs reference, a check of itself; of caches model; an adapter's "
-      "name; a command line, with a "
-      "blank or a slash, of a process that speaks the protocol of tools/process/protocol.md: it "
-      "is run, so never take one from somebody else unread");
+  command->add_option("--impl", options->implementation,
+                      "Who answers (default: " + DefaultImplementation(CaseKind::kCache) +
+                          ", as in fuzz and gate, and named in the first line). " +
+                          ImplementationsHelp());
   CLI::Option* data = command->add_option(
       "--data", options->data,
       "FILE#NAME: inputs, and without --impl the observed outputs, of a golden file's case; "

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <memory>
+#include <set>
 
 #include "reference/spec/error.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/evaluate_case.h"
-#include "tools/corridor/implementations.h"
+#include "tools/corridor/registry.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/process/serve.h"
 
@@ -40,18 +40,20 @@ int RunServe(const std::string& name) {
   if (served.caches != nullptr) {
     const CacheCapabilities capabilities = served.caches->GetCapabilities();
     greeting.version = capabilities.version;
-    greeting.kinds.emplace_back("cache");
+    greeting.kinds.emplace_back(Name(CaseKind::kCache));
     greeting.cache_profile = capabilities.cache_profile;
     greeting.profile = capabilities.profile;
     greeting.plan_text = Print(capabilities.plan);
   }
-  const auto implementation =
-      MakeNamed([&] { return MakeImplementation(name, greeting.plan, {}); }, &why);
-  if (implementation != nullptr) {
-    const Capabilities capabilities = implementation->GetCapabilities();
-    greeting.version = capabilities.version;
-    for (const std::string& kind : capabilities.kinds) greeting.kinds.push_back(kind);
-    const StatedAnswer stated = StatedBy(name, capabilities.kinds.back());
+  // Profiles that answers follow, where they are another one than the caches'.
+  std::set<CaseKind> kinds;
+  for (const CaseKind kind : {CaseKind::kAttention, CaseKind::kCodec}) {
+    const auto implementation =
+        MakeNamed([&] { return MakeImplementation(kind, name, greeting.plan, {}); }, &why);
+    if (implementation == nullptr) continue;
+    greeting.version = implementation->GetCapabilities().version;
+    greeting.kinds.emplace_back(Name(kind));
+    const StatedAnswer& stated = StatedBy(kind, name);
     if (!stated.plan.empty()) greeting.plan_text = stated.plan;
     if (served.caches == nullptr) {
       greeting.profile = stated.profile;
@@ -60,12 +62,15 @@ int RunServe(const std::string& name) {
     }
     // One greeting states the profile of caches, codecs and attention, and what is asked may be
     // that: an implementation that decodes in one way alone does so, and its answer says it.
-    served.make = [name](const Case& c, const Plan& plan, const Profile& asked) {
+    kinds.insert(kind);
+    served.make = [name, kinds](const Case& c, const Plan& plan,
+                                const Profile& asked) -> std::unique_ptr<Implementation> {
+      if (!kinds.contains(KindOf(c))) return nullptr;
       Profile profile = asked;
-      const StatedAnswer stated = StatedBy(name, KindName(c));
-      const bool own = !stated.plan.empty() || !(stated.profile == Profile{});
-      if (own) profile.decode = stated.profile.decode;
-      return MakeImplementation(name, plan, profile);
+      const StatedAnswer& own = StatedBy(KindOf(c), name);
+      const bool states = !own.plan.empty() || !(own.profile == Profile{});
+      if (states) profile.decode = own.profile.decode;
+      return MakeImplementation(KindOf(c), name, plan, profile);
     };
   }
   if (greeting.kinds.empty()) throw Error(ErrorCode::kUsage, why, "--impl");
@@ -80,15 +85,13 @@ int RunServe(const std::string& name) {
 }  // namespace
 
 void AddServeCommand(CLI::App* app, ChosenCommand* chosen) {
-  auto name = std::make_shared<std::string>("optimized");
+  auto name = std::make_shared<std::string>(DefaultImplementation(CaseKind::kCache));
   CLI::App* command = app->add_subcommand(
       "serve", "Answer over standard input and output, as the child of another kvcheck");
   command->footer(
       "Example: kvcheck fuzz --impl 'kvcheck serve --impl model'\n"
       "The protocol is tools/process/protocol.md.");
-  command
-      ->add_option("--impl", *name,
-                   "Who answers: optimized, model, fault:ID, reference, simulated, simulated:PLAN")
+  command->add_option("--impl", *name, "Who answers: " + ImplementationsHelp())
       ->type_name("NAME")
       ->capture_default_str();
   command->callback([=] { *chosen = [=] { return RunServe(*name); }; });

@@ -267,7 +267,7 @@ RemoteCacheFactory::~RemoteCacheFactory() = default;
 
 RemoteProcess& RemoteCacheFactory::process() { return caches_->process(); }
 
-TraceStore* RemoteCacheFactory::store() { return caches_->store(); }
+TraceStore* RemoteCacheFactory::OwnStore() { return caches_->store(); }
 
 void RemoteCacheFactory::ObserveAfter(ObserveHint hint) { caches_->hint = hint; }
 
@@ -301,6 +301,9 @@ CacheCapabilities RemoteCacheFactory::GetCapabilities() const {
   capabilities.profile = greeting.profile;
   capabilities.plan = greeting.plan;
   capabilities.spaces = greeting.cache_spaces;
+  capabilities.states_plan = true;
+  capabilities.foreign = true;
+  capabilities.warnings = greeting.warnings;
   return capabilities;
 }
 

@@ -40,8 +40,8 @@ class RemoteCacheFactory : public CacheFactory {
   OpResult Load(const StateStore& store, std::string_view key,
                 std::unique_ptr<Cache>* out) override;
 
-  // Where the caches save: in the process itself. What is put or got here by others is nowhere.
-  TraceStore* store();
+  // In the process itself. What is put or got here by others is nowhere.
+  TraceStore* OwnStore() override;
   RemoteProcess& process();
 
  private:

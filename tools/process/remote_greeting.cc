@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
 
@@ -167,6 +168,25 @@ bool Greeting::Has(std::string_view kind) const {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
+namespace {
+
+// Reads a space of the kind; null: nobody answers such cases.
+using ReadSpace = void (*)(const SpaceReader& reader, Greeting* greeting);
+constexpr KindTable<ReadSpace> kReadSpace = {{{
+    [](const SpaceReader& reader, Greeting* greeting) {
+      greeting->codec_spaces.push_back(ReadCodecSpace(reader));
+    },
+    [](const SpaceReader& reader, Greeting* greeting) {
+      greeting->attention_spaces.push_back(ReadAttentionSpace(reader));
+    },
+    nullptr,  // tensor
+    [](const SpaceReader& reader, Greeting* greeting) {
+      greeting->cache_spaces.push_back(ReadCacheSpace(reader));
+    },
+}}};
+
+}  // namespace
+
 Greeting ReadGreeting(const WireValue& answer) {
   const int64_t protocol = answer.Get("protocol").AsInteger("'protocol'");
   if (protocol != kProtocolVersion) {
@@ -178,7 +198,8 @@ Greeting ReadGreeting(const WireValue& answer) {
   greeting.version = CleanText(answer.Get("version").AsText("'version'"), 200);
   greeting.kinds = answer.Get("kinds").AsTexts("'kinds'");
   for (const std::string& kind : greeting.kinds) {
-    if (kind == "cache" || kind == "attention" || kind == "codec") continue;
+    const std::optional<CaseKind> known = FindCaseKind(kind);
+    if (known && IsAsked(*known)) continue;
     throw WireError(
         fmt::format("'kinds' has '{}'; there are cache, attention and codec", CleanText(kind, 40)));
   }
@@ -198,15 +219,9 @@ Greeting ReadGreeting(const WireValue& answer) {
   for (const WireValue& value : spaces->Entries("'spaces'")) {
     const std::string_view kind = value.Get("kind").AsText("'kind' of a space");
     const SpaceReader reader(value);
-    if (kind == "cache") {
-      greeting.cache_spaces.push_back(ReadCacheSpace(reader));
-    } else if (kind == "attention") {
-      greeting.attention_spaces.push_back(ReadAttentionSpace(reader));
-    } else if (kind == "codec") {
-      greeting.codec_spaces.push_back(ReadCodecSpace(reader));
-    } else {
-      SpaceReader::Refuse("kind", kind);
-    }
+    const std::optional<CaseKind> known = FindCaseKind(kind);
+    if (!known || kReadSpace[*known] == nullptr) SpaceReader::Refuse("kind", kind);
+    kReadSpace[*known](reader, &greeting);
   }
   return greeting;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -104,20 +105,23 @@ Capabilities RemoteImplementation::GetCapabilities() const {
   capabilities.name = greeting.name;
   capabilities.version = greeting.version;
   for (const std::string& kind : greeting.kinds) {
-    if (kind != "cache") capabilities.kinds.push_back(kind);
+    if (HasTensors(*FindCaseKind(kind))) capabilities.kinds.push_back(kind);
   }
   capabilities.plan = greeting.plan;
   capabilities.profile = greeting.profile;
   capabilities.attention_spaces = greeting.attention_spaces;
   capabilities.codec_spaces = greeting.codec_spaces;
+  capabilities.states_plan = true;
+  capabilities.conventions = Conventions::kOwn;
+  capabilities.foreign = true;
+  capabilities.warnings = greeting.warnings;
   return capabilities;
 }
 
 RunOutcome RemoteImplementation::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
   answer_plan_.reset();
   answer_profile_.reset();
-  declined_.clear();
-  refused_.clear();
+  reason_.clear();
   const bool is_attention = std::holds_alternative<AttentionCase>(c);
   if (!is_attention && !std::holds_alternative<CodecCase>(c)) return RunOutcome::kUnsupported;
   int64_t bytes = 0;
@@ -159,12 +163,12 @@ RunOutcome RemoteImplementation::Run(const Case& c, const TensorMap& inputs, Sin
   const std::map<std::string, TensorSpec> specs = OutputSpecs(c);
   return process_->Interpret([&] {
     if (const std::optional<WireValue> unsupported = answer.Find("unsupported")) {
-      declined_ = CleanText(unsupported->AsText("'unsupported'"));
+      reason_ = CleanText(unsupported->AsText("'unsupported'"));
       return RunOutcome::kUnsupported;
     }
     if (const std::optional<WireValue> refused = answer.Find("refused")) {
-      refused_ = CleanText(refused->AsText("'refused'"));
-      return RunOutcome::kUnsupported;
+      reason_ = CleanText(refused->AsText("'refused'"));
+      return RunOutcome::kRefused;
     }
     answer_plan_ = Said<Plan>(answer, "plan", ParsePlan);
     answer_profile_ = Said<Profile>(answer, "profile", ParseProfile);

@@ -20,17 +20,13 @@ class RemoteImplementation : public Implementation {
       : process_(std::move(process)), plan_(std::move(plan)), profile_(std::move(profile)) {}
 
   Capabilities GetCapabilities() const override;
-  // kUnsupported also for a case that was refused. Errors: RemoteLoss; kUnsupported for inputs that
-  // no frame holds.
+  // Errors: RemoteLoss; kUnsupported for inputs that no frame holds.
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
   const Plan* AnswerPlan() const override { return answer_plan_ ? &*answer_plan_ : nullptr; }
   const Profile* AnswerProfile() const override {
     return answer_profile_ ? &*answer_profile_ : nullptr;
   }
-  // Why the last case was declined.
-  const std::string& declined() const { return declined_; }
-  // Why the last case was refused, which no legal case may be; "" where it was not.
-  const std::string& refused() const { return refused_; }
+  std::string Reason() const override { return reason_; }
 
  private:
   std::shared_ptr<RemoteProcess> process_;
@@ -38,8 +34,7 @@ class RemoteImplementation : public Implementation {
   Profile profile_;
   std::optional<Plan> answer_plan_;
   std::optional<Profile> answer_profile_;
-  std::string declined_;
-  std::string refused_;
+  std::string reason_;
 };
 
 }  // namespace kvcheck

@@ -34,9 +34,9 @@ std::string Printed(const ChildOutcome& outcome) {
 
 }  // namespace
 
-std::string RemoteLoss::Signature() const {
-  return fmt::format("{} {}", request_,
-                     outcome_ == Outcome::kFail ? "PROTOCOL" : kvcheck::Name(outcome_));
+Outcome RemoteLoss::outcome() const {
+  if (kind() == LossKind::kCrashed) return Outcome::kCrashed;
+  return kind() == LossKind::kTimedOut ? Outcome::kTimedOut : Outcome::kFail;
 }
 
 RemoteProcess::RemoteProcess(std::vector<std::string> command, const RemoteLimits& limits,
@@ -54,17 +54,18 @@ void RemoteProcess::SetLimits(const RemoteLimits& limits) {
   }
 }
 
-void RemoteProcess::Lose(Outcome outcome, const std::string& reason) {
+void RemoteProcess::Lose(LossKind kind, const std::string& reason) {
   child_ = nullptr;
-  const RemoteLoss loss(outcome, request_, reason);
-  const bool unclear = ahead_.Used() && outcome == Outcome::kFail;
+  const RemoteLoss loss(kind, request_, reason);
+  const bool unclear = ahead_.Used() && kind == LossKind::kBrokeProtocol;
   ahead_.Clear();
   if (unclear) throw RehearsedOtherwise(std::make_exception_ptr(loss));
   throw loss;
 }
 
 void RemoteProcess::Break(const std::string& reason) {
-  Lose(Outcome::kFail, fmt::format("the answer to '{}' breaks the protocol: {}", request_, reason));
+  Lose(LossKind::kBrokeProtocol,
+       fmt::format("the answer to '{}' breaks the protocol: {}", request_, reason));
 }
 
 void RemoteProcess::LoseChild() {
@@ -73,18 +74,18 @@ void RemoteProcess::LoseChild() {
       fmt::format("the process {} in '{}'{}", ToString(outcome), request_, Printed(outcome));
   switch (outcome.end) {
     case ChildEnd::kTimedOut:
-      Lose(Outcome::kTimedOut, reason);
+      Lose(LossKind::kTimedOut, reason);
     case ChildEnd::kProtocolError:
-      Lose(Outcome::kFail, reason);
+      Lose(LossKind::kBrokeProtocol, reason);
     default:
-      Lose(Outcome::kCrashed, reason);
+      Lose(LossKind::kCrashed, reason);
   }
 }
 
 void RemoteProcess::Start() {
   if (child_ != nullptr) return;
   if (failed_starts_ >= kMostFailedStarts) {
-    throw RemoteLoss(last_failed_start_->outcome(), last_failed_start_->request(),
+    throw RemoteLoss(last_failed_start_->kind(), last_failed_start_->request(),
                      fmt::format("{} (the last of {} processes that failed to greet, one after the "
                                  "other: none is started any more)",
                                  last_failed_start_->reason(), kMostFailedStarts));
@@ -121,7 +122,7 @@ Greeting RemoteProcess::Greet() {
   try {
     child_ = std::make_unique<SupervisedChild>(command_, limits, ChildStreams::kStandard);
   } catch (const Error& error) {
-    throw RemoteLoss(Outcome::kCrashed, request_, error.message());
+    throw RemoteLoss(LossKind::kCrashed, request_, error.message());
   }
   writer_.StartFrame();
   writer_.StartMap();
@@ -237,7 +238,7 @@ WireValue RemoteProcess::Exchange() {
     const bool listened = child_->HasEnded();
     const ChildOutcome& outcome = child_->Finish();
     if (outcome.end == ChildEnd::kTimedOut && !listened) {
-      Lose(Outcome::kFail,
+      Lose(LossKind::kBrokeProtocol,
            fmt::format("the process closed its standard input and did not end, in '{}'{}", request_,
                        Printed(outcome)));
     }
@@ -251,8 +252,8 @@ WireValue RemoteProcess::Exchange() {
   answer_bytes_ = std::make_shared<const Message>(std::move(*message));
   const WireValue answer = reader_.Read(*answer_bytes_);
   if (const std::optional<WireValue> failed = answer.Find("failed")) {
-    Lose(Outcome::kCrashed, fmt::format("the adapter failed in '{}': {}", request_,
-                                        CleanText(failed->AsText("'failed'"), 2000)));
+    Lose(LossKind::kCrashed, fmt::format("the adapter failed in '{}': {}", request_,
+                                         CleanText(failed->AsText("'failed'"), 2000)));
   }
   return answer;
 }

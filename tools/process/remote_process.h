@@ -11,12 +11,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reference/judge/verdict.h"
+#include "reference/spec/implementation_loss.h"
 #include "tools/process/remote_greeting.h"
 #include "tools/process/requests_ahead.h"
 #include "tools/process/supervised_child.h"
@@ -41,20 +41,11 @@ struct RemoteLimits {
   std::function<void()> on_wait{};
 };
 
-class RemoteLoss : public std::runtime_error {
+class RemoteLoss : public ImplementationLoss {
  public:
-  RemoteLoss(Outcome outcome, std::string request, const std::string& reason)
-      : std::runtime_error(reason), outcome_(outcome), request_(std::move(request)) {}
-
-  Outcome outcome() const { return outcome_; }  // kCrashed, kTimedOut; kFail: broke the protocol
-  const std::string& request() const { return request_; }
-  std::string reason() const { return what(); }
-  // "append CRASHED", "trim TIMED_OUT", "hello PROTOCOL".
-  std::string Signature() const;
-
- private:
-  Outcome outcome_;
-  std::string request_;
+  using ImplementationLoss::ImplementationLoss;
+  // kCrashed, kTimedOut; kFail: broke the protocol.
+  Outcome outcome() const;
 };
 
 class RemoteProcess {
@@ -113,7 +104,7 @@ class RemoteProcess {
   [[noreturn]] void Break(const std::string& reason);
 
  private:
-  [[noreturn]] void Lose(Outcome outcome, const std::string& reason);
+  [[noreturn]] void Lose(LossKind kind, const std::string& reason);
   [[noreturn]] void LoseChild();
   Greeting Greet();
   WireValue Exchange();

@@ -107,8 +107,14 @@ void AnswerCase(const Served& served, const WireValue& request, WireWriter& writ
                              : served.make(c, ParsePlan(plan.empty() ? "base=stranger" : plan),
                                            ParseProfile(text("profile")));
   MemorySink sink;
-  if (implementation == nullptr ||
-      implementation->Run(c, inputs, sink) == RunOutcome::kUnsupported) {
+  const RunOutcome outcome =
+      implementation == nullptr ? RunOutcome::kUnsupported : implementation->Run(c, inputs, sink);
+  if (outcome == RunOutcome::kRefused) {
+    writer.Key("refused");
+    writer.Text(implementation->Reason());
+    return;
+  }
+  if (outcome == RunOutcome::kUnsupported) {
     writer.Key("unsupported");
     writer.Text(fmt::format("{} declines this case", served.greeting.name));
     return;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "optimized/cache/cache_factory.h"
-#include "tools/corridor/cache_implementations.h"
 #include "tools/corridor/kvcheck.h"
+#include "tools/corridor/registry.h"
 
 namespace kvcheck {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/stored_files.h"
 #include "tools/corridor/evaluate_case.h"
-#include "tools/corridor/implementations.h"
+#include "tools/corridor/registry.h"
 
 namespace kvcheck {
 namespace {
@@ -59,7 +59,7 @@ class CaseDumps : public CompareStored {
     question.inputs = GenerateCaseInputs(question.c, {});
     tensors_ = question.inputs;
     const std::unique_ptr<Implementation> kernel =
-        MakeImplementation("simulated", question.plan, {});
+        MakeImplementation(CaseKind::kAttention, "simulated", question.plan, {});
     const auto answer = kvcheck::Answer(*kernel, question);
     ASSERT_TRUE(answer);
     for (const auto& [name, tensor] : answer->tensors()) tensors_[name] = tensor;
@@ -154,7 +154,7 @@ TEST_F(CaseDumps, CastNamesATypeThatHoldsBoth) {
   question.plan = ParsePlan(kHonestPlan);
   question.inputs = {{"q", tensors_.at("q")}, {"k", tensors_.at("k")}, {"v", tensors_.at("v")}};
   EncodeFrom(values, DType::kFloat32, question.inputs.at("q").bytes.data());
-  const auto kernel = MakeImplementation("simulated", question.plan, {});
+  const auto kernel = MakeImplementation(CaseKind::kAttention, "simulated", question.plan, {});
   tensors_["q"] = question.inputs.at("q");
   tensors_["out"] = kvcheck::Answer(*kernel, question)->tensors().at("out");
   const TensorMap dump = {{"/q", Of("q", kOwn, DType::kBFloat16)},

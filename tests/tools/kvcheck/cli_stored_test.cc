@@ -12,7 +12,7 @@
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
 #include "tools/corridor/evaluate_case.h"
-#include "tools/corridor/implementations.h"
+#include "tools/corridor/registry.h"
 #include "tools/corridor/stored_tensors.h"
 
 namespace kvcheck {
@@ -178,7 +178,8 @@ class CompareTwoPlans : public CompareCommand {
     question.plan = ParsePlan(kLowPlan);
     question.inputs = file.cases[0].inputs;
     file.cases[0].observed[0].outputs =
-        Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
+        Answer(*MakeImplementation(CaseKind::kAttention, "simulated", question.plan, {}), question)
+            ->tensors();
     WriteGoldenFile(Path("low.h5"), file);
   }
   ToolRun Two(const std::string& gold, const std::string& gold_plan, const std::string& got,

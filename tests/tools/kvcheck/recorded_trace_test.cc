@@ -8,7 +8,7 @@
 #include "golden/writer.h"
 #include "reference/spec/error.h"
 #include "tests/tools/kvcheck/tool_process.h"
-#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/judge_trace.h"
 #include "tools/corridor/recorded_cache.h"
 
 namespace kvcheck {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "reference/cache/model_cache.h"
-#include "tools/corridor/cache_implementations.h"
+#include "tools/corridor/registry.h"
 #include "tools/kvcheck/tool_main.h"
 
 namespace kvcheck {

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "tools/corridor/evaluate_case.h"
-#include "tools/corridor/implementations.h"
+#include "tools/corridor/registry.h"
 
 namespace kvcheck {
 namespace {
@@ -147,7 +147,9 @@ GoldenCase ObservedCase(const std::string& name, const std::string& declared_pla
   record.plan = declared_plan;
   record.expect = expect;
   record.reason = expect == "PASS" ? "" : "as the test says";
-  record.outputs = Answer(*MakeImplementation("simulated", question.plan, {}), question)->tensors();
+  record.outputs =
+      Answer(*MakeImplementation(CaseKind::kAttention, "simulated", question.plan, {}), question)
+          ->tensors();
   golden.observed.push_back(std::move(record));
   return golden;
 }

@@ -59,7 +59,7 @@ class Asked {
   explicit Asked(const std::string& kind, milliseconds limit = kLong)
       : factory_(std::make_shared<RemoteProcess>(
             std::vector<std::string>{KVCHECK_HOSTILE_CHILD, kind}, RemoteLimits{limit, kLong})),
-        runner_(&factory_, factory_.store()) {}
+        runner_(&factory_, factory_.OwnStore()) {}
 
   Told Run(const CacheCase& c, bool ahead) {
     TraceOptions options;
