@@ -24,7 +24,7 @@ import pathlib
 import re
 import sys
 
-SKIPPED = {"build", "venv", "node_modules", "__pycache__"}
+SKIPPED = {"build", "venv", "node_modules", "__pycache__", "fuzz-failures"}
 EXTENSIONS = "md|h|cc|inc|py|sh|cmake|cases|csv|txt|h5|safetensors|json|png|in"
 SOURCES = (".h", ".cc", ".inc", ".py", ".sh", ".cmake", ".txt")
 # Pages that quote sources of other libraries.
