@@ -43,11 +43,11 @@ function(kvcheck_test_headers)
   file(WRITE "${CMAKE_BINARY_DIR}/test_headers.cc" "")
   add_library(kvcheck_test_headers OBJECT "${CMAKE_BINARY_DIR}/test_headers.cc")
   target_link_libraries(kvcheck_test_headers PRIVATE kvcheck_warnings kvcheck_floating_point
-                        kvcheck_sanitizers GTest::gtest_main fmt::fmt)
+                        kvcheck_sanitizers GTest::gtest_main)
   target_compile_definitions(kvcheck_test_headers PRIVATE KVCHECK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_compile_options(kvcheck_test_headers PRIVATE ${KVCHECK_TEST_OPTIONS})
   target_precompile_headers(kvcheck_test_headers PRIVATE
-    <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h>
+    <gmock/gmock.h> <gtest/gtest.h>
     <filesystem> <fstream> <functional> <map> <memory> <optional> <string> <variant> <vector>)
 endfunction()
 
@@ -70,6 +70,9 @@ function(kvcheck_test)
         kvcheck_test_headers()
       endif()
       target_precompile_headers(${T_NAME} REUSE_FROM kvcheck_test_headers)
+      # g++ 12 takes a precompiled std::string for no system header, and reports its own memcpy
+      # (GCC bug 105651).
+      target_compile_options(${T_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
     endif()
   endif()
   if(T_UNITY AND KVCHECK_UNITY)
