@@ -9,6 +9,7 @@
 
 #include "reference/spec/error.h"
 #include "tools/campaign/canonical_form.h"
+#include "tools/campaign/case_steps.h"
 #include "tools/campaign/contained_call.h"
 #include "tools/campaign/process_pool.h"
 #include "tools/campaign/sort_stably.h"
@@ -163,20 +164,6 @@ class LoneJudge {
   ContainedCall call_;
 };
 
-// Up to this operation of a trace, or whole.
-CaseEntry UpTo(CaseEntry entry, int64_t step) {
-  auto* trace = std::get_if<CacheCase>(&entry.c);
-  if (trace != nullptr && step >= 0 && step < std::ssize(trace->ops)) {
-    trace->ops.resize(static_cast<size_t>(step) + 1);
-  }
-  return entry;
-}
-
-bool EndsAt(const CaseEntry& entry, int64_t step) {
-  const auto* trace = std::get_if<CacheCase>(&entry.c);
-  return trace != nullptr && step >= 0 && step + 1 == std::ssize(trace->ops);
-}
-
 CaseEntry DrawFailing(const Subject& subject, const FailureSum& sum, int64_t index) {
   CaseEntry drawn = subject.Draw(index);
   drawn.name = CaseName(sum.signature);
@@ -299,13 +286,13 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
     judge_limit_ = limit;
   }
   CaseEntry begin = found.drawn;
-  if (auto* trace = std::get_if<CacheCase>(&begin.c); trace != nullptr && !hangs) {
-    trace->setup.observe = Observe::kEach;
+  if (HasSteps(begin.c) && !hangs) {
+    begin.c = JudgedAtEachStep(std::move(begin.c));
     found.runs += 2;
     const JudgedCase whole = judge_(begin);
-    if (same(whole)) begin = UpTo(begin, whole.step);
+    if (same(whole)) begin.c = UpToStep(std::move(begin.c), whole.step);
     const JudgedCase judged = judge_(begin);
-    fails_at_end = same(judged) && EndsAt(begin, judged.step);
+    fails_at_end = same(judged) && EndsAtStep(begin.c, judged.step);
     if (!fails_at_end) begin = found.drawn;
     if (is_known(begin)) {
       found.shrunk = begin;
@@ -322,7 +309,7 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
         if (known || !in_time || Interrupted(options)) return false;
         ++found.runs;
         const JudgedCase judged = judge_(candidate);
-        if (!same(judged) || (fails_at_end && !EndsAt(candidate, judged.step))) return false;
+        if (!same(judged) || (fails_at_end && !EndsAtStep(candidate.c, judged.step))) return false;
         known = is_known(candidate);
         return true;
       },
