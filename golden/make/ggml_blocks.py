@@ -29,6 +29,16 @@ def _q8_0_codes(blocks):
     return blocks[..., 2:].view(np.int8).astype(np.float32)
 
 
+def _q4_0_encode(x):
+    step = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0] / np.float32(-8)
+    codes = np.minimum(np.floor(x * _inverse(step) + np.float32(8.5)), 15).astype(np.uint8)
+    return np.concatenate([_halves(step), codes[..., :16] + 16 * codes[..., 16:]], -1)
+
+
+def _q4_0_codes(blocks):
+    return np.concatenate([blocks[..., 2:] % 16, blocks[..., 2:] // 16], -1).astype(np.float32) - 8
+
+
 class Type(NamedTuple):
     block_bytes: int
     bits: int  # of a code
@@ -36,7 +46,7 @@ class Type(NamedTuple):
     codes: object  # the integers of blocks, float32
 
 
-TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes)}
+TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, _q4_0_encode, _q4_0_codes)}
 
 
 def encode(x, text):

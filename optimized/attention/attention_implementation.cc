@@ -7,6 +7,7 @@
 
 #include "optimized/attention/attention_plan.h"
 #include "optimized/formats/row_codec.h"
+#include "reference/spec/pattern.h"
 
 namespace kvcheck {
 namespace {
@@ -279,7 +280,12 @@ std::vector<AttentionSpace> OptimizedAttention::Spaces() {
   AttentionSpace space;
   space.q = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   space.out = space.q;
-  space.k = space.v = {"f32", "f16", "bf16", "f8*", "affine:*"};
+  space.k = {"f32", "f16", "bf16", "f8*", "affine:*"};
+  for (const KvFormat& format : AllKvFormats()) {
+    const std::string text = Print(format);
+    if (optimized::CanAttend(format) && !MatchesAnyPattern(space.k, text)) space.k.push_back(text);
+  }
+  space.v = space.k;
   return {space};
 }
 

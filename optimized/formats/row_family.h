@@ -25,6 +25,7 @@ struct RowFamily {
 const RowFamily& RowFamilyOf(const PlainFormat& format);
 const RowFamily& RowFamilyOf(const AffineFormat& format);
 const RowFamily& RowFamilyOf(const Q8_0Format& format);
+const RowFamily& RowFamilyOf(const Q4_0Format& format);
 
 inline const RowFamily& RowFamilyOf(const KvFormat& format) {
   return std::visit([](const auto& family) -> const RowFamily& { return RowFamilyOf(family); },

@@ -114,6 +114,7 @@ class FormatArithmetic {
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const PlainFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const AffineFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

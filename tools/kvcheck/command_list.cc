@@ -29,7 +29,7 @@ std::string FormatsText() {
   for (const KvFormat& format : AllKvFormats()) {
     (IsPlain(format) ? plain : others).push_back(Print(format));
   }
-  return fmt::format("  plain: {}\n  affine codes ({}): {}\n", fmt::join(plain, " "), others.size(),
+  return fmt::format("  plain: {}\n  codes ({}): {}\n", fmt::join(plain, " "), others.size(),
                      fmt::join(others, " "));
 }
 

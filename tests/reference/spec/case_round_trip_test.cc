@@ -131,9 +131,12 @@ CodecRule AnyCodecRule() {
     rule.scale_type_of_want = true;
     rule.format = of_f32;
   }
-  if (Leaves(rule.format, CodecChoice::kGgmlEncode)) {
-    if (*rc::gen::arbitrary<bool>()) {
-      rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
+  if (Leaves(rule.format, CodecChoice::kGgmlEncode) && *rc::gen::arbitrary<bool>()) {
+    rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
+    rule.codes_exact = *rc::gen::arbitrary<bool>();
+  }
+  if (!Leaves(rule.format, CodecChoice::kEncode)) {
+    if (!Leaves(rule.format, CodecChoice::kGgmlEncode)) {
       rule.codes_exact = *rc::gen::arbitrary<bool>();
     }
     return rule;

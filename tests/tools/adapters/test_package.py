@@ -129,9 +129,17 @@ class Texts(unittest.TestCase):
         # What a probe is known by.
         self.assertTrue((fmt.level(fmt.encode(np.full((2, 1, 3, 32), 3, np.float32))) > 2.5).all())
 
+    def test_q4_0_is_what_ggml_writes(self):
+        fmt = parse_format("q4_0")
+        self.assertEqual(fmt.shapes(64, (2,)), [[2, 36]])
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        self.assertEqual(fmt.encode(witness)[0].tobytes().hex(), "c0b46d3a07b4815c29d6a3704b18b5825c39")
+        decoded = fmt.decode(fmt.encode(witness))
+        self.assertEqual(decoded[:3].view(np.uint32).tolist(), [0xBFBE0000, 0xBF180000, 0x3E980000])
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
-        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("affine:5:g64:f16", 0.3)):
+        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("affine:5:g64:f16", 0.3)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

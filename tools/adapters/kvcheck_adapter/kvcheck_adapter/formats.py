@@ -4,9 +4,10 @@ import functools
 from .affine import Affine
 from .plain import Plain
 from .planes import Format
+from .q4_0 import Q4_0
 from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine, Q8_0)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0)
 
 
 @functools.lru_cache(maxsize=1024)
