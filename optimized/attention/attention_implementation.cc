@@ -7,7 +7,7 @@
 
 #include "optimized/attention/attention_plan.h"
 #include "optimized/formats/row_codec.h"
-#include "reference/spec/pattern.h"
+#include "reference/spec/glob.h"
 
 namespace kvcheck {
 namespace {
@@ -283,7 +283,7 @@ std::vector<AttentionSpace> OptimizedAttention::Spaces() {
   space.k = {"f32", "f16", "bf16", "f8*", "affine:*"};
   for (const KvFormat& format : AllKvFormats()) {
     const std::string text = Print(format);
-    if (optimized::CanAttend(format) && !MatchesAnyPattern(space.k, text)) space.k.push_back(text);
+    if (optimized::CanAttend(format) && !MatchesAnyGlob(space.k, text)) space.k.push_back(text);
   }
   space.v = space.k;
   return {space};
