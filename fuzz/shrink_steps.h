@@ -49,7 +49,7 @@ bool BypassCopies(const CacheCase& c, const Offer& offer);
 // as long, as they stand in the shadow of the trace (trace_shadow.h).
 bool RebuildStates(const CacheCase& c, const Offer& offer);
 // Rows and tokens for caches that have none: rows in a `new`, a row in a filter that takes none, an
-// append behind a `new`.
+// append after a `new`.
 bool FillCaches(const CacheCase& c, const Offer& offer);
 // One row less in a `new`, and in what is said about its rows.
 bool RemoveRows(const CacheCase& c, const Offer& offer);

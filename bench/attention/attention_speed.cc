@@ -1,7 +1,7 @@
-// How fast attention reads stored K and V: milliseconds, and the share of what this machine reads
-// at all, of decoding one token over contexts of growing length. Every round measures a plain read
-// of as many bytes first (the probe) and then each format once, so that what else the machine does
-// falls on all alike; the numbers are medians over the rounds, of the share with its quartiles.
+// How fast attention reads stored K and V: milliseconds of decode or prefill over contexts of
+// growing length, and the share of a plain read of as many bytes (the probe). Rounds are
+// interleaved: the probe, then each format once, so that other load falls on all alike. Medians
+// over rounds, of the share with quartiles.
 //
 //   attention_speed [--threads N] [--rounds N] [--formats f16,affine:4:g64:f16] [--tokens 1024,...]
 //                   [--layout head|token|both] [--batch N] [--portable] [--prefill L]

@@ -1,6 +1,5 @@
-// Every kernel of attention over one block of 64 vectors of 128 channels that stays in the cache:
-// what is left of a step of decoding where memory is no limit. Bytes are those of the stored
-// vectors.
+// Every kernel of attention over one block of 64 rows of 128 channels that stays in L1: the cost of
+// decode where memory is no limit. Bytes are those of the stored rows.
 
 #include <benchmark/benchmark.h>
 
@@ -24,7 +23,8 @@ constexpr int64_t kStride = kDim + 16;  // with sums of queries by group
 
 // A block of one format, and room for what the kernels take and give.
 struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
-  Block(const std::string& text, bool fused, bool planes) : kernels(optimized::KernelsFor(fused)) {
+  Block(const std::string& text, bool fused, bool factored)
+      : kernels(optimized::KernelsFor(fused)) {
     const KvFormat format = ParseKvFormat(WholeLine(text));
     optimized::RowCodec codec;
     codec.Start(format, DType::kFloat32, kDim);
@@ -37,7 +37,7 @@ struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
     biases.resize(scales.size());
     codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4, kBlockTokens,
                  {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
-    stage.Start(format, kDim, planes);
+    stage.Start(format, kDim, factored);
     for (int64_t i = 0; i < kBlockTokens; ++i) columns.push_back(i);
     Take();
   }
@@ -46,7 +46,7 @@ struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
         codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
     stage.Take(heads, 0, columns.data(), kBlockTokens, true, as, kernels);
   }
-  int kind() { return static_cast<int>(stage.rows().kind); }
+  const optimized::RowKernels& of() { return kernels.Of(stage.rows().kind); }
 
   optimized::AttentionKernels kernels;
   optimized::RowBytes bytes;
@@ -60,16 +60,17 @@ struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
   float rescale[optimized::kQuad] = {};
 };
 
-enum class Part { kStage, kDot, kSum, kWiden, kTurn, kTurnedDot, kSoftmax };
+enum class Part { kStage, kDot, kSum, kWiden, kTranspose, kTransposedDot, kSoftmax };
 
 void RunPart(benchmark::State& state, const std::string& format, Part part, int width, bool fused,
-             bool planes) {
-  const auto block = std::make_unique<Block>(format, fused, planes);
-  if (planes && !block->kernels.planes) return state.SkipWithError("not on this instruction set");
-  const int wide = width == 1 ? 0 : 1;
-  if (part == Part::kTurn || part == Part::kTurnedDot) {
-    if (!block->kernels.CanTurn()) return state.SkipWithError("not on this instruction set");
-    block->Take(optimized::BlockStage::As::kTurned);
+             bool factored) {
+  const auto block = std::make_unique<Block>(format, fused, factored);
+  if (factored && !block->kernels.Factors())
+    return state.SkipWithError("not on this instruction set");
+  const size_t wide = width == 1 ? 0 : 1;
+  if (part == Part::kTranspose || part == Part::kTransposedDot) {
+    if (!block->kernels.CanTranspose()) return state.SkipWithError("not on this instruction set");
+    block->Take(optimized::BlockStage::As::kTransposed);
   }
   optimized::SoftmaxStep step;
   float shift[optimized::kQuad] = {}, total[optimized::kQuad] = {};
@@ -82,20 +83,18 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
     const optimized::BlockRows& rows = block->stage.rows();
     if (part == Part::kStage) block->Take();
     if (part == Part::kDot) {
-      block->kernels.dot[block->kind()][wide](rows, {block->q, kStride, block->q, planes, block->q},
-                                              block->scores);
+      block->of().dot[wide](rows, {block->q, kStride, block->q, factored, block->q}, block->scores);
     }
     if (part == Part::kSum) {
-      block->kernels.sum[block->kind()][wide](rows, block->scores, block->rescale, block->out,
-                                              kDim);
+      block->of().sum[wide](rows, block->scores, block->rescale, block->out, kDim);
     }
-    if (part == Part::kTurn) block->kernels.turn[block->kind()](rows, block->values);
-    if (part == Part::kTurnedDot) {
-      block->kernels.turned_dot[optimized::HasScales(rows.kind) ? 1 : 0](
-          rows, {block->q, kStride, block->q, false, block->q}, block->scores);
+    if (part == Part::kTranspose) block->of().transpose(rows, block->values);
+    if (part == Part::kTransposedDot) {
+      block->of().transposed_dot(rows, {block->q, kStride, block->q, false, block->q},
+                                 block->scores);
     }
     if (part == Part::kSoftmax) block->kernels.softmax[wide](step);
-    if (part == Part::kWiden) block->kernels.widen[block->kind()](rows, block->values, kDim);
+    if (part == Part::kWiden) block->of().widen(rows, block->values, kDim);
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * kBlockTokens * block->bytes.Total());
@@ -108,14 +107,14 @@ static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row with
 
 const bool kRegistered = [] {
   const auto add = [](const std::string& name, const std::string& format, Part part, int width,
-                      bool fused, bool planes = false) {
+                      bool fused, bool factored = false) {
     benchmark::RegisterBenchmark(
         (name + "/" + format + "/" + std::to_string(width) +
-         (planes  ? "/planes"
-          : fused ? ""
-                  : "/portable"))
+         (factored ? "/factored"
+          : fused  ? ""
+                   : "/portable"))
             .c_str(),
-        [=](benchmark::State& state) { RunPart(state, format, part, width, fused, planes); });
+        [=](benchmark::State& state) { RunPart(state, format, part, width, fused, factored); });
   };
   for (const bool fused : {true, false}) {
     for (const char* format : kFormats) {
@@ -132,12 +131,13 @@ const bool kRegistered = [] {
       add("sum", format, Part::kSum, width, true, true);
     }
     add("widen", format, Part::kWiden, 1, true, true);
-    add("turned_dot", format, Part::kTurnedDot, static_cast<int>(optimized::kQuad), true, true);
+    add("transposed_dot", format, Part::kTransposedDot, static_cast<int>(optimized::kQuad), true,
+        true);
   }
-  add("turned_dot", "f32", Part::kTurnedDot, static_cast<int>(optimized::kQuad), true);
-  add("turn", "f32", Part::kTurn, 1, true);
-  add("turn", "affine:8:g64:f16", Part::kTurn, 1, true, true);
-  add("turn", "affine:4:g64:f16", Part::kTurn, 1, true, true);
+  add("transposed_dot", "f32", Part::kTransposedDot, static_cast<int>(optimized::kQuad), true);
+  add("transpose", "f32", Part::kTranspose, 1, true);
+  add("transpose", "affine:8:g64:f16", Part::kTranspose, 1, true, true);
+  add("transpose", "affine:4:g64:f16", Part::kTranspose, 1, true, true);
   for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
     add("softmax", "f32", Part::kSoftmax, width, true);
   }

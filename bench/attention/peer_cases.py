@@ -1,4 +1,4 @@
-"""What peers.py measures: cases, and in each the entries that take turns."""
+"""What peers.py measures: cases, and in each the entries that are interleaved."""
 
 KINDS = ("decode", "layers", "layout", "prefill", "batch")
 OWN_FORMATS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "fp8": "f8e4m3fn", "8-bit": "affine:8:g64:f16",

@@ -56,7 +56,7 @@ class Quiet:
 
 
 def last_caches(threads):
-    """Bytes of the last caches that so many threads may have between them."""
+    """Bytes of LLC that so many threads may have between them."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     caches = {}
     for cpu in range(os.cpu_count() or 1):

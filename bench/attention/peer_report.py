@@ -28,7 +28,7 @@ def cold_text(case):
 
 
 def flops(case):
-    """Of one sequence; a multiply-add counted two, pairs that a causal mask hides not at all."""
+    """Of one sequence; an FMA counts two, pairs that a causal mask hides none."""
     tokens, queries = case["tokens"], case["queries"]
     return 4 * QUERY_HEADS * DIM * queries * (tokens - (queries - 1) / 2 if case["causal"] else tokens)
 
@@ -66,9 +66,9 @@ def print_case(case):
     print(f"\n### {title(case)}\n")
     reads = [case["f16_bytes"] / read / 1e9 for read in case["reads"][str(case["f16_bytes"])]]
     print(f"{case['rounds']} rounds, {case['threads']} threads{cold_text(case)}. Read of the bytes of f16: {text(reads)} GB/s; "
-          f"multiply-adds: {text(case['gflops'], 1, 0)} GFLOP/s. Other programs used {case['others_cores']:.2f} cores meanwhile.\n")
+          f"FMA peak: {text(case['gflops'], 1, 0)} GFLOP/s. Other programs used {case['others_cores']:.2f} cores meanwhile.\n")
     if case["case"] == "prefill":
-        print("| what | ms | GFLOP/s | % of multiply-adds |\n|---|---|---|---|")
+        print("| what | ms | GFLOP/s | % of FMA peak |\n|---|---|---|---|")
     else:
         print("| what | ms | GB/s | % of a read of as many bytes | % of the rate of reading f16 |\n|---|---|---|---|---|")
     for label, entry in case["entries"].items():
@@ -129,7 +129,7 @@ def prefill_lines(case):
         yield f"f32: times as fast as {best}", lambda: at_least(ratios(case, best, "ours f32"), 1)
     else:
         yield "f32: times as fast as torch f32", lambda: at_least(ratios(case, "torch f32", "ours f32"), 1)
-    yield "f32: share of multiply-adds", lambda: at_least(fma_shares(case, "ours f32"), None, 0.7)
+    yield "f32: share of the FMA peak", lambda: at_least(fma_shares(case, "ours f32"), None, 0.7)
     for name in ("8-bit", "4-bit"):
         yield f"{name}: rate over that of f32", lambda name=name: at_least(ratios(case, "ours f32", f"ours {name}"), 0.8, 0.95)
 

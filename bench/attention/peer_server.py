@@ -263,7 +263,7 @@ def prepare(run):
 
 
 class Layers:
-    """One problem in several places of memory, which runs take in turns."""
+    """One problem at several places of memory, round robin over runs."""
 
     def __init__(self, library, problem):
         self.causal = problem.causal

@@ -11,20 +11,20 @@ those that --python names. One that is not there is left out with a line; `--pee
 32 query heads, 8 key/value heads, 128 channels, one sequence but for `batch`:
   decode   one query: ours in every kind of format; torch with the query heads of a key/value head folded into queries, which
            is its best; ggml's flash_attn_ext; OpenVINO's attention with state; MLX up to 4096 tokens, where it takes 0.02 s
-  layers   the same, but each call takes the next one of as many layers as have --cold MiB together, twice the last caches of
-           the processors if not said: a model decodes so, and finds no layer in a cache, however large that is; the reads go
-           on through as much memory, too. For OpenVINO a layer is a request of its own
-  layout   one query: tokens of a head one after the other, against heads of a token
+  layers   the same, but each call takes the next one of as many layers as have --cold MiB together, by default twice the LLC
+           of the processors: a model decodes so, and finds no layer in a cache, however large that is; the reads go on
+           through as much memory, too. For OpenVINO a layer is a request of its own
+  layout   one query: head-major against token-major
   prefill  as many queries as tokens, all visible and causal: ours, and torch in f32, with enable_gqa and with K and V repeated
   batch    one query of four sequences in one call, against four calls
 
-K and V stand in memory as each library's callers have it: ours, and the reads, in huge pages where the system grants them, as
+K and V lie in memory as each library's callers have it: ours, and the reads, in huge pages where the system grants them, as
 kvcheck's caches do; torch's f32 as NumPy allocates it, which asks for them, too; others in the pages of their own allocators.
 
 Each library is a process of its own (peer_server.py, attention_server), set up once for a case. Before anything is timed each
 computes a small problem, which is compared with attention in doubles; one that is off is not timed. Exit status: 0; 1 where
 a library was off or its process ended; 2 wrong usage.
-The rounds take turns over all: a round reads as many bytes as each format has, multiplies and adds, and runs each library for
+Rounds are interleaved over all: a round reads as many bytes as each format has, measures the FMA peak, and runs each library for
 --burst seconds, of which the median counts, after as many runs that do not. What another program disturbed is measured again,
 for --patience seconds in all. Shares and ratios are made within a round, and their medians and quartiles printed.
 
@@ -199,8 +199,8 @@ class Bench:
             return value
 
         def burst(entry):
-            # As many runs before as are timed: what others have read over comes to stay in a large last cache only after a
-            # dozen times.
+            # As many warm-up runs as timed ones: what others evicted from a large LLC comes to stay again only after a
+            # dozen runs.
             seconds = quietly(lambda: self.servers[entry["server"]].run(entry["name"], 2 * entry["runs"]))
             return statistics.median(seconds[entry["runs"]:])
 

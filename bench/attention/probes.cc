@@ -50,7 +50,7 @@ uint64_t OrOf(const std::byte* from, int64_t bytes, int streams) {
 
 constexpr int kChains = 12;
 
-// `steps` multiply-adds on each lane of kChains vectors.
+// `steps` FMAs on each lane of kChains vectors.
 float MultiplyAdd(int64_t steps) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.9999f);

@@ -1,5 +1,5 @@
 // What this machine can do at all, in the moment of a measurement: how fast it reads memory, and
-// how many multiply-adds it does. With its widest vectors.
+// its FMA peak. With its widest vectors.
 
 #ifndef BENCH_ATTENTION_PROBES_H_
 #define BENCH_ATTENTION_PROBES_H_
@@ -37,7 +37,7 @@ class ReadProbe {
   std::atomic<uint64_t> sink_{0};
 };
 
-// Fused multiply-adds of f32 on chains that do not wait for each other.
+// The FMA peak of f32: independent chains of fused multiply-adds.
 class FmaProbe {
  public:
   explicit FmaProbe(int threads) : pool_(threads) {}

@@ -16,7 +16,7 @@
 
 namespace kvcheck {
 
-// K or V of every sequence, heads one after the other, or tokens.
+// K or V of every sequence, head-major or token-major.
 class StoredVectors {
  public:
   StoredVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
@@ -59,7 +59,7 @@ class StoredProblem {
   const optimized::AttentionShape& shape() const { return shape_; }
   std::span<const optimized::SequenceQueries> batch() const { return batch_; }
   int64_t Bytes() const { return k_.Bytes() + v_.Bytes(); }
-  // Multiply-adds count two; pairs that a causal mask hides count none.
+  // An FMA counts two; pairs that a causal mask hides count none.
   double Flops() const;
   // Root mean square of the error of `out` against attention in doubles of the decoded K and V,
   // over that of the values themselves. Precondition: attention has been run. For small problems.

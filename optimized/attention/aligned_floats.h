@@ -1,4 +1,4 @@
-// Room for kernels, which store whole vectors.
+// Aligned buffers for kernels, which store whole vectors.
 
 #ifndef OPTIMIZED_ATTENTION_ALIGNED_FLOATS_H_
 #define OPTIMIZED_ATTENTION_ALIGNED_FLOATS_H_
@@ -10,9 +10,9 @@
 
 namespace kvcheck::optimized {
 
-// `floats` floats of a buffer, which grows where it is too small, at a multiple of 64 bytes.
+// `floats` floats of a buffer that grows as needed, 64-byte aligned.
 inline float* AlignedFloats(std::vector<float>* buffer, int64_t floats) {
-  constexpr size_t kAlignment = 64;  // a multiple of every vector
+  constexpr size_t kAlignment = 64;  // of the widest vectors
   const auto wanted = static_cast<size_t>(floats) + kAlignment / sizeof(float);
   if (buffer->size() < wanted) buffer->resize(wanted);
   void* start = buffer->data();

@@ -9,15 +9,15 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/merge_ranges.h"
+#include "optimized/attention/merge_splits.h"
 #include "optimized/attention/tile_worker.h"
 #include "optimized/attention/worker_pool.h"
 
 namespace kvcheck::optimized {
 namespace {
 
-// A tile whose ranges go to different workers has the partial results of all of them in memory.
-// Where many queries make tiles enough for every worker, each is done by one.
+// Split-KV keeps partial results of every split in memory: not where queries make tiles enough for
+// every worker.
 constexpr int64_t kTilesPerWorker = 4;
 
 }  // namespace
@@ -28,24 +28,23 @@ bool CanAttend(const KvFormat& format) { return RowDType(format) != DType::kFloa
 struct Attention::State {
   explicit State(int threads) : pool(threads), workers(static_cast<size_t>(pool.workers())) {}
 
-  // One piece of work: a range of some tiles, or (range -1) all ranges of one.
-  struct Piece {
+  // One split of the tiles of a head group, or (split -1) all splits of one tile.
+  struct WorkItem {
     size_t tile;
     size_t tiles;
-    int64_t range;
+    int64_t split;
   };
 
-  // Queries of a tile: the more of them, the less often keys and values are read; but they have to
-  // stay at hand meanwhile, and tiles be enough for every worker.
+  // Rows of a tile: the more, the less often K and V are read; but they have to stay in L2, and
+  // tiles be enough for every worker.
   int64_t TileRows(const TileShape& shape, std::span<const SequenceQueries> batch) const {
     int64_t count = 0;
     for (const SequenceQueries& sequence : batch) {
       const int64_t rows = shape.group * sequence.queries;
-      count += (rows + kMostTileRows - 1) / kMostTileRows * shape.shape.kv_heads;
+      count += (rows + kMaxTileRows - 1) / kMaxTileRows * shape.shape.kv_heads;
     }
-    const bool most =
-        count >= kTilesPerWorker * pool.workers() && shape.FitsSecondCache(kMostTileRows);
-    return most ? kMostTileRows : kMostTileRows / 2;
+    const bool most = count >= kTilesPerWorker * pool.workers() && shape.FitsL2(kMaxTileRows);
+    return most ? kMaxTileRows : kMaxTileRows / 2;
   }
 
   void AddTiles(const TileShape& shape, std::span<const SequenceQueries> batch) {
@@ -60,126 +59,127 @@ struct Attention::State {
           tile.kv_head = head;
           tile.first_row = row;
           tile.rows = std::min(tile_rows, rows - row);
-          FindRanges(shape, &tile);
+          FindSplits(shape, &tile);
           tiles.push_back(tile);
         }
       }
     }
   }
 
-  void AddPieces(const TileShape& shape) {
-    pieces.clear();
-    bool split =
+  void AddWork(const TileShape& shape) {
+    work.clear();
+    bool split_kv =
         static_cast<int64_t>(tiles.size()) < kTilesPerWorker * static_cast<int64_t>(pool.workers());
     int64_t most_rows = 0;
     for (const Tile& tile : tiles) most_rows = std::max(most_rows, tile.rows);
-    split = split || most_rows < kWidenFrom;
-    most_team = 1;
+    split_kv = split_kv || most_rows < kWidenFrom;
+    largest_head_group = 1;
     int64_t floats = 0;
-    for (const Tile& tile : tiles) floats += tile.ranges * shape.PartialFloats(tile.rows);
-    float* at = split ? AlignedFloats(&partials, floats) : nullptr;
-    if (split && open.size() < tiles.size()) open = std::vector<std::atomic<int64_t>>(tiles.size());
+    for (const Tile& tile : tiles) floats += tile.splits * shape.PartialFloats(tile.rows);
+    float* at = split_kv ? AlignedFloats(&partials, floats) : nullptr;
+    if (split_kv && open.size() < tiles.size()) {
+      open = std::vector<std::atomic<int64_t>>(tiles.size());
+    }
     for (size_t i = 0; i < tiles.size(); ++i) {
       Tile& tile = tiles[i];
-      if (!split) pieces.push_back({i, 1, -1});
-      if (!split) continue;
+      if (!split_kv) work.push_back({i, 1, -1});
+      if (!split_kv) continue;
       tile.partials = at;
-      at += tile.ranges * shape.PartialFloats(tile.rows);
-      open[i].store(tile.ranges, std::memory_order_relaxed);
+      at += tile.splits * shape.PartialFloats(tile.rows);
+      open[i].store(tile.splits, std::memory_order_relaxed);
     }
-    for (size_t first = 0; split && first < tiles.size();) {
+    for (size_t first = 0; split_kv && first < tiles.size();) {
       size_t end = first;
       while (end < tiles.size() && tiles[end].sequence == tiles[first].sequence) ++end;
-      AddRanges(first, end);
+      AddSplits(first, end);
       first = end;
     }
   }
 
-  // The ranges of the tiles of one sequence: a range of all heads before the next range.
-  void AddRanges(size_t first, size_t end) {
-    int64_t ranges = 0;
-    for (size_t i = first; i < end; ++i) ranges = std::max(ranges, tiles[i].ranges);
-    const size_t team = TeamOf(first, end, ranges);
-    most_team = std::max(most_team, team);
-    const auto whole = [&](size_t i) { return tiles[i].ranges <= (team == 1 ? 1 : 0); };
+  // The splits of the tiles of one sequence: a split of all heads before the next split.
+  void AddSplits(size_t first, size_t end) {
+    int64_t splits = 0;
+    for (size_t i = first; i < end; ++i) splits = std::max(splits, tiles[i].splits);
+    const size_t heads = HeadGroupOf(first, end, splits);
+    largest_head_group = std::max(largest_head_group, heads);
+    const auto whole = [&](size_t i) { return tiles[i].splits <= (heads == 1 ? 1 : 0); };
     for (size_t i = first; i < end; ++i) {
-      if (whole(i)) pieces.push_back({i, 1, -1});
+      if (whole(i)) work.push_back({i, 1, -1});
     }
-    for (int64_t range = 0; range < ranges; ++range) {
-      for (size_t i = first; i < end; i += team) {
-        if (range < tiles[i].ranges && !whole(i)) {
-          pieces.push_back({i, std::min(team, end - i), range});
+    for (int64_t split = 0; split < splits; ++split) {
+      for (size_t i = first; i < end; i += heads) {
+        if (split < tiles[i].splits && !whole(i)) {
+          work.push_back({i, std::min(heads, end - i), split});
         }
       }
     }
   }
 
-  // How many tiles go together, block by block: those of heads that stand together, as many as
-  // leave work for every worker and stay at hand; otherwise one.
-  size_t TeamOf(size_t first, size_t end, int64_t ranges) const {
+  // Heads of a head group, whose tiles run in lockstep, block by block. Above 1 in token-major
+  // layouts: as many as leave work for every worker and stay in L2.
+  size_t HeadGroupOf(size_t first, size_t end, int64_t splits) const {
     const SequenceQueries& sequence = *tiles[first].sequence;
-    const bool by_token = sequence.k.code_head_stride < sequence.k.code_stride;
+    const bool token_major = sequence.k.code_head_stride < sequence.k.code_stride;
     const bool tile_per_head = static_cast<int64_t>(end - first) == shape->shape.kv_heads;
-    if (!by_token || !tile_per_head || sequence.visible_head_stride != 0) return 1;
+    if (!token_major || !tile_per_head || sequence.visible_head_stride != 0) return 1;
     const int64_t sequences = std::ssize(tiles) / shape->shape.kv_heads;
-    size_t team = end - first;
+    size_t heads = end - first;
     const auto wanted = static_cast<int64_t>(pool.workers());
-    const auto pieces_of = [&](size_t size) {
-      return sequences * ranges * static_cast<int64_t>((end - first + size - 1) / size);
+    const auto items_of = [&](size_t size) {
+      return sequences * splits * static_cast<int64_t>((end - first + size - 1) / size);
     };
     const int64_t rows = tiles[first].rows;
-    while (team > 1 && !shape->FitsSecondCache(static_cast<int64_t>(team) * rows))
-      team = (team + 1) / 2;
-    while (team > 1 && pool.workers() > 1 && pieces_of(team) < wanted) team = (team + 1) / 2;
-    return team;
+    while (heads > 1 && !shape->FitsL2(static_cast<int64_t>(heads) * rows)) heads = (heads + 1) / 2;
+    while (heads > 1 && pool.workers() > 1 && items_of(heads) < wanted) heads = (heads + 1) / 2;
+    return heads;
   }
 
-  // What one worker throws, as where memory runs out, ends the call: the others take no more
-  // pieces, and the caller throws the first of it.
+  // An exception on one worker, as where memory runs out, ends the call: no worker takes another
+  // item, and the caller rethrows the first exception.
   void Work(int worker) noexcept {
     try {
-      DoPieces(worker);
+      DoItems(worker);
     } catch (...) {
-      next_piece.store(pieces.size(), std::memory_order_relaxed);
+      next_item.store(work.size(), std::memory_order_relaxed);
       const std::lock_guard lock(thrown_mutex);
       if (thrown == nullptr) thrown = std::current_exception();
     }
   }
 
-  void DoPieces(int worker) {
-    std::vector<TileWorker>& team = workers[static_cast<size_t>(worker)];
-    if (team.size() < most_team) team.resize(most_team);
-    for (size_t i = 0; i < most_team; ++i) team[i].Start(*shape);
+  void DoItems(int worker) {
+    std::vector<TileWorker>& heads = workers[static_cast<size_t>(worker)];
+    if (heads.size() < largest_head_group) heads.resize(largest_head_group);
+    for (size_t i = 0; i < largest_head_group; ++i) heads[i].Start(*shape);
     while (true) {
-      const size_t next = next_piece.fetch_add(1, std::memory_order_relaxed);
-      if (next >= pieces.size()) return;
-      const Piece& piece = pieces[next];
-      const Tile& tile = tiles[piece.tile];
-      if (piece.range >= 0) {
-        TileWorker::RunRanges(*shape, {&tile, piece.tiles}, piece.range, team);
-        for (size_t i = piece.tile; i < piece.tile + piece.tiles; ++i) {
+      const size_t next = next_item.fetch_add(1, std::memory_order_relaxed);
+      if (next >= work.size()) return;
+      const WorkItem& item = work[next];
+      const Tile& tile = tiles[item.tile];
+      if (item.split >= 0) {
+        TileWorker::RunSplit(*shape, {&tile, item.tiles}, item.split, heads);
+        for (size_t i = item.tile; i < item.tile + item.tiles; ++i) {
           if (open[i].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            MergeRanges(*shape, tiles[i]);
+            MergeSplits(*shape, tiles[i]);
           }
         }
         continue;
       }
       Tile whole = tile;
       if (whole.partials == nullptr) {
-        whole.partials = team[0].Partials(tile.ranges * shape->PartialFloats(tile.rows));
+        whole.partials = heads[0].Partials(tile.splits * shape->PartialFloats(tile.rows));
       }
-      team[0].RunTile(*shape, whole);
+      heads[0].RunTile(*shape, whole);
     }
   }
 
   WorkerPool pool;
-  std::vector<std::vector<TileWorker>> workers;  // of each one as many as tiles go together
+  std::vector<std::vector<TileWorker>> workers;  // of each worker one a head of a head group
   std::vector<Tile> tiles;
-  std::vector<Piece> pieces;
+  std::vector<WorkItem> work;
   std::vector<float> partials;
-  std::vector<std::atomic<int64_t>> open;  // ranges of a tile that are not done
-  std::atomic<size_t> next_piece{0};
-  size_t most_team = 1;
+  std::vector<std::atomic<int64_t>> open;  // splits of a tile that are not done
+  std::atomic<size_t> next_item{0};
+  size_t largest_head_group = 1;
   const TileShape* shape = nullptr;
   std::mutex thrown_mutex;
   std::exception_ptr thrown;
@@ -195,8 +195,8 @@ void Attention::Run(const AttentionShape& shape, std::span<const SequenceQueries
   if (batch.empty()) return;
   state.shape = &tile_shape;
   state.AddTiles(tile_shape, batch);
-  state.AddPieces(tile_shape);
-  state.next_piece.store(0, std::memory_order_relaxed);
+  state.AddWork(tile_shape);
+  state.next_item.store(0, std::memory_order_relaxed);
   state.pool.Run([](void* context, int worker) { static_cast<State*>(context)->Work(worker); },
                  &state);
   if (state.thrown != nullptr) std::rethrow_exception(std::exchange(state.thrown, nullptr));

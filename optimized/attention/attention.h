@@ -1,13 +1,13 @@
-// Attention over stored K and V, fused: for each block of 64 positions scores, a step of an online
-// softmax and P.V, so that every stored vector is read once per key/value head, widened in
-// registers and never copied, whatever its format.
+// Fused attention over stored K and V of any format: scores, a step of an online softmax and P.V
+// for each block of 64 positions. Every row is read once per key/value head and converted in
+// registers. Decode runs as split-KV.
 //
 //   out[h, l, :] = softmax_j(softcap(scale q.k_j) + bias_j) . v_j over the visible positions j
 //
-// A query's result is a function of its own visible keys alone, bit for bit but for which NaN a NaN
-// is: blocks and ranges are anchored at the sequence's position 0, so it does not depend on other
-// rows of the batch, padding, the place of columns in memory, the queries it is asked with, or the
-// number of threads. With `portable` it is the same on every instruction set, too. What is hidden
+// Rows are batch-invariant: the bits of a query's result (but for the payload of a NaN) depend on
+// its own visible keys alone, not on other rows of the batch, padding, the place of columns in
+// memory, other queries of the call, or the number of threads, since blocks and splits are anchored
+// at position 0. With `portable` they do not depend on the instruction set either. What is masked
 // is never read: not K, not V, not the bias.
 //
 // How it computes, as a plan: attention_plan.h.
@@ -26,8 +26,8 @@
 
 namespace kvcheck::optimized {
 
-// Positions of one online softmax; the results of ranges are merged.
-inline constexpr int64_t kRangeTokens = 2048;
+// Positions of a split (split-KV): one online softmax, whose partial result is merged.
+inline constexpr int64_t kSplitTokens = 2048;
 
 struct AttentionShape {
   int64_t query_heads = 1;  // a multiple of kv_heads; head h reads h / (query_heads / kv_heads)
@@ -41,11 +41,11 @@ struct AttentionShape {
   bool portable = false;  // the same bits on every instruction set
   bool operator==(const AttentionShape&) const = default;
 };
-// Whether vectors of the format can be read: all but f64.
+// Whether K and V of the format can be read: all but f64.
 bool CanAttend(const KvFormat& format);
 
-// Vectors of one sequence: that of column c and head h at codes + h code_head_stride +
-// c code_stride (bytes), and its scales and biases likewise. Any strides, no alignment.
+// Rows of one sequence: that of column c and head h at codes + h code_head_stride + c code_stride
+// (bytes), its scales and biases likewise. Any strides, no alignment.
 struct StoredHeads {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;  // affine formats alone
@@ -56,7 +56,7 @@ struct StoredHeads {
   int64_t scale_head_stride = 0;
 };
 
-// Positions [position, position + count) stand at the columns from `column` on.
+// Positions [position, position + count) are stored at columns [column, column + count).
 struct ColumnRun {
   int64_t position = 0;
   int64_t column = 0;
@@ -99,7 +99,7 @@ struct SequenceQueries {
 // Keeps its memory and its threads between calls. One call at a time.
 class Attention {
  public:
-  // threads: that work on a call, the caller's own among them; at least 1. Throws std::system_error
+  // threads: of a call, the caller's own among them; at least 1. Throws std::system_error
   // where the system has no more threads. In a process forked from this one the caller works alone.
   explicit Attention(int threads = 1);
   ~Attention();

@@ -7,7 +7,7 @@
 #include "optimized/attention/exp.h"
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/tile.h"
 
 namespace kvcheck::optimized {
@@ -22,26 +22,26 @@ SumPlan SumOf(SumOrder order, bool fused, int lanes = static_cast<int>(kSumLanes
   return sum;
 }
 
-// Of integers: parts that are exact, and what joins them. The sum of two parts may be 1/127 larger
-// than that of the three, hence one rounding more.
+// Fixed point: exact integer sums, joined with kFixedRoundings. The sum of two parts may be 1/127
+// larger than that of all three, hence one rounding more.
 SumPlan FixedSum() {
   SumPlan sum = SumOf(SumOrder::kDepth, false);
   sum.width = kFixedRoundings + 1;
   return sum;
 }
 
-// Over codes whose scales stay out of it: a group's runs of channels, each a lane.
+// Factored: a group's runs of channels are the lanes.
 SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
   if (!IsFactored(shape, kernels) || IsPlain(shape.k)) {
     return SumOf(SumOrder::kLanes, kernels.fused, kernels.dot_lanes);
   }
-  if (kernels.fixed) return FixedSum();
-  const int64_t runs = std::get<AffineFormat>(shape.k).group_size / kPlaneRun;
+  if (kernels.IsFixedPoint()) return FixedSum();
+  const int64_t runs = std::get<AffineFormat>(shape.k).group_size / kGroupRun;
   return runs == 1 ? SumOf(SumOrder::kSequential, kernels.fused)
                    : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
 }
 
-// Of the constant and of the product with it.
+// Of the constant, and of the product with it.
 int ScaleRoundings(double scale) {
   if (static_cast<double>(static_cast<float>(scale)) != scale) return 2;
   int exponent = 0;
@@ -50,14 +50,14 @@ int ScaleRoundings(double scale) {
 
 }  // namespace
 
-// Ranges are 32 blocks from position 0 on, the last one shorter. A plan knows ranges of equal
+// Splits are 32 blocks from position 0 on, the last one shorter. A plan knows splits of equal
 // length: as many of them as are at least 32 blocks long, U / K > 31 for U blocks. Then each holds
 // as many blocks as ours, and there are no fewer of them than a partial result passes additions:
 // ceil(U / 32) - 1 <= ceil(U / 31) - 1. Where that leaves one (U <= 62) there are at most two
-// ranges, and one online softmax over all blocks rescales and adds at least as often: a key passes
-// the blocks of its own range and one step of the merge, and the other range holds a block.
+// splits, and one online softmax over all blocks rescales and adds at least as often: a key passes
+// the blocks of its own split and one step of the merge, and the other split holds a block.
 int PlannedSplits(int64_t kv_len) {
-  constexpr int64_t kBlocks = kRangeTokens / kBlockTokens - 1;
+  constexpr int64_t kBlocks = kSplitTokens / kBlockTokens - 1;
   const int64_t blocks = (kv_len + kBlockTokens - 1) / kBlockTokens;
   return std::max(1, static_cast<int>((blocks + kBlocks - 1) / kBlocks - 1));
 }
@@ -95,7 +95,7 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.normalise = NormaliseKind::kDivide;
   plan.flush_subnormals = false;
   plan.saturate_output = false;
-  if (kernels.fixed && IsFactored(shape, kernels)) {
+  if (kernels.IsFixedPoint() && IsFactored(shape, kernels)) {
     if (!IsPlain(shape.k)) plan.fixed_q = kFixedError;
     if (!IsPlain(shape.v)) {
       plan.fixed_p = kFixedError;

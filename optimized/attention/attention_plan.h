@@ -1,5 +1,6 @@
-// How attention.h computes, in the words that a bound is made of. Everything here follows from the
-// code: block.h (lanes, blocks), planes.h (runs), exp.h, merge_ranges.cc (merge, sinks, division).
+// How attention.h computes, as a plan, of which a bound is made. Everything here follows from the
+// code: block.h (lanes, blocks), packed_codes.h (runs), exp.h, merge_splits.cc (merge, sinks,
+// division).
 
 #ifndef OPTIMIZED_ATTENTION_ATTENTION_PLAN_H_
 #define OPTIMIZED_ATTENTION_ATTENTION_PLAN_H_

@@ -1,11 +1,10 @@
-// What the kernels of attention work on: the vectors of up to 64 tokens of one key/value head, and
-// up to four query vectors that see the same ones of them.
+// What the kernels of attention work on: K or V of up to 64 tokens of one key/value head, and up to
+// four queries that see the same of them.
 //
-// The kernels know no positions, masks or layouts. Whoever calls them names the address of every
-// vector, so that a ring, a table of pages or a batch behind padding is no special case, and a
-// hidden token is one that is not named: nothing of it is ever read. But where many queries go
-// together each sees the first ones of a block: keys are named that some of four see, and scores of
-// the others are left behind the last one that counts.
+// The kernels know no positions, masks or layouts. They get the address of every row, so that a
+// ring, a page table or a padded batch is no special case, and a masked token has no address:
+// nothing of it is ever read. In a tile of many queries each query sees a prefix of the block: the
+// block holds what any of four queries sees, and each ignores its scores past its own prefix.
 
 #ifndef OPTIMIZED_ATTENTION_BLOCK_H_
 #define OPTIMIZED_ATTENTION_BLOCK_H_
@@ -16,16 +15,15 @@
 namespace kvcheck::optimized {
 
 inline constexpr int64_t kBlockTokens = 64;
-// Lanes of the sum of a block's weights, and, where bits do not depend on the instruction set, of a
-// dot product: term i enters lane i mod 16, in order, and the lanes are added by halves: (i, i +
-// 8), (i, i + 4), (i, i + 2), (i, i + 1).
+// Partial sums of a block's weights and of the portable dot product: term i enters lane i mod 16,
+// in order; the horizontal sum is (i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1).
 inline constexpr int64_t kSumLanes16 = 16;
-// Query vectors that a kernel takes at once; the other width is 1.
+// Queries of a wide micro-kernel (a quad); the narrow ones take 1.
 inline constexpr int64_t kQuad = 4;
 
-// How a kernel reads a vector. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h or planes-inl.h that reads it. The one table of
-// kernels: it declares, dispatches, tests and benches them.
+// How a kernel reads a row. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
+// X(name, rows): `rows` is the class of rows-inl.h or packed_codes-inl.h that reads it. The one
+// list of kinds: kernels are declared, dispatched, tested and benched by it.
 #define KVCHECK_ATTENTION_ROW_KINDS(X) \
   X(kFloat32, Float32Rows)             \
   X(kFloat16, Float16Rows)             \
@@ -35,37 +33,36 @@ inline constexpr int64_t kQuad = 4;
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)
 
-// The same codes where scales and biases stay out of the sums: plane by plane (planes.h), or with
-// integers (fixed_point.h). The last one reads such codes channel by channel, for sums that take
-// them many times: as f32, or four rows joined.
-#define KVCHECK_ATTENTION_PLANE_KINDS(X) \
-  X(kPlanes8, Planes8Rows)               \
-  X(kPlanes4, Planes4Rows)               \
-  X(kPlaneFloats, PlaneFloatRows)
+// Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
+// (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
+#define KVCHECK_ATTENTION_FACTORED_KINDS(X) \
+  X(kFactored8, Packed8Rows)                \
+  X(kFactored4, Packed4Rows)                \
+  X(kFactoredWidened, WidenedCodeRows)
 
 #define KVCHECK_ROW_KIND(name, rows) name,
 enum class RowKind : uint8_t {
-  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND)
+  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND) KVCHECK_ATTENTION_FACTORED_KINDS(KVCHECK_ROW_KIND)
 };
 #undef KVCHECK_ROW_KIND
 #define KVCHECK_ROW_KIND(name, rows) +1  // NOLINT(bugprone-macro-parentheses): summands
 inline constexpr int kPlainKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIND);
-inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_ROW_KIND);
+inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KVCHECK_ROW_KIND);
 #undef KVCHECK_ROW_KIND
 
 // Whether its vectors have scales and biases.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
-// `bytes` bytes from `from` + i * `stride` on, `count` times. It need not be memory of anybody.
-struct AheadRows {
+// A prefetch stream: `bytes` bytes at `from` + i * `stride`, `count` times. Any addresses.
+struct PrefetchRows {
   const std::byte* from = nullptr;
   int64_t stride = 0;
   int64_t bytes = 0;
   int64_t count = 0;
-  bool far = false;  // to the second cache, not to the first one
+  bool to_l2 = false;  // into L2 alone
 };
 
-// Vectors of `count` tokens, K or V. Nothing beyond the bytes of a vector is read.
+// K or V of `count` tokens. Nothing past the bytes of a row is read.
 struct BlockRows {
   RowKind kind = RowKind::kFloat32;
   int64_t dim = 0;    // channels
@@ -76,20 +73,20 @@ struct BlockRows {
   const float* scales = nullptr;
   const float* biases = nullptr;
   int64_t groups = 0;
-  // Keys turned about, N of them after the other (AttentionKernels::turned_keys); null: they are
-  // not. Shapes: (count up to a multiple of N / N, dim, N).
-  const float* turned = nullptr;
-  // Scales are 0 or between 2^-40 and 2^60 in size.
-  bool usual_scales = false;
-  // What the caller will want next, fetched by the kernels of q.k and P.V while they work, but not
-  // by those of turned keys. Two at a time, for memory is read faster in several streams.
-  AheadRows ahead[2];
+  // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
+  // (count up to a multiple of N / N, dim, N).
+  const float* transposed = nullptr;
+  // Scales are 0 or in [2^-40, 2^60] in absolute value.
+  bool scales_in_range = false;
+  // What the kernels of q.k and P.V prefetch while they work; those of transposed keys do not. Two
+  // streams: memory is read faster in several.
+  PrefetchRows prefetch[2];
 
   float scale(int64_t i, int64_t g) const { return scales[g * kBlockTokens + i]; }
   float bias(int64_t i, int64_t g) const { return biases[g * kBlockTokens + i]; }
 };
 
-// Channels up to whole lanes of a sum: the stride of queries and sums of outputs.
+// Channels rounded up to kSumLanes16: the stride of queries and of sums of outputs.
 constexpr int64_t PaddedDim(int64_t dim) {
   return (dim + kSumLanes16 - 1) / kSumLanes16 * kSumLanes16;
 }

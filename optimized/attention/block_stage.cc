@@ -26,25 +26,25 @@ RowKind PlainKind(DType dtype) {
   }
 }
 
-bool AreUsual(const float* scales, int64_t count, int64_t groups) {
-  bool usual = true;
+bool ScalesInRange(const float* scales, int64_t count, int64_t groups) {
+  bool in_range = true;
   for (int64_t g = 0; g < groups; ++g, scales += kBlockTokens) {
     for (int64_t i = 0; i < count; ++i) {
       const float size = std::fabs(scales[i]);
-      usual &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
+      in_range &= size == 0 || (size >= 0x1p-40f && size <= 0x1p60f);
     }
   }
-  return usual;
+  return in_range;
 }
 
-bool IsPlanes(RowKind kind) { return kind == RowKind::kPlanes8 || kind == RowKind::kPlanes4; }
+bool IsPacked(RowKind kind) { return kind == RowKind::kFactored8 || kind == RowKind::kFactored4; }
 
-// Two chains of additions, of addresses that may leave what is stored behind the last of them.
+// Two dependency chains. Integers, not pointers: addresses may go past the allocation.
 void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::byte** rows) {
   const auto step = static_cast<uintptr_t>(stride);
   auto even = reinterpret_cast<uintptr_t>(first);
   uintptr_t odd = even + step;
-  for (int64_t i = 0; i < count; i += 2) {  // kBlockTokens is even: there is room for one more
+  for (int64_t i = 0; i < count; i += 2) {  // kBlockTokens is even: no overrun
     rows[i] = reinterpret_cast<const std::byte*>(even);
     rows[i + 1] = reinterpret_cast<const std::byte*>(odd);
     even += 2 * step;
@@ -59,14 +59,14 @@ void GrowTo(std::vector<T>* buffer, int64_t count) {
 
 }  // namespace
 
-void BlockStage::Start(const KvFormat& format, int64_t dim, bool planes) {
+void BlockStage::Start(const KvFormat& format, int64_t dim, bool factored) {
   dim_ = dim;
   bits_ = 0;
   group_ = dim;
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
   scaled_ = decodes_ = false;
-  std::visit([&](const auto& family) { StartRows(family, planes); }, format);
+  std::visit([&](const auto& family) { StartRows(family, factored); }, format);
 }
 
 void BlockStage::StartRows(const PlainFormat& format, bool) {
@@ -74,10 +74,10 @@ void BlockStage::StartRows(const PlainFormat& format, bool) {
   row_bytes_ = dim_ * static_cast<int64_t>(SizeInBytes(format.dtype));
 }
 
-void BlockStage::StartRows(const AffineFormat& format, bool planes) {
+void BlockStage::StartRows(const AffineFormat& format, bool factored) {
   scaled_ = true;
-  if (planes) {
-    kind_ = format.bits == 4 ? RowKind::kPlanes4 : RowKind::kPlanes8;
+  if (factored) {
+    kind_ = format.bits == 4 ? RowKind::kFactored4 : RowKind::kFactored8;
   } else {
     kind_ = format.bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
   }
@@ -110,75 +110,75 @@ void BlockStage::Decode() {
 }
 
 void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns,
-                            int64_t count, bool together, const AttentionKernels& kernels,
-                            const HeadScales::Head& head_scales) {
-  // Vectors that cross cache lines would hold up who stores them and who loads them.
+                            int64_t count, bool contiguous, const AttentionKernels& kernels,
+                            const HeadGroupScales::Head& group_scales) {
+  // Aligned: vectors that cross cache lines store and load slowly.
   float* scales = AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
   float* biases = scales + groups_ * kBlockTokens;
   float* by_token = biases + groups_ * kBlockTokens;
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
-      scale_dtype_, from.scales + of_head, from.scale_stride, columns, together, count, groups_};
+      scale_dtype_, from.scales + of_head, from.scale_stride, columns, contiguous, count, groups_};
   const std::byte* of_biases = from.biases + of_head;
   constexpr int64_t kFirst = 0;
-  if (head_scales.scales != nullptr) {
-    stored = {scale_dtype_, head_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
-    of_biases = head_scales.biases;
+  if (group_scales.scales != nullptr) {
+    stored = {scale_dtype_, group_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
+    of_biases = group_scales.biases;
   }
   kernels.widen_scales(stored, by_token, scales);
   stored.from = of_biases;
   kernels.widen_scales(stored, by_token, biases);
-  block_.usual_scales = scale_dtype_ == DType::kFloat16 || AreUsual(scales, count, groups_);
+  block_.scales_in_range = scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
   block_.scales = scales;
   block_.biases = biases;
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                      bool together, As as, const AttentionKernels& kernels,
-                      const HeadScales::Head& head_scales) {
+                      bool contiguous, As as, const AttentionKernels& kernels,
+                      const HeadGroupScales::Head& group_scales) {
   block_.kind = kind_;
   block_.dim = dim_;
   block_.group = group_;
   block_.groups = groups_;
   block_.count = count;
-  StopFetching();
+  StopPrefetch();
   const std::byte* codes = from.codes + head * from.code_head_stride;
-  if (together) {
+  if (contiguous) {
     FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
   if (decodes_) Decode();
-  if (scaled_) TakeScales(from, head, columns, count, together, kernels, head_scales);
+  if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
-  block_.turned = nullptr;
+  block_.transposed = nullptr;
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
-  // Plain f32 that needs no zeros behind it is turned where it is stored, and so are planes.
-  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPlanes(kind_);
+  // f32 without padding and packed codes are transposed from where they are stored.
+  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPacked(kind_);
   if (as == As::kFloats || !as_stored) Widen(kernels);
-  if (as == As::kTurned) {
-    float* turned = AlignedFloats(&turned_, padded * kBlockTokens);
-    kernels.turn[static_cast<int>(block_.kind)](block_, turned);
-    block_.turned = turned;
+  if (as == As::kTransposed) {
+    float* transposed = AlignedFloats(&transposed_, padded * kBlockTokens);
+    kernels.Of(block_.kind).transpose(block_, transposed);
+    block_.transposed = transposed;
   }
 }
 
-void BlockStage::MakeRoom(bool floats, bool turned) {
+void BlockStage::MakeRoom(bool floats, bool transposed) {
   if (floats) AlignedFloats(&values_, WidenedStride() * kBlockTokens);
-  if (turned) AlignedFloats(&turned_, PaddedDim(dim_) * kBlockTokens);
+  if (transposed) AlignedFloats(&transposed_, PaddedDim(dim_) * kBlockTokens);
 }
 
 void BlockStage::Widen(const AttentionKernels& kernels) {
-  // Four rows of joined codes are as long as one of floats.
-  const bool joins = IsPlanes(kind_) && kernels.fixed;
-  const int64_t stride = joins ? dim_ / kFixedCodes : WidenedStride();
+  // Four interleaved rows of codes are as long as one of floats.
+  const bool interleaves = IsPacked(kind_) && kernels.IsFixedPoint();
+  const int64_t stride = interleaves ? dim_ / kFixedCodes : WidenedStride();
   float* to = AlignedFloats(&values_, stride * kBlockTokens);
-  kernels.widen[static_cast<int>(kind_)](block_, to, stride);
-  block_.kind = IsPlanes(kind_) ? RowKind::kPlaneFloats : RowKind::kFloat32;
+  kernels.Of(kind_).widen(block_, to, stride);
+  block_.kind = IsPacked(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
   block_.dim = PaddedDim(dim_);
   for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
@@ -192,8 +192,8 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.dim = block.dim;
   rows_.group = block.group;
   rows_.groups = block.groups;
-  rows_.usual_scales = block.usual_scales;
-  rows_.turned = nullptr;
+  rows_.scales_in_range = block.scales_in_range;
+  rows_.transposed = nullptr;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;
   float* scales = scaled ? AlignedFloats(&scales_, 2 * kBlockTokens * groups) : nullptr;

@@ -1,7 +1,6 @@
-// Makes the vectors of a block ready for the kernels: their addresses; scales and biases as f32;
-// codes that are no half or whole bytes as bytes; formats that no kernel reads as their values;
-// and, for whoever takes a block many times, the values themselves. All of it in memory that stays
-// in the cache.
+// Stages a block for the kernels: addresses of rows; scales and biases as f32; codes of 2, 3, 5 and
+// 6 bits unpacked to bytes; formats that no kernel reads decoded; and, for tiles of many queries,
+// the block widened or transposed. All in buffers that stay in cache.
 
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
@@ -12,7 +11,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block.h"
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/row_codec.h"
 
@@ -20,44 +19,44 @@ namespace kvcheck::optimized {
 
 class BlockStage {
  public:
-  // planes: codes are taken plane by plane (HavePlanes).
-  void Start(const KvFormat& format, int64_t dim, bool planes);
-  // How they are read: as they are stored; as f32, of planes the codes, which only sums take; or as
-  // f32 turned about, for AttentionKernels::turned_dot. Same values, so that kernels give the same
-  // bits.
-  enum class As { kStored, kFloats, kTurned };
-  // For what Take may need: a call as large as an earlier one allocates nothing, however much of a
-  // block is seen.
-  void MakeRoom(bool floats, bool turned);
-  // The vectors of `count` columns (1 to 64) of a head, with nothing ahead. together: they stand
-  // one after the other, and the first one is enough. head_scales: of these columns.
+  // factored: codes go to the factored kernels. Precondition: CanFactor.
+  void Start(const KvFormat& format, int64_t dim, bool factored);
+  // What the kernels read. The bits of the result are the same:
+  //   kStored      rows as stored
+  //   kFloats      widened (WidenKernel); factored: for sums alone
+  //   kTransposed  K transposed, for RowKernels::transposed_dot
+  enum class As { kStored, kFloats, kTransposed };
+  // Reserves what Take may need, so that a call as large as an earlier one allocates nothing.
+  void MakeRoom(bool floats, bool transposed);
+  // The rows of `count` columns (1 to 64) of a head, without prefetch. contiguous: only columns[0]
+  // is read. group_scales: of these columns, transposed.
   void Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-            bool together, As as, const AttentionKernels& kernels,
-            const HeadScales::Head& head_scales = {});
-  // What is ahead is on its way.
-  void StopFetching() { block_.ahead[0].count = block_.ahead[1].count = 0; }
+            bool contiguous, As as, const AttentionKernels& kernels,
+            const HeadGroupScales::Head& group_scales = {});
+  // The first kernel has prefetched it all.
+  void StopPrefetch() { block_.prefetch[0].count = block_.prefetch[1].count = 0; }
   BlockRows& rows() { return block_; }
   int64_t groups() const { return groups_; }
-  // Bytes of one vector's codes as they are stored.
+  // Bytes of one row's codes as stored.
   int64_t row_bytes() const { return row_bytes_; }
-  // Bytes of its scales; 0: it has none.
+  // Bytes of one row's scales; 0: none.
   int64_t scale_bytes() const {
     return scaled_ ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_)) : 0;
   }
 
  private:
   // Of the family, for Start.
-  void StartRows(const PlainFormat& format, bool planes);
-  void StartRows(const AffineFormat& format, bool planes);
+  void StartRows(const PlainFormat& format, bool factored);
+  void StartRows(const AffineFormat& format, bool factored);
   template <typename Format>
-  void StartRows(const Format& format, bool planes);
+  void StartRows(const Format& format, bool factored);
   void Decode();
   void Widen(const AttentionKernels& kernels);
-  // A line more: vectors at strides of a power of two would share few sets of the first cache.
+  // Padded by a cache line: at strides of a power of two rows share few L1 sets.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
-                  bool together, const AttentionKernels& kernels,
-                  const HeadScales::Head& head_scales);
+                  bool contiguous, const AttentionKernels& kernels,
+                  const HeadGroupScales::Head& group_scales);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;
@@ -69,13 +68,13 @@ class BlockStage {
   bool decodes_ = false;
   RowCodec codec_;  // of rows that are decoded
   std::vector<float> decoded_;
-  std::vector<float> scales_;  // and biases, and room for the kernel that widens them
-  std::vector<float> values_, turned_;
+  std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
+  std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;
 };
 
-// The queries that see a part of a block only: its vectors at the bits of `places`, where the bits
-// of `present` are the vectors of the block in order.
+// A part of a block, for queries that see no more: the rows of the positions at the bits of
+// `places`. The bits of `present` are the positions of the block's rows, in order.
 class SelectedRows {
  public:
   void MakeRoom(int64_t groups);

@@ -1,9 +1,9 @@
-// q.k of up to four queries with the keys of a block: every key is read and widened once for all of
+// q.k of up to four queries over a block of K: every key is loaded and widened once for all of
 // them.
 
 #include <cstdint>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 // Vectors of unknown length cannot be array elements; NEON takes the place of SVE.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -13,14 +13,14 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
 #include "optimized/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// Lanes of a sum: of the instruction set where products are fused, else 16 on every one.
+// Partial sums of a dot product: a vector where products are fused, else 16 on every target.
 template <bool kFused>
 inline constexpr int64_t kDotLanes = kFused ? kLanes : kSumLanes16;
 
@@ -43,11 +43,11 @@ HWY_INLINE void AddProducts(const std::byte* const* row, int64_t channel,
   }
 }
 
-// Lanes of part `part` of the sums of kTokens keys from key i on with kWidth queries.
-// Shapes: sums (kTokens, kWidth). kWhole: the channels are whole runs, in groups of their own.
+// Vector `part` of the partial sums of kTokens keys from key i on with kWidth queries.
+// Shapes: sums (kTokens, kWidth). kWhole: dim is a multiple of kRun.
 template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
 HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
-                        const float* HWY_RESTRICT q, int64_t q_stride, FetchInOrder& ahead,
+                        const float* HWY_RESTRICT q, int64_t q_stride, Prefetcher& prefetcher,
                         VF32* HWY_RESTRICT sums) {
   const F32 d;
   constexpr int64_t kStep = kDotLanes<kFused>;
@@ -67,7 +67,7 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
         bias[t] = hn::Set(d, block.bias(i + t, g));
       }
       for (const int64_t end = first + group; channel < end; channel += kRun) {
-        ahead.Step();
+        prefetcher.Step();
         for (int64_t k = 0; k < kRun; k += kStep) {
           AddProducts<Rows, kWidth, kTokens, kFused>(row, channel + part * kLanes + k, q, q_stride,
                                                      scale, bias, sum);
@@ -79,7 +79,7 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
     for (; channel + kLanes <= dim; channel += kStep) {
       AddProducts<Rows, kWidth, kTokens, kFused>(row, channel, q, q_stride, scale, bias, sum);
     }
-    if (channel < dim) {  // what is left of a vector
+    if (channel < dim) {  // the tail
       for (int t = 0; t < kTokens; ++t) {
         const VF32 key = Rows::LoadTail(row[t], channel, dim - channel);
         for (int h = 0; h < kWidth; ++h) {
@@ -92,30 +92,31 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
   for (int k = 0; k < kTokens * kWidth; ++k) sums[k] = sum[k];
 }
 
-// Where sums of four queries go: straight to the scores, or by key first, and all of a block
-// together from there.
+// Whether scores of four queries are stored key-major and transposed once a block.
 template <int kWidth>
 inline constexpr bool kByKey = kWidth == kQuad && !KVCHECK_SIXTEEN_LANES;
 
-// The scores of kTokens keys from key i on. Shapes: scores (count, kWidth) where kByKey says so,
-// otherwise (kWidth, kBlockTokens).
+// Micro-kernel: scores of kTokens keys from key i on with kWidth queries. Shapes: scores (count,
+// kWidth) if kByKey, else (kWidth, kBlockTokens).
 template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
-HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
-                        int64_t q_stride, FetchInOrder& ahead, float* HWY_RESTRICT scores) {
+HWY_INLINE void DotMicroKernel(const BlockRows& block, int64_t i, const float* HWY_RESTRICT q,
+                               int64_t q_stride, Prefetcher& prefetcher,
+                               float* HWY_RESTRICT scores) {
   constexpr int kSums = kTokens * kWidth;
   constexpr int64_t kParts = kDotLanes<kFused> / kLanes;
   VF32 parts[kParts][kSums];
   for (int64_t part = 0; part < kParts; ++part) {
-    DotPart<Rows, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride, ahead, parts[part]);
+    DotPart<Rows, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride, prefetcher,
+                                                   parts[part]);
   }
-  // Lane j of part p is lane p N + j of the sum.
+  // Lane j of part p is partial sum p N + j.
   for (int64_t half = kParts / 2; half > 0; half /= 2) {
     for (int64_t p = 0; p < half; ++p) {
       for (int k = 0; k < kSums; ++k) parts[p][k] = hn::Add(parts[p][k], parts[p + half][k]);
     }
   }
   if constexpr (kWidth == 1 || kByKey<kWidth>) {
-    StoreSums<kSums>(parts[0], scores + i * kWidth);
+    StoreHorizontalSums<kSums>(parts[0], scores + i * kWidth);
   } else {
     StoreScores<kTokens>(parts[0], scores + i);
   }
@@ -123,44 +124,50 @@ HWY_INLINE void DotTile(const BlockRows& block, int64_t i, const float* HWY_REST
 
 template <class Rows, int kWidth, bool kFused>
 void Dots(const BlockRows& block, const Queries& queries, float* scores) {
-  // Accumulators enough to hide the latency of a product, few enough to stay in registers with the
-  // keys, and with the scales of codes.
+  // Accumulators enough to hide the FMA latency, few enough for the registers beside keys and
+  // scales.
   constexpr int kTokens = kLanes == 1 ? 1 : (kLanes == 16 ? 16 : 8) / kWidth;
   const float* q = queries.q;
   HWY_ALIGN float by_key[kByKey<kWidth> ? kWidth * kBlockTokens : 1];
   float* const to = kByKey<kWidth> ? by_key : scores;
-  const int64_t tiles = (block.count + kTokens - 1) / kTokens;
-  FetchInOrder ahead(block.ahead,
-                     tiles * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
+  const int64_t calls = (block.count + kTokens - 1) / kTokens;
+  Prefetcher prefetcher(block.prefetch,
+                        calls * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
   int64_t i = 0;
   if (Rows::kScaled || block.dim % kRun == 0) {
     for (; i + kTokens <= block.count; i += kTokens) {
-      DotTile<Rows, kWidth, kTokens, true, kFused>(block, i, q, queries.stride, ahead, to);
+      DotMicroKernel<Rows, kWidth, kTokens, true, kFused>(block, i, q, queries.stride, prefetcher,
+                                                          to);
     }
     for (; i < block.count; ++i) {
-      DotTile<Rows, kWidth, 1, true, kFused>(block, i, q, queries.stride, ahead, to);
+      DotMicroKernel<Rows, kWidth, 1, true, kFused>(block, i, q, queries.stride, prefetcher, to);
     }
   } else if constexpr (!Rows::kScaled) {
     for (; i + kTokens <= block.count; i += kTokens) {
-      DotTile<Rows, kWidth, kTokens, false, kFused>(block, i, q, queries.stride, ahead, to);
+      DotMicroKernel<Rows, kWidth, kTokens, false, kFused>(block, i, q, queries.stride, prefetcher,
+                                                           to);
     }
     for (; i < block.count; ++i) {
-      DotTile<Rows, kWidth, 1, false, kFused>(block, i, q, queries.stride, ahead, to);
+      DotMicroKernel<Rows, kWidth, 1, false, kFused>(block, i, q, queries.stride, prefetcher, to);
     }
   }
-  if constexpr (kByKey<kWidth>) TurnScores(by_key, block.count, scores);
+  if constexpr (kByKey<kWidth>) TransposeScores(by_key, block.count, scores);
 }
 
-void FillDots(bool fused, AttentionKernels* kernels) {
-#define KVCHECK_DOTS(name, rows)                                                         \
-  FillWidths(kernels->dot[static_cast<int>(RowKind::name)], fused, Dots<rows, 1, false>, \
-             Dots<rows, kQuad, false>, Dots<rows, 1, HWY_NATIVE_FMA>,                    \
-             Dots<rows, kQuad, HWY_NATIVE_FMA>);
-  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_DOTS)
+template <bool kFused>
+PlainDots PlainDotsOf() {
+#define KVCHECK_DOTS(name, rows) {Dots<rows, 1, kFused>, Dots<rows, kQuad, kFused>},
+  return {
+      .dot = {{KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_DOTS)}},
+      .fused = kFused,
+      .lanes = static_cast<int>(kDotLanes<kFused>),
+      .prefetch = KVCHECK_SIXTEEN_LANES ? PrefetchPolicy::kTwoLevels : PrefetchPolicy::kHalfBlocks,
+  };
 #undef KVCHECK_DOTS
-  kernels->fetching = KVCHECK_SIXTEEN_LANES ? Fetching::kTwoLevels : Fetching::kHalves;
-  kernels->fused = fused && HWY_NATIVE_FMA;
-  kernels->dot_lanes = static_cast<int>(kernels->fused ? kLanes : kSumLanes16);
+}
+
+PlainDots PlainDotsFor(bool fused) {
+  return fused ? PlainDotsOf<HWY_NATIVE_FMA>() : PlainDotsOf<false>();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -170,10 +177,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillDots);
-void FillDotKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillDots)(fused, kernels);
-}
+HWY_EXPORT(PlainDotsFor);
+PlainDots PlainDotKernels(bool fused) { return HWY_DYNAMIC_DISPATCH(PlainDotsFor)(fused); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

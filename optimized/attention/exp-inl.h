@@ -26,7 +26,7 @@ namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// a b + c; fused where asked and where the instruction set can.
+// a b + c, fused or rounded twice.
 template <bool kFused, class V>
 HWY_INLINE V MultiplyAdd(V a, V b, V c) {
   if constexpr (kFused) {
@@ -39,7 +39,7 @@ HWY_INLINE V MultiplyAdd(V a, V b, V c) {
 template <bool kFused, class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpOfNegative(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // Adding it rounds to an integer, which then stands in the low bits.
+  // Adding 1.5 * 2^23 rounds to an integer in the low bits.
   const V magic = hn::Set(d, 0x1.8p23f);
   const V shifted = MultiplyAdd<kFused>(x, hn::Set(d, 0x1.715476p+0f), magic);
   const V n = hn::Sub(shifted, magic);

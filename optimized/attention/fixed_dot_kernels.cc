@@ -1,13 +1,13 @@
-// q.k over codes and queries in integers (fixed_point.h), a key in each lane (turned.h).
+// q.k over codes and queries in fixed point (fixed_point.h), one key per lane (transposed_keys.h).
 
-// This instruction set alone has the products; no other file is compiled for it.
+// The target with VNNI; only the fixed-point kernels are compiled for it.
 #define HWY_WANT_AVX3_DL
 
 #include <cstdint>
 
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -16,8 +16,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/fixed-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/fixed_point-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -27,27 +27,27 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int kFixedVectors = 2;  // of keys
 inline constexpr int64_t kFixedKeys = kFixedVectors * kLanes;
-static_assert(kFixedKeys == kTurned);
-// Words of a group's codes, or of those of a line, one code a byte.
-inline constexpr int64_t kMostWords = kMostGroup / kFixedCodes;
+static_assert(kFixedKeys == kPanelKeys);
+// Words of the codes of a group, or of a cache line of them, one code a byte.
+inline constexpr int64_t kMaxWords = kMaxGroup / kFixedCodes;
 
-// Codes of kFixedKeys keys as the products take them, from `offset` of their rows on: word j of key
-// i at j * kFixedKeys + i. Shapes: to (words, kFixedKeys).
+// Transposes codes of kFixedKeys keys at `offset` of their rows, one code a byte. Shapes: to
+// (words, kFixedKeys).
 template <int kBits>
-HWY_INLINE void TurnCodes(const std::byte* const* rows, int64_t offset, int64_t words,
-                          uint32_t* HWY_RESTRICT to) {
+HWY_INLINE void TransposeCodes(const std::byte* const* rows, int64_t offset, int64_t words,
+                               uint32_t* HWY_RESTRICT to) {
   if constexpr (kBits == 8) {
     for (int64_t w = 0; w < words; w += kChunkWords) {
-      TurnWords<kFixedKeys>(rows, offset + 4 * w, to + w * kFixedKeys);
-      TurnWords<kFixedKeys>(rows + kLanes, offset + 4 * w, to + w * kFixedKeys + kLanes);
+      TransposeWords<kFixedKeys>(rows, offset + 4 * w, to + w * kFixedKeys);
+      TransposeWords<kFixedKeys>(rows + kLanes, offset + 4 * w, to + w * kFixedKeys + kLanes);
     }
   } else {
     const Words d;
     const auto lower = hn::Set(d, 0x0f0f0f0fu);
     HWY_ALIGN uint32_t stored[kChunkWords * kFixedKeys];
     for (int64_t w = 0; w < words; w += 2 * kChunkWords) {
-      TurnWords<kFixedKeys>(rows, offset + 2 * w, stored);
-      TurnWords<kFixedKeys>(rows + kLanes, offset + 2 * w, stored + kLanes);
+      TransposeWords<kFixedKeys>(rows, offset + 2 * w, stored);
+      TransposeWords<kFixedKeys>(rows + kLanes, offset + 2 * w, stored + kLanes);
       for (int64_t k = 0; k < kChunkWords; ++k) {
         for (int64_t v = 0; v < kFixedKeys; v += kLanes) {
           const VWords both = hn::Load(d, stored + k * kFixedKeys + v);
@@ -60,8 +60,8 @@ HWY_INLINE void TurnCodes(const std::byte* const* rows, int64_t offset, int64_t 
   }
 }
 
-// Of the `words` words of a group. Shapes: codes (words, kFixedKeys), q (words, kQuad,
-// kFixedParts), sums (kWidth, kFixedParts, kFixedVectors, kLanes).
+// Integer sums over a group. Shapes: codes (words, kFixedKeys), q (words, kQuad, kFixedParts), sums
+// (kWidth, kFixedParts, kFixedVectors, kLanes).
 template <int kWidth>
 HWY_INLINE void SumWords(const uint32_t* HWY_RESTRICT codes, const uint32_t* HWY_RESTRICT q,
                          int64_t words, int32_t* HWY_RESTRICT sums) {
@@ -77,7 +77,7 @@ HWY_INLINE void SumWords(const uint32_t* HWY_RESTRICT codes, const uint32_t* HWY
   StoreSums32<kSums>(sum, sums);
 }
 
-// To the scores of kFixedKeys keys from key i on: the sums of group g times its steps and scales.
+// scores[h][i ...] += sums times steps and scales of group g, of kFixedKeys keys.
 template <int kWidth>
 HWY_INLINE void AddGroup(const BlockRows& block, int64_t i, int64_t g, const int32_t* sums,
                          const float* steps, float* HWY_RESTRICT scores) {
@@ -96,8 +96,8 @@ HWY_INLINE void AddGroup(const BlockRows& block, int64_t i, int64_t g, const int
   }
 }
 
-// Of keys that are turned about. Shapes: codes (count up to a multiple of kFixedKeys / kFixedKeys,
-// dim / kFixedCodes, kFixedKeys).
+// codes_of(i, g): the transposed codes of kFixedKeys keys from key i on, of group g. Shapes:
+// (words, kFixedKeys).
 template <int kWidth, class CodesOf>
 HWY_INLINE void FixedDots(const BlockRows& block, const Queries& queries, const CodesOf& codes_of,
                           float* HWY_RESTRICT scores) {
@@ -114,7 +114,7 @@ HWY_INLINE void FixedDots(const BlockRows& block, const Queries& queries, const 
   }
 }
 
-// The rows of kFixedKeys keys from key i on; behind the last one it stands again.
+// The rows of kFixedKeys keys from key i on; past the last key it is repeated.
 struct KeyRows {
   HWY_INLINE const std::byte* const* From(const BlockRows& block, int64_t i) {
     if (i + kFixedKeys <= block.count) return block.rows + i;
@@ -127,65 +127,58 @@ struct KeyRows {
 template <int kBits, int kWidth>
 void FixedDotsOfRows(const BlockRows& block, const Queries& queries, float* scores) {
   const int64_t words = block.group / kFixedCodes;
-  // Groups of a line together, for a line of another row that falls in its place may take it away.
-  const int64_t together = HWY_MAX(int64_t{1}, kLineBytes * 8 / kBits / block.group);
-  HWY_ALIGN uint32_t codes[kMostWords * kFixedKeys];
+  // All groups of a cache line at once: other rows of the same L1 set may evict it.
+  const int64_t line_groups = HWY_MAX(int64_t{1}, kLineBytes * 8 / kBits / block.group);
+  HWY_ALIGN uint32_t codes[kMaxWords * kFixedKeys];
   KeyRows keys;
-  FetchInOrder ahead(block.ahead, (block.count + kFixedKeys - 1) / kFixedKeys * block.groups);
+  Prefetcher prefetcher(block.prefetch, (block.count + kFixedKeys - 1) / kFixedKeys * block.groups);
   FixedDots<kWidth>(
       block, queries,
       [&](int64_t i, int64_t g) HWY_ATTR -> const uint32_t* {
-        ahead.Step();
-        if (g % together == 0) {
-          const int64_t end = HWY_MIN(g + together, block.groups);
-          TurnCodes<kBits>(keys.From(block, i), g * block.group * kBits / 8, (end - g) * words,
-                           codes);
+        prefetcher.Step();
+        if (g % line_groups == 0) {
+          const int64_t end = HWY_MIN(g + line_groups, block.groups);
+          TransposeCodes<kBits>(keys.From(block, i), g * block.group * kBits / 8, (end - g) * words,
+                                codes);
         }
-        return codes + g % together * words * kFixedKeys;
+        return codes + g % line_groups * words * kFixedKeys;
       },
       scores);
 }
 
-void FixedDotsOfTurned(const BlockRows& block, const Queries& queries, float* scores) {
+void FixedDotsOfTransposed(const BlockRows& block, const Queries& queries, float* scores) {
   const int64_t words = block.group / kFixedCodes;
   FixedDots<kQuad>(
       block, queries,
       [&](int64_t i, int64_t g) HWY_ATTR {
-        return reinterpret_cast<const uint32_t*>(block.turned) + i * block.dim / kFixedCodes +
+        return reinterpret_cast<const uint32_t*>(block.transposed) + i * block.dim / kFixedCodes +
                g * words * kFixedKeys;
       },
       scores);
 }
 
 template <int kBits>
-void TurnFixed(const BlockRows& block, float* out) {
+void TransposeFixed(const BlockRows& block, float* out) {
   auto* to = reinterpret_cast<uint32_t*>(out);
   const int64_t words = block.dim / kFixedCodes;
   KeyRows keys;
   for (int64_t i = 0; i < block.count; i += kFixedKeys, to += words * kFixedKeys) {
-    TurnCodes<kBits>(keys.From(block, i), 0, words, to);
+    TransposeCodes<kBits>(keys.From(block, i), 0, words, to);
   }
 }
 
-template <int kBits>
-void FillFixedDotsOf(RowKind kind, AttentionKernels* kernels) {
-  const auto k = static_cast<int>(kind);
-  kernels->dot[k][0] = FixedDotsOfRows<kBits, 1>;
-  kernels->dot[k][1] = FixedDotsOfRows<kBits, kQuad>;
-  kernels->turn[k] = TurnFixed<kBits>;
-}
-
-void FillFixedDots(bool fused, AttentionKernels* kernels) {
-  if (!fused) return;
-  kernels->fixed = true;
-  FillFixedDotsOf<8>(RowKind::kPlanes8, kernels);
-  FillFixedDotsOf<4>(RowKind::kPlanes4, kernels);
-  kernels->turned_dot[1] = FixedDotsOfTurned;
+FactoredDots DotsOfFixed() {
+  return {.of8 = {.dot = {FixedDotsOfRows<8, 1>, FixedDotsOfRows<8, kQuad>},
+                  .transpose = TransposeFixed<8>},
+          .of4 = {.dot = {FixedDotsOfRows<4, 1>, FixedDotsOfRows<4, kQuad>},
+                  .transpose = TransposeFixed<4>},
+          .transposed_dot = FixedDotsOfTransposed,
+          .lanes = static_cast<int>(kLanes)};
 }
 
 #else
 
-void FillFixedDots(bool, AttentionKernels*) {}
+FactoredDots DotsOfFixed() { return {}; }
 
 #endif
 
@@ -196,10 +189,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillFixedDots);
-void FillFixedDotKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillFixedDots)(fused, kernels);
-}
+HWY_EXPORT(DotsOfFixed);
+FactoredDots FixedDotKernels() { return HWY_DYNAMIC_DISPATCH(DotsOfFixed)(); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

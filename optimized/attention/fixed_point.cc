@@ -4,12 +4,12 @@
 #include <bit>
 #include <cstring>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 namespace kvcheck::optimized {
 namespace {
 
-// As integers, which order sizes as they are, and what is not finite above them.
+// Compared as integers, which order absolute values, with infinity and NaN above all.
 float LargestOf(const float* q, int64_t count) {
   uint32_t largest = 0;
   for (int64_t c = 0; c < count; ++c) {
@@ -20,12 +20,12 @@ float LargestOf(const float* q, int64_t count) {
   return std::bit_cast<float>(largest);
 }
 
-// To nearest: behind this number a double has integers alone, in its lower half.
+// To nearest: above 1.5 * 2^52 doubles are integers, in their lower half.
 int32_t Round(double x) {
   return static_cast<int32_t>(static_cast<uint32_t>(std::bit_cast<uint64_t>(x + 0x1.8p52)));
 }
 
-// Byte `part` of four words together, for each part.
+// Transposes four words of three bytes: parts[i] has byte i of each.
 void PartsOf(const uint32_t* words, int64_t stride, uint32_t* parts) {
   constexpr uint32_t kEven = 0x00ff00ff;
   const auto even = [](uint32_t a, uint32_t b) { return (a & kEven) | (b & kEven) << 8; };
@@ -42,17 +42,17 @@ void PartsOf(const uint32_t* words, int64_t stride, uint32_t* parts) {
 
 }  // namespace
 
-void ArrangeFixedQuery(const AffineFormat& format, const float* q, int64_t dim, int64_t row,
-                       float* quad) {
-  const int bits = PlaneBits(format.bits);
+void PackFixedQuery(const AffineFormat& format, const float* q, int64_t dim, int64_t row,
+                    float* quad) {
+  const int bits = PackedBits(format.bits);
   const int64_t group = format.group_size;
   const int64_t words = group / kFixedCodes;
   const int64_t stride = FixedChannel(bits, 0, 1);
   for (int64_t g = 0; g < dim / group; ++g, q += group) {
     const FixedStep step = FixedStepOf(LargestOf(q, group));
     const double inverse = static_cast<double>(step.lift) * static_cast<double>(step.inverse);
-    int32_t n[kMostGroup] = {};
-    uint32_t bytes[kMostGroup] = {};
+    int32_t n[kMaxGroup] = {};
+    uint32_t bytes[kMaxGroup] = {};
     uint32_t sum = 0;  // at most 2^30 in size, if the step is a number
     for (int64_t c = 0; c < group; ++c) n[c] = Round(static_cast<double>(q[c]) * inverse);
     for (int64_t c = 0; c < group; ++c) bytes[c] = FixedBytes(n[c]);
@@ -61,7 +61,7 @@ void ArrangeFixedQuery(const AffineFormat& format, const float* q, int64_t dim, 
     for (int64_t word = 0; word < words; ++word, to += kQuad * kFixedParts) {
       uint32_t parts[kFixedParts];
       PartsOf(bytes + FixedChannel(bits, word, 0), stride, parts);
-      // Each by itself: a copy of two would wait for what was just written in parts.
+      // One by one: a wider copy would fail store forwarding.
       for (int part = 0; part < kFixedParts; ++part) {
         std::memcpy(to + part, &parts[part], sizeof(float));
       }

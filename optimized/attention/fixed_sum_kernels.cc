@@ -1,4 +1,4 @@
-// P.V over codes and weights in integers (fixed_point.h): four tokens of a channel in each lane.
+// P.V over codes and weights in fixed point (fixed_point.h): four tokens of a channel per lane.
 
 // As fixed_dot_kernels.cc.
 #define HWY_WANT_AVX3_DL
@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -18,9 +18,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/fixed-inl.h"
-#include "optimized/attention/lane_sums-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/fixed_point-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -31,12 +31,12 @@ namespace HWY_NAMESPACE {
 inline constexpr int64_t kFours = kBlockTokens / kFixedCodes;
 inline constexpr int64_t kBlockVectors = kBlockTokens / kLanes;
 inline constexpr int kSumVectors = 2;
-// Channels that are summed at once, one in each lane.
+// Channels summed at once, one per lane.
 inline constexpr int64_t kSumChannels = kSumVectors * kLanes;
-// Fours between two steps of what is fetched ahead.
-inline constexpr int64_t kFetchFours = 4;
+// Fours a step of the prefetcher.
+inline constexpr int64_t kPrefetchFours = 4;
 
-// The weights of a group. Words of a row: of each four tokens the parts, and one that nobody reads.
+// The weights of a group. A row has a word a part for each four tokens, and one of padding.
 inline constexpr int64_t kFourWords = 4;
 inline constexpr int64_t kRowWords = kFours * kFourWords;
 template <int kWidth>
@@ -46,8 +46,8 @@ struct FixedWeights {
   float biases[kWidth];  // sums of weights times biases
 };
 
-// The sizes of what a row has, as integers: these order numbers as they are, and what is not finite
-// above them. Shapes: w (kBlockVectors).
+// Absolute values as integers, which order them, with infinity and NaN above all. Shapes: w
+// (kBlockVectors).
 HWY_INLINE VWords LargestOf(const VF32* w) {
   static_assert(kBlockVectors == 4);
   const Words d;
@@ -55,8 +55,7 @@ HWY_INLINE VWords LargestOf(const VF32* w) {
   return hn::Max(hn::Max(size(0), size(1)), hn::Max(size(2), size(3)));
 }
 
-// FixedStepOf of each row. Shapes: largest (kWidth), of which the lanes are still apart; to
-// (kWidth).
+// FixedStepOf of each row. Shapes: largest (kWidth), by lane; to (kWidth).
 struct Steps {
   float lift[kQuad], inverse[kQuad], step[kQuad];
   bool any_lift;
@@ -79,7 +78,7 @@ HWY_INLINE void StepsOf(const VWords* largest, Steps* HWY_RESTRICT to) {
     };
     const auto rows01 = both(largest[0], largest[1]);
     const auto rows23 = both(largest[2], largest[3]);
-    // The four rows side by side, four times.
+    // One row a lane, repeated in each 128-bit part.
     const auto rows = hn::Max(hn::BitCast(d, hn::InterleaveLower(pairs, rows01, rows23)),
                               hn::BitCast(d, hn::InterleaveUpper(pairs, rows01, rows23)));
     const hn::Half<Words> half;
@@ -108,21 +107,21 @@ HWY_INLINE void StepsOf(const VWords* largest, Steps* HWY_RESTRICT to) {
   }
 }
 
-// Weights times scales of one row as integers. Shapes: w (kBlockVectors), zeros behind the last
+// Weights times scales of one row as integers. Shapes: w (kBlockVectors), zeros past the last
 // token; parts (kRowWords).
 HWY_INLINE void RoundWeights(const VF32* w, float inverse, uint32_t* HWY_RESTRICT parts) {
   const Words du;
   const hn::Repartition<uint8_t, F32> d8;
-  // Byte b of four integers to word b.
+  // Transposes four integers: byte b to word b.
   alignas(64) static constexpr uint8_t kByParts[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                        2, 6, 10, 14, 3, 7, 11, 15};
-  const auto by_parts = hn::LoadDup128(d8, kByParts);
+  const auto prefixes = hn::LoadDup128(d8, kByParts);
   const VF32 factor = hn::Set(F32(), inverse);
   const auto signs = hn::Set(du, 0x808080u);
   for (int64_t v = 0; v < kBlockVectors; ++v) {
     const auto n = hn::BitCast(du, hn::NearestInt(hn::Mul(w[v], factor)));
     const auto bytes = hn::Xor(hn::Add(n, signs), signs);
-    hn::Store(hn::BitCast(du, hn::TableLookupBytes(hn::BitCast(d8, bytes), by_parts)), du,
+    hn::Store(hn::BitCast(du, hn::TableLookupBytes(hn::BitCast(d8, bytes), prefixes)), du,
               parts + v * kLanes);
   }
 }
@@ -137,7 +136,7 @@ HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT wei
   VWords largest[kWidth];
   for (int h = 0; h < kWidth; ++h) sum[h] = hn::Zero(d);
   for (int64_t v = 0; v < kBlockVectors; ++v) {
-    // What stands behind the last token may be anything.
+    // Elements past `count` are undefined.
     const auto here =
         hn::FirstN(d, static_cast<size_t>(HWY_MAX(int64_t{0}, block.count - v * kLanes)));
     const auto load = [&](const float* from) HWY_ATTR {
@@ -164,12 +163,12 @@ HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT wei
     RoundWeights(w + h * kBlockVectors, steps.inverse[h], out->parts + h * kRowWords);
     out->steps[h] = steps.step[h];
   }
-  StoreSums<kWidth>(sum, out->biases);
+  StoreHorizontalSums<kWidth>(sum, out->biases);
 }
 
-// Sixteen bytes of four rows: of each place the four bytes together.
+// Transposes sixteen bytes of four rows: the four bytes of a channel in one word.
 HWY_INLINE Sums32 JoinFour(const std::byte* const* rows, int64_t offset) {
-  // Byte i of row r, at 16 r + i, to 4 i + r.
+  // From 16 r + i to 4 i + r.
   alignas(64) static constexpr uint8_t kByPlace[64] = {
       0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51, 4,  20, 36, 52, 5,  21,
       37, 53, 6,  22, 38, 54, 7,  23, 39, 55, 8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58,
@@ -184,17 +183,17 @@ HWY_INLINE Sums32 JoinFour(const std::byte* const* rows, int64_t offset) {
   return reinterpret_cast<Sums32>(_mm512_permutexvar_epi8(_mm512_load_si512(kByPlace), all));
 }
 
-// Channels from `channel` on of four rows as they are stored. kInTurns: the vectors have every
-// second channel each.
+// Codes from `channel` on of four rows as stored. kEvenOdd: the even channels in one vector, the
+// odd ones in the other.
 struct Fixed8Rows {
-  static constexpr bool kInTurns = false;
+  static constexpr bool kEvenOdd = false;
   static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
     codes[0] = JoinFour(rows, channel);
     codes[1] = JoinFour(rows, channel + kLanes);
   }
 };
 struct Fixed4Rows {
-  static constexpr bool kInTurns = true;
+  static constexpr bool kEvenOdd = true;
   static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
     const auto lower = reinterpret_cast<Sums32>(_mm512_set1_epi8(0x0f));
     const Sums32 both = JoinFour(rows, channel / 2);
@@ -202,21 +201,21 @@ struct Fixed4Rows {
     codes[1] = (both >> 4) & lower;
   }
 };
-// As JoinCodes has left them: at the address of the first of four rows.
+// As JoinCodes leaves them, at the address of the first of four rows.
 struct JoinedRows {
-  static constexpr bool kInTurns = false;
+  static constexpr bool kEvenOdd = false;
   static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
     codes[0] = LoadWords32(rows[0] + kFixedCodes * channel);
     codes[1] = LoadWords32(rows[0] + kFixedCodes * (channel + kLanes));
   }
 };
 
-// kSumChannels channels from `channel` on, of a group's weights. Shapes: rows (fours, kFixedCodes),
-// out (kWidth, out_stride), from the first of them on.
+// kSumChannels channels of one group from `channel` on. Shapes: rows (fours, kFixedCodes), out
+// (kWidth, out_stride), from the first channel on.
 template <class Rows, int kWidth>
 HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t channel,
                          const FixedWeights<kWidth>& group, const float* rescale,
-                         FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
+                         Prefetcher& prefetcher, float* HWY_RESTRICT out, int64_t out_stride) {
   constexpr int kSums = kWidth * static_cast<int>(kFixedParts) * kSumVectors;
   HWY_ALIGN int32_t sums[kSums * kLanes];
   {
@@ -224,7 +223,7 @@ HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t ch
     ClearSums<kSums>(sum);
     const uint32_t* parts = group.parts;
     for (int64_t f = 0; f < fours; ++f, rows += kFixedCodes, parts += kFourWords) {
-      if (f % kFetchFours == 0) ahead.Step();
+      if (f % kPrefetchFours == 0) prefetcher.Step();
       Sums32 codes[kSumVectors];
       Rows::Load(rows, channel, codes);
       AddParts<kSumVectors, kWidth, kRowWords>(codes, parts, sum);
@@ -241,7 +240,7 @@ HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t ch
     part[0] = hn::MulAdd(JoinParts<kSumVectors>(of), step, bias);
     part[1] = hn::MulAdd(JoinParts<kSumVectors>(of + kLanes), step, bias);
     HWY_ALIGN float in_order[kSumChannels];
-    if constexpr (Rows::kInTurns) {
+    if constexpr (Rows::kEvenOdd) {
       hn::StoreInterleaved2(part[0], part[1], d, in_order);
       part[0] = hn::Load(d, in_order);
       part[1] = hn::Load(d, in_order + kLanes);
@@ -254,7 +253,7 @@ HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t ch
   }
 }
 
-// The rows of a block in whole fours: behind the last one it stands again, with a weight of zero.
+// The rows of a block in whole fours: the last row is repeated, with a weight of zero.
 struct FourRows {
   explicit FourRows(const BlockRows& block) {
     if (block.count % kFixedCodes == 0) {
@@ -274,8 +273,8 @@ void FixedSumsOf(const BlockRows& block, const float* weights, const float* resc
                  int64_t out_stride) {
   const FourRows four(block);
   const int64_t fours = (block.count + kFixedCodes - 1) / kFixedCodes;
-  FetchInOrder ahead(block.ahead,
-                     block.dim / kSumChannels * ((fours + kFetchFours - 1) / kFetchFours));
+  Prefetcher prefetcher(block.prefetch,
+                        block.dim / kSumChannels * ((fours + kPrefetchFours - 1) / kPrefetchFours));
   FixedWeights<kWidth> group;
   for (int64_t c = 0; c < block.dim; c += kSumChannels) {
     if (c % block.group == 0) {
@@ -286,12 +285,12 @@ void FixedSumsOf(const BlockRows& block, const float* weights, const float* resc
         WeighFixed<kWidth, false>(block, weights, g, &group);
       }
     }
-    SumFixed<Rows, kWidth>(four.rows, fours, c, group, rescale, ahead, out + c, out_stride);
+    SumFixed<Rows, kWidth>(four.rows, fours, c, group, rescale, prefetcher, out + c, out_stride);
   }
 }
 
-// Four rows channel by channel, one byte of each, at the place of the first of them. `stride`: of a
-// row, dim / 4 floats.
+// Interleaves four rows, one byte a channel of each, at the place of the first of them. stride: dim
+// / 4 floats.
 template <class Rows>
 void JoinCodes(const BlockRows& block, float* out, int64_t stride) {
   const FourRows four(block);
@@ -303,7 +302,7 @@ void JoinCodes(const BlockRows& block, float* out, int64_t stride) {
       Rows::Load(four.rows + i, c, codes);
       const VWords first{reinterpret_cast<__m512i>(codes[0])};
       const VWords second{reinterpret_cast<__m512i>(codes[1])};
-      if constexpr (Rows::kInTurns) {
+      if constexpr (Rows::kEvenOdd) {
         hn::StoreInterleaved2(first, second, d, to + c);
       } else {
         hn::StoreU(first, d, to + c);
@@ -314,24 +313,19 @@ void JoinCodes(const BlockRows& block, float* out, int64_t stride) {
 }
 
 template <class Rows>
-void FillFixedSumsOf(RowKind kind, AttentionKernels* kernels) {
-  kernels->sum[static_cast<int>(kind)][0] = FixedSumsOf<Rows, 1>;
-  kernels->sum[static_cast<int>(kind)][1] = FixedSumsOf<Rows, kQuad>;
+constexpr Widths<SumKernel> FixedSumsOfRows() {
+  return {FixedSumsOf<Rows, 1>, FixedSumsOf<Rows, kQuad>};
 }
 
-void FillFixedSums(bool fused, AttentionKernels* kernels) {
-  if (!fused) return;
-  kernels->fixed = true;
-  FillFixedSumsOf<Fixed8Rows>(RowKind::kPlanes8, kernels);
-  FillFixedSumsOf<Fixed4Rows>(RowKind::kPlanes4, kernels);
-  FillFixedSumsOf<JoinedRows>(RowKind::kPlaneFloats, kernels);
-  kernels->widen[static_cast<int>(RowKind::kPlanes8)] = JoinCodes<Fixed8Rows>;
-  kernels->widen[static_cast<int>(RowKind::kPlanes4)] = JoinCodes<Fixed4Rows>;
+FactoredSums SumsOfFixed() {
+  return {.of8 = {.sum = FixedSumsOfRows<Fixed8Rows>(), .widen = JoinCodes<Fixed8Rows>},
+          .of4 = {.sum = FixedSumsOfRows<Fixed4Rows>(), .widen = JoinCodes<Fixed4Rows>},
+          .of_widened = FixedSumsOfRows<JoinedRows>()};
 }
 
 #else
 
-void FillFixedSums(bool, AttentionKernels*) {}
+FactoredSums SumsOfFixed() { return {}; }
 
 #endif
 
@@ -342,10 +336,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillFixedSums);
-void FillFixedSumKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillFixedSums)(fused, kernels);
-}
+HWY_EXPORT(SumsOfFixed);
+FactoredSums FixedSumKernels() { return HWY_DYNAMIC_DISPATCH(SumsOfFixed)(); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 #include "optimized/formats/pack.h"
 
 namespace kvcheck::optimized {
 namespace {
 
-// Reads eight bytes at a time, more than the kBits that it needs: the last ones of a vector from
-// its end, so that nothing behind it is read. 32 channels have at least eight bytes.
+// Loads eight bytes at a time, more than the kBits that it needs; the last load ends with the row,
+// so that nothing past it is read. 32 channels have at least eight bytes.
 template <int kBits>
 void Unpack(const std::byte* const* from, int64_t count, int64_t dim, std::byte* out) {
   const int64_t row_bytes = dim * kBits / 8;
@@ -33,23 +33,102 @@ bool IsMadeByIntel() {
 #endif
 }
 
+// The factored kernels of one arithmetic, a unit: dot products and sums share the layouts of
+// queries and of widened rows.
+struct FactoredKernels {
+  CodeArithmetic arithmetic = CodeArithmetic::kDequantized;
+  FactoredDots dots;
+  FactoredSums sums;
+};
+
+// The first arithmetic that this machine has.
+//
+//   fused   target    codes                                     files
+//   yes     VNNI      kFixedPoint: factored, integer products   fixed_*_kernels.cc
+//   yes     8+ lanes  kPacked: factored, FMA                    packed_*_kernels.cc
+//   else              kDequantized: c s + z in registers        the kernels of plain rows
+FactoredKernels FactoredKernelsFor(bool fused) {
+  if (!fused) return {};
+  const FactoredKernels by_preference[] = {
+      {CodeArithmetic::kFixedPoint, FixedDotKernels(), FixedSumKernels()},
+      {CodeArithmetic::kPacked, PackedDotKernels(), PackedSumKernels()},
+  };
+  for (const FactoredKernels& kernels : by_preference) {
+    if (kernels.dots.lanes > 0) return kernels;
+  }
+  return {};
+}
+
+// Halves of blocks that fit L1 were measured faster on Xeons, two levels on Zen 4.
+PrefetchPolicy PolicyFor(PrefetchPolicy of_target) {
+  return of_target == PrefetchPolicy::kTwoLevels && IsMadeByIntel() ? PrefetchPolicy::kBySize
+                                                                    : of_target;
+}
+
+// All that a kernel set is made of.
+struct Providers {
+  explicit Providers(bool fused)
+      : dots(PlainDotKernels(fused)),
+        sums(PlainSumKernels(fused)),
+        panels(fused ? TransposedKernels() : PanelKernels{}),
+        codes(FactoredKernelsFor(fused)) {}
+
+  PlainDots dots;
+  PlainSums sums;
+  PanelKernels panels;
+  FactoredKernels codes;
+};
+
+// The table of a kernel set: who provides the kernels of each kind of row.
+RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
+  const auto& [dots, sums, panels, codes] = from;
+  const auto k = static_cast<size_t>(kind);
+  switch (kind) {
+    case RowKind::kFloat32:
+      return {dots.dot[k], sums.sum[k], sums.widen[k], panels.transpose, panels.dot};
+    case RowKind::kFloat16:
+    case RowKind::kBFloat16:
+    case RowKind::kFloat8E4M3:
+    case RowKind::kFloat8E5M2:
+    case RowKind::kCode8:
+    case RowKind::kCode4:
+      return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr};
+    case RowKind::kFactored8: {
+      const FactoredDots::Codes& of8 = codes.dots.of8;
+      return {of8.dot, codes.sums.of8.sum, codes.sums.of8.widen, of8.transpose,
+              codes.dots.transposed_dot};
+    }
+    case RowKind::kFactored4: {
+      const FactoredDots::Codes& of4 = codes.dots.of4;
+      return {of4.dot, codes.sums.of4.sum, codes.sums.of4.widen, of4.transpose,
+              codes.dots.transposed_dot};
+    }
+    case RowKind::kFactoredWidened:
+      return {{}, codes.sums.of_widened, nullptr, nullptr, nullptr};
+  }
+  return {};
+}
+
 }  // namespace
 
 AttentionKernels KernelsFor(bool fused) {
-  AttentionKernels kernels{};
-  FillDotKernels(fused, &kernels);
-  FillSumKernels(fused, &kernels);
-  FillPlaneDotKernels(fused, &kernels);
-  FillPlaneSumKernels(fused, &kernels);
-  FillTurnedKernels(fused, &kernels);
-  FillFixedDotKernels(fused, &kernels);
-  FillFixedSumKernels(fused, &kernels);
-  FillSoftmaxKernels(fused, &kernels);
-  FillScaleKernels(&kernels);
-  if (IsMadeByIntel() && kernels.fetching == Fetching::kTwoLevels) {
-    kernels.fetching = Fetching::kBySize;
-  }
-  return kernels;
+  const Providers from(fused);
+  const ScaleKernels scales = KernelsOfScales();
+#define KVCHECK_ROW(name, rows) RowKernelsOf(RowKind::name, from),
+  return {
+      .rows = {{KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW)
+                    KVCHECK_ATTENTION_FACTORED_KINDS(KVCHECK_ROW)}},
+      .softmax = SoftmaxKernels(fused),
+      .widen_scales = scales.widen,
+      .transpose_scales = scales.transpose,
+      .prefetch = PolicyFor(from.dots.prefetch),
+      .codes = from.codes.arithmetic,
+      .fused = from.dots.fused,
+      .dot_lanes = from.dots.lanes,
+      .packed_lanes = from.codes.dots.lanes,
+      .panel_keys = from.panels.keys,
+  };
+#undef KVCHECK_ROW
 }
 
 void UnpackCodes(int bits, const std::byte* const* from, int64_t count, int64_t dim,

@@ -20,8 +20,8 @@
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
-#include "optimized/attention/fetch_in_order.h"
 #include "optimized/attention/kernels.h"
+#include "optimized/attention/prefetcher.h"
 #include "optimized/formats/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -51,7 +51,7 @@ struct Float32Rows {
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     return LoadBytes(F32(), row + 4 * channel);
   }
-  // `count` channels, fewer than a vector; zeros behind them. Nothing beyond them is read.
+  // `count` channels, fewer than a vector, and zeros. Nothing beyond them is read.
   static HWY_INLINE VF32 LoadTail(const std::byte* row, int64_t channel, int64_t count) {
     std::byte bytes[4 * kLanes] = {};
     std::memcpy(bytes, row + 4 * channel, static_cast<size_t>(4 * count));
@@ -80,8 +80,8 @@ struct BFloat16Rows {
   static constexpr bool kScaled = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
 #if HWY_TARGET == HWY_AVX2
-    // Eight numbers in both halves, and each to its place: one step, where widening and a shift are
-    // two that compete with products.
+    // A broadcast and one byte shuffle: widening and a shift would be two operations on the FMA
+    // ports.
     alignas(32) static constexpr uint8_t kPlaces[32] = {
         128, 128, 0, 1, 128, 128, 2,  3,  128, 128, 4,  5,  128, 128, 6,  7,
         128, 128, 8, 9, 128, 128, 10, 11, 128, 128, 12, 13, 128, 128, 14, 15};
@@ -172,8 +172,8 @@ struct Code8Rows {
 struct Code4Rows {
   static constexpr bool kScaled = true;
 #if KVCHECK_WIDE_VECTORS
-  // Codes in the low four bits of lanes, with others above them: eight are one 32-bit word, in
-  // every lane moved down by its own distance.
+  // Codes in the low four bits of lanes, other bits above them: eight codes are one 32-bit word,
+  // broadcast and shifted by lane.
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> Moved(const std::byte* from) {
     alignas(64) static constexpr uint32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
                                                         0, 4, 8, 12, 16, 20, 24, 28};
@@ -204,7 +204,7 @@ struct Code4Rows {
     return hn::ConvertTo(d, hn::And(hn::BitCast(di, Moved(from)), hn::Set(di, 15)));
 #else
     const hn::FixedTag<uint8_t, 16> d8;
-    // N / 2 bytes; what stands behind them in the register does not matter.
+    // N / 2 bytes; the rest of the register is not used.
     uint64_t bytes = 0;
     std::memcpy(&bytes, from, static_cast<size_t>(kLanes / 2));
     const auto pairs = hn::BitCast(d8, hn::Set(hn::FixedTag<uint64_t, 2>(), bytes));
@@ -235,8 +235,8 @@ template <class Rows, bool kFused>
 HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
 #if KVCHECK_SIXTEEN_LANES
   if constexpr (std::is_same_v<Rows, Code4Rows>) {
-    // The values of all sixteen codes fill a vector, the same for a group; a lookup takes the low
-    // four bits of a lane.
+    // A lookup table of the sixteen values of a group; the permute takes the low four bits of a
+    // lane.
     const VF32 values = MultiplyAdd<kFused>(hn::Iota(F32(), 0.0f), scale, bias);
     return VF32{_mm512_permutexvar_ps(Code4Rows::Moved(row + channel / 2).raw, values.raw)};
   }
@@ -244,7 +244,7 @@ HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF3
   return Value<Rows, kFused>(Rows::Load(row, channel), scale, bias);
 }
 
-// Keeps the compiler from reading it again for every product: the loop is bound by loads.
+// Keeps the compiler from reloading it for every product: the loop is bound by loads.
 HWY_INLINE VF32 InRegister(VF32 x) {
 #if KVCHECK_WIDE_VECTORS && (defined(__GNUC__) || defined(__clang__))
   asm("" : "+v"(x.raw));

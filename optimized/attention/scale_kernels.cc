@@ -1,9 +1,10 @@
-// Scales and biases of a block as f32, group by group; and of several heads, head by head.
+// Scales and biases of a block to f32, transposed to group-major; and those of a head group
+// transposed to head-major.
 
 #include <cstdint>
 #include <cstring>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -12,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -39,18 +40,18 @@ void WidenAll(DType dtype, const std::byte* from, int64_t count, float* out) {
   }
 }
 
-// kBytes: of a token, if not 0; then a copy is one load and one store.
+// kBytes: bytes of a token, if not 0; then a copy is one load and one store.
 template <int64_t kBytes>
 HWY_INLINE void JoinTokens(const StoredScales& scales, int64_t bytes, std::byte* HWY_RESTRICT to) {
   const std::byte* first = scales.from + scales.columns[0] * scales.stride;
   for (int64_t i = 0; i < scales.count; ++i, to += bytes) {
-    const std::byte* token = scales.together ? first + i * scales.stride
-                                             : scales.from + scales.columns[i] * scales.stride;
+    const std::byte* token = scales.contiguous ? first + i * scales.stride
+                                               : scales.from + scales.columns[i] * scales.stride;
     std::memcpy(to, token, static_cast<size_t>(kBytes == 0 ? bytes : kBytes));
   }
 }
 
-// One token after the other.
+// Gathers the scales of all tokens, contiguous.
 void JoinScales(const StoredScales& scales, int64_t bytes, std::byte* to) {
   switch (bytes) {
     case 2:
@@ -66,8 +67,8 @@ void JoinScales(const StoredScales& scales, int64_t bytes, std::byte* to) {
   }
 }
 
-// Two groups of tokens that stand together, from the order of tokens to that of groups, as many as
-// fill vectors. Returns how many tokens.
+// Two groups of contiguous tokens, transposed to group-major, as far as they fill vectors. Returns
+// how many tokens.
 template <class Rows>
 HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
                               [[maybe_unused]] int64_t count,
@@ -85,7 +86,7 @@ HWY_INLINE int64_t WidenPairs([[maybe_unused]] const std::byte* from,
   return i;
 }
 
-// Any number of groups, of what is f32; tokens from token i on.
+// Any number of groups, from f32; tokens from token i on.
 void ScalesByGroup(const float* HWY_RESTRICT from, int64_t i, int64_t count, int64_t groups,
                    float* HWY_RESTRICT out) {
 #if HWY_TARGET != HWY_SCALAR
@@ -119,8 +120,8 @@ void WidenScales(const StoredScales& scales, float* by_token, float* out) {
   const int64_t groups = scales.groups;
   const int64_t bytes = groups * static_cast<int64_t>(SizeInBytes(scales.dtype));
   const std::byte* from = scales.from + scales.columns[0] * scales.stride;
-  if (!scales.together || scales.stride != bytes) {
-    // Where the next step does not write.
+  if (!scales.contiguous || scales.stride != bytes) {
+    // The buffer that the next step does not write.
     auto* joined = reinterpret_cast<std::byte*>(groups <= 2 ? by_token : out);
     JoinScales(scales, bytes, joined);
     from = joined;
@@ -139,22 +140,23 @@ void WidenScales(const StoredScales& scales, float* by_token, float* out) {
 }
 
 #if KVCHECK_WIDE_VECTORS
-void TurnScales(const std::byte* from, int64_t stride, int64_t heads, float* out) {
+void TransposeScales(const std::byte* from, int64_t stride, int64_t heads, float* out) {
   auto* const to = reinterpret_cast<uint32_t*>(out);
   for (int64_t i = 0; i < kBlockTokens; i += kLanes) {
     const std::byte* tokens[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) tokens[lane] = from + (i + lane) * stride;
     for (int64_t head = 0; head < heads; head += kScaleHeads) {
-      TurnFour<kBlockTokens>(tokens, head * kScaleWord, to + head * kBlockTokens + i);
+      TransposeFour<kBlockTokens>(tokens, head * kScaleWord, to + head * kBlockTokens + i);
     }
   }
 }
 #endif
 
-void FillScales(AttentionKernels* kernels) {
-  kernels->widen_scales = WidenScales;
+ScaleKernels ScalesOfTarget() {
 #if KVCHECK_WIDE_VECTORS
-  kernels->turn_scales = TurnScales;
+  return {.widen = WidenScales, .transpose = TransposeScales};
+#else
+  return {.widen = WidenScales};
 #endif
 }
 
@@ -165,8 +167,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillScales);
-void FillScaleKernels(AttentionKernels* kernels) { HWY_DYNAMIC_DISPATCH(FillScales)(kernels); }
+HWY_EXPORT(ScalesOfTarget);
+ScaleKernels KernelsOfScales() { return HWY_DYNAMIC_DISPATCH(ScalesOfTarget)(); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -15,7 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
 #include "optimized/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,8 +31,8 @@ HWY_INLINE void Softcap(float cap, float* scores, int64_t count) {
 
 inline constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// Scores of one query, of `places` places; what stands behind `count` becomes -inf. Returns the
-// largest of each lane. A maximum has no rounding: its order does not matter.
+// Scaled scores of one query; elements past `count` up to `places` become -inf. Returns the maximum
+// by lane: a maximum has no rounding, so its order does not matter.
 HWY_INLINE VF32 LargestScores(const SoftmaxStep& step, int64_t places, const float* bias,
                               float* HWY_RESTRICT scores) {
   const F32 d;
@@ -46,7 +46,7 @@ HWY_INLINE VF32 LargestScores(const SoftmaxStep& step, int64_t places, const flo
     }
     return top;
   }
-  // What stands behind the last token may be anything.
+  // Elements past `count` are undefined.
   std::fill(scores + step.count, scores + places, 0.0f);
   for (int64_t i = 0; i < places; i += kLanes) {
     hn::Store(hn::Mul(hn::Load(d, scores + i), scale), d, scores + i);
@@ -60,7 +60,7 @@ HWY_INLINE VF32 LargestScores(const SoftmaxStep& step, int64_t places, const flo
   return top;
 }
 
-// Highway's own starts from the lowest finite number where it has no vectors.
+// Highway's scalar MaxOfLanes starts from the lowest finite number.
 HWY_INLINE float LargestLane(VF32 x) {
 #if KVCHECK_WIDE_VECTORS
   return hn::GetLane(hn::MaxOfLanes(F32(), x));
@@ -71,8 +71,8 @@ HWY_INLINE float LargestLane(VF32 x) {
 #endif
 }
 
-// The weights of one query and the lanes of their sum: token i in lane i mod 16, of which those of
-// one vector are left.
+// Weights of one query, in place of its scores. Returns their sum, token i in lane i mod 16, folded
+// to one vector.
 template <bool kFused>
 HWY_INLINE VF32 WeighScores(int64_t places, float shift, float* HWY_RESTRICT scores) {
   constexpr int64_t kParts = kSumLanes16 / kLanes;
@@ -94,7 +94,7 @@ HWY_INLINE VF32 WeighScores(int64_t places, float shift, float* HWY_RESTRICT sco
   return sum[0];
 }
 
-// A number of each query, or of one of them.
+// One number a query.
 #if HWY_TARGET == HWY_SCALAR
 template <int kWidth>
 using PerQuery = hn::CappedTag<float, 1>;
@@ -104,7 +104,7 @@ using PerQuery = hn::FixedTag<float, kWidth>;
 #endif
 
 #if KVCHECK_SIXTEEN_LANES
-// A number of each of four queries, in every lane of a part of 128 bits.
+// Broadcasts one number a query to the four lanes of its 128-bit part.
 HWY_INLINE VF32 ToParts(const float* numbers) {
   const __m512i places = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
   return VF32{_mm512_permutexvar_ps(places, _mm512_castps128_ps512(_mm_loadu_ps(numbers)))};
@@ -117,14 +117,14 @@ HWY_INLINE __m128 FromParts(VF32 parts) {
 struct LargerOf {
   HWY_INLINE VF32 operator()(VF32 a, VF32 b) const { return hn::Max(a, b); }
 };
-// The largest lane of each of four vectors, in every lane of its part.
+// The maximum of each of four vectors, broadcast in its 128-bit part.
 HWY_INLINE VF32 LargestLanes(const VF32* of) {
   const VF32 four = FoldFour(LargerOf(), of[0], of[1], of[2], of[3]);
   const VF32 two = hn::Max(four, VF32{_mm512_permute_ps(four.raw, 0x4e)});
   return hn::Max(two, VF32{_mm512_permute_ps(two.raw, 0xb1)});
 }
 
-// The weights of a whole block for query kQuery, from its scores; returns the lanes of their sum.
+// Weights of a whole block for query kQuery. Returns their sum, by lane.
 template <int kQuery, bool kFused>
 HWY_INLINE VF32 WeighVectors(const VF32* score, VF32 shifts, float* HWY_RESTRICT scores) {
   const F32 d;
@@ -138,9 +138,9 @@ HWY_INLINE VF32 WeighVectors(const VF32* score, VF32 shifts, float* HWY_RESTRICT
   return sum;
 }
 
-// Softmax of four queries that see the whole block, without softcap and bias: the same bits, with
-// the scores in registers. A query with a NaN among its scores has NaN for its total, here and
-// there; what else it has may differ.
+// Fast path: four queries that see the whole block, without softcap and bias; the same bits, with
+// the scores in registers. A query with a NaN score has a NaN total on both paths; its other
+// numbers may differ.
 template <bool kFused>
 HWY_INLINE void SoftmaxOfWhole(const SoftmaxStep& step) {
   const F32 d;
@@ -169,7 +169,7 @@ HWY_INLINE void SoftmaxOfWhole(const SoftmaxStep& step) {
   const VF32 sum2 = WeighVectors<2, kFused>(score + 2 * kVectors, from, to + 2 * kBlockTokens);
   const VF32 sum3 = WeighVectors<3, kFused>(score + 3 * kVectors, from, to + 3 * kBlockTokens);
   const __m128 before_this = _mm_mul_ps(_mm_loadu_ps(step.total), rescale);
-  _mm_storeu_ps(step.total, _mm_add_ps(before_this, AddFour(sum0, sum1, sum2, sum3).raw));
+  _mm_storeu_ps(step.total, _mm_add_ps(before_this, HorizontalSums4(sum0, sum1, sum2, sum3).raw));
 }
 #endif
 
@@ -204,7 +204,7 @@ void Softmax(const SoftmaxStep& step) {
   for (int h = 0; h < kWidth; ++h) {
     sums[h] = WeighScores<kFused>(places, shift[h], step.scores + h * kBlockTokens);
   }
-  StoreSums<kWidth>(sums, lanes);
+  StoreHorizontalSums<kWidth>(sums, lanes);
   for (int h = 0; h < kWidth; ++h) {
     step.rescale[h] = rescale[h];
     step.total[h] = step.total[h] * rescale[h] + lanes[h];
@@ -227,9 +227,9 @@ void Exps(bool fused, const float* x, int64_t count, float* y) {
   fused ? ExpLoop<HWY_NATIVE_FMA>(x, count, y) : ExpLoop<false>(x, count, y);
 }
 
-void FillSoftmax(bool fused, AttentionKernels* kernels) {
-  FillWidths(kernels->softmax, fused, Softmax<1, false>, Softmax<kQuad, false>,
-             Softmax<1, HWY_NATIVE_FMA>, Softmax<kQuad, HWY_NATIVE_FMA>);
+Widths<SoftmaxKernel> SoftmaxesFor(bool fused) {
+  if (fused) return {Softmax<1, HWY_NATIVE_FMA>, Softmax<kQuad, HWY_NATIVE_FMA>};
+  return {Softmax<1, false>, Softmax<kQuad, false>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -239,11 +239,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillSoftmax);
+HWY_EXPORT(SoftmaxesFor);
 HWY_EXPORT(Exps);
 
-void FillSoftmaxKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillSoftmax)(fused, kernels);
+Widths<SoftmaxKernel> SoftmaxKernels(bool fused) {
+  return HWY_DYNAMIC_DISPATCH(SoftmaxesFor)(fused);
 }
 void ExpOf(bool fused, const float* x, int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(Exps)(fused, x, count, y);

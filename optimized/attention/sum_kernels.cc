@@ -1,10 +1,10 @@
-// P.V of up to four queries with the values of a block: every value is read and widened once for
-// all of them. And the same values as f32, for whoever takes them many times.
+// P.V of up to four queries over a block of V: every value is loaded and widened once for all of
+// them. And blocks widened to f32, for tiles that read them many times.
 
 #include <algorithm>
 #include <cstdint>
 
-#include "optimized/attention/kernel_parts.h"
+#include "optimized/attention/kernel_table.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// Tokens between two steps of what is fetched ahead.
-inline constexpr int64_t kFetchTokens = 4;
+// Tokens a step of the prefetcher.
+inline constexpr int64_t kPrefetchTokens = 4;
 
 template <class Rows>
 HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
@@ -28,7 +28,7 @@ HWY_INLINE VF32 LoadAnyOf(const std::byte* row, int64_t channel, int64_t dim) {
                                  : Rows::LoadTail(row, channel, dim - channel);
 }
 
-// Adds what token i gives. Shapes: sum (kWidth, kVectors).
+// sum += weights[h][i] times row i. Shapes: sum (kWidth, kVectors).
 template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
 HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t i,
                          int64_t channel, int64_t g, VF32* HWY_RESTRICT sum) {
@@ -53,24 +53,24 @@ HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weigh
   }
 }
 
-// Channels of kVectors vectors, which lie in one group. kWhole: all of them are there.
+// kVectors vectors of channels, in one group. kWhole: no tail.
 template <class Rows, int kWidth, int kVectors, bool kWhole, bool kFused>
 HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weights,
-                         const float* HWY_RESTRICT rescale, int64_t channel, FetchInOrder& ahead,
+                         const float* HWY_RESTRICT rescale, int64_t channel, Prefetcher& prefetcher,
                          float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
   VF32 sum[kWidth * kVectors];
   for (int k = 0; k < kWidth * kVectors; ++k) sum[k] = hn::Zero(d);
   const int64_t g = Rows::kScaled ? channel / block.group : 0;
   int64_t i = 0;
-  for (; i + kFetchTokens <= block.count; i += kFetchTokens) {
-    ahead.Step();
+  for (; i + kPrefetchTokens <= block.count; i += kPrefetchTokens) {
+    prefetcher.Step();
     HWY_UNROLL(4)
-    for (int64_t k = 0; k < kFetchTokens; ++k) {
+    for (int64_t k = 0; k < kPrefetchTokens; ++k) {
       AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i + k, channel, g, sum);
     }
   }
-  if (i < block.count) ahead.Step();
+  if (i < block.count) prefetcher.Step();
   for (; i < block.count; ++i) {
     AddToken<Rows, kWidth, kVectors, kWhole, kFused>(block, weights, i, channel, g, sum);
   }
@@ -86,19 +86,20 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
 template <class Rows, int kWidth, bool kFused>
 void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
           int64_t out_stride) {
-  // As many accumulators as hide the latency of a product and stay in registers; codes of one group
-  // at a time, of which 32 channels are sure.
+  // Accumulators enough to hide the FMA latency, few enough for the registers; codes of one group,
+  // which has at least 32 channels.
   constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
   const int64_t slices = (block.dim + kVectors * kLanes - 1) / (kVectors * kLanes);
-  FetchInOrder ahead(block.ahead, slices * ((block.count + kFetchTokens - 1) / kFetchTokens));
+  Prefetcher prefetcher(block.prefetch,
+                        slices * ((block.count + kPrefetchTokens - 1) / kPrefetchTokens));
   int64_t channel = 0;
   for (; channel + kVectors * kLanes <= block.dim; channel += kVectors * kLanes) {
-    SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, ahead, out,
-                                                   out_stride);
+    SumSlice<Rows, kWidth, kVectors, true, kFused>(block, weights, rescale, channel, prefetcher,
+                                                   out, out_stride);
   }
   for (; channel < block.dim; channel += kLanes) {
-    SumSlice<Rows, kWidth, 1, false, kFused>(block, weights, rescale, channel, ahead, out,
+    SumSlice<Rows, kWidth, 1, false, kFused>(block, weights, rescale, channel, prefetcher, out,
                                              out_stride);
   }
 }
@@ -126,15 +127,20 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
   }
 }
 
-void FillSums(bool fused, AttentionKernels* kernels) {
-#define KVCHECK_SUMS(name, rows)                                                         \
-  FillWidths(kernels->sum[static_cast<int>(RowKind::name)], fused, Sums<rows, 1, false>, \
-             Sums<rows, kQuad, false>, Sums<rows, 1, HWY_NATIVE_FMA>,                    \
-             Sums<rows, kQuad, HWY_NATIVE_FMA>);                                         \
-  kernels->widen[static_cast<int>(RowKind::name)] =                                      \
-      fused ? Widen<rows, HWY_NATIVE_FMA> : Widen<rows, false>;
-  KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_SUMS)
+template <bool kFused>
+PlainSums PlainSumsOf() {
+#define KVCHECK_SUMS(name, rows) {Sums<rows, 1, kFused>, Sums<rows, kQuad, kFused>},
+#define KVCHECK_WIDEN(name, rows) Widen<rows, kFused>,
+  return {
+      .sum = {{KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_SUMS)}},
+      .widen = {KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_WIDEN)},
+  };
+#undef KVCHECK_WIDEN
 #undef KVCHECK_SUMS
+}
+
+PlainSums PlainSumsFor(bool fused) {
+  return fused ? PlainSumsOf<HWY_NATIVE_FMA>() : PlainSumsOf<false>();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -144,10 +150,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillSums);
-void FillSumKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillSums)(fused, kernels);
-}
+HWY_EXPORT(PlainSumsFor);
+PlainSums PlainSumKernels(bool fused) { return HWY_DYNAMIC_DISPATCH(PlainSumsFor)(fused); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "optimized/attention/cache_sizes.h"
 #include "optimized/attention/fixed_point.h"
-#include "optimized/attention/planes.h"
-#include "optimized/attention/processor_caches.h"
+#include "optimized/attention/packed_codes.h"
 
 namespace kvcheck::optimized {
 
@@ -26,8 +26,8 @@ bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   if (IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
   const auto* k = std::get_if<AffineFormat>(&shape.k);
   const auto* v = std::get_if<AffineFormat>(&shape.v);
-  if (!kernels.planes || (k == nullptr && v == nullptr)) return false;
-  return (k == nullptr || HavePlanes(*k)) && (v == nullptr || HavePlanes(*v));
+  if (!kernels.Factors() || (k == nullptr && v == nullptr)) return false;
+  return (k == nullptr || CanFactor(*k)) && (v == nullptr || CanFactor(*v));
 }
 
 TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
@@ -39,22 +39,23 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
       scale(static_cast<float>(s.scale)),
       softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {
   if (!IsFactored(s, k)) return;
-  k_planes = std::get_if<AffineFormat>(&s.k);
-  v_planes = std::get_if<AffineFormat>(&s.v);
-  if (k_planes != nullptr) {
-    const int64_t group = k_planes->group_size;
+  k_factored = std::get_if<AffineFormat>(&s.k);
+  v_factored = std::get_if<AffineFormat>(&s.v);
+  if (k_factored != nullptr) {
+    const int64_t group = k_factored->group_size;
     k_padded =
-        (k.fixed ? FixedQuadFloats(s.k_dim, group) : PlaneQuadFloats(s.k_dim, group)) / kQuad;
+        (k.IsFixedPoint() ? FixedQuadFloats(s.k_dim, group) : PackedQuadFloats(s.k_dim, group)) /
+        kQuad;
   }
 }
 
-bool TileShape::FitsSecondCache(int64_t rows) const {
-  const bool turns = kernels.CanTurn() && k_planes == nullptr;
-  const int64_t floats = (turns ? 2 : 1) * k_padded + v_padded + kBlockTokens;
-  return 2 * rows * floats * static_cast<int64_t>(sizeof(float)) <= SecondCacheBytes();
+bool TileShape::FitsL2(int64_t rows) const {
+  const bool transposes = kernels.CanTranspose() && k_factored == nullptr;
+  const int64_t floats = (transposes ? 2 : 1) * k_padded + v_padded + kBlockTokens;
+  return 2 * rows * floats * static_cast<int64_t>(sizeof(float)) <= L2Bytes();
 }
 
-void FindRanges(const TileShape& shape, Tile* tile) {
+void FindSplits(const TileShape& shape, Tile* tile) {
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t end = 0;
   for (int64_t row = 0; row < tile->rows; ++row) {
@@ -64,8 +65,8 @@ void FindRanges(const TileShape& shape, Tile* tile) {
     first = std::min(first, from);
     end = std::max(end, keys.end);
   }
-  tile->first_range = end == 0 ? 0 : first / kRangeTokens;
-  tile->ranges = (end + kRangeTokens - 1) / kRangeTokens - tile->first_range;
+  tile->first_split = end == 0 ? 0 : first / kSplitTokens;
+  tile->splits = (end + kSplitTokens - 1) / kSplitTokens - tile->first_split;
 }
 
 }  // namespace kvcheck::optimized

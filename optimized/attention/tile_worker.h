@@ -1,5 +1,5 @@
-// What one worker computes of a tile, range by range and block by block. A range leaves a partial
-// result per query, and the partial results are merged in order, by whichever worker finishes last.
+// A tile's work, split by split and block by block. A split leaves a partial result per query; the
+// partial results are merged in order, by whichever worker finishes last.
 
 #ifndef OPTIMIZED_ATTENTION_TILE_WORKER_H_
 #define OPTIMIZED_ATTENTION_TILE_WORKER_H_
@@ -10,24 +10,23 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block_stage.h"
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/tile.h"
 
 namespace kvcheck::optimized {
 
-// What one worker needs; keeps its memory.
+// One worker's state for one tile at a time; keeps its memory.
 class TileWorker {
  public:
   void Start(const TileShape& shape);
-  // Writes the partial results of one range, 0 to ranges - 1, of tiles that have the same ranges, a
-  // worker each, block by block: where the heads of a token stand together, memory is read as it
-  // lies.
-  static void RunRanges(const TileShape& shape, std::span<const Tile> tiles, int64_t range,
-                        std::span<TileWorker> workers);
-  // All ranges, and their merge.
+  // Writes the partial results of one split, 0 to splits - 1, of the tiles of a head group, one
+  // worker each, in lockstep: in token-major layouts memory is then read in address order.
+  static void RunSplit(const TileShape& shape, std::span<const Tile> tiles, int64_t split,
+                       std::span<TileWorker> workers);
+  // All splits, and their merge.
   void RunTile(const TileShape& shape, const Tile& tile);
-  // For tiles whose partial results no other worker needs.
+  // A buffer for tiles whose partial results no other worker needs.
   float* Partials(int64_t floats);
 
  private:
@@ -37,61 +36,66 @@ class TileWorker {
     float slope;        // of ALiBi
     int64_t position;   // of the query
   };
+  // Partial result of a split.
   struct Partial {
     float* sums = nullptr;
     float* shifts = nullptr;
     float* totals = nullptr;
   };
-  // What of a block a tile's rows see.
-  struct Seen {
-    uint64_t words[kMostTileRows];  // by row: the bits of visible positions
-    uint64_t any;                   // by some row; 0: nothing
-    bool whole = false;             // words, counts and most are those of a block seen whole by all
-    bool reads_keys;                // not all rows weigh them alike
-    int64_t columns[kBlockTokens], count;
-    bool together;  // the columns stand one after the other
-    // Where by_parts: of the columns, as many as a row sees, and most of four.
-    int64_t counts[kMostTileRows], most[kMostTileRows / kQuad];
-    bool by_parts;  // each row sees the first ones of it: DotByTokens and SumByChannels
+  // What the rows of the tile see of a block.
+  struct BlockMask {
+    uint64_t words[kMaxTileRows];  // by row: the bits of visible positions
+    uint64_t any;                  // their union; 0: the block is skipped
+    bool whole = false;            // every row sees the whole block; words, counts, most are set
+    bool reads_keys;               // some row is not uniform
+    int64_t columns[kBlockTokens], count;  // of `any`
+    bool contiguous;                       // columns[0], columns[0] + 1, ...
+    // Every row sees a prefix of the columns: DotKeysInL1 and SumChannelSlices. Then the lengths of
+    // the prefixes, by row, and their maximum, by quad.
+    bool prefixes;
+    int64_t counts[kMaxTileRows], most[kMaxTileRows / kQuad];
   };
-  // One tile of several that go together.
-  struct Share {
-    int64_t part = 0, parts = 1;
-    int64_t from = 0, end = kBlockTokens;  // of a block's tokens, which it fetches for all
-    const HeadScales* scales = nullptr;    // of all parts, K's or V's; null: a tile alone
+  // The place of a tile in its head group.
+  struct GroupPlace {
+    int64_t index = 0, size = 1;
+    // Tokens of a block that this tile prefetches, for all heads of the group.
+    int64_t prefetch_from = 0, prefetch_end = kBlockTokens;
+    const HeadGroupScales* scales = nullptr;  // K's or V's; null: a tile alone
   };
 
-  void TakeRows(const TileShape& shape, const Tile& tile);
-  void BeginRange(const TileShape& shape, const Tile& tile, int64_t range, const Share& share);
-  // The tile's next block: what is seen of it; scores; and P.V.
-  void SeeBlock(int64_t block);
-  void SeeWholeBlock(int64_t block);
+  void LoadQueries(const TileShape& shape, const Tile& tile);
+  void BeginSplit(const TileShape& shape, const Tile& tile, int64_t split, const GroupPlace& place);
+  // The steps of a block: mask, scores and softmax, P.V.
+  void MaskBlock(int64_t block);
+  void MaskWholeBlock(int64_t block);
   void ScoreBlock(const TileShape& shape, int64_t block);
   void SumBlock(const TileShape& shape);
-  // What is left of these two for a tile that widens.
-  void ScoreMany(const TileShape& shape, int64_t block);
-  void SumMany(const TileShape& shape);
-  void NameAhead(const StoredHeads& of, const BlockStage& stage, int64_t first, int64_t end,
-                 bool far, AheadRows* rows) const;
-  bool FetchesHalves(const TileShape& shape) const;  // in place of two levels
-  // What the kernel of the first queries fetches (Fetching), while scores are made and during P.V.
-  void NameAheadOfScores(const TileShape& shape);
-  void NameAheadOfSums(const TileShape& shape);
-  // Where a tile widens: what is fetched meanwhile to the second cache, some of it for every four
-  // queries.
-  void NameValuesOfThis(AheadRows* rows) const;
-  void NameKeysOfNext(AheadRows* rows) const;
+  // The same of a tile that widens blocks.
+  void ScoreWidened(const TileShape& shape, int64_t block);
+  void SumWidened(const TileShape& shape);
+
+  // Prefetch (tile_prefetch.cc), by the kernel of the first queries of a block.
+  void SetPrefetch(const StoredHeads& of, const BlockStage& stage, int64_t first, int64_t end,
+                   bool to_l2, PrefetchRows* rows) const;
+  bool PrefetchesHalfBlocks(const TileShape& shape) const;
+  void PrefetchDuringScores(const TileShape& shape);
+  void PrefetchDuringSums(const TileShape& shape);
+  // Of a tile that widens blocks, into L2, a part for each quad.
+  void PrefetchValues(PrefetchRows* rows) const;
+  void PrefetchNextKeys(PrefetchRows* rows) const;
+
+  // visit(row, width): quads whose rows see the same, other rows one by one.
   template <class Visit>
-  void ForEachGroup(Visit visit);
+  void ForEachQuad(Visit visit);
   Queries QueriesOf(const TileShape& shape, int64_t row) const;
-  // Of `width` rows from `row` on, which see `places` of the block: dot products, the step of the
-  // softmax, P.V.
+  // q.k, softmax and P.V of `width` rows from `row` on, which see `places` of the block.
   void Dot(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
-  void Soften(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
+  void Softmax(const TileShape& shape, int64_t row, int width, int64_t block, uint64_t places);
   void Sum(const TileShape& shape, int64_t row, int width, uint64_t any, uint64_t places);
-  // The same of all rows of the tile, each of which sees the first ones of a block, part by part.
-  void DotByTokens(const TileShape& shape, const AheadRows (&ahead)[2]);
-  void SumByChannels(const TileShape& shape, const AheadRows (&ahead)[2]);
+  // Cache blocking where all rows see prefixes: keys, or channels of V, that stay in L1 for all
+  // rows.
+  void DotKeysInL1(const TileShape& shape, const PrefetchRows (&prefetch)[2]);
+  void SumChannelSlices(const TileShape& shape, const PrefetchRows (&prefetch)[2]);
   void DotRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& keys,
                float* scores);
   void SumRows(const TileShape& shape, int64_t row, int64_t width, const BlockRows& values,
@@ -100,30 +104,31 @@ class TileWorker {
   bool IsUniform(int64_t row) const { return rows_[static_cast<size_t>(row)].visible->uniform; }
   const float* Bias(int64_t row, int width, int64_t block, uint64_t places);
 
-  // Of the block's keys or values, for all tiles that go together, of which this is the first.
-  void TurnScales(const TileShape& shape, const StoredHeads& from, const BlockStage& stage);
-  HeadScales::Head Scales() const {
-    return share_.scales == nullptr ? HeadScales::Head{} : share_.scales->Of(share_.part);
+  // Transposes the block's scales of K or V for the head group, of which this is the first tile.
+  void TransposeScales(const TileShape& shape, const StoredHeads& from, const BlockStage& stage);
+  HeadGroupScales::Head Scales() const {
+    return head_group_.scales == nullptr ? HeadGroupScales::Head{}
+                                         : head_group_.scales->Of(head_group_.index);
   }
 
   BlockStage k_, v_;
-  HeadScales head_scales_;  // of all tiles that go together, the first one's
+  HeadGroupScales head_group_scales_;  // of the whole group, in its first tile
   SelectedRows selected_;
   std::vector<Row> rows_;
   const Tile* tile_ = nullptr;  // whose queries are in queries_
-  BlockSpan span_;              // that they touch
-  WholeSpan whole_;             // that they see whole
-  Seen seen_;                   // of the block
-  Partial partial_;             // of the range that was begun
-  Share share_;                 // in the tiles that began it together
-  std::vector<float> memory_;   // of what follows, aligned
-  bool in_place_ = false;       // Queries::in_place
-  bool turns_ = false;          // keys are turned about for the tile
-  float* queries_ = nullptr;    // (rows, padded k_dim)
-  float* turned_ = nullptr;     // (rows, padded k_dim), as turned.h says
-  float* scores_ = nullptr;     // (rows, 64)
-  float* rescale_ = nullptr;    // (rows)
-  float* bias_ = nullptr;       // (4, 64)
+  BlockSpan span_;              // blocks that some row touches
+  WholeSpan whole_;             // blocks that every row sees whole
+  BlockMask mask_;
+  Partial partial_;
+  GroupPlace head_group_;
+  std::vector<float> memory_;  // of the arrays below
+  bool in_place_ = false;      // Queries::in_place
+  bool transposes_k_ = false;
+  float* queries_ = nullptr;       // (rows, padded k_dim)
+  float* q_transposed_ = nullptr;  // (rows, padded k_dim), by quad (transposed_keys.h)
+  float* scores_ = nullptr;        // (rows, kBlockTokens)
+  float* rescale_ = nullptr;       // (rows)
+  float* bias_ = nullptr;          // (kQuad, kBlockTokens)
   std::vector<float> partials_;
 };
 

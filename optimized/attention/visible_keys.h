@@ -39,16 +39,15 @@ struct VisibleKeys {
   }
 };
 
-// Positions of a block at the bits of `places`. Most blocks are seen whole; counting bits is a call
-// where the instruction set is not known.
+// Number of set bits. Most blocks are seen whole; popcount is a library call on baseline x86-64.
 inline int64_t CountOf(uint64_t places) {
   return places == ~uint64_t{0} ? kBlockTokens : std::popcount(places);
 }
 
-// The blocks that a set of queries may touch; between them are some that none does.
+// The blocks that some query of a set may touch: [0, keep) and [from, end).
 struct BlockSpan {
-  int64_t keep = 0;  // positions below it are kept by some query
-  int64_t from = 0;  // positions from it on are seen by some query
+  int64_t keep = 0;
+  int64_t from = 0;
   int64_t end = 0;
 
   void Add(const VisibleKeys& keys) {
@@ -62,7 +61,7 @@ struct BlockSpan {
   }
 };
 
-// Blocks that each of a set of queries sees whole; of kept positions it knows nothing.
+// The blocks that every query of a set sees whole; kept positions aside.
 struct WholeSpan {
   int64_t from = 0;
   int64_t end = std::numeric_limits<int64_t>::max();

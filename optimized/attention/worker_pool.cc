@@ -13,10 +13,10 @@
 namespace kvcheck::optimized {
 namespace {
 
-// How long a worker looks for the next call before it sleeps: a few steps of decoding over short
-// contexts. Longer would take a core from others.
+// How long a worker spins before it sleeps: a few decode steps over short contexts. Longer would
+// take a core from others.
 constexpr auto kSpin = std::chrono::microseconds(200);
-constexpr int kLooks = 64;  // between two looks at the clock
+constexpr int kLooks = 64;  // between two reads of the clock
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -144,7 +144,7 @@ void WorkerPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call)
   of_call(context_of_call, 0);
   open.store(false);
   const auto done = [&] { return inside.load() == 0; };
-  // The others are at their last piece of work; where there are fewer cores than workers they need
+  // The others are at their last item; where there are fewer cores than workers they need
   // this one.
   while (!SpinUntil(done)) std::this_thread::yield();
 }

@@ -1,6 +1,6 @@
-// Threads that wait for the next call: a step of decoding over 1K tokens takes less time than it
-// takes to start one. Whoever calls does not wait for threads that come late, where another program
-// has their core: what they would have done is done.
+// Threads that spin, then sleep until the next call: a decode step over 1K tokens takes less time
+// than starting a thread. The caller does not wait for workers that wake late, as where another
+// program has their core: their share is done by the others.
 
 #ifndef OPTIMIZED_ATTENTION_WORKER_POOL_H_
 #define OPTIMIZED_ATTENTION_WORKER_POOL_H_
@@ -12,7 +12,7 @@ namespace kvcheck::optimized {
 class WorkerPool {
  public:
   // workers: that run a call, the calling thread among them; at least 1. Throws std::system_error
-  // where the system has no more threads, and leaves none behind.
+  // where the system has no more threads, and leaves none running.
   explicit WorkerPool(int workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -20,8 +20,8 @@ class WorkerPool {
 
   int workers() const { return workers_; }
   // work(context, worker) on worker 0, the caller, and once at most on each of the others that come
-  // before the caller's has returned; returns when all have returned. So work takes what there is
-  // to do piece by piece until nothing is left. It must not throw. One call at a time.
+  // before the caller's has returned; returns when all have returned. So work takes item by item
+  // until none is left. It must not throw. One call at a time.
   // In a process that was forked from the pool's own the threads are missing, and the caller works
   // alone.
   void Run(void (*work)(void* context, int worker), void* context);
@@ -33,7 +33,7 @@ class WorkerPool {
   void Stop();
 
   int workers_ = 1;
-  unsigned forks_ = 0;  // that this process had behind it when the threads were made
+  unsigned forks_ = 0;  // of this process and its parents when the threads were made
   std::unique_ptr<Shared> shared_;
 };
 

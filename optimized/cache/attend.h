@@ -1,6 +1,5 @@
 // Attention of the queries of the last append over what a cache stores, by optimized/attention:
-// read where it stands, in the format that it has. A row's result is bitwise the same alone, in any
-// batch, at any slots and behind any padding.
+// read in place, in its format. Rows are batch-invariant, at any slots and after any padding.
 
 #ifndef OPTIMIZED_CACHE_ATTEND_H_
 #define OPTIMIZED_CACHE_ATTEND_H_

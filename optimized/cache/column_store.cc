@@ -7,7 +7,7 @@
 namespace kvcheck::optimized {
 namespace {
 
-// Bytes that GatherRows holds at once: a part of a core's second cache.
+// Bytes that GatherRows holds at once: a part of L2.
 constexpr int64_t kGatherBytes = int64_t{1} << 18;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The memory of a cache: up to six planes (codes, scales and biases of K and of V), each one
 // allocation of shape (rows, slots, heads, bytes of one vector's part).
 //
-// Token-major, because a token's heads then stand together: an append writes one piece per plane,
+// Token-major, so that a token's heads are contiguous: an append writes one piece per plane,
 // and a row moves (growth, filter, merge, extract) as one or two memcpy per plane, whatever the
 // number of heads. Head-major would multiply these by the heads, and give attention longer streams;
 // but a vector of a head fills whole cache lines already, and all heads are read in the end.

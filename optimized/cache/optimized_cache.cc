@@ -15,7 +15,7 @@ constexpr std::string_view kPending = "a prepared prefill is pending: append or 
 // take twice their size.
 constexpr int64_t kSpareBytes = int64_t{1} << 20;
 
-// Bytes of the tokens that an append writes at a time: a part of a core's first cache.
+// Bytes of the tokens that an append writes at a time: a part of L1.
 constexpr int64_t kTileBytes = int64_t{1} << 14;
 
 const OptimizedCache& Ours(const Cache& cache) { return static_cast<const OptimizedCache&>(cache); }
@@ -124,8 +124,7 @@ void OptimizedCache::WriteRow(int64_t b, int64_t position, int64_t column, int64
   const SlotMap map = Map();
   int64_t token_bytes = 1;
   for (const int64_t bytes : store_.token_bytes()) token_bytes += bytes;
-  // Heads of a token stand together: a few tokens at a time, whose memory stays in the cache until
-  // all heads have written their parts of it.
+  // Token-major: a few tokens at a time, which stay in L1 until all heads have written their parts.
   const int64_t tile = std::max<int64_t>(1, kTileBytes / token_bytes);
   while (count > 0) {
     const int64_t slot = map.Slot(position);

@@ -1,5 +1,5 @@
 // Where the token at a position stands in its row. The first `keep` positions have the slots of
-// their own numbers, the slots behind them are a ring:
+// their own numbers, the slots after them are a ring:
 //
 //   slot(p) = p                                     p < keep
 //             keep + (p - keep) mod (capacity - keep)   else

@@ -13,7 +13,7 @@ constexpr int64_t kFewElements = 1024;
 constexpr int64_t kMostPending = int64_t{1} << 31;
 
 // By difference, then by expected code: near codes are near in memory, so what occurs of the table
-// stays in the first cache.
+// stays in L1.
 uint16_t CellOf(std::byte want, std::byte got) {
   const unsigned w = std::to_integer<unsigned>(want);
   const unsigned g = std::to_integer<unsigned>(got);

@@ -30,8 +30,8 @@ struct Divisor {
   LaneVec scale, bias, inverse;
 };
 
-// Vectors of codes that are under way together: each step of one waits for the step before.
-constexpr int kTogether = 4;
+// Vectors of codes in flight: independent dependency chains hide the latency of each step.
+constexpr int kInFlight = 4;
 
 // t / s, rounded once, without a division (Markstein, "Computation of elementary functions on the
 // IBM RISC System/6000 processor", 1990): y = fl(1 / s), q = fl(t y), r = fl(t - s q), fl(q + r y).
@@ -53,17 +53,17 @@ constexpr int kTogether = 4;
 // below. Other s divide, NaN among them. t is finite or NaN, since an infinite difference within
 // the group makes s infinite.
 template <bool kDivide>
-HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kTogether]) {
+HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kInFlight]) {
   const Lanes d;
   const size_t lanes = hn::Lanes(d);
-  LaneVec t[kTogether];
-  for (size_t i = 0; i < kTogether; ++i) t[i] = hn::Sub(LoadBytes(d, x + 4 * lanes * i), by.bias);
+  LaneVec t[kInFlight];
+  for (size_t i = 0; i < kInFlight; ++i) t[i] = hn::Sub(LoadBytes(d, x + 4 * lanes * i), by.bias);
   if constexpr (kDivide) {
-    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Div(t[i], by.scale);
+    for (size_t i = 0; i < kInFlight; ++i) q[i] = hn::Div(t[i], by.scale);
   } else {
-    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::Mul(t[i], by.inverse);
-    for (size_t i = 0; i < kTogether; ++i) t[i] = hn::NegMulAdd(by.scale, q[i], t[i]);
-    for (size_t i = 0; i < kTogether; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
+    for (size_t i = 0; i < kInFlight; ++i) q[i] = hn::Mul(t[i], by.inverse);
+    for (size_t i = 0; i < kInFlight; ++i) t[i] = hn::NegMulAdd(by.scale, q[i], t[i]);
+    for (size_t i = 0; i < kInFlight; ++i) q[i] = hn::MulAdd(t[i], by.inverse, q[i]);
   }
 }
 
@@ -71,13 +71,13 @@ HWY_INLINE void Quotients(const std::byte* x, const Divisor& by, LaneVec (&q)[kT
 // commutes with rounding. kSmall: no quotient is beyond 2 n, since |s| >= (mx - mn) / (2 n).
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 template <int kBits, bool kSmall>
-HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
+HWY_INLINE void StoreQuotients(const LaneVec (&q)[kInFlight], std::byte* to) {
   // min gives its second operand where one is NaN. NaN and what is below -2^31 are converted to
   // -2^31, which packing with saturation brings to 0 like everything negative.
   constexpr int kMost = (1 << kBits) - 1;
   const __m256 most = _mm256_set1_ps(static_cast<float>(kMost));
-  __m256i c[kTogether];
-  for (int i = 0; i < kTogether; ++i) {
+  __m256i c[kInFlight];
+  for (int i = 0; i < kInFlight; ++i) {
     c[i] = _mm256_cvtps_epi32(kSmall ? q[i].raw : _mm256_min_ps(most, q[i].raw));
   }
   // Halves are packed each by itself: four codes of each vector, then the other four of each.
@@ -98,13 +98,13 @@ HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
 }
 #elif HWY_TARGET != HWY_SCALAR
 template <int kBits, bool kSmall>
-HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
+HWY_INLINE void StoreQuotients(const LaneVec (&q)[kInFlight], std::byte* to) {
   const Lanes d;
   const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
   const hn::RebindToSigned<Lanes> di;
   static_assert(hn::MaxLanes(Lanes()) == 4);
-  hn::Vec<decltype(di)> c[kTogether];
-  for (int i = 0; i < kTogether; ++i) {
+  hn::Vec<decltype(di)> c[kInFlight];
+  for (int i = 0; i < kInFlight; ++i) {
     // NaN fails the first comparison. From 2^23 on the spacing is 1: the addition rounds.
     const auto clamped = Smaller(Larger(q[i], hn::Zero(d)), n);
     const auto rounded = hn::BitCast(di, hn::Add(clamped, hn::Set(d, 0x1.8p23F)));
@@ -119,13 +119,13 @@ HWY_INLINE void StoreQuotients(const LaneVec (&q)[kTogether], std::byte* to) {
 }
 #endif
 
-// Fetches meanwhile what the chunk `ahead` will read, and to the second cache what is `beyond` bytes
-// behind that: memory would rest while codes are computed, and is too far for one chunk's time.
+// Prefetches the chunk `ahead` into L1 and the bytes `beyond` past it into L2: one chunk's time is
+// too short a prefetch distance for memory.
 template <int kBits, bool kDivide>
 HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const Chunk& ahead,
                            uintptr_t beyond) {
   const Lanes d;
-  constexpr int step = kTogether * static_cast<int>(hn::MaxLanes(d));
+  constexpr int step = kInFlight * static_cast<int>(hn::MaxLanes(d));
   for (int g = 0; g < chunk.count; ++g) {
     const Divisor by = {hn::Set(d, chunk.scale[g]), hn::Set(d, chunk.bias[g]),
                         hn::Set(d, kDivide ? 0.0F : chunk.inverse[g])};
@@ -134,7 +134,7 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const
     if (g < ahead.count) {
       for (int64_t i = 0; i < x_bytes; i += 64) {
         hwy::Prefetch(ahead.x[g] + i);
-        // It may lie outside of everything.
+        // It may lie outside of every allocation.
         const uintptr_t far = reinterpret_cast<uintptr_t>(ahead.x[g] + i) + beyond;
         __builtin_prefetch(reinterpret_cast<const void*>(far), 0, 2);
       }
@@ -143,9 +143,9 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const
     const auto n = hn::Set(d, static_cast<float>((1 << kBits) - 1));
     uint8_t codes[kLargestGroup];
     for (int i = 0; i < group; i += step) {
-      LaneVec q[kTogether];
+      LaneVec q[kInFlight];
       Quotients<kDivide>(x + 4 * i, by, q);
-      for (int j = 0; j < kTogether; ++j) {
+      for (int j = 0; j < kInFlight; ++j) {
         const float clamped = hn::GetLane(Smaller(Larger(q[j], hn::Zero(d)), n));
         codes[i + j] = static_cast<uint8_t>(std::nearbyint(clamped));
       }
@@ -153,7 +153,7 @@ HWY_INLINE void StoreCodes(int group, const Chunk& chunk, int64_t x_bytes, const
     for (int i = 0; i < group; i += 16) PackSixteen<kBits>(codes + i, to + i / 8 * kBits);
 #else
     for (int i = 0; i < group; i += step) {
-      LaneVec q[kTogether];
+      LaneVec q[kInFlight];
       Quotients<kDivide>(x, by, q);
       StoreQuotients<kBits, !kDivide>(q, to);
       x += 4 * step;

@@ -1,5 +1,5 @@
 // Numbers from affine rows: c s + b in f32, or with product and sum each rounded to the type of
-// rows. Scales and biases are read for sixteen groups together. Where a code has at most 4 bits, a
+// rows. Scales and biases are read for sixteen groups at once. Where a code has at most 4 bits, a
 // group of 16-bit numbers has at most 16 values: they are computed once and looked up.
 
 #include <algorithm>
@@ -61,8 +61,8 @@ struct Groups {
   int count;
 };
 
-// Vectors that are under way together: each step of one waits for the step before.
-constexpr int kTogether = 4;
+// Vectors in flight: independent dependency chains hide the latency of each step.
+constexpr int kInFlight = 4;
 
 // kCount codes, one a byte, as numbers. With f16 and bf16 the product is exact in f32 (8 + 11
 // bits), and the sum, rounded to 24 bits first, is that of one rounding since 24 >= 2 11 + 2
@@ -74,7 +74,7 @@ HWY_INLINE void StoreNumbers(const uint8_t* HWY_RESTRICT codes, LaneVec scale, L
   const hn::RebindToSigned<Lanes> di;
   const hn::Rebind<uint8_t, Lanes> d8;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
-  constexpr int kVectors = std::min(kTogether, kCount / kLanes);
+  constexpr int kVectors = std::min(kInFlight, kCount / kLanes);
   constexpr int kSize = kOut == DType::kFloat32 ? 4 : 2;
   for (int at = 0; at < kCount; at += kVectors * kLanes) {
     LaneVec v[kVectors];

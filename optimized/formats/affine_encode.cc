@@ -1,5 +1,5 @@
 // Affine rows from numbers. Groups are taken sixteen at a time, across vectors: their largest and
-// smallest elements are found lane by lane and turned into one lane per group, so that scales and
+// smallest elements are found lane by lane and transposed to one lane per group, so that scales and
 // biases of the sixteen come from one sequence of vector operations. While those are under way the
 // codes of the sixteen before are computed.
 //

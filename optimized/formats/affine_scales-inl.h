@@ -1,6 +1,6 @@
 // What the affine encoder knows of its groups before there are codes: where they are, their values
-// in f32, their scales and biases. Sixteen groups together, whose largest and smallest elements are
-// found lane by lane and turned into one lane per group, so that scales and biases come from one
+// in f32, their scales and biases. Sixteen groups at once, whose largest and smallest elements are
+// found lane by lane and transposed to one lane per group, so that scales and biases come from one
 // sequence of vector operations. Included once per instruction set.
 // Definition, source: affine_encode.cc.
 

@@ -1,5 +1,5 @@
-// The loops behind RowCodec, compiled once for every instruction set (Highway) and chosen when they
-// are called.
+// The kernels of RowCodec, compiled once for every instruction set and dispatched at run time
+// (Highway).
 
 #ifndef OPTIMIZED_FORMATS_ROW_KERNELS_H_
 #define OPTIMIZED_FORMATS_ROW_KERNELS_H_

@@ -101,7 +101,7 @@ struct Arithmetic {
   // keys: the visible ones, ascending columns of kv_len. A masked key adds exactly zero and
   // rescales by exactly one, so that it costs no rounding; but it may keep its place, so that the
   // visible keys need not fall evenly on lanes, or into as few calls of a tensor core as their
-  // number says. first_column: behind the row's left padding, where a kernel's blocks may begin.
+  // number says. first_column: after the row's left padding, where a kernel's blocks may begin.
   KeyDepths Depths(std::span<const int32_t> keys, int64_t kv_len, int64_t first_column = 0) const;
 };
 
@@ -114,7 +114,7 @@ struct KeyPlaces {
   double calls = 0;    // most runs of `width` columns of one block that hold a key
 };
 // width: of the sum's lanes or calls. Takes the worst over kernels that leave masked keys out and
-// kernels that keep their places, counted from column 0, from the first column behind padding, from
+// kernels that keep their places, counted from column 0, from the first column after padding, from
 // the first key or from the start of a split.
 KeyPlaces PlaceKeys(std::span<const int32_t> keys, int64_t kv_len, int64_t block, int64_t range,
                     int64_t width, int64_t first_column = 0);

@@ -38,7 +38,7 @@ struct RowScores {
   double k_scale_largest = 0;
   double k_dim = 0;
   double kv_len = 0;
-  int32_t first_column = 0;  // behind the row's left padding
+  int32_t first_column = 0;  // after the row's left padding
   // Largest addend of P.V that max |v| over the keys does not show: |v| of all keys where hidden
   // keys enter the sums, |c s| + |z| where codes are summed; 0: none.
   double v_largest = 0;

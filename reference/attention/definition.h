@@ -29,7 +29,7 @@ struct RowQuestion {
   std::span<const double> forced_score;
   double scale = 1;
   double softcap = 0;  // 0: none
-  int32_t first_column = 0;  // behind the row's left padding
+  int32_t first_column = 0;  // after the row's left padding
   bool has_sink = false;
   double sink = 0;
 };

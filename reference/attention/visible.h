@@ -45,7 +45,7 @@ struct VisibleSet {
   // Of an additive mask over the visible keys.
   double mask_lowest = 0;
   double mask_largest = 0;
-  int32_t first_column = 0;  // behind the row's left padding
+  int32_t first_column = 0;  // after the row's left padding
 };
 
 // The mask array of the case widened once, so that a query's row of it is contiguous.

@@ -42,7 +42,7 @@
 namespace kvcheck {
 
 std::span<const std::string_view> AttentionRegimes();
-// The first of them are drawn for every case; those behind them say something of one input alone.
+// The first of them are drawn for every case; those after them concern one input alone.
 inline constexpr size_t kGeneralRegimes = 13;
 
 // "q", "k_original", "v_original" of type c.q; "mask", "sinks" and "alibi_slopes" where the case

@@ -195,7 +195,7 @@ void HeatMaps::AddHeads(const Shape& shape, int64_t first_row, int64_t row_count
   for (int64_t row = first_row; row < first_row + row_count;) {
     const int64_t head = row / head_stride % heads.extent;
     const int64_t token = row / token_stride % tokens.extent;
-    // The token axis lies behind the head axis: up to the end of the cell the head stays the same.
+    // The token axis follows the head axis: up to the end of the cell the head stays the same.
     const int64_t cell_end = std::min(tokens.extent, (token / tokens.width + 1) * tokens.width);
     const int64_t rows = std::min(first_row + row_count - row,
                                   (cell_end - token) * token_stride - row % token_stride);

@@ -62,7 +62,7 @@ struct Metrics {
 // Pairs of a run (below) at most.
 inline constexpr size_t kRun = 256;
 
-// Judged pairs one behind the other, all finite: the arguments of MetricsAccumulator::Add.
+// Contiguous judged pairs, all finite: the arguments of MetricsAccumulator::Add.
 struct PairRun {
   const double* got;
   const double* expected;

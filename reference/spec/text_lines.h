@@ -18,7 +18,7 @@ class TextLines {
     if (rest_.starts_with(kMark)) rest_.remove_prefix(kMark.size());
   }
 
-  // The next line, without its end; false behind the last one.
+  // The next line, without its end; false after the last one.
   bool Next(std::string_view* line) {
     if (rest_.empty()) return false;
     const size_t end = std::min(rest_.find('\n'), rest_.size());

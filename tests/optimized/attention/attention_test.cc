@@ -1,5 +1,5 @@
-// What attention promises bit for bit: a query's answer is that of its visible keys alone, wherever
-// they stand, whoever asks beside it, and however many threads there are.
+// Rows are batch-invariant: the bits of a query's result depend on its visible keys alone, not on
+// the layout, other queries or the number of threads.
 
 #include "optimized/attention/attention.h"
 
@@ -76,7 +76,7 @@ Sequence DrawSequence(uint32_t index) {
 
 constexpr uint32_t kDraws = 120;
 
-TEST(Attention, GivesTheSameBitsWhereverTheTokensStand) {
+TEST(Attention, GivesTheSameBitsInEveryLayout) {
   for (uint32_t i = 0; i < kDraws; ++i) {
     const Sequence sequence = DrawSequence(i);
     const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
@@ -86,7 +86,7 @@ TEST(Attention, GivesTheSameBitsWhereverTheTokensStand) {
   }
 }
 
-TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
+TEST(Attention, IsBatchInvariantOverChunksOfQueries) {
   for (uint32_t i = 0; i < kDraws; ++i) {
     Sequence sequence = DrawSequence(1000 + i);
     sequence.queries = std::min<int64_t>(sequence.tokens, 40);
@@ -104,10 +104,9 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfTheQueries) {
   }
 }
 
-// More rows of queries than go together at once: 128, or 256 where several heads have tiles enough
-// and the second cache holds them. Also one row more, and a border between tiles within the heads
-// of a query.
-TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
+// More rows than a tile has: 128, or 256 where several heads have tiles enough and L2 holds them.
+// Also one row more, and a border between tiles within the heads of a query.
+TEST(Attention, IsBatchInvariantOverTilesOfManyQueries) {
   const KvFormat formats[] = {
       PlainFormat{DType::kFloat32},          PlainFormat{DType::kFloat16},
       AffineFormat{8, 64, DType::kFloat16},  AffineFormat{4, 64, DType::kFloat32},
@@ -116,7 +115,7 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
   for (const int64_t group : {1, 3, 4, 5}) {
     for (const int64_t rows : {int64_t{128} + group, int64_t{257}, int64_t{273}, int64_t{529}}) {
       const int64_t queries = rows / group;
-      // Tiles enough for one worker, of rows that also a second cache of 512 KiB holds.
+      // Tiles enough for one worker, of rows that fit an L2 of 512 KiB too.
       const bool large = rows == 529;
       const int64_t heads = large ? 2 : 1;
       for (const KvFormat& k : formats) {
@@ -142,9 +141,9 @@ TEST(Attention, GivesTheSameBitsForEverySplitOfManyQueries) {
   }
 }
 
-// Each of many queries that go together sees the first keys of a block, some fewer than others:
-// what the others see is read, and may be anything.
-TEST(Attention, LooksAtNothingThatOnlyLaterQueriesSee) {
+// The queries of a tile see prefixes of a block: what only later queries see is read by the
+// kernels, and may be anything.
+TEST(Attention, IgnoresKeysThatOnlyLaterQueriesSee) {
   for (const int64_t group : {1, 3, 4}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const int64_t hidden : {1, 5, 20, 63}) {
@@ -217,7 +216,7 @@ TEST(Attention, KeepsNothingOfAnEarlierCall) {
   }
 }
 
-TEST(Attention, GivesTheSameBitsInABatch) {
+TEST(Attention, IsBatchInvariantOverSequences) {
   for (uint32_t i = 0; i < kDraws; ++i) {
     const Sequence first = DrawSequence(2000 + i);
     std::vector<Asked> asked;
@@ -241,7 +240,7 @@ TEST(Attention, GivesTheSameBitsInABatch) {
   }
 }
 
-TEST(Attention, GivesTheSameBitsForRangesAndForBits) {
+TEST(Attention, GivesTheSameBitsForMasksAsRangesAndAsBits) {
   for (uint32_t i = 0; i < kDraws; ++i) {
     Sequence sequence = DrawSequence(3000 + i);
     sequence.holes = 0;
@@ -292,7 +291,7 @@ TEST(Attention, GivesTheSameBitsOnEveryInstructionSetWherePortable) {
 
 // Keys of equal weight are not read at all, nor staged, whatever their format; beside queries that
 // do read them, in a group that a kernel takes at once, each gets its own answer.
-TEST(Attention, ReadsNoKeysThatAllWeighTheSame) {
+TEST(Attention, ReadsNoKeysOfUniformQueries) {
   for (const char* format : {"f16", "affine:4:g32:f16", "affine:3:g32:f32", "q8_0"}) {
     for (const int64_t queries : {1, 20}) {
       for (const bool portable : {false, true}) {

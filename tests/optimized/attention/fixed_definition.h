@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "optimized/attention/fixed_point.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 
 namespace kvcheck {
@@ -74,7 +74,7 @@ class FixedDefinition {
     for (int64_t i = 0; i < count_; ++i) {
       products.Add(IntegerOf(weights[i] * Get(scales_, i, g), step), Code(i, channel));
     }
-    return kept + std::fma(products.Sum(), step.step, AddLanes(lanes));
+    return kept + std::fma(products.Sum(), step.step, HorizontalSum(lanes));
   }
 
  private:

@@ -79,11 +79,11 @@ TEST(AttentionFixedPoint, WordsNameEveryChannelOnce) {
   }
 }
 
-// Kernels with integers, if this machine has them.
+// The fixed-point kernels, if this machine has them.
 class AttentionFixedKernels : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kernels_.fixed) GTEST_SKIP() << "this instruction set multiplies no bytes";
+    if (!kernels_.IsFixedPoint()) GTEST_SKIP() << "this machine has no dot product of bytes (VNNI)";
   }
   const AttentionKernels kernels_ = optimized::KernelsFor(true);
 };
@@ -100,19 +100,18 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
   };
   std::vector<float> q(static_cast<size_t>(kQuad * dim));
   for (float& value : q) value = draw();
-  q[5] *= 100;  // others stand far below it
+  q[5] *= 100;  // far above the others
   const int64_t quad_floats = optimized::FixedQuadFloats(dim, affine.group_size);
   std::vector<float> memory;
   float* quad = optimized::AlignedFloats(&memory, quad_floats + kQuad * dim);
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
-    optimized::ArrangeFixedQuery(affine, q.data() + h * dim, dim, h, quad);
+    optimized::PackFixedQuery(affine, q.data() + h * dim, dim, h, quad);
   }
   using As = optimized::BlockStage::As;
-  for (const As as : {As::kStored, As::kTurned, As::kFloats}) {
+  for (const As as : {As::kStored, As::kTransposed, As::kFloats}) {
     block.stage.Take(block.heads, 0, block.columns.data(), count, true, as, kernels);
     const BlockRows& rows = block.stage.rows();
-    const auto kind = static_cast<size_t>(rows.kind);
     for (const int64_t width : {int64_t{1}, kQuad}) {
       const size_t wide = width == 1 ? 0 : 1;
       for (int64_t row = 0; row < kQuad; row += width) {
@@ -123,9 +122,10 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
         const optimized::Queries queries = {quad + row * optimized::kFixedParts, 0,
                                             quad + optimized::FixedSums(dim) + row, false, nullptr};
         std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
-        const bool dots = as == As::kStored || (as == As::kTurned && width == kQuad);
-        if (as == As::kStored) kernels.dot[kind][wide](rows, queries, scores.data());
-        if (as == As::kTurned && dots) kernels.turned_dot[1](rows, queries, scores.data());
+        const bool dots = as == As::kStored || (as == As::kTransposed && width == kQuad);
+        if (as == As::kStored) kernels.Of(rows.kind).dot[wide](rows, queries, scores.data());
+        if (as == As::kTransposed && dots)
+          kernels.Of(rows.kind).transposed_dot(rows, queries, scores.data());
         for (int64_t h = 0; dots && h < width; ++h) {
           for (int64_t i = 0; i < count; ++i) {
             ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
@@ -133,7 +133,7 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
                 << what << " key " << i;
           }
         }
-        if (as == As::kTurned) continue;
+        if (as == As::kTransposed) continue;
         std::vector<float> weights(scores.size(), std::numeric_limits<float>::quiet_NaN());
         std::vector<float> rescale(static_cast<size_t>(width));
         for (int64_t h = 0; h < width; ++h) {
@@ -146,7 +146,7 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
         std::vector<float> before(static_cast<size_t>(width * dim));
         for (float& value : before) value = draw();
         std::copy(before.begin(), before.end(), out);
-        kernels.sum[kind][wide](rows, weights.data(), rescale.data(), out, dim);
+        kernels.Of(rows.kind).sum[wide](rows, weights.data(), rescale.data(), out, dim);
         for (int64_t h = 0; h < width; ++h) {
           for (int64_t c = 0; c < dim; ++c) {
             const float kept =
@@ -161,7 +161,7 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
   }
 }
 
-TEST_F(AttentionFixedKernels, SumIntegersAsDefinedWhereverTheCodesStand) {
+TEST_F(AttentionFixedKernels, AreTheirDefinitionStoredTransposedAndWidened) {
   for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                              "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
     const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
@@ -192,11 +192,10 @@ TEST_F(AttentionFixedKernels, HoldTheLargestSums) {
     std::vector<float> q(static_cast<size_t>(dim), static_cast<float>(n));
     q[0] = std::copysign(0x1.fcp22f, q[1]);  // a step of 1
     ASSERT_EQ(FixedStepOf(std::max(std::fabs(q[0]), std::fabs(q[1]))).step, 1.0f);
-    for (int64_t h = 0; h < kQuad; ++h)
-      optimized::ArrangeFixedQuery(affine, q.data(), dim, h, quad);
+    for (int64_t h = 0; h < kQuad; ++h) optimized::PackFixedQuery(affine, q.data(), dim, h, quad);
     std::vector<float> scores(static_cast<size_t>(kQuad * kBlockTokens));
-    kernels_.dot[static_cast<size_t>(rows.kind)][1](
-        rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr}, scores.data());
+    kernels_.Of(rows.kind).dot[1](rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr},
+                                  scores.data());
     for (int64_t i = 0; i < kBlockTokens; ++i) {
       ASSERT_EQ(scores[static_cast<size_t>(i)], definition.Dot(q.data(), i)) << n;
     }
@@ -217,11 +216,11 @@ TEST_F(AttentionFixedKernels, AQueryThatIsNotFiniteGivesNoNumber) {
     std::vector<float> q(static_cast<size_t>(dim), 1.0f);
     for (int64_t h = 0; h < kQuad; ++h) {
       q[7] = h == 2 ? bad : 1.0f;
-      optimized::ArrangeFixedQuery(affine, q.data(), dim, h, quad);
+      optimized::PackFixedQuery(affine, q.data(), dim, h, quad);
     }
     std::vector<float> scores(static_cast<size_t>(kQuad * kBlockTokens));
-    kernels_.dot[static_cast<size_t>(rows.kind)][1](
-        rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr}, scores.data());
+    kernels_.Of(rows.kind).dot[1](rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr},
+                                  scores.data());
     for (int64_t h = 0; h < kQuad; ++h) {
       for (int64_t i = 0; i < 3; ++i) {
         EXPECT_EQ(std::isnan(scores[static_cast<size_t>(h * kBlockTokens + i)]), h == 2);
@@ -230,7 +229,7 @@ TEST_F(AttentionFixedKernels, AQueryThatIsNotFiniteGivesNoNumber) {
   }
 }
 
-// Rows of any sizes together, among them zero and what is not finite, at both widths: each has the
+// Quads of rows of any sizes, among them zero and what is not finite, at both widths: each has the
 // step of its own.
 TEST_F(AttentionFixedKernels, StepsOfRowsDoNotMix) {
   const int64_t dim = 32;
@@ -264,7 +263,7 @@ TEST_F(AttentionFixedKernels, StepsOfRowsDoNotMix) {
         for (const int64_t width : {int64_t{1}, kQuad}) {
           for (int64_t row = 0; row < kQuad; row += width) {
             std::vector<float> out(static_cast<size_t>(width * dim));
-            kernels_.sum[static_cast<size_t>(rows.kind)][width == 1 ? 0 : 1](
+            kernels_.Of(rows.kind).sum[width == 1 ? 0 : 1](
                 rows, &weights[static_cast<size_t>(row * kBlockTokens)], rescale.data(), out.data(),
                 dim);
             for (int64_t h = 0; h < width; ++h) {
@@ -289,7 +288,7 @@ TEST_F(AttentionFixedKernels, StepsOfRowsDoNotMix) {
 }
 
 // Rows that were joined for others: a query sees the first of them alone.
-TEST_F(AttentionFixedKernels, SumTheFirstOfJoinedRows) {
+TEST_F(AttentionFixedKernels, SumAPrefixOfInterleavedRows) {
   const int64_t dim = 64;
   for (const char* format : {"affine:8:g64:f32", "affine:4:g64:f32"}) {
     StoredBlock block(format, dim, kBlockTokens, 5, true);
@@ -309,8 +308,7 @@ TEST_F(AttentionFixedKernels, SumTheFirstOfJoinedRows) {
                           block.biases.begin() + static_cast<int64_t>(first.biases.size()));
       const FixedDefinition definition(first);
       std::vector<float> out(static_cast<size_t>(kQuad * dim));
-      kernels_.sum[static_cast<size_t>(some.kind)][1](some, weights.data(), rescale.data(),
-                                                      out.data(), dim);
+      kernels_.Of(some.kind).sum[1](some, weights.data(), rescale.data(), out.data(), dim);
       for (int64_t h = 0; h < kQuad; ++h) {
         for (int64_t c = 0; c < dim; ++c) {
           ASSERT_EQ(out[static_cast<size_t>(h * dim + c)], definition.Sum(weights.data(), c, 0))

@@ -143,7 +143,7 @@ TEST(OptimizedAttention, PassesTheJudgeForEveryHeadDimension) {
 
 // Of the regimes in which the exponential decides, so that the bound is used: over many blocks of
 // gauss data the largest score hardly ever moves, while a rescale per block is counted.
-TEST(OptimizedAttention, PassesTheJudgeOverSeveralRanges) {
+TEST(OptimizedAttention, PassesTheJudgeOverSeveralSplits) {
   Judged judged;
   for (const int tokens : {2047, 2048, 2049, 3968, 3969, 4097, 6300}) {
     for (const char* rest : {"", "mask=left_pad:0,70", "mask=window:2100 sinks=f32 lse=natural"}) {
@@ -189,7 +189,7 @@ class Adversary {
   TensorMap inputs_;
 };
 
-// A kernel's blocks begin behind the padding, where no key is visible: from there, and from nowhere
+// A kernel's blocks begin after the padding, where no key is visible: from there, and from nowhere
 // else that a visible key stands, 64 keys fill one block.
 TEST(OptimizedAttention, StaysInsideTheBoundWhereHiddenKeysFollowThePadding) {
   Adversary adversary(

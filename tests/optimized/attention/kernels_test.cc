@@ -16,7 +16,7 @@
 
 #include "optimized/attention/block_stage.h"
 #include "optimized/formats/row_codec.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/attention/stored_sequence.h"
 #include "tests/optimized/on_target.h"
@@ -54,7 +54,7 @@ float DotOf(const float* q, const float* row, int64_t dim) {
     const float product = q[i] * row[i];
     lanes[static_cast<size_t>(i) % 16] += product;
   }
-  return AddLanes(lanes);
+  return HorizontalSum(lanes);
 }
 
 void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const std::string& what) {
@@ -86,14 +86,14 @@ void ExpectDefinition(const NamedKind& kind, int64_t dim, int64_t count, const s
         }
       }
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width), -1.0f);
-      kernels.dot[static_cast<int>(rows.kind)][width == 1 ? 0 : 1](
-          rows, {q, padded, nullptr, false, nullptr}, scores.data());
+      kernels.Of(rows.kind).dot[width == 1 ? 0 : 1](rows, {q, padded, nullptr, false, nullptr},
+                                                    scores.data());
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
       for (float& weight : weights) weight = std::fabs(draw());
       for (float& factor : rescale) factor = std::fabs(draw());
       const std::vector<float> before(out, out + floats);
-      kernels.sum[static_cast<int>(rows.kind)][width == 1 ? 0 : 1](rows, weights.data(),
-                                                                   rescale.data(), out, padded);
+      kernels.Of(rows.kind).sum[width == 1 ? 0 : 1](rows, weights.data(), rescale.data(), out,
+                                                    padded);
       for (int64_t h = 0; h < width; ++h) {
         for (int64_t i = 0; i < count; ++i) {
           ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
@@ -133,6 +133,45 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
       }
     }
   }
+}
+
+// A set is whole: no kind of row lacks a kernel that its arithmetic has, or has one of another.
+TEST(AttentionKernels, AreAWholeSetOnEveryInstructionSet) {
+  using optimized::CodeArithmetic;
+  const auto has = [](const auto& widths) { return widths[0] != nullptr && widths[1] != nullptr; };
+  const auto lacks = [](const auto& widths) {
+    return widths[0] == nullptr && widths[1] == nullptr;
+  };
+  int factoring = 0;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    for (const bool fused : {false, true}) {
+      const AttentionKernels kernels = optimized::KernelsFor(fused);
+      const bool factors = kernels.codes != CodeArithmetic::kDequantized;
+      const std::string what = std::string(hwy::TargetName(target)) + (fused ? " fused" : "");
+      factoring += factors ? 1 : 0;
+      EXPECT_TRUE(fused || !factors) << what;
+      EXPECT_EQ(factors, kernels.CanTranspose()) << what;
+      EXPECT_EQ(factors, kernels.packed_lanes > 0) << what;
+      EXPECT_TRUE(has(kernels.softmax)) << what;
+      EXPECT_NE(kernels.widen_scales, nullptr) << what;
+      for (int k = 0; k < optimized::kRowKinds; ++k) {
+        const auto kind = static_cast<RowKind>(k);
+        const optimized::RowKernels& row = kernels.Of(kind);
+        const bool plain = k < optimized::kPlainKinds;
+        const bool widened = kind == RowKind::kFactoredWidened;
+        const bool transposed = factors && !widened && (!plain || kind == RowKind::kFloat32);
+        EXPECT_TRUE(plain || (factors && !widened) ? has(row.dot) : lacks(row.dot)) << what << k;
+        EXPECT_TRUE(plain || factors ? has(row.sum) : lacks(row.sum)) << what << k;
+        EXPECT_EQ(row.widen != nullptr, plain || (factors && !widened)) << what << k;
+        EXPECT_EQ(row.transpose != nullptr, transposed) << what << k;
+        EXPECT_EQ(row.transposed_dot != nullptr, transposed) << what << k;
+      }
+    }
+  }
+#if HWY_ARCH_X86
+  EXPECT_TRUE(factoring > 0 || (hwy::SupportedTargets() & HWY_AVX2) == 0);
+#endif
 }
 
 TEST(AttentionKernels, UnpackEveryWidthOfCodes) {

@@ -23,7 +23,7 @@ constexpr float kLargest = 0.9943f;
 class PlanFixed : public testing::Test {
  protected:
   void SetUp() override {
-    if (!optimized::KernelsFor(true).fixed) GTEST_SKIP() << "no integers on this machine";
+    if (!optimized::KernelsFor(true).IsFixedPoint()) GTEST_SKIP() << "no integers on this machine";
   }
   // Numbers that are rounded to zero, nearly half a step.
   const float lost_ = optimized::FixedStepOf(kLargest).step * (0.5f - 0x1p-12f);

@@ -165,7 +165,7 @@ void ExpectRoundsCodedKeys(int dim, bool portable) {
   PlanAdversary adversary("attention hq=1 hkv=1 l=1 t=2 d=" + text + " dv=1 q=f32 k=affine:8:g" +
                               text + ":f32 v=f32 out=f32 scale=1 lse=natural data=gauss:1",
                           portable);
-  const bool factored = kernels.planes;
+  const bool factored = kernels.Factors();
   const CodedKey key = FindCodedKey(factored, kernels.fused);
   const float lost = factored ? LostBeside(1) / 255 : LostBeside(kScore);
   // On the first lane, and where the tree adds lanes to it: of a register, or of 32 channels.

@@ -90,11 +90,11 @@ struct Climb {
   float step = 0, factor = 0;
 };
 
-// One key in each block of two ranges, whose maximum grows from block to block. The first key of a
-// range is the result, up to what is added to move the digits: the sums of one range only round up,
+// One key in each block of two splits, whose maximum grows from block to block. The first key of a
+// split is the result, up to what is added to move the digits: the sums of one split only round up,
 // those of the other only down, and their results cancel.
-TEST(PlanSums, RescalesAtEachBlockOfARange) {
-  constexpr int kTokens = 4160;  // 65 blocks: the shortest that is three ranges and stated as two
+TEST(PlanSums, RescalesAtEachBlockOfASplit) {
+  constexpr int kTokens = 4160;  // 65 blocks: the shortest that is three splits and stated as two
   constexpr int kBlocks = 32;
   for (const bool portable : kArithmetics) {
     PlanAdversary adversary(
@@ -234,7 +234,7 @@ TEST(PlanSums, RoundsThePartsOfCodedValues) {
     adversary.Isolate([](Plan* plan) {
       plan->pv->accumulator.dtype = DType::kFloat64;  // one key has a value
     });
-    const bool factored = optimized::KernelsFor(!portable).planes;
+    const bool factored = optimized::KernelsFor(!portable).Factors();
     adversary.ExpectHolds(factored ? 0.5 : 0);
     if (!factored) continue;
     adversary.ExpectBreaks("dequantize", [](Plan* plan) {
@@ -264,7 +264,7 @@ TEST(PlanSums, MultipliesWhatUnderflowsByTheCode) {
     adversary.Floats("v_biases")[0] = 0;
     adversary.Floats("v_biases")[1] = -128 * 0x1p-24f;
     adversary.ExpectHolds(0);
-    if (optimized::KernelsFor(!portable).planes) {
+    if (optimized::KernelsFor(!portable).Factors()) {
       EXPECT_NE(adversary.Got("out"), 0.0f) << "something was lost";
     }
   }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "optimized/attention/kernels.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/on_target.h"
 
 namespace kvcheck {
@@ -38,18 +38,17 @@ struct Canaries {
 // What a step reads and writes, of four queries.
 struct Numbers {
   alignas(64) float scores[kQuad * kBlockTokens];
-  Canaries behind_scores;
+  Canaries after_scores;
   float bias[kQuad * kBlockTokens];
   float shift[kQuad];
-  Canaries behind_shift;
+  Canaries after_shift;
   float total[kQuad];
-  Canaries behind_total;
+  Canaries after_total;
   float rescale[kQuad];
-  Canaries behind_rescale;
+  Canaries after_rescale;
 
   bool CanariesLive() const {
-    return behind_scores.Live() && behind_shift.Live() && behind_total.Live() &&
-           behind_rescale.Live();
+    return after_scores.Live() && after_shift.Live() && after_total.Live() && after_rescale.Live();
   }
 };
 
@@ -80,7 +79,7 @@ void Define(const optimized::SoftmaxStep& step, bool fused, int64_t h, Numbers* 
     lanes[static_cast<size_t>(i) % 16] += scores[i];
   }
   const float before = numbers->total[h] * rescale;
-  numbers->total[h] = before + AddLanes(lanes);
+  numbers->total[h] = before + HorizontalSum(lanes);
   numbers->shift[h] = top;
   numbers->rescale[h] = rescale;
 }
@@ -89,7 +88,7 @@ bool SameBits(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-// Ordinary scores, and in turns among the queries: none that is finite, a single one, a NaN, an
+// Ordinary scores, and by turns of the queries: none that is finite, a single one, a NaN, an
 // infinity, two that are equal and the largest. rounds: of all drawn so far.
 Numbers Draw(int64_t rounds, std::mt19937* random) {
   Numbers numbers;
@@ -151,7 +150,7 @@ void ExpectQuery(const Numbers& got, const Numbers& want, const Numbers& before,
                              : std::isnan(weight) || !std::isnan(before.scores[first + i]))
           << what << " token " << i;
     } else if (i < (count + 15) / 16 * 16) {
-      ASSERT_EQ(weight, 0) << what << " behind the last token, at " << i;
+      ASSERT_EQ(weight, 0) << what << " past `count`, at " << i;
     } else {
       ASSERT_TRUE(SameBits(weight, before.scores[first + i])) << what << " at " << i;
     }

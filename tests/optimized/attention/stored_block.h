@@ -21,7 +21,7 @@ namespace kvcheck {
 // A block of one format with the values that it stands for: codes by two roundings.
 struct StoredBlock {
   StoredBlock(const std::string& text, int64_t dim, int64_t count, uint32_t seed,
-              bool planes = false)
+              bool factored = false)
       : format(ParseKvFormat(WholeLine(text))), dim(dim), count(count) {
     optimized::RowCodec codec;
     codec.Start(format, DType::kFloat32, dim);
@@ -38,7 +38,7 @@ struct StoredBlock {
     values.resize(x.size());
     codec.Decode({codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales}, count,
                  values.data());
-    stage.Start(format, dim, planes);
+    stage.Start(format, dim, factored);
     heads = {codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
     for (int64_t i = 0; i < count; ++i) columns.push_back(i);
   }

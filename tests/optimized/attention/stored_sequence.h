@@ -1,6 +1,6 @@
-// A sequence of tokens and its queries, as a test stores them: at any columns of any layout, behind
-// any padding, in memory where everything that is no token is poisoned and the vectors touch a page
-// that may not be read. The same tokens have the same bytes wherever they stand.
+// A sequence of tokens and its queries, as a test stores them: at any columns of any layout, after
+// any padding, in memory where everything that is no token is poisoned and the rows touch a guard
+// page. The same tokens have the same bytes in every layout.
 
 #ifndef TESTS_OPTIMIZED_ATTENTION_STORED_SEQUENCE_H_
 #define TESTS_OPTIMIZED_ATTENTION_STORED_SEQUENCE_H_
@@ -31,7 +31,7 @@ class GuardedBytes {
   std::byte* data_ = nullptr;
 };
 
-// What is asked of one sequence, wherever it stands.
+// What is asked of one sequence, in any layout.
 struct Sequence {
   optimized::AttentionShape shape;
   int64_t tokens = 1;
@@ -42,7 +42,7 @@ struct Sequence {
   int64_t window = 0;         // 0: none
   int64_t keep = 0;           // of a window
   double holes = 0;           // share of keys that bits hide
-  bool bits_for_all = false;  // the same visible keys, said by bits
+  bool bits_for_all = false;  // the same visible keys, as bits
   bool bias = false;
   bool alibi = false;
   bool sinks = false;
@@ -51,7 +51,7 @@ struct Sequence {
 enum class Place {
   kHeadMajor,   // (heads, tokens), contiguous
   kTokenMajor,  // (tokens, heads)
-  kPadded,      // head-major, behind columns of padding and with room after the tokens
+  kPadded,      // head-major, left padding before the tokens and free columns after them
   kRing,        // token-major, the second half before the first
   kScattered,   // every token at a random column
   kPermuted,    // head-major, each block in another order, its first and last token in their places

@@ -40,7 +40,7 @@ void Note(void* context, int worker) {
   }
 }
 
-TEST(WorkerPool, RunsACallOnTheCallerAndOnceOnWhoeverComes) {
+TEST(WorkerPool, RunsACallOnTheCallerAndOnceAtMostOnEachWorker) {
   for (const int workers : {1, 2, 7}) {
     optimized::WorkerPool pool(workers);
     EXPECT_EQ(pool.workers(), workers);
@@ -56,7 +56,7 @@ TEST(WorkerPool, RunsACallOnTheCallerAndOnceOnWhoeverComes) {
   }
 }
 
-TEST(WorkerPool, BringsEveryWorkerWhetherItSleepsOrLooks) {
+TEST(WorkerPool, WakesEveryWorkerWhetherItSleepsOrSpins) {
   for (const int pause_ms : {0, 20}) {
     optimized::WorkerPool pool(3);
     for (int i = 0; i < 5; ++i) {

@@ -188,7 +188,7 @@ RC_GTEST_PROP(CacheLaws, ExtractGivesBackWhatWasMerged, ()) {
   for (int64_t rows = Draw(1, 4); rows > 0; --rows) {
     tokens.push_back(Draw(0, 20));
     singles.push_back(Grow(&probe, rows, tokens.back()));
-    // Some have no room behind their tokens.
+    // Some have no free columns after their tokens.
     if (Draw(0, 1) == 1) singles.back() = probe.Extract(*singles.back(), 0);
     operands.push_back(singles.back().get());
   }

@@ -8,7 +8,7 @@
                  maybe_trim_front and a mask over [start_position, offset + N)
     prepare      prepare(lengths=, right_padding=), as generate.py does
     trim         trim_prompt_cache, the count as it was asked for: batches know the padding of their rows and answer with
-                 a number, so they are held to it
+                 a number, so they are tracked to it
     save, load   save_prompt_cache, load_prompt_cache; copy: copy.deepcopy
     filter, extend, prepare, extract of a cache of one row: the row becomes a batch first, by the library's merge, as
                  generate.py does; merge of batches of one row: extend. Batches of more rows have no merge
@@ -33,9 +33,9 @@ from mlx_lm.models import cache as library
 
 import attention
 from attention import NAMES, TYPES, to_mlx, to_numpy
-from held import Held, deep, shallow
+from tracked_cache import TrackedCache, deep, shallow
 from kvcheck_adapter import Adapter, Refused, Unsupported
-from near import Near
+from thread_affinity import ThreadAffinity
 
 
 MLX, MLX_LM = importlib.metadata.version("mlx"), importlib.metadata.version("mlx-lm")
@@ -97,25 +97,25 @@ def mask_of(cache, rows, queries, window):
     return base.create_attention_mask(Columns(rows, queries), cache, window_size=window)
 
 
-def batch_of(held):
+def batch_of(tracked):
     """The library's batch: the cache itself, or one made of it by merge."""
-    if isinstance(held.cache, BATCHES):
-        return held.cache
-    if not hasattr(held.cache, "merge"):
-        raise Unsupported(f"{type(held.cache).__name__} has no merge, so no batch can be made of it")
-    return held.cache.merge([held.cache])
+    if isinstance(tracked.cache, BATCHES):
+        return tracked.cache
+    if not hasattr(tracked.cache, "merge"):
+        raise Unsupported(f"{type(tracked.cache).__name__} has no merge, so no batch can be made of it")
+    return tracked.cache.merge([tracked.cache])
 
 
 def pending_in_the_library(*several):
     """The library prepares nothing where no padding is announced (generate.py does not even call it), so nothing is
     illegal then; the contract has every prepared prefill pending."""
-    if any(held.columns is not None and not held.padded for held in several):
+    if any(tracked.columns is not None and not tracked.padded for tracked in several):
         raise Refused("a prefill without padding is not pending in the library")
 
 
 def same_window_where_callers_give_it(*several):
     """A linear cache knows no window: its callers give one with each call, and know which."""
-    windows = {held.window for held in several if held.layout.kind == "linear"}
+    windows = {tracked.window for tracked in several if tracked.layout.kind == "linear"}
     if len(windows) > 1:
         raise Refused("linear caches under different windows, of which they know nothing")
 
@@ -160,7 +160,7 @@ class MlxLm(Adapter):
             if unknown:
                 parser.error(f"no operation {', '.join(sorted(unknown))}")
             self.keep_operations(names)
-        self.near = Near()
+        self.affinity = ThreadAffinity()
         if chosen.patched or chosen.repair:
             import patched
             import patched_edges
@@ -190,8 +190,8 @@ class MlxLm(Adapter):
         return mx.array(array)
 
     def ready(self, arrays, helds):
-        self.near.follow()
-        mx.eval(arrays, [held.cache.offset for held in helds])
+        self.affinity.follow()
+        mx.eval(arrays, [tracked.cache.offset for tracked in helds])
 
     def numpy(self, array):
         return to_numpy(array)
@@ -233,118 +233,118 @@ class MlxLm(Adapter):
             made = library.ChunkedKVCache(layout.chunk)
         else:
             raise Unsupported(f"no cache of layout {layout.text} for {rows} rows")
-        return Held(made, layout, k, v, padding or [0] * rows)
+        return TrackedCache(made, layout, k, v, padding or [0] * rows)
 
-    def append(self, held, k, v):
+    def append(self, tracked, k, v):
         rows, _, queries, _ = k.shape
-        cache = held.cache
+        cache = tracked.cache
         if cache.keys is None:
-            self.check_first(held, k, v)
+            self.check_first(tracked, k, v)
         before = shallow(cache)
-        mask = mask_of(cache, rows, queries, held.window)
+        mask = mask_of(cache, rows, queries, tracked.window)
         keys, values = cache.update_and_fetch(k, v)
-        held.arrived(queries)
-        held.before = before
+        tracked.arrived(queries)
+        tracked.before = before
         return keys, values, mask
 
-    def check_first(self, held, k, v):
+    def check_first(self, tracked, k, v):
         """A cache learns its shape and type from what is appended first; until then its caller knows them."""
         s = self.setup
         rows, heads, columns, dim = k.shape
-        if (rows != len(held.padding) or heads != s.kv_heads or dim != s.k_dim or k.dtype != TYPES[s.x]
+        if (rows != len(tracked.padding) or heads != s.kv_heads or dim != s.k_dim or k.dtype != TYPES[s.x]
                 or v.shape != (rows, heads, columns, s.v_dim)):
             raise Refused("columns of another shape or type than the setup's")
 
-    def prepare(self, held, lengths, columns):
-        pending_in_the_library(held)
-        if any(held.padding):
+    def prepare(self, tracked, lengths, columns):
+        pending_in_the_library(tracked)
+        if any(tracked.padding):
             raise Unsupported("lengths beside unfed left padding: no caller of the library mixes them")
         if columns < max(lengths, default=0):
             raise Unsupported("right padding is announced with lengths: fewer columns than tokens will follow")
-        if not isinstance(held.cache, BATCHES):
-            held.cache = batch_of(held)
+        if not isinstance(tracked.cache, BATCHES):
+            tracked.cache = batch_of(tracked)
         right_padding = [columns - n for n in lengths]
-        held.cache.prepare(lengths=lengths, right_padding=right_padding)
-        held.columns, held.fed, held.lengths, held.padded = columns, 0, lengths, max(right_padding, default=0) > 0
+        tracked.cache.prepare(lengths=lengths, right_padding=right_padding)
+        tracked.columns, tracked.fed, tracked.lengths, tracked.padded = columns, 0, lengths, max(right_padding, default=0) > 0
 
-    def finalize(self, held):
-        arrived = max(held.lengths, default=0) <= held.fed
+    def finalize(self, tracked):
+        arrived = max(tracked.lengths, default=0) <= tracked.fed
         if not arrived:
-            pending_in_the_library(held)
-        if held.columns is not None and arrived and held.fed != held.columns:
-            raise Unsupported(f"all tokens came, but {held.fed} of the {held.columns} columns that were announced")
-        if hasattr(held.cache, "finalize"):
-            held.cache.finalize()
-        held.columns = None
+            pending_in_the_library(tracked)
+        if tracked.columns is not None and arrived and tracked.fed != tracked.columns:
+            raise Unsupported(f"all tokens came, but {tracked.fed} of the {tracked.columns} columns that were announced")
+        if hasattr(tracked.cache, "finalize"):
+            tracked.cache.finalize()
+        tracked.columns = None
 
-    def trim(self, held, count):
-        pending_in_the_library(held)
-        return library.trim_prompt_cache([held.cache], count)
+    def trim(self, tracked, count):
+        pending_in_the_library(tracked)
+        return library.trim_prompt_cache([tracked.cache], count)
 
-    def filter(self, held, rows):
-        pending_in_the_library(held)
+    def filter(self, tracked, rows):
+        pending_in_the_library(tracked)
         if min(rows, default=0) < 0:
             raise Refused("rows are counted from the end, as Python does: the library takes them, and rightly")
-        cache = batch_of(held)
+        cache = batch_of(tracked)
         cache.filter(rows)
-        held.cache = cache
-        held.padding = [held.padding[row] if row < len(held.padding) else 0 for row in rows]
+        tracked.cache = cache
+        tracked.padding = [tracked.padding[row] if row < len(tracked.padding) else 0 for row in rows]
 
-    def extend(self, held, other):
-        pending_in_the_library(held, other)
-        same_window_where_callers_give_it(held, other)
-        cache = batch_of(held)
-        cache.extend(cache if other is held else batch_of(other))
-        held.cache = cache
-        held.padding = held.padding + other.padding
+    def extend(self, tracked, other):
+        pending_in_the_library(tracked, other)
+        same_window_where_callers_give_it(tracked, other)
+        cache = batch_of(tracked)
+        cache.extend(cache if other is tracked else batch_of(other))
+        tracked.cache = cache
+        tracked.padding = tracked.padding + other.padding
 
     def merge(self, several):
         first = several[0]
         same_window_where_callers_give_it(*several)
-        if any(len(held.padding) != 1 or held.columns is not None for held in several):
+        if any(len(tracked.padding) != 1 or tracked.columns is not None for tracked in several):
             raise Unsupported("batches have no merge: it takes caches of one sequence")
-        if any(isinstance(held.cache, BATCHES) for held in several):
+        if any(isinstance(tracked.cache, BATCHES) for tracked in several):
             made = deep(batch_of(first))
-            for held in several[1:]:
-                made.extend(deep(batch_of(held)))
+            for tracked in several[1:]:
+                made.extend(deep(batch_of(tracked)))
         else:
             batch_of(first)
-            made = first.cache.merge([held.cache for held in several])
-        return first.like(made, [n for held in several for n in held.padding])
+            made = first.cache.merge([tracked.cache for tracked in several])
+        return first.like(made, [n for tracked in several for n in tracked.padding])
 
-    def extract(self, held, row):
-        pending_in_the_library(held)
-        return held.like(batch_of(held).extract(row), [0])
+    def extract(self, tracked, row):
+        pending_in_the_library(tracked)
+        return tracked.like(batch_of(tracked).extract(row), [0])
 
-    def to_quantized(self, held, k, v):
+    def to_quantized(self, tracked, k, v):
         if k != v or k.type != self.setup.x or k.is_plain:
             raise Unsupported("one affine format, with scales of the type of the vectors")
-        if isinstance(held.cache, library.QuantizedKVCache):
-            if (held.cache.bits, held.cache.group_size) != (k.bits, k.group):
+        if isinstance(tracked.cache, library.QuantizedKVCache):
+            if (tracked.cache.bits, tracked.cache.group_size) != (k.bits, k.group):
                 raise Refused("already quantized to another format")
-        elif not hasattr(held.cache, "to_quantized"):
-            raise Unsupported(f"{type(held.cache).__name__} has no to_quantized")
+        elif not hasattr(tracked.cache, "to_quantized"):
+            raise Unsupported(f"{type(tracked.cache).__name__} has no to_quantized")
         else:  # generate.maybe_quantize_kv_cache leaves those alone that cannot be converted
-            held.cache = held.cache.to_quantized(group_size=k.group, bits=k.bits)
-        held.k, held.v = k, v
+            tracked.cache = tracked.cache.to_quantized(group_size=k.group, bits=k.bits)
+        tracked.k, tracked.v = k, v
 
-    def copy(self, held):
-        if held.columns is not None:
+    def copy(self, tracked):
+        if tracked.columns is not None:
             raise Refused("a deep copy of a pending prefill is one, in the library: the contract has none")
-        return self.copied(held, deep(held.cache))
+        return self.copied(tracked, deep(tracked.cache))
 
-    def probe_copy(self, held):
-        return self.copied(held, shallow(held.cache))
+    def probe_copy(self, tracked):
+        return self.copied(tracked, shallow(tracked.cache))
 
-    def copied(self, held, cache):
-        made = held.like(cache, list(held.padding))
-        made.columns, made.fed = held.columns, held.fed
+    def copied(self, tracked, cache):
+        made = tracked.like(cache, list(tracked.padding))
+        made.columns, made.fed = tracked.columns, tracked.fed
         return made
 
-    def save(self, held, path):
-        pending_in_the_library(held)
-        library.save_prompt_cache(path, [held.cache])
-        self.saved_files[path] = held.like(None, list(held.padding))
+    def save(self, tracked, path):
+        pending_in_the_library(tracked)
+        library.save_prompt_cache(path, [tracked.cache])
+        self.saved_files[path] = tracked.like(None, list(tracked.padding))
 
     saved_files = {}
 
@@ -362,13 +362,13 @@ class MlxLm(Adapter):
     def load(self, path):
         (made,) = library.load_prompt_cache(path)
         mx.eval([part for _, part in tree_flatten(made.state) if isinstance(part, mx.array)])
-        held = self.saved_files[path]
-        return held.like(made, list(held.padding))
+        tracked = self.saved_files[path]
+        return tracked.like(made, list(tracked.padding))
 
     # ------------------------------------------------------------------------------------ attend
-    def attend(self, held, step, q, scale, window, sinks):
-        cache, x = held.cache, self.setup.x
-        if held.columns is not None:
+    def attend(self, tracked, step, q, scale, window, sinks):
+        cache, x = tracked.cache, self.setup.x
+        if tracked.columns is not None:
             raise Refused("a prefill attends while it is pending, in the library: the contract has it at its end")
         quantized = isinstance(cache, library.QuantizedKVCache)
         if sinks is not None:
@@ -377,11 +377,11 @@ class MlxLm(Adapter):
             sinks = mx.array(sinks)
         mask = step.mask
         if window is not None:
-            if window < 1 and held.layout.kind == "chunk":
+            if window < 1 and tracked.layout.kind == "chunk":
                 raise Refused("no caller in the library has a window beside chunks")
-            own = held.layout.window
+            own = tracked.layout.window
             least = window if own is None else min(window, own)
-            mask = mask_of(shallow(held.before), q.shape[0], step.queries, least)
+            mask = mask_of(shallow(tracked.before), q.shape[0], step.queries, least)
         k, v = (step.k, step.v) if quantized else (step.k[0], step.v[0])
         out = base.scaled_dot_product_attention(q, k, v, cache=cache, scale=scale, mask=mask, sinks=sinks)
         mx.eval(out, q)
@@ -390,12 +390,12 @@ class MlxLm(Adapter):
         return out
 
     # --------------------------------------------------------------------------------------- tell
-    def tell(self, held):
+    def tell(self, tracked):
         """Offsets while a prefill is pending are not told: right padding is counted in. Size: the base class says 0,
         which says that it cannot tell."""
-        cache = held.cache
+        cache = tracked.cache
         kind = type(cache)
-        state = {"k_format": held.k.text, "v_format": held.v.text, "empty": cache.empty(),
+        state = {"k_format": tracked.k.text, "v_format": tracked.v.text, "empty": cache.empty(),
                  "trimmable": cache.is_trimmable()}
         if kind in (library.RotatingKVCache, library.BatchRotatingKVCache) and cache.max_size > 0:
             keep = getattr(cache, "keep", 0)
@@ -403,11 +403,11 @@ class MlxLm(Adapter):
         elif kind is library.ChunkedKVCache and cache.chunk_size > 0:
             state["layout"] = f"chunk:c={cache.chunk_size}"
         batched = kind in BATCHES
-        rows = len(held.padding)
-        if held.columns is None:
+        rows = len(tracked.padding)
+        if tracked.columns is None:
             offsets = list(map(int, cache.offset.tolist())) if batched else [cache.offset] * rows
             state["offsets"] = [max(0, n) for n in offsets]
-            if held.window:  # a probe sees the window alone
+            if tracked.window:  # a probe sees the window alone
                 state["held"] = state["offsets"]
             elif kind is library.ChunkedKVCache:
                 state["held"] = [max(0, cache.offset - max(0, cache.start_position))] * rows
@@ -416,7 +416,7 @@ class MlxLm(Adapter):
         if cache.keys is not None or self.bytes_of_empty:
             state["live_bytes"] = cache.nbytes
         if cache.keys is not None:
-            if held.layout.text == "linear":
+            if tracked.layout.text == "linear":
                 state["capacity_bytes"] = state["live_bytes"]
             if kind is library.QuantizedKVCache:
                 for name, parts in (("k_format", cache.keys), ("v_format", cache.values)):

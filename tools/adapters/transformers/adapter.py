@@ -37,8 +37,8 @@ from transformers import masking_utils
 from transformers.cache_utils import DynamicCache
 
 import attention
-import held as caches
-from held import Held
+import tracked_cache as caches
+from tracked_cache import TrackedCache
 from kvcheck_adapter import Adapter, Refused, Unsupported
 from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
 from recognise import Recogniser
@@ -139,40 +139,40 @@ class Transformers(Adapter):
             raise Unsupported("K and V are stored as they are given")
         if layout.keep:
             raise Unsupported("a sliding layer keeps no first tokens")
-        return Held(caches.made(self.options, layout, self.setup), layout, k, v, padding or [0] * rows)
+        return TrackedCache(caches.made(self.options, layout, self.setup), layout, k, v, padding or [0] * rows)
 
-    def mask_of(self, held, queries):
-        layout = held.layout
+    def mask_of(self, tracked, queries):
+        layout = tracked.layout
         window = layout.chunk if layout.kind == "chunk" else layout.window
-        if layout.kind == "linear" and held.probe:
+        if layout.kind == "linear" and tracked.probe:
             window = None  # a full cache holds more than its window shows
         kind = "ring" if layout.kind == "linear" and window else layout.kind
         config = caches.mask_config_of(layout.kind, window, self.options.attention)
-        embeds = torch.empty((len(held.padding), queries, 1), dtype=TYPES[self.setup.x])
-        return MASKS[kind](config, embeds, held.attention_mask(queries), held.cache)
+        embeds = torch.empty((len(tracked.padding), queries, 1), dtype=TYPES[self.setup.x])
+        return MASKS[kind](config, embeds, tracked.attention_mask(queries), tracked.cache)
 
-    def append(self, held, k, v):
+    def append(self, tracked, k, v):
         rows, _, queries, _ = k.shape
-        if held.columns == 0:
-            caches.check_first(held, self.setup, k, v)
-        if self.options.cache == "static" and held.columns + queries > self.options.length:
+        if tracked.columns == 0:
+            caches.check_first(tracked, self.setup, k, v)
+        if self.options.cache == "static" and tracked.columns + queries > self.options.length:
             raise Unsupported(f"a static cache of {self.options.length} columns")
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
-        recording = held.cache.is_recording_past(0)
-        if recording and held.columns and not held.probe:  # the next forward follows: what was appended is accepted
-            held.cache.crop(0)
-        mask = self.mask_of(held, queries)
-        keys, values = held.cache.update(k, v, 0)
+        recording = tracked.cache.is_recording_past(0)
+        if recording and tracked.columns and not tracked.probe:  # the next forward follows: what was appended is accepted
+            tracked.cache.crop(0)
+        mask = self.mask_of(tracked, queries)
+        keys, values = tracked.cache.update(k, v, 0)
         if keys.shape[-2] != values.shape[-2]:
             raise ValueError(f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
         if mask is not None and mask.shape[-1] != keys.shape[-2]:
             raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
-        if recording and held.probe:  # what is recorded is retained, and not returned
-            keys, values = held.cache.layers[0].keys, held.cache.layers[0].values
-            mask = held.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]
-        held.columns += queries
-        held.mask, held.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
+        if recording and tracked.probe:  # what is recorded is retained, and not returned
+            keys, values = tracked.cache.layers[0].keys, tracked.cache.layers[0].values
+            mask = tracked.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]
+        tracked.columns += queries
+        tracked.mask, tracked.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
         if self.recogniser:
             self.recogniser.learn(k, v)
             return *self.recogniser.recognised(keys, values), self.visible(mask, rows, queries, keys.shape[-2])
@@ -184,78 +184,78 @@ class Transformers(Adapter):
             return None if queries == 1 else torch.ones(queries, columns).tril().bool()
         return mask if mask.dtype == torch.bool else mask == 0
 
-    def trim(self, held, count):
-        if count > min(held.tokens(), default=0) and (any(held.padding) or not held.padding):
+    def trim(self, tracked, count):
+        if count > min(tracked.tokens(), default=0) and (any(tracked.padding) or not tracked.padding):
             raise Unsupported("crop counts columns: more of them than the shortest row has tokens would be padding")
         try:
-            held.cache.crop(-count)
+            tracked.cache.crop(-count)
         except RuntimeError as error:
             if count < 0 or "activate_past_recording" not in str(error):
                 raise
             return 0
-        count = min(count, held.columns)  # crop tells nothing: what its caller takes to be gone
-        held.columns -= count
+        count = min(count, tracked.columns)  # crop tells nothing: what its caller takes to be gone
+        tracked.columns -= count
         return count
 
-    def rows_of_caller(self, held, rows):
+    def rows_of_caller(self, tracked, rows):
         """An empty cache has no rows yet: how many there will be its caller knows."""
-        if held.columns == 0 and any(not 0 <= row < len(held.padding) for row in rows):
+        if tracked.columns == 0 and any(not 0 <= row < len(tracked.padding) for row in rows):
             raise Refused("a row that its caller has not")
 
-    def filter(self, held, rows):
-        self.rows_of_caller(held, rows)
+    def filter(self, tracked, rows):
+        self.rows_of_caller(tracked, rows)
         indices = torch.tensor(rows, dtype=torch.long)
-        before = len(held.padding)
+        before = len(tracked.padding)
         repeats = len(rows) // before if before else 0
         if len(rows) == before or self.options.cache == "static":
             if len(rows) != before:
                 raise Unsupported("a static cache keeps its number of rows")
-            held.cache.reorder_cache(indices)
+            tracked.cache.reorder_cache(indices)
         elif repeats > 1 and rows == [row for row in range(before) for _ in range(repeats)]:
-            held.cache.batch_repeat_interleave(repeats)
+            tracked.cache.batch_repeat_interleave(repeats)
         else:
-            held.cache.batch_select_indices(indices)
-        held.padding = [held.padding[row] for row in rows]
+            tracked.cache.batch_select_indices(indices)
+        tracked.padding = [tracked.padding[row] for row in rows]
 
     def gathered(self, several):
         """As DataParallel's gathering has it: rows of one length, one after the other."""
         first = several[0]
-        if first.columns == 0 or any((held.columns, held.held()) != (first.columns, first.held()) for held in several):
+        if first.columns == 0 or len({(tracked.columns, tracked.columns_held()) for tracked in several}) > 1:
             raise Unsupported("caches of different lengths are not gathered")
         data = [(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]), *parts[0][2:3])
-                for parts in zip(*(held.cache for held in several))]
+                for parts in zip(*(tracked.cache for tracked in several))]
         data = [item if item[-1] is not None else item[:2] for item in data]
-        return first.like(DynamicCache(ddp_cache_data=data), [n for held in several for n in held.padding])
+        return first.like(DynamicCache(ddp_cache_data=data), [n for tracked in several for n in tracked.padding])
 
-    def extend(self, held, other):
-        return self.gathered([held, other])
+    def extend(self, tracked, other):
+        return self.gathered([tracked, other])
 
     def merge(self, several):
         return self.gathered(several)
 
-    def extract(self, held, row):
-        self.rows_of_caller(held, [row])
-        cache = copy.deepcopy(held.cache)
+    def extract(self, tracked, row):
+        self.rows_of_caller(tracked, [row])
+        cache = copy.deepcopy(tracked.cache)
         cache.batch_select_indices(torch.tensor([row]))
-        padding = min(held.padding[row], held.columns)  # what was not fed is not extracted
-        return held.like(cache, [padding])
+        padding = min(tracked.padding[row], tracked.columns)  # what was not fed is not extracted
+        return tracked.like(cache, [padding])
 
-    def copy(self, held):
-        return held.like(copy.deepcopy(held.cache), list(held.padding))
+    def copy(self, tracked):
+        return tracked.like(copy.deepcopy(tracked.cache), list(tracked.padding))
 
-    def probe_copy(self, held):
+    def probe_copy(self, tracked):
         try:
-            made = held.like(caches.shallow(held.cache), list(held.padding))
+            made = tracked.like(caches.shallow(tracked.cache), list(tracked.padding))
         except AttributeError as error:
-            if not held.damaged:
+            if not tracked.damaged:
                 raise
             raise ValueError(f"a cache from a damaged file: {error}") from None  # the library's, and no mistake here
         made.probe = True
         return made
 
-    def save(self, held, path):
-        torch.save(held.cache, path)
-        self.saved_files[path] = held.like(None, list(held.padding)), digest(path)
+    def save(self, tracked, path):
+        torch.save(tracked.cache, path)
+        self.saved_files[path] = tracked.like(None, list(tracked.padding)), digest(path)
 
     saved_files = {}
 
@@ -269,30 +269,30 @@ class Transformers(Adapter):
         return made
 
     # ------------------------------------------------------------------------------------ attend
-    def attend(self, held, step, q, scale, window, sinks):
+    def attend(self, tracked, step, q, scale, window, sinks):
         if window is not None:
             raise Unsupported("another window than the layer's: its mask is made before the append")
         if sinks is not None:
             sinks = torch.from_numpy(sinks)
-        out, plan, profile = attention.attend(self.options.attention, q, step.k[0], step.v[0], held.mask, scale,
+        out, plan, profile = attention.attend(self.options.attention, q, step.k[0], step.v[0], tracked.mask, scale,
                                               sinks=sinks)
         self.declare(plan=plan, profile=profile)
         return out
 
-    def tell(self, held):
+    def tell(self, tracked):
         """Offsets by the library's count of columns, less the padding that its caller knows."""
         try:
-            seen = int(held.cache.get_seq_length())
+            seen = int(tracked.cache.get_seq_length())
         except (AttributeError, IndexError, TypeError, ValueError):
-            if not held.damaged:
+            if not tracked.damaged:
                 raise
             return {}  # anything may stand in the attributes of a cache from a damaged file
-        state = {"offsets": [max(0, seen - n) for n in held.padding]}
+        state = {"offsets": [max(0, seen - n) for n in tracked.padding]}
         if seen == 0:
             state["empty"] = True
-        if held.types is not None:
-            state["k_format"], state["v_format"] = held.types
-        if held.layout.text == "linear" and held.padding and not any(held.padding):
+        if tracked.types is not None:
+            state["k_format"], state["v_format"] = tracked.types
+        if tracked.layout.text == "linear" and tracked.padding and not any(tracked.padding):
             state["size"] = seen
         return state
 

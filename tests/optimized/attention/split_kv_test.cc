@@ -1,6 +1,6 @@
-// What attention promises bit for bit, over contexts of more than one range, whose results are
-// merged: in every place, in a batch, with the queries split, on any number of threads, on every
-// instruction set; decoding and prefill, elements and codes.
+// Rows are batch-invariant over contexts of several splits (split-KV): in every layout and batch,
+// with the queries asked apart, on any number of threads, on every instruction set; decode and
+// prefill, elements and codes.
 
 #include <gtest/gtest.h>
 
@@ -18,12 +18,12 @@ struct Length {
   int64_t queries;
   const char* format;
 };
-constexpr int64_t kRange = optimized::kRangeTokens;
+constexpr int64_t kSplit = optimized::kSplitTokens;
 constexpr Length kLengths[] = {
-    {kRange - 1, 1, "affine:4:g32:f16"},   {kRange, 1, "f16"},
-    {kRange + 1, 1, "affine:3:g32:f32"},   {kRange + 1, 19, "bf16"},
-    {2 * kRange + 64 + 1, 1, "f16"},       {2 * kRange + 64 + 1, 19, "affine:4:g32:bf16"},
-    {kRange + 65, 19, "affine:8:g32:f16"},
+    {kSplit - 1, 1, "affine:4:g32:f16"},   {kSplit, 1, "f16"},
+    {kSplit + 1, 1, "affine:3:g32:f32"},   {kSplit + 1, 19, "bf16"},
+    {2 * kSplit + 64 + 1, 1, "f16"},       {2 * kSplit + 64 + 1, 19, "affine:4:g32:bf16"},
+    {kSplit + 65, 19, "affine:8:g32:f16"},
 };
 
 Sequence Of(const Length& length, bool portable) {
@@ -45,7 +45,7 @@ std::vector<uint32_t> AnswersOf(const Sequence& sequence, Asked* asked, int thre
   return asked->Answers();
 }
 
-TEST(AttentionRanges, GiveTheSameBitsInEveryPlaceOnEveryInstructionSet) {
+TEST(AttentionSplitKv, GivesTheSameBitsInEveryLayoutOnEveryInstructionSet) {
   const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
   EXPECT_GT(targets.size(), 1u);
   for (const Length& length : kLengths) {
@@ -79,7 +79,7 @@ TEST(AttentionRanges, GiveTheSameBitsInEveryPlaceOnEveryInstructionSet) {
   }
 }
 
-TEST(AttentionRanges, GiveTheSameBitsForEverySplitOfTheQueries) {
+TEST(AttentionSplitKv, IsBatchInvariantOverChunksOfQueries) {
   for (const Length& length : kLengths) {
     if (length.queries == 1) continue;
     for (const bool portable : {true, false}) {
@@ -100,12 +100,12 @@ TEST(AttentionRanges, GiveTheSameBitsForEverySplitOfTheQueries) {
   }
 }
 
-TEST(AttentionRanges, GiveTheSameBitsInABatch) {
+TEST(AttentionSplitKv, IsBatchInvariantOverSequences) {
   for (const char* format : {"f16", "affine:4:g32:f16", "affine:8:g32:f16"}) {
     for (const bool portable : {true, false}) {
       std::vector<Sequence> batch;
       std::vector<Asked> asked;
-      for (const int64_t tokens : {kRange + 1, int64_t{3}, 2 * kRange + 64 + 1, kRange - 1}) {
+      for (const int64_t tokens : {kSplit + 1, int64_t{3}, 2 * kSplit + 64 + 1, kSplit - 1}) {
         Sequence sequence = Of({tokens, 2, format}, portable);
         sequence.seed = static_cast<uint64_t>(tokens);
         asked.emplace_back(sequence, kPlaces[(batch.size() + 2) % std::size(kPlaces)]);
@@ -125,11 +125,11 @@ TEST(AttentionRanges, GiveTheSameBitsInABatch) {
 
 // What a worker found out about one sequence's blocks is not taken for another's, and neither is
 // what it holds of them.
-TEST(AttentionRanges, GiveTheSameBitsAfterOtherSequences) {
+TEST(AttentionSplitKv, GivesTheSameBitsAfterOtherSequences) {
   for (const bool portable : {false, true}) {
     Attention one(1);
     for (const int64_t queries : {1, 40, 5, 70, 2}) {
-      for (const int64_t tokens : {kRange, int64_t{100}, kRange}) {
+      for (const int64_t tokens : {kSplit, int64_t{100}, kSplit}) {
         for (const char* format : {"f16", "affine:8:g32:f16"}) {
           Sequence sequence = Of({tokens, queries, format}, portable);
           // Codes in one group and in four, K with V of another format.
@@ -148,8 +148,8 @@ TEST(AttentionRanges, GiveTheSameBitsAfterOtherSequences) {
   }
 }
 
-// Heads of which the first cache holds a whole block of keys turned about, and larger ones.
-TEST(AttentionRanges, GiveTheSameBitsForManyQueriesOfLargeHeads) {
+// Heads of which L1 holds a whole transposed block of K, and larger ones.
+TEST(AttentionSplitKv, GivesTheSameBitsForManyQueriesOfLargeHeads) {
   for (const int64_t dim : {64, 128, 192, 256, 512}) {
     for (const char* format : {"f32", "f16", "affine:8:g64:f16"}) {
       Sequence sequence = Of({200, 24, format}, false);

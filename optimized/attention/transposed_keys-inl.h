@@ -1,20 +1,20 @@
-// Words turned about, and q.k with a key in each lane (turned.h). Included once per instruction
-// set; for vectors of eight lanes or more.
+// Transposes of 32-bit words, and q.k with one key per lane (transposed_keys.h). Included once per
+// instruction set; for vectors of eight lanes or more.
 
-#if defined(OPTIMIZED_ATTENTION_TURNED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_TURNED_INL_H_
-#undef OPTIMIZED_ATTENTION_TURNED_INL_H_
+#if defined(OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
+#undef OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_TURNED_INL_H_
+#define OPTIMIZED_ATTENTION_TRANSPOSED_KEYS_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
 #include <cstdint>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/rows-inl.h"
-#include "optimized/attention/turned.h"
+#include "optimized/attention/transposed_keys.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -25,11 +25,11 @@ namespace HWY_NAMESPACE {
 using Words = hn::RebindToUnsigned<F32>;
 using VWords = hn::Vec<Words>;
 
-// Keys that stand together, two vectors, and their sums with four queries: (kQuad, 2).
-inline constexpr int64_t kTurned = 2 * kLanes;
-inline constexpr int kTurnedSums = 2 * static_cast<int>(kQuad);
+// Keys of a panel, two vectors, and their accumulators with four queries: (kQuad, 2).
+inline constexpr int64_t kPanelKeys = 2 * kLanes;
+inline constexpr int kPanelSums = 2 * static_cast<int>(kQuad);
 
-// Four words from `offset` on of every fourth of kLanes rows, row after row.
+// Four words at `offset` of every fourth of kLanes rows, row after row.
 HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
   const Words d;
 #if HWY_TARGET == HWY_AVX2
@@ -44,10 +44,11 @@ HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
 #endif
 }
 
-// Four words from `offset` on of kLanes rows: word j of row i to lane i of vector j.
-// Shapes: to (4, kStride), of kLanes of the rows.
+// Transposes four words at `offset` of kLanes rows. Shapes: to (4, kStride), of which kLanes are
+// written.
 template <int64_t kStride>
-HWY_INLINE void TurnFour(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
+HWY_INLINE void TransposeFour(const std::byte* const* row, int64_t offset,
+                              uint32_t* HWY_RESTRICT to) {
   const Words d;
   const hn::Repartition<uint64_t, Words> pairs;
   VWords of[4];
@@ -62,15 +63,16 @@ HWY_INLINE void TurnFour(const std::byte* const* row, int64_t offset, uint32_t* 
   hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kStride);
 }
 
-// Eight words, likewise. Shapes: to (8, kStride).
+// Eight words. Shapes: to (8, kStride).
 template <int64_t kStride>
-HWY_INLINE void TurnWords(const std::byte* const* row, int64_t offset, uint32_t* HWY_RESTRICT to) {
+HWY_INLINE void TransposeWords(const std::byte* const* row, int64_t offset,
+                               uint32_t* HWY_RESTRICT to) {
   for (int part = 0; part < 2; ++part, offset += 16, to += 4 * kStride) {
-    TurnFour<kStride>(row, offset, to);
+    TransposeFour<kStride>(row, offset, to);
   }
 }
 
-// Unrolled by hand: as loops the compiler would make copies of memory of them.
+// Unrolled by recursion: as loops g++ spills the accumulators.
 template <int kCount>
 HWY_INLINE void AddVectors(const float* HWY_RESTRICT from, VF32* HWY_RESTRICT sum) {
   sum[0] = hn::Add(hn::Load(F32(), from), sum[0]);
@@ -82,8 +84,8 @@ HWY_INLINE void StoreVectors(const VF32* HWY_RESTRICT sum, float* HWY_RESTRICT t
   if constexpr (kCount > 1) StoreVectors<kCount - 1>(sum + 1, to + kLanes);
 }
 
-// Adds to sums the last kHalves of those before `to`, the last one first, and stores them in place
-// of the first one that was added. Shapes: to and what is before it (kSums, kLanes).
+// Adds the kHalves partial sums stored before `to`, the last one first, and stores the result in
+// place of the first of them. Shapes: each (kSums, kLanes).
 template <int kSums, int kHalves>
 HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
   if constexpr (kHalves == 0) {
@@ -95,11 +97,10 @@ HWY_INLINE void AddHalves(float* HWY_RESTRICT to, VF32* HWY_RESTRICT sum) {
   }
 }
 
-// The sums of lanes `lane`, `lane` + kStep, ... added by halves, as AddLanes does: of eight of them
-// 0 and 4, 2 and 6, the sum of both, and so on; and then AddHalves<kHalves>. `lanes.Sum<n>(lane,
-// to)` is the sum of a lane and AddHalves<n>, of LanesOf::kSums vectors.
-// Shapes: sums (kMostHalves, kSums, kLanes), of which the first is the result.
-inline constexpr int64_t kMostHalves = 5;
+// The partial sums of lanes `lane`, `lane` + kStep, ... in the tree order of HorizontalSum (of
+// eight 0 + 4, 2 + 6, both, ...), then AddHalves<kHalves>. `lanes.Sum<n>(lane, to)` makes a lane's
+// sum and applies AddHalves<n>. Shapes: sums (kMaxHalves, kSums, kLanes), the first is the result.
+inline constexpr int64_t kMaxHalves = 5;
 template <int64_t kStep = 1, int kHalves = 0, class LanesOf>
 HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int64_t lane = 0) {
   if constexpr (kStep == kLanes) {
@@ -110,8 +111,8 @@ HWY_INLINE void SumByHalves(const LanesOf& lanes, float* HWY_RESTRICT sums, int6
   }
 }
 
-// The sums of the runs of a group (planes.h), added as a tree: run 0 and 1, 2 and 3, both.
-// `runs_of.Sum(run, sum)` is the sum of a run. Shapes: kept (kMostTree, kSums, kLanes).
+// The sums of a group's runs (packed_codes.h) in a pairwise tree: 0 + 1, 2 + 3, both.
+// `runs_of.Sum(run, sum)` makes the sum of a run. Shapes: kept (kTreeDepth, kSums, kLanes).
 template <int kSums, class RunsOf>
 HWY_INLINE void SumRuns(const RunsOf& runs_of, int64_t runs, float* HWY_RESTRICT kept,
                         VF32* HWY_RESTRICT sum) {
@@ -124,7 +125,7 @@ HWY_INLINE void SumRuns(const RunsOf& runs_of, int64_t runs, float* HWY_RESTRICT
   }
 }
 
-// scores[h][i] = sum over groups of the biases of key i times the sums of query h.
+// scores[h][i] = sum over groups g of bias[g][i] times the sum of query h over g.
 template <int kWidth>
 HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums,
                           float* HWY_RESTRICT scores) {
@@ -145,7 +146,7 @@ HWY_INLINE void BiasParts(const BlockRows& block, const float* HWY_RESTRICT sums
   }
 }
 
-// To the scores of kVectors vectors of keys from key i on: the sums times the scales of group g.
+// scores[h][i ...] += sum times the scales of group g, of kVectors vectors of keys from key i on.
 // Shapes: sum (kWidth, kVectors).
 template <int kVectors, int kWidth>
 HWY_INLINE void AddScaled(const BlockRows& block, int64_t i, int64_t g,

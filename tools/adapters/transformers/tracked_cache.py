@@ -29,7 +29,7 @@ def mask_config_of(kind, window, implementation):
     return config_of("ring" if kind == "linear" and window else kind, window, implementation)
 
 
-class Held:
+class TrackedCache:
     __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "mask", "probe", "types", "damaged")
 
     def __init__(self, cache, layout, k, v, padding, columns=0):
@@ -42,7 +42,7 @@ class Held:
         self.damaged = False  # made of a file that is not as it was written
 
     def like(self, cache, padding, columns=None):
-        made = Held(cache, self.layout, self.k, self.v, padding, self.columns if columns is None else columns)
+        made = TrackedCache(cache, self.layout, self.k, self.v, padding, self.columns if columns is None else columns)
         made.damaged = self.damaged
         return made
 
@@ -50,7 +50,7 @@ class Held:
         """Of each row."""
         return [max(0, self.columns - n) for n in self.padding]
 
-    def held(self):
+    def columns_held(self):
         """Columns in the cache."""
         keys = self.cache.layers[0].keys
         return 0 if keys is None else keys.shape[-2]
@@ -84,10 +84,10 @@ def made(options, layout, setup):
                           q_group_size=group, residual_length=options.residual)
 
 
-def check_first(held, setup, k, v):
+def check_first(tracked, setup, k, v):
     """A cache learns its shape and type from what is appended first; until then its caller knows them."""
     rows, heads, columns, dim = k.shape
-    if (rows != len(held.padding) or heads != setup.kv_heads or dim != setup.k_dim or k.dtype != TYPES[setup.x]
+    if (rows != len(tracked.padding) or heads != setup.kv_heads or dim != setup.k_dim or k.dtype != TYPES[setup.x]
             or v.shape != (rows, heads, columns, setup.v_dim)):
         raise Refused("columns of another shape or type than the setup's")
 

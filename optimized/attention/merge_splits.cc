@@ -1,22 +1,22 @@
-#include "optimized/attention/merge_ranges.h"
+#include "optimized/attention/merge_splits.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "optimized/attention/kernels.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 namespace kvcheck::optimized {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// exp(from - to), 0 where there is nothing to weigh.
+// exp(from - to), 0 for an empty split.
 float WeightOf(bool fused, float from, float to) {
   if (from == kNothing) return 0;
   const float x = from - to;
-  if (x == 0) return 1;  // as ExpOf has it; of a single range every query is such a one
+  if (x == 0) return 1;  // what ExpOf gives; always so with a single split
   float y = 0;
   ExpOf(fused, &x, 1, &y);
   return y;
@@ -24,23 +24,24 @@ float WeightOf(bool fused, float from, float to) {
 
 }  // namespace
 
-void MergeRanges(const TileShape& shape, const Tile& tile) {
+void MergeSplits(const TileShape& shape, const Tile& tile) {
   const SequenceQueries& to = *tile.sequence;
   const bool fused = !shape.shape.portable;
   const int64_t padded = TileShape::PaddedRows(tile.rows);
   const int64_t stride = shape.PartialFloats(tile.rows);
   const int64_t dv = shape.shape.v_dim;
-  const bool in_planes = shape.v_planes != nullptr && !tile.Widens() && !shape.kernels.fixed;
+  const bool in_field_order =
+      shape.v_factored != nullptr && !tile.Widens() && !shape.kernels.IsFixedPoint();
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;
     const float* shifts = tile.partials + padded * shape.v_padded + row;
     const float* totals = shifts + PaddedDim(padded);
     float top = kNothing;
-    for (int64_t i = 0; i < tile.ranges; ++i) top = std::max(top, shifts[i * stride]);
+    for (int64_t i = 0; i < tile.splits; ++i) top = std::max(top, shifts[i * stride]);
     float total = 0;
     std::fill(out, out + dv, 0.0f);
-    for (int64_t i = 0; i < tile.ranges; ++i) {
+    for (int64_t i = 0; i < tile.splits; ++i) {
       if (shifts[i * stride] == kNothing && totals[i * stride] == 0) continue;  // sees nothing
       const float weight = WeightOf(fused, shifts[i * stride], top);
       total = total + totals[i * stride] * weight;
@@ -55,7 +56,8 @@ void MergeRanges(const TileShape& shape, const Tile& tile) {
       total = total * weight + WeightOf(fused, sink, top);
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
     }
-    if (in_planes) RestoreChannels(shape.v_planes->bits, shape.kernels.plane_lanes, dv, out);
+    if (in_field_order)
+      RestoreChannelOrder(shape.v_factored->bits, shape.kernels.packed_lanes, dv, out);
     if (total != 0) {  // NaN too
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
     }

@@ -1,6 +1,6 @@
-// Scales of heads that stand together in each token, head by head.
+// Scales of a head group, transposed from token-major to head-major.
 
-#include "optimized/attention/head_scales.h"
+#include "optimized/attention/head_group_scales.h"
 
 #include <gtest/gtest.h>
 
@@ -16,11 +16,11 @@
 namespace kvcheck {
 namespace {
 
-using optimized::HeadScales;
+using optimized::HeadGroupScales;
 using optimized::kBlockTokens;
 using optimized::kScaleWord;
 
-// Scales of tokens with `heads` heads each; nothing behind them may be read.
+// Scales of tokens with `heads` heads each; nothing past them may be read.
 struct Tokens {
   Tokens(int64_t count, int64_t heads, uint32_t seed)
       : bytes(count * heads * kScaleWord), heads(heads) {
@@ -45,12 +45,12 @@ optimized::StoredHeads Stored(const Tokens& scales, const Tokens& biases) {
   return stored;
 }
 
-TEST(AttentionHeadScales, GiveTheTokensOfEveryHeadOneAfterTheOther) {
+TEST(AttentionHeadGroupScales, AreContiguousByHead) {
   int targets = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
     const auto kernels = optimized::KernelsFor(true);
-    if (kernels.turn_scales == nullptr) continue;
+    if (kernels.transpose_scales == nullptr) continue;
     ++targets;
     for (const int64_t column : {0, 5}) {
       for (const int64_t stored_heads : {4, 8, 11}) {
@@ -58,10 +58,10 @@ TEST(AttentionHeadScales, GiveTheTokensOfEveryHeadOneAfterTheOther) {
         const Tokens biases(column + kBlockTokens, stored_heads, 2);
         for (const int64_t heads : {4, 8}) {
           for (int64_t head = 0; head + heads <= stored_heads; ++head) {
-            HeadScales turned;
-            turned.Take(Stored(scales, biases), head, heads, kScaleWord, column, kernels);
+            HeadGroupScales transposed;
+            transposed.Take(Stored(scales, biases), head, heads, kScaleWord, column, kernels);
             for (int64_t i = 0; i < heads; ++i) {
-              const HeadScales::Head of = turned.Of(i);
+              const HeadGroupScales::Head of = transposed.Of(i);
               ASSERT_NE(of.scales, nullptr);
               for (int64_t token = 0; token < kBlockTokens; ++token) {
                 const auto same = [&](const std::byte* got, const Tokens& want) {
@@ -77,10 +77,10 @@ TEST(AttentionHeadScales, GiveTheTokensOfEveryHeadOneAfterTheOther) {
       }
     }
   }
-  if (targets == 0) GTEST_SKIP() << "no instruction set of this machine turns scales";
+  if (targets == 0) GTEST_SKIP() << "no instruction set of this machine transposes scales";
 }
 
-TEST(AttentionHeadScales, AreNoneWhereNoKernelIsMadeForThem) {
+TEST(AttentionHeadGroupScales, AreNoneWhereNoKernelHasTheShape) {
   const auto kernels = optimized::KernelsFor(true);
   const Tokens scales(kBlockTokens, 8, 1);
   const Tokens biases(kBlockTokens, 8, 2);
@@ -88,26 +88,26 @@ TEST(AttentionHeadScales, AreNoneWhereNoKernelIsMadeForThem) {
   optimized::StoredHeads apart = stored;
   apart.scale_head_stride = 2 * kScaleWord;
   optimized::AttentionKernels without = kernels;
-  without.turn_scales = nullptr;
-  HeadScales turned;
-  const auto turns = [&](const optimized::StoredHeads& from, int64_t heads, int64_t bytes,
-                         const optimized::AttentionKernels& by) {
+  without.transpose_scales = nullptr;
+  HeadGroupScales transposed;
+  const auto transposes = [&](const optimized::StoredHeads& from, int64_t heads, int64_t bytes,
+                              const optimized::AttentionKernels& by) {
     // What an earlier block left must not stay.
-    turned.Take(stored, 0, 8, kScaleWord, 0, kernels);
-    turned.Take(from, 0, heads, bytes, 0, by);
-    const HeadScales::Head of = turned.Of(0);
+    transposed.Take(stored, 0, 8, kScaleWord, 0, kernels);
+    transposed.Take(from, 0, heads, bytes, 0, by);
+    const HeadGroupScales::Head of = transposed.Of(0);
     EXPECT_EQ(of.scales == nullptr, of.biases == nullptr);
     return of.scales != nullptr;
   };
-  EXPECT_EQ(turns(stored, 8, kScaleWord, kernels), kernels.turn_scales != nullptr);
-  EXPECT_FALSE(turns(stored, 6, kScaleWord, kernels));
-  EXPECT_FALSE(turns(stored, 8, 0, kernels));
-  EXPECT_FALSE(turns(stored, 4, 8, kernels));
-  EXPECT_FALSE(turns(apart, 4, kScaleWord, kernels));
-  EXPECT_FALSE(turns(stored, 8, kScaleWord, without));
-  turned.Take(stored, 0, 8, kScaleWord, 0, kernels);
-  turned.Drop();
-  EXPECT_EQ(turned.Of(0).scales, nullptr);
+  EXPECT_EQ(transposes(stored, 8, kScaleWord, kernels), kernels.transpose_scales != nullptr);
+  EXPECT_FALSE(transposes(stored, 6, kScaleWord, kernels));
+  EXPECT_FALSE(transposes(stored, 8, 0, kernels));
+  EXPECT_FALSE(transposes(stored, 4, 8, kernels));
+  EXPECT_FALSE(transposes(apart, 4, kScaleWord, kernels));
+  EXPECT_FALSE(transposes(stored, 8, kScaleWord, without));
+  transposed.Take(stored, 0, 8, kScaleWord, 0, kernels);
+  transposed.Drop();
+  EXPECT_EQ(transposed.Of(0).scales, nullptr);
 }
 
 }  // namespace

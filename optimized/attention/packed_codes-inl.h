@@ -1,20 +1,20 @@
-// Planes of codes (planes.h) as f32 lanes, in registers. Included once per instruction set; for
-// vectors of eight lanes or more that fuse products.
+// Fields of packed codes (packed_codes.h) as f32 lanes, in registers. Included once per instruction
+// set; for vectors of eight lanes or more, with FMA.
 
-#if defined(OPTIMIZED_ATTENTION_PLANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_PLANES_INL_H_
-#undef OPTIMIZED_ATTENTION_PLANES_INL_H_
+#if defined(OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
+#undef OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_PLANES_INL_H_
+#define OPTIMIZED_ATTENTION_PACKED_CODES_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
 #include <cstdint>
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "optimized/attention/rows-inl.h"
-#include "optimized/attention/turned-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -22,18 +22,18 @@ namespace HWY_NAMESPACE {
 
 #if KVCHECK_WIDE_VECTORS
 
-// Plane kVector of a vector of words. kInPlace: c 2^Shift(kVector); else c.
+// Field kVector of a vector of words. kInPlace: c 2^Shift(kVector); else c.
 template <int kBits>
-struct CodePlanes {
+struct PackedCodes {
   static constexpr bool kCodes = true;
   static constexpr int kVectors = 32 / kBits;
   static constexpr int64_t kChunkBytes = 4 * kChunkWords;
   static constexpr int64_t BytesOf(int64_t channels) { return channels * kBits / 8; }
-  static constexpr int Shift(int plane) { return PlaneShift(kBits, plane); }
-  static constexpr uint32_t MaskOf(bool in_place, int plane) {
-    return ((1u << kBits) - 1) << (in_place ? kBits * plane : 0);
+  static constexpr int Shift(int field) { return FieldShift(kBits, field); }
+  static constexpr uint32_t MaskOf(bool in_place, int field) {
+    return ((1u << kBits) - 1) << (in_place ? kBits * field : 0);
   }
-  // The mask of each plane, for every lane.
+  // The mask of each field, broadcast.
   struct Masks {
     alignas(64) uint32_t words[kVectors * kLanes];
   };
@@ -48,9 +48,9 @@ struct CodePlanes {
   static constexpr Masks kMasks = MasksOf(kInPlace);
 
   template <bool kInPlace, int kVector>
-  static HWY_INLINE VF32 Plane(VWords words, VWords mask) {
+  static HWY_INLINE VF32 Field(VWords words, VWords mask) {
     const hn::RebindToSigned<F32> di;
-    if constexpr (kVector + 1 == kVectors) {  // the sign of a word
+    if constexpr (kVector + 1 == kVectors) {  // reaches the sign bit
       words = hn::ShiftRight<32 - kBits>(words);
     } else if constexpr (kInPlace) {
       words = hn::And(words, mask);
@@ -60,8 +60,8 @@ struct CodePlanes {
     return hn::ConvertTo(F32(), hn::BitCast(di, words));
   }
 };
-using Planes8Rows = CodePlanes<8>;
-using Planes4Rows = CodePlanes<4>;
+using Packed8Rows = PackedCodes<8>;
+using Packed4Rows = PackedCodes<4>;
 
 #endif
 

@@ -1,7 +1,7 @@
-// The kernels of planes against their definition written out: scales and biases out of the sums,
-// the same bits wherever the codes stand.
+// The factored kernels over packed codes against their definition written out: scales and biases
+// out of the sums, the same bits whether codes are shifted or left in place.
 
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "optimized/attention/aligned_floats.h"
-#include "tests/optimized/attention/add_lanes.h"
+#include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -26,10 +26,10 @@ using optimized::kBlockTokens;
 using optimized::kQuad;
 using optimized::RowKind;
 
-// Codes, scales and biases of a block, and what the kernels of planes compute of them.
-class PlaneDefinition {
+// Codes, scales and biases of a block, and what the factored kernels compute of them.
+class FactoredDefinition {
  public:
-  explicit PlaneDefinition(const StoredBlock& block)
+  explicit FactoredDefinition(const StoredBlock& block)
       : format_(std::get<AffineFormat>(block.format)),
         dim_(block.dim),
         count_(block.count),
@@ -46,7 +46,7 @@ class PlaneDefinition {
       std::vector<float> lanes(8);
       for (size_t i = 0; i < group.size(); ++i) lanes[i % 8] += group[i];
       const float bias = Get(biases_, key, g);
-      score = g == 0 ? bias * AddLanes(lanes) : std::fma(bias, AddLanes(lanes), score);
+      score = g == 0 ? bias * HorizontalSum(lanes) : std::fma(bias, HorizontalSum(lanes), score);
     }
     for (int64_t g = 0; g < groups(); ++g) {
       std::vector<float> runs;
@@ -70,7 +70,7 @@ class PlaneDefinition {
       const float weight = p * Get(scales_, i, g);
       codes = std::fma(Code(i, channel), weight, codes);
     }
-    return kept + (codes + AddLanes(biases));
+    return kept + (codes + HorizontalSum(biases));
   }
 
  private:
@@ -92,40 +92,40 @@ class PlaneDefinition {
   std::vector<float> codes_, scales_, biases_;
 };
 
-// small: what is multiplied by it makes kernels shift codes down.
-void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool widen, bool in_place,
-                  float small) {
+// small: a factor of queries and weights; below 1 kernels shift codes down.
+void ExpectFactored(const std::string& format, int64_t dim, int64_t count, bool widen,
+                    bool in_place, float small) {
   const AttentionKernels kernels = optimized::KernelsFor(true);
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), true);
   const auto& affine = std::get<AffineFormat>(block.format);
-  ASSERT_TRUE(optimized::HavePlanes(affine));
-  const PlaneDefinition definition(block);
+  ASSERT_TRUE(optimized::CanFactor(affine));
+  const FactoredDefinition definition(block);
   const BlockRows& rows = block.Take(kernels, widen);
-  ASSERT_EQ(rows.kind, widen              ? RowKind::kPlaneFloats
-                       : affine.bits == 4 ? RowKind::kPlanes4
-                                          : RowKind::kPlanes8);
+  ASSERT_EQ(rows.kind, widen              ? RowKind::kFactoredWidened
+                       : affine.bits == 4 ? RowKind::kFactored4
+                                          : RowKind::kFactored8);
   std::mt19937 random(7);
   const auto draw = [&] {
     return std::ldexp(static_cast<float>(static_cast<int32_t>(random())), -31);
   };
   std::vector<float> q(static_cast<size_t>(kQuad * dim));
   for (float& value : q) value = draw() * small;
-  ASSERT_EQ(optimized::FitPlanes(q.data(), kQuad * dim), small == 1);
-  const int64_t quad_floats = optimized::PlaneQuadFloats(dim, affine.group_size);
+  ASSERT_EQ(optimized::CanPrescale(q.data(), kQuad * dim), small == 1);
+  const int64_t quad_floats = optimized::PackedQuadFloats(dim, affine.group_size);
   std::vector<float> memory;
   float* quad = optimized::AlignedFloats(&memory, quad_floats + kQuad * dim);
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
-    optimized::ArrangeQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
+    optimized::PackQuery(affine, q.data() + h * dim, dim, in_place, h, quad);
   }
   for (const int64_t width : {int64_t{1}, kQuad}) {
-    const int wide = width == 1 ? 0 : 1;
+    const size_t wide = width == 1 ? 0 : 1;
     for (int64_t row = 0; row < kQuad; row += width) {
       const std::string what = format + " dim " + std::to_string(dim) + " width " +
                                std::to_string(width) + " row " + std::to_string(row);
       std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
       if (!widen) {
-        kernels.dot[static_cast<int>(rows.kind)][wide](
+        kernels.Of(rows.kind).dot[wide](
             rows, {quad + row, 0, quad + kQuad * dim + row, in_place, nullptr}, scores.data());
       }
       std::vector<float> weights(scores.size()), rescale(static_cast<size_t>(width));
@@ -135,8 +135,7 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
       std::vector<float> before(static_cast<size_t>(width * dim));
       for (float& value : before) value = draw();
       std::copy(before.begin(), before.end(), out);
-      kernels.sum[static_cast<int>(rows.kind)][wide](rows, weights.data(), rescale.data(), out,
-                                                     dim);
+      kernels.Of(rows.kind).sum[wide](rows, weights.data(), rescale.data(), out, dim);
       for (int64_t h = 0; h < width; ++h) {
         for (int64_t i = 0; !widen && i < count; ++i) {
           ASSERT_EQ(scores[static_cast<size_t>(h * kBlockTokens + i)],
@@ -146,12 +145,12 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
         for (int64_t at = 0; at < dim; ++at) {
           const float kept =
               before[static_cast<size_t>(h * dim + at)] * rescale[static_cast<size_t>(h)];
-          // Codes as f32 stand in the order of channels.
+          // Widened codes are in channel order, packed ones in field order.
           const int64_t channel =
-              widen ? at : optimized::PlaneChannel(affine.bits, kernels.plane_lanes, dim, at);
+              widen ? at : optimized::PackedChannel(affine.bits, kernels.packed_lanes, dim, at);
           ASSERT_EQ(out[h * dim + at],
                     definition.Sum(weights.data() + h * kBlockTokens, channel,
-                                   static_cast<size_t>(kernels.plane_lanes), kept))
+                                   static_cast<size_t>(kernels.packed_lanes), kept))
               << what << " place " << at;
         }
       }
@@ -159,11 +158,11 @@ void ExpectPlanes(const std::string& format, int64_t dim, int64_t count, bool wi
   }
 }
 
-TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
+TEST(AttentionPackedCodes, AreSummedAsDefinedShiftedOrInPlace) {
   int targets = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
-    if (!optimized::KernelsFor(true).planes) continue;
+    if (!optimized::KernelsFor(true).Factors()) continue;
     ++targets;
     for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
                                "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
@@ -172,8 +171,8 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
         for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 31, 33, 62, 63, 64}) {
           if (dim == 65 * group && count < 63) continue;
           for (const bool widen : {false, true}) {
-            ExpectPlanes(format, dim, count, widen, !widen, 1.0f);
-            ExpectPlanes(format, dim, count, widen, false, 0x1p-120f);
+            ExpectFactored(format, dim, count, widen, !widen, 1.0f);
+            ExpectFactored(format, dim, count, widen, false, 0x1p-120f);
             if (HasFatalFailure()) return;
           }
         }
@@ -186,22 +185,22 @@ TEST(AttentionPlanes, SumPlanesOfCodesAsDefinedWhereverTheCodesStand) {
             }));
 }
 
-TEST(AttentionPlanes, PlanesOfCodesNameEveryChannelOnce) {
+TEST(AttentionPackedCodes, FieldOrderHasEveryChannelOnce) {
   for (const int bits : {4, 8}) {
     for (const int64_t lanes : {8, 16}) {
       for (const int chunks : {1, 2, 3, 4, 5}) {
-        const int64_t dim = chunks * optimized::PlaneChunk(bits);
+        const int64_t dim = chunks * optimized::PackedChunk(bits);
         std::vector<int> seen(static_cast<size_t>(dim));
         std::vector<float> row(static_cast<size_t>(dim));
         for (int64_t at = 0; at < dim; ++at) {
-          const int64_t channel = optimized::PlaneChannel(bits, lanes, dim, at);
+          const int64_t channel = optimized::PackedChannel(bits, lanes, dim, at);
           ASSERT_GE(channel, 0);
           ASSERT_LT(channel, dim);
           ++seen[static_cast<size_t>(channel)];
           row[static_cast<size_t>(at)] = static_cast<float>(channel);
         }
         EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
-        optimized::RestoreChannels(bits, lanes, dim, row.data());
+        optimized::RestoreChannelOrder(bits, lanes, dim, row.data());
         for (int64_t c = 0; c < dim; ++c) ASSERT_EQ(row[static_cast<size_t>(c)], c);
       }
     }

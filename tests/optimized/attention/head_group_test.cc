@@ -1,5 +1,5 @@
-// Heads that stand together in each token go together: what is done once for all of them, as
-// turning the scales of a word a head, is that of each alone.
+// In token-major layouts the heads of a head group run in lockstep: what is done once for all of
+// them, as transposing scales, gives the bits of each head alone.
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 namespace kvcheck {
 namespace {
 
-// K and V, tokens and heads all have scales of their own. With two threads half of eight heads go
-// together, so that some do not begin at the first one.
-TEST(AttentionHeadsTogether, GiveTheSameBitsAsEachAlone) {
+// K and V, tokens and heads all have scales of their own. With two threads eight heads are two head
+// groups, so that one does not begin at the first head.
+TEST(AttentionHeadGroup, GivesTheBitsOfEachHeadAlone) {
   const struct {
     const char* k;
     const char* v;
@@ -52,7 +52,7 @@ TEST(AttentionHeadsTogether, GiveTheSameBitsAsEachAlone) {
   }
 }
 
-TEST(AttentionHeadsTogether, ReadNoKeysThatAllWeighTheSame) {
+TEST(AttentionHeadGroup, ReadsNoKeysOfUniformQueries) {
   for (const char* format : {"affine:8:g64:f16", "affine:3:g32:f16", "f16"}) {
     for (const int64_t queries : {1, 20}) {
       Sequence sequence;

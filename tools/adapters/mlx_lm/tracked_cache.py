@@ -5,7 +5,7 @@ import copy
 import mlx.core as mx
 
 
-class Held:
+class TrackedCache:
     __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "fed", "lengths", "padded",
                  "before")
 
@@ -19,7 +19,7 @@ class Held:
         self.before = None  # the cache as it was before the last append, for masks under another window
 
     def like(self, cache, padding):
-        return Held(cache, self.layout, self.k, self.v, padding)
+        return TrackedCache(cache, self.layout, self.k, self.v, padding)
 
     def arrived(self, columns):
         self.fed += columns

@@ -1,20 +1,20 @@
-// P.V over planes of codes (planes.h), where the instruction set has the vectors for them.
+// P.V over packed codes (packed_codes.h), on targets with vectors of eight lanes or more.
 
 #include <cstdint>
 #include <cstring>
 
-#include "optimized/attention/kernel_parts.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/kernel_table.h"
+#include "optimized/attention/packed_codes.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/attention/plane_sum_kernels.cc"
+#define HWY_TARGET_INCLUDE "optimized/attention/packed_sum_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/lane_sums-inl.h"
-#include "optimized/attention/planes-inl.h"
+#include "optimized/attention/horizontal_sum-inl.h"
+#include "optimized/attention/packed_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -22,20 +22,20 @@ namespace HWY_NAMESPACE {
 
 #if KVCHECK_WIDE_VECTORS
 
-// Whose words a vector of codes has: one group's; with sixteen lanes also of two groups of eight
-// words each, in turns, or of the last group of an odd number of them.
+// The groups in a vector of words: one; with sixteen lanes also two groups of eight words,
+// interleaved, or the last group of an odd number of them, alone.
 enum class Span { kGroup, kTwoGroups, kLastGroup };
 constexpr int GroupsOf(Span span) { return span == Span::kTwoGroups ? 2 : 1; }
 
-// Codes as f32, channel by channel.
-struct PlaneFloatRows {
+// Codes widened to f32, in channel order.
+struct WidenedCodeRows {
   static constexpr bool kCodes = false;
   static constexpr int kVectors = static_cast<int>(32 / kLanes);
   static constexpr int64_t BytesOf(int64_t channels) { return 4 * channels; }
   static constexpr int Shift(int) { return 0; }
 };
 
-// Weights times scales, and the sums of weights times biases: by token modulo N, then by halves.
+// fl(p s), and horizontal sums over tokens of p z.
 template <int kWidth>
 struct GroupWeights {
   // fl(p s), (kWidth, kBlockTokens); of two groups (kWidth, kBlockTokens, 2).
@@ -43,12 +43,12 @@ struct GroupWeights {
   float biases[2 * kWidth];  // (groups, kWidth)
 };
 
-// Of kLanes tokens from token i on; kWhole: all of them are there.
+// kLanes tokens from token i on; kWhole: no tail.
 template <int kWidth, int kGroups, bool kWhole>
 HWY_INLINE void WeighTokens(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                             int64_t i, float* HWY_RESTRICT out, VF32* HWY_RESTRICT sum) {
   const F32 d;
-  // What stands behind the last token may be anything.
+  // Elements past `count` are undefined.
   const auto here = hn::FirstN(d, static_cast<size_t>(kWhole ? kLanes : block.count - i));
   const auto load = [&](const float* from) HWY_ATTR {
     const VF32 all = hn::LoadU(d, from + i);
@@ -73,7 +73,7 @@ HWY_INLINE void WeighTokens(const BlockRows& block, const float* HWY_RESTRICT we
   }
 }
 
-// Of kGroups groups from group g on.
+// kGroups groups from group g on.
 template <int kWidth, int kGroups>
 HWY_INLINE void WeighGroups(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                             GroupWeights<kWidth>* HWY_RESTRICT out) {
@@ -86,16 +86,16 @@ HWY_INLINE void WeighGroups(const BlockRows& block, const float* HWY_RESTRICT we
   if (i < block.count) {
     WeighTokens<kWidth, kGroups, false>(block, weights, g, i, out->weights, sum);
   }
-  StoreSums<kGroups * kWidth>(sum, out->biases);
+  StoreHorizontalSums<kGroups * kWidth>(sum, out->biases);
 }
 
-// Whether codes may stay in place: then no product or sum leaves the normal numbers that would not
-// leave them with codes shifted down, and the bits are the same. With scales between 2^-40 and 2^60
-// that holds for weights from 2^-60 to 1: multiples of 2^-123, and sums of 64 below 2^98.
-// Shapes: weights (kWidth, kBlockTokens).
+// Whether codes may stay in place with the same bits: no product or sum underflows or overflows
+// that would not with codes shifted down. With scales in [2^-40, 2^60] that holds for weights in
+// [2^-60, 1]: multiples of 2^-123, and sums of 64 below 2^98. Shapes: weights (kWidth,
+// kBlockTokens).
 template <int kWidth>
-HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
-  // As integers, which order numbers from 0 on as they are; one less, so that 0 is the largest.
+HWY_INLINE bool WeightsInRange(const float* weights, int64_t count) {
+  // Compared as integers, which order floats >= 0; minus 1, so that 0 is the largest.
   constexpr uint32_t kLeast = (127u - 60u) << 23;
   constexpr uint32_t kOne = 127u << 23;
   const Words d;
@@ -122,20 +122,20 @@ HWY_INLINE bool AreUsual(const float* weights, int64_t count) {
       d, hn::And(hn::Eq(least, hn::Set(d, kLeast - 1)), hn::Eq(most, hn::Set(d, kOne))));
 }
 
-// Tokens between two steps of what is fetched ahead.
-inline constexpr int64_t kPlaneFetchTokens = 16;
+// Tokens a step of the prefetcher.
+inline constexpr int64_t kPackedPrefetchTokens = 16;
 
-// Vectors that are summed at once: as many accumulators as hide the latency of a product and stay
-// in registers with the codes.
+// Vectors summed at once: accumulators enough to hide the FMA latency, few enough for the
+// registers.
 template <class Rows>
 inline constexpr int kSumVectors = kLanes == 16 ? HWY_MIN(4, Rows::kVectors) : 2;
 
 #if HWY_TARGET != HWY_AVX2
-// Of two groups of eight lanes, one after the other: lane by lane in turns, and back.
-alignas(64) inline constexpr uint32_t kInTurns[16] = {0, 8,  1, 9,  2, 10, 3, 11,
-                                                      4, 12, 5, 13, 6, 14, 7, 15};
-alignas(64) inline constexpr uint32_t kInOrder[16] = {0, 2, 4, 6, 8, 10, 12, 14,
-                                                      1, 3, 5, 7, 9, 11, 13, 15};
+// Lane orders that interleave two groups of eight lanes, and back.
+alignas(64) inline constexpr uint32_t kInterleave[16] = {0, 8,  1, 9,  2, 10, 3, 11,
+                                                         4, 12, 5, 13, 6, 14, 7, 15};
+alignas(64) inline constexpr uint32_t kDeinterleave[16] = {0, 2, 4, 6, 8, 10, 12, 14,
+                                                           1, 3, 5, 7, 9, 11, 13, 15};
 #endif
 
 template <Span kSpan>
@@ -143,7 +143,7 @@ HWY_INLINE VWords LoadWords(const std::byte* row) {
   const Words d;
 #if HWY_TARGET != HWY_AVX2
   if constexpr (kSpan == Span::kTwoGroups) {
-    return hn::TableLookupLanes(LoadBytes(d, row), hn::SetTableIndices(d, kInTurns));
+    return hn::TableLookupLanes(LoadBytes(d, row), hn::SetTableIndices(d, kInterleave));
   }
   if constexpr (kSpan == Span::kLastGroup) {
     return hn::ZeroExtendVector(d, LoadBytes(hn::Half<Words>(), row));
@@ -152,12 +152,12 @@ HWY_INLINE VWords LoadWords(const std::byte* row) {
   return LoadBytes(d, row);
 }
 
-// Vectors kVector to kVector + kCount - 1 of what stands at `row`.
+// Fields (vectors of f32) kVector to kVector + kCount - 1 at `row`.
 template <class Rows, Span kSpan, int kVector, int kCount, bool kInPlace>
 HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
   if constexpr (Rows::kCodes) {
     const VWords mask = hn::Set(Words(), Rows::MaskOf(kInPlace, kVector));
-    codes[0] = Rows::template Plane<kInPlace, kVector>(LoadWords<kSpan>(row), mask);
+    codes[0] = Rows::template Field<kInPlace, kVector>(LoadWords<kSpan>(row), mask);
   } else {
     codes[0] = LoadBytes(F32(), row + 4 * kLanes * kVector);
   }
@@ -166,7 +166,7 @@ HWY_INLINE void LoadVectors(const std::byte* row, VF32* codes) {
   }
 }
 
-// A number for all lanes, or of two groups two in turns. Shapes: from (groups).
+// Broadcasts a group's number, or two groups' interleaved. Shapes: from (groups).
 template <Span kSpan>
 HWY_INLINE VF32 SetLanes(const float* from) {
   if constexpr (kSpan != Span::kTwoGroups) return hn::Set(F32(), *from);
@@ -175,7 +175,7 @@ HWY_INLINE VF32 SetLanes(const float* from) {
   return hn::BitCast(F32(), hn::Set(hn::Repartition<uint64_t, F32>(), two));
 }
 
-// Adds what `count` tokens from token i on give.
+// Accumulates `count` tokens from token i on.
 template <class Rows, int kWidth, Span kSpan, int kVector, bool kInPlace>
 HWY_INLINE void AddTokens(const BlockRows& block, int64_t offset, const float* HWY_RESTRICT weights,
                           int64_t i, int64_t count, VF32* HWY_RESTRICT sum) {
@@ -196,13 +196,13 @@ HWY_INLINE void AddTokens(const BlockRows& block, int64_t offset, const float* H
   }
 }
 
-// out = fl(fl(out factor) + part), of the lanes that there are.
+// out = fl(fl(out factor) + part).
 template <Span kSpan>
 HWY_INLINE void AddToOut(VF32 part, VF32 factor, float* HWY_RESTRICT out) {
   const F32 d;
 #if HWY_TARGET != HWY_AVX2
   if constexpr (kSpan == Span::kTwoGroups) {
-    part = hn::TableLookupLanes(part, hn::SetTableIndices(d, kInOrder));
+    part = hn::TableLookupLanes(part, hn::SetTableIndices(d, kDeinterleave));
   }
   if constexpr (kSpan == Span::kLastGroup) {
     const hn::Half<F32> half;
@@ -213,25 +213,25 @@ HWY_INLINE void AddToOut(VF32 part, VF32 factor, float* HWY_RESTRICT out) {
   hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, out), factor), part), d, out);
 }
 
-// kSumVectors vectors of those at `offset` from kVector on, and the following ones.
-// Shapes: out (kWidth, out_stride), from the first of them on.
+// Vectors kVector and following of the row bytes at `offset`, kSumVectors at once.
+// Shapes: out (kWidth, out_stride), from their first channel on.
 template <class Rows, int kWidth, Span kSpan, int kVector, bool kInPlace>
 HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
                            const GroupWeights<kWidth>& group, const float* rescale,
-                           FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
+                           Prefetcher& prefetcher, float* HWY_RESTRICT out, int64_t out_stride) {
   const F32 d;
   constexpr int kCount = kSumVectors<Rows>;
   constexpr int64_t kHere = kSpan == Span::kLastGroup ? kChunkWords : kLanes;
   VF32 sum[kCount * kWidth];
   for (VF32& s : sum) s = hn::Zero(d);
   int64_t i = 0;
-  for (; i + kPlaneFetchTokens <= block.count; i += kPlaneFetchTokens) {
-    ahead.Step();
+  for (; i + kPackedPrefetchTokens <= block.count; i += kPackedPrefetchTokens) {
+    prefetcher.Step();
     AddTokens<Rows, kWidth, kSpan, kVector, kInPlace>(block, offset, group.weights, i,
-                                                      kPlaneFetchTokens, sum);
+                                                      kPackedPrefetchTokens, sum);
   }
   if (i < block.count) {
-    ahead.Step();
+    prefetcher.Step();
     AddTokens<Rows, kWidth, kSpan, kVector, kInPlace>(block, offset, group.weights, i,
                                                       block.count - i, sum);
   }
@@ -250,24 +250,24 @@ HWY_INLINE void SumVectors(const BlockRows& block, int64_t offset,
   }
   if constexpr (kVector + kCount < Rows::kVectors) {
     SumVectors<Rows, kWidth, kSpan, kVector + kCount, kInPlace>(
-        block, offset, group, rescale, ahead, out + kCount * kHere, out_stride);
+        block, offset, group, rescale, prefetcher, out + kCount * kHere, out_stride);
   }
 }
 
-// Channels `first` to `end`, of the groups of the weights.
+// Channels `first` to `end`, all in the groups of the weights.
 template <class Rows, int kWidth, Span kSpan, bool kInPlace>
 HWY_INLINE void SumChannels(const BlockRows& block, int64_t first, int64_t end,
                             const GroupWeights<kWidth>& group, const float* rescale,
-                            FetchInOrder& ahead, float* HWY_RESTRICT out, int64_t out_stride) {
+                            Prefetcher& prefetcher, float* HWY_RESTRICT out, int64_t out_stride) {
   for (; first < end; first += Rows::kVectors * kLanes) {
-    SumVectors<Rows, kWidth, kSpan, 0, kInPlace>(block, Rows::BytesOf(first), group, rescale, ahead,
-                                                 out + first, out_stride);
+    SumVectors<Rows, kWidth, kSpan, 0, kInPlace>(block, Rows::BytesOf(first), group, rescale,
+                                                 prefetcher, out + first, out_stride);
   }
 }
 
-// What a kernel is called with, and what it keeps from group to group.
+// A kernel's arguments, and its buffer of weights.
 template <int kWidth>
-struct PlaneCall {
+struct PackedSumCall {
   const BlockRows& block;
   const float* weights;
   const float* rescale;
@@ -277,49 +277,49 @@ struct PlaneCall {
   GroupWeights<kWidth>* group;
 };
 
-// Of the groups of a span, from group g on.
+// The groups of a span, from group g on.
 template <class Rows, int kWidth, Span kSpan>
-HWY_INLINE void SumSpan(const PlaneCall<kWidth>& call, int64_t g, FetchInOrder& ahead) {
+HWY_INLINE void SumSpan(const PackedSumCall<kWidth>& call, int64_t g, Prefetcher& prefetcher) {
   WeighGroups<kWidth, GroupsOf(kSpan)>(call.block, call.weights, g, call.group);
   const int64_t first = g * call.block.group;
   const int64_t end = first + GroupsOf(kSpan) * call.block.group;
   if (Rows::kCodes && call.in_place) {
-    SumChannels<Rows, kWidth, kSpan, Rows::kCodes>(call.block, first, end, *call.group,
-                                                   call.rescale, ahead, call.out, call.out_stride);
+    SumChannels<Rows, kWidth, kSpan, Rows::kCodes>(
+        call.block, first, end, *call.group, call.rescale, prefetcher, call.out, call.out_stride);
   } else {
     SumChannels<Rows, kWidth, kSpan, false>(call.block, first, end, *call.group, call.rescale,
-                                            ahead, call.out, call.out_stride);
+                                            prefetcher, call.out, call.out_stride);
   }
 }
 
 template <class Rows, int kWidth>
-void PlaneSums(const BlockRows& block, const float* weights, const float* rescale, float* out,
-               int64_t out_stride) {
+void PackedSums(const BlockRows& block, const float* weights, const float* rescale, float* out,
+                int64_t out_stride) {
   constexpr int64_t kChunk = Rows::kVectors * kLanes;
-  const int64_t tokens = (block.count + kPlaneFetchTokens - 1) / kPlaneFetchTokens;
+  const int64_t tokens = (block.count + kPackedPrefetchTokens - 1) / kPackedPrefetchTokens;
   const int64_t vectors = (block.dim + kChunk - 1) / kChunk * (Rows::kVectors / kSumVectors<Rows>);
   bool in_place = false;
   if constexpr (Rows::kCodes) {
-    in_place = block.usual_scales && AreUsual<kWidth>(weights, block.count);
+    in_place = block.scales_in_range && WeightsInRange<kWidth>(weights, block.count);
   }
-  FetchInOrder ahead(block.ahead, tokens * vectors);
+  Prefetcher prefetcher(block.prefetch, tokens * vectors);
   GroupWeights<kWidth> group;
-  const PlaneCall<kWidth> call = {block, weights, rescale, out, out_stride, in_place, &group};
+  const PackedSumCall<kWidth> call = {block, weights, rescale, out, out_stride, in_place, &group};
   const int64_t groups = block.dim / block.group;
   int64_t g = 0;
   if constexpr (Rows::kCodes && kLanes == 16) {
     if (block.group < kChunk) {
-      for (; g + 2 <= groups; g += 2) SumSpan<Rows, kWidth, Span::kTwoGroups>(call, g, ahead);
-      if (g < groups) SumSpan<Rows, kWidth, Span::kLastGroup>(call, g, ahead);
+      for (; g + 2 <= groups; g += 2) SumSpan<Rows, kWidth, Span::kTwoGroups>(call, g, prefetcher);
+      if (g < groups) SumSpan<Rows, kWidth, Span::kLastGroup>(call, g, prefetcher);
       return;
     }
   }
-  for (; g < groups; ++g) SumSpan<Rows, kWidth, Span::kGroup>(call, g, ahead);
+  for (; g < groups; ++g) SumSpan<Rows, kWidth, Span::kGroup>(call, g, prefetcher);
 }
 
-// The codes as f32.
+// Codes to f32, in channel order.
 template <class Codes>
-void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
+void WidenPacked(const BlockRows& block, float* out, int64_t stride) {
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
     for (int64_t c = 0; c < block.dim; c += kLanes) {
       hn::Store(Codes::Load(block.rows[i], c), F32(), out + c);
@@ -328,22 +328,19 @@ void WidenPlanes(const BlockRows& block, float* out, int64_t stride) {
 }
 
 template <class Rows>
-void FillPlaneSumsOf(RowKind kind, AttentionKernels* kernels) {
-  FillWidths(kernels->sum[static_cast<int>(kind)], true, PlaneSums<Rows, 1>, PlaneSums<Rows, kQuad>,
-             PlaneSums<Rows, 1>, PlaneSums<Rows, kQuad>);
+constexpr Widths<SumKernel> SumsOf() {
+  return {PackedSums<Rows, 1>, PackedSums<Rows, kQuad>};
 }
 
-void FillPlaneSums(bool, AttentionKernels* kernels) {
-#define KVCHECK_PLANES(name, rows) FillPlaneSumsOf<rows>(RowKind::name, kernels);
-  KVCHECK_ATTENTION_PLANE_KINDS(KVCHECK_PLANES)
-#undef KVCHECK_PLANES
-  kernels->widen[static_cast<int>(RowKind::kPlanes8)] = WidenPlanes<Code8Rows>;
-  kernels->widen[static_cast<int>(RowKind::kPlanes4)] = WidenPlanes<Code4Rows>;
+FactoredSums SumsOfPacked() {
+  return {.of8 = {.sum = SumsOf<Packed8Rows>(), .widen = WidenPacked<Code8Rows>},
+          .of4 = {.sum = SumsOf<Packed4Rows>(), .widen = WidenPacked<Code4Rows>},
+          .of_widened = SumsOf<WidenedCodeRows>()};
 }
 
 #else
 
-void FillPlaneSums(bool, AttentionKernels*) {}
+FactoredSums SumsOfPacked() { return {}; }
 
 #endif
 
@@ -354,10 +351,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcheck::optimized {
 
-HWY_EXPORT(FillPlaneSums);
-void FillPlaneSumKernels(bool fused, AttentionKernels* kernels) {
-  HWY_DYNAMIC_DISPATCH(FillPlaneSums)(fused, kernels);
-}
+HWY_EXPORT(SumsOfPacked);
+FactoredSums PackedSumKernels() { return HWY_DYNAMIC_DISPATCH(SumsOfPacked)(); }
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-"""Keeps the thread on which MLX evaluates near the one that waits for it.
+"""Pins the thread on which MLX evaluates to the processor of the thread that waits for it.
 
 MLX hands each primitive to that thread and wakes it. For arrays of some hundred bytes waking costs more than the work: on
 another processor it sleeps and is woken for each one, on the same one it takes the processor away each time. As a thread
@@ -12,7 +12,7 @@ import os
 import mlx.core as mx
 
 
-class Near:
+class ThreadAffinity:
     def __init__(self):
         self._processor = None
         self._threads = []

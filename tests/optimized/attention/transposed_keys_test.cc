@@ -1,6 +1,6 @@
-// Keys turned about give the bits of keys that are not.
+// q.k over transposed K has the bits of q.k over row-major K.
 
-#include "optimized/attention/turned.h"
+#include "optimized/attention/transposed_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/block_stage.h"
-#include "optimized/attention/planes.h"
+#include "optimized/attention/packed_codes.h"
 #include "tests/optimized/attention/stored_block.h"
 #include "tests/optimized/on_target.h"
 
@@ -28,7 +28,7 @@ using optimized::BlockStage;
 using optimized::kBlockTokens;
 using optimized::kQuad;
 
-// Floats at an address that every vector may be stored to.
+// Aligned floats.
 class Room {
  public:
   explicit Room(int64_t count) : data_(optimized::AlignedFloats(&memory_, count)) {}
@@ -41,11 +41,11 @@ class Room {
 
 // Four queries of many sizes as the kernels take them.
 struct DrawnQueries {
-  DrawnQueries(const StoredBlock& block, const AttentionKernels& kernels, bool planes)
+  DrawnQueries(const StoredBlock& block, const AttentionKernels& kernels, bool factored)
       : padded(optimized::PaddedDim(block.dim)),
         q(kQuad * padded),
         quad(2 * kQuad * padded),
-        turned(kQuad * padded) {
+        transposed(kQuad * padded) {
     std::mt19937 random(11);
     for (int64_t h = 0; h < kQuad; ++h) {
       for (int64_t c = 0; c < block.dim; ++c) {
@@ -54,20 +54,20 @@ struct DrawnQueries {
             std::ldexp(static_cast<float>(static_cast<int32_t>(random())), size);
       }
     }
-    if (!planes) {
-      optimized::TurnQueries(q.data(), padded, padded, kernels.dot_lanes, turned.data());
-      queries = {q.data(), padded, nullptr, false, turned.data()};
+    if (!factored) {
+      optimized::TransposeQueries(q.data(), padded, padded, kernels.dot_lanes, transposed.data());
+      queries = {q.data(), padded, nullptr, false, transposed.data()};
       return;
     }
     const auto& format = std::get<AffineFormat>(block.format);
     for (int64_t h = 0; h < kQuad; ++h) {
-      optimized::ArrangeQuery(format, q.data() + h * padded, block.dim, false, h, quad.data());
+      optimized::PackQuery(format, q.data() + h * padded, block.dim, false, h, quad.data());
     }
     queries = {quad.data(), 0, quad.data() + kQuad * block.dim, false, nullptr};
   }
 
   int64_t padded;
-  Room q, quad, turned;
+  Room q, quad, transposed;
   optimized::Queries queries;
 };
 
@@ -77,29 +77,29 @@ BlockRows Read(StoredBlock* block, const AttentionKernels& kernels, BlockStage::
 }
 
 void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, int64_t dim,
-                    int64_t count, bool planes) {
+                    int64_t count, bool factored) {
   const std::string what = format + " dim " + std::to_string(dim) + " count " +
-                           std::to_string(count) + (planes ? " planes" : "");
-  StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), planes);
-  DrawnQueries drawn(block, kernels, planes);
-  Room rows_scores(kQuad * kBlockTokens), turned_scores(kQuad * kBlockTokens);
-  // What stands behind the last key is anything.
-  std::fill_n(turned_scores.data(), kQuad * kBlockTokens, std::numeric_limits<float>::quiet_NaN());
+                           std::to_string(count) + (factored ? " factored" : "");
+  StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), factored);
+  DrawnQueries drawn(block, kernels, factored);
+  Room rows_scores(kQuad * kBlockTokens), transposed_scores(kQuad * kBlockTokens);
+  // Scores past the last key are undefined.
+  std::fill_n(transposed_scores.data(), kQuad * kBlockTokens,
+              std::numeric_limits<float>::quiet_NaN());
   const BlockRows rows =
-      Read(&block, kernels, planes ? BlockStage::As::kStored : BlockStage::As::kFloats);
-  ASSERT_EQ(rows.turned, nullptr);
-  kernels.dot[static_cast<int>(rows.kind)][1](rows, drawn.queries, rows_scores.data());
-  const BlockRows turned = Read(&block, kernels, BlockStage::As::kTurned);
-  ASSERT_NE(turned.turned, nullptr);
-  ASSERT_EQ(turned.kind, rows.kind);
-  kernels.turned_dot[optimized::HasScales(turned.kind) ? 1 : 0](turned, drawn.queries,
-                                                                turned_scores.data());
+      Read(&block, kernels, factored ? BlockStage::As::kStored : BlockStage::As::kFloats);
+  ASSERT_EQ(rows.transposed, nullptr);
+  kernels.Of(rows.kind).dot[1](rows, drawn.queries, rows_scores.data());
+  const BlockRows transposed = Read(&block, kernels, BlockStage::As::kTransposed);
+  ASSERT_NE(transposed.transposed, nullptr);
+  ASSERT_EQ(transposed.kind, rows.kind);
+  kernels.Of(rows.kind).transposed_dot(transposed, drawn.queries, transposed_scores.data());
   int64_t other_than_zero = 0;
   for (int64_t h = 0; h < kQuad; ++h) {
     for (int64_t i = 0; i < count; ++i) {
       const float expected = rows_scores.data()[h * kBlockTokens + i];
       other_than_zero += expected != 0;
-      ASSERT_EQ(std::bit_cast<uint32_t>(turned_scores.data()[h * kBlockTokens + i]),
+      ASSERT_EQ(std::bit_cast<uint32_t>(transposed_scores.data()[h * kBlockTokens + i]),
                 std::bit_cast<uint32_t>(expected))
           << what << " query " << h << " key " << i;
     }
@@ -107,14 +107,14 @@ void ExpectSameBits(const AttentionKernels& kernels, const std::string& format, 
   ASSERT_EQ(other_than_zero, kQuad * count) << what;
 }
 
-TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
+TEST(AttentionTransposedKeys, GiveTheBitsOfRowMajorKeys) {
   int targets = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const OnTarget forced(target);
     const AttentionKernels kernels = optimized::KernelsFor(true);
-    if (!kernels.CanTurn()) continue;
+    if (!kernels.CanTranspose()) continue;
     ++targets;
-    ASSERT_EQ(kernels.turned_keys, 2 * kernels.dot_lanes);
+    ASSERT_EQ(kernels.panel_keys, 2 * kernels.dot_lanes);
     for (const int64_t count : {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
       for (const int64_t dim : {8, 13, 24, 128, 136}) {
         for (const char* format : {"f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
@@ -128,7 +128,7 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
                 "affine:" + std::to_string(bits) + ":g" + std::to_string(group) + ":f32";
             ExpectSameBits(kernels, format, dim, count, false);
             const auto parsed = ParseKvFormat(WholeLine(format));
-            if (optimized::HavePlanes(std::get<AffineFormat>(parsed))) {
+            if (optimized::CanFactor(std::get<AffineFormat>(parsed))) {
               ExpectSameBits(kernels, format, dim, count, true);
             }
           }
@@ -136,11 +136,11 @@ TEST(AttentionTurned, KeysTurnedAboutGiveTheBitsOfRows) {
       }
     }
   }
-  if (targets == 0) GTEST_SKIP() << "no instruction set of this machine turns keys about";
+  if (targets == 0) GTEST_SKIP() << "no instruction set of this machine transposes K";
 }
 
-TEST(AttentionTurned, PortableArithmeticTurnsNothing) {
-  EXPECT_FALSE(optimized::KernelsFor(false).CanTurn());
+TEST(AttentionTransposedKeys, AreNotUsedByPortableArithmetic) {
+  EXPECT_FALSE(optimized::KernelsFor(false).CanTranspose());
 }
 
 }  // namespace

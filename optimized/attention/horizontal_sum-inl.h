@@ -1,11 +1,11 @@
-// The lanes of sums added up, by halves: (i, i + N / 2), ..., (i, i + 1), several sums at once.
+// Horizontal sums of several vectors at once, in one tree order: (i, i + N / 2), ..., (i, i + 1).
 // Included once per instruction set.
 
-#if defined(OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
-#undef OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#if defined(OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
+#undef OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_LANE_SUMS_INL_H_
+#define OPTIMIZED_ATTENTION_HORIZONTAL_SUM_INL_H_
 #endif
 
 #include <hwy/highway.h>
@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
-// The lanes of one sum by halves.
-HWY_INLINE float AddLanes(VF32 x) {
+// Of one vector.
+HWY_INLINE float HorizontalSum(VF32 x) {
   HWY_ALIGN float lanes[kLanes];
   hn::Store(x, F32(), lanes);
   for (int64_t half = kLanes / 2; half > 0; half /= 2) {
@@ -31,7 +31,7 @@ HWY_INLINE float AddLanes(VF32 x) {
 #if HWY_TARGET != HWY_SCALAR
 using F32x4 = hn::FixedTag<float, 4>;
 
-// Halves of a vector added until four lanes are left: (i, i + 8), (i, i + 4).
+// Folds a vector to four lanes: (i, i + 8), (i, i + 4).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE auto FoldToFour(D d, V x) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -43,7 +43,7 @@ HWY_INLINE auto FoldToFour(D d, V x) {
   }
 }
 
-// Within each 128 bits the four lanes of four sums: (i, i + 2), then (i, i + 1).
+// Within each 128 bits the horizontal sums of four vectors: (i, i + 2), then (i, i + 1).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AddWithinParts(D d, V a, V b, V c, V e) {
   const hn::Repartition<double, D> pairs;
@@ -54,8 +54,8 @@ HWY_INLINE V AddWithinParts(D d, V a, V b, V c, V e) {
   return hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
 }
 
-// The lanes of four sums at once.
-HWY_INLINE hn::Vec<F32x4> AddFour(VF32 a, VF32 b, VF32 c, VF32 e) {
+// Of four vectors.
+HWY_INLINE hn::Vec<F32x4> HorizontalSums4(VF32 a, VF32 b, VF32 c, VF32 e) {
   return AddWithinParts(F32x4(), FoldToFour(F32(), a), FoldToFour(F32(), b), FoldToFour(F32(), c),
                         FoldToFour(F32(), e));
 }
@@ -70,10 +70,10 @@ HWY_INLINE auto FoldToEight(VF32 x) {
 #endif
 }
 
-// The lanes of eight sums at once, added as AddFour does.
-HWY_INLINE void StoreEight(const VF32* sums, float* to) {
+// Of eight vectors.
+HWY_INLINE void StoreHorizontalSums8(const VF32* sums, float* to) {
   const hn::FixedTag<float, 8> d;
-  const auto fold = [&](int a) {  // sum a below sum a + 4
+  const auto fold = [&](int a) {  // vector a in the lower half, a + 4 in the upper
     const auto x = FoldToEight(sums[a]);
     const auto y = FoldToEight(sums[a + 4]);
     return hn::Add(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
@@ -86,25 +86,22 @@ HWY_INLINE void StoreEight(const VF32* sums, float* to) {
 struct AddOf {
   HWY_INLINE VF32 operator()(VF32 a, VF32 b) const { return hn::Add(a, b); }
 };
-// Parts of 128 bits of two vectors, taken together by `of`: those that `kFirst` names and those
-// that `kSecond` does.
+// of(128-bit parts of a and b selected by kFirst, those selected by kSecond).
 template <int kFirst, int kSecond, class Of>
 HWY_INLINE VF32 FoldQuarters(Of of, VF32 a, VF32 b) {
   return of(VF32{_mm512_shuffle_f32x4(a.raw, b.raw, kFirst)},
             VF32{_mm512_shuffle_f32x4(a.raw, b.raw, kSecond)});
 }
-// The lanes of four vectors by halves, as AddFour adds them, until four of each are left: a part
-// for each.
+// Folds four vectors to four lanes each, one 128-bit part a vector.
 template <class Of>
 HWY_INLINE VF32 FoldFour(Of of, VF32 a, VF32 b, VF32 c, VF32 e) {
   const VF32 ab = FoldQuarters<0x44, 0xee>(of, a, b);
   const VF32 ce = FoldQuarters<0x44, 0xee>(of, c, e);
   return FoldQuarters<0x88, 0xdd>(of, ab, ce);
 }
-// The lanes of sixteen sums at once, added as AddFour does. Of part p place i is sum
-// p kPart + i kPlace.
+// Of sixteen vectors: lane i of 128-bit part p is the sum of vector p kPart + i kPlace.
 template <int kPart, int kPlace>
-HWY_INLINE VF32 AddSixteen(const VF32* HWY_RESTRICT sums) {
+HWY_INLINE VF32 HorizontalSums16(const VF32* HWY_RESTRICT sums) {
   const auto fold = [&](int i) HWY_ATTR {
     const VF32* of = sums + i * kPlace;
     return FoldFour(AddOf(), of[0], of[kPart], of[2 * kPart], of[3 * kPart]);
@@ -114,31 +111,31 @@ HWY_INLINE VF32 AddSixteen(const VF32* HWY_RESTRICT sums) {
 #endif
 #endif
 
-// kSums sums of which `sums` has the lanes. Shapes: to (kSums).
+// Of kSums vectors. Shapes: to (kSums).
 template <int kSums>
-HWY_INLINE void StoreSums(const VF32* sums, float* to) {
+HWY_INLINE void StoreHorizontalSums(const VF32* sums, float* to) {
   int k = 0;
 #if KVCHECK_SIXTEEN_LANES
-  for (; k + 16 <= kSums; k += 16) hn::StoreU(AddSixteen<4, 1>(sums + k), F32(), to + k);
+  for (; k + 16 <= kSums; k += 16) hn::StoreU(HorizontalSums16<4, 1>(sums + k), F32(), to + k);
 #endif
 #if KVCHECK_WIDE_VECTORS
-  for (; k + 8 <= kSums; k += 8) StoreEight(sums + k, to + k);
+  for (; k + 8 <= kSums; k += 8) StoreHorizontalSums8(sums + k, to + k);
 #endif
 #if HWY_TARGET != HWY_SCALAR
   for (; k + 4 <= kSums; k += 4) {
-    hn::StoreU(AddFour(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]), F32x4(), to + k);
+    hn::StoreU(HorizontalSums4(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]), F32x4(), to + k);
   }
 #endif
-  for (; k < kSums; ++k) to[k] = AddLanes(sums[k]);
+  for (; k < kSums; ++k) to[k] = HorizontalSum(sums[k]);
 }
 
-// kTokens times four sums as StoreSums, to the scores of four queries. Shapes: sums (kTokens, 4),
-// scores (4, kBlockTokens), from the first of the tokens on.
+// Of kTokens x 4 vectors, into the scores of four queries. Shapes: sums (kTokens, 4), scores (4,
+// kBlockTokens), from the first token on.
 template <int kTokens>
 HWY_INLINE void StoreScores(const VF32* sums, float* HWY_RESTRICT scores) {
 #if KVCHECK_SIXTEEN_LANES
   if constexpr (kTokens == 4) {
-    const __m512 by_query = AddSixteen<1, 4>(sums).raw;
+    const __m512 by_query = HorizontalSums16<1, 4>(sums).raw;
     _mm_storeu_ps(scores, _mm512_castps512_ps128(by_query));
     _mm_storeu_ps(scores + kBlockTokens, _mm512_extractf32x4_ps(by_query, 1));
     _mm_storeu_ps(scores + 2 * kBlockTokens, _mm512_extractf32x4_ps(by_query, 2));
@@ -147,16 +144,15 @@ HWY_INLINE void StoreScores(const VF32* sums, float* HWY_RESTRICT scores) {
   }
 #endif
   float by_token[4 * kTokens];
-  StoreSums<4 * kTokens>(sums, by_token);
+  StoreHorizontalSums<4 * kTokens>(sums, by_token);
   for (int64_t i = 0; i < kTokens; ++i) {
     for (int64_t h = 0; h < 4; ++h) scores[h * kBlockTokens + i] = by_token[4 * i + h];
   }
 }
 
-// From the order of keys to that of four queries. Shapes: from (count, 4), with room for a multiple
-// of 8 keys; scores (4, kBlockTokens).
-HWY_INLINE void TurnScores(const float* HWY_RESTRICT from, int64_t count,
-                           float* HWY_RESTRICT scores) {
+// Shapes: from (count, 4), with room for a multiple of 8 keys; scores (4, kBlockTokens).
+HWY_INLINE void TransposeScores(const float* HWY_RESTRICT from, int64_t count,
+                                float* HWY_RESTRICT scores) {
   int64_t i = 0;
 #if KVCHECK_WIDE_VECTORS
   const hn::FixedTag<float, 8> d;

@@ -1,11 +1,11 @@
-// Products of bytes (fixed_point.h), in registers. Included once per instruction set; for those
-// that have them.
+// Dot products of bytes (fixed_point.h), in registers. Included once per instruction set; for
+// targets with VNNI.
 
-#if defined(OPTIMIZED_ATTENTION_FIXED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef OPTIMIZED_ATTENTION_FIXED_INL_H_
-#undef OPTIMIZED_ATTENTION_FIXED_INL_H_
+#if defined(OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
+#undef OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
 #else
-#define OPTIMIZED_ATTENTION_FIXED_INL_H_
+#define OPTIMIZED_ATTENTION_FIXED_POINT_INL_H_
 #endif
 
 #include <hwy/highway.h>
@@ -27,21 +27,21 @@ namespace HWY_NAMESPACE {
 
 using I32 = hn::RebindToSigned<F32>;
 using VI32 = hn::Vec<I32>;
-// Of the compiler's own kind: it keeps arrays of these in registers, and not those of VI32.
+// A vector type of the compiler: it keeps arrays of these in registers, not those of VI32.
 using Sums32 = int32_t __attribute__((vector_size(64)));
 
 HWY_INLINE Sums32 LoadWords32(const void* from) {
   return reinterpret_cast<Sums32>(_mm512_loadu_si512(from));
 }
 
-// sum + the four products of the bytes of each lane: codes without a sign, parts with one.
+// sum += the four products of bytes of each lane: unsigned codes, signed parts.
 HWY_INLINE void AddProducts(Sums32 codes, Sums32 parts, Sums32& sum) {
-  // Highway's attributes for this target name another extension than that of the instruction.
+  // No intrinsic: Highway's target attributes do not name the extension that it asks for.
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(codes), "v"(parts));
 }
 
-// Products of kVectors vectors of codes with the parts of kWidth rows, `stride` words from row to
-// row. Shapes: codes (kVectors), parts (kWidth, kFixedParts), sum (kWidth, kFixedParts, kVectors).
+// kVectors vectors of codes times the parts of kWidth rows, kStride words from row to row. Shapes:
+// codes (kVectors), parts (kWidth, kFixedParts), sum (kWidth, kFixedParts, kVectors).
 template <int kVectors, int kWidth, int64_t kStride, int kPart = 0>
 HWY_INLINE void AddParts(const Sums32* HWY_RESTRICT codes, const uint32_t* HWY_RESTRICT parts,
                          Sums32* HWY_RESTRICT sum) {
@@ -56,7 +56,7 @@ HWY_INLINE void AddParts(const Sums32* HWY_RESTRICT codes, const uint32_t* HWY_R
   }
 }
 
-// Unrolled by hand: as loops the compiler would make copies of memory of them.
+// Unrolled by recursion: as loops g++ spills the accumulators.
 template <int kCount>
 HWY_INLINE void ClearSums(Sums32* sum) {
   sum[0] = Sums32{};
@@ -68,8 +68,8 @@ HWY_INLINE void StoreSums32(const Sums32* sum, int32_t* to) {
   if constexpr (kCount > 1) StoreSums32<kCount - 1>(sum + 1, to + kLanes);
 }
 
-// The sum of the three parts as f32, in steps: two roundings. Shapes: sums (kFixedParts, kVectors,
-// kLanes), from the vector asked for on.
+// The sum of the three parts as f32, in units of the step, with two roundings. Shapes: sums
+// (kFixedParts, kVectors, kLanes), from the vector asked for on.
 template <int kVectors>
 HWY_INLINE VF32 JoinParts(const int32_t* sums) {
   const I32 d;
