@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimized/attention/affine_operand.h"
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp.h"
 #include "optimized/attention/fixed_point.h"
@@ -36,7 +37,7 @@ SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
     return SumOf(SumOrder::kLanes, kernels.fused, kernels.dot_lanes);
   }
   if (kernels.IsFixedPoint()) return FixedSum();
-  const int64_t runs = std::get<AffineFormat>(shape.k).group_size / kGroupRun;
+  const int64_t runs = AffineCodesOf(shape.k)->group_size / kGroupRun;
   return runs == 1 ? SumOf(SumOrder::kSequential, kernels.fused)
                    : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
 }
@@ -103,10 +104,7 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
       plan.pv = SumOf(SumOrder::kLanes, fused);
     }
   }
-  const auto has_codes = [](const KvFormat& format) {
-    return !IsPlain(format) && !IsDecoded(format);
-  };
-  if (has_codes(shape.k) || has_codes(shape.v)) {
+  if (AffineCodesOf(shape.k) != nullptr || AffineCodesOf(shape.v) != nullptr) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = fused ? 1 : 2;

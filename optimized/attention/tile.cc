@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "optimized/attention/affine_operand.h"
 #include "optimized/attention/cache_sizes.h"
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/packed_codes.h"
@@ -19,13 +20,13 @@ const VisibleKeys& VisibleOf(const Tile& tile, const RowPlace& place) {
 }
 
 bool IsDecoded(const KvFormat& format) {
-  return !IsPlain(format) && !std::holds_alternative<AffineFormat>(format);
+  return !IsPlain(format) && AffineCodesOf(format) == nullptr;
 }
 
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
   if (IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
-  const auto* k = std::get_if<AffineFormat>(&shape.k);
-  const auto* v = std::get_if<AffineFormat>(&shape.v);
+  const auto* k = AffineCodesOf(shape.k);
+  const auto* v = AffineCodesOf(shape.v);
   if (!kernels.Factors() || (k == nullptr && v == nullptr)) return false;
   return (k == nullptr || CanFactor(*k)) && (v == nullptr || CanFactor(*v));
 }
@@ -39,8 +40,8 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
       scale(static_cast<float>(s.scale)),
       softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {
   if (!IsFactored(s, k)) return;
-  k_factored = std::get_if<AffineFormat>(&s.k);
-  v_factored = std::get_if<AffineFormat>(&s.v);
+  k_factored = AffineCodesOf(s.k);
+  v_factored = AffineCodesOf(s.v);
   if (k_factored != nullptr) {
     const int64_t group = k_factored->group_size;
     k_padded =

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-ROOMS = ("reference", "golden", "fuzz", "tools", "bench", "optimized/cache", "optimized/formats")
+ROOMS = ("reference", "golden", "fuzz", "tools", "bench", "optimized")
 OWN_ROOMS = ("reference/", "optimized/")
 DECLARATION = "reference/spec/kv_format.h"
 SOURCES = (".h", ".cc")

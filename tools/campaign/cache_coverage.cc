@@ -74,7 +74,7 @@ std::string CellText(const CoverageCell& cell, int64_t plain, int64_t affine) {
   if (cell.lost > 0) return "lost";
   if (cell.plain == plain && cell.affine == affine) return "all";
   if (cell.plain == plain && cell.affine == 0) return "plain";
-  if (cell.plain == 0 && cell.affine == affine) return "affine";
+  if (cell.plain == 0 && cell.affine == affine) return "coded";
   if (cell.plain + cell.affine == 0) return "-";
   return fmt::format("{}", cell.plain + cell.affine);
 }
@@ -161,7 +161,7 @@ std::string CoverageText(const std::string& implementation, const std::vector<Co
   std::string text = fmt::format(
       "operations of the caches of '{}', by layout, in one row and in batches; all: {} plain and "
       "{} "
-      "affine\nformats passed beside the model\n",
+      "coded\nformats passed beside the model\n",
       implementation, plain, affine);
   const std::vector<CacheOpKind> operations = CoveredOperations();
   constexpr int kLayoutColumns = 16;

@@ -45,7 +45,7 @@ std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, Cache
                                        int64_t rows);
 
 std::vector<CoverageRow> CoverageOf(CacheFactory* factory);
-// Lines of a table; "all": every format, "plain", "affine": these alone, "-": none, else how many.
+// Lines of a table; "all": every format, "plain", "coded": these alone, "-": none, else how many.
 std::string CoverageText(const std::string& implementation, const std::vector<CoverageRow>& rows);
 
 }  // namespace kvcheck

@@ -202,7 +202,7 @@ constexpr CacheFault kFaults[] = {
      "copy",
      cache_fault::CopyShares},
     {{"save_shares", "shares", "what was saved changes with the cache", "vlm-disk-promotion-alias",
-      "P10", "load queries",
+      "P10", "load queries | append queries operand",
       "cache k=f32 dk=8 hkv=2 data=tokens:1; "
       "new A; save A s0; append A 1; load s0 -> B"},
      "save",

@@ -204,7 +204,8 @@ constexpr std::string_view kEncode =
     "codec encode affine codes bytes | codec encode affine scales bytes | codec encode affine "
     "biases bytes | codec round_trip affine y bound";
 constexpr std::string_view kDecode =
-    "codec decode affine y bytes | codec round_trip affine y bound";
+    "codec decode affine y bytes | codec decode affine y special_value | codec round_trip affine y "
+    "bound";
 constexpr std::string_view kPlain =
     "codec encode plain codes bytes | codec encode plain codes special_value | codec round_trip "
     "plain y bound | codec round_trip plain y special_value";

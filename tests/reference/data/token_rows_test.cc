@@ -127,7 +127,7 @@ TEST(TokenRows, EveryFormatKeepsTokensApart) {
       const TensorMap stored = EncodeRows(format, Profile{}, x);
       std::set<std::string> seen;
       for (size_t t = 0; t < 2000; ++t) {
-        const Tensor& codes = stored.at("codes");
+        const Tensor& codes = stored.at(PlaneNames(format)[0]);
         const size_t row = codes.bytes.size() / 2000;
         seen.emplace(reinterpret_cast<const char*>(codes.bytes.data()) + t * row, row);
       }

@@ -167,7 +167,7 @@ TEST_F(FuzzCommand, LayoutsAndFormatsRestrictWhatIsDrawn) {
   EXPECT_EQ(run.exit_code, 0) << run.out;
   EXPECT_NE(run.out.find("ring_wrapped "), std::string::npos);
   EXPECT_EQ(Tool({"fuzz", "--layout", "spiral"}).exit_code, 2);
-  EXPECT_EQ(Tool({"fuzz", "--kind", "codec", "--format", "q8_0"}).exit_code, 2);
+  EXPECT_EQ(Tool({"fuzz", "--kind", "codec", "--format", "q9_9"}).exit_code, 2);
 }
 
 TEST_F(FuzzCommand, CrashesAreVerdictsAndShrink) {
