@@ -5,16 +5,16 @@
 namespace kvcheck::optimized {
 
 RowBytes RowBytesOf(const KvFormat& format, int64_t dim) {
-  return RowFamilyOf(format).bytes(format, dim);
+  return FamilyOf(format).bytes(format, dim);
 }
 
 bool FitsDim(const KvFormat& format, int64_t dim) {
-  return dim % RowFamilyOf(format).block(format) == 0;
+  return dim % FamilyOf(format).block(format) == 0;
 }
 
 void RowCodec::Start(const KvFormat& format, DType from, int64_t dim) {
   format_ = format;
-  family_ = &RowFamilyOf(format);
+  family_ = &FamilyOf(format);
   from_ = from;
   dim_ = dim;
   bytes_ = family_->bytes(format, dim);

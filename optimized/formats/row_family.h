@@ -27,7 +27,9 @@ const RowFamily& RowFamilyOf(const AffineFormat& format);
 const RowFamily& RowFamilyOf(const Q8_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_0Format& format);
 
-inline const RowFamily& RowFamilyOf(const KvFormat& format) {
+// Of another name than the overloads, or a family without one would convert to KvFormat and
+// recurse.
+inline const RowFamily& FamilyOf(const KvFormat& format) {
   return std::visit([](const auto& family) -> const RowFamily& { return RowFamilyOf(family); },
                     format);
 }
