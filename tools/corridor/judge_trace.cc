@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reference/spec/implementation_loss.h"
 #include "tools/corridor/evaluate_case.h"
 
@@ -60,9 +62,10 @@ Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFact
   return verdict;
 }
 
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store) {
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store,
+                          TraceOptions options) {
   TraceRunner runner(factory, store);
-  const JudgedTrace result = JudgeTrace(c, &runner);
+  const JudgedTrace result = JudgeTrace(c, &runner, std::move(options));
   Verdict verdict = VerdictOf(c, result, *factory);
   const std::string signature = SignatureOf(c, result);
   if (!signature.empty()) verdict.reasons.push_back(fmt::format("signature \"{}\"", signature));

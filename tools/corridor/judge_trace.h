@@ -29,7 +29,9 @@ std::string SignatureOf(const CacheCase& c, const JudgedTrace& result);
 Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFactory& factory);
 
 // store: where the trace saves; null: where the implementation does, or in memory.
-Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store = nullptr);
+// Errors: what options.on_operation throws.
+Verdict EvaluateCacheCase(const CacheCase& c, CacheFactory* factory, TraceStore* store = nullptr,
+                          TraceOptions options = {});
 
 }  // namespace kvcheck
 

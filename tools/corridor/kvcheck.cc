@@ -10,7 +10,6 @@
 #include <utility>
 #include <variant>
 
-#include "reference/judge/tensor_source.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/report/json_report.h"
@@ -163,11 +162,15 @@ Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arra
 
 Verdict JudgeArrays(const Array& want, const Array& got, const std::string& rule,
                     const Settings& settings) {
-  JudgeOptions options;
-  options.threads = settings.threads;
-  options.strict = settings.strict;
-  return JudgeTensors(ToTensor("want", want), ToTensor("got", got),
-                      ParseToleranceRule(WholeLine(rule)), options);
+  Question question;
+  const Tensor expected = ToTensor("want", want);
+  question.c = TensorCase{.dtype = want.dtype,
+                          .shape = expected.shape,
+                          .rule = ParseToleranceRule(WholeLine(rule)),
+                          .data = {"file", 0, ""}};
+  Validate(question.c);
+  question.inputs["expected"] = expected;
+  return Judged(std::move(question), {{"got", got}}, settings);
 }
 
 Verdict JudgeCache(const std::string& case_text, CacheFactory* caches, const Settings& settings) {
@@ -179,9 +182,9 @@ Verdict JudgeCache(const std::string& case_text, CacheFactory* caches, const Set
                 "JudgeCase",
                 case_text);
   }
-  const Cancel cancel = CancelOf(settings);
-  cancel.ThrowIfRequested();
-  return EvaluateCacheCase(*trace, caches);
+  TraceOptions options;
+  options.on_operation = [cancel = CancelOf(settings)](int64_t) { cancel.ThrowIfRequested(); };
+  return EvaluateCacheCase(*trace, caches, nullptr, std::move(options));
 }
 
 std::string TextOf(const Verdict& verdict) {

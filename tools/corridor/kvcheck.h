@@ -47,7 +47,8 @@ struct Settings {
   std::string profile{};               // which conventions it follows
   bool strict = false;                 // statistics over their limit fail
   int threads = 1;                     // does not change the verdict
-  std::function<bool()> cancelled{};   // asked again and again, by every thread
+  std::function<bool()>
+      cancelled{};  // asked again and again, by every thread; before each operation of a trace
 };
 
 // A call of an attention kernel, and what it answered.
@@ -76,12 +77,14 @@ Verdict JudgeAttention(const AttentionCall& call, const Settings& settings = {})
 Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arrays& outputs,
                   const Settings& settings = {});
 
-// Two arrays of one type and shape under a rule ("exact", "ulp:2", "abs:2^-20,rel:0.001").
+// Two arrays under a rule ("exact", "ulp:2", "abs:2^-20,rel:0.001"); another type or shape of got
+// fails. Errors also: kIllegalCase for arrays without elements.
 Verdict JudgeArrays(const Array& want, const Array& got, const std::string& rule,
                     const Settings& settings = {});
 
 // Runs a trace of operations ("cache layout=... ; new A; append A 3; ...") on the caches of this
-// process, beside the model of the contract.
+// process, beside the model of the contract. Of settings, `cancelled` alone: plan and profile are
+// what the caches state, and one thread runs them.
 Verdict JudgeCache(const std::string& case_text, CacheFactory* caches,
                    const Settings& settings = {});
 

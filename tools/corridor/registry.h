@@ -23,7 +23,7 @@ namespace kvcheck {
 struct MakeRequest {
   CaseKind kind = CaseKind::kCache;  // of the cases that it will be asked
   std::string name;                  // as --impl has it
-  std::string parameter;             // what stands behind a name that takes one
+  std::string parameter;             // the text after a name that takes one
   // Of implementations of tensors: what their answers are judged under.
   Plan plan{};
   Profile profile{};
@@ -38,7 +38,7 @@ using Maker = std::variant<std::monostate, MakeCases, MakeCaches>;
 struct ImplementationRow {
   std::string name;         // "optimized"; with a parameter, what stands before it: "fault:"
   std::string parameter{};  // "PLAN", "ID"; "": none
-  std::string help{};       // what it is, behind the name
+  std::string help{};       // what it is, after the name
   // What it cannot find faults of, because it would be judged by itself; "": it is another one.
   std::string checks_itself{};
   // Errors of a maker: kUsage for a parameter that names nothing, or caches that a process has not;

@@ -166,6 +166,15 @@ TEST_F(KvcheckLibrary, WorkIsCutShortWhereTheCallerSaysSo) {
   Settings settings;
   settings.cancelled = [] { return true; };
   EXPECT_THROW(JudgeAttention(Call(), settings), Cancelled);
+  EXPECT_THROW(JudgeArrays(Of(q_, {kDim}), Of(q_, {kDim}), "exact", settings), Cancelled);
+  optimized::OptimizedCacheFactory caches;
+  int asked = 0;
+  settings.cancelled = [&] { return ++asked == 2; };
+  EXPECT_THROW(JudgeCache("cache layout=linear k=f32 v=f32 x=f32 hkv=1 hq=1 dk=8 dv=8 growth=8 "
+                          "observe=each data=tokens:1; new A rows=1; append A 1; append A 1",
+                          &caches, settings),
+               Cancelled);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(KvcheckLibrary, CodecRowsAreJudgedByTheirBytes) {
