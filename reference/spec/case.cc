@@ -304,7 +304,7 @@ std::string Print(const Case& c) {
 
 namespace {
 
-// fields: what stands behind the kind's name in the text.
+// fields: the text after the kind's name.
 template <typename C, C (*kParse)(Fields*)>
 Case ParseFields(Piece fields, std::string_view keys) {
   Fields read(fields, keys);

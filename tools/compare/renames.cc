@@ -42,7 +42,7 @@ std::string FormatOf(std::string_view replacement, const std::string& where) {
       format += replacement[i];
       continue;
     }
-    if (++i == replacement.size()) Refuse("nothing stands behind the last \\", where);
+    if (++i == replacement.size()) Refuse("nothing follows the last \\", where);
     const char c = replacement[i];
     if (c >= '1' && c <= '9') {
       format += fmt::format("$0{}", c);
