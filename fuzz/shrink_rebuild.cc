@@ -6,27 +6,11 @@
 #include <vector>
 
 #include "fuzz/shrink_steps.h"
+#include "reference/trace/trace_result.h"
 #include "reference/trace/trace_shadow.h"
 
 namespace kvcheck {
 namespace {
-
-// The slot whose cache an operation changes or replaces; -1: it only reads.
-int Changes(const CacheOp& op) {
-  switch (op.kind) {
-    case CacheOpKind::kMerge:
-    case CacheOpKind::kExtract:
-    case CacheOpKind::kCopy:
-    case CacheOpKind::kLoad:
-      return op.target;
-    case CacheOpKind::kSave:
-    case CacheOpKind::kDamage:
-    case CacheOpKind::kAttend:
-      return -1;
-    default:
-      return op.slot;
-  }
-}
 
 // `new` with padding so that one append of as many columns as the longest row has tokens fills all
 // rows; a row without tokens keeps the padding that it has to come.
@@ -77,7 +61,7 @@ bool RebuildStates(const CacheCase& c, const Offer& offer) {
       CacheCase one;
       one.setup = c.setup;
       for (size_t j = 0; j < i; ++j) {
-        if (Changes(c.ops[j]) != slot) one.ops.push_back(c.ops[j]);
+        if (TargetOf(c.ops[j]) != slot) one.ops.push_back(c.ops[j]);
       }
       AddState(c.setup, shadow.State(slot), slot, &one.ops);
       one.ops.insert(one.ops.end(), c.ops.begin() + static_cast<std::ptrdiff_t>(i), c.ops.end());

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 namespace kvcheck {
-namespace {
 
-// The slot that an operation changes or fills; -1: none.
 int TargetOf(const CacheOp& op) {
   switch (op.kind) {
     case CacheOpKind::kMerge:
@@ -21,8 +19,6 @@ int TargetOf(const CacheOp& op) {
       return op.slot;
   }
 }
-
-}  // namespace
 
 std::string TraceResult::Signature(const CacheCase& c) const {
   if (outcome == Outcome::kPass || operation < 0) return "";

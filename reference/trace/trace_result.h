@@ -14,6 +14,9 @@
 
 namespace kvcheck {
 
+// The slot whose cache an operation changes, fills or replaces; -1: it only reads.
+int TargetOf(const CacheOp& op);
+
 struct TraceCounts {
   int64_t operations = 0;   // carried out or refused; not those on empty slots
   int64_t idle = 0;         // named an empty slot
