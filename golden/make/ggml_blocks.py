@@ -29,14 +29,46 @@ def _q8_0_codes(blocks):
     return blocks[..., 2:].view(np.int8).astype(np.float32)
 
 
-def _q4_0_encode(x):
-    step = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0] / np.float32(-8)
-    codes = np.minimum(np.floor(x * _inverse(step) + np.float32(8.5)), 15).astype(np.uint8)
-    return np.concatenate([_halves(step), codes[..., :16] + 16 * codes[..., 16:]], -1)
+def _packed(codes, bits):
+    """Nibbles of channels 0 to 15 below those of 16 to 31; before them the fifth bits of all, where there are any."""
+    nibbles = codes[..., :16] % 16 + 16 * (codes[..., 16:] % 16)
+    if bits == 4:
+        return nibbles
+    fifth = (codes // 16).reshape(*codes.shape[:-1], 4, 8) * 2 ** np.arange(8)
+    return np.concatenate([fifth.sum(-1).astype(np.uint8), nibbles], -1)
 
 
-def _q4_0_codes(blocks):
-    return np.concatenate([blocks[..., 2:] % 16, blocks[..., 2:] // 16], -1).astype(np.float32) - 8
+def _unpacked(packed, bits):
+    nibbles = packed[..., -16:]
+    codes = np.concatenate([nibbles % 16, nibbles // 16], -1).astype(np.float32)
+    if bits == 4:
+        return codes
+    fifth = packed[..., :4, None] // 2 ** np.arange(8) % 2
+    return codes + np.float32(16) * fifth.reshape(codes.shape).astype(np.float32)
+
+
+def _signed(bits):
+    """Codes from -half on, which that of largest magnitude gets."""
+    half = 2 ** (bits - 1)
+
+    def encode(x):
+        step = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0] / np.float32(-half)
+        codes = np.minimum(np.floor(x * _inverse(step) + np.float32(half + 0.5)), 2 * half - 1).astype(np.uint8)
+        return np.concatenate([_halves(step), _packed(codes, bits)], -1)
+
+    return encode, lambda blocks: _unpacked(blocks[..., 2:], bits) - half
+
+
+def _from_minimum(bits):
+    levels = 2**bits - 1
+
+    def encode(x):
+        low = x.min(-1)
+        step = (x.max(-1) - low) / np.float32(levels)
+        codes = np.minimum(np.floor((x - low[..., None]) * _inverse(step) + np.float32(0.5)), levels).astype(np.uint8)
+        return np.concatenate([_halves(step), _halves(low), _packed(codes, bits)], -1)
+
+    return encode, lambda blocks: _unpacked(blocks[..., 4:], bits)
 
 
 class Type(NamedTuple):
@@ -44,9 +76,10 @@ class Type(NamedTuple):
     bits: int  # of a code
     encode: object  # float32 (..., blocks, 32) to bytes (..., blocks, block_bytes)
     codes: object  # the integers of blocks, float32
+    has_minimum: bool = False
 
 
-TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, _q4_0_encode, _q4_0_codes)}
+TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_signed(4)), "q4_1": Type(20, 4, *_from_minimum(4), True)}
 
 
 def encode(x, text):
@@ -56,10 +89,18 @@ def encode(x, text):
 
 
 def judged(x, text):
-    """Which bytes of encode(x, text) mean something: not the codes of a block whose step has no reciprocal, nor the sign
-    of the scale of a block of zeros."""
+    """Which bytes of encode(x, text) mean something: not the codes of a block whose step has no reciprocal, nor those with
+    the sign of a scale or minimum of 0."""
     size = TYPES[text].block_bytes
-    largest = np.abs(np.asarray(x, np.float32)).reshape(*x.shape[:-1], -1, BLOCK).max(-1)
+    blocks = np.asarray(x, np.float32).reshape(*x.shape[:-1], -1, BLOCK)
+    largest = np.abs(blocks).max(-1)
+    if TYPES[text].has_minimum:
+        low = blocks.min(-1)
+        span = blocks.max(-1) - low
+        bytes_ = np.broadcast_to(((span == 0) | (span >= 2.0**-120))[..., None], (*largest.shape, size)).copy()
+        bytes_[..., :3] = True
+        bytes_[..., 3] = low != 0
+        return bytes_.reshape(*x.shape[:-1], -1)
     bytes_ = np.broadcast_to(largest[..., None] >= 2.0**-120, (*largest.shape, size)).copy()
     bytes_[..., :1] = True
     bytes_[..., 1] = largest > 0
@@ -69,4 +110,7 @@ def judged(x, text):
 def decode(stored, text):
     blocks = np.ascontiguousarray(stored).reshape(*stored.shape[:-1], -1, TYPES[text].block_bytes)
     scales = np.ascontiguousarray(blocks[..., :2]).view("<f2").astype(np.float32)
-    return (TYPES[text].codes(blocks) * scales).reshape(*stored.shape[:-1], -1)
+    values = TYPES[text].codes(blocks) * scales
+    if TYPES[text].has_minimum:
+        values = values + np.ascontiguousarray(blocks[..., 2:4]).view("<f2").astype(np.float32)
+    return values.reshape(*stored.shape[:-1], -1)
