@@ -79,7 +79,8 @@ class Type(NamedTuple):
     has_minimum: bool = False
 
 
-TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_signed(4)), "q4_1": Type(20, 4, *_from_minimum(4), True)}
+TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_signed(4)), "q5_0": Type(22, 5, *_signed(5)),
+         "q4_1": Type(20, 4, *_from_minimum(4), True)}
 
 
 def encode(x, text):

@@ -19,12 +19,14 @@
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
 #include "reference/spec/q4_1_format.h"
+#include "reference/spec/q5_0_format.h"
 #include "reference/spec/q8_0_format.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format>;
+using KvFormat =
+    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format>;
 
 // What a family states about itself.
 template <typename F>

@@ -6,9 +6,10 @@ from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
 from .q4_1 import Q4_1
+from .q5_0 import Q5_0
 from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0)
 
 
 @functools.lru_cache(maxsize=1024)
