@@ -80,7 +80,7 @@ class Type(NamedTuple):
 
 
 TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_signed(4)), "q5_0": Type(22, 5, *_signed(5)),
-         "q4_1": Type(20, 4, *_from_minimum(4), True)}
+         "q4_1": Type(20, 4, *_from_minimum(4), True), "q5_1": Type(24, 5, *_from_minimum(5), True)}
 
 
 def encode(x, text):

@@ -21,7 +21,7 @@ import regimes
 
 VERSION = importlib.metadata.version("gguf")
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ggml_blocks.TYPES}
-FILES = {"gguf_blocks": ("q8_0", "q4_0", "q5_0"), "gguf_minimum_blocks": ("q4_1",)}
+FILES = {"gguf_blocks": ("q8_0", "q4_0", "q5_0"), "gguf_minimum_blocks": ("q4_1", "q5_1")}
 COARSE_BITS = 4  # of 5 bits it depends on the data whether a round trip proves something: none is stored
 # Without f16_range, whose scale leaves f16.
 FAMILIES = tuple(family for family in regimes.CODEC_ROWS if family != "f16_range")

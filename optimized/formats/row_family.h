@@ -28,6 +28,7 @@ const RowFamily& RowFamilyOf(const Q8_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_1Format& format);
 const RowFamily& RowFamilyOf(const Q5_0Format& format);
+const RowFamily& RowFamilyOf(const Q5_1Format& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -119,6 +119,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_0Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_1Format& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 
