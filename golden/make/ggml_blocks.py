@@ -71,6 +71,39 @@ def _from_minimum(bits):
     return encode, lambda blocks: _unpacked(blocks[..., 4:], bits)
 
 
+IQ4_NL = np.float32([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+
+
+def _iq4_nl_encode(x):
+    """After quantize_row_iq4_nl_ref of ggml/src/ggml-quants.c (ggml 0.21.0), which writes KV caches: no search of scales.
+
+    Distances to all entries, of which the last smallest one counts; the sums in the order of the channels."""
+    largest = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)
+    is_small = np.abs(largest) < np.float32(1e-15)
+    first = np.where(is_small, np.float32(1), largest / np.float32(-127))
+    position = (x * (np.float32(1) / first)).clip(-127, 113)
+    distance = np.abs(position[..., None] - IQ4_NL)
+    codes = (15 - distance[..., ::-1].argmin(-1)).astype(np.uint8)
+    entry = IQ4_NL[codes]
+    above = below = np.zeros(x.shape[:-1], np.float32)
+    for i in range(BLOCK):
+        weight = x[..., i] * x[..., i]
+        above = above + weight * entry[..., i] * x[..., i]
+        below = below + weight * entry[..., i] * entry[..., i]
+    scale = np.where(is_small[..., 0], np.float32(0), above / np.where(below > 0, below, np.float32(1)))
+    return np.concatenate([_halves(scale), _packed(codes, 4)], -1)
+
+
+def _is_between_halves(x):
+    """Whether sums in another order may make the scale of iq4_nl another number of f16 (reference/formats/formats.md)."""
+    entry = IQ4_NL[_unpacked(_iq4_nl_encode(x)[..., 2:], 4).astype(int)].astype(np.float64)
+    x = x.astype(np.float64)
+    below = (x * x * entry * entry).sum(-1)
+    scale = (x**3 * entry).sum(-1) / np.where(below > 0, below, 1)
+    with np.errstate(over="ignore"):
+        return (scale * (1 - 70 * 2.0**-24)).astype(np.float16) != (scale * (1 + 70 * 2.0**-24)).astype(np.float16)
+
+
 class Type(NamedTuple):
     block_bytes: int
     bits: int  # of a code
@@ -80,7 +113,8 @@ class Type(NamedTuple):
 
 
 TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_signed(4)), "q5_0": Type(22, 5, *_signed(5)),
-         "q4_1": Type(20, 4, *_from_minimum(4), True), "q5_1": Type(24, 5, *_from_minimum(5), True)}
+         "q4_1": Type(20, 4, *_from_minimum(4), True), "q5_1": Type(24, 5, *_from_minimum(5), True),
+         "iq4_nl": Type(18, 4, _iq4_nl_encode, lambda blocks: IQ4_NL[_unpacked(blocks[..., 2:], 4).astype(int)])}
 
 
 def encode(x, text):
@@ -90,8 +124,8 @@ def encode(x, text):
 
 
 def judged(x, text):
-    """Which bytes of encode(x, text) mean something: not the codes of a block whose step has no reciprocal, nor those with
-    the sign of a scale or minimum of 0."""
+    """Which bytes of encode(x, text) mean something: not the codes of a block whose step has no reciprocal (of iq4_nl: whose
+    scale is 0), nor those with the sign of a scale or minimum of 0, nor a scale of iq4_nl that depends on the order of sums."""
     size = TYPES[text].block_bytes
     blocks = np.asarray(x, np.float32).reshape(*x.shape[:-1], -1, BLOCK)
     largest = np.abs(blocks).max(-1)
@@ -102,9 +136,12 @@ def judged(x, text):
         bytes_[..., :3] = True
         bytes_[..., 3] = low != 0
         return bytes_.reshape(*x.shape[:-1], -1)
-    bytes_ = np.broadcast_to(largest[..., None] >= 2.0**-120, (*largest.shape, size)).copy()
+    smallest = 2.0**-17 if text == "iq4_nl" else 2.0**-120
+    bytes_ = np.broadcast_to(largest[..., None] >= smallest, (*largest.shape, size)).copy()
     bytes_[..., :1] = True
     bytes_[..., 1] = largest > 0
+    if text == "iq4_nl":
+        bytes_[..., :2] &= _is_between_halves(blocks)[..., None] == 0
     return bytes_.reshape(*x.shape[:-1], -1)
 
 

@@ -1,5 +1,5 @@
 """Makes gguf_blocks.h5 and gguf_minimum_blocks.h5: what llama.cpp's own Python package (gguf) writes and reads of blocks of
-ggml, the second of the types whose blocks have a minimum.
+ggml, the second of the types whose blocks have a minimum, and what it reads of iq4_nl, which it does not write.
 
 Usage: python make_gguf.py [DIRECTORY]                    (default: ../data beside this file)
        python make_gguf.py --values COUNT [DIRECTORY]     COUNT values of each type in place of the stored rows, all in one
@@ -21,7 +21,7 @@ import regimes
 
 VERSION = importlib.metadata.version("gguf")
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ggml_blocks.TYPES}
-FILES = {"gguf_blocks": ("q8_0", "q4_0", "q5_0"), "gguf_minimum_blocks": ("q4_1", "q5_1")}
+FILES = {"gguf_blocks": ("q8_0", "q4_0", "q5_0"), "gguf_minimum_blocks": ("q4_1", "q5_1", "iq4_nl")}
 COARSE_BITS = 4  # of 5 bits it depends on the data whether a round trip proves something: none is stored
 # Without f16_range, whose scale leaves f16.
 FAMILIES = tuple(family for family in regimes.CODEC_ROWS if family != "f16_range")
@@ -38,14 +38,16 @@ def record(function, **fields):
 def add(writer, label, name, kind, x, round_trip=True):
     """x: as stored in `kind`."""
     rows = regimes.widen(x, kind).astype(np.float32)
-    blocks = gguf.quants.quantize(rows, TYPES[name])
+    is_written = name != "iq4_nl"
+    blocks = gguf.quants.quantize(rows, TYPES[name]) if is_written else ggml_blocks.encode(rows, name)
     y = gguf.quants.dequantize(blocks, TYPES[name]).astype(np.float32)
     given, stored = {"x": regimes.typed(x, kind)}, {"blocks": kg.Typed(blocks, "uint8", kv_format=name)}
-    case = writer.case(f"encode.{label}", text_of("encode", name, kind, x), given)
-    case.observed("gguf", stored, **record("gguf.quants.quantize"))
+    if is_written:
+        case = writer.case(f"encode.{label}", text_of("encode", name, kind, x), given)
+        case.observed("gguf", stored, **record("gguf.quants.quantize"))
     case = writer.case(f"decode.{label}", text_of("decode", name, kind, x), stored)
     case.observed("gguf", {"y": regimes.typed(y, "f32")}, **record("gguf.quants.dequantize"))
-    if not round_trip or ggml_blocks.TYPES[name].bits == 5:
+    if not round_trip or not is_written or ggml_blocks.TYPES[name].bits == 5:
         return
     expectation = {}
     if ggml_blocks.TYPES[name].bits <= COARSE_BITS:

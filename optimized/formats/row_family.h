@@ -29,6 +29,7 @@ const RowFamily& RowFamilyOf(const Q4_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_1Format& format);
 const RowFamily& RowFamilyOf(const Q5_0Format& format);
 const RowFamily& RowFamilyOf(const Q5_1Format& format);
+const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

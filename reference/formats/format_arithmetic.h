@@ -74,7 +74,8 @@ enum CodecReason {
   kBlockWithoutScale,
   kSignOfZeroScale,
   kSignOfZeroMinimum,
-  kRangeBeyondFloat
+  kRangeBeyondFloat,
+  kScaleBetweenHalves
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -120,6 +121,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_1Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -16,6 +16,7 @@
 #include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
+#include "reference/spec/iq4_nl_format.h"
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
 #include "reference/spec/q4_1_format.h"
@@ -27,7 +28,7 @@
 namespace kvcheck {
 
 using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
-                              Q5_0Format, Q5_1Format>;
+                              Q5_0Format, Q5_1Format, Iq4NlFormat>;
 
 // What a family states about itself.
 template <typename F>
