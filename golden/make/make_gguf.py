@@ -1,10 +1,11 @@
-"""Makes gguf_blocks.h5: what llama.cpp's own Python package (gguf) writes and reads of blocks of ggml.
+"""Makes gguf_blocks.h5 and gguf_minimum_blocks.h5: what llama.cpp's own Python package (gguf) writes and reads of blocks of
+ggml, the second of the types whose blocks have a minimum, and what it reads of iq4_nl, which it does not write.
 
 Usage: python make_gguf.py [DIRECTORY]                    (default: ../data beside this file)
-       python make_gguf.py --values COUNT [DIRECTORY]     COUNT values of each type in place of the stored rows, for
-                                                          `kvcheck golden verify DIRECTORY/gguf_blocks.h5`
+       python make_gguf.py --values COUNT [DIRECTORY]     COUNT values of each type in place of the stored rows, all in one
+                                                          file, for `kvcheck golden verify DIRECTORY/gguf_blocks.h5`
 Needs the packages of requirements-gguf.txt. gguf follows the C reference of ggml (ggml_encode=reference), but for the
-sign of the scale of a block of zeros.
+sign of the scale of a block of zeros, and of a minimum that is 0.
 """
 import argparse
 import importlib.metadata
@@ -20,7 +21,8 @@ import regimes
 
 VERSION = importlib.metadata.version("gguf")
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ggml_blocks.TYPES}
-COARSE_BITS = 5  # as in make_mlx.py
+FILES = {"gguf_blocks": ("q8_0", "q4_0", "q5_0"), "gguf_minimum_blocks": ("q4_1", "q5_1", "iq4_nl")}
+COARSE_BITS = 4  # of 5 bits it depends on the data whether a round trip proves something: none is stored
 # Without f16_range, whose scale leaves f16.
 FAMILIES = tuple(family for family in regimes.CODEC_ROWS if family != "f16_range")
 
@@ -36,14 +38,16 @@ def record(function, **fields):
 def add(writer, label, name, kind, x, round_trip=True):
     """x: as stored in `kind`."""
     rows = regimes.widen(x, kind).astype(np.float32)
-    blocks = gguf.quants.quantize(rows, TYPES[name])
+    is_written = name != "iq4_nl"
+    blocks = gguf.quants.quantize(rows, TYPES[name]) if is_written else ggml_blocks.encode(rows, name)
     y = gguf.quants.dequantize(blocks, TYPES[name]).astype(np.float32)
     given, stored = {"x": regimes.typed(x, kind)}, {"blocks": kg.Typed(blocks, "uint8", kv_format=name)}
-    case = writer.case(f"encode.{label}", text_of("encode", name, kind, x), given)
-    case.observed("gguf", stored, **record("gguf.quants.quantize"))
+    if is_written:
+        case = writer.case(f"encode.{label}", text_of("encode", name, kind, x), given)
+        case.observed("gguf", stored, **record("gguf.quants.quantize"))
     case = writer.case(f"decode.{label}", text_of("decode", name, kind, x), stored)
     case.observed("gguf", {"y": regimes.typed(y, "f32")}, **record("gguf.quants.dequantize"))
-    if not round_trip:
+    if not round_trip or not is_written or ggml_blocks.TYPES[name].bits == 5:
         return
     expectation = {}
     if ggml_blocks.TYPES[name].bits <= COARSE_BITS:
@@ -68,16 +72,18 @@ def main():
     parser.add_argument("directory", nargs="?", default=pathlib.Path(__file__).resolve().parent.parent / "data")
     parser.add_argument("--values", type=int)
     options = parser.parse_args()
-    path = pathlib.Path(options.directory) / "gguf_blocks.h5"
-    with kg.Writer(str(path), source=f"gguf {VERSION}", command="python golden/make/make_gguf.py") as writer:
-        for name in TYPES:
-            if options.values:
-                add(writer, f"{name}.many", name, "f32", many(name, options.values), round_trip=False)
-                continue
-            for kind in ("f32", "f16", "bf16"):
-                rng = regimes.generator(f"ggml.{name}.{kind}")
-                add(writer, f"{name}.{kind}", name, kind, regimes.codec_rows(kind, ggml_blocks.TYPES[name].bits, 128, rng, FAMILIES))
-    print(path)
+    for stem, names in ({"gguf_blocks": tuple(TYPES)} if options.values else FILES).items():
+        path = pathlib.Path(options.directory) / f"{stem}.h5"
+        with kg.Writer(str(path), source=f"gguf {VERSION}", command="python golden/make/make_gguf.py") as writer:
+            for name in names:
+                if options.values:
+                    add(writer, f"{name}.many", name, "f32", many(name, options.values), round_trip=False)
+                    continue
+                for kind in ("f32", "f16", "bf16"):
+                    rng = regimes.generator(f"ggml.{name}.{kind}")
+                    rows = regimes.codec_rows(kind, ggml_blocks.TYPES[name].bits, 128, rng, FAMILIES)
+                    add(writer, f"{name}.{kind}", name, kind, rows)
+        print(path)
 
 
 if __name__ == "__main__":

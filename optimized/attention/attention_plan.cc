@@ -42,6 +42,12 @@ SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
                    : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
 }
 
+// Whether f32 does not hold what codes stand for.
+bool DecodingRounds(const KvFormat& format) {
+  const std::optional<CodeGrid> grid = GridOf(format);
+  return grid && !grid->fits_row_type;
+}
+
 // Of the constant, and of the product with it.
 int ScaleRoundings(double scale) {
   if (static_cast<double>(static_cast<float>(scale)) != scale) return 2;
@@ -108,6 +114,9 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = fused ? 1 : 2;
+  } else if (DecodingRounds(shape.k) || DecodingRounds(shape.v)) {
+    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize_roundings = 1;  // of the sum: f32 holds code * scale
   } else if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
     plan.dequantize = DequantizeKind::kStored;
   }

@@ -26,6 +26,10 @@ const RowFamily& RowFamilyOf(const PlainFormat& format);
 const RowFamily& RowFamilyOf(const AffineFormat& format);
 const RowFamily& RowFamilyOf(const Q8_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_0Format& format);
+const RowFamily& RowFamilyOf(const Q4_1Format& format);
+const RowFamily& RowFamilyOf(const Q5_0Format& format);
+const RowFamily& RowFamilyOf(const Q5_1Format& format);
+const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -62,7 +62,12 @@ const std::vector<std::string>& CodecReasons() {
       "the rounded scale, product or sum of the row may overflow the row type",
       "the block holds NaN or infinity, of which each writer makes bytes of its own",
       "the scale of the block is stored as 0, and its codes carry no meaning",
-      "the scale of a block of zeros is 0, whose sign each writer sets as it likes"};
+      "the scale of a block of zeros is 0, whose sign each writer sets as it likes",
+      "the minimum of the block is 0, whose sign each writer sets as it likes",
+      "a sum or difference of the block is beyond f32, and what is made of it is not defined",
+      "the scale lies so near the middle of two numbers of f16 that another order of its sums "
+      "gives "
+      "the other"};
   return reasons;
 }
 

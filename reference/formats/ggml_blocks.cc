@@ -18,7 +18,8 @@ constexpr double kU32 = 0x1p-24;  // unit roundoff of f32, in which the encoder 
 // own rounding stays below 2^-46 of the result, which this covers.
 constexpr double kEvaluation = 1.0 + 0x1p-40;
 
-enum GgmlTerm { kRow, kCode, kScale, kEncoder, kGgmlTerms };
+// The last two of families with a minimum.
+enum GgmlTerm { kRow, kCode, kScale, kEncoder, kMinimum, kSum, kGgmlTerms };
 
 // The values of a block as f32 holds them.
 std::array<float, kBlock> RoundedBlock(std::span<const double> x) {
@@ -34,13 +35,6 @@ bool IsFinite(GgmlValues x) {
   return std::all_of(x.begin(), x.end(), [](float value) { return std::isfinite(value); });
 }
 
-// Whether the reciprocal of the step may overflow: the codes then say nothing, and the stored scale
-// is 0.
-bool HasNoReciprocal(GgmlValues x, float step) {
-  const bool zeros = std::all_of(x.begin(), x.end(), [](float value) { return value == 0; });
-  return !zeros && std::fabs(step) < 0x1p-127f;
-}
-
 // How far f16 is from v at most.
 double HalfRounding(double v) { return std::max(0x1p-11 * std::fabs(v), 0x1p-25); }
 
@@ -50,6 +44,70 @@ double NearestOther(double t, double n) {
   if (t >= n) return t - n + 1;
   const double above = t - std::floor(t);
   return std::max(above, 1 - above);
+}
+
+// Of encoders of even steps.
+GgmlErrors EvenErrors(const GgmlFamily& family, GgmlValues x) {
+  const double step = family.step(x);
+  GgmlErrors errors;
+  errors.scale = std::fabs(step);
+  errors.minimum = family.minimum == nullptr ? 0.0 : family.minimum(x);
+  const double n = family.highest - family.lowest;
+  const double largest_code = std::max(family.highest, -family.lowest);
+  const double of_half = HalfRounding(step);
+  for (size_t i = 0; i < kBlock; ++i) {
+    const double above = static_cast<double>(x[i]) - errors.minimum;
+    const double size = std::fabs(above);
+    const double steps = step == 0 ? 0 : above / step;
+    const double t = steps - family.lowest;  // position among the codes 0..n
+    GgmlElement& element = errors.elements[i];
+    element.code = errors.scale * std::max({0.5, t - n, -t});
+    element.largest_code = std::min(largest_code, std::fabs(steps) + 0.5);
+    // The second factor: the code that f32 chose is multiplied by the stored scale.
+    element.encoder =
+        kU32 * (family.arithmetic_of_value * size + family.arithmetic_of_step * errors.scale) *
+        (step == 0 ? 1 : 1 + of_half / errors.scale);
+    element.next = errors.scale * NearestOther(t, n);
+    element.next_code = std::fabs(steps) + 1.5;
+  }
+  return errors;
+}
+
+// Whether the reciprocal of the step may overflow: the codes then say nothing, and the stored scale
+// is 0.
+bool HasNoReciprocal(const GgmlFamily& family, GgmlValues x, float step) {
+  const bool is_even = family.minimum != nullptr
+                           ? step == 0
+                           : std::all_of(x.begin(), x.end(), [](float v) { return v == 0; });
+  return !is_even && std::fabs(step) < 0x1p-127f;
+}
+
+void AllFrom(int64_t first, const GgmlFamily& family, CodecReason reason,
+             std::vector<GgmlFreedom>* freedoms) {
+  for (int64_t byte = first; byte < family.block_bytes; ++byte) {
+    freedoms->push_back({.byte = byte, .reason = reason});
+  }
+}
+
+std::vector<GgmlFreedom> EvenFreedoms(const GgmlFamily& family, GgmlValues x) {
+  std::vector<GgmlFreedom> freedoms;
+  const float step = family.step(x);
+  if (!std::isfinite(step)) {
+    AllFrom(family.first_code, family, kRangeBeyondFloat, &freedoms);
+  } else if (HasNoReciprocal(family, x, step)) {
+    AllFrom(family.first_code, family, kBlockWithoutScale, &freedoms);
+  } else if (family.free_bits_of_zeros != 0 && step == 0) {
+    for (int64_t byte = 0; byte < 2; ++byte) {
+      const uint64_t bits = uint64_t{family.free_bits_of_zeros} >> (8 * byte) & 0xff;
+      if (bits == 0) continue;
+      freedoms.push_back(
+          {.byte = byte, .reason = kSignOfZeroScale, .any = false, .free_bits = bits});
+    }
+  }
+  if (family.minimum != nullptr && family.minimum(x) == 0) {
+    freedoms.push_back({.byte = 3, .reason = kSignOfZeroMinimum, .any = false, .free_bits = 0x80});
+  }
+  return freedoms;
 }
 
 class GgmlRows : public RowArithmetic {
@@ -63,15 +121,20 @@ class GgmlRows : public RowArithmetic {
     }
   }
   void DecodeExact(RowPlanesView stored, std::span<double> hi, std::span<double> lo) override {
-    DecodeToRowType(stored, hi);
+    const std::byte* block = stored[0];
+    for (size_t first = 0; first < hi.size(); first += kBlock, block += family_.block_bytes) {
+      const GgmlCodes read = family_.read(block);
+      for (size_t i = 0; i < kBlock; ++i) {
+        const double product = read.codes[i] * read.scale;
+        // Where there is no minimum the sign of a zero stays.
+        hi[first + i] = family_.minimum == nullptr ? product : product + read.minimum;
+      }
+    }
     std::fill(lo.begin(), lo.end(), 0.0);
   }
   void DecodeToRowType(RowPlanesView stored, std::span<double> out) override {
-    const std::byte* block = stored[0];
-    for (size_t first = 0; first < out.size(); first += kBlock, block += family_.block_bytes) {
-      const GgmlCodes read = family_.read(block);
-      for (size_t i = 0; i < kBlock; ++i) out[first + i] = read.codes[i] * read.scale;
-    }
+    DecodeExact(stored, out, {});
+    if (family_.minimum != nullptr) RoundAll(out, DType::kFloat32);
   }
   void ReadCodes(RowPlanesView stored, std::span<double> codes, std::span<double> scales,
                  std::span<double> biases) override {
@@ -81,7 +144,7 @@ class GgmlRows : public RowArithmetic {
       std::copy(read.codes.begin(), read.codes.end(),
                 codes.begin() + static_cast<std::ptrdiff_t>(b * kBlock));
       scales[b] = read.scale;
-      biases[b] = 0;
+      biases[b] = read.minimum;
     }
   }
 
@@ -99,7 +162,12 @@ class GgmlArithmetic : public FormatArithmetic {
   }
 
   std::vector<std::string> Terms() const override {
-    return {"row rounding", "code", "scale rounding", "encoder arithmetic"};
+    std::vector<std::string> terms = {"row rounding", "code", "scale rounding",
+                                      "encoder arithmetic"};
+    if (family_.minimum != nullptr) {
+      terms.insert(terms.end(), {"minimum rounding", "sum rounding"});
+    }
+    return terms;
   }
 
   void Bound(const RoundTripQuestion& question, std::span<const double> x,
@@ -113,18 +181,28 @@ class GgmlArithmetic : public FormatArithmetic {
         }
         continue;
       }
-      const double step = std::fabs(static_cast<double>(family_.step(block)));
+      const GgmlErrors errors = ErrorsOf(block);
       for (size_t i = 0; i < kBlock; ++i) {
-        BoundElement(question.read, block[i], family_.step(block) < 0, step, x[first + i],
-                     first + i, bound);
+        BoundElement(question.read, errors, block[i], x[first + i], errors.elements[i], first + i,
+                     bound);
       }
     }
   }
 
-  // |code scale| of a stored value, which has no bias.
+  // |code scale| and |minimum| of a stored value: code scale is the value less the minimum, each of
+  // which is off by no more than the bound.
   std::vector<double> Parts(const Profile&, std::span<const double> x,
                             std::vector<double> total) const override {
-    for (size_t i = 0; i < x.size(); ++i) total[i] = (std::fabs(x[i]) + total[i]) * kEvaluation;
+    for (size_t first = 0; first < x.size(); first += kBlock) {
+      const std::array<float, kBlock> block = RoundedBlock(x.subspan(first, kBlock));
+      if (!IsFinite(block)) continue;  // without a bound
+      const double minimum = family_.minimum == nullptr ? 0.0 : family_.minimum(block);
+      const double of_half = family_.minimum == nullptr ? 0.0 : HalfRounding(minimum);
+      for (size_t i = first; i < first + kBlock; ++i) {
+        total[i] =
+            (std::fabs(x[i] - minimum) + total[i] + std::fabs(minimum) + 2 * of_half) * kEvaluation;
+      }
+    }
     return total;
   }
 
@@ -145,62 +223,60 @@ class GgmlArithmetic : public FormatArithmetic {
                        std::vector<ExpectedTile>* tiles) const override {
     std::vector<Alternative>& alternatives = (*tiles)[0].alternatives;
     for (size_t first = 0; first < x.size(); first += kBlock) {
-      const std::array<float, kBlock> block = RoundedBlock(x.subspan(first, kBlock));
       const auto at = static_cast<int64_t>(first / kBlock) * family_.block_bytes;
-      const auto any = [&](int64_t from, CodecReason reason) {
-        for (int64_t byte = from; byte < family_.block_bytes; ++byte) {
-          alternatives.push_back({.element = at + byte, .value = 0, .any = true, .reason = reason});
-        }
-      };
-      if (!IsFinite(block)) {
-        any(0, kNotFiniteBlock);
-      } else if (HasNoReciprocal(block, family_.step(block))) {
-        any(family_.first_code, kBlockWithoutScale);
-      } else if (family_.free_bits_of_zeros != 0 && family_.step(block) == 0) {
-        for (int64_t byte = 0; byte < 2; ++byte) {
-          const uint64_t bits = uint64_t{family_.free_bits_of_zeros} >> (8 * byte) & 0xff;
-          if (bits == 0) continue;
-          alternatives.push_back({.element = at + byte,
-                                  .value = 0,
-                                  .any = false,
-                                  .reason = kSignOfZeroScale,
-                                  .free_bits = bits});
-        }
+      for (const GgmlFreedom& open : FreedomsOf(RoundedBlock(x.subspan(first, kBlock)))) {
+        alternatives.push_back({.element = at + open.byte,
+                                .value = static_cast<double>(open.value),
+                                .any = open.any,
+                                .reason = open.reason,
+                                .free_bits = open.free_bits});
       }
     }
   }
 
  private:
-  // x: as f32; given: before it was rounded to that. step: its size.
-  void BoundElement(std::optional<DType> read, double x, bool is_negative, double step,
-                    double given, size_t i, RowBound* bound) const {
-    const double size = std::fabs(x);
-    const double of_half = HalfRounding(step);
-    const double steps = step == 0 ? 0 : size / step;
-    // Position among the codes 0..n.
-    const double n = family_.highest - family_.lowest;
-    const double t = (step == 0 ? 0 : (is_negative ? -x : x) / step) - family_.lowest;
-    const double largest_code = std::max(family_.highest, -family_.lowest);
+  GgmlErrors ErrorsOf(GgmlValues x) const {
+    return family_.errors != nullptr ? family_.errors(x) : EvenErrors(family_, x);
+  }
+
+  std::vector<GgmlFreedom> FreedomsOf(GgmlValues x) const {
+    std::vector<GgmlFreedom> freedoms;
+    if (!IsFinite(x)) {
+      AllFrom(0, family_, kNotFiniteBlock, &freedoms);
+      return freedoms;
+    }
+    return family_.freedoms != nullptr ? family_.freedoms(x) : EvenFreedoms(family_, x);
+  }
+
+  // x: as f32; given: before it was rounded to that.
+  void BoundElement(std::optional<DType> read, const GgmlErrors& errors, double x, double given,
+                    const GgmlElement& element, size_t i, RowBound* bound) const {
+    const double of_half = HalfRounding(errors.scale);
     std::array<double, kGgmlTerms> terms{};
-    terms[kRow] = std::fabs(given - x);
-    terms[kCode] = step * std::max({0.5, t - n, -t});
-    terms[kScale] = std::min(largest_code, steps + 0.5) * of_half;
-    const double arithmetic =
-        kU32 * (family_.arithmetic_of_value * size + family_.arithmetic_of_step * step);
-    terms[kEncoder] = arithmetic * (step == 0 ? 1 : 1 + of_half / step);
     const auto total = [&] {
       double sum = 0;
       for (const double term : terms) sum += term;
       return sum * kEvaluation;
     };
-    double others = (steps + 1.5) * of_half + terms[kEncoder] + terms[kRow];
-    bool overflows = step >= OverflowThreshold(DType::kFloat16);
+    terms[kRow] = std::fabs(given - x);
+    terms[kCode] = element.code;
+    terms[kScale] = element.largest_code * of_half;
+    terms[kEncoder] = element.encoder;
+    double others = element.next_code * of_half + terms[kEncoder] + terms[kRow];
+    if (family_.minimum != nullptr) {
+      terms[kMinimum] = HalfRounding(errors.minimum);
+      const double largest = std::fabs(x) + total();
+      terms[kSum] = kU32 * largest;
+      others += terms[kMinimum] + kU32 * (largest + 2 * errors.scale);
+    }
+    bool overflows = errors.scale >= OverflowThreshold(DType::kFloat16) ||
+                     std::fabs(errors.minimum) >= OverflowThreshold(DType::kFloat16);
     if (read.has_value() && !Holds(*read, DType::kFloat32)) {
       const double largest = std::fabs(given) + total();
       overflows = overflows || largest >= OverflowThreshold(*read);
       if (!overflows) {
         terms[kRow] += HalfSpacing(*read, largest);
-        others += 2 * HalfSpacing(*read, largest + 2 * step);
+        others += 2 * HalfSpacing(*read, largest + 2 * errors.scale);
       }
     }
     bound->overflows[i] = overflows;
@@ -208,11 +284,11 @@ class GgmlArithmetic : public FormatArithmetic {
       bound->total[i] = kInfinity;
       return;
     }
-    for (size_t term = 0; term < kGgmlTerms; ++term) {
+    for (size_t term = 0; term < bound->terms.size(); ++term) {
       bound->terms[term][i] = terms[term] * kEvaluation;
     }
     bound->total[i] = total();
-    bound->wrong_code[i] = std::max(0.0, step * NearestOther(t, n) - others * kEvaluation);
+    bound->wrong_code[i] = std::max(0.0, element.next - others * kEvaluation);
   }
 
   GgmlFamily family_;
@@ -229,6 +305,69 @@ double ReadHalf(const std::byte* at) {
 void WriteHalf(float value, std::byte* at) {
   const double number = value;
   EncodeFrom({&number, 1}, DType::kFloat16, at);
+}
+
+void WriteNibbles(std::span<const uint8_t, kGgmlBlock> codes, std::byte* at) {
+  for (size_t j = 0; j < kBlock / 2; ++j) {
+    const unsigned low = codes[j] & 15u;
+    const unsigned high = codes[j + kBlock / 2] & 15u;
+    at[j] = static_cast<std::byte>(low | high << 4);
+  }
+}
+
+void ReadNibbles(const std::byte* at, std::span<int, kGgmlBlock> codes) {
+  for (size_t j = 0; j < kBlock / 2; ++j) {
+    const auto byte = std::to_integer<int>(at[j]);
+    codes[j] = byte & 15;
+    codes[j + kBlock / 2] = byte >> 4;
+  }
+}
+
+void WriteFiveBits(std::span<const uint8_t, kGgmlBlock> codes, std::byte* at) {
+  for (size_t i = 0; i < kBlock; i += 8) {
+    unsigned bits = 0;
+    for (size_t k = 0; k < 8; ++k) bits |= (codes[i + k] >> 4 & 1u) << k;
+    at[i / 8] = static_cast<std::byte>(bits);
+  }
+  WriteNibbles(codes, at + kBlock / 8);
+}
+
+void ReadFiveBits(const std::byte* at, std::span<int, kGgmlBlock> codes) {
+  ReadNibbles(at + kBlock / 8, codes);
+  for (size_t i = 0; i < kBlock; ++i) {
+    codes[i] |= (std::to_integer<int>(at[i / 8]) >> (i % 8) & 1) << 4;
+  }
+}
+
+float LargestElement(GgmlValues x) {
+  float largest = 0, element = 0;
+  for (const float value : x) {
+    if (largest < std::fabs(value)) {
+      largest = std::fabs(value);
+      element = value;
+    }
+  }
+  return element;
+}
+
+float LeastElement(GgmlValues x) {
+  float least = std::numeric_limits<float>::max();
+  for (const float value : x) {
+    if (value < least) least = value;
+  }
+  return least;
+}
+
+float RangeStep(GgmlValues x, float levels) {
+  float most = -std::numeric_limits<float>::max();
+  for (const float value : x) {
+    if (value > most) most = value;
+  }
+  return (most - LeastElement(x)) / levels;
+}
+
+uint8_t TruncatedCode(float x, int highest) {
+  return std::isfinite(x) ? static_cast<uint8_t>(std::min(highest, static_cast<int>(x))) : 0;
 }
 
 std::unique_ptr<FormatArithmetic> MakeGgmlArithmetic(const GgmlFamily& family) {

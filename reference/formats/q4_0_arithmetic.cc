@@ -2,8 +2,7 @@
 // the element M of largest magnitude, which so has the code -8; code x / d, of which 7 is the
 // largest.
 
-#include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 
 #include "reference/formats/ggml_blocks.h"
@@ -12,44 +11,22 @@
 namespace kvcheck {
 namespace {
 
-constexpr size_t kHalf = kGgmlBlock / 2;
-
-// The first of those of largest magnitude; NaN is skipped.
-float Step(GgmlValues x) {
-  float largest = 0, element = 0;
-  for (const float value : x) {
-    if (largest < std::fabs(value)) {
-      largest = std::fabs(value);
-      element = value;
-    }
-  }
-  return element / -8.0f;
-}
-
-uint8_t Nibble(float steps) {
-  const float shifted = steps + 8.5f;
-  return std::isfinite(shifted) ? static_cast<uint8_t>(std::min(15, static_cast<int>(shifted))) : 0;
-}
+float Step(GgmlValues x) { return LargestElement(x) / -8.0f; }
 
 void Encode(GgmlEncoder, GgmlValues x, std::byte* block) {
   const float step = Step(x);
   const float reciprocal = step != 0 ? 1.0f / step : 0.0f;
   WriteHalf(step, block);
-  for (size_t j = 0; j < kHalf; ++j) {
-    const unsigned low = Nibble(x[j] * reciprocal);
-    const unsigned high = Nibble(x[j + kHalf] * reciprocal);
-    block[2 + j] = static_cast<std::byte>(low | high << 4);
-  }
+  std::array<uint8_t, kGgmlBlock> codes;
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = TruncatedCode(x[i] * reciprocal + 8.5f, 15);
+  WriteNibbles(codes, block + 2);
 }
 
 GgmlCodes Read(const std::byte* block) {
   GgmlCodes read;
   read.scale = ReadHalf(block);
-  for (size_t j = 0; j < kHalf; ++j) {
-    const auto byte = std::to_integer<int>(block[2 + j]);
-    read.codes[j] = (byte & 15) - 8;
-    read.codes[j + kHalf] = (byte >> 4) - 8;
-  }
+  ReadNibbles(block + 2, read.codes);
+  for (int& code : read.codes) code -= 8;
   return read;
 }
 
@@ -72,8 +49,11 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format&) {
                              .depends_on_writer = false,
                              .free_bits_of_zeros = kSign,
                              .step = Step,
+                             .minimum = nullptr,
                              .encode = Encode,
-                             .read = Read});
+                             .read = Read,
+                             .errors = nullptr,
+                             .freedoms = nullptr});
 }
 
 }  // namespace kvcheck

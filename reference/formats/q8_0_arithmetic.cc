@@ -89,8 +89,11 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format&) {
                              .depends_on_writer = true,
                              .free_bits_of_zeros = 0,
                              .step = Step,
+                             .minimum = nullptr,
                              .encode = Encode,
-                             .read = Read});
+                             .read = Read,
+                             .errors = nullptr,
+                             .freedoms = nullptr});
 }
 
 }  // namespace kvcheck

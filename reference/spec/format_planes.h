@@ -59,6 +59,7 @@ struct CodeGrid {
   int64_t lowest = 0;
   int64_t highest = 0;
   int64_t group = 1;
+  bool fits_row_type = false;  // every value as it is, so that decoding rounds none
   double Largest() const { return static_cast<double>(-lowest > highest ? -lowest : highest); }
 };
 

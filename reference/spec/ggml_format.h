@@ -22,6 +22,7 @@ inline constexpr int64_t kGgmlBlock = 32;  // channels
 // Family::kName       its text
 // Family::kBlockBytes
 // Family::kLowest, kHighest   integers that codes stand for
+// Family::kHasMinimum         a value is code * scale + minimum, and code * scale otherwise
 template <typename Family>
 struct GgmlFormat {
   bool operator==(const GgmlFormat&) const = default;
@@ -48,7 +49,8 @@ struct GgmlFormat {
     return planes;
   }
   std::optional<CodeGrid> Grid() const {
-    return CodeGrid{Family::kLowest, Family::kHighest, kGgmlBlock};
+    // A code and an f16 scale fit f32 together; a sum need not.
+    return CodeGrid{Family::kLowest, Family::kHighest, kGgmlBlock, !Family::kHasMinimum};
   }
   // Codes of fewer bits are simpler, as those of affine formats.
   int64_t Rank() const { return 50 + Family::kBlockBytes; }

@@ -16,14 +16,19 @@
 #include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
+#include "reference/spec/iq4_nl_format.h"
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
+#include "reference/spec/q4_1_format.h"
+#include "reference/spec/q5_0_format.h"
+#include "reference/spec/q5_1_format.h"
 #include "reference/spec/q8_0_format.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format>;
+using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
+                              Q5_0Format, Q5_1Format, Iq4NlFormat>;
 
 // What a family states about itself.
 template <typename F>

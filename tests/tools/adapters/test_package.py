@@ -137,9 +137,30 @@ class Texts(unittest.TestCase):
         decoded = fmt.decode(fmt.encode(witness))
         self.assertEqual(decoded[:3].view(np.uint32).tolist(), [0xBFBE0000, 0xBF180000, 0x3E980000])
 
+    def test_blocks_of_ggml_are_what_ggml_writes(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        for text, size, blocks, first in (
+                ("q4_1", 20, "223400be80b3f72a6e91d5084c7fb3e62a5d91c4", [0xBFC00000, 0xBF39A000, 0x3E9DC000]),
+                ("q5_0", 22, "c0b063c49831da741e6803a8429c36d0852f7913b853", [0xBFBE0000, 0xBF180000, 0x3E980000]),
+                ("q5_1", 24, "003000be983367cc0077ee55cc33aa1188ff66dd44bb2299", [0xBFC00000, 0xBF200000, 0x3E800000]),
+                ("iq4_nl", 18, "c1a46e3b07c3814c19d5a2603b17c4815d2a", [0xBFD38C80, 0xBF34A600, 0x3E3E2800])):
+            fmt = parse_format(text)
+            self.assertEqual(fmt.shapes(64, (2,)), [[2, 2 * size]])
+            stored = fmt.encode(witness)
+            self.assertEqual(stored[0].tobytes().hex(), blocks)
+            self.assertEqual(fmt.decode(stored)[:3].view(np.uint32).tolist(), first)
+            self.assertTrue((fmt.level(fmt.encode(np.full((2, 1, 3, 32), 3, np.float32))) > 2.5).all(), text)
+            self.assertEqual(fmt.encode(np.zeros(32, np.float32))[0].shape, (size,))
+
+    def test_the_middle_of_two_entries_of_iq4_nl_is_the_upper_one(self):
+        x = np.float32([-127, 7, np.nextafter(np.float32(7), np.float32(0))] + 29 * [0])
+        blocks = parse_format("iq4_nl").encode(x)[0]
+        self.assertEqual((blocks[2:5] & 15).tolist(), [0, 9, 8])
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
-        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("affine:5:g64:f16", 0.3)):
+        for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
+                           ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

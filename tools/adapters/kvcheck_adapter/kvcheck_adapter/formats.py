@@ -2,12 +2,16 @@
 import functools
 
 from .affine import Affine
+from .iq4_nl import Iq4Nl
 from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
+from .q4_1 import Q4_1
+from .q5_0 import Q5_0
+from .q5_1 import Q5_1
 from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl)
 
 
 @functools.lru_cache(maxsize=1024)
