@@ -10,6 +10,7 @@
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/packed_codes.h"
 #include "optimized/attention/tile.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -104,10 +105,14 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
       plan.pv = SumOf(SumOrder::kLanes, fused);
     }
   }
+  const int decoded = std::max(DecodeRoundings(shape.k), DecodeRoundings(shape.v));
   if (AffineCodesOf(shape.k) != nullptr || AffineCodesOf(shape.v) != nullptr) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
-    plan.dequantize_roundings = fused ? 1 : 2;
+    plan.dequantize_roundings = std::max(decoded, fused ? 1 : 2);
+  } else if (decoded > 0) {
+    plan.dequantize = DequantizeKind::kInside;
+    plan.dequantize_roundings = decoded;
   } else if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
     plan.dequantize = DequantizeKind::kStored;
   }

@@ -31,7 +31,7 @@ struct GgmlRows {
   static int64_t Channels(const KvFormat&) { return kGgmlChannels; }
 
   static RowBytes Bytes(const KvFormat&, int64_t dim) {
-    return {dim / kGgmlChannels * Block::kBytes, 0};
+    return {dim / kGgmlChannels * Block::kBytes, 0, 0};
   }
 
   static void Encode(const KvFormat&, const EncodeCall& call) {

@@ -20,6 +20,8 @@ struct RowFamily {
   void (*encode)(const KvFormat& format, const EncodeCall& call);
   void (*decode)(const KvFormat& format, const DecodeCall& call);  // to f32
   void (*decode_to_row_type)(const KvFormat& format, const DecodeCall& call);
+  // Roundings of a value that decode gives, where no kernel reads the rows; null: it is exact.
+  int (*roundings)(const KvFormat& format) = nullptr;
 };
 
 const RowFamily& RowFamilyOf(const PlainFormat& format);
