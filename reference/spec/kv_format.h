@@ -16,6 +16,8 @@
 #include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
+#include "reference/spec/mx_format.h"
+#include "reference/spec/nvfp4_format.h"
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
 #include "reference/spec/q8_0_format.h"
@@ -23,7 +25,8 @@
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format>;
+using KvFormat =
+    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, MxFormat, Nvfp4Format>;
 
 // What a family states about itself.
 template <typename F>

@@ -2,12 +2,14 @@
 import functools
 
 from .affine import Affine
+from .mx import Mx
+from .nvfp4 import Nvfp4
 from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
 from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Mx, Nvfp4)
 
 
 @functools.lru_cache(maxsize=1024)
