@@ -17,6 +17,7 @@ import sys
 import numpy as np
 
 import check_plans
+import float_blocks
 import ggml_blocks
 import kvcheck_golden as kg
 import regimes
@@ -100,8 +101,25 @@ def blocks_are_right(fields, case, record):
     return np.array_equal(ggml_blocks.decode(stored, text), exact(record.outputs["y"]))
 
 
+def float_blocks_are_right(fields, case, record):
+    text = fields["format"]
+    if fields["op"] == "decode":
+        want = float_blocks.decode(case.inputs["codes"].array, case.inputs["scales"].array, text)
+        return np.array_equal(want, exact(record.outputs["y"]), equal_nan=True)
+    _, profile = fields_of(("profile " + record.profile).strip())
+    default = "mlx" if text.startswith("nvfp4") else "ocp"
+    writer = profile.get("mx_encode", profile.get("nvfp4_encode", default))
+    codes, scales = float_blocks.encode(exact(case.inputs["x"]), text, writer)
+    if fields["op"] == "encode":
+        return (np.array_equal(codes, record.outputs["codes"].array)
+                and np.array_equal(scales, record.outputs["scales"].array))
+    return np.array_equal(float_blocks.decode(codes, scales, text), exact(record.outputs["y"]))
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
+    if float_blocks.parse(fields["format"]):
+        return float_blocks_are_right(fields, case, record)
     if fields["format"] in ggml_blocks.TYPES:
         return blocks_are_right(fields, case, record)
     head_dim = int(fields["d"])

@@ -10,6 +10,7 @@
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/packed_codes.h"
 #include "optimized/attention/tile.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -40,12 +41,6 @@ SumPlan QkOf(const AttentionShape& shape, const AttentionKernels& kernels) {
   const int64_t runs = AffineCodesOf(shape.k)->group_size / kGroupRun;
   return runs == 1 ? SumOf(SumOrder::kSequential, kernels.fused)
                    : SumOf(SumOrder::kLanes, kernels.fused, static_cast<int>(runs));
-}
-
-// Whether f32 does not hold what codes stand for.
-bool DecodingRounds(const KvFormat& format) {
-  const std::optional<CodeGrid> grid = GridOf(format);
-  return grid && !grid->fits_row_type;
 }
 
 // Of the constant, and of the product with it.
@@ -110,13 +105,14 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
       plan.pv = SumOf(SumOrder::kLanes, fused);
     }
   }
+  const int decoded = std::max(DecodeRoundings(shape.k), DecodeRoundings(shape.v));
   if (AffineCodesOf(shape.k) != nullptr || AffineCodesOf(shape.v) != nullptr) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
-    plan.dequantize_roundings = fused ? 1 : 2;
-  } else if (DecodingRounds(shape.k) || DecodingRounds(shape.v)) {
+    plan.dequantize_roundings = std::max(decoded, fused ? 1 : 2);
+  } else if (decoded > 0) {
     plan.dequantize = DequantizeKind::kInside;
-    plan.dequantize_roundings = 1;  // of the sum: f32 holds code * scale
+    plan.dequantize_roundings = decoded;
   } else if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
     plan.dequantize = DequantizeKind::kStored;
   }

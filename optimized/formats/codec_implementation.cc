@@ -82,12 +82,16 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   if (codec == nullptr) return RunOutcome::kUnsupported;
   const Profile stated = StatedProfile();
   const bool encodes = codec->direction == CodecDirection::kEncode;
+  const bool encodes_any = codec->direction != CodecDirection::kDecode;
   const auto differ = [&](CodecChoice choice, bool different) {
     return different && Leaves(codec->format, choice);
   };
   if (differ(CodecChoice::kEncode, profile_.encode != stated.encode) ||
       differ(CodecChoice::kGgmlEncode, profile_.ggml_encode != stated.ggml_encode) ||
       differ(CodecChoice::kFp8Overflow, profile_.fp8_overflow != stated.fp8_overflow) ||
+      differ(CodecChoice::kMxEncode, encodes_any && profile_.mx_encode != stated.mx_encode) ||
+      differ(CodecChoice::kNvfp4Encode,
+             encodes_any && profile_.nvfp4_encode != stated.nvfp4_encode) ||
       differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
     return RunOutcome::kUnsupported;
   }

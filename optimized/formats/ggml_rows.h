@@ -109,7 +109,7 @@ struct GgmlRows {
   static int64_t Channels(const KvFormat&) { return kGgmlChannels; }
 
   static RowBytes Bytes(const KvFormat&, int64_t dim) {
-    return {dim / kGgmlChannels * Block::kBytes, 0};
+    return {dim / kGgmlChannels * Block::kBytes, 0, 0};
   }
 
   static void Encode(const KvFormat&, const EncodeCall& call) {
@@ -143,7 +143,10 @@ struct GgmlRows {
     }
   }
 
-  static constexpr RowFamily kFamily = {Channels, Bytes, Encode, Decode, Decode};
+  // A code and an f16 scale fit f32 together; a sum with a minimum need not.
+  static int Roundings(const KvFormat&) { return requires { Block::kHasMinimum; } ? 1 : 0; }
+
+  static constexpr RowFamily kFamily = {Channels, Bytes, Encode, Decode, Decode, Roundings};
 };
 
 }  // namespace kvcheck::optimized

@@ -31,7 +31,7 @@ void CopyVectors(const std::byte* from, int64_t from_stride, std::byte* to, int6
 int64_t Block(const KvFormat&) { return 1; }
 
 RowBytes Bytes(const KvFormat& format, int64_t dim) {
-  return {dim * static_cast<int64_t>(SizeInBytes(TypeOf(format))), 0};
+  return {dim * static_cast<int64_t>(SizeInBytes(TypeOf(format))), 0, 0};
 }
 
 void Encode(const KvFormat& format, const EncodeCall& call) {

@@ -8,6 +8,7 @@ namespace {
 
 struct Q4_1Block {
   static constexpr int64_t kBytes = 20;
+  static constexpr bool kHasMinimum = true;
 
   static void Encode(const float* x, std::byte* block) {
     uint32_t codes[kGgmlChannels];

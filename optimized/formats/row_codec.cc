@@ -8,6 +8,11 @@ RowBytes RowBytesOf(const KvFormat& format, int64_t dim) {
   return FamilyOf(format).bytes(format, dim);
 }
 
+int DecodeRoundings(const KvFormat& format) {
+  const auto roundings = FamilyOf(format).roundings;
+  return roundings == nullptr ? 0 : roundings(format);
+}
+
 bool FitsDim(const KvFormat& format, int64_t dim) {
   return dim % FamilyOf(format).block(format) == 0;
 }

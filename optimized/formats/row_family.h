@@ -20,6 +20,8 @@ struct RowFamily {
   void (*encode)(const KvFormat& format, const EncodeCall& call);
   void (*decode)(const KvFormat& format, const DecodeCall& call);  // to f32
   void (*decode_to_row_type)(const KvFormat& format, const DecodeCall& call);
+  // Roundings of a value that decode gives, where no kernel reads the rows; null: it is exact.
+  int (*roundings)(const KvFormat& format) = nullptr;
 };
 
 const RowFamily& RowFamilyOf(const PlainFormat& format);
@@ -30,6 +32,8 @@ const RowFamily& RowFamilyOf(const Q4_1Format& format);
 const RowFamily& RowFamilyOf(const Q5_0Format& format);
 const RowFamily& RowFamilyOf(const Q5_1Format& format);
 const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
+const RowFamily& RowFamilyOf(const MxFormat& format);
+const RowFamily& RowFamilyOf(const Nvfp4Format& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

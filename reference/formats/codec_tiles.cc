@@ -66,8 +66,9 @@ const std::vector<std::string>& CodecReasons() {
       "the minimum of the block is 0, whose sign each writer sets as it likes",
       "a sum or difference of the block is beyond f32, and what is made of it is not defined",
       "the scale lies so near the middle of two numbers of f16 that another order of its sums "
-      "gives "
-      "the other"};
+      "gives the other",
+      "the block holds zeros alone, whose scale each writer sets as it likes",
+      "the writer takes approximate reciprocals, which leave this scale or code to the machine"};
   return reasons;
 }
 

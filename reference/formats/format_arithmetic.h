@@ -75,7 +75,9 @@ enum CodecReason {
   kSignOfZeroScale,
   kSignOfZeroMinimum,
   kRangeBeyondFloat,
-  kScaleBetweenHalves
+  kScaleBetweenHalves,
+  kScaleOfZeros,
+  kApproximateReciprocal
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -122,6 +124,8 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -65,9 +65,28 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
   profile.ggml_encode = rule.ggml_encode.value_or(GgmlEncoder::kReference);
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
+  profile.mx_encode = rule.mx_encode.value_or(MxEncoder::kOcp);
+  profile.nvfp4_encode = rule.nvfp4_encode.value_or(Nvfp4Encoder::kMlx);
   claim.profiles = {profile};
-  if (!rule.encode.has_value()) claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+  const auto declared = [&](CodecChoice choice, bool is_given) {
+    return is_given || !Leaves(format, choice);
+  };
+  if (!declared(CodecChoice::kEncode, rule.encode.has_value()) ||
+      !declared(CodecChoice::kMxEncode, rule.mx_encode.has_value()) ||
+      !declared(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
+    claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+  }
   return claim;
+}
+
+// Of the fields that a rule may leave open with every value of theirs expected.
+bool SameEncoder(const Profile& a, const Profile& b) {
+  return a.encode == b.encode && a.mx_encode == b.mx_encode && a.nvfp4_encode == b.nvfp4_encode;
+}
+void TakeEncoder(const Profile& from, Profile* to) {
+  to->encode = from.encode;
+  to->mx_encode = from.mx_encode;
+  to->nvfp4_encode = from.nvfp4_encode;
 }
 
 // Names of the outputs behind the values, one per plane. Empty when they are not judged.
@@ -137,6 +156,12 @@ class StoredCodecSource : public ExpectedSource {
     if (open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
       assumptions_.push_back("ggml_encode=reference or x86");
     }
+    if (open(CodecChoice::kMxEncode, rule.mx_encode.has_value())) {
+      assumptions_.push_back("mx_encode=ocp, mlx, mlx_0_31 or sglang");
+    }
+    if (open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
+      assumptions_.push_back("nvfp4_encode=mlx, vllm or vllm_4over6");
+    }
   }
 
   // The encoder that the bits are held to.
@@ -147,6 +172,12 @@ class StoredCodecSource : public ExpectedSource {
     }
     if (Leaves(claim_.format, CodecChoice::kGgmlEncode)) {
       return fmt::format("ggml_encode={}", Name(profile.ggml_encode));
+    }
+    if (Leaves(claim_.format, CodecChoice::kMxEncode)) {
+      return fmt::format("mx_encode={}", Name(profile.mx_encode));
+    }
+    if (Leaves(claim_.format, CodecChoice::kNvfp4Encode)) {
+      return fmt::format("nvfp4_encode={}", Name(profile.nvfp4_encode));
     }
     return Print(claim_.format);
   }
@@ -203,13 +234,12 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
   for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
     RoundTripClaim claim = claim_;
     // Of encoders that nobody named each is expected already.
-    if (claim.profiles.size() > 1 && change.profile.encode != claim.profiles.front().encode) {
-      continue;
-    }
+    const bool any_encoder = claim.profiles.size() > 1;
+    if (any_encoder && !SameEncoder(change.profile, claim.profiles.front())) continue;
     for (Profile& profile : claim.profiles) {
-      const AffineEncoder encode = profile.encode;
+      const Profile of_encoder = profile;
       profile = change.profile;
-      if (claim.profiles.size() > 1) profile.encode = encode;
+      if (any_encoder) TakeEncoder(of_encoder, &profile);
     }
     OtherReading reading;
     reading.name = reading.text = change.text;

@@ -51,15 +51,15 @@ class Planes {
 };
 
 // Fields of a profile (profile.h) on which the stored bytes or values of a format may depend.
-enum class CodecChoice { kDecode, kEncode, kGgmlEncode, kFp8Overflow };
+enum class CodecChoice { kDecode, kEncode, kGgmlEncode, kFp8Overflow, kMxEncode, kNvfp4Encode };
 
 // What a format's codes mean where a value is code * scale + bias: integers from lowest to highest,
-// one scale and one bias (0 where the format has none) per group of channels.
+// or the small floats that the codes are, whose sums of products are exact in double; one scale and
+// one bias (0 where the format has none) per group of channels.
 struct CodeGrid {
   int64_t lowest = 0;
   int64_t highest = 0;
   int64_t group = 1;
-  bool fits_row_type = false;  // every value as it is, so that decoding rounds none
   double Largest() const { return static_cast<double>(-lowest > highest ? -lowest : highest); }
 };
 

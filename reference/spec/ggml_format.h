@@ -22,7 +22,6 @@ inline constexpr int64_t kGgmlBlock = 32;  // channels
 // Family::kName       its text
 // Family::kBlockBytes
 // Family::kLowest, kHighest   integers that codes stand for
-// Family::kHasMinimum         a value is code * scale + minimum, and code * scale otherwise
 template <typename Family>
 struct GgmlFormat {
   bool operator==(const GgmlFormat&) const = default;
@@ -49,8 +48,7 @@ struct GgmlFormat {
     return planes;
   }
   std::optional<CodeGrid> Grid() const {
-    // A code and an f16 scale fit f32 together; a sum need not.
-    return CodeGrid{Family::kLowest, Family::kHighest, kGgmlBlock, !Family::kHasMinimum};
+    return CodeGrid{Family::kLowest, Family::kHighest, kGgmlBlock};
   }
   // Codes of fewer bits are simpler, as those of affine formats.
   int64_t Rank() const { return 50 + Family::kBlockBytes; }

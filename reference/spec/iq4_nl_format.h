@@ -16,7 +16,6 @@ struct Iq4NlFormat : GgmlFormat<Iq4NlFormat> {
   static constexpr int64_t kBlockBytes = 18;
   static constexpr int64_t kLowest = -127;
   static constexpr int64_t kHighest = 113;
-  static constexpr bool kHasMinimum = false;
   bool operator==(const Iq4NlFormat&) const = default;
 
   // Writers differ in the last bit of d, by the order of their sums.

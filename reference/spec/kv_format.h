@@ -17,6 +17,8 @@
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
 #include "reference/spec/iq4_nl_format.h"
+#include "reference/spec/mx_format.h"
+#include "reference/spec/nvfp4_format.h"
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
 #include "reference/spec/q4_1_format.h"
@@ -28,7 +30,7 @@
 namespace kvcheck {
 
 using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
-                              Q5_0Format, Q5_1Format, Iq4NlFormat>;
+                              Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format>;
 
 // What a family states about itself.
 template <typename F>

@@ -22,6 +22,13 @@ constexpr EnumNames<GgmlEncoder, 2> kGgml = {
 constexpr EnumNames<Fp8Overflow, 3> kFp8 = {{{Fp8Overflow::kNan, "nan"},
                                              {Fp8Overflow::kSaturate, "saturate"},
                                              {Fp8Overflow::kSaturateAll, "saturate_all"}}};
+constexpr EnumNames<MxEncoder, 4> kMx = {{{MxEncoder::kOcp, "ocp"},
+                                          {MxEncoder::kMlx, "mlx"},
+                                          {MxEncoder::kMlx031, "mlx_0_31"},
+                                          {MxEncoder::kSglang, "sglang"}}};
+constexpr EnumNames<Nvfp4Encoder, 3> kNvfp4 = {{{Nvfp4Encoder::kMlx, "mlx"},
+                                                {Nvfp4Encoder::kVllm, "vllm"},
+                                                {Nvfp4Encoder::kVllm4Over6, "vllm_4over6"}}};
 constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 }  // namespace
@@ -30,11 +37,15 @@ std::string_view Name(DecodeRounding decode) { return NameIn(kDecode, decode); }
 std::string_view Name(AffineEncoder encode) { return NameIn(kEncode, encode); }
 std::string_view Name(GgmlEncoder encode) { return NameIn(kGgml, encode); }
 std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
+std::string_view Name(MxEncoder encode) { return NameIn(kMx, encode); }
+std::string_view Name(Nvfp4Encoder encode) { return NameIn(kNvfp4, encode); }
 
 DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
 AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
 GgmlEncoder ParseGgmlEncoder(Piece piece) { return ParseEnum(kGgml, piece); }
 Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
+MxEncoder ParseMxEncoder(Piece piece) { return ParseEnum(kMx, piece); }
+Nvfp4Encoder ParseNvfp4Encoder(Piece piece) { return ParseEnum(kNvfp4, piece); }
 
 std::string Print(const Profile& profile) {
   const Profile defaults;
@@ -57,13 +68,18 @@ std::string Print(const Profile& profile) {
   if (profile.fp8_overflow != defaults.fp8_overflow) {
     add("fp8_overflow", Name(profile.fp8_overflow));
   }
+  if (profile.mx_encode != defaults.mx_encode) add("mx_encode", Name(profile.mx_encode));
+  if (profile.nvfp4_encode != defaults.nvfp4_encode) {
+    add("nvfp4_encode", Name(profile.nvfp4_encode));
+  }
   return text;
 }
 
 Profile ParseProfile(std::string_view text) {
   Profile profile;
   Fields fields(WholeLine(text),
-                "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow");
+                "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow, "
+                "mx_encode, nvfp4_encode");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -81,6 +97,8 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("encode", &value)) profile.encode = ParseAffineEncoder(value);
   if (fields.TakeIf("ggml_encode", &value)) profile.ggml_encode = ParseGgmlEncoder(value);
   if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
+  if (fields.TakeIf("mx_encode", &value)) profile.mx_encode = ParseMxEncoder(value);
+  if (fields.TakeIf("nvfp4_encode", &value)) profile.nvfp4_encode = ParseNvfp4Encoder(value);
   fields.Finish();
   return profile;
 }

@@ -21,6 +21,11 @@
 //                                 llama.cpp's CPU backend writes a KV cache
 //   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
 //                                 type; largest finite, NaN kept; largest finite for NaN too
+//   mx_encode=ocp|mlx|mlx_0_31|sglang         who writes MX blocks: the floor rule of OCP MX 1.0,
+//                                 nearest even; MLX on a CPU (0.32: exponents rounded up; up to
+//                                 0.31.2: to nearest); SGLang's fp4_e2m1
+//   nvfp4_encode=mlx|vllm|vllm_4over6         who writes NVFP4: MLX on a CPU; vLLM's cache kernel,
+//                                 with maxima at 6, or at 6 or 4 by the smaller error
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
@@ -38,6 +43,8 @@ enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
+enum class MxEncoder { kOcp, kMlx, kMlx031, kSglang };
+enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -48,6 +55,8 @@ struct Profile {
   AffineEncoder encode = AffineEncoder::kMlxCpu;
   GgmlEncoder ggml_encode = GgmlEncoder::kReference;
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
+  MxEncoder mx_encode = MxEncoder::kOcp;
+  Nvfp4Encoder nvfp4_encode = Nvfp4Encoder::kMlx;
   bool operator==(const Profile&) const = default;
 };
 
@@ -57,10 +66,14 @@ std::string_view Name(DecodeRounding decode);
 std::string_view Name(AffineEncoder encode);
 std::string_view Name(GgmlEncoder encode);
 std::string_view Name(Fp8Overflow overflow);
+std::string_view Name(MxEncoder encode);
+std::string_view Name(Nvfp4Encoder encode);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
 GgmlEncoder ParseGgmlEncoder(Piece piece);
 Fp8Overflow ParseFp8Overflow(Piece piece);
+MxEncoder ParseMxEncoder(Piece piece);
+Nvfp4Encoder ParseNvfp4Encoder(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

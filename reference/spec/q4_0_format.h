@@ -16,7 +16,6 @@ struct Q4_0Format : GgmlFormat<Q4_0Format> {
   static constexpr int64_t kBlockBytes = 18;
   static constexpr int64_t kLowest = -8;
   static constexpr int64_t kHighest = 7;
-  static constexpr bool kHasMinimum = false;
   bool operator==(const Q4_0Format&) const = default;
 
   // Its writers agree, but for the sign of zero.

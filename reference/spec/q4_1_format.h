@@ -16,7 +16,6 @@ struct Q4_1Format : GgmlFormat<Q4_1Format> {
   static constexpr int64_t kBlockBytes = 20;
   static constexpr int64_t kLowest = 0;
   static constexpr int64_t kHighest = 15;
-  static constexpr bool kHasMinimum = true;
   bool operator==(const Q4_1Format&) const = default;
 
   // Its writers agree, but for the sign of zero.

@@ -17,7 +17,6 @@ struct Q5_0Format : GgmlFormat<Q5_0Format> {
   static constexpr int64_t kBlockBytes = 22;
   static constexpr int64_t kLowest = -16;
   static constexpr int64_t kHighest = 15;
-  static constexpr bool kHasMinimum = false;
   bool operator==(const Q5_0Format&) const = default;
 
   // Its writers agree, but for the sign of zero.

@@ -16,7 +16,6 @@ struct Q5_1Format : GgmlFormat<Q5_1Format> {
   static constexpr int64_t kBlockBytes = 24;
   static constexpr int64_t kLowest = 0;
   static constexpr int64_t kHighest = 31;
-  static constexpr bool kHasMinimum = true;
   bool operator==(const Q5_1Format&) const = default;
 
   // Its writers agree, but for the sign of zero.

@@ -15,7 +15,6 @@ struct Q8_0Format : GgmlFormat<Q8_0Format> {
   static constexpr int64_t kBlockBytes = 34;
   static constexpr int64_t kLowest = -128;  // never written, and read as it stands
   static constexpr int64_t kHighest = 127;
-  static constexpr bool kHasMinimum = false;
   bool operator==(const Q8_0Format&) const = default;
 
   // Ties of codes.

@@ -49,7 +49,7 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   };
   const auto leaves = [&](CodecChoice choice) { return Leaves(rule->format, choice); };
   if (key == "decode") {
-    once(rule->decode.has_value(), leaves(CodecChoice::kDecode), "affine formats");
+    once(rule->decode.has_value(), leaves(CodecChoice::kDecode), "affine, MX and NVFP4 formats");
     rule->decode = ParseDecodeRounding(value);
   } else if (key == "encode") {
     once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
@@ -60,14 +60,20 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "fp8_overflow") {
     once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
     rule->fp8_overflow = ParseFp8Overflow(value);
+  } else if (key == "mx_encode") {
+    once(rule->mx_encode.has_value(), leaves(CodecChoice::kMxEncode), "mxfp4 and mxfp8");
+    rule->mx_encode = ParseMxEncoder(value);
+  } else if (key == "nvfp4_encode") {
+    once(rule->nvfp4_encode.has_value(), leaves(CodecChoice::kNvfp4Encode), "nvfp4");
+    rule->nvfp4_encode = ParseNvfp4Encoder(value);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
     field.Refuse(
-        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow= and "
-        "codes=exact");
+        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, mx_encode=, "
+        "nvfp4_encode= and codes=exact");
   }
 }
 
@@ -87,6 +93,12 @@ CodecRule ParseCodec(Piece piece) {
   if (is_open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
     piece.Refuse("codes=exact needs ggml_encode=, which names the encoder");
   }
+  if (is_open(CodecChoice::kMxEncode, rule.mx_encode.has_value())) {
+    piece.Refuse("codes=exact needs mx_encode=, which names the encoder");
+  }
+  if (is_open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
+    piece.Refuse("codes=exact needs nvfp4_encode=, which names the encoder");
+  }
   return rule;
 }
 
@@ -98,6 +110,8 @@ std::string PrintCodec(const CodecRule& rule) {
   if (rule.encode) text += fmt::format(",encode={}", Name(*rule.encode));
   if (rule.ggml_encode) text += fmt::format(",ggml_encode={}", Name(*rule.ggml_encode));
   if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
+  if (rule.mx_encode) text += fmt::format(",mx_encode={}", Name(*rule.mx_encode));
+  if (rule.nvfp4_encode) text += fmt::format(",nvfp4_encode={}", Name(*rule.nvfp4_encode));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -125,6 +139,8 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   if (two(a) && !two(b)) return false;
   if (b.encode.has_value() && a.encode != b.encode) return false;
   if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
+  if (b.mx_encode.has_value() && a.mx_encode != b.mx_encode) return false;
+  if (b.nvfp4_encode.has_value() && a.nvfp4_encode != b.nvfp4_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
     return false;
   }

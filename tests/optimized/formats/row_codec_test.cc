@@ -17,6 +17,7 @@
 #include "reference/cache/vector_codec.h"
 #include "reference/data/row_regime.h"
 #include "reference/formats/affine.h"
+#include "reference/formats/codec.h"
 #include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
 #include "tests/optimized/on_target.h"
@@ -71,16 +72,20 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   Stored want(format, dim, rows);
   std::vector<std::byte> one(reference.bytes());
   std::vector<double> values(static_cast<size_t>(dim));
+  const double stated_roundings = optimized::DecodeRoundings(format);
   for (int64_t r = 0; r < rows; ++r) {
     reference.Encode(x + r * vector, one.data());
     std::memcpy(&want.codes[static_cast<size_t>(r * want.code_stride)], one.data(), code_bytes);
     if (scale_bytes > 0) {
       const auto at = static_cast<size_t>(r * want.scale_stride);
       std::memcpy(&want.scales[at], &one[code_bytes], scale_bytes);
-      std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
+      if (planes.size() > 2) {
+        std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
+      }
     }
     // The values: exact in f32 for types up to f32; an affine value within its two roundings, which
-    // are exactly those of a decoder with two roundings where the row type is f32.
+    // are exactly those of a decoder with two roundings where the row type is f32; others within
+    // the roundings that they state.
     reference.Decode(one.data(), values.data());
     for (int64_t i = 0; i < dim; ++i) {
       const auto index = static_cast<size_t>(i);
@@ -111,12 +116,38 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
         ASSERT_TRUE(in_row == rounded || (std::isnan(in_row) && std::isnan(rounded)))
             << Print(format) << " " << in_row << " " << rounded << " " << what;
       }
-      ASSERT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected)))
+      const double apart = std::fabs(static_cast<double>(value) - values[index]);
+      ASSERT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected)) ||
+                  apart <= stated_roundings * 0x1.000002p-24 * std::fabs(values[index]))
           << Print(format) << " " << value << " " << expected << " " << what;
     }
   }
+  const auto vector_bytes = static_cast<size_t>(dim * element);
+  if (!IsPlain(format)) {
+    // Of row r, where both have the same bytes.
+    for (int64_t r = 0; r < rows; ++r) {
+      reference.Encode(x + r * vector, one.data());
+      TensorMap stored;
+      size_t at = 0;
+      for (const Plane& plane : planes) {
+        Tensor tensor(plane.dtype, {{"", 1}, {"", plane.elements}});
+        std::memcpy(tensor.bytes.data(), &one[at], plane.Bytes());
+        at += plane.Bytes();
+        stored.emplace(plane.name, std::move(tensor));
+      }
+      Profile profile;
+      profile.decode = DecodeRounding::kTwoRoundings;
+      const std::vector<double> in_row =
+          DecodeToRowType(format, profile, CodecRows(format, stored), 0, 1);
+      std::vector<double> got_row(in_row.size());
+      DecodeBytes(&row_values[static_cast<size_t>(r) * vector_bytes], row_type, got_row);
+      for (size_t i = 0; i < in_row.size(); ++i) {
+        ASSERT_TRUE(got_row[i] == in_row[i] || (std::isnan(got_row[i]) && std::isnan(in_row[i])))
+            << Print(format) << " " << got_row[i] << " " << in_row[i] << " " << what;
+      }
+    }
+  }
   if (IsPlain(format)) {
-    const auto vector_bytes = static_cast<size_t>(dim * element);
     for (int64_t r = 0; r < rows; ++r) {
       ASSERT_EQ(std::memcmp(&row_values[static_cast<size_t>(r) * vector_bytes],
                             &got.codes[static_cast<size_t>(r * got.code_stride)], vector_bytes),

@@ -356,6 +356,8 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
         EXPECT_NE(JudgeTriplet(rule, x, encoded).outcome, Outcome::kFail) << Print(format);
         if (Leaves(format, CodecChoice::kEncode)) rule.encode = encode;
         if (Leaves(format, CodecChoice::kGgmlEncode)) rule.ggml_encode = profile.ggml_encode;
+        if (Leaves(format, CodecChoice::kMxEncode)) rule.mx_encode = profile.mx_encode;
+        if (Leaves(format, CodecChoice::kNvfp4Encode)) rule.nvfp4_encode = profile.nvfp4_encode;
         rule.codes_exact = true;
         const Verdict verdict = JudgeTriplet(rule, x, encoded);
         EXPECT_NE(verdict.outcome, Outcome::kFail) << Print(format);

@@ -135,8 +135,18 @@ CodecRule AnyCodecRule() {
     rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
     rule.codes_exact = *rc::gen::arbitrary<bool>();
   }
+  if (Leaves(rule.format, CodecChoice::kMxEncode) && *rc::gen::arbitrary<bool>()) {
+    rule.mx_encode = OneOf<MxEncoder>({MxEncoder::kOcp, MxEncoder::kMlx031});
+    rule.codes_exact = *rc::gen::arbitrary<bool>();
+  }
+  if (Leaves(rule.format, CodecChoice::kNvfp4Encode) && *rc::gen::arbitrary<bool>()) {
+    rule.nvfp4_encode = OneOf<Nvfp4Encoder>({Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm4Over6});
+    rule.codes_exact = *rc::gen::arbitrary<bool>();
+  }
   if (!Leaves(rule.format, CodecChoice::kEncode)) {
-    if (!Leaves(rule.format, CodecChoice::kGgmlEncode)) {
+    if (!Leaves(rule.format, CodecChoice::kGgmlEncode) &&
+        !Leaves(rule.format, CodecChoice::kMxEncode) &&
+        !Leaves(rule.format, CodecChoice::kNvfp4Encode)) {
       rule.codes_exact = *rc::gen::arbitrary<bool>();
     }
     return rule;

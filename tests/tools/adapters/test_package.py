@@ -157,10 +157,40 @@ class Texts(unittest.TestCase):
         blocks = parse_format("iq4_nl").encode(x)[0]
         self.assertEqual((blocks[2:5] & 15).tolist(), [0, 9, 8])
 
+    def test_small_floats_are_what_their_writers_write(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        fmt = parse_format("mxfp4:bf16")
+        self.assertEqual((fmt.bits, fmt.group, fmt.type), (4, 32, "bf16"))
+        self.assertEqual(fmt.shapes(64, (2,)), [[2, 32], [2, 2]])
+        codes, scales = fmt.encode(witness, mx_encode="mlx")
+        self.assertEqual(codes.tobytes().hex() + scales.tobytes().hex(), "ad41c629650b649c52b630d51a640c53" + "7e")
+        codes, scales = parse_format("mxfp8:e4m3:bf16").encode(witness, mx_encode="mlx")
+        self.assertEqual(codes[:4].tobytes().hex() + scales.tobytes().hex(), "f4ea6071" + "78")
+        fmt = parse_format("nvfp4:bf16")
+        codes, scales = fmt.encode(witness)
+        self.assertEqual(codes.tobytes().hex() + scales.tobytes().hex(), "be51d639761c64ad63c740e62b759d64" + "2d2c")
+        self.assertEqual(fmt.decode((codes, scales))[:3].tolist(), [-1.625, -0.609375, 0.203125])
+        ties = np.float32([6, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, -0.25, -0.75, -1.25, -1.75, -2.5, -3.5, -5, -0.1])
+        small = parse_format("mxfp4:g16:f32")
+        for writer, want in (("ocp", "07224466a8caec8e"), ("mlx", "0721436590badc0e"), ("sglang", "17325476a9cbed8f")):
+            self.assertEqual(small.encode(ties, mx_encode=writer)[0].tobytes().hex(), want, writer)
+        # A maximum of 7: floored, rounded up, rounded to nearest.
+        for writer, want in (("ocp", 127), ("mlx", 128), ("mlx_0_31", 127), ("sglang", 128)):
+            self.assertEqual(small.encode(np.full(16, 7, np.float32), mx_encode=writer)[1].tolist(), [want], writer)
+        scaled = parse_format("nvfp4:x0.25:f32")
+        self.assertEqual(scaled.decode(scaled.encode(ties))[:3].tolist(), [6, 0, 0.5])
+        row = np.float32([6, 4.5, 4.5, 4.5, 4.5] + 11 * [0])
+        self.assertEqual(fmt.encode(row, nvfp4_encode="vllm")[1].tolist(), [0x38])
+        self.assertEqual(fmt.encode(row, nvfp4_encode="vllm_4over6")[1].tolist(), [0x3C])
+        for text in ("mxfp4", "mxfp4:g32:f32", "mxfp8:f32", "nvfp4:0.5:f32", "nvfp4:f64"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
-                           ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3)):
+                           ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
+                           ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

@@ -3,6 +3,8 @@ import functools
 
 from .affine import Affine
 from .iq4_nl import Iq4Nl
+from .mx import Mx
+from .nvfp4 import Nvfp4
 from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
@@ -11,7 +13,7 @@ from .q5_0 import Q5_0
 from .q5_1 import Q5_1
 from .q8_0 import Q8_0
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4)
 
 
 @functools.lru_cache(maxsize=1024)

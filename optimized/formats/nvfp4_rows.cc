@@ -1,0 +1,108 @@
+// NVFP4 rows as MLX writes them on the CPU (nvfp4_encode=mlx): the scale is the block's largest
+// magnitude over 6, rounded to the row type, over the global scale, rounded to e4m3; elements are
+// quotients, rounded to the row type, to nearest, ties to the smaller magnitude, zero without a
+// sign. Values are element times the f32 product of scale and global scale.
+
+#include "optimized/formats/float_rows.h"
+
+namespace kvcheck::optimized {
+namespace {
+
+constexpr int64_t kNvfp4Channels = 16;
+
+const Nvfp4Format& Nvfp4Of(const KvFormat& format) { return std::get<Nvfp4Format>(format); }
+
+uint8_t ElementBits(float w) {
+  const float size = std::fabs(w);
+  const unsigned code =
+      static_cast<unsigned>((size > 0.25f) + (size > 0.75f) + (size > 1.25f) + (size > 1.75f) +
+                            (size > 2.5f) + (size > 3.5f) + (size > 5.0f));
+  const unsigned sign = code != 0 ? BitsOf(w) >> 28 & 8 : 0;
+  return static_cast<uint8_t>(code | sign);
+}
+
+template <DType kRow>
+void Nvfp4EncodeAs(float global_scale, const EncodeCall& call) {
+  for (int64_t i = 0; i < call.count; ++i) {
+    LoadRow<kRow>(call, i, call.values);
+    std::byte* codes = call.out.codes + i * call.out.code_stride;
+    std::byte* scales = call.out.scales + i * call.out.scale_stride;
+    for (int64_t c = 0; c < call.dim; c += kNvfp4Channels, codes += kNvfp4Channels / 2) {
+      const float* x = call.values + c;
+      const uint32_t largest = LargestBits(x, kNvfp4Channels);
+      const bool is_finite = largest < kF32Infinity;
+      const float quotient = Narrowed<kRow>(AsFloat(largest) / 6.0f);
+      const uint8_t nearest = E4M3FromF32(BitsOf(quotient / global_scale));
+      const uint8_t byte = nearest < 0x7e ? nearest : 0x7e;
+      *scales++ = static_cast<std::byte>(is_finite ? byte : 0x7f);  // NaN of what is not finite
+      const float scale = AsFloat(F32FromE4M3(byte)) * global_scale;
+      uint8_t elements[kNvfp4Channels];
+      for (int64_t j = 0; j < kNvfp4Channels; ++j) {
+        const uint8_t element = ElementBits(Narrowed<kRow>(x[j] / scale));
+        elements[j] = is_finite && scale != 0 ? element : 0;
+      }
+      StoreNibbles(elements, kNvfp4Channels, codes);
+    }
+  }
+}
+
+template <DType kTo>
+void Nvfp4DecodeAs(float global_scale, const DecodeCall& call) {
+  constexpr int64_t kSize = kTo == DType::kFloat32 ? 4 : 2;
+  for (int64_t i = 0; i < call.count; ++i) {
+    const std::byte* codes = call.rows.codes + i * call.rows.code_stride;
+    const std::byte* scales = call.rows.scales + i * call.rows.scale_stride;
+    std::byte* out = call.out + i * call.dim * kSize;
+    for (int64_t c = 0; c < call.dim; c += 2) {
+      const auto byte = static_cast<uint32_t>(scales[c / kNvfp4Channels]);
+      const float scale = AsFloat(F32FromE4M3(byte)) * global_scale;
+      const auto pair = static_cast<unsigned>(codes[c / 2]);
+      StoreValue<kTo>(E2M1Value(pair & 15) * scale, c, out);
+      StoreValue<kTo>(E2M1Value(pair >> 4) * scale, c + 1, out);
+    }
+  }
+}
+
+int64_t Nvfp4Block(const KvFormat&) { return kNvfp4Channels; }
+
+RowBytes Nvfp4Bytes(const KvFormat&, int64_t dim) { return {dim / 2, dim / kNvfp4Channels, 0}; }
+
+void Nvfp4Encode(const KvFormat& format, const EncodeCall& call) {
+  const Nvfp4Format& nvfp4 = Nvfp4Of(format);
+  switch (nvfp4.row_dtype) {
+    case DType::kFloat16:
+      return Nvfp4EncodeAs<DType::kFloat16>(nvfp4.global_scale, call);
+    case DType::kBFloat16:
+      return Nvfp4EncodeAs<DType::kBFloat16>(nvfp4.global_scale, call);
+    default:
+      return Nvfp4EncodeAs<DType::kFloat32>(nvfp4.global_scale, call);
+  }
+}
+
+void Nvfp4Decode(const KvFormat& format, const DecodeCall& call) {
+  Nvfp4DecodeAs<DType::kFloat32>(Nvfp4Of(format).global_scale, call);
+}
+
+void Nvfp4DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
+  const Nvfp4Format& nvfp4 = Nvfp4Of(format);
+  switch (nvfp4.row_dtype) {
+    case DType::kFloat16:
+      return Nvfp4DecodeAs<DType::kFloat16>(nvfp4.global_scale, call);
+    case DType::kBFloat16:
+      return Nvfp4DecodeAs<DType::kBFloat16>(nvfp4.global_scale, call);
+    default:
+      return Nvfp4DecodeAs<DType::kFloat32>(nvfp4.global_scale, call);
+  }
+}
+
+// The product of the scales, and that with the element.
+int Nvfp4Roundings(const KvFormat& format) { return Nvfp4Of(format).global_scale == 1 ? 0 : 2; }
+
+constexpr RowFamily kNvfp4Family = {Nvfp4Block,  Nvfp4Bytes,           Nvfp4Encode,
+                                    Nvfp4Decode, Nvfp4DecodeToRowType, Nvfp4Roundings};
+
+}  // namespace
+
+const RowFamily& RowFamilyOf(const Nvfp4Format&) { return kNvfp4Family; }
+
+}  // namespace kvcheck::optimized

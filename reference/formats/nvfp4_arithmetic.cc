@@ -1,0 +1,165 @@
+// NVFP4 blocks as their writers make them, one f32 operation at a time (formats.md, section B): MLX
+// on a CPU, and vLLM's cache kernel, which may choose between maxima at 6 and at 4.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reference/formats/block_floats.h"
+#include "reference/numerics/convert.h"
+#include "reference/spec/nvfp4_format.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kU32 = 0x1p-24;
+// vLLM takes reciprocals by rcp.approx.ftz.f32, which is within 2^-23 of the quotient; a correctly
+// rounded one differs from it by 3u at most. A scale passes one and is multiplied twice, where each
+// operand that differs may move the rounding by 2u: 3 + 2 + 2. A position passes two, of which the
+// second one takes the first one's difference, and is multiplied twice: 2 * 3 + 2 * 2.
+constexpr double kScaleFreedom = 7 * kU32;
+constexpr double kPositionFreedom = 10 * kU32;
+
+double Scale(uint8_t byte) { return Decode(DType::kFloat8E4M3FN, byte); }
+uint8_t ScaleByte(double scale) {
+  return static_cast<uint8_t>(
+      Encode(DType::kFloat8E4M3FN, scale, {.overflow = Overflow::kSaturate}));
+}
+
+bool IsMlx(const Profile& profile) { return profile.nvfp4_encode == Nvfp4Encoder::kMlx; }
+
+double LargestOf(std::span<const double> x) {
+  double a = 0;
+  for (const double value : x) a = std::max(a, std::fabs(value));
+  return a;
+}
+
+// factor: what positions are divided by.
+BlockScale MlxScale(const BlockFloats& format, double a) {
+  const double q = RoundTo(format.row, a / 6);
+  BlockScale scale;
+  scale.byte = ScaleByte(ToFloat32(q / format.global_scale));
+  scale.factor = ToFloat32(Scale(scale.byte) * format.global_scale);
+  return scale;
+}
+
+double Reciprocal(double x) { return ToFloat32(1 / x); }
+
+// factor: what positions are multiplied with.
+BlockScale VllmScaleOf(double encode_scale, uint8_t byte) {
+  const double scale = Scale(byte);
+  return {.byte = byte,
+          .factor = scale == 0 ? 0 : Reciprocal(ToFloat32(scale * Reciprocal(encode_scale)))};
+}
+
+// Scales with which a magnitude of a becomes `top`, the one of exact reciprocals first.
+std::vector<BlockScale> VllmScales(const BlockFloats& format, double a, double top) {
+  const double encode_scale = Reciprocal(format.global_scale);
+  const double scale = ToFloat32(encode_scale * ToFloat32(a * Reciprocal(top)));
+  std::vector<BlockScale> scales = {VllmScaleOf(encode_scale, ScaleByte(scale))};
+  for (const double other : {scale * (1 - kScaleFreedom), scale * (1 + kScaleFreedom)}) {
+    const uint8_t byte = ScaleByte(other);
+    if (byte != scales[0].byte) scales.push_back(VllmScaleOf(encode_scale, byte));
+  }
+  return scales;
+}
+
+// The sum of squared errors that the kernel computes, and how far another order of its operations,
+// contracted ones and approximate reciprocals may move it.
+struct SquaredError {
+  double sum = 0;
+  double slack = 0;
+};
+
+SquaredError ErrorOf(const BlockScale& scale, std::span<const double> x) {
+  const double back = scale.factor == 0 ? 0 : Reciprocal(scale.factor);
+  SquaredError error;
+  const auto square_of = [&](double value) {
+    const double position = ToFloat32(value * scale.factor);
+    const double element = Decode(DType::kFloat4E2M1FN, E2M1Code(E2M1Rule::kEven, position));
+    const double read = ToFloat32(element * back);
+    const double difference = ToFloat32(read - value);
+    // read is off by 5u of itself (two reciprocals, two products), the difference and its square by
+    // 3u of theirs, the sum of sixteen by 17u.
+    const double off = 5 * kU32 * std::fabs(read);
+    const double size = std::fabs(difference);
+    error.slack += 2 * size * off + off * off + 20 * kU32 * (size + off) * (size + off);
+    // At a position that may become either of two elements the squares may differ by their gap.
+    const double low =
+        Decode(DType::kFloat4E2M1FN, E2M1Code(E2M1Rule::kEven, position * (1 - kPositionFreedom)));
+    const double high =
+        Decode(DType::kFloat4E2M1FN, E2M1Code(E2M1Rule::kEven, position * (1 + kPositionFreedom)));
+    if (low != high) error.slack += 4 * kPositionFreedom * value * value;
+    return ToFloat32(difference * difference);
+  };
+  for (size_t i = 0; i < x.size(); i += 2) {
+    const double first = square_of(x[i]);
+    error.sum = ToFloat32(error.sum + ToFloat32(first + square_of(x[i + 1])));
+  }
+  return error;
+}
+
+std::vector<BlockScale> Scales(const BlockFloats& format, const Profile& profile,
+                               std::span<const double> x) {
+  const double a = LargestOf(x);
+  if (IsMlx(profile)) return {MlxScale(format, a)};
+  std::vector<BlockScale> six = VllmScales(format, a, 6);
+  if (profile.nvfp4_encode == Nvfp4Encoder::kVllm) return six;
+  std::vector<BlockScale> four = VllmScales(format, a, 4);
+  const SquaredError error6 = ErrorOf(six[0], x);
+  const SquaredError error4 = ErrorOf(four[0], x);
+  const bool takes_four = error4.sum < error6.sum;
+  std::vector<BlockScale>& taken = takes_four ? four : six;
+  std::vector<BlockScale>& other = takes_four ? six : four;
+  const bool is_open = taken.size() > 1 || other.size() > 1 ||
+                       std::fabs(error4.sum - error6.sum) <= error4.slack + error6.slack;
+  if (is_open) taken.insert(taken.end(), other.begin(), other.end());
+  return taken;
+}
+
+double Position(const BlockFloats& format, const Profile& profile, const BlockScale& scale,
+                double x) {
+  if (!IsMlx(profile)) return ToFloat32(x * scale.factor);
+  // Where the scale is 0 MLX divides by it: no element is nearest, and the first one is taken.
+  return scale.factor == 0 ? 0 : RoundTo(format.row, ToFloat32(x / scale.factor));
+}
+
+// Of MLX: the scale times a global one, the quotient in f32 and in the row type. Of vLLM: the
+// encode scale, its reciprocal, a product, its reciprocal, a product; approximate reciprocals of
+// 2u. One more for the second order.
+double PositionError(const BlockFloats& format, const Profile& profile, double t) {
+  if (!IsMlx(profile)) return (5 + 2 + 1) * kU32 * t + HalfSmallestSubnormal(DType::kFloat32);
+  const double of_scale = format.global_scale == 1 ? 0 : 2 * kU32;
+  return (UnitRoundoff(format.row) + of_scale) * (1 + kU32) * t + HalfSmallestSubnormal(format.row);
+}
+
+double PositionFreedom(const Profile& profile) { return IsMlx(profile) ? 0 : kPositionFreedom; }
+
+uint8_t Code(const BlockFloats&, const Profile& profile, double position) {
+  return E2M1Code(IsMlx(profile) ? E2M1Rule::kDown : E2M1Rule::kEven, position);
+}
+
+void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
+  AddChanges(profile, "nvfp4_encode", &Profile::nvfp4_encode,
+             {Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6}, changes);
+}
+
+}  // namespace
+
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format) {
+  return MakeBlockFloatArithmetic({.block = static_cast<size_t>(Nvfp4Format::kBlock),
+                                   .element = DType::kFloat4E2M1FN,
+                                   .scale = DType::kFloat8E4M3FN,
+                                   .row = format.row_dtype,
+                                   .global_scale = format.global_scale,
+                                   .scales = Scales,
+                                   .position = Position,
+                                   .position_error = PositionError,
+                                   .position_freedom = PositionFreedom,
+                                   .code = Code,
+                                   .zeros_are_free = [](const Profile&) { return false; },
+                                   .add_writers = AddWriters},
+                                  format.global_scale != 1);
+}
+
+}  // namespace kvcheck
