@@ -91,7 +91,7 @@ StoredHeads HeadsOf(const AttentionCase& c, const TensorMap& inputs, bool is_key
   heads.scale_head_stride = c.kv_len * bytes.scales;
   const int64_t row = b * c.kv_heads * heads.scale_head_stride;
   heads.scales = plane(1) + row;
-  heads.biases = plane(2) + row;
+  if (bytes.biases != 0) heads.biases = plane(2) + row;
   return heads;
 }
 
@@ -244,13 +244,10 @@ void GiveMaskedRows(const AttentionCase& c, const Profile& profile, const Attent
       const int64_t kv_head = h / group;
       row.k.codes += kv_head * row.k.code_head_stride;
       row.v.codes += kv_head * row.v.code_head_stride;
-      if (row.k.scales != nullptr) {
-        row.k.scales += kv_head * row.k.scale_head_stride;
-        row.k.biases += kv_head * row.k.scale_head_stride;
-      }
-      if (row.v.scales != nullptr) {
-        row.v.scales += kv_head * row.v.scale_head_stride;
-        row.v.biases += kv_head * row.v.scale_head_stride;
+      for (StoredHeads* operand : {&row.k, &row.v}) {
+        const int64_t scales = kv_head * operand->scale_head_stride;
+        if (operand->scales != nullptr) operand->scales += scales;
+        if (operand->biases != nullptr) operand->biases += scales;
       }
       row.columns = {&everything, 1};
       row.visible = &mean;

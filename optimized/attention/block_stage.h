@@ -50,7 +50,7 @@ class BlockStage {
   void StartRows(const AffineFormat& format, bool factored);
   template <typename Format>
   void StartRows(const Format& format, bool factored);
-  void Decode();
+  void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }

@@ -17,12 +17,13 @@
 
 namespace kvcheck::optimized {
 
-// Bytes of one stored vector: of its first plane, and of the two planes after it, which are alike.
-// Formats but the affine ones have the first alone.
+// Bytes of one stored vector: of its first plane, of the second (scales, norms) and of the third
+// (biases), 0 where there is none. The third is as long as the second.
 struct RowBytes {
   int64_t codes = 0;
-  int64_t scales = 0;  // of the scales; as many of the biases
-  int64_t Total() const { return codes + 2 * scales; }
+  int64_t scales = 0;
+  int64_t biases = 0;
+  int64_t Total() const { return codes + scales + biases; }
   bool operator==(const RowBytes&) const = default;
 };
 // Precondition: FitsDim(format, dim).
@@ -34,16 +35,15 @@ bool FitsDim(const KvFormat& format, int64_t dim);
 template <typename Byte>
 struct RowSpan {
   Byte* codes = nullptr;
-  Byte* scales = nullptr;  // affine formats alone
+  Byte* scales = nullptr;  // where the format has them
   Byte* biases = nullptr;
   int64_t code_stride = 0;  // bytes
   int64_t scale_stride = 0;
   // To the same tokens of the next head, where heads stand one after the other.
   void NextHead(const RowBytes& bytes) {
     codes += bytes.codes;
-    if (bytes.scales == 0) return;
-    scales += bytes.scales;
-    biases += bytes.scales;
+    if (bytes.scales != 0) scales += bytes.scales;
+    if (bytes.biases != 0) biases += bytes.biases;
   }
 };
 using StoredRows = RowSpan<std::byte>;

@@ -77,7 +77,9 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
     if (scale_bytes > 0) {
       const auto at = static_cast<size_t>(r * want.scale_stride);
       std::memcpy(&want.scales[at], &one[code_bytes], scale_bytes);
-      std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
+      if (planes.size() > 2) {
+        std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
+      }
     }
     // The values: exact in f32 for types up to f32; an affine value within its two roundings, which
     // are exactly those of a decoder with two roundings where the row type is f32.
