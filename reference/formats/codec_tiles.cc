@@ -62,7 +62,10 @@ const std::vector<std::string>& CodecReasons() {
       "the rounded scale, product or sum of the row may overflow the row type",
       "the block holds NaN or infinity, of which each writer makes bytes of its own",
       "the scale of the block is stored as 0, and its codes carry no meaning",
-      "the scale of a block of zeros is 0, whose sign each writer sets as it likes"};
+      "the scale of a block of zeros is 0, whose sign each writer sets as it likes",
+      "a coordinate within 2^-18 / sqrt(d) of a threshold, of which either code is right",
+      "the norm is as near to the middle between two f16 as sums in f32 are exact",
+      "the norm is no finite f16: what else is stored of the group has no meaning"};
   return reasons;
 }
 

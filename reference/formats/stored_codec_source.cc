@@ -65,6 +65,7 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
   profile.ggml_encode = rule.ggml_encode.value_or(GgmlEncoder::kReference);
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
+  profile.turboquant = rule.turboquant.value_or(TurboquantWriter::kMlxVlm);
   claim.profiles = {profile};
   if (!rule.encode.has_value()) claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
   return claim;
@@ -136,6 +137,9 @@ class StoredCodecSource : public ExpectedSource {
     }
     if (open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
       assumptions_.push_back("ggml_encode=reference or x86");
+    }
+    if (open(CodecChoice::kTurboquant, rule.turboquant.has_value())) {
+      assumptions_.push_back("turboquant=mlx_vlm");
     }
   }
 

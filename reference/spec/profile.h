@@ -21,6 +21,9 @@
 //                                 llama.cpp's CPU backend writes a KV cache
 //   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
 //                                 type; largest finite, NaN kept; largest finite for NaN too
+//   turboquant=mlx_vlm|vllm|vllm_nc    whose arithmetic turboquant codes have: a coordinate on a
+//                                 threshold goes down, or (vLLM) up, and the norm has a floor or a
+//                                 summand; nc: readers give the centroids of a row the norm 1
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
@@ -38,6 +41,7 @@ enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
+enum class TurboquantWriter { kMlxVlm, kVllm, kVllmNc };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -48,6 +52,7 @@ struct Profile {
   AffineEncoder encode = AffineEncoder::kMlxCpu;
   GgmlEncoder ggml_encode = GgmlEncoder::kReference;
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
+  TurboquantWriter turboquant = TurboquantWriter::kMlxVlm;
   bool operator==(const Profile&) const = default;
 };
 
@@ -57,10 +62,12 @@ std::string_view Name(DecodeRounding decode);
 std::string_view Name(AffineEncoder encode);
 std::string_view Name(GgmlEncoder encode);
 std::string_view Name(Fp8Overflow overflow);
+std::string_view Name(TurboquantWriter writer);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
 GgmlEncoder ParseGgmlEncoder(Piece piece);
 Fp8Overflow ParseFp8Overflow(Piece piece);
+TurboquantWriter ParseTurboquantWriter(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

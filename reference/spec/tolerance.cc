@@ -60,14 +60,17 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "fp8_overflow") {
     once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
     rule->fp8_overflow = ParseFp8Overflow(value);
+  } else if (key == "turboquant") {
+    once(rule->turboquant.has_value(), leaves(CodecChoice::kTurboquant), "turboquant formats");
+    rule->turboquant = ParseTurboquantWriter(value);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
     field.Refuse(
-        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow= and "
-        "codes=exact");
+        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, turboquant= "
+        "and codes=exact");
   }
 }
 
@@ -98,6 +101,7 @@ std::string PrintCodec(const CodecRule& rule) {
   if (rule.encode) text += fmt::format(",encode={}", Name(*rule.encode));
   if (rule.ggml_encode) text += fmt::format(",ggml_encode={}", Name(*rule.ggml_encode));
   if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
+  if (rule.turboquant) text += fmt::format(",turboquant={}", Name(*rule.turboquant));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -126,6 +130,10 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   if (b.encode.has_value() && a.encode != b.encode) return false;
   if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
+    return false;
+  }
+  if (a.turboquant.value_or(TurboquantWriter::kMlxVlm) !=
+      b.turboquant.value_or(TurboquantWriter::kMlxVlm)) {
     return false;
   }
   return a.codes_exact || !b.codes_exact;

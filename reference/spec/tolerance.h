@@ -12,6 +12,7 @@
 //   decode=, encode=               of an affine format (profile.h); left out: the loosest
 //   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
 //   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
+//   turboquant=                    of a turboquant format (profile.h); left out: mlx_vlm
 //   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
 //                                  those of the encoder, which encode= or ggml_encode= then has to
 //                                  name
@@ -51,6 +52,7 @@ struct CodecRule {
   std::optional<AffineEncoder> encode;
   std::optional<GgmlEncoder> ggml_encode;
   std::optional<Fp8Overflow> fp8_overflow;
+  std::optional<TurboquantWriter> turboquant;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
 };
