@@ -6,8 +6,9 @@ from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
 from .q8_0 import Q8_0
+from .turboquant import Turboquant
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Turboquant)
 
 
 @functools.lru_cache(maxsize=1024)
