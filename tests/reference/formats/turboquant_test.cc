@@ -430,6 +430,39 @@ TEST(Turboquant, WrongCodesShow) {
   }
 }
 
+// For a fixed rotation and normal rows the expectation of the relative error is the distortion of
+// the quantiser, and that of |y|^2 is 1 - D.
+TEST(Turboquant, DistortionIsThatOfItsQuantiser) {
+  const double known[] = {0.3609, 0.1160, 0.0340, 0.0093};
+  constexpr int64_t kRows = 2000;
+  const Tensor x = GenerateRows("gauss", 21, DType::kFloat32, kRows, 128);
+  const std::vector<double> all = ValuesOf(x);
+  for (int bits = 1; bits <= 4; ++bits) {
+    const KvFormat format = TurboquantFormat{bits, 128};
+    const TensorMap stored = EncodeRows(format, {}, x);
+    const std::vector<double> y = DecodeToRowType(format, {}, CodecRows(format, stored), 0, kRows);
+    double sum = 0, squares = 0, kept = 0;
+    for (size_t row = 0; row < kRows; ++row) {
+      double error = 0, size = 0, of_y = 0;
+      for (size_t i = 128 * row; i < 128 * (row + 1); ++i) {
+        error += (all[i] - y[i]) * (all[i] - y[i]);
+        size += all[i] * all[i];
+        of_y += y[i] * y[i];
+      }
+      sum += error / size;
+      squares += error / size * (error / size);
+      kept += of_y / size;
+    }
+    const double mean = sum / kRows;
+    const double exact = SolveLloydMax(128, bits).distortion.ToDouble();
+    EXPECT_NEAR(exact, known[bits - 1], 5e-5);
+    const double standard_error = std::sqrt((squares / kRows - mean * mean) / kRows);
+    EXPECT_LE(std::fabs(mean - exact), 5 * standard_error) << bits;
+    EXPECT_LT(5 * standard_error, 0.04 * exact) << "blind";
+    EXPECT_NEAR(kept / kRows, 1 - exact, 0.005) << bits;
+  }
+}
+
 TEST(Turboquant, TextsSayWhatTheyRefuse) {
   const auto message = [](const std::string& text) -> std::string {
     try {
