@@ -187,7 +187,7 @@ void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
   plan.prescale_roundings = 0;
   plan.prescale_dtype.reset();
   drawn->profile.decode = DecodeRounding::kExact;
-  if (plan.dequantize == DequantizeKind::kStored && !IsPlain(c.v)) {
+  if (plan.dequantize == DequantizeKind::kStored && GridOf(c.v)) {
     plan.dequantize = DequantizeKind::kInside;
     plan.dequantize_roundings = 2;
   }

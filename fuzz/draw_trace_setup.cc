@@ -53,7 +53,10 @@ int64_t BitsOf(DType type) {
 // Channels with which tokens have different bytes for certain enough: 46 bits keep the 2^17 pairs
 // of vectors of a long trace apart in all but one of 2^29 traces.
 int64_t LeastDim(const KvFormat& format, DType x) {
-  if (!IsPlain(format)) return BlockOf(format);
+  if (!IsPlain(format)) {
+    const auto of_block = 8 * static_cast<int64_t>(PlanesOf(format, BlockOf(format))[0].Bytes());
+    return BlockOf(format) * ((46 + of_block - 1) / of_block);
+  }
   const int64_t bits = std::min(BitsOf(x), BitsOf(RowDType(format)));
   return (46 + bits - 1) / bits;
 }

@@ -21,6 +21,7 @@ import float_blocks
 import ggml_blocks
 import kvcheck_golden as kg
 import regimes
+import turboquant_groups
 
 PLANS = {"mlx_cpu_sdpa": check_plans.mlx_plan, "mlx_lm_quantized": check_plans.mlx_lm_plan,
          "torch_cpu_flash": check_plans.torch_flash_plan, "torch_cpu_math": check_plans.torch_math_plan}
@@ -114,12 +115,25 @@ def float_blocks_are_right(fields, case, record):
         return (np.array_equal(codes, record.outputs["codes"].array)
                 and np.array_equal(scales, record.outputs["scales"].array))
     return np.array_equal(float_blocks.decode(codes, scales, text), exact(record.outputs["y"]))
+def groups_are_right(fields, case, record):
+    """Of turboquant: of a round trip the rows that the codes of this file stand for, so that a code at a threshold is an error."""
+    text, kind = fields["format"], fields["format"].rsplit(":", 1)[1]
+    if fields["op"] == "decode":
+        want = turboquant_groups.decode(case.inputs["codes"].array, case.inputs["norms"].array, text)
+        return np.array_equal(rounded(want, kind), exact(record.outputs["y"]), equal_nan=True)
+    x = rounded(exact(case.inputs["x"]), kind)
+    if fields["op"] == "encode":
+        return turboquant_groups.is_right(x, record.outputs["codes"].array, record.outputs["norms"].array, text)
+    words, norms, _ = turboquant_groups.encode(x, text)
+    return np.array_equal(rounded(turboquant_groups.decode(words, norms, text), kind), exact(record.outputs["y"]))
 
 
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
     if float_blocks.parse(fields["format"]):
         return float_blocks_are_right(fields, case, record)
+    if turboquant_groups.matches(fields["format"]):
+        return groups_are_right(fields, case, record)
     if fields["format"] in ggml_blocks.TYPES:
         return blocks_are_right(fields, case, record)
     head_dim = int(fields["d"])

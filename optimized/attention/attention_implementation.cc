@@ -307,7 +307,8 @@ RunOutcome OptimizedAttention::Run(const Case& any_case, const TensorMap& inputs
   const Profile stated = StatedProfile();
   const bool coded = !IsPlain(c->k) || !IsPlain(c->v);
   if (profile_.mask_value != stated.mask_value || profile_.maximum_over_all ||
-      (coded && profile_.decode != stated.decode)) {
+      (coded &&
+       (profile_.decode != stated.decode || profile_.turboquant == TurboquantWriter::kVllmNc))) {
     return RunOutcome::kUnsupported;
   }
   plan_ = PlanOfCase(*c, portable_);

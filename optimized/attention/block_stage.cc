@@ -100,13 +100,18 @@ void BlockStage::StartRows(const Format& format, bool) {
   AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
 }
 
-void BlockStage::Decode(const std::byte* scales, int64_t scale_stride, const int64_t* columns,
+void BlockStage::Decode(const StoredHeads& from, int64_t head, const int64_t* columns,
                         bool contiguous) {
   float* to = AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
   for (int64_t i = 0; i < block_.count; ++i, to += WidenedStride()) {
-    const int64_t column = contiguous ? columns[0] + i : columns[i];
-    const std::byte* of_row = scales == nullptr ? nullptr : scales + column * scale_stride;
-    codec_.Decode({block_.rows[i], of_row, nullptr, 0, 0}, 1, to);
+    StoredRowsView row = {block_.rows[i], nullptr, nullptr, 0, 0};
+    if (from.scales != nullptr) {
+      const int64_t column = contiguous ? columns[0] + i : columns[i];
+      const int64_t scales = head * from.scale_head_stride + column * from.scale_stride;
+      row.scales = from.scales + scales;
+      if (from.biases != nullptr) row.biases = from.biases + scales;
+    }
+    codec_.Decode(row, 1, to);
     std::fill(to + dim_, to + PaddedDim(dim_), 0.0f);
     block_.rows[i] = reinterpret_cast<const std::byte*>(to);
   }
@@ -151,11 +156,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (decodes_) {
-    const std::byte* scales = from.scales;
-    if (scales != nullptr) scales += head * from.scale_head_stride;
-    Decode(scales, from.scale_stride, columns, contiguous);
-  }
+  if (decodes_) Decode(from, head, columns, contiguous);
   if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());

@@ -50,9 +50,7 @@ class BlockStage {
   void StartRows(const AffineFormat& format, bool factored);
   template <typename Format>
   void StartRows(const Format& format, bool factored);
-  // scales: of column 0; null: none.
-  void Decode(const std::byte* scales, int64_t scale_stride, const int64_t* columns,
-              bool contiguous);
+  void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }

@@ -32,7 +32,10 @@ int SignificantBits(DType dtype) { return FloatTypeOf(dtype).mantissa_bits + 1; 
 // Significant bits of a stored K or V element as the kernel multiplies it.
 int ElementBits(const KvFormat& format, const Profile& profile, const Plan& plan) {
   if (IsPlain(format)) return SignificantBits(RowDType(format));
-  if (*plan.dequantize == DequantizeKind::kRounded) return SignificantBits(*plan.dequantize_dtype);
+  // What is no code * scale + bias comes as it is stored.
+  if (GridOf(format) && *plan.dequantize == DequantizeKind::kRounded) {
+    return SignificantBits(*plan.dequantize_dtype);
+  }
   if (profile.decode != DecodeRounding::kExact) return SignificantBits(RowDType(format));
   return 53;
 }

@@ -68,7 +68,10 @@ const std::vector<std::string>& CodecReasons() {
       "the scale lies so near the middle of two numbers of f16 that another order of its sums "
       "gives the other",
       "the block holds zeros alone, whose scale each writer sets as it likes",
-      "the writer takes approximate reciprocals, which leave this scale or code to the machine"};
+      "the writer takes approximate reciprocals, which leave this scale or code to the machine",
+      "a coordinate within 2^-18 / sqrt(d) of a threshold, of which either code is right",
+      "the norm is as near to the middle between two f16 as sums in f32 are exact",
+      "the norm is no finite f16: what else is stored of the group has no meaning"};
   return reasons;
 }
 

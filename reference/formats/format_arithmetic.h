@@ -77,7 +77,10 @@ enum CodecReason {
   kRangeBeyondFloat,
   kScaleBetweenHalves,
   kScaleOfZeros,
-  kApproximateReciprocal
+  kApproximateReciprocal,
+  kNearThreshold,
+  kNearHalfNorm,
+  kNormNotFinite
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -126,6 +129,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

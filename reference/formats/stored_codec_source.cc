@@ -67,6 +67,7 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
   profile.mx_encode = rule.mx_encode.value_or(MxEncoder::kOcp);
   profile.nvfp4_encode = rule.nvfp4_encode.value_or(Nvfp4Encoder::kMlx);
+  profile.turboquant = rule.turboquant.value_or(TurboquantWriter::kMlxVlm);
   claim.profiles = {profile};
   const auto declared = [&](CodecChoice choice, bool is_given) {
     return is_given || !Leaves(format, choice);
@@ -161,6 +162,9 @@ class StoredCodecSource : public ExpectedSource {
     }
     if (open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
       assumptions_.push_back("nvfp4_encode=mlx, vllm or vllm_4over6");
+    }
+    if (open(CodecChoice::kTurboquant, rule.turboquant.has_value())) {
+      assumptions_.push_back("turboquant=mlx_vlm");
     }
   }
 

@@ -51,7 +51,15 @@ class Planes {
 };
 
 // Fields of a profile (profile.h) on which the stored bytes or values of a format may depend.
-enum class CodecChoice { kDecode, kEncode, kGgmlEncode, kFp8Overflow, kMxEncode, kNvfp4Encode };
+enum class CodecChoice {
+  kDecode,
+  kEncode,
+  kGgmlEncode,
+  kFp8Overflow,
+  kMxEncode,
+  kNvfp4Encode,
+  kTurboquant
+};
 
 // What a format's codes mean where a value is code * scale + bias: integers from lowest to highest,
 // or the small floats that the codes are, whose sums of products are exact in double; one scale and

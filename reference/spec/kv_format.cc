@@ -26,6 +26,10 @@ std::string Print(const KvFormat& format) {
   return std::visit([](const auto& family) { return family.Text(); }, format);
 }
 
+bool Exists(const KvFormat& format) {
+  return std::visit([](const auto& family) { return family.Exists(); }, format);
+}
+
 KvFormat ParseKvFormat(Piece piece) { return ParseKvFormat(piece, nullptr); }
 
 KvFormat ParseKvFormat(Piece piece, bool* has_row_type) {
@@ -123,7 +127,7 @@ std::string PlaneTensor(const KvFormat& format, const std::string& name, const P
 }
 
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context) {
-  if (!std::visit([](const auto& family) { return family.Exists(); }, format)) {
+  if (!Exists(format)) {
     throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a format", Print(format)),
                 context);
   }

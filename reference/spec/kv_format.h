@@ -26,11 +26,13 @@
 #include "reference/spec/q5_1_format.h"
 #include "reference/spec/q8_0_format.h"
 #include "reference/spec/text.h"
+#include "reference/spec/turboquant_format.h"
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
-                              Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format>;
+using KvFormat =
+    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
+                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, TurboquantFormat>;
 
 // What a family states about itself.
 template <typename F>
@@ -43,8 +45,9 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   // of the text, between colons. *has_row_type: whether the text says the type of rows; null: it
   // has to.
   { F::Parse(piece, parts, has_row_type) } -> std::same_as<std::optional<F>>;
+  // Every one; of a family with a seed some of each kind.
   { F::All() } -> std::same_as<std::vector<F>>;
-  { format.Exists() } -> std::same_as<bool>;  // is one of All()
+  { format.Exists() } -> std::same_as<bool>;
   { format.Text() } -> std::same_as<std::string>;
   // The codec without parameters of layout and type: "affine:4", "plain", "fp8".
   { format.Kind() } -> std::same_as<std::string>;
@@ -65,6 +68,8 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
 };
 
 std::string Print(const KvFormat& format);
+// Whether the format is one of its family: a struct may hold numbers that no text has.
+bool Exists(const KvFormat& format);
 // Errors: kParse with the column of what is not a format.
 KvFormat ParseKvFormat(Piece piece);
 // The same, and a format without its type of rows ("affine:4:g64"): *has_row_type says whether the
@@ -96,10 +101,10 @@ std::vector<std::string> AllPlaneNames();
 std::string PlaneTensor(const KvFormat& format, const std::string& name, const Plane& plane);
 
 // Errors: kIllegalCase when head_dim is not a multiple of the format's block, and for a format
-// built in code that is none of AllKvFormats().
+// built in code that does not exist.
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context);
 
-// Every format of this build, for coverage lists and tests.
+// The formats of this build, for drawing, coverage lists and tests: FormatFamily::All().
 std::vector<KvFormat> AllKvFormats();
 
 }  // namespace kvcheck

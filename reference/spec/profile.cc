@@ -29,6 +29,9 @@ constexpr EnumNames<MxEncoder, 4> kMx = {{{MxEncoder::kOcp, "ocp"},
 constexpr EnumNames<Nvfp4Encoder, 3> kNvfp4 = {{{Nvfp4Encoder::kMlx, "mlx"},
                                                 {Nvfp4Encoder::kVllm, "vllm"},
                                                 {Nvfp4Encoder::kVllm4Over6, "vllm_4over6"}}};
+constexpr EnumNames<TurboquantWriter, 3> kTurboquant = {{{TurboquantWriter::kMlxVlm, "mlx_vlm"},
+                                                         {TurboquantWriter::kVllm, "vllm"},
+                                                         {TurboquantWriter::kVllmNc, "vllm_nc"}}};
 constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 }  // namespace
@@ -39,6 +42,7 @@ std::string_view Name(GgmlEncoder encode) { return NameIn(kGgml, encode); }
 std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
 std::string_view Name(MxEncoder encode) { return NameIn(kMx, encode); }
 std::string_view Name(Nvfp4Encoder encode) { return NameIn(kNvfp4, encode); }
+std::string_view Name(TurboquantWriter writer) { return NameIn(kTurboquant, writer); }
 
 DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
 AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
@@ -46,6 +50,7 @@ GgmlEncoder ParseGgmlEncoder(Piece piece) { return ParseEnum(kGgml, piece); }
 Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
 MxEncoder ParseMxEncoder(Piece piece) { return ParseEnum(kMx, piece); }
 Nvfp4Encoder ParseNvfp4Encoder(Piece piece) { return ParseEnum(kNvfp4, piece); }
+TurboquantWriter ParseTurboquantWriter(Piece piece) { return ParseEnum(kTurboquant, piece); }
 
 std::string Print(const Profile& profile) {
   const Profile defaults;
@@ -72,6 +77,7 @@ std::string Print(const Profile& profile) {
   if (profile.nvfp4_encode != defaults.nvfp4_encode) {
     add("nvfp4_encode", Name(profile.nvfp4_encode));
   }
+  if (profile.turboquant != defaults.turboquant) add("turboquant", Name(profile.turboquant));
   return text;
 }
 
@@ -79,7 +85,7 @@ Profile ParseProfile(std::string_view text) {
   Profile profile;
   Fields fields(WholeLine(text),
                 "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow, "
-                "mx_encode, nvfp4_encode");
+                "mx_encode, nvfp4_encode, turboquant");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -99,6 +105,7 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
   if (fields.TakeIf("mx_encode", &value)) profile.mx_encode = ParseMxEncoder(value);
   if (fields.TakeIf("nvfp4_encode", &value)) profile.nvfp4_encode = ParseNvfp4Encoder(value);
+  if (fields.TakeIf("turboquant", &value)) profile.turboquant = ParseTurboquantWriter(value);
   fields.Finish();
   return profile;
 }

@@ -26,6 +26,9 @@
 //                                 0.31.2: to nearest); SGLang's fp4_e2m1
 //   nvfp4_encode=mlx|vllm|vllm_4over6         who writes NVFP4: MLX on a CPU; vLLM's cache kernel,
 //                                 with maxima at 6, or at 6 or 4 by the smaller error
+//   turboquant=mlx_vlm|vllm|vllm_nc    whose arithmetic turboquant codes have: a coordinate on a
+//                                 threshold goes down, or (vLLM) up, and the norm has a floor or a
+//                                 summand; nc: readers give the centroids of a row the norm 1
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
@@ -45,6 +48,7 @@ enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
 enum class MxEncoder { kOcp, kMlx, kMlx031, kSglang };
 enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
+enum class TurboquantWriter { kMlxVlm, kVllm, kVllmNc };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -57,6 +61,7 @@ struct Profile {
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
   MxEncoder mx_encode = MxEncoder::kOcp;
   Nvfp4Encoder nvfp4_encode = Nvfp4Encoder::kMlx;
+  TurboquantWriter turboquant = TurboquantWriter::kMlxVlm;
   bool operator==(const Profile&) const = default;
 };
 
@@ -68,12 +73,14 @@ std::string_view Name(GgmlEncoder encode);
 std::string_view Name(Fp8Overflow overflow);
 std::string_view Name(MxEncoder encode);
 std::string_view Name(Nvfp4Encoder encode);
+std::string_view Name(TurboquantWriter writer);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
 GgmlEncoder ParseGgmlEncoder(Piece piece);
 Fp8Overflow ParseFp8Overflow(Piece piece);
 MxEncoder ParseMxEncoder(Piece piece);
 Nvfp4Encoder ParseNvfp4Encoder(Piece piece);
+TurboquantWriter ParseTurboquantWriter(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

@@ -66,6 +66,9 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "nvfp4_encode") {
     once(rule->nvfp4_encode.has_value(), leaves(CodecChoice::kNvfp4Encode), "nvfp4");
     rule->nvfp4_encode = ParseNvfp4Encoder(value);
+  } else if (key == "turboquant") {
+    once(rule->turboquant.has_value(), leaves(CodecChoice::kTurboquant), "turboquant formats");
+    rule->turboquant = ParseTurboquantWriter(value);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
@@ -73,7 +76,7 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else {
     field.Refuse(
         "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, mx_encode=, "
-        "nvfp4_encode= and codes=exact");
+        "nvfp4_encode=, turboquant= and codes=exact");
   }
 }
 
@@ -112,6 +115,7 @@ std::string PrintCodec(const CodecRule& rule) {
   if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
   if (rule.mx_encode) text += fmt::format(",mx_encode={}", Name(*rule.mx_encode));
   if (rule.nvfp4_encode) text += fmt::format(",nvfp4_encode={}", Name(*rule.nvfp4_encode));
+  if (rule.turboquant) text += fmt::format(",turboquant={}", Name(*rule.turboquant));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -142,6 +146,10 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   if (b.mx_encode.has_value() && a.mx_encode != b.mx_encode) return false;
   if (b.nvfp4_encode.has_value() && a.nvfp4_encode != b.nvfp4_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
+    return false;
+  }
+  if (a.turboquant.value_or(TurboquantWriter::kMlxVlm) !=
+      b.turboquant.value_or(TurboquantWriter::kMlxVlm)) {
     return false;
   }
   return a.codes_exact || !b.codes_exact;

@@ -13,6 +13,7 @@
 //   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
 //   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
 //   mx_encode=, nvfp4_encode=      of the formats of these names (profile.h); left out: the loosest
+//   turboquant=                    of a turboquant format (profile.h); left out: mlx_vlm
 //   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
 //                                  those of the encoder, which encode=, ggml_encode=, mx_encode= or
 //                                  nvfp4_encode= then has to name
@@ -54,6 +55,7 @@ struct CodecRule {
   std::optional<Fp8Overflow> fp8_overflow;
   std::optional<MxEncoder> mx_encode;
   std::optional<Nvfp4Encoder> nvfp4_encode;
+  std::optional<TurboquantWriter> turboquant;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
 };

@@ -24,11 +24,8 @@ void CheckRange(std::string_view name, int64_t value, int64_t lowest, int64_t hi
 }
 
 void CheckFormat(const std::optional<KvFormat>& format) {
-  if (!format) return;
-  const std::vector<KvFormat> all = AllKvFormats();
-  if (std::find(all.begin(), all.end(), *format) == all.end()) {
-    Illegal(fmt::format("'{}' is not a format", Print(*format)));
-  }
+  if (!format || Exists(*format)) return;
+  Illegal(fmt::format("'{}' is not a format", Print(*format)));
 }
 
 void CheckOp(const CacheOp& op) {

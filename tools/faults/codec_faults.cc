@@ -45,13 +45,14 @@ Tensor* Find(TensorMap* stored, const std::string& plane) {
   const auto found = stored->find(plane);
   return found == stored->end() ? nullptr : &found->second;
 }
-// Of packed codes.
-Tensor* WordsOf(TensorMap* stored) {
+// Of packed affine codes.
+Tensor* WordsOf(const CodecCase& c, TensorMap* stored) {
+  if (!GridOf(c.format)) return nullptr;
   Tensor* codes = Find(stored, "codes");
   return codes != nullptr && codes->dtype == DType::kUInt32 ? codes : nullptr;
 }
 void EditWords(const CodecCase& c, TensorMap* stored, uint32_t (*edit)(uint32_t, int bits)) {
-  Tensor* words = WordsOf(stored);
+  Tensor* words = WordsOf(c, stored);
   if (words == nullptr) return;
   const auto highest = static_cast<uint64_t>(GridOf(c.format)->highest);
   const auto bits = static_cast<int>(std::bit_width(highest));
@@ -85,8 +86,8 @@ uint32_t EvenThenOdd(uint32_t word, int bits) {
 void WordsBigEndian(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, BigEndian); }
 void WordsHighFirst(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, HighFirst); }
 void WordsInterleaved(const CodecCase& c, TensorMap* stored) { EditWords(c, stored, EvenThenOdd); }
-void LastWordZero(const CodecCase&, TensorMap* stored) {
-  Tensor* words = WordsOf(stored);
+void LastWordZero(const CodecCase& c, TensorMap* stored) {
+  Tensor* words = WordsOf(c, stored);
   if (words != nullptr) words->As<uint32_t>()[words->ElementCount() - 1] = 0;
 }
 void ScalesAndBiasesSwapped(const CodecCase&, TensorMap* stored) {
@@ -102,7 +103,7 @@ void ScalesOfFirstRow(const CodecCase& c, TensorMap* stored) {
   for (size_t at = row; at < bytes.size(); ++at) bytes[at] = bytes[at - row];
 }
 void RowsReversed(const CodecCase& c, TensorMap* stored) {
-  Tensor* words = WordsOf(stored);
+  Tensor* words = WordsOf(c, stored);
   if (words == nullptr) return;
   std::vector<std::byte>& bytes = words->bytes;
   const auto row = static_cast<std::ptrdiff_t>(bytes.size()) / c.rows;
@@ -366,8 +367,10 @@ constexpr CodecFault kFaults[] = {
 std::span<const CodecFault> CodecFaults() { return kFaults; }
 
 const CodecFault* FindCodecFault(std::string_view id) {
-  for (const CodecFault& fault : kFaults) {
-    if (fault.id == id) return &fault;
+  for (const std::span<const CodecFault> faults : {CodecFaults(), TurboquantFaults()}) {
+    for (const CodecFault& fault : faults) {
+      if (fault.id == id) return &fault;
+    }
   }
   return nullptr;
 }

@@ -17,7 +17,8 @@ struct CodecFault : FaultText {
 };
 
 std::span<const CodecFault> CodecFaults();
-// nullptr when there is none of this id.
+std::span<const CodecFault> TurboquantFaults();
+// Of either; nullptr when there is none of this id.
 const CodecFault* FindCodecFault(std::string_view id);
 
 }  // namespace kvcheck

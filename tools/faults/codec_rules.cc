@@ -159,6 +159,20 @@ std::vector<double> FaultyCodec::Decode(const AffineFormat& format, const CodecC
   return values;
 }
 
+TensorMap FaultyCodec::Encode(const TurboquantFormat& format, const CodecCase& c,
+                              const Tensor& x) const {
+  if (!rules_.turboquant.ReplacesEncoding()) return EncodeRows(format, profile_, x);
+  return EncodeTurboquant(rules_.turboquant, format, profile_, c, x);
+}
+
+std::vector<double> FaultyCodec::Decode(const TurboquantFormat& format, const CodecCase& c,
+                                        const TensorMap& stored) const {
+  if (!rules_.turboquant.ReplacesDecoding()) {
+    return DecodeToRowType(format, profile_, CodecRows(format, stored), 0, c.rows);
+  }
+  return DecodeTurboquant(rules_.turboquant, format, profile_, stored);
+}
+
 template <typename Format>
 TensorMap FaultyCodec::Encode(const Format& format, const CodecCase&, const Tensor& x) const {
   return EncodeRows(format, profile_, x);

@@ -12,6 +12,7 @@
 #include "reference/spec/case.h"
 #include "reference/spec/implementation.h"
 #include "reference/spec/profile.h"
+#include "tools/faults/turboquant_steps.h"
 
 namespace kvcheck {
 
@@ -30,6 +31,7 @@ struct AffineSteps {
 
 struct CodecRules {
   AffineSteps affine = {};
+  TurboquantSteps turboquant = {};
   // The stored value of an element of a plain format, in place of one rounding to the type.
   double (*store)(DType dtype, const Profile& profile, double x) = nullptr;
   // Changes the planes that were stored (encoding) or that are about to be read (decoding). In a
@@ -51,7 +53,10 @@ class FaultyCodec : public Implementation {
  private:
   TensorMap Encode(const PlainFormat& format, const CodecCase& c, const Tensor& x) const;
   TensorMap Encode(const AffineFormat& format, const CodecCase& c, const Tensor& x) const;
+  TensorMap Encode(const TurboquantFormat& format, const CodecCase& c, const Tensor& x) const;
   std::vector<double> Decode(const AffineFormat& format, const CodecCase& c,
+                             const TensorMap& stored) const;
+  std::vector<double> Decode(const TurboquantFormat& format, const CodecCase& c,
                              const TensorMap& stored) const;
   // Families none of whose steps can be replaced.
   template <typename Format>

@@ -47,6 +47,14 @@ constexpr UncoveredReport kUncovered[] = {
     {"ssd-thread-stream", kEngine},
 };
 
+// Of a format in a signature: families with faults of their own, everything else as plain formats.
+std::string_view FamilyOf(std::string_view format) {
+  for (const std::string_view family : {"affine", "turboquant"}) {
+    if (format.starts_with(family)) return family;
+  }
+  return "plain";
+}
+
 template <typename Faults>
 void Add(FaultKind kind, const Faults& faults, std::vector<Fault>* all) {
   for (const auto& fault : faults) all->push_back({kind, &fault});
@@ -69,6 +77,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCache, CacheFaults(), &all);
     Add(FaultKind::kAttention, AttentionFaults(), &all);
     Add(FaultKind::kCodec, CodecFaults(), &all);
+    Add(FaultKind::kCodec, TurboquantFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
     return all;
   }();
@@ -97,7 +106,7 @@ std::string CheckOf(std::string_view signature) {
   for (std::string_view word : SplitWords(signature.substr(0, signature.find(": ")), " ")) {
     const bool family =
         check == "codec encode" || check == "codec decode" || check == "codec round_trip";
-    if (family) word = word.starts_with("affine") ? "affine" : "plain";
+    if (family) word = FamilyOf(word);
     if (!check.empty()) check += ' ';
     check += word;
   }

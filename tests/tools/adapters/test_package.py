@@ -186,11 +186,25 @@ class Texts(unittest.TestCase):
             with self.assertRaises(ValueError):
                 parse_format(text)
 
+    def test_turboquant_is_what_mlx_vlm_writes(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        for bits, codes, first in ((1, [0x2F198D47], [0, 0xBF33A006, 0, 0x3F33A006]),
+                                   (3, [0x5550B364, 0x480DC91B, 0x433B6C29], [0xBFB1E1D8, 0xBE47A79B, 0x3EE8B654, 0x3F8D501C]),
+                                   (4, [0x49272B89, 0xC652AB4A, 0x3658912B, 0x41C6BAA9], [0xBFAE543B, 0xBF36C2A7, 0x3DA1ABAD])):
+            fmt = parse_format(f"turboquant:{bits}:g32:mlx_vlm:f32")
+            self.assertEqual(fmt.shapes(64, (2,)), [[2, 2 * bits], [2, 2]])
+            words, norms = fmt.encode(witness)
+            self.assertEqual((words.tolist(), norms.view(np.uint16).tolist()), (codes, [0x46FB]))
+            self.assertEqual(fmt.decode((words, norms))[:len(first)].view(np.uint32).tolist(), first)
+        exact = parse_format("turboquant:4:g128:s1:bf16")
+        self.assertEqual((exact.bits, exact.group, exact.type), (4, 128, "bf16"))
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
-                           ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5)):
+                           ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
+                           ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

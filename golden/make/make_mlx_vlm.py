@@ -1,0 +1,155 @@
+"""Makes mlx_vlm_turboquant.h5: what mlx-vlm's TurboQuant codec (_TurboQuantMSECodec) writes and reads on MLX's CPU backend.
+
+Usage: python make_mlx_vlm.py [DIRECTORY]                    (default: ../data beside this file)
+       python make_mlx_vlm.py --values COUNT [DIRECTORY]     COUNT values of each setting in place of the stored rows, for
+                                                             `kvcheck golden verify DIRECTORY/mlx_vlm_turboquant.h5`
+Needs the packages of requirements-mlx-vlm.txt, installed without what they depend on (pip install --no-deps; also numpy and
+h5py): the codec stands in one module, which needs mlx and numpy. The codebook is data: where the library computes another one
+here than the set that the format names, it is given that set.
+"""
+import argparse
+import importlib.metadata
+import importlib.util
+import pathlib
+import sys
+import types
+
+import mlx.core as mx
+import numpy as np
+
+import kvcheck_golden as kg
+import machine
+import regimes
+import turboquant_groups
+
+VERSION = f"mlx-vlm {importlib.metadata.version('mlx-vlm')}, mlx {importlib.metadata.version('mlx')}"
+# Norms of all of them are float16.
+FAMILIES = tuple(family for family in regimes.CODEC_ROWS if family != "f16_range")
+MLX_TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
+
+
+def codec_module():
+    """mlx_vlm.turboquant without the package's own imports (models, tokenizers)."""
+    package = types.ModuleType("mlx_vlm")
+    package.__path__ = list(importlib.util.find_spec("mlx_vlm").submodule_search_locations)
+    sys.modules["mlx_vlm"] = package
+    return importlib.import_module("mlx_vlm.turboquant")
+
+
+def codec_of(module, fmt):
+    codec = module._TurboQuantMSECodec(fmt.d, fmt.bits, fmt.seed)
+    if not np.array_equal(np.array(codec.codebook), fmt.centroids):
+        codec.codebook = mx.array(fmt.centroids)
+        codec._midpoints = (codec.codebook[:-1] + codec.codebook[1:]) / 2
+    return codec
+
+
+def as_mlx(stored, kind):
+    if kind == "bf16":
+        return mx.array(stored).view(mx.bfloat16)
+    return mx.array(stored)
+
+
+def as_stored(array, kind):
+    array = array.astype(MLX_TYPES[kind])
+    return np.array(array.view(mx.uint16)) if kind == "bf16" else np.array(array)
+
+
+def text_of(direction, text, kind, x):
+    return f"codec op={direction} format={text} x={kind} rows={x.shape[0]} d={x.shape[1]} data=file"
+
+
+def add(writer, module, label, text, x, round_trip=False):
+    """x: (rows, group), as stored in the format's type of rows."""
+    fmt = turboquant_groups.Format(text)
+    codec = codec_of(module, fmt)
+    # (B, H, T, D)
+    state = codec.quantize(as_mlx(x, fmt.kind)[None, None])
+    y = as_stored(codec.dequantize(state)[0, 0], fmt.kind)
+    stored = {"codes": kg.Typed(np.array(state.indices)[0, 0], "uint32", kv_format=text),
+              "norms": kg.Typed(np.array(state.norms)[0, 0][:, None], "float16")}
+    given = {"x": regimes.typed(x, fmt.kind)}
+
+    def record(function, **fields):
+        return dict(implementation=function, version=VERSION, machine=machine.describe(), profile="decode=two_roundings", **fields)
+
+    case = writer.case(f"encode.{label}", text_of("encode", text, fmt.kind, x), given)
+    case.observed("mlx-vlm", stored, **record("_TurboQuantMSECodec.quantize"))
+    case = writer.case(f"decode.{label}", text_of("decode", text, fmt.kind, x), stored)
+    case.observed("mlx-vlm", {"y": regimes.typed(y, fmt.kind)}, **record("_TurboQuantMSECodec.dequantize"))
+    if not round_trip:
+        return
+    case = writer.case(f"round_trip.{label}", text_of("round_trip", text, fmt.kind, x), given)
+    case.observed("mlx-vlm", {"y": regimes.typed(y, fmt.kind)},
+                  **record("dequantize(quantize(x))", expect="MISTRUSTED",
+                           reason="the error of few bits is a large part of these data: a round trip within its bound proves "
+                                  "little; the cases encode and decode judge every code"))
+
+
+def edge_rows(d):
+    """One element, two equal ones, the row that rotates to one coordinate, zeros, rows about and below the floor of 1e-6."""
+    rows = np.zeros((8, d))
+    rows[0, 3] = 2.0
+    rows[1, [5, d - 1]] = -1.5
+    rows[2] = np.random.default_rng(7919 * d).choice([-1.0, 1.0], d)
+    wave = np.sin(1.0 + np.arange(d)) / np.sqrt(d / 2)
+    rows[4], rows[5], rows[6], rows[7] = wave * 5e-7, wave * 2e-8, wave * 9e4 / 2, wave * 6e4
+    return rows.astype(np.float32)
+
+
+STORED = (
+    *(f"turboquant:{bits}:g{d}:mlx_vlm:f32" for d in (64, 128) for bits in (1, 2, 3, 4)),
+    "turboquant:4:g32:mlx_vlm:f32", "turboquant:3:g256:mlx_vlm:f32", "turboquant:3:g64:mlx_vlm:s97:f32",
+    "turboquant:3:g64:mlx_vlm:s1:f16", "turboquant:4:g128:mlx_vlm:s1:bf16",
+    "turboquant:5:g32:f32", "turboquant:4:g128:f32", "turboquant:3:g512:f32")
+WITH_EDGES = ("turboquant:4:g64:mlx_vlm:f32", "turboquant:4:g128:f32")
+
+
+def every_setting():
+    """Codebooks of the library, K's and V's seed, and types of rows; then the exact codebooks."""
+    for d in (32, 64, 128, 256):
+        for bits in (1, 2, 3, 4):
+            yield f"turboquant:{bits}:g{d}:mlx_vlm:f32"
+            yield f"turboquant:{bits}:g{d}:mlx_vlm:s1:{'f16' if bits % 2 else 'bf16'}"
+    for d in (32, 64, 128, 256, 512):
+        for bits in (1, 2, 3, 4, 5):
+            yield f"turboquant:{bits}:g{d}:f32"
+
+
+def many(text, count):
+    """COUNT values: normal rows of all magnitudes, a quarter with outlier channels, a quarter of integers, a quarter sparse."""
+    fmt = turboquant_groups.Format(text)
+    rng = regimes.generator(f"many.{text}")
+    rows = (count + fmt.d - 1) // fmt.d
+    x = rng.standard_normal((rows, fmt.d)) * 2.0 ** rng.integers(-8, 8, (rows, 1))
+    x[1::4, ::17] *= 30
+    x[2::4] = np.round(x[2::4] * 4)
+    x[3::4] *= rng.random((len(x[3::4]), fmt.d)) < 0.2
+    return regimes.to_storage(x.astype(np.float32), fmt.kind)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", default=pathlib.Path(__file__).resolve().parent.parent / "data")
+    parser.add_argument("--values", type=int)
+    options = parser.parse_args()
+    path = pathlib.Path(options.directory) / "mlx_vlm_turboquant.h5"
+    module = codec_module()
+    with kg.Writer(str(path), source=VERSION, command="python golden/make/make_mlx_vlm.py") as writer:
+        for text in every_setting() if options.values else STORED:
+            fmt = turboquant_groups.Format(text)
+            label = text.removeprefix("turboquant:").replace(":", ".")
+            if options.values:
+                add(writer, module, f"{label}.many", text, many(text, options.values))
+                continue
+            rng = regimes.generator(f"turboquant.{text}")
+            families = FAMILIES if fmt.d == 64 else FAMILIES[:1] if fmt.d > 128 else ("gauss", "outlier", "ties")
+            x = regimes.codec_rows(fmt.kind, fmt.bits, fmt.d, rng, families)
+            add(writer, module, label, text, x, round_trip=text == WITH_EDGES[0])
+            if text in WITH_EDGES:
+                add(writer, module, f"{label}.edges", text, edge_rows(fmt.d))
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

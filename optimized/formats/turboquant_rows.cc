@@ -1,0 +1,446 @@
+// TurboQuant rows as mlx-vlm writes them (turboquant=mlx_vlm): codes and norms in planes of their
+// own, group after group.
+//
+// Definition, of d channels x, every step one f32 operation but the sum of the norm:
+//   n = sqrt(sum x^2), the sum in double, term i + d/2 to term i and so on by halves
+//   y = H (s x / max(n, 1e-6)) (1 / sqrt d), H by butterflies of strides 1, 2, ..., d / 2
+//   code = number of thresholds below y
+//   read: n s (H c (1 / sqrt d))
+// Strides below the length of a vector are butterflies of lanes: a + b and a - b are one addition
+// of the swapped lanes and the lanes, of which every second one has the other sign. Source:
+// reference/formats/formats.md, section E.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "optimized/formats/ggml_rows.h"
+#include "optimized/formats/pack.h"
+#include "optimized/formats/row_family.h"
+#include "optimized/formats/turboquant_centroids.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/formats/turboquant_rows.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef OPTIMIZED_FORMATS_TURBOQUANT_TABLES_
+#define OPTIMIZED_FORMATS_TURBOQUANT_TABLES_
+namespace kvcheck::optimized {
+
+constexpr int kMostTurboquantChannels = 512;
+
+// What a format means, in numbers.
+struct TurboquantTables {
+  TurboquantFormat format;
+  bool filled = false;
+  int d = 0;
+  int levels = 0;  // 2^bits
+  float scale = 0;
+  HWY_ALIGN float centroids[32];
+  HWY_ALIGN float thresholds[32];
+  HWY_ALIGN float signs[kMostTurboquantChannels];
+  HWY_ALIGN float scaled_signs[kMostTurboquantChannels];
+};
+
+}  // namespace kvcheck::optimized
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = HWY_CAPPED(float, 8);
+using FloatVec = hn::Vec<Floats>;
+constexpr int kVectorLanes = static_cast<int>(hn::MaxLanes(Floats()));
+
+#if HWY_TARGET != HWY_SCALAR
+template <uint32_t kOdd>
+HWY_INLINE FloatVec OtherSign(FloatVec v) {
+  HWY_ALIGN static constexpr uint32_t kMask[8] = {
+      0,
+      kOdd & 1 ? 0x80000000u : 0,
+      kOdd & 2 ? 0x80000000u : 0,
+      kOdd & 3 ? 0x80000000u : 0,
+      kOdd & 4 ? 0x80000000u : 0,
+      kOdd & 5 ? 0x80000000u : 0,
+      kOdd & 6 ? 0x80000000u : 0,
+      kOdd & 7 ? 0x80000000u : 0,
+  };
+  const Floats d;
+  return hn::Xor(v, hn::BitCast(d, hn::Load(hn::RebindToUnsigned<Floats>(), kMask)));
+}
+
+// Strides within a vector.
+HWY_INLINE FloatVec TurboquantLanes(FloatVec v) {
+  const Floats d;
+  v = hn::Add(hn::Reverse2(d, v), OtherSign<1>(v));
+  v = hn::Add(hn::Shuffle1032(v), OtherSign<2>(v));
+#if HWY_MAX_BYTES >= 32
+  if constexpr (kVectorLanes == 8) v = hn::Add(hn::SwapAdjacentBlocks(v), OtherSign<4>(v));
+#endif
+  return v;
+}
+#endif
+
+void TurboquantHadamard(float* v, int count) {
+  const Floats d;
+  int stride = 1;
+#if HWY_TARGET != HWY_SCALAR
+  for (int i = 0; i < count; i += kVectorLanes)
+    hn::Store(TurboquantLanes(hn::Load(d, v + i)), d, v + i);
+  stride = kVectorLanes;
+#endif
+  // Two strides at a time, so that values are loaded half as often.
+  for (; 2 * stride < count; stride *= 4) {
+    for (int first = 0; first < count; first += 4 * stride) {
+      for (int i = first; i < first + stride; i += kVectorLanes) {
+        const FloatVec a = hn::Load(d, v + i), b = hn::Load(d, v + i + stride);
+        const FloatVec e = hn::Load(d, v + i + 2 * stride), f = hn::Load(d, v + i + 3 * stride);
+        const FloatVec ab = hn::Add(a, b), a_b = hn::Sub(a, b);
+        const FloatVec ef = hn::Add(e, f), e_f = hn::Sub(e, f);
+        hn::Store(hn::Add(ab, ef), d, v + i);
+        hn::Store(hn::Add(a_b, e_f), d, v + i + stride);
+        hn::Store(hn::Sub(ab, ef), d, v + i + 2 * stride);
+        hn::Store(hn::Sub(a_b, e_f), d, v + i + 3 * stride);
+      }
+    }
+  }
+  if (stride >= count) return;
+  for (int i = 0; i < stride; i += kVectorLanes) {
+    const FloatVec a = hn::Load(d, v + i), b = hn::Load(d, v + i + stride);
+    hn::Store(hn::Add(a, b), d, v + i);
+    hn::Store(hn::Sub(a, b), d, v + i + stride);
+  }
+}
+
+float TurboquantNorm(const float* x, int d) {
+  HWY_ALIGN double sums[kMostTurboquantChannels / 2];
+  const int half = d / 2;
+  for (int i = 0; i < half; ++i) {
+    const double low = x[i], high = x[i + half];
+    sums[i] = low * low + high * high;  // the products are exact
+  }
+  for (int h = half / 2; h > 0; h /= 2) {
+    for (int i = 0; i < h; ++i) sums[i] += sums[i + h];
+  }
+  const auto norm = static_cast<float>(std::sqrt(sums[0]));
+  return std::isnan(norm) ? std::numeric_limits<float>::quiet_NaN() : norm;
+}
+
+// y: the rotated group. Eight codes are kBits bytes.
+template <int kBits>
+void StoreGroupCodes(const TurboquantTables& tables, const float* y, std::byte* to) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<uint8_t, Floats> d8;
+  for (int i = 0; i < tables.d; i += 8, to += kBits) {
+    HWY_ALIGN uint8_t codes[8];
+    for (int j = 0; j < 8; j += kVectorLanes) {
+      const FloatVec v = hn::Load(d, y + i + j);
+      auto count = hn::Zero(di);
+      for (int t = 0; t + 1 < 1 << kBits; ++t) {
+        const auto above = hn::Gt(v, hn::Set(d, tables.thresholds[t]));
+        count = hn::Sub(count, hn::BitCast(di, hn::VecFromMask(d, above)));
+      }
+      hn::StoreU(hn::DemoteTo(d8, count), d8, codes + j);
+    }
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, codes, 8);
+    const uint64_t joined = JoinCodes<kBits>(bytes);
+    std::memcpy(to, &joined, kBits);
+  }
+}
+
+template <int kBits>
+void LoadGroupCentroids(const TurboquantTables& tables, const std::byte* from, float* c) {
+  for (int i = 0; i < tables.d; i += 8, from += kBits) {
+    uint64_t joined = 0;
+    std::memcpy(&joined, from, kBits);
+    const uint64_t codes = SplitCodes<kBits>(joined);
+    for (int j = 0; j < 8; ++j) c[i + j] = tables.centroids[codes >> (8 * j) & 0xff];
+  }
+}
+
+// x: d values; returns the norm.
+float EncodeTurboquant(const TurboquantTables& tables, const float* x, std::byte* codes) {
+  HWY_ALIGN float y[kMostTurboquantChannels];
+  const Floats d;
+  const float norm = TurboquantNorm(x, tables.d);
+  const auto divisor = hn::Set(d, std::max(norm, 1e-6f));
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    const auto u = hn::Div(hn::LoadU(d, x + i), divisor);
+    hn::Store(hn::Mul(u, hn::Load(d, tables.signs + i)), d, y + i);
+  }
+  TurboquantHadamard(y, tables.d);
+  const auto scale = hn::Set(d, tables.scale);
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    hn::Store(hn::Mul(hn::Load(d, y + i), scale), d, y + i);
+  }
+  switch (tables.format.bits) {
+    case 1:
+      StoreGroupCodes<1>(tables, y, codes);
+      break;
+    case 2:
+      StoreGroupCodes<2>(tables, y, codes);
+      break;
+    case 3:
+      StoreGroupCodes<3>(tables, y, codes);
+      break;
+    case 4:
+      StoreGroupCodes<4>(tables, y, codes);
+      break;
+    default:
+      StoreGroupCodes<5>(tables, y, codes);
+  }
+  return norm;
+}
+
+void DecodeTurboquant(const TurboquantTables& tables, const std::byte* codes, float norm,
+                      float* to) {
+  HWY_ALIGN float y[kMostTurboquantChannels];
+  switch (tables.format.bits) {
+    case 1:
+      LoadGroupCentroids<1>(tables, codes, y);
+      break;
+    case 2:
+      LoadGroupCentroids<2>(tables, codes, y);
+      break;
+    case 3:
+      LoadGroupCentroids<3>(tables, codes, y);
+      break;
+    case 4:
+      LoadGroupCentroids<4>(tables, codes, y);
+      break;
+    default:
+      LoadGroupCentroids<5>(tables, codes, y);
+  }
+  TurboquantHadamard(y, tables.d);
+  const Floats d;
+  const auto n = hn::Set(d, norm);
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    const auto u = hn::Mul(hn::Load(d, y + i), hn::Load(d, tables.scaled_signs + i));
+    hn::StoreU(hn::Mul(u, n), d, to + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvcheck::optimized {
+namespace {
+
+HWY_EXPORT(EncodeTurboquant);
+HWY_EXPORT(DecodeTurboquant);
+
+// numpy's default_rng(seed): PCG64 through SeedSequence.
+class NumpyGenerator {
+ public:
+  explicit NumpyGenerator(uint32_t seed) {
+    uint32_t pool[4] = {seed, 0, 0, 0};
+    uint32_t key = 0x43b0d7e5u;
+    for (uint32_t& word : pool) word = Hashed(word, 0x931e8875u, &key);
+    for (int source = 0; source < 4; ++source) {
+      for (int target = 0; target < 4; ++target) {
+        if (source == target) continue;
+        const uint32_t word = Hashed(pool[source], 0x931e8875u, &key);
+        pool[target] = 0xca01f9ddu * pool[target] - 0x4973f715u * word;
+        pool[target] ^= pool[target] >> 16;
+      }
+    }
+    key = 0x8b51f9ddu;
+    uint64_t words[4];
+    for (int i = 0; i < 4; ++i) {
+      words[i] = Hashed(pool[2 * i % 4], 0x58f38dedu, &key);
+      words[i] |= uint64_t{Hashed(pool[(2 * i + 1) % 4], 0x58f38dedu, &key)} << 32;
+    }
+    increment_ = (Wide{words[2]} << 64 | words[3]) << 1 | 1;
+    state_ = increment_ + (Wide{words[0]} << 64 | words[1]);
+    Step();
+  }
+  uint64_t Next() {
+    Step();
+    const auto high = static_cast<uint64_t>(state_ >> 64);
+    return std::rotr(high ^ static_cast<uint64_t>(state_), static_cast<int>(high >> 58));
+  }
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+
+  static uint32_t Hashed(uint32_t word, uint32_t multiplier, uint32_t* key) {
+    word ^= *key;
+    *key *= multiplier;
+    word *= *key;
+    return word ^ word >> 16;
+  }
+  void Step() {
+    constexpr Wide kMultiplier = Wide{0x2360ed051fc65da4u} << 64 | 0x4385df649fccf645u;
+    state_ = state_ * kMultiplier + increment_;
+  }
+
+  Wide state_, increment_;
+};
+
+// Index of dimension d in tables that begin with `least`.
+int Doublings(int d, int least) {
+  return std::countr_zero(static_cast<unsigned>(d)) -
+         std::countr_zero(static_cast<unsigned>(least));
+}
+
+void FillTables(const TurboquantFormat& format, TurboquantTables* tables) {
+  tables->format = format;
+  const int d = tables->d = format.group_size;
+  const int levels = tables->levels = 1 << format.bits;
+  tables->scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+  float* c = tables->centroids;
+  switch (format.codebook) {
+    case TurboquantCodebook::kMlxVlm:
+      std::copy_n(kMlxVlmCentroids[4 * Doublings(d, 32) + format.bits - 1], levels, c);
+      break;
+    case TurboquantCodebook::kVllm:
+      std::copy_n(kVllmCentroids[2 * Doublings(d, 64) + format.bits - 3], levels, c);
+      break;
+    default: {
+      const float* positive = kExactCentroids[5 * Doublings(d, 32) + format.bits - 1];
+      for (int i = 0; i < levels / 2; ++i) {
+        c[levels / 2 + i] = positive[i];
+        c[levels / 2 - 1 - i] = -positive[i];
+      }
+    }
+  }
+  for (int i = 0; i + 1 < levels; ++i) tables->thresholds[i] = (c[i] + c[i + 1]) / 2.0f;
+  std::fill_n(tables->signs, d, 1.0f);
+  if (format.seed != TurboquantFormat::kPlainHadamard) {
+    NumpyGenerator random(static_cast<uint32_t>(format.seed + int64_t{7919} * d));
+    for (int i = 0; i < d; i += 2) {
+      const uint64_t word = random.Next();
+      tables->signs[i] = (word & 0x80000000u) != 0 ? 1.0f : -1.0f;
+      tables->signs[i + 1] = word >> 63 != 0 ? 1.0f : -1.0f;
+    }
+  }
+  for (int i = 0; i < d; ++i) tables->scaled_signs[i] = tables->signs[i] * tables->scale;
+  tables->filled = true;
+}
+
+// Those of the last few formats of a thread.
+const TurboquantTables& TablesOf(const TurboquantFormat& format) {
+  constexpr size_t kKept = 4;
+  thread_local std::array<TurboquantTables, kKept> kept;
+  thread_local size_t last = 0;
+  const auto is = [&](const TurboquantTables& tables) {
+    return tables.filled && tables.format.bits == format.bits &&
+           tables.format.group_size == format.group_size &&
+           tables.format.codebook == format.codebook && tables.format.seed == format.seed;
+  };
+  if (is(kept[last])) return kept[last];
+  for (size_t i = 0; i < kKept; ++i) {
+    if (is(kept[i])) return kept[last = i];
+  }
+  last = (last + 1) % kKept;
+  FillTables(format, &kept[last]);
+  return kept[last];
+}
+
+const TurboquantFormat& Of(const KvFormat& format) { return std::get<TurboquantFormat>(format); }
+
+int64_t Block(const KvFormat& format) { return Of(format).group_size; }
+
+RowBytes Bytes(const KvFormat& format, int64_t dim) {
+  const TurboquantFormat& turboquant = Of(format);
+  return {dim * turboquant.bits / 8, dim / turboquant.group_size * 2, 0};
+}
+
+// A group of the call's type, rounded once to the type of rows, as f32.
+void ReadGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values) {
+  auto* to = reinterpret_cast<std::byte*>(values);
+  const StoredRows out = {to, nullptr, nullptr, 4 * d, 0};
+  const auto bytes = d * static_cast<int64_t>(SizeInBytes(from));
+  if (from == DType::kFloat32 && row_type == DType::kFloat32) {
+    std::memcpy(to, x, static_cast<size_t>(bytes));
+  } else if (row_type == DType::kFloat32) {
+    EncodePlainRows(row_type, {from, d, x, bytes, 1, out, nullptr});
+  } else if (from == row_type) {
+    DecodePlainRows(from, {d, {x, nullptr, nullptr, bytes, 0}, 1, to});
+  } else {
+    std::byte rounded[2 * kMostTurboquantChannels];
+    EncodePlainRows(row_type,
+                    {from, d, x, bytes, 1, {rounded, nullptr, nullptr, 2 * d, 0}, values});
+    DecodePlainRows(row_type, {d, {rounded, nullptr, nullptr, 2 * d, 0}, 1, to});
+  }
+}
+
+void Encode(const KvFormat& format, const EncodeCall& call) {
+  const TurboquantFormat& turboquant = Of(format);
+  const TurboquantTables& tables = TablesOf(turboquant);
+  const int64_t d = tables.d;
+  const auto x_bytes = d * static_cast<int64_t>(SizeInBytes(call.from));
+  HWY_ALIGN float values[kMostTurboquantChannels];
+  for (int64_t i = 0; i < call.count; ++i) {
+    const std::byte* x = call.x + i * call.x_stride;
+    std::byte* codes = call.out.codes + i * call.out.code_stride;
+    std::byte* norms = call.out.scales + i * call.out.scale_stride;
+    for (int64_t at = 0; at < call.dim; at += d) {
+      ReadGroup(call.from, turboquant.row_type, x, d, values);
+      StoreHalf(HWY_DYNAMIC_DISPATCH(EncodeTurboquant)(tables, values, codes), norms);
+      x += x_bytes;
+      codes += d * turboquant.bits / 8;
+      norms += 2;
+    }
+  }
+}
+
+// Calls use(values, index) with every group of the call.
+template <typename Use>
+void ForEachDecoded(const KvFormat& format, const DecodeCall& call, Use use) {
+  const TurboquantTables& tables = TablesOf(Of(format));
+  HWY_ALIGN float values[kMostTurboquantChannels];
+  int64_t index = 0;
+  for (int64_t i = 0; i < call.count; ++i) {
+    const std::byte* codes = call.rows.codes + i * call.rows.code_stride;
+    const std::byte* norms = call.rows.scales + i * call.rows.scale_stride;
+    for (int64_t at = 0; at < call.dim; at += tables.d, ++index) {
+      HWY_DYNAMIC_DISPATCH(DecodeTurboquant)(tables, codes, LoadHalf(norms), values);
+      use(values, tables.d, index);
+      codes += tables.d * Of(format).bits / 8;
+      norms += 2;
+    }
+  }
+}
+
+void Decode(const KvFormat& format, const DecodeCall& call) {
+  ForEachDecoded(format, call, [&](const float* values, int64_t d, int64_t index) {
+    const size_t bytes = static_cast<size_t>(d) * sizeof(float);
+    std::memcpy(call.out + static_cast<size_t>(index) * bytes, values, bytes);
+  });
+}
+
+void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
+  const DType type = Of(format).row_type;
+  if (type == DType::kFloat32) return Decode(format, call);
+  ForEachDecoded(format, call, [&](const float* values, int64_t d, int64_t index) {
+    std::byte* to = call.out + index * d * 2;
+    EncodePlainRows(type, {DType::kFloat32,
+                           d,
+                           reinterpret_cast<const std::byte*>(values),
+                           4 * d,
+                           1,
+                           {to, nullptr, nullptr, 2 * d, 0},
+                           nullptr});
+  });
+}
+
+constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType};
+
+}  // namespace
+
+const RowFamily& RowFamilyOf(const TurboquantFormat&) { return kFamily; }
+
+}  // namespace kvcheck::optimized
+#endif  // HWY_ONCE

@@ -1,0 +1,50 @@
+// TurboQuant's MSE codec of one group, one f32 operation at a time (formats.md, section E).
+
+#ifndef REFERENCE_FORMATS_TURBOQUANT_H_
+#define REFERENCE_FORMATS_TURBOQUANT_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/spec/profile.h"
+#include "reference/spec/turboquant_format.h"
+
+namespace kvcheck {
+
+// How near to a threshold either code is right, times sqrt(d): sums in f32 of any order differ by
+// less (formats.md, section E).
+inline constexpr double kTurboquantBand = 0x1p-18;
+
+class TurboquantGroup {
+ public:
+  TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer);
+
+  size_t d() const { return signs_.size(); }
+  std::span<const float> centroids() const { return centroids_; }
+  std::span<const float> thresholds() const { return thresholds_; }
+  std::span<const float> signs() const { return signs_; }
+
+  // n = fl32(sqrt(sum x^2)), the sum in double by halves: term i + d/2 to term i, and so on. A NaN
+  // comes as the positive quiet one.
+  static float Norm(std::span<const float> x);
+  // What x is divided by: max(n, 1e-6), in vLLM n + 1e-8, with the constants of f32.
+  template <typename T>
+  T Divisor(T norm) const;
+  // Thresholds below y; in vLLM also those at y.
+  uint8_t CodeOf(double y) const;
+  // The codes of x; returns its norm.
+  float Encode(std::span<const float> x, std::span<uint8_t> codes) const;
+  // norm times the rotated-back centroids; vllm_nc: of these over their own norm.
+  void Decode(std::span<const uint8_t> codes, float norm, std::span<float> out) const;
+
+ private:
+  TurboquantWriter writer_;
+  std::span<const float> centroids_;
+  std::vector<float> thresholds_;
+  std::vector<float> signs_;
+};
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_FORMATS_TURBOQUANT_H_
