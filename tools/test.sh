@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
-#   tools/test.sh           AddressSanitizer and UBSan on the fast tests, then release on all tests
+#   tools/test.sh           AddressSanitizer and UBSan on the tests of code that reads foreign bytes or
+#                           handles memory by hand, then release on all tests
 #   tools/test.sh --all     before these also the environments of all adapters (some GB), the golden
 #                           files in numpy, clang 19 on all tests, the fuzz targets, ThreadSanitizer
-#                           on the fast tests, clang-tidy
+#                           on the fast tests, clang-tidy; both sanitizers on all fast tests
 # The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
@@ -15,7 +16,7 @@ case "${1-}" in
   "") ;;
   --all) all=yes ;;
   *)
-    sed -n '2,7s/^# //p' "$0" >&2
+    sed -n '2,8s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -30,10 +31,12 @@ fi
 
 leg() { printf '\n== %s (at %d s)\n' "$1" "$SECONDS"; }
 
-build() {  # PRESET
-  cmake --preset "$1" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+build() {  # PRESET, further options of the build
+  local preset=$1
+  shift
+  cmake --preset "$preset" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
-  cmake --build --preset "$1" -j"$jobs"
+  cmake --build --preset "$preset" -j"$jobs" "$@"
 }
 
 run_tests() {  # PRESET, further ctest options
@@ -42,9 +45,11 @@ run_tests() {  # PRESET, further ctest options
   ctest --test-dir "build/$preset" -j"$jobs" --output-on-failure --no-tests=error "$@"
 }
 
+fast='^(fast|bytes)$'
+
 thread_sanitizer() {
   build tsan
-  run_tests tsan -L fast
+  run_tests tsan -L "$fast"
 }
 
 # Judges the golden files a second time, apart from the C++.
@@ -104,7 +109,7 @@ if [ $all = yes ]; then
   # The runtime of g++ 12 refuses the address layout of kernels with 32 random bits.
   if setarch "$(uname -m)" -R true 2>/dev/null; then
     export -f build run_tests thread_sanitizer
-    export jobs launcher
+    export jobs launcher fast
     setarch "$(uname -m)" -R bash -euo pipefail -c thread_sanitizer
   else
     thread_sanitizer
@@ -115,9 +120,15 @@ if [ $all = yes ]; then
   tidy fuzz 'fuzz/targets/*.cc'
 fi
 
-leg "AddressSanitizer and UBSan, fast tests"
-build asan
-run_tests asan -L fast
+if [ $all = yes ]; then
+  leg "AddressSanitizer and UBSan, fast tests"
+  build asan
+  run_tests asan -L "$fast"
+else
+  leg "AddressSanitizer and UBSan, tests of bytes and memory"
+  build asan --target bytes_tests
+  run_tests asan -L '^bytes$'
+fi
 
 leg "release, all tests"
 build release

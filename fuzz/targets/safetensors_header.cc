@@ -42,6 +42,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     KVCHECK_CHECK(product == static_cast<unsigned __int128>(tensor.end - tensor.begin) * 8,
                   "a tensor of another size than its shape");
   }
-  KVCHECK_CHECK(next == data_bytes, "data behind the last tensor");
+  KVCHECK_CHECK(next == data_bytes, "data after the last tensor");
   return 0;
 }

@@ -6,8 +6,6 @@
 #include "optimized/attention/kernel_table.h"
 #include "optimized/attention/packed_codes.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/attention/packed_sum_kernels.cc"
 #include <hwy/foreach_target.h>

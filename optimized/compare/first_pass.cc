@@ -5,9 +5,6 @@
 #include "optimized/compare/scan.h"
 #include "reference/spec/error.h"
 
-// Vectors of unknown length cannot be members or array elements; NEON takes the place of SVE.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/compare/first_pass.cc"
 #include <hwy/foreach_target.h>

@@ -85,7 +85,7 @@ void RunDrawn(FaultTrials* trials, FaultOutcome* outcome, const Cancel& cancel) 
   if (!why.empty()) outcome->failures.push_back(why);
   outcome->elements = trials->SizeOf(entry);
   outcome->rejected = trials->OtherRules(entry);
-  const ShrunkCase shrunk = trials->Shrink(entry, [&](const CaseEntry& candidate) {
+  const ShrunkEntry shrunk = trials->Shrink(entry, [&](const CaseEntry& candidate) {
     const Trial trial = trials->Faulty(candidate);
     return trial.hits > 0 && trial.outcome == outcome->drawn.outcome &&
            trial.check == outcome->drawn.check;

@@ -10,7 +10,6 @@
 #include "reference/spec/error.h"
 #include "tools/campaign/fuzz_subjects.h"
 #include "tools/campaign/plain_answers.h"
-#include "tools/campaign/shrink_case.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/implementations.h"
 #include "tools/corridor/judge_trace.h"
@@ -100,7 +99,7 @@ class TensorTrials : public FaultTrials {
     for (const auto& [name, spec] : InputSpecs(entry.c)) elements += spec.shape.ElementCount();
     return elements;
   }
-  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
     // A smaller case may contradict the drawn plan, as head_dim the blocks of an encoded query.
     const auto is_case_that_fails = [&](const CaseEntry& smaller) {
       try {
@@ -110,7 +109,7 @@ class TensorTrials : public FaultTrials {
         return false;
       }
     };
-    return ShrinkCase(entry, is_case_that_fails, kShrinkRuns);
+    return ShrinkEntry(entry, is_case_that_fails, kShrinkRuns);
   }
 
  private:
@@ -193,7 +192,7 @@ class CacheTrials : public FaultTrials {
   int64_t SizeOf(const CaseEntry& entry) const override {
     return std::ssize(std::get<CacheCase>(entry.c).ops);
   }
-  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
     return subject_->Shrink(entry, still_fails, kTraceShrinkRuns);
   }
 

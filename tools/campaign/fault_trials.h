@@ -62,7 +62,7 @@ class FaultTrials {
   virtual Rejected OtherRules(const CaseEntry& entry) = 0;
   // Operations of a trace, elements of inputs.
   virtual int64_t SizeOf(const CaseEntry& entry) const = 0;
-  virtual ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails) const = 0;
+  virtual ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails) const = 0;
 };
 
 // cases: of the fault's kind, which outlives the trials.

@@ -302,7 +302,7 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   }
   const auto started = Clock::now();
   bool in_time = true;
-  const ShrunkCase shrunk = subject_.Shrink(
+  const ShrunkEntry shrunk = subject_.Shrink(
       begin,
       [&](const CaseEntry& candidate) {
         in_time = in_time && Clock::now() - started < options.shrink_time;

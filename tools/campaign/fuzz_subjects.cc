@@ -16,7 +16,6 @@
 #include "reference/trace/probes.h"
 #include "reference/trace/trace_space.h"
 #include "tools/campaign/campaign_kind.h"
-#include "tools/campaign/shrink_case.h"
 #include "tools/report/number_text.h"
 
 namespace kvcheck {
@@ -44,9 +43,9 @@ class AnsweredSubject : public Subject {
     for (const auto& [name, spec] : InputSpecs(entry.c)) elements += spec.shape.ElementCount();
     return Plural(elements, "input element");
   }
-  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
-                    int64_t max_runs) const override {
-    return ShrinkCase(entry, still_fails, max_runs, WithinSpaces(entry.c));
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                     int64_t max_runs) const override {
+    return ShrinkEntry(entry, still_fails, max_runs, WithinSpaces(entry.c));
   }
   std::string Command(const CaseEntry& entry) const override {
     return RunCommand(entry, answerer_);
@@ -102,8 +101,8 @@ class CacheSubject : public AnsweredSubject {
   std::string SizeOf(const CaseEntry& entry) const override {
     return Plural(std::ssize(std::get<CacheCase>(entry.c).ops), "operation");
   }
-  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
-                    int64_t max_runs) const override {
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                     int64_t max_runs) const override {
     const auto with = [&](const CacheCase& c) {
       CaseEntry other = entry;
       other.c = c;

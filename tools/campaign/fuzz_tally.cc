@@ -175,17 +175,4 @@ FuzzTally DecodeTally(const Message& message) {
   return tally;
 }
 
-std::chrono::milliseconds WorkerLimit(const Subject& subject, std::chrono::milliseconds limit) {
-  // What the judges wait for is over by then; the worker's own work gets as long as before.
-  constexpr std::chrono::milliseconds kBeyond{60'000};
-  return subject.Supervises() ? limit + kBeyond : limit;
-}
-
-std::string LossSignature(const Subject& subject, const CaseEntry& entry, Outcome outcome,
-                          int64_t step) {
-  const std::string name = step < 0 ? "" : subject.StepName(entry, step);
-  const std::string what(Name(outcome));
-  return name.empty() ? what : name + " " + what;
-}
-
 }  // namespace kvcheck

@@ -20,7 +20,7 @@ namespace kvcheck {
 
 using StillFails = std::function<bool(const CaseEntry&)>;
 
-struct ShrunkCase {
+struct ShrunkEntry {
   CaseEntry entry;
   int64_t runs = 0;
   bool complete = true;  // false: the budget ended first
@@ -53,11 +53,15 @@ class Subject {
   virtual std::string StepName(const CaseEntry& entry, int64_t step) const = 0;
   // "23 operations".
   virtual std::string SizeOf(const CaseEntry& entry) const = 0;
-  virtual ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
-                            int64_t max_runs) const = 0;
+  virtual ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                             int64_t max_runs) const = 0;
   // Judges the case again: "kvcheck run '...' --impl optimized".
   virtual std::string Command(const CaseEntry& entry) const = 0;
 };
+
+// ShrinkCase of the entry's case (fuzz/shrink_case.h); everything else of the entry stays.
+ShrunkEntry ShrinkEntry(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs,
+                        const std::function<bool(const Case&)>& has = {});
 
 // The limit of a worker: beyond that of what its judges supervise.
 std::chrono::milliseconds WorkerLimit(const Subject& subject, std::chrono::milliseconds limit);

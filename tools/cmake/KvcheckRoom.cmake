@@ -33,9 +33,11 @@ function(kvcheck_room)
   endif()
 endfunction()
 
-# kvcheck_test(NAME spec_test SOURCES a_test.cc ... LINK kvcheck_x ... [LABELS fast])
+# kvcheck_test(NAME spec_test SOURCES a_test.cc ... LINK kvcheck_x ... [LABELS fast] [BYTES])
 # One GoogleTest executable; every TEST is a ctest entry. LABELS defaults to fast; a test of more
-# than a few seconds is labelled slow, and stays out of the sanitizer runs. Tests are compiled with
+# than a few seconds is labelled slow, and stays out of the sanitizer runs. BYTES: of code that reads
+# bytes of unknown origin or handles memory by hand; fast, labelled bytes, and built by the target
+# bytes_tests, which is what the short run has AddressSanitizer for. Tests are compiled with
 # KVCHECK_TEST_OPTIONS, because most of their code runs once; OPTIMIZED: not this one, which computes.
 # Where KVCHECK_UNITY is on, all others share one precompiled header: reading GoogleTest takes a
 # third of their time.
@@ -52,8 +54,10 @@ function(kvcheck_test_headers)
 endfunction()
 
 function(kvcheck_test)
-  cmake_parse_arguments(T "UNITY;OPTIMIZED" "NAME;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
-  if(NOT T_LABELS)
+  cmake_parse_arguments(T "UNITY;OPTIMIZED;BYTES" "NAME;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(T_BYTES)
+    set(T_LABELS bytes)
+  elseif(NOT T_LABELS)
     set(T_LABELS fast)
   endif()
   if(NOT T_TIMEOUT)
@@ -77,6 +81,12 @@ function(kvcheck_test)
   endif()
   if(T_UNITY AND KVCHECK_UNITY)
     set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+  if(T_BYTES)
+    if(NOT TARGET bytes_tests)
+      add_custom_target(bytes_tests)
+    endif()
+    add_dependencies(bytes_tests ${T_NAME})
   endif()
   include(GoogleTest)
   gtest_discover_tests(${T_NAME} DISCOVERY_TIMEOUT 60

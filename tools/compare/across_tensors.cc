@@ -95,7 +95,7 @@ constexpr std::array<std::string_view, 12> kCounted = {"batch",  "block", "cache
                                                        "expert", "group", "head",  "layer",
                                                        "page",   "row",   "stage", "step"};
 
-// "layers" behind "/model.layers.": the last word of a place, where it ends in one of kCounted;
+// "layers" after "/model.layers.": the last word of a place, where it ends in one of kCounted;
 // else
 // "".
 std::string LabelOf(const std::string& place) {
@@ -117,7 +117,7 @@ std::string Unnumbered(const std::string& name) {
   return text;
 }
 
-// " at level 2 of the name 'a.#.b'" of an index that has no label, else "". What differs behind it
+// " at level 2 of the name 'a.#.b'" of an index that has no label, else "". What differs after it
 // is "*".
 std::string LevelText(const std::string& place, const std::vector<TensorOutcome>& outcomes) {
   if (!LabelOf(place).empty()) return "";

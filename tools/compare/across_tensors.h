@@ -4,8 +4,8 @@
 // true of all tensors that were compared; what shows no pattern gives none.
 //
 // Names are cut into words at "/" and ".", and into letters and digits. A place in a name is what
-// stands before it, numbers written "#": in "/model.layers.7.k" the 7 stands behind
-// "/model.layers." and the k behind "/model.layers.#.". A place of numbers with more than two of
+// stands before it, numbers written "#": in "/model.layers.7.k" the 7 stands after
+// "/model.layers." and the k after "/model.layers.#.". A place of numbers with more than two of
 // them is an index, any other place with several words is a choice (keys or values).
 //
 // An index is called by the word before it where that says what is counted: layers, heads, blocks,

@@ -158,19 +158,19 @@ std::vector<AxisOrder> OrdersThatFit(const Shape& stored, const Shape& wanted) {
       wanted.axes.size() >= 3 && token == head + 1 &&
       (wanted.axes.size() == token + 1 || RoleOf(wanted.axes.back().name) == Role::kChannel);
   if (!is_row) return fitting;
-  Shape behind;
+  Shape heads_last;
   AxisOrder order;
   for (size_t a = 0; a < wanted.axes.size(); ++a) {
     const size_t from = a == head ? token : a == token ? head : a;
     order.push_back(from);
-    behind.axes.push_back(wanted.axes[from]);
+    heads_last.axes.push_back(wanted.axes[from]);
   }
   order = WithoutOnes(std::move(order), wanted);
-  if (extents == LongExtents(behind)) add(order);
+  if (extents == LongExtents(heads_last)) add(order);
   if (wanted.axes.size() == token + 2) {
-    behind.axes[token].extent *= behind.axes.back().extent;
-    behind.axes.pop_back();
-    if (extents == LongExtents(behind)) add(order);
+    heads_last.axes[token].extent *= heads_last.axes.back().extent;
+    heads_last.axes.pop_back();
+    if (extents == LongExtents(heads_last)) add(order);
   }
   return fitting;
 }

@@ -35,7 +35,7 @@ std::optional<AxisOrder> OrderOfLabels(const std::vector<std::string>& labels, c
 // True when every label is one that `wanted` can have, whatever the extents.
 bool NameAxesOf(const std::vector<std::string>& labels, const Shape& wanted);
 
-// All orders of those often met that these extents can be: that of the case, heads behind tokens
+// All orders of those often met that these extents can be: that of the case, heads after tokens
 // (B,T,H,D), and the channels of all heads as one axis (B,T,H*D).
 std::vector<AxisOrder> OrdersThatFit(const Shape& stored, const Shape& wanted);
 

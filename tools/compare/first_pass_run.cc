@@ -15,7 +15,7 @@ namespace {
 // Of one side; each thread holds two of them. A power of two of blocks of every type, and the same
 // for any number of threads, so that errors are too.
 constexpr int64_t kWindowBytes = int64_t{4} << 20;
-// Of small tensors, which lie one behind the other: what is mapped of one serves the next.
+// Of small tensors, which lie one after the other: what is mapped of one serves the next.
 constexpr int64_t kSharedWindowBytes = int64_t{1} << 20;
 // Of one task: the summaries of small tensors are larger than these.
 constexpr size_t kMostStretches = 1024;
@@ -65,7 +65,7 @@ TaskPlan TaskPlanOf(std::span<const PassPair> pairs) {
   return plan;
 }
 
-// The bytes of one side of the stretches of a task, which often lie one behind the other: the
+// The bytes of one side of the stretches of a task, which often lie one after the other: the
 // window of one serves the next.
 class SideReader {
  public:

@@ -60,7 +60,7 @@ std::string FormatOf(std::string_view replacement, const std::string& where) {
 }
 
 // The text up to the next delimiter that is not escaped, with escaped ones as themselves; moves
-// `from` behind it.
+// `from` after it.
 std::string TakePart(std::string_view text, char delimiter, size_t* from,
                      const std::string& where) {
   std::string part;

@@ -17,7 +17,7 @@ namespace {
 constexpr EnumNames<NanPolicy, 3> kNanNames = {{{NanPolicy::kFail, "fail"},
                                                 {NanPolicy::kEqual, "equal"},
                                                 {NanPolicy::kEqualBits, "equal-bits"}}};
-constexpr std::string_view kFields = "the fields behind a rule are nan=, cast= and reason=\"...\"";
+constexpr std::string_view kFields = "the fields after a rule are nan=, cast= and reason=\"...\"";
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -54,7 +54,7 @@ std::string Unquoted(Piece value) {
 TensorRule ParseFields(std::string_view line, size_t next) {
   TensorRule rule;
   const Piece tolerance = TakeField(line, &next);
-  if (tolerance.text.empty()) tolerance.Refuse("a rule is missing behind the pattern");
+  if (tolerance.text.empty()) tolerance.Refuse("a rule is missing after the pattern");
   rule.tolerance = ParseToleranceRule(tolerance);
   for (Piece field = TakeField(line, &next); !field.text.empty(); field = TakeField(line, &next)) {
     const size_t equals = std::min(field.text.find('='), field.text.size());

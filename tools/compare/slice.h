@@ -46,7 +46,7 @@ class SlicedTensor : public TensorView {
   int64_t InWhole(int64_t element) const;
 
   const TensorView& whole_;
-  int64_t run_ = 1;  // elements of the part that lie one behind the other in the whole, at least
+  int64_t run_ = 1;  // elements of the part that lie one after the other in the whole, at least
 };
 
 }  // namespace kvcheck

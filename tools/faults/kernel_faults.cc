@@ -29,7 +29,7 @@ constexpr KernelFault kFaults[] = {
       "fi-swa-specdecode", "P8", kBound, kTwoKeys},
      {.summed_channels = WholeLanes}},
     {{"channel_tail_reads_neighbours", "channels",
-      "the last vector of channels reads what stands behind the row", "fi-page-append-stride", "P8",
+      "the last vector of channels reads past the end of the row", "fi-page-append-stride", "P8",
       kBoundOrNan,
       "attention hq=1 hkv=1 l=1 t=2 d=1 dv=3 q=f32 k=f32 v=f32 out=f32 scale=0.5 data=gauss:1"},
      {.summed_channels = LanesFilled}},

@@ -15,7 +15,7 @@
 namespace kvcheck {
 
 inline constexpr int64_t kPageTokens = 16;
-// Slots are read in lanes of eight: so many floats may be read behind the last one.
+// Slots are read in lanes of eight: so many floats past the last one may be read.
 inline constexpr size_t kLanes = 8;
 
 class PageMemory {
@@ -26,7 +26,7 @@ class PageMemory {
   PageMemory(const PageMemory&) = delete;
   PageMemory& operator=(const PageMemory&) = delete;
 
-  // The row of K at logical token t, that of V behind it (v_offset floats). nullptr: its page is
+  // The row of K at logical token t, that of V follows it (v_offset floats). nullptr: its page is
   // skipped.
   const float* Slot(int64_t batch, int64_t head, int64_t token) const;
   size_t v_offset() const { return k_dim_; }

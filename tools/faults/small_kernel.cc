@@ -45,7 +45,7 @@ class RangeKernel {
     last_.sums.resize(static_cast<size_t>(c.v_dim));
   }
 
-  // q: (Dk), with kLanes readable floats behind it. Keys of [begin, end).
+  // q: (Dk), followed by kLanes readable floats. Keys of [begin, end).
   RangeSum Run(const float* q, const VisibleSet& set, int64_t batch, int64_t head, int64_t begin,
                int64_t end) {
     RangeSum sum;

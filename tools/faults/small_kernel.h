@@ -1,4 +1,4 @@
-// A small attention kernel as engines write them: K and V in pages behind a block table, channels
+// A small attention kernel as engines write them: K and V in pages that a block table names, channels
 // in lanes of eight, an online softmax page by page, two ranges of keys on two threads, merged. It
 // is right, and says how it computes; a fault replaces one of its steps. What a definition cannot
 // show, memory, indices, threads and what an earlier call left behind, shows here.

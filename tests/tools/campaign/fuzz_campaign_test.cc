@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "tools/campaign/shrink_case.h"
-
 namespace kvcheck {
 namespace {
 
@@ -76,9 +74,9 @@ class FakeSubject : public Subject {
     return "step" + std::to_string(step);
   }
   std::string SizeOf(const CaseEntry&) const override { return ""; }
-  ShrunkCase Shrink(const CaseEntry& entry, const StillFails& still_fails,
-                    int64_t max_runs) const override {
-    return ShrinkCase(entry, still_fails, max_runs);
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                     int64_t max_runs) const override {
+    return ShrinkEntry(entry, still_fails, max_runs);
   }
   std::string Command(const CaseEntry&) const override { return ""; }
 

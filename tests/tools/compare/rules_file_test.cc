@@ -123,9 +123,9 @@ TEST(RuleSet, RuleThatMatchesNothingIsAnError) {
 }
 
 TEST(RuleSet, MalformedLineIsRefusedWithItsColumn) {
-  const std::string fields = "the fields behind a rule are nan=, cast= and reason=\"...\"";
+  const std::string fields = "the fields after a rule are nan=, cast= and reason=\"...\"";
   const std::pair<std::string, std::string> cases[] = {
-      {"k", "r.txt:1:2 | a rule is missing behind the pattern"},
+      {"k", "r.txt:1:2 | a rule is missing after the pattern"},
       {"\n  k  ulp:x", "r.txt:2:10 | "},
       {"k wrong", "r.txt:1:3 | a rule is exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y, codec:FORMAT or"},
       {"k abs:-1", "r.txt:1:7 | a tolerance is at least 0"},

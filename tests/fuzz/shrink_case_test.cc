@@ -1,8 +1,10 @@
-#include "tools/campaign/shrink_case.h"
+#include "fuzz/shrink_case.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <variant>
+#include <vector>
 
 namespace kvcheck {
 namespace {
@@ -13,12 +15,6 @@ constexpr const char* kAttention =
     "alibi=yes lse=natural against=original data=outlier:77";
 constexpr const char* kCodec =
     "codec op=encode format=affine:4:g32:bf16 x=f32 rows=9 d=160 data=mixed:5";
-
-CaseEntry Entry(const std::string& text) {
-  CaseEntry entry;
-  entry.c = ParseCase(text);
-  return entry;
-}
 
 TEST(ShrinkCase, EverySmallerCaseIsLegalAndAnotherText) {
   for (const char* text : {kAttention, kCodec}) {
@@ -33,26 +29,26 @@ TEST(ShrinkCase, EverySmallerCaseIsLegalAndAnotherText) {
 
 TEST(ShrinkCase, FindsTheLeastCaseWhereEverythingFails) {
   const ShrunkCase attention =
-      ShrinkCase(Entry(kAttention), [](const CaseEntry&) { return true; }, 1000);
+      ShrinkCase(ParseCase(kAttention), [](const Case&) { return true; }, 1000);
   EXPECT_TRUE(attention.complete);
-  EXPECT_EQ(Print(attention.entry.c),
+  EXPECT_EQ(Print(attention.c),
             "attention b=1 hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=bf16 mask=none "
             "scale=0.125 data=gauss:1");
-  EXPECT_TRUE(SmallerCases(attention.entry.c).empty());
-  const ShrunkCase codec = ShrinkCase(Entry(kCodec), [](const CaseEntry&) { return true; }, 1000);
-  EXPECT_EQ(Print(codec.entry.c),
+  EXPECT_TRUE(SmallerCases(attention.c).empty());
+  const ShrunkCase codec = ShrinkCase(ParseCase(kCodec), [](const Case&) { return true; }, 1000);
+  EXPECT_EQ(Print(codec.c),
             "codec op=encode format=affine:4:g32:bf16 x=f32 rows=1 d=32 data=gauss:1");
 }
 
 TEST(ShrinkCase, KeepsWhatTheFailureNeeds) {
   const ShrunkCase shrunk = ShrinkCase(
-      Entry(kAttention),
-      [](const CaseEntry& entry) {
-        const auto& c = std::get<AttentionCase>(entry.c);
-        return c.kv_len >= 7 && c.softcap && c.k_dim % 32 == 0 && !IsPlain(c.k);
+      ParseCase(kAttention),
+      [](const Case& c) {
+        const auto& a = std::get<AttentionCase>(c);
+        return a.kv_len >= 7 && a.softcap && a.k_dim % 32 == 0 && !IsPlain(a.k);
       },
       1000);
-  const auto& c = std::get<AttentionCase>(shrunk.entry.c);
+  const auto& c = std::get<AttentionCase>(shrunk.c);
   EXPECT_EQ(c.kv_len, 7);
   EXPECT_TRUE(c.softcap);
   EXPECT_EQ(c.k_dim, 32);
@@ -61,12 +57,12 @@ TEST(ShrinkCase, KeepsWhatTheFailureNeeds) {
 }
 
 TEST(ShrinkCase, StopsWhenItsRunsAreUsedUp) {
-  const ShrunkCase shrunk = ShrinkCase(Entry(kAttention), [](const CaseEntry&) { return true; }, 3);
+  const ShrunkCase shrunk = ShrinkCase(ParseCase(kAttention), [](const Case&) { return true; }, 3);
   EXPECT_EQ(shrunk.runs, 3);
   EXPECT_FALSE(shrunk.complete);
-  const ShrunkCase none = ShrinkCase(Entry(kCodec), [](const CaseEntry&) { return false; }, 1000);
+  const ShrunkCase none = ShrinkCase(ParseCase(kCodec), [](const Case&) { return false; }, 1000);
   EXPECT_TRUE(none.complete);
-  EXPECT_EQ(Print(none.entry.c), kCodec);
+  EXPECT_EQ(Print(none.c), kCodec);
 }
 
 // `mask=none` is what the implementation never offered, and never becomes.
@@ -76,24 +72,24 @@ TEST(ShrinkCase, AsksOnlyAboutWhatIsThere) {
     return a.mask.array == MaskArrayKind::kBoolean && a.batch == 2;
   };
   const ShrunkCase shrunk = ShrinkCase(
-      Entry(kAttention),
-      [&](const CaseEntry& entry) {
-        EXPECT_TRUE(has(entry.c));
+      ParseCase(kAttention),
+      [&](const Case& c) {
+        EXPECT_TRUE(has(c));
         return true;
       },
       1000, has);
-  EXPECT_TRUE(has(shrunk.entry.c));
-  EXPECT_EQ(std::get<AttentionCase>(shrunk.entry.c).kv_len, 1);
+  EXPECT_TRUE(has(shrunk.c));
+  EXPECT_EQ(std::get<AttentionCase>(shrunk.c).kv_len, 1);
 }
 
 TEST(ShrinkCase, LooksForFailuresOfTheDataInOtherData) {
-  const auto rare = [](const CaseEntry& entry) {
-    const auto& c = std::get<CodecCase>(entry.c);
-    return (static_cast<uint64_t>(c.rows) + c.data.seed) % 4 == 2;
+  const auto rare = [](const Case& c) {
+    const auto& codec = std::get<CodecCase>(c);
+    return (static_cast<uint64_t>(codec.rows) + codec.data.seed) % 4 == 2;
   };
-  ASSERT_TRUE(rare(Entry(kCodec)));
-  const ShrunkCase shrunk = ShrinkCase(Entry(kCodec), rare, 1000);
-  EXPECT_EQ(std::get<CodecCase>(shrunk.entry.c).rows, 1) << Print(shrunk.entry.c);
+  ASSERT_TRUE(rare(ParseCase(kCodec)));
+  const ShrunkCase shrunk = ShrinkCase(ParseCase(kCodec), rare, 1000);
+  EXPECT_EQ(std::get<CodecCase>(shrunk.c).rows, 1) << Print(shrunk.c);
 }
 
 }  // namespace

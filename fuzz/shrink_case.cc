@@ -1,4 +1,4 @@
-#include "tools/campaign/shrink_case.h"
+#include "fuzz/shrink_case.h"
 
 #include <algorithm>
 #include <functional>
@@ -107,7 +107,7 @@ std::vector<Case> SmallerOf(const CodecCase& c) {
 }
 
 std::vector<Case> SmallerOf(const TensorCase&) { return {}; }
-std::vector<Case> SmallerOf(const CacheCase&) { return {}; }  // fuzz/shrink_trace.h
+std::vector<Case> SmallerOf(const CacheCase&) { return {}; }  // shrink_trace.h
 
 }  // namespace
 
@@ -138,31 +138,28 @@ Case WithSeed(const Case& c, uint64_t seed) {
 
 }  // namespace
 
-ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs,
-                      const std::function<bool(const Case&)>& has) {
-  ShrunkCase shrunk;
-  shrunk.entry = entry;
+ShrunkCase ShrinkCase(const Case& c, const std::function<bool(const Case&)>& still_fails,
+                      int64_t max_runs, const std::function<bool(const Case&)>& has) {
+  ShrunkCase shrunk = {.c = c};
   bool reseeds = false;
-  const auto takes = [&](Case c) {
+  const auto takes = [&](Case candidate) {
     if (shrunk.runs >= max_runs) {
       shrunk.complete = false;
       return false;
     }
-    CaseEntry candidate = shrunk.entry;
-    candidate.c = std::move(c);
     ++shrunk.runs;
     if (!still_fails(candidate)) return false;
-    shrunk.entry = std::move(candidate);
+    shrunk.c = std::move(candidate);
     return true;
   };
-  const auto shrinks_to = [&](const Case& c) {
-    if (has && !has(c)) return false;
-    if (takes(c)) return true;
+  const auto shrinks_to = [&](const Case& smaller) {
+    if (has && !has(smaller)) return false;
+    if (takes(smaller)) return true;
     for (const uint64_t seed : kSeeds) {
       if (!reseeds || !shrunk.complete) break;
-      const Case other = WithSeed(c, seed);
+      const Case other = WithSeed(smaller, seed);
       // Other data alone make nothing smaller.
-      if (other == c || other == WithSeed(shrunk.entry.c, seed)) continue;
+      if (other == smaller || other == WithSeed(shrunk.c, seed)) continue;
       if (takes(other)) return true;
     }
     return false;
@@ -170,8 +167,8 @@ ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int
   const auto shrink = [&] {
     for (bool smaller = true; smaller && shrunk.complete;) {
       smaller = false;
-      for (const Case& c : SmallerCases(shrunk.entry.c)) {
-        smaller = shrinks_to(c);
+      for (const Case& candidate : SmallerCases(shrunk.c)) {
+        smaller = shrinks_to(candidate);
         if (smaller || !shrunk.complete) break;
       }
     }
@@ -179,12 +176,10 @@ ShrunkCase ShrinkCase(const CaseEntry& entry, const StillFails& still_fails, int
   shrink();
   // Whether the failure is of the data shows where the case is asked with others.
   for (const uint64_t seed : kSeeds) {
-    const Case other = WithSeed(shrunk.entry.c, seed);
-    if (reseeds || shrunk.runs >= max_runs || other == shrunk.entry.c) continue;
-    CaseEntry candidate = shrunk.entry;
-    candidate.c = other;
+    const Case other = WithSeed(shrunk.c, seed);
+    if (reseeds || shrunk.runs >= max_runs || other == shrunk.c) continue;
     ++shrunk.runs;
-    reseeds = !still_fails(candidate);
+    reseeds = !still_fails(other);
   }
   if (reseeds) shrink();
   return shrunk;
