@@ -27,6 +27,7 @@ const RowFamily& RowFamilyOf(const AffineFormat& format);
 const RowFamily& RowFamilyOf(const Q8_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_0Format& format);
 const RowFamily& RowFamilyOf(const TurboquantFormat& format);
+const RowFamily& RowFamilyOf(const RotatedFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -119,6 +119,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const AffineFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

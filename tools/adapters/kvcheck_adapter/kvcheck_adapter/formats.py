@@ -6,9 +6,10 @@ from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
 from .q8_0 import Q8_0
+from .rotated import Rotated
 from .turboquant import Turboquant
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Turboquant)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Turboquant, Rotated)
 
 
 @functools.lru_cache(maxsize=1024)
