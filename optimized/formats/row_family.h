@@ -35,6 +35,7 @@ const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
 const RowFamily& RowFamilyOf(const MxFormat& format);
 const RowFamily& RowFamilyOf(const Nvfp4Format& format);
 const RowFamily& RowFamilyOf(const TurboquantFormat& format);
+const RowFamily& RowFamilyOf(const RotatedFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -130,6 +130,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

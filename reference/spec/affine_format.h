@@ -39,6 +39,8 @@ struct AffineFormat {
   AffineFormat WithRowType(DType type) const { return {bits, group_size, type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return CodeGrid{0, (int64_t{1} << bits) - 1, group_size}; }
+  // Product and sum of f32 scales and biases are rounded once or twice.
+  bool MayBeRotated() const { return scale_dtype != DType::kFloat32; }
   bool Leaves(CodecChoice choice) const {
     return choice == CodecChoice::kDecode || choice == CodecChoice::kEncode;
   }

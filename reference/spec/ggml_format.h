@@ -50,6 +50,7 @@ struct GgmlFormat {
   std::optional<CodeGrid> Grid() const {
     return CodeGrid{Family::kLowest, Family::kHighest, kGgmlBlock};
   }
+  bool MayBeRotated() const { return true; }
   // Codes of fewer bits are simpler, as those of affine formats.
   int64_t Rank() const { return 50 + Family::kBlockBytes; }
   std::vector<Family> Simpler() const { return {}; }

@@ -7,21 +7,10 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/format_families.h"
 #include "reference/spec/near_name.h"
 
 namespace kvcheck {
-namespace {
-
-// Calls visit with a null pointer of every family, in the order of the variant.
-template <typename Visit>
-void ForEachFamily(Visit visit) {
-  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    (visit(static_cast<const std::variant_alternative_t<kIndex, KvFormat>*>(nullptr)), ...);
-  }(std::make_index_sequence<std::variant_size_v<KvFormat>>());
-}
-
-}  // namespace
-
 std::string Print(const KvFormat& format) {
   return std::visit([](const auto& family) { return family.Text(); }, format);
 }
@@ -34,19 +23,13 @@ KvFormat ParseKvFormat(Piece piece) { return ParseKvFormat(piece, nullptr); }
 
 KvFormat ParseKvFormat(Piece piece, bool* has_row_type) {
   const std::vector<Piece> parts = Split(piece, ':');
-  std::optional<KvFormat> parsed;
-  ForEachFamily([&]<FormatFamily F>(const F*) {
-    if (parsed) return;
-    if (const auto format = F::Parse(piece, parts, has_row_type)) parsed = *format;
-  });
-  if (parsed) return *parsed;
-  std::string names, grammars;
-  ForEachFamily([&]<FormatFamily F>(const F*) {
+  if (const auto parsed = ParseFamilies<KvFormat>(piece, parts, has_row_type)) return *parsed;
+  std::string names;
+  ForEachFamily<KvFormat>([&]<FormatFamily F>(const F*) {
     names += (names.empty() ? "" : ", ") + std::string(F::Names());
-    grammars += (grammars.empty() ? "" : ", ") + std::string(F::Grammar());
   });
   piece.Refuse(fmt::format("'{}' is not a format{}; formats: {}", piece.text,
-                           DidYouMean(parts[0].text, names), grammars));
+                           DidYouMean(parts[0].text, names), GrammarsOf<KvFormat>()));
 }
 
 bool IsPlain(const KvFormat& format) {
@@ -140,12 +123,6 @@ void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& c
   }
 }
 
-std::vector<KvFormat> AllKvFormats() {
-  std::vector<KvFormat> formats;
-  ForEachFamily([&]<FormatFamily F>(const F*) {
-    for (const F& format : F::All()) formats.emplace_back(format);
-  });
-  return formats;
-}
+std::vector<KvFormat> AllKvFormats() { return AllOf<KvFormat>(); }
 
 }  // namespace kvcheck

@@ -13,26 +13,21 @@
 #include <variant>
 #include <vector>
 
-#include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
-#include "reference/spec/iq4_nl_format.h"
-#include "reference/spec/mx_format.h"
-#include "reference/spec/nvfp4_format.h"
-#include "reference/spec/plain_format.h"
-#include "reference/spec/q4_0_format.h"
-#include "reference/spec/q4_1_format.h"
-#include "reference/spec/q5_0_format.h"
-#include "reference/spec/q5_1_format.h"
-#include "reference/spec/q8_0_format.h"
+#include "reference/spec/rotated_format.h"
 #include "reference/spec/text.h"
-#include "reference/spec/turboquant_format.h"
 
 namespace kvcheck {
 
-using KvFormat =
-    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
-                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, TurboquantFormat>;
+template <typename Unrotated>
+struct WithRotation;
+template <typename... Family>
+struct WithRotation<std::variant<Family...>> {
+  using Type = std::variant<Family..., RotatedFormat>;
+};
+// The families of UnrotatedFormat (rotated_format.h), and their rotation.
+using KvFormat = WithRotation<UnrotatedFormat>::Type;
 
 // What a family states about itself.
 template <typename F>
@@ -60,6 +55,9 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   { format.RangeType() } -> std::same_as<DType>;
   { format.PlanesOf(head_dim) } -> std::same_as<Planes>;
   { format.Grid() } -> std::same_as<std::optional<CodeGrid>>;
+  // Whether RotatedFormat may store rotated rows in it: coded rows whose f32 values no decoder
+  // reads otherwise.
+  { format.MayBeRotated() } -> std::same_as<bool>;
   // Whether stored bytes or values depend on this field of the profile.
   { format.Leaves(CodecChoice::kDecode) } -> std::same_as<bool>;
   // Order of simplicity for shrinking, and the formats to try in its place.

@@ -44,6 +44,7 @@ struct MxFormat {
   MxFormat WithRowType(DType type) const { return {element, block, type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const;
+  bool MayBeRotated() const { return true; }
   bool Leaves(CodecChoice choice) const {
     return choice == CodecChoice::kDecode || choice == CodecChoice::kMxEncode;
   }

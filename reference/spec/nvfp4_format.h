@@ -48,6 +48,8 @@ struct Nvfp4Format {
   Nvfp4Format WithRowType(DType type) const { return {global_scale, type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return CodeGrid{-6, 6, kBlock}; }
+  // With a global scale decoding rounds twice.
+  bool MayBeRotated() const { return global_scale == 1; }
   // Without a global scale every value is one of the row type.
   bool Leaves(CodecChoice choice) const {
     return choice == CodecChoice::kNvfp4Encode ||

@@ -37,6 +37,7 @@ struct PlainFormat {
   PlainFormat WithRowType(DType type) const { return {type}; }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return std::nullopt; }
+  bool MayBeRotated() const { return false; }
   bool Leaves(CodecChoice choice) const {
     return choice == CodecChoice::kFp8Overflow && SizeInBytes(dtype) == 1;
   }

@@ -55,6 +55,7 @@ struct TurboquantFormat {
   }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return std::nullopt; }
+  bool MayBeRotated() const { return false; }  // rotates itself
   bool Leaves(CodecChoice choice) const {
     return choice == CodecChoice::kTurboquant ||
            (choice == CodecChoice::kDecode && row_type != DType::kFloat32);

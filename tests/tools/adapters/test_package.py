@@ -199,12 +199,23 @@ class Texts(unittest.TestCase):
         exact = parse_format("turboquant:4:g128:s1:bf16")
         self.assertEqual((exact.bits, exact.group, exact.type), (4, 128, "bf16"))
 
+    def test_rotated_vectors_are_stored_rotated(self):
+        fmt, stored = parse_format("hadamard:64:q4_0"), parse_format("q4_0")
+        self.assertEqual(fmt.shapes(128, (2,)), stored.shapes(128, (2,)))
+        self.assertEqual(parse_format("hadamard:16:affine:4:g128:bf16").block, 128)
+        x = np.float32([(i * i + 7 * i) % 61 - 30 for i in range(128)])
+        signs = np.array([[1 - 2 * (bin(i & j).count("1") % 2) for j in range(64)] for i in range(64)], np.float32)
+        rotated = np.concatenate([signs @ x[:64], signs @ x[64:]]) / 8
+        self.assertEqual(fmt.encode(x)[0].tolist(), stored.encode(rotated)[0].tolist())
+        back = stored.decode(stored.encode(rotated))
+        self.assertTrue(np.allclose(fmt.decode(fmt.encode(x)), np.concatenate([signs @ back[:64], signs @ back[64:]]) / 8, atol=1e-4))
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
                            ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
-                           ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5)):
+                           ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

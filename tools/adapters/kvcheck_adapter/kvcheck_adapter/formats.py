@@ -12,9 +12,10 @@ from .q4_1 import Q4_1
 from .q5_0 import Q5_0
 from .q5_1 import Q5_1
 from .q8_0 import Q8_0
+from .rotated import Rotated
 from .turboquant import Turboquant
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Rotated)
 
 
 @functools.lru_cache(maxsize=1024)
