@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "golden/file_index.h"
 #include "reference/data/generator.h"
 #include "reference/data/row_regime.h"
 #include "reference/numerics/convert.h"

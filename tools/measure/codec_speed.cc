@@ -1,7 +1,7 @@
 #include "tools/measure/codec_speed.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 #include "optimized/formats/codec_implementation.h"
 #include "reference/spec/case.h"
@@ -15,17 +15,22 @@ constexpr double kShortestTiming = 2e-3;  // seconds
 // Seconds of one call, of as many as take long enough for the clock.
 template <typename Call>
 double SecondsPerCall(int64_t* calls, const Call& call) {
-  using Clock = std::chrono::steady_clock;
   while (true) {
-    const Clock::time_point start = Clock::now();
+    const double start = ThreadSeconds();
     for (int64_t i = 0; i < *calls; ++i) call();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = ThreadSeconds() - start;
     if (seconds >= kShortestTiming) return seconds / static_cast<double>(*calls);
     *calls *= 2;
   }
 }
 
 }  // namespace
+
+double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

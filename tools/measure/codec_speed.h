@@ -41,6 +41,9 @@ struct CodecSpeed {
 CodecSpeed MeasureCodec(const KvFormat& format, DType type, const std::byte* x, int64_t rows,
                         int64_t head_dim, int rounds);
 
+// Processor time of this thread: what other programs take is not counted.
+double ThreadSeconds();
+
 double Median(std::vector<double> values);
 
 }  // namespace kvcheck

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 
 #include "optimized/formats/row_codec.h"
@@ -154,11 +153,11 @@ struct Times {
 
   template <typename Work>
   void Time(const Work& work) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = ThreadSeconds();
     work();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    rounds.back() += seconds.count();
-    layers.push_back(seconds.count());
+    const double seconds = ThreadSeconds() - start;
+    rounds.back() += seconds;
+    layers.push_back(seconds);
   }
 };
 

@@ -47,7 +47,7 @@ struct KvCacheFigures {
   int64_t stored_bytes = 0;
   int64_t layer_bytes = 0;  // of one original layer
   ErrorSums errors;         // of every element of every layer
-  // Seconds of all layers, on one thread: medians of the rounds.
+  // Seconds of processor time of all layers, on one thread: medians of the rounds.
   double quantize_seconds = 0;
   double dequantize_seconds = 0;
   // Of the layer in the middle of all layers of all rounds, per token of one layer.

@@ -136,8 +136,9 @@ void AddPoints(pugi::xml_node group, const PlotPanel& panel, const Scale& scale,
   std::vector<Box> taken;
   std::vector<PlotPoint> points = panel.points;
   std::erase_if(points, [](const PlotPoint& p) { return !std::isfinite(p.y); });
-  std::stable_sort(points.begin(), points.end(),
-                   [](const PlotPoint& a, const PlotPoint& b) { return a.y > b.y; });
+  std::sort(points.begin(), points.end(), [](const PlotPoint& a, const PlotPoint& b) {
+    return a.y != b.y ? a.y > b.y : a.name < b.name;
+  });
   for (const PlotPoint& p : points) {
     taken.push_back({scale.X(p.x) - 4, scale.Y(p.y) - 4, 8, 8});
   }
