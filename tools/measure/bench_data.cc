@@ -18,6 +18,18 @@
 namespace kvcheck {
 namespace {
 
+// One channel of every 32 (of what is left, in the last ones) is 10 to 30, the others 1.
+std::vector<double> OutlierFactors(uint64_t seed, std::string_view stream, int64_t dim) {
+  constexpr int64_t kUnit = 32;
+  Generator random(seed, std::string(stream) + " outliers", 0);
+  std::vector<double> factors(static_cast<size_t>(dim), 1.0);
+  for (int64_t first = 0; first < dim; first += kUnit) {
+    const auto channels = static_cast<uint64_t>(std::min(kUnit, dim - first));
+    factors[static_cast<size_t>(first) + random.Below(channels)] = 10 + 20 * random.Uniform();
+  }
+  return factors;
+}
+
 std::string TensorNames(const StoredFile& file) {
   constexpr size_t kMost = 20;
   const std::vector<ListedTensor> tensors = ListTensors(file.source().index());
@@ -75,7 +87,7 @@ Tensor ReadPlace(const std::string& place) {
 }  // namespace
 
 std::vector<std::string_view> BenchRegimes() {
-  std::vector<std::string_view> regimes = {kNormalData};
+  std::vector<std::string_view> regimes = {kNormalData, kOutlierData};
   for (const std::string_view regime : RowRegimes()) regimes.push_back(regime);
   return regimes;
 }
@@ -99,7 +111,7 @@ std::vector<double> NormalRow(uint64_t seed, std::string_view stream, int64_t ro
 
 Tensor DrawRows(std::string_view regime, uint64_t seed, std::string_view stream, DType dtype,
                 int64_t rows, int64_t dim) {
-  if (regime != kNormalData) {
+  if (regime != kNormalData && regime != kOutlierData) {
     for (const std::string_view known : RowRegimes()) {
       if (regime == known) return GenerateRows(regime, seed, dtype, rows, dim);
     }
@@ -107,9 +119,12 @@ Tensor DrawRows(std::string_view regime, uint64_t seed, std::string_view stream,
   }
   Tensor tensor(dtype, {{"", rows}, {"", dim}});
   const size_t row_bytes = static_cast<size_t>(dim) * SizeInBytes(dtype);
+  std::vector<double> factors(static_cast<size_t>(dim), 1.0);
+  if (regime == kOutlierData) factors = OutlierFactors(seed, stream, dim);
   for (int64_t r = 0; r < rows; ++r) {
-    EncodeFrom(NormalRow(seed, stream, r, dim), dtype,
-               tensor.bytes.data() + static_cast<size_t>(r) * row_bytes);
+    std::vector<double> row = NormalRow(seed, stream, r, dim);
+    for (size_t i = 0; i < row.size(); ++i) row[i] *= factors[i];
+    EncodeFrom(row, dtype, tensor.bytes.data() + static_cast<size_t>(r) * row_bytes);
   }
   return tensor;
 }

@@ -44,6 +44,25 @@ TEST(NormalRows, DependOnSeedStreamAndRowAlone) {
   EXPECT_EQ(std::vector<double>(longer.begin(), longer.end() - 1), row);
 }
 
+TEST(OutlierRows, MultiplyOneChannelIn32) {
+  constexpr int64_t kDim = 129;
+  const Tensor normal = DrawRows("normal", 3, "k", DType::kFloat64, 7, kDim);
+  const Tensor outlier = DrawRows("outlier", 3, "k", DType::kFloat64, 7, kDim);
+  std::vector<int64_t> channels;
+  for (int64_t c = 0; c < kDim; ++c) {
+    const double factor = outlier.As<double>()[c] / normal.As<double>()[c];
+    if (outlier.As<double>()[c] == normal.As<double>()[c]) continue;
+    channels.push_back(c / 32);
+    EXPECT_GE(factor, 9.999999);
+    EXPECT_LE(factor, 30.000001);
+    for (int64_t r = 1; r < 7; ++r) {
+      EXPECT_NEAR(outlier.As<double>()[r * kDim + c] / normal.As<double>()[r * kDim + c], factor,
+                  1e-12 * factor);
+    }
+  }
+  EXPECT_EQ(channels, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+}
+
 TEST(NormalRows, RegimesAreKnownByName) {
   EXPECT_EQ(BenchRegimes().front(), "normal");
   for (const std::string_view regime : BenchRegimes()) {
