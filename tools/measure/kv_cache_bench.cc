@@ -185,7 +185,7 @@ class CacheBench {
       std::vector<Operands> original = Originals(drawn, cancel, &held);
       figures_.original_bytes = held.now;
       const std::vector<StoredLayer> stored = Store(&codec, cancel, &original, &held);
-      figures_.stored_bytes = held.now;
+      figures_.stored_bytes = BytesOf(stored);
       Fetch(&codec, drawn, stored, first, cancel, &held);
     }
     figures_.held_peak_bytes = std::max(figures_.held_peak_bytes, held.peak);
@@ -212,6 +212,16 @@ class CacheBench {
   Operands LayerPages(HeldBytes* held) const {
     const int64_t bytes = figures_.layer_bytes / 2;
     return {Pages(bytes, held), Pages(bytes, held)};
+  }
+
+  static int64_t BytesOf(const std::vector<StoredLayer>& stored) {
+    int64_t bytes = 0;
+    for (const StoredLayer& layer : stored) {
+      for (const StoredOperand& operand : layer) {
+        for (const Pages& pages : operand.planes) bytes += pages.bytes();
+      }
+    }
+    return bytes;
   }
 
   std::vector<Operands> Originals(const DrawnRows& drawn, const Cancel& cancel,
