@@ -31,6 +31,7 @@ TOOLS = [
     "tools/faults",
     "tools/corridor",
     "tools/compare",
+    "tools/measure",
     "tools/campaign",
     "tools/kvcheck",
 ]
@@ -63,6 +64,10 @@ ROOMS = {
         "optimized", "golden", "tools/process", "tools/report", "tools/faults"},
     "tools/compare": REFERENCE | {
         "optimized", "golden", "tools/process", "tools/report", "tools/corridor"},
+    "tools/measure": {
+        "reference/spec", "reference/numerics", "reference/data", "reference/formats",
+        "reference/attention", "reference/judge", "optimized", "golden", "tools/report",
+        "tools/corridor"},
     "tools/campaign": REFERENCE | {
         "fuzz", "golden", "tools/process", "tools/report", "tools/faults", "tools/corridor",
         "tools/compare"},
@@ -88,8 +93,8 @@ DEPENDENCIES = [
     ("H5*", ["golden/*"] + TESTS),
     ("hwy/*", ["optimized/*"] + TESTS),
     ("openssl/*", ["golden/*"] + TESTS),
-    ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*"] + TESTS),
-    ("pugixml.hpp", ["tools/report/*"] + TESTS),
+    ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*"] + TESTS),
+    ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
     # Heavy, and of the command line alone.
     ("CLI/*", ["tools/kvcheck/commands.h", "tools/kvcheck/common_options.*",

@@ -17,6 +17,7 @@ void AddGoldenCommand(CLI::App* app, ChosenCommand* chosen);
 void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddFaultsCommand(CLI::App* app, ChosenCommand* chosen);
+void AddBenchCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
 void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
 
@@ -24,6 +25,10 @@ void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen);
 void AddGoldenShowCommand(CLI::App* golden, ChosenCommand* chosen);
 void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen);
+
+// The parts of `kvcheck bench`.
+void AddBenchFormatsCommand(CLI::App* bench, ChosenCommand* chosen);
+void AddBenchKvCacheCommand(CLI::App* bench, ChosenCommand* chosen);
 
 }  // namespace kvcheck
 

@@ -36,23 +36,30 @@ JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
   return judge;
 }
 
-void CommonOptions::Check(const std::vector<std::string>& inputs) const {
-  if (json == "-" && junit == "-") {
-    throw Error(ErrorCode::kUsage, "only one report can go to standard output", "--json, --junit");
-  }
-  if (!json.empty() && IsOneFile(json, junit)) {
-    throw Error(ErrorCode::kUsage, "two reports cannot go to one file", "--json, --junit");
-  }
-  for (const std::string& input : inputs) {
-    for (const auto& [option, report] : {std::pair("--json", json), std::pair("--junit", junit)}) {
-      if (IsOneFile(report, input)) {
-        throw Error(
-            ErrorCode::kUsage,
-            fmt::format("{} is an input, and would be overwritten: name another file", report),
-            option);
+void CheckReportPlaces(const std::vector<ReportPlace>& reports,
+                       const std::vector<std::string>& inputs) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const std::string options = reports[j].option + ", " + reports[i].option;
+      if (reports[i].path == "-" && reports[j].path == "-") {
+        throw Error(ErrorCode::kUsage, "only one report can go to standard output", options);
+      }
+      if (IsOneFile(reports[j].path, reports[i].path)) {
+        throw Error(ErrorCode::kUsage, "two reports cannot go to one file", options);
       }
     }
+    for (const std::string& input : inputs) {
+      if (!IsOneFile(reports[i].path, input)) continue;
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{} is an input, and would be overwritten: name another file",
+                              reports[i].path),
+                  reports[i].option);
+    }
   }
+}
+
+void CommonOptions::Check(const std::vector<std::string>& inputs) const {
+  CheckReportPlaces({{"--json", json}, {"--junit", junit}}, inputs);
 }
 
 std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option) {

@@ -27,6 +27,15 @@ struct CommonOptions {
   void Check(const std::vector<std::string>& inputs = {}) const;
 };
 
+// A file that a command writes, and the option that names it ("" and "-" are no file).
+struct ReportPlace {
+  std::string option;
+  std::string path;
+};
+// Errors: kUsage when two reports ask for one place, or a report for that of an input.
+void CheckReportPlaces(const std::vector<ReportPlace>& reports,
+                       const std::vector<std::string>& inputs);
+
 // "30", "30s", "5m", "1h", "500ms". Errors: kUsage.
 std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option);
 

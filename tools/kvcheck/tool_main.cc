@@ -87,6 +87,7 @@ int Run(int argc, char** argv) {
   AddFuzzCommand(&app, &chosen);
   AddGateCommand(&app, &chosen);
   AddFaultsCommand(&app, &chosen);
+  AddBenchCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
   RefuseEmptyValues(&app);

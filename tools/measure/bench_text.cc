@@ -1,0 +1,151 @@
+#include "tools/measure/bench_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tools/measure/format_choice.h"
+#include "tools/report/shown_text.h"
+
+namespace kvcheck {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+// The first column to the left, all others to the right.
+std::string TableText(const std::vector<Cells>& lines) {
+  std::vector<size_t> widths(lines.at(0).size());
+  for (const Cells& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const Cells& line : lines) {
+    text += fmt::format("  {:<{}}", line[0], widths[0]);
+    for (size_t i = 1; i < line.size(); ++i) text += fmt::format("  {:>{}}", line[i], widths[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string Figure(double value) { return fmt::format("{:.3g}", value); }
+std::string Ratio(double value) { return fmt::format("{:.3f}x", value); }
+std::string Gigas(double ns) { return fmt::format("{:.2f}", 1 / ns); }
+std::string Mebibytes(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+std::string Milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
+
+std::string ProfileWords(const Profile& profile) {
+  const std::string text = Print(profile);
+  return text.empty() ? "the default profile" : text;
+}
+
+// Largest over smallest time per token of one format.
+std::string Spread(std::span<const KvCacheFigures> figures, const KvFormat& format,
+                   double KvCacheFigures::* time) {
+  double low = 0, high = 0;
+  for (const KvCacheFigures& f : figures) {
+    if (f.format != format) continue;
+    low = low == 0 ? f.*time : std::min(low, f.*time);
+    high = std::max(high, f.*time);
+  }
+  return fmt::format("{:.3f}", high / low);
+}
+
+}  // namespace
+
+std::string FormatBenchText(const FormatBenchQuestion& question,
+                            std::span<const FormatFigures> figures, std::string_view data) {
+  const KvRows& rows = question.rows;
+  std::string text = fmt::format(
+      "storage formats, over K and V of {} head{}, {} tokens, {} channels in {}: {}\n"
+      "read as {}; attention: {} queries a head, against attention over the K and V given\n\n",
+      rows.heads, rows.heads == 1 ? "" : "s", rows.tokens, rows.KDim(), ShortName(rows.k.dtype),
+      NameText(data), ProfileWords(question.profile), question.queries);
+  const bool timed = question.rounds > 0;
+  std::vector<Cells> lines = {{"format", "bits", "vs f32", "vs 16 bits", "mean error", "max error",
+                               "nmse", "attn mean", "attn max", "attn rel"}};
+  if (timed) {
+    lines[0].insert(lines[0].end(), {"encode", "decode"});
+  }
+  for (const FormatFigures& f : figures) {
+    Cells line = {Print(f.format),
+                  fmt::format("{:.4g}", f.bits),
+                  Ratio(f.CompressionToF32()),
+                  Ratio(f.CompressionTo16Bits()),
+                  Figure(f.rows.Mean()),
+                  Figure(f.rows.Largest()),
+                  Figure(f.rows.Nmse()),
+                  Figure(f.attention.Mean()),
+                  Figure(f.attention.Largest()),
+                  Figure(std::sqrt(f.attention.Nmse()))};
+    if (timed) {
+      line.push_back(f.speed ? Gigas(f.speed->encode_ns) : "-");
+      line.push_back(f.speed ? Gigas(f.speed->decode_ns) : "-");
+    }
+    lines.push_back(std::move(line));
+  }
+  text += TableText(lines);
+  text +=
+      "\nbits: stored bits per element, scales and other metadata among them. vs f32, vs 16 bits: "
+      "how many times\nsmaller than rows of 32 and of 16 bits; a figure without its base says "
+      "nothing (3.556x is 9 bits of f32\nand 4.5 bits of f16). nmse: sum of squared errors over "
+      "sum of squares. attn rel: its root, of outputs.\n";
+  if (timed) {
+    text +=
+        "encode, decode: 1e9 elements a second of the optimized codec, on one thread, in cache, "
+        "from and to f32.\n";
+  }
+  return text;
+}
+
+std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures) {
+  const KvCacheShape& shape = question.shape;
+  std::string text = fmt::format(
+      "KV cache: {} layers, {} query heads over {} key/value heads, {} channels; N(0, 1) in {}\n"
+      "each layer is quantized, then its original freed; fetched layer by layer; one thread, "
+      "median of {} round{}\n",
+      shape.layers, shape.heads, shape.kv_heads, shape.head_dim, ShortName(shape.dtype),
+      question.rounds, question.rounds == 1 ? "" : "s");
+  for (const int64_t seq_len : question.seq_lens) {
+    std::vector<Cells> lines = {{"format", "memory", "vs f32", "vs 16 bits", "mean error",
+                                 "max error", "quantize", "dequantize", "peak", "allowed"}};
+    for (const KvCacheFigures& f : figures) {
+      if (f.seq_len != seq_len) continue;
+      if (lines.size() == 1) {
+        lines.push_back({"original " + std::string(ShortName(shape.dtype)),
+                         Mebibytes(f.original_bytes),
+                         Ratio(4.0 / static_cast<double>(SizeInBytes(shape.dtype))),
+                         Ratio(2.0 / static_cast<double>(SizeInBytes(shape.dtype))), "0", "0", "-",
+                         "-", "-", "-"});
+      }
+      const double bits = BitsPerElement(f.format, shape.head_dim);
+      lines.push_back({Print(f.format), Mebibytes(f.stored_bytes), Ratio(32 / bits),
+                       Ratio(16 / bits), Figure(f.errors.Mean()), Figure(f.errors.Largest()),
+                       Milliseconds(f.quantize_seconds), Milliseconds(f.dequantize_seconds),
+                       Mebibytes(f.resident_peak_bytes.value_or(f.held_peak_bytes)),
+                       Mebibytes(f.original_bytes + f.stored_bytes + f.layer_bytes)});
+    }
+    text += fmt::format("\n{} tokens\n{}", seq_len, TableText(lines));
+  }
+  text += "\npeak: of the process while it stores and fetches";
+  const bool resident = std::all_of(figures.begin(), figures.end(), [](const KvCacheFigures& f) {
+    return f.resident_peak_bytes.has_value();
+  });
+  if (!resident) text += " (counted, where the system does not say)";
+  text += ". allowed: original, quantized and one layer.\n";
+  if (question.seq_lens.size() < 2) return text;
+  std::vector<Cells> lines = {{"format", "quantize", "dequantize"}};
+  for (const KvFormat& format : question.formats) {
+    lines.push_back({Print(format), Spread(figures, format, &KvCacheFigures::quantize_token_ns),
+                     Spread(figures, format, &KvCacheFigures::dequantize_token_ns)});
+  }
+  return text + fmt::format("\ntime per token, largest over smallest of {} to {} tokens\n{}",
+                            *std::min_element(question.seq_lens.begin(), question.seq_lens.end()),
+                            *std::max_element(question.seq_lens.begin(), question.seq_lens.end()),
+                            TableText(lines));
+}
+
+}  // namespace kvcheck

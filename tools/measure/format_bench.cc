@@ -1,0 +1,146 @@
+#include "tools/measure/format_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "reference/attention/definition.h"
+#include "reference/formats/codec.h"
+#include "reference/judge/ordered_parallel.h"
+#include "reference/numerics/convert.h"
+#include "tools/measure/format_choice.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int64_t kChunkRows = 128;
+
+// Rows [first, first + count) of a tensor, as a tensor.
+Tensor RowsOf(const Tensor& tensor, int64_t first, int64_t count) {
+  const int64_t dim = tensor.shape.RowLength();
+  const size_t row_bytes = static_cast<size_t>(dim) * SizeInBytes(tensor.dtype);
+  Tensor rows(tensor.dtype, {{"", count}, {"", dim}});
+  const auto begin =
+      tensor.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first) * row_bytes);
+  std::copy_n(begin, rows.bytes.size(), rows.bytes.begin());
+  return rows;
+}
+
+std::vector<double> ValuesOf(const Tensor& tensor) {
+  std::vector<double> values(static_cast<size_t>(tensor.ElementCount()));
+  DecodeTo(tensor, 0, values);
+  return values;
+}
+
+DecodedRows RoundTrip(const KvFormat& format, const Profile& profile, const Tensor& x) {
+  const TensorMap planes = EncodeRows(format, profile, x);
+  return DecodeRows(format, profile, CodecRows(format, planes), 0, x.shape.RowCount());
+}
+
+// K or V of one head as it is stored, into the place of the original; its errors are added.
+void StoreHead(const KvFormat& format, const FormatBenchQuestion& question, const Tensor& x,
+               OperandRows* operand, ErrorSums* sums) {
+  const int64_t rows = x.shape.RowCount();
+  const std::vector<double> original = std::move(operand->hi);
+  operand->hi.clear();
+  operand->lo.clear();
+  OrderedParallelFor((rows + kChunkRows - 1) / kChunkRows, question.threads,
+                     [&](int64_t chunk) {
+                       const int64_t first = chunk * kChunkRows;
+                       return RoundTrip(format, question.profile,
+                                        RowsOf(x, first, std::min(kChunkRows, rows - first)));
+                     },
+                     [&](int64_t chunk, const DecodedRows& stored) {
+                       ErrorSums of_chunk;
+                       const auto at = static_cast<size_t>(chunk * kChunkRows * operand->dim);
+                       for (size_t i = 0; i < stored.hi.size(); ++i) {
+                         const double lo = stored.lo.empty() ? 0 : stored.lo[i];
+                         of_chunk.Add(original[at + i], stored.hi[i],
+                                      (stored.hi[i] - original[at + i]) + lo);
+                       }
+                       sums->Add(of_chunk);
+                       operand->hi.insert(operand->hi.end(), stored.hi.begin(), stored.hi.end());
+                       // A chunk without low words among others that have them.
+                       if (!stored.lo.empty()) operand->lo.resize(at, 0.0);
+                       operand->lo.insert(operand->lo.end(), stored.lo.begin(), stored.lo.end());
+                     });
+  if (!operand->lo.empty()) operand->lo.resize(operand->hi.size(), 0.0);
+}
+
+// Outputs (queries, Dv) of one head.
+std::vector<double> Attend(const HeadData& head, const FormatBenchQuestion& question,
+                           int64_t head_index) {
+  std::vector<int32_t> keys(static_cast<size_t>(head.kv_len));
+  std::iota(keys.begin(), keys.end(), 0);
+  std::vector<double> out;
+  OrderedParallelFor(
+      question.queries, question.threads,
+      [&](int64_t i) {
+        const std::vector<double> q =
+            NormalRow(question.seed, "q", head_index * question.queries + i, head.k.dim);
+        RowQuestion row;
+        row.head = &head;
+        row.q = q;
+        row.keys = keys;
+        row.scale = 1 / std::sqrt(static_cast<double>(head.k.dim));
+        return Define<double>(row).o;
+      },
+      [&](int64_t, const std::vector<double>& o) { out.insert(out.end(), o.begin(), o.end()); });
+  return out;
+}
+
+HeadData OriginalHead(const KvRows& rows, const Tensor& k, const Tensor& v) {
+  HeadData head;
+  head.kv_len = rows.tokens;
+  head.k.dim = rows.KDim();
+  head.v.dim = rows.VDim();
+  head.k.hi = ValuesOf(k);
+  head.v.hi = ValuesOf(v);
+  return head;
+}
+
+}  // namespace
+
+std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
+                                          const Cancel& cancel) {
+  const KvRows& rows = question.rows;
+  const auto k_elements = static_cast<double>(rows.KDim());
+  const auto v_elements = static_cast<double>(rows.VDim());
+  std::vector<FormatFigures> all;
+  for (const KvFormat& format : question.formats) {
+    for (const int64_t dim : {rows.KDim(), rows.VDim()}) {
+      CheckHeadDim(format, dim, Print(format));
+      CheckNeedsNoParameters(format, dim);
+    }
+    FormatFigures figures;
+    figures.format = format;
+    figures.bits = (BitsPerElement(format, rows.KDim()) * k_elements +
+                    BitsPerElement(format, rows.VDim()) * v_elements) /
+                   (k_elements + v_elements);
+    all.push_back(figures);
+  }
+  for (int64_t h = 0; h < rows.heads; ++h) {
+    const Tensor k = RowsOf(rows.k, h * rows.tokens, rows.tokens);
+    const Tensor v = RowsOf(rows.v, h * rows.tokens, rows.tokens);
+    const HeadData original = OriginalHead(rows, k, v);
+    const std::vector<double> expected = Attend(original, question, h);
+    for (FormatFigures& figures : all) {
+      cancel.ThrowIfRequested();
+      HeadData stored = original;
+      StoreHead(figures.format, question, k, &stored.k, &figures.rows);
+      StoreHead(figures.format, question, v, &stored.v, &figures.rows);
+      const std::vector<double> got = Attend(stored, question, h);
+      for (size_t i = 0; i < got.size(); ++i) figures.attention.Add(expected[i], got[i]);
+    }
+  }
+  if (question.rounds == 0) return all;
+  for (FormatFigures& figures : all) {
+    cancel.ThrowIfRequested();
+    if (!FollowsProfile(figures.format, question.profile, rows.KDim())) continue;
+    figures.speed = MeasureCodec(figures.format, rows.k.dtype, rows.k.bytes.data(),
+                                 rows.k.shape.RowCount(), rows.KDim(), question.rounds);
+  }
+  return all;
+}
+
+}  // namespace kvcheck
