@@ -2,25 +2,29 @@
 // leaves a choice. Stated by the implementation, stored beside its outputs, printed with every
 // verdict.
 //
-// Text: fields of `key=value`, separated by one space; a field left out has the first value:
-//   masked_row=zero|nan|mean|any  result of a query that sees no key: zeros; NaN; the mean of V
-//   over
-//                                 all T keys (what a finite mask value gives); not judged
-//   mask_value=-inf|lowest|X      what a boolean or causal mask puts in place of a hidden score:
-//                                 minus infinity, the lowest finite value of the score type, or X
-//   maximum=visible|all           the softmax shift runs over visible or over all keys (masked
-//   scores
-//                                 as computed; -inf where an additive mask says so)
-//   decode=exact|two_roundings|one_rounding   stored value of affine codes: the real c*scale+bias;
-//                                 product and sum each rounded to the row type (MLX CPU); once
-//                                 (GPU)
-//   encode=mlx_cpu|mlx_gpu        the affine encoder (running maximum from the data or from 0,
-//   ties) ggml_encode=reference|x86     who writes blocks of ggml where this decides a byte: the C
-//   reference
-//                                 (quantize_row_q8_0_ref), or the vector code of x86 with which
-//                                 llama.cpp's CPU backend writes a KV cache
-//   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
-//                                 type; largest finite, NaN kept; largest finite for NaN too
+// Text: fields of `key=value`, separated by one space; a field left out has the first value. A line
+// of values and lines of meaning, for a column beside the values does not survive clang-format:
+//   masked_row=zero|nan|mean|any
+//       result of a query that sees no key: zeros; NaN; the mean of V over all T keys (what a
+//       finite mask value gives); not judged
+//   mask_value=-inf|lowest|X
+//       what a boolean or causal mask puts in place of a hidden score: minus infinity, the lowest
+//       finite value of the score type, or X
+//   maximum=visible|all
+//       the softmax shift runs over visible or over all keys (masked scores as computed; -inf where
+//       an additive mask says so)
+//   decode=exact|two_roundings|one_rounding
+//       stored value of affine codes: the real c*scale+bias; product and sum each rounded to the
+//       row type (MLX CPU); once (GPU)
+//   encode=mlx_cpu|mlx_gpu
+//       the affine encoder (running maximum from the data or from 0, ties)
+//   ggml_encode=reference|x86
+//       who writes blocks of ggml where this decides a byte: the C reference
+//       (quantize_row_q8_0_ref), or the vector code of x86 with which llama.cpp's CPU backend
+//       writes a KV cache
+//   fp8_overflow=nan|saturate|saturate_all
+//       encoding above the largest finite fp8: NaN or inf by type; largest finite, NaN kept;
+//       largest finite for NaN too
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
