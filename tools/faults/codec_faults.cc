@@ -366,8 +366,10 @@ constexpr CodecFault kFaults[] = {
 std::span<const CodecFault> CodecFaults() { return kFaults; }
 
 const CodecFault* FindCodecFault(std::string_view id) {
-  for (const CodecFault& fault : kFaults) {
-    if (fault.id == id) return &fault;
+  for (const std::span<const CodecFault> faults : {CodecFaults(), BlockFaults()}) {
+    for (const CodecFault& fault : faults) {
+      if (fault.id == id) return &fault;
+    }
   }
   return nullptr;
 }

@@ -17,6 +17,8 @@ struct CodecFault : FaultText {
 };
 
 std::span<const CodecFault> CodecFaults();
+// Of ggml's blocks (block_faults.cc), in the same catalogue.
+std::span<const CodecFault> BlockFaults();
 // nullptr when there is none of this id.
 const CodecFault* FindCodecFault(std::string_view id);
 

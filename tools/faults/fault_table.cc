@@ -69,6 +69,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCache, CacheFaults(), &all);
     Add(FaultKind::kAttention, AttentionFaults(), &all);
     Add(FaultKind::kCodec, CodecFaults(), &all);
+    Add(FaultKind::kCodec, BlockFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
     return all;
   }();
@@ -92,12 +93,20 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
   return words;
 }
 
+// Of a format's kind: blocks of ggml are called q... or iq..., and are one family.
+std::string_view FamilyWord(std::string_view kind) {
+  for (const std::string_view family : {"affine", "ggml"}) {
+    if (kind.starts_with(family)) return family;
+  }
+  return kind.starts_with("q") || kind.starts_with("iq") ? "ggml" : "plain";
+}
+
 std::string CheckOf(std::string_view signature) {
   std::string check;
   for (std::string_view word : SplitWords(signature.substr(0, signature.find(": ")), " ")) {
     const bool family =
         check == "codec encode" || check == "codec decode" || check == "codec round_trip";
-    if (family) word = word.starts_with("affine") ? "affine" : "plain";
+    if (family) word = FamilyWord(word);
     if (!check.empty()) check += ' ';
     check += word;
   }
