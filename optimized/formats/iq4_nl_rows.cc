@@ -25,7 +25,7 @@ struct Iq4NlBlock {
       for (int64_t i = 0; i < kGgmlChannels; ++i) {
         const float steps = x[i] * inverse;
         uint32_t code = 0;
-        for (const float middle : kMiddles) code += steps >= middle ? 1u : 0u;
+        for (const float middle : kMiddles) code += steps < middle ? 0u : 1u;  // NaN: the last
         codes[i] = code;
       }
       float of_x = 0, of_values = 0;

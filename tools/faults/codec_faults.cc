@@ -367,7 +367,7 @@ constexpr CodecFault kFaults[] = {
 std::span<const CodecFault> CodecFaults() { return kFaults; }
 
 const CodecFault* FindCodecFault(std::string_view id) {
-  for (const std::span<const CodecFault> faults : {CodecFaults(), TurboquantFaults()}) {
+  for (const std::span<const CodecFault> faults : {CodecFaults(), BlockFaults(), TurboquantFaults()}) {
     for (const CodecFault& fault : faults) {
       if (fault.id == id) return &fault;
     }

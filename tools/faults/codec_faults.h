@@ -17,8 +17,11 @@ struct CodecFault : FaultText {
 };
 
 std::span<const CodecFault> CodecFaults();
+// Of ggml's blocks (block_faults.cc), in the same catalogue.
+std::span<const CodecFault> BlockFaults();
+// Of turboquant (turboquant_faults.cc).
 std::span<const CodecFault> TurboquantFaults();
-// Of either; nullptr when there is none of this id.
+// nullptr when there is none of this id.
 const CodecFault* FindCodecFault(std::string_view id);
 
 }  // namespace kvcheck

@@ -175,7 +175,17 @@ std::vector<double> FaultyCodec::Decode(const TurboquantFormat& format, const Co
 
 template <typename Format>
 TensorMap FaultyCodec::Encode(const Format& format, const CodecCase&, const Tensor& x) const {
-  return EncodeRows(format, profile_, x);
+  TensorMap stored = EncodeRows(format, profile_, x);
+  const Planes planes = PlanesOf(KvFormat(format), format.Block());
+  if (rules_.block == nullptr || planes.size() != 1) return stored;
+  std::byte* block = stored.at(std::string(planes[0].name)).bytes.data();
+  std::vector<double> values(static_cast<size_t>(format.Block()));
+  for (int64_t at = 0; at < x.ElementCount(); at += format.Block(), block += planes[0].Bytes()) {
+    DecodeTo(x, at, values);
+    RoundAll(values, format.RowType());
+    rules_.block(format, values, block);
+  }
+  return stored;
 }
 
 template <typename Format>

@@ -37,6 +37,9 @@ struct CodecRules {
   // Changes the planes that were stored (encoding) or that are about to be read (decoding). In a
   // round trip it is called once.
   void (*tensors)(const CodecCase& c, TensorMap* stored) = nullptr;
+  // Of formats of one plane of blocks, each encoded block beside its values, rounded to the row
+  // type.
+  void (*block)(const KvFormat& format, std::span<const double> x, std::byte* block) = nullptr;
   // The value of a code under a group's scale and bias, in place of c S + B.
   double (*value)(const AffineFormat& format, const Profile& profile, uint8_t code, double scale,
                   double bias) = nullptr;
@@ -58,7 +61,7 @@ class FaultyCodec : public Implementation {
                              const TensorMap& stored) const;
   std::vector<double> Decode(const TurboquantFormat& format, const CodecCase& c,
                              const TensorMap& stored) const;
-  // Families none of whose steps can be replaced.
+  // Families none of whose steps can be replaced, but for what becomes of a block.
   template <typename Format>
   TensorMap Encode(const Format& format, const CodecCase& c, const Tensor& x) const;
   template <typename Format>

@@ -47,14 +47,6 @@ constexpr UncoveredReport kUncovered[] = {
     {"ssd-thread-stream", kEngine},
 };
 
-// Of a format in a signature: families with faults of their own, everything else as plain formats.
-std::string_view FamilyOf(std::string_view format) {
-  for (const std::string_view family : {"affine", "turboquant"}) {
-    if (format.starts_with(family)) return family;
-  }
-  return "plain";
-}
-
 template <typename Faults>
 void Add(FaultKind kind, const Faults& faults, std::vector<Fault>* all) {
   for (const auto& fault : faults) all->push_back({kind, &fault});
@@ -78,6 +70,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kAttention, AttentionFaults(), &all);
     Add(FaultKind::kCodec, CodecFaults(), &all);
     Add(FaultKind::kCodec, TurboquantFaults(), &all);
+    Add(FaultKind::kCodec, BlockFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
     return all;
   }();
@@ -101,12 +94,20 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
   return words;
 }
 
+// Of a format's kind: blocks of ggml are called q... or iq..., and are one family.
+std::string_view FamilyWord(std::string_view kind) {
+  for (const std::string_view family : {"affine", "ggml", "mxfp", "nvfp4", "turboquant"}) {
+    if (kind.starts_with(family)) return family;
+  }
+  return kind.starts_with("q") || kind.starts_with("iq") ? "ggml" : "plain";
+}
+
 std::string CheckOf(std::string_view signature) {
   std::string check;
   for (std::string_view word : SplitWords(signature.substr(0, signature.find(": ")), " ")) {
     const bool family =
         check == "codec encode" || check == "codec decode" || check == "codec round_trip";
-    if (family) word = FamilyOf(word);
+    if (family) word = FamilyWord(word);
     if (!check.empty()) check += ' ';
     check += word;
   }

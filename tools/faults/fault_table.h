@@ -33,8 +33,8 @@ const Fault* FindFault(std::string_view id);
 std::vector<std::string_view> SplitWords(std::string_view text, std::string_view separator);
 
 // What of a signature names the check: without the hint that may follow ": ", and of a format its
-// family alone. "codec encode affine:4 codes bytes" gives "codec encode affine codes bytes", plain
-// formats give "plain".
+// family alone. "codec encode affine:4 codes bytes" gives "codec encode affine codes bytes", blocks
+// of ggml give "ggml", plain formats "plain".
 std::string CheckOf(std::string_view signature);
 // Whether the fault's line names the check.
 bool NamesCheck(const FaultText& fault, std::string_view check);
