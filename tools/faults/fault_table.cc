@@ -92,12 +92,20 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
   return words;
 }
 
+// Of a format's kind.
+std::string_view FamilyWord(std::string_view kind) {
+  for (const std::string_view family : {"affine", "mxfp", "nvfp4"}) {
+    if (kind.starts_with(family)) return family;
+  }
+  return "plain";
+}
+
 std::string CheckOf(std::string_view signature) {
   std::string check;
   for (std::string_view word : SplitWords(signature.substr(0, signature.find(": ")), " ")) {
     const bool family =
         check == "codec encode" || check == "codec decode" || check == "codec round_trip";
-    if (family) word = word.starts_with("affine") ? "affine" : "plain";
+    if (family) word = FamilyWord(word);
     if (!check.empty()) check += ' ';
     check += word;
   }
