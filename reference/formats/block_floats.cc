@@ -212,6 +212,10 @@ class BlockFloatArithmetic : public FormatArithmetic {
     return profiles;
   }
 
+  std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const override {
+    return format_.orders == nullptr ? std::vector<PlaneOrder>() : format_.orders(head_dim);
+  }
+
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
     const std::vector<double> rounded = Rounded(x, format_.row);
