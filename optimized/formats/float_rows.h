@@ -4,6 +4,7 @@
 #ifndef OPTIMIZED_FORMATS_FLOAT_ROWS_H_
 #define OPTIMIZED_FORMATS_FLOAT_ROWS_H_
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -48,14 +49,22 @@ inline void LoadRow(const EncodeCall& call, int64_t i, float* values) {
   for (int64_t c = 0; c < call.dim; ++c) values[c] = Narrowed<kRow>(values[c]);
 }
 
-// One value to its place in a row of type kTo, which holds it or rounds it.
+inline constexpr int64_t kMostBlockChannels = 32;
+
+// A block's values times its scale to `to`, rounded to type kTo.
 template <DType kTo>
-inline void StoreValue(float x, int64_t c, std::byte* row) {
+inline void StoreScaled(const float* values, float scale, int64_t count, std::byte* to) {
   if constexpr (kTo == DType::kFloat32) {
-    std::memcpy(row + 4 * c, &x, 4);
+    float products[kMostBlockChannels];
+    for (int64_t i = 0; i < count; ++i) products[i] = values[i] * scale;
+    std::memcpy(to, products, static_cast<size_t>(count) * sizeof(float));
   } else {
-    const uint16_t code = kTo == DType::kFloat16 ? F16FromF32(BitsOf(x)) : BF16FromF32(BitsOf(x));
-    std::memcpy(row + 2 * c, &code, 2);
+    uint16_t codes[kMostBlockChannels];
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t bits = BitsOf(values[i] * scale);
+      codes[i] = kTo == DType::kFloat16 ? F16FromF32(bits) : BF16FromF32(bits);
+    }
+    std::memcpy(to, codes, static_cast<size_t>(count) * sizeof(uint16_t));
   }
 }
 
@@ -82,6 +91,22 @@ inline float E2M1Value(unsigned code) {
   const uint32_t normal = (magnitude << 22) + (126u << 23);
   const uint32_t bits = magnitude == 0 ? 0 : magnitude == 1 ? 0x3f000000u : normal;
   return AsFloat(bits | (code & 8) << 28);
+}
+
+// Values of both codes of e2m1 in a byte.
+inline const std::array<std::array<float, 2>, 256> kE2M1Pairs = [] {
+  std::array<std::array<float, 2>, 256> pairs{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    pairs[byte] = {E2M1Value(byte & 15), E2M1Value(byte >> 4)};
+  }
+  return pairs;
+}();
+
+inline void LoadNibbles(const std::byte* codes, int64_t count, float* values) {
+  for (int64_t i = 0; i < count / 2; ++i) {
+    const auto& pair = kE2M1Pairs[static_cast<size_t>(codes[i])];
+    std::memcpy(values + 2 * i, pair.data(), sizeof(pair));
+  }
 }
 
 }  // namespace kvcheck::optimized

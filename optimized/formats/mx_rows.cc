@@ -37,96 +37,116 @@ uint8_t ElementCode(float w) {
   }
 }
 
+// Of the codes of an fp8 type.
 template <DType kElement>
-float ElementValue(const std::byte* codes, int64_t c) {
+const std::array<float, 256>& ValuesOf() {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> of_code{};
+    for (uint32_t code = 0; code < 256; ++code) {
+      of_code[code] =
+          AsFloat(kElement == DType::kFloat8E4M3FN ? F32FromE4M3(code) : F32FromE5M2(code));
+    }
+    return of_code;
+  }();
+  return values;
+}
+
+template <DType kElement>
+void LoadElements(const std::byte* codes, int64_t count, float* values) {
   if constexpr (kElement == DType::kFloat4E2M1FN) {
-    return E2M1Value(static_cast<unsigned>(codes[c / 2]) >> (c % 2 == 0 ? 0 : 4) & 15);
+    LoadNibbles(codes, count, values);
   } else {
-    const auto code = static_cast<uint32_t>(codes[c]);
-    return AsFloat(kElement == DType::kFloat8E4M3FN ? F32FromE4M3(code) : F32FromE5M2(code));
+    const std::array<float, 256>& table = ValuesOf<kElement>();
+    for (int64_t i = 0; i < count; ++i) values[i] = table[static_cast<size_t>(codes[i])];
   }
 }
 
-template <DType kElement, DType kRow>
-void EncodeAs(int64_t block, const EncodeCall& call) {
-  constexpr int64_t kMostChannels = 32;
+template <DType kElement, int64_t kBlock, DType kRow>
+void EncodeAs(const EncodeCall& call) {
   for (int64_t i = 0; i < call.count; ++i) {
     LoadRow<kRow>(call, i, call.values);
     std::byte* codes = call.out.codes + i * call.out.code_stride;
     std::byte* scales = call.out.scales + i * call.out.scale_stride;
-    for (int64_t c = 0; c < call.dim; c += block) {
+    for (int64_t c = 0; c < call.dim; c += kBlock) {
       const float* x = call.values + c;
-      const uint32_t exponent = LargestBits(x, block) >> 23;  // biased by 127
+      const uint32_t exponent = LargestBits(x, kBlock) >> 23;  // biased by 127
       const bool is_finite = exponent < 255;
       const uint32_t byte = exponent > kTop<kElement> ? exponent - kTop<kElement> : 0;
       *scales++ = static_cast<std::byte>(is_finite ? byte : 255);  // NaN of what is not finite
       const float inverse = AsFloat((254 - byte) << 23);
-      uint8_t elements[kMostChannels];
-      for (int64_t j = 0; j < block; ++j) {
+      uint8_t elements[kMostBlockChannels];
+      for (int64_t j = 0; j < kBlock; ++j) {
         elements[j] = ElementCode<kElement>(is_finite ? x[j] * inverse : 0.0f);
       }
       if constexpr (kElement == DType::kFloat4E2M1FN) {
-        StoreNibbles(elements, block, codes);
-        codes += block / 2;
+        StoreNibbles(elements, kBlock, codes);
+        codes += kBlock / 2;
       } else {
-        std::memcpy(codes, elements, static_cast<size_t>(block));
-        codes += block;
+        std::memcpy(codes, elements, static_cast<size_t>(kBlock));
+        codes += kBlock;
       }
     }
   }
 }
 
 // kScale: the type to which a scale is rounded; kTo: that of the values.
-template <DType kElement, DType kScale, DType kTo>
-void DecodeAs(int64_t block, const DecodeCall& call) {
+template <DType kElement, int64_t kBlock, DType kScale, DType kTo>
+void DecodeAs(const DecodeCall& call) {
   constexpr int64_t kSize = kTo == DType::kFloat32 ? 4 : 2;
   for (int64_t i = 0; i < call.count; ++i) {
     const std::byte* codes = call.rows.codes + i * call.rows.code_stride;
     const std::byte* scales = call.rows.scales + i * call.rows.scale_stride;
     std::byte* out = call.out + i * call.dim * kSize;
-    for (int64_t first = 0; first < call.dim; first += block) {
+    constexpr int64_t kBlockBytes = kElement == DType::kFloat4E2M1FN ? kBlock / 2 : kBlock;
+    for (int64_t c = 0; c < call.dim; c += kBlock, codes += kBlockBytes, out += kBlock * kSize) {
+      float values[kMostBlockChannels];
+      LoadElements<kElement>(codes, kBlock, values);
       const float scale = Narrowed<kScale>(PowerOf(static_cast<unsigned>(*scales++)));
-      for (int64_t c = first; c < first + block; ++c) {
-        StoreValue<kTo>(ElementValue<kElement>(codes, c) * scale, c, out);
-      }
+      StoreScaled<kTo>(values, scale, kBlock, out);
     }
   }
 }
 
-template <DType kElement>
-void EncodeElements(const MxFormat& format, const EncodeCall& call) {
-  switch (format.row_dtype) {
-    case DType::kFloat16:
-      return EncodeAs<kElement, DType::kFloat16>(format.block, call);
-    case DType::kBFloat16:
-      return EncodeAs<kElement, DType::kBFloat16>(format.block, call);
-    default:
-      return EncodeAs<kElement, DType::kFloat32>(format.block, call);
+template <DType kElement, int64_t kBlock>
+struct Elements {
+  static void Encode(DType row, const EncodeCall& call) {
+    switch (row) {
+      case DType::kFloat16:
+        return EncodeAs<kElement, kBlock, DType::kFloat16>(call);
+      case DType::kBFloat16:
+        return EncodeAs<kElement, kBlock, DType::kBFloat16>(call);
+      default:
+        return EncodeAs<kElement, kBlock, DType::kFloat32>(call);
+    }
   }
-}
+  static void Decode(DType to, const DecodeCall& call) {
+    switch (to) {
+      case DType::kFloat16:
+        return DecodeAs<kElement, kBlock, DType::kFloat16, DType::kFloat16>(call);
+      case DType::kBFloat16:
+        return DecodeAs<kElement, kBlock, DType::kBFloat16, DType::kBFloat16>(call);
+      default:
+        return DecodeAs<kElement, kBlock, DType::kFloat32, DType::kFloat32>(call);
+    }
+  }
+};
 
-template <DType kElement>
-void DecodeElements(const MxFormat& format, DType to, const DecodeCall& call) {
-  constexpr DType kF32 = DType::kFloat32;
-  switch (to) {
-    case DType::kFloat16:
-      return DecodeAs<kElement, DType::kFloat16, DType::kFloat16>(format.block, call);
-    case DType::kBFloat16:
-      return DecodeAs<kElement, DType::kBFloat16, DType::kBFloat16>(format.block, call);
+// visit: called with the Elements of the format.
+template <typename Visit>
+void WithElements(const MxFormat& format, Visit visit) {
+  switch (format.element) {
+    case DType::kFloat8E4M3FN:
+      return visit(Elements<DType::kFloat8E4M3FN, 32>());
+    case DType::kFloat8E5M2:
+      return visit(Elements<DType::kFloat8E5M2, 32>());
     default:
-      return DecodeAs<kElement, kF32, kF32>(format.block, call);
+      return format.block == 16 ? visit(Elements<DType::kFloat4E2M1FN, 16>())
+                                : visit(Elements<DType::kFloat4E2M1FN, 32>());
   }
 }
 
 void DecodeTo(const MxFormat& format, DType to, const DecodeCall& call) {
-  switch (format.element) {
-    case DType::kFloat8E4M3FN:
-      return DecodeElements<DType::kFloat8E4M3FN>(format, to, call);
-    case DType::kFloat8E5M2:
-      return DecodeElements<DType::kFloat8E5M2>(format, to, call);
-    default:
-      return DecodeElements<DType::kFloat4E2M1FN>(format, to, call);
-  }
+  WithElements(format, [&](auto elements) { elements.Decode(to, call); });
 }
 
 int64_t MxBlock(const KvFormat& format) { return MxOf(format).block; }
@@ -137,14 +157,8 @@ RowBytes MxBytes(const KvFormat& format, int64_t dim) {
 }
 
 void MxEncode(const KvFormat& format, const EncodeCall& call) {
-  switch (MxOf(format).element) {
-    case DType::kFloat8E4M3FN:
-      return EncodeElements<DType::kFloat8E4M3FN>(MxOf(format), call);
-    case DType::kFloat8E5M2:
-      return EncodeElements<DType::kFloat8E5M2>(MxOf(format), call);
-    default:
-      return EncodeElements<DType::kFloat4E2M1FN>(MxOf(format), call);
-  }
+  const MxFormat& mx = MxOf(format);
+  WithElements(mx, [&](auto elements) { elements.Encode(mx.row_dtype, call); });
 }
 
 void MxDecode(const KvFormat& format, const DecodeCall& call) {

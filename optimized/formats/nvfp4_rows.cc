@@ -53,12 +53,13 @@ void Nvfp4DecodeAs(float global_scale, const DecodeCall& call) {
     const std::byte* codes = call.rows.codes + i * call.rows.code_stride;
     const std::byte* scales = call.rows.scales + i * call.rows.scale_stride;
     std::byte* out = call.out + i * call.dim * kSize;
-    for (int64_t c = 0; c < call.dim; c += 2) {
-      const auto byte = static_cast<uint32_t>(scales[c / kNvfp4Channels]);
-      const float scale = AsFloat(F32FromE4M3(byte)) * global_scale;
-      const auto pair = static_cast<unsigned>(codes[c / 2]);
-      StoreValue<kTo>(E2M1Value(pair & 15) * scale, c, out);
-      StoreValue<kTo>(E2M1Value(pair >> 4) * scale, c + 1, out);
+    for (int64_t c = 0; c < call.dim; c += kNvfp4Channels) {
+      float values[kNvfp4Channels];
+      LoadNibbles(codes, kNvfp4Channels, values);
+      const auto byte = static_cast<uint32_t>(*scales++);
+      StoreScaled<kTo>(values, AsFloat(F32FromE4M3(byte)) * global_scale, kNvfp4Channels, out);
+      codes += kNvfp4Channels / 2;
+      out += kNvfp4Channels * kSize;
     }
   }
 }

@@ -278,22 +278,20 @@ double IntegerDot(const SumPlan& sum, const RoundedType& op, bool flush, size_t 
   const size_t run = std::min(a_group, b_group);
   std::vector<double> runs;
   for (size_t first = 0; first < d; first += run) {
-    int64_t products = 0, a_codes = 0, b_codes = 0;
+    double products = 0, a_codes = 0, b_codes = 0;  // exact, as CodeGrid says
     for (size_t i = first; i < first + run; ++i) {
-      const auto x = static_cast<int64_t>(a[i]);
-      const auto y = static_cast<int64_t>(b[i]);
-      products += x * y, a_codes += x, b_codes += y;
+      products += a[i] * b[i], a_codes += a[i], b_codes += b[i];
     }
     const double a_scale = a[d + first / a_group], a_bias = a[d + d / a_group + first / a_group];
     const double b_scale = b[d + first / b_group], b_bias = b[d + d / b_group + first / b_group];
     runs.push_back(WithOps(op, flush, [&](auto ops) {
       using O = decltype(ops);
-      const auto part = [](double x, double y, int64_t codes) {
-        return O::Mul(O::Mul(O::Flush(x), O::Flush(y)), static_cast<double>(codes));
+      const auto part = [](double x, double y, double codes) {
+        return O::Mul(O::Mul(O::Flush(x), O::Flush(y)), codes);
       };
       const double codes = O::Add(part(a_scale, b_scale, products), part(a_scale, b_bias, a_codes));
       return O::Add(O::Add(codes, part(a_bias, b_scale, b_codes)),
-                    part(a_bias, b_bias, static_cast<int64_t>(run)));
+                    part(a_bias, b_bias, static_cast<double>(run)));
     }));
   }
   return Dot(sum, flush, runs, std::vector<double>(runs.size(), 1.0));

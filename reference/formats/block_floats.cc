@@ -212,6 +212,10 @@ class BlockFloatArithmetic : public FormatArithmetic {
     return profiles;
   }
 
+  std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const override {
+    return format_.orders == nullptr ? std::vector<PlaneOrder>() : format_.orders(head_dim);
+  }
+
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
     const std::vector<double> rounded = Rounded(x, format_.row);
@@ -354,7 +358,8 @@ class BlockFloatArithmetic : public FormatArithmetic {
                     ElementBound* bound) const {
     const FloatType& element = FloatTypeOf(format_.element);
     const double t = size / step;
-    const double off = format_.position_error(format_, question.profile, t);
+    // Of 0 nothing is rounded.
+    const double off = t == 0 ? 0 : format_.position_error(format_, question.profile, t);
     bound->terms[kCode] = step * HalfGap(format_.element, t);
     bound->terms[kEncoder] = 2 * step * off;
     if (question.decode == DecodeRounding::kExact) return;
@@ -382,7 +387,7 @@ class BlockFloatArithmetic : public FormatArithmetic {
     const bool is_exact = is_power ? FloatTypeOf(format_.element).smallest_subnormal * step >=
                                          FloatTypeOf(format_.row).smallest_subnormal
                                    : format_.global_scale == 1;
-    if (is_exact || largest >= OverflowThreshold(format_.row)) return 0;
+    if (is_exact || largest == 0 || largest >= OverflowThreshold(format_.row)) return 0;
     const double in_f32 = !is_power && decode == DecodeRounding::kTwoRoundings
                               ? HalfSpacing(DType::kFloat32, largest)
                               : 0;

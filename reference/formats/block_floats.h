@@ -53,6 +53,7 @@ struct BlockFloats {
   bool (*zeros_are_free)(const Profile& profile);
   // The other values of the profile's field of writers.
   void (*add_writers)(const Profile& profile, std::vector<ProfileChange>* changes);
+  std::vector<PlaneOrder> (*orders)(int64_t head_dim) = nullptr;  // null: none
 };
 
 // leaves_decode: whether a value depends on the profile's `decode`.

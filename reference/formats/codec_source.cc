@@ -93,8 +93,12 @@ class CodecSource : public ExpectedSource {
   std::vector<ExpectedTile> RoundTrip(const Profile& profile, int64_t first, int64_t count,
                                       const TileRequest& request) const;
 
+  // The plane of `order_`, of rows [first, first + count), in that order.
+  Tensor Ordered(const Profile& profile, int64_t first, int64_t count) const;
+
   CodecCase case_;
   Profile profile_;
+  std::optional<PlaneOrder> order_;  // in which a plane is expected
   const TensorMap& inputs_;
   std::vector<OutputInfo> outputs_;
   int64_t rows_per_tile_ = 1;
@@ -105,14 +109,43 @@ std::vector<ExpectedTile> CodecSource::Encoded(const Profile& profile, int64_t f
   std::vector<ExpectedTile> tiles =
       EncodedTiles(case_.format, profile, Slice(Get(inputs_, "x"), first, count), inputs_);
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i].output = static_cast<int>(i);
+  if (order_) {
+    ExpectedTile& tile = tiles[order_->plane];
+    tile.alternatives.clear();
+    DecodeTo(Ordered(profile, first, count), 0, tile.value);
+  }
   return tiles;
+}
+
+Tensor CodecSource::Ordered(const Profile& profile, int64_t first, int64_t count) const {
+  const RowRange range = OrderedRange(*order_, first, count, case_.rows);
+  const std::string name(PlanesOf(case_.format, case_.head_dim)[order_->plane].name);
+  Tensor plane;
+  if (case_.direction == CodecDirection::kDecode) {
+    plane = Slice(Get(inputs_, name), range.first, range.end - range.first);
+  } else {
+    const Tensor x = Slice(Get(inputs_, "x"), range.first, range.end - range.first);
+    plane = EncodeRows(case_.format, profile, x, inputs_).at(name);
+  }
+  Reorder(*order_, &plane);
+  return Slice(plane, first - range.first, count);
 }
 
 std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t first,
                                                int64_t count) const {
-  const EncodedRows rows = CodecRows(case_.format, inputs_);
   ExpectedTile tile;
-  tile.value = DecodeToRowType(case_.format, profile, rows, first, count);
+  if (order_) {
+    TensorMap stored;
+    for (const std::string& name : PlaneNames(case_.format)) {
+      stored[name] = Slice(Get(inputs_, name), first, count);
+    }
+    const std::string name(PlanesOf(case_.format, case_.head_dim)[order_->plane].name);
+    stored[name] = Ordered(profile, first, count);
+    tile.value = DecodeToRowType(case_.format, profile, CodecRows(case_.format, stored), 0, count);
+  } else {
+    tile.value =
+        DecodeToRowType(case_.format, profile, CodecRows(case_.format, inputs_), first, count);
+  }
   if (IsPlain(case_.format)) RoundAll(tile.value, case_.x);
   tile.bound.assign(tile.value.size(), 0.0);
   if (!IsPlain(case_.format) && profile.decode == DecodeRounding::kExact) {
@@ -147,8 +180,21 @@ std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t
 }
 
 std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
-  static_cast<void>(output);
   std::vector<OtherReading> readings;
+  for (const PlaneOrder& order : ArithmeticOf(case_.format)->OtherOrders(case_.head_dim)) {
+    const bool is_plane =
+        case_.direction == CodecDirection::kEncode && static_cast<size_t>(output) == order.plane;
+    if (!is_plane && case_.direction != CodecDirection::kDecode) continue;
+    OtherReading reading;
+    reading.name = order.name;
+    reading.text = order.text;
+    reading.sources.push_back([source = *this, order] {
+      auto other = std::make_shared<CodecSource>(source);
+      other->order_ = order;
+      return other;
+    });
+    readings.push_back(std::move(reading));
+  }
   for (const ProfileChange& change : OtherCodecProfiles(case_.format, profile_)) {
     OtherReading reading;
     reading.name = reading.text = change.text;

@@ -117,6 +117,22 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
   return tile;
 }
 
+RowRange OrderedRange(const PlaneOrder& order, int64_t first_row, int64_t count, int64_t rows) {
+  const int64_t end = (first_row + count + order.rows - 1) / order.rows * order.rows;
+  return {first_row / order.rows * order.rows, std::min(rows, end)};
+}
+
+void Reorder(const PlaneOrder& order, Tensor* plane) {
+  const auto rows = static_cast<size_t>(order.rows);
+  const size_t row_bytes =
+      plane->bytes.size() / static_cast<size_t>(std::max<int64_t>(1, plane->shape.RowCount()));
+  const std::vector<std::byte> linear = plane->bytes;
+  const size_t group = rows * row_bytes;
+  for (size_t at = 0; group > 0 && at + group <= linear.size(); at += group) {
+    order.permute(std::span(linear).subspan(at, group), std::span(plane->bytes).subspan(at, group));
+  }
+}
+
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
                                        const Tensor& x, const TensorMap& parameters) {
   const TensorMap encoded = EncodeRows(format, profile, x, parameters);

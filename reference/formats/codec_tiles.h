@@ -49,6 +49,16 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
                                        const Tensor& x, const TensorMap& parameters = {});
 
+// Rows [first, end) that hold all groups of an order of which rows [first_row, first_row + count)
+// are a part; a last group that is not whole keeps its own order.
+struct RowRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+RowRange OrderedRange(const PlaneOrder& order, int64_t first_row, int64_t count, int64_t rows);
+// Puts the rows of a plane in that order. plane begins with a group.
+void Reorder(const PlaneOrder& order, Tensor* plane);
+
 }  // namespace kvcheck
 
 #endif  // REFERENCE_FORMATS_CODEC_TILES_H_

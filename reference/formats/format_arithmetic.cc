@@ -26,6 +26,8 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
   return {profile};
 }
 
+std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
+
 void FormatArithmetic::SetStanding(const RoundTripQuestion&, std::span<const double>,
                                    const RowBound& bound, size_t row, ExpectedTile* tile) const {
   const size_t dim = bound.total.size();

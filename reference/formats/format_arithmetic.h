@@ -90,6 +90,16 @@ struct ProfileChange {
   Profile profile;
 };
 
+// An order in which some store a plane: the bytes of `rows` rows in turn are permuted among them.
+struct PlaneOrder {
+  std::string name;  // of what is to be read so
+  std::string text;
+  size_t plane = 0;
+  int64_t rows = 1;
+  // linear, stored: of the rows of one group, row by row.
+  void (*permute)(std::span<const std::byte> linear, std::span<std::byte> stored) = nullptr;
+};
+
 class FormatArithmetic {
  public:
   virtual ~FormatArithmetic() = default;
@@ -110,6 +120,8 @@ class FormatArithmetic {
   virtual std::vector<ProfileChange> OtherProfiles(const Profile& profile) const = 0;
   // The profiles that a rule about stored tensors leaves open, each of which must be allowed for.
   virtual std::vector<Profile> UndeclaredEncoders(const Profile& profile) const;
+  // Orders of rows of head_dim channels that are in use beside the format's own.
+  virtual std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const;
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
   virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
                                std::vector<ExpectedTile>* tiles) const = 0;

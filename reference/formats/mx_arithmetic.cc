@@ -107,7 +107,8 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format) {
        .code = Code,
        .zeros_are_free =
            [](const Profile& profile) { return profile.mx_encode == MxEncoder::kOcp; },
-       .add_writers = AddWriters},
+       .add_writers = AddWriters,
+       .orders = nullptr},
       true);
 }
 

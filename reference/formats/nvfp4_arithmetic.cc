@@ -144,6 +144,28 @@ void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
              {Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6}, changes);
 }
 
+// vLLM's layout of the scales of V for SM100: of 4 tokens (t, s) in [4][S] stands at row s / (S/4),
+// column 4 (s mod S/4) + t.
+constexpr size_t kSwizzledRows = 4;
+void Swizzle(std::span<const std::byte> linear, std::span<std::byte> stored) {
+  const size_t scales = linear.size() / kSwizzledRows;
+  const size_t part = scales / kSwizzledRows;
+  for (size_t t = 0; t < kSwizzledRows; ++t) {
+    for (size_t s = 0; s < scales; ++s) {
+      stored[s / part * scales + s % part * kSwizzledRows + t] = linear[t * scales + s];
+    }
+  }
+}
+
+std::vector<PlaneOrder> Orders(int64_t head_dim) {
+  if (head_dim == 0 || head_dim % (Nvfp4Format::kBlock * 4) != 0) return {};
+  return {{.name = "scales swizzled for SM100",
+           .text = "the scales are in the order of V on SM100, 4 tokens interleaved",
+           .plane = 1,
+           .rows = kSwizzledRows,
+           .permute = Swizzle}};
+}
+
 }  // namespace
 
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format) {
@@ -158,7 +180,8 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format) {
                                    .position_freedom = PositionFreedom,
                                    .code = Code,
                                    .zeros_are_free = [](const Profile&) { return false; },
-                                   .add_writers = AddWriters},
+                                   .add_writers = AddWriters,
+                                   .orders = Orders},
                                   format.global_scale != 1);
 }
 

@@ -212,6 +212,7 @@ class StoredCodecSource : public ExpectedSource {
         tiles.push_back(std::move(tile));
       }
     }
+    if (order_) ExpectOrder(first, count, &tiles);
     for (size_t i = 0; i < tiles.size(); ++i) {
       tiles[i].output = static_cast<int>(i);
       tiles[i].first_row = first;
@@ -222,10 +223,33 @@ class StoredCodecSource : public ExpectedSource {
     return tiles;
   }
 
+  // Of what the declared encoder stores, a plane of which is in another order: values as they are
+  // then read, exact in f64, and that plane.
+  void ExpectOrder(int64_t first, int64_t count, std::vector<ExpectedTile>* tiles) const {
+    const int64_t length = RowLength();
+    const RowRange range = OrderedRange(*order_, first, count, rows_);
+    Tensor x(original_.dtype, Shape::Unnamed({range.end - range.first, length}));
+    originals_.Read(name_, range.first * length, x.bytes);
+    const Profile& profile = claim_.profiles.front();
+    TensorMap stored = EncodeRows(claim_.format, profile, x);
+    const std::string plane(PlanesOf(claim_.format, length)[order_->plane].name);
+    Reorder(*order_, &stored.at(plane));
+    const int64_t skipped = first - range.first;
+    ExpectedTile& values = (*tiles)[0];
+    values.value =
+        DecodeRows(claim_.format, profile, CodecRows(claim_.format, stored), skipped, count).hi;
+    std::fill(values.bound.begin(), values.bound.end(), 0.0);
+    if (tiles->size() == 1) return;
+    ExpectedTile& of_plane = (*tiles)[1 + order_->plane];
+    of_plane.alternatives.clear();
+    DecodeTo(stored.at(plane), skipped * stored.at(plane).shape.RowLength(), of_plane.value);
+  }
+
   RoundTripClaim claim_;
   const ObservedSource& originals_;
   OutputInfo original_;
   std::string name_;
+  std::optional<PlaneOrder> order_;  // in which a plane is expected
   std::vector<OutputInfo> outputs_;
   std::vector<std::string> assumptions_;
   int64_t rows_ = 0;
@@ -233,8 +257,26 @@ class StoredCodecSource : public ExpectedSource {
 };
 
 std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
-  static_cast<void>(output);
   std::vector<OtherReading> readings;
+  for (const PlaneOrder& order : ArithmeticOf(claim_.format)->OtherOrders(RowLength())) {
+    // Values in f64 are those of planes, not what somebody has rounded.
+    const bool concerns = output == 0 ? outputs_[0].dtype == DType::kFloat64
+                                      : static_cast<size_t>(output) == 1 + order.plane;
+    if (!concerns) continue;
+    OtherReading reading;
+    reading.name = order.name;
+    reading.text = order.text;
+    // Under each encoder that may have stored them.
+    for (const Profile& profile : claim_.profiles) {
+      reading.sources.push_back([source = *this, order, profile] {
+        auto other = std::make_shared<StoredCodecSource>(source);
+        other->order_ = order;
+        other->claim_.profiles = {profile};
+        return other;
+      });
+    }
+    readings.push_back(std::move(reading));
+  }
   for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
     RoundTripClaim claim = claim_;
     // Of encoders that nobody named each is expected already.

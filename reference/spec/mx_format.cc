@@ -89,8 +89,8 @@ int64_t MxFormat::Rank() const {
 }
 
 std::vector<MxFormat> MxFormat::Simpler() const {
-  return {{DType::kFloat4E2M1FN, kBlock, DType::kFloat32},
-          {DType::kFloat4E2M1FN, kBlock, row_dtype},
+  return {{DType::kFloat4E2M1FN, block, DType::kFloat32},
+          {DType::kFloat4E2M1FN, block, row_dtype},
           {element, block, DType::kFloat32}};
 }
 

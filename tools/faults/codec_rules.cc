@@ -197,11 +197,18 @@ std::vector<double> FaultyCodec::Decode(const Format& format, const CodecCase& c
 RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
   const auto* codec = std::get_if<CodecCase>(&c);
   if (codec == nullptr) return RunOutcome::kUnsupported;
+  if (rules_.profile != nullptr) {
+    CodecRules rest = rules_;
+    rest.profile = nullptr;
+    Profile profile = profile_;
+    rules_.profile(&profile);
+    return FaultyCodec(rest, profile).Run(c, inputs, sink);
+  }
+  const KvFormat taken = rules_.format != nullptr ? rules_.format(codec->format) : codec->format;
   TensorMap stored = inputs;
   if (codec->direction != CodecDirection::kDecode) {
     const Tensor& x = Get(inputs, "x");
-    stored =
-        std::visit([&](const auto& format) { return Encode(format, *codec, x); }, codec->format);
+    stored = std::visit([&](const auto& format) { return Encode(format, *codec, x); }, taken);
   }
   if (rules_.tensors != nullptr) rules_.tensors(*codec, &stored);
   if (codec->direction == CodecDirection::kEncode) {
@@ -211,7 +218,7 @@ RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) 
   const TensorSpec spec = OutputSpecs(c).at("y");
   Tensor y(spec.dtype, spec.shape);
   const std::vector<double> values =
-      std::visit([&](const auto& format) { return Decode(format, *codec, stored); }, codec->format);
+      std::visit([&](const auto& format) { return Decode(format, *codec, stored); }, taken);
   EncodeFrom(values, spec.dtype, y.bytes.data());
   Give("y", y, &sink);
   return RunOutcome::kAnswered;

@@ -32,6 +32,9 @@ struct AffineSteps {
 struct CodecRules {
   AffineSteps affine = {};
   TurboquantSteps turboquant = {};
+  // What is taken for the profile, and for the format: one of the same planes.
+  void (*profile)(Profile* profile) = nullptr;
+  KvFormat (*format)(const KvFormat& format) = nullptr;
   // The stored value of an element of a plain format, in place of one rounding to the type.
   double (*store)(DType dtype, const Profile& profile, double x) = nullptr;
   // Changes the planes that were stored (encoding) or that are about to be read (decoding). In a

@@ -372,6 +372,49 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
   EXPECT_GT(exact, 10000);
 }
 
+// Four tokens' scales in the order of V on SM100, each of which then decodes with another's scale.
+TEST(StoredTriplet, SwizzledScalesAreNamed) {
+  constexpr int64_t kRows = 10;  // the last two are no whole group
+  for (const char* text : {"nvfp4:bf16", "nvfp4:x0.011:f32"}) {
+    CodecRule rule;
+    rule.format = ParseKvFormat(WholeLine(text));
+    const Tensor x = Rows("group_scales", RowDType(rule.format), kRows, 128);
+    Profile profile;
+    profile.nvfp4_encode = Nvfp4Encoder::kVllm;
+    TensorMap encoded = EncodeRows(rule.format, profile, x);
+    constexpr size_t kScales = 128 / 16;
+    const std::vector<std::byte> linear = encoded.at("scales").bytes;
+    for (size_t t = 0; t < kRows / 4 * 4; ++t) {
+      for (size_t s = 0; s < kScales; ++s) {
+        const size_t row = t / 4 * 4 + s / (kScales / 4);
+        encoded.at("scales").bytes[row * kScales + s % (kScales / 4) * 4 + t % 4] =
+            linear[t * kScales + s];
+      }
+    }
+    const auto is_named = [](const OutputVerdict& output) {
+      return std::any_of(output.hints.begin(), output.hints.end(), [](const std::string& hint) {
+        return hint.find("the order of V on SM100") != std::string::npos;
+      });
+    };
+    Verdict verdict = JudgeTriplet(rule, x, encoded);
+    EXPECT_EQ(verdict.outcome, Outcome::kFail) << text;
+    EXPECT_TRUE(is_named(verdict.outputs[0])) << text;
+    rule.nvfp4_encode = profile.nvfp4_encode;
+    rule.codes_exact = true;
+    verdict = JudgeTriplet(rule, x, encoded);
+    ASSERT_EQ(verdict.outputs.size(), 3u);
+    EXPECT_TRUE(is_named(verdict.outputs[0])) << text;
+    EXPECT_EQ(verdict.outputs[1].outcome, Outcome::kPass) << text;
+    EXPECT_TRUE(is_named(verdict.outputs[2])) << text;
+    // Scales that are wrong otherwise are not called so.
+    std::rotate(encoded.at("scales").bytes.begin(), encoded.at("scales").bytes.begin() + 3,
+                encoded.at("scales").bytes.end());
+    verdict = JudgeTriplet(rule, x, encoded);
+    EXPECT_EQ(verdict.outputs[2].outcome, Outcome::kFail) << text;
+    EXPECT_FALSE(is_named(verdict.outputs[2])) << text;
+  }
+}
+
 TEST(StoredTriplet, OtherCodesWithinTheBoundFailOnlyWhereTheirBitsAreAsked) {
   const AffineFormat format{8, 64, DType::kBFloat16};
   const Tensor x = Rows("gauss", DType::kBFloat16, 8, 128);

@@ -71,7 +71,7 @@ TEST(FormatChoice, FormatsFitTheHeadDim) {
 }
 
 TEST(FormatChoice, PatternsMeanFormatsOnceInTheOrderAsked) {
-  EXPECT_EQ(Texts(ChooseFormats({"q8_0", "affine:[48]:g64:f16", "q8_0", "q*"}, 128)),
+  EXPECT_EQ(Texts(ChooseFormats({"q8_0", "affine:[48]:g64:f16", "q8_0", "q4_0*"}, 128)),
             (std::vector<std::string>{"q8_0", "affine:4:g64:f16", "affine:8:g64:f16", "q4_0"}));
 }
 
