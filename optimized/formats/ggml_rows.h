@@ -5,27 +5,17 @@
 #define OPTIMIZED_FORMATS_GGML_ROWS_H_
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "optimized/formats/convert.h"
+#include "optimized/formats/ggml_half.h"
+#include "optimized/formats/ggml_kernels.h"
 #include "optimized/formats/row_family.h"
 
 namespace kvcheck::optimized {
 
 inline constexpr int64_t kGgmlChannels = 32;
-
-inline float LoadHalf(const std::byte* at) {
-  uint16_t code = 0;
-  std::memcpy(&code, at, sizeof(code));
-  return std::bit_cast<float>(F32FromF16(code));
-}
-inline void StoreHalf(float value, std::byte* at) {
-  const uint16_t code = F16FromF32(std::bit_cast<uint32_t>(value));
-  std::memcpy(at, &code, sizeof(code));
-}
 
 inline constexpr int64_t kGgmlHalf = kGgmlChannels / 2;
 
@@ -102,8 +92,8 @@ inline float CodeFromLeast(const float* x, int32_t levels, float* least, uint32_
   return step;
 }
 
-// Block: kBytes; Encode(const float* x, std::byte* block); Decode(const std::byte* block, float*
-// y).
+// Block: kKind, kBytes; Encode(const float* x, std::byte* block) and Decode(const std::byte* block,
+// float* y), one channel after the other.
 template <typename Block>
 struct GgmlRows {
   static int64_t Channels(const KvFormat&) { return kGgmlChannels; }
@@ -123,26 +113,20 @@ struct GgmlRows {
         const int64_t bytes = call.dim * static_cast<int64_t>(SizeInBytes(call.from));
         DecodePlainRows(call.from, {call.dim, {x, nullptr, nullptr, bytes, 0}, 1, values});
       }
-      std::byte* block = call.out.codes + i * call.out.code_stride;
-      for (int64_t c = 0; c < call.dim; c += kGgmlChannels, block += Block::kBytes) {
-        Block::Encode(call.values + c, block);
-      }
+      EncodeGgmlBlocks(Block::kKind, kCodec, call.values, call.dim / kGgmlChannels,
+                       call.out.codes + i * call.out.code_stride);
     }
   }
 
   static void Decode(const KvFormat&, const DecodeCall& call) {
     auto* y = reinterpret_cast<float*>(call.out);
-    for (int64_t i = 0; i < call.count; ++i) {
-      const std::byte* block = call.rows.codes + i * call.rows.code_stride;
-      for (int64_t c = 0; c < call.dim; c += kGgmlChannels, block += Block::kBytes) {
-        float values[kGgmlChannels];
-        Block::Decode(block, values);
-        std::memcpy(y, values, sizeof(values));
-        y += kGgmlChannels;
-      }
+    for (int64_t i = 0; i < call.count; ++i, y += call.dim) {
+      DecodeGgmlBlocks(Block::kKind, kCodec, call.rows.codes + i * call.rows.code_stride,
+                       call.dim / kGgmlChannels, y);
     }
   }
 
+  static constexpr GgmlBlockCodec kCodec = {Block::kBytes, Block::Encode, Block::Decode};
   // A code and an f16 scale fit f32 together; a sum with a minimum need not.
   static int Roundings(const KvFormat&) { return requires { Block::kHasMinimum; } ? 1 : 0; }
 

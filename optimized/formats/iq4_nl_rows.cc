@@ -14,6 +14,7 @@ constexpr float kMiddles[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16,
                                 7,       19,     31.5f, 45.5f, 61,  79,     101};
 
 struct Iq4NlBlock {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kIq4Nl;
   static constexpr int64_t kBytes = 18;
 
   static void Encode(const float* x, std::byte* block) {

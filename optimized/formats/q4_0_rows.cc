@@ -7,6 +7,7 @@ namespace kvcheck::optimized {
 namespace {
 
 struct Q4_0Block {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kQ4_0;
   static constexpr int64_t kBytes = 18;
 
   static void Encode(const float* x, std::byte* block) {

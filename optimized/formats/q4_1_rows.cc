@@ -7,6 +7,7 @@ namespace kvcheck::optimized {
 namespace {
 
 struct Q4_1Block {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kQ4_1;
   static constexpr int64_t kBytes = 20;
   static constexpr bool kHasMinimum = true;
 

@@ -7,6 +7,7 @@ namespace kvcheck::optimized {
 namespace {
 
 struct Q5_0Block {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kQ5_0;
   static constexpr int64_t kBytes = 22;
 
   static void Encode(const float* x, std::byte* block) {

@@ -7,6 +7,7 @@ namespace kvcheck::optimized {
 namespace {
 
 struct Q5_1Block {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kQ5_1;
   static constexpr int64_t kBytes = 24;
   static constexpr bool kHasMinimum = true;
 

@@ -18,6 +18,7 @@ std::byte CodeOf(float x) {
 }
 
 struct Q8_0Block {
+  static constexpr GgmlBlockKind kKind = GgmlBlockKind::kQ8_0;
   static constexpr int64_t kBytes = 34;
 
   static void Encode(const float* x, std::byte* block) {

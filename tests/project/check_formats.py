@@ -3,7 +3,7 @@
 
     check_formats.py [ROOT]
 
-The families are the alternatives of KvFormat in reference/spec/kv_format.h. Their own files, whose names begin with the
+The families are the alternatives of UnrotatedFormat in reference/spec/rotated_format.h, and RotatedFormat. Their own files, whose names begin with the
 family's in `reference/` and `optimized/`, may take a format apart; others go by planes and members, or visit all families.
 Exit 0: no line breaks this; 1: some do (one line each on stdout); 2: nothing was found to check.
 """
@@ -14,15 +14,15 @@ import sys
 
 ROOMS = ("reference", "golden", "fuzz", "tools", "bench", "optimized")
 OWN_ROOMS = ("reference/", "optimized/")
-DECLARATION = "reference/spec/kv_format.h"
+DECLARATION = "reference/spec/rotated_format.h"
 SOURCES = (".h", ".cc")
 
 
 def families(root):
     """{type: the beginning of the names of its own files}."""
     with open(os.path.join(root, DECLARATION), encoding="utf-8") as file:
-        declared = re.search(r"using KvFormat =\s*std::variant<([^>]*)>", file.read())
-    names = re.findall(r"\w+", declared.group(1)) if declared else []
+        declared = re.search(r"using UnrotatedFormat =\s*std::variant<([^>]*)>", file.read())
+    names = re.findall(r"\w+", declared.group(1)) + ["RotatedFormat"] if declared else []
     return {name: re.sub(r"(?<!^)(?=[A-Z])", "_", name.removesuffix("Format")).lower() for name in names}
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_formats
 
 CLEAN = {
-    "reference/spec/kv_format.h": "using KvFormat = std::variant<PlainFormat, MadeUpFormat>;\n",
+    "reference/spec/rotated_format.h": "using UnrotatedFormat = std::variant<PlainFormat, MadeUpFormat>;\n",
     "reference/formats/made_up_rows.cc": "auto& own = std::get<MadeUpFormat>(format);\n",
     "optimized/formats/plain_rows.cc": "auto* own = std::get_if<PlainFormat>(&format);\n",
     "tools/x.cc": "std::get<CodecCase>(c); std::get<UnknownFormat>(y);\n",

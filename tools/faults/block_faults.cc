@@ -37,7 +37,9 @@ BlockParts PartsOf(const KvFormat& format) {
   }
   BlockParts parts;
   parts.bytes = planes[0].Bytes();
-  parts.has_minimum = !grid->fits_row_type;
+  // Two f16 numbers before codes of 4 or 5 bits.
+  parts.has_minimum =
+      parts.bytes == 4 + kNibbleBytes || parts.bytes == 4 + kFifthBytes + kNibbleBytes;
   const size_t codes = parts.bytes - (parts.has_minimum ? 4 : 2);
   parts.has_fifth_bits = codes == kNibbleBytes + kFifthBytes;
   parts.has_nibbles = parts.has_fifth_bits || codes == kNibbleBytes;

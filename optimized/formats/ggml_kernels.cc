@@ -1,0 +1,373 @@
+// Blocks of ggml by vectors. Codes pass through 32 bytes, one a channel, between which and the
+// block lie a few 16-byte operations. Sums of iq4_nl keep the order of the channels.
+
+#include "optimized/formats/ggml_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "optimized/formats/ggml_half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/formats/ggml_kernels.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcheck::optimized {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+void EncodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const float* x, int64_t count,
+                  std::byte* to) {
+  for (int64_t b = 0; b < count; ++b) codec.encode(x + 32 * b, to + codec.bytes * b);
+}
+void DecodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* from, int64_t count,
+                  float* y) {
+  float values[32];  // y need not be aligned
+  for (int64_t b = 0; b < count; ++b) {
+    codec.decode(from + codec.bytes * b, values);
+    std::memcpy(y + 32 * b, values, sizeof(values));
+  }
+}
+
+#else
+
+constexpr size_t kSize = 32;  // channels
+using Floats = HWY_CAPPED(float, 16);
+using FloatVec = hn::Vec<Floats>;
+using Bytes16 = hn::FixedTag<uint8_t, 16>;
+
+HWY_ALIGN constexpr int8_t kEntries[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                           1,    13,   25,  38,  53,  69,  89,  113};
+constexpr float kBetween[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
+                                7,       19,     31.5f, 45.5f, 61,  79,     101};
+
+HWY_INLINE hn::Vec<Bytes16> Load16(const void* from) {
+  return hn::LoadU(Bytes16(), static_cast<const uint8_t*>(from));
+}
+HWY_INLINE void Store16(hn::Vec<Bytes16> v, void* to) {
+  hn::StoreU(v, Bytes16(), static_cast<uint8_t*>(to));
+}
+
+HWY_INLINE void SpreadNibbles(const std::byte* from, uint8_t* HWY_RESTRICT codes) {
+  const Bytes16 d8;
+  const hn::Repartition<uint16_t, Bytes16> d16;
+  const auto packed = Load16(from);
+  const auto low = hn::Set(d8, 15);
+  const auto shifted = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, packed)));
+  Store16(hn::And(packed, low), codes);
+  Store16(hn::And(shifted, low), codes + 16);
+}
+HWY_INLINE void JoinNibbles(const uint8_t* HWY_RESTRICT codes, std::byte* to) {
+  const Bytes16 d8;
+  const hn::Repartition<uint16_t, Bytes16> d16;
+  const auto low = hn::Set(d8, 15);
+  const auto high = hn::BitCast(d16, hn::And(Load16(codes + 16), low));
+  Store16(hn::Or(hn::And(Load16(codes), low), hn::BitCast(d8, hn::ShiftLeft<4>(high))), to);
+}
+
+// Bit i of a word as 16 in byte i.
+HWY_INLINE void AddFifthBits(const std::byte* from, uint8_t* HWY_RESTRICT codes) {
+  HWY_ALIGN static constexpr uint8_t kOfByte[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  HWY_ALIGN static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128,
+                                                 1, 2, 4, 8, 16, 32, 64, 128};
+  const Bytes16 d8;
+  uint32_t word = 0;
+  std::memcpy(&word, from, sizeof(word));
+  const auto bytes = hn::BitCast(d8, hn::Set(hn::Repartition<uint32_t, Bytes16>(), word));
+  const auto of_byte = hn::Load(d8, kOfByte);
+  const auto bit = hn::Load(d8, kBit);
+  for (size_t half = 0; half < 2; ++half) {
+    const auto place = hn::Add(of_byte, hn::Set(d8, static_cast<uint8_t>(2 * half)));
+    const auto is_set = hn::Eq(hn::And(hn::TableLookupBytes(bytes, place), bit), bit);
+    const auto fifth = hn::IfThenElseZero(is_set, hn::Set(d8, 16));
+    Store16(hn::Or(Load16(codes + 16 * half), fifth), codes + 16 * half);
+  }
+}
+HWY_INLINE void TakeFifthBits(const uint8_t* HWY_RESTRICT codes, std::byte* to) {
+  const Bytes16 d8;
+  const auto fifth = hn::Set(d8, 16);
+  for (size_t half = 0; half < 2; ++half) {
+    const auto is_set = hn::Eq(hn::And(Load16(codes + 16 * half), fifth), fifth);
+    uint8_t bits[8] = {};  // StoreMaskBits may write eight
+    hn::StoreMaskBits(d8, is_set, bits);
+    std::memcpy(to + 2 * half, bits, 2);
+  }
+}
+
+// Codes, as `Code` (u8 or i8), less `offset`, times the scale; plus the minimum where there is one.
+template <bool kMinimum, typename Code>
+HWY_INLINE void StoreValues(const Code* HWY_RESTRICT codes, float offset, float step, float least,
+                            float* HWY_RESTRICT y) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<Code, Floats> dc;
+  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+    FloatVec v = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(dc, codes + i)));
+    if (offset != 0) v = hn::Sub(v, hn::Set(d, offset));
+    v = hn::Mul(v, hn::Set(d, step));
+    if constexpr (kMinimum) v = hn::Add(v, hn::Set(d, least));
+    hn::StoreU(v, d, y + i);
+  }
+}
+
+template <GgmlBlockKind kKind>
+HWY_INLINE void DecodeBlock(const std::byte* block, float* HWY_RESTRICT y) {
+  using enum GgmlBlockKind;
+  const float step = LoadHalf(block);
+  HWY_ALIGN uint8_t codes[kSize];
+  if constexpr (kKind == kQ8_0) {
+    StoreValues<false>(reinterpret_cast<const int8_t*>(block + 2), 0, step, 0, y);
+  } else if constexpr (kKind == kIq4Nl) {
+    SpreadNibbles(block + 2, codes);
+    const auto table = Load16(kEntries);
+    for (size_t at = 0; at < kSize; at += 16) {
+      Store16(hn::TableLookupBytes(table, Load16(codes + at)), codes + at);
+    }
+    StoreValues<false>(reinterpret_cast<const int8_t*>(codes), 0, step, 0, y);
+  } else {
+    constexpr bool kMinimum = kKind == kQ4_1 || kKind == kQ5_1;
+    constexpr bool kFive = kKind == kQ5_0 || kKind == kQ5_1;
+    constexpr size_t kFirst = kMinimum ? 4 : 2;
+    SpreadNibbles(block + kFirst + (kFive ? 4 : 0), codes);
+    if constexpr (kFive) AddFifthBits(block + kFirst, codes);
+    StoreValues<kMinimum>(codes,
+                          kMinimum ? 0
+                          : kFive  ? 16
+                                   : 8,
+                          step, kMinimum ? LoadHalf(block + 2) : 0, y);
+  }
+}
+
+// Of finite values, as every function below.
+struct Extremes {
+  float least, most, largest;  // the last a magnitude
+};
+
+HWY_INLINE bool FindExtremes(const float* HWY_RESTRICT x, Extremes* out) {
+  const Floats d;
+  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  FloatVec least = hn::Load(d, x), most = least, largest = hn::Abs(least);
+  auto finite = hn::Lt(largest, infinity);
+  for (size_t i = hn::Lanes(d); i < kSize; i += hn::Lanes(d)) {
+    const FloatVec v = hn::Load(d, x + i);
+    finite = hn::And(finite, hn::Lt(hn::Abs(v), infinity));
+    least = hn::Min(least, v);
+    most = hn::Max(most, v);
+    largest = hn::Max(largest, hn::Abs(v));
+  }
+  if (!hn::AllTrue(d, finite)) return false;
+  *out = {hn::GetLane(hn::MinOfLanes(d, least)), hn::GetLane(hn::MaxOfLanes(d, most)),
+          hn::GetLane(hn::MaxOfLanes(d, largest))};
+  return true;
+}
+
+// The first element equal to `value`, or of that magnitude, which is there: zeros have signs.
+template <bool kMagnitude>
+HWY_INLINE float FirstOf(const float* HWY_RESTRICT x, float value) {
+  const Floats d;
+  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+    FloatVec v = hn::Load(d, x + i);
+    if constexpr (kMagnitude) v = hn::Abs(v);
+    const intptr_t at = hn::FindFirstTrue(d, hn::Eq(v, hn::Set(d, value)));
+    if (at >= 0) return x[i + static_cast<size_t>(at)];
+  }
+  return value;
+}
+
+HWY_INLINE float Inverse(float step) { return step != 0 ? 1.0f / step : 0.0f; }
+
+// Codes toward zero of (x - least) inverse + middle, at most `most`.
+template <bool kMinimum>
+HWY_INLINE void StoreCodes(const float* HWY_RESTRICT x, float least, float inverse, float middle,
+                           int32_t most, uint8_t* HWY_RESTRICT codes) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<uint8_t, Floats> d8;
+  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+    FloatVec v = hn::Load(d, x + i);
+    if constexpr (kMinimum) v = hn::Sub(v, hn::Set(d, least));
+    v = hn::Add(hn::Mul(v, hn::Set(d, inverse)), hn::Set(d, middle));
+    // Not finite where the scale has no reciprocal.
+    v = hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, 64.0f)), v);
+    const auto code = hn::Min(hn::ConvertTo(di, v), hn::Set(di, most));
+    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+  }
+}
+
+HWY_INLINE void EncodeBytes(const float* HWY_RESTRICT x, float largest, std::byte* block) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<uint8_t, Floats> d8;
+  const float step = largest / 127.0f;
+  StoreHalf(step, block);
+  const auto inverse = hn::Set(d, Inverse(step));
+  const auto below_half = hn::Set(d, 0x1.fffffep-2f);
+  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+    const FloatVec steps = hn::Mul(hn::Load(d, x + i), inverse);
+    FloatVec v = hn::Add(steps, hn::CopySign(below_half, steps));
+    v = hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, 0x1p31f)), v);
+    const auto code = hn::And(hn::ConvertTo(di, v), hn::Set(di, 255));
+    hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<uint8_t*>(block + 2) + i);
+  }
+}
+
+HWY_INLINE void EncodeTable(const float* HWY_RESTRICT x, float largest, std::byte* block) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<uint8_t, Floats> d8;
+  HWY_ALIGN uint8_t codes[kSize] = {};
+  HWY_ALIGN float of_x[kSize], of_entries[kSize];
+  float step = 0;
+  if (largest >= 1e-15f) {
+    const auto inverse = hn::Set(d, 1.0f / (FirstOf<true>(x, largest) / -127.0f));
+    for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+      const FloatVec v = hn::Load(d, x + i);
+      const FloatVec steps = hn::Mul(v, inverse);
+      auto code = hn::Zero(di);
+      FloatVec entry = hn::Set(d, -127.0f);
+      for (size_t k = 0; k < 15; ++k) {
+        const auto above = hn::Ge(steps, hn::Set(d, kBetween[k]));
+        code = hn::Sub(code, hn::VecFromMask(di, hn::RebindMask(di, above)));
+        entry = hn::IfThenElse(above, hn::Set(d, static_cast<float>(kEntries[k + 1])), entry);
+      }
+      hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+      const FloatVec part = hn::Mul(hn::Mul(v, v), entry);
+      hn::Store(hn::Mul(part, v), d, of_x + i);
+      hn::Store(hn::Mul(part, entry), d, of_entries + i);
+    }
+    float above = 0, below = 0;
+    for (size_t i = 0; i < kSize; ++i) {
+      above += of_x[i];
+      below += of_entries[i];
+    }
+    step = below > 0 ? above / below : 0.0f;
+  }
+  StoreHalf(step, block);
+  JoinNibbles(codes, block + 2);
+}
+
+template <GgmlBlockKind kKind>
+HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extremes,
+                            std::byte* block) {
+  using enum GgmlBlockKind;
+  if constexpr (kKind == kQ8_0) {
+    EncodeBytes(x, extremes.largest, block);
+  } else if constexpr (kKind == kIq4Nl) {
+    EncodeTable(x, extremes.largest, block);
+  } else {
+    constexpr bool kMinimum = kKind == kQ4_1 || kKind == kQ5_1;
+    constexpr bool kFive = kKind == kQ5_0 || kKind == kQ5_1;
+    constexpr int32_t kMost = kFive ? 31 : 15;
+    std::byte* rest = block + (kMinimum ? 4 : 2);
+    HWY_ALIGN uint8_t codes[kSize];
+    if constexpr (kMinimum) {
+      const float least = extremes.least == 0 ? FirstOf<false>(x, 0) : extremes.least;
+      const float step = extremes.least == extremes.most
+                             ? 0.0f
+                             : (extremes.most - extremes.least) / static_cast<float>(kMost);
+      StoreHalf(step, block);
+      StoreHalf(least, block + 2);
+      StoreCodes<true>(x, least, Inverse(step), 0.5f, kMost, codes);
+    } else {
+      constexpr float kHalf = (kMost + 1) / 2;
+      const float element = extremes.largest == 0 ? 0.0f : FirstOf<true>(x, extremes.largest);
+      const float step = element / -kHalf;
+      StoreHalf(step, block);
+      StoreCodes<false>(x, 0, Inverse(step), kHalf + 0.5f, kMost, codes);
+    }
+    if constexpr (kFive) {
+      TakeFifthBits(codes, rest);
+      rest += 4;
+    }
+    JoinNibbles(codes, rest);
+  }
+}
+
+template <GgmlBlockKind kKind>
+void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byte* to) {
+  HWY_ALIGN float values[kSize];
+  for (int64_t b = 0; b < count; ++b, x += kSize, to += codec.bytes) {
+    std::memcpy(values, x, sizeof(values));
+    Extremes extremes;
+    if (FindExtremes(values, &extremes)) {
+      EncodeBlock<kKind>(values, extremes, to);
+    } else {
+      codec.encode(values, to);
+    }
+  }
+}
+
+template <GgmlBlockKind kKind>
+void Decode(const GgmlBlockCodec& codec, const std::byte* from, int64_t count, float* y) {
+  for (int64_t b = 0; b < count; ++b) DecodeBlock<kKind>(from + codec.bytes * b, y + kSize * b);
+}
+
+void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x, int64_t count,
+                  std::byte* to) {
+  using enum GgmlBlockKind;
+  switch (kind) {
+    case kQ8_0:
+      return Encode<kQ8_0>(codec, x, count, to);
+    case kQ4_0:
+      return Encode<kQ4_0>(codec, x, count, to);
+    case kQ4_1:
+      return Encode<kQ4_1>(codec, x, count, to);
+    case kQ5_0:
+      return Encode<kQ5_0>(codec, x, count, to);
+    case kQ5_1:
+      return Encode<kQ5_1>(codec, x, count, to);
+    case kIq4Nl:
+      return Encode<kIq4Nl>(codec, x, count, to);
+  }
+}
+
+void DecodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* from,
+                  int64_t count, float* y) {
+  using enum GgmlBlockKind;
+  switch (kind) {
+    case kQ8_0:
+      return Decode<kQ8_0>(codec, from, count, y);
+    case kQ4_0:
+      return Decode<kQ4_0>(codec, from, count, y);
+    case kQ4_1:
+      return Decode<kQ4_1>(codec, from, count, y);
+    case kQ5_0:
+      return Decode<kQ5_0>(codec, from, count, y);
+    case kQ5_1:
+      return Decode<kQ5_1>(codec, from, count, y);
+    case kIq4Nl:
+      return Decode<kIq4Nl>(codec, from, count, y);
+  }
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvcheck::optimized
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvcheck::optimized {
+
+HWY_EXPORT(EncodeBlocks);
+HWY_EXPORT(DecodeBlocks);
+
+void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x,
+                      int64_t count, std::byte* blocks) {
+  HWY_DYNAMIC_DISPATCH(EncodeBlocks)(kind, codec, x, count, blocks);
+}
+
+void DecodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* blocks,
+                      int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(DecodeBlocks)(kind, codec, blocks, count, y);
+}
+
+}  // namespace kvcheck::optimized
+#endif
