@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "reference/formats/format_arithmetic.h"
 #include "tests/reference/formats/bound_check.h"
 
 namespace kvcheck {
@@ -42,6 +43,41 @@ TEST(ErrorBoundExhaustive, HoldsForTenMillionElements) {
       all.Add(of_profile);
     }
   }
+  EXPECT_GT(all.judged, 10'000'000);
+}
+
+// Rows of a case; 150 make 10^8 elements of the test below.
+constexpr int64_t kWriterRows = 15;
+
+TEST(ErrorBoundExhaustive, HoldsForEveryWriterOfMxAndNvfp4) {
+  BoundCheck all;
+  for (const KvFormat& format : AllKvFormats()) {
+    std::vector<Profile> writers;
+    if (Leaves(format, CodecChoice::kMxEncode) || Leaves(format, CodecChoice::kNvfp4Encode)) {
+      writers = ArithmeticOf(format)->UndeclaredEncoders(Profile());
+    }
+    for (Profile profile : writers) {
+      BoundCheck of_writer;
+      for (const DecodeRounding decode :
+           {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}) {
+        profile.decode = decode;
+        for (const std::string_view regime : RowRegimes()) {
+          const BoundCheck check = CheckBound(
+              format, profile, GenerateRows(regime, 23, RowDType(format), kWriterRows, 384));
+          EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
+          of_writer.Add(check);
+        }
+      }
+      EXPECT_GT(of_writer.largest_ratio, 0.9) << Print(format) << " " << Print(profile);
+      profile.decode = DecodeRounding::kExact;
+      std::printf("[ %s '%s': %lld elements, %lld without a bound, largest ratio %.6f ]\n",
+                  Print(format).c_str(), Print(profile).c_str(),
+                  static_cast<long long>(of_writer.judged),
+                  static_cast<long long>(of_writer.without_bound), of_writer.largest_ratio);
+      all.Add(of_writer);
+    }
+  }
+  std::printf("[ all: %lld elements ]\n", static_cast<long long>(all.judged));
   EXPECT_GT(all.judged, 10'000'000);
 }
 
