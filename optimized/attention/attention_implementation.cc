@@ -277,7 +277,7 @@ std::vector<AttentionSpace> OptimizedAttention::Spaces() {
   AttentionSpace space;
   space.q = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   space.out = space.q;
-  space.k = {"f32", "f16", "bf16", "f8*", "affine:*"};
+  space.k = {"f32", "f16", "bf16", "f8*", "affine:*", "turboquant:*"};
   for (const KvFormat& format : AllKvFormats()) {
     const std::string text = Print(format);
     if (optimized::CanAttend(format) && !MatchesAnyGlob(space.k, text)) space.k.push_back(text);

@@ -33,17 +33,18 @@ namespace kvcheck::optimized {
 
 constexpr int kMostTurboquantChannels = 512;
 
-// What a format means, in numbers.
+// What a format means, in numbers. Aligned for the longest vectors: HWY_ALIGN is that of the first
+// target here.
 struct TurboquantTables {
   TurboquantFormat format;
   bool filled = false;
   int d = 0;
   int levels = 0;  // 2^bits
   float scale = 0;
-  HWY_ALIGN float centroids[32];
-  HWY_ALIGN float thresholds[32];
-  HWY_ALIGN float signs[kMostTurboquantChannels];
-  HWY_ALIGN float scaled_signs[kMostTurboquantChannels];
+  alignas(64) float centroids[32];
+  alignas(64) float thresholds[32];
+  alignas(64) float signs[kMostTurboquantChannels];
+  alignas(64) float scaled_signs[kMostTurboquantChannels];
 };
 
 }  // namespace kvcheck::optimized
@@ -133,22 +134,55 @@ float TurboquantNorm(const float* x, int d) {
   return std::isnan(norm) ? std::numeric_limits<float>::quiet_NaN() : norm;
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// Of sixteen floats those of the indices i, in two vectors of eight lanes.
+HWY_INLINE FloatVec LookUp(FloatVec first, FloatVec second, hn::Vec<hn::RebindToSigned<Floats>> i) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const auto index = hn::IndicesFromVec(d, hn::And(i, hn::Set(di, kVectorLanes - 1)));
+  const auto is_second = hn::Gt(i, hn::Set(di, kVectorLanes - 1));
+  return hn::IfThenElse(hn::RebindMask(d, is_second), hn::TableLookupLanes(second, index),
+                        hn::TableLookupLanes(first, index));
+}
+#endif
+template <int kBits>
+constexpr bool kLooksUp = kVectorLanes == 8 && kBits <= 4;
+
+// Thresholds below each lane: one after the other, or by halves where a lookup finds the next.
+template <int kBits>
+HWY_INLINE hn::Vec<hn::RebindToSigned<Floats>> CodesOf(const TurboquantTables& tables, FloatVec y) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  auto code = hn::Zero(di);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kLooksUp<kBits> && kBits == 4) {
+    const auto first = hn::Load(d, tables.thresholds);
+    const auto second = hn::Load(d, tables.thresholds + 8);
+    for (int step = 8; step > 0; step /= 2) {
+      const auto t = LookUp(first, second, hn::Add(code, hn::Set(di, step - 1)));
+      const auto above = hn::BitCast(di, hn::VecFromMask(d, hn::Gt(y, t)));
+      code = hn::Add(code, hn::And(above, hn::Set(di, step)));
+    }
+    return code;
+  }
+#endif
+  for (int t = 0; t + 1 < 1 << kBits; ++t) {
+    const auto above = hn::Gt(y, hn::Set(d, tables.thresholds[t]));
+    code = hn::Sub(code, hn::BitCast(di, hn::VecFromMask(d, above)));
+  }
+  return code;
+}
+
 // y: the rotated group. Eight codes are kBits bytes.
 template <int kBits>
 void StoreGroupCodes(const TurboquantTables& tables, const float* y, std::byte* to) {
   const Floats d;
-  const hn::RebindToSigned<Floats> di;
   const hn::Rebind<uint8_t, Floats> d8;
   for (int i = 0; i < tables.d; i += 8, to += kBits) {
     HWY_ALIGN uint8_t codes[8];
     for (int j = 0; j < 8; j += kVectorLanes) {
-      const FloatVec v = hn::Load(d, y + i + j);
-      auto count = hn::Zero(di);
-      for (int t = 0; t + 1 < 1 << kBits; ++t) {
-        const auto above = hn::Gt(v, hn::Set(d, tables.thresholds[t]));
-        count = hn::Sub(count, hn::BitCast(di, hn::VecFromMask(d, above)));
-      }
-      hn::StoreU(hn::DemoteTo(d8, count), d8, codes + j);
+      const auto code = CodesOf<kBits>(tables, hn::Load(d, y + i + j));
+      hn::StoreU(hn::DemoteTo(d8, code), d8, codes + j);
     }
     uint64_t bytes = 0;
     std::memcpy(&bytes, codes, 8);
@@ -157,12 +191,45 @@ void StoreGroupCodes(const TurboquantTables& tables, const float* y, std::byte* 
   }
 }
 
+// kBits bytes. In two loads where one would read more: bytes that were stored apart load slowly
+// together.
 template <int kBits>
-void LoadGroupCentroids(const TurboquantTables& tables, const std::byte* from, float* c) {
-  for (int i = 0; i < tables.d; i += 8, from += kBits) {
+HWY_INLINE uint64_t LoadJoined(const std::byte* from) {
+  if constexpr (kBits == 3) {
+    uint16_t low = 0;
+    std::memcpy(&low, from, 2);
+    return low | std::to_integer<uint64_t>(from[2]) << 16;
+  } else if constexpr (kBits == 5) {
+    uint32_t low = 0;
+    std::memcpy(&low, from, 4);
+    return low | std::to_integer<uint64_t>(from[4]) << 32;
+  } else {
     uint64_t joined = 0;
     std::memcpy(&joined, from, kBits);
-    const uint64_t codes = SplitCodes<kBits>(joined);
+    return joined;
+  }
+}
+
+template <int kBits>
+void LoadGroupCentroids(const TurboquantTables& tables, const std::byte* from, float* c) {
+#if HWY_TARGET != HWY_SCALAR
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<uint8_t, Floats> d8;
+  const auto first = hn::Load(d, tables.centroids);
+  const auto second = hn::Load(d, tables.centroids + kVectorLanes);
+#endif
+  for (int i = 0; i < tables.d; i += 8, from += kBits) {
+    const uint64_t codes = SplitCodes<kBits>(LoadJoined<kBits>(from));
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kLooksUp<kBits>) {
+      HWY_ALIGN uint8_t bytes[8];
+      std::memcpy(bytes, &codes, 8);
+      const auto index = hn::PromoteTo(di, hn::LoadU(d8, bytes));
+      hn::Store(LookUp(first, second, index), d, c + i);
+      continue;
+    }
+#endif
     for (int j = 0; j < 8; ++j) c[i + j] = tables.centroids[codes >> (8 * j) & 0xff];
   }
 }
@@ -317,7 +384,12 @@ void FillTables(const TurboquantFormat& format, TurboquantTables* tables) {
   }
   for (int i = 0; i + 1 < levels; ++i) tables->thresholds[i] = (c[i] + c[i + 1]) / 2.0f;
   std::fill_n(tables->signs, d, 1.0f);
-  if (format.seed != TurboquantFormat::kPlainHadamard) {
+  if (format.seed == TurboquantFormat::kGivenSigns) {
+    for (int i = 0; i < d; ++i) {
+      const uint32_t word = format.signs[static_cast<size_t>(i) / 32];
+      tables->signs[i] = (word & 1u << i % 32) != 0 ? 1.0f : -1.0f;
+    }
+  } else if (format.seed != TurboquantFormat::kPlainHadamard) {
     NumpyGenerator random(static_cast<uint32_t>(format.seed + int64_t{7919} * d));
     for (int i = 0; i < d; i += 2) {
       const uint64_t word = random.Next();
@@ -335,9 +407,7 @@ const TurboquantTables& TablesOf(const TurboquantFormat& format) {
   thread_local std::array<TurboquantTables, kKept> kept;
   thread_local size_t last = 0;
   const auto is = [&](const TurboquantTables& tables) {
-    return tables.filled && tables.format.bits == format.bits &&
-           tables.format.group_size == format.group_size &&
-           tables.format.codebook == format.codebook && tables.format.seed == format.seed;
+    return tables.filled && tables.format.WithRowType(format.row_type) == format;
   };
   if (is(kept[last])) return kept[last];
   for (size_t i = 0; i < kKept; ++i) {

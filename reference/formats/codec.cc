@@ -170,6 +170,22 @@ std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profi
   return out;
 }
 
+std::vector<double> DecodeFreedom(const KvFormat& format, const Profile& profile,
+                                  const EncodedRows& rows, int64_t first_row,
+                                  std::span<const double> values) {
+  const auto arithmetic = ArithmeticOf(format);
+  if (!arithmetic->LeavesDecodeOpen(profile)) return {};
+  const int64_t dim = RowDim(format, rows);
+  const auto length = static_cast<size_t>(dim);
+  std::vector<double> bound(values.size());
+  RowCursor cursor(format, rows, dim);
+  for (size_t at = 0; at < values.size(); at += length) {
+    arithmetic->DecodeBound(profile, cursor.At(first_row + static_cast<int64_t>(at / length)),
+                            values.subspan(at, length), std::span(bound).subspan(at, length));
+  }
+  return bound;
+}
+
 std::vector<double> CodesAsNumbers(const KvFormat& format, const EncodedRows& rows,
                                    int64_t first_row, int64_t row_count) {
   CheckRange(rows, first_row, row_count);

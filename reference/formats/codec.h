@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const Enc
 // The same rows written out in the row type; decode=exact is then rounded once.
 std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profile,
                                     const EncodedRows& rows, int64_t first_row, int64_t row_count);
+
+// How far a decoder may be from these values that takes its sums in another order, where the
+// profile leaves that open: infinite where a row has no finite value; empty: bit for bit.
+std::vector<double> DecodeFreedom(const KvFormat& format, const Profile& profile,
+                                  const EncodedRows& rows, int64_t first_row,
+                                  std::span<const double> values);
 
 // Code, scale and bias of the same rows as numbers, per row [codes head_dim][scales groups][biases
 // groups]. Precondition: the format has a grid.

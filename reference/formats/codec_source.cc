@@ -10,6 +10,7 @@
 #include "reference/formats/codec.h"
 #include "reference/formats/codec_tiles.h"
 #include "reference/formats/error_bound.h"
+#include "reference/formats/format_arithmetic.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 
@@ -43,9 +44,11 @@ class CodecSource : public ExpectedSource {
       info.dtype = spec->second.dtype;
       info.shape = spec->second.shape;
       info.row_length = info.shape.RowLength();
-      info.claim =
-          c.direction == CodecDirection::kRoundTrip ? Claim::kAccuracy : Claim::kConformance;
-      if (info.claim == Claim::kAccuracy) info.terms = BoundTerms(c.format);
+      const bool round_trip = c.direction == CodecDirection::kRoundTrip;
+      const bool open = c.direction == CodecDirection::kDecode &&
+                        ArithmeticOf(c.format)->LeavesDecodeOpen(profile);
+      info.claim = round_trip || open ? Claim::kAccuracy : Claim::kConformance;
+      if (round_trip) info.terms = BoundTerms(c.format);
       info.reasons = CodecReasons();
       outputs_.push_back(std::move(info));
     }
@@ -147,6 +150,16 @@ std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t f
         DecodeToRowType(case_.format, profile, CodecRows(case_.format, inputs_), first, count);
   }
   if (IsPlain(case_.format)) RoundAll(tile.value, case_.x);
+  tile.bound = DecodeFreedom(case_.format, profile, rows, first, tile.value);
+  if (!tile.bound.empty()) {
+    tile.standing.assign(static_cast<size_t>(count), Standing::kJudged);
+    tile.standing_reason.assign(static_cast<size_t>(count), kNormNotFinite);
+    for (size_t i = 0; i < tile.bound.size(); ++i) {
+      if (std::isfinite(tile.bound[i])) continue;
+      tile.standing[i / static_cast<size_t>(case_.head_dim)] = Standing::kUndefined;
+    }
+    return {std::move(tile)};
+  }
   tile.bound.assign(tile.value.size(), 0.0);
   if (!IsPlain(case_.format) && profile.decode == DecodeRounding::kExact) {
     for (size_t i = 0; i < tile.value.size(); ++i) {

@@ -6,7 +6,8 @@
 //   encode      codes (u32 words or plain values), scales, biases. A word that holds the code of a
 //               NaN element, or belongs to a group with an infinity, carries no meaning.
 //   decode      y in the row type. Under decode=exact, which names a real number, y is that number
-//               rounded once, and a zero has either sign.
+//               rounded once, and a zero has either sign. A format whose values are sums in f32
+//               (turboquant) leaves their order open there: a claim of accuracy.
 //   round_trip  y beside x. A row with NaN or infinity has no defined affine round trip; a row in
 //               which c S + B may overflow has no bound; a plain format must return NaN, infinity
 //               and what overflows as its rule says.

@@ -27,6 +27,12 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
 }
 
 std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
+bool FormatArithmetic::LeavesDecodeOpen(const Profile&) const { return false; }
+
+void FormatArithmetic::DecodeBound(const Profile&, RowPlanesView, std::span<const double>,
+                                   std::span<double> bound) const {
+  std::fill(bound.begin(), bound.end(), 0.0);
+}
 
 void FormatArithmetic::SetStanding(const RoundTripQuestion&, std::span<const double>,
                                    const RowBound& bound, size_t row, ExpectedTile* tile) const {

@@ -125,6 +125,11 @@ class FormatArithmetic {
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
   virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
                                std::vector<ExpectedTile>* tiles) const = 0;
+  // Whether a decoder may take the sums of a row in another order than DecodeToRowType, and how far
+  // each element of the row `y` that it gives may then be off.
+  virtual bool LeavesDecodeOpen(const Profile& profile) const;
+  virtual void DecodeBound(const Profile& profile, RowPlanesView stored, std::span<const double> y,
+                           std::span<double> bound) const;
   // What is promised of a row (row of tile) whose bound is this: its standing, and what takes the
   // place of a bound where there is none.
   virtual void SetStanding(const RoundTripQuestion& question, std::span<const double> x,

@@ -15,6 +15,13 @@ std::vector<float> SignsOf(const TurboquantFormat& format) {
   if (format.seed == TurboquantFormat::kPlainHadamard) {
     return std::vector<float>(static_cast<size_t>(format.group_size), 1.0f);
   }
+  if (format.seed == TurboquantFormat::kGivenSigns) {
+    std::vector<float> signs;
+    for (size_t i = 0; i < static_cast<size_t>(format.group_size); ++i) {
+      signs.push_back((format.signs[i / 32] >> i % 32 & 1) != 0 ? 1.0f : -1.0f);
+    }
+    return signs;
+  }
   return RandomSigns(TurboquantRngSeed(format.seed, format.group_size), format.group_size);
 }
 

@@ -14,6 +14,7 @@
 #include "reference/formats/ggml_blocks.h"
 #include "reference/formats/plain.h"
 #include "reference/formats/turboquant.h"
+#include "reference/formats/turboquant_codebook.h"
 #include "reference/formats/turboquant_rotation.h"
 #include "reference/numerics/convert.h"
 
@@ -60,6 +61,12 @@ ExactGroup Evaluate(const TurboquantGroup& group, std::span<const float> x) {
   for (double& value : exact.y) value /= divisor;
   Rotate<double>(group.signs(), exact.y);
   return exact;
+}
+
+// Of a value's terms: sums, three products, and where the centroids are divided by their norm the
+// roundings of that.
+double DecoderRoundings(size_t d, bool corrected) {
+  return std::log2(static_cast<double>(d)) + 3 + (corrected ? static_cast<double>(d) / 2 + 4 : 0);
 }
 
 // The threshold nearest to y, by index.
@@ -172,6 +179,45 @@ class TurboquantArithmetic : public FormatArithmetic {
       const ExactGroup exact = Evaluate(group, values);
       AddNorms(exact, index, &(*tiles)[kNorms]);
       AddCodes(group, values, exact, index, &(*tiles)[kWords]);
+    }
+  }
+
+  // decode=exact names no order of sums.
+  bool LeavesDecodeOpen(const Profile& profile) const override {
+    return profile.decode == DecodeRounding::kExact;
+  }
+  // Two orders, each within the decoder's term of the bound, and a rounding to the row type of
+  // each.
+  void DecodeBound(const Profile& profile, RowPlanesView stored, std::span<const double> y,
+                   std::span<double> bound) const override {
+    const size_t d = static_cast<size_t>(format_.group_size);
+    const auto centroids = TurboquantCentroids(format_);
+    std::vector<uint32_t> words(WordsOfGroup());
+    std::vector<uint8_t> codes(d);
+    const bool corrected = profile.turboquant == TurboquantWriter::kVllmNc;
+    const double roundings = DecoderRoundings(d, corrected);
+    for (size_t g = 0; g * d < y.size(); ++g) {
+      const size_t bytes = words.size() * sizeof(uint32_t);
+      std::memcpy(words.data(), stored[kWords] + g * bytes, bytes);
+      UnpackCodes(words, format_.bits, codes);
+      double sum = 0, square = 0;
+      for (const uint8_t code : codes) {
+        const double c = static_cast<double>(centroids[code]);
+        sum += std::fabs(c);
+        square += c * c;
+      }
+      double norm = std::fabs(ReadHalf(stored[kNorms] + 2 * g));
+      if (corrected) norm /= std::sqrt(square);
+      const double of_group =
+          2 * norm * sum / std::sqrt(static_cast<double>(d)) * roundings * kUnit * (1 + 0x1p-10) +
+          0x1p-147;
+      for (size_t i = g * d; i < (g + 1) * d; ++i) {
+        bound[i] = of_group;
+        if (format_.row_type == DType::kFloat32) continue;
+        bound[i] += 2 * HalfSpacing(format_.row_type, std::fabs(y[i]) + of_group);
+        if (!(std::fabs(y[i]) + bound[i] < OverflowThreshold(format_.row_type)))
+          bound[i] = kNoBound;
+      }
     }
   }
 
@@ -299,10 +345,9 @@ class TurboquantArithmetic : public FormatArithmetic {
       terms[kOfCodes] = error[i] + kOwnRounding * norm;
       terms[kOfTies] = norm * moved / root / inner;
       if (corrected) terms[kOfTies] += norm * moved * std::fabs(q) / inner;
-      double roundings = levels + 3;
-      if (corrected) roundings += static_cast<double>(d) / 2 + 4;
-      terms[kOfDecoder] =
-          norm * (sum + moved) / root / inner * roundings * kUnit * (1 + 0x1p-10) + 0x1p-148;
+      terms[kOfDecoder] = norm * (sum + moved) / root / inner * DecoderRoundings(d, corrected) *
+                              kUnit * (1 + 0x1p-10) +
+                          0x1p-148;
       AddElement(question, given[i], terms, first + i, bound);
     }
     // A single wrong code moves every element by its own sign of the rotation: it passes only where

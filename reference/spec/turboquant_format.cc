@@ -45,9 +45,28 @@ bool IsCodebook(std::string_view text) {
                      [&](const auto& entry) { return entry.second == text; });
 }
 
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+bool IsGivenSigns(std::string_view text) {
+  return text.size() > 1 && text[0] == 'w' && text.find_first_not_of(kHexDigits, 1) == text.npos;
+}
+
 bool IsSigns(std::string_view text) {
-  return text == "plain" || (text.size() > 1 && text[0] == 's' &&
-                             text.find_first_not_of("0123456789", 1) == text.npos);
+  return text == "plain" || IsGivenSigns(text) ||
+         (text.size() > 1 && text[0] == 's' &&
+          text.find_first_not_of("0123456789", 1) == text.npos);
+}
+
+// Words of 32 channels, each as eight digits, its highest channel first.
+TurboquantFormat::SignWords ParseSigns(Piece digits, int group) {
+  if (static_cast<int>(digits.text.size()) != group / 4) {
+    digits.Refuse(fmt::format("given signs are {} words of 8 hexadecimal digits", group / 32));
+  }
+  TurboquantFormat::SignWords words{};
+  for (size_t i = 0; i < digits.text.size(); ++i) {
+    words[i / 8] = words[i / 8] << 4 | static_cast<uint32_t>(kHexDigits.find(digits.text[i]));
+  }
+  return words;
 }
 
 int ParseGroup(Piece piece) {
@@ -91,8 +110,15 @@ std::optional<TurboquantFormat> TurboquantFormat::Parse(Piece piece,
     ++at;
   }
   if (at < parts.size() && IsSigns(parts[at].text)) {
-    const Piece seed = {parts[at].text.substr(1), parts[at].whole};
-    format.seed = parts[at].text == "plain" ? kPlainHadamard : ParseInt(seed, 0, kLargestSeed);
+    const Piece number = {parts[at].text.substr(1), parts[at].whole};
+    if (parts[at].text == "plain") {
+      format.seed = kPlainHadamard;
+    } else if (IsGivenSigns(parts[at].text)) {
+      format.seed = kGivenSigns;
+      format.signs = ParseSigns(number, format.group_size);
+    } else {
+      format.seed = ParseInt(number, 0, kLargestSeed);
+    }
     ++at;
   }
   const bool named = at < parts.size();
@@ -104,8 +130,8 @@ std::optional<TurboquantFormat> TurboquantFormat::Parse(Piece piece,
   const auto type = ParseDType(parts[at].text);
   if (!type || !IsRowType(*type)) {
     parts[at].Refuse(
-        "after the group come a codebook (exact, mlx_vlm, vllm), signs (sSEED, plain) and the "
-        "type of rows (f32, f16, bf16), in this order");
+        "after the group come a codebook (exact, mlx_vlm, vllm), signs (sSEED, plain, wWORDS) and "
+        "the type of rows (f32, f16, bf16), in this order");
   }
   if (at + 1 < parts.size()) parts[at + 1].Refuse("the type of rows comes last");
   format.row_type = *type;
@@ -128,13 +154,19 @@ std::vector<TurboquantFormat> TurboquantFormat::All() {
       }
     }
   }
+  formats.push_back(
+      {2, 64, TurboquantCodebook::kExact, kGivenSigns, DType::kFloat32, {0xc0ffee11, 0x5eed0123}});
   return formats;
 }
 
 bool TurboquantFormat::Exists() const {
+  const size_t words = seed == kGivenSigns ? static_cast<size_t>(group_size) / 32 : 0;
+  for (size_t i = words; i < signs.size(); ++i) {
+    if (signs[i] != 0) return false;
+  }
   return bits >= 1 && bits <= 5 && IsPowerOfTwo(group_size) && group_size >= kLeastGroup &&
          group_size <= kLargestGroup && HasCodebook(codebook, bits, group_size) &&
-         seed >= kPlainHadamard && seed <= kLargestSeed && IsRowType(row_type);
+         seed >= kGivenSigns && seed <= kLargestSeed && IsRowType(row_type);
 }
 
 std::string TurboquantFormat::Text() const {
@@ -143,6 +175,11 @@ std::string TurboquantFormat::Text() const {
     text += fmt::format(":{}", NameIn(kCodebooks, codebook));
   if (seed == kPlainHadamard) text += ":plain";
   if (seed > 0) text += fmt::format(":s{}", seed);
+  if (seed == kGivenSigns) {
+    text += ":w";
+    for (int i = 0; i < group_size / 32; ++i)
+      text += fmt::format("{:08x}", signs[static_cast<size_t>(i)]);
+  }
   return text + fmt::format(":{}", ShortName(row_type));
 }
 

@@ -7,6 +7,7 @@
 #ifndef REFERENCE_SPEC_TURBOQUANT_FORMAT_H_
 #define REFERENCE_SPEC_TURBOQUANT_FORMAT_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,12 +30,16 @@ enum class TurboquantCodebook { kExact, kMlxVlm, kVllm };
 // one per group.
 struct TurboquantFormat {
   static constexpr int64_t kPlainHadamard = -1;
+  static constexpr int64_t kGivenSigns = -2;
+  using SignWords = std::array<uint32_t, 16>;
 
   int bits = 4;          // 1 to 5
   int group_size = 128;  // 32, 64, 128, 256, 512
   TurboquantCodebook codebook = TurboquantCodebook::kExact;
-  int64_t seed = 0;  // of the random signs, 0 to 2^31 - 1; kPlainHadamard: all signs are +
+  // Of the random signs, 0 to 2^31 - 1. kPlainHadamard: all are +; kGivenSigns: those of `signs`.
+  int64_t seed = 0;
   DType row_type = DType::kFloat32;  // f32, f16 or bf16: of rows before and after
+  SignWords signs{};  // bit i of word w: channel 32 w + i is +; zeros where they are not given
   bool operator==(const TurboquantFormat&) const = default;
 
   // A family's row; what each is: FormatFamily in kv_format.h.
@@ -51,7 +56,7 @@ struct TurboquantFormat {
   // The norm of 512 channels of its largest value is below 65504, the largest f16.
   DType RangeType() const { return DType::kFloat8E4M3FN; }
   TurboquantFormat WithRowType(DType type) const {
-    return {bits, group_size, codebook, seed, type};
+    return {bits, group_size, codebook, seed, type, signs};
   }
   Planes PlanesOf(int64_t head_dim) const;
   std::optional<CodeGrid> Grid() const { return std::nullopt; }

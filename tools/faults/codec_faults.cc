@@ -265,7 +265,7 @@ double WithoutSign(DType, const Profile&, double x) { return std::fabs(x); }
 
 constexpr std::string_view kEncode =
     "codec encode affine codes bytes | codec encode affine scales bytes | codec encode affine "
-    "biases bytes | codec round_trip affine y bound";
+    "scales special_value | codec encode affine biases bytes | codec round_trip affine y bound";
 constexpr std::string_view kDecode =
     "codec decode affine y bytes | codec decode affine y special_value | codec round_trip affine y "
     "bound";

@@ -92,8 +92,8 @@ constexpr std::string_view kNorms =
     "codec encode turboquant norms bytes | codec encode turboquant norms special_value | codec "
     "round_trip turboquant y bound";
 constexpr std::string_view kValues =
-    "codec decode turboquant y bytes | codec decode turboquant y special_value | codec round_trip "
-    "turboquant y bound";
+    "codec decode turboquant y bytes | codec decode turboquant y bound | codec decode turboquant y "
+    "special_value | codec round_trip turboquant y bound";
 
 constexpr std::string_view kEncoded =
     "codec op=encode format=turboquant:4:g32:f32 x=f32 rows=1 d=32 data=gauss:1";

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "reference/formats/codec.h"
+#include "reference/formats/format_arithmetic.h"
 #include "reference/formats/generate_inputs.h"
 #include "reference/judge/judge.h"
 #include "reference/numerics/convert.h"
@@ -78,7 +79,10 @@ TEST(CodecSource, OutputsAreThoseOfTheCase) {
       for (const OutputInfo& info : source->Outputs()) {
         EXPECT_EQ(info.dtype, specs.at(info.name).dtype);
         EXPECT_EQ(info.shape, specs.at(info.name).shape);
-        EXPECT_EQ(info.claim == Claim::kAccuracy, direction == CodecDirection::kRoundTrip);
+        // decode=exact names no order of sums, which some formats have.
+        const bool open = direction == CodecDirection::kDecode &&
+                          ArithmeticOf(format)->LeavesDecodeOpen(Profile());
+        EXPECT_EQ(info.claim == Claim::kAccuracy, direction == CodecDirection::kRoundTrip || open);
       }
     }
   }

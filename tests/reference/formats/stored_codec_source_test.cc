@@ -317,6 +317,40 @@ TEST(StoredCodec, WhatIsNoQuestionIsRefused) {
   EXPECT_THROW(MakeTripletComparison(Rule("f16"), originals, "x", originals, kNames), Error);
 }
 
+// Few bits keep little of each element, and still every code is proved.
+TEST(StoredCodec, TurboquantProvesItsCodes) {
+  const Tensor x = Rows("gauss", DType::kFloat32, 6, 128);
+  for (const int bits : {1, 2, 4}) {
+    const CodecRule rule = Rule("turboquant:" + std::to_string(bits) + ":g128:f32");
+    EXPECT_EQ(Print(ToleranceRule(rule)), "codec:turboquant:" + std::to_string(bits) + ":g128:f32");
+    const Tensor kept = Dequantised(rule.format, {}, x, DType::kFloat32);
+    EXPECT_EQ(JudgeDequantised(rule, x, kept).outcome, Outcome::kPass) << bits;
+    TensorMap stored = EncodeRows(rule.format, {}, x);
+    EXPECT_EQ(JudgeTriplet(rule, x, stored).outcome, Outcome::kPass) << bits;
+    stored.at("codes").As<uint32_t>()[3] ^= 1;
+    EXPECT_EQ(JudgeTriplet(rule, x, stored).outcome, Outcome::kFail) << bits;
+    // Of another codebook, which differs by less than a step.
+    const KvFormat of_mlx = TurboquantFormat{bits, 128, TurboquantCodebook::kMlxVlm};
+    if (bits == 4) {
+      EXPECT_EQ(JudgeDequantised(rule, x, Dequantised(of_mlx, {}, x, DType::kFloat32)).outcome,
+                Outcome::kFail);
+    }
+  }
+  // The writers differ at thresholds alone: a row of zeros.
+  const Tensor zeros(DType::kFloat32, Shape::Unnamed({1, 64}));
+  Profile vllm;
+  vllm.turboquant = TurboquantWriter::kVllm;
+  const std::string format = "turboquant:4:g64:f32";
+  const TensorMap stored = EncodeRows(Rule(format).format, vllm, zeros);
+  const auto exact = [&](const std::string& writer) {
+    return JudgeTriplet(Rule(format + ",turboquant=" + writer + ",codes=exact"), zeros, stored)
+        .outcome;
+  };
+  EXPECT_NE(exact("vllm"), Outcome::kFail);
+  EXPECT_EQ(exact("mlx_vlm"), Outcome::kFail);
+  EXPECT_THROW(Rule("q8_0,turboquant=vllm"), Error);
+}
+
 TEST(StoredCodec, LongPlainRowsAreReadInPieces) {
   const Tensor x(DType::kFloat32, Shape::Unnamed({2, 70001}));
   const MemorySink originals(TensorMap{{"x", x}});

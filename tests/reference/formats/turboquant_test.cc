@@ -463,6 +463,78 @@ TEST(Turboquant, DistortionIsThatOfItsQuantiser) {
   }
 }
 
+// A GPU's butterflies have another order: under decode=exact its rows pass, under a rounding of MLX
+// they do not; a wrong basis does not under either.
+TEST(Turboquant, TheOrderOfADecodersSumsIsOpenWhereNoneIsNamed) {
+  for (const char* text : {"turboquant:4:g128:f32", "turboquant:3:g64:s1:bf16"}) {
+    const KvFormat format = Of(text);
+    const int64_t dim = BlockOf(format);
+    const CodecCase c = {CodecDirection::kDecode, format, RowDType(format), 20, dim,
+                         {"gauss", 1, ""}};
+    const TensorMap stored =
+        EncodeRows(format, {}, GenerateRows("gauss", 6, RowDType(format), 20, dim));
+    const TurboquantGroup group(Of(text), TurboquantWriter::kMlxVlm);
+    const EncodedRows rows = CodecRows(format, stored);
+    const std::vector<double> norms = ValuesOf(stored.at("norms"));
+    std::vector<uint8_t> codes(group.d());
+    std::vector<double> in_other_order, in_other_basis;
+    const std::vector<uint32_t> words = WordsOf(stored.at("codes"));
+    const size_t width = words.size() / 20;
+    for (size_t row = 0; row < 20; ++row) {
+      UnpackCodes(std::span(words).subspan(row * width, width), Of(text).bits, codes);
+      std::vector<float> y;
+      for (const uint8_t code : codes) y.push_back(group.centroids()[code]);
+      // Strides from d / 2 down.
+      for (size_t stride = y.size() / 2; stride > 0; stride /= 2) {
+        for (size_t i = 0; i < y.size(); ++i) {
+          if ((i & stride) != 0) continue;
+          const float low = y[i], high = y[i + stride];
+          y[i] = low + high;
+          y[i + stride] = low - high;
+        }
+      }
+      for (size_t i = 0; i < y.size(); ++i) {
+        y[i] = y[i] * RotationScale<float>(y.size()) * static_cast<float>(norms[row]);
+        in_other_basis.push_back(static_cast<double>(y[i]));
+        in_other_order.push_back(static_cast<double>(y[i] * group.signs()[i]));
+      }
+    }
+    const auto judged = [&](DecodeRounding decode, std::vector<double> values) {
+      Profile profile;
+      profile.decode = decode;
+      RoundAll(values, RowDType(format));
+      Tensor y(RowDType(format), {{"", 20}, {"", dim}});
+      EncodeFrom(values, y.dtype, y.bytes.data());
+      return Judge(*MakeCodecSource(c, profile, stored), MemorySink(TensorMap{{"y", y}})).outcome;
+    };
+    EXPECT_EQ(judged(DecodeRounding::kExact, in_other_order), Outcome::kPass) << text;
+    EXPECT_EQ(judged(DecodeRounding::kExact, in_other_basis), Outcome::kFail) << text;
+    // bf16 hides most of it.
+    if (RowDType(format) == DType::kFloat32) {
+      EXPECT_EQ(judged(DecodeRounding::kTwoRoundings, in_other_order), Outcome::kFail) << text;
+    }
+    const std::vector<double> in_order = DecodeToRowType(format, {}, rows, 0, 20);
+    EXPECT_EQ(judged(DecodeRounding::kTwoRoundings, in_order), Outcome::kPass) << text;
+    EXPECT_EQ(judged(DecodeRounding::kExact, in_order), Outcome::kPass) << text;
+  }
+}
+
+// The words that numpy's signs of seeds 0 and 1 make (random_signs_test.cc).
+TEST(Turboquant, SignsMayBeGiven) {
+  EXPECT_EQ(SignsOf("turboquant:4:g32:w26eb0add:f32"), SignsOf("turboquant:4:g32:f32"));
+  EXPECT_EQ(SignsOf("turboquant:4:g64:wc5be444e5d98147a:f32"), SignsOf("turboquant:4:g64:s1:f32"));
+  EXPECT_NE(SignsOf("turboquant:4:g64:w5d98147ac5be444e:f32"), SignsOf("turboquant:4:g64:s1:f32"));
+  EXPECT_EQ(Of("turboquant:4:g32:exact:w0000000a:f16").Text(), "turboquant:4:g32:w0000000a:f16");
+  EXPECT_EQ(Of("turboquant:4:g32:w0000000a:f16").WithRowType(DType::kFloat32).Text(),
+            "turboquant:4:g32:w0000000a:f32");
+  TurboquantFormat more = Of("turboquant:4:g32:w0000000a:f16");
+  more.signs[1] = 1;
+  EXPECT_FALSE(more.Exists());
+  TurboquantFormat unnamed = Of("turboquant:4:g32:f16");
+  unnamed.signs[0] = 1;
+  EXPECT_FALSE(unnamed.Exists());
+}
+
 TEST(Turboquant, TextsSayWhatTheyRefuse) {
   const auto message = [](const std::string& text) -> std::string {
     try {
@@ -478,6 +550,7 @@ TEST(Turboquant, TextsSayWhatTheyRefuse) {
   EXPECT_NE(message("turboquant:5:g64:mlx_vlm:f32").find("1 to 4 bits"), std::string::npos);
   EXPECT_NE(message("turboquant:4:g64:f64").find("f32, f16, bf16"), std::string::npos);
   EXPECT_NE(message("turboquant:4:g64:f32:s1").find("comes last"), std::string::npos);
+  EXPECT_NE(message("turboquant:4:g64:wabc:f32").find("2 words of 8"), std::string::npos);
   EXPECT_NE(message("turboquant:4:g64").find("type of its rows"), std::string::npos);
   EXPECT_THROW(CheckHeadDim(Of("turboquant:4:g64:f32"), 96, ""), Error);
   EXPECT_NO_THROW(CheckHeadDim(Of("turboquant:4:g64:f32"), 192, ""));

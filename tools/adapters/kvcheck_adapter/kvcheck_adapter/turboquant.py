@@ -22,7 +22,10 @@ def _parameters(text):
         else:
             seed = part
     signs = np.ones(d, np.float32)
-    if seed != "plain":
+    if seed[0] == "w":
+        words = np.array([int(seed[1 + 8 * i:9 + 8 * i], 16) for i in range(d // 32)], "<u4")
+        signs = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.float32) * 2 - 1
+    elif seed != "plain":
         signs = np.random.default_rng(int(seed[1:]) + 7919 * d).choice([-1.0, 1.0], d).astype(np.float32)
     return turboquant_centroids.of(codebook, d, bits), signs
 
