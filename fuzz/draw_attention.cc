@@ -200,11 +200,11 @@ void DrawFixed(Draw* draw, DrawnAttention* drawn) {
   Plan& plan = drawn->plan;
   if (plan.dequantize != DequantizeKind::kFactored) return;
   const auto error = [&] { return draw->Of({0x1.02p-23, 0x1p-12, 0x1p-8, 0x1p-3}); };
-  if (!IsPlain(c.k) && !plan.integer_qk && *plan.prescale_roundings == 0 && draw->OneIn(2)) {
+  if (GridOf(c.k) && !plan.integer_qk && *plan.prescale_roundings == 0 && draw->OneIn(2)) {
     plan.fixed_q = error();
     drawn->structure += " fixed q";
   }
-  if (!IsPlain(c.v) && draw->OneIn(2)) {
+  if (GridOf(c.v) && draw->OneIn(2)) {
     plan.fixed_p = error();
     drawn->structure += " fixed p";
   }

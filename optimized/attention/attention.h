@@ -48,7 +48,7 @@ bool CanAttend(const KvFormat& format);
 // (bytes), its scales and biases likewise. Any strides, no alignment.
 struct StoredHeads {
   const std::byte* codes = nullptr;
-  const std::byte* scales = nullptr;  // affine formats alone
+  const std::byte* scales = nullptr;  // of formats that have these planes
   const std::byte* biases = nullptr;
   int64_t code_stride = 0;
   int64_t code_head_stride = 0;

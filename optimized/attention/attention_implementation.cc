@@ -91,7 +91,7 @@ StoredHeads HeadsOf(const AttentionCase& c, const TensorMap& inputs, bool is_key
   heads.scale_head_stride = c.kv_len * bytes.scales;
   const int64_t row = b * c.kv_heads * heads.scale_head_stride;
   heads.scales = plane(1) + row;
-  heads.biases = plane(2) + row;
+  if (bytes.biases > 0) heads.biases = plane(2) + row;
   return heads;
 }
 
@@ -244,14 +244,10 @@ void GiveMaskedRows(const AttentionCase& c, const Profile& profile, const Attent
       const int64_t kv_head = h / group;
       row.k.codes += kv_head * row.k.code_head_stride;
       row.v.codes += kv_head * row.v.code_head_stride;
-      if (row.k.scales != nullptr) {
-        row.k.scales += kv_head * row.k.scale_head_stride;
-        row.k.biases += kv_head * row.k.scale_head_stride;
-      }
-      if (row.v.scales != nullptr) {
-        row.v.scales += kv_head * row.v.scale_head_stride;
-        row.v.biases += kv_head * row.v.scale_head_stride;
-      }
+      if (row.k.scales != nullptr) row.k.scales += kv_head * row.k.scale_head_stride;
+      if (row.k.biases != nullptr) row.k.biases += kv_head * row.k.scale_head_stride;
+      if (row.v.scales != nullptr) row.v.scales += kv_head * row.v.scale_head_stride;
+      if (row.v.biases != nullptr) row.v.biases += kv_head * row.v.scale_head_stride;
       row.columns = {&everything, 1};
       row.visible = &mean;
       row.visible_head_stride = 0;

@@ -108,6 +108,9 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = fused ? 1 : 2;
+  } else if (Leaves(shape.k, CodecChoice::kDecode) || Leaves(shape.v, CodecChoice::kDecode)) {
+    plan.dequantize = DequantizeKind::kInside;  // a code times a scale, rounded to f32
+    plan.dequantize_roundings = 1;
   } else if (!IsPlain(shape.k) || !IsPlain(shape.v)) {
     plan.dequantize = DequantizeKind::kStored;
   }

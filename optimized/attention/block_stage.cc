@@ -100,10 +100,13 @@ void BlockStage::StartRows(const Format& format, bool) {
   AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
 }
 
-void BlockStage::Decode() {
+void BlockStage::Decode(const std::byte* scales, int64_t scale_stride, const int64_t* columns,
+                        bool contiguous) {
   float* to = AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
   for (int64_t i = 0; i < block_.count; ++i, to += WidenedStride()) {
-    codec_.Decode({block_.rows[i], nullptr, nullptr, 0, 0}, 1, to);
+    const int64_t column = contiguous ? columns[0] + i : columns[i];
+    const std::byte* scale = scales == nullptr ? nullptr : scales + column * scale_stride;
+    codec_.Decode({block_.rows[i], scale, nullptr, 0, 0}, 1, to);
     std::fill(to + dim_, to + PaddedDim(dim_), 0.0f);
     block_.rows[i] = reinterpret_cast<const std::byte*>(to);
   }
@@ -148,7 +151,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (decodes_) Decode();
+  if (decodes_) {
+    const bool has_scales = codec_.bytes().scales > 0;
+    Decode(has_scales ? from.scales + head * from.scale_head_stride : nullptr, from.scale_stride,
+           columns, contiguous);
+  }
   if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());

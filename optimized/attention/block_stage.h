@@ -50,7 +50,9 @@ class BlockStage {
   void StartRows(const AffineFormat& format, bool factored);
   template <typename Format>
   void StartRows(const Format& format, bool factored);
-  void Decode();
+  // scales: of column 0; null: the format has no plane of them.
+  void Decode(const std::byte* scales, int64_t scale_stride, const int64_t* columns,
+              bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
   int64_t WidenedStride() const { return PaddedDim(dim_) + kSumLanes16; }

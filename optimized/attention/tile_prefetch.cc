@@ -57,7 +57,7 @@ void TileWorker::SetPrefetch(const StoredHeads& of, const BlockStage& stage, int
   if (of.scales == nullptr || of.scale_stride <= 0) return;
   const int64_t offset = head * of.scale_head_stride + column * of.scale_stride;
   PrefetchScales(After(of.scales, offset), of.scale_stride, count);
-  PrefetchScales(After(of.biases, offset), of.scale_stride, count);
+  if (of.biases != nullptr) PrefetchScales(After(of.biases, offset), of.scale_stride, count);
 }
 
 bool TileWorker::PrefetchesHalfBlocks(const TileShape& shape) const {

@@ -13,8 +13,8 @@ constexpr int64_t kGatherBytes = int64_t{1} << 18;
 }  // namespace
 
 TokenBytes TokenBytesOf(const RowBytes& k, const RowBytes& v, int64_t heads) {
-  return {heads * k.codes, heads * k.scales, heads * k.scales,
-          heads * v.codes, heads * v.scales, heads * v.scales};
+  return {heads * k.codes, heads * k.scales, heads * k.biases,
+          heads * v.codes, heads * v.scales, heads * v.biases};
 }
 
 void ColumnStore::Shape(int64_t rows, int64_t slots, const TokenBytes& token_bytes) {

@@ -11,8 +11,9 @@ int64_t Block(const KvFormat& format) { return Of(format).group_size; }
 
 RowBytes Bytes(const KvFormat& format, int64_t dim) {
   const AffineFormat& affine = Of(format);
-  return {dim * affine.bits / 8,
-          dim / affine.group_size * static_cast<int64_t>(SizeInBytes(affine.scale_dtype))};
+  const int64_t scales =
+      dim / affine.group_size * static_cast<int64_t>(SizeInBytes(affine.scale_dtype));
+  return {dim * affine.bits / 8, scales, scales};
 }
 
 void Encode(const KvFormat& format, const EncodeCall& call) { EncodeAffineRows(Of(format), call); }

@@ -1,7 +1,8 @@
 // Vectors (the K or V of one token and one head) to their stored bytes and back, in every format of
 // reference/spec/kv_format.h. Bytes are those of the default profile: affine codes as MLX computes
 // them on the CPU (encode=mlx_cpu), blocks of ggml as its C reference does (ggml_encode=reference),
-// fp8 overflow to NaN or infinity (fp8_overflow=nan). They are a function of the vector alone, on
+// fp8 overflow to NaN or infinity (fp8_overflow=nan), scales per token that x is divided by
+// (token_encode=divide). They are a function of the vector alone, on
 // every instruction set. The constants of the formats stand here a second time, on purpose: nothing
 // is shared with reference/formats, which tests compare with.
 
@@ -17,12 +18,12 @@
 
 namespace kvcheck::optimized {
 
-// Bytes of one stored vector: of its first plane, and of the two planes after it, which are alike.
-// Formats but the affine ones have the first alone.
+// Bytes of one stored vector, plane by plane; 0: the format has no such plane.
 struct RowBytes {
   int64_t codes = 0;
-  int64_t scales = 0;  // of the scales; as many of the biases
-  int64_t Total() const { return codes + 2 * scales; }
+  int64_t scales = 0;
+  int64_t biases = 0;  // as many as of the scales, or none
+  int64_t Total() const { return codes + scales + biases; }
   bool operator==(const RowBytes&) const = default;
 };
 // Precondition: FitsDim(format, dim).
@@ -34,7 +35,7 @@ bool FitsDim(const KvFormat& format, int64_t dim);
 template <typename Byte>
 struct RowSpan {
   Byte* codes = nullptr;
-  Byte* scales = nullptr;  // affine formats alone
+  Byte* scales = nullptr;  // of formats that have these planes
   Byte* biases = nullptr;
   int64_t code_stride = 0;  // bytes
   int64_t scale_stride = 0;
@@ -43,7 +44,7 @@ struct RowSpan {
     codes += bytes.codes;
     if (bytes.scales == 0) return;
     scales += bytes.scales;
-    biases += bytes.scales;
+    biases += bytes.biases;
   }
 };
 using StoredRows = RowSpan<std::byte>;

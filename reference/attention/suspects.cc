@@ -51,8 +51,8 @@ std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Prof
                                plan.*field ? PrintReal(*(plan.*field)) : std::string("none")));
     };
     const bool integers = plan.integer_qk || *plan.prescale_roundings > 0;
-    if (factored && !IsPlain(c.k) && !integers) add_fixed(&Plan::fixed_q, "fixed_q");
-    if (factored && !IsPlain(c.v)) add_fixed(&Plan::fixed_p, "fixed_p");
+    if (factored && GridOf(c.k) && !integers) add_fixed(&Plan::fixed_q, "fixed_q");
+    if (factored && GridOf(c.v)) add_fixed(&Plan::fixed_p, "fixed_p");
   }
   const auto add_sum = [&](std::optional<SumPlan> Plan::* field, std::string_view key,
                            SumPlan sum) {

@@ -7,6 +7,7 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "reference/cache/vector_codec.h"
 #include "reference/data/row_regime.h"
 #include "reference/formats/affine.h"
+#include "reference/formats/format_arithmetic.h"
 #include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
 #include "tests/optimized/on_target.h"
@@ -59,6 +61,9 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   const size_t scale_bytes = planes.size() > 1 ? planes[1].Bytes() : 0;
   ASSERT_EQ(codec.bytes().codes, static_cast<int64_t>(code_bytes));
   ASSERT_EQ(codec.bytes().scales, static_cast<int64_t>(scale_bytes));
+  const size_t bias_bytes = planes.size() > 2 ? planes[2].Bytes() : 0;
+  ASSERT_EQ(codec.bytes().biases, static_cast<int64_t>(bias_bytes));
+  ASSERT_EQ(codec.bytes().Total(), static_cast<int64_t>(reference.bytes()));
   const int64_t vector = dim * static_cast<int64_t>(SizeInBytes(from));
   Stored got(format, dim, rows);
   codec.Encode(x, vector, rows, got.Rows());
@@ -77,7 +82,9 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
     if (scale_bytes > 0) {
       const auto at = static_cast<size_t>(r * want.scale_stride);
       std::memcpy(&want.scales[at], &one[code_bytes], scale_bytes);
-      std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], scale_bytes);
+      if (bias_bytes > 0) {
+        std::memcpy(&want.biases[at], &one[code_bytes + scale_bytes], bias_bytes);
+      }
     }
     // The values: exact in f32 for types up to f32; an affine value within its two roundings, which
     // are exactly those of a decoder with two roundings where the row type is f32.
@@ -113,6 +120,29 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
       }
       ASSERT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected)))
           << Print(format) << " " << value << " " << expected << " " << what;
+    }
+  }
+  if (!IsPlain(format)) {
+    // Values in the row type, as decoders with two roundings.
+    Profile two;
+    two.decode = DecodeRounding::kTwoRoundings;
+    const auto arithmetic = ArithmeticOf(format)->MakeRows(two, dim);
+    std::vector<double> want_values(static_cast<size_t>(dim)), got_values(want_values);
+    for (int64_t r = 0; r < rows; ++r) {
+      reference.Encode(x + r * vector, one.data());
+      std::array<const std::byte*, kMaxPlanes> at{};
+      size_t offset = 0;
+      for (size_t p = 0; p < planes.size(); ++p) {
+        at[p] = one.data() + offset;
+        offset += planes[p].Bytes();
+      }
+      arithmetic->DecodeToRowType({at.data(), planes.size()}, want_values);
+      DecodeBytes(row_values.data() + r * dim * element, row_type, got_values);
+      for (size_t i = 0; i < want_values.size(); ++i) {
+        ASSERT_TRUE(got_values[i] == want_values[i] ||
+                    (std::isnan(got_values[i]) && std::isnan(want_values[i])))
+            << Print(format) << " " << got_values[i] << " " << want_values[i] << " " << what;
+      }
     }
   }
   if (IsPlain(format)) {
