@@ -53,7 +53,8 @@ int64_t BitsOf(DType type) {
 // Channels with which tokens have different bytes for certain enough: 46 bits keep the 2^17 pairs
 // of vectors of a long trace apart in all but one of 2^29 traces.
 int64_t LeastDim(const KvFormat& format, DType x) {
-  if (!IsPlain(format)) return BlockOf(format);
+  // Of codes: blocks of fewer channels come several at a time, of 4 bits and more each.
+  if (!IsPlain(format)) return std::max<int64_t>(BlockOf(format), 32);
   const int64_t bits = std::min(BitsOf(x), BitsOf(RowDType(format)));
   return (46 + bits - 1) / bits;
 }

@@ -88,6 +88,7 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   if (differ(CodecChoice::kEncode, profile_.encode != stated.encode) ||
       differ(CodecChoice::kGgmlEncode, profile_.ggml_encode != stated.ggml_encode) ||
       differ(CodecChoice::kFp8Overflow, profile_.fp8_overflow != stated.fp8_overflow) ||
+      differ(CodecChoice::kTokenEncode, profile_.token_encode != stated.token_encode) ||
       differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
     return RunOutcome::kUnsupported;
   }

@@ -26,6 +26,8 @@ const RowFamily& RowFamilyOf(const PlainFormat& format);
 const RowFamily& RowFamilyOf(const AffineFormat& format);
 const RowFamily& RowFamilyOf(const Q8_0Format& format);
 const RowFamily& RowFamilyOf(const Q4_0Format& format);
+const RowFamily& RowFamilyOf(const ScaledFormat& format);
+const RowFamily& RowFamilyOf(const Int4zpFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -62,7 +62,10 @@ const std::vector<std::string>& CodecReasons() {
       "the rounded scale, product or sum of the row may overflow the row type",
       "the block holds NaN or infinity, of which each writer makes bytes of its own",
       "the scale of the block is stored as 0, and its codes carry no meaning",
-      "the scale of a block of zeros is 0, whose sign each writer sets as it likes"};
+      "the scale of a block of zeros is 0, whose sign each writer sets as it likes",
+      "a GPU's reciprocal of the scale is off by one unit in the last place at most, which moves "
+      "this code to its "
+      "neighbour"};
   return reasons;
 }
 

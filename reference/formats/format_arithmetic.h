@@ -72,7 +72,8 @@ enum CodecReason {
   kCodecOverflow,
   kNotFiniteBlock,
   kBlockWithoutScale,
-  kSignOfZeroScale
+  kSignOfZeroScale,
+  kReciprocalUnit
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -115,6 +116,8 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const PlainFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const AffineFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q8_0Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q4_0Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

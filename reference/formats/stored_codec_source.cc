@@ -65,8 +65,11 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
   profile.ggml_encode = rule.ggml_encode.value_or(GgmlEncoder::kReference);
   profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
+  profile.token_encode = rule.token_encode.value_or(TokenEncoder::kDivide);
   claim.profiles = {profile};
-  if (!rule.encode.has_value()) claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+  if (!rule.encode.has_value() && !rule.token_encode.has_value()) {
+    claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+  }
   return claim;
 }
 
@@ -137,6 +140,9 @@ class StoredCodecSource : public ExpectedSource {
     if (open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
       assumptions_.push_back("ggml_encode=reference or x86");
     }
+    if (open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
+      assumptions_.push_back("token_encode=divide, vllm or vllm_truncate");
+    }
   }
 
   // The encoder that the bits are held to.
@@ -147,6 +153,9 @@ class StoredCodecSource : public ExpectedSource {
     }
     if (Leaves(claim_.format, CodecChoice::kGgmlEncode)) {
       return fmt::format("ggml_encode={}", Name(profile.ggml_encode));
+    }
+    if (Leaves(claim_.format, CodecChoice::kTokenEncode)) {
+      return fmt::format("token_encode={}", Name(profile.token_encode));
     }
     return Print(claim_.format);
   }

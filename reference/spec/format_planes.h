@@ -51,7 +51,7 @@ class Planes {
 };
 
 // Fields of a profile (profile.h) on which the stored bytes or values of a format may depend.
-enum class CodecChoice { kDecode, kEncode, kGgmlEncode, kFp8Overflow };
+enum class CodecChoice { kDecode, kEncode, kGgmlEncode, kFp8Overflow, kTokenEncode };
 
 // What a format's codes mean where a value is code * scale + bias: integers from lowest to highest,
 // one scale and one bias (0 where the format has none) per group of channels.

@@ -16,14 +16,17 @@
 #include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
+#include "reference/spec/int4zp_format.h"
 #include "reference/spec/plain_format.h"
 #include "reference/spec/q4_0_format.h"
 #include "reference/spec/q8_0_format.h"
+#include "reference/spec/scaled_format.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
 
-using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format>;
+using KvFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, ScaledFormat,
+                              Int4zpFormat>;
 
 // What a family states about itself.
 template <typename F>
@@ -37,7 +40,8 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   // has to.
   { F::Parse(piece, parts, has_row_type) } -> std::same_as<std::optional<F>>;
   { F::All() } -> std::same_as<std::vector<F>>;
-  { format.Exists() } -> std::same_as<bool>;  // is one of All()
+  // Is one of All(), or differs from one by a number of its text (a static scale).
+  { format.Exists() } -> std::same_as<bool>;
   { format.Text() } -> std::same_as<std::string>;
   // The codec without parameters of layout and type: "affine:4", "plain", "fp8".
   { format.Kind() } -> std::same_as<std::string>;

@@ -22,6 +22,9 @@ constexpr EnumNames<GgmlEncoder, 2> kGgml = {
 constexpr EnumNames<Fp8Overflow, 3> kFp8 = {{{Fp8Overflow::kNan, "nan"},
                                              {Fp8Overflow::kSaturate, "saturate"},
                                              {Fp8Overflow::kSaturateAll, "saturate_all"}}};
+constexpr EnumNames<TokenEncoder, 3> kToken = {{{TokenEncoder::kDivide, "divide"},
+                                                {TokenEncoder::kVllm, "vllm"},
+                                                {TokenEncoder::kVllmTruncate, "vllm_truncate"}}};
 constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 }  // namespace
@@ -30,11 +33,13 @@ std::string_view Name(DecodeRounding decode) { return NameIn(kDecode, decode); }
 std::string_view Name(AffineEncoder encode) { return NameIn(kEncode, encode); }
 std::string_view Name(GgmlEncoder encode) { return NameIn(kGgml, encode); }
 std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
+std::string_view Name(TokenEncoder encode) { return NameIn(kToken, encode); }
 
 DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
 AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
 GgmlEncoder ParseGgmlEncoder(Piece piece) { return ParseEnum(kGgml, piece); }
 Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
+TokenEncoder ParseTokenEncoder(Piece piece) { return ParseEnum(kToken, piece); }
 
 std::string Print(const Profile& profile) {
   const Profile defaults;
@@ -57,13 +62,17 @@ std::string Print(const Profile& profile) {
   if (profile.fp8_overflow != defaults.fp8_overflow) {
     add("fp8_overflow", Name(profile.fp8_overflow));
   }
+  if (profile.token_encode != defaults.token_encode) {
+    add("token_encode", Name(profile.token_encode));
+  }
   return text;
 }
 
 Profile ParseProfile(std::string_view text) {
   Profile profile;
   Fields fields(WholeLine(text),
-                "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow");
+                "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow, "
+                "token_encode");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -81,6 +90,7 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("encode", &value)) profile.encode = ParseAffineEncoder(value);
   if (fields.TakeIf("ggml_encode", &value)) profile.ggml_encode = ParseGgmlEncoder(value);
   if (fields.TakeIf("fp8_overflow", &value)) profile.fp8_overflow = ParseFp8Overflow(value);
+  if (fields.TakeIf("token_encode", &value)) profile.token_encode = ParseTokenEncoder(value);
   fields.Finish();
   return profile;
 }

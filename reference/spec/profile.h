@@ -21,6 +21,10 @@
 //                                 llama.cpp's CPU backend writes a KV cache
 //   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
 //                                 type; largest finite, NaN kept; largest finite for NaN too
+//   token_encode=divide|vllm|vllm_truncate    who writes codes of 8 bits with a scale per token: x
+//                                 over the scale, nearest even; vLLM: scale at least 1e-6, x times
+//                                 the scale's reciprocal, integers half away from zero; vLLM
+//                                 before pull request 45361: integers truncated
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
@@ -38,6 +42,7 @@ enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
+enum class TokenEncoder { kDivide, kVllm, kVllmTruncate };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -48,6 +53,7 @@ struct Profile {
   AffineEncoder encode = AffineEncoder::kMlxCpu;
   GgmlEncoder ggml_encode = GgmlEncoder::kReference;
   Fp8Overflow fp8_overflow = Fp8Overflow::kNan;
+  TokenEncoder token_encode = TokenEncoder::kDivide;
   bool operator==(const Profile&) const = default;
 };
 
@@ -57,10 +63,12 @@ std::string_view Name(DecodeRounding decode);
 std::string_view Name(AffineEncoder encode);
 std::string_view Name(GgmlEncoder encode);
 std::string_view Name(Fp8Overflow overflow);
+std::string_view Name(TokenEncoder encode);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
 GgmlEncoder ParseGgmlEncoder(Piece piece);
 Fp8Overflow ParseFp8Overflow(Piece piece);
+TokenEncoder ParseTokenEncoder(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

@@ -49,7 +49,8 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   };
   const auto leaves = [&](CodecChoice choice) { return Leaves(rule->format, choice); };
   if (key == "decode") {
-    once(rule->decode.has_value(), leaves(CodecChoice::kDecode), "affine formats");
+    once(rule->decode.has_value(), leaves(CodecChoice::kDecode),
+         "formats whose values are rounded");
     rule->decode = ParseDecodeRounding(value);
   } else if (key == "encode") {
     once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
@@ -60,14 +61,18 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "fp8_overflow") {
     once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
     rule->fp8_overflow = ParseFp8Overflow(value);
+  } else if (key == "token_encode") {
+    once(rule->token_encode.has_value(), leaves(CodecChoice::kTokenEncode),
+         "formats with a scale per token");
+    rule->token_encode = ParseTokenEncoder(value);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
     field.Refuse(
-        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow= and "
-        "codes=exact");
+        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, "
+        "token_encode= and codes=exact");
   }
 }
 
@@ -87,6 +92,9 @@ CodecRule ParseCodec(Piece piece) {
   if (is_open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
     piece.Refuse("codes=exact needs ggml_encode=, which names the encoder");
   }
+  if (is_open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
+    piece.Refuse("codes=exact needs token_encode=, which names the encoder");
+  }
   return rule;
 }
 
@@ -98,6 +106,7 @@ std::string PrintCodec(const CodecRule& rule) {
   if (rule.encode) text += fmt::format(",encode={}", Name(*rule.encode));
   if (rule.ggml_encode) text += fmt::format(",ggml_encode={}", Name(*rule.ggml_encode));
   if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
+  if (rule.token_encode) text += fmt::format(",token_encode={}", Name(*rule.token_encode));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -125,6 +134,7 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   if (two(a) && !two(b)) return false;
   if (b.encode.has_value() && a.encode != b.encode) return false;
   if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
+  if (b.token_encode.has_value() && a.token_encode != b.token_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
     return false;
   }

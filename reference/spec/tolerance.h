@@ -12,9 +12,10 @@
 //   decode=, encode=               of an affine format (profile.h); left out: the loosest
 //   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
 //   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
+//   token_encode=                  of codes of 8 bits with a scale per token (profile.h)
 //   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
-//                                  those of the encoder, which encode= or ggml_encode= then has to
-//                                  name
+//                                  those of the encoder, which encode=, ggml_encode= or
+//                                  token_encode= then has to name
 
 #ifndef REFERENCE_SPEC_TOLERANCE_H_
 #define REFERENCE_SPEC_TOLERANCE_H_
@@ -51,6 +52,7 @@ struct CodecRule {
   std::optional<AffineEncoder> encode;
   std::optional<GgmlEncoder> ggml_encode;
   std::optional<Fp8Overflow> fp8_overflow;
+  std::optional<TokenEncoder> token_encode;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
 };

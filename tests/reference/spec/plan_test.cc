@@ -133,6 +133,8 @@ Profile AnyProfile() {
   profile.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
   profile.fp8_overflow =
       OneOf<Fp8Overflow>({Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
+  profile.token_encode = OneOf<TokenEncoder>(
+      {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate});
   return profile;
 }
 

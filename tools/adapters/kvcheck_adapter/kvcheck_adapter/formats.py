@@ -2,12 +2,14 @@
 import functools
 
 from .affine import Affine
+from .int4zp import Int4zp
 from .plain import Plain
 from .planes import Format
 from .q4_0 import Q4_0
 from .q8_0 import Q8_0
+from .scaled import Scaled
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Scaled, Int4zp)
 
 
 @functools.lru_cache(maxsize=1024)
