@@ -18,6 +18,7 @@ import numpy as np
 
 import check_plans
 import ggml_blocks
+import token_head
 import kvcheck_golden as kg
 import regimes
 
@@ -100,10 +101,38 @@ def blocks_are_right(fields, case, record):
     return np.array_equal(ggml_blocks.decode(stored, text), exact(record.outputs["y"]))
 
 
+def scaled_is_right(fields, case, record):
+    """8-bit codes with a scale, and nibbles with a zero point; NaN codes may have any sign, and of e5m2 be any NaN."""
+    text = fields["format"]
+    code, place, kind = token_head.parts_of(text)
+    if fields["op"] == "decode":
+        planes = {name: tensor.array for name, tensor in case.inputs.items()}
+        return np.array_equal(rounded(token_head.decode(planes, text), kind), exact(record.outputs["y"]), equal_nan=True)
+    profile = dict(field.split("=") for field in record.profile.split())
+    overflow, writer = profile.get("fp8_overflow", "nan"), profile.get("token_encode", "divide")
+    x = exact(case.inputs["x"]).astype(np.float32)
+    for name, want in token_head.encode(x, text, writer, overflow).items():
+        got = record.outputs[name].array
+        if name == "codes" and writer != "divide" and code != "int4zp":
+            # A GPU's reciprocal of the scale is off by one unit at most.
+            inverse = np.float32(1) / record.outputs["scales"].array
+            for beside in (np.float32(0), np.float32(np.inf)):
+                other = token_head.codes_by(x, code, np.nextafter(inverse, beside), writer)
+                want = np.where(other == got, got, want)
+        nan = np.isnan(x) if place.startswith("s") else np.zeros(got.shape, bool)
+        if not np.array_equal(np.where(nan, 0, want), np.where(nan, 0, got)):
+            return False
+        if nan.any() and not np.isnan(token_head.values_of(code)[got[nan]]).all():
+            return False
+    return True
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
     if fields["format"] in ggml_blocks.TYPES:
         return blocks_are_right(fields, case, record)
+    if token_head.parts_of(fields["format"]) is not None:
+        return scaled_is_right(fields, case, record)
     head_dim = int(fields["d"])
     if fields["op"] == "decode":
         want = decode(*(case.inputs[n] for n in ("codes", "scales", "biases")), fields["format"], head_dim)
