@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/spec/dtype.h"
 #include "tools/faults/attention_faults.h"
 #include "tools/faults/cache_faults.h"
 #include "tools/faults/codec_faults.h"
@@ -97,7 +98,12 @@ std::string CheckOf(std::string_view signature) {
   for (std::string_view word : SplitWords(signature.substr(0, signature.find(": ")), " ")) {
     const bool family =
         check == "codec encode" || check == "codec decode" || check == "codec round_trip";
-    if (family) word = word.starts_with("affine") ? "affine" : "plain";
+    // A format's name before its parameters: "affine", "fp8".
+    if (family) {
+      word = word.substr(0, word.find(':'));
+      const auto type = ParseDType(word);
+      if (type && IsFloat(*type)) word = "plain";
+    }
     if (!check.empty()) check += ' ';
     check += word;
   }
