@@ -1,5 +1,6 @@
 #include "fuzz/trace_bytes.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -54,7 +55,7 @@ CacheLayout TakeLayout(Bytes* bytes) {
 // Plain rows of 16 and 33 elements: an odd number of bytes, too.
 int64_t TakeDim(const KvFormat& format, Bytes* bytes) {
   const int64_t choice = bytes->Below(2);
-  const int64_t block = BlockOf(format);
+  const int64_t block = std::max<int64_t>(BlockOf(format), 32);  // fewer channels of codes collide
   if (!IsPlain(format)) return block * (block == 32 ? 1 + choice : 1);
   return choice == 0 ? 16 : 33;
 }

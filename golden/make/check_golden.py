@@ -21,6 +21,7 @@ import float_blocks
 import ggml_blocks
 import kvcheck_golden as kg
 import regimes
+import token_head
 import turboquant_groups
 
 PLANS = {"mlx_cpu_sdpa": check_plans.mlx_plan, "mlx_lm_quantized": check_plans.mlx_lm_plan,
@@ -115,6 +116,8 @@ def float_blocks_are_right(fields, case, record):
         return (np.array_equal(codes, record.outputs["codes"].array)
                 and np.array_equal(scales, record.outputs["scales"].array))
     return np.array_equal(float_blocks.decode(codes, scales, text), exact(record.outputs["y"]))
+
+
 def groups_are_right(fields, case, record):
     """Of turboquant: of a round trip the rows that the codes of this file stand for, so that a code at a threshold is an error."""
     text, kind = fields["format"], fields["format"].rsplit(":", 1)[1]
@@ -128,6 +131,32 @@ def groups_are_right(fields, case, record):
     return np.array_equal(rounded(turboquant_groups.decode(words, norms, text), kind), exact(record.outputs["y"]))
 
 
+def scaled_is_right(fields, case, record):
+    """8-bit codes with a scale, and nibbles with a zero point; NaN codes may have any sign, and of e5m2 be any NaN."""
+    text = fields["format"]
+    code, place, kind = token_head.parts_of(text)
+    if fields["op"] == "decode":
+        planes = {name: tensor.array for name, tensor in case.inputs.items()}
+        return np.array_equal(rounded(token_head.decode(planes, text), kind), exact(record.outputs["y"]), equal_nan=True)
+    profile = dict(field.split("=") for field in record.profile.split())
+    overflow, writer = profile.get("fp8_overflow", "nan"), profile.get("token_encode", "divide")
+    x = exact(case.inputs["x"]).astype(np.float32)
+    for name, want in token_head.encode(x, text, writer, overflow).items():
+        got = record.outputs[name].array
+        if name == "codes" and writer != "divide" and code != "int4zp":
+            # A GPU's reciprocal of the scale is off by one unit at most.
+            inverse = np.float32(1) / record.outputs["scales"].array
+            for beside in (np.float32(0), np.float32(np.inf)):
+                other = token_head.codes_by(x, code, np.nextafter(inverse, beside), writer)
+                want = np.where(other == got, got, want)
+        nan = np.isnan(x) if place.startswith("s") else np.zeros(got.shape, bool)
+        if not np.array_equal(np.where(nan, 0, want), np.where(nan, 0, got)):
+            return False
+        if nan.any() and not np.isnan(token_head.values_of(code)[got[nan]]).all():
+            return False
+    return True
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
     if float_blocks.parse(fields["format"]):
@@ -136,6 +165,8 @@ def codec_is_right(fields, case, record):
         return groups_are_right(fields, case, record)
     if fields["format"] in ggml_blocks.TYPES:
         return blocks_are_right(fields, case, record)
+    if token_head.parts_of(fields["format"]) is not None:
+        return scaled_is_right(fields, case, record)
     head_dim = int(fields["d"])
     if fields["op"] == "decode":
         want = decode(*(case.inputs[n] for n in ("codes", "scales", "biases")), fields["format"], head_dim)

@@ -93,6 +93,7 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
       differ(CodecChoice::kNvfp4Encode,
              encodes_any && profile_.nvfp4_encode != stated.nvfp4_encode) ||
       differ(CodecChoice::kTurboquant, profile_.turboquant != stated.turboquant) ||
+      differ(CodecChoice::kTokenEncode, profile_.token_encode != stated.token_encode) ||
       differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
     return RunOutcome::kUnsupported;
   }

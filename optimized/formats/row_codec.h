@@ -2,10 +2,10 @@
 // reference/spec/kv_format.h. Bytes are those of the default profile: affine codes as MLX computes
 // them on the CPU (encode=mlx_cpu), blocks of ggml as its C reference does (ggml_encode=reference),
 // fp8 overflow to NaN or infinity (fp8_overflow=nan), MX blocks by the rule of OCP (mx_encode=ocp),
-// NVFP4 as MLX does on the CPU (nvfp4_encode=mlx), turboquant as mlx-vlm (turboquant=mlx_vlm). They
-// are a function of the vector alone, on every instruction set. The constants of the formats stand
-// here a second time, on purpose: nothing is shared with reference/formats, which tests compare
-// with.
+// NVFP4 as MLX does on the CPU (nvfp4_encode=mlx), turboquant as mlx-vlm (turboquant=mlx_vlm),
+// scales per token that x is divided by (token_encode=divide). They are a function of the vector
+// alone, on every instruction set. The constants of the formats stand here a second time, on
+// purpose: nothing is shared with reference/formats, which tests compare with.
 
 #ifndef OPTIMIZED_FORMATS_ROW_CODEC_H_
 #define OPTIMIZED_FORMATS_ROW_CODEC_H_

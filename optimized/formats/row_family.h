@@ -36,6 +36,8 @@ const RowFamily& RowFamilyOf(const MxFormat& format);
 const RowFamily& RowFamilyOf(const Nvfp4Format& format);
 const RowFamily& RowFamilyOf(const TurboquantFormat& format);
 const RowFamily& RowFamilyOf(const RotatedFormat& format);
+const RowFamily& RowFamilyOf(const ScaledFormat& format);
+const RowFamily& RowFamilyOf(const Int4zpFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -27,6 +27,12 @@ bool ProductsExact(int bits_a, int bits_b, const RoundedType& accumulator) {
   return bits_a + bits_b <= FloatTypeOf(accumulator.dtype).mantissa_bits + 1;
 }
 
+// Whether a kernel rounds what it makes of a code: codes on a grid, and products that f32 does not
+// hold.
+bool IsDequantized(const KvFormat& format) {
+  return GridOf(format).has_value() || Leaves(format, CodecChoice::kDecode);
+}
+
 int SignificantBits(DType dtype) { return FloatTypeOf(dtype).mantissa_bits + 1; }
 
 // Significant bits of a stored K or V element as the kernel multiplies it.
@@ -162,8 +168,8 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   fill(&plan.flush_subnormals, true, "flush", print_bool);
   fill(&plan.saturate_output, false, "saturate", print_bool);
   // Codes that are dequantized: those of K are not where q.k runs over them.
-  const bool k_decoded = GridOf(c.k) && !plan.integer_qk;
-  const bool has_codes = k_decoded || GridOf(c.v);
+  const bool k_decoded = IsDequantized(c.k) && !plan.integer_qk;
+  const bool has_codes = k_decoded || IsDequantized(c.v);
   if (has_codes && profile.decode == DecodeRounding::kExact && !plan.dequantize) {
     fill(&plan.dequantize, DequantizeKind::kRounded, "dequantize",
          [](DequantizeKind kind) { return Name(kind); });
@@ -351,11 +357,13 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
       parts.eta = direction * HalfSmallestSubnormal(*plan.dequantize_dtype);
     }
     if (k_decoded) a.k_parts = parts;
-    if (GridOf(c.v)) a.v_parts = parts;
+    // A scale of the whole vector stays out of P.V as one more factor of the weights; factored sums
+    // over groups round scales and biases otherwise.
+    if (a.factored ? !GridOf(c.v) && IsDequantized(c.v) : IsDequantized(c.v)) a.v_parts = parts;
     if (a.factored && GridOf(c.v)) {
       a.v_largest_code = GridOf(c.v)->Largest();
     }
-    if (a.factored && k_decoded) {
+    if (a.factored && k_decoded && GridOf(c.k)) {
       // Sums over groups of channels; then, per group, two products and two additions.
       const auto group = static_cast<double>(GridOf(c.k)->group);
       a.h_qk = SumDepth(*plan.qk, group, qk_exact);

@@ -307,7 +307,7 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double y = w.y.empty() ? w.y_factor * sums.x : sums.y;
   terms[kProbabilityTerm] = (1 + g) * y / rest;
   terms[kSumTerm] = g * sums.x / rest;
-  if (a.parts && !a.factored) {
+  if (a.parts) {
     const double parts = Compose(Gamma(a.v_parts.c, a.u_a), a.v_parts.u);
     terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) *
                          (parts * sums.parts + a.v_parts.eta * (1 + w.t_plus)) / rest;

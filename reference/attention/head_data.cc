@@ -34,6 +34,16 @@ void LoadParts(const AttentionCase& c, const TensorMap& inputs, bool is_key, int
   }
 }
 
+// Of a format without a grid, what is stored: scales of whole vectors, and no biases.
+void LoadMagnitudes(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                    bool is_key, int64_t batch, int64_t kv_head, OperandRows* operand) {
+  const KvFormat& format = is_key ? c.k : c.v;
+  const EncodedRows rows = CacheRows(format, inputs, is_key ? "k" : "v");
+  operand->magnitude =
+      DecodeRows(format, profile, rows, (batch * c.kv_heads + kv_head) * c.kv_len, c.kv_len).hi;
+  for (double& value : operand->magnitude) value = std::fabs(value);
+}
+
 std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, int64_t dim) {
   const int64_t tiles = (kv_len + kKeyTile - 1) / kKeyTile;
   std::vector<double> out(static_cast<size_t>(tiles * kKeyTile * dim), 0.0);
@@ -61,6 +71,13 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
   OperandRows operand;
   operand.dim = is_key ? c.k_dim : c.v_dim;
   const int64_t first_row = (batch * c.kv_heads + kv_head) * c.kv_len;
+  const auto load_parts = [&] {
+    if (GridOf(format)) {
+      LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+    } else if (Leaves(format, CodecChoice::kDecode)) {
+      LoadMagnitudes(c, profile, inputs, is_key, batch, kv_head, &operand);
+    }
+  };
   if (c.against_original && !IsPlain(format)) {
     const Tensor& original = Get(inputs, name + "_original");
     operand.hi.resize(static_cast<size_t>(c.kv_len * operand.dim));
@@ -72,14 +89,14 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
           OriginalErrorBound(format, profile, c.q, std::span(operand.hi).subspan(at, d));
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
-    if (want_parts && GridOf(format)) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+    if (want_parts) load_parts();
     return operand;
   }
   const EncodedRows rows = CacheRows(format, inputs, name);
   DecodedRows decoded = DecodeRows(format, profile, rows, first_row, c.kv_len);
   operand.hi = std::move(decoded.hi);
   operand.lo = std::move(decoded.lo);
-  if (want_parts && GridOf(format)) LoadParts(c, inputs, is_key, batch, kv_head, &operand);
+  if (want_parts) load_parts();
   return operand;
 }
 

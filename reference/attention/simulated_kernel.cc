@@ -32,11 +32,25 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
   OperandView view;
   view.stride = d;
   const bool integers = is_key && plan.integer_qk;
-  if (!integers && (!GridOf(format) || profile.decode != DecodeRounding::kExact ||
+  const bool dequantized = GridOf(format) || Leaves(format, CodecChoice::kDecode);
+  if (!integers && (!dequantized || profile.decode != DecodeRounding::kExact ||
                     *plan.dequantize == DequantizeKind::kStored)) {
     AttentionCase stored = c;  // a kernel never sees the originals
     stored.against_original = false;
     view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
+    return view;
+  }
+  const Op op(plan);
+  if (!GridOf(format)) {  // a product of a code and a scale, which double holds
+    AttentionCase stored = c;
+    stored.against_original = false;
+    view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
+    for (double& value : view.rows) {
+      value = op.Mul(value, 1);
+      if (*plan.dequantize == DequantizeKind::kRounded) {
+        value = op.Convert(*plan.dequantize_dtype, value);
+      }
+    }
     return view;
   }
   const auto group = static_cast<size_t>(GridOf(format)->group);
@@ -48,7 +62,6 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
     view.group = group;
     return view;
   }
-  const Op op(plan);
   view.rows.resize(static_cast<size_t>(c.kv_len) * d);
   for (size_t r = 0; r < static_cast<size_t>(c.kv_len); ++r) {
     const double* row = &codes[r * (d + 2 * groups)];

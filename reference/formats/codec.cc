@@ -12,10 +12,15 @@
 namespace kvcheck {
 namespace {
 
-// Channels of rows whose first plane has this width; 0 where it is no whole number of blocks.
+// Channels of rows whose first plane has this width, which is some elements per block and perhaps
+// some per row; 0 where it is no whole number of blocks.
 int64_t DimOf(const KvFormat& format, int64_t width) {
-  const int64_t of_block = PlanesOf(format, BlockOf(format))[0].elements;
-  return width % of_block == 0 ? width / of_block * BlockOf(format) : 0;
+  const int64_t block = BlockOf(format);
+  const int64_t of_one = PlanesOf(format, block)[0].elements;
+  const int64_t of_block = PlanesOf(format, 2 * block)[0].elements - of_one;
+  const int64_t of_row = of_one - of_block;
+  return width > of_row && (width - of_row) % of_block == 0 ? (width - of_row) / of_block * block
+                                                            : 0;
 }
 
 EncodedRows RowsOf(const KvFormat& format, const TensorMap& tensors,

@@ -71,7 +71,10 @@ const std::vector<std::string>& CodecReasons() {
       "the writer takes approximate reciprocals, which leave this scale or code to the machine",
       "a coordinate within 2^-18 / sqrt(d) of a threshold, of which either code is right",
       "the norm is as near to the middle between two f16 as sums in f32 are exact",
-      "the norm is no finite f16: what else is stored of the group has no meaning"};
+      "the norm is no finite f16: what else is stored of the group has no meaning",
+      "a GPU's reciprocal of the scale is off by one unit in the last place at most, which moves "
+      "this code to its "
+      "neighbour"};
   return reasons;
 }
 

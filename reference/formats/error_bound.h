@@ -17,6 +17,14 @@
 //   "code"                |d| max(1/2, distance to the nearest integer that is a code)
 //   "scale rounding"      min(largest code, |x| / |d| + 1/2) dD
 //   "encoder arithmetic"  (a |x| + b |d|) u32 (1 + dD / |d|), a and b by family
+// Codes of 8 bits with a scale s, t = |x| / s:
+//   "row rounding"        as above
+//   "code"                s max(half the gap of codes at t, t - largest)
+//   "product rounding"    of f32 and of T, by decode
+//   "encoder arithmetic"  (2 r + 1) u32 |x|, r = 1 or 2 by the writer, and of integers the added
+//   half
+// Nibbles with a zero point: "code" and "encoder arithmetic" likewise,
+//   "scale rounding"      |c - z| times the 4 bits that the stored scale has lost
 // Plain:
 //   "format rounding"     half the spacing of the format at x
 //   "saturation"          |x| - largest finite value, beyond it and where the profile saturates

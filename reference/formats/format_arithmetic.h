@@ -80,7 +80,8 @@ enum CodecReason {
   kApproximateReciprocal,
   kNearThreshold,
   kNearHalfNorm,
-  kNormNotFinite
+  kNormNotFinite,
+  kReciprocalUnit
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -148,6 +149,8 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -68,13 +68,15 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   profile.mx_encode = rule.mx_encode.value_or(MxEncoder::kOcp);
   profile.nvfp4_encode = rule.nvfp4_encode.value_or(Nvfp4Encoder::kMlx);
   profile.turboquant = rule.turboquant.value_or(TurboquantWriter::kMlxVlm);
+  profile.token_encode = rule.token_encode.value_or(TokenEncoder::kDivide);
   claim.profiles = {profile};
   const auto declared = [&](CodecChoice choice, bool is_given) {
     return is_given || !Leaves(format, choice);
   };
   if (!declared(CodecChoice::kEncode, rule.encode.has_value()) ||
       !declared(CodecChoice::kMxEncode, rule.mx_encode.has_value()) ||
-      !declared(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
+      !declared(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value()) ||
+      !declared(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
     claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
   }
   return claim;
@@ -166,6 +168,9 @@ class StoredCodecSource : public ExpectedSource {
     if (open(CodecChoice::kTurboquant, rule.turboquant.has_value())) {
       assumptions_.push_back("turboquant=mlx_vlm");
     }
+    if (open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
+      assumptions_.push_back("token_encode=divide, vllm or vllm_truncate");
+    }
   }
 
   // The encoder that the bits are held to.
@@ -182,6 +187,9 @@ class StoredCodecSource : public ExpectedSource {
     }
     if (Leaves(claim_.format, CodecChoice::kNvfp4Encode)) {
       return fmt::format("nvfp4_encode={}", Name(profile.nvfp4_encode));
+    }
+    if (Leaves(claim_.format, CodecChoice::kTokenEncode)) {
+      return fmt::format("token_encode={}", Name(profile.token_encode));
     }
     return Print(claim_.format);
   }

@@ -58,7 +58,8 @@ enum class CodecChoice {
   kFp8Overflow,
   kMxEncode,
   kNvfp4Encode,
-  kTurboquant
+  kTurboquant,
+  kTokenEncode
 };
 
 // What a format's codes mean where a value is code * scale + bias: integers from lowest to highest,

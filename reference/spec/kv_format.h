@@ -42,6 +42,7 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   { F::Parse(piece, parts, has_row_type) } -> std::same_as<std::optional<F>>;
   // Every one; of a family with a seed some of each kind.
   { F::All() } -> std::same_as<std::vector<F>>;
+  // Is one of All(), or differs from one by a number of its text (a static scale).
   { format.Exists() } -> std::same_as<bool>;
   { format.Text() } -> std::same_as<std::string>;
   // The codec without parameters of layout and type: "affine:4", "plain", "fp8".

@@ -32,6 +32,9 @@ constexpr EnumNames<Nvfp4Encoder, 3> kNvfp4 = {{{Nvfp4Encoder::kMlx, "mlx"},
 constexpr EnumNames<TurboquantWriter, 3> kTurboquant = {{{TurboquantWriter::kMlxVlm, "mlx_vlm"},
                                                          {TurboquantWriter::kVllm, "vllm"},
                                                          {TurboquantWriter::kVllmNc, "vllm_nc"}}};
+constexpr EnumNames<TokenEncoder, 3> kToken = {{{TokenEncoder::kDivide, "divide"},
+                                                {TokenEncoder::kVllm, "vllm"},
+                                                {TokenEncoder::kVllmTruncate, "vllm_truncate"}}};
 constexpr EnumNames<bool, 2> kMaximum = {{{false, "visible"}, {true, "all"}}};
 
 }  // namespace
@@ -43,6 +46,7 @@ std::string_view Name(Fp8Overflow overflow) { return NameIn(kFp8, overflow); }
 std::string_view Name(MxEncoder encode) { return NameIn(kMx, encode); }
 std::string_view Name(Nvfp4Encoder encode) { return NameIn(kNvfp4, encode); }
 std::string_view Name(TurboquantWriter writer) { return NameIn(kTurboquant, writer); }
+std::string_view Name(TokenEncoder encode) { return NameIn(kToken, encode); }
 
 DecodeRounding ParseDecodeRounding(Piece piece) { return ParseEnum(kDecode, piece); }
 AffineEncoder ParseAffineEncoder(Piece piece) { return ParseEnum(kEncode, piece); }
@@ -51,6 +55,7 @@ Fp8Overflow ParseFp8Overflow(Piece piece) { return ParseEnum(kFp8, piece); }
 MxEncoder ParseMxEncoder(Piece piece) { return ParseEnum(kMx, piece); }
 Nvfp4Encoder ParseNvfp4Encoder(Piece piece) { return ParseEnum(kNvfp4, piece); }
 TurboquantWriter ParseTurboquantWriter(Piece piece) { return ParseEnum(kTurboquant, piece); }
+TokenEncoder ParseTokenEncoder(Piece piece) { return ParseEnum(kToken, piece); }
 
 std::string Print(const Profile& profile) {
   const Profile defaults;
@@ -78,6 +83,9 @@ std::string Print(const Profile& profile) {
     add("nvfp4_encode", Name(profile.nvfp4_encode));
   }
   if (profile.turboquant != defaults.turboquant) add("turboquant", Name(profile.turboquant));
+  if (profile.token_encode != defaults.token_encode) {
+    add("token_encode", Name(profile.token_encode));
+  }
   return text;
 }
 
@@ -85,7 +93,7 @@ Profile ParseProfile(std::string_view text) {
   Profile profile;
   Fields fields(WholeLine(text),
                 "masked_row, mask_value, maximum, decode, encode, ggml_encode, fp8_overflow, "
-                "mx_encode, nvfp4_encode, turboquant");
+                "mx_encode, nvfp4_encode, turboquant, token_encode");
   Piece value;
   if (fields.TakeIf("masked_row", &value)) profile.masked_row = ParseEnum(kMaskedRow, value);
   if (fields.TakeIf("mask_value", &value)) {
@@ -106,6 +114,7 @@ Profile ParseProfile(std::string_view text) {
   if (fields.TakeIf("mx_encode", &value)) profile.mx_encode = ParseMxEncoder(value);
   if (fields.TakeIf("nvfp4_encode", &value)) profile.nvfp4_encode = ParseNvfp4Encoder(value);
   if (fields.TakeIf("turboquant", &value)) profile.turboquant = ParseTurboquantWriter(value);
+  if (fields.TakeIf("token_encode", &value)) profile.token_encode = ParseTokenEncoder(value);
   fields.Finish();
   return profile;
 }

@@ -25,6 +25,7 @@ enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
 enum class MxEncoder { kOcp, kMlx, kMlx031, kSglang };
 enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
 enum class TurboquantWriter { kMlxVlm, kVllm, kVllmNc };
+enum class TokenEncoder { kDivide, kVllm, kVllmTruncate };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -38,6 +39,7 @@ struct Profile {
   MxEncoder mx_encode = MxEncoder::kOcp;
   Nvfp4Encoder nvfp4_encode = Nvfp4Encoder::kMlx;
   TurboquantWriter turboquant = TurboquantWriter::kMlxVlm;
+  TokenEncoder token_encode = TokenEncoder::kDivide;
   bool operator==(const Profile&) const = default;
 };
 
@@ -50,6 +52,7 @@ std::string_view Name(Fp8Overflow overflow);
 std::string_view Name(MxEncoder encode);
 std::string_view Name(Nvfp4Encoder encode);
 std::string_view Name(TurboquantWriter writer);
+std::string_view Name(TokenEncoder encode);
 DecodeRounding ParseDecodeRounding(Piece piece);
 AffineEncoder ParseAffineEncoder(Piece piece);
 GgmlEncoder ParseGgmlEncoder(Piece piece);
@@ -57,6 +60,7 @@ Fp8Overflow ParseFp8Overflow(Piece piece);
 MxEncoder ParseMxEncoder(Piece piece);
 Nvfp4Encoder ParseNvfp4Encoder(Piece piece);
 TurboquantWriter ParseTurboquantWriter(Piece piece);
+TokenEncoder ParseTokenEncoder(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

@@ -16,6 +16,7 @@
 #include "reference/spec/affine_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
+#include "reference/spec/int4zp_format.h"
 #include "reference/spec/iq4_nl_format.h"
 #include "reference/spec/mx_format.h"
 #include "reference/spec/nvfp4_format.h"
@@ -25,6 +26,7 @@
 #include "reference/spec/q5_0_format.h"
 #include "reference/spec/q5_1_format.h"
 #include "reference/spec/q8_0_format.h"
+#include "reference/spec/scaled_format.h"
 #include "reference/spec/text.h"
 #include "reference/spec/turboquant_format.h"
 
@@ -33,7 +35,8 @@ namespace kvcheck {
 // Every family but the rotation itself.
 using UnrotatedFormat =
     std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
-                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, TurboquantFormat>;
+                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, TurboquantFormat, ScaledFormat,
+                 Int4zpFormat>;
 
 // Planes are those of `stored`. A row is rotated in blocks of `size` consecutive channels.
 struct RotatedFormat {

@@ -49,7 +49,8 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   };
   const auto leaves = [&](CodecChoice choice) { return Leaves(rule->format, choice); };
   if (key == "decode") {
-    once(rule->decode.has_value(), leaves(CodecChoice::kDecode), "affine, MX and NVFP4 formats");
+    once(rule->decode.has_value(), leaves(CodecChoice::kDecode),
+         "formats whose values are rounded");
     rule->decode = ParseDecodeRounding(value);
   } else if (key == "encode") {
     once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
@@ -69,6 +70,10 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else if (key == "turboquant") {
     once(rule->turboquant.has_value(), leaves(CodecChoice::kTurboquant), "turboquant formats");
     rule->turboquant = ParseTurboquantWriter(value);
+  } else if (key == "token_encode") {
+    once(rule->token_encode.has_value(), leaves(CodecChoice::kTokenEncode),
+         "formats with a scale per token");
+    rule->token_encode = ParseTokenEncoder(value);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
@@ -76,7 +81,7 @@ void ParseCodecField(Piece field, CodecRule* rule) {
   } else {
     field.Refuse(
         "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, mx_encode=, "
-        "nvfp4_encode=, turboquant= and codes=exact");
+        "nvfp4_encode=, turboquant=, token_encode= and codes=exact");
   }
 }
 
@@ -102,6 +107,9 @@ CodecRule ParseCodec(Piece piece) {
   if (is_open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
     piece.Refuse("codes=exact needs nvfp4_encode=, which names the encoder");
   }
+  if (is_open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
+    piece.Refuse("codes=exact needs token_encode=, which names the encoder");
+  }
   return rule;
 }
 
@@ -116,6 +124,7 @@ std::string PrintCodec(const CodecRule& rule) {
   if (rule.mx_encode) text += fmt::format(",mx_encode={}", Name(*rule.mx_encode));
   if (rule.nvfp4_encode) text += fmt::format(",nvfp4_encode={}", Name(*rule.nvfp4_encode));
   if (rule.turboquant) text += fmt::format(",turboquant={}", Name(*rule.turboquant));
+  if (rule.token_encode) text += fmt::format(",token_encode={}", Name(*rule.token_encode));
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -145,6 +154,7 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
   if (b.mx_encode.has_value() && a.mx_encode != b.mx_encode) return false;
   if (b.nvfp4_encode.has_value() && a.nvfp4_encode != b.nvfp4_encode) return false;
+  if (b.token_encode.has_value() && a.token_encode != b.token_encode) return false;
   if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
     return false;
   }

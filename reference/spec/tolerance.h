@@ -14,9 +14,10 @@
 //   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
 //   mx_encode=, nvfp4_encode=      of the formats of these names (profile.h); left out: the loosest
 //   turboquant=                    of a turboquant format (profile.h); left out: mlx_vlm
+//   token_encode=                  of codes of 8 bits with a scale per token (profile.h)
 //   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
-//                                  those of the encoder, which encode=, ggml_encode=, mx_encode= or
-//                                  nvfp4_encode= then has to name
+//                                  those of the encoder, which encode=, ggml_encode=, mx_encode=,
+//                                  nvfp4_encode= or token_encode= then has to name
 
 #ifndef REFERENCE_SPEC_TOLERANCE_H_
 #define REFERENCE_SPEC_TOLERANCE_H_
@@ -56,6 +57,7 @@ struct CodecRule {
   std::optional<MxEncoder> mx_encode;
   std::optional<Nvfp4Encoder> nvfp4_encode;
   std::optional<TurboquantWriter> turboquant;
+  std::optional<TokenEncoder> token_encode;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
 };

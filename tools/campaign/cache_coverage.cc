@@ -92,7 +92,7 @@ std::vector<CacheOpKind> CoveredOperations() {
 
 CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvFormat& format,
                         int64_t rows) {
-  const int64_t dim = IsPlain(format) ? 32 : BlockOf(format);
+  const int64_t dim = std::max<int64_t>(BlockOf(format), 32);
   return ParseCacheCase(
       fmt::format("cache layout={} k={} x=f32 hq=2 dk={} growth=2 data=tokens:1; "
                   "new A rows={}; append A 6; {}",

@@ -30,8 +30,10 @@ std::string FamilyOf(const KvFormat& k, const KvFormat& v) {
   return text == other ? text : text + "/" + other;
 }
 
-// The block of what is stored in blocks; else the channels of the plainest setup.
-int64_t LeastDim(const KvFormat& format) { return IsPlain(format) ? 8 : BlockOf(format); }
+// The block of what is stored in blocks, or several; else the channels of the plainest setup.
+int64_t LeastDim(const KvFormat& format) {
+  return IsPlain(format) ? 8 : std::max<int64_t>(BlockOf(format), 32);
+}
 
 const char* ClassOf(int64_t number) {
   if (number < 0) return "-";

@@ -1,12 +1,14 @@
 #include "tools/faults/codec_rules.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "reference/formats/codec.h"
 #include "reference/formats/plain.h"
+#include "reference/formats/scaled_codes.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -121,6 +123,73 @@ TensorMap FaultyCodec::Encode(const PlainFormat& format, const CodecCase&, const
   Tensor codes(dtype, x.shape);
   EncodeFrom(values, dtype, codes.bytes.data(), rule);
   return {{"codes", std::move(codes)}};
+}
+
+TensorMap FaultyCodec::Encode(const ScaledFormat& format, const CodecCase&, const Tensor& x) const {
+  // Planes of the right shapes, whose contents are written anew where a step is replaced.
+  TensorMap stored = EncodeRows(format, profile_, x);
+  const ScaledSteps& steps = rules_.scaled;
+  if (!steps.IsReplaced()) return stored;
+  const auto dim = static_cast<size_t>(x.shape.RowLength());
+  const bool is_inline = format.place == ScalePlace::kInline;
+  std::vector<double> row(dim);
+  std::byte* codes = stored.at(is_inline ? "cells" : "codes").bytes.data();
+  for (int64_t r = 0; r < x.shape.RowCount(); ++r) {
+    DecodeTo(x, r * static_cast<int64_t>(dim), row);
+    RoundAll(row, format.row_type);
+    float largest = 0;
+    for (const double value : row) {
+      largest = std::max(largest, static_cast<float>(std::fabs(value)));
+    }
+    const auto most = static_cast<float>(LargestOf(format.code));
+    float scale = format.IsDynamic() ? largest / most : format.scale;
+    if (steps.scale != nullptr) scale = steps.scale(format, largest);
+    for (size_t i = 0; i < dim; ++i) {
+      const auto value = static_cast<float>(row[i]);
+      float q = steps.position != nullptr ? steps.position(value, scale) : value / scale;
+      if (std::isnan(q) || scale == 0) q = 0;
+      if (format.code == ScaledCode::kInt8 && steps.round != nullptr) q = steps.round(q);
+      if (steps.clamps && format.IsDynamic()) q = std::clamp(q, -most, most);
+      codes[i] = static_cast<std::byte>(NearestCode(format.code, q, profile_.fp8_overflow));
+    }
+    codes += dim;
+    if (is_inline) {
+      std::memcpy(codes, &scale, sizeof(scale));
+      codes += sizeof(scale);
+    } else if (format.IsDynamic()) {
+      Store(&stored.at("scales"), r, std::span(&scale, 1));
+    }
+  }
+  return stored;
+}
+
+std::vector<double> FaultyCodec::Decode(const ScaledFormat& format, const CodecCase& c,
+                                        const TensorMap& stored) const {
+  ScaledFormat read = format;
+  if (rules_.scaled.read_as != nullptr) read.code = rules_.scaled.read_as(format.code);
+  return DecodeToRowType(read, profile_, CodecRows(read, stored), 0, c.rows);
+}
+
+std::vector<double> FaultyCodec::Decode(const Int4zpFormat& format, const CodecCase& c,
+                                        const TensorMap& stored) const {
+  std::vector<double> values =
+      DecodeToRowType(format, profile_, CodecRows(format, stored), 0, c.rows);
+  if (rules_.nibble == nullptr) return values;
+  const size_t half = static_cast<size_t>(c.head_dim) / 2;
+  const size_t stride = format.is_inline ? half + 4 : half;
+  const std::byte* codes = stored.at(format.is_inline ? "cells" : "codes").bytes.data();
+  for (size_t r = 0; r < static_cast<size_t>(c.rows); ++r) {
+    const std::byte* at =
+        format.is_inline ? codes + r * stride + half : stored.at("scales").bytes.data() + 4 * r;
+    uint32_t bits = 0;
+    std::memcpy(&bits, at, sizeof(bits));
+    for (size_t i = 0; i < 2 * half; ++i) {
+      const int byte = std::to_integer<int>(codes[r * stride + i / 2]);
+      const double value = rules_.nibble(bits, i % 2 == 0 ? byte & 15 : byte >> 4);
+      values[r * 2 * half + i] = RoundTo(format.row_type, value);
+    }
+  }
+  return values;
 }
 
 std::vector<double> FaultyCodec::Decode(const AffineFormat& format, const CodecCase& c,

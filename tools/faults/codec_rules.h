@@ -29,12 +29,27 @@ struct AffineSteps {
   uint8_t (*code)(float rounded, float n) = nullptr;  // from the rounded number of steps
 };
 
+// Steps of codes of 8 bits with a scale, in f32; all but the last of encoding a vector.
+struct ScaledSteps {
+  float (*scale)(const ScaledFormat& format, float largest) = nullptr;  // of the vector, or given
+  float (*position)(float x, float scale) = nullptr;                    // in place of x / s
+  float (*round)(float position) = nullptr;          // of integers, in place of nearest even
+  bool clamps = true;                                // positions, within the largest code
+  ScaledCode (*read_as)(ScaledCode code) = nullptr;  // what a reader takes the codes for
+  bool IsReplaced() const {
+    return scale != nullptr || position != nullptr || round != nullptr || !clamps;
+  }
+};
+
 struct CodecRules {
   AffineSteps affine = {};
   TurboquantSteps turboquant = {};
   // What is taken for the profile, and for the format: one of the same planes.
   void (*profile)(Profile* profile) = nullptr;
   KvFormat (*format)(const KvFormat& format) = nullptr;
+  ScaledSteps scaled = {};
+  // The value of a nibble under a stored scale, in place of (c - z) times the masked scale.
+  float (*nibble)(uint32_t stored, int code) = nullptr;
   // The stored value of an element of a plain format, in place of one rounding to the type.
   double (*store)(DType dtype, const Profile& profile, double x) = nullptr;
   // Changes the planes that were stored (encoding) or that are about to be read (decoding). In a
@@ -60,9 +75,14 @@ class FaultyCodec : public Implementation {
   TensorMap Encode(const PlainFormat& format, const CodecCase& c, const Tensor& x) const;
   TensorMap Encode(const AffineFormat& format, const CodecCase& c, const Tensor& x) const;
   TensorMap Encode(const TurboquantFormat& format, const CodecCase& c, const Tensor& x) const;
+  TensorMap Encode(const ScaledFormat& format, const CodecCase& c, const Tensor& x) const;
   std::vector<double> Decode(const AffineFormat& format, const CodecCase& c,
                              const TensorMap& stored) const;
   std::vector<double> Decode(const TurboquantFormat& format, const CodecCase& c,
+                             const TensorMap& stored) const;
+  std::vector<double> Decode(const ScaledFormat& format, const CodecCase& c,
+                             const TensorMap& stored) const;
+  std::vector<double> Decode(const Int4zpFormat& format, const CodecCase& c,
                              const TensorMap& stored) const;
   // Families none of whose steps can be replaced, but for what becomes of a block.
   template <typename Format>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/spec/dtype.h"
 #include "tools/faults/attention_faults.h"
 #include "tools/faults/cache_faults.h"
 #include "tools/faults/codec_faults.h"
@@ -94,12 +95,14 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
   return words;
 }
 
-// Of a format's kind: blocks of ggml are called q... or iq..., and are one family.
-std::string_view FamilyWord(std::string_view kind) {
-  for (const std::string_view family : {"affine", "ggml", "mxfp", "nvfp4", "turboquant"}) {
-    if (kind.starts_with(family)) return family;
-  }
-  return kind.starts_with("q") || kind.starts_with("iq") ? "ggml" : "plain";
+// Of a format's text: its name before its parameters; ggml's blocks, MX and plain types are one
+// family each.
+std::string_view FamilyWord(std::string_view format) {
+  const std::string_view name = format.substr(0, format.find(':'));
+  if (name.starts_with("mxfp")) return "mxfp";
+  if (name.starts_with("q") || name.starts_with("iq")) return "ggml";
+  const auto type = ParseDType(name);
+  return type && IsFloat(*type) ? "plain" : name;
 }
 
 std::string CheckOf(std::string_view signature) {

@@ -7,6 +7,7 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +61,9 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   const size_t scale_bytes = planes.size() > 1 ? planes[1].Bytes() : 0;
   ASSERT_EQ(codec.bytes().codes, static_cast<int64_t>(code_bytes));
   ASSERT_EQ(codec.bytes().scales, static_cast<int64_t>(scale_bytes));
+  const size_t bias_bytes = planes.size() > 2 ? planes[2].Bytes() : 0;
+  ASSERT_EQ(codec.bytes().biases, static_cast<int64_t>(bias_bytes));
+  ASSERT_EQ(codec.bytes().Total(), static_cast<int64_t>(reference.bytes()));
   const int64_t vector = dim * static_cast<int64_t>(SizeInBytes(from));
   Stored got(format, dim, rows);
   codec.Encode(x, vector, rows, got.Rows());

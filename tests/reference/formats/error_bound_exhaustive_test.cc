@@ -81,6 +81,29 @@ TEST(ErrorBoundExhaustive, HoldsForEveryWriterOfMxAndNvfp4) {
   EXPECT_GT(all.judged, 10'000'000);
 }
 
+TEST(ErrorBoundExhaustive, HoldsForEveryWriterOfScalesPerToken) {
+  BoundCheck all;
+  for (const TokenEncoder encoder : {TokenEncoder::kVllm, TokenEncoder::kVllmTruncate}) {
+    for (const DecodeRounding decode : {DecodeRounding::kTwoRoundings, DecodeRounding::kExact}) {
+      Profile profile;
+      profile.token_encode = encoder;
+      profile.decode = decode;
+      for (const KvFormat& format : AllKvFormats()) {
+        if (!Leaves(format, CodecChoice::kTokenEncode)) continue;
+        for (const std::string_view regime : RowRegimes()) {
+          const BoundCheck check =
+              CheckBound(format, profile, GenerateRows(regime, 18, RowDType(format), 12, 384));
+          EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
+          all.Add(check);
+        }
+      }
+    }
+  }
+  std::printf("[ vLLM's writers: %lld elements, largest ratio %.6f ]\n",
+              static_cast<long long>(all.judged), all.largest_ratio);
+  EXPECT_GT(all.judged, 5'000'000);
+}
+
 TEST(ErrorBoundExhaustive, HoldsForEveryF16AndBf16PatternInFp8) {
   Profile saturate;
   saturate.fp8_overflow = Fp8Overflow::kSaturate;

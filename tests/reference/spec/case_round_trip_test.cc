@@ -131,6 +131,11 @@ CodecRule AnyCodecRule() {
     rule.scale_type_of_want = true;
     rule.format = of_f32;
   }
+  if (Leaves(rule.format, CodecChoice::kTokenEncode) && *rc::gen::arbitrary<bool>()) {
+    rule.token_encode = OneOf<TokenEncoder>(
+        {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate});
+    rule.codes_exact = *rc::gen::arbitrary<bool>();
+  }
   if (Leaves(rule.format, CodecChoice::kGgmlEncode) && *rc::gen::arbitrary<bool>()) {
     rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
     rule.codes_exact = *rc::gen::arbitrary<bool>();
@@ -146,7 +151,8 @@ CodecRule AnyCodecRule() {
   if (!Leaves(rule.format, CodecChoice::kEncode)) {
     if (!Leaves(rule.format, CodecChoice::kGgmlEncode) &&
         !Leaves(rule.format, CodecChoice::kMxEncode) &&
-        !Leaves(rule.format, CodecChoice::kNvfp4Encode)) {
+        !Leaves(rule.format, CodecChoice::kNvfp4Encode) &&
+        !Leaves(rule.format, CodecChoice::kTokenEncode)) {
       rule.codes_exact = *rc::gen::arbitrary<bool>();
     }
     return rule;

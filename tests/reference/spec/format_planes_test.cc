@@ -26,9 +26,12 @@ TEST(Planes, EveryFormatStoresWholeBlocksOfBytes) {
       names.insert(plane.name);
     }
     EXPECT_EQ(names.size(), one.size()) << Print(format);
+    // So many bytes a block, and perhaps some that every row has.
+    const Planes two = PlanesOf(format, 2 * block);
     const Planes three = PlanesOf(format, 3 * block);
     ASSERT_EQ(three.size(), one.size());
-    EXPECT_EQ(three.RowBytes(), 3 * one.RowBytes()) << Print(format);
+    EXPECT_GT(two.RowBytes(), one.RowBytes()) << Print(format);
+    EXPECT_EQ(three.RowBytes() - two.RowBytes(), two.RowBytes() - one.RowBytes()) << Print(format);
     EXPECT_TRUE(FitsHeadDim(format, 3 * block));
     EXPECT_EQ(FitsHeadDim(format, 3 * block + 1), block == 1) << Print(format);
   }
@@ -43,6 +46,10 @@ TEST(Planes, SizesAreThoseOfTheBits) {
   EXPECT_EQ(bytes("f8e5m2", 7), 7u);
   EXPECT_EQ(bytes("affine:4:g64:bf16", 128), 64u + 2 * 2 * 2);
   EXPECT_EQ(bytes("affine:3:g32:f32", 96), 36u + 2 * 3 * 4);
+  EXPECT_EQ(bytes("fp8:e4m3fn:token:bf16", 128), 132u);
+  EXPECT_EQ(bytes("int8:inline:f16", 128), 132u);
+  EXPECT_EQ(bytes("fp8:e5m2:s0.5:f16", 128), 128u);
+  EXPECT_EQ(bytes("int4zp:token:bf16", 128), 68u);
 }
 
 TEST(Planes, SimplerFormatsAreFormatsAndShrinkingEnds) {

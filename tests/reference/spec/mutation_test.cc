@@ -90,7 +90,7 @@ const std::vector<std::string> kProfiles = {
     "masked_row=any mask_value=-inf maximum=all",
     "mask_value=-1e9 decode=one_rounding encode=mlx_gpu fp8_overflow=saturate_all",
     "mask_value=lowest maximum=visible decode=two_roundings fp8_overflow=saturate ggml_encode=x86",
-    "mx_encode=mlx_0_31 nvfp4_encode=vllm_4over6",
+    "mx_encode=mlx_0_31 nvfp4_encode=vllm_4over6 token_encode=vllm",
     "masked_row=mean mask_value=2^10",
 };
 

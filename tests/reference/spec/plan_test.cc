@@ -137,6 +137,8 @@ Profile AnyProfile() {
       OneOf<Nvfp4Encoder>({Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6});
   profile.fp8_overflow =
       OneOf<Fp8Overflow>({Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
+  profile.token_encode = OneOf<TokenEncoder>(
+      {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate});
   return profile;
 }
 

@@ -210,12 +210,47 @@ class Texts(unittest.TestCase):
         back = stored.decode(stored.encode(rotated))
         self.assertTrue(np.allclose(fmt.decode(fmt.encode(x)), np.concatenate([signs @ back[:64], signs @ back[64:]]) / 8, atol=1e-4))
 
+    def test_fp8_and_int8_with_a_scale_are_what_pytorch_and_vllm_write(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        for code, codes, *scales in (
+                ("fp8:e4m3fn", "f9ef64757cf5e46f797ef15c747bf7e96c787df200727af8ec69777df4dc717a", "dbb6ad3b", "dcb6ad3b"),
+                ("fp8:e5m2fnuz", "fcf7727b7efbf2777c7ff86e7a7efbf4767c7ff900797dfcf6747b7efaee787d", "dbb62d38", "dcb62d38"),
+                ("int8", "b0df0d3c6bc4f321507fd8073564bdec1b4a78d1002f5eb6e5144372cbf92857", "6532993c", "6532993c")):
+            apart, inline = parse_format(f"{code}:token:f32"), parse_format(f"{code}:inline:f32")
+            self.assertEqual(apart.shapes(64, (2,)), [[2, 64], [2, 1]])
+            self.assertEqual(inline.shapes(64, (2,)), [[2, 68]])
+            for vllm, scale in zip((False, True), scales):
+                self.assertEqual([plane.tobytes().hex() for plane in apart.encode(witness, vllm=vllm)], [codes, scale])
+                self.assertEqual(inline.encode(witness, vllm=vllm)[0].tobytes().hex(), codes + scale)
+            self.assertEqual(apart.decode(apart.encode(witness)).tolist(), inline.decode(inline.encode(witness)).tolist())
+        ties = np.float32([127, 0.5, -1.5, 2.5])
+        int8 = parse_format("int8:token:f32")
+        self.assertEqual(int8.encode(ties)[0].tolist(), [127, 0, -2, 2])
+        self.assertEqual(int8.encode(ties, vllm=True)[0].tolist(), [127, 1, -2, 3])
+        self.assertEqual(int8.encode(ties, vllm=True, truncate=True)[0].tolist(), [127, 0, -1, 2])
+        given = parse_format("fp8:e4m3fn:s0.5:bf16")
+        self.assertEqual(given.shapes(64, (2,)), [[2, 64]])
+        self.assertEqual(given.decode(given.encode(np.float32([224, -3, 0, 0.5]))).tolist(), [224, -3, 0, 0.5])
+        values = np.isfinite(parse_format("fp8:e4m3fnuz:s1:f32").decode((np.arange(256, dtype=np.uint8),)))
+        self.assertEqual(np.flatnonzero(~values).tolist(), [0x80])
+
+    def test_int4zp_is_what_vllm_writes(self):
+        fmt = parse_format("int4zp:inline:f32")
+        self.assertEqual(fmt.shapes(64, (2,)), [[2, 36]])
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        self.assertEqual(fmt.encode(witness)[0].tobytes().hex(), "40a72e85fc63da51b83f961d74eb62c94644843e")
+        decoded = fmt.decode(fmt.encode(witness))
+        self.assertEqual(decoded[:3].view(np.uint32).tolist(), [0xBFC66660, 0xBF044440, 0x3E844440])
+        apart = parse_format("int4zp:token:f32")
+        self.assertEqual(apart.decode(apart.encode(witness)).tolist(), decoded.tolist())
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
                            ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
-                           ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8)):
+                           ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8),
+                           ("fp8:e4m3fn:token:bf16", 0.2), ("int8:inline:f32", 0.02), ("int4zp:token:f32", 0.3)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

@@ -2,6 +2,7 @@
 import functools
 
 from .affine import Affine
+from .int4zp import Int4zp
 from .iq4_nl import Iq4Nl
 from .mx import Mx
 from .nvfp4 import Nvfp4
@@ -13,9 +14,10 @@ from .q5_0 import Q5_0
 from .q5_1 import Q5_1
 from .q8_0 import Q8_0
 from .rotated import Rotated
+from .scaled import Scaled
 from .turboquant import Turboquant
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Rotated)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Rotated)
 
 
 @functools.lru_cache(maxsize=1024)
