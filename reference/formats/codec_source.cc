@@ -137,23 +137,26 @@ Tensor CodecSource::Ordered(const Profile& profile, int64_t first, int64_t count
 std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t first,
                                                int64_t count) const {
   ExpectedTile tile;
+  TensorMap stored;
+  EncodedRows rows;
+  int64_t row = 0;
   if (order_) {
-    TensorMap stored;
     for (const std::string& name : PlaneNames(case_.format)) {
       stored[name] = Slice(Get(inputs_, name), first, count);
     }
     const std::string name(PlanesOf(case_.format, case_.head_dim)[order_->plane].name);
     stored[name] = Ordered(profile, first, count);
-    tile.value = DecodeToRowType(case_.format, profile, CodecRows(case_.format, stored), 0, count);
+    rows = CodecRows(case_.format, stored);
   } else {
-    tile.value =
-        DecodeToRowType(case_.format, profile, CodecRows(case_.format, inputs_), first, count);
+    rows = CodecRows(case_.format, inputs_);
+    row = first;
   }
+  tile.value = DecodeToRowType(case_.format, profile, rows, row, count);
   if (IsPlain(case_.format)) RoundAll(tile.value, case_.x);
-  tile.bound = DecodeFreedom(case_.format, profile, rows, first, tile.value);
+  tile.bound = DecodeFreedom(case_.format, profile, rows, row, tile.value);
   if (!tile.bound.empty()) {
     tile.standing.assign(static_cast<size_t>(count), Standing::kJudged);
-    tile.standing_reason.assign(static_cast<size_t>(count), kNormNotFinite);
+    tile.standing_reason.assign(static_cast<size_t>(count), kNotFinite);
     for (size_t i = 0; i < tile.bound.size(); ++i) {
       if (std::isfinite(tile.bound[i])) continue;
       tile.standing[i / static_cast<size_t>(case_.head_dim)] = Standing::kUndefined;

@@ -129,6 +129,39 @@ class RotatedArithmetic : public FormatArithmetic {
   std::vector<Profile> UndeclaredEncoders(const Profile& profile) const override {
     return stored_->UndeclaredEncoders(profile);
   }
+  // decode=exact names no order of sums.
+  bool LeavesDecodeOpen(const Profile& profile) const override {
+    return profile.decode == DecodeRounding::kExact;
+  }
+  // Two orders, each within the rotation's term of the bound beside values that f32 rounded, and a
+  // rounding to the row type of each.
+  void DecodeBound(const Profile&, RowPlanesView, std::span<const double> y,
+                   std::span<double> bound) const override {
+    const double root = std::sqrt(static_cast<double>(size_));
+    const DType type = format_.RowType();
+    const bool rounds = type != DType::kFloat32;
+    for (size_t first = 0; first < y.size(); first += size_) {
+      // What the format holds, but for what the rotation back and the rounding of y lost.
+      std::vector<double> held(y.begin() + static_cast<std::ptrdiff_t>(first),
+                               y.begin() + static_cast<std::ptrdiff_t>(first + size_));
+      double lost = 0, sum = 0;
+      for (const double value : held) {
+        if (!std::isfinite(value)) continue;
+        lost += (rounds ? HalfSpacing(type, value) : 0) + Roundings() * std::fabs(value);
+      }
+      HadamardInOrder<double>(held);
+      for (const double value : held) sum += (std::fabs(value) + lost) / root;
+      for (size_t i = first; i < first + size_; ++i) {
+        bound[i] = 2 * (Roundings() + kUnit32) * sum / root * kOwn + 0x1p-147;
+        const double largest = std::fabs(y[i]) + bound[i];
+        if (!(largest < OverflowThreshold(type))) {
+          bound[i] = std::numeric_limits<double>::infinity();
+        } else if (rounds) {
+          bound[i] += 2 * HalfSpacing(type, largest);
+        }
+      }
+    }
+  }
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
     stored_->AddAlternatives(profile, Rotated(RoundedRow(x)), tiles);
@@ -147,14 +180,16 @@ class RotatedArithmetic : public FormatArithmetic {
     return {values.begin(), values.end()};
   }
 
+  // Of one rotation, relative to the sum of absolute values over sqrt(size): log2(size) partial
+  // sums, the scale's own rounding, the product with it.
+  double Roundings() const { return (std::log2(static_cast<double>(size_)) + 2) * kUnit32; }
+
   // Element i of H v is a sum of the block's v with signs, over sqrt(size): an error of at most b_j
-  // in each v_j shows as at most sum b_j / sqrt(size). A rotation in f32 has log2(size) roundings
-  // of partial sums, that of the scale and that of the product with it.
+  // in each v_j shows as at most sum b_j / sqrt(size).
   void BoundBlock(const RoundTripQuestion& question, std::span<const double> x,
                   const std::vector<double>& rounded, const std::vector<double>& rotated,
                   const RowBound& of_stored, size_t first, RowBound* bound) const {
     const double root = std::sqrt(static_cast<double>(size_));
-    const double roundings = (std::log2(static_cast<double>(size_)) + 2) * kUnit32;
     bool undefined = false, overflows = false;
     double sum_bound = 0, sum_stored = 0, sum_x = 0;
     for (size_t i = first; i < first + size_; ++i) {
@@ -166,9 +201,9 @@ class RotatedArithmetic : public FormatArithmetic {
     }
     // Partial sums on the way back.
     overflows = overflows || !(sum_stored * kOwn < OverflowThreshold(DType::kFloat32));
-    // Of the first rotation every element errs by roundings sum_x / root, of which the second makes
-    // a sum of `size` over root.
-    const double of_rotation = roundings * (sum_x + sum_stored / root) * (1 + 0x1p-10) + 0x1p-140;
+    // Of the first rotation every element errs by Roundings() sum_x / root, of which the second
+    // makes a sum of `size` over root.
+    const double of_rotation = Roundings() * (sum_x + sum_stored / root) * (1 + 0x1p-10) + 0x1p-140;
     const double of_block = (sum_bound / root + of_rotation) * kOwn;
     for (size_t i = first; i < first + size_; ++i) {
       const double x_error = std::fabs(x[i] - rounded[i]);
