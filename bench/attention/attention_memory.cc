@@ -1,11 +1,11 @@
 // What attention needs beside stored K and V: the growth of the peak of resident memory during the
 // first call over a long context, beside what a copy of K and V in 16 and 32 bits would take.
 //
-//   attention_memory [--formats q8_0,...] [--tokens N] [--queries N] [--threads N]
+//   attention_memory [--formats q8_0,q4_1/q5_0,...] [--tokens N] [--queries N] [--threads N]
 //
-// 32 query heads, 8 key/value heads, 128 channels, K and V of one format. Each format is measured
-// in a child of its own, after the problem stands and its pages are there; Linux alone says the
-// peak. Exit status: 1 where memory grew by half of a copy in 16 bits or more.
+// 32 query heads, 8 key/value heads, 128 channels, K and V of one format or of two. Each is
+// measured in a child of its own, after the problem stands and its pages are there; Linux alone
+// says the peak. Exit status: 1 where memory grew by half of a copy in 16 bits or more.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -28,8 +28,8 @@ namespace {
 constexpr double kMiB = 1 << 20;
 
 struct Options {
-  std::vector<std::string> formats = {"f16",  "q8_0", "q5_1",   "q5_0",
-                                      "q4_1", "q4_0", "iq4_nl", "affine:4:g64:f16"};
+  std::vector<std::string> formats = {
+      "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "q4_1/q5_0", "affine:4:g64:f16"};
   int64_t tokens = 65536;
   int64_t queries = 1;
   int threads = 2;

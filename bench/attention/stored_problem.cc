@@ -35,6 +35,13 @@ KvFormat ReadableFormat(const std::string& text) {
   return format;
 }
 
+// Of K or V: "q4_1", or "q4_1/q5_0" for both.
+KvFormat FormatOf(const std::string& text, bool is_key) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return ReadableFormat(text);
+  return ReadableFormat(is_key ? text.substr(0, slash) : text.substr(slash + 1));
+}
+
 }  // namespace
 
 StoredVectors::StoredVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
@@ -83,15 +90,16 @@ int64_t StoredVectors::Bytes() const { return tokens_ * kKvHeads * batch_ * byte
 
 StoredProblem::StoredProblem(const Size& size)
     : size_(size),
-      k_(ReadableFormat(size.format), size.tokens, size.batch, size.by_token, 1),
-      v_(ReadableFormat(size.format), size.tokens, size.batch, size.by_token, 2),
+      k_(FormatOf(size.format, true), size.tokens, size.batch, size.by_token, 1),
+      v_(FormatOf(size.format, false), size.tokens, size.batch, size.by_token, 2),
       run_{0, 0, size.tokens},
       q_(Drawn(kQueryHeads * size.queries * size.batch * kDim, kQuerySize, 3)),
       out_(q_.size()) {
   shape_.query_heads = kQueryHeads;
   shape_.kv_heads = kKvHeads;
   shape_.k_dim = shape_.v_dim = kDim;
-  shape_.k = shape_.v = ReadableFormat(size.format);
+  shape_.k = FormatOf(size.format, true);
+  shape_.v = FormatOf(size.format, false);
   shape_.scale = kScale;
   shape_.portable = size.portable;
   visible_.resize(static_cast<size_t>(size.queries));

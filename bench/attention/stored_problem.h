@@ -42,7 +42,7 @@ class StoredProblem {
   static constexpr int64_t kDim = 128;
 
   struct Size {
-    std::string format;  // text of a KvFormat, of K and V
+    std::string format;  // text of a KvFormat, of K and V; or of K/V
     int64_t tokens = 1;
     int64_t batch = 1;
     int64_t queries = 1;  // the last of the tokens where causal

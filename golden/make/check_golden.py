@@ -97,7 +97,7 @@ def blocks_are_right(fields, case, record):
         want = ggml_blocks.decode(case.inputs["blocks"].array, text)
         return np.array_equal(want, exact(record.outputs["y"]), equal_nan=True)
     x = exact(case.inputs["x"])
-    stored = ggml_blocks.encode(x, text)
+    stored = ggml_blocks.encode(x, text, x86="ggml_encode=x86" in record.profile)
     if fields["op"] == "encode":
         return bool((~ggml_blocks.judged(x, text) | (stored == record.outputs["blocks"].array)).all())
     return np.array_equal(ggml_blocks.decode(stored, text), exact(record.outputs["y"]))

@@ -1,5 +1,6 @@
 """Blocks of ggml in numpy, a second writing beside the C++ of the project and beside gguf-py: what check_golden.py holds
-golden files to. Blocks of 32 channels, little endian; every step in float32; the C reference's encoder."""
+golden files to. Blocks of 32 channels, little endian; every step in float32; the C reference's encoder,
+and of q8_0 that of x86 too."""
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,13 @@ def _q8_0_encode(x):
     size = np.abs(position)
     codes = np.copysign(np.floor(size) + (size - np.floor(size) >= np.float32(0.5)), position)
     return np.concatenate([_halves(step), codes.astype(np.int8).view(np.uint8)], -1)
+
+
+def _q8_0_encode_x86(x):
+    largest = np.abs(x).max(-1)
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.where(largest == 0, np.float32(0), np.float32(127) / largest)[..., None]
+    return np.concatenate([_halves(largest / np.float32(127)), np.rint(x * inverse).astype(np.int8).view(np.uint8)], -1)
 
 
 def _q8_0_codes(blocks):
@@ -117,10 +125,11 @@ TYPES = {"q8_0": Type(34, 8, _q8_0_encode, _q8_0_codes), "q4_0": Type(18, 4, *_s
          "iq4_nl": Type(18, 4, _iq4_nl_encode, lambda blocks: IQ4_NL[_unpacked(blocks[..., 2:], 4).astype(int)])}
 
 
-def encode(x, text):
-    """The bytes of finite rows (..., head_dim)."""
+def encode(x, text, x86=False):
+    """The bytes of finite rows (..., head_dim). x86: of the vector code that writes llama.cpp's caches, where it differs."""
     x = np.asarray(x, np.float32)
-    return TYPES[text].encode(x.reshape(*x.shape[:-1], -1, BLOCK)).reshape(*x.shape[:-1], -1)
+    function = _q8_0_encode_x86 if x86 and text == "q8_0" else TYPES[text].encode
+    return function(x.reshape(*x.shape[:-1], -1, BLOCK)).reshape(*x.shape[:-1], -1)
 
 
 def judged(x, text):
