@@ -53,9 +53,9 @@ std::vector<RotatedFormat> RotatedFormat::All() {
     RotatedFormat format;
     format.stored = stored;
     if (!CanStoreRotated(stored) || format.Block() != format.size) continue;
-    // Of each kind and row type, the one with the largest groups.
+    // Of each kind one: the last with the largest groups, which has bf16 rows where there are such.
     const auto same = std::find_if(all.begin(), all.end(), [&](const RotatedFormat& other) {
-      return other.Kind() == format.Kind() && other.RowType() == format.RowType();
+      return other.Kind() == format.Kind();
     });
     if (same == all.end()) {
       all.push_back(format);

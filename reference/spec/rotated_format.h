@@ -33,10 +33,9 @@
 namespace kvcheck {
 
 // Every family but the rotation itself.
-using UnrotatedFormat =
-    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
-                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, TurboquantFormat, ScaledFormat,
-                 Int4zpFormat>;
+using UnrotatedFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
+                                     Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format,
+                                     TurboquantFormat, ScaledFormat, Int4zpFormat>;
 
 // Planes are those of `stored`. A row is rotated in blocks of `size` consecutive channels.
 struct RotatedFormat {
@@ -49,7 +48,7 @@ struct RotatedFormat {
   static std::string_view Names() { return "hadamard"; }
   static std::optional<RotatedFormat> Parse(Piece piece, const std::vector<Piece>& parts,
                                             bool* has_row_type);
-  // Size 64 of each kind; every power of two from 2 to 512 exists.
+  // One of each kind, of size 64; every size that is a power of two from 2 to 512 exists.
   static std::vector<RotatedFormat> All();
   bool Exists() const;
   std::string Text() const;

@@ -91,6 +91,12 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
           << LayoutVariants()[layout] << " " << Name(static_cast<CacheOpKind>(kind));
     }
   }
+  // There are more formats than so many traces reach.
+  for (uint64_t index = kTraces; index < 4 * kTraces; ++index) {
+    const CacheCase c = drawer.Draw(1, index);
+    k.insert(Print(c.setup.k));
+    v.insert(Print(c.setup.v));
+  }
   for (const KvFormat& format : AllKvFormats()) {
     EXPECT_TRUE(k.contains(Print(format))) << Print(format);
     EXPECT_TRUE(v.contains(Print(format))) << Print(format);

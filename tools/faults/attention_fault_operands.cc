@@ -165,7 +165,7 @@ constexpr AttentionFault kOperandFaults[] = {
      nullptr,
      VBiasIgnored},
     {{"k_bias_negated", "k_biases", "the biases of K have the other sign",
-      "tq-fused-l1-quantize-basis", "P5", "attention out bound",
+      "tq-fused-l1-quantize-basis", "P5", "attention out bound | attention lse bound",
       "attention hq=1 hkv=1 l=1 t=2 d=32 dv=1 q=f32 k=affine:4:g32:f32 v=f32 out=f32 scale=0.125 "
       "data=gauss:1"},
      nullptr,

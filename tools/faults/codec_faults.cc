@@ -344,7 +344,8 @@ constexpr std::string_view kCells =
     "decode fp8 y special_value | codec decode int8 y special_value | codec decode int4zp y "
     "special_value | codec round_trip fp8 y bound | codec round_trip int8 y bound | codec "
     "round_trip int4zp y bound | codec round_trip fp8 y special_value | codec round_trip int8 y "
-    "special_value | codec round_trip int4zp y special_value";
+    "special_value | codec round_trip int4zp y special_value | "
+    "codec decode fp8 y bound | codec decode int8 y bound | codec decode int4zp y bound";
 
 constexpr std::string_view kMxWritten =
     "codec encode mxfp codes bytes | codec encode mxfp scales bytes | codec round_trip mxfp y "

@@ -96,8 +96,10 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::string_view
 }
 
 // Of a format's text: its name before its parameters; ggml's blocks, MX and plain types are one
-// family each.
+// family each, and a rotated format is what stores it.
 std::string_view FamilyWord(std::string_view format) {
+  constexpr std::string_view kRotated = "hadamard:";
+  if (format.starts_with(kRotated)) return FamilyWord(format.substr(kRotated.size()));
   const std::string_view name = format.substr(0, format.find(':'));
   if (name.starts_with("mxfp")) return "mxfp";
   if (name.starts_with("q") || name.starts_with("iq")) return "ggml";

@@ -255,7 +255,7 @@ std::vector<Malformed> Table() {
       rule("codec:mxfp4,codes=exact", "codec", "codes=exact needs mx_encode="),
       rule("codec:nvfp4,codes=exact", "codec", "codes=exact needs nvfp4_encode="),
       rule("codec:nvfp4,mx_encode=ocp", "mx_encode", "a choice of mxfp4 and mxfp8 alone"),
-      rule("codec:nvfp4,decode=exact", "decode", "a choice of affine, MX and NVFP4 formats alone"),
+      rule("codec:nvfp4,decode=exact", "decode", "a choice of formats whose values are rounded alone"),
       rule("codec:mxfp4:g32", "g32", "blocks of mxfp4 have 32 channels"),
       rule("codec:mxfp4:f64", "f64", "rows are f32, f16 or bf16"),
       rule("codec:mxfp8:f32", "f32", "elements of mxfp8 are e4m3 or e5m2"),

@@ -98,6 +98,7 @@ TEST(FaultTable, ChecksAreSignaturesWithoutHintsAndWidths) {
   EXPECT_EQ(CheckOf("codec round_trip f8e4m3fn y bound"), "codec round_trip plain y bound");
   EXPECT_EQ(CheckOf("codec encode iq4_nl blocks bytes"), "codec encode ggml blocks bytes");
   EXPECT_EQ(CheckOf("codec encode fp8:e5m2:token codes bytes"), "codec encode fp8 codes bytes");
+  EXPECT_EQ(CheckOf("codec decode hadamard:fp8:e5m2 y bound"), "codec decode fp8 y bound");
   EXPECT_EQ(CheckOf("append visible_missing"), "append visible_missing");
   EXPECT_EQ(CheckOf(""), "");
   EXPECT_EQ(SplitWords("a | b", " | "), (std::vector<std::string_view>{"a", "b"}));
