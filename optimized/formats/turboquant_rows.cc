@@ -148,41 +148,22 @@ HWY_INLINE FloatVec LookUp(FloatVec first, FloatVec second, hn::Vec<hn::RebindTo
 template <int kBits>
 constexpr bool kLooksUp = kVectorLanes == 8 && kBits <= 4;
 
-// Thresholds below each lane: one after the other, or by halves where a lookup finds the next.
-template <int kBits>
-HWY_INLINE hn::Vec<hn::RebindToSigned<Floats>> CodesOf(const TurboquantTables& tables, FloatVec y) {
-  const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  auto code = hn::Zero(di);
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (kLooksUp<kBits> && kBits == 4) {
-    const auto first = hn::Load(d, tables.thresholds);
-    const auto second = hn::Load(d, tables.thresholds + 8);
-    for (int step = 8; step > 0; step /= 2) {
-      const auto t = LookUp(first, second, hn::Add(code, hn::Set(di, step - 1)));
-      const auto above = hn::BitCast(di, hn::VecFromMask(d, hn::Gt(y, t)));
-      code = hn::Add(code, hn::And(above, hn::Set(di, step)));
-    }
-    return code;
-  }
-#endif
-  for (int t = 0; t + 1 < 1 << kBits; ++t) {
-    const auto above = hn::Gt(y, hn::Set(d, tables.thresholds[t]));
-    code = hn::Sub(code, hn::BitCast(di, hn::VecFromMask(d, above)));
-  }
-  return code;
-}
-
 // y: the rotated group. Eight codes are kBits bytes.
 template <int kBits>
 void StoreGroupCodes(const TurboquantTables& tables, const float* y, std::byte* to) {
   const Floats d;
+  const hn::RebindToSigned<Floats> di;
   const hn::Rebind<uint8_t, Floats> d8;
   for (int i = 0; i < tables.d; i += 8, to += kBits) {
     HWY_ALIGN uint8_t codes[8];
     for (int j = 0; j < 8; j += kVectorLanes) {
-      const auto code = CodesOf<kBits>(tables, hn::Load(d, y + i + j));
-      hn::StoreU(hn::DemoteTo(d8, code), d8, codes + j);
+      const FloatVec v = hn::Load(d, y + i + j);
+      auto count = hn::Zero(di);
+      for (int t = 0; t + 1 < 1 << kBits; ++t) {
+        const auto above = hn::Gt(v, hn::Set(d, tables.thresholds[t]));
+        count = hn::Sub(count, hn::BitCast(di, hn::VecFromMask(d, above)));
+      }
+      hn::StoreU(hn::DemoteTo(d8, count), d8, codes + j);
     }
     uint64_t bytes = 0;
     std::memcpy(&bytes, codes, 8);

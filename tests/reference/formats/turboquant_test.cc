@@ -349,7 +349,7 @@ TEST(Turboquant, NearAThresholdEitherCodeIsRightAndNoOther) {
     double square = 0;
     for (double& value : y) value = std::ldexp(static_cast<double>(random() >> 12), -52) - 0.5;
     for (size_t i = 0; i < 128; ++i) square += i == 3 ? 0 : y[i] * y[i];
-    const size_t threshold = row % 15;
+    const auto threshold = static_cast<size_t>(row % 15);
     const double distance = row % 2 == 0 ? 0.2 : 4;  // of the band
     const double t = static_cast<double>(group.thresholds()[threshold]) +
                      distance * kTurboquantBand / std::sqrt(128.0);
