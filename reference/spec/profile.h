@@ -21,9 +21,10 @@
 //                                 llama.cpp's CPU backend writes a KV cache
 //   fp8_overflow=nan|saturate|saturate_all    encoding above the largest finite fp8: NaN or inf by
 //                                 type; largest finite, NaN kept; largest finite for NaN too
-//   mx_encode=ocp|mlx|mlx_0_31|sglang         who writes MX blocks: the floor rule of OCP MX 1.0,
-//                                 nearest even; MLX on a CPU (0.32: exponents rounded up; up to
-//                                 0.31.2: to nearest); SGLang's fp4_e2m1
+//   mx_encode=ocp|up|mlx|mlx_0_31|sglang      who writes MX blocks: the floor rule of OCP MX 1.0,
+//                                 nearest even; the same with the scale rounded up (CUDA's
+//                                 cvt.rp.ue8m0, MLX's GPU backends); MLX on a CPU (0.32: exponents
+//                                 rounded up; up to 0.31.2: to nearest); SGLang's fp4_e2m1
 //   nvfp4_encode=mlx|vllm|vllm_4over6         who writes NVFP4: MLX on a CPU; vLLM's cache kernel,
 //                                 with maxima at 6, or at 6 or 4 by the smaller error
 
@@ -43,7 +44,7 @@ enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
-enum class MxEncoder { kOcp, kMlx, kMlx031, kSglang };
+enum class MxEncoder { kOcp, kUp, kMlx, kMlx031, kSglang };
 enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
 
 struct Profile {
