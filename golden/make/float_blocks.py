@@ -3,11 +3,13 @@ make them. What check_golden.py holds golden files to, and where no library runs
 
 Transcribed from, one float32 operation at a time:
   ocp      OCP Microscaling Formats (MX) v1.0, section 6.3: floor of the exponent, nearest even, saturation
+  up       the smallest power of two that is not below a / M, else as ocp: cvt.rp.satfinite.ue8m0x2 of CUDA as
+           cutlass::float_ue8m0_t has it, MLX's Metal kernels since mlx PR 4353 (fp8.h, mx_scale_round_up; fp4.h)
   mlx      MLX 0.32.4, python/mlx fp quantize modes on a CPU; mlx_0_31: MLX 0.31.2
   sglang   SGLang, python/sglang/srt/layers/quantization/kvfp4_tensor.py at 0dae407b, FP4MXBlock16KVQuantizeUtil: a compiled
            function, which computes in float32 whatever the type of its input
   vllm, vllm_4over6   vLLM, csrc/libtorch_stable/nvfp4_kv_cache_kernels.cu at 0cd789b3, with cvt_warp_fp16_to_fp4 of
-           nvfp4_utils.cuh: rcp.approx.ftz taken as the correctly rounded reciprocal, the scale linear in memory
+           nvfp4_utils.cuh at 20b4ad8e: rcp.approx.ftz taken as the correctly rounded reciprocal, the scale linear in memory
 """
 from typing import NamedTuple
 
@@ -83,6 +85,10 @@ def _mx(x, record, encode):
         with np.errstate(divide="ignore"):
             exponent = np.floor(np.log2(a.astype(np.float64))) - TOP_EXPONENT[record.element]
         exponent = np.maximum(exponent, -127)
+    elif encode == "up":
+        q = a / largest
+        with np.errstate(divide="ignore"):
+            exponent = np.maximum(np.ceil(np.log2(q.astype(np.float64))), -127)
     elif encode == "sglang":
         exponent = np.ceil(_log2(np.maximum(a / largest, F32(1e-10))))
     else:
@@ -96,7 +102,7 @@ def _mx(x, record, encode):
         w = _to(w, record.kind)
     if record.bits == 8:
         codes = _codes(w, record, "even", np.signbit(w))
-    elif encode == "ocp":
+    elif encode in ("ocp", "up"):
         codes = _codes(w, record, "even", np.signbit(w))
     elif encode == "sglang":
         codes = _codes(w, record, "up", w < 0)

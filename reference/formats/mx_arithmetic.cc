@@ -31,6 +31,13 @@ int ExponentOf(const BlockFloats& format, MxEncoder encoder, double a) {
   switch (encoder) {
     case MxEncoder::kOcp:
       return a == 0 ? -kBias : std::max(std::ilogb(a) - std::ilogb(largest), -kBias);
+    case MxEncoder::kUp: {
+      // The least power of two that is not below the quotient.
+      int exponent = -kBias;
+      const double q = ToFloat32(a / largest);
+      if (q != 0 && std::frexp(q, &exponent) == 0.5) --exponent;
+      return std::clamp(exponent, -kBias, kBias);
+    }
     case MxEncoder::kSglang: {
       // In f32 throughout: a fused kernel rounds to the type of rows only what it stores.
       const double q = std::max(ToFloat32(a / largest), ToFloat32(1e-10));
@@ -69,7 +76,7 @@ double Position(const BlockFloats& format, const Profile& profile, const BlockSc
 
 // Divisions by powers of two are exact, but below the smallest normal number.
 double PositionError(const BlockFloats& format, const Profile& profile, double t) {
-  if (profile.mx_encode == MxEncoder::kOcp) return 0;
+  if (profile.mx_encode == MxEncoder::kOcp || profile.mx_encode == MxEncoder::kUp) return 0;
   const DType type = IsMlx(profile) ? format.row : DType::kFloat32;
   return t < FloatTypeOf(type).smallest_normal ? HalfSmallestSubnormal(type) : 0;
 }
@@ -86,8 +93,10 @@ uint8_t Code(const BlockFloats& format, const Profile& profile, double position)
 }
 
 void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
-  AddChanges(profile, "mx_encode", &Profile::mx_encode,
-             {MxEncoder::kOcp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang}, changes);
+  AddChanges(
+      profile, "mx_encode", &Profile::mx_encode,
+      {MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang},
+      changes);
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ class StoredCodecSource : public ExpectedSource {
       assumptions_.push_back("ggml_encode=reference or x86");
     }
     if (open(CodecChoice::kMxEncode, rule.mx_encode.has_value())) {
-      assumptions_.push_back("mx_encode=ocp, mlx, mlx_0_31 or sglang");
+      assumptions_.push_back("mx_encode=ocp, up, mlx, mlx_0_31 or sglang");
     }
     if (open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
       assumptions_.push_back("nvfp4_encode=mlx, vllm or vllm_4over6");

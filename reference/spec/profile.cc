@@ -22,7 +22,8 @@ constexpr EnumNames<GgmlEncoder, 2> kGgml = {
 constexpr EnumNames<Fp8Overflow, 3> kFp8 = {{{Fp8Overflow::kNan, "nan"},
                                              {Fp8Overflow::kSaturate, "saturate"},
                                              {Fp8Overflow::kSaturateAll, "saturate_all"}}};
-constexpr EnumNames<MxEncoder, 4> kMx = {{{MxEncoder::kOcp, "ocp"},
+constexpr EnumNames<MxEncoder, 5> kMx = {{{MxEncoder::kOcp, "ocp"},
+                                          {MxEncoder::kUp, "up"},
                                           {MxEncoder::kMlx, "mlx"},
                                           {MxEncoder::kMlx031, "mlx_0_31"},
                                           {MxEncoder::kSglang, "sglang"}}};

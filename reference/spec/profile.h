@@ -22,7 +22,7 @@ enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
 enum class AffineEncoder { kMlxCpu, kMlxGpu };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
-enum class MxEncoder { kOcp, kMlx, kMlx031, kSglang };
+enum class MxEncoder { kOcp, kUp, kMlx, kMlx031, kSglang };
 enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
 enum class TurboquantWriter { kMlxVlm, kVllm, kVllmNc };
 enum class TokenEncoder { kDivide, kVllm, kVllmTruncate };

@@ -139,7 +139,7 @@ void OtherFp8(const CodecCase& c, TensorMap* stored) {
 // Rules of small floats in blocks: of MX where scales are powers of two, else of NVFP4.
 bool IsMx(const CodecCase& c) { return Leaves(c.format, CodecChoice::kMxEncode); }
 bool IsNvfp4(const CodecCase& c) { return Leaves(c.format, CodecChoice::kNvfp4Encode); }
-void OcpRoundedUp(Profile* profile) { profile->mx_encode = MxEncoder::kMlx; }
+void OcpRoundedUp(Profile* profile) { profile->mx_encode = MxEncoder::kUp; }
 void OcpToNearest(Profile* profile) { profile->mx_encode = MxEncoder::kMlx031; }
 void OcpTiesUp(Profile* profile) { profile->mx_encode = MxEncoder::kSglang; }
 void TakesVllm(Profile* profile) { profile->nvfp4_encode = Nvfp4Encoder::kVllm; }
@@ -500,8 +500,9 @@ constexpr CodecFault kFaults[] = {
       "ssd-bf16-dtype", "P4", kPlainBits,
       "codec op=encode format=bf16 x=f64 rows=1 d=1 data=gauss:1"},
      {.tensors = BytesOfHalfSwapped}},
-    {{"mx_exponent_rounded_up", "profile", "the exponent of an MX scale is rounded up, as MLX does",
-      "sgl-fp4-mixed mlx-fp-exponent", "P9", kMxWritten, kMxBlock},
+    {{"mx_exponent_rounded_up", "profile", "the exponent of an MX scale is rounded up",
+      "sgl-fp4-mixed mlx-fp-exponent", "P9", kMxWritten,
+      "codec op=encode format=mxfp4:bf16 x=bf16 rows=1 d=32 data=gauss:4"},
      {.profile = OcpRoundedUp}},
     {{"mx_exponent_of_old_writer", "profile",
       "the exponent of an MX scale is rounded to nearest, as MLX did up to 0.31", "mlx-fp-exponent",

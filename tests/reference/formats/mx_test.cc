@@ -108,6 +108,10 @@ TEST(Mx, EachWriterHasItsOwnExponent) {
             "00000007 00000000 00000000 00000000 7f");
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kMlx031, {9}),
             "00000006 00000000 00000000 00000000 80");
+  // 3.5 is a tie: to even, and not to the smaller one as with MLX.
+  EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kUp, {7}), "00000006 00000000 00000000 00000000 80");
+  EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kUp, {6}), "00000007 00000000 00000000 00000000 7f");
+  EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kUp, {}), "00000000 00000000 00000000 00000000 00");
   // Zeros: the smallest scale, 1, 2^-33.
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kOcp, {}), "00000000 00000000 00000000 00000000 00");
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kMlx, {}), "00000000 00000000 00000000 00000000 7f");
@@ -125,10 +129,12 @@ TEST(Mx, MlxWrapsTheScaleOfTinyBlocks) {
 }
 
 TEST(Mx, MlxTakesALogarithmOfF32) {
+  // (The rule that rounds up takes the exact one.)
   // log2 of the f32 after 2^100 rounds to 100: the maximum then lies beyond the largest element.
   const double q = std::nextafterf(0x1p100f, INFINITY);
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kMlx, {6 * q}).substr(36), "e3");
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kMlx, {6 * 0x1.0001p100}).substr(36), "e4");
+  EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kUp, {6 * q}).substr(36), "e4");
 }
 
 // Every scale with every code.
@@ -208,8 +214,8 @@ TEST_P(MxWriter, BoundHoldsAtTheEndsOfTheScale) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MxWriter,
-                         testing::Values(MxEncoder::kOcp, MxEncoder::kMlx, MxEncoder::kMlx031,
-                                         MxEncoder::kSglang),
+                         testing::Values(MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx,
+                                         MxEncoder::kMlx031, MxEncoder::kSglang),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 Outcome JudgedWith(const Profile& profile, const std::vector<double>& row, const std::string& plane,

@@ -131,8 +131,8 @@ Profile AnyProfile() {
       {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
   profile.encode = OneOf<AffineEncoder>({AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu});
   profile.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
-  profile.mx_encode =
-      OneOf<MxEncoder>({MxEncoder::kOcp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang});
+  profile.mx_encode = OneOf<MxEncoder>(
+      {MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang});
   profile.nvfp4_encode =
       OneOf<Nvfp4Encoder>({Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6});
   profile.fp8_overflow =

@@ -175,7 +175,7 @@ class Texts(unittest.TestCase):
         for writer, want in (("ocp", "07224466a8caec8e"), ("mlx", "0721436590badc0e"), ("sglang", "17325476a9cbed8f")):
             self.assertEqual(small.encode(ties, mx_encode=writer)[0].tobytes().hex(), want, writer)
         # A maximum of 7: floored, rounded up, rounded to nearest.
-        for writer, want in (("ocp", 127), ("mlx", 128), ("mlx_0_31", 127), ("sglang", 128)):
+        for writer, want in (("ocp", 127), ("up", 128), ("mlx", 128), ("mlx_0_31", 127), ("sglang", 128)):
             self.assertEqual(small.encode(np.full(16, 7, np.float32), mx_encode=writer)[1].tolist(), [want], writer)
         scaled = parse_format("nvfp4:x0.25:f32")
         self.assertEqual(scaled.decode(scaled.encode(ties))[:3].tolist(), [6, 0, 0.5])

@@ -31,12 +31,15 @@ class Mx(block_floats.Blocks):
 
     @staticmethod
     def writer(fmt, x, mx_encode="ocp"):
-        """mx_encode: ocp, mlx, mlx_0_31, sglang."""
+        """mx_encode: ocp, up, mlx, mlx_0_31, sglang."""
         a = np.abs(x).max(-1)
         largest = np.float32(LARGEST[Mx.element(fmt)])
         if mx_encode == "ocp":
             top = int(np.log2(largest))
             exponents = np.where(a == 0, -BIAS, np.maximum(np.frexp(a)[1] - 1 - top, -BIAS))
+        elif mx_encode == "up":
+            mantissas, exponents = np.frexp(a / largest)
+            exponents = np.clip(np.where(mantissas == 0, -BIAS, exponents - (mantissas == 0.5)), -BIAS, BIAS)
         elif mx_encode == "sglang":
             exponents = np.ceil(_log2(np.maximum(a / largest, np.float32(1e-10))))
         else:
@@ -47,7 +50,7 @@ class Mx(block_floats.Blocks):
         positions = np.ldexp(x.astype(np.float64), -exponents[..., None]).astype(np.float32)
         if mx_encode.startswith("mlx"):
             positions = rounded(positions, fmt.type)
-        ties = {"ocp": "even", "sglang": "up"}.get(mx_encode, "down")
+        ties = {"ocp": "even", "up": "even", "sglang": "up"}.get(mx_encode, "down")
         return ((exponents + BIAS) % 256).astype(np.uint8), positions, ties
 
 
