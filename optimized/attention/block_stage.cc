@@ -152,6 +152,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
   if (decodes_) {
+    codec_.SetHead(head);
     const bool has_scales = codec_.bytes().scales > 0;
     Decode(has_scales ? from.scales + head * from.scale_head_stride : nullptr, from.scale_stride,
            columns, contiguous);
