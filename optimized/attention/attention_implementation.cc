@@ -242,6 +242,8 @@ void GiveMaskedRows(const AttentionCase& c, const Profile& profile, const Attent
       SequenceQueries row = sequence;
       row.queries = 1;
       const int64_t kv_head = h / group;
+      one.k = FormatOfHead(shape.k, kv_head);
+      one.v = FormatOfHead(shape.v, kv_head);
       row.k.codes += kv_head * row.k.code_head_stride;
       row.v.codes += kv_head * row.v.code_head_stride;
       for (StoredHeads* heads : {&row.k, &row.v}) {
@@ -277,7 +279,8 @@ std::vector<AttentionSpace> OptimizedAttention::Spaces() {
   AttentionSpace space;
   space.q = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   space.out = space.q;
-  space.k = {"f32", "f16", "bf16", "f8*", "affine:*", "turboquant:*"};
+  space.k = {"f32",          "f16",   "bf16",   "f8*",       "affine:*",
+             "turboquant:*", "fp8:*", "int8:*", "hadamard:*"};
   for (const KvFormat& format : AllKvFormats()) {
     const std::string text = Print(format);
     if (optimized::CanAttend(format) && !MatchesAnyGlob(space.k, text)) space.k.push_back(text);

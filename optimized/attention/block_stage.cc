@@ -156,7 +156,10 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   } else {
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes + columns[i] * from.code_stride;
   }
-  if (decodes_) Decode(from, head, columns, contiguous);
+  if (decodes_) {
+    codec_.SetHead(head);
+    Decode(from, head, columns, contiguous);
+  }
   if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());

@@ -136,6 +136,7 @@ void OptimizedCache::WriteRow(int64_t b, int64_t position, int64_t column, int64
           (is_key ? columns.k : columns.v) + b * strides.row + column * strides.column;
       StoredRows rows = store_.Vectors(FirstPlane(is_key), b, slot);
       for (int64_t h = 0; h < columns.kv_heads; ++h) {
+        codec.SetHead(h);
         codec.Encode(x + h * strides.head, strides.column, piece, rows);
         rows.NextHead(codec.bytes());
       }
@@ -360,6 +361,7 @@ void OptimizedCache::ConvertPart(bool is_key, const KvFormat& to, const TokenByt
       const StoredRowsView from = std::as_const(store_).Vectors(first, b, slot);
       StoredRows rows = spare_.Vectors(first, b, slot);
       for (int64_t h = 0; h < setup_->kv_heads; ++h) {
+        codec.SetHead(h);
         codec.Encode(from.codes + h * old.bytes().codes, from.code_stride, count, rows);
         rows.NextHead(codec.bytes());
       }

@@ -1,5 +1,6 @@
 #include "optimized/formats/codec_implementation.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "optimized/formats/row_codec.h"
@@ -20,6 +21,21 @@ optimized::RowSpan<Byte> SpanOf(const std::vector<Byte*>& planes, const RowBytes
   return {at(0), at(1), at(2), bytes.codes, bytes.scales};
 }
 
+// Give(first row, step, rows, the planes from it on): all rows at once, or those of each head that
+// the format names, which are those of one token after the other.
+template <typename Byte, typename Give>
+void ForEachHead(const KvFormat& format, int64_t rows, optimized::RowSpan<Byte> span,
+                 RowCodec* codec, Give give) {
+  const int64_t heads = std::min(rows, HeadsOf(format));
+  for (int64_t head = 0; head < heads; ++head) {
+    codec->SetHead(head);
+    optimized::RowSpan<Byte> of_head = span;
+    of_head.codes += head * span.code_stride;
+    of_head.code_stride *= HeadsOf(format);
+    give(head, HeadsOf(format), (rows - head + HeadsOf(format) - 1) / HeadsOf(format), of_head);
+  }
+}
+
 Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::byte* x) {
   RowCodec codec;
   codec.Start(format, from, c.head_dim);
@@ -28,8 +44,11 @@ Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::b
   for (const Plane& plane : PlanesOf(format, c.head_dim)) {
     to.push_back(rows.emplace_back(static_cast<size_t>(c.rows) * plane.Bytes()).data());
   }
-  codec.Encode(x, c.head_dim * static_cast<int64_t>(SizeInBytes(from)), c.rows,
-               SpanOf(to, codec.bytes()));
+  const int64_t x_stride = c.head_dim * static_cast<int64_t>(SizeInBytes(from));
+  ForEachHead(format, c.rows, SpanOf(to, codec.bytes()), &codec,
+              [&](int64_t first, int64_t step, int64_t count, const auto& of_head) {
+                codec.Encode(x + first * x_stride, step * x_stride, count, of_head);
+              });
   return rows;
 }
 
@@ -49,7 +68,18 @@ std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
     RowCodec codec;
     codec.Start(c.format, type, c.head_dim);
     std::vector<std::byte> y(static_cast<size_t>(c.rows * c.head_dim) * SizeInBytes(type));
-    codec.DecodeToRowType(rows, c.rows, y.data());
+    if (HeadsOf(c.format) == 1) {
+      codec.DecodeToRowType(rows, c.rows, y.data());
+      return y;
+    }
+    const size_t row = y.size() / static_cast<size_t>(c.rows);
+    ForEachHead(c.format, c.rows, rows, &codec,
+                [&](int64_t first, int64_t step, int64_t count, StoredRowsView of_head) {
+                  for (int64_t i = 0; i < count; ++i, of_head.codes += of_head.code_stride) {
+                    codec.DecodeToRowType(of_head, 1,
+                                          y.data() + static_cast<size_t>(first + i * step) * row);
+                  }
+                });
     return y;
   }
   const PlainFormat y{c.x};

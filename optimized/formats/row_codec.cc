@@ -19,6 +19,8 @@ bool FitsDim(const KvFormat& format, int64_t dim) {
 
 void RowCodec::Start(const KvFormat& format, DType from, int64_t dim) {
   format_ = format;
+  heads_ = HeadsOf(format);
+  SetHead(0);
   family_ = &FamilyOf(format);
   from_ = from;
   dim_ = dim;
@@ -27,15 +29,15 @@ void RowCodec::Start(const KvFormat& format, DType from, int64_t dim) {
 }
 
 void RowCodec::Encode(const std::byte* x, int64_t x_stride, int64_t count, const StoredRows& out) {
-  family_->encode(format_, {from_, dim_, x, x_stride, count, out, values_.data()});
+  family_->encode(OfHead(), {from_, dim_, x, x_stride, count, out, values_.data()});
 }
 
 void RowCodec::Decode(const StoredRowsView& rows, int64_t count, float* values) const {
-  family_->decode(format_, {dim_, rows, count, reinterpret_cast<std::byte*>(values)});
+  family_->decode(OfHead(), {dim_, rows, count, reinterpret_cast<std::byte*>(values)});
 }
 
 void RowCodec::DecodeToRowType(const StoredRowsView& rows, int64_t count, std::byte* out) const {
-  family_->decode_to_row_type(format_, {dim_, rows, count, out});
+  family_->decode_to_row_type(OfHead(), {dim_, rows, count, out});
 }
 
 }  // namespace kvcheck::optimized

@@ -60,6 +60,11 @@ class RowCodec {
   // memory. Precondition: FitsDim(format, dim).
   void Start(const KvFormat& format, DType from, int64_t dim);
 
+  // Whose vectors follow, where the format names heads one by one.
+  void SetHead(int64_t head) {
+    if (heads_ > 1) of_head_ = FormatOfHead(format_, head);
+  }
+
   const KvFormat& format() const { return format_; }
   RowBytes bytes() const { return bytes_; }
   // Vectors of x's type at x + i x_stride, each contiguous.
@@ -73,7 +78,11 @@ class RowCodec {
   void DecodeToRowType(const StoredRowsView& rows, int64_t count, std::byte* out) const;
 
  private:
+  const KvFormat& OfHead() const { return heads_ > 1 ? of_head_ : format_; }
+
   KvFormat format_ = PlainFormat{};
+  KvFormat of_head_ = PlainFormat{};
+  int64_t heads_ = 1;
   const RowFamily* family_ = nullptr;
   DType from_ = DType::kFloat32;
   int64_t dim_ = 0;

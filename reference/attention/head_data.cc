@@ -85,8 +85,8 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
     operand.codec_error.reserve(operand.hi.size());
     const auto d = static_cast<size_t>(operand.dim);
     for (size_t at = 0; at < operand.hi.size(); at += d) {
-      const std::vector<double> error =
-          OriginalErrorBound(format, profile, c.q, std::span(operand.hi).subspan(at, d));
+      const std::vector<double> error = OriginalErrorBound(
+          FormatOfHead(format, kv_head), profile, c.q, std::span(operand.hi).subspan(at, d));
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
     if (want_parts) load_parts();

@@ -61,8 +61,10 @@ VectorCodec::VectorCodec(const KvFormat& format, DType from, int64_t dim, const 
       from_(from),
       planes_(PlanesOf(format, dim)),
       bytes_(planes_.RowBytes()),
-      rows_(ArithmeticOf(format)->MakeRows(profile, dim)),
       values_(static_cast<size_t>(dim)) {
+  for (int64_t head = 0; head < HeadsOf(format); ++head) {
+    rows_.push_back(ArithmeticOf(FormatOfHead(format, head))->MakeRows(profile, dim));
+  }
   for (size_t i = 0; i < planes_.size(); ++i) {
     if (planes_[i].scope != PlaneScope::kTensor) continue;
     parameters_[i] = Get(parameters, std::string(planes_[i].name)).bytes;
@@ -83,24 +85,24 @@ std::array<Byte*, kMaxPlanes> VectorCodec::At(Byte* stored) {
   return at;
 }
 
-void VectorCodec::Encode(const std::byte* x, std::byte* stored) {
+void VectorCodec::Encode(const std::byte* x, std::byte* stored, int64_t head) {
   if (IsPlain(format_) && RowDType(format_) == from_) {
     std::memcpy(stored, x, bytes_);
     return;
   }
   ReadValues(x, from_, values_);
   const auto at = At(stored);
-  rows_->Encode(values_, {at.data(), planes_.size()});
+  RowsOf(head).Encode(values_, {at.data(), planes_.size()});
 }
 
-void VectorCodec::Decode(const std::byte* stored, double* values) {
+void VectorCodec::Decode(const std::byte* stored, double* values, int64_t head) {
   const std::span<double> out(values, values_.size());
   if (IsPlain(format_)) {
     ReadValues(stored, RowDType(format_), out);
     return;
   }
   const auto at = At(stored);
-  rows_->DecodeExact({at.data(), planes_.size()}, out, {});
+  RowsOf(head).DecodeExact({at.data(), planes_.size()}, out, {});
 }
 
 }  // namespace kvcheck

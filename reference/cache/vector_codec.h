@@ -29,11 +29,11 @@ class VectorCodec {
   const Planes& planes() const { return planes_; }
   // Bytes of one stored vector, plane after plane (of PlaneScope::kRow).
   size_t bytes() const { return bytes_; }
-  // x: dim elements of `from`; stored: bytes() of them.
-  void Encode(const std::byte* x, std::byte* stored);
+  // x: dim elements of `from`; stored: bytes() of them. head: whose vector it is.
+  void Encode(const std::byte* x, std::byte* stored, int64_t head = 0);
   // The stored real numbers, rounded once to double where that does not hold them.
   // Shapes: values (dim).
-  void Decode(const std::byte* stored, double* values);
+  void Decode(const std::byte* stored, double* values, int64_t head = 0);
 
  private:
   // Where the planes of a vector at `stored` are.
@@ -44,7 +44,10 @@ class VectorCodec {
   DType from_;
   Planes planes_;
   size_t bytes_;
-  std::unique_ptr<RowArithmetic> rows_;
+  RowArithmetic& RowsOf(int64_t head) {
+    return *rows_[rows_.size() == 1 ? 0 : static_cast<size_t>(head)];
+  }
+  std::vector<std::unique_ptr<RowArithmetic>> rows_;  // of the heads that the format names
   std::array<std::vector<std::byte>, kMaxPlanes> parameters_;
   std::vector<double> values_;
 };

@@ -71,7 +71,7 @@ int32_t VectorTable::Add(TokenPart part, const KvFormat& format, uint64_t token,
   std::byte* stored = NewEntry(part, index, token);
   VectorCodec& codec = formats_[index].codec;
   for (int64_t h = 0; h < setup_.kv_heads; ++h) {
-    codec.Encode(x + h * head_stride, stored + static_cast<size_t>(h) * codec.bytes());
+    codec.Encode(x + h * head_stride, stored + static_cast<size_t>(h) * codec.bytes(), h);
   }
   const auto handle = static_cast<int32_t>(entries_.size() - 1);
   if (looks_for_collisions_) LookForCollisions(handle);
@@ -100,7 +100,7 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
   const std::byte* from = Bytes(handle);  // after NewEntry, which may move all bytes
   VectorCodec& codec = formats_[index].codec;
   for (size_t h = 0; h < static_cast<size_t>(setup_.kv_heads); ++h) {
-    codec.Encode(from + h * from_size, stored + h * codec.bytes());
+    codec.Encode(from + h * from_size, stored + h * codec.bytes(), static_cast<int64_t>(h));
   }
   const auto made = static_cast<int32_t>(entries_.size() - 1);
   entries_[Index(made)].next = entries_[Index(handle)].converted;
@@ -111,7 +111,7 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
 
 void VectorTable::Decode(int32_t handle, int64_t head, double* values) {
   VectorCodec& codec = formats_[entries_[Index(handle)].format].codec;
-  codec.Decode(Bytes(handle) + static_cast<size_t>(head) * codec.bytes(), values);
+  codec.Decode(Bytes(handle) + static_cast<size_t>(head) * codec.bytes(), values, head);
 }
 
 void VectorTable::GrowHashes() {

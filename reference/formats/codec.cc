@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "reference/formats/format_arithmetic.h"
 #include "reference/numerics/convert.h"
@@ -85,12 +86,38 @@ class RowCursor {
   std::array<const std::byte*, kMaxPlanes> at_{};
 };
 
+// Arithmetic of each head that the format names.
+class HeadArithmetic {
+ public:
+  HeadArithmetic(const KvFormat& format, const Profile& profile, int64_t dim, const Shape& shape)
+      : format_(format), shape_(shape) {
+    for (int64_t head = 0; head < HeadsOf(format); ++head) {
+      heads_.push_back(ArithmeticOf(FormatOfHead(format, head))->MakeRows(profile, dim));
+    }
+  }
+  RowArithmetic& Of(int64_t row) const {
+    return *heads_[static_cast<size_t>(HeadOfRow(format_, shape_, row))];
+  }
+
+ private:
+  KvFormat format_;
+  const Shape& shape_;
+  std::vector<std::unique_ptr<RowArithmetic>> heads_;
+};
+
 void CheckRange(const EncodedRows& rows, int64_t first_row, int64_t row_count) {
   KVCHECK_CHECK(first_row >= 0 && row_count >= 0 && first_row + row_count <= rows.RowCount(),
                 "rows outside the stored ones");
 }
 
 }  // namespace
+
+int64_t HeadOfRow(const KvFormat& format, const Shape& shape, int64_t row) {
+  const int64_t heads = HeadsOf(format);
+  if (heads == 1) return 0;
+  if (shape.axes.size() != 4) return row % heads;
+  return row / shape.axes[2].extent % heads;
+}
 
 EncodedRows CodecRows(const KvFormat& format, const TensorMap& tensors) {
   return RowsOf(format, tensors, PlaneNames(format));
@@ -109,7 +136,7 @@ int64_t RowDim(const KvFormat& format, const EncodedRows& rows) {
 }
 
 TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x,
-                     const TensorMap& parameters) {
+                     const TensorMap& parameters, const RowPlace& place) {
   const int64_t dim = x.shape.RowLength();
   if (!IsPlain(format)) CheckHeadDim(format, dim, "EncodeRows");
   const Planes planes = PlanesOf(format, dim);
@@ -121,14 +148,14 @@ TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tenso
       stored.emplace_back(plane.dtype, WithLastAxis(x.shape, plane, IsPlain(format)));
     }
   }
-  const auto rows = ArithmeticOf(format)->MakeRows(profile, dim);
+  const HeadArithmetic rows(format, profile, dim, place.shape == nullptr ? x.shape : *place.shape);
   std::vector<double> values(static_cast<size_t>(dim));
   std::array<std::byte*, kMaxPlanes> at{};
   for (size_t i = 0; i < planes.size(); ++i) at[i] = stored[i].bytes.data();
   const int64_t count = dim == 0 ? 0 : x.ElementCount() / dim;
   for (int64_t row = 0; row < count; ++row) {
     DecodeTo(x, row * dim, values);
-    rows->Encode(values, {at.data(), planes.size()});
+    rows.Of(place.first_row + row).Encode(values, {at.data(), planes.size()});
     for (size_t i = 0; i < planes.size(); ++i) {
       if (planes[i].scope == PlaneScope::kRow) at[i] += planes[i].Bytes();
     }
@@ -150,12 +177,13 @@ DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const Enc
   const auto length = static_cast<size_t>(dim);
   const size_t count = static_cast<size_t>(row_count) * length;
   DecodedRows decoded = {std::vector<double>(count), std::vector<double>(count)};
-  const auto arithmetic = ArithmeticOf(format)->MakeRows(profile, dim);
+  const HeadArithmetic arithmetic(format, profile, dim, rows.planes[0]->shape);
   RowCursor cursor(format, rows, dim);
   for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
-    arithmetic->DecodeExact(cursor.At(first_row + static_cast<int64_t>(row)),
-                            std::span(decoded.hi).subspan(row * length, length),
-                            std::span(decoded.lo).subspan(row * length, length));
+    const int64_t at = first_row + static_cast<int64_t>(row);
+    arithmetic.Of(at).DecodeExact(cursor.At(at),
+                                  std::span(decoded.hi).subspan(row * length, length),
+                                  std::span(decoded.lo).subspan(row * length, length));
   }
   return decoded;
 }
@@ -166,11 +194,11 @@ std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profi
   const int64_t dim = RowDim(format, rows);
   const auto length = static_cast<size_t>(dim);
   std::vector<double> out(static_cast<size_t>(row_count) * length);
-  const auto arithmetic = ArithmeticOf(format)->MakeRows(profile, dim);
+  const HeadArithmetic arithmetic(format, profile, dim, rows.planes[0]->shape);
   RowCursor cursor(format, rows, dim);
   for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
-    arithmetic->DecodeToRowType(cursor.At(first_row + static_cast<int64_t>(row)),
-                                std::span(out).subspan(row * length, length));
+    const int64_t at = first_row + static_cast<int64_t>(row);
+    arithmetic.Of(at).DecodeToRowType(cursor.At(at), std::span(out).subspan(row * length, length));
   }
   return out;
 }

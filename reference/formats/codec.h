@@ -31,6 +31,16 @@ EncodedRows CodecRows(const KvFormat& format, const TensorMap& tensors);
 // K or V of an attention case: PlaneTensor(format, name, plane).
 EncodedRows CacheRows(const KvFormat& format, const TensorMap& tensors, const std::string& name);
 
+// The head of K or V whose row this is: of (B, Hkv, T, channels) its own; other rows are those of
+// one token after the other, head by head. Only formats whose text names heads make a difference.
+int64_t HeadOfRow(const KvFormat& format, const Shape& shape, int64_t row);
+
+// Rows that are a part of a tensor. Null: a tensor of their own.
+struct RowPlace {
+  const Shape* shape = nullptr;
+  int64_t first_row = 0;
+};
+
 // Elements of a decoded row.
 int64_t RowDim(const KvFormat& format, const EncodedRows& rows);
 
@@ -40,7 +50,7 @@ int64_t RowDim(const KvFormat& format, const EncodedRows& rows);
 // Errors: kIllegalCase when head_dim is not a multiple of the format's block; kMissingData without
 // a parameter.
 TensorMap EncodeRows(const KvFormat& format, const Profile& profile, const Tensor& x,
-                     const TensorMap& parameters = {});
+                     const TensorMap& parameters = {}, const RowPlace& place = {});
 
 // Values of rows [first_row, first_row + row_count), row-major.
 struct DecodedRows {

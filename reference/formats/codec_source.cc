@@ -109,8 +109,9 @@ class CodecSource : public ExpectedSource {
 
 std::vector<ExpectedTile> CodecSource::Encoded(const Profile& profile, int64_t first,
                                                int64_t count) const {
+  const Tensor& x = Get(inputs_, "x");
   std::vector<ExpectedTile> tiles =
-      EncodedTiles(case_.format, profile, Slice(Get(inputs_, "x"), first, count), inputs_);
+      EncodedTiles(case_.format, profile, Slice(x, first, count), inputs_, {&x.shape, first});
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i].output = static_cast<int>(i);
   if (order_) {
     ExpectedTile& tile = tiles[order_->plane];
@@ -191,7 +192,8 @@ std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t
     claim.profiles.front().decode = DecodeRounding::kOneRounding;
   }
   std::vector<ExpectedTile> tiles;
-  tiles.push_back(RoundTripTile(claim, std::move(values), case_.head_dim, request.terms));
+  tiles.push_back(
+      RoundTripTile(claim, std::move(values), case_.head_dim, request.terms, {&x.shape, first}));
   return tiles;
 }
 

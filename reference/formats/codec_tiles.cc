@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -38,12 +39,13 @@ RoundTripQuestion QuestionOf(const RoundTripClaim& claim, const Profile& profile
   return {profile, profile.decode, claim.given, claim.read};
 }
 
-RowBound BoundOf(const RoundTripClaim& claim, const FormatArithmetic& arithmetic,
-                 std::span<const double> x) {
-  RowBound bound = RoundTripBound(claim.format, QuestionOf(claim, claim.profiles.front()), x);
+// format: of the row's head.
+RowBound BoundOf(const RoundTripClaim& claim, const KvFormat& format,
+                 const FormatArithmetic& arithmetic, std::span<const double> x) {
+  RowBound bound = RoundTripBound(format, QuestionOf(claim, claim.profiles.front()), x);
   for (size_t k = 1; k < claim.profiles.size(); ++k) {
     if (arithmetic.SameBound(claim.profiles.front(), claim.profiles[k], x)) continue;
-    TakeLarger(RoundTripBound(claim.format, QuestionOf(claim, claim.profiles[k]), x), &bound);
+    TakeLarger(RoundTripBound(format, QuestionOf(claim, claim.profiles[k]), x), &bound);
   }
   return bound;
 }
@@ -87,7 +89,7 @@ int64_t CodecRowsPerTile(int64_t head_dim) {
 }
 
 ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, int64_t head_dim,
-                           bool terms) {
+                           bool terms, const RowPlace& place) {
   const size_t size = x.size();
   const size_t dim = static_cast<size_t>(head_dim);
   const size_t rows = size / dim;
@@ -101,12 +103,22 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
   if (terms) {
     tile.terms.assign(BoundTerms(claim.format).size(), std::vector<double>(size, 0.0));
   }
-  const auto arithmetic = ArithmeticOf(claim.format);
+  std::vector<KvFormat> formats;
+  std::vector<std::unique_ptr<FormatArithmetic>> arithmetics;
+  for (int64_t head = 0; head < HeadsOf(claim.format); ++head) {
+    formats.push_back(FormatOfHead(claim.format, head));
+    arithmetics.push_back(ArithmeticOf(formats.back()));
+  }
+  const Shape of_rows = {{"", 0}, {"", head_dim}};
   for (size_t row = 0; row < rows; ++row) {
     const size_t at = row * dim;
+    const auto head =
+        static_cast<size_t>(HeadOfRow(claim.format, place.shape == nullptr ? of_rows : *place.shape,
+                                      place.first_row + static_cast<int64_t>(row)));
+    const auto& arithmetic = arithmetics[head];
     const std::vector<double> of_row(tile.value.begin() + static_cast<std::ptrdiff_t>(at),
                                      tile.value.begin() + static_cast<std::ptrdiff_t>(at + dim));
-    const RowBound bound = BoundOf(claim, *arithmetic, of_row);
+    const RowBound bound = BoundOf(claim, formats[head], *arithmetic, of_row);
     for (size_t i = 0; i < dim; ++i) {
       tile.bound[at + i] = bound.total[i];
       tile.mass[at + i] = std::isfinite(of_row[i]) ? std::fabs(of_row[i]) : 0.0;
@@ -137,8 +149,9 @@ void Reorder(const PlaneOrder& order, Tensor* plane) {
 }
 
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
-                                       const Tensor& x, const TensorMap& parameters) {
-  const TensorMap encoded = EncodeRows(format, profile, x, parameters);
+                                       const Tensor& x, const TensorMap& parameters,
+                                       const RowPlace& place) {
+  const TensorMap encoded = EncodeRows(format, profile, x, parameters, place);
   std::vector<ExpectedTile> tiles;
   for (const Plane& plane : PlanesOf(format, x.shape.RowLength())) {
     if (plane.scope != PlaneScope::kRow) continue;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/formats/codec.h"
 #include "reference/formats/format_arithmetic.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
@@ -40,14 +41,16 @@ struct RoundTripClaim {
   bool names_wrong_codes = false;
 };
 
-// The tile of rows x, (rows, head_dim) of them, without its place.
+// The tile of rows x, (rows, head_dim) of them, without its place. place: of the rows among those
+// of a tensor.
 ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, int64_t head_dim,
-                           bool terms);
+                           bool terms, const RowPlace& place);
 
 // The tiles of encoded rows, without their place and output, one per plane of PlaneScope::kRow.
 // x: (rows, head_dim), of any float type; parameters: as EncodeRows.
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
-                                       const Tensor& x, const TensorMap& parameters = {});
+                                       const Tensor& x, const TensorMap& parameters,
+                                       const RowPlace& place);
 
 // Rows [first, end) that hold all groups of an order of which rows [first_row, first_row + count)
 // are a part; a last group that is not whole keeps its own order.

@@ -214,9 +214,11 @@ class StoredCodecSource : public ExpectedSource {
     std::vector<double> values(static_cast<size_t>(count * length));
     DecodeTo(x, 0, values);
     std::vector<ExpectedTile> tiles;
-    tiles.push_back(RoundTripTile(claim, std::move(values), length, terms));
+    tiles.push_back(
+        RoundTripTile(claim, std::move(values), length, terms, {&original_.shape, first}));
     if (outputs_.size() > 1) {
-      for (ExpectedTile& tile : EncodedTiles(claim.format, claim.profiles.front(), x)) {
+      for (ExpectedTile& tile :
+           EncodedTiles(claim.format, claim.profiles.front(), x, {}, {&original_.shape, first})) {
         tiles.push_back(std::move(tile));
       }
     }

@@ -255,6 +255,8 @@ void ValidateKind(const AttentionCase& c) {
   }
   CheckHeadDim(c.k, c.k_dim, "K of the attention case");
   CheckHeadDim(c.v, c.v_dim, "V of the attention case");
+  CheckHeads(c.k, c.kv_heads, "K of the attention case");
+  CheckHeads(c.v, c.kv_heads, "V of the attention case");
   CheckProduct({c.batch, c.query_heads, c.query_len, std::max(c.k_dim, c.v_dim)});
   CheckProduct({c.batch, c.kv_heads, c.kv_len, std::max(c.k_dim, c.v_dim)});
   CheckMask(c.mask, c);

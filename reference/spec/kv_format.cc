@@ -60,6 +60,39 @@ int64_t BlockOf(const KvFormat& format) {
   return std::visit([](const auto& family) { return family.Block(); }, format);
 }
 
+int64_t HeadsOf(const KvFormat& format) {
+  return std::visit(
+      [](const auto& family) -> int64_t {
+        if constexpr (requires { family.Heads(); }) {
+          return family.Heads();
+        } else {
+          return 1;
+        }
+      },
+      format);
+}
+
+KvFormat FormatOfHead(const KvFormat& format, int64_t head) {
+  return std::visit(
+      [&](const auto& family) -> KvFormat {
+        if constexpr (requires { family.OfHead(head); }) {
+          return family.OfHead(head);
+        } else {
+          return family;
+        }
+      },
+      format);
+}
+
+void CheckHeads(const KvFormat& format, int64_t kv_heads, const std::string& context) {
+  const int64_t heads = HeadsOf(format);
+  if (heads == 1 || heads == kv_heads) return;
+  throw Error(ErrorCode::kIllegalCase,
+              fmt::format("{} names the scales of {} heads, and there are {} key/value heads",
+                          Print(format), heads, kv_heads),
+              context);
+}
+
 bool FitsHeadDim(const KvFormat& format, int64_t head_dim) {
   return head_dim % BlockOf(format) == 0;
 }

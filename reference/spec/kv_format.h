@@ -83,6 +83,12 @@ DType RowDType(const KvFormat& format);
 DType RangeDType(const KvFormat& format);
 KvFormat WithRowType(const KvFormat& format, DType type);
 int64_t BlockOf(const KvFormat& format);
+// Heads of K or V that the format's text names one by one; 1: any number, stored alike.
+int64_t HeadsOf(const KvFormat& format);
+// How the rows of one head are stored: a format of one head, itself where heads are stored alike.
+KvFormat FormatOfHead(const KvFormat& format, int64_t head);
+// Errors: kIllegalCase where the format names other heads than there are.
+void CheckHeads(const KvFormat& format, int64_t kv_heads, const std::string& context);
 // Whether rows of head_dim channels consist of whole blocks.
 bool FitsHeadDim(const KvFormat& format, int64_t head_dim);
 // Precondition: FitsHeadDim.

@@ -72,6 +72,28 @@ bool RotatedFormat::Exists() const {
          std::visit([](const auto& family) { return family.Exists(); }, stored);
 }
 
+int64_t RotatedFormat::Heads() const {
+  return std::visit(
+      [](const auto& family) -> int64_t {
+        if constexpr (requires { family.Heads(); }) {
+          return family.Heads();
+        } else {
+          return 1;
+        }
+      },
+      stored);
+}
+
+RotatedFormat RotatedFormat::OfHead(int64_t head) const {
+  RotatedFormat of_head = *this;
+  std::visit(
+      [&](const auto& family) {
+        if constexpr (requires { family.OfHead(head); }) of_head.stored = family.OfHead(head);
+      },
+      stored);
+  return of_head;
+}
+
 std::string RotatedFormat::Text() const {
   return "hadamard:" + std::to_string(size) + ":" +
          std::visit([](const auto& family) { return family.Text(); }, stored);

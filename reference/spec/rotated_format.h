@@ -52,6 +52,9 @@ struct RotatedFormat {
   static std::vector<RotatedFormat> All();
   bool Exists() const;
   std::string Text() const;
+  // As kv_format.h has them.
+  int64_t Heads() const;
+  RotatedFormat OfHead(int64_t head) const;
   std::string Kind() const;
   int64_t Block() const;
   DType RowType() const;

@@ -49,10 +49,19 @@ void ParsePlace(Piece piece, ScaledFormat* format) {
     format->place = ScalePlace::kTensor;
     format->scale = static_cast<float>(ParseReal({piece.text.substr(1), piece.whole}));
     if (!IsScale(format->scale)) piece.Refuse("a scale lies between 2^-64 and 2^64");
+  } else if (piece.text.substr(0, 1) == "h") {
+    format->place = ScalePlace::kHeads;
+    const std::vector<Piece> scales = Split({piece.text.substr(1), piece.whole}, '/');
+    if (scales.size() > kMostScaledHeads) piece.Refuse("scales are those of 16 heads at most");
+    for (const Piece& scale : scales) {
+      auto& of_head = format->head_scales[static_cast<size_t>(format->heads++)];
+      of_head = static_cast<float>(ParseReal(scale));
+      if (!IsScale(of_head)) scale.Refuse("a scale lies between 2^-64 and 2^64");
+    }
   } else {
     piece.Refuse(
-        "the scale's place is token (in a plane of its own), inline (after the codes) or sNUMBER "
-        "(one for the tensor), as s0.5");
+        "the scale's place is token (in a plane of its own), inline (after the codes), sNUMBER "
+        "(one for the tensor), as s0.5, or hNUMBER/NUMBER... (one per head)");
   }
 }
 
@@ -87,23 +96,48 @@ std::vector<ScaledFormat> ScaledFormat::All() {
   std::vector<ScaledFormat> formats;
   for (const auto& [code, scale] : kTensorScales) {
     for (const DType type : kRowTypes) {
-      formats.push_back({code, ScalePlace::kToken, 0, type});
-      formats.push_back({code, ScalePlace::kInline, 0, type});
-      formats.push_back({code, ScalePlace::kTensor, scale, type});
+      for (const ScalePlace place :
+           {ScalePlace::kToken, ScalePlace::kInline, ScalePlace::kTensor}) {
+        ScaledFormat format;
+        format.code = code;
+        format.place = place;
+        format.row_type = type;
+        if (place == ScalePlace::kTensor) format.scale = scale;
+        formats.push_back(format);
+      }
     }
   }
   return formats;
 }
 
 bool ScaledFormat::Exists() const {
-  return std::find(kRowTypes.begin(), kRowTypes.end(), row_type) != kRowTypes.end() &&
-         (IsDynamic() ? scale == 0 : IsScale(scale));
+  const bool has_scale = place == ScalePlace::kTensor ? IsScale(scale) : scale == 0;
+  const bool has_heads =
+      place == ScalePlace::kHeads
+          ? heads > 0 && std::all_of(head_scales.begin(), head_scales.begin() + heads, IsScale)
+          : heads == 0;
+  return std::find(kRowTypes.begin(), kRowTypes.end(), row_type) != kRowTypes.end() && has_scale &&
+         has_heads;
+}
+
+ScaledFormat ScaledFormat::OfHead(int64_t head) const {
+  if (place != ScalePlace::kHeads) return *this;
+  ScaledFormat one;
+  one.code = code;
+  one.place = ScalePlace::kTensor;
+  one.scale = head_scales[static_cast<size_t>(head)];
+  one.row_type = row_type;
+  return one;
 }
 
 std::string ScaledFormat::Text() const {
   std::string place_text = place == ScalePlace::kToken ? "token" : "inline";
   // The shortest decimal that is this float.
   if (place == ScalePlace::kTensor) place_text = fmt::format("s{}", scale);
+  for (int64_t h = 0; h < heads; ++h) {
+    const float of_head = head_scales[static_cast<size_t>(h)];
+    place_text = h == 0 ? fmt::format("h{}", of_head) : fmt::format("{}/{}", place_text, of_head);
+  }
   if (!IsFp8()) return fmt::format("int8:{}:{}", place_text, ShortName(row_type));
   return fmt::format("fp8:{}:{}:{}", NameIn(kCodes, code), place_text, ShortName(row_type));
 }
@@ -115,15 +149,20 @@ std::string ScaledFormat::Kind() const {
       return name + ":token";
     case ScalePlace::kInline:
       return name + ":inline";
-    default:
+    case ScalePlace::kTensor:
       return name + ":tensor";
+    default:
+      return name + ":heads";
   }
 }
 
 // Dynamic: the largest code times the scale rounds to the row again, but next to the end of f32.
 DType ScaledFormat::RangeType() const {
   if (IsDynamic()) return row_type == DType::kFloat32 ? DType::kBFloat16 : row_type;
-  const double largest = LargestOf(code) * static_cast<double>(scale);
+  const float least = place == ScalePlace::kTensor
+                          ? scale
+                          : *std::min_element(head_scales.begin(), head_scales.begin() + heads);
+  const double largest = LargestOf(code) * static_cast<double>(least);
   for (const DType type : {row_type, DType::kFloat16, DType::kFloat8E5M2, DType::kFloat8E4M3FN}) {
     if (FloatTypeOf(type).largest_finite <= largest) return type;
   }
@@ -148,12 +187,21 @@ int64_t ScaledFormat::Rank() const {
 
 std::vector<ScaledFormat> ScaledFormat::Simpler() const {
   std::vector<ScaledFormat> simpler;
-  const auto add = [&](const ScaledFormat& format) {
+  const auto add = [&](ScaledCode other, bool per_token, DType type) {
+    ScaledFormat format = *this;
+    format.code = other;
+    format.row_type = type;
+    if (per_token) {
+      format.place = ScalePlace::kToken;
+      format.scale = 0;
+      format.head_scales = {};
+      format.heads = 0;
+    }
     if (format.Rank() < Rank()) simpler.push_back(format);
   };
-  add({ScaledCode::kE4M3FN, ScalePlace::kToken, 0, DType::kFloat16});
-  add({code, ScalePlace::kToken, 0, row_type});
-  add({ScaledCode::kE4M3FN, place, scale, row_type});
+  add(ScaledCode::kE4M3FN, true, DType::kFloat16);
+  add(code, true, row_type);
+  add(ScaledCode::kE4M3FN, false, row_type);
   return simpler;
 }
 

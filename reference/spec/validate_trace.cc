@@ -87,10 +87,16 @@ void ValidateCacheCase(const CacheCase& c) {
   }
   CheckHeadDim(setup.k, setup.k_dim, "k");
   CheckHeadDim(setup.v, setup.v_dim, "v");
+  CheckHeads(setup.k, setup.kv_heads, "k");
+  CheckHeads(setup.v, setup.kv_heads, "v");
   if (!HasText(setup.data)) Illegal("data is REGIME:SEED, file or file:HASH");
   if (c.ops.size() > trace_limits::kMaxOps)
     Illegal(fmt::format("more than {} operations", trace_limits::kMaxOps));
-  for (const CacheOp& op : c.ops) CheckOp(op);
+  for (const CacheOp& op : c.ops) {
+    CheckOp(op);
+    if (op.k) CheckHeads(*op.k, setup.kv_heads, "k of an operation");
+    if (op.v) CheckHeads(*op.v, setup.kv_heads, "v of an operation");
+  }
 }
 
 }  // namespace kvcheck

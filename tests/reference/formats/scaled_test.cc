@@ -17,6 +17,8 @@
 #include "reference/formats/codec_source.h"
 #include "reference/formats/scaled_codes.h"
 #include "reference/judge/judge.h"
+#include "reference/spec/case.h"
+#include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
@@ -225,9 +227,48 @@ TEST(Scaled, AGivenScaleOverflowsByTheProfile) {
   }
 }
 
+// A row of head h is stored as under the scale of h, whatever tensor it stands in.
+TEST(Scaled, EachHeadHasItsScale) {
+  const KvFormat heads = Format("int8:h0.5/0.125:f32");
+  ASSERT_EQ(HeadsOf(heads), 2);
+  EXPECT_EQ(FormatOfHead(heads, 1), Format("int8:s0.125:f32"));
+  EXPECT_EQ(HeadsOf(Format("int8:s0.5:f32")), 1);
+  const Tensor flat = GenerateRows("gauss", 3, DType::kFloat32, 12, 8);
+  Tensor split = flat;
+  split.shape = {{"B", 2}, {"Hkv", 2}, {"T", 3}, {"", 8}};
+  for (const Tensor* x : std::initializer_list<const Tensor*>{&flat, &split}) {
+    const TensorMap stored = EncodeRows(heads, Profile(), *x);
+    const EncodedRows rows = CodecRows(heads, stored);
+    const std::vector<double> y = DecodeToRowType(heads, Profile(), rows, 0, 12);
+    for (int64_t row = 0; row < 12; ++row) {
+      const int64_t head = x == &flat ? row % 2 : row / 3 % 2;
+      EXPECT_EQ(HeadOfRow(heads, x->shape, row), head);
+      const KvFormat one = FormatOfHead(heads, head);
+      const TensorMap alone = EncodeRows(one, Profile(), *x);
+      const std::vector<double> want =
+          DecodeToRowType(one, Profile(), CodecRows(one, alone), row, 1);
+      for (size_t i = 0; i < 8; ++i) {
+        const auto at = static_cast<size_t>(row) * 8 + i;
+        EXPECT_EQ(stored.at("codes").bytes[at], alone.at("codes").bytes[at]);
+        EXPECT_EQ(y[at], want[i]);
+      }
+    }
+  }
+}
+
+TEST(Scaled, OtherHeadsThanTheTextNamesAreIllegal) {
+  const std::string rest = " l=1 t=3 d=8 q=f32 v=f32 out=f32 data=gauss:1";
+  EXPECT_NO_THROW(ParseCase("attention hq=4 hkv=2 k=int8:h0.5/0.5:f32" + rest));
+  EXPECT_THROW(ParseCase("attention hq=3 hkv=3 k=int8:h0.5/0.5:f32" + rest), Error);
+  const std::string cache = "cache k=int8:h0.5/0.5:f32 v=f32 dk=8 data=tokens:1";
+  EXPECT_NO_THROW(ParseCase(cache + " hkv=2; new A"));
+  EXPECT_THROW(ParseCase(cache + " hkv=1; new A"), Error);
+  EXPECT_THROW(ParseCase(cache + " hkv=2; new A k=int8:h1/1/1:f32"), Error);
+}
+
 TEST(Scaled, TextsSayTheScaleAsAFloat) {
   for (const char* text : {"fp8:e4m3fn:s0.1:bf16", "int8:s1e-05:f32", "fp8:e5m2:s0.0625:f16",
-                           "fp8:e4m3fnuz:inline:f32"}) {
+                           "fp8:e4m3fn:h0.5/0.25/0.1:bf16", "fp8:e4m3fnuz:inline:f32"}) {
     EXPECT_EQ(Print(Format(text)), text);
   }
   EXPECT_EQ(Print(Format("int8:s2^-4:f32")), "int8:s0.0625:f32");

@@ -231,6 +231,11 @@ class Texts(unittest.TestCase):
         given = parse_format("fp8:e4m3fn:s0.5:bf16")
         self.assertEqual(given.shapes(64, (2,)), [[2, 64]])
         self.assertEqual(given.decode(given.encode(np.float32([224, -3, 0, 0.5]))).tolist(), [224, -3, 0, 0.5])
+        heads = parse_format("int8:h1/2:f32")
+        vectors = np.full((1, 2, 3, 4), 6, np.float32)
+        self.assertEqual(heads.encode(vectors)[0][0, :, 0, 0].tolist(), [6, 3])
+        self.assertEqual(heads.decode(heads.encode(vectors)).tolist(), vectors.tolist())
+        self.assertEqual(heads.encode(vectors[0, 0])[0][:, 0].tolist(), [6, 3, 6])
         values = np.isfinite(parse_format("fp8:e4m3fnuz:s1:f32").decode((np.arange(256, dtype=np.uint8),)))
         self.assertEqual(np.flatnonzero(~values).tolist(), [0x80])
 

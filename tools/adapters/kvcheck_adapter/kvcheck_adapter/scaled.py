@@ -1,4 +1,5 @@
-"""Codes of 8 bits times one float32 scale: of the vector, beside the codes or after them, or one number of the text."""
+"""Codes of 8 bits times one float32 scale: of the vector, beside the codes or after them, or one number of the text, for all
+or for each head."""
 import numpy as np
 
 from .planes import Format, Plane
@@ -49,6 +50,16 @@ def _nearest(code, q):
     return (codes | np.where(has_sign, 0x80, 0)).astype(np.uint8)
 
 
+def _given(place, shape):
+    """The scales of a text, for vectors (rows, heads, columns, n), or (vectors, n) of one token after the other."""
+    scales = np.float32(place[1:].split("/"))
+    if len(scales) == 1:
+        return np.full((*shape[:-1], 1), scales[0])
+    if len(shape) == 4:
+        return np.broadcast_to(scales[:, None, None], (*shape[:-1], 1))
+    return np.resize(scales, (shape[0], 1))
+
+
 class Scaled:
     """fp8:CODE:PLACE:TYPE and int8:PLACE:TYPE."""
 
@@ -64,7 +75,7 @@ class Scaled:
             parts = parts[1:]
         elif name != "int8":
             return None
-        if len(parts) != 2 or not (parts[0] in ("token", "inline") or parts[0].startswith("s")) or parts[1] not in STORED:
+        if len(parts) != 2 or not (parts[0] in ("token", "inline") or parts[0][:1] in ("s", "h")) or parts[1] not in STORED:
             return None
         return Format(text, 8, BLOCK, parts[1], Scaled)
 
@@ -84,7 +95,7 @@ class Scaled:
             scales = np.ascontiguousarray(codes[..., -4:]).view("<f4")
             codes = codes[..., :-4]
         else:
-            scales = np.asarray(arrays[1], np.float32) if place == "token" else np.float32(place[1:])
+            scales = np.asarray(arrays[1], np.float32) if place == "token" else _given(place, codes.shape)
         with np.errstate(invalid="ignore", over="ignore"):
             return to_float32(from_float32(VALUES[code][np.ascontiguousarray(codes).view(np.uint8)] * scales, fmt.type), fmt.type)
 
@@ -98,8 +109,8 @@ class Scaled:
         code, place, _ = Scaled.parts(fmt)
         x = to_float32(from_float32(values, fmt.type), fmt.type)
         largest = np.float32(127 if code == "int8" else MAGNITUDES[code][-1])
-        if place.startswith("s"):
-            scales = np.broadcast_to(np.float32(place[1:]), (*x.shape[:-1], 1))
+        if place not in ("token", "inline"):
+            scales = _given(place, x.shape)
         elif vllm:
             scales = np.maximum(np.abs(x).max(-1, keepdims=True) * (np.float32(1) / largest), np.float32(1e-6))
         else:
