@@ -128,7 +128,9 @@ struct GgmlRows {
 
   static constexpr GgmlBlockCodec kCodec = {Block::kBytes, Block::Encode, Block::Decode};
   // A code and an f16 scale fit f32 together; a sum with a minimum need not.
-  static int Roundings(const KvFormat&) { return requires { Block::kHasMinimum; } ? 1 : 0; }
+  static int Roundings(const KvFormat&) {
+    return requires { Block::kHasMinimum; } ? 1 : 0;
+  }
 
   static constexpr RowFamily kFamily = {Channels, Bytes, Encode, Decode, Decode, Roundings};
 };
