@@ -31,7 +31,10 @@ TEST(ErrorBoundExhaustive, HoldsForTenMillionElements) {
           EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
           of_format.Add(check);
         }
-        EXPECT_GT(of_format.largest_ratio, 0.5) << Print(format);
+        // A rotation adds up the bounds of a block, as if all their errors had the signs of one row
+        // of its matrix (formats.md, section F).
+        const bool rotates = KindOf(format).starts_with("hadamard:");
+        EXPECT_GT(of_format.largest_ratio, rotates ? 0.3 : 0.5) << Print(format);
         smallest = std::min(smallest, of_format.largest_ratio);
         of_profile.Add(of_format);
       }
