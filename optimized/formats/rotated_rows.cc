@@ -20,8 +20,7 @@ KvFormat Stored(const KvFormat& format) {
   return std::visit([](const auto& family) { return KvFormat(family); }, Of(format).stored);
 }
 
-// Blocks stay in registers and the first cache: strides below eight lanes are one pass over eight
-// channels.
+// Strides 1, 2 and 4: one pass over eight channels, which stay in registers.
 void ButterfliesOfEight(float* v) {
   float a[8], b[8];
   for (int i = 0; i < 8; i += 2) {

@@ -345,9 +345,9 @@ TEST_F(AdapterCommandLine, FailsWhatDoesNotRepeat) {
   const json campaign = Campaign({"--kind", "codec", "--cases", "40", "--shrink-time", "0s"},
                                  ShellWord(KVCHECK_FLAKY_CHILD));
   EXPECT_GT(campaign.at("failed"), 0);
-  // Those that fail are asked twice, so that each case begins with a wrong answer, but for those
+  // Those that fail are asked twice, so that each case begins with a wrong answer, but for the few
   // whose wrong element is not judged.
-  EXPECT_GT(campaign.at("failed"), campaign.at("passed"));
+  EXPECT_GT(campaign.at("failed"), 2 * campaign.at("passed").get<int>());
   const std::string signature = campaign.at("failures").at(0).at("signature");
   EXPECT_TRUE(signature.ends_with(", not repeated")) << signature;
 }
