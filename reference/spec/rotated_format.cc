@@ -42,7 +42,8 @@ std::optional<RotatedFormat> RotatedFormat::Parse(Piece piece, const std::vector
   // Where the text leaves the row type to its reader, f32 stands in for it.
   if ((has_row_type == nullptr || *has_row_type) && !CanStoreRotated(format.stored)) {
     rest.Refuse("rows of " + std::string(rest.text) +
-                " cannot be rotated: formats with codes can, affine ones of f16 and bf16");
+                " cannot be rotated: formats with codes can, affine ones of f16 and bf16, nvfp4 "
+                "without a global scale");
   }
   return format;
 }

@@ -147,7 +147,8 @@ TEST(Rotated, TextsSayWhatIsWrong) {
   for (const char* text :
        {"hadamard", "hadamard:64", "hadamard:63:q4_0", "hadamard:0:q4_0", "hadamard:1024:q4_0",
         "hadamard:64:f16", "hadamard:64:hadamard:64:q4_0", "hadamard:64:q9_0",
-        "hadamard:64:affine:4:g64:f32", "hadamard:64:turboquant:4:g64:bf16", "hadamard:64:"}) {
+        "hadamard:64:affine:4:g64:f32", "hadamard:64:turboquant:4:g64:bf16",
+        "hadamard:64:nvfp4:x0.5:bf16", "hadamard:64:"}) {
     EXPECT_THROW(Format(text), Error) << text;
   }
 }
