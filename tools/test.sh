@@ -76,6 +76,7 @@ adapter_environments() {  # NAME...
 tidy() {  # PRESET that builds the files, git's patterns of them
   local preset=$1 files
   shift
+  [ -d "build/$preset" ] || cmake --preset "$preset"
   mapfile -t files < <(git ls-files -- "$@")
   # What is dropped counts warnings before the filters: those of system headers.
   printf '%s\0' "${files[@]}" |
@@ -116,7 +117,7 @@ if [ $all = yes ]; then
   fi
 
   leg "clang-tidy"
-  tidy clang '*.cc' ':!tests/project/consumer' ':!fuzz/targets'
+  tidy tidy '*.cc' ':!tests/project/consumer' ':!fuzz/targets'
   tidy fuzz 'fuzz/targets/*.cc'
 fi
 
