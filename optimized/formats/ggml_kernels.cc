@@ -306,7 +306,7 @@ void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byt
 
 template <GgmlBlockKind kKind>
 void Decode(const GgmlBlockCodec& codec, const std::byte* from, int64_t count, float* y) {
-  for (int64_t b = 0; b < count; ++b) DecodeBlock<kKind>(from + codec.bytes * b, y + kSize * b);
+  for (int64_t b = 0; b < count; ++b, from += codec.bytes, y += kSize) DecodeBlock<kKind>(from, y);
 }
 
 void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x, int64_t count,

@@ -145,11 +145,11 @@ TEST(Iq4Nl, CodesOfAScaleOfZeroAreOpen) {
   EXPECT_EQ(judge.Judged(), Outcome::kPass);
   const std::byte low{1}, sign{0x80};
   EXPECT_FALSE(judge.Fails(1, sign));
-  for (const size_t byte : {0, 1, 18, 19}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {0u, 1u, 18u, 19u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
   EXPECT_TRUE(judge.Fails(19, sign));
-  for (const size_t byte : {2, 17, 20, 35}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
-  for (const size_t byte : {36, 37}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
-  for (const size_t byte : {38, 53}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {2u, 17u, 20u, 35u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {36u, 37u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {38u, 53u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
 }
 
 }  // namespace

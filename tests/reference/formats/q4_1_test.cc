@@ -124,14 +124,14 @@ TEST(Q4_1, WhatAWriterMayDoOtherwiseIsOpenAndNothingElse) {
   EXPECT_EQ(judge.Judged(), Outcome::kPass);
   const std::byte sign{0x80}, low{1};
   EXPECT_FALSE(judge.Fails(3, sign));
-  for (const size_t byte : {0, 1, 2, 3, 4, 19}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {0u, 1u, 2u, 3u, 4u, 19u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
   EXPECT_TRUE(judge.Fails(1, sign));
-  for (const size_t byte : {20, 23, 39}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {20u, 23u, 39u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
   // The range is beyond f32: scale and minimum are infinite, and codes say nothing.
-  for (const size_t byte : {40, 43}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
-  for (const size_t byte : {44, 59}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {40u, 43u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {44u, 59u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
   // A range that f16 does not hold leaves codes as they are.
-  for (const size_t byte : {60, 63, 64, 79}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {60u, 63u, 64u, 79u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(Q5_0, TheSignOfAScaleOfZerosIsOpenAndNothingElse) {
   EXPECT_EQ(judge.Judged(), Outcome::kPass);
   EXPECT_FALSE(judge.Fails(1, std::byte{0x80}));
   EXPECT_TRUE(judge.Fails(1, std::byte{0x40}));
-  for (const size_t byte : {0, 2, 6, 21}) EXPECT_TRUE(judge.Fails(byte, std::byte{1})) << byte;
+  for (const size_t byte : {0u, 2u, 6u, 21u}) EXPECT_TRUE(judge.Fails(byte, std::byte{1})) << byte;
 }
 
 }  // namespace

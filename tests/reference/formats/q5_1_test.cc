@@ -125,14 +125,14 @@ TEST(Q5_1, WhatAWriterMayDoOtherwiseIsOpenAndNothingElse) {
   EXPECT_EQ(judge.Judged(), Outcome::kPass);
   const std::byte sign{0x80}, low{1};
   EXPECT_FALSE(judge.Fails(3, sign));
-  for (const size_t byte : {0, 1, 2, 3, 4, 23}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {0u, 1u, 2u, 3u, 4u, 23u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
   EXPECT_TRUE(judge.Fails(1, sign));
-  for (const size_t byte : {24, 27, 47}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {24u, 27u, 47u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
   // The range is beyond f32: scale and minimum are infinite, and codes say nothing.
-  for (const size_t byte : {48, 51}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
-  for (const size_t byte : {52, 71}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {48u, 51u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {52u, 71u}) EXPECT_FALSE(judge.Fails(byte, low)) << byte;
   // A range that f16 does not hold leaves codes as they are.
-  for (const size_t byte : {72, 75, 76, 95}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
+  for (const size_t byte : {72u, 75u, 76u, 95u}) EXPECT_TRUE(judge.Fails(byte, low)) << byte;
 }
 
 }  // namespace

@@ -198,11 +198,11 @@ TEST(Q8_0, WhatAWriterMayDoOtherwiseIsOpen) {
     return outcome == Outcome::kFail;
   };
   EXPECT_EQ(Judge(*source, MemorySink(got)).outcome, Outcome::kPass);
-  for (const size_t byte : {0, 1, 2, 33}) EXPECT_TRUE(judged(byte)) << byte;
-  for (const size_t byte : {34, 36, 67, 68, 70, 101}) EXPECT_FALSE(judged(byte)) << byte;
+  for (const size_t byte : {0u, 1u, 2u, 33u}) EXPECT_TRUE(judged(byte)) << byte;
+  for (const size_t byte : {34u, 36u, 67u, 68u, 70u, 101u}) EXPECT_FALSE(judged(byte)) << byte;
   // The scale is 0, and the codes say nothing.
-  for (const size_t byte : {102, 103}) EXPECT_TRUE(judged(byte)) << byte;
-  for (const size_t byte : {104, 135}) EXPECT_FALSE(judged(byte)) << byte;
+  for (const size_t byte : {102u, 103u}) EXPECT_TRUE(judged(byte)) << byte;
+  for (const size_t byte : {104u, 135u}) EXPECT_FALSE(judged(byte)) << byte;
 }
 
 TEST(Q8_0, TheOtherWriterIsNamed) {

@@ -28,8 +28,6 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNanValue = std::numeric_limits<float>::quiet_NaN();
-constexpr ScaledCode kFp8[] = {ScaledCode::kE4M3FN, ScaledCode::kE5M2, ScaledCode::kE4M3FNUZ,
-                               ScaledCode::kE5M2FNUZ};
 constexpr TokenEncoder kWriters[] = {TokenEncoder::kDivide, TokenEncoder::kVllm,
                                      TokenEncoder::kVllmTruncate};
 

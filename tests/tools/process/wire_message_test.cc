@@ -152,7 +152,7 @@ TEST(WireWriter, WritesWhatALibraryReads) {
     writer.Key("numbers");
     writer.Integers(numbers);
     wanted["numbers"] = numbers;
-    for (const size_t size : {0, 1, 31, 32, 255, 256, 65535, 65536}) {
+    for (const size_t size : {0u, 1u, 31u, 32u, 255u, 256u, 65535u, 65536u}) {
       const std::string key = "size " + std::to_string(size);
       writer.Key(key);
       writer.StartArray(2);
