@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "optimized/formats/row_codec.h"
+#include "reference/spec/codec_choices.h"
 
 namespace kvcheck {
 namespace {
@@ -113,19 +114,12 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   const Profile stated = StatedProfile();
   const bool encodes = codec->direction == CodecDirection::kEncode;
   const bool encodes_any = codec->direction != CodecDirection::kDecode;
-  const auto differ = [&](CodecChoice choice, bool different) {
-    return different && Leaves(codec->format, choice);
-  };
-  if (differ(CodecChoice::kEncode, profile_.encode != stated.encode) ||
-      differ(CodecChoice::kGgmlEncode, profile_.ggml_encode != stated.ggml_encode) ||
-      differ(CodecChoice::kFp8Overflow, profile_.fp8_overflow != stated.fp8_overflow) ||
-      differ(CodecChoice::kMxEncode, encodes_any && profile_.mx_encode != stated.mx_encode) ||
-      differ(CodecChoice::kNvfp4Encode,
-             encodes_any && profile_.nvfp4_encode != stated.nvfp4_encode) ||
-      differ(CodecChoice::kTurboquant, profile_.turboquant != stated.turboquant) ||
-      differ(CodecChoice::kTokenEncode, profile_.token_encode != stated.token_encode) ||
-      differ(CodecChoice::kDecode, !encodes && profile_.decode != stated.decode)) {
-    return RunOutcome::kUnsupported;
+  for (const CodecField& field : CodecFields()) {
+    const bool acts = field.acts_on == ActsOn::kBoth ||
+                      (field.acts_on == ActsOn::kEncoding ? encodes_any : !encodes);
+    if (acts && Leaves(codec->format, field.choice) && !field.Same(profile_, stated)) {
+      return RunOutcome::kUnsupported;
+    }
   }
   const auto give = [&](const std::string& name, std::span<const std::byte> bytes) {
     const TensorSpec spec = OutputSpecs(c).at(name);

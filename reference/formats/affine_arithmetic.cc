@@ -181,31 +181,17 @@ class AffineArithmetic : public FormatArithmetic {
 
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     std::vector<ProfileChange> changes;
-    const auto add = [&](AffineEncoder encode, DecodeRounding decode) {
-      std::vector<std::string> parts;
-      if (encode != profile.encode) {
-        parts.push_back(
-            fmt::format("encode={} instead of encode={}", Name(encode), Name(profile.encode)));
-      }
-      if (decode != profile.decode) {
-        parts.push_back(
-            fmt::format("decode={} instead of decode={}", Name(decode), Name(profile.decode)));
-      }
-      if (parts.empty()) return;
-      ProfileChange change = {fmt::format("{}", fmt::join(parts, " and ")), profile};
-      change.profile.encode = encode;
-      change.profile.decode = decode;
-      changes.push_back(std::move(change));
-    };
-    const AffineEncoder other =
-        profile.encode == AffineEncoder::kMlxCpu ? AffineEncoder::kMlxGpu : AffineEncoder::kMlxCpu;
-    add(other, profile.decode);
+    AddChanges(profile, CodecChoice::kEncode, &changes);
+    const ProfileChange other = changes.front();
     // What is written out is rounded: an exact decode explains nothing that these do not.
-    std::vector<DecodeRounding> decodes = {DecodeRounding::kTwoRoundings,
-                                           DecodeRounding::kOneRounding};
-    std::erase(decodes, profile.decode);
-    for (const DecodeRounding decode : decodes) add(profile.encode, decode);
-    for (const DecodeRounding decode : decodes) add(other, decode);
+    std::vector<ProfileChange> decodes;
+    AddChanges(profile, CodecChoice::kDecode, &decodes, {"exact"});
+    changes.insert(changes.end(), decodes.begin(), decodes.end());
+    for (ProfileChange& both : decodes) {
+      both.text = other.text + " and " + both.text;
+      both.profile.encode = other.profile.encode;
+      changes.push_back(std::move(both));
+    }
     return changes;
   }
 

@@ -198,8 +198,7 @@ class BlockFloatArithmetic : public FormatArithmetic {
     format_.add_writers(profile, &changes);
     if (leaves_decode_) {
       // What is written out is rounded: an exact decode explains nothing that these do not.
-      AddChanges(profile, "decode", &Profile::decode,
-                 {DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}, &changes);
+      AddChanges(profile, CodecChoice::kDecode, &changes, {"exact"});
     }
     return changes;
   }

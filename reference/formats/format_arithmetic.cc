@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -59,6 +60,17 @@ void FormatArithmetic::SetStanding(const RoundTripQuestion&, std::span<const dou
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format) {
   return std::visit([](const auto& family) { return MakeArithmetic(family); }, format);
+}
+
+void AddChanges(const Profile& profile, CodecChoice choice, std::vector<ProfileChange>* changes,
+                std::initializer_list<std::string_view> without) {
+  const CodecField& field = FieldOf(choice);
+  for (const Profile& other : field.variants(profile)) {
+    const std::string_view value = field.value(other);
+    const bool is_left_out = std::find(without.begin(), without.end(), value) != without.end();
+    if (is_left_out || field.Same(other, profile)) continue;
+    changes->push_back({Print(field, other) + " instead of " + Print(field, profile), other});
+  }
 }
 
 }  // namespace kvcheck

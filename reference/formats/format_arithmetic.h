@@ -6,13 +6,16 @@
 #define REFERENCE_FORMATS_FORMAT_ARITHMETIC_H_
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/format_planes.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tiles.h"
@@ -154,19 +157,9 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 
-// The other values of a profile's field, as changes.
-template <typename Value>
-void AddChanges(const Profile& profile, std::string_view key, Value Profile::* field,
-                std::initializer_list<Value> values, std::vector<ProfileChange>* changes) {
-  for (const Value value : values) {
-    if (value == profile.*field) continue;
-    ProfileChange change = {std::string(key) + "=" + std::string(Name(value)) + " instead of " +
-                                std::string(key) + "=" + std::string(Name(profile.*field)),
-                            profile};
-    change.profile.*field = value;
-    changes->push_back(std::move(change));
-  }
-}
+// The other values of a profile's field, but for those named in `without`, as changes.
+void AddChanges(const Profile& profile, CodecChoice choice, std::vector<ProfileChange>* changes,
+                std::initializer_list<std::string_view> without = {});
 
 }  // namespace kvcheck
 

@@ -214,8 +214,7 @@ class GgmlArithmetic : public FormatArithmetic {
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     std::vector<ProfileChange> changes;
     if (!family_.depends_on_writer) return changes;
-    AddChanges(profile, "ggml_encode", &Profile::ggml_encode,
-               {GgmlEncoder::kReference, GgmlEncoder::kX86}, &changes);
+    AddChanges(profile, CodecChoice::kGgmlEncode, &changes);
     return changes;
   }
 

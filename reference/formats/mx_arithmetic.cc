@@ -93,10 +93,7 @@ uint8_t Code(const BlockFloats& format, const Profile& profile, double position)
 }
 
 void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
-  AddChanges(
-      profile, "mx_encode", &Profile::mx_encode,
-      {MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang},
-      changes);
+  AddChanges(profile, CodecChoice::kMxEncode, changes);
 }
 
 }  // namespace

@@ -140,8 +140,7 @@ uint8_t Code(const BlockFloats&, const Profile& profile, double position) {
 }
 
 void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
-  AddChanges(profile, "nvfp4_encode", &Profile::nvfp4_encode,
-             {Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6}, changes);
+  AddChanges(profile, CodecChoice::kNvfp4Encode, changes);
 }
 
 // vLLM's layout of the scales of V for SM100: of 4 tokens (t, s) in [4][S] stands at row s / (S/4),

@@ -94,8 +94,7 @@ class PlainArithmetic : public FormatArithmetic {
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     std::vector<ProfileChange> changes;
     if (SizeInBytes(dtype_) != 1) return changes;
-    AddChanges(profile, "fp8_overflow", &Profile::fp8_overflow,
-               {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll}, &changes);
+    AddChanges(profile, CodecChoice::kFp8Overflow, &changes);
     return changes;
   }
   void AddAlternatives(const Profile&, std::span<const double>,

@@ -163,19 +163,14 @@ class ScaledArithmetic : public FormatArithmetic {
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     std::vector<ProfileChange> changes;
     if (format_.Leaves(CodecChoice::kFp8Overflow)) {
-      AddChanges(profile, "fp8_overflow", &Profile::fp8_overflow,
-                 {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll}, &changes);
+      AddChanges(profile, CodecChoice::kFp8Overflow, &changes);
     }
     if (format_.IsDynamic() && format_.IsFp8()) {
-      AddChanges(profile, "token_encode", &Profile::token_encode,
-                 {TokenEncoder::kDivide, TokenEncoder::kVllm}, &changes);
+      AddChanges(profile, CodecChoice::kTokenEncode, &changes, {"vllm_truncate"});
     } else if (format_.IsDynamic()) {
-      AddChanges(profile, "token_encode", &Profile::token_encode,
-                 {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate},
-                 &changes);
+      AddChanges(profile, CodecChoice::kTokenEncode, &changes);
     }
-    AddChanges(profile, "decode", &Profile::decode,
-               {DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}, &changes);
+    AddChanges(profile, CodecChoice::kDecode, &changes, {"exact"});
     return changes;
   }
 

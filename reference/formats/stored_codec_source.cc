@@ -12,6 +12,7 @@
 #include "reference/formats/codec_tiles.h"
 #include "reference/formats/error_bound.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/tensor.h"
 
@@ -53,6 +54,10 @@ Tensor ReadRows(const ObservedSource& source, const OutputInfo& info, const std:
   return rows;
 }
 
+DecodeRounding DecodeOr(DecodeRounding not_stated, const CodecRule& rule) {
+  return rule.stated.contains(CodecChoice::kDecode) ? rule.profile.decode : not_stated;
+}
+
 RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType given, DType read,
                        DecodeRounding decode) {
   RoundTripClaim claim;
@@ -60,36 +65,27 @@ RoundTripClaim ClaimOf(const CodecRule& rule, const KvFormat& format, DType give
   claim.given = given;
   claim.read = read;
   claim.names_wrong_codes = true;
-  Profile profile;
+  Profile profile = rule.profile;
   profile.decode = decode;
-  profile.encode = rule.encode.value_or(AffineEncoder::kMlxCpu);
-  profile.ggml_encode = rule.ggml_encode.value_or(GgmlEncoder::kReference);
-  profile.fp8_overflow = rule.fp8_overflow.value_or(Fp8Overflow::kNan);
-  profile.mx_encode = rule.mx_encode.value_or(MxEncoder::kOcp);
-  profile.nvfp4_encode = rule.nvfp4_encode.value_or(Nvfp4Encoder::kMlx);
-  profile.turboquant = rule.turboquant.value_or(TurboquantWriter::kMlxVlm);
-  profile.token_encode = rule.token_encode.value_or(TokenEncoder::kDivide);
   claim.profiles = {profile};
-  const auto declared = [&](CodecChoice choice, bool is_given) {
-    return is_given || !Leaves(format, choice);
-  };
-  if (!declared(CodecChoice::kEncode, rule.encode.has_value()) ||
-      !declared(CodecChoice::kMxEncode, rule.mx_encode.has_value()) ||
-      !declared(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value()) ||
-      !declared(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
-    claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+  for (const CodecField& field : CodecFields()) {
+    if (field.left_out == LeftOut::kAny && IsOpen(rule, field)) {
+      claim.profiles = ArithmeticOf(format)->UndeclaredEncoders(profile);
+    }
   }
   return claim;
 }
 
 // Of the fields that a rule may leave open with every value of theirs expected.
 bool SameEncoder(const Profile& a, const Profile& b) {
-  return a.encode == b.encode && a.mx_encode == b.mx_encode && a.nvfp4_encode == b.nvfp4_encode;
+  return std::all_of(CodecFields().begin(), CodecFields().end(), [&](const CodecField& field) {
+    return field.left_out != LeftOut::kAny || field.Same(a, b);
+  });
 }
 void TakeEncoder(const Profile& from, Profile* to) {
-  to->encode = from.encode;
-  to->mx_encode = from.mx_encode;
-  to->nvfp4_encode = from.nvfp4_encode;
+  for (const CodecField& field : CodecFields()) {
+    if (field.left_out == LeftOut::kAny) field.copy(from, to);
+  }
 }
 
 // Names of the outputs behind the values, one per plane. Empty when they are not judged.
@@ -140,56 +136,25 @@ class StoredCodecSource : public ExpectedSource {
   }
 
   void AddAssumptions(const CodecRule& rule, const std::string& name) {
-    const auto open = [&](CodecChoice choice, bool is_declared) {
-      return !is_declared && Leaves(claim_.format, choice);
-    };
-    if (open(CodecChoice::kFp8Overflow, rule.fp8_overflow.has_value())) {
-      assumptions_.push_back("fp8_overflow=nan");
-    }
     if (rule.scale_type_of_want) {
       assumptions_.push_back(
           fmt::format("scale type of {}={}", name, ShortName(RowDType(claim_.format))));
     }
-    if (open(CodecChoice::kDecode, rule.decode.has_value())) {
-      assumptions_.push_back(fmt::format("decode={}", Name(claim_.profiles.front().decode)));
-    }
-    if (open(CodecChoice::kEncode, rule.encode.has_value())) {
-      assumptions_.push_back("encode=mlx_cpu or mlx_gpu");
-    }
-    if (open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
-      assumptions_.push_back("ggml_encode=reference or x86");
-    }
-    if (open(CodecChoice::kMxEncode, rule.mx_encode.has_value())) {
-      assumptions_.push_back("mx_encode=ocp, up, mlx, mlx_0_31 or sglang");
-    }
-    if (open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
-      assumptions_.push_back("nvfp4_encode=mlx, vllm or vllm_4over6");
-    }
-    if (open(CodecChoice::kTurboquant, rule.turboquant.has_value())) {
-      assumptions_.push_back("turboquant=mlx_vlm");
-    }
-    if (open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
-      assumptions_.push_back("token_encode=divide, vllm or vllm_truncate");
+    for (const CodecField& field : CodecFields()) {
+      if (!IsOpen(rule, field)) continue;
+      const Profile& profile = claim_.profiles.front();
+      assumptions_.push_back(field.left_out == LeftOut::kAny
+                                 ? fmt::format("{}={}", field.key, ValuesOf(field))
+                                 : Print(field, profile));
     }
   }
 
   // The encoder that the bits are held to.
   std::string EncoderName() const {
-    const Profile& profile = claim_.profiles.front();
-    if (Leaves(claim_.format, CodecChoice::kEncode)) {
-      return fmt::format("encode={}", Name(profile.encode));
-    }
-    if (Leaves(claim_.format, CodecChoice::kGgmlEncode)) {
-      return fmt::format("ggml_encode={}", Name(profile.ggml_encode));
-    }
-    if (Leaves(claim_.format, CodecChoice::kMxEncode)) {
-      return fmt::format("mx_encode={}", Name(profile.mx_encode));
-    }
-    if (Leaves(claim_.format, CodecChoice::kNvfp4Encode)) {
-      return fmt::format("nvfp4_encode={}", Name(profile.nvfp4_encode));
-    }
-    if (Leaves(claim_.format, CodecChoice::kTokenEncode)) {
-      return fmt::format("token_encode={}", Name(profile.token_encode));
+    for (const CodecField& field : CodecFields()) {
+      if (field.left_out == LeftOut::kAny && Leaves(claim_.format, field.choice)) {
+        return Print(field, claim_.profiles.front());
+      }
     }
     return Print(claim_.format);
   }
@@ -421,7 +386,7 @@ std::unique_ptr<ExpectedSource> MakeDequantisedSource(const CodecRule& rule,
         result);
   }
   // Somebody has written the rows out: rounded at least once.
-  const DecodeRounding declared = rule.decode.value_or(DecodeRounding::kTwoRoundings);
+  const DecodeRounding declared = DecodeOr(DecodeRounding::kTwoRoundings, rule);
   const DecodeRounding decode =
       declared == DecodeRounding::kExact ? DecodeRounding::kOneRounding : declared;
   return std::make_unique<StoredCodecSource>(
@@ -464,8 +429,8 @@ TripletComparison MakeTripletComparison(const CodecRule& rule, const ObservedSou
                         Print(format)),
             names.values);
   }
-  const RoundTripClaim claim = ClaimOf(rule, format, info.dtype, DType::kFloat64,
-                                       rule.decode.value_or(DecodeRounding::kExact));
+  const RoundTripClaim claim =
+      ClaimOf(rule, format, info.dtype, DType::kFloat64, DecodeOr(DecodeRounding::kExact, rule));
   EncodedNames encoded;
   if (rule.codes_exact) encoded = names.planes;
   TripletComparison comparison;

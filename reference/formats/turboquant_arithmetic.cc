@@ -160,9 +160,7 @@ class TurboquantArithmetic : public FormatArithmetic {
   }
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     std::vector<ProfileChange> changes;
-    AddChanges(profile, "turboquant", &Profile::turboquant,
-               {TurboquantWriter::kMlxVlm, TurboquantWriter::kVllm, TurboquantWriter::kVllmNc},
-               &changes);
+    AddChanges(profile, CodecChoice::kTurboquant, &changes);
     return changes;
   }
   void AddAlternatives(const Profile& profile, std::span<const double> x,

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "reference/spec/dtype.h"
@@ -60,6 +61,21 @@ enum class CodecChoice {
   kNvfp4Encode,
   kTurboquant,
   kTokenEncode
+};
+
+class CodecChoiceSet {
+ public:
+  CodecChoiceSet() = default;
+  CodecChoiceSet(std::initializer_list<CodecChoice> choices) {
+    for (const CodecChoice choice : choices) insert(choice);
+  }
+  void insert(CodecChoice choice) { bits_ |= Bit(choice); }
+  bool contains(CodecChoice choice) const { return (bits_ & Bit(choice)) != 0; }
+  bool operator==(const CodecChoiceSet&) const = default;
+
+ private:
+  static uint32_t Bit(CodecChoice choice) { return uint32_t{1} << static_cast<int>(choice); }
+  uint32_t bits_ = 0;
 };
 
 // What a format's codes mean where a value is code * scale + bias: integers from lowest to highest,

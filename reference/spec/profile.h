@@ -4,15 +4,13 @@
 //
 // Text: fields of `key=value`, separated by one space ("decode=two_roundings encode=mlx_gpu"); a
 // field left out has the first value of its enum. Keys, values and what they mean:
-// reference/README.md, section 3.6.
+// reference/README.md, section 3.6; those of codecs: codec_choices.h.
 
 #ifndef REFERENCE_SPEC_PROFILE_H_
 #define REFERENCE_SPEC_PROFILE_H_
 
 #include <string>
 #include <string_view>
-
-#include "reference/spec/text.h"
 
 namespace kvcheck {
 
@@ -42,25 +40,6 @@ struct Profile {
   TokenEncoder token_encode = TokenEncoder::kDivide;
   bool operator==(const Profile&) const = default;
 };
-
-// The name of each value in texts ("two_roundings", "mlx_cpu", "saturate_all"), and back.
-// Errors: kParse listing the names.
-std::string_view Name(DecodeRounding decode);
-std::string_view Name(AffineEncoder encode);
-std::string_view Name(GgmlEncoder encode);
-std::string_view Name(Fp8Overflow overflow);
-std::string_view Name(MxEncoder encode);
-std::string_view Name(Nvfp4Encoder encode);
-std::string_view Name(TurboquantWriter writer);
-std::string_view Name(TokenEncoder encode);
-DecodeRounding ParseDecodeRounding(Piece piece);
-AffineEncoder ParseAffineEncoder(Piece piece);
-GgmlEncoder ParseGgmlEncoder(Piece piece);
-Fp8Overflow ParseFp8Overflow(Piece piece);
-MxEncoder ParseMxEncoder(Piece piece);
-Nvfp4Encoder ParseNvfp4Encoder(Piece piece);
-TurboquantWriter ParseTurboquantWriter(Piece piece);
-TokenEncoder ParseTokenEncoder(Piece piece);
 
 // Only the fields that differ from the defaults; "" for the default profile.
 std::string Print(const Profile& profile);

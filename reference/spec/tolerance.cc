@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "reference/spec/codec_choices.h"
 
 namespace kvcheck {
 namespace {
@@ -47,41 +50,20 @@ void ParseCodecField(Piece field, CodecRule* rule) {
     if (is_given) field.Refuse(fmt::format("'{}' is given twice", key));
     if (!has_meaning) field.Refuse(fmt::format("'{}' is a choice of {} alone", key, formats));
   };
-  const auto leaves = [&](CodecChoice choice) { return Leaves(rule->format, choice); };
-  if (key == "decode") {
-    once(rule->decode.has_value(), leaves(CodecChoice::kDecode),
-         "formats whose values are rounded");
-    rule->decode = ParseDecodeRounding(value);
-  } else if (key == "encode") {
-    once(rule->encode.has_value(), leaves(CodecChoice::kEncode), "affine formats");
-    rule->encode = ParseAffineEncoder(value);
-  } else if (key == "ggml_encode") {
-    once(rule->ggml_encode.has_value(), leaves(CodecChoice::kGgmlEncode), "ggml formats");
-    rule->ggml_encode = ParseGgmlEncoder(value);
-  } else if (key == "fp8_overflow") {
-    once(rule->fp8_overflow.has_value(), leaves(CodecChoice::kFp8Overflow), "fp8 formats");
-    rule->fp8_overflow = ParseFp8Overflow(value);
-  } else if (key == "mx_encode") {
-    once(rule->mx_encode.has_value(), leaves(CodecChoice::kMxEncode), "mxfp4 and mxfp8");
-    rule->mx_encode = ParseMxEncoder(value);
-  } else if (key == "nvfp4_encode") {
-    once(rule->nvfp4_encode.has_value(), leaves(CodecChoice::kNvfp4Encode), "nvfp4");
-    rule->nvfp4_encode = ParseNvfp4Encoder(value);
-  } else if (key == "turboquant") {
-    once(rule->turboquant.has_value(), leaves(CodecChoice::kTurboquant), "turboquant formats");
-    rule->turboquant = ParseTurboquantWriter(value);
-  } else if (key == "token_encode") {
-    once(rule->token_encode.has_value(), leaves(CodecChoice::kTokenEncode),
-         "formats with a scale per token");
-    rule->token_encode = ParseTokenEncoder(value);
+  if (const CodecField* row = FindCodecField(key)) {
+    once(rule->stated.contains(row->choice), Leaves(rule->format, row->choice), row->formats);
+    row->parse(value, &rule->profile);
+    rule->stated.insert(row->choice);
   } else if (key == "codes") {
     once(rule->codes_exact, !IsPlain(rule->format), "formats with codes");
     if (value.text != "exact") value.Refuse("codes=exact, or leave it out");
     rule->codes_exact = true;
   } else {
-    field.Refuse(
-        "the fields of a codec rule are decode=, encode=, ggml_encode=, fp8_overflow=, mx_encode=, "
-        "nvfp4_encode=, turboquant=, token_encode= and codes=exact");
+    std::string known;
+    for (const CodecField& known_field : CodecFields()) {
+      known += fmt::format("{}{}=", known.empty() ? "" : ", ", known_field.key);
+    }
+    field.Refuse(fmt::format("the fields of a codec rule are {} and codes=exact", known));
   }
 }
 
@@ -92,23 +74,10 @@ CodecRule ParseCodec(Piece piece) {
   rule.format = ParseKvFormat(parts[0], &has_scale_type);
   rule.scale_type_of_want = !has_scale_type;
   for (size_t i = 1; i < parts.size(); ++i) ParseCodecField(parts[i], &rule);
-  const auto is_open = [&](CodecChoice choice, bool is_named) {
-    return rule.codes_exact && Leaves(rule.format, choice) && !is_named;
-  };
-  if (is_open(CodecChoice::kEncode, rule.encode.has_value())) {
-    piece.Refuse("codes=exact needs encode=, which names the encoder");
-  }
-  if (is_open(CodecChoice::kGgmlEncode, rule.ggml_encode.has_value())) {
-    piece.Refuse("codes=exact needs ggml_encode=, which names the encoder");
-  }
-  if (is_open(CodecChoice::kMxEncode, rule.mx_encode.has_value())) {
-    piece.Refuse("codes=exact needs mx_encode=, which names the encoder");
-  }
-  if (is_open(CodecChoice::kNvfp4Encode, rule.nvfp4_encode.has_value())) {
-    piece.Refuse("codes=exact needs nvfp4_encode=, which names the encoder");
-  }
-  if (is_open(CodecChoice::kTokenEncode, rule.token_encode.has_value())) {
-    piece.Refuse("codes=exact needs token_encode=, which names the encoder");
+  for (const CodecField& field : CodecFields()) {
+    if (rule.codes_exact && IsOpen(rule, field) && field.left_out == LeftOut::kAny) {
+      piece.Refuse(fmt::format("codes=exact needs {}=, which names the encoder", field.key));
+    }
   }
   return rule;
 }
@@ -117,14 +86,9 @@ std::string PrintCodec(const CodecRule& rule) {
   std::string text = Print(rule.format);
   if (rule.scale_type_of_want) text.resize(text.rfind(':'));
   text.insert(0, kCodec);
-  if (rule.decode) text += fmt::format(",decode={}", Name(*rule.decode));
-  if (rule.encode) text += fmt::format(",encode={}", Name(*rule.encode));
-  if (rule.ggml_encode) text += fmt::format(",ggml_encode={}", Name(*rule.ggml_encode));
-  if (rule.fp8_overflow) text += fmt::format(",fp8_overflow={}", Name(*rule.fp8_overflow));
-  if (rule.mx_encode) text += fmt::format(",mx_encode={}", Name(*rule.mx_encode));
-  if (rule.nvfp4_encode) text += fmt::format(",nvfp4_encode={}", Name(*rule.nvfp4_encode));
-  if (rule.turboquant) text += fmt::format(",turboquant={}", Name(*rule.turboquant));
-  if (rule.token_encode) text += fmt::format(",token_encode={}", Name(*rule.token_encode));
+  for (const CodecField& field : CodecFields()) {
+    if (rule.stated.contains(field.choice)) text += "," + Print(field, rule.profile);
+  }
   if (rule.codes_exact) text += ",codes=exact";
   return text;
 }
@@ -137,6 +101,26 @@ bool IsZero(const ToleranceRule& rule) {
   return sum != nullptr && sum->absolute == 0 && sum->relative == 0;
 }
 
+// Whether what a says of the field admits nothing more than what b says of it.
+bool AtLeastAsTight(const CodecField& field, const CodecRule& a, const CodecRule& b) {
+  const bool same = field.Same(a.profile, b.profile);
+  switch (field.left_out) {
+    case LeftOut::kDefault:
+      return same;
+    case LeftOut::kAny:
+      return !b.stated.contains(field.choice) || (a.stated.contains(field.choice) && same);
+    case LeftOut::kLoosest:
+      break;
+  }
+  // Of decode. A row that is written out is rounded once at least, so that exact promises what
+  // one_rounding does; a second rounding adds terms to the bound and takes none away.
+  const auto two = [&](const CodecRule& rule) {
+    return !rule.stated.contains(field.choice) ||
+           rule.profile.decode == DecodeRounding::kTwoRoundings;
+  };
+  return two(b) || !two(a);
+}
+
 bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   const auto scale = [](CodecRule& rule) {
     if (rule.scale_type_of_want) rule.format = WithRowType(rule.format, DType::kFloat32);
@@ -144,28 +128,17 @@ bool CodecAtLeastAsTight(CodecRule a, CodecRule b) {
   scale(a);
   scale(b);
   if (a.format != b.format || a.scale_type_of_want != b.scale_type_of_want) return false;
-  // A row that is written out is rounded once at least, so that exact promises what one_rounding
-  // does; a second rounding adds terms to the bound and takes none away.
-  const auto two = [](const CodecRule& rule) {
-    return rule.decode.value_or(DecodeRounding::kTwoRoundings) == DecodeRounding::kTwoRoundings;
-  };
-  if (two(a) && !two(b)) return false;
-  if (b.encode.has_value() && a.encode != b.encode) return false;
-  if (b.ggml_encode.has_value() && a.ggml_encode != b.ggml_encode) return false;
-  if (b.mx_encode.has_value() && a.mx_encode != b.mx_encode) return false;
-  if (b.nvfp4_encode.has_value() && a.nvfp4_encode != b.nvfp4_encode) return false;
-  if (b.token_encode.has_value() && a.token_encode != b.token_encode) return false;
-  if (a.fp8_overflow.value_or(Fp8Overflow::kNan) != b.fp8_overflow.value_or(Fp8Overflow::kNan)) {
-    return false;
-  }
-  if (a.turboquant.value_or(TurboquantWriter::kMlxVlm) !=
-      b.turboquant.value_or(TurboquantWriter::kMlxVlm)) {
-    return false;
+  for (const CodecField& field : CodecFields()) {
+    if (!AtLeastAsTight(field, a, b)) return false;
   }
   return a.codes_exact || !b.codes_exact;
 }
 
 }  // namespace
+
+bool IsOpen(const CodecRule& rule, const CodecField& field) {
+  return Leaves(rule.format, field.choice) && !rule.stated.contains(field.choice);
+}
 
 std::string Print(const ToleranceRule& rule) {
   if (std::holds_alternative<ExactRule>(rule)) return "exact";

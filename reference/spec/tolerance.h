@@ -9,24 +9,20 @@
 //                                  scale type takes the type of want)
 //   derived                        within the bound that follows from the case and the plan
 // Fields of a codec rule, each once, in any order:
-//   decode=, encode=               of an affine format (profile.h); left out: the loosest
-//   fp8_overflow=                  of an fp8 format (profile.h); left out: nan
-//   ggml_encode=                   of a ggml format whose bytes depend on the writer (profile.h)
-//   mx_encode=, nvfp4_encode=      of the formats of these names (profile.h); left out: the loosest
-//   turboquant=                    of a turboquant format (profile.h); left out: mlx_vlm
-//   token_encode=                  of codes of 8 bits with a scale per token (profile.h)
+//   a codec field of a profile     (codec_choices.h: decode=, encode=, mx_encode=, ...) that the
+//                                  format leaves open; not stated: what its row says
 //   codes=exact                    the stored planes (codes, scales and biases) are, bit for bit,
-//                                  those of the encoder, which encode=, ggml_encode=, mx_encode=,
-//                                  nvfp4_encode= or token_encode= then has to name
+//                                  those of the encoder, which the format's encode field then has
+//                                  to name
 
 #ifndef REFERENCE_SPEC_TOLERANCE_H_
 #define REFERENCE_SPEC_TOLERANCE_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <variant>
 
+#include "reference/spec/format_planes.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/text.h"
@@ -50,17 +46,15 @@ struct AbsRelRule {
 struct CodecRule {
   KvFormat format = AffineFormat{};
   bool scale_type_of_want = false;  // the text names none: scale_dtype of format means nothing
-  std::optional<DecodeRounding> decode;
-  std::optional<AffineEncoder> encode;
-  std::optional<GgmlEncoder> ggml_encode;
-  std::optional<Fp8Overflow> fp8_overflow;
-  std::optional<MxEncoder> mx_encode;
-  std::optional<Nvfp4Encoder> nvfp4_encode;
-  std::optional<TurboquantWriter> turboquant;
-  std::optional<TokenEncoder> token_encode;
+  Profile profile;                  // its fields that are not stated have their defaults
+  CodecChoiceSet stated;
   bool codes_exact = false;
   bool operator==(const CodecRule&) const = default;
 };
+struct CodecField;
+// Whether the format leaves the field open and the rule does not state it.
+bool IsOpen(const CodecRule& rule, const CodecField& field);
+
 struct DerivedRule {
   bool operator==(const DerivedRule&) const = default;
 };

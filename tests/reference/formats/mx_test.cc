@@ -15,6 +15,7 @@
 #include "reference/formats/codec.h"
 #include "reference/formats/codec_source.h"
 #include "reference/judge/judge.h"
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
@@ -183,7 +184,7 @@ TEST_P(MxWriter, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
           const BoundCheck check =
               CheckBound(format, profile, GenerateRows(regime, 9, type, 8, 320));
           EXPECT_EQ(check.violations, 0)
-              << Print(format) << " " << regime << " " << Name(type) << " " << Name(decode);
+              << Print(format) << " " << regime << " " << Name(type) << " " << Print(profile);
           all.Add(check);
         }
       }
@@ -216,7 +217,10 @@ TEST_P(MxWriter, BoundHoldsAtTheEndsOfTheScale) {
 INSTANTIATE_TEST_SUITE_P(All, MxWriter,
                          testing::Values(MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx,
                                          MxEncoder::kMlx031, MxEncoder::kSglang),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& info) {
+                           return std::string(
+                               FieldOf(CodecChoice::kMxEncode).value(Writer(info.param)));
+                         });
 
 Outcome JudgedWith(const Profile& profile, const std::vector<double>& row, const std::string& plane,
                    size_t byte, std::byte change) {

@@ -13,6 +13,7 @@
 #include "reference/formats/codec.h"
 #include "reference/formats/codec_source.h"
 #include "reference/judge/judge.h"
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
@@ -144,7 +145,7 @@ TEST_P(Nvfp4Writer, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
           const BoundCheck check =
               CheckBound(format, profile, GenerateRows(regime, 9, type, 8, 320));
           EXPECT_EQ(check.violations, 0)
-              << Print(format) << " " << regime << " " << Name(type) << " " << Name(decode);
+              << Print(format) << " " << regime << " " << Name(type) << " " << Print(profile);
           all.Add(check);
         }
       }
@@ -157,7 +158,10 @@ TEST_P(Nvfp4Writer, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
 INSTANTIATE_TEST_SUITE_P(All, Nvfp4Writer,
                          testing::Values(Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm,
                                          Nvfp4Encoder::kVllm4Over6),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& info) {
+                           return std::string(
+                               FieldOf(CodecChoice::kNvfp4Encode).value(Writer(info.param)));
+                         });
 
 Outcome Judged(const std::string& text, Nvfp4Encoder encoder, std::vector<double> row,
                const std::string& plane, size_t byte, int change) {

@@ -20,6 +20,7 @@
 #include "reference/formats/plain.h"
 #include "reference/judge/judge.h"
 #include "reference/numerics/ulp.h"
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
 #include "tests/reference/formats/sample.h"
@@ -388,10 +389,10 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
         CodecRule rule;
         rule.format = format;
         EXPECT_NE(JudgeTriplet(rule, x, encoded).outcome, Outcome::kFail) << Print(format);
-        if (Leaves(format, CodecChoice::kEncode)) rule.encode = encode;
-        if (Leaves(format, CodecChoice::kGgmlEncode)) rule.ggml_encode = profile.ggml_encode;
-        if (Leaves(format, CodecChoice::kMxEncode)) rule.mx_encode = profile.mx_encode;
-        if (Leaves(format, CodecChoice::kNvfp4Encode)) rule.nvfp4_encode = profile.nvfp4_encode;
+        rule.profile = profile;
+        for (const CodecField& field : CodecFields()) {
+          if (field.left_out == LeftOut::kAny) rule.stated.insert(field.choice);
+        }
         rule.codes_exact = true;
         const Verdict verdict = JudgeTriplet(rule, x, encoded);
         EXPECT_NE(verdict.outcome, Outcome::kFail) << Print(format);
@@ -433,7 +434,8 @@ TEST(StoredTriplet, SwizzledScalesAreNamed) {
     Verdict verdict = JudgeTriplet(rule, x, encoded);
     EXPECT_EQ(verdict.outcome, Outcome::kFail) << text;
     EXPECT_TRUE(is_named(verdict.outputs[0])) << text;
-    rule.nvfp4_encode = profile.nvfp4_encode;
+    rule.profile = profile;
+    rule.stated = {CodecChoice::kNvfp4Encode};
     rule.codes_exact = true;
     verdict = JudgeTriplet(rule, x, encoded);
     ASSERT_EQ(verdict.outputs.size(), 3u);
@@ -456,9 +458,10 @@ TEST(StoredTriplet, OtherCodesWithinTheBoundFailOnlyWhereTheirBitsAreAsked) {
   encoded.at("codes").As<uint32_t>()[5] ^= 1;  // one step at most
   CodecRule rule;
   rule.format = format;
-  rule.decode = DecodeRounding::kTwoRoundings;
+  rule.profile.decode = DecodeRounding::kTwoRoundings;
+  rule.stated = {CodecChoice::kDecode};
   EXPECT_EQ(JudgeTriplet(rule, x, encoded).outcome, Outcome::kPass);
-  rule.encode = AffineEncoder::kMlxCpu;
+  rule.stated.insert(CodecChoice::kEncode);
   rule.codes_exact = true;
   const Verdict verdict = JudgeTriplet(rule, x, encoded);
   EXPECT_EQ(verdict.outcome, Outcome::kFail);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reference/spec/case.h"
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -118,53 +119,23 @@ ToleranceRule AnyRule(bool ulps_allowed) {
 CodecRule AnyCodecRule() {
   CodecRule rule;
   rule.format = OneOf<KvFormat>(AllKvFormats());
-  if (IsPlain(rule.format)) {
-    const DType type = std::get<PlainFormat>(rule.format).dtype;
-    if (SizeInBytes(type) == 1 && *rc::gen::arbitrary<bool>()) {
-      rule.fp8_overflow = OneOf<Fp8Overflow>(
-          {Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
-    }
-    return rule;
-  }
   const KvFormat of_f32 = WithRowType(rule.format, DType::kFloat32);
-  if (WithRowType(rule.format, DType::kFloat16) != of_f32 && *rc::gen::arbitrary<bool>()) {
+  if (!IsPlain(rule.format) && WithRowType(rule.format, DType::kFloat16) != of_f32 &&
+      *rc::gen::arbitrary<bool>()) {
     rule.scale_type_of_want = true;
     rule.format = of_f32;
   }
-  if (Leaves(rule.format, CodecChoice::kTokenEncode) && *rc::gen::arbitrary<bool>()) {
-    rule.token_encode = OneOf<TokenEncoder>(
-        {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate});
-    rule.codes_exact = *rc::gen::arbitrary<bool>();
-  }
-  if (Leaves(rule.format, CodecChoice::kGgmlEncode) && *rc::gen::arbitrary<bool>()) {
-    rule.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
-    rule.codes_exact = *rc::gen::arbitrary<bool>();
-  }
-  if (Leaves(rule.format, CodecChoice::kMxEncode) && *rc::gen::arbitrary<bool>()) {
-    rule.mx_encode = OneOf<MxEncoder>({MxEncoder::kOcp, MxEncoder::kMlx031});
-    rule.codes_exact = *rc::gen::arbitrary<bool>();
-  }
-  if (Leaves(rule.format, CodecChoice::kNvfp4Encode) && *rc::gen::arbitrary<bool>()) {
-    rule.nvfp4_encode = OneOf<Nvfp4Encoder>({Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm4Over6});
-    rule.codes_exact = *rc::gen::arbitrary<bool>();
-  }
-  if (!Leaves(rule.format, CodecChoice::kEncode)) {
-    if (!Leaves(rule.format, CodecChoice::kGgmlEncode) &&
-        !Leaves(rule.format, CodecChoice::kMxEncode) &&
-        !Leaves(rule.format, CodecChoice::kNvfp4Encode) &&
-        !Leaves(rule.format, CodecChoice::kTokenEncode)) {
-      rule.codes_exact = *rc::gen::arbitrary<bool>();
+  bool names_encoder = true;
+  for (const CodecField& field : CodecFields()) {
+    if (!Leaves(rule.format, field.choice)) continue;
+    if (*rc::gen::arbitrary<bool>()) {
+      field.copy(*rc::gen::elementOf(field.variants(Profile())), &rule.profile);
+      rule.stated.insert(field.choice);
+    } else if (field.left_out == LeftOut::kAny) {
+      names_encoder = false;
     }
-    return rule;
   }
-  if (*rc::gen::arbitrary<bool>()) {
-    rule.decode = OneOf<DecodeRounding>(
-        {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
-  }
-  if (*rc::gen::arbitrary<bool>()) {
-    rule.encode = OneOf<AffineEncoder>({AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu});
-    rule.codes_exact = *rc::gen::arbitrary<bool>();
-  }
+  rule.codes_exact = !IsPlain(rule.format) && names_encoder && *rc::gen::arbitrary<bool>();
   return rule;
 }
 

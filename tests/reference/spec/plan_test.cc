@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ostream>
 
+#include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/profile.h"
@@ -127,18 +128,9 @@ Profile AnyProfile() {
     profile.mask_number = OneOf<double>({0.0, -1e9, -10000.0, -0x1.fffffep127, 0x1p-20});
   }
   profile.maximum_over_all = Coin();
-  profile.decode = OneOf<DecodeRounding>(
-      {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding});
-  profile.encode = OneOf<AffineEncoder>({AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu});
-  profile.ggml_encode = OneOf<GgmlEncoder>({GgmlEncoder::kReference, GgmlEncoder::kX86});
-  profile.mx_encode = OneOf<MxEncoder>(
-      {MxEncoder::kOcp, MxEncoder::kUp, MxEncoder::kMlx, MxEncoder::kMlx031, MxEncoder::kSglang});
-  profile.nvfp4_encode =
-      OneOf<Nvfp4Encoder>({Nvfp4Encoder::kMlx, Nvfp4Encoder::kVllm, Nvfp4Encoder::kVllm4Over6});
-  profile.fp8_overflow =
-      OneOf<Fp8Overflow>({Fp8Overflow::kNan, Fp8Overflow::kSaturate, Fp8Overflow::kSaturateAll});
-  profile.token_encode = OneOf<TokenEncoder>(
-      {TokenEncoder::kDivide, TokenEncoder::kVllm, TokenEncoder::kVllmTruncate});
+  for (const CodecField& field : CodecFields()) {
+    field.copy(*rc::gen::elementOf(field.variants(Profile())), &profile);
+  }
   return profile;
 }
 
