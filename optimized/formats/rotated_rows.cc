@@ -4,11 +4,11 @@
 // 2, ..., size / 2 (the sum to the lower channel, the difference to the upper), then times
 // f32(1 / sqrt(size)); the same back. Source: reference/formats/formats.md, section F.
 
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "optimized/formats/hadamard.h"
 #include "optimized/formats/row_family.h"
 
 namespace kvcheck::optimized {
@@ -18,50 +18,6 @@ const RotatedFormat& Of(const KvFormat& format) { return std::get<RotatedFormat>
 
 KvFormat Stored(const KvFormat& format) {
   return std::visit([](const auto& family) { return KvFormat(family); }, Of(format).stored);
-}
-
-// Strides 1, 2 and 4: one pass over eight channels, which stay in registers.
-void ButterfliesOfEight(float* v) {
-  float a[8], b[8];
-  for (int i = 0; i < 8; i += 2) {
-    a[i] = v[i] + v[i + 1];
-    a[i + 1] = v[i] - v[i + 1];
-  }
-  for (int i = 0; i < 8; i += 4) {
-    for (int j = i; j < i + 2; ++j) {
-      b[j] = a[j] + a[j + 2];
-      b[j + 2] = a[j] - a[j + 2];
-    }
-  }
-  for (int j = 0; j < 4; ++j) {
-    v[j] = b[j] + b[j + 4];
-    v[j + 4] = b[j] - b[j + 4];
-  }
-}
-
-void RotateBlock(float* v, int64_t size, float scale) {
-  int64_t stride = 1;
-  if (size >= 8) {
-    for (int64_t i = 0; i < size; i += 8) ButterfliesOfEight(v + i);
-    stride = 8;
-  }
-  for (; stride < size; stride *= 2) {
-    for (int64_t first = 0; first < size; first += 2 * stride) {
-      float* low = v + first;
-      float* high = low + stride;
-      for (int64_t i = 0; i < stride; ++i) {
-        const float a = low[i], b = high[i];
-        low[i] = a + b;
-        high[i] = a - b;
-      }
-    }
-  }
-  for (int64_t i = 0; i < size; ++i) v[i] *= scale;
-}
-
-void RotateRow(float* v, int64_t dim, int64_t size) {
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
-  for (int64_t first = 0; first < dim; first += size) RotateBlock(v + first, size, scale);
 }
 
 int64_t Block(const KvFormat& format) {
@@ -116,7 +72,7 @@ void Encode(const KvFormat& format, const EncodeCall& call) {
   for (int64_t i = 0; i < call.count; ++i) {
     ReadRow(call.from, RowDType(stored), call.x + i * call.x_stride, call.dim, &room.rounded,
             room.values.data());
-    RotateRow(room.values.data(), call.dim, Of(format).size);
+    RotateBlocks(room.values.data(), call.dim, Of(format).size);
     family.encode(stored, {DType::kFloat32, call.dim, y, 0, 1, out, call.values});
     out.codes += out.code_stride;
     if (out.scales != nullptr) out.scales += out.scale_stride;
@@ -128,7 +84,8 @@ void Decode(const KvFormat& format, const DecodeCall& call) {
   const KvFormat stored = Stored(format);
   FamilyOf(stored).decode(stored, call);
   auto* y = reinterpret_cast<float*>(call.out);
-  for (int64_t i = 0; i < call.count; ++i) RotateRow(y + i * call.dim, call.dim, Of(format).size);
+  for (int64_t i = 0; i < call.count; ++i)
+    RotateBlocks(y + i * call.dim, call.dim, Of(format).size);
 }
 
 // Of rows as their own type holds them (decode=two_roundings).
@@ -144,7 +101,7 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
     FamilyOf(stored).decode_to_row_type(stored, {call.dim, rows, 1, out});
     DecodePlainRows(type, {call.dim, OneRow(static_cast<const std::byte*>(out)), 1,
                            reinterpret_cast<std::byte*>(room.values.data())});
-    RotateRow(room.values.data(), call.dim, Of(format).size);
+    RotateBlocks(room.values.data(), call.dim, Of(format).size);
     EncodePlainRows(
         type, {DType::kFloat32, call.dim, reinterpret_cast<const std::byte*>(room.values.data()), 0,
                1, OneRow(out), nullptr});

@@ -6,9 +6,7 @@
 //   y = H (s x / max(n, 1e-6)) (1 / sqrt d), H by butterflies of strides 1, 2, ..., d / 2
 //   code = number of thresholds below y
 //   read: n s (H c (1 / sqrt d))
-// Strides below the length of a vector are butterflies of lanes: a + b and a - b are one addition
-// of the swapped lanes and the lanes, of which every second one has the other sign. Source:
-// reference/formats/formats.md, section E.
+// Source: reference/formats/formats.md, section E.
 
 #include <algorithm>
 #include <array>
@@ -26,6 +24,8 @@
 #define HWY_TARGET_INCLUDE "optimized/formats/turboquant_rows.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include "optimized/formats/hadamard-inl.h"
 
 #ifndef OPTIMIZED_FORMATS_TURBOQUANT_TABLES_
 #define OPTIMIZED_FORMATS_TURBOQUANT_TABLES_
@@ -56,69 +56,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = HWY_CAPPED(float, 8);
-using FloatVec = hn::Vec<Floats>;
-constexpr int kVectorLanes = static_cast<int>(hn::MaxLanes(Floats()));
-
-#if HWY_TARGET != HWY_SCALAR
-template <uint32_t kOdd>
-HWY_INLINE FloatVec OtherSign(FloatVec v) {
-  HWY_ALIGN static constexpr uint32_t kMask[8] = {
-      0,
-      kOdd & 1 ? 0x80000000u : 0,
-      kOdd & 2 ? 0x80000000u : 0,
-      kOdd & 3 ? 0x80000000u : 0,
-      kOdd & 4 ? 0x80000000u : 0,
-      kOdd & 5 ? 0x80000000u : 0,
-      kOdd & 6 ? 0x80000000u : 0,
-      kOdd & 7 ? 0x80000000u : 0,
-  };
-  const Floats d;
-  return hn::Xor(v, hn::BitCast(d, hn::Load(hn::RebindToUnsigned<Floats>(), kMask)));
-}
-
-// Strides within a vector.
-HWY_INLINE FloatVec TurboquantLanes(FloatVec v) {
-  const Floats d;
-  v = hn::Add(hn::Reverse2(d, v), OtherSign<1>(v));
-  v = hn::Add(hn::Shuffle1032(v), OtherSign<2>(v));
-#if HWY_MAX_BYTES >= 32
-  if constexpr (kVectorLanes == 8) v = hn::Add(hn::SwapAdjacentBlocks(v), OtherSign<4>(v));
-#endif
-  return v;
-}
-#endif
-
-void TurboquantHadamard(float* v, int count) {
-  const Floats d;
-  int stride = 1;
-#if HWY_TARGET != HWY_SCALAR
-  for (int i = 0; i < count; i += kVectorLanes)
-    hn::Store(TurboquantLanes(hn::Load(d, v + i)), d, v + i);
-  stride = kVectorLanes;
-#endif
-  // Two strides at a time, so that values are loaded half as often.
-  for (; 2 * stride < count; stride *= 4) {
-    for (int first = 0; first < count; first += 4 * stride) {
-      for (int i = first; i < first + stride; i += kVectorLanes) {
-        const FloatVec a = hn::Load(d, v + i), b = hn::Load(d, v + i + stride);
-        const FloatVec e = hn::Load(d, v + i + 2 * stride), f = hn::Load(d, v + i + 3 * stride);
-        const FloatVec ab = hn::Add(a, b), a_b = hn::Sub(a, b);
-        const FloatVec ef = hn::Add(e, f), e_f = hn::Sub(e, f);
-        hn::Store(hn::Add(ab, ef), d, v + i);
-        hn::Store(hn::Add(a_b, e_f), d, v + i + stride);
-        hn::Store(hn::Sub(ab, ef), d, v + i + 2 * stride);
-        hn::Store(hn::Sub(a_b, e_f), d, v + i + 3 * stride);
-      }
-    }
-  }
-  if (stride >= count) return;
-  for (int i = 0; i < stride; i += kVectorLanes) {
-    const FloatVec a = hn::Load(d, v + i), b = hn::Load(d, v + i + stride);
-    hn::Store(hn::Add(a, b), d, v + i);
-    hn::Store(hn::Sub(a, b), d, v + i + stride);
-  }
-}
+using Floats = ButterflyFloats;
+using FloatVec = ButterflyVec;
+constexpr int kVectorLanes = kButterflyLanes;
 
 float TurboquantNorm(const float* x, int d) {
   HWY_ALIGN double sums[kMostTurboquantChannels / 2];
@@ -225,7 +165,7 @@ float EncodeTurboquant(const TurboquantTables& tables, const float* x, std::byte
     const auto u = hn::Div(hn::LoadU(d, x + i), divisor);
     hn::Store(hn::Mul(u, hn::Load(d, tables.signs + i)), d, y + i);
   }
-  TurboquantHadamard(y, tables.d);
+  HadamardButterflies(y, tables.d);
   const auto scale = hn::Set(d, tables.scale);
   for (int i = 0; i < tables.d; i += kVectorLanes) {
     hn::Store(hn::Mul(hn::Load(d, y + i), scale), d, y + i);
@@ -268,7 +208,7 @@ void DecodeTurboquant(const TurboquantTables& tables, const std::byte* codes, fl
     default:
       LoadGroupCentroids<5>(tables, codes, y);
   }
-  TurboquantHadamard(y, tables.d);
+  HadamardButterflies(y, tables.d);
   const Floats d;
   const auto n = hn::Set(d, norm);
   for (int i = 0; i < tables.d; i += kVectorLanes) {
