@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "reference/formats/plain.h"
-#include "reference/formats/scaled_codes.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -42,14 +41,10 @@ uint8_t Wrapped(float rounded, float n) {
 }
 
 // Rules of stored tensors.
-Tensor* Find(TensorMap* stored, const std::string& plane) {
-  const auto found = stored->find(plane);
-  return found == stored->end() ? nullptr : &found->second;
-}
 // Of packed affine codes.
 Tensor* WordsOf(const CodecCase& c, TensorMap* stored) {
   if (!GridOf(c.format)) return nullptr;
-  Tensor* codes = Find(stored, "codes");
+  Tensor* codes = FindPlane(stored, "codes");
   return codes != nullptr && codes->dtype == DType::kUInt32 ? codes : nullptr;
 }
 void EditWords(const CodecCase& c, TensorMap* stored, uint32_t (*edit)(uint32_t, int bits)) {
@@ -92,13 +87,13 @@ void LastWordZero(const CodecCase& c, TensorMap* stored) {
   if (words != nullptr) words->As<uint32_t>()[words->ElementCount() - 1] = 0;
 }
 void ScalesAndBiasesSwapped(const CodecCase&, TensorMap* stored) {
-  Tensor* scales = Find(stored, "scales");
-  Tensor* biases = Find(stored, "biases");
+  Tensor* scales = FindPlane(stored, "scales");
+  Tensor* biases = FindPlane(stored, "biases");
   if (scales != nullptr && biases != nullptr) std::swap(*scales, *biases);
 }
 void ScalesOfFirstRow(const CodecCase& c, TensorMap* stored) {
-  Tensor* scales = Find(stored, "scales");
-  if (scales == nullptr || Find(stored, "biases") == nullptr) return;
+  Tensor* scales = FindPlane(stored, "scales");
+  if (scales == nullptr || FindPlane(stored, "biases") == nullptr) return;
   std::vector<std::byte>& bytes = scales->bytes;
   const size_t row = bytes.size() / static_cast<size_t>(c.rows);
   for (size_t at = row; at < bytes.size(); ++at) bytes[at] = bytes[at - row];
@@ -134,68 +129,6 @@ void OtherFp8(const CodecCase& c, TensorMap* stored) {
   ConvertRule rule;
   rule.overflow = Overflow::kSaturate;
   EncodeFrom(values, codes.dtype, codes.bytes.data(), rule);
-}
-
-// Rules of small floats in blocks: of MX where scales are powers of two, else of NVFP4.
-bool IsMx(const CodecCase& c) { return Leaves(c.format, CodecChoice::kMxEncode); }
-bool IsNvfp4(const CodecCase& c) { return Leaves(c.format, CodecChoice::kNvfp4Encode); }
-void OcpRoundedUp(Profile* profile) { profile->mx_encode = MxEncoder::kUp; }
-void OcpToNearest(Profile* profile) { profile->mx_encode = MxEncoder::kMlx031; }
-void OcpTiesUp(Profile* profile) { profile->mx_encode = MxEncoder::kSglang; }
-void TakesVllm(Profile* profile) { profile->nvfp4_encode = Nvfp4Encoder::kVllm; }
-void TakesFourOverSix(Profile* profile) { profile->nvfp4_encode = Nvfp4Encoder::kVllm4Over6; }
-void HighNibbleFirst(const CodecCase& c, TensorMap* stored) {
-  Tensor* codes = Find(stored, "codes");
-  if (!IsMx(c) || codes == nullptr || codes->ElementCount() * 2 != c.rows * c.head_dim) return;
-  for (std::byte& byte : codes->bytes) byte = byte << 4 | byte >> 4;
-}
-void LastBlockZero(const CodecCase& c, TensorMap* stored) {
-  Tensor* codes = Find(stored, "codes");
-  if (!IsMx(c) || codes == nullptr) return;
-  const auto block =
-      codes->bytes.size() / static_cast<size_t>(c.rows * c.head_dim / BlockOf(c.format));
-  std::fill(codes->bytes.end() - static_cast<std::ptrdiff_t>(block), codes->bytes.end(),
-            std::byte{0});
-}
-// One scale for two blocks, as if these were twice as long.
-void ScalesOfPairs(const CodecCase& c, TensorMap* stored) {
-  Tensor* scales = Find(stored, "scales");
-  if (!IsMx(c) || scales == nullptr) return;
-  for (size_t i = 1; i < scales->bytes.size(); i += 2) scales->bytes[i] = scales->bytes[i - 1];
-}
-// The place of the scale of row t and block s in the layout that vLLM gives V on SM100.
-void ScalesSwizzled(const CodecCase& c, TensorMap* stored) {
-  Tensor* scales = Find(stored, "scales");
-  const int64_t blocks = c.head_dim / BlockOf(c.format);
-  if (!IsNvfp4(c) || scales == nullptr || blocks % 4 != 0) return;
-  const std::vector<std::byte> linear = scales->bytes;
-  for (int64_t t = 0; t < c.rows / 4 * 4; ++t) {
-    for (int64_t s = 0; s < blocks; ++s) {
-      const int64_t row = t / 4 * 4 + s / (blocks / 4);
-      const int64_t column = s % (blocks / 4) * 4 + t % 4;
-      scales->bytes[static_cast<size_t>(row * blocks + column)] =
-          linear[static_cast<size_t>(t * blocks + s)];
-    }
-  }
-}
-// The same record with another global scale.
-template <typename Change>
-KvFormat WithGlobalScale(const KvFormat& format, Change change) {
-  return std::visit(
-      [&](auto family) {
-        if constexpr (requires { family.global_scale; }) change(&family.global_scale);
-        return KvFormat(family);
-      },
-      format);
-}
-KvFormat InverseGlobalScale(const KvFormat& format) {
-  return WithGlobalScale(format, [](float* scale) { *scale = 1 / *scale; });
-}
-KvFormat NoGlobalScale(const KvFormat& format) {
-  return WithGlobalScale(format, [](float* scale) { *scale = 1; });
-}
-KvFormat OtherConvention(const KvFormat& format) {
-  return WithGlobalScale(format, [](float* scale) { *scale = *scale == 1 ? 1 : *scale / 6; });
 }
 
 // Rules of the value of a code.
@@ -264,44 +197,6 @@ double Halved(DType dtype, const Profile&, double x) {
 }
 double WithoutSign(DType, const Profile&, double x) { return std::fabs(x); }
 
-// Rules of codes of 8 bits with a scale.
-// The largest field of e4m3fn is NaN.
-float Scale480(const ScaledFormat& format, float largest) {
-  if (!format.IsDynamic()) return format.scale;
-  const bool e4m3 = format.code == ScaledCode::kE4M3FN;
-  return largest / static_cast<float>(e4m3 ? 480 : LargestOf(format.code));
-}
-float ScaleOfOne(const ScaledFormat&, float) { return 1; }
-float ByReciprocal(float x, float scale) {
-  const float reciprocal = 1.0f / scale;
-  return x * reciprocal;
-}
-float Truncated8(float position) { return std::trunc(position); }
-float HalfAway(float position) { return std::round(position); }
-// Cells are copied as if they had no room for a scale: each begins 4 bytes too early.
-void CellsWithoutRoom(const CodecCase& c, TensorMap* stored) {
-  Tensor* cells = Find(stored, "cells");
-  if (cells == nullptr) return;
-  const size_t cell = cells->bytes.size() / static_cast<size_t>(c.rows);
-  const std::vector<std::byte> right = cells->bytes;
-  for (size_t r = 1; r < static_cast<size_t>(c.rows); ++r) {
-    for (size_t i = 0; i < cell; ++i) {
-      cells->bytes[r * cell + i] = right[r * (cell - 4) + i];
-    }
-  }
-}
-ScaledCode OcpForFnuz(ScaledCode code) {
-  if (code == ScaledCode::kE4M3FNUZ) return ScaledCode::kE4M3FN;
-  return code == ScaledCode::kE5M2FNUZ ? ScaledCode::kE5M2 : code;
-}
-// Rules of nibbles with a zero point in the scale.
-float MaskedZeroPoint(uint32_t stored, int code) {
-  return static_cast<float>(code) * std::bit_cast<float>(stored & ~15u);
-}
-float UnmaskedScale(uint32_t stored, int code) {
-  return static_cast<float>(code - static_cast<int>(stored & 15)) * std::bit_cast<float>(stored);
-}
-
 constexpr std::string_view kEncode =
     "codec encode affine codes bytes | codec encode affine scales bytes | codec encode affine "
     "scales special_value | codec encode affine biases bytes | codec round_trip affine y bound";
@@ -327,42 +222,6 @@ constexpr std::string_view kScales =
     "int4zp scales bytes | codec decode fp8 y bytes | codec decode int8 y bytes | codec decode "
     "int4zp y bytes | codec round_trip fp8 y bound | codec round_trip int8 y bound | codec "
     "round_trip int4zp y bound";
-
-constexpr std::string_view kScaled =
-    "codec encode fp8 codes bytes | codec encode fp8 scales bytes | codec encode fp8 cells bytes | "
-    "codec encode int8 codes bytes | codec encode int8 scales bytes | codec encode int8 cells "
-    "bytes | codec decode fp8 y bytes | codec decode int8 y bytes | codec round_trip fp8 y bound | "
-    "codec round_trip int8 y bound | codec decode fp8 y special_value | codec round_trip fp8 y "
-    "special_value | codec decode int8 y special_value";
-constexpr std::string_view kNibbles =
-    "codec decode int4zp y bytes | codec decode int4zp y special_value | codec round_trip int4zp y "
-    "bound";
-constexpr std::string_view kCells =
-    "codec encode fp8 cells bytes | codec encode int8 cells bytes | codec encode int4zp cells "
-    "bytes "
-    "| codec decode fp8 y bytes | codec decode int8 y bytes | codec decode int4zp y bytes | codec "
-    "decode fp8 y special_value | codec decode int8 y special_value | codec decode int4zp y "
-    "special_value | codec round_trip fp8 y bound | codec round_trip int8 y bound | codec "
-    "round_trip int4zp y bound | codec round_trip fp8 y special_value | codec round_trip int8 y "
-    "special_value | codec round_trip int4zp y special_value | "
-    "codec decode fp8 y bound | codec decode int8 y bound | codec decode int4zp y bound";
-
-constexpr std::string_view kMxWritten =
-    "codec encode mxfp codes bytes | codec encode mxfp scales bytes | codec round_trip mxfp y "
-    "bound";
-constexpr std::string_view kMxStored =
-    "codec encode mxfp codes bytes | codec encode mxfp scales bytes | codec decode mxfp y bytes | "
-    "codec decode mxfp y special_value | codec round_trip mxfp y bound";
-constexpr std::string_view kNvfp4Written =
-    "codec encode nvfp4 codes bytes | codec encode nvfp4 scales bytes | codec round_trip nvfp4 y "
-    "bound";
-constexpr std::string_view kNvfp4Stored =
-    "codec encode nvfp4 codes bytes | codec encode nvfp4 scales bytes | codec decode nvfp4 y bytes "
-    "| codec decode nvfp4 y special_value | codec round_trip nvfp4 y bound";
-constexpr std::string_view kMxBlock =
-    "codec op=encode format=mxfp4:bf16 x=bf16 rows=1 d=32 data=gauss:3";
-constexpr std::string_view kGlobalBlock =
-    "codec op=decode format=nvfp4:x0.011:bf16 x=bf16 rows=1 d=16 data=gauss:1";
 
 constexpr std::string_view kOneGroup =
     "codec op=encode format=affine:5:g32:f32 x=f32 rows=1 d=32 data=gauss:1";
@@ -500,96 +359,20 @@ constexpr CodecFault kFaults[] = {
       "ssd-bf16-dtype", "P4", kPlainBits,
       "codec op=encode format=bf16 x=f64 rows=1 d=1 data=gauss:1"},
      {.tensors = BytesOfHalfSwapped}},
-    {{"mx_exponent_rounded_up", "profile", "the exponent of an MX scale is rounded up",
-      "sgl-fp4-mixed mlx-fp-exponent", "P9", kMxWritten,
-      "codec op=encode format=mxfp4:bf16 x=bf16 rows=1 d=32 data=gauss:4"},
-     {.profile = OcpRoundedUp}},
-    {{"mx_exponent_of_old_writer", "profile",
-      "the exponent of an MX scale is rounded to nearest, as MLX did up to 0.31", "mlx-fp-exponent",
-      "P9", kMxWritten, kMxBlock},
-     {.profile = OcpToNearest}},
-    {{"mx_writer_of_sglang", "profile", "MX blocks are written by SGLang's rule", "sgl-fp4-mixed",
-      "P9", kMxWritten, kMxBlock},
-     {.profile = OcpTiesUp}},
-    {{"mx_high_nibble_first", "codes", "the first of two elements is in the high half of a byte",
-      "lcpp-q4-kv-fa-blackwell", "P8", kMxStored, kMxBlock},
-     {.tensors = HighNibbleFirst}},
-    {{"mx_last_block_missing", "codes", "the last block is not written",
-      "rotating-trim-cross-boundary", "P6", kMxStored, kMxBlock},
-     {.tensors = LastBlockZero}},
-    {{"mx_scale_of_two_blocks", "scales", "two blocks take the scale of the first one",
-      "sgl-fp4-mixed ssd-loses-bits-groupsize", "P9", kMxStored,
-      "codec op=decode format=mxfp4:g16:bf16 x=bf16 rows=1 d=32 data=group_scales:1"},
-     {.tensors = ScalesOfPairs}},
-    {{"nvfp4_writer_of_vllm", "profile",
-      "NVFP4 is written by vLLM's rule: other ties, signs of zero", "sgl-fp4-mixed", "P9",
-      kNvfp4Written, "codec op=encode format=nvfp4:bf16 x=bf16 rows=1 d=16 data=gauss:1"},
-     {.profile = TakesVllm}},
-    {{"nvfp4_four_over_six", "profile", "the maximum of a block may become 4 in place of 6",
-      "sgl-fp4-mixed", "P9", kNvfp4Written,
-      "codec op=encode format=nvfp4:bf16 x=bf16 rows=1 d=16 data=gauss:1"},
-     {.profile = TakesFourOverSix}},
-    {{"nvfp4_scales_swizzled", "scales",
-      "scales are stored in the order of SM100, and read in that of rows", "vllm-nvfp4-v-swizzle",
-      "P9", kNvfp4Stored,
-      "codec op=decode format=nvfp4:bf16 x=bf16 rows=4 d=64 data=group_scales:1"},
-     {.tensors = ScalesSwizzled}},
-    {{"nvfp4_global_scale_inverted", "format",
-      "the global scale of encoding is taken for that of decoding", "fi-nvfp4-global-scale", "P9",
-      kNvfp4Stored, kGlobalBlock},
-     {.format = InverseGlobalScale}},
-    {{"nvfp4_global_scale_ignored", "format", "the global scale is 1",
-      "fi-nvfp4-global-scale sgl-fp8-scale-not-loaded", "P9", kNvfp4Stored, kGlobalBlock},
-     {.format = NoGlobalScale}},
-    {{"nvfp4_global_scale_of_other_convention", "format",
-      "amax / (448 * 6) is taken where amax / 448 was stored", "fi-nvfp4-global-scale", "P9",
-      kNvfp4Stored, kGlobalBlock},
-     {.format = OtherConvention}},
-    {{"e4m3_scale_to_nan", "scaled", "the scale is max / 480, whose field is NaN of e4m3fn",
-      "vllm-fp8-v1-wrong", "P9", kScaled,
-      "codec op=encode format=fp8:e4m3fn:token:f32 x=f32 rows=1 d=4 data=gauss:1"},
-     {.scaled = {.scale = Scale480, .clamps = false}}},
-    {{"tensor_scale_of_1", "scaled", "every scale is 1, which clips what is beyond the codes",
-      "sgl-fp8-scale-not-loaded fi-fp8-scale-ignored vllm-e5m2-silent", "P9", kScaled,
-      "codec op=encode format=fp8:e4m3fn:s1.25:f32 x=f32 rows=1 d=4 data=gauss:1"},
-     {.scaled = {.scale = ScaleOfOne}}},
-    {{"scale_by_reciprocal", "scaled", "x is multiplied by 1 / s in place of divided by s",
-      "sgl-fp8-prefill-decode-mismatch", "P5", kScaled,
-      "codec op=encode format=fp8:e4m3fn:token:f32 x=f32 rows=1 d=4 data=subnormal:1"},
-     {.scaled = {.position = ByReciprocal}}},
-    {{"int8_codes_truncated", "scaled", "integers are truncated, as a store from f32 does it",
-      "vllm-int8-store-truncates", "P9", kScaled,
-      "codec op=encode format=int8:token:f32 x=f32 rows=1 d=4 data=gauss:2"},
-     {.scaled = {.round = Truncated8}}},
-    {{"int8_ties_away", "scaled", "ties between integers are rounded away from zero",
-      "vllm-int8-store-truncates", "P9", kScaled,
-      "codec op=encode format=int8:token:f32 x=f32 rows=8 d=20 data=ties:3"},
-     {.scaled = {.round = HalfAway}}},
-    {{"cell_without_scale_room", "tensors", "cells are copied without the room of their scale",
-      "vllm-offload-scale-room", "P4", kCells,
-      "codec op=encode format=int8:inline:f32 x=f32 rows=2 d=4 data=gauss:1"},
-     {.tensors = CellsWithoutRoom}},
-    {{"fnuz_read_as_ocp", "read_as",
-      "codes of the fnuz types are read as those of OCP: twice as much", "vllm-fp8-v1-wrong", "P9",
-      kScaled, "codec op=decode format=fp8:e4m3fnuz:token:f32 x=f32 rows=1 d=4 data=gauss:1"},
-     {.scaled = {.read_as = OcpForFnuz}}},
-    {{"zero_point_of_masked_scale", "nibble",
-      "the zero point is read after its bits are cleared, and is 0", "vllm-fp8-v1-wrong", "P9",
-      kNibbles, "codec op=decode format=int4zp:token:f32 x=f32 rows=1 d=8 data=gauss:1"},
-     {.nibble = MaskedZeroPoint}},
-    {{"scale_with_zero_point", "nibble", "the scale is read with the zero point in its low bits",
-      "vllm-fp8-v1-wrong", "P9", kNibbles,
-      "codec op=decode format=int4zp:token:f32 x=f32 rows=1 d=8 data=gauss:1"},
-     {.nibble = UnmaskedScale}},
 };
 
 }  // namespace
 
 std::span<const CodecFault> CodecFaults() { return kFaults; }
 
+Tensor* FindPlane(TensorMap* stored, const std::string& plane) {
+  const auto found = stored->find(plane);
+  return found == stored->end() ? nullptr : &found->second;
+}
+
 const CodecFault* FindCodecFault(std::string_view id) {
   for (const std::span<const CodecFault> faults :
-       {CodecFaults(), BlockFaults(), TurboquantFaults()}) {
+       {CodecFaults(), SmallFloatFaults(), ScaledFaults(), BlockFaults(), TurboquantFaults()}) {
     for (const CodecFault& fault : faults) {
       if (fault.id == id) return &fault;
     }

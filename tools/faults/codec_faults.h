@@ -5,6 +5,7 @@
 #define TOOLS_FAULTS_CODEC_FAULTS_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tools/faults/codec_rules.h"
@@ -16,11 +17,18 @@ struct CodecFault : FaultText {
   CodecRules rules;
 };
 
+// Of affine codes and of plain types.
 std::span<const CodecFault> CodecFaults();
-// Of ggml's blocks (block_faults.cc), in the same catalogue.
+// Of MX and NVFP4 (small_float_faults.cc).
+std::span<const CodecFault> SmallFloatFaults();
+// Of codes with a scale per token, head or tensor (scaled_faults.cc).
+std::span<const CodecFault> ScaledFaults();
+// Of ggml's blocks (block_faults.cc).
 std::span<const CodecFault> BlockFaults();
 // Of turboquant (turboquant_faults.cc).
 std::span<const CodecFault> TurboquantFaults();
+// The stored plane of this name, or null where the format has none.
+Tensor* FindPlane(TensorMap* stored, const std::string& plane);
 // nullptr when there is none of this id.
 const CodecFault* FindCodecFault(std::string_view id);
 

@@ -70,6 +70,8 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCache, CacheFaults(), &all);
     Add(FaultKind::kAttention, AttentionFaults(), &all);
     Add(FaultKind::kCodec, CodecFaults(), &all);
+    Add(FaultKind::kCodec, SmallFloatFaults(), &all);
+    Add(FaultKind::kCodec, ScaledFaults(), &all);
     Add(FaultKind::kCodec, TurboquantFaults(), &all);
     Add(FaultKind::kCodec, BlockFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
