@@ -23,6 +23,7 @@ import kvcheck_golden as kg
 import regimes
 import token_head
 import turboquant_groups
+import uniform
 
 PLANS = {"mlx_cpu_sdpa": check_plans.mlx_plan, "mlx_lm_quantized": check_plans.mlx_lm_plan,
          "torch_cpu_flash": check_plans.torch_flash_plan, "torch_cpu_math": check_plans.torch_math_plan}
@@ -157,6 +158,18 @@ def scaled_is_right(fields, case, record):
     return True
 
 
+def uniform_is_right(fields, case, record):
+    text = fields["format"]
+    kind = uniform.parts_of(text)[-1]
+    if fields["op"] == "decode":
+        planes = {name: tensor.array for name, tensor in case.inputs.items()}
+        return np.array_equal(rounded(uniform.decode(planes, text), kind), exact(record.outputs["y"]), equal_nan=True)
+    x = rounded(exact(case.inputs["x"]), kind).astype(np.float32)
+    # A GPU's reciprocal of the scale is off by one unit at most; of zeros of both signs either is the minimum.
+    made = [uniform.encode(x, text, unit) for unit in (-1, 0, 1)]
+    return all(np.any([planes[name] == tensor.array for planes in made], axis=0).all() for name, tensor in record.outputs.items())
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
     if float_blocks.parse(fields["format"]):
@@ -165,6 +178,8 @@ def codec_is_right(fields, case, record):
         return groups_are_right(fields, case, record)
     if fields["format"] in ggml_blocks.TYPES:
         return blocks_are_right(fields, case, record)
+    if uniform.parts_of(fields["format"]) is not None:
+        return uniform_is_right(fields, case, record)
     if token_head.parts_of(fields["format"]) is not None:
         return scaled_is_right(fields, case, record)
     head_dim = int(fields["d"])

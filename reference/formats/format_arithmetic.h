@@ -154,6 +154,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format)
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const UniformFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -249,13 +249,25 @@ class Texts(unittest.TestCase):
         apart = parse_format("int4zp:token:f32")
         self.assertEqual(apart.decode(apart.encode(witness)).tolist(), decoded.tolist())
 
+    def test_uniform_is_what_vllm_writes(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
+        for bits, codes, scale in ((4, "30a71e85fc63da41b82f960d74eb52c9", "2234"), (3, "d0ea887d5643ec331a5a1fd1", "6e38")):
+            fmt = parse_format(f"uniform:{bits}:token:f32")
+            planes = fmt.encode(witness)
+            self.assertEqual([plane.tobytes().hex() for plane in planes], [codes, scale, "00be"])
+            cells = parse_format(f"uniform:{bits}:inline:f32")
+            self.assertEqual(cells.encode(witness)[0].tobytes().hex(), codes + scale + "00be")
+            self.assertEqual(cells.decode(cells.encode(witness)).tolist(), fmt.decode(planes).tolist())
+            self.assertEqual(cells.shapes(64, (2,)), [[2, 8 * bits + 4]])
+
     def test_encoded_vectors_decode_to_within_a_step(self):
         values = np.random.default_rng(1).standard_normal((3, 128)).astype(np.float32)
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
                            ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
                            ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8),
-                           ("fp8:e4m3fn:token:bf16", 0.2), ("int8:inline:f32", 0.02), ("int4zp:token:f32", 0.3)):
+                           ("fp8:e4m3fn:token:bf16", 0.2), ("int8:inline:f32", 0.02), ("int4zp:token:f32", 0.3),
+                           ("uniform:4:inline:f32", 0.3), ("uniform:3:token:bf16", 0.6)):
             fmt = parse_format(text)
             planes = fmt.encode(values)
             self.assertEqual([list(plane.shape) for plane in planes], fmt.shapes(128, (3,)), text)

@@ -16,8 +16,9 @@ from .q8_0 import Q8_0
 from .rotated import Rotated
 from .scaled import Scaled
 from .turboquant import Turboquant
+from .uniform import Uniform
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Rotated)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Uniform, Rotated)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,91 @@
+#include "reference/spec/uniform_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "reference/spec/plain_format.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::array<DType, 3> kRows = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+bool IsRowType(DType type) { return std::find(kRows.begin(), kRows.end(), type) != kRows.end(); }
+
+std::string_view PlaceOf(const UniformFormat& format) {
+  return format.is_inline ? "inline" : "token";
+}
+
+}  // namespace
+
+std::optional<UniformFormat> UniformFormat::Parse(Piece piece, const std::vector<Piece>& parts,
+                                                  bool* has_row_type) {
+  if (parts[0].text != "uniform") return std::nullopt;
+  const bool named = parts.size() == 4;
+  if (!named && !(parts.size() == 3 && has_row_type != nullptr)) {
+    piece.Refuse("uniform codes are written uniform:BITS:PLACE:TYPE, as uniform:4:token:bf16");
+  }
+  UniformFormat format;
+  format.bits = static_cast<int>(ParseInt(parts[1], 0, 64));
+  if (format.bits != 3 && format.bits != 4) parts[1].Refuse("uniform codes have 3 or 4 bits");
+  if (parts[2].text != "token" && parts[2].text != "inline") {
+    parts[2].Refuse(
+        "the place of scale and minimum is token (in planes of their own) or inline (after the "
+        "codes)");
+  }
+  format.is_inline = parts[2].text == "inline";
+  format.row_type = DType::kFloat32;
+  if (has_row_type != nullptr) *has_row_type = named;
+  if (!named) return format;
+  const auto type = ParseDType(parts[3].text);
+  if (!type || !IsRowType(*type)) parts[3].Refuse("rows are f32, f16 or bf16");
+  format.row_type = *type;
+  return format;
+}
+
+std::vector<UniformFormat> UniformFormat::All() {
+  std::vector<UniformFormat> formats;
+  for (const int bits : {3, 4}) {
+    for (const bool is_inline : {false, true}) {
+      for (const DType type : kRows) formats.push_back({bits, is_inline, type});
+    }
+  }
+  return formats;
+}
+
+bool UniformFormat::Exists() const { return (bits == 3 || bits == 4) && IsRowType(row_type); }
+
+std::string UniformFormat::Kind() const {
+  return fmt::format("uniform:{}:{}", bits, PlaceOf(*this));
+}
+
+std::string UniformFormat::Text() const {
+  return fmt::format("{}:{}", Kind(), ShortName(row_type));
+}
+
+Planes UniformFormat::PlanesOf(int64_t head_dim) const {
+  Planes planes;
+  if (is_inline) {
+    planes.Add({"cells", DType::kUInt8, "", CodeBytes(head_dim) + 4});
+    return planes;
+  }
+  planes.Add({"codes", DType::kUInt8, "", CodeBytes(head_dim)});
+  planes.Add({"scales", DType::kFloat16, "", 1});
+  planes.Add({"zeros", DType::kFloat16, "", 1});
+  return planes;
+}
+
+int64_t UniformFormat::Rank() const {
+  return 126 + 2 * (4 - bits) + (is_inline ? 1 : 0) + kvcheck::RankOf(row_type);
+}
+
+std::vector<UniformFormat> UniformFormat::Simpler() const {
+  std::vector<UniformFormat> simpler;
+  if (is_inline) simpler.push_back({bits, false, row_type});
+  if (bits != 4) simpler.push_back({4, is_inline, row_type});
+  return simpler;
+}
+
+}  // namespace kvcheck
