@@ -79,7 +79,7 @@ CacheSetup TakeSetup(Bytes* bytes) {
 
 // The kind of an operation, half of them appends: states are made of these.
 CacheOpKind TakeKind(Bytes* bytes) {
-  const int64_t choice = bytes->Below(2 * kCacheOpKinds);
+  const int64_t choice = bytes->Below(int64_t{2} * kCacheOpKinds);
   return choice < kCacheOpKinds ? static_cast<CacheOpKind>(choice) : CacheOpKind::kAppend;
 }
 

@@ -254,7 +254,7 @@ struct Hdf5File::State {
 Hdf5File::Hdf5File(const std::string& path, const ReadLimits& limits)
     : Hdf5File(path, limits, Listener()) {}
 
-Hdf5File::Hdf5File(const std::string& path, const ReadLimits& limits, Listener listener)
+Hdf5File::Hdf5File(const std::string& path, const ReadLimits& limits, const Listener& listener)
     : state_(std::make_unique<State>()) {
   state_->path = path;
   state_->limits = limits;

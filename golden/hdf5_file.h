@@ -27,7 +27,7 @@ class Hdf5File : public TensorSource {
   // tensor that is asked for is described again: a reader of many tensors for somebody else need
   // not keep their list.
   using Listener = std::function<void(const std::string& path, const ObjectRecord& record)>;
-  Hdf5File(const std::string& path, const ReadLimits& limits, Listener listener);
+  Hdf5File(const std::string& path, const ReadLimits& limits, const Listener& listener);
   ~Hdf5File() override;
 
   const std::string& path() const override;

@@ -82,7 +82,8 @@ std::string ReadWholeText(const std::string& path, size_t most_bytes,
     // The end of a pipe that nobody has written to is that of one whose writer is still to come.
     if (got == 0 && (!file.is_pipe() || !text.empty())) return text;
     if (on_wait) on_wait();
-    if (got == 0 && (alone += kLook) > kPipeWithoutWriter) {
+    if (got == 0) alone += kLook;
+    if (alone > kPipeWithoutWriter) {
       file.Refuse("is a pipe into which nobody writes");
     }
     if (waits) alone = std::chrono::milliseconds(0);

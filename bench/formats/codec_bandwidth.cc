@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -47,7 +48,7 @@ double Now() {
 
 double Quantile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(at * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
 }
 
 std::vector<std::string> Split(const std::string& text) {

@@ -276,7 +276,8 @@ HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extreme
       StoreHalf(least, block + 2);
       StoreCodes<true>(x, least, Inverse(step), 0.5f, kMost, codes);
     } else {
-      constexpr float kHalf = (kMost + 1) / 2;
+      constexpr int kMiddle = (kMost + 1) / 2;
+      constexpr auto kHalf = static_cast<float>(kMiddle);
       const float element = extremes.largest == 0 ? 0.0f : FirstOf<true>(x, extremes.largest);
       const float step = element / -kHalf;
       StoreHalf(step, block);

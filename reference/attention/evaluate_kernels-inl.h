@@ -136,12 +136,14 @@ inline void OverChannels(int64_t dv, const Body& body) {
   for (; c < dv; ++c) body(c, std::integral_constant<int, 1>());
 }
 
+constexpr size_t kDoubleBytes = sizeof(double);
+
 // One run of channels, held in registers: kVectors of T, which is Vec, or double for the channels
 // that remain. Every channel is a chain of dependent additions, so several advance at once.
 template <typename T, int kVectors>
 KVCHECK_INLINE void WeightedSumRun(const int32_t* keys, int64_t n, const double* p, const double* v,
                                    int64_t dv, int64_t first, double* o) {
-  constexpr int kLength = sizeof(T) / sizeof(double);
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
   T sum[kVectors] = {};
   for (int64_t j = 0; j < n; ++j) {
     const double* row = v + int64_t{keys[j]} * dv + first;
@@ -172,7 +174,7 @@ template <bool kHasLo, typename T, int kVectors>
 KVCHECK_INLINE void WeightedSumDDRun(const int32_t* keys, int64_t n, const double* p_hi,
                                      const double* p_lo, const double* v, const double* v_lo,
                                      int64_t dv, int64_t first, double* o_hi, double* o_lo) {
-  constexpr int kLength = sizeof(T) / sizeof(double);
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
   Pair<T> sum[kVectors] = {};
   for (int64_t j = 0; j < n; ++j) {
     const Pair<T> weight = {InEveryLane<T>(p_hi[j]), InEveryLane<T>(p_lo[j])};
@@ -224,7 +226,7 @@ template <bool kHasY, typename T, int kVectors>
 KVCHECK_INLINE void SumChannelRun(const int32_t* keys, int64_t n, const double* p, const double* c,
                                   const double* x, const double* y, const double* v, int64_t dv,
                                   const double* o, int64_t first, const ChannelSumArrays& out) {
-  constexpr int kLength = sizeof(T) / sizeof(double);
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
   T center[kVectors], mass[kVectors] = {}, sum_c[kVectors] = {}, sum_x[kVectors] = {};
   T sum_y[kVectors] = {}, largest[kVectors] = {}, spread[kVectors] = {};
   __builtin_memcpy(center, o + first, sizeof(center));

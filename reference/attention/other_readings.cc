@@ -103,7 +103,7 @@ class Readings {
   // edit(inputs): the same question about other inputs.
   template <typename Edit>
   std::function<Made()> WithInputs(Edit edit) const {
-    return [asked = asked_, edit]() -> Made {
+    return [asked = asked_, edit = std::move(edit)]() -> Made {
       auto owned = std::make_shared<OwnedSource>();
       owned->inputs = asked.inputs;
       edit(&owned->inputs);
@@ -116,7 +116,7 @@ class Readings {
   template <typename Edit>
   OtherReading& AddInputs(std::string name, std::string text, Edit edit) {
     readings_.push_back(Named(std::move(name), std::move(text)));
-    readings_.back().sources.push_back(WithInputs(edit));
+    readings_.back().sources.push_back(WithInputs(std::move(edit)));
     return readings_.back();
   }
 

@@ -207,7 +207,7 @@ std::vector<double> DecodeFreedom(const KvFormat& format, const Profile& profile
                                   const EncodedRows& rows, int64_t first_row,
                                   std::span<const double> values) {
   const auto arithmetic = ArithmeticOf(format);
-  if (!arithmetic->LeavesDecodeOpen(profile)) return {};
+  if (!arithmetic->LeavesDecodeOpen(profile) || values.empty()) return {};
   const int64_t dim = RowDim(format, rows);
   const auto length = static_cast<size_t>(dim);
   std::vector<double> bound(values.size());

@@ -12,11 +12,13 @@ void RowArithmetic::ReadCodes(RowPlanesView, std::span<double>, std::span<double
   KVCHECK_CHECK(false, "the format has no codes");
 }
 
+// NOLINTBEGIN(performance-unnecessary-value-param): families return it
 std::vector<double> FormatArithmetic::Parts(const Profile&, std::span<const double>,
                                             std::vector<double>) const {
   KVCHECK_CHECK(false, "the format has no codes");
   return {};
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 bool FormatArithmetic::SameBound(const Profile& a, const Profile& b,
                                  std::span<const double>) const {

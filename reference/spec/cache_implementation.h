@@ -251,6 +251,7 @@ class RehearsedOtherwise : public std::exception {
  public:
   RehearsedOtherwise() = default;
   // loss: what was thrown in place of this when the calls are not sent ahead.
+  // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept, not thrown
   explicit RehearsedOtherwise(std::exception_ptr loss) : loss_(std::move(loss)) {}
   const char* what() const noexcept override { return "the calls are not those of the rehearsal"; }
   const std::exception_ptr& loss() const { return loss_; }  // null: nothing

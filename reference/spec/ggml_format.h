@@ -23,6 +23,7 @@ inline constexpr int64_t kGgmlBlock = 32;  // channels
 // Family::kBlockBytes
 // Family::kLowest, kHighest   integers that codes stand for
 template <typename Family>
+// NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility): families are aggregates
 struct GgmlFormat {
   bool operator==(const GgmlFormat&) const = default;
 
