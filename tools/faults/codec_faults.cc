@@ -589,7 +589,7 @@ std::span<const CodecFault> CodecFaults() { return kFaults; }
 
 const CodecFault* FindCodecFault(std::string_view id) {
   for (const std::span<const CodecFault> faults :
-       {CodecFaults(), BlockFaults(), TurboquantFaults()}) {
+       {CodecFaults(), BlockFaults(), TurboquantFaults(), ChannelFaults()}) {
     for (const CodecFault& fault : faults) {
       if (fault.id == id) return &fault;
     }

@@ -21,6 +21,8 @@ std::span<const CodecFault> CodecFaults();
 std::span<const CodecFault> BlockFaults();
 // Of turboquant (turboquant_faults.cc).
 std::span<const CodecFault> TurboquantFaults();
+// Of codes per channel (channel_faults.cc).
+std::span<const CodecFault> ChannelFaults();
 // nullptr when there is none of this id.
 const CodecFault* FindCodecFault(std::string_view id);
 
