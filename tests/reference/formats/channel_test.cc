@@ -13,6 +13,8 @@
 #include "reference/formats/codec_tiles.h"
 #include "reference/formats/error_bound.h"
 #include "reference/spec/case.h"
+#include "reference/spec/codec_choices.h"
+#include "reference/spec/token_groups.h"
 #include "tests/reference/formats/bound_check.h"
 #include "tests/reference/formats/sample.h"
 
@@ -86,6 +88,70 @@ TEST(Channel, TheWitnessHasTheBytesOfQuanto) {
   }
 }
 
+// hqq 0.2.8 without its search, and the transcription of OpenVINO's vector code: codes, the scales
+// and zeros of four channels, the first token.
+TEST(Channel, WritersWithAZeroPointHaveTheirOwnScalesAndValues) {
+  struct Row {
+    const char* writer;
+    int bits;
+    const char* type;
+    const char* codes;
+    const char* scales;
+    const char* zeros;
+    std::vector<uint64_t> decoded;
+  };
+  const char* const of_4_bits = "20b60f94fd62db40b92f960d64fb42d9";
+  const char* const of_8_bits = "00246db6ff004992dbff246db6db004992b6ff246d92db00496db6ff244992db";
+  const std::vector<Row> rows = {{"hqq",
+                                  4,
+                                  "f32",
+                                  of_4_bits,
+                                  "eeee6e3eeeee6e3eeeee6e3eeeee6e3e",
+                                  "dcb6cd4025499a40b86dab404a92bc40",
+                                  {0xbfc00000, 0xbf288889, 0x3e199990, 0x3f988887}},
+                                 {"hqq",
+                                  4,
+                                  "f16",
+                                  of_4_bits,
+                                  "7733773377337733",
+                                  "6e46d2445b45e545",
+                                  {0xbe00, 0xb943, 0x30d0, 0x3cc4}},
+                                 {"hqq",
+                                  8,
+                                  "bf16",
+                                  of_8_bits,
+                                  "613c613c613c613c",
+                                  "db42a442b642c842",
+                                  {0xbfc0, 0xbf22, 0x3e7d, 0x3f90}},
+                                 {"openvino",
+                                  4,
+                                  "f32",
+                                  of_4_bits,
+                                  "f0ee6e3ef0ee6e3ef0ee6e3ef0ee6e3e",
+                                  "dbb6cd4024499a40b66dab404892bc40",
+                                  {0xbfc00000, 0xbf288888, 0x3e1999a1, 0x3f98888a}},
+                                 {"openvino",
+                                  8,
+                                  "f32",
+                                  of_8_bits,
+                                  "e2e0603ce2e0603ce2e0603ce2e0603c",
+                                  "4892da42b6eda3429124b6426d5bc842",
+                                  {0xbfc00000, 0xbf218181, 0x3e7bfc06, 0x3f8fbfc1}}};
+  for (const Row& row : rows) {
+    const Profile profile =
+        ParseProfile(fmt::format("decode=two_roundings channel={}", row.writer));
+    const KvFormat format = Format(fmt::format("channel:{}:g8:{}", row.bits, row.type));
+    const TensorMap stored = EncodeRows(format, profile, RowOf(RowDType(format), WitnessRow()));
+    const std::string what = std::string(row.writer) + " " + Print(format);
+    EXPECT_EQ(Hex(stored.at("codes")), row.codes) << what;
+    EXPECT_EQ(Hex(stored.at("scales")), row.scales) << what;
+    EXPECT_EQ(Hex(stored.at("zeros")), row.zeros) << what;
+    std::vector<double> token = DecodeToRowType(format, profile, CodecRows(format, stored), 0, 1);
+    token.resize(4);
+    EXPECT_EQ(BitsOf(RowDType(format), token), row.decoded) << what;
+  }
+}
+
 // A channel that is the same in all tokens is its zero, whatever the others are.
 TEST(Channel, GroupsRunAlongTokens) {
   std::vector<double> row(8 * 4);
@@ -121,18 +187,19 @@ TEST(Channel, ErrorsAreWithinTheBound) {
                            "channel:8:g64:r128:f16", "channel:2:g1:bf16"}) {
     const KvFormat format = Format(text);
     BoundCheck all;
-    for (const DecodeRounding decode :
-         {DecodeRounding::kExact, DecodeRounding::kTwoRoundings, DecodeRounding::kOneRounding}) {
-      Profile profile;
-      profile.decode = decode;
-      for (const std::string_view regime : RowRegimes()) {
-        all.Add(CheckBound(format, profile, GenerateRows(regime, 5, RowDType(format), 6, 512)));
+    for (const Profile& profile : FieldOf(CodecChoice::kChannel).variants({})) {
+      for (const Profile& read : FieldOf(CodecChoice::kDecode).variants(profile)) {
+        for (const std::string_view regime : RowRegimes()) {
+          all.Add(CheckBound(format, read, GenerateRows(regime, 5, RowDType(format), 6, 512)));
+        }
       }
     }
     EXPECT_EQ(all.violations, 0) << text;
     EXPECT_GT(all.judged, 10000) << text;
     // A bound twice as large as any error would hide a codec that is twice as bad.
-    if (TokenGroupOf(format) > 1) EXPECT_GT(all.largest_ratio, 0.5) << text;
+    if (GroupsTokens(format)) {
+      EXPECT_GT(all.largest_ratio, 0.5) << text;
+    }
   }
 }
 
@@ -161,7 +228,9 @@ TEST(Channel, OnlyTheChannelOfANanIsOpen) {
   for (size_t i = 0; i < row.size(); ++i) {
     EXPECT_EQ(bound.undefined[i], i % 4 == 1) << i;
     EXPECT_EQ(std::isinf(bound.total[i]), i % 4 == 1) << i;
-    if (i % 4 == 2) EXPECT_EQ(bound.total[i], 0) << i;
+    if (i % 4 == 2) {
+      EXPECT_EQ(bound.total[i], 0) << i;
+    }
   }
 }
 
