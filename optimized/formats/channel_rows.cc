@@ -137,9 +137,9 @@ void Encode(const KvFormat& format, const EncodeCall& call) {
   }
 }
 
-// The row's values as f32, each step rounded to `type`.
-void DecodeRow(const ChannelFormat& of, DType type, const DecodeCall& call, int64_t v,
-               float* values) {
+// give(element, code, scale, zero) of every element of a row.
+template <typename Give>
+void ForEachCode(const ChannelFormat& of, const DecodeCall& call, int64_t v, Give give) {
   const int64_t channels = call.dim / of.group;
   const auto element = static_cast<int64_t>(SizeInBytes(of.row_type));
   const std::byte* codes = call.rows.codes + v * call.rows.code_stride;
@@ -158,20 +158,22 @@ void DecodeRow(const ChannelFormat& of, DType type, const DecodeCall& call, int6
     load(scale_bytes, scales);
     load(zero_bytes, zeros);
     for (int64_t t = 0; t < of.group; ++t) {
-      float* out = values + t * channels + first;
       for (int64_t c = 0; c < count; ++c) {
-        out[c] = static_cast<float>(CodeAt(of.bits, codes, t * channels + first + c)) * scales[c];
+        const int64_t i = t * channels + first + c;
+        give(i, static_cast<float>(CodeAt(of.bits, codes, i)), scales[c], zeros[c]);
       }
-      RoundFloats(type, count, out);
-      for (int64_t c = 0; c < count; ++c) out[c] += zeros[c];
     }
   }
 }
 
+// The product is exact in double, so that nothing is lost where it and the zero cancel.
 void Decode(const KvFormat& format, const DecodeCall& call) {
   for (int64_t v = 0; v < call.count; ++v) {
-    DecodeRow(Of(format), DType::kFloat32, call, v,
-              reinterpret_cast<float*>(call.out) + v * call.dim);
+    float* values = reinterpret_cast<float*>(call.out) + v * call.dim;
+    ForEachCode(Of(format), call, v, [&](int64_t i, float code, float scale, float zero) {
+      values[i] = static_cast<float>(static_cast<double>(code) * static_cast<double>(scale) +
+                                     static_cast<double>(zero));
+    });
   }
 }
 
@@ -179,13 +181,19 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   const ChannelFormat& of = Of(format);
   const auto element = static_cast<int64_t>(SizeInBytes(of.row_type));
   std::vector<float> values(static_cast<size_t>(call.dim));
+  std::vector<float> zeros(static_cast<size_t>(call.dim));
   for (int64_t v = 0; v < call.count; ++v) {
-    DecodeRow(of, of.row_type, call, v, values.data());
+    ForEachCode(of, call, v, [&](int64_t i, float code, float scale, float zero) {
+      values[static_cast<size_t>(i)] = code * scale;
+      zeros[static_cast<size_t>(i)] = zero;
+    });
+    RoundFloats(of.row_type, call.dim, values.data());
+    for (size_t i = 0; i < values.size(); ++i) values[i] += zeros[i];
     StoreRow(of.row_type, call.dim, values.data(), call.out + v * call.dim * element);
   }
 }
 
-int Roundings(const KvFormat&) { return 2; }  // of the product and of the sum
+int Roundings(const KvFormat&) { return 2; }  // of the sum to double and to f32
 
 constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, Roundings};
 
