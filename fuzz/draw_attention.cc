@@ -9,6 +9,7 @@
 #include "fuzz/pick_format.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/generator.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -50,7 +51,7 @@ KvFormat DrawFormat(Draw* draw, DType type, int64_t dim) {
   std::vector<KvFormat> formats;
   static const std::vector<KvFormat> all = AllKvFormats();
   for (const KvFormat& format : all) {
-    const bool fits = BlockOf(format) <= 64 && FitsHeadDim(format, dim);
+    const bool fits = BlockOf(format) <= 64 && FitsHeadDim(format, dim) && !GroupsTokens(format);
     if (!IsPlain(format) && fits && WithRowType(format, type) == format) formats.push_back(format);
   }
   return PickFormat(formats, [&](size_t n) { return draw->Below(n); });

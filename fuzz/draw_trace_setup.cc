@@ -12,6 +12,7 @@
 #include "fuzz/pick_format.h"
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/trace_space.h"
 
 namespace kvcheck {
@@ -54,15 +55,16 @@ int64_t BitsOf(DType type) {
 // of vectors of a long trace apart in all but one of 2^29 traces.
 int64_t LeastDim(const KvFormat& format, DType x) {
   if (!IsPlain(format)) {
-    const auto of_block = 8 * static_cast<int64_t>(PlanesOf(format, BlockOf(format))[0].Bytes());
-    return BlockOf(format) * ((46 + of_block - 1) / of_block);
+    const KvFormat token = TokenFormatOf(format);
+    const auto of_block = 8 * static_cast<int64_t>(PlanesOf(token, BlockOf(token))[0].Bytes());
+    return BlockOf(token) * ((46 + of_block - 1) / of_block);
   }
   const int64_t bits = std::min(BitsOf(x), BitsOf(RowDType(format)));
   return (46 + bits - 1) / bits;
 }
 
 bool Fits(const KvFormat& format, DType x, int64_t dim) {
-  return dim >= LeastDim(format, x) && FitsHeadDim(format, dim);
+  return dim >= LeastDim(format, x) && FitsTokens(format, dim);
 }
 
 const TypedFormats& PickType(const std::vector<TypedFormats>& types, Generator* random) {
@@ -200,6 +202,11 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   setup.k = plain ? DrawnFormat(formats.plain, random) : DrawnFormat(formats.coded, random);
   setup.v = random->Below(5) < 3 ? setup.k : pick();
   if (space.same_format) setup.v = setup.k;
+  // Other layouts refuse groups of tokens, which a trace need not show often.
+  const bool has_linear =
+      std::find(space.layouts.begin(), space.layouts.end(), 0) != space.layouts.end();
+  const bool keeps = KeepsGroups(setup.layout, setup.k) && KeepsGroups(setup.layout, setup.v);
+  if (!keeps && has_linear && random->Below(8) != 0) setup.layout = {};
   const bool wide = quantizable || !plain;
   setup.k_dim = DrawDim(setup.k, setup.x, wide, random);
   setup.v_dim = DrawDim(setup.v, setup.x, wide, random);

@@ -8,6 +8,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -52,7 +53,7 @@ void FitFormat(const AttentionSpace& space, const std::function<bool(const KvFor
   std::vector<KvFormat> formats;
   int best = -1;
   for (const KvFormat& candidate : AllKvFormats()) {
-    if (!has(candidate)) continue;
+    if (!has(candidate) || GroupsTokens(candidate)) continue;
     const int score = 2 * int{RowDType(candidate) == q} + int{dim % BlockOf(candidate) == 0};
     if (score < best) continue;
     if (score > best) formats.clear();

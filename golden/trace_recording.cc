@@ -10,6 +10,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -261,8 +262,8 @@ class TraceRecording::Reader {
       if (parts[0].text != "-") state->layout = ParseCacheLayout(parts[0]);
       state->k = ParseKvFormat(parts[1]);
       state->v = ParseKvFormat(parts[2]);
-      CheckHeadDim(state->k, case_.setup.k_dim, "k");
-      CheckHeadDim(state->v, case_.setup.v_dim, "v");
+      CheckTokens(state->k, case_.setup.k_dim, "k");
+      CheckTokens(state->v, case_.setup.v_dim, "v");
     } catch (const Error& error) {
       Refuse(error.message());
     }
@@ -311,8 +312,8 @@ class TraceRecording::Reader {
       unknown(&state.offsets);
       unknown(&state.unfed_padding);
       if (state.holds) {
-        state.k_planes = TakePlanes("k", PlanesOf(state.k, case_.setup.k_dim), state, &k);
-        state.v_planes = TakePlanes("v", PlanesOf(state.v, case_.setup.v_dim), state, &v);
+        state.k_planes = TakePlanes("k", TokenPlanesOf(state.k, case_.setup.k_dim), state, &k);
+        state.v_planes = TakePlanes("v", TokenPlanesOf(state.v, case_.setup.v_dim), state, &v);
       }
       if (state.tells_visible) {
         const std::optional<size_t> bit_rows =

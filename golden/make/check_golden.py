@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 
+import channel_groups
 import check_plans
 import float_blocks
 import ggml_blocks
@@ -170,8 +171,19 @@ def uniform_is_right(fields, case, record):
     return all(np.any([planes[name] == tensor.array for planes in made], axis=0).all() for name, tensor in record.outputs.items())
 
 
+def channels_are_right(fields, case, record):
+    profile = dict(field.split("=") for field in record.profile.split())
+    writer = profile.get("channel", "kivi")
+    if fields["op"] == "decode":
+        want = channel_groups.rows_of(case.inputs, fields["format"], writer)
+        return np.array_equal(want, exact(record.outputs["y"]))
+    return channel_groups.is_right(exact(case.inputs["x"]).astype(np.float32), record.outputs, fields["format"], writer)
+
+
 def codec_is_right(fields, case, record):
     """Whether the outputs are those of the format; None where this file does not say."""
+    if channel_groups.parts_of(fields["format"]):
+        return channels_are_right(fields, case, record)
     if float_blocks.parse(fields["format"]):
         return float_blocks_are_right(fields, case, record)
     if turboquant_groups.matches(fields["format"]):

@@ -12,6 +12,7 @@
 #include "optimized/attention/merge_splits.h"
 #include "optimized/attention/thread_pool.h"
 #include "optimized/attention/tile_worker.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -23,7 +24,9 @@ constexpr int64_t kTilesPerWorker = 4;
 }  // namespace
 
 // f32 holds the values of every format of another row type.
-bool CanAttend(const KvFormat& format) { return RowDType(format) != DType::kFloat64; }
+bool CanAttend(const KvFormat& format) {
+  return RowDType(format) != DType::kFloat64 && !GroupsTokens(format);
+}
 
 struct Attention::State {
   explicit State(int threads) : pool(threads), workers(static_cast<size_t>(pool.workers())) {}

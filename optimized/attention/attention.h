@@ -34,14 +34,14 @@ struct AttentionShape {
   int64_t kv_heads = 1;
   int64_t k_dim = 64;
   int64_t v_dim = 64;
-  KvFormat k = PlainFormat{};  // all but f64; groups and blocks divide the dimension
+  KvFormat k = PlainFormat{};  // all that CanAttend takes; groups and blocks divide the dimension
   KvFormat v = PlainFormat{};
   double scale = 0.125;
   std::optional<double> softcap;
   bool portable = false;  // the same bits on every instruction set
   bool operator==(const AttentionShape&) const = default;
 };
-// Whether K and V of the format can be read: all but f64.
+// Whether K and V of the format can be read: all but f64, and groups of tokens.
 bool CanAttend(const KvFormat& format);
 
 // Rows of one sequence: that of column c and head h at codes + h code_head_stride + c code_stride

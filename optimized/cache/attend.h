@@ -9,6 +9,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/cache/column_store.h"
+#include "optimized/cache/token_groups.h"
 #include "optimized/formats/row_codec.h"
 #include "reference/spec/plan.h"
 
@@ -27,13 +28,15 @@ class StatedPlan {
   Plan plan_;
 };
 
-// One operand of one row of a cache as attention reads it. f64, which it does not read, as f32 at
-// the same slots, in memory of its own: exact for what is stored from a type of at most 32 bits.
+// One operand of one row of a cache as attention reads it. What it does not read is given as f32 at
+// the same slots, in memory of its own: f64, exact for what is stored from a type of at most 32
+// bits, and groups of tokens.
 class AttendedOperand {
  public:
   // range: positions that are there.
   void Take(const ColumnStore& store, const SlotMap& map, int64_t row, bool is_key,
-            const RowCodec& codec, int64_t dim, int64_t heads, const TokenRange& range);
+            const RowCodec& codec, const TokenGroups& groups, int64_t dim, int64_t heads,
+            const TokenRange& range);
   const StoredHeads& heads() const { return heads_; }
   // The format in which heads() are stored.
   static KvFormat FormatOf(const KvFormat& stored) {

@@ -21,8 +21,8 @@ OpResult OptimizedCacheFactory::New(const CacheLayout& layout, const KvFormat& k
   if (!IsLegal(layout)) {
     return OpResult::Refuse("the layout needs W and C of at least 1 and K below W");
   }
-  if (!FitsDim(k, setup_->k_dim) || !FitsDim(v, setup_->v_dim)) {
-    return OpResult::Refuse("the group of the format does not divide head_dim");
+  if (const auto why = WhyNotFormats(*setup_, layout, k, v); !why.empty()) {
+    return OpResult::Refuse(why);
   }
   if (rows < 0) return OpResult::Refuse("a batch has no negative number of rows");
   if (!left_padding.empty() && static_cast<int64_t>(left_padding.size()) != rows) {

@@ -6,7 +6,9 @@
 //   rows      i64 (B, 3): tokens seen, first retained position beside the kept ones, unfed padding
 //   k_codes, k_scales, k_biases, v_codes, v_scales, v_biases
 //             u8 (T, bytes): retained tokens, row by row, oldest first, all heads of a token; those
-//             that the format has
+//             that the format has. Of a format that codes groups of tokens (groups, bytes), and
+//   k_residual, v_residual
+//             u8 (T, bytes): the tokens that are not coded
 //
 // Capacity and slots are no part of it: what is loaded has its own.
 
@@ -26,8 +28,9 @@ namespace {
 
 constexpr const char* kKind = "kvcheck-cache";
 constexpr const char* kVersion = "1";
-constexpr std::array<const char*, kPlanes> kPlaneNames = {"k_codes", "k_scales", "k_biases",
-                                                          "v_codes", "v_scales", "v_biases"};
+constexpr std::array<const char*, kPlanes> kPlaneNames = {"k_codes",    "k_scales",  "k_biases",
+                                                          "v_codes",    "v_scales",  "v_biases",
+                                                          "k_residual", "v_residual"};
 constexpr int64_t kRowFields = 3;
 // More than any cache sees; sums of such numbers do not overflow.
 constexpr int64_t kMostTokens = int64_t{1} << 48;
@@ -57,15 +60,14 @@ const Tensor* Find(const StateRecord& record, const char* name, DType dtype, int
   return bytes % row_bytes == 0 && bytes / row_bytes == axes[0].extent ? &tensor : nullptr;
 }
 
-bool FitsMemory(int64_t rows, int64_t slots, const TokenBytes& token_bytes) {
-  int64_t left = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  int64_t bytes = 0;
-  for (const int64_t token : token_bytes) bytes += token;
-  for (const int64_t factor : {rows, slots, bytes}) {
-    if (factor == 0) return true;
-    left /= factor;
+bool FitsMemory(int64_t rows, int64_t slots, const StoreShape& shape) {
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double bytes = 0;
+  for (const PlaneShape& plane : shape) {
+    bytes += static_cast<double>(plane.Room(slots)) * static_cast<double>(plane.bytes);
   }
-  return left > 0;
+  return static_cast<double>(rows) * bytes < memory;
 }
 
 }  // namespace
@@ -80,28 +82,26 @@ OpResult OptimizedCache::Save(StateStore* store, std::string_view key) const {
                        {"v", Print(v_format())},     {"x", std::string(ShortName(setup_->x))},
                        {"heads", HeadsText(*setup_)}};
   Tensor rows(DType::kInt64, {{"B", row_count()}, {"", kRowFields}});
-  int64_t tokens = 0;
   for (int64_t b = 0; b < row_count(); ++b) {
     const CacheRow& row = rows_[static_cast<size_t>(b)];
     int64_t* fields = rows.As<int64_t>() + b * kRowFields;
     fields[0] = row.offset;
     fields[1] = row.from;
     fields[2] = row.unfed_padding;
-    tokens += Retained(row).Count();
   }
   record.tensors["rows"] = std::move(rows);
   for (int p = 0; p < kPlanes; ++p) {
-    const int64_t bytes = store_.token_bytes()[static_cast<size_t>(p)];
+    const PlaneShape& shape = store_.shape(p);
+    const int64_t bytes = shape.bytes;
     if (bytes == 0) continue;
-    Tensor plane(DType::kUInt8, {{"T", tokens}, {"", bytes}});
+    int64_t entries = 0;
+    for (const CacheRow& row : rows_) entries += shape.Entries(Retained(row).Count());
+    Tensor plane(DType::kUInt8, {{"T", entries}, {"", bytes}});
     std::byte* to = plane.bytes.data();
-    for (int64_t b = 0; b < row_count(); ++b) {
-      Map().ForEachRun(Retained(rows_[static_cast<size_t>(b)]),
-                       [&](int64_t, int64_t slot, int64_t count) {
-                         std::memcpy(to, store_.At(p, b, slot), static_cast<size_t>(count * bytes));
-                         to += count * bytes;
-                       });
-    }
+    ForEachEntry(p, [&](int64_t b, int64_t entry, int64_t count) {
+      std::memcpy(to, store_.At(p, b, entry), static_cast<size_t>(count * bytes));
+      to += count * bytes;
+    });
     record.tensors[kPlaneNames[static_cast<size_t>(p)]] = std::move(plane);
   }
   record.attributes[kStateHash] = StateHash(record);
@@ -113,18 +113,15 @@ std::string_view OptimizedCache::ReadVersion1(const StateRecord& record, const C
                                               const KvFormat& k, const KvFormat& v) {
   const Tensor* rows = Find(record, "rows", DType::kInt64, kRowFields);
   if (rows == nullptr) return kDamaged;
-  const TokenBytes bytes =
-      TokenBytesOf(RowBytesOf(k, setup_->k_dim), RowBytesOf(v, setup_->v_dim), setup_->kv_heads);
+  const StoreShape shape = ShapeFor(k, v);
   std::array<const Tensor*, kPlanes> planes{};
-  int64_t tokens = -1;
+  std::array<int64_t, kPlanes> left{};  // entries of which no row has been read
   size_t tensors = 1;
   for (size_t p = 0; p < kPlanes; ++p) {
-    if (bytes[p] == 0) continue;
-    planes[p] = Find(record, kPlaneNames[p], DType::kUInt8, bytes[p]);
+    if (shape[p].bytes == 0) continue;
+    planes[p] = Find(record, kPlaneNames[p], DType::kUInt8, shape[p].bytes);
     if (planes[p] == nullptr) return kDamaged;
-    const int64_t extent = planes[p]->shape.axes[0].extent;
-    if (tokens >= 0 && extent != tokens) return kDamaged;
-    tokens = extent;
+    left[p] = planes[p]->shape.axes[0].extent;
     ++tensors;
   }
   if (record.tensors.size() != tensors) return kDamaged;
@@ -144,34 +141,34 @@ std::string_view OptimizedCache::ReadVersion1(const StateRecord& record, const C
       return kDamaged;
     }
     const int64_t count = TokenRange{layout.keep, row.from, row.offset}.Count();
-    if (count > tokens) return kDamaged;
-    tokens -= count;
+    for (size_t p = 0; p < kPlanes; ++p) {
+      if (planes[p] == nullptr) continue;
+      left[p] -= shape[p].Entries(count);
+      if (left[p] < 0 || (shape[p].IsGrouped() && count != row.offset)) return kDamaged;
+    }
   }
-  if (tokens != 0) return kDamaged;
+  if (left != std::array<int64_t, kPlanes>{}) return kDamaged;
   // A short record can ask for much: every row gets the slots of the longest.
   int64_t slots = 0;
   for (const CacheRow& row : read) {
     slots = std::max(slots, SlotsNeeded(layout.keep, row.from, row.offset));
   }
-  if (!FitsMemory(static_cast<int64_t>(read.size()), UpToStep(slots), bytes)) {
+  if (!FitsMemory(static_cast<int64_t>(read.size()), UpToStep(slots), shape)) {
     return "the record asks for more memory than this machine has";
   }
 
   Become(layout, k, v);
   rows_ = std::move(read);
-  store_.Shape(row_count(), UpToStep(MostSlotsNeeded()), bytes);
+  store_.Shape(row_count(), UpToStep(MostSlotsNeeded()), shape);
   for (int p = 0; p < kPlanes; ++p) {
     const Tensor* plane = planes[static_cast<size_t>(p)];
     if (plane == nullptr) continue;
     const std::byte* from = plane->bytes.data();
-    for (int64_t b = 0; b < row_count(); ++b) {
-      Map().ForEachRun(Retained(rows_[static_cast<size_t>(b)]),
-                       [&](int64_t, int64_t slot, int64_t count) {
-                         const int64_t size = count * bytes[static_cast<size_t>(p)];
-                         std::memcpy(store_.At(p, b, slot), from, static_cast<size_t>(size));
-                         from += size;
-                       });
-    }
+    ForEachEntry(p, [&](int64_t b, int64_t entry, int64_t count) {
+      const int64_t size = count * store_.shape(p).bytes;
+      std::memcpy(store_.At(p, b, entry), from, static_cast<size_t>(size));
+      from += size;
+    });
   }
   return "";
 }
@@ -210,7 +207,7 @@ OpResult OptimizedCacheFactory::Load(const StateStore& store, std::string_view k
   } catch (const Error&) {
     return OpResult::Refuse(kDamaged);
   }
-  if (!IsLegal(layout) || !FitsDim(k, setup_->k_dim) || !FitsDim(v, setup_->v_dim)) {
+  if (!IsLegal(layout) || !WhyNotFormats(*setup_, layout, k, v).empty()) {
     return OpResult::Refuse(kDamaged);
   }
   const bool reuses = *out != nullptr;

@@ -25,13 +25,15 @@ void SetBits(uint64_t* bits, int64_t begin, int64_t count) {
 
 }  // namespace
 
-StoredVectors OptimizedCache::ViewOf(bool is_key) const {
+StoredVectors OptimizedCache::ViewOf(bool is_key, int64_t columns) {
+  TokenGroups& groups = is_key ? k_groups_ : v_groups_;
+  if (groups.IsUsed()) return groups.Show(store_, offsets_, columns);
   const RowCodec& codec = is_key ? k_ : v_;
   const int first = FirstPlane(is_key);
   StoredVectors vectors;
   vectors.format = codec.format();
   const auto strides = [&](int plane, int64_t vector_bytes) {
-    const int64_t token = store_.token_bytes()[static_cast<size_t>(plane)];
+    const int64_t token = store_.shape(plane).bytes;
     return VectorStrides{store_.slots() * token, vector_bytes, token};
   };
   const Planes planes = PlanesOf(codec.format(), is_key ? setup_->k_dim : setup_->v_dim);
@@ -73,33 +75,33 @@ int64_t OptimizedCache::Size() const {
 
 void OptimizedCache::Observe(StepView* view) {
   int64_t columns = 0;
-  int64_t retained = 0;
+  int64_t live_bytes = 0;
   offsets_.resize(rows_.size());
   unfed_.resize(rows_.size());
   for (size_t b = 0; b < rows_.size(); ++b) {
     const CacheRow& row = rows_[b];
     columns = std::max(columns, std::min(row.offset, store_.slots()));
-    retained += Retained(row).Count();
+    for (const PlaneShape& plane : store_.shape()) {
+      live_bytes += plane.Entries(Retained(row).Count()) * plane.bytes;
+    }
     offsets_[b] = row.offset;
     unfed_[b] = row.unfed_padding;
   }
   FillMasks(columns);
-  int64_t token_bytes = 0;
-  for (const int64_t bytes : store_.token_bytes()) token_bytes += bytes;
   const bool empty = IsEmpty();
   *view = {};
   view->rows = row_count();
   view->columns = columns;
   view->queries = queries_;
-  view->k = ViewOf(true);
-  view->v = ViewOf(false);
+  view->k = ViewOf(true, columns);
+  view->v = ViewOf(false, columns);
   view->retained = KnownBits(retained_bits_);
   view->visible = KnownBits(visible_bits_);
   view->offsets = offsets_.data();
   view->unfed_padding = unfed_.data();
   view->layout = &layout_;
   view->size = Size();
-  view->live_bytes = retained * token_bytes;
+  view->live_bytes = live_bytes;
   view->capacity_bytes = store_.Bytes();
   view->empty = empty ? Known::kYes : Known::kNo;
   view->trimmable = empty || Reach(1) == 1 ? Known::kYes : Known::kNo;
@@ -122,10 +124,19 @@ void OptimizedCache::PoisonUnused() {
     int64_t free = 0;
     for (size_t i = 0; i < count; ++i) {
       for (int p = 0; p < kPlanes; ++p) {
-        const int64_t bytes = (used[i].first - free) * store_.token_bytes()[static_cast<size_t>(p)];
+        if (store_.shape(p).IsGrouped()) continue;
+        const int64_t bytes = (used[i].first - free) * store_.shape(p).bytes;
         if (bytes > 0) std::memset(store_.At(p, b, free), 0xff, static_cast<size_t>(bytes));
       }
       free = used[i].first + used[i].second;
+    }
+    for (int p = 0; p < kPlanes; ++p) {
+      const PlaneShape& plane = store_.shape(p);
+      const int64_t entries = plane.Entries(rows_[static_cast<size_t>(b)].offset);
+      const int64_t bytes = (store_.Room(p) - entries) * plane.bytes;
+      if (plane.IsGrouped() && bytes > 0) {
+        std::memset(store_.At(p, b, entries), 0xff, static_cast<size_t>(bytes));
+      }
     }
   }
 }
@@ -147,8 +158,8 @@ void OptimizedCache::TakeQueries(int64_t b, const AttendRequest& request) {
   const SlotMap map = Map();
   AttendedOperand& k = attend_.k[row_index];
   AttendedOperand& v = attend_.v[row_index];
-  k.Take(store_, map, b, true, k_, setup_->k_dim, setup_->kv_heads, range);
-  v.Take(store_, map, b, false, v_, setup_->v_dim, setup_->kv_heads, range);
+  k.Take(store_, map, b, true, k_, k_groups_, setup_->k_dim, setup_->kv_heads, range);
+  v.Take(store_, map, b, false, v_, v_groups_, setup_->v_dim, setup_->kv_heads, range);
   std::vector<ColumnRun>& columns = attend_.columns[row_index];
   columns.clear();
   map.ForEachRun(range, [&](int64_t position, int64_t slot, int64_t count) {
@@ -210,8 +221,8 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   shape.kv_heads = setup_->kv_heads;
   shape.k_dim = dk;
   shape.v_dim = dv;
-  shape.k = AttendedOperand::FormatOf(k_.format());
-  shape.v = AttendedOperand::FormatOf(v_.format());
+  shape.k = AttendedOperand::FormatOf(k_format_);
+  shape.v = AttendedOperand::FormatOf(v_format_);
   shape.scale = request.scale;
   attend_.attention.Run(shape, attend_.batch);
   StoredRows to;
@@ -222,6 +233,9 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   int64_t positions = 1;
   for (const CacheRow& row : rows_) positions = std::max(positions, row.offset);
   OpResult result;
+  // What stands behind f32 that was decoded.
+  if (GroupsTokens(k_format_)) shape.k = TokenFormatOf(k_format_);
+  if (GroupsTokens(v_format_)) shape.v = TokenFormatOf(v_format_);
   result.plan = &attend_.plan.Of(shape, positions);
   return result;
 }

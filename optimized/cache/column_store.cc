@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "reference/spec/token_groups.h"
+
 namespace kvcheck::optimized {
 namespace {
 
@@ -12,33 +14,50 @@ constexpr int64_t kGatherBytes = int64_t{1} << 18;
 
 }  // namespace
 
-TokenBytes TokenBytesOf(const RowBytes& k, const RowBytes& v, int64_t heads) {
-  return {heads * k.codes, heads * k.scales, heads * k.biases,
-          heads * v.codes, heads * v.scales, heads * v.biases};
+StoreShape StoreShapeOf(const KvFormat& k, int64_t k_dim, const KvFormat& v, int64_t v_dim,
+                        int64_t heads) {
+  StoreShape shape;
+  for (const bool is_key : {true, false}) {
+    const KvFormat& format = is_key ? k : v;
+    const int64_t dim = is_key ? k_dim : v_dim;
+    const int64_t group = TokenGroupOf(format);
+    const int64_t residual = ResidualOf(format);
+    const RowBytes bytes = RowBytesOf(format, group * dim);
+    PlaneShape* const of_part = shape.data() + (is_key ? kKCodes : kVCodes);
+    of_part[0] = {heads * bytes.codes, group, residual, false};
+    of_part[1] = {heads * bytes.scales, group, residual, false};
+    of_part[2] = {heads * bytes.biases, group, residual, false};
+    if (group == 1) continue;
+    const auto element = static_cast<int64_t>(SizeInBytes(RowDType(format)));
+    shape[static_cast<size_t>(is_key ? kKResidual : kVResidual)] = {heads * dim * element, 1,
+                                                                    residual, true};
+  }
+  return shape;
 }
 
-void ColumnStore::Shape(int64_t rows, int64_t slots, const TokenBytes& token_bytes) {
+void ColumnStore::Shape(int64_t rows, int64_t slots, const StoreShape& shape) {
   for (size_t p = 0; p < kPlanes; ++p) {
-    const int64_t bytes = rows * slots * token_bytes[p];
+    room_[p] = shape[p].Room(slots);
+    const int64_t bytes = rows * room_[p] * shape[p].bytes;
     if (bytes <= planes_[p].bytes()) continue;
     planes_[p] = {};  // before the new one is taken
     planes_[p] = StoredMemory(bytes);
   }
   rows_ = rows;
   slots_ = slots;
-  token_bytes_ = token_bytes;
+  shape_ = shape;
 }
 
 bool ColumnStore::HasRoom(int64_t rows) const {
   for (size_t p = 0; p < kPlanes; ++p) {
-    if (rows * slots_ * token_bytes_[p] > planes_[p].bytes()) return false;
+    if (rows * room_[p] * shape_[p].bytes > planes_[p].bytes()) return false;
   }
   return true;
 }
 
 int64_t ColumnStore::Bytes() const {
   int64_t bytes = 0;
-  for (const int64_t token : token_bytes_) bytes += rows_ * slots_ * token;
+  for (size_t p = 0; p < kPlanes; ++p) bytes += rows_ * room_[p] * shape_[p].bytes;
   return bytes;
 }
 
@@ -53,6 +72,7 @@ void ColumnStore::ReleaseAbove(int64_t bytes) {
   for (StoredMemory& plane : planes_) plane = {};
   rows_ = 0;
   slots_ = 0;
+  room_ = {};
 }
 
 void ColumnStore::CopyRow(const ColumnStore& from, const SlotMap& from_map, int64_t from_row,
@@ -62,8 +82,8 @@ void ColumnStore::CopyRow(const ColumnStore& from, const SlotMap& from_map, int6
       const int64_t from_slot = from_map.Slot(position);
       const int64_t piece = std::min(count, from_map.capacity - from_slot);
       for (int p = 0; p < kPlanes; ++p) {
-        const int64_t bytes = token_bytes_[static_cast<size_t>(p)];
-        if (bytes == 0) continue;
+        const int64_t bytes = shape(p).bytes;
+        if (bytes == 0 || shape(p).IsGrouped()) continue;
         std::memcpy(At(p, row, slot), from.At(p, from_row, from_slot),
                     static_cast<size_t>(piece * bytes));
       }
@@ -72,16 +92,22 @@ void ColumnStore::CopyRow(const ColumnStore& from, const SlotMap& from_map, int6
       count -= piece;
     }
   });
+  for (int p = 0; p < kPlanes; ++p) {
+    const int64_t size = shape(p).Entries(range.end) * shape(p).bytes;
+    if (size == 0 || !shape(p).IsGrouped()) continue;
+    std::memcpy(At(p, row, 0), from.At(p, from_row, 0), static_cast<size_t>(size));
+  }
 }
 
 void ColumnStore::GatherRows(std::span<const int64_t> rows, std::span<const int64_t> extents) {
   const auto count = static_cast<int64_t>(rows.size());
   rows_ = count;
   if (count == 0) return;
-  const int64_t longest = *std::max_element(extents.begin(), extents.end());
   for (int p = 0; p < kPlanes; ++p) {
-    const int64_t bytes = token_bytes_[static_cast<size_t>(p)];
+    const int64_t bytes = shape(p).bytes;
     if (bytes == 0) continue;
+    int64_t longest = 0;
+    for (const int64_t extent : extents) longest = std::max(longest, shape(p).Entries(extent));
     const int64_t piece =
         std::clamp<int64_t>(kGatherBytes / (count * bytes), 1, std::max<int64_t>(longest, 1));
     const auto needed = static_cast<size_t>(count * piece * bytes);
@@ -90,7 +116,8 @@ void ColumnStore::GatherRows(std::span<const int64_t> rows, std::span<const int6
       for (const bool out : {true, false}) {
         for (int64_t i = 0; i < count; ++i) {
           const int64_t row = rows[static_cast<size_t>(i)];
-          const int64_t slots = std::min(piece, extents[static_cast<size_t>(i)] - slot);
+          const int64_t slots =
+              std::min(piece, shape(p).Entries(extents[static_cast<size_t>(i)]) - slot);
           if (slots <= 0 || row == i) continue;
           std::byte* held = pieces_.data() + i * piece * bytes;
           const auto size = static_cast<size_t>(slots * bytes);

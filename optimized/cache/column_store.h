@@ -1,5 +1,7 @@
-// The memory of a cache: up to six planes (codes, scales and biases of K and of V), each one
-// allocation of shape (rows, slots, heads, bytes of one vector's part).
+// The memory of a cache: up to eight planes (codes, scales, biases and residual of K and of V),
+// each one allocation of shape (rows, entries, heads, bytes). An entry is the part of one token,
+// or, of a format that codes groups of tokens, of one group; its residual holds tokens of which
+// there is no whole group yet.
 //
 // Token-major, so that a token's heads are contiguous: an append writes one piece per plane,
 // and a row moves (growth, filter, merge, extract) as one or two memcpy per plane, whatever the
@@ -21,24 +23,52 @@
 
 namespace kvcheck::optimized {
 
-enum Plane : int { kKCodes, kKScales, kKBiases, kVCodes, kVScales, kVBiases };
-inline constexpr int kPlanes = 6;
+enum Plane : int {
+  kKCodes,
+  kKScales,
+  kKBiases,
+  kVCodes,
+  kVScales,
+  kVBiases,
+  kKResidual,
+  kVResidual
+};
+inline constexpr int kPlanes = 8;
 
-// Bytes of one token per plane, all heads; 0: the plane is not there.
-using TokenBytes = std::array<int64_t, kPlanes>;
-TokenBytes TokenBytesOf(const RowBytes& k, const RowBytes& v, int64_t heads);
+struct PlaneShape {
+  int64_t bytes = 0;     // of an entry, all heads; 0: the plane is not there
+  int64_t group = 1;     // tokens of an entry
+  int64_t residual = 1;  // tokens that are coded together: a multiple of the group
+  bool is_residual = false;
+  bool operator==(const PlaneShape&) const = default;
+
+  bool IsGrouped() const { return group > 1 || is_residual; }
+  // Entries that the first `tokens` tokens of a row take.
+  int64_t Entries(int64_t tokens) const {
+    return is_residual ? tokens % residual : (tokens - tokens % residual) / group;
+  }
+  // Entries that a row of so many slots has.
+  int64_t Room(int64_t slots) const { return is_residual ? residual : Entries(slots); }
+};
+using StoreShape = std::array<PlaneShape, kPlanes>;
+// Formats of K and V, and their channels. Precondition: FitsTokenDim of both.
+StoreShape StoreShapeOf(const KvFormat& k, int64_t k_dim, const KvFormat& v, int64_t v_dim,
+                        int64_t heads);
 
 class ColumnStore {
  public:
   // Takes the shape, in memory that it has already where that suffices. Contents are undefined.
-  void Shape(int64_t rows, int64_t slots, const TokenBytes& token_bytes);
+  void Shape(int64_t rows, int64_t slots, const StoreShape& shape);
   // Whether more rows of the same slots fit into what is allocated; AddRows then makes them.
   bool HasRoom(int64_t rows) const;
   void SetRows(int64_t rows) { rows_ = rows; }
 
   int64_t rows() const { return rows_; }
   int64_t slots() const { return slots_; }
-  const TokenBytes& token_bytes() const { return token_bytes_; }
+  const StoreShape& shape() const { return shape_; }
+  const PlaneShape& shape(int plane) const { return shape_[static_cast<size_t>(plane)]; }
+  // Entries of a row.
+  int64_t Room(int plane) const { return shape(plane).Room(slots_); }
   // Bytes that the shape takes.
   int64_t Bytes() const;
   // Bytes that are allocated.
@@ -46,29 +76,31 @@ class ColumnStore {
   // Gives memory back when it is more than `bytes`.
   void ReleaseAbove(int64_t bytes);
 
-  std::byte* At(int plane, int64_t row, int64_t slot) {
+  // Of planes whose entries are tokens, entry is the slot.
+  std::byte* At(int plane, int64_t row, int64_t entry) {
     const auto p = static_cast<size_t>(plane);
-    return planes_[p].data() + (row * slots_ + slot) * token_bytes_[p];
+    return planes_[p].data() + (row * room_[p] + entry) * shape_[p].bytes;
   }
-  const std::byte* At(int plane, int64_t row, int64_t slot) const {
-    return const_cast<ColumnStore*>(this)->At(plane, row, slot);
+  const std::byte* At(int plane, int64_t row, int64_t entry) const {
+    return const_cast<ColumnStore*>(this)->At(plane, row, entry);
   }
 
-  // The vectors of head 0 from a slot on; first: kKCodes or kVCodes.
-  StoredRows Vectors(int first, int64_t row, int64_t slot) {
-    return {At(first, row, slot), At(first + 1, row, slot), At(first + 2, row, slot),
-            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first) + 1]};
+  // The rows of head 0 from an entry on; first: kKCodes or kVCodes.
+  StoredRows Vectors(int first, int64_t row, int64_t entry) {
+    return {At(first, row, entry), At(first + 1, row, entry), At(first + 2, row, entry),
+            shape(first).bytes, shape(first + 1).bytes};
   }
-  StoredRowsView Vectors(int first, int64_t row, int64_t slot) const {
-    return {At(first, row, slot), At(first + 1, row, slot), At(first + 2, row, slot),
-            token_bytes_[static_cast<size_t>(first)], token_bytes_[static_cast<size_t>(first) + 1]};
+  StoredRowsView Vectors(int first, int64_t row, int64_t entry) const {
+    return {At(first, row, entry), At(first + 1, row, entry), At(first + 2, row, entry),
+            shape(first).bytes, shape(first + 1).bytes};
   }
 
   // Copies the positions of `range`, each byte once. Both stores have the same planes; rows differ
   // where the stores are one.
   void CopyRow(const ColumnStore& from, const SlotMap& from_map, int64_t from_row,
                const TokenRange& range, const SlotMap& map, int64_t row);
-  // Row i becomes what row rows[i] was, of which the first extents[i] slots matter; any order, rows
+  // Row i becomes what row rows[i] was, of which the first extents[i] slots (of groups: tokens)
+  // matter; any order, rows
   // repeated or none. Goes through a buffer that stays in the cache, piece by piece, so that memory
   // is read once and written once. Precondition: HasRoom(rows.size()).
   void GatherRows(std::span<const int64_t> rows, std::span<const int64_t> extents);
@@ -76,7 +108,8 @@ class ColumnStore {
  private:
   std::array<StoredMemory, kPlanes> planes_;
   std::vector<std::byte> pieces_;  // one of each row, for GatherRows
-  TokenBytes token_bytes_{};
+  StoreShape shape_{};
+  std::array<int64_t, kPlanes> room_{};
   int64_t rows_ = 0;
   int64_t slots_ = 0;
 };

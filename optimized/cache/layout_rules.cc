@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "optimized/formats/row_codec.h"
+
 namespace kvcheck::optimized {
 
 int64_t MostSlots(const CacheLayout& layout, int64_t columns) {
@@ -26,6 +28,22 @@ int64_t NearestReachable(const CacheLayout& layout, int64_t from, int64_t offset
   }
   const int64_t newest = layout.window - layout.keep - 1;  // required beside the first `keep`
   return std::min(offset, from + newest);
+}
+
+std::string_view WhyNotFormats(const CacheSetup& setup, const CacheLayout& layout,
+                               const KvFormat& k, const KvFormat& v) {
+  for (const bool is_key : {true, false}) {
+    const KvFormat& format = is_key ? k : v;
+    // Codes of one token are whole words.
+    if (!FitsDim(TokenFormatOf(format), is_key ? setup.k_dim : setup.v_dim)) {
+      return "the group of the format does not divide head_dim";
+    }
+    const bool forgets = layout.kind != LayoutKind::kLinear || layout.window != 0;
+    if (TokenGroupOf(format) > 1 && forgets) {
+      return "the format codes groups of tokens, which this layout forgets one by one";
+    }
+  }
+  return "";
 }
 
 }  // namespace kvcheck::optimized

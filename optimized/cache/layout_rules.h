@@ -10,8 +10,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "reference/spec/cache_layout.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/token_groups.h"
+#include "reference/spec/trace.h"
 
 namespace kvcheck::optimized {
 
@@ -51,6 +55,18 @@ int64_t MostSlots(const CacheLayout& layout, int64_t columns);
 // have left of those up to `left` for everything that is required of it then to be there: a number
 // from `left` to offset.
 int64_t NearestReachable(const CacheLayout& layout, int64_t from, int64_t offset, int64_t left);
+
+// The same of a format that codes groups of tokens, of which a row may lose whole residuals, or
+// tokens of the one that is not coded.
+inline int64_t NearestOfGroups(const KvFormat& format, int64_t offset, int64_t left) {
+  const int64_t residual = ResidualOf(format);
+  const int64_t coded = offset / residual * residual;
+  return left >= coded ? left : (left + residual - 1) / residual * residual;
+}
+
+// Why no cache of this layout stores vectors in these formats, or "".
+std::string_view WhyNotFormats(const CacheSetup& setup, const CacheLayout& layout,
+                               const KvFormat& k, const KvFormat& v);
 
 }  // namespace kvcheck::optimized
 

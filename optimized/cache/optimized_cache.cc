@@ -30,10 +30,18 @@ OptimizedCache* OptimizedCache::Fresh(const std::shared_ptr<const CacheSetup>& s
 
 void OptimizedCache::Become(const CacheLayout& layout, const KvFormat& k, const KvFormat& v) {
   layout_ = layout;
-  k_.Start(k, setup_->x, setup_->k_dim);
-  v_.Start(v, setup_->x, setup_->v_dim);
+  StartPart(true, k);
+  StartPart(false, v);
   pending_ = false;
   queries_ = 0;
+}
+
+void OptimizedCache::StartPart(bool is_key, const KvFormat& format) {
+  const int64_t dim = is_key ? setup_->k_dim : setup_->v_dim;
+  (is_key ? k_format_ : v_format_) = format;
+  TokenGroups& groups = is_key ? k_groups_ : v_groups_;
+  groups.Start(format, setup_->x, dim, setup_->kv_heads, is_key);
+  if (!groups.IsUsed()) (is_key ? k_ : v_).Start(format, setup_->x, dim);
 }
 
 void OptimizedCache::Reset(const CacheLayout& layout, const KvFormat& k, const KvFormat& v,
@@ -41,7 +49,7 @@ void OptimizedCache::Reset(const CacheLayout& layout, const KvFormat& k, const K
   Become(layout, k, v);
   rows_.assign(static_cast<size_t>(rows), {});
   for (size_t b = 0; b < left_padding.size(); ++b) rows_[b].unfed_padding = left_padding[b];
-  store_.Shape(rows, 0, TokenBytesOf(k_.bytes(), v_.bytes(), setup_->kv_heads));
+  store_.Shape(rows, 0, ShapeFor(k, v));
 }
 
 int64_t OptimizedCache::MostSlotsNeeded() const {
@@ -66,7 +74,7 @@ void OptimizedCache::TakeSpare() {
 }
 
 void OptimizedCache::Move(int64_t slots) {
-  spare_.Shape(row_count(), slots, store_.token_bytes());
+  spare_.Shape(row_count(), slots, store_.shape());
   const SlotMap to = {layout_.keep, slots};
   for (int64_t b = 0; b < row_count(); ++b) {
     spare_.CopyRow(store_, Map(), b, Retained(rows_[static_cast<size_t>(b)]), to, b);
@@ -121,15 +129,24 @@ OpResult OptimizedCache::Append(const TokenColumns& columns) {
 
 void OptimizedCache::WriteRow(int64_t b, int64_t position, int64_t column, int64_t count,
                               const TokenColumns& columns) {
+  for (const bool is_key : {true, false}) {
+    TokenGroups& groups = is_key ? k_groups_ : v_groups_;
+    if (!groups.IsUsed()) continue;
+    const VectorStrides& strides = is_key ? columns.k_strides : columns.v_strides;
+    groups.Append(&store_, b, position, count,
+                  (is_key ? columns.k : columns.v) + b * strides.row + column * strides.column,
+                  strides.head, strides.column);
+  }
   const SlotMap map = Map();
   int64_t token_bytes = 1;
-  for (const int64_t bytes : store_.token_bytes()) token_bytes += bytes;
+  for (const PlaneShape& plane : store_.shape()) token_bytes += plane.bytes / plane.group;
   // Token-major: a few tokens at a time, which stay in L1 until all heads have written their parts.
   const int64_t tile = std::max<int64_t>(1, kTileBytes / token_bytes);
   while (count > 0) {
     const int64_t slot = map.Slot(position);
     const int64_t piece = std::min({count, map.capacity - slot, tile});
     for (const bool is_key : {true, false}) {
+      if ((is_key ? k_groups_ : v_groups_).IsUsed()) continue;
       RowCodec& codec = is_key ? k_ : v_;
       const VectorStrides& strides = is_key ? columns.k_strides : columns.v_strides;
       const std::byte* x =
@@ -179,7 +196,9 @@ int64_t OptimizedCache::Reach(int64_t count) const {
   for (bool again = true; again;) {
     again = false;
     for (const CacheRow& row : rows_) {
-      const int64_t left = NearestReachable(layout_, row.from, row.offset, row.offset - reach);
+      int64_t left = NearestReachable(layout_, row.from, row.offset, row.offset - reach);
+      left = NearestOfGroups(k_format_, row.offset, left);
+      left = NearestOfGroups(v_format_, row.offset, left);
       if (left == row.offset - reach) continue;
       reach = row.offset - left;
       again = true;
@@ -229,7 +248,7 @@ OpResult OptimizedCache::Filter(std::span<const int64_t> rows) {
     store_.GatherRows(rows, extents_);
   } else {
     const SlotMap to = {layout_.keep, wide ? UpToStep(needed) : from.capacity};
-    spare_.Shape(row_count(), to.capacity, store_.token_bytes());
+    spare_.Shape(row_count(), to.capacity, store_.shape());
     for (int64_t b = 0; b < row_count(); ++b) {
       spare_.CopyRow(store_, from, rows[static_cast<size_t>(b)],
                      Retained(rows_[static_cast<size_t>(b)]), to, b);
@@ -260,7 +279,7 @@ OpResult OptimizedCache::Extend(const Cache& other_cache) {
     }
   } else {
     const SlotMap to = {layout_.keep, std::max(from.capacity, UpToStep(needed))};
-    spare_.Shape(before + more, to.capacity, store_.token_bytes());
+    spare_.Shape(before + more, to.capacity, store_.shape());
     for (int64_t b = 0; b < before + more; ++b) {
       const bool own = b < before;
       const OptimizedCache& source = own ? *this : other;
@@ -281,7 +300,7 @@ void OptimizedCache::MergeFrom(std::span<const Cache* const> caches) {
   rows_.clear();
   for (const Cache* cache : caches) rows_.push_back(Ours(*cache).rows_[0]);
   const SlotMap to = {layout_.keep, UpToStep(MostSlotsNeeded())};
-  store_.Shape(row_count(), to.capacity, first.store_.token_bytes());
+  store_.Shape(row_count(), to.capacity, first.store_.shape());
   for (int64_t b = 0; b < row_count(); ++b) {
     const OptimizedCache& source = Ours(*caches[static_cast<size_t>(b)]);
     store_.CopyRow(source.store_, source.Map(), 0, Retained(rows_[static_cast<size_t>(b)]), to, b);
@@ -298,7 +317,7 @@ OpResult OptimizedCache::Extract(int64_t row, std::unique_ptr<Cache>* out) const
   made->rows_[0].unfed_padding = 0;
   made->EndStep();
   const SlotMap to = {layout_.keep, SlotsOf(made->rows_[0])};
-  made->store_.Shape(1, to.capacity, store_.token_bytes());
+  made->store_.Shape(1, to.capacity, store_.shape());
   made->store_.CopyRow(store_, Map(), row, Retained(made->rows_[0]), to, 0);
   return {};
 }
@@ -309,7 +328,7 @@ OpResult OptimizedCache::CopyTo(std::unique_ptr<Cache>* out) const {
   made->Become(layout_, k_format(), v_format());
   made->rows_ = rows_;
   made->EndStep();
-  made->store_.Shape(row_count(), store_.slots(), store_.token_bytes());
+  made->store_.Shape(row_count(), store_.slots(), store_.shape());
   for (int64_t b = 0; b < row_count(); ++b) {
     made->store_.CopyRow(store_, Map(), b, Retained(rows_[static_cast<size_t>(b)]), Map(), b);
   }
@@ -322,43 +341,49 @@ OpResult OptimizedCache::ToQuantized(const KvFormat& k, const KvFormat& v) {
       (!IsPlain(v_format()) && !(v_format() == v))) {
     return OpResult::Refuse("it is quantized already, in another format");
   }
-  if (!FitsDim(k, setup_->k_dim) || !FitsDim(v, setup_->v_dim)) {
-    return OpResult::Refuse("the group of the format does not divide head_dim");
+  if (const auto why = WhyNotFormats(*setup_, layout_, k, v); !why.empty()) {
+    return OpResult::Refuse(why);
   }
   if (!(k_format() == k) || !(v_format() == v)) {
-    const TokenBytes bytes =
-        TokenBytesOf(RowBytesOf(k, setup_->k_dim), RowBytesOf(v, setup_->v_dim), setup_->kv_heads);
-    spare_.Shape(row_count(), store_.slots(), bytes);
-    ConvertPart(true, k, bytes);
-    ConvertPart(false, v, bytes);
+    spare_.Shape(row_count(), store_.slots(), ShapeFor(k, v));
+    ConvertPart(true, k);
+    ConvertPart(false, v);
     TakeSpare();
-    k_.Start(k, setup_->x, setup_->k_dim);
-    v_.Start(v, setup_->x, setup_->v_dim);
+    StartPart(true, k);
+    StartPart(false, v);
   }
   EndStep();
   return {};
 }
 
-void OptimizedCache::ConvertPart(bool is_key, const KvFormat& to, const TokenBytes& bytes) {
-  const RowCodec& old = is_key ? k_ : v_;
+void OptimizedCache::ConvertPart(bool is_key, const KvFormat& to) {
   const int first = FirstPlane(is_key);
-  const bool same = old.format() == to;
+  if ((is_key ? k_format_ : v_format_) == to) {
+    for (const int p : {first, first + 1, first + 2, PlanesOfPart(is_key).residual}) {
+      ForEachEntry(p, [&](int64_t b, int64_t entry, int64_t count) {
+        std::memcpy(spare_.At(p, b, entry), store_.At(p, b, entry),
+                    static_cast<size_t>(count * store_.shape(p).bytes));
+      });
+    }
+    return;
+  }
+  // What is converted is plain.
+  const RowCodec& old = is_key ? k_ : v_;
+  const DType from_type = RowDType(old.format());
+  const int64_t dim = is_key ? setup_->k_dim : setup_->v_dim;
+  TokenGroups groups;
+  groups.Start(to, from_type, dim, setup_->kv_heads, is_key);
   RowCodec codec;
-  if (!same) codec.Start(to, RowDType(old.format()), is_key ? setup_->k_dim : setup_->v_dim);
+  if (!groups.IsUsed()) codec.Start(to, from_type, dim);
   const SlotMap map = Map();
   for (int64_t b = 0; b < row_count(); ++b) {
-    map.ForEachRun(Retained(rows_[static_cast<size_t>(b)]), [&](int64_t, int64_t slot,
+    map.ForEachRun(Retained(rows_[static_cast<size_t>(b)]), [&](int64_t position, int64_t slot,
                                                                 int64_t count) {
-      if (same) {
-        for (int p = first; p < first + 3; ++p) {
-          const int64_t size = count * bytes[static_cast<size_t>(p)];
-          if (size > 0) {
-            std::memcpy(spare_.At(p, b, slot), store_.At(p, b, slot), static_cast<size_t>(size));
-          }
-        }
+      const StoredRowsView from = std::as_const(store_).Vectors(first, b, slot);
+      if (groups.IsUsed()) {
+        groups.Append(&spare_, b, position, count, from.codes, old.bytes().codes, from.code_stride);
         return;
       }
-      const StoredRowsView from = std::as_const(store_).Vectors(first, b, slot);
       StoredRows rows = spare_.Vectors(first, b, slot);
       for (int64_t h = 0; h < setup_->kv_heads; ++h) {
         codec.SetHead(h);

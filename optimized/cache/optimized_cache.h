@@ -17,6 +17,7 @@
 #include "optimized/cache/column_store.h"
 #include "optimized/cache/layout_rules.h"
 #include "optimized/cache/slot_map.h"
+#include "optimized/cache/token_groups.h"
 #include "optimized/formats/row_codec.h"
 #include "reference/spec/cache_implementation.h"
 
@@ -58,8 +59,8 @@ class OptimizedCache : public Cache {
   std::string_view ReadVersion1(const StateRecord& record, const CacheLayout& layout,
                                 const KvFormat& k, const KvFormat& v);
   const CacheLayout& layout() const { return layout_; }
-  const KvFormat& k_format() const { return k_.format(); }
-  const KvFormat& v_format() const { return v_.format(); }
+  const KvFormat& k_format() const { return k_format_; }
+  const KvFormat& v_format() const { return v_format_; }
   bool pending() const { return pending_; }
   int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
 
@@ -70,6 +71,10 @@ class OptimizedCache : public Cache {
  private:
   // Takes layout, formats and rows that are empty so far; slots are shaped by whoever fills them.
   void Become(const CacheLayout& layout, const KvFormat& k, const KvFormat& v);
+  void StartPart(bool is_key, const KvFormat& format);
+  StoreShape ShapeFor(const KvFormat& k, const KvFormat& v) const {
+    return StoreShapeOf(k, setup_->k_dim, v, setup_->v_dim, setup_->kv_heads);
+  }
   static int FirstPlane(bool is_key) { return is_key ? kKCodes : kVCodes; }
   SlotMap Map() const { return {layout_.keep, store_.slots()}; }
   TokenRange Retained(const CacheRow& row) const { return {layout_.keep, row.from, row.offset}; }
@@ -87,7 +92,23 @@ class OptimizedCache : public Cache {
   void TakeSpare();
   void WriteRow(int64_t b, int64_t position, int64_t column, int64_t count,
                 const TokenColumns& columns);
-  void ConvertPart(bool is_key, const KvFormat& to, const TokenBytes& bytes);
+  void ConvertPart(bool is_key, const KvFormat& to);
+  // visit(row, entry, count): what rows retain of a plane, in order, as runs of entries.
+  template <typename Visit>
+  void ForEachEntry(int plane, Visit visit) const {
+    const PlaneShape& shape = store_.shape(plane);
+    if (shape.bytes == 0) return;
+    for (int64_t b = 0; b < row_count(); ++b) {
+      const CacheRow& row = rows_[static_cast<size_t>(b)];
+      if (shape.IsGrouped()) {
+        const int64_t entries = shape.Entries(row.offset);
+        if (entries > 0) visit(b, int64_t{0}, entries);
+        continue;
+      }
+      Map().ForEachRun(Retained(row),
+                       [&](int64_t, int64_t slot, int64_t count) { visit(b, slot, count); });
+    }
+  }
   // How the columns of an append fall to a row.
   int64_t PaddingOf(const CacheRow& row, int64_t columns) const {
     return std::min(row.unfed_padding, columns);
@@ -104,13 +125,16 @@ class OptimizedCache : public Cache {
   // What row b asks of attention.
   void TakeQueries(int64_t b, const AttendRequest& request);
   void FillMasks(int64_t columns);
-  StoredVectors ViewOf(bool is_key) const;
+  StoredVectors ViewOf(bool is_key, int64_t columns);
   // Tokens that the newest query sees, of the longest row.
   int64_t Size() const;
 
   std::shared_ptr<const CacheSetup> setup_;
   CacheLayout layout_;
-  RowCodec k_, v_;  // from appended vectors
+  RowCodec k_, v_;                   // from appended vectors; of formats that code them one by one
+  TokenGroups k_groups_, v_groups_;  // of the others
+  KvFormat k_format_ = PlainFormat{};
+  KvFormat v_format_ = PlainFormat{};
   ColumnStore store_;
   ColumnStore spare_;  // memory of the last move
   std::vector<CacheRow> rows_, spare_rows_;

@@ -11,6 +11,7 @@
 #include "reference/cache/vector_table.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 
@@ -123,8 +124,11 @@ class ModelCache : public Cache {
         if (!row.retained.Contains(p)) continue;
         StoredToken& token = row.tokens[static_cast<size_t>(p)];
         if (token.k < 0 || token.v < 0) continue;
-        token = {table().Convert(token.k, k), table().Convert(token.v, v)};
+        token = {table().Convert(token.k, TokenFormatOf(k)),
+                 table().Convert(token.v, TokenFormatOf(v))};
       }
+      if (!(state_->k == k)) CloseGroups(TokenPart::kKey, k, 0, &row);
+      if (!(state_->v == v)) CloseGroups(TokenPart::kValue, v, 0, &row);
     }
     state_->k = k;
     state_->v = v;
@@ -214,6 +218,9 @@ class ModelCache : public Cache {
   ModelState Before(bool wanted) const { return wanted ? *state_ : ModelState(); }
 
   void AppendRow(size_t b, const TokenColumns& columns);
+  void CloseGroups(TokenPart part, const KvFormat& format, int64_t before, ModelRow* row) {
+    kvcheck::CloseGroups(part, format, before, row->tokens, rules().groups, &table());
+  }
   // The tokens that a query of the last append attends to; false for a padding column.
   bool SeenBy(size_t b, int64_t query, const std::optional<int64_t>& window,
               std::vector<StoredToken>* seen) const;
@@ -236,9 +243,9 @@ void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
       return base + static_cast<int64_t>(b) * strides.row + i * strides.column;
     };
     const StoredToken token = {
-        table().Add(TokenPart::kKey, state.k, 0, at(columns.k, columns.k_strides),
+        table().Add(TokenPart::kKey, TokenFormatOf(state.k), 0, at(columns.k, columns.k_strides),
                     columns.k_strides.head),
-        table().Add(TokenPart::kValue, state.v, 0, at(columns.v, columns.v_strides),
+        table().Add(TokenPart::kValue, TokenFormatOf(state.v), 0, at(columns.v, columns.v_strides),
                     columns.v_strides.head)};
     if (rules().encode) {
       for (const auto& [handle, part] :
@@ -250,6 +257,8 @@ void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
     }
     row.tokens.push_back(token);
   }
+  CloseGroups(TokenPart::kKey, state.k, row.offset, &row);
+  CloseGroups(TokenPart::kValue, state.v, row.offset, &row);
   Appended(&state, b, split);
 }
 

@@ -5,6 +5,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -43,7 +44,7 @@ const Tensor* Find(const StateRecord& record, const char* name, DType dtype, siz
 
 // Bytes of K or V of one token.
 size_t TokenBytes(const KvFormat& format, int64_t dim, int64_t heads) {
-  return PlanesOf(format, dim).RowBytes() * static_cast<size_t>(heads);
+  return TokenPlanesOf(format, dim).RowBytes() * static_cast<size_t>(heads);
 }
 
 // The retained tokens are the first `keep` positions and those from `from` on.
@@ -118,12 +119,15 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
     made.layout = ParseCacheLayout(WholeLine(AttributeOf(record, "layout")));
     made.k = ParseKvFormat(WholeLine(AttributeOf(record, "k")));
     made.v = ParseKvFormat(WholeLine(AttributeOf(record, "v")));
-    CheckHeadDim(made.k, setup.k_dim, "k");
-    CheckHeadDim(made.v, setup.v_dim, "v");
+    CheckTokens(made.k, setup.k_dim, "k");
+    CheckTokens(made.v, setup.v_dim, "v");
   } catch (const Error&) {
     return kDamaged;
   }
-  if (!IsLegal(made.layout)) return kDamaged;
+  if (!IsLegal(made.layout) || !KeepsGroups(made.layout, made.k) ||
+      !KeepsGroups(made.layout, made.v)) {
+    return kDamaged;
+  }
   const size_t k_bytes = TokenBytes(made.k, setup.k_dim, setup.kv_heads);
   const size_t v_bytes = TokenBytes(made.v, setup.v_dim, setup.kv_heads);
   const Tensor* rows = Find(record, "rows", DType::kInt64, kRowFields);
@@ -156,8 +160,10 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
         return kDamaged;
       }
       row.tokens[static_cast<size_t>(p)] = {
-          table->AddStored(TokenPart::kKey, made.k, 0, k->bytes.data() + at * k_bytes),
-          table->AddStored(TokenPart::kValue, made.v, 0, v->bytes.data() + at * v_bytes)};
+          table->AddStored(TokenPart::kKey, TokenFormatOf(made.k), 0,
+                           k->bytes.data() + at * k_bytes),
+          table->AddStored(TokenPart::kValue, TokenFormatOf(made.v), 0,
+                           v->bytes.data() + at * v_bytes)};
       ++at;
     }
   }

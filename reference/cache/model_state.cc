@@ -2,10 +2,16 @@
 
 #include <algorithm>
 
+#include "reference/spec/token_groups.h"
+
 namespace kvcheck {
 namespace {
 
 constexpr std::string_view kPending = "a prepared prefill is pending: append or finalize first";
+
+constexpr std::string_view kTokenGroups =
+    "the format codes groups of tokens, which this layout forgets one by one: store them in layout "
+    "linear";
 
 constexpr std::string_view kGroup = "the group of the format does not divide head_dim";
 
@@ -68,7 +74,8 @@ bool Holds(const TokenRange& retained, const TokenRange& required) {
 std::string_view RefuseNew(const CacheSetup& setup, const CacheLayout& layout, const KvFormat& k,
                            const KvFormat& v, int64_t rows, std::span<const int64_t> padding) {
   if (!IsLegal(layout)) return "the layout needs W and C of at least 1 and K below W";
-  if (!FitsHeadDim(k, setup.k_dim) || !FitsHeadDim(v, setup.v_dim)) return kGroup;
+  if (!FitsTokens(k, setup.k_dim) || !FitsTokens(v, setup.v_dim)) return kGroup;
+  if (!KeepsGroups(layout, k) || !KeepsGroups(layout, v)) return kTokenGroups;
   if (rows < 0) return "a batch has no negative number of rows";
   if (!padding.empty() && static_cast<int64_t>(padding.size()) != rows) {
     return "left padding names another number of rows";
@@ -151,7 +158,8 @@ std::string_view RefuseToQuantized(const CacheSetup& setup, const ModelState& st
   if ((!IsPlain(state.k) && !(state.k == k)) || (!IsPlain(state.v) && !(state.v == v))) {
     return "it is quantized already, in another format";
   }
-  return FitsHeadDim(k, setup.k_dim) && FitsHeadDim(v, setup.v_dim) ? "" : kGroup;
+  if (!FitsTokens(k, setup.k_dim) || !FitsTokens(v, setup.v_dim)) return kGroup;
+  return KeepsGroups(state.layout, k) && KeepsGroups(state.layout, v) ? "" : kTokenGroups;
 }
 
 std::string_view RefuseWhilePending(const ModelState& state) {
@@ -243,9 +251,16 @@ int64_t TrimReach(const ModelState& state, int64_t count, std::span<const TokenR
       every = Holds(retained.empty() ? row.retained : retained[b],
                     Required(state.layout, row.offset - reach));
     }
-    if (every) return reach;
+    if (every && GroupsReturn(state, reach)) return reach;
   }
   return 0;
+}
+
+bool GroupsReturn(const ModelState& state, int64_t trimmed) {
+  return std::all_of(state.rows.begin(), state.rows.end(), [&](const ModelRow& row) {
+    return CanReturnTo(state.k, row.offset, row.offset - trimmed) &&
+           CanReturnTo(state.v, row.offset, row.offset - trimmed);
+  });
 }
 
 void Trim(int64_t reach, ModelState* state) {

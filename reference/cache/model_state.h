@@ -10,6 +10,8 @@
 // - trim's n' is the largest n' <= n for which the state after n' fewer tokens requires no evicted
 //   one. The empty state requires nothing: losing all tokens is always possible.
 // - "Nothing appended" means that no row has a token.
+// - Groups of tokens are counted from position 0 of each row, whatever is padding: the first
+//   ClosedTokens of its tokens are coded (token_groups.h), as soon as they are there.
 
 #ifndef REFERENCE_CACHE_MODEL_STATE_H_
 #define REFERENCE_CACHE_MODEL_STATE_H_
@@ -131,6 +133,9 @@ void Prepare(std::span<const int64_t> lengths, ModelState* state);
 void Finalize(ModelState* state);
 // n' for rows that retain what `retained` says (one range per row; empty: ModelRow::retained).
 int64_t TrimReach(const ModelState& state, int64_t count, std::span<const TokenRange> retained);
+// Whether every row without its newest `trimmed` tokens is as if it had never had them, as far as
+// groups of tokens go: no group that is left was coded with one of them.
+bool GroupsReturn(const ModelState& state, int64_t trimmed);
 void Trim(int64_t reach, ModelState* state);
 // scratch: rows whose memory is used.
 void Filter(std::span<const int64_t> rows, ModelState* state, ModelRows* scratch);

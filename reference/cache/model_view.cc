@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "reference/spec/token_groups.h"
+
 namespace kvcheck {
 namespace {
 
-size_t TokenBytes(const ModelState& state, const CacheSetup& setup) {
-  return static_cast<size_t>(setup.kv_heads) *
-         (PlanesOf(state.k, setup.k_dim).RowBytes() + PlanesOf(state.v, setup.v_dim).RowBytes());
+// Of a row, by StoredBytes or RoomBytes.
+int64_t RowBytes(const ModelState& state, const CacheSetup& setup, int64_t tokens,
+                 int64_t (*bytes)(const KvFormat&, int64_t, int64_t)) {
+  return setup.kv_heads *
+         (bytes(state.k, setup.k_dim, tokens) + bytes(state.v, setup.v_dim, tokens));
 }
 
 }  // namespace
@@ -24,7 +28,7 @@ void ModelView::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
                      std::vector<std::byte>* array) const {
   const size_t heads = static_cast<size_t>(setup_->kv_heads);
   const int64_t dim = is_key ? setup_->k_dim : setup_->v_dim;
-  const size_t bytes = PlanesOf(vectors.format, dim).RowBytes();
+  const size_t bytes = TokenPlanesOf(vectors.format, dim).RowBytes();
   array->assign(state_->rows.size() * heads * columns * bytes, std::byte{0xff});
   for (size_t b = 0; b < state_->rows.size(); ++b) {
     const ModelRow& row = state_->rows[b];
@@ -55,10 +59,10 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
   table_ = &table;
   const size_t rows = state.rows.size();
   int64_t columns = 0;
-  int64_t retained_tokens = 0;
+  int64_t live_bytes = 0;
   for (const ModelRow& row : state.rows) {
     columns = std::max(columns, row.retained.Count());
-    retained_tokens += row.retained.Count();
+    live_bytes += RowBytes(state, setup, row.retained.Count(), StoredBytes);
   }
   *view = {};
   view->rows = static_cast<int64_t>(rows);
@@ -69,7 +73,7 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
     vectors.format = is_key ? state.k : state.v;
     std::vector<std::byte>& array = is_key ? k_array_ : v_array_;
     Fill(vectors, is_key, static_cast<size_t>(columns), &array);
-    const Planes planes = PlanesOf(vectors.format, is_key ? setup_->k_dim : setup_->v_dim);
+    const Planes planes = TokenPlanesOf(vectors.format, is_key ? setup_->k_dim : setup_->v_dim);
     const auto bytes = static_cast<int64_t>(planes.RowBytes());
     const VectorStrides strides = {setup_->kv_heads * columns * bytes, columns * bytes, bytes};
     const std::byte* at = array.data();
@@ -105,11 +109,11 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
   CacheNumbers numbers;
   numbers.offsets = offsets_;
   numbers.size = SizeOf(state);
-  numbers.live_bytes = retained_tokens * static_cast<int64_t>(TokenBytes(state, setup));
+  numbers.live_bytes = live_bytes;
   // Capacity grows by whole steps, but not behind an extracted row.
   const int64_t step = setup_->growth_tokens;
   const int64_t capacity = state.no_tail ? columns : (columns + step - 1) / step * step;
-  numbers.capacity_bytes = capacity * static_cast<int64_t>(rows * TokenBytes(state, setup));
+  numbers.capacity_bytes = static_cast<int64_t>(rows) * RowBytes(state, setup, capacity, RoomBytes);
   numbers.empty = IsEmpty(state);
   numbers.trimmable = IsTrimmable(state);
   if (rules.numbers) rules.numbers(state, &numbers);

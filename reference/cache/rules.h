@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "reference/cache/close_groups.h"
 #include "reference/cache/model_state.h"
 #include "reference/data/token_rows.h"
 
@@ -53,6 +54,7 @@ struct CacheRules {
   std::function<void(TokenPart, const KvFormat&, int64_t columns, std::span<std::byte> stored)>
       encode;
   std::function<void(const ModelState&, int64_t count, int64_t* reach)> trim_reach;
+  GroupRules groups;  // of formats that code groups of tokens
 
   // What an operation carries: the state before, and the one that it made, to be changed.
   using Carried = std::function<void(const ModelState& before, ModelState* after)>;

@@ -1,8 +1,10 @@
 #include "reference/cache/vector_table.h"
 
+#include <array>
 #include <cstring>
 
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -29,6 +31,7 @@ void VectorTable::Start(const CacheSetup& setup, const Profile& profile,
   if (setup.k_dim != setup_.k_dim || setup.v_dim != setup_.v_dim || setup.x != setup_.x ||
       !(profile == profile_)) {
     formats_.clear();
+    groups_.clear();
   }
   setup_ = setup;
   profile_ = profile;
@@ -107,6 +110,55 @@ int32_t VectorTable::Convert(int32_t handle, const KvFormat& format) {
   entries_[Index(handle)].converted = made;
   if (looks_for_collisions_) LookForCollisions(made);
   return made;
+}
+
+RowArithmetic& VectorTable::GroupRows(const KvFormat& format, int64_t dim) {
+  for (const GroupEntry& entry : groups_) {
+    if (entry.format == format && entry.dim == dim) return *entry.rows;
+  }
+  groups_.push_back(
+      {format, dim, ArithmeticOf(format)->MakeRows(profile_, TokenGroupOf(format) * dim)});
+  return *groups_.back().rows;
+}
+
+void VectorTable::CodeGroup(TokenPart part, const KvFormat& format, std::span<int32_t> handles) {
+  const auto dim = static_cast<size_t>(Dim(part));
+  const size_t tokens = handles.size();
+  const Planes of_group = PlanesOf(format, static_cast<int64_t>(tokens * dim));
+  const KvFormat token_format = TokenFormatOf(format);
+  const size_t index = FormatIndex(part, token_format, setup_.x);
+  const Planes of_token = formats_[index].codec.planes();
+  const size_t token_bytes = formats_[index].codec.bytes();
+  std::vector<int32_t> coded;
+  for (const int32_t handle : handles) {
+    NewEntry(part, index, Token(handle));
+    coded.push_back(static_cast<int32_t>(entries_.size() - 1));
+  }
+  std::vector<double> values(tokens * dim);
+  std::vector<std::byte> stored(of_group.RowBytes());
+  for (size_t head = 0; head < static_cast<size_t>(setup_.kv_heads); ++head) {
+    for (size_t t = 0; t < tokens; ++t) {
+      Decode(handles[t], static_cast<int64_t>(head), values.data() + t * dim);
+    }
+    std::array<std::byte*, kMaxPlanes> planes{};
+    std::byte* at = stored.data();
+    for (size_t i = 0; i < of_group.size(); ++i, at += of_group[i - 1].Bytes()) planes[i] = at;
+    GroupRows(format, Dim(part)).Encode(values, {planes.data(), of_group.size()});
+    for (size_t t = 0; t < tokens; ++t) {
+      std::byte* to = Bytes(coded[t]) + head * token_bytes;
+      for (size_t i = 0; i < of_group.size(); ++i) {
+        // What a plane has for every token is the token's; the rest is the group's.
+        const size_t bytes = of_token[i].Bytes();
+        const bool per_token = of_group[i].Bytes() == tokens * bytes;
+        std::memcpy(to, planes[i] + (per_token ? t * bytes : 0), bytes);
+        to += bytes;
+      }
+    }
+  }
+  for (size_t t = 0; t < tokens; ++t) {
+    handles[t] = coded[t];
+    if (looks_for_collisions_) LookForCollisions(coded[t]);
+  }
 }
 
 void VectorTable::Decode(int32_t handle, int64_t head, double* values) {

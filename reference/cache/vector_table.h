@@ -1,17 +1,21 @@
-// Every vector that a trace has stored, once: a handle stands for K, or V, of one token in one
-// format, over all heads. Handles are what the rows of the model are made of (model_state.h); two
-// handles are different vectors even where their bytes are equal, which is counted as a collision,
-// because a cache that confuses the two could not be found out.
+// Every vector that a trace has stored, once (of a format that codes groups of tokens: once for
+// each form that it had): a handle stands for K, or V, of one token in one format, over all heads.
+// Handles are what the rows of the model are made of (model_state.h); two handles are different
+// vectors even where their bytes are equal, which is counted as a collision, because a cache that
+// confuses the two could not be found out.
 
 #ifndef REFERENCE_CACHE_VECTOR_TABLE_H_
 #define REFERENCE_CACHE_VECTOR_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "reference/cache/vector_codec.h"
 #include "reference/data/token_rows.h"
+#include "reference/formats/format_arithmetic.h"
 #include "reference/spec/expected_step.h"
 #include "reference/spec/trace.h"
 
@@ -31,6 +35,9 @@ class VectorTable {
                     const std::byte* stored);
   // The same vectors, as stored, in another format. The source format is plain, or the same.
   int32_t Convert(int32_t handle, const KvFormat& format);
+  // The vectors of a group of tokens, which are of its residual, coded together: handles[t] becomes
+  // what stands for token t from then on. Precondition: as many as TokenGroupOf(format).
+  void CodeGroup(TokenPart part, const KvFormat& format, std::span<int32_t> handles);
 
   size_t size() const { return entries_.size(); }
   uint64_t Token(int32_t handle) const { return entries_[Index(handle)].token; }
@@ -58,6 +65,11 @@ class VectorTable {
     TokenPart part;
     VectorCodec codec;
   };
+  struct GroupEntry {
+    KvFormat format;
+    int64_t dim;  // of one token
+    std::unique_ptr<RowArithmetic> rows;
+  };
   struct Entry {
     uint64_t token = 0;
     uint32_t offset = 0;
@@ -77,7 +89,10 @@ class VectorTable {
 
   CacheSetup setup_;
   Profile profile_;
+  RowArithmetic& GroupRows(const KvFormat& format, int64_t dim);
+
   std::vector<FormatEntry> formats_;
+  std::vector<GroupEntry> groups_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> offsets_;  // of the entries, as View gives them
   std::vector<std::byte> bytes_;

@@ -76,7 +76,10 @@ const std::vector<std::string>& CodecReasons() {
       "the norm is no finite f16: what else is stored of the group has no meaning",
       "a GPU's reciprocal of the scale is off by one unit in the last place at most, which moves "
       "this code to its "
-      "neighbour"};
+      "neighbour",
+      "the tokens of this channel hold NaN or infinity, or what is stored of their range is beyond "
+      "the row type: "
+      "the group has no meaning"};
   return reasons;
 }
 
@@ -160,7 +163,7 @@ std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& pr
     tile.bound.assign(tile.value.size(), 0.0);
     tiles.push_back(std::move(tile));
   }
-  ArithmeticOf(format)->AddAlternatives(profile, ValuesOf(x), &tiles);
+  ArithmeticOf(format)->AddTileAlternatives(profile, ValuesOf(x), x.shape.RowLength(), &tiles);
   return tiles;
 }
 

@@ -30,6 +30,12 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
 }
 
 std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
+
+void FormatArithmetic::AddTileAlternatives(const Profile& profile, std::span<const double> x,
+                                           int64_t, std::vector<ExpectedTile>* tiles) const {
+  AddAlternatives(profile, x, tiles);
+}
+
 bool FormatArithmetic::LeavesDecodeOpen(const Profile&) const { return false; }
 
 void FormatArithmetic::DecodeBound(const Profile&, RowPlanesView, std::span<const double>,

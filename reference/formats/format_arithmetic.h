@@ -84,7 +84,8 @@ enum CodecReason {
   kNearThreshold,
   kNearHalfNorm,
   kNormNotFinite,
-  kReciprocalUnit
+  kReciprocalUnit,
+  kChannelNotFinite
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
@@ -129,6 +130,9 @@ class FormatArithmetic {
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
   virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
                                std::vector<ExpectedTile>* tiles) const = 0;
+  // The same where x are rows of row_elements each, which not every family finds out by itself.
+  virtual void AddTileAlternatives(const Profile& profile, std::span<const double> x,
+                                   int64_t row_elements, std::vector<ExpectedTile>* tiles) const;
   // Whether a decoder may take the sums of a row in another order than DecodeToRowType, and how far
   // each element of the row `y` that it gives may then be off.
   virtual bool LeavesDecodeOpen(const Profile& profile) const;
@@ -155,6 +159,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const UniformFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const ChannelFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -15,6 +15,7 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/tensor.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -356,6 +357,14 @@ KvFormat FormatOf(const CodecRule& rule, const OutputInfo& original, const std::
   if (!IsPlain(format) && original.shape.axes.back().is_slice) {
     Illegal(
         "a slice of the last axis cuts the groups that were quantised together; slice other axes",
+        context);
+  }
+  if (GroupsTokens(format) && original.shape.axes.size() > 2) {
+    Illegal(
+        fmt::format("a row of {} is a group of {} tokens, and of {} axes nobody can tell whether "
+                    "the last one is that: give rows as (groups, {} x channels)",
+                    Print(format), TokenGroupOf(format), original.shape.axes.size(),
+                    TokenGroupOf(format)),
         context);
   }
   if (!IsPlain(format) && length > kLongestRow) {

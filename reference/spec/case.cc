@@ -10,6 +10,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -252,6 +253,13 @@ void ValidateKind(const AttentionCase& c) {
   CheckData(c.data);
   if (c.query_heads % c.kv_heads != 0) {
     Illegal(fmt::format("hq={} is not a multiple of hkv={}", c.query_heads, c.kv_heads));
+  }
+  for (const KvFormat* format : {&c.k, &c.v}) {
+    if (!GroupsTokens(*format)) continue;
+    Illegal(
+        fmt::format("{} codes groups of tokens, and an attention case stores its tokens one by "
+                    "one: ask with a cache case, or with K as the cache shows it, {}",
+                    Print(*format), Print(TokenFormatOf(*format))));
   }
   CheckHeadDim(c.k, c.k_dim, "K of the attention case");
   CheckHeadDim(c.v, c.v_dim, "V of the attention case");

@@ -34,6 +34,10 @@ constexpr EnumNames<TokenEncoder, 3> kToken = {{{TokenEncoder::kDivide, "divide"
                                                 {TokenEncoder::kVllm, "vllm"},
                                                 {TokenEncoder::kVllmTruncate, "vllm_truncate"}}};
 
+constexpr EnumNames<ChannelWriter, 3> kChannel = {{{ChannelWriter::kKivi, "kivi"},
+                                                   {ChannelWriter::kHqq, "hqq"},
+                                                   {ChannelWriter::kOpenvino, "openvino"}}};
+
 template <auto kMember, const auto& kNames>
 constexpr CodecField Row(CodecChoice choice, std::string_view key, std::string_view formats,
                          LeftOut left_out, ActsOn acts_on) {
@@ -54,7 +58,7 @@ constexpr CodecField Row(CodecChoice choice, std::string_view key, std::string_v
   return field;
 }
 
-constexpr std::array<CodecField, 8> kFields = {
+constexpr std::array<CodecField, 9> kFields = {
     Row<&Profile::decode, kDecode>(CodecChoice::kDecode, "decode",
                                    "formats whose values are rounded", LeftOut::kLoosest,
                                    ActsOn::kDecoding),
@@ -73,6 +77,8 @@ constexpr std::array<CodecField, 8> kFields = {
     Row<&Profile::token_encode, kToken>(CodecChoice::kTokenEncode, "token_encode",
                                         "formats with a scale per token", LeftOut::kAny,
                                         ActsOn::kEncoding),
+    Row<&Profile::channel, kChannel>(CodecChoice::kChannel, "channel", "formats per channel",
+                                     LeftOut::kDefault, ActsOn::kBoth),
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ struct ExpectedRow {
   int64_t unfed_padding = 0;
   TokenRange required;         // positions that must be retained
   TokenRange required_before;  // those that the state with one token less would require
+  // Whether that state can be returned to as far as groups of tokens go (CanReturnTo).
+  bool returns_before = true;
   TokenRange newest_visible;   // what the newest token's query sees; empty in an empty row
   int64_t most_retained = -1;  // more is a cache that never forgets; -1: no limit
   // Columns first_query .. first_query + visible.size() - 1 of the last append were tokens of this

@@ -60,7 +60,8 @@ enum class CodecChoice {
   kMxEncode,
   kNvfp4Encode,
   kTurboquant,
-  kTokenEncode
+  kTokenEncode,
+  kChannel
 };
 
 class CodecChoiceSet {

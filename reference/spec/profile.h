@@ -24,6 +24,7 @@ enum class MxEncoder { kOcp, kUp, kMlx, kMlx031, kSglang };
 enum class Nvfp4Encoder { kMlx, kVllm, kVllm4Over6 };
 enum class TurboquantWriter { kMlxVlm, kVllm, kVllmNc };
 enum class TokenEncoder { kDivide, kVllm, kVllmTruncate };
+enum class ChannelWriter { kKivi, kHqq, kOpenvino };
 
 struct Profile {
   MaskedRow masked_row = MaskedRow::kZero;
@@ -38,6 +39,7 @@ struct Profile {
   Nvfp4Encoder nvfp4_encode = Nvfp4Encoder::kMlx;
   TurboquantWriter turboquant = TurboquantWriter::kMlxVlm;
   TokenEncoder token_encode = TokenEncoder::kDivide;
+  ChannelWriter channel = ChannelWriter::kKivi;
   bool operator==(const Profile&) const = default;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reference/spec/affine_format.h"
+#include "reference/spec/channel_format.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
 #include "reference/spec/int4zp_format.h"
@@ -36,7 +37,8 @@ namespace kvcheck {
 // Every family but the rotation itself.
 using UnrotatedFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
                                      Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format,
-                                     TurboquantFormat, ScaledFormat, Int4zpFormat, UniformFormat>;
+                                     TurboquantFormat, ScaledFormat, Int4zpFormat, UniformFormat,
+                                     ChannelFormat>;
 
 // Planes are those of `stored`. A row is rotated in blocks of `size` consecutive channels.
 struct RotatedFormat {

@@ -2,17 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
+#include <string_view>
 
 #include "reference/spec/plain_format.h"
+#include "reference/spec/row_type.h"
 
 namespace kvcheck {
 namespace {
-
-constexpr std::array<DType, 3> kRows = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-
-bool IsRowType(DType type) { return std::find(kRows.begin(), kRows.end(), type) != kRows.end(); }
 
 std::string_view PlaceOf(const UniformFormat& format) {
   return format.is_inline ? "inline" : "token";
@@ -23,10 +19,9 @@ std::string_view PlaceOf(const UniformFormat& format) {
 std::optional<UniformFormat> UniformFormat::Parse(Piece piece, const std::vector<Piece>& parts,
                                                   bool* has_row_type) {
   if (parts[0].text != "uniform") return std::nullopt;
-  const bool named = parts.size() == 4;
-  if (!named && !(parts.size() == 3 && has_row_type != nullptr)) {
-    piece.Refuse("uniform codes are written uniform:BITS:PLACE:TYPE, as uniform:4:token:bf16");
-  }
+  constexpr std::string_view kWritten =
+      "uniform codes are written uniform:BITS:PLACE:TYPE, as uniform:4:token:bf16";
+  if (parts.size() < 3) piece.Refuse(kWritten);
   UniformFormat format;
   format.bits = static_cast<int>(ParseInt(parts[1], 0, 64));
   if (format.bits != 3 && format.bits != 4) parts[1].Refuse("uniform codes have 3 or 4 bits");
@@ -36,12 +31,7 @@ std::optional<UniformFormat> UniformFormat::Parse(Piece piece, const std::vector
         "codes)");
   }
   format.is_inline = parts[2].text == "inline";
-  format.row_type = DType::kFloat32;
-  if (has_row_type != nullptr) *has_row_type = named;
-  if (!named) return format;
-  const auto type = ParseDType(parts[3].text);
-  if (!type || !IsRowType(*type)) parts[3].Refuse("rows are f32, f16 or bf16");
-  format.row_type = *type;
+  format.row_type = ParseRowType(piece, parts, 3, kWritten, has_row_type);
   return format;
 }
 
@@ -49,7 +39,7 @@ std::vector<UniformFormat> UniformFormat::All() {
   std::vector<UniformFormat> formats;
   for (const int bits : {3, 4}) {
     for (const bool is_inline : {false, true}) {
-      for (const DType type : kRows) formats.push_back({bits, is_inline, type});
+      for (const DType type : kRowTypes) formats.push_back({bits, is_inline, type});
     }
   }
   return formats;

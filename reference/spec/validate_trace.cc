@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 #include "reference/spec/trace.h"
 #include "reference/spec/trace_limits.h"
 
@@ -85,8 +86,8 @@ void ValidateCacheCase(const CacheCase& c) {
   if (setup.query_heads % setup.kv_heads != 0) {
     Illegal(fmt::format("hq={} is not a multiple of hkv={}", setup.query_heads, setup.kv_heads));
   }
-  CheckHeadDim(setup.k, setup.k_dim, "k");
-  CheckHeadDim(setup.v, setup.v_dim, "v");
+  CheckTokens(setup.k, setup.k_dim, "k");
+  CheckTokens(setup.v, setup.v_dim, "v");
   CheckHeads(setup.k, setup.kv_heads, "k");
   CheckHeads(setup.v, setup.kv_heads, "v");
   if (!HasText(setup.data)) Illegal("data is REGIME:SEED, file or file:HASH");

@@ -9,6 +9,7 @@
 #include "reference/attention/attention_source.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -55,8 +56,8 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
   c.k_dim = setup.k_dim;
   c.v_dim = setup.v_dim;
   c.q = request.dtype;
-  c.k = state.k;
-  c.v = state.v;
+  c.k = TokenFormatOf(state.k);
+  c.v = TokenFormatOf(state.v);
   c.out = request.dtype;
   c.scale = request.scale;
   if (request.sinks != nullptr) c.sinks = DType::kFloat32;

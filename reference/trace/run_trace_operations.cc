@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "reference/cache/close_groups.h"
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/judge_attend.h"
 #include "reference/trace/run_trace_slots.h"
 #include "reference/trace/trace_inputs.h"
@@ -61,11 +63,15 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
       const auto at = [&](const std::vector<std::byte>& given, const VectorStrides& strides) {
         return given.data() + static_cast<int64_t>(b) * strides.row + n * strides.column;
       };
-      const int32_t k = table_.Add(TokenPart::kKey, state.k, token,
+      const int32_t k = table_.Add(TokenPart::kKey, TokenFormatOf(state.k), token,
                                    at(k_before_, columns.k_strides), columns.k_strides.head);
-      const int32_t v = table_.Add(TokenPart::kValue, state.v, token,
+      const int32_t v = table_.Add(TokenPart::kValue, TokenFormatOf(state.v), token,
                                    at(v_before_, columns.v_strides), columns.v_strides.head);
       tokens.push_back({k, v});
+    }
+    if (!rehearses_) {
+      CloseGroups(TokenPart::kKey, state.k, state.rows[b].offset, tokens, {}, &table_);
+      CloseGroups(TokenPart::kValue, state.v, state.rows[b].offset, tokens, {}, &table_);
     }
     Appended(&state, b, split);
     result_.counts.tokens += split.tokens;
@@ -173,6 +179,12 @@ bool TraceRunner::ExecuteTrim(const CacheOp& op) {
                     lowest == highest ? fmt::format("{}", reach)
                                       : fmt::format("{} to {}", lowest, highest)));
   }
+  if (!GroupsReturn(state, trimmed)) {
+    return Fail(op.slot, StepFault::kTrimCount,
+                fmt::format("{} tokens are said to be gone, which ends inside a group of tokens "
+                            "that is coded",
+                            trimmed));
+  }
   Trim(trimmed, &state);
   return true;
 }
@@ -218,8 +230,12 @@ bool TraceRunner::ExecuteToQuantized(const CacheOp& op) {
   for (ModelRow& row : state.rows) {
     for (StoredToken& token : row.tokens) {
       if (rehearses_) break;
-      token = {table_.Convert(token.k, *op.k), table_.Convert(token.v, *op.v)};
+      token = {table_.Convert(token.k, TokenFormatOf(*op.k)),
+               table_.Convert(token.v, TokenFormatOf(*op.v))};
     }
+    if (rehearses_) continue;
+    if (!(state.k == *op.k)) CloseGroups(TokenPart::kKey, *op.k, 0, row.tokens, {}, &table_);
+    if (!(state.v == *op.v)) CloseGroups(TokenPart::kValue, *op.v, 0, row.tokens, {}, &table_);
   }
   state.k = *op.k;
   state.v = *op.v;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/run_trace_slots.h"
 
@@ -30,8 +31,11 @@ bool TraceRunner::Compare(int index) {
     expected.required = Required(state.layout, row.offset);
     expected.required_before = {};
     expected.newest_visible = {};
+    expected.returns_before = true;
     if (row.offset > 0) {
       expected.required_before = Required(state.layout, row.offset - 1);
+      expected.returns_before = CanReturnTo(state.k, row.offset, row.offset - 1) &&
+                                CanReturnTo(state.v, row.offset, row.offset - 1);
       expected.newest_visible = Visible(state.layout, row.offset - 1);
     }
     expected.most_retained = ring ? row.most_retained : -1;

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "reference/spec/token_groups.h"
+
 namespace kvcheck {
 namespace {
 
@@ -53,8 +55,8 @@ bool StepComparer::Fail(StepFault fault, int64_t row, std::string message) {
 }
 
 void StepComparer::Measure() {
-  k_ = PlanesOf(expected_->k, expected_->k_dim);
-  v_ = PlanesOf(expected_->v, expected_->v_dim);
+  k_ = TokenPlanesOf(expected_->k, expected_->k_dim);
+  v_ = TokenPlanesOf(expected_->v, expected_->v_dim);
   k_bytes_ = k_.RowBytes();
   v_bytes_ = v_.RowBytes();
   words_ = static_cast<size_t>(view_->WordsPerRow());
@@ -69,6 +71,8 @@ bool StepComparer::Compare(const ExpectedStep& expected, const StepView& view,
   if (!CompareShape()) return false;
   Measure();
   live_ = 0;
+  live_bytes_ = 0;
+  room_bytes_ = 0;
   exact_ = true;
   size_ = 0;
   size_most_ = 0;
@@ -312,7 +316,13 @@ bool StepComparer::CompareRetained(size_t b) {
                 fmt::format("{} tokens are retained, {} at most are expected of {}", count,
                             row.most_retained, Print(expected_->layout)));
   }
-  if (live_ >= 0) live_ += count;
+  if (live_ >= 0) {
+    live_ += count;
+    const ExpectedStep& e = *expected_;
+    live_bytes_ +=
+        e.kv_heads * (StoredBytes(e.k, e.k_dim, count) + StoredBytes(e.v, e.v_dim, count));
+    room_bytes_ += e.kv_heads * (RoomBytes(e.k, e.k_dim, count) + RoomBytes(e.v, e.v_dim, count));
+  }
   // What a probe does not see may be retained all the same.
   const bool all = !view_->probed || count == row.offset;
   exact_ = exact_ && all;
@@ -328,7 +338,10 @@ bool StepComparer::CompareRetained(size_t b) {
     size_ = std::max(size_, size);
     size_most_ = std::max(size_most_, all ? size : most);
   }
-  if (row.offset == 0 || (trimmable_ && lacks(row.required_before, &missing))) trimmable_ = false;
+  if (row.offset == 0 || !row.returns_before ||
+      (trimmable_ && lacks(row.required_before, &missing))) {
+    trimmable_ = false;
+  }
   return true;
 }
 
@@ -365,14 +378,13 @@ bool StepComparer::CompareNumbers() {
                       : "the cache says that it is trimmable, and trim(1) cannot give back 1");
     }
   }
-  const auto token_bytes = e.kv_heads * static_cast<int64_t>(k_bytes_ + v_bytes_);
-  const int64_t live = live_ * token_bytes;
+  const int64_t live = live_bytes_;
   if (live_ < 0 || !retained_known) return true;
   if (view.capacity_bytes != StepView::kUnknown) {
-    if (view.capacity_bytes < live || (exact_ && e.no_tail && view.capacity_bytes != live)) {
+    if (view.capacity_bytes < live || (exact_ && e.no_tail && view.capacity_bytes > room_bytes_)) {
       return Fail(StepFault::kCapacity, -1,
-                  fmt::format("{} bytes are allocated, {} tokens of {} bytes are retained{}",
-                              view.capacity_bytes, live_, token_bytes,
+                  fmt::format("{} bytes are allocated, the {} retained tokens take {}{}",
+                              view.capacity_bytes, live_, live,
                               e.no_tail ? ", and an extracted row has no tail" : ""));
     }
   }
@@ -380,8 +392,8 @@ bool StepComparer::CompareNumbers() {
   const bool at_least = profile_->bytes == BytesRule::kCapacity || !exact_;
   if (at_least ? view.live_bytes < live : view.live_bytes != live) {
     return Fail(StepFault::kLiveBytes, -1,
-                fmt::format("{} bytes are said to be live, {} tokens of {} bytes are retained",
-                            view.live_bytes, live_, token_bytes));
+                fmt::format("{} bytes are said to be live, the {} retained tokens take {}",
+                            view.live_bytes, live_, live));
   }
   return true;
 }

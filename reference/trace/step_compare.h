@@ -101,9 +101,11 @@ class StepComparer {
   std::vector<int64_t> retained_;   // per row: retained tokens; -1 where that cannot be told
   int64_t shift_ = 0;               // column - position, where it is one number for all columns
   bool shifted_ = false;
-  bool exact_ = true;  // what is shown as retained is all that is
-  int64_t live_ = 0;   // tokens retained by all rows; -1: cannot be told
-  int64_t size_ = 0;   // lowest possible size
+  bool exact_ = true;       // what is shown as retained is all that is
+  int64_t live_ = 0;        // tokens retained by all rows; -1: cannot be told
+  int64_t live_bytes_ = 0;  // that they take
+  int64_t room_bytes_ = 0;  // and with the room of their residuals
+  int64_t size_ = 0;        // lowest possible size
   int64_t size_most_ = 0;
   bool trimmable_ = true;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/trace_space.h"
 #include "tools/corridor/judge_trace.h"
@@ -114,7 +115,7 @@ std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, Cache
         // Codes as the space has them.
         if (step.kind != CacheOpKind::kToQuantized) continue;
         for (const KvFormat& codes : AllKvFormats()) {
-          const bool fits = !IsPlain(codes) && FitsHeadDim(codes, c.setup.k_dim);
+          const bool fits = !IsPlain(codes) && FitsTokens(codes, c.setup.k_dim);
           if (!fits || space.HasFormats(x, *step.k, *step.v)) continue;
           if (space.HasFormats(x, codes, codes)) step.k = step.v = codes;
         }
@@ -136,6 +137,8 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
       for (const CacheOpKind op : operations) {
         CoverageCell cell;
         for (const KvFormat& format : AllKvFormats()) {
+          // What is refused is no operation.
+          if (!KeepsGroups(entry.layout, format)) continue;
           if (!factory->Supports(op, entry.layout, format, format)) continue;
           const std::optional<CacheCase> c = CoverageTrace(spaces, op, entry.layout, format, rows);
           if (!c) continue;

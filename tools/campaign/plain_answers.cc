@@ -6,6 +6,7 @@
 
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 void AddVectors(const StepView& view, const StoredVectors& stored, int64_t dim, int64_t heads,
                 std::vector<double>* values) {
   if (!stored.AreShown() || view.retained == nullptr) return;
-  const Planes planes = PlanesOf(stored.format, dim);
+  const KvFormat format = TokenFormatOf(stored.format);
+  const Planes planes = PlanesOf(format, dim);
   std::vector<Tensor> vector;
   for (const Plane& plane : planes)
     vector.emplace_back(plane.dtype, Shape{{"", 1}, {"", plane.elements}});
@@ -28,7 +30,7 @@ void AddVectors(const StepView& view, const StoredVectors& stored, int64_t dim, 
         for (size_t i = 0; i < planes.size(); ++i) {
           std::memcpy(vector[i].bytes.data(), stored.planes[i].At(b, h, column), planes[i].Bytes());
         }
-        const std::vector<double> decoded = DecodeToRowType(stored.format, {}, row, 0, 1);
+        const std::vector<double> decoded = DecodeToRowType(format, {}, row, 0, 1);
         values->insert(values->end(), decoded.begin(), decoded.end());
       }
     }

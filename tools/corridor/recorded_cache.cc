@@ -8,6 +8,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -87,8 +88,10 @@ class RecordedCache : public Cache {
     view->columns = state->columns;
     view->queries = state->queries;
     const CacheSetup& setup = player_->setup();
-    view->k = {state->k, Show(*state, PlanesOf(state->k, setup.k_dim), state->k_planes, setup)};
-    view->v = {state->v, Show(*state, PlanesOf(state->v, setup.v_dim), state->v_planes, setup)};
+    view->k = {state->k,
+               Show(*state, TokenPlanesOf(state->k, setup.k_dim), state->k_planes, setup)};
+    view->v = {state->v,
+               Show(*state, TokenPlanesOf(state->v, setup.v_dim), state->v_planes, setup)};
     if (state->tells_retained) view->retained = KnownBits(state->retained);
     if (state->tells_visible) view->visible = KnownBits(state->visible);
     if (!state->offsets.empty()) view->offsets = state->offsets.data();

@@ -310,6 +310,37 @@ constexpr CacheFault kFaults[] = {
       "new A; append A 2; attend A window=1"},
      "attend",
      cache_fault::AttendIgnoresWindow},
+    {{"groups_close_late", "groups", "a residual is coded one token after it is full",
+      "velox-one-token-groups", "P9", "append wrong_bytes | append kv_mismatch",
+      "cache k=channel:4:g8:f32 v=f32 dk=8 hkv=2 data=tokens:1; "
+      "new A; append A 8"},
+     "append to_quantized",
+     cache_fault::GroupsCloseLate},
+    {{"groups_never_close", "groups", "a residual that is never coded", "velox-one-token-groups",
+      "P9", "append wrong_bytes | append kv_mismatch",
+      "cache k=channel:4:g8:f32 v=f32 dk=8 hkv=2 data=tokens:1; "
+      "new A; append A 8"},
+     "append to_quantized",
+     cache_fault::GroupsNeverClose},
+    {{"closed_groups_coded_again", "groups",
+      "groups that are closed are coded again, from what they read as", "hf-quantized-requantizes",
+      "P5", "append wrong_bytes | append kv_mismatch",
+      "cache k=channel:8:g8:bf16 v=f32 x=bf16 dk=16 hkv=2 data=tokens:1; "
+      "new A; append A 8; append A 8"},
+     "append",
+     cache_fault::ClosedGroupsCodedAgain},
+    {{"group_scales_of_the_last", "groups", "a group has the scales and zeros of the one before",
+      "ov-by-channel-block-scales", "P9", "append wrong_bytes | append kv_mismatch",
+      "cache k=channel:4:g8:f32 v=f32 dk=8 hkv=2 data=tokens:1; "
+      "new A; append A 16"},
+     "append to_quantized",
+     cache_fault::GroupScalesOfTheLast},
+    {{"trim_into_closed_group", "trim_reach", "trim ends inside a group that is coded",
+      "hf-quantized-reorder", "P3", "trim trim_count",
+      "cache k=channel:4:g8:f32 v=f32 dk=8 hkv=2 data=tokens:1; "
+      "new A; append A 8; trim A 1"},
+     "trim",
+     cache_fault::TrimIntoClosedGroup},
 };
 
 }  // namespace

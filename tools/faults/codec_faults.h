@@ -27,6 +27,8 @@ std::span<const CodecFault> ScaledFaults();
 std::span<const CodecFault> BlockFaults();
 // Of turboquant (turboquant_faults.cc).
 std::span<const CodecFault> TurboquantFaults();
+// Of codes per channel (channel_faults.cc).
+std::span<const CodecFault> ChannelFaults();
 // The stored plane of this name, or null where the format has none.
 Tensor* FindPlane(TensorMap* stored, const std::string& plane);
 // nullptr when there is none of this id.

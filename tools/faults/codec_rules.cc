@@ -277,7 +277,9 @@ RunOutcome FaultyCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) 
   TensorMap stored = inputs;
   if (codec->direction != CodecDirection::kDecode) {
     const Tensor& x = Get(inputs, "x");
-    stored = std::visit([&](const auto& format) { return Encode(format, *codec, x); }, taken);
+    stored = rules_.encode != nullptr
+                 ? rules_.encode(*codec, profile_, x)
+                 : std::visit([&](const auto& format) { return Encode(format, *codec, x); }, taken);
   }
   if (rules_.tensors != nullptr) rules_.tensors(*codec, &stored);
   if (codec->direction == CodecDirection::kEncode) {

@@ -48,6 +48,8 @@ struct CodecRules {
   void (*profile)(Profile* profile) = nullptr;
   KvFormat (*format)(const KvFormat& format) = nullptr;
   ScaledSteps scaled = {};
+  // Whole rows, in place of every other step of encoding.
+  TensorMap (*encode)(const CodecCase& c, const Profile& profile, const Tensor& x) = nullptr;
   // The value of a nibble under a stored scale, in place of (c - z) times the masked scale.
   float (*nibble)(uint32_t stored, int code) = nullptr;
   // The stored value of an element of a plain format, in place of one rounding to the type.

@@ -74,6 +74,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCodec, ScaledFaults(), &all);
     Add(FaultKind::kCodec, TurboquantFaults(), &all);
     Add(FaultKind::kCodec, BlockFaults(), &all);
+    Add(FaultKind::kCodec, ChannelFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
     return all;
   }();

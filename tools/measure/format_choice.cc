@@ -7,6 +7,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -20,7 +21,8 @@ int64_t FromUsualBlock(const KvFormat& format) { return std::abs(BlockOf(format)
 std::vector<KvFormat> MeasurableFormats(int64_t head_dim) {
   std::vector<KvFormat> formats = AllKvFormats();
   std::erase_if(formats, [&](const KvFormat& format) {
-    return !FitsHeadDim(format, head_dim) || NeedsParameters(format, head_dim);
+    return GroupsTokens(format) || !FitsHeadDim(format, head_dim) ||
+           NeedsParameters(format, head_dim);
   });
   return formats;
 }
@@ -72,6 +74,10 @@ std::vector<KvFormat> ChooseFormats(const std::vector<std::string>& asked, int64
   for (const std::string& text : asked) {
     if (text.find_first_of("*?[") == std::string::npos) {
       const KvFormat format = ParseKvFormat(WholeLine(text));
+      if (GroupsTokens(format)) {
+        throw Error(ErrorCode::kUnsupported,
+                    "it codes groups of tokens, and rows are measured one by one", text);
+      }
       CheckHeadDim(format, head_dim, text);
       CheckNeedsNoParameters(format, head_dim);
       AddOnce(format, &chosen);

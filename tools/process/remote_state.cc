@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 #include "tools/process/wire_planes.h"
 
 namespace kvcheck {
@@ -97,7 +98,7 @@ void RemoteState::ReadPart(const WireValue& value, std::string_view name, int64_
   part->bytes.clear();
   const std::optional<WireValue> list = value.Find(name);
   if (!list) return;
-  part->planes = PlanesOf(format, dim);
+  part->planes = TokenPlanesOf(format, dim);
   for (const WireArray& array :
        ReadPlanes(*list, name, part->planes, Print(format), rows_, setup.kv_heads, &columns_)) {
     part->bytes.push_back(array.bytes.data());

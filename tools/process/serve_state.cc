@@ -1,5 +1,6 @@
 #include <array>
 
+#include "reference/spec/token_groups.h"
 #include "tools/process/serve_cache.h"
 #include "tools/process/wire_planes.h"
 
@@ -52,8 +53,8 @@ void WriteState(Cache& cache, const CacheSetup& setup, WireWriter& writer) {
   const bool shows = (view.k.AreShown() && view.v.AreShown()) || view.columns * view.rows == 0;
   const VectorExtents all = {view.rows, setup.kv_heads, view.columns};
   if (shows) {
-    WritePlanes("k", PlanesOf(view.k.format, setup.k_dim), view.k.planes, all, writer);
-    WritePlanes("v", PlanesOf(view.v.format, setup.v_dim), view.v.planes, all, writer);
+    WritePlanes("k", TokenPlanesOf(view.k.format, setup.k_dim), view.k.planes, all, writer);
+    WritePlanes("v", TokenPlanesOf(view.v.format, setup.v_dim), view.v.planes, all, writer);
     const std::array<int64_t, 3> visible = {view.rows, view.queries, view.columns};
     const std::array<int64_t, 2> retained = {view.rows, view.columns};
     const int64_t words = view.WordsPerRow();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "reference/data/generator.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -79,6 +80,8 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
   // Half of them plain, which are a small part of all formats.
   if (chance(2)) setup.k = formats[random.Below(6)];
   if (chance(2)) setup.v = formats[random.Below(6)];
+  // What other layouts refuse would leave a trace without a token.
+  if (!KeepsGroups(setup.layout, setup.k) || !KeepsGroups(setup.layout, setup.v)) setup.layout = {};
   setup.x = Pick<DType>(&random, {DType::kFloat32, DType::kFloat16, DType::kBFloat16});
   setup.kv_heads = random.Between(1, 3);
   setup.query_heads = setup.kv_heads * random.Between(1, 2);

@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "reference/spec/token_groups.h"
 #include "row_probe.h"
 
 namespace kvcheck {
@@ -26,17 +27,19 @@ T Pick(const std::vector<T>& values) {
   return values[static_cast<size_t>(Draw(0, static_cast<int64_t>(values.size()) - 1))];
 }
 
-enum class Family { kPlain, kFp8, kAffine };
+// kAffine: and every other format whose vectors are coded one by one.
+enum class Family { kPlain, kFp8, kAffine, kTokenGroups };
 
 Family FamilyOf(const KvFormat& format) {
   const auto* plain = std::get_if<PlainFormat>(&format);
+  if (GroupsTokens(format)) return Family::kTokenGroups;
   if (plain == nullptr) return Family::kAffine;
   return SizeInBytes(plain->dtype) == 1 ? Family::kFp8 : Family::kPlain;
 }
 
-// One of three families as often as another, whatever their sizes.
+// Groups of tokens now and then, the others alike, whatever the sizes of families.
 KvFormat DrawFormat() {
-  const auto family = static_cast<Family>(Draw(0, 2));
+  const auto family = Draw(0, 5) == 0 ? Family::kTokenGroups : static_cast<Family>(Draw(0, 2));
   std::vector<KvFormat> formats;
   for (const KvFormat& format : AllKvFormats()) {
     if (FamilyOf(format) == family) formats.push_back(format);
@@ -55,6 +58,7 @@ CacheSetup DrawSetup() {
                                                {LayoutKind::kChunk, 0, 0, window}});
   setup.k = DrawFormat();
   setup.v = DrawFormat();
+  if (!KeepsGroups(setup.layout, setup.k) || !KeepsGroups(setup.layout, setup.v)) setup.layout = {};
   setup.x = Pick(std::vector<DType>{DType::kFloat32, DType::kFloat16, DType::kBFloat16});
   setup.kv_heads = Draw(1, 2);
   setup.query_heads = 2 * setup.kv_heads;
@@ -119,7 +123,9 @@ TEST(CacheLaws, AreDrawnOverEveryLayoutAndFamilyOfFormats) {
                    FamilyOf(is_key ? setup.k : setup.v), is_key});
     }
   }));
-  EXPECT_EQ(seen.size(), 5u * 3 * 2);  // layouts, families, K and V
+  // Layouts, families, K and V; groups of tokens in the linear layout alone, whose other part may
+  // be of any family.
+  EXPECT_EQ(seen.size(), 5u * 3 * 2 + 2);
 }
 
 RC_GTEST_PROP(CacheLaws, TrimmedTokensMightNeverHaveBeen, ()) {
@@ -236,7 +242,9 @@ RC_GTEST_PROP(CacheLaws, SplitsOfAnAppendDoNotMatter, ()) {
     joined.attention.insert(joined.attention.end(), piece.attention.begin(), piece.attention.end());
     at += count;
   }
-  RC_ASSERT(joined == step);
+  // A query reads what is stored when its append ends: groups of tokens are then coded or not.
+  const bool groups = GroupsTokens(probe.setup().k) || GroupsTokens(probe.setup().v);
+  RC_ASSERT(groups || joined == step);
   RC_ASSERT(probe.AppendRow(whole.get(), 0, tokens, tokens + 2) ==
             probe.AppendRow(split.get(), 0, tokens, tokens + 2));
 }

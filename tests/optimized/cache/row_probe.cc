@@ -3,6 +3,7 @@
 #include "reference/cache/vector_codec.h"
 #include "reference/data/token_rows.h"
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -13,7 +14,7 @@ std::string TokenAt(const StepView& view, const CacheSetup& setup, int64_t row, 
   std::string bytes;
   for (const bool is_key : {true, false}) {
     const StoredVectors& vectors = is_key ? view.k : view.v;
-    const Planes planes = PlanesOf(vectors.format, is_key ? setup.k_dim : setup.v_dim);
+    const Planes planes = TokenPlanesOf(vectors.format, is_key ? setup.k_dim : setup.v_dim);
     for (int64_t h = 0; h < setup.kv_heads; ++h) {
       for (size_t i = 0; i < planes.size(); ++i) {
         const std::byte* at = vectors.planes[i].At(row, h, column);

@@ -186,6 +186,30 @@ class Texts(unittest.TestCase):
             with self.assertRaises(ValueError):
                 parse_format(text)
 
+    def test_codes_per_channel_are_what_quanto_writes(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])  # 8 tokens of 4 channels
+        for text, codes, scale, first in (
+                ("channel:2:g8:f32", "90934f4e3a39e5e4", "5555953f", [0xBFC00000, 0xBF900000]),
+                ("channel:4:g8:f16", "20b60f94fd62db40b92f960d64fb42d9", "7733", None),
+                ("channel:4:g8:r16:bf16", "20b60f94fd62db40b92f960d64fb42d9", "6f3e", None)):
+            fmt = parse_format(text)
+            self.assertEqual(fmt.shapes(32, (3,)), [[3, 32 * fmt.bits // 32], [3, 4], [3, 4]])
+            words, scales, zeros = fmt.encode(witness)
+            self.assertEqual((words.tobytes().hex(), scales.tobytes().hex()), (codes, 4 * scale), text)
+            self.assertEqual(to_float32(zeros, fmt.type).tolist(), [-1.5, -1.125, -1.25, -1.375])
+            if first:
+                self.assertEqual(fmt.decode((words, scales, zeros))[:2].view(np.uint32).tolist(), first)
+        # A token of the residual is its zeros, whatever its codes.
+        token = fmt.of_token
+        self.assertEqual((token.text, token.block), ("channel:4:g1:bf16", 8))
+        self.assertEqual(token.shapes(16, (2,)), [[2, 2], [2, 16], [2, 16]])
+        values = np.float32(np.arange(8) - 3)
+        self.assertEqual(token.decode(token.encode(values)).tolist(), values.tolist())
+        self.assertIs(parse_format("q8_0").of_token, parse_format("q8_0"))
+        for text in ("channel:4:f32", "channel:4:g8:f64", "channel:4:8:f32", "channel:4:g8:16:f32"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
+
     def test_turboquant_is_what_mlx_vlm_writes(self):
         witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
         for bits, codes, first in ((1, [0x2F198D47], [0, 0xBF33A006, 0, 0x3F33A006]),

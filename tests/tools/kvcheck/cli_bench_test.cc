@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/spec/kv_format.h"
+#include "reference/spec/token_groups.h"
 #include "tests/tools/kvcheck/tool_process.h"
 
 namespace kvcheck {
@@ -93,7 +94,7 @@ TEST_F(Bench, EveryFormatOfTheBuildIsMeasured) {
     const bool whole = std::all_of(planes.begin(), planes.end(), [](const Plane& plane) {
       return plane.scope == PlaneScope::kRow;
     });
-    if (FitsHeadDim(format, 128) && whole) all.push_back(Print(format));
+    if (!GroupsTokens(format) && FitsHeadDim(format, 128) && whole) all.push_back(Print(format));
   }
   EXPECT_EQ(measured, all);
 }

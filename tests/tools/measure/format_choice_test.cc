@@ -8,6 +8,7 @@
 #include <set>
 
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 namespace {
@@ -52,7 +53,7 @@ TEST(FormatChoice, NothingAskedMeansEachKindAndRowTypeOnce) {
     EXPECT_LE(BitsPerElement(format, 128), 32) << Print(format);
   }
   for (const KvFormat& format : AllKvFormats()) {
-    if (FitsHeadDim(format, 128) && BitsPerElement(format, 128) <= 32) {
+    if (!GroupsTokens(format) && FitsHeadDim(format, 128) && BitsPerElement(format, 128) <= 32) {
       all.emplace(KindOf(format), RowDType(format));
     }
   }
@@ -68,6 +69,8 @@ TEST(FormatChoice, FormatsFitTheHeadDim) {
     EXPECT_TRUE(FitsHeadDim(format, 96)) << Print(format);
   }
   EXPECT_THROW(ChooseFormats({"affine:4:g64:f16"}, 96), Error);
+  // Rows of one token each.
+  EXPECT_THROW(ChooseFormats({"channel:4:g32:f16"}, 128), Error);
 }
 
 TEST(FormatChoice, PatternsMeanFormatsOnceInTheOrderAsked) {

@@ -2,6 +2,7 @@
 import functools
 
 from .affine import Affine
+from .channel import Channel
 from .int4zp import Int4zp
 from .iq4_nl import Iq4Nl
 from .mx import Mx
@@ -18,7 +19,8 @@ from .scaled import Scaled
 from .turboquant import Turboquant
 from .uniform import Uniform
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Uniform, Rotated)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Uniform, Channel,
+            Rotated)
 
 
 @functools.lru_cache(maxsize=1024)

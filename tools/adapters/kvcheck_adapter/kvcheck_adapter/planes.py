@@ -30,6 +30,12 @@ class Format(NamedTuple):
         """{name: type} of the planes."""
         return {plane.name: plane.kind for plane in self.planes(self.block)}
 
+    @property
+    def of_token(self):
+        """How a cache shows one token: itself, but for formats that code groups of tokens."""
+        of_token = getattr(self.family, "of_token", None)
+        return of_token(self) if of_token else self
+
     def planes(self, head_dim):
         return self.family.planes(self, head_dim)
 

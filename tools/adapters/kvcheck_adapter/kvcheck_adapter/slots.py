@@ -147,8 +147,8 @@ def fill(state, adapter, slot, step, mask):
 
 def nothing_fed(state, setup, slot):
     for name, fmt, dim in (("k", slot.k, setup.k_dim), ("v", slot.v, setup.v_dim)):
-        shapes = fmt.shapes(dim, (slot.rows, setup.kv_heads, 0))
-        state[name] = [[plane.kind, shape, b""] for plane, shape in zip(fmt.planes(dim), shapes)]
+        shapes = fmt.of_token.shapes(dim, (slot.rows, setup.kv_heads, 0))
+        state[name] = [[plane.kind, shape, b""] for plane, shape in zip(fmt.of_token.planes(dim), shapes)]
     state["retained"] = ["b8", [slot.rows, 0], b""]
 
 
@@ -214,7 +214,7 @@ def is_probe(parts, fmt):
     array = parts[0]
     shows_values = len(parts) == 1 and array.dtype.kind == "f"
     if not fmt.is_plain and not shows_values:
-        return (fmt.level(parts) > 2.5).all((1, 3))
+        return (fmt.of_token.level(parts) > 2.5).all((1, 3))
     if STORED.get(fmt.type) != array.dtype:
         return (np.asarray(array, np.float32) > 2.5).all((1, 3))
     mark = _MARKS.get(fmt.type)

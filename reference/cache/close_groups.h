@@ -1,0 +1,41 @@
+// The groups of tokens of a row that become whole, coded: what an append and to_quantized do to a
+// cache whose format codes groups of tokens. The judge's side and the model as an implementation
+// share it.
+
+#ifndef REFERENCE_CACHE_CLOSE_GROUPS_H_
+#define REFERENCE_CACHE_CLOSE_GROUPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "reference/cache/vector_table.h"
+#include "reference/data/token_rows.h"
+#include "reference/spec/expected_step.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck {
+
+// What a mutant may replace (rules.h); empty: the contract.
+struct GroupRules {
+  // Tokens that are coded, of the first `tokens`.
+  std::function<void(const KvFormat&, int64_t tokens, int64_t* closed)> closed;
+  // The first positions of the groups to be coded now.
+  std::function<void(const KvFormat&, int64_t tokens, std::vector<int64_t>* groups)> groups;
+  // The coded vectors of a group, token by token, all heads; `before` is what the group before it
+  // has, empty where it is the first.
+  std::function<void(const KvFormat&, std::span<const std::byte* const> before,
+                     std::span<std::byte* const> group, size_t vector_bytes)>
+      coded;
+};
+
+// Codes the groups of K, or V, that are whole now and were not when the row had `before` tokens.
+// tokens: all of the row, by position. Does nothing where vectors are coded one by one.
+void CloseGroups(TokenPart part, const KvFormat& format, int64_t before,
+                 std::span<StoredToken> tokens, const GroupRules& rules, VectorTable* table);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_CACHE_CLOSE_GROUPS_H_

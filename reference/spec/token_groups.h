@@ -1,0 +1,51 @@
+// Formats whose groups run along tokens, as caches and what judges them see them: which tokens of a
+// row are coded for good, how one token is shown, what a row takes. Of every other format a
+// vector's codes are a function of it alone, and the answers are those of single vectors.
+
+#ifndef REFERENCE_SPEC_TOKEN_GROUPS_H_
+#define REFERENCE_SPEC_TOKEN_GROUPS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "reference/spec/cache_layout.h"
+#include "reference/spec/format_planes.h"
+#include "reference/spec/kv_format.h"
+
+namespace kvcheck {
+
+// Tokens whose vectors are coded together, a stored row; 1: each by itself.
+int64_t TokenGroupOf(const KvFormat& format);
+inline bool GroupsTokens(const KvFormat& format) { return TokenGroupOf(format) > 1; }
+
+// The format in which the stored form of one token is shown and compared: itself, or that of a
+// group of one token.
+KvFormat TokenFormatOf(const KvFormat& format);
+// Its planes. Precondition: FitsTokens.
+Planes TokenPlanesOf(const KvFormat& format, int64_t head_dim);
+// Whether vectors of head_dim channels can be shown so; CheckTokens throws as CheckHeadDim does.
+bool FitsTokens(const KvFormat& format, int64_t head_dim);
+void CheckTokens(const KvFormat& format, int64_t head_dim, const std::string& context);
+
+// Tokens after which those that are not coded are coded, all at once: the most that a residual
+// holds but one. A multiple of the group; 1: each by itself.
+int64_t ResidualOf(const KvFormat& format);
+// How many of the first `tokens` tokens of a row are in closed groups: coded for good. The others
+// are its residual.
+int64_t ClosedTokens(const KvFormat& format, int64_t tokens);
+// Bytes that these tokens of one head take, closed groups and residual.
+int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens);
+
+// Whether a row of `tokens` tokens that loses all but the first `left` is as if it had never had
+// them: what is left of it ends inside its residual or between closed groups.
+bool CanReturnTo(const KvFormat& format, int64_t tokens, int64_t left);
+// Bytes of one head's room for this many tokens: as StoredBytes, with a whole residual.
+int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens);
+
+// Whether a cache of this layout can store the format: groups of tokens go whole or stay, and every
+// layout but the linear one forgets tokens one by one.
+bool KeepsGroups(const CacheLayout& layout, const KvFormat& format);
+
+}  // namespace kvcheck
+
+#endif  // REFERENCE_SPEC_TOKEN_GROUPS_H_

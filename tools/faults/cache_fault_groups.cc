@@ -1,0 +1,84 @@
+// Faults of formats that code groups of tokens: when a group is coded, with what, and what a row
+// that loses tokens may forget of it.
+
+#include <algorithm>
+#include <cstring>
+
+#include "reference/spec/token_groups.h"
+#include "tools/faults/cache_fault_rules.h"
+
+namespace kvcheck::cache_fault {
+
+// One token later than the residual is full.
+CacheRules GroupsCloseLate() {
+  CacheRules rules;
+  rules.groups.closed = [hits = rules.hits](const KvFormat& format, int64_t tokens,
+                                            int64_t* closed) {
+    const int64_t late = ClosedTokens(format, std::max<int64_t>(0, tokens - 1));
+    if (late == *closed) return;
+    *closed = late;
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+CacheRules GroupsNeverClose() {
+  CacheRules rules;
+  rules.groups.groups = [hits = rules.hits](const KvFormat&, int64_t,
+                                            std::vector<int64_t>* groups) {
+    if (groups->empty()) return;
+    groups->clear();
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+// All that is closed, from what it reads as, whenever a group is coded.
+CacheRules ClosedGroupsCodedAgain() {
+  CacheRules rules;
+  rules.groups.groups = [hits = rules.hits](const KvFormat& format, int64_t,
+                                            std::vector<int64_t>* groups) {
+    if (groups->empty() || groups->front() == 0) return;
+    std::vector<int64_t> all;
+    for (int64_t first = 0; first < groups->front(); first += TokenGroupOf(format)) {
+      all.push_back(first);
+    }
+    groups->insert(groups->begin(), all.begin(), all.end());
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+// What follows the codes of a vector, its scales and zeros, of the group before.
+CacheRules GroupScalesOfTheLast() {
+  CacheRules rules;
+  rules.groups.coded = [hits = rules.hits](const KvFormat& format,
+                                           std::span<const std::byte* const> before,
+                                           std::span<std::byte* const> group, size_t vector_bytes) {
+    if (before.empty()) return;
+    // Bytes of all planes are to those of the codes as of any number of channels.
+    const Planes planes = TokenPlanesOf(format, BlockOf(TokenFormatOf(format)));
+    const size_t codes = vector_bytes * planes[0].Bytes() / planes.RowBytes();
+    for (size_t t = 0; t < group.size(); ++t) {
+      const bool same = std::memcmp(group[t] + codes, before[t] + codes, vector_bytes - codes) == 0;
+      std::memcpy(group[t] + codes, before[t] + codes, vector_bytes - codes);
+      if (!same) hits->fetch_add(1);
+    }
+  };
+  return rules;
+}
+
+CacheRules TrimIntoClosedGroup() {
+  CacheRules rules;
+  rules.trim_reach = [hits = rules.hits](const ModelState& state, int64_t count, int64_t* reach) {
+    if (!GroupsTokens(state.k) && !GroupsTokens(state.v)) return;
+    int64_t most = state.rows.size() == 0 ? 0 : count;
+    for (const ModelRow& row : state.rows) most = std::min(most, row.offset);
+    if (most <= *reach) return;
+    *reach = most;
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+}  // namespace kvcheck::cache_fault
