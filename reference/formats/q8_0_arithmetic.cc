@@ -68,7 +68,8 @@ GgmlCodes Read(const std::byte* block) {
   GgmlCodes read;
   read.scale = ReadHalf(block);
   for (size_t i = 0; i < read.codes.size(); ++i) {
-    read.codes[i] = static_cast<int8_t>(std::to_integer<uint8_t>(block[2 + i]));
+    const int byte = std::to_integer<int>(block[2 + i]);
+    read.codes[i] = byte < 128 ? byte : byte - 256;
   }
   return read;
 }

@@ -89,7 +89,8 @@ bool ZerosAreExact(std::span<const float> x) {
   float magnitude = 0;
   for (const float value : x) {
     if (value == 0) continue;
-    if (++count > 2 || (count == 2 && std::fabs(value) != magnitude)) return false;
+    ++count;
+    if (count > 2 || (count == 2 && std::fabs(value) != magnitude)) return false;
     magnitude = std::fabs(value);
   }
   return true;

@@ -70,7 +70,7 @@ void OrderedParallelFor(int64_t count, int threads, Compute compute, Merge merge
   pool.reserve(static_cast<size_t>(size));
   try {
     for (int64_t i = 1; i < size; ++i) pool.emplace_back(work);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
     // No more threads: those that started do it.
   }
   work();

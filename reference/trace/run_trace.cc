@@ -70,7 +70,7 @@ void TraceRunner::Rehearse() {
   };
   try {
     RunOperations();
-  } catch (const Error&) {
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
     // It comes again where it counts.
   } catch (...) {
     end();
@@ -130,7 +130,7 @@ void TraceRunner::RunOperations() {
   }
   if (fine) {
     --index_;
-    fine = CompareAll();
+    CompareAll();
   }
   if (!rehearses_) Conclude();
 }

@@ -84,7 +84,7 @@ bool HasTrace(const CacheSpace& space, const CacheCase& c) {
 
 std::function<bool(const CacheCase&)> WithinSpaces(std::span<const CacheSpace> spaces,
                                                    const CacheCase& c) {
-  const auto within =
+  auto within =
       [all = std::vector<CacheSpace>(spaces.begin(), spaces.end())](const CacheCase& candidate) {
         return std::any_of(all.begin(), all.end(),
                            [&](const CacheSpace& space) { return HasTrace(space, candidate); });

@@ -164,7 +164,7 @@ TEST(DrawTrace, SingleTracesNeverHoldASecondRow) {
 }
 
 TEST(DrawTrace, PatternsThatMatchNothingAreRefused) {
-  const auto refused = [](TraceDrawOptions options) {
+  const auto refused = [](const TraceDrawOptions& options) {
     EXPECT_THROW(TraceDrawer drawer(options), Error);
   };
   refused({.layouts = {"ring", "paged"}, .formats = {}});

@@ -210,7 +210,8 @@ TEST_F(Hdf5StateStoreTest, AProcessThatDiesWhileItSavesLeavesOneOfBothRecords) {
       for (size_t i = 0;; ++i) {
         store_.Put("s", records[(i + 1) % 2]);
         ++*saves;
-        while (stops) pause();
+        if (!stops) continue;
+        for (;;) pause();
       }
     }
     // The other kills fall all over the few milliseconds that two saves take.
