@@ -105,6 +105,25 @@ void AddMaxUnprovedOption(CLI::App* command, int* percent) {
       ->capture_default_str();
 }
 
+void AddRowsOptions(CLI::App* command, CommonOptions* options) {
+  CLI::Option* rows =
+      command
+          ->add_option("--rows", options->sample_rows,
+                       "Judge a sample of so many rows of each output of a case: first and last "
+                       "ones of each head, edges of query tiles, masked ones, the rest at random; "
+                       "the verdict says what a fault has as a chance to be missed")
+          ->transform(Decimal())
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+          ->type_name("N")
+          ->group(kGroup);
+  command->add_option("--rows-seed", options->sample_seed, "Which ones at random")
+      ->transform(Decimal())
+      ->type_name("SEED")
+      ->capture_default_str()
+      ->needs(rows)
+      ->group(kGroup);
+}
+
 void AddSampleOption(CLI::App* command, int64_t* sample_rows) {
   command
       ->add_option("--sample", *sample_rows,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {
@@ -33,7 +34,13 @@ JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
   judge.statistics = statistics;
   judge.strict = text.strict;
   judge.statistics_tests = statistics_tests;
+  judge.sample_rows = sample_rows;
+  judge.sample_seed = sample_seed;
   return judge;
+}
+
+std::string CommonOptions::SampleArguments() const {
+  return kvcheck::SampleArguments(sample_rows, sample_seed);
 }
 
 void CheckReportPlaces(const std::vector<ReportPlace>& reports,
