@@ -102,7 +102,8 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
             {"--tol", !options.tolerance.empty()},
             {"--rules", !options.rules.empty()},
             {"--json", !common.json.empty()},
-            {"--junit", !common.junit.empty()}},
+            {"--junit", !common.junit.empty()},
+            {"--html", !common.html.empty()}},
            "does not go with --bless, which compares bit by bit and writes whole tensors");
   }
   const MappedFile gold_bytes(options.files[0]);

@@ -51,6 +51,11 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->type_name("FILE")
       ->group(kGroup);
   command
+      ->add_option("--html", options->html,
+                   "Write a report for a browser to FILE, or -: one file that loads nothing")
+      ->type_name("FILE")
+      ->group(kGroup);
+  command
       ->add_option("-j,--threads", options->threads,
                    "Threads; results do not depend on it (default: all of the hardware)")
       ->transform(Decimal())

@@ -66,7 +66,7 @@ void CheckReportPlaces(const std::vector<ReportPlace>& reports,
 }
 
 void CommonOptions::Check(const std::vector<std::string>& inputs) const {
-  CheckReportPlaces({{"--json", json}, {"--junit", junit}}, inputs);
+  CheckReportPlaces({{"--json", json}, {"--junit", junit}, {"--html", html}}, inputs);
 }
 
 std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option) {

@@ -16,6 +16,7 @@ namespace kvcheck {
 struct CommonOptions {
   std::string json;  // file, "-" or ""
   std::string junit;
+  std::string html;
   int threads = 1;
   bool statistics = true;
   int64_t sample_rows = 0;  // of each output; 0: all are judged

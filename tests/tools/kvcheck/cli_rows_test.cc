@@ -1,4 +1,4 @@
-// --rows of the commands that judge.
+// --rows and --html of the commands that judge.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,6 +56,17 @@ TEST_F(ToolRows, WhatHasNoRowsToLeaveOutIsRefused) {
     EXPECT_EQ(run.exit_code, 2) << arguments.back();
     EXPECT_THAT(run.err, HasSubstr("--rows"));
   }
+}
+
+TEST_F(ToolRows, AnHtmlReportIsWritten) {
+  const ToolRun run = Tool({"run", kCase, "--plan", "base=plain_f32", "--impl",
+                            "fault:causal_ignored", "--html", "report.html"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  const std::string page = ContentOfFile("report.html");
+  EXPECT_THAT(page, HasSubstr("<title>kvcheck run</title>"));
+  EXPECT_THAT(page, HasSubstr("data-copy="));
+  const ToolRun twice = Tool({"run", kCase, "--html", "-", "--json", "-"});
+  EXPECT_EQ(twice.exit_code, 2);
 }
 
 }  // namespace
