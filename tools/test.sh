@@ -2,9 +2,10 @@
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
 #   tools/test.sh           AddressSanitizer and UBSan on the tests of code that reads foreign bytes or
 #                           handles memory by hand, then release on all tests
-#   tools/test.sh --all     before these also the environments of all adapters (some GB), the golden
-#                           files in numpy, clang 19 on all tests, the fuzz targets, ThreadSanitizer
-#                           on the fast tests, clang-tidy; both sanitizers on all fast tests
+#   tools/test.sh --all     before these also the environments of all adapters (some GB), the Python
+#                           package, the golden files in numpy, clang 19 on all tests, the fuzz
+#                           targets, ThreadSanitizer on the fast tests, clang-tidy; both sanitizers
+#                           on all fast tests
 # The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
@@ -16,7 +17,7 @@ case "${1-}" in
   "") ;;
   --all) all=yes ;;
   *)
-    sed -n '2,8s/^# //p' "$0" >&2
+    sed -n '2,9s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -73,6 +74,17 @@ adapter_environments() {  # NAME...
   done
 }
 
+# Installed for its tests, which are skipped where no package index can be reached.
+python_package() {
+  local status=0
+  tools/python/install.sh || status=$?
+  case $status in
+    0) echo "tools/python/venv has the package" ;;
+    3) echo "SKIPPED: the tests of the Python package, since the package index cannot be reached" ;;
+    *) return "$status" ;;
+  esac
+}
+
 tidy() {  # PRESET that builds the files, git's patterns of them
   local preset=$1 files
   shift
@@ -94,6 +106,9 @@ adapter_environments mlx_lm
 if [ $all = yes ]; then
   leg "environments of PyTorch and transformers"
   adapter_environments torch_sdpa transformers
+
+  leg "Python package"
+  python_package
 
   leg "golden files, in numpy"
   golden_in_numpy
@@ -117,7 +132,7 @@ if [ $all = yes ]; then
   fi
 
   leg "clang-tidy"
-  tidy tidy '*.cc' ':!tests/project/consumer' ':!fuzz/targets'
+  tidy tidy '*.cc' ':!tests/project/consumer' ':!fuzz/targets' ':!tools/python'
   tidy fuzz 'fuzz/targets/*.cc'
 fi
 

@@ -190,6 +190,16 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   }
   ExpectedTile& out = tiles[0];
   ExpectedTile* lse = tiles.size() > 1 ? &tiles[1] : nullptr;
+  const auto is_left_out = [&](size_t r) {
+    return request.sample != nullptr &&
+           !request.sample->HasInAny(first_row + static_cast<int64_t>(r));
+  };
+  size_t wanted = 0;
+  for (size_t r = 0; r < rows; ++r) wanted += is_left_out(r) ? 0 : 1;
+  if (wanted == 0) {
+    for (ExpectedTile& tile : tiles) tile.standing.assign(rows, Standing::kLeftOut);
+    return tiles;
+  }
   out.group.resize(rows);
   out.sensitivity.assign(rows, Sensitivity::kNoInputs);
   if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
@@ -200,12 +210,16 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   for (size_t r = 0; r < rows; ++r) {
     const QueryIndex query = RowAt(first_row + static_cast<int64_t>(r));
     out.group[r] = static_cast<int>(query.batch * case_.query_heads + query.query_head);
-    const RowContext context = MakeContext(query, *head, &q);
     const auto set_standing = [&](Standing standing, Reason reason) {
       out.standing[r] = standing;
       out.standing_reason[r] = reason;
       if (lse != nullptr) lse->standing[r] = standing, lse->standing_reason[r] = reason;
     };
+    if (is_left_out(r)) {
+      set_standing(Standing::kLeftOut, kOverflow);
+      continue;
+    }
+    const RowContext context = MakeContext(query, *head, &q);
     OwnedQuestion owned;
     const VisibleSet visible = mask_.Visible(query);
     const RowKind kind = MakeQuestion(context, visible, &owned);
@@ -323,6 +337,42 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
     }
   }
   return tiles;
+}
+
+std::vector<int64_t> AttentionSource::UnusualRows(int, int64_t most) const {
+  // Queries looked at, each at the cost of its keys: those of one head where heads see the same.
+  constexpr int64_t kMostKeys = int64_t{1} << 27;
+  const bool by_head =
+      case_.mask.array != MaskArrayKind::kNone && case_.mask.axes == MaskAxes::kBHLT;
+  const int64_t heads = by_head ? case_.query_heads : 1;
+  std::vector<int64_t> found;
+  int64_t keys = 0;
+  for (int64_t b = 0; b < case_.batch; ++b) {
+    for (int64_t h = 0; h < heads; ++h) {
+      QueryKind before = QueryKind::kOrdinary;
+      for (int64_t l = 0; l < case_.query_len && keys < kMostKeys; ++l, keys += case_.kv_len) {
+        const QueryKind kind = mask_.Visible({b, h, l}).kind;
+        const int64_t row = (b * case_.query_heads + h) * case_.query_len + l;
+        if (l > 0 && kind != before) {
+          if (before == QueryKind::kPadding) found.push_back(row - 1);
+          found.push_back(row);
+        } else if (kind == QueryKind::kFullyMasked) {
+          found.push_back(row);
+        }
+        before = kind;
+      }
+    }
+  }
+  std::vector<int64_t> rows;
+  const auto count = static_cast<int64_t>(found.size());
+  const int64_t taken = std::min(count, most);
+  for (int64_t i = 0; i < taken; ++i) {
+    // Another head for each, where all see the same.
+    const int64_t head = by_head ? 0 : i % case_.query_heads;
+    rows.push_back(found[static_cast<size_t>(i * count / taken)] + head * case_.query_len);
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
 }
 
 std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {

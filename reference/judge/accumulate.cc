@@ -199,6 +199,10 @@ class Tallier {
   bool CountStanding(size_t row) {
     if (tile_.standing[row] == Standing::kJudged) return true;
     switch (tile_.standing[row]) {
+      case Standing::kLeftOut:
+        tally_.counts.left_out += info_.row_length;
+        --tally_.rows_at[static_cast<size_t>(tile_.precision)];
+        return false;
       case Standing::kUnconstrained:
         tally_.counts.unconstrained += info_.row_length;
         break;
@@ -345,6 +349,7 @@ void OutputTally::Merge(const OutputTally& other) {
   counts.free += other.counts.free;
   counts.on_reference_bound += other.counts.on_reference_bound;
   counts.unresolved += other.counts.unresolved;
+  counts.left_out += other.counts.left_out;
   AddTo(other.alternatives, &alternatives);
   AddTo(other.not_judged, &not_judged);
   AddTo(other.unbounded_rows, &unbounded_rows);

@@ -17,6 +17,7 @@
 #include "reference/judge/ladder.h"
 #include "reference/judge/ordered_parallel.h"
 #include "reference/judge/readings.h"
+#include "reference/judge/sampled_source.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -81,6 +82,8 @@ class OutputJudge {
     for (const FailureRun& run : tile.failures) failures_->Add(run);
     spans_.push_back(tile.span);
   }
+
+  void SetSample(const std::optional<SampleReport>& sample) { verdict_.sample = sample; }
 
   OutputVerdict Finish(const ExpectedSource& expected, const ObservedSource& observed,
                        const JudgeOptions& options, int64_t tests) {
@@ -157,8 +160,8 @@ class OutputJudge {
     }
     if (counts.judged > 0 && counts.undefined > 0) {
       std::string what = fmt::format("no value is defined for {} of {} elements", counts.undefined,
-                                     counts.elements);
-      if (2 * counts.undefined > counts.elements) {
+                                     counts.elements - counts.left_out);
+      if (2 * counts.undefined > counts.elements - counts.left_out) {
         Mistrust(std::move(what));
       } else {
         verdict_.warnings.push_back(std::move(what));
@@ -190,9 +193,10 @@ class OutputJudge {
     if (counts.judged > 0 && tally.nonzero == 0) {
       verdict_.warnings.push_back("every judged value is 0, expected and observed");
     }
-    if (counts.judged > 0 && 2 * counts.unconstrained > counts.elements) {
-      verdict_.warnings.push_back(fmt::format("most elements were not judged: {} of {}",
-                                              counts.unconstrained, counts.elements));
+    const int64_t looked_at = counts.elements - counts.left_out;
+    if (counts.judged > 0 && 2 * counts.unconstrained > looked_at) {
+      verdict_.warnings.push_back(
+          fmt::format("most elements were not judged: {} of {}", counts.unconstrained, looked_at));
     }
     // Where a definition says that a value is NaN or infinite, that was worth asking.
     const bool is_stored = info_.chosen || info_.rule == "bytes equal";
@@ -370,8 +374,13 @@ void JudgeTiles(const ExpectedSource& expected, const ObservedSource& observed,
 
 }  // namespace
 
-Verdict Judge(const ExpectedSource& expected, const ObservedSource& observed,
+Verdict Judge(const ExpectedSource& whole, const ObservedSource& observed,
               const JudgeOptions& options) {
+  std::optional<SampledSource> sampled;
+  if (options.sample_rows > 0) {
+    sampled.emplace(whole, options.sample_rows, options.sample_seed, kFalseAlarm);
+  }
+  const ExpectedSource& expected = sampled ? *sampled : whole;
   Verdict verdict;
   verdict.assumptions = expected.Assumptions();
   std::vector<OutputJudge> outputs;
@@ -383,6 +392,7 @@ Verdict Judge(const ExpectedSource& expected, const ObservedSource& observed,
       output.Refuse(*reason);
     } else {
       output.Accept();
+      if (sampled) output.SetSample(sampled->reports()[outputs.size()]);
     }
     outputs.push_back(std::move(output));
   }
@@ -393,7 +403,8 @@ Verdict Judge(const ExpectedSource& expected, const ObservedSource& observed,
     for (const OutputJudge& output : outputs) tests += output.StatisticsTests();
   }
   for (OutputJudge& output : outputs) {
-    verdict.outputs.push_back(output.Finish(expected, observed, options, tests));
+    // What failed is explained from the rows beside it, too.
+    verdict.outputs.push_back(output.Finish(whole, observed, options, tests));
     const OutputVerdict& done = verdict.outputs.back();
     verdict.outcome = Combine(verdict.outcome, done.outcome);
     for (const std::string& reason : done.reasons) {

@@ -37,6 +37,8 @@ struct JudgeOptions {
   bool strict = false;           // statistics gate
   int64_t statistics_tests = 0;  // of the whole run; 0: this case is the run
   double false_alarm = kFalseAlarm;
+  int64_t sample_rows = 0;  // of each output; 0: all are judged
+  uint64_t sample_seed = 1;
   bool explain = true;  // terms, hints and breakdown of what failed
   SpecialPolicy special = {};
   Precision first_precision = Precision::kDouble;

@@ -29,6 +29,13 @@ std::optional<int64_t> FindContradiction(const ExpectedTile& coarse, const Expec
   return std::nullopt;
 }
 
+// Whether no row of a tile is in the sample, so that nothing observed is needed.
+bool IsLeftOut(const ExpectedTile& tile) {
+  return !tile.standing.empty() &&
+         std::all_of(tile.standing.begin(), tile.standing.end(),
+                     [](Standing standing) { return standing == Standing::kLeftOut; });
+}
+
 SettledTile Judged(const OutputInfo& info, ExpectedTile tile, ObservedTile observed,
                    const SpecialPolicy& policy) {
   CheckTile(info, tile);
@@ -71,7 +78,12 @@ std::vector<SettledTile> Settle(const ExpectedSource& source, const ObservedSour
   for (ExpectedTile& tile : source.Tiles(index, request)) {
     if (!is_used(tile)) continue;
     const OutputInfo& info = infos[static_cast<size_t>(tile.output)];
-    ObservedTile rows = ReadObserved(observed, info, tile.first_row, tile.row_count);
+    ObservedTile rows;
+    if (IsLeftOut(tile)) {
+      rows.got.resize(tile.value.size());
+    } else {
+      rows = ReadObserved(observed, info, tile.first_row, tile.row_count);
+    }
     settled.push_back(Judged(info, std::move(tile), std::move(rows), options.special));
   }
   const auto wants_finer = [](const SettledTile& tile) { return tile.evaluation.wants_finer; };

@@ -68,6 +68,22 @@ struct ReasonCount {
   bool operator==(const ReasonCount&) const = default;
 };
 
+// Which rows of an output were judged, where not all of them were (judge/choose_rows.h).
+struct SampleReport {
+  int64_t rows = 0;      // judged
+  int64_t of_rows = 0;   // that the output has
+  int64_t at_ends = 0;   // of rows: first and last ones of a head
+  int64_t at_edges = 0;  // at multiples of the sizes that kernels cut queries into
+  int64_t unusual = 0;   // queries of padding, fully masked ones
+  int64_t at_random = 0;
+  uint64_t seed = 0;
+  // The fewest faulty rows, wherever they are, of which none is judged with a probability of at
+  // most missed.
+  int64_t found_rows = 0;
+  double missed = 0;
+  bool operator==(const SampleReport&) const = default;
+};
+
 struct JudgeCounts {
   int64_t elements = 0;
   int64_t judged = 0;         // by a difference, a special value or an alternative
@@ -78,6 +94,7 @@ struct JudgeCounts {
   int64_t free = 0;           // every value is allowed
   int64_t on_reference_bound = 0;  // pass only thanks to the reference's own bound
   int64_t unresolved = 0;     // the reference's own bound stayed too large beside the tolerance
+  int64_t left_out = 0;       // not in the sample
   int64_t loose = 0;          // of a chosen tolerance: not as expected, and the tolerance is more than
                               // kVacuousShare of the data
   bool operator==(const JudgeCounts&) const = default;
@@ -108,6 +125,7 @@ struct OutputVerdict {
   int64_t blind_rows = 0;
   std::string blind_where;
   std::optional<StatisticsReport> statistics;
+  std::optional<SampleReport> sample;     // absent: all rows were judged
   std::vector<std::string> warnings;
   std::vector<DirectionFit> fits;         // of a failing output, by explained share
   std::string cause;                           // name of the probable one; empty: none is known

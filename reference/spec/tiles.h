@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/row_sample.h"
 #include "reference/spec/shape.h"
 
 namespace kvcheck {
@@ -60,6 +61,7 @@ enum class Standing : uint8_t {
   kUnconstrained,  // nothing is promised (the query of a padding token)
   kUndefined,      // a visible input is not finite, so no value is defined
   kUnbounded,      // the plan's own arithmetic may overflow inside: nothing can be proved
+  kLeftOut,        // not in the sample of rows that is judged
 };
 
 // What losing inputs of a row would do to its result (reference/attention/bound.md, section 4,
@@ -134,6 +136,9 @@ struct TileRequest {
   Precision precision = Precision::kDouble;
   bool terms = false;
   bool statistics = false;
+  // Rows that will be judged; nullptr: all. A source need not compute the others: they stand as
+  // kLeftOut.
+  const RowSample* sample = nullptr;
 };
 
 class ExpectedSource;
@@ -168,6 +173,12 @@ class ExpectedSource {
   // The highest precision at which the values differ from those below it. Beyond it nothing is
   // asked again.
   virtual Precision FinestPrecision() const { return Precision::kOracle100; }
+  // Rows of an output that a sample should not leave to chance (queries of padding, fully masked
+  // ones), ascending, at most `most`, spread over all there are.
+  virtual std::vector<int64_t> UnusualRows(int output, int64_t most) const {
+    static_cast<void>(output), static_cast<void>(most);
+    return {};
+  }
   // Mistakes and declarations that a failing answer of this output may come from, likeliest or
   // cheapest first. What they refer to must outlive them.
   virtual std::vector<OtherReading> OtherReadings(int output) const {

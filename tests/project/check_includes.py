@@ -73,6 +73,7 @@ ROOMS = {
         "tools/compare"},
     "tools/kvcheck": {"reference/spec", "reference/data", "reference/judge", "golden"}
                      | set(TOOLS[:-1]),
+    "tools/python": {"reference/spec", "reference/data", "tools/report", "tools/corridor"},
     # What a third party copies: nothing of kvcheck.
     "tools/adapters/cpp": set(),
     # Nobody may include these two; they see everything but each other.
@@ -96,6 +97,7 @@ DEPENDENCIES = [
     ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*"] + TESTS),
     ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
+    ("nanobind/*", ["tools/python/*"]),
     # Heavy, and of the command line alone.
     ("CLI/*", ["tools/kvcheck/commands.h", "tools/kvcheck/common_options.*",
                "tools/kvcheck/command_*.cc", "tools/kvcheck/tool_main.cc"] + TESTS),

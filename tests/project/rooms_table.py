@@ -18,7 +18,7 @@ BLOCK = re.compile(r"(<!-- rooms -->\n)(.*?)(<!-- end of rooms -->)", re.S)
 ROW = re.compile(r"^\| `([\w/]+)` \| (.*?) \| [^|]* \|$", re.M)
 NAMES = {"fmt/*": None, "boost/multiprecision/*": "Boost", "boost/*": "Boost", "Eigen/*": "Eigen", "hdf5*.h": "HDF5", "H5*": "HDF5",
          "hwy/*": "Highway", "openssl/*": "OpenSSL", "nlohmann/*": "nlohmann-json", "pugixml.hpp": "pugixml",
-         "msgpack*": "msgpack-cxx", "CLI/*": "CLI11", "benchmark/*": "Google Benchmark", "gtest/*": "GoogleTest", "gmock/*": "GoogleTest",
+         "msgpack*": "msgpack-cxx", "nanobind/*": "nanobind", "CLI/*": "CLI11", "benchmark/*": "Google Benchmark", "gtest/*": "GoogleTest", "gmock/*": "GoogleTest",
          "rapidcheck*": "RapidCheck"}
 
 
@@ -41,7 +41,7 @@ def includes(room):
         # What is allowed of a family of rooms as a whole is named by the family.
         words = []
         for family in dict.fromkeys(name.split("/")[0] for name in rooms):
-            members = {name for name in rooms if name.split("/")[0] == family and name not in (room, "tools/adapters/cpp")}
+            members = {name for name in rooms if name.split("/")[0] == family and name not in (room, "tools/adapters/cpp", "tools/python")}
             if members and members <= allowed and len(members) > 1:
                 words.append(f"all of {family}" if family != room.split("/")[0] else f"the rest of {family}")
                 allowed -= members

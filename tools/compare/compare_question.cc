@@ -57,7 +57,7 @@ std::string PlanArguments(const CompareQuestion& question) {
     for (const std::string& value : *values) text += fmt::format(" {} {}", name, ShellWord(value));
   }
   if (!question.judge.statistics) text += " --statistics off";
-  return text;
+  return text + SampleArguments(question.judge.sample_rows, question.judge.sample_seed);
 }
 
 ToleranceRule RuleOf(const CompareQuestion& question) {

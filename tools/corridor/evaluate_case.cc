@@ -114,6 +114,11 @@ std::string CommandPlan(const Plan& plan) {
   return Print(plan);
 }
 
+std::string SampleArguments(int64_t rows, uint64_t seed) {
+  if (rows == 0) return "";
+  return fmt::format(" --rows {}{}", rows, seed == 1 ? "" : fmt::format(" --rows-seed {}", seed));
+}
+
 int64_t CountStatistics(const Case& c) { return kJudgedKinds[KindOf(c)].statistics(c); }
 
 void CheckFitsMemory(double bytes, const std::string& what) {

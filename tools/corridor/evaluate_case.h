@@ -49,6 +49,9 @@ Verdict EvaluateCase(const Question& question, const ObservedSource& observed, J
 // A plan as a command names it: "base=NAME" when it is a known plan unchanged, else its fields.
 std::string CommandPlan(const Plan& plan);
 
+// " --rows 4096 --rows-seed 7": the options that judge the same sample; "" where rows is 0.
+std::string SampleArguments(int64_t rows, uint64_t seed);
+
 // Statistics which judging such a case computes at most: the judge shares the false-alarm
 // probability of a run over all of them.
 int64_t CountStatistics(const Case& c);
@@ -93,6 +96,9 @@ class CancellableSource : public ExpectedSource {
   int64_t TileCount() const override { return source_.TileCount(); }
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
   Precision FinestPrecision() const override { return source_.FinestPrecision(); }
+  std::vector<int64_t> UnusualRows(int output, int64_t most) const override {
+    return source_.UnusualRows(output, most);
+  }
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }

@@ -1,18 +1,24 @@
 #include "tools/corridor/kvcheck.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
-#include <cstddef>
-#include <cstring>
-#include <span>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <variant>
 
+#include "golden/plain_writer.h"
+#include "golden/writer.h"
+#include "reference/judge/ordered_parallel.h"
+#include "reference/spec/case_kind.h"
+#include "tools/corridor/array_tensors.h"
+#include "tools/corridor/attention_call.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/judge_trace.h"
+#include "tools/corridor/registry.h"
 #include "tools/report/json_report.h"
+#include "tools/report/number_text.h"
 #include "tools/report/summary.h"
 #include "tools/report/text_report.h"
 #include "tools/report/tool_version.h"
@@ -20,69 +26,67 @@
 namespace kvcheck {
 namespace {
 
-// Innermost rows of an array, copied to one after the other.
-void CopyRows(const std::byte* from, std::span<const int64_t> extents,
-              std::span<const int64_t> strides, size_t element_bytes, std::byte** to) {
-  if (extents.empty()) {
-    std::memcpy(*to, from, element_bytes);
-    *to += element_bytes;
-    return;
-  }
-  if (extents.size() == 1 && strides[0] == static_cast<int64_t>(element_bytes)) {
-    const size_t bytes = static_cast<size_t>(extents[0]) * element_bytes;
-    std::memcpy(*to, from, bytes);
-    *to += bytes;
-    return;
-  }
-  for (int64_t i = 0; i < extents[0]; ++i) {
-    CopyRows(from + i * strides[0], extents.subspan(1), strides.subspan(1), element_bytes, to);
-  }
+constexpr const char* kSavedCase = "case";
+constexpr const char* kSavedAnswer = "observed";
+
+void SaveTensor(const std::string& path, const Tensor& tensor) {
+  PlainWriter writer(path);
+  writer.Begin("/tensor", tensor.dtype, tensor.shape);
+  writer.Append(tensor.bytes);
+  writer.Finish();
 }
 
-[[noreturn]] void Refuse(const std::string& name, const std::string& why) {
-  throw Error(ErrorCode::kMissingData, why, fmt::format("array '{}'", name));
+// Two tensors are two files, as kvcheck compare takes them. Gives the command.
+std::string SavePair(const std::string& path, const TensorCase& c, const Question& question,
+                     const Arrays& outputs) {
+  std::string got = path;
+  if (got.ends_with(".h5")) got.resize(got.size() - 3);
+  got += ".got.h5";
+  SaveTensor(path, Get(question.inputs, "expected"));
+  SaveTensor(got, ToTensor("got", outputs.at("got")));
+  return fmt::format("kvcheck compare {} {} --tol {}", ShellWord(path), ShellWord(got),
+                     ShellWord(Print(c.rule)));
 }
 
-Tensor ToTensor(const std::string& name, const Array& array) {
-  double elements = 1;
-  for (const int64_t extent : array.extents) {
-    if (extent < 0) Refuse(name, fmt::format("an extent of {}", extent));
-    elements *= static_cast<double>(extent);
+// Gives the command that judges what is saved. Errors: kUnreadableFile.
+std::string SaveAnswer(const std::string& path, const Question& question, const Arrays& outputs,
+                       const Settings& settings) {
+  std::error_code ignored;  // whoever writes says what is wrong with the folder
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  if (const auto* tensor = std::get_if<TensorCase>(&question.c);
+      tensor && outputs.contains("got")) {
+    return SavePair(path, *tensor, question, outputs);
   }
-  if (!array.strides_bytes.empty() && array.strides_bytes.size() != array.extents.size()) {
-    Refuse(name, fmt::format("{} strides for {} axes: give one for each, or none",
-                             array.strides_bytes.size(), array.extents.size()));
-  }
-  CheckFitsMemory(elements * static_cast<double>(SizeInBytes(array.dtype)),
-                  fmt::format("array '{}'", name));
-  if (elements > 0 && array.data == nullptr) Refuse(name, "its data are a null pointer");
-  Tensor tensor(array.dtype, Shape::Unnamed(array.extents));
-  if (tensor.bytes.empty()) return tensor;
-  std::vector<int64_t> strides = array.strides_bytes;
-  if (strides.empty()) {
-    strides.resize(array.extents.size());
-    int64_t bytes = static_cast<int64_t>(SizeInBytes(array.dtype));
-    for (size_t axis = strides.size(); axis-- > 0;) {
-      strides[axis] = bytes;
-      bytes *= array.extents[axis];
+  GoldenCase saved;
+  saved.name = kSavedCase;
+  saved.case_text = Print(question.c);
+  saved.inputs = question.inputs;
+  // Tensors of a case have names for their axes.
+  for (const auto& [name, spec] : InputSpecs(question.c)) {
+    if (const auto found = saved.inputs.find(name); found != saved.inputs.end()) {
+      found->second.shape = spec.shape;
     }
   }
-  std::byte* to = tensor.bytes.data();
-  CopyRows(static_cast<const std::byte*>(array.data), array.extents, strides,
-           SizeInBytes(array.dtype), &to);
-  return tensor;
-}
-
-TensorMap ToTensors(const Arrays& arrays) {
-  TensorMap tensors;
-  for (const auto& [name, array] : arrays) tensors[name] = ToTensor(name, array);
-  return tensors;
+  ObservedRecord answer;
+  answer.impl = kSavedAnswer;
+  answer.outputs = ToTensors(outputs);
+  if (HasPlan(KindOf(question.c))) answer.plan = CommandPlan(question.plan);
+  answer.profile = Print(question.profile);
+  saved.observed.push_back(std::move(answer));
+  GoldenWriter writer(path, ToolVersion(), "");
+  writer.AddCase(saved);
+  writer.Finish();
+  return fmt::format("kvcheck run --data {}{}{}", ShellWord(fmt::format("{}#{}", path, kSavedCase)),
+                     SampleArguments(settings.sample_rows, settings.sample_seed),
+                     settings.strict ? " --strict" : "");
 }
 
 JudgeOptions OptionsOf(const Settings& settings, const Case& c) {
   JudgeOptions options;
   options.threads = settings.threads;
   options.strict = settings.strict;
+  options.sample_rows = settings.sample_rows;
+  options.sample_seed = settings.sample_seed;
   options.statistics = true;
   options.statistics_tests = CountStatistics(c);
   return options;
@@ -95,59 +99,78 @@ Cancel CancelOf(const Settings& settings) {
 Verdict Judged(Question question, const Arrays& outputs, const Settings& settings) {
   question.plan = ParsePlan(settings.plan);
   question.profile = ParseProfile(settings.profile);
-  const MemorySink observed(ToTensors(outputs));
-  return EvaluateCase(question, observed, OptionsOf(settings, question.c), CancelOf(settings));
-}
-
-// An extent, which another array's must equal.
-int64_t Extent(const char* name, const Array& array, size_t axes, size_t axis) {
-  if (array.extents.size() != axes) {
-    throw Error(ErrorCode::kIllegalCase,
-                fmt::format("{} axes ({}), where attention has {}", array.extents.size(),
-                            fmt::join(array.extents, " x "), axes),
-                fmt::format("array '{}'", name));
+  const ArrayObserved observed(outputs);
+  Verdict verdict =
+      EvaluateCase(question, observed, OptionsOf(settings, question.c), CancelOf(settings));
+  if (!settings.save.empty() && verdict.outcome != Outcome::kPass) {
+    verdict.command = SaveAnswer(settings.save, question, outputs, settings);
   }
-  return array.extents[axis];
+  return verdict;
 }
 
-AttentionCase CaseOf(const AttentionCall& call) {
-  AttentionCase c;
-  c.batch = Extent("q", call.q, 4, 0);
-  c.query_heads = Extent("q", call.q, 4, 1);
-  c.query_len = Extent("q", call.q, 4, 2);
-  c.k_dim = Extent("q", call.q, 4, 3);
-  c.kv_heads = Extent("k", call.k, 4, 1);
-  c.kv_len = Extent("k", call.k, 4, 2);
-  c.v_dim = Extent("v", call.v, 4, 3);
-  c.q = call.q.dtype;
-  c.k = PlainFormat{call.k.dtype};
-  c.v = PlainFormat{call.v.dtype};
-  c.out = call.out.dtype;
-  c.mask = ParseMask(WholeLine(call.mask));
-  c.scale = call.scale.value_or(1 / std::sqrt(static_cast<double>(c.k_dim)));
-  c.softcap = call.softcap;
-  if (call.sinks) c.sinks = call.sinks->dtype;
-  c.alibi = call.alibi_slopes.has_value();
-  c.lse = call.lse ? call.lse_kind : LseKind::kNone;
-  c.data.regime = "file";
-  return c;
+Verdict Judged(DenseCall call, const Settings& settings) {
+  Question question;
+  question.inputs = ToTensors(call.inputs);
+  CheckInputs(call.c, question.inputs);
+  question.c = std::move(call.c);
+  return Judged(std::move(question), call.outputs, settings);
+}
+
+// The judged elements of a tile, where they stand in the output.
+void AddTile(const ExpectedTile& tile, const ExpectedSource& source,
+             std::vector<ExpectedValues>* values) {
+  const auto at = static_cast<size_t>(tile.output);
+  const auto length = static_cast<size_t>(source.Outputs()[at].row_length);
+  ExpectedValues& output = (*values)[at];
+  const size_t first = static_cast<size_t>(tile.first_row) * length;
+  for (size_t i = 0; i < tile.value.size(); ++i) {
+    if (!tile.standing.empty() && tile.standing[i / length] != Standing::kJudged) continue;
+    if (!tile.undefined.empty() && tile.undefined[i] != 0) continue;
+    output.value[first + i] = tile.value[i];
+    if (!tile.value_lo.empty()) output.value_low[first + i] = tile.value_lo[i];
+    output.bound[first + i] =
+        tile.bound[i] + (tile.reference_bound.empty() ? 0 : tile.reference_bound[i]);
+  }
 }
 
 }  // namespace
 
 Verdict JudgeAttention(const AttentionCall& call, const Settings& settings) {
-  Question question;
-  question.c = CaseOf(call);
-  Validate(question.c);
-  Arrays inputs = {{"q", call.q}, {"k", call.k}, {"v", call.v}};
-  if (call.mask_array) inputs["mask"] = *call.mask_array;
-  if (call.sinks) inputs["sinks"] = *call.sinks;
-  if (call.alibi_slopes) inputs["alibi_slopes"] = *call.alibi_slopes;
-  Arrays outputs = {{"out", call.out}};
-  if (call.lse) outputs["lse"] = *call.lse;
-  question.inputs = ToTensors(inputs);
-  CheckInputs(question.c, question.inputs);
-  return Judged(std::move(question), outputs, settings);
+  DenseCalls dense = DenseCallsOf(call);
+  if (dense.calls.size() == 1 && dense.calls.front().name.empty()) {
+    return Judged(std::move(dense.calls.front()), settings);
+  }
+  Verdict all;
+  Settings left = settings;
+  for (DenseCall& one : dense.calls) {
+    const std::string name = one.name;
+    Verdict verdict = Judged(std::move(one), left);
+    if (verdict.outcome != Outcome::kPass) left.save.clear();
+    // The first of the worst is the one that is shown.
+    const bool is_worse = Combine(all.outcome, verdict.outcome) != all.outcome;
+    if (is_worse || all.case_text.empty()) {
+      all.case_text = verdict.case_text;
+      all.command = verdict.command;
+    }
+    all.outcome = Combine(all.outcome, verdict.outcome);
+    all.plan = verdict.plan;
+    all.profile = verdict.profile;
+    all.assumptions = verdict.assumptions;
+    for (OutputVerdict& output : verdict.outputs) {
+      output.name = name + ": " + output.name;
+      all.outputs.push_back(std::move(output));
+    }
+    for (const std::string& reason : verdict.reasons) all.reasons.push_back(name + ": " + reason);
+    for (const std::string& line : verdict.warnings) all.warnings.push_back(name + ": " + line);
+  }
+  for (const std::string& line : dense.not_judged) {
+    all.warnings.push_back(line + ": not judged");
+  }
+  if (dense.calls.empty()) {
+    all.outcome = Outcome::kMistrusted;
+    all.reasons.push_back("no sequence has queries and keys: nothing was judged");
+  }
+  return all;
 }
 
 Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arrays& outputs,
@@ -185,6 +208,70 @@ Verdict JudgeCache(const std::string& case_text, CacheFactory* caches, const Set
   TraceOptions options;
   options.on_operation = [cancel = CancelOf(settings)](int64_t) { cancel.ThrowIfRequested(); };
   return EvaluateCacheCase(*trace, caches, nullptr, std::move(options));
+}
+
+std::map<std::string, ExpectedValues> ReferenceAttention(const AttentionCall& call,
+                                                         const Settings& settings) {
+  AttentionCall asked = call;
+  const auto shaped = [&](Array* array, const std::string& layout) {
+    array->extents.clear();
+    array->strides_bytes.clear();
+    for (const char axis : layout) {
+      // Of the values only V has another number of channels than Q.
+      const Array& like = axis == 'd' ? call.v : call.q;
+      const size_t at = call.layout.find(axis);
+      if (at >= like.extents.size()) {
+        throw Error(ErrorCode::kIllegalCase,
+                    fmt::format("{} axes, where layout '{}' has {}", like.extents.size(),
+                                call.layout, call.layout.size()),
+                    axis == 'd' ? "array 'v'" : "array 'q'");
+      }
+      array->extents.push_back(like.extents[at]);
+    }
+    array->strides_bytes.assign(array->extents.size(), 0);
+    // Never read: the case needs the type.
+    static constexpr double kNothing = 0;
+    array->data = &kNothing;
+  };
+  shaped(&asked.out, call.layout);
+  if (asked.lse) {
+    asked.lse_layout = call.layout.find('b') == std::string::npos ? "hs" : "bhs";
+    shaped(&*asked.lse, asked.lse_layout);
+  }
+  DenseCalls dense = DenseCallsOf(asked);
+  if (dense.calls.size() != 1 || !dense.calls.front().name.empty()) {
+    throw Error(ErrorCode::kUnsupported, "sequences are asked one by one", "ReferenceAttention");
+  }
+  Question question;
+  question.inputs = ToTensors(dense.calls.front().inputs);
+  question.c = dense.calls.front().c;
+  question.plan = ParsePlan(settings.plan);
+  question.profile = ParseProfile(settings.profile);
+  const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
+  const Cancel cancel = CancelOf(settings);
+  const CancellableSource source(*expected, cancel);
+  std::vector<ExpectedValues> values;
+  for (const OutputInfo& info : source.Outputs()) {
+    ExpectedValues& output = values.emplace_back();
+    for (const Axis& axis : info.shape.axes) output.extents.push_back(axis.extent);
+    const auto elements = static_cast<size_t>(info.shape.ElementCount());
+    output.value.assign(elements, std::nan(""));
+    output.value_low.assign(elements, 0);
+    output.bound.assign(elements, std::nan(""));
+  }
+  TileRequest request;
+  request.precision = Precision::kDoubleDouble;
+  OrderedParallelFor(
+      source.TileCount(), settings.threads,
+      [&](int64_t index) { return source.Tiles(index, request); },
+      [&](int64_t, const std::vector<ExpectedTile>& tiles) {
+        for (const ExpectedTile& tile : tiles) AddTile(tile, source, &values);
+      });
+  std::map<std::string, ExpectedValues> named;
+  for (size_t i = 0; i < values.size(); ++i) {
+    named[source.Outputs()[i].name] = std::move(values[i]);
+  }
+  return named;
 }
 
 std::string TextOf(const Verdict& verdict) {

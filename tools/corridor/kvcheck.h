@@ -27,6 +27,7 @@
 #include "reference/spec/case.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
+#include "reference/spec/tensor.h"
 #include "tools/corridor/cancel.h"
 
 namespace kvcheck {
@@ -47,18 +48,41 @@ struct Settings {
   std::string profile{};               // which conventions it follows
   bool strict = false;                 // statistics over their limit fail
   int threads = 1;                     // does not change the verdict
+  // Rows of each output that are judged (reference/judge/sampled_source.h says which); 0: all.
+  int64_t sample_rows = 0;
+  uint64_t sample_seed = 1;
+  // A file that is written where the answer does not pass, so that the verdict's command judges it
+  // again: a golden file; of two arrays an HDF5 file of the one, and beside it NAME.got.h5 of the
+  // other; its folder is made. "": none. Of sequences judged apart, the first that does not pass.
+  std::string save{};
   std::function<bool()>
       cancelled{};  // asked again and again, by every thread; before each operation of a trace
 };
 
 // A call of an attention kernel, and what it answered.
-// Shapes: q (B, Hq, L, Dk), k (B, Hkv, T, Dk), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), lse (B, Hq,
-// L), mask_array as the mask says, sinks and alibi_slopes (Hq). K and V of plain types; coded K and
-// V go through JudgeCase.
+// Shapes: q (B, Hq, L, Dk), k (B, Hkv, T, Dk), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in
+// the order of `layout`; lse (B, Hq, L) in that of `lse_layout`; sinks and alibi_slopes (Hq). A
+// mask_array that the mask has no term for is bool or additive of shape (T), (L, T), (B, L, T) or
+// (B, Hq, L, T), in which an extent may be 1. K and V of plain types, or codes of 8 bits with
+// k_scale and v_scale; other formats go through JudgeCase.
+// Sequences of their own lengths are a case each, `causal` and `window` those of each: with
+// cu_seqlens_q and cu_seqlens_k (N + 1; starts) the tokens of all follow each other, layout "shd";
+// with block_table (N, pages) K and V are (pages, Hkv, tokens of a page, D), the last three as the
+// layout has them, and with kv_lens (N) of each only the first tokens are there.
 // Definition: AttentionCase in reference/spec/case.h.
 struct AttentionCall {
   Array q, k, v;
   Array out{};
+  std::string layout = "bhsd";  // b batch row, h head, s token, d channel; b may be left out
+  std::string lse_layout{};     // "": "bhs", or "hs" where the layout has no b
+  // One factor of the codes (1), one for each head (Hkv, up to 16), one for each vector (B, Hkv,
+  // T).
+  std::optional<Array> k_scale{};
+  std::optional<Array> v_scale{};
+  std::optional<Array> cu_seqlens_q{};
+  std::optional<Array> cu_seqlens_k{};
+  std::optional<Array> block_table{};
+  std::optional<Array> kv_lens{};
   std::optional<Array> lse{};
   LseKind lse_kind = LseKind::kNatural;  // where lse is given
   std::string mask = "none";             // "causal_bottom_right+window:4096", "bool:B1LT", ...
@@ -70,6 +94,36 @@ struct AttentionCall {
 };
 
 Verdict JudgeAttention(const AttentionCall& call, const Settings& settings = {});
+
+// What an output should be, and how far a right one may be off. Row-major; NaN where no value is
+// defined or promised.
+struct ExpectedValues {
+  std::vector<int64_t> extents;
+  std::vector<double> value;      // nearest double
+  std::vector<double> value_low;  // what it leaves out
+  std::vector<double> bound;      // of |got - value| under the plan
+};
+// "out", and "lse" where call.lse is given (its type alone counts, as that of call.out). Axes (B,
+// Hq, L, Dv), (B, Hq, L), whatever the layout; of one case, not of sequences.
+std::map<std::string, ExpectedValues> ReferenceAttention(const AttentionCall& call,
+                                                         const Settings& settings = {});
+
+// Rows of x (rows, d), of f64, f32, f16 or bf16, as a format stores them: its planes by name
+// ("codes", "scales"), each (rows, elements). Errors also: kIllegalCase where d is no multiple of
+// the format's block.
+TensorMap EncodeRows(const Array& x, const std::string& format, const Settings& settings = {});
+// The values (rows, d) that stored rows mean, in the type of rows. d: 0: as many as the planes
+// hold.
+Tensor DecodeRows(const Arrays& planes, const std::string& format, DType rows, int64_t d,
+                  const Settings& settings = {});
+
+// The tensors that a case with data=REGIME:SEED stands for, the same bits on every machine.
+TensorMap DrawInputs(const std::string& case_text, const Settings& settings = {});
+// What an implementation of this program answers to a case: "optimized", "simulated:PLAN",
+// "fault:ID", ...; "": the default of its kind. Errors also: kUsage for one that is not there;
+// kUnsupported where it declines.
+TensorMap AnswerCase(const std::string& case_text, const Arrays& inputs,
+                     const std::string& implementation, const Settings& settings = {});
 
 // Any case of attention, a codec or tensors, as its text ("codec op=encode format=affine:4:g64:f16
 // x=f16 rows=8 d=128 data=file"). inputs: its tensors; none where the case generates its

@@ -75,6 +75,7 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
         throw Error(ErrorCode::kUsage, "--gold-plan takes GOLD and GOT", "compare");
       }
       std::string arguments = TensorArguments(options);
+      Refuse({{"--rows", common.sample_rows > 0}}, "does not go with --gold-plan");
       if (!options.cast.empty()) arguments += " --cast " + ShellWord(options.cast);
       return Report(common, [&](ResultSink* results) {
         CompareTwoPlans({options.judge, options.cancel, options.files[0], options.files[1],
@@ -101,7 +102,8 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
             {"--tol", !options.tolerance.empty()},
             {"--rules", !options.rules.empty()},
             {"--json", !common.json.empty()},
-            {"--junit", !common.junit.empty()}},
+            {"--junit", !common.junit.empty()},
+            {"--html", !common.html.empty()}},
            "does not go with --bless, which compares bit by bit and writes whole tensors");
   }
   const MappedFile gold_bytes(options.files[0]);
@@ -123,6 +125,8 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
            stored_only + "kvcheck golden make writes a file of cases anew");
     return Report(common, [&](ResultSink* results) { CompareGolden(options, gold, got, results); });
   }
+  Refuse({{"--rows", common.sample_rows > 0}},
+         "is for cases, whose bounds are computed: stored tensors are compared whole");
   Refuse({{"--plan", !options.plan.empty()},
           {"--profile", !options.profile.empty()},
           {"--impl", !options.implementation.empty()}},
@@ -266,6 +270,7 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
   command->add_flag("--bisect", options->bisect,
                     "For git bisect run: exit 0 and 1 as they are, 125 (skip) for all others");
   AddCommonOptions(command, &options->common);
+  AddRowsOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {
       question->judge = options->common.Judge(0);

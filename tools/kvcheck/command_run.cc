@@ -106,7 +106,7 @@ std::string CommandText(const RunOptions& options, const Question& question,
   if (!data.empty()) text += " --data " + ShellWord(data);
   if (!implementation.empty()) text += " --impl " + ShellWord(implementation);
   if (!options.common.statistics) text += " --statistics off";
-  return text;
+  return text + options.common.SampleArguments();
 }
 
 // The plan: what the command line says, else what the implementation says about itself.
@@ -161,6 +161,9 @@ bool AskTensors(const RunOptions& asked, const Case& c, const std::string& name,
 // A trace of operations: the cache is judged step by step, by tokens and bytes.
 bool AskTrace(const RunOptions& options, const Case& c, const std::string& name,
               const std::string& title, const InputsOf&, RunReport* report) {
+  if (options.common.sample_rows > 0) {
+    throw Error(ErrorCode::kUsage, "every row of a trace is judged", "--rows");
+  }
   if (!options.plan.empty() || !options.profile.empty()) {
     throw Error(ErrorCode::kUsage,
                 "a cache case is judged by the plan and profile that the implementation states",
@@ -337,6 +340,7 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
       ->type_name("T")
       ->capture_default_str();
   AddCommonOptions(command, &options->common);
+  AddRowsOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {
       options->common.Check();

@@ -51,6 +51,11 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->type_name("FILE")
       ->group(kGroup);
   command
+      ->add_option("--html", options->html,
+                   "Write a report for a browser to FILE, or -: one file that loads nothing")
+      ->type_name("FILE")
+      ->group(kGroup);
+  command
       ->add_option("-j,--threads", options->threads,
                    "Threads; results do not depend on it (default: all of the hardware)")
       ->transform(Decimal())
@@ -103,6 +108,25 @@ void AddMaxUnprovedOption(CLI::App* command, int* percent) {
       ->check(CLI::Range(0, 100))
       ->type_name("PERCENT")
       ->capture_default_str();
+}
+
+void AddRowsOptions(CLI::App* command, CommonOptions* options) {
+  CLI::Option* rows =
+      command
+          ->add_option("--rows", options->sample_rows,
+                       "Judge a sample of so many rows of each output of a case: first and last "
+                       "ones of each head, edges of query tiles, masked ones, the rest at random; "
+                       "the verdict says what a fault has as a chance to be missed")
+          ->transform(Decimal())
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+          ->type_name("N")
+          ->group(kGroup);
+  command->add_option("--rows-seed", options->sample_seed, "Which ones at random")
+      ->transform(Decimal())
+      ->type_name("SEED")
+      ->capture_default_str()
+      ->needs(rows)
+      ->group(kGroup);
 }
 
 void AddSampleOption(CLI::App* command, int64_t* sample_rows) {

@@ -23,6 +23,8 @@ void AddReportOptions(CLI::App* command, CommonOptions* options);
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 // --max-unproved of the commands that draw cases.
 void AddMaxUnprovedOption(CLI::App* command, int* percent);
+// --rows and --rows-seed of the commands that judge what others stored or answered.
+void AddRowsOptions(CLI::App* command, CommonOptions* options);
 // --sample of the commands that re-check stored values.
 void AddSampleOption(CLI::App* command, int64_t* sample_rows);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {
@@ -33,7 +34,13 @@ JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
   judge.statistics = statistics;
   judge.strict = text.strict;
   judge.statistics_tests = statistics_tests;
+  judge.sample_rows = sample_rows;
+  judge.sample_seed = sample_seed;
   return judge;
+}
+
+std::string CommonOptions::SampleArguments() const {
+  return kvcheck::SampleArguments(sample_rows, sample_seed);
 }
 
 void CheckReportPlaces(const std::vector<ReportPlace>& reports,
@@ -59,7 +66,7 @@ void CheckReportPlaces(const std::vector<ReportPlace>& reports,
 }
 
 void CommonOptions::Check(const std::vector<std::string>& inputs) const {
-  CheckReportPlaces({{"--json", json}, {"--junit", junit}}, inputs);
+  CheckReportPlaces({{"--json", json}, {"--junit", junit}, {"--html", html}}, inputs);
 }
 
 std::chrono::milliseconds ParseDuration(const std::string& text, const std::string& option) {

@@ -16,12 +16,17 @@ namespace kvcheck {
 struct CommonOptions {
   std::string json;  // file, "-" or ""
   std::string junit;
+  std::string html;
   int threads = 1;
   bool statistics = true;
+  int64_t sample_rows = 0;  // of each output; 0: all are judged
+  uint64_t sample_seed = 1;
   TextOptions text;
 
   // statistics_tests: of the whole run.
   JudgeOptions Judge(int64_t statistics_tests) const;
+  // " --rows 4096 --rows-seed 7", of a command that repeats the verdict; "": all rows are judged.
+  std::string SampleArguments() const;
   // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
   // report for that of an input.
   void Check(const std::vector<std::string>& inputs = {}) const;

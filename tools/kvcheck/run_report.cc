@@ -16,7 +16,7 @@ RunReport::RunReport(std::string suite, const CommonOptions& options)
     : suite_(std::move(suite)),
       options_(options),
       progress_(options.text.quiet),
-      prints_text_(options.json != "-" && options.junit != "-"),
+      prints_text_(options.json != "-" && options.junit != "-" && options.html != "-"),
       text_(options.text, std::cout) {}
 
 RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t total)
@@ -27,6 +27,7 @@ RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t to
 void RunReport::Begin(int64_t total) {
   total_ = total;
   if (!options_.json.empty()) json_.emplace(options_.json, options_.text.strict, ToolVersion());
+  if (!options_.html.empty()) html_.emplace("kvcheck " + suite_, options_.text.strict);
   if (!options_.junit.empty()) junit_.emplace(options_.junit, suite_, options_.text);
 }
 
@@ -74,12 +75,17 @@ void RunReport::Add(const CaseResult& result) {
   if (prints_text_) text_.Add(result);
   if (json_) json_->Add(result);
   if (junit_) junit_->Add(result);
+  if (html_) html_->Add(result);
 }
 
 void RunReport::WriteReports() {
   if (prints_text_) text_.Finish(summary_);
   if (json_) json_->Finish(summary_);
   if (junit_) junit_->Finish(summary_);
+  if (html_) {
+    html_->SetSummary(summary_);
+    html_->Write(options_.html);
+  }
 }
 
 int FinishInterrupted(const std::string& suite, const CommonOptions& options) {

@@ -13,6 +13,7 @@
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/report_options.h"
 #include "tools/report/case_result.h"
+#include "tools/report/html_report.h"
 #include "tools/report/json_report.h"
 #include "tools/report/junit_report.h"
 #include "tools/report/summary.h"
@@ -56,6 +57,7 @@ class RunReport : public ResultSink {
   Summary summary_;
   std::optional<JsonReportWriter> json_;
   std::optional<JunitReportWriter> junit_;
+  std::optional<HtmlReport> html_;
 };
 
 // The report of a run that was interrupted before it judged anything; the exit code of it.

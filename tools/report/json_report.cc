@@ -53,6 +53,7 @@ Json CountsJson(const JudgeCounts& counts) {
           {"free", counts.free},
           {"on_reference_bound", counts.on_reference_bound},
           {"unresolved", counts.unresolved},
+          {"left_out", counts.left_out},
           {"loose", counts.loose}};
 }
 
@@ -143,6 +144,12 @@ Json StatisticsJson(const StatisticsReport& s) {
           {"warnings", s.warnings}};
 }
 
+Json SampleJson(const SampleReport& s) {
+  return {{"rows", s.rows},         {"of_rows", s.of_rows},       {"at_ends", s.at_ends},
+          {"at_edges", s.at_edges}, {"unusual", s.unusual},       {"at_random", s.at_random},
+          {"seed", s.seed},         {"found_rows", s.found_rows}, {"missed", Number(s.missed)}};
+}
+
 Json ReasonsJson(const std::vector<ReasonCount>& reasons) {
   Json json = Json::array();
   for (const ReasonCount& reason : reasons) {
@@ -182,6 +189,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"blind_where", output.blind_where},
           {"rows_at", std::move(rows_at)},
           {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
+          {"sample", output.sample ? SampleJson(*output.sample) : Json(nullptr)},
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
           {"cause", output.cause},

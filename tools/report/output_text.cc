@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "reference/judge/sampled_source.h"
 #include "reference/spec/error.h"
 #include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
@@ -64,6 +65,7 @@ std::string CountsText(const OutputVerdict& output) {
       {counts.undefined, "undefined"},
       {counts.unbounded, "without a bound"},
       {counts.free, "free"},
+      {counts.left_out, "not in the sample"},
       {counts.on_reference_bound, "within the reference's own error alone"},
       {counts.unresolved, "beyond the reference's precision"},
       {counts.loose, "not as expected within a tolerance above a tenth of the data"},
@@ -90,6 +92,32 @@ std::string RuleText(const OutputVerdict& output) {
                         PercentText(output.median_bound_share));
   }
   return text;
+}
+
+// What was judged, and what a fault has as a chance to be missed.
+std::string SampleText(const SampleReport& sample) {
+  std::vector<std::string> groups;
+  const std::pair<int64_t, const char*> parts[] = {
+      {sample.at_ends, "first and last of a head"},
+      {sample.at_edges, "at edges of query tiles"},
+      {sample.unusual, "fully masked or beside padding"},
+      {sample.at_random, "at random"},
+  };
+  for (const auto& [count, label] : parts) {
+    if (count > 0) groups.push_back(fmt::format("{} {}", count, label));
+  }
+  std::vector<std::string> chances;
+  for (const auto& [faulty, label] : {std::pair<int64_t, const char*>{1, "1 row"},
+                                      {sample.of_rows / 1000, "0.1 % of the rows"},
+                                      {sample.of_rows / 100, "1 %"}}) {
+    if (faulty == 0) continue;
+    chances.push_back(fmt::format("{}: {}", label, RatioText(ChanceToMiss(sample, faulty))));
+  }
+  return fmt::format(
+      "{} of {} rows: {}; seed {}\nchance to miss a fault in {}\n"
+      "at most {} where {} rows or more are faulty",
+      sample.rows, sample.of_rows, fmt::join(groups, ", "), sample.seed,
+      fmt::join(chances, ", in "), ErrorText(sample.missed), sample.found_rows);
 }
 
 std::vector<std::string> ReasonLines(const std::vector<ReasonCount>& reasons) {
@@ -202,6 +230,11 @@ std::string PassSentence(const OutputVerdict& output) {
   if (output.worst && output.worst->bound > 0) {
     text += fmt::format(", worst {} x the bound", RatioText(output.worst->ratio));
   }
+  if (output.sample) {
+    text += fmt::format(", a sample of {} of {} rows that misses a fault in {} rows by at most {}",
+                        output.sample->rows, output.sample->of_rows, output.sample->found_rows,
+                        ErrorText(output.sample->missed));
+  }
   for (const Precision precision : {Precision::kOracle50, Precision::kOracle100}) {
     const int64_t rows = output.rows_at[static_cast<size_t>(precision)];
     if (rows > 0) text += fmt::format(", {} in {}", Plural(rows, "row"), Name(precision));
@@ -258,6 +291,7 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   if (!compared) return text;
   text += Labelled("counts", CountsText(output));
   text += Labelled("rule", RuleText(output));
+  if (output.sample) text += Labelled("sample", SampleText(*output.sample));
   if (output.worst && !IsComparedByCodes(output)) {
     if (output.outcome != Outcome::kFail) text += Labelled("worst", WorstSentence(output));
     if (output.worst->bound > 0) text += Labelled("bound", TermsText(*output.worst));

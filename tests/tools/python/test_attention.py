@@ -1,0 +1,248 @@
+"""judge_attention and assert_attention_close: every argument takes part, every layout means the same."""
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from attention import attention, tensors
+
+import kvcheck
+from kvcheck._command import program
+from kvcheck.testing import assert_attention_close
+
+PLAN = "plain_f32"
+KEYWORDS = [
+    {}, {"causal": True}, {"causal": True, "window": 5}, {"scale": 0.5}, {"softcap": 3.0},
+    {"sinks": np.float32([0.5, -1, 2, 0])},
+    {"mask": np.tri(9, 17, 6, dtype=bool)},
+    {"mask": np.where(np.tri(9, 17, 6, dtype=bool), 0, -np.inf).astype(np.float32)},
+    {"mask": np.arange(17) != 3},
+    {"mask": (np.arange(2 * 9 * 17) % 5 != 0).reshape(2, 1, 9, 17)},
+    {"mask": (np.arange(2 * 4 * 9 * 17) % 7 != 0).reshape(2, 4, 9, 17)},
+    {"mask": (np.arange(2 * 17) % 6 != 0).reshape(2, 1, 1, 17)},
+    {"mask": (np.arange(4 * 9 * 17) % 7 != 0).reshape(1, 4, 9, 17)},
+]
+
+
+@pytest.fixture(autouse=True)
+def failures(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVCHECK_FAILURES", str(tmp_path / "failures"))
+    return tmp_path / "failures"
+
+
+@pytest.mark.parametrize("keywords", KEYWORDS, ids=lambda keywords: "+".join(keywords) or "plain")
+def test_the_right_answer_passes_and_that_of_the_call_without_an_argument_fails(keywords):
+    q, k, v = tensors()
+    out = attention(q, k, v, **keywords)
+    verdict = assert_attention_close(out, q, k, v, plan=PLAN, **keywords)
+    assert verdict.outcome == "PASS" and verdict.exit_code == 0
+    for left_out in keywords:
+        others = {name: value for name, value in keywords.items() if name != left_out}
+        if left_out == "causal" and "window" in keywords:
+            continue  # a window without it is another question, not that one
+        with pytest.raises(AssertionError, match="FAIL  attention  out"):
+            assert_attention_close(out, q, k, v, plan=PLAN, **others)
+
+
+def test_a_wrong_mask_is_named():
+    q, k, v = tensors(b=1, l=17)
+    out = attention(q, k, v, causal=True)
+    wrong = attention(q, k, v, mask=np.tri(17, 17, 1, dtype=bool))
+    assert assert_attention_close(out, q, k, v, causal=True, plan=PLAN).passed
+    with pytest.raises(AssertionError) as raised:
+        assert_attention_close(wrong, q, k, v, causal=True, plan=PLAN)
+    text = str(raised.value)
+    assert "hint" in text and "where" in text and "reproduce" in text
+    assert any("key" in hint for hint in kvcheck.judge_attention(wrong, q, k, v, causal=True, plan=PLAN).hints)
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "hbds"])
+def test_a_layout_is_an_order_of_axes(layout):
+    q, k, v = tensors(dv=8)
+    out, lse = attention(q, k, v, causal=True, lse=True)
+    order = ["bhsd".index(axis) for axis in layout]
+    moved = [np.ascontiguousarray(x.transpose(order)) for x in (out, q, k, v)]
+    assert assert_attention_close(*moved, lse=lse, causal=True, layout=layout, plan=PLAN).passed
+    # Views with the strides of another order are read where they lie.
+    views = [np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order)) for x in (out, q, k, v)]
+    assert assert_attention_close(*views, lse=lse, causal=True, plan=PLAN).passed
+    if layout != "hbds":
+        with pytest.raises((AssertionError, kvcheck.Error)):
+            assert_attention_close(*moved, causal=True, layout="hbds", plan=PLAN)
+
+
+def test_one_sequence_needs_no_batch():
+    q, k, v = tensors(b=1)
+    out = attention(q, k, v)
+    assert assert_attention_close(out[0], q[0], k[0], v[0], layout="hsd", plan=PLAN).passed
+    assert assert_attention_close(*(x[0].swapaxes(0, 1) for x in (out, q, k, v)), layout="shd", plan=PLAN).passed
+
+
+def test_lse_is_judged_in_both_bases():
+    q, k, v = tensors()
+    out, lse = attention(q, k, v, lse=True)
+    assert assert_attention_close(out, q, k, v, lse=lse, plan=PLAN).passed
+    assert assert_attention_close(out, q, k, v, lse=(lse / np.log(2)).astype("f4"), lse_base2=True, plan=PLAN).passed
+    with pytest.raises(AssertionError, match="lse"):
+        assert_attention_close(out, q, k, v, lse=lse, lse_base2=True, plan=PLAN)
+    assert assert_attention_close(out, q, k, v, lse=lse.swapaxes(1, 2), lse_layout="bsh", plan=PLAN).passed
+
+
+def packed(lengths, spoil=None):
+    """q, k, v, out of sequences that follow each other, (tokens, H, D), and their starts. spoil: one that is not causal."""
+    parts = []
+    for i, (queries, keys) in enumerate(lengths):
+        q, k, v = tensors(b=1, l=queries, t=keys, seed=i)
+        out = attention(q, k, v, causal=i != spoil)
+        parts.append([x[0].swapaxes(0, 1) for x in (out, q, k, v)])
+    arrays = [np.concatenate(group) for group in zip(*parts)]
+    starts = [np.cumsum([0, *column]).astype(np.int32) for column in zip(*lengths)]
+    return arrays, starts
+
+
+def test_packed_sequences_are_cases_of_their_own():
+    lengths = [(5, 5), (1, 12), (9, 9)]
+    arrays, (q_starts, k_starts) = packed(lengths)
+    keywords = {"layout": "shd", "causal": True, "cu_seqlens_q": q_starts, "cu_seqlens_k": k_starts, "plan": PLAN}
+    verdict = assert_attention_close(*arrays, **keywords)
+    assert len(json.loads(verdict.to_json())["cases"][0]["outputs"]) == 3
+    spoiled, _ = packed(lengths, spoil=2)
+    with pytest.raises(AssertionError, match="sequence 2: out"):
+        assert_attention_close(*spoiled, **keywords)
+    # Starts of another split are another question.
+    with pytest.raises(AssertionError):
+        assert_attention_close(*arrays, **{**keywords, "cu_seqlens_q": np.int32([0, 6, 7, 15]),
+                                           "cu_seqlens_k": np.int32([0, 6, 17, 26])})
+
+
+def test_paged_k_and_v_are_read_by_their_table():
+    q, k, v = tensors(b=3, l=1, t=16)
+    lens = np.int32([16, 5, 9])
+    outs = [attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n]) for i, n in enumerate(lens)]
+    out = np.concatenate(outs).swapaxes(1, 2)
+    order = np.random.default_rng(1).permutation(12)
+    k_pages, v_pages = (np.full((12, 4, 2, 16), np.nan, np.float32) for _ in range(2))
+    for pages, x in ((k_pages, k), (v_pages, v)):
+        pages[order] = x.swapaxes(1, 2).reshape(12, 4, 2, 16)
+    table = order.reshape(3, 4).astype(np.int32)
+    keywords = {"layout": "bshd", "block_table": table, "kv_lens": lens, "plan": PLAN}
+    query = q.swapaxes(1, 2)
+    assert assert_attention_close(out, query, k_pages, v_pages, **keywords).passed
+    with pytest.raises(AssertionError, match="sequence 1"):
+        assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "kv_lens": np.int32([16, 6, 9])})
+    with pytest.raises(kvcheck.Error, match="page 12"):
+        assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "block_table": table + 1})
+
+
+@pytest.mark.parametrize("of", ["tensor", "head", "vector"])
+def test_scales_of_codes_take_part(of):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    q, k, v = tensors()
+    by_vector = np.random.default_rng(3).uniform(0.1, 0.5, (2, 2, 17)).astype(np.float32)
+    k_scale, v_scale = {"tensor": (0.25, 0.5), "head": (np.float32([0.25, 0.5]), np.float32([0.125, 0.25])),
+                        "vector": (by_vector, by_vector[::-1] * 2)}[of]
+    codes = [(x * 3).astype(ml_dtypes.float8_e4m3fn) for x in (k, v)]
+
+    def wide(x, scale):
+        return x.astype(np.float32) * (scale[..., None] if of == "vector" else np.reshape(scale, (1, -1, 1, 1)))
+
+    out = attention(q, wide(codes[0], k_scale), wide(codes[1], v_scale))
+    assert assert_attention_close(out, q, *codes, k_scale=k_scale, v_scale=v_scale, plan="stranger").passed
+    with pytest.raises(AssertionError):
+        assert_attention_close(out, q, *codes, k_scale=k_scale, v_scale=k_scale, plan="stranger")
+
+
+def test_bfloat16_of_ml_dtypes_is_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    q, k, v = tensors(kind=ml_dtypes.bfloat16)
+    out = attention(q, k, v)
+    verdict = assert_attention_close(out, q, k, v, plan="flash_attention_2")
+    assert "q=bf16" in verdict.case
+    with pytest.raises(AssertionError):
+        assert_attention_close(out * ml_dtypes.bfloat16(1.03), q, k, v, plan="flash_attention_2")
+
+
+def test_a_failure_replays_from_its_file(failures):
+    q, k, v = tensors()
+    out = attention(q, k, v)
+    out[1, 2, 3, 4] += 1
+    with pytest.raises(AssertionError) as raised:
+        assert_attention_close(out, q, k, v, plan=PLAN)
+    saved, = failures.iterdir()
+    assert f"--data {saved}#case" in str(raised.value)
+    assert "test_a_failure_replays" in saved.name
+    done = subprocess.run([str(program()), "run", "--data", f"{saved}#case"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "out[b=1, hq=2, l=3, dv=4]" in done.stdout.splitlines()[0]
+
+
+def test_nothing_is_saved_where_the_folder_is_empty_or_cannot_be_written(monkeypatch, tmp_path):
+    q, k, v = tensors()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KVCHECK_FAILURES", "")
+    with pytest.raises(AssertionError):
+        assert_attention_close(q * 2, q, k, v, plan=PLAN)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KVCHECK_FAILURES", str(tmp_path / "file" / "below"))
+    with pytest.raises(AssertionError, match="were not saved"):
+        assert_attention_close(q * 2, q, k, v, plan=PLAN)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_proves_nothing_is_no_pass():
+    q, k, v = tensors(t=1, l=1)
+    out = np.zeros_like(q)
+    # Under a bound of infinity nothing is judged.
+    verdict = kvcheck.judge_attention(out, q, k * np.float32(1e38), np.float32(1e38) * v, plan="flash_attention_3")
+    assert not verdict.passed
+    with pytest.raises(AssertionError):
+        assert_attention_close(out, q, k * np.float32(1e38), np.float32(1e38) * v, plan="flash_attention_3")
+
+
+def test_a_verdict_tells_what_it_is():
+    q, k, v = tensors()
+    out = attention(q, k, v)
+    verdict = kvcheck.judge_attention(out, q, k, v, plan=PLAN)
+    assert verdict.worst["ratio"] <= 1 and verdict.bound > 0
+    assert json.loads(verdict.to_json())["cases"][0]["outcome"] == "PASS"
+    out[0, 1, 2, 3] += 0.5
+    verdict = kvcheck.judge_attention(out, q, k, v, plan=PLAN)
+    assert verdict.outcome == "FAIL" and verdict.worst["coordinates"] == "[b=0, hq=1, l=2, dv=3]"
+    assert verdict.worst["error"] == pytest.approx(0.5, abs=verdict.bound)
+    assert "<pre" in verdict._repr_html_() and repr(verdict).startswith("<kvcheck.Verdict FAIL")
+
+
+def test_a_sample_finds_a_fault_in_many_rows_and_says_what_it_judged():
+    q, k, v = tensors(b=1, hq=4, hkv=2, l=700, t=33)
+    out = attention(q, k, v)
+    verdict = assert_attention_close(out, q, k, v, plan=PLAN, rows=200)
+    sample = json.loads(verdict.to_json())["cases"][0]["outputs"][0]["sample"]
+    assert sample["rows"] <= 200 < sample["of_rows"] == 2800
+    assert "a sample of" in str(verdict)
+    out[:, :, 100:400] *= 2  # 1200 of 2800 rows: more than found_rows
+    assert sample["found_rows"] <= 1200
+    with pytest.raises(AssertionError, match="rows-seed 3|a sample|sample"):
+        assert_attention_close(out, q, k, v, plan=PLAN, rows=200, seed=3)
+
+
+def test_threads_do_not_change_a_verdict():
+    q, k, v = tensors(l=65)
+    out = attention(q, k, v)
+    out[0, 0, 40] += 1
+    texts = {kvcheck.judge_attention(out, q, k, v, plan=PLAN, threads=n).to_json() for n in (1, 2, 7)}
+    assert len(texts) == 1
+
+
+def test_the_reference_is_attention_and_its_bound_holds():
+    q, k, v = tensors()
+    values = kvcheck.reference_attention(q, k, v, causal=True, lse=True, plan=PLAN)
+    value, low, bound = values["out"]
+    wide = attention(*(x.astype(np.float64) for x in (q, k, v)), causal=True)
+    # The reference's own error is below the roundings of numpy's float64, whose sums have at most T + D terms.
+    assert np.max(np.abs(value - wide)) <= 4 * (17 + 16) * np.finfo(np.float64).eps * np.max(np.abs(v))
+    assert np.all(bound > 0) and np.all(np.abs(low) <= np.spacing(np.abs(value)))
+    assert np.all(np.abs(attention(q, k, v, causal=True) - value) <= bound)
+    assert values["lse"][0].shape == (2, 4, 9)
+    moved = kvcheck.reference_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), causal=True, layout="bshd", plan=PLAN)
+    assert np.array_equal(moved["out"][0], value)

@@ -1,0 +1,102 @@
+"""Formats: what is encoded decodes to within the format's error, and what is not is named."""
+import re
+import shlex
+import subprocess
+
+import numpy as np
+import pytest
+
+import kvcheck
+from kvcheck import formats
+from kvcheck._command import program
+from kvcheck.testing import assert_close, assert_codec_close
+
+
+@pytest.fixture(autouse=True)
+def failures(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVCHECK_FAILURES", str(tmp_path / "failures"))
+
+
+def rows(format):
+    d = max(2 * formats.facts(format)["block"], 64)
+    return np.random.default_rng(5).standard_normal((3, 2, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize("format", ["bf16", "f8e4m3fn", "q8_0", "affine:8:g64:f32", "mxfp8:e4m3:f32",
+                                    "fp8:e4m3fn:token:f32", "int8:inline:f32", "turboquant:4:g64:f32"])
+def test_a_row_is_near_what_its_codes_mean_and_another_is_not(format):
+    x = rows(format)
+    planes = kvcheck.encode(x, format)
+    assert list(planes) and all(plane.shape[:2] == (3, 2) for plane in planes.values())
+    assert assert_codec_close(planes, x, format=format).passed
+    with pytest.raises(AssertionError):
+        assert_codec_close(planes, x[::-1], format=format)
+    y = kvcheck.decode(planes, format, dtype="f32")
+    assert y.shape == x.shape and y.dtype == np.float32
+    # Nearest codes of 4 bits or more keep most of the square of a row of normal numbers.
+    assert np.sum((y - x) ** 2) < np.sum(x**2) / 10
+
+
+@pytest.mark.parametrize("format", ["q4_1", "iq4_nl", "mxfp4:f32", "nvfp4:f32", "affine:4:g64:f32", "int4zp:token:f32"])
+def test_codes_of_four_bits_are_compared_bit_by_bit(format):
+    x = rows(format)
+    planes = {name: plane.copy() for name, plane in kvcheck.encode(x, format).items()}
+    assert assert_codec_close(planes, x, format=format, exact=True).passed
+    with pytest.raises(AssertionError, match="MISTRUSTED"):
+        assert_codec_close(planes, x, format=format)
+    first = next(iter(planes.values()))
+    first[1, 0, -1] ^= 1  # one code is another one, which is still near
+    with pytest.raises(AssertionError, match="FAIL"):
+        assert_codec_close(planes, x, format=format, exact=True)
+
+
+def test_decoded_values_are_judged_too():
+    x = rows("q8_0")
+    y = kvcheck.decode(kvcheck.encode(x, "q8_0"), "q8_0")
+    assert assert_codec_close(y, x, format="q8_0").passed
+    with pytest.raises(AssertionError):
+        assert_codec_close(np.roll(y, 1, axis=-1), x, format="q8_0")
+
+
+def test_every_format_that_is_listed_is_one():
+    assert len(formats.names()) > 100
+    for format in formats.names():
+        assert formats.facts(format)["planes"]
+    with pytest.raises(kvcheck.Error):
+        formats.facts("affine:9")
+
+
+def test_assert_close_takes_rules_and_torchs_keywords():
+    want = np.float32([1, 2, 3, 4])
+    got = np.nextafter(want, np.float32(9))
+    assert assert_close(got, want, rule="ulp:1").passed
+    assert assert_close(got, want, atol=1e-6, rtol=0).passed
+    for keywords in ({}, {"rule": "exact"}, {"atol": 1e-9, "rtol": 0}):
+        with pytest.raises(AssertionError, match="elements fail|FAIL"):
+            assert_close(got, want, **keywords)
+    with pytest.raises(AssertionError, match="MISTRUSTED"):
+        assert_close(got, want, atol=1.5)
+    with pytest.raises(AssertionError, match="type"):
+        assert_close(want.astype("f8"), want)
+    assert assert_close(want.astype("f8"), want, check_dtype=False).passed
+    with pytest.raises(TypeError):
+        assert_close(got, want, tolerance=1)
+
+
+def test_two_arrays_that_differ_are_compared_again_from_their_files():
+    with pytest.raises(AssertionError) as raised:
+        assert_close(np.float32([1, 2, 4]), np.float32([1, 2, 3]), rule="ulp:2")
+    command, = re.findall(r"reproduce +kvcheck (compare .*)", str(raised.value))
+    done = subprocess.run([str(program()), *shlex.split(command)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "got 4" in done.stdout
+
+
+def test_cases_are_the_same_bits_and_faults_of_kvcheck_fail():
+    words = {"hq": 4, "hkv": 2, "l": 5, "t": 33, "d": 16, "dtype": "bf16", "regime": "outlier", "seed": 3}
+    case, again = (kvcheck.cases.attention(**words) for _ in range(2))
+    assert np.array_equal(np.asarray(case.k).view("u2"), np.asarray(again.k).view("u2"))
+    out = case.answer("simulated:base=flash_attention_2")["out"]
+    assert case.judge(out, plan="flash_attention_2").passed
+    wrong = case.answer("fault:last_key_dropped")["out"]
+    assert case.judge(wrong, plan="flash_attention_2").outcome == "FAIL"
+    assert set(kvcheck.cases.regimes()) == {"attention", "rows"}

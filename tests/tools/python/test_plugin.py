@@ -1,0 +1,114 @@
+"""The pytest plugin in a run of its own: report, fixture and marker, audit."""
+import pathlib
+import re
+
+import pytest
+
+ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    pytester.makepyfile(attention=ATTENTION)
+    monkeypatch.setenv("KVCHECK_FAILURES", "failures")
+    return pytester
+
+
+def test_verdicts_of_a_run_are_in_one_page(suite):
+    suite.makepyfile(test_kernel="""
+        from attention import attention, tensors
+        from kvcheck.testing import assert_attention_close
+        def test_right():
+            q, k, v = tensors()
+            assert_attention_close(attention(q, k, v), q, k, v, plan="plain_f32")
+        def test_wrong():
+            q, k, v = tensors()
+            assert_attention_close(attention(q, k, v), q, k, v, causal=True, plan="plain_f32")
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-report=report.html")
+    done.assert_outcomes(passed=1, failed=1)
+    page = (suite.path / "report.html").read_text(encoding="utf-8")
+    assert "1 passed, 1 failed" in page and "test_kernel.py::test_wrong attention" in page
+    assert "kvcheck run --data" in page
+    assert len(list((suite.path / "failures").iterdir())) == 1
+
+
+def test_the_fixture_has_the_keywords_of_the_marker(suite):
+    suite.makepyfile(test_kernel="""
+        import pytest
+        from attention import attention, tensors
+        pytestmark = pytest.mark.kvcheck(plan="plain_f32")
+        @pytest.mark.kvcheck(causal=True)
+        def test_right(kvcheck_judge):
+            q, k, v = tensors()
+            verdict = kvcheck_judge(attention(q, k, v, causal=True), q, k, v)
+            assert "causal" in verdict.case and "plain_f32" in verdict.plan
+    """)
+    suite.runpytest_subprocess("--strict-markers").assert_outcomes(passed=1)
+
+
+def test_the_audit_says_which_faults_a_tolerance_lets_through(suite):
+    suite.makepyfile(test_kernel="""
+        import numpy as np
+        from numpy.testing import assert_allclose
+        from attention import attention, tensors
+        def outputs():
+            q, k, v = tensors(t=257)  # means of many values are small beside 1
+            return attention(q, k, v), attention(q.astype("f8"), k.astype("f8"), v.astype("f8"))
+        def test_loose():
+            got, want = outputs()
+            assert_allclose(got, want, atol=1.0, rtol=1.0)
+        def test_tight():
+            got, want = outputs()
+            assert_allclose(got, want, atol=1e-6, rtol=1e-5)
+            assert np.allclose(got, want, atol=1e-6)
+        def test_of_no_arrays():
+            assert_allclose(3, 3)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-report=report.html")
+    done.assert_outcomes(passed=3)
+    text = done.stdout.str()
+    assert re.search(r"test_loose: .*times 0.72 \(1 of 1\).*atol=1.0 rtol=1.0", text)
+    assert "test_tight" not in text.split("faults that the tolerances let through")[1]
+    assert "1 of 2 tests let some of 7 faults through; 3 assertions were asked again" in text
+    page = (suite.path / "report.html").read_text(encoding="utf-8")
+    assert "passes (1 of 1)" in page and "caught" in page
+
+
+def test_the_audit_changes_no_outcome_and_leaves_functions_as_they_were(suite):
+    suite.makepyfile(test_kernel="""
+        import numpy as np
+        import numpy.testing
+        before = numpy.testing.assert_allclose
+        x = np.linspace(1, 2, 8)
+        def test_fails():
+            numpy.testing.assert_allclose(x, x + 1)
+        def test_actual_is_not_changed():
+            numpy.testing.assert_allclose(x, np.linspace(1, 2, 8))
+            assert np.array_equal(x, np.linspace(1, 2, 8))
+    """)
+    suite.runpytest_subprocess("--kvcheck-audit").assert_outcomes(passed=1, failed=1)
+
+
+def test_without_its_options_the_plugin_loads_nothing(suite):
+    suite.makepyfile(test_nothing="""
+        import sys
+        def test_not_loaded():
+            assert "kvcheck._core" not in sys.modules and "numpy" not in sys.modules
+    """)
+    suite.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_torch_is_audited(suite):
+    pytest.importorskip("torch")
+    suite.makepyfile(test_kernel="""
+        import torch
+        from torch.testing import assert_close
+        def test_loose():
+            torch.manual_seed(0)
+            out = torch.randn(2, 4, 8, 16).bfloat16() * 0.02
+            assert_close(out, out + 0.01, atol=0.15, rtol=0.15)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=1)
+    assert "all zero (1 of 1)" in done.stdout.str()

@@ -1,0 +1,63 @@
+"""What importing costs, threads, forks, memory, and the command that comes with the package."""
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+from attention import attention, tensors
+
+import kvcheck
+from kvcheck._command import program
+
+
+def python(text):
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_loads_nothing_but_itself():
+    loaded = python("import sys, kvcheck; print('numpy' in sys.modules, 'kvcheck._core' in sys.modules)")
+    assert loaded.split() == ["False", "False"]
+
+
+def test_a_hundred_threads_have_their_own_verdicts():
+    q, k, v = tensors(l=33)
+    out = attention(q, k, v)
+    wrong = out.copy()
+    wrong[0, 0, 0, 0] += 1
+
+    def judge(number):
+        return kvcheck.judge_attention(wrong if number % 2 else out, q, k, v, plan="plain_f32", threads=2).outcome
+
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        assert list(pool.map(judge, range(100))) == ["PASS", "FAIL"] * 50
+
+
+def test_a_process_may_fork_between_calls():
+    q, k, v = tensors()
+    out = attention(q, k, v)
+    assert kvcheck.judge_attention(out, q, k, v, plan="plain_f32", threads=4).passed
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if kvcheck.judge_attention(out, q, k, v, plan="plain_f32", threads=4).passed else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_output_is_not_copied():
+    # In a process of its own: the peak of this one is that of the tests before.
+    peak = int(python("""
+import resource, numpy as np, kvcheck
+q = np.zeros((1, 64, 4096, 128), np.float32)
+k = v = np.ones((1, 1, 1, 128), np.float32)
+out = np.ones((1, 64, 4096, 128), np.float32)
+kvcheck.judge_attention(out, q, k, v, plan="plain_f32", rows=64, threads=1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""))
+    # q and out are 128 MiB each; q is copied once, as an input; numpy and the interpreter take the rest.
+    assert peak * 1024 < 3 * (128 << 20) + (150 << 20)
+
+
+def test_the_command_comes_along():
+    done = subprocess.run([sys.executable, "-c", "from kvcheck._command import main; main()", "list"], capture_output=True,
+                          text=True, check=True)
+    assert "plans known by name" in done.stdout
+    assert subprocess.run([str(program()), "gate", "--quiet", "--fuzz-cases", "100"], check=False).returncode == 0

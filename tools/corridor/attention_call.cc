@@ -1,0 +1,415 @@
+#include "tools/corridor/attention_call.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "reference/numerics/convert.h"
+#include "tools/corridor/array_tensors.h"
+
+namespace kvcheck {
+namespace {
+
+[[noreturn]] void RefuseCall(const std::string& name, const std::string& why) {
+  throw Error(ErrorCode::kIllegalCase, why, fmt::format("array '{}'", name));
+}
+
+// The axes of an array that are called `layout`, in the order of `wanted`; one that it lacks has
+// extent 1.
+Array Ordered(const std::string& name, const Array& array, const std::string& layout,
+              const std::string& wanted) {
+  if (array.extents.size() != layout.size()) {
+    RefuseCall(name, fmt::format("{} axes ({}), where layout '{}' has {}", array.extents.size(),
+                                 fmt::join(array.extents, " x "), layout, layout.size()));
+  }
+  Array ordered = array;
+  ordered.extents.clear();
+  const std::vector<int64_t> strides = StridesOf(name, array);
+  ordered.strides_bytes.clear();
+  for (const char axis : wanted) {
+    const size_t at = layout.find(axis);
+    ordered.extents.push_back(at == std::string::npos ? 1 : array.extents[at]);
+    ordered.strides_bytes.push_back(at == std::string::npos ? 0 : strides[at]);
+  }
+  return ordered;
+}
+
+void CheckLayout(const std::string& layout, const std::string& required, const char* what) {
+  std::string sorted = layout;
+  std::sort(sorted.begin(), sorted.end());
+  std::string with_batch = "b" + required;
+  std::sort(with_batch.begin(), with_batch.end());
+  std::string without = required;
+  std::sort(without.begin(), without.end());
+  if (sorted == with_batch || sorted == without) return;
+  throw Error(ErrorCode::kParse,
+              fmt::format("a layout names each of the axes {} once, and b where there is a batch: "
+                          "b row of the batch, h head, s token{}",
+                          fmt::join(required, ", "), required.size() > 2 ? ", d channel" : ""),
+              fmt::format("{} '{}'", what, layout));
+}
+
+// Elements from first to first + count along an axis.
+Array Slice(Array array, size_t axis, int64_t first, int64_t count) {
+  array.data = static_cast<const std::byte*>(array.data) + first * array.strides_bytes[axis];
+  array.extents[axis] = count;
+  return array;
+}
+
+std::vector<double> Numbers(const std::string& name, const Array& array) {
+  const Tensor tensor = ToTensor(name, array);
+  std::vector<double> numbers(static_cast<size_t>(tensor.ElementCount()));
+  DecodeTo(tensor, 0, numbers);
+  return numbers;
+}
+
+std::vector<int64_t> Integers(const std::string& name, const Array& array, size_t axes) {
+  if (array.dtype != DType::kInt32 && array.dtype != DType::kInt64) {
+    RefuseCall(name, fmt::format("has type {}, where i32 or i64 is needed", Name(array.dtype)));
+  }
+  if (array.extents.size() != axes) {
+    RefuseCall(name, fmt::format("{} axes, where {} has {}", array.extents.size(), name, axes));
+  }
+  std::vector<int64_t> integers;
+  for (const double number : Numbers(name, array)) {
+    // Beyond 2^53 a double is another number; no table reaches so far.
+    if (!(std::fabs(number) <= 0x1p53)) RefuseCall(name, fmt::format("holds {}", number));
+    integers.push_back(static_cast<int64_t>(number));
+  }
+  return integers;
+}
+
+// The starts of packed sequences: from 0 to `tokens`, ascending.
+std::vector<int64_t> Starts(const std::string& name, const Array& array, int64_t tokens) {
+  std::vector<int64_t> starts = Integers(name, array, 1);
+  if (starts.size() < 2 || starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()) ||
+      starts.back() > tokens) {
+    RefuseCall(name,
+               fmt::format("holds the starts of sequences: ascending from 0 to at most the {} "
+                           "tokens there are; it holds {}",
+                           tokens, fmt::join(starts, ", ")));
+  }
+  return starts;
+}
+
+// The term of a mask array, and the array with the axes that the term has. Extents of 1 broadcast.
+// Shapes: (T), (L, T), (B, L, T), (B or 1, Hq or 1, L or 1, T).
+std::string AddMaskArray(const AttentionCase& c, Array mask, Arrays* inputs) {
+  const std::string name = "mask";
+  mask.strides_bytes = StridesOf(name, mask);
+  std::vector<int64_t> full;
+  switch (mask.extents.size()) {
+    case 1:
+      full = {c.kv_len};
+      break;
+    case 2:
+      full = {c.query_len, c.kv_len};
+      break;
+    case 3:
+      full = {c.batch, c.query_len, c.kv_len};
+      break;
+    case 4:
+      full = {c.batch, c.query_heads, c.query_len, c.kv_len};
+      break;
+    default:
+      RefuseCall(name,
+                 fmt::format("{} axes, where a mask has (T), (L, T), (B, L, T) or (B, H, L, T)",
+                             mask.extents.size()));
+  }
+  std::vector<bool> varies;
+  for (size_t axis = 0; axis < full.size(); ++axis) {
+    if (mask.extents[axis] != full[axis] && mask.extents[axis] != 1) {
+      RefuseCall(name, fmt::format("extents {}, where {} or 1 of each fit",
+                                   fmt::join(mask.extents, " x "), fmt::join(full, " x ")));
+    }
+    varies.push_back(mask.extents[axis] != 1);
+    if (mask.extents[axis] == 1) mask.strides_bytes[axis] = 0;
+    mask.extents[axis] = full[axis];
+  }
+  // With axes in front, as (B, H, L, T).
+  while (varies.size() < 4) {
+    const bool is_batch = mask.extents.size() == 3 && varies.size() == 3;
+    const size_t at = is_batch ? 1 : 0;
+    const auto offset = static_cast<std::ptrdiff_t>(at);
+    varies.insert(varies.begin() + offset, false);
+    mask.extents.insert(mask.extents.begin() + offset, 1);
+    mask.strides_bytes.insert(mask.strides_bytes.begin() + offset, 0);
+  }
+  const std::vector<int64_t> all = {c.batch, c.query_heads, c.query_len, c.kv_len};
+  std::vector<size_t> kept;
+  std::string axes;
+  if (varies[1]) {
+    axes = "BHLT", kept = {0, 1, 2, 3};
+  } else if (varies[0] && varies[2]) {
+    axes = "B1LT", kept = {0, 1, 2, 3};
+  } else if (varies[0]) {
+    axes = "B11T", kept = {0, 1, 2, 3};
+  } else if (varies[2]) {
+    axes = "LT", kept = {2, 3};
+  } else {
+    axes = "T", kept = {3};
+  }
+  Array used = mask;
+  used.extents.clear();
+  used.strides_bytes.clear();
+  for (const size_t axis : kept) {
+    const bool is_one = axes.size() == 4 && axes[axis] == '1';
+    used.extents.push_back(is_one ? 1 : all[axis]);
+    used.strides_bytes.push_back(mask.strides_bytes[axis]);
+  }
+  const bool is_bool = mask.dtype == DType::kBool;
+  (*inputs)[name] = std::move(used);
+  return is_bool ? "bool:" + axes : fmt::format("additive:{}:{}", axes, Name(mask.dtype));
+}
+
+// K or V with what multiplies its codes: its format, and its planes among the inputs.
+KvFormat AddOperand(const std::string& name, Array codes, const std::optional<Array>& scale,
+                    const AttentionCase& c, Arrays* inputs) {
+  if (!scale) {
+    if (!IsFloat(codes.dtype)) {
+      RefuseCall(name,
+                 fmt::format("has type {}: integer codes need {}_scale, other formats are judged "
+                             "as a case with their planes",
+                             Name(codes.dtype), name));
+    }
+    const DType type = codes.dtype;
+    (*inputs)[name] = std::move(codes);
+    return PlainFormat{type};
+  }
+  const std::string scale_name = name + "_scale";
+  const char* code = codes.dtype == DType::kFloat8E4M3FN ? "fp8:e4m3fn"
+                     : codes.dtype == DType::kFloat8E5M2 ? "fp8:e5m2"
+                     : codes.dtype == DType::kInt8       ? "int8"
+                                                         : nullptr;
+  if (code == nullptr) {
+    RefuseCall(scale_name, fmt::format("goes with codes of f8e4m3fn, f8e5m2 or i8; {} has type {}",
+                                       name, Name(codes.dtype)));
+  }
+  if (codes.dtype != DType::kInt8) codes.dtype = DType::kUInt8;
+  std::string place = "token";
+  double count = 1;
+  for (const int64_t extent : scale->extents) count *= static_cast<double>(extent);
+  if (scale->extents.size() < 2) {
+    const std::vector<double> numbers = Numbers(scale_name, *scale);
+    std::vector<std::string> texts;
+    for (const double number : numbers) {
+      texts.push_back(fmt::format("{}", static_cast<float>(number)));
+    }
+    if (numbers.size() != 1 && static_cast<int64_t>(numbers.size()) != c.kv_heads) {
+      RefuseCall(scale_name,
+                 fmt::format("{} numbers, where one, one for each of {} heads, or one for "
+                             "each vector (B, Hkv, T) fits",
+                             numbers.size(), c.kv_heads));
+    }
+    place = (numbers.size() == 1 ? "s" : "h") + fmt::format("{}", fmt::join(texts, "/"));
+  } else {
+    (*inputs)[name + "_scales"] = *scale;
+    // The plane has an axis of its own for the scale of a vector.
+    (*inputs)[name + "_scales"].strides_bytes = StridesOf(scale_name, *scale);
+    if (scale->extents.size() == 3) {
+      (*inputs)[name + "_scales"].extents.push_back(1);
+      (*inputs)[name + "_scales"].strides_bytes.push_back(0);
+    }
+  }
+  (*inputs)[name + "_codes"] = std::move(codes);
+  const DType row = c.out == DType::kFloat16 || c.out == DType::kBFloat16 ? c.out : DType::kFloat32;
+  const std::string text = fmt::format("{}:{}:{}", code, place, Name(row));
+  return ParseKvFormat(WholeLine(text));
+}
+
+// The case of one dense call; arrays (B, H, tokens, D).
+DenseCall CaseOf(const AttentionCall& call, std::string name) {
+  DenseCall dense;
+  dense.name = std::move(name);
+  AttentionCase& c = dense.c;
+  c.batch = call.q.extents[0];
+  c.query_heads = call.q.extents[1];
+  c.query_len = call.q.extents[2];
+  c.k_dim = call.q.extents[3];
+  c.kv_heads = call.k.extents[1];
+  c.kv_len = call.k.extents[2];
+  c.v_dim = call.v.extents[3];
+  c.q = call.q.dtype;
+  c.out = call.out.dtype;
+  c.scale = call.scale.value_or(1 / std::sqrt(static_cast<double>(c.k_dim)));
+  c.softcap = call.softcap;
+  if (call.sinks) c.sinks = call.sinks->dtype;
+  c.alibi = call.alibi_slopes.has_value();
+  c.lse = call.lse ? call.lse_kind : LseKind::kNone;
+  c.data.regime = "file";
+  dense.inputs["q"] = call.q;
+  c.k = AddOperand("k", call.k, call.k_scale, c, &dense.inputs);
+  c.v = AddOperand("v", call.v, call.v_scale, c, &dense.inputs);
+  std::string mask = call.mask;
+  const bool names_array =
+      mask.find("bool:") != std::string::npos || mask.find("additive:") != std::string::npos;
+  if (call.mask_array && names_array) {
+    dense.inputs["mask"] = *call.mask_array;
+  } else if (call.mask_array) {
+    const std::string term = AddMaskArray(c, *call.mask_array, &dense.inputs);
+    mask = mask == "none" ? term : mask + "+" + term;
+  }
+  c.mask = ParseMask(WholeLine(mask));
+  if (call.sinks) dense.inputs["sinks"] = *call.sinks;
+  if (call.alibi_slopes) dense.inputs["alibi_slopes"] = *call.alibi_slopes;
+  dense.outputs["out"] = call.out;
+  if (call.lse) dense.outputs["lse"] = *call.lse;
+  Validate(c);
+  return dense;
+}
+
+// The rows that a block table lists for one sequence, one after the other.
+Array Gathered(const std::string& name, const Array& pages, std::span<const int64_t> table,
+               int64_t tokens, std::deque<Tensor>* own) {
+  const int64_t page_tokens = pages.extents[2];
+  if (page_tokens < 1) RefuseCall(name, "pages of no tokens");
+  const auto needed = static_cast<size_t>((tokens + page_tokens - 1) / page_tokens);
+  if (needed > table.size()) {
+    RefuseCall("block_table", fmt::format("{} pages of {} tokens for a sequence of {} tokens",
+                                          table.size(), page_tokens, tokens));
+  }
+  Array joined = pages;
+  joined.extents = {1, pages.extents[1], tokens, pages.extents[3]};
+  joined.strides_bytes.clear();
+  Tensor& tensor = own->emplace_back(pages.dtype, Shape::Unnamed(joined.extents));
+  const auto row_bytes = static_cast<size_t>(joined.extents[3]) * SizeInBytes(pages.dtype);
+  for (size_t i = 0; i < needed; ++i) {
+    if (table[i] < 0 || table[i] >= pages.extents[0]) {
+      RefuseCall("block_table",
+                 fmt::format("page {} of {}, which has {}", table[i], name, pages.extents[0]));
+    }
+    const int64_t first = static_cast<int64_t>(i) * page_tokens;
+    const int64_t count = std::min(page_tokens, tokens - first);
+    const Tensor page = ToTensor(name, Slice(Slice(pages, 0, table[i], 1), 2, 0, count));
+    for (int64_t head = 0; head < joined.extents[1]; ++head) {
+      std::memcpy(tensor.bytes.data() + static_cast<size_t>(head * tokens + first) * row_bytes,
+                  page.bytes.data() + static_cast<size_t>(head * count) * row_bytes,
+                  static_cast<size_t>(count) * row_bytes);
+    }
+  }
+  joined.data = tensor.bytes.data();
+  return joined;
+}
+
+// Sequences of their own lengths, a case each.
+void AddSequences(const AttentionCall& call, DenseCalls* dense) {
+  if (call.mask_array) {
+    throw Error(ErrorCode::kIllegalCase,
+                "sequences of their own lengths have no common mask array; causal and window are "
+                "those of each",
+                "array 'mask'");
+  }
+  for (const auto* scale : {&call.k_scale, &call.v_scale}) {
+    if (*scale && (*scale)->extents.size() > 1) {
+      throw Error(ErrorCode::kIllegalCase,
+                  "of packed or paged K and V one scale, or one for each head, is understood",
+                  "k_scale, v_scale");
+    }
+  }
+  std::vector<int64_t> q_starts;
+  std::vector<int64_t> k_starts;
+  std::vector<int64_t> lens;
+  std::vector<int64_t> table;
+  int64_t count = call.q.extents[0];
+  if (call.cu_seqlens_q) {
+    q_starts = Starts("cu_seqlens_q", *call.cu_seqlens_q, call.q.extents[2]);
+    count = static_cast<int64_t>(q_starts.size()) - 1;
+  }
+  if (call.cu_seqlens_k) k_starts = Starts("cu_seqlens_k", *call.cu_seqlens_k, call.k.extents[2]);
+  if (call.kv_lens) lens = Integers("kv_lens", *call.kv_lens, 1);
+  if (call.block_table) table = Integers("block_table", *call.block_table, 2);
+  if (call.block_table && !call.kv_lens) {
+    throw Error(ErrorCode::kMissingData, "goes with kv_lens, the tokens of each sequence",
+                "array 'block_table'");
+  }
+  const int64_t k_count = call.block_table    ? call.block_table->extents[0]
+                          : !k_starts.empty() ? static_cast<int64_t>(k_starts.size()) - 1
+                                              : call.k.extents[0];
+  if (k_count != count || (call.kv_lens && static_cast<int64_t>(lens.size()) != count)) {
+    throw Error(ErrorCode::kIllegalCase,
+                fmt::format("{} sequences of queries, {} of keys{}", count, k_count,
+                            call.kv_lens ? fmt::format(", {} lengths", lens.size()) : ""),
+                "cu_seqlens_q, cu_seqlens_k, block_table, kv_lens");
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string name = fmt::format("sequence {}", i);
+    const auto at = static_cast<size_t>(i);
+    AttentionCall one = call;
+    const auto take = [&](Array* array) {
+      *array = q_starts.empty() ? Slice(*array, 0, i, 1)
+                                : Slice(*array, 2, q_starts[at], q_starts[at + 1] - q_starts[at]);
+    };
+    take(&one.q);
+    take(&one.out);
+    if (one.lse) take(&*one.lse);
+    int64_t tokens = call.kv_lens        ? lens[at]
+                     : !k_starts.empty() ? k_starts[at + 1] - k_starts[at]
+                                         : call.k.extents[2];
+    const int64_t room = call.block_table    ? tokens
+                         : !k_starts.empty() ? k_starts[at + 1] - k_starts[at]
+                                             : call.k.extents[2];
+    if (tokens < 0 || tokens > room) {
+      RefuseCall("kv_lens",
+                 fmt::format("{} tokens of {}, which has room for {}", tokens, name, room));
+    }
+    if (tokens == 0 || one.q.extents[2] == 0) {
+      dense->not_judged.push_back(
+          fmt::format("{} has no {}", name, tokens == 0 ? "keys" : "queries"));
+      continue;
+    }
+    for (auto [letter, array] : {std::pair<const char*, Array*>{"k", &one.k}, {"v", &one.v}}) {
+      if (call.block_table) {
+        const auto width = static_cast<size_t>(call.block_table->extents[1]);
+        *array = Gathered(letter, *array, std::span(table).subspan(at * width, width), tokens,
+                          &dense->own);
+      } else if (!k_starts.empty()) {
+        *array = Slice(*array, 2, k_starts[at], tokens);
+      } else {
+        *array = Slice(Slice(*array, 0, i, 1), 2, 0, tokens);
+      }
+    }
+    dense->calls.push_back(CaseOf(one, name));
+  }
+}
+
+}  // namespace
+
+DenseCalls DenseCallsOf(const AttentionCall& call) {
+  CheckLayout(call.layout, "hsd", "layout");
+  const bool has_batch = call.layout.find('b') != std::string::npos;
+  const std::string lse_layout =
+      !call.lse_layout.empty() ? call.lse_layout : std::string(has_batch ? "bhs" : "hs");
+  CheckLayout(lse_layout, "hs", "lse_layout");
+  AttentionCall ordered = call;
+  ordered.q = Ordered("q", call.q, call.layout, "bhsd");
+  ordered.out = Ordered("out", call.out, call.layout, "bhsd");
+  if (call.lse) ordered.lse = Ordered("lse", *call.lse, lse_layout, "bhs");
+  std::string kv_layout = call.layout;
+  // Pages stand where rows of a batch would.
+  if (call.block_table && !has_batch) kv_layout = "b" + kv_layout;
+  ordered.k = Ordered("k", call.k, kv_layout, "bhsd");
+  ordered.v = Ordered("v", call.v, kv_layout, "bhsd");
+  for (const auto& [name, packed] :
+       {std::pair{"cu_seqlens_q", &call.cu_seqlens_q}, {"cu_seqlens_k", &call.cu_seqlens_k}}) {
+    if (*packed && has_batch) {
+      throw Error(
+          ErrorCode::kIllegalCase,
+          fmt::format("packed sequences have no batch: layout 'shd', not '{}'", call.layout),
+          fmt::format("array '{}'", name));
+    }
+  }
+  DenseCalls dense;
+  if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.kv_lens) {
+    AddSequences(ordered, &dense);
+  } else {
+    dense.calls.push_back(CaseOf(ordered, ""));
+  }
+  return dense;
+}
+
+}  // namespace kvcheck

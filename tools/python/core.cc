@@ -1,0 +1,380 @@
+// kvcheck._core: the library (tools/corridor/kvcheck.h) for Python. Nothing is decided here:
+// arguments become the structs of the library, its results Python objects. The GIL is released
+// while a question is judged; Ctrl-C ends it.
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "reference/data/attention_regime.h"
+#include "reference/data/row_regime.h"
+#include "reference/spec/known_plans.h"
+#include "reference/spec/kv_format.h"
+#include "tools/corridor/kvcheck.h"
+#include "tools/python/buffers.h"
+#include "tools/report/html_report.h"
+#include "tools/report/tool_version.h"
+
+namespace kvcheck {
+namespace {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+// Asks Python, from the thread that called, whether Ctrl-C was pressed: at most ten times a second.
+class Interrupt {
+ public:
+  bool operator()() {
+    if (pressed_) return true;
+    if (std::this_thread::get_id() != caller_) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + std::chrono::milliseconds(100);
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) pressed_ = true;
+    return pressed_;
+  }
+
+ private:
+  std::atomic<bool> pressed_ = false;
+  std::thread::id caller_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
+};
+
+// Judges without the GIL. The exception of Ctrl-C is the one that Python has already.
+template <typename Work>
+auto Released(Settings settings, Work work) {
+  const auto interrupt = std::make_shared<Interrupt>();
+  settings.cancelled = [interrupt] { return (*interrupt)(); };
+  try {
+    const nb::gil_scoped_release released;
+    return work(settings);
+  } catch (const Cancelled&) {
+    throw nb::python_error();
+  }
+}
+
+Settings MakeSettings(const std::string& plan, const std::string& profile, bool strict, int threads,
+                      int64_t rows, uint64_t seed, const std::string& save) {
+  if (threads < 1 || threads > 1024) {
+    throw Error(ErrorCode::kUsage, fmt::format("{} threads: 1 to 1024", threads), "threads");
+  }
+  if (rows < 0) throw Error(ErrorCode::kUsage, "a negative number of rows", "rows");
+  Settings settings;
+  settings.plan = plan;
+  settings.profile = profile;
+  settings.strict = strict;
+  settings.threads = threads;
+  settings.sample_rows = rows;
+  settings.sample_seed = seed;
+  settings.save = save;
+  return settings;
+}
+
+// What is said of a call beside its arrays.
+struct CallWords {
+  std::string mask = "none";
+  std::optional<double> scale;
+  std::optional<double> softcap;
+  std::string layout = "bhsd";
+  std::string lse_layout;
+  bool lse_base2 = false;
+};
+
+AttentionCall CallOf(const Arrays& arrays, const CallWords& words) {
+  const auto find = [&](const char* name) {
+    const auto found = arrays.find(name);
+    return found == arrays.end() ? std::nullopt : std::optional<Array>(found->second);
+  };
+  const auto get = [&](const char* name) {
+    std::optional<Array> array = find(name);
+    if (!array) {
+      throw Error(ErrorCode::kMissingData, "is needed", fmt::format("array '{}'", name));
+    }
+    return *std::move(array);
+  };
+  AttentionCall call;
+  call.q = get("q");
+  call.k = get("k");
+  call.v = get("v");
+  if (const auto out = find("out")) call.out = *out;
+  call.lse = find("lse");
+  call.lse_kind = words.lse_base2 ? LseKind::kBase2 : LseKind::kNatural;
+  call.mask = words.mask;
+  call.mask_array = find("mask");
+  call.scale = words.scale;
+  call.softcap = words.softcap;
+  call.sinks = find("sinks");
+  call.alibi_slopes = find("alibi_slopes");
+  call.layout = words.layout;
+  call.lse_layout = words.lse_layout;
+  call.k_scale = find("k_scale");
+  call.v_scale = find("v_scale");
+  call.cu_seqlens_q = find("cu_seqlens_q");
+  call.cu_seqlens_k = find("cu_seqlens_k");
+  call.block_table = find("block_table");
+  call.kv_lens = find("kv_lens");
+  return call;
+}
+
+// The output that decided, or the first.
+const OutputVerdict* Decisive(const Verdict& verdict) {
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (output.outcome == verdict.outcome) return &output;
+  }
+  return verdict.outputs.empty() ? nullptr : &verdict.outputs.front();
+}
+
+nb::object WorstOf(const Verdict& verdict) {
+  const OutputVerdict* output = Decisive(verdict);
+  if (output == nullptr || !output->worst) return nb::none();
+  const ElementReport& e = *output->worst;
+  nb::dict worst;
+  worst["output"] = output->name;
+  worst["element"] = e.element;
+  worst["coordinates"] = e.coordinates;
+  worst["got"] = e.got;
+  worst["expected"] = e.expected;
+  worst["error"] = e.error;
+  worst["bound"] = e.bound + e.reference_bound;
+  worst["ratio"] = e.ratio;
+  return worst;
+}
+
+std::vector<std::string> HintsOf(const Verdict& verdict) {
+  std::vector<std::string> hints;
+  for (const OutputVerdict& output : verdict.outputs) {
+    hints.insert(hints.end(), output.hints.begin(), output.hints.end());
+  }
+  return hints;
+}
+
+nb::object Values(ExpectedValues values) {
+  nb::object value = PythonNumbers(std::move(values.value), values.extents);
+  nb::object low = PythonNumbers(std::move(values.value_low), values.extents);
+  return nb::make_tuple(value, low, PythonNumbers(std::move(values.bound), values.extents));
+}
+
+std::vector<std::string> Texts(std::span<const std::string_view> texts) {
+  return {texts.begin(), texts.end()};
+}
+
+void BindVerdict(nb::module_& m) {
+  nb::class_<Verdict>(m, "Verdict")
+      .def_prop_ro("outcome", [](const Verdict& v) { return std::string(Name(v.outcome)); })
+      .def_prop_ro("passed", [](const Verdict& v) { return v.outcome == Outcome::kPass; })
+      .def_prop_ro("exit_code", [](const Verdict& v) { return ExitCodeOf(v); })
+      .def_ro("reasons", &Verdict::reasons)
+      .def_ro("case", &Verdict::case_text)
+      .def_ro("plan", &Verdict::plan)
+      .def_ro("profile", &Verdict::profile)
+      .def_rw("command", &Verdict::command)
+      .def_rw("implementation", &Verdict::implementation)
+      .def_prop_ro("worst", WorstOf)
+      .def_prop_ro("bound",
+                   [](const Verdict& v) -> nb::object {
+                     const OutputVerdict* output = Decisive(v);
+                     if (output == nullptr || !output->worst) return nb::none();
+                     return nb::float_(output->worst->bound + output->worst->reference_bound);
+                   })
+      .def_prop_ro("hints", HintsOf)
+      .def_prop_ro("warnings",
+                   [](const Verdict& v) {
+                     std::vector<std::string> all = v.warnings;
+                     for (const OutputVerdict& output : v.outputs) {
+                       all.insert(all.end(), output.warnings.begin(), output.warnings.end());
+                     }
+                     return all;
+                   })
+      .def("to_json", [](const Verdict& v) { return JsonOf(v); })
+      .def("_repr_html_", [](const Verdict& v) { return HtmlFragment(v); })
+      .def("__str__", [](const Verdict& v) { return TextOf(v); })
+      .def("__repr__", [](const Verdict& v) {
+        const std::string text = TextOf(v);
+        return "<kvcheck.Verdict " + text.substr(0, text.find('\n')) + ">";
+      });
+  nb::class_<HtmlReport>(m, "HtmlReport")
+      .def(nb::init<std::string>(), "title"_a)
+      .def(
+          "add",
+          [](HtmlReport& report, const std::string& name, const Verdict& verdict) {
+            CaseResult result;
+            result.name = name;
+            result.verdict = verdict;
+            report.Add(result);
+          },
+          "name"_a, "verdict"_a)
+      .def("add_table", &HtmlReport::AddTable, "title"_a, "note"_a, "columns"_a, "rows"_a)
+      .def(
+          "write",
+          [](const HtmlReport& report, const std::string& path) {
+            const nb::gil_scoped_release released;
+            report.Write(path);
+          },
+          "path"_a);
+}
+
+void BindQuestions(nb::module_& m) {
+  nb::class_<Settings>(m, "Settings")
+      .def(
+          "__init__",
+          [](Settings* self, const std::string& plan, const std::string& profile, bool strict,
+             int threads, int64_t rows, uint64_t seed, const std::string& save) {
+            new (self) Settings(MakeSettings(plan, profile, strict, threads, rows, seed, save));
+          },
+          "plan"_a, "profile"_a, "strict"_a, "threads"_a, "rows"_a, "seed"_a, "save"_a);
+  nb::class_<CallWords>(m, "CallWords")
+      .def(nb::init<>())
+      .def_rw("mask", &CallWords::mask)
+      .def_rw("scale", &CallWords::scale, "value"_a.none())
+      .def_rw("softcap", &CallWords::softcap, "value"_a.none())
+      .def_rw("layout", &CallWords::layout)
+      .def_rw("lse_layout", &CallWords::lse_layout)
+      .def_rw("lse_base2", &CallWords::lse_base2);
+  m.def(
+      "judge_attention",
+      [](const nb::dict& arrays, const CallWords& words, const Settings& settings) {
+        const HeldArrays held(arrays);
+        const AttentionCall call = CallOf(held.arrays(), words);
+        return Released(settings, [&](const Settings& s) { return JudgeAttention(call, s); });
+      },
+      "arrays"_a, "words"_a, "settings"_a);
+  m.def(
+      "reference_attention",
+      [](const nb::dict& arrays, const CallWords& words, const std::string& out_type, bool lse,
+         const Settings& settings) {
+        const HeldArrays held(arrays);
+        AttentionCall call = CallOf(held.arrays(), words);
+        const std::optional<DType> type = ParseDType(out_type);
+        if (!type) throw Error(ErrorCode::kParse, "is no type", out_type);
+        call.out.dtype = *type;
+        if (lse) call.lse.emplace();
+        auto values =
+            Released(settings, [&](const Settings& s) { return ReferenceAttention(call, s); });
+        nb::dict result;
+        for (auto& [name, output] : values) result[name.c_str()] = Values(std::move(output));
+        return result;
+      },
+      "arrays"_a, "words"_a, "out_type"_a, "lse"_a, "settings"_a);
+  m.def(
+      "judge_case",
+      [](const std::string& text, const nb::dict& inputs, const nb::dict& outputs,
+         const Settings& settings) {
+        const HeldArrays held(inputs);
+        const HeldArrays answered(outputs);
+        return Released(settings, [&](const Settings& s) {
+          return JudgeCase(text, held.arrays(), answered.arrays(), s);
+        });
+      },
+      "case"_a, "inputs"_a, "outputs"_a, "settings"_a);
+  m.def(
+      "judge_arrays",
+      [](const nb::dict& arrays, const std::string& rule, const Settings& settings) {
+        const HeldArrays held(arrays);
+        const Array& want = held.arrays().at("want");
+        const Array& got = held.arrays().at("got");
+        return Released(settings,
+                        [&](const Settings& s) { return JudgeArrays(want, got, rule, s); });
+      },
+      "arrays"_a, "rule"_a, "settings"_a);
+  m.def(
+      "encode",
+      [](const nb::dict& x, const std::string& format, const Settings& settings) {
+        const HeldArrays held(x);
+        return PythonTensors(Released(settings, [&](const Settings& s) {
+          return EncodeRows(held.arrays().at("x"), format, s);
+        }));
+      },
+      "x"_a, "format"_a, "settings"_a);
+  m.def(
+      "decode",
+      [](const nb::dict& planes, const std::string& format, const std::string& rows, int64_t d,
+         const Settings& settings) {
+        const HeldArrays held(planes);
+        const std::optional<DType> type = ParseDType(rows);
+        if (!type) throw Error(ErrorCode::kParse, "is no type", rows);
+        return PythonTensor(Released(settings, [&](const Settings& s) {
+          return DecodeRows(held.arrays(), format, *type, d, s);
+        }));
+      },
+      "planes"_a, "format"_a, "rows"_a, "d"_a, "settings"_a);
+  m.def(
+      "draw",
+      [](const std::string& text, const Settings& settings) {
+        return PythonTensors(
+            Released(settings, [&](const Settings& s) { return DrawInputs(text, s); }));
+      },
+      "case"_a, "settings"_a);
+  m.def(
+      "answer",
+      [](const std::string& text, const nb::dict& inputs, const std::string& implementation,
+         const Settings& settings) {
+        const HeldArrays held(inputs);
+        return PythonTensors(Released(settings, [&](const Settings& s) {
+          return AnswerCase(text, held.arrays(), implementation, s);
+        }));
+      },
+      "case"_a, "inputs"_a, "implementation"_a, "settings"_a);
+}
+
+void BindLists(nb::module_& m) {
+  m.def("formats", [] {
+    std::vector<std::string> texts;
+    for (const KvFormat& format : AllKvFormats()) texts.push_back(Print(format));
+    return texts;
+  });
+  // (names of planes, channels of a block, type of rows)
+  m.def(
+      "format_facts",
+      [](const std::string& text) {
+        const KvFormat format = ParseKvFormat(WholeLine(text));
+        return std::tuple(PlaneNames(format), BlockOf(format), std::string(Name(RowDType(format))),
+                          IsPlain(format));
+      },
+      "format"_a);
+  m.def("plans", [] {
+    std::vector<std::pair<std::string, std::string>> plans;
+    for (const KnownPlan& plan : KnownPlans()) {
+      plans.emplace_back(std::string(plan.name), std::string(plan.reason));
+    }
+    return plans;
+  });
+  m.def("attention_regimes", [] { return Texts(AttentionRegimes()); });
+  m.def("row_regimes", [] { return Texts(RowRegimes()); });
+  m.def("version", ToolVersion);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "The judge of kvcheck. Use the package kvcheck, which documents it.";
+  // (message, context, code) as the arguments of an exception that kvcheck/_errors.py defines.
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      const nb::object type = nb::module_::import_("kvcheck._errors").attr("Error");
+      const nb::object value = type(error.what(), std::string(Name(error.code())), error.context());
+      PyErr_SetObject(type.ptr(), value.ptr());
+    }
+  });
+  BindVerdict(m);
+  BindQuestions(m);
+  BindLists(m);
+}
+
+}  // namespace kvcheck

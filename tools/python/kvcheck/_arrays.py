@@ -1,0 +1,119 @@
+"""Arrays of any library as (an object with a buffer, the name of the type of its elements), and back.
+
+Nothing is copied that lies in the host's memory: a type that the buffer protocol cannot name (bf16, fp8) is viewed as
+the integers of its size, with its name beside it.
+"""
+import sys
+
+import numpy as np
+
+from ._errors import Error
+
+# Types whose elements numpy itself has; the others are known by name alone.
+_NUMPY_TYPES = {name: np.dtype(name) for name in (
+    "float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")}
+_VIEWED_BYTES = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "float4_e2m1fn": 1}
+SHORT_NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn",
+               "f8e5m2": "float8_e5m2"}
+
+
+def _refuse(name, why):
+    raise Error(f"array '{name}': {why}", "missing data", f"array '{name}'")
+
+
+def _of_numpy(x, name):
+    dtype = x.dtype
+    if dtype.name in _VIEWED_BYTES:
+        return x.view(np.dtype(f"u{dtype.itemsize}")), dtype.name
+    if dtype.name not in _NUMPY_TYPES:
+        _refuse(name, f"elements of type {dtype} are not understood")
+    if not dtype.isnative:
+        x = x.astype(_NUMPY_TYPES[dtype.name])
+    return x, dtype.name
+
+
+def _of_torch(x, name, torch):
+    if x.layout != torch.strided or x.is_quantized or getattr(x, "is_nested", False):
+        _refuse(name, f"a tensor of layout {x.layout} has no strides; give it dense")
+    x = x.detach()
+    if x.device.type != "cpu":
+        if x.device.type == "meta":
+            _refuse(name, "a tensor of the device 'meta' has no elements")
+        x = x.cpu()
+    x = x.resolve_conj().resolve_neg()
+    kind = str(x.dtype).removeprefix("torch.")
+    if kind in _VIEWED_BYTES:
+        return x.view(torch.int16 if _VIEWED_BYTES[kind] == 2 else torch.uint8).numpy(), kind
+    if kind not in _NUMPY_TYPES:
+        _refuse(name, f"elements of type {x.dtype} are not understood")
+    return x.numpy(), kind
+
+
+def _of_mlx(x, name, mx):
+    kind = {"bool_": "bool"}.get(str(x.dtype).removeprefix("mlx.core."), str(x.dtype).removeprefix("mlx.core."))
+    mx.eval(x)
+    if kind in _VIEWED_BYTES:
+        return np.array(x.view(mx.uint16), copy=False), kind
+    if kind not in _NUMPY_TYPES:
+        _refuse(name, f"elements of type {x.dtype} are not understood")
+    return np.array(x, copy=False), kind
+
+
+def of(x, name):
+    """(object with a buffer, type). Errors: kvcheck.Error for what is no array of numbers."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _of_torch(x, name, torch)
+    mx = sys.modules.get("mlx.core")
+    if mx is not None and isinstance(x, mx.array):
+        return _of_mlx(x, name, mx)
+    if isinstance(x, np.ndarray | np.generic):
+        return _of_numpy(np.asarray(x), name)
+    if isinstance(x, str | bytes | dict):
+        _refuse(name, f"a {type(x).__name__} is no array")
+    try:
+        if hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):
+            x = x.get()  # cupy
+        elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+            x = np.from_dlpack(x)
+        made = np.asarray(x)
+    except Error:
+        raise
+    except Exception as error:  # whatever an object of unknown origin does when it is asked
+        _refuse(name, f"a {type(x).__name__} is no array: {error}")
+    return _of_numpy(made, name)
+
+
+def held(arrays):
+    """The argument of _core: those of a dict that are not None."""
+    return {name: of(x, name) for name, x in arrays.items() if x is not None}
+
+
+def bytes_of(arrays):
+    return sum(x.nbytes for x, _ in arrays.values())
+
+
+def dtype_named(kind):
+    """The numpy type of a name: of bf16 and fp8 that of ml_dtypes, where it is installed, else the integers that hold
+    their bits."""
+    kind = SHORT_NAMES.get(kind, kind)
+    if kind in _NUMPY_TYPES:
+        return _NUMPY_TYPES[kind]
+    try:
+        import ml_dtypes
+        return np.dtype(getattr(ml_dtypes, kind))
+    except (ImportError, AttributeError):
+        return np.dtype(f"u{_VIEWED_BYTES[kind]}")
+
+
+def back(tensor, library="numpy", shape=None):
+    """An array from what _core gives: (bytes, type, shape). library: "numpy" or "torch"."""
+    data, kind, own_shape = tensor
+    shape = tuple(own_shape if shape is None else shape)
+    if library == "torch":
+        import torch
+        whole = torch.from_numpy(data)
+        return whole.view(torch.bool if kind == "bool" else getattr(torch, kind)).reshape(shape)
+    if library != "numpy":
+        raise Error(f"library '{library}': numpy or torch", "usage", "library")
+    return data.view(dtype_named(kind)).reshape(shape)

@@ -1,0 +1,123 @@
+"""Questions to the judge: attention, any case, two arrays. The words become those of the C++ library; it decides."""
+import os
+
+from . import _arrays, _core
+from ._errors import Error
+
+DEFAULT_PLAN = "flash_attention_3"
+
+
+def settings(plan="stranger", profile="", strict=False, threads=None, rows=None, seed=1, save=None):
+    """plan: the name of a known plan (kvcheck.plans()) or a text of fields."""
+    if threads is None:
+        threads = min(os.cpu_count() or 1, 16)
+    return _core.Settings(plan if "=" in plan else f"base={plan}", profile, strict, threads, rows or 0, seed,
+                          "" if save is None else os.fspath(save))
+
+
+def _mask_text(mask, causal, window):
+    terms = []
+    if causal:
+        alignment = "bottom_right" if causal is True else causal
+        if alignment not in ("bottom_right", "top_left"):
+            raise Error(f"causal='{causal}': True, 'bottom_right' or 'top_left'", "usage", "causal")
+        terms.append(f"causal_{alignment}")
+    if window is not None:
+        terms.append(f"window:{int(window)}")
+    if isinstance(mask, str):
+        if terms:
+            raise Error("a mask that is a text says causal and window itself", "usage", "mask")
+        return mask
+    return "+".join(terms) or "none"
+
+
+def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, lse=None, k_scale=None, v_scale=None,
+                     cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, kv_lens=None):
+    return _arrays.held({
+        "out": out, "q": q, "k": k, "v": v, "mask": None if isinstance(mask, str) else mask, "sinks": sinks,
+        "alibi_slopes": alibi_slopes, "lse": lse, "k_scale": k_scale, "v_scale": v_scale,
+        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "block_table": block_table, "kv_lens": kv_lens})
+
+
+def attention_words(*, mask=None, causal=False, window=None, scale=None, softcap=None, layout="bhsd", lse_layout=None,
+                    lse_base2=False):
+    words = _core.CallWords()
+    words.mask = _mask_text(mask, causal, window)
+    words.scale = None if scale is None else float(scale)
+    words.softcap = None if not softcap else float(softcap)
+    words.layout = layout
+    words.lse_layout = lse_layout or ""
+    words.lse_base2 = lse_base2
+    return words
+
+
+def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
+                    alibi_slopes=None, lse=None, lse_base2=False, k_scale=None, v_scale=None, layout="bhsd",
+                    lse_layout=None, cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, kv_lens=None,
+                    plan=DEFAULT_PLAN, profile="", strict=False, rows=None, seed=1, threads=None, save=None):
+    """The verdict on `out`, each element of which may be as far from the exact value as `plan` explains, and no farther.
+
+    Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
+    ("bhsd", "bshd", "sbhd", "hsd", ...: b batch row, h head, s token, d channel; b may be left out); lse (B, Hq, L), the
+    natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs").
+    mask: bool (True may attend) or additive, of shape (T), (L, T), (B, L, T) or (B, Hq, L, T), where an extent may be 1;
+        or a text of kvcheck ("causal_bottom_right+left_pad:0,5").
+    causal: True or "bottom_right": the last query sees the last key (FlashAttention); "top_left": query l sees the keys up
+        to l (torch's is_causal). window: tokens, the query's own included. scale: 1 / sqrt(D) where None.
+    softcap: scores become softcap tanh(score / softcap). sinks (Hq): one more logit per head, whose value is 0.
+    k_scale, v_scale: what multiplies codes in fp8 or int8: a number, one for each of up to 16 heads, or one for each
+        vector (B, Hkv, T) in f32.
+    cu_seqlens_q, cu_seqlens_k (N + 1): starts of packed sequences; layout "shd", q (tokens, Hq, D), lse (Hq, tokens).
+    block_table (N, pages), kv_lens (N): K and V are (pages, tokens of a page, Hkv, D) of layout "bshd" or "shd".
+    plan: how the kernel computes: a name of kvcheck.plans(), or a text of fields.
+    profile: which conventions it follows ("masked_row=nan"). strict: statistics over their limit fail, too.
+    rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
+        at random by `seed`); the verdict says what was judged, and what a fault has as a chance to be missed.
+    save: a file that is written where the answer does not pass; verdict.command judges it again.
+    Errors: kvcheck.Error for a question that cannot be put.
+    """
+    arrays = attention_arrays(out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale,
+                              v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                              block_table=block_table, kv_lens=kv_lens)
+    words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
+                            lse_layout=lse_layout, lse_base2=lse_base2)
+    return _core.judge_attention(arrays, words, settings(plan, profile, strict, threads, rows, seed, save))
+
+
+def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
+                        alibi_slopes=None, k_scale=None, v_scale=None, layout="bhsd", lse=False, lse_base2=False,
+                        dtype=None, plan=DEFAULT_PLAN, profile="", threads=None):
+    """Attention in double-double, and how far a right answer may be off.
+
+    dtype: of the output whose bound is asked (default: that of q). The rest: judge_attention.
+    Returns {"out": (value, low, bound)}, with lse=True also "lse": arrays of f64 whose axes are (B, Hq, L, Dv) and (B,
+    Hq, L), whatever the layout. value + low is the exact value to some 30 digits; NaN where none is defined.
+    """
+    arrays = attention_arrays(None, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, k_scale=k_scale,
+                              v_scale=v_scale)
+    words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
+                            lse_base2=lse_base2)
+    kind = arrays["q"][1] if dtype is None else _arrays.SHORT_NAMES.get(dtype, dtype)
+    return _core.reference_attention(arrays, words, kind, lse, settings(plan, profile, threads=threads))
+
+
+def judge_case(case, inputs, outputs, *, plan="stranger", profile="", strict=False, rows=None, seed=1, threads=None,
+               save=None):
+    """The verdict on the answer to any case of attention, a codec or a tensor, as its text.
+
+    inputs, outputs: dicts of arrays by the names that the case gives its tensors (data=file; of a case with
+    data=REGIME:SEED the inputs are drawn, and `inputs` is not read). The grammar: reference/README.md, section 3.
+    """
+    return _core.judge_case(case, _arrays.held(inputs or {}), _arrays.held(outputs),
+                            settings(plan, profile, strict, threads, rows, seed, save))
+
+
+def judge_arrays(want, got, rule="exact", *, strict=False, threads=None, save=None):
+    """The verdict on two arrays of one type and shape under a rule: "exact", "ulp:2", "abs:2^-20,rel:0.001"."""
+    return _core.judge_arrays(_arrays.held({"want": want, "got": got}), rule,
+                              settings(strict=strict, threads=threads, save=save))
+
+
+def plans():
+    """{name: where its numbers come from} of the known plans."""
+    return dict(_core.plans())

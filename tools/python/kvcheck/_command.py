@@ -1,0 +1,13 @@
+"""The command kvcheck, which the wheel brings along."""
+import os
+import pathlib
+import sys
+
+
+def program():
+    return pathlib.Path(__file__).with_name("bin") / "kvcheck"
+
+
+def main():
+    path = str(program())
+    os.execv(path, ["kvcheck", *sys.argv[1:]])

@@ -1,0 +1,197 @@
+"""Assertions for tests. A failure's text is the verdict; the failing inputs are saved beside, so that
+
+    kvcheck run --data kvcheck-failures/FILE.h5#case
+
+judges them again. The folder is that of the environment variable KVCHECK_FAILURES; empty: nothing is saved.
+"""
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from . import _arrays, _attention, _core, formats
+from ._errors import Error
+
+# What is larger stays in memory alone: its case and seed are in the text of the failure.
+MOST_SAVED_BYTES = 1 << 30
+_number = itertools.count()
+# Called with (name of the check, Verdict); the pytest plugin's report.
+listeners = []
+
+
+def __getattr__(name):
+    # What an author of a cache derives from.
+    if name in ("Adapter", "Refused", "Unsupported"):
+        from ._adapters import folder
+        if str(folder()) not in sys.path:
+            sys.path.append(str(folder()))
+        import kvcheck_adapter
+        return getattr(kvcheck_adapter, name)
+    raise AttributeError(f"module 'kvcheck.testing' has no attribute '{name}'")
+
+
+def _place(arrays):
+    """Where the arrays of a failing question are saved, or None, and why not."""
+    folder = os.environ.get("KVCHECK_FAILURES", "kvcheck-failures")
+    size = _arrays.bytes_of(arrays)
+    if not folder:
+        return None, None
+    if size > MOST_SAVED_BYTES:
+        return None, f"the inputs of {size / 1e9:.1f} GB were not saved"
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" (")[0]
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", test).strip("-.")[-120:] or "failure"
+    return os.path.join(folder, f"{name}-{os.getpid()}-{next(_number)}.h5"), None
+
+
+def _judged(arrays, judge, name, msg):
+    """Judges with a place to save to; raises unless it passes."""
+    path, reason = _place(arrays)
+    try:
+        verdict = judge(path)
+    except Error as error:
+        # A question that is put anew without a file has the same answer.
+        if path is None or error.code != "unreadable file":
+            raise
+        reason = f"the inputs were not saved: {error}"
+        verdict = judge(None)
+    for listener in listeners:
+        listener(name, verdict)
+    if verdict.passed:
+        return verdict
+    text = str(verdict)
+    if reason:
+        text += f"  note         {reason}\n"
+    if msg is not None:
+        text = msg(text) if callable(msg) else f"{msg}\n{text}"
+    raise AssertionError(text)
+
+
+def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
+                           lse=None, k_scale=None, v_scale=None, layout="bhsd", plan=_attention.DEFAULT_PLAN,
+                           strict=False, profile="", alibi_slopes=None, lse_base2=False, lse_layout=None,
+                           cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, kv_lens=None, rows=None, seed=1,
+                           threads=None, msg=None):
+    """Raises AssertionError unless every element of `out` (and of `lse`) is as near to the exact value as `plan` explains.
+
+    Arguments, shapes and errors: kvcheck.judge_attention. A verdict that proves nothing (MISTRUSTED) is no pass.
+    msg: a text before that of the verdict, or a function of it. Returns the Verdict.
+    """
+    __tracebackhide__ = True
+    arrays = _attention.attention_arrays(
+        out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale, v_scale=v_scale,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=block_table, kv_lens=kv_lens)
+    words = _attention.attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap,
+                                       layout=layout, lse_layout=lse_layout, lse_base2=lse_base2)
+
+    def judge(path):
+        asked = _attention.settings(plan, profile, strict, threads, rows, seed, path)
+        return _core.judge_attention(arrays, words, asked)
+
+    return _judged(arrays, judge, "attention", msg)
+
+
+def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=False, threads=None, msg=None):
+    """Raises AssertionError unless stored rows are what `format` keeps of x.
+
+    codes: the planes (a dict, or the one array of a format with one plane), or decoded values of x's shape. x (..., d).
+    exact=False: what the codes mean lies within the format's own error of x; where that error hides most of the data, as
+        of normal rows in 4 bits, it proves nothing and is MISTRUSTED. exact=True: the codes equal, bit for bit, what the
+        format's encoder makes of x, whose writer `profile` names where libraries differ ("encode=mlx_gpu").
+    """
+    __tracebackhide__ = True
+    given, kind = _arrays.of(x, "x")
+    given = np.asarray(given)
+    if given.ndim < 1 or given.size == 0:
+        raise Error("array 'x': no rows", "illegal case", "array 'x'")
+    d = given.shape[-1]
+    inputs = {"x": (given.reshape(-1, d), kind)}
+    short = {long: short for short, long in _arrays.SHORT_NAMES.items()}.get(kind, kind)
+    is_decoded = not isinstance(codes, dict) and _is_like(codes, x)
+    case = f"codec op={'encode' if exact else 'round_trip'} format={format} x={short} rows={given.size // d} d={d} data=file"
+    if exact:
+        if is_decoded and not formats.facts(format)["plain"]:
+            raise Error("exact=True compares planes: give them as a dict", "usage", "codes")
+        names = formats.facts(format)["planes"]
+        planes = codes if isinstance(codes, dict) else {names[0]: codes}
+        held = _arrays.held(planes)
+        outputs = {name: (np.asarray(y).reshape(given.size // d, -1), of) for name, (y, of) in held.items()}
+    elif is_decoded:
+        value, of = _arrays.of(codes, "codes")
+        outputs = {"y": (np.asarray(value).reshape(-1, d), of)}
+    else:
+        y = _core.decode({name: (np.asarray(p).reshape(given.size // d, -1), of) for name, (p, of) in _arrays.held(
+            codes if isinstance(codes, dict) else {formats.facts(format)["planes"][0]: codes}).items()},
+            format, kind, d, _attention.settings(profile=profile, threads=threads))
+        outputs = {"y": (y[0].view(f"u{y[0].size // max(given.size, 1)}").reshape(-1, d), y[1])}
+
+    def judge(path):
+        return _core.judge_case(case, inputs, outputs,
+                                _attention.settings(profile=profile, strict=strict, threads=threads, save=path))
+
+    return _judged({**inputs, **outputs}, judge, "codec", msg)
+
+
+def _is_like(a, b):
+    return tuple(getattr(a, "shape", ())) == tuple(b.shape) and _arrays.of(a, "codes")[1] == _arrays.of(b, "x")[1]
+
+
+def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan=False, check_dtype=True, strict=False,
+                 msg=None, threads=None, **ignored):
+    """Raises AssertionError unless two arrays of one shape agree: torch.testing.assert_close, whose keywords it takes,
+    with a verdict (worst element, ulp, where the failures are) in place of a percentage.
+
+    rule: "exact", "ulp:2", "abs:2^-20,rel:0.001"; or rtol and atol: |actual - expected| <= atol + rtol |expected|,
+        decided in exact arithmetic. Neither: bit for bit. A tolerance above a tenth of the data proves nothing, and is
+        MISTRUSTED. check_dtype=False compares values of two float types in the wider.
+    """
+    __tracebackhide__ = True
+    unknown = set(ignored) - {"allow_subclasses", "check_device", "check_layout", "check_stride"}
+    if unknown:
+        raise TypeError(f"assert_close has no argument {', '.join(sorted(unknown))}")
+    if equal_nan:
+        raise Error("NaN agrees with nothing here, but for equal bits under rule='exact'", "unsupported", "equal_nan")
+    if rule is None:
+        rule = "exact" if rtol is None and atol is None else f"abs:{float(atol or 0)!r},rel:{float(rtol or 0)!r}"
+    arrays = {"want": _arrays.of(expected, "expected"), "got": _arrays.of(actual, "actual")}
+    kinds = {kind for _, kind in arrays.values()}
+    if not check_dtype and len(kinds) == 2:
+        wide = max(kinds, key=lambda kind: _arrays.dtype_named(kind).itemsize)
+        target = _arrays.dtype_named(wide if kinds != {"float16", "bfloat16"} else "float32")
+        arrays = {name: _arrays.of(np.asarray(x).view(_arrays.dtype_named(kind)).astype(target), name)
+                  for name, (x, kind) in arrays.items()}
+
+    def judge(path):
+        return _core.judge_arrays(arrays, rule, _attention.settings(strict=strict, threads=threads, save=path))
+
+    return _judged(arrays, judge, "arrays", msg)
+
+
+def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), formats=(), python=sys.executable,
+                         timeout=None):
+    """Raises AssertionError unless a cache does what the contract says, in `cases` drawn traces of operations.
+
+    adapter: a subclass of kvcheck.testing.Adapter in a module or file that can be imported (the cache under test is what
+    it makes), or the path of such a file; it runs in a process of its own, whose crash or endless loop is a finding.
+    arguments: texts for its constructor. layouts, formats: globs of what is drawn ("ring", "affine:*").
+    A failure is shrunk, and written as a .case file that `kvcheck run` replays. Needs msgpack: pip install kvcheck[cache].
+    Errors: kvcheck.Error where the class cannot be reached from another process.
+    """
+    __tracebackhide__ = True
+    from ._adapters import command_of
+    from ._command import program
+    folder = os.environ.get("KVCHECK_FAILURES", "kvcheck-failures") or tempfile.mkdtemp(prefix="kvcheck-")
+    command = [str(program()), "fuzz", "--kind", "cache", "--impl", command_of(adapter, arguments, python), "--cases",
+               str(cases), "--seed", str(seed), "--out", folder]
+    for option, globs in (("--layout", layouts), ("--format", formats)):
+        for glob in globs:
+            command += [option, glob]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode == 2:
+        raise Error((done.stderr or done.stdout).strip(), "usage", "assert_cache_correct")
+    if done.returncode != 0:
+        raise AssertionError(done.stdout + done.stderr)
+    return done.stdout
