@@ -22,6 +22,7 @@ REFERENCE = {
     "reference/cache",
     "reference/attention",
     "reference/judge",
+    "reference/model",
     "reference/trace",
 }
 # In an order in which each includes only those before it.
@@ -32,6 +33,7 @@ TOOLS = [
     "tools/corridor",
     "tools/compare",
     "tools/measure",
+    "tools/agree",
     "tools/campaign",
     "tools/kvcheck",
 ]
@@ -48,6 +50,9 @@ ROOMS = {
     "reference/attention": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/data"},
     "reference/judge": {"reference/spec", "reference/numerics"},
+    "reference/model": {
+        "reference/spec", "reference/numerics", "reference/formats", "reference/data",
+        "reference/attention"},
     "reference/trace": {
         "reference/spec", "reference/data", "reference/cache", "reference/attention",
         "reference/judge"},
@@ -68,6 +73,10 @@ ROOMS = {
         "reference/spec", "reference/numerics", "reference/data", "reference/formats",
         "reference/attention", "reference/judge", "optimized", "golden", "tools/report",
         "tools/corridor"},
+    "tools/agree": {
+        "reference/spec", "reference/numerics", "reference/data", "reference/formats",
+        "reference/cache", "reference/attention", "reference/judge", "reference/model",
+        "optimized", "golden", "tools/report", "tools/corridor", "tools/measure"},
     "tools/campaign": REFERENCE | {
         "fuzz", "golden", "tools/process", "tools/report", "tools/faults", "tools/corridor",
         "tools/compare"},
@@ -94,7 +103,8 @@ DEPENDENCIES = [
     ("H5*", ["golden/*"] + TESTS),
     ("hwy/*", ["optimized/*"] + TESTS),
     ("openssl/*", ["golden/*"] + TESTS),
-    ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*"] + TESTS),
+    ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*",
+                      "tools/agree/*"] + TESTS),
     ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
     ("nanobind/*", ["tools/python/*"]),

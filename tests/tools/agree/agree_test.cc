@@ -1,0 +1,176 @@
+#include "tools/agree/agree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "golden/text_file.h"
+#include "reference/spec/error.h"
+#include "tools/agree/agree_text.h"
+#include "tools/agree/storage_choice.h"
+
+namespace kvcheck {
+namespace {
+
+const std::string kModel = KVCHECK_SOURCE_DIR "/golden/model";
+
+// The trained model over the beginning of its held-out text.
+AgreeQuestion Ask(const std::vector<std::string>& formats, int64_t positions, int64_t batch = 1,
+                  PathFault fault = PathFault::kNone,
+                  const std::vector<std::string>& layouts = {"linear"}) {
+  AgreeQuestion question;
+  question.model = ReadDecoderFile(kModel);
+  question.text_path = kModel + "/held_out.txt";
+  for (const char byte : ReadWholeText(question.text_path, 1 << 20)) {
+    question.text.push_back(static_cast<unsigned char>(byte));
+  }
+  question.storages = ChooseStorages(formats, layouts, fault, question.model.config.head_dim);
+  question.batch = batch;
+  question.positions = positions;
+  question.threads = 2;
+  question.times = false;
+  return question;
+}
+
+TEST(Agree, TheFastPathAgreesWithTheReferenceOverEveryKindOfFormat) {
+  const AgreeQuestion question =
+      Ask({"f32", "bf16", "f8e4m3fn", "fp8:e4m3fn:token:bf16", "affine:4:g64:bf16", "q4_0",
+           "q8_0,q4_0", "mxfp4:bf16", "nvfp4:bf16",
+           "turboquant:4:g64:mlx_vlm:s0:bf16,turboquant:3:g64:mlx_vlm:s1:bf16"},
+          160);
+  const AgreeReport report = Agree(question, {});
+  ASSERT_EQ(report.storages.size(), 10u);
+  EXPECT_EQ(report.positions, 160);
+  for (const StorageFigures& f : report.storages) {
+    SCOPED_TRACE(PrintFormats(f.storage));
+    EXPECT_EQ(f.outcome, Outcome::kPass) << f.why;
+    EXPECT_EQ(f.flips.size(), 0u);
+    // Every step of 160 tokens was judged: at least x, q, k, v, out, ... of 4 layers.
+    EXPECT_GT(f.steps.elements, 160 * 4 * (4 * 256 + 704));
+    // The largest effect of arithmetic is within what is propagated, and what is propagated says
+    // something: it is far below the margin of an ordinary token, some units.
+    EXPECT_GT(f.propagated_share, 0);
+    EXPECT_LE(f.propagated_share, 1);
+    EXPECT_LT(f.propagated_median, 1);
+  }
+  // Fewer bits say less of the same: 4 bits against 32.
+  EXPECT_LT(report.storages[0].quality.kl_mean.value, 1e-6);
+  EXPECT_GT(report.storages[4].quality.kl_mean.value, report.storages[1].quality.kl_mean.value);
+}
+
+TEST(Agree, RowsOfABatchSayWhatTheySayAlone) {
+  const AgreeReport report =
+      Agree(Ask({"f16", "affine:4:g64:bf16"}, 400, 3, PathFault::kNone, {"linear", "ring"}), {});
+  ASSERT_EQ(report.storages.size(), 4u);
+  EXPECT_EQ(report.sequences, 3);
+  for (const StorageFigures& f : report.storages) {
+    EXPECT_EQ(f.outcome, Outcome::kPass) << f.why;
+    ASSERT_EQ(f.noise.size(), 3u);
+    for (const NoiseFloor& noise : f.noise) {
+      EXPECT_GT(noise.positions, 0);
+      // Rows of optimized/attention and optimized/model are batch-invariant.
+      EXPECT_EQ(noise.largest, 0) << noise.what;
+    }
+    ASSERT_TRUE(f.single);
+    EXPECT_EQ(f.single->kl_mean.value, f.quality.kl_mean.value);
+  }
+}
+
+TEST(Agree, ARingSaysWhatAnAskedWindowSays) {
+  // Longer than the window of 256, so that the ring evicts.
+  const AgreeReport report = Agree(Ask({"q8_0"}, 420, 1, PathFault::kNone, {"linear", "ring"}), {});
+  ASSERT_EQ(report.storages.size(), 2u);
+  EXPECT_EQ(report.storages[0].outcome, Outcome::kPass) << report.storages[0].why;
+  EXPECT_EQ(report.storages[1].outcome, Outcome::kPass) << report.storages[1].why;
+  EXPECT_EQ(report.storages[0].quality.kl_mean.value, report.storages[1].quality.kl_mean.value);
+  EXPECT_LT(report.storages[1].bytes_per_token, report.storages[0].bytes_per_token);
+}
+
+struct FaultCase {
+  PathFault fault;
+  int64_t layer;
+  DecoderStep step;
+  int64_t head;
+};
+
+class AgreeFault : public testing::TestWithParam<FaultCase> {};
+
+TEST_P(AgreeFault, FailsAndNamesTheLayer) {
+  const FaultCase& c = GetParam();
+  const AgreeReport report = Agree(Ask({"q8_0"}, 300, 2, c.fault), {});
+  const StorageFigures& f = report.storages.front();
+  EXPECT_EQ(report.outcome(), Outcome::kFail);
+  ASSERT_TRUE(f.first);
+  EXPECT_EQ(f.first->layer, c.layer) << Print(*f.first);
+  EXPECT_EQ(f.first->step, c.step) << Print(*f.first);
+  if (c.head >= 0) {
+    EXPECT_EQ(f.first->head, c.head);
+  }
+  EXPECT_GE(f.first->token, 0);
+  EXPECT_THAT(f.why, testing::HasSubstr("layer"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, AgreeFault,
+    testing::Values(FaultCase{PathFault::kLeftPadding, 2, DecoderStep::kAttention, -1},
+                    FaultCase{PathFault::kKScale, 2, DecoderStep::kStoredK, 1},
+                    FaultCase{PathFault::kSwappedV, 2, DecoderStep::kStoredV, -1},
+                    FaultCase{PathFault::kRopeOffset, 0, DecoderStep::kQ, -1},
+                    FaultCase{PathFault::kLastKey, 2, DecoderStep::kAttention, -1}),
+    [](const auto& info) { return PrintPath(info.param.fault).substr(sizeof("fault:") - 1); });
+
+TEST(Agree, OnlyTheFaultyLayerFails) {
+  const AgreeReport report = Agree(Ask({"f16"}, 130, 1, PathFault::kKScale), {});
+  // One head of K, its only layer, one chunk: what follows is judged on what is stored.
+  EXPECT_EQ(report.storages.front().steps_failed, 2);
+}
+
+TEST(Agree, TheReportIsTheSameInEveryRunAndForAnyNumberOfThreads) {
+  AgreeQuestion question = Ask({"q4_0"}, 100);
+  const std::string first = AgreeJson(question, Agree(question, {}));
+  question.threads = 1;
+  EXPECT_EQ(AgreeJson(question, Agree(question, {})), first);
+  const auto json = nlohmann::json::parse(first);
+  EXPECT_EQ(json["storages"][0]["k"], "q4_0");
+  EXPECT_EQ(json["storages"][0]["outcome"], "PASS");
+  EXPECT_GT(json["storages"][0]["quality"]["kl_mean"]["value"], 0);
+}
+
+TEST(Agree, ATextThatIsTooShortIsRefused) {
+  AgreeQuestion question = Ask({"f32"}, 100);
+  question.text.resize(99);
+  EXPECT_THROW(Agree(question, {}), Error);
+}
+
+TEST(Agree, WindowsAreRaggedWithinABatchAndHoldWhatIsAsked) {
+  AgreeQuestion question = Ask({"f32"}, 1000, 3);
+  question.context = 200;
+  const auto windows = WindowsOf(question);
+  ASSERT_EQ(windows.size() % 3, 0u);
+  size_t positions = 0;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    EXPECT_EQ(windows[i].tokens.size(), windows[i].next.size());
+    EXPECT_EQ(windows[i].tokens.front(), question.model.config.bos);
+    EXPECT_EQ(windows[i].tokens[1], windows[i].next[0]);
+    if (i % 3 > 0) {
+      EXPECT_LT(windows[i].tokens.size(), windows[i - 1].tokens.size());
+    }
+    positions += windows[i].tokens.size();
+  }
+  EXPECT_GE(positions, 1000u);
+  EXPECT_EQ(windows[0].tokens.size(), 200u);
+}
+
+TEST(Flip, IsExcusedWhereArithmeticMayMoveTheMarginBelowZero) {
+  Flip flip;
+  flip.margin = 0.5;
+  flip.propagated = 0.5;
+  EXPECT_TRUE(flip.excused());
+  flip.propagated = 0.25;
+  EXPECT_FALSE(flip.excused());
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,327 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "reference/spec/error.h"
+#include "tests/golden/golden_samples.h"
+#include "tools/agree/compare_dumps.h"
+
+namespace kvcheck {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+using Rows = std::vector<std::vector<float>>;
+
+template <typename Number>
+void Append(Number value, std::string* to) {
+  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Positions of logits that no two rows share.
+Rows Drawn(size_t positions, size_t vocabulary) {
+  Rows rows(positions, std::vector<float>(vocabulary));
+  uint32_t state = 1;
+  for (auto& row : rows) {
+    for (float& logit : row) {
+      state = state * 1664525U + 1013904223U;
+      logit = static_cast<float>(state >> 8) * 0x1p-21F - 4;  // -4 to 4
+    }
+  }
+  return rows;
+}
+
+class Dumps : public testing::Test {
+ protected:
+  void TearDown() override {
+    for (const std::string& path : paths_) std::filesystem::remove(path);
+  }
+  std::string Path(const std::string& name) {
+    paths_.push_back(golden_samples::TemporaryPath("agree_" + name));
+    return paths_.back();
+  }
+  std::string Safetensors(const std::string& name, const Rows& rows, bool next = true) {
+    std::string data;
+    for (const auto& row : rows) {
+      for (const float logit : row) Append(logit, &data);
+    }
+    const size_t logits = data.size();
+    json header = {{"logits",
+                    {{"dtype", "F32"},
+                     {"shape", {rows.size(), rows[0].size()}},
+                     {"data_offsets", {0, logits}}}}};
+    if (next) {
+      for (size_t i = 0; i < rows.size(); ++i) Append(static_cast<int32_t>(i % 3), &data);
+      header["next"] = {
+          {"dtype", "I32"}, {"shape", {rows.size()}}, {"data_offsets", {logits, data.size()}}};
+    }
+    const std::string path = Path(name);
+    golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header.dump(), data));
+    return path;
+  }
+  // As llama.cpp's log_softmax writes a row: one chunk whose second half is `rows`.
+  std::string Llama(const std::string& name, const Rows& rows) {
+    const auto vocabulary = static_cast<int32_t>(rows[0].size());
+    const auto context = static_cast<int32_t>(2 * (rows.size() + 1));
+    std::string bytes = "_logits_";
+    for (const int32_t number : {context, vocabulary, 1}) Append(number, &bytes);
+    for (int32_t t = 0; t < context; ++t) Append((t - context / 2 + 2) % 3, &bytes);
+    for (const auto& row : rows) {
+      float most = row[0], least = row[0], sum = 0;
+      for (const float logit : row) most = std::max(most, logit), least = std::min(least, logit);
+      least = std::max(least, most - 16);
+      for (const float logit : row) sum += std::exp(logit - most);
+      const float scale = (most - least) / 65535;
+      Append(scale, &bytes);
+      Append(least - most - std::log(sum), &bytes);
+      for (const float logit : row) {
+        Append(static_cast<uint16_t>(logit > least ? std::lround((logit - least) / scale) : 0),
+               &bytes);
+      }
+      if (row.size() % 2 == 1) Append(uint16_t{0}, &bytes);
+    }
+    const std::string path = Path(name);
+    golden_samples::WriteBytes(path, bytes);
+    return path;
+  }
+  static std::vector<double> LogP(const std::vector<float>& row) {
+    std::vector<double> log_p(row.begin(), row.end());
+    const double lse = LogSumExp(log_p);
+    for (double& value : log_p) value -= lse;
+    return log_p;
+  }
+  std::string Text(const std::string& name, const std::string& text) {
+    const std::string path = Path(name);
+    golden_samples::WriteBytes(path, text);
+    return path;
+  }
+  // The tokens of each position whose log-probability is at least -3.
+  std::string Vllm(const std::string& name, const Rows& rows) {
+    json array = json::array({nullptr});
+    for (const auto& row : rows) {
+      json entry = json::object();
+      const std::vector<double> log_p = LogP(row);
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (log_p[i] < -3) continue;
+        entry[std::to_string(i)] = {{"logprob", log_p[i]}, {"decoded_token", "\"]},{[\\"}};
+      }
+      array.push_back(entry);
+    }
+    return Text(name, json{{"choices", {{{"text", "\"prompt_logprobs\": [1]"}}}},
+                           {"prompt_logprobs", array}}
+                          .dump(1));
+  }
+  static DumpReport Compare(const std::string& gold, const std::string& got, double error = 0,
+                            const std::string& noise = "") {
+    return CompareDumps({gold, got, noise, error}, {});
+  }
+  static std::string Refusal(const std::string& gold, const std::string& got) {
+    try {
+      Compare(gold, got);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "";
+  }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+TEST_F(Dumps, AFileAgreesWithItself) {
+  const std::string path = Safetensors("self", Drawn(70, 11));
+  const DumpReport report = Compare(path, path);
+  EXPECT_EQ(report.outcome, Outcome::kPass);
+  EXPECT_EQ(report.figures.positions, 70);
+  EXPECT_EQ(report.figures.kl_max, 0);
+  EXPECT_EQ(report.largest, 0);
+  EXPECT_TRUE(report.has_next);
+  EXPECT_FALSE(report.is_lower_bound);
+}
+
+TEST_F(Dumps, AFlipIsExcusedByAStatedErrorOfHalfItsMargin) {
+  Rows rows = Drawn(40, 11);
+  const std::string gold = Safetensors("gold", rows);
+  auto& row = rows[17];
+  const auto top = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  row[top] = -4;
+  const std::string got = Safetensors("got", rows);
+  const DumpReport report = Compare(gold, got);
+  EXPECT_EQ(report.outcome, Outcome::kFail);
+  ASSERT_EQ(report.flips.size(), 1u);
+  EXPECT_EQ(report.flips[0].position, 17);
+  EXPECT_EQ(report.flips[0].expected, static_cast<int64_t>(top));
+  EXPECT_THAT(report.why, HasSubstr("position 17"));
+  // Each of the two engines may be off by the error in each of two numbers: 4 errors.
+  const double margin = report.flips[0].margin;
+  EXPECT_EQ(Compare(gold, got, margin / 4).outcome, Outcome::kPass);
+  EXPECT_EQ(Compare(gold, got, margin / 4 * (1 - 0x1p-20)).outcome, Outcome::kFail);
+}
+
+TEST_F(Dumps, WhatARepeatedRunChangesIsNoFinding) {
+  Rows rows = Drawn(40, 5);
+  const std::string gold = Safetensors("gold", rows);
+  Rows again = rows;
+  const auto second_of = [](const std::vector<float>& row) {
+    std::vector<float> sorted = row;
+    std::sort(sorted.begin(), sorted.end());
+    return std::find(row.begin(), row.end(), sorted[3]) - row.begin();
+  };
+  // The repeated run raises a second token by nearly its margin, the other engine by a bit more.
+  const auto second = static_cast<size_t>(second_of(rows[3]));
+  const float margin = *std::max_element(rows[3].begin(), rows[3].end()) - rows[3][second];
+  again[3][second] += 0.9F * margin;
+  rows[3][second] += 1.1F * margin;
+  const std::string repeated = Safetensors("again", again);
+  const std::string got = Safetensors("got", rows);
+  EXPECT_EQ(Compare(gold, got).outcome, Outcome::kFail);
+  const DumpReport report = Compare(gold, got, 0, repeated);
+  EXPECT_EQ(report.outcome, Outcome::kPass);
+  EXPECT_GT(*report.noise, 0);
+  EXPECT_EQ(report.excused, 1);
+}
+
+TEST_F(Dumps, LlamasBaseIsWithinTheStepsOfItsRows) {
+  for (const size_t vocabulary : {10U, 11U}) {
+    const Rows rows = Drawn(9, vocabulary);
+    const std::string path = Llama("base", rows);
+    const auto dump = OpenLogitsDump(path);
+    TokenDistribution position;
+    for (size_t t = 0; t < rows.size(); ++t) {
+      ASSERT_TRUE(dump->Read(&position));
+      EXPECT_TRUE(position.complete);
+      EXPECT_EQ(position.next, static_cast<int64_t>(t % 3));
+      const std::vector<double> log_p = LogP(rows[t]);
+      for (size_t i = 0; i < vocabulary; ++i) {
+        EXPECT_TRUE(std::fabs(position.log_p[i] - log_p[i]) <= position.error);
+      }
+    }
+    EXPECT_FALSE(dump->Read(&position));
+    // Beside the logits themselves: nothing is a flip.
+    EXPECT_EQ(Compare(Safetensors("logits", rows), path).outcome, Outcome::kPass);
+  }
+}
+
+TEST_F(Dumps, ALlamaBaseThatWasCutShortIsRefused) {
+  const std::string path = Llama("base", Drawn(9, 10));
+  const std::string bytes = golden_samples::ReadBytes(path);
+  for (const size_t left : {bytes.size() - 1, size_t{60}, size_t{19}, size_t{8}}) {
+    golden_samples::WriteBytes(path, bytes.substr(0, left));
+    EXPECT_NE(Refusal(path, path), "") << left;
+  }
+  std::string huge = bytes;
+  const int32_t many = std::numeric_limits<int32_t>::max();
+  std::memcpy(huge.data() + 12, &many, 4);
+  golden_samples::WriteBytes(path, huge);
+  EXPECT_THAT(Refusal(path, path), HasSubstr("header is damaged"));
+}
+
+TEST_F(Dumps, PromptLogprobsOfServersAreRead) {
+  const Rows rows = Drawn(30, 7);
+  const std::string vllm = Vllm("vllm", rows);
+  json sglang = json::array({nullptr});
+  for (const auto& row : rows) {
+    json entry = json::array();
+    const std::vector<double> log_p = LogP(row);
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (log_p[i] >= -3) entry.push_back({log_p[i], i, nullptr});
+    }
+    sglang.push_back(entry);
+  }
+  const std::string other =
+      Text("sglang", json{{"meta_info", {{"input_top_logprobs", sglang}}}}.dump());
+  const DumpReport report = Compare(vllm, other);
+  EXPECT_EQ(report.outcome, Outcome::kPass) << report.why;
+  EXPECT_EQ(report.figures.positions, 30);
+  EXPECT_TRUE(report.is_lower_bound);
+  EXPECT_FALSE(report.has_next);
+  EXPECT_EQ(report.largest, 0);
+}
+
+TEST_F(Dumps, LumpedKlIsALowerBoundOfTheWhole) {
+  const Rows rows = Drawn(50, 9);
+  Rows others = rows;
+  for (auto& row : others) {
+    for (size_t i = 0; i < row.size(); ++i) row[i] += 0.25F * static_cast<float>(i % 3);
+  }
+  const DumpReport whole = Compare(Safetensors("a", rows), Safetensors("b", others), 10);
+  const DumpReport part = Compare(Vllm("c", rows), Vllm("d", others), 10);
+  EXPECT_GT(part.figures.kl_mean.value, 0);
+  EXPECT_LT(part.figures.kl_mean.value, whole.figures.kl_mean.value);
+}
+
+TEST_F(Dumps, KeptTopTokensAreASmallBaseThatAgrees) {
+  const Rows rows = Drawn(64, 100);
+  const std::string whole = Safetensors("whole", rows);
+  const std::string kept = Path("kept");
+  WriteTopTokens(OpenLogitsDump(whole).get(), 10, kept);
+  EXPECT_LT(std::filesystem::file_size(kept), std::filesystem::file_size(whole) / 3);
+  const DumpReport report = Compare(kept, whole);
+  EXPECT_EQ(report.outcome, Outcome::kPass) << report.why;
+  EXPECT_TRUE(report.is_lower_bound);
+  EXPECT_EQ(report.flips.size(), 0u);
+  EXPECT_TRUE(OpenLogitsDump(kept)->Description().find("most likely 10") != std::string::npos);
+  EXPECT_THROW(WriteTopTokens(OpenLogitsDump(whole).get(), 101, kept), Error);
+}
+
+TEST_F(Dumps, AMarginThatTheTokensDoNotShowProvesNothing) {
+  // The gold keeps two tokens; the other engine says a third one.
+  const std::string gold = Text("gold", R"([null, {"0": -0.6, "1": -1.0}])");
+  const std::string got = Text("got", R"([null, {"2": -0.6, "0": -1.0}])");
+  EXPECT_EQ(Compare(gold, got, 0.01).outcome, Outcome::kFail);
+  // 1 flip of 40 positions is less than the share that proves nothing.
+  std::string many = R"([null, {"0": -0.6, "1": -1.0})", more = R"([null, {"2": -0.6, "0": -1.0})";
+  for (int i = 0; i < 39; ++i) many += R"(, {"0": -0.1})", more += R"(, {"0": -0.1})";
+  const DumpReport report = Compare(Text("gold", many + "]"), Text("got", more + "]"), 0.2);
+  EXPECT_EQ(report.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(report.undecided, 1);
+}
+
+TEST_F(Dumps, TooManyExcusedFlipsProveNothing) {
+  Rows rows = Drawn(20, 3);
+  const std::string gold = Safetensors("gold", rows);
+  for (size_t t = 0; t < 2; ++t) std::rotate(rows[t].begin(), rows[t].begin() + 1, rows[t].end());
+  const DumpReport report = Compare(gold, Safetensors("got", rows), 100);
+  EXPECT_EQ(report.flips.size(), 2u);
+  EXPECT_EQ(report.outcome, Outcome::kMistrusted);
+}
+
+TEST_F(Dumps, ANanFailsAndIsNamed) {
+  Rows rows = Drawn(10, 4);
+  const std::string gold = Safetensors("gold", rows);
+  rows[6][1] = std::numeric_limits<float>::quiet_NaN();
+  const std::string got = Safetensors("got", rows);
+  const DumpReport report = Compare(gold, got);
+  EXPECT_EQ(report.outcome, Outcome::kFail);
+  EXPECT_EQ(report.not_finite, 1);
+  EXPECT_THAT(Refusal(got, gold), HasSubstr("position 6"));
+}
+
+TEST_F(Dumps, DumpsOfDifferentTextsAreRefused) {
+  const std::string ten = Safetensors("ten", Drawn(10, 4));
+  EXPECT_THAT(Refusal(ten, Safetensors("nine", Drawn(9, 4))), HasSubstr("ends after 9"));
+  EXPECT_THAT(Refusal(ten, Safetensors("wide", Drawn(10, 5))), HasSubstr("5 tokens"));
+  EXPECT_THAT(Refusal(ten, Llama("llama", Drawn(9, 4))), HasSubstr("ends after 9"));
+  EXPECT_THAT(Refusal(Text("no", "{\"text\": 1}"), ten), HasSubstr("prompt_logprobs"));
+  EXPECT_THAT(Refusal(Text("cut", R"([null, {"0": -0.6)"), ten), HasSubstr("ends within"));
+  EXPECT_THAT(Refusal(Text("word", R"([{"the": -0.6}])"), ten), HasSubstr("is no token"));
+}
+
+TEST_F(Dumps, TheJsonSaysWhatTheTextSays) {
+  const std::string path = Safetensors("self", Drawn(40, 6));
+  const DumpQuestion question = {path, path, "", 0};
+  const DumpReport report = CompareDumps(question, {});
+  const json written = json::parse(DumpJson(question, report));
+  EXPECT_EQ(written["outcome"], "PASS");
+  EXPECT_EQ(written["figures"]["positions"], 40);
+  EXPECT_THAT(DumpText(question, report), HasSubstr("PASS"));
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,141 @@
+#include "tools/agree/agree_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/agree/storage_choice.h"
+#include "tools/measure/format_choice.h"
+
+namespace kvcheck {
+namespace {
+
+std::string Figure(double value) { return fmt::format("{:.3g}", value); }
+
+std::string Range(const Interval& i) {
+  return fmt::format("{:.3g} [{:.3g}, {:.3g}]", i.value, i.low, i.high);
+}
+
+std::string Percent(const Interval& i) {
+  return fmt::format("{:.2f} % [{:.2f}, {:.2f}]", 100 * i.value, 100 * i.low, 100 * i.high);
+}
+
+// Rows of cells; the first column to the left, the others to the right.
+class Table {
+ public:
+  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string Text() const {
+    std::vector<size_t> widths(rows_.front().size());
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line = fmt::format("  {:<{}}", row[0], widths[0]);
+      for (size_t i = 1; i < row.size(); ++i) line += fmt::format("  {:>{}}", row[i], widths[i]);
+      text += line + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string NameOf(const StorageFigures& f) {
+  return PrintFormats(f.storage) + (f.storage.ring ? " ring" : "");
+}
+
+double Bits(const AgreeQuestion& question, const PathStorage& storage) {
+  const int64_t dim = question.model.config.head_dim;
+  return (BitsPerElement(storage.k, dim) + BitsPerElement(storage.v, dim)) / 2;
+}
+
+std::string QualityTable(const AgreeQuestion& question, const AgreeReport& report) {
+  Table table;
+  table.Add({"format", "bits", "top-1", "KL mean", "KL median", "KL 99 %", "KL max", "perplexity"});
+  for (const StorageFigures& f : report.storages) {
+    const AgreementFigures& q = f.quality;
+    table.Add({NameOf(f), fmt::format("{:g}", Bits(question, f.storage)), Percent(q.top1),
+               Range(q.kl_mean), Figure(q.kl_median.value), Figure(q.kl_99.value), Figure(q.kl_max),
+               fmt::format("{:.4f} [{:.4f}, {:.4f}]", q.perplexity_ratio.value,
+                           q.perplexity_ratio.low, q.perplexity_ratio.high)});
+  }
+  return table.Text();
+}
+
+std::string CorrectnessTable(const AgreeReport& report) {
+  Table table;
+  table.Add({"format", "verdict", "flips", "excused", "KL max", "explained", "used", "elements",
+             "noise"});
+  for (const StorageFigures& f : report.storages) {
+    double noise = 0;
+    for (const NoiseFloor& n : f.noise) noise = std::max(noise, n.largest);
+    table.Add({NameOf(f), std::string(Name(f.outcome)), std::to_string(f.flips.size()),
+               std::to_string(f.excused), Figure(f.correctness.kl_max), Figure(f.propagated_median),
+               Figure(f.propagated_share), std::to_string(f.steps.elements), Figure(noise)});
+  }
+  return table.Text();
+}
+
+std::string TimesTable(const AgreeQuestion& question, const AgreeReport& report) {
+  Table table;
+  std::vector<std::string> head = {"format", "bytes/token"};
+  if (question.times) head.insert(head.end(), {"prefill tok/s", "decode tok/s"});
+  if (question.batch > 1) {
+    if (question.times) head.insert(head.end(), {"single decode tok/s"});
+    head.insert(head.end(), {"top-1", "single top-1", "perplexity", "single perplexity"});
+  }
+  table.Add(head);
+  for (const StorageFigures& f : report.storages) {
+    std::vector<std::string> row = {NameOf(f), fmt::format("{:.1f}", f.bytes_per_token)};
+    if (f.times) {
+      row.push_back(fmt::format("{:.0f}", f.times->prefill_tokens_per_s));
+      row.push_back(fmt::format("{:.0f}", f.times->decode_tokens_per_s));
+    }
+    if (f.single) {
+      if (f.single_times) row.push_back(fmt::format("{:.0f}", f.single_times->decode_tokens_per_s));
+      row.push_back(fmt::format("{:.2f} %", 100 * f.quality.top1.value));
+      row.push_back(fmt::format("{:.2f} %", 100 * f.single->top1.value));
+      row.push_back(fmt::format("{:.4f}", f.quality.perplexity_ratio.value));
+      row.push_back(fmt::format("{:.4f}", f.single->perplexity_ratio.value));
+    }
+    table.Add(row);
+  }
+  return table.Text();
+}
+
+}  // namespace
+
+std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) {
+  std::string text = fmt::format(
+      "{} positions in {} sequences of up to {} tokens, batch {}, {}: reference {:.4f} bits per "
+      "token\n",
+      report.positions, report.sequences, question.context, question.batch,
+      PrintPath(question.storages.front().fault), report.reference_bits);
+  text +=
+      "\nquality: beside the reference in full precision [95 % of resampled texts]; KL in nats\n";
+  text += QualityTable(question, report);
+  text +=
+      "\ncorrectness: beside the reference over the same stored bytes; explained: change of the "
+      "margin of the least certain\ntokens that arithmetic allows (median), and the largest share "
+      "of it that was used; noise: largest change of a logit,\nfed in other chunks and beside "
+      "other rows\n";
+  text += CorrectnessTable(report);
+  text += "\ncost\n" + TimesTable(question, report);
+  for (const StorageFigures& f : report.storages) {
+    if (f.outcome == Outcome::kPass) continue;
+    text += fmt::format("\n{} {}: {}\n", Name(f.outcome), NameOf(f), f.why);
+    text += fmt::format("  steps that failed {}, that proved nothing {}; flips {}, excused {}\n",
+                        f.steps_failed, f.steps_mistrusted, f.flips.size(), f.excused);
+    if (f.first) {
+      text += fmt::format("  first        {}\n", Print(*f.first));
+      for (const std::string& hint : f.first->hints)
+        text += fmt::format("  hint         {}\n", hint);
+    }
+  }
+  return text + fmt::format("\n{}\n", Name(report.outcome()));
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,118 @@
+// The base file of llama-perplexity: "_logits_", n_ctx, n_vocab, n_chunk (i32 each), the tokens
+// (i32) of every chunk; then for each chunk and each of its positions from n_ctx / 2 to n_ctx - 2 a
+// row of 2 ceil(n_vocab / 2) + 4 u16: scale and smallest log-probability as two f32, and n_vocab
+// steps.
+//
+// Source: llama.cpp, tools/perplexity/perplexity.cpp (log_softmax, process_logits, perplexity).
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "golden/input_file.h"
+#include "reference/spec/error.h"
+#include "tools/agree/logits_dump.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr int64_t kHeaderBytes = 20;
+constexpr int64_t kMost = int64_t{1} << 24;  // of n_ctx, n_vocab and n_chunk
+
+class LlamaBase : public LogitsDump {
+ public:
+  explicit LlamaBase(const std::string& path) : file_(path) {
+    std::array<int32_t, 3> numbers{};
+    if (file_.size() < kHeaderBytes) Refuse("it ends within its header");
+    file_.ReadAt(8, numbers.data(), sizeof(numbers));
+    context_ = numbers[0], vocabulary_ = numbers[1], chunks_ = numbers[2];
+    for (const int64_t number : {context_, vocabulary_, chunks_}) {
+      if (number < 1 || number > kMost) Refuse("its header is damaged");
+    }
+    first_ = context_ / 2;
+    per_chunk_ = context_ - 1 - first_;
+    if (per_chunk_ < 1) Refuse("a context of that length has no positions");
+    row_words_ = 2 * ((vocabulary_ + 1) / 2) + 4;
+    // Each factor is at most 2^24, so the chunk fits; their number is then compared by division.
+    const int64_t chunk_bytes = per_chunk_ * row_words_ * 2;
+    data_ = kHeaderBytes + chunks_ * context_ * 4;
+    if (file_.size() < data_ || (file_.size() - data_) / chunk_bytes < chunks_) {
+      Refuse(
+          fmt::format("it holds less than the {} chunks that its header names: llama-perplexity "
+                      "does not say when a write fails",
+                      chunks_));
+    }
+    tokens_.resize(static_cast<size_t>(context_));
+  }
+
+  bool Read(TokenDistribution* position) override {
+    if (at_ == chunks_ * per_chunk_) {
+      file_.ThrowIfChanged();
+      return false;
+    }
+    const int64_t chunk = at_ / per_chunk_;
+    const int64_t row = at_ % per_chunk_;
+    if (row == 0) {
+      file_.ReadAt(kHeaderBytes + chunk * context_ * 4, tokens_.data(),
+                   tokens_.size() * sizeof(int32_t));
+    }
+    words_.resize(static_cast<size_t>(row_words_));
+    file_.ReadAt(data_ + at_ * row_words_ * 2, words_.data(), words_.size() * 2);
+    float scale = 0;
+    float least = 0;
+    std::memcpy(&scale, words_.data(), 4);
+    std::memcpy(&least, words_.data() + 2, 4);
+    if (!(scale >= 0) || !std::isfinite(scale) || !std::isfinite(least)) {
+      Refuse(fmt::format("position {} has a scale of {} and a smallest number of {}", at_, scale,
+                         least));
+    }
+    const auto size = static_cast<size_t>(vocabulary_);
+    position->tokens.resize(size);
+    std::iota(position->tokens.begin(), position->tokens.end(), int64_t{0});
+    position->log_p.resize(size);
+    for (size_t i = 0; i < size; ++i) {
+      position->log_p[i] = static_cast<double>(scale) * words_[i + 4] + static_cast<double>(least);
+    }
+    position->complete = true;
+    // The nearest step; the row is computed in f32 (sums of magnitudes up to about 32, three
+    // roundings).
+    position->error = 0.5 * static_cast<double>(scale) + 3 * 0x1p-24 * 32;
+    // Step 0 also stands for everything below.
+    position->floor = static_cast<double>(least);
+    position->next = tokens_[static_cast<size_t>(first_ + row + 1)];
+    if (*position->next < 0 || *position->next >= vocabulary_) {
+      Refuse(fmt::format("the token after position {} is {}, outside the vocabulary", at_,
+                         *position->next));
+    }
+    ++at_;
+    return true;
+  }
+
+  std::string Description() const override {
+    return fmt::format("llama.cpp base, {} positions of {} tokens", chunks_ * per_chunk_,
+                       vocabulary_);
+  }
+
+ private:
+  [[noreturn]] void Refuse(const std::string& what) const {
+    throw Error(ErrorCode::kUnreadableFile, what, file_.path());
+  }
+
+  InputFile file_;
+  int64_t context_ = 0, vocabulary_ = 0, chunks_ = 0;
+  int64_t first_ = 0, per_chunk_ = 0, row_words_ = 0, data_ = 0;
+  int64_t at_ = 0;
+  std::vector<int32_t> tokens_;
+  std::vector<uint16_t> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<LogitsDump> OpenLlamaBase(const std::string& path) {
+  return std::make_unique<LlamaBase>(path);
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,106 @@
+#include "tools/agree/logits_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "golden/input_file.h"
+#include "reference/spec/error.h"
+#include "tools/report/output_file.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::string_view kLlamaMagic = "_logits_";
+
+// A number of the file as little-endian bytes.
+template <typename Number>
+void AppendNumber(Number value, std::string* to) {
+  static_assert(std::endian::native == std::endian::little);
+  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+}  // namespace
+
+std::optional<size_t> TokenDistribution::Find(int64_t token) const {
+  const auto found = std::lower_bound(tokens.begin(), tokens.end(), token);
+  if (found == tokens.end() || *found != token) return std::nullopt;
+  return static_cast<size_t>(found - tokens.begin());
+}
+
+size_t TokenDistribution::Top() const {
+  return static_cast<size_t>(std::max_element(log_p.begin(), log_p.end()) - log_p.begin());
+}
+
+std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
+  const InputFile file(path);
+  std::array<char, 16> head{};
+  const auto bytes = static_cast<size_t>(std::min<int64_t>(file.size(), head.size()));
+  file.ReadAt(0, head.data(), bytes);
+  const std::string_view text(head.data(), bytes);
+  if (text.substr(0, kLlamaMagic.size()) == kLlamaMagic) return OpenLlamaBase(path);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && (text[first] == '{' || text[first] == '[')) {
+    return OpenJsonLogprobs(path);
+  }
+  return OpenSafetensorsLogits(path);
+}
+
+void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
+  std::string ids, logits, lse, next;
+  int64_t positions = 0;
+  double error = 0;
+  TokenDistribution position;
+  std::vector<size_t> order;
+  while (dump->Read(&position)) {
+    if (static_cast<int64_t>(position.tokens.size()) < k) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("position {} has {} tokens, and {} are to be kept", positions,
+                              position.tokens.size(), k),
+                  "--top");
+    }
+    order.resize(position.tokens.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](size_t a, size_t b) {
+      return position.log_p[a] > position.log_p[b] ||
+             (position.log_p[a] == position.log_p[b] && a < b);
+    });
+    order.resize(static_cast<size_t>(k));
+    std::sort(order.begin(), order.end());
+    for (const size_t i : order) {
+      AppendNumber(static_cast<int32_t>(position.tokens[i]), &ids);
+      const auto rounded = static_cast<float>(position.log_p[i]);
+      error = std::max(error, position.error + std::fabs(rounded - position.log_p[i]));
+      AppendNumber(rounded, &logits);
+    }
+    AppendNumber(0.0F, &lse);
+    AppendNumber(static_cast<int32_t>(position.next.value_or(-1)), &next);
+    ++positions;
+  }
+  const auto entry = [](std::string_view name, std::string_view dtype, const std::string& shape,
+                        size_t begin, size_t bytes) {
+    return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", name, dtype,
+                       shape, begin, begin + bytes);
+  };
+  const std::string row = std::to_string(positions);
+  const std::string matrix = fmt::format("{},{}", positions, k);
+  std::string header = fmt::format(
+      R"({{"__metadata__":{{"error":"{}"}},{},{},{},{}}})", error,
+      entry("lse", "F32", row, 0, lse.size()), entry("next", "I32", row, lse.size(), next.size()),
+      entry("topk_ids", "I32", matrix, lse.size() + next.size(), ids.size()),
+      entry("topk_logits", "F32", matrix, lse.size() + next.size() + ids.size(), logits.size()));
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  OutputFile file(path);
+  std::string length;
+  AppendNumber(static_cast<uint64_t>(header.size()), &length);
+  for (const std::string* part : {&length, &header, &lse, &next, &ids, &logits}) file.Write(*part);
+  file.Commit();
+}
+
+}  // namespace kvcheck

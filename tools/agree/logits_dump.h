@@ -1,0 +1,65 @@
+// What an engine said, position by position, in files that engines write; read one position at a
+// time, so that memory does not grow with the file.
+//
+//   safetensors   `logits` (positions, vocabulary); or the most likely tokens alone: `topk_ids` and
+//                 `topk_logits` (positions, k), `lse` (positions), the log of the sum of
+//                 exponentials over the whole vocabulary. `next` (positions): the tokens that
+//                 followed, where known. Metadata `error`: how far a number may be off what the
+//                 engine computed.
+//   llama.cpp     the file of llama-perplexity --kl-divergence-base: log-probabilities in steps of
+//   a
+//                 65535th of each row's range, which is cut 16 below the largest
+//                 (tools/perplexity/perplexity.cpp)
+//   vLLM          a response with "prompt_logprobs", or that array alone
+//   SGLang        a response with "input_top_logprobs"
+
+#ifndef TOOLS_AGREE_LOGITS_DUMP_H_
+#define TOOLS_AGREE_LOGITS_DUMP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvcheck {
+
+// Of one position, by ascending token, each at most once.
+struct TokenDistribution {
+  std::vector<int64_t> tokens;
+  std::vector<double> log_p;  // beside tokens, nats
+  bool complete = false;      // every token of the vocabulary is there
+  double error = 0;           // of each log_p, as the file stores it
+  // Where the engine's number may be anything from -inf up: a file's smallest number. -inf: none.
+  double floor = 0;
+  std::optional<int64_t> next;
+
+  // Index of a token; nullopt where it is not there.
+  std::optional<size_t> Find(int64_t token) const;
+  // Index of the most likely token, the first of several.
+  size_t Top() const;
+};
+
+class LogitsDump {
+ public:
+  virtual ~LogitsDump() = default;
+  // The next position; false at the end. Errors: kUnreadableFile.
+  virtual bool Read(TokenDistribution* position) = 0;
+  // "llama.cpp base, 128 positions of 32000 tokens"
+  virtual std::string Description() const = 0;
+};
+
+// Errors: kUnreadableFile for what is none of these, or damaged; kMissingData for a safetensors
+// file without these tensors, or of other extents.
+std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path);
+std::unique_ptr<LogitsDump> OpenSafetensorsLogits(const std::string& path);
+std::unique_ptr<LogitsDump> OpenLlamaBase(const std::string& path);
+std::unique_ptr<LogitsDump> OpenJsonLogprobs(const std::string& path);
+
+// The k most likely tokens of each position of a dump as a safetensors file of the second kind.
+// Errors: as Read; kUnreadableFile where it cannot be written.
+void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path);
+
+}  // namespace kvcheck
+
+#endif  // TOOLS_AGREE_LOGITS_DUMP_H_
