@@ -23,6 +23,7 @@ REFERENCE = {
     "reference/attention",
     "reference/judge",
     "reference/trace",
+    "reference/prefix",
 }
 # In an order in which each includes only those before it.
 TOOLS = [
@@ -51,6 +52,9 @@ ROOMS = {
     "reference/trace": {
         "reference/spec", "reference/data", "reference/cache", "reference/attention",
         "reference/judge"},
+    "reference/prefix": {
+        "reference/spec", "reference/numerics", "reference/data", "reference/formats",
+        "reference/cache", "reference/judge"},
     "optimized": {"reference/spec"},
     "golden": {"reference/spec", "reference/numerics"},
     "fuzz": set(REFERENCE),
@@ -59,7 +63,7 @@ ROOMS = {
     "tools/report": {"reference/spec", "reference/judge"},
     "tools/faults": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/cache",
-        "reference/attention"},
+        "reference/attention", "reference/prefix"},
     "tools/corridor": REFERENCE | {
         "optimized", "golden", "tools/process", "tools/report", "tools/faults"},
     "tools/compare": REFERENCE | {
