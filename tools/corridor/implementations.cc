@@ -10,6 +10,7 @@
 #include "optimized/attention/attention_implementation.h"
 #include "optimized/cache/cache_factory.h"
 #include "optimized/formats/codec_implementation.h"
+#include "optimized/prefix/optimized_prefix.h"
 #include "reference/attention/simulated_kernel.h"
 #include "reference/cache/model_cache.h"
 #include "reference/formats/codec.h"
@@ -160,7 +161,8 @@ std::vector<ImplementationRow> RowsOfThisProgram() {
              return std::make_unique<OptimizedAttention>(r.profile, /*portable=*/false);
            }),
            OfCases([](Request r) { return std::make_unique<OptimizedCodec>(r.profile); }),
-           OfCaches([](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }))});
+           OfCaches([](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }),
+           OfPrefixes([](Request) { return std::make_unique<optimized::OptimizedPrefix>(); }))});
   rows.push_back({"optimized:portable", "", "the same with the same bits on every instruction set",
                   "",
                   Makers(OfCases([](Request r) {
