@@ -1,9 +1,9 @@
 #include "reference/prefix/folder.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <vector>

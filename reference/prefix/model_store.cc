@@ -55,7 +55,6 @@ void ModelStore::StartProcess(const PrefixSetup& setup, PrefixStarted* started) 
 
 OpResult ModelStore::Start(const PrefixSetup& setup, const std::string&, PrefixStarted* started) {
   keys_.clear();
-  parts_.clear();
   files_.clear();
   saved_ = {};
   epoch_ = process_ = clock_ = kill_at_ = 0;
@@ -95,9 +94,7 @@ int64_t ModelStore::KeyOf(int64_t root, int64_t before, int64_t index,
                           std::span<const int32_t> tokens) {
   BlockKey key = {before, {tokens.begin(), tokens.end()}};
   if (rules_.block_key) rules_.block_key({index, root, process_}, &key);
-  const int64_t id = Intern(fmt::format("block {} {}", key.before, fmt::join(key.tokens, ",")));
-  parts_.try_emplace(id, KeyParts{before, {tokens.begin(), tokens.end()}});
-  return id;
+  return Intern(fmt::format("block {} {}", key.before, fmt::join(key.tokens, ",")));
 }
 
 std::vector<int64_t> ModelStore::KeysOf(int64_t root, std::span<const int32_t> tokens) {
@@ -113,20 +110,6 @@ std::vector<int64_t> ModelStore::KeysOf(int64_t root, std::span<const int32_t> t
 int64_t ModelStore::Find(int64_t key) const {
   const auto found = index_.find(key);
   return found == index_.end() ? -1 : found->second;
-}
-
-int64_t ModelStore::CommonWithAny(int64_t before, std::span<const int32_t> tokens) const {
-  int64_t common = 0;
-  for (const auto& [key, block] : index_) {
-    const auto parts = parts_.find(key);
-    if (parts == parts_.end() || parts->second.before != before) continue;
-    const std::vector<int32_t>& other = parts->second.tokens;
-    const size_t most = std::min(other.size(), tokens.size());
-    size_t same = 0;
-    while (same < most && other[same] == tokens[same]) ++same;
-    common = std::max(common, static_cast<int64_t>(same));
-  }
-  return common;
 }
 
 bool ModelStore::MayEvict(const Block& block) const {
@@ -291,14 +274,6 @@ OpResult ModelStore::Open(int index, std::span<const int32_t> prompt, const Pref
     request.blocks.push_back(id);
   }
   question.blocks = std::ssize(request.blocks);
-  for (size_t i = request.blocks.size() + 1; i < keys.size(); ++i) {
-    question.later += Find(keys[i]) >= 0 ? 1 : 0;
-  }
-  if (question.blocks < question.prompt_tokens / block + 1) {
-    const int64_t before = request.blocks.empty() ? request.root : keys[request.blocks.size() - 1];
-    question.common =
-        CommonWithAny(before, prompt.subspan(static_cast<size_t>(question.blocks * block)));
-  }
   int64_t tokens = std::min(question.blocks, most) * block;
   if (rules_.found) rules_.found(question, &tokens);
   const int64_t used = (tokens + block - 1) / block;

@@ -86,9 +86,6 @@ class ModelStore : public PrefixImplementation {
   // Keys of the whole blocks of these tokens, in turn.
   std::vector<int64_t> KeysOf(int64_t root, std::span<const int32_t> tokens);
   int64_t Find(int64_t key) const;  // the block that is published under it; -1: none
-  // The longest run of tokens, from the first on, that the block behind `before` has in common with
-  // a published one.
-  int64_t CommonWithAny(int64_t before, std::span<const int32_t> tokens) const;
   void Pin(int64_t block, RefEvent event);
   void Release(int64_t block, RefEvent event);
   int64_t FreeCount() const;
@@ -128,11 +125,6 @@ class ModelStore : public PrefixImplementation {
   std::vector<Block> blocks_;
   std::map<std::string, int64_t> keys_;
   std::map<int64_t, int64_t> index_;  // key to block
-  struct KeyParts {
-    int64_t before;
-    std::vector<int32_t> tokens;
-  };
-  std::map<int64_t, KeyParts> parts_;
   Files files_;
   std::array<SavedStore, kSavedStores> saved_;
   int64_t epoch_ = 0;

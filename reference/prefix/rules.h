@@ -35,8 +35,6 @@ struct FoundQuestion {
   int64_t prompt_tokens = 0;
   int64_t block_tokens = 0;
   int64_t blocks = 0;    // found one after the other, from the first one on
-  int64_t later = 0;     // blocks of the prompt that are there behind the first miss
-  int64_t common = 0;    // tokens that agree in the block behind the last one found, with any kept
   int64_t opens = 0;     // of this process, this one included
   int64_t shortest = 0;  // tokens of the shortest prompt that was closed to be kept; 0: none
   bool all = false;

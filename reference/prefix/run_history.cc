@@ -368,11 +368,11 @@ void HistoryRunner::DoLoad(const PrefixOp& op) {
                          saved.block_tokens != setup_.block_tokens || saved.x != setup_.x;
   const bool busy = capabilities_.prefix_profile.busy_refused && AnyOpen();
   const bool legal = saved.is_there || saved.perhaps;
+  Reach(HistoryProbe::kLoadAfterClear, saved.is_there && saved.clears != clears_);
+  Reach(HistoryProbe::kLoadAfterEpoch, saved.is_there && saved.epoch != ledger_.epoch());
   const bool carried_out =
       Call(op, legal, otherwise || busy, [&] { return implementation_->Load(op.key); });
   if (!carried_out) return;
-  Reach(HistoryProbe::kLoadAfterClear, saved.clears != clears_);
-  Reach(HistoryProbe::kLoadAfterEpoch, saved.epoch != ledger_.epoch());
   ledger_.Load(op.key);
   if (otherwise) ledger_.Unsure();
   ledger_.ApplyBudget(HeldTokens());
@@ -410,9 +410,8 @@ void HistoryRunner::Restart(const PrefixSetup& setup, bool orderly) {
   restarted_ = true;
   was_killed_ = !orderly;
   opens_ = hits_ = hit_tokens_ = 0;
-  PrefixCounters counters;
-  implementation_->Observe(&counters);
-  free_at_start_ = PrefixCounters::kUnknown;
+  // What another process begins with is its own business.
+  free_at_start_ = bytes_at_start_ = PrefixCounters::kUnknown;
 }
 
 void HistoryRunner::Do(const PrefixOp& op) {
@@ -509,11 +508,19 @@ void HistoryRunner::Epilogue() {
                   fmt::format("all is closed and cleared: {} blocks are free, {} were at the start",
                               counters.blocks_free, free_at_start_));
     }
+    if (counters.bytes != PrefixCounters::kUnknown && bytes_at_start_ != PrefixCounters::kUnknown &&
+        counters.bytes > bytes_at_start_) {
+      return Fail(HistoryFault::kOverBudget,
+                  fmt::format("all is closed and cleared: {} bytes are counted, {} were at the "
+                              "start",
+                              counters.bytes, bytes_at_start_));
+    }
   }
   // A prompt that nobody has had fills the whole capacity, is kept, and hits.
   PrefixOp open;
   const int64_t wished = started_.capacity_tokens;
   open.tokens.push_back({prefix_limits::kMaxNumber, wished, true});
+  last_open_.reset();
   DoOpen(open);
   if (failed() || !At(0).open) return;
   PrefixOp write;
@@ -526,6 +533,7 @@ void HistoryRunner::Epilogue() {
   close.kind = PrefixOpKind::kClose;
   close.keep = true;
   DoClose(close);
+  last_open_.reset();
   if (!failed()) DoOpen(open);
   if (!failed()) CheckState({0});
 }
@@ -616,6 +624,8 @@ HistoryResult HistoryRunner::Run(const PrefixCase& c, const HistoryOptions& opti
   PrefixCounters counters;
   implementation_->Observe(&counters);
   free_at_start_ = counters.blocks_free;
+  bytes_at_start_ = counters.bytes;
+  shows_ids_ = false;
   const bool each = options.observe_each || setup_.observe == Observe::kEach;
   for (operation_ = 0; operation_ < std::ssize(c.ops); ++operation_) {
     if (options.on_operation) options.on_operation(operation_);

@@ -157,6 +157,8 @@ class HistoryRunner {
   int64_t free_at_start_ = PrefixCounters::kUnknown;
   std::vector<int64_t> ids_;  // of all open requests, as they were read last
   bool ids_known_ = true;
+  bool shows_ids_ = false;  // it has shown blocks
+  int64_t bytes_at_start_ = PrefixCounters::kUnknown;
   // Of probes.
   bool evicted_ = false;
   bool cleared_ = false;

@@ -58,13 +58,12 @@ PrefixRules CachedCountedTwice() {
 PrefixRules BytesNeverFreed() {
   PrefixRules rules;
   rules.counters = [hits = rules.hits,
-                    sum = std::make_shared<int64_t>(0)](PrefixCounters* counters) {
-    // What is there now is added to what there was.
-    if (counters->lookups == 0) *sum = 0;
-    const int64_t bytes = counters->bytes;
-    *sum = std::max(*sum, bytes) + (bytes < *sum ? bytes : 0);
-    if (*sum == bytes) return;
-    counters->bytes = *sum;
+                    most = std::make_shared<int64_t>(0)](PrefixCounters* counters) {
+    // A store that begins anew begins with nothing.
+    if (counters->lookups == 0) *most = 0;
+    *most = std::max(*most, counters->bytes);
+    if (*most == counters->bytes) return;
+    counters->bytes = *most;
     hits->fetch_add(1);
   };
   return rules;

@@ -1,6 +1,5 @@
 // Faults of keys: what is left out of them, and what is looked up by them.
 
-#include <algorithm>
 #include <string>
 
 #include "tools/faults/prefix_fault_rules.h"
@@ -115,13 +114,6 @@ PrefixRules OneBlockTooLong() {
   return WithFound([](const FoundQuestion& question, int64_t* tokens) {
     if (*tokens == 0 || *tokens + question.block_tokens >= question.prompt_tokens) return;
     *tokens += question.block_tokens;
-  });
-}
-PrefixRules GoesOnAfterMiss() {
-  return WithFound([](const FoundQuestion& question, int64_t* tokens) {
-    if (question.later == 0) return;
-    const int64_t more = (question.later + 1) * question.block_tokens;
-    *tokens = std::min(question.prompt_tokens - 1, question.blocks * question.block_tokens + more);
   });
 }
 PrefixRules PrefixAsExact() {

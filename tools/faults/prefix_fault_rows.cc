@@ -145,7 +145,7 @@ PrefixRules ForkLosesTail() {
 PrefixRules OtherFileRead() {
   PrefixRules rules = Accepting({FileFault::kKey});
   // Two keys share a file; the first writer's stays.
-  rules.file_name = [](int64_t key, int64_t* name) { *name = key / 2; };
+  rules.file_name = [](int64_t key, int64_t* name) { *name = (key + 1) / 2; };
   return rules;
 }
 PrefixRules CutFileServed() { return Accepting({FileFault::kCut}); }

@@ -24,7 +24,6 @@ PrefixRules TokensAsBytes();
 PrefixRules HashNotVerified();
 PrefixRules KeyOfHalfBlock();
 PrefixRules OneBlockTooLong();
-PrefixRules GoesOnAfterMiss();
 PrefixRules PrefixAsExact();
 PrefixRules LastTokenHits();
 PrefixRules NeverHitsTwice();

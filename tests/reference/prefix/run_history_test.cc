@@ -16,14 +16,14 @@ namespace {
 constexpr const char* kStored =
     "prefix block=1 tokens=8 dk=16 data=tokens:1; open A 0,1,1; write A; close A keep; ";
 
-HistoryResult Run(PrefixImplementation* implementation, const std::string& text) {
+HistoryResult RunOn(PrefixImplementation* implementation, const std::string& text) {
   HistoryRunner runner(implementation);
   return runner.Run(ParsePrefixCase(text));
 }
 
 HistoryResult RunModel(const std::string& text) {
   ModelStore model;
-  return Run(&model, text);
+  return RunOn(&model, text);
 }
 
 // The reference store but for what a test changes of an answer.
@@ -122,7 +122,7 @@ TEST(RunHistory, RowsThatChangeUnderAReaderFail) {
     rows->vectors.k = other.data();
   };
   const HistoryResult result =
-      Run(&store, std::string(kStored) + "open A 0,1,1 all; observe; evict 1; observe");
+      RunOn(&store, std::string(kStored) + "open A 0,1,1 all; observe; evict 1; observe");
   EXPECT_EQ(result.outcome, Outcome::kFail);
   EXPECT_EQ(result.failure.fault, HistoryFault::kOtherPosition);
   EXPECT_TRUE(result.failure.held);
@@ -131,18 +131,18 @@ TEST(RunHistory, RowsThatChangeUnderAReaderFail) {
 TEST(RunHistory, HitsOfAnotherLengthFail) {
   Changed store;
   store.on_hit = [](PrefixHit* hit) { hit->tokens = std::min<int64_t>(hit->tokens, 1); };
-  EXPECT_EQ(Run(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
+  EXPECT_EQ(RunOn(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
             HistoryFault::kHitMissing);
   store.on_hit = [](PrefixHit* hit) { hit->tokens += 9; };
-  EXPECT_EQ(Run(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
+  EXPECT_EQ(RunOn(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
             HistoryFault::kHitTooLong);
   store.on_hit = [](PrefixHit* hit) { hit->rows.vectors.k = nullptr; };
-  EXPECT_EQ(Run(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
+  EXPECT_EQ(RunOn(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
             HistoryFault::kShape);
   std::vector<uint8_t> retained(64, 1);
   retained[1] = 0;
   store.on_hit = [&](PrefixHit* hit) { hit->rows.retained = retained.data(); };
-  EXPECT_EQ(Run(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
+  EXPECT_EQ(RunOn(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault,
             HistoryFault::kRowMissing);
 }
 
@@ -158,12 +158,12 @@ TEST(RunHistory, ARowThatAWindowLeftBehindNeedNotBeThere) {
   const std::string text =
       "prefix block=1 tokens=8 dk=16 window=2 data=tokens:1; open A 0,1,1; write A; close A keep; "
       "open A 0,1,1 all; read A";
-  EXPECT_EQ(Run(&store, text).outcome, Outcome::kPass);
+  EXPECT_EQ(RunOn(&store, text).outcome, Outcome::kPass);
   store.on_read = [&](int, PrefixRows* rows) {
     retained.assign(static_cast<size_t>(2 * rows->vectors.tokens), 0);
     rows->retained = retained.data();
   };
-  EXPECT_EQ(Run(&store, text).failure.fault, HistoryFault::kRowMissing);
+  EXPECT_EQ(RunOn(&store, text).failure.fault, HistoryFault::kRowMissing);
 }
 
 TEST(RunHistory, NumbersThatAreNotTrueFail) {
@@ -174,17 +174,18 @@ TEST(RunHistory, NumbersThatAreNotTrueFail) {
         {&PrefixCounters::hit_tokens, HistoryFault::kCounters}}) {
     Changed store;
     store.on_observe = [member](PrefixCounters* counters) { counters->*member += 1; };
-    EXPECT_EQ(Run(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault, fault);
+    EXPECT_EQ(RunOn(&store, std::string(kStored) + "open A 0,1,1 all").failure.fault, fault);
   }
   Changed store;
   store.on_observe = [](PrefixCounters* counters) { counters->bytes = counters->budget_bytes + 1; };
-  EXPECT_EQ(Run(&store, kStored + std::string("observe")).failure.fault, HistoryFault::kOverBudget);
+  EXPECT_EQ(RunOn(&store, kStored + std::string("observe")).failure.fault,
+            HistoryFault::kOverBudget);
 }
 
 TEST(RunHistory, ALegalCallThatIsRefusedFails) {
   Changed store;
   store.on_close = [](int) { return OpResult::Refuse("not now"); };
-  const HistoryResult result = Run(&store, std::string(kStored) + "observe");
+  const HistoryResult result = RunOn(&store, std::string(kStored) + "observe");
   EXPECT_EQ(result.failure.fault, HistoryFault::kRefused);
   EXPECT_EQ(result.operation, 2);
 }
@@ -213,9 +214,9 @@ TEST(RunHistory, AStoreThatNeverHitsUnderPressureIsMistrusted) {
   store.on_hit = [](PrefixHit* hit) { hit->tokens = 0; };
   store.on_read = [](int, PrefixRows*) {};
   const HistoryResult result =
-      Run(&store,
-          "prefix block=1 tokens=8 entries=1 dk=16 data=tokens:1; open A 0,1,1; write A; close A "
-          "keep; open B 1,1; write B; close B keep; open A 0,1,1");
+      RunOn(&store,
+            "prefix block=1 tokens=8 entries=1 dk=16 data=tokens:1; open A 0,1,1; write A; close A "
+            "keep; open B 1,1; write B; close B keep; open A 0,1,1");
   EXPECT_NE(result.outcome, Outcome::kPass);
 }
 
