@@ -107,7 +107,8 @@ std::vector<Case> SmallerOf(const CodecCase& c) {
 }
 
 std::vector<Case> SmallerOf(const TensorCase&) { return {}; }
-std::vector<Case> SmallerOf(const CacheCase&) { return {}; }  // shrink_trace.h
+std::vector<Case> SmallerOf(const CacheCase&) { return {}; }   // shrink_trace.h
+std::vector<Case> SmallerOf(const PrefixCase&) { return {}; }  // shrink_prefix.h
 
 }  // namespace
 
@@ -120,10 +121,13 @@ namespace {
 // Seeds that failures are looked for with.
 constexpr uint64_t kSeeds[] = {1, 2, 3, 4};
 
-DataSource& DataIn(CacheCase* c) { return c->setup.data; }
 template <typename C>
 DataSource& DataIn(C* c) {
-  return c->data;
+  if constexpr (requires { c->setup; }) {
+    return c->setup.data;
+  } else {
+    return c->data;
+  }
 }
 
 // The case with other data; as it is where they stand in a file.

@@ -8,15 +8,12 @@
 #include <cstdint>
 #include <functional>
 
+#include "fuzz/shrinker.h"
 #include "reference/spec/trace.h"
 
 namespace kvcheck {
 
-struct ShrinkResult {
-  CacheCase c;           // still fails
-  int64_t runs = 0;      // how often still_fails was asked
-  bool complete = true;  // no step makes it smaller; false where the runs were used up
-};
+using ShrinkResult = ShrunkOperations<CacheCase>;
 
 // c: a case for which still_fails is true, which is not asked again. Every case that still_fails is
 // asked about is legal (ValidateCacheCase) and smaller than the best so far: fewer operations, or

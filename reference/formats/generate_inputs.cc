@@ -130,6 +130,8 @@ TensorMap Generate(const CacheCase& c, const Profile&) {
   return tensors;
 }
 
+TensorMap Generate(const PrefixCase&, const Profile&) { return {}; }
+
 }  // namespace
 
 TensorMap GenerateInputs(const Case& c, const Profile& profile) {

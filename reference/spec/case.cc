@@ -175,6 +175,7 @@ std::string PrintKind(const TensorCase& c) {
 }
 
 std::string PrintKind(const CacheCase& c) { return Print(c); }
+std::string PrintKind(const PrefixCase& c) { return Print(c); }
 
 [[noreturn]] void Illegal(const std::string& what) { throw Error(ErrorCode::kIllegalCase, what); }
 
@@ -303,6 +304,7 @@ void ValidateKind(const TensorCase& c) {
 }
 
 void ValidateKind(const CacheCase& c) { ValidateCacheCase(c); }
+void ValidateKind(const PrefixCase& c) { ValidatePrefixCase(c); }
 
 }  // namespace
 
@@ -321,7 +323,11 @@ Case ParseFields(Piece fields, std::string_view keys) {
   return kParse(&read);
 }
 
-Case ParseTrace(Piece fields, std::string_view) { return ParseCacheCase(fields.whole); }
+// C: a setup and operations, whose text is read with its kind.
+template <typename C, C (*kParse)(std::string_view)>
+Case ParseOperations(Piece fields, std::string_view) {
+  return kParse(fields.whole);
+}
 
 // How a kind is written; how it is printed, validated and what tensors it has are overloads, which
 // std::visit wants of every kind.
@@ -339,7 +345,8 @@ constexpr KindTable<KindText> kKinds = {{{
     {"codec", kCodecKeys, ParseFields<CodecCase, ParseCodec>, true, false, true},
     {"attention", kAttentionKeys, ParseFields<AttentionCase, ParseAttention>, true, true, true},
     {"tensor", kTensorKeys, ParseFields<TensorCase, ParseTensor>, false},
-    {"cache", "", ParseTrace, true, false, false, false},
+    {"cache", "", ParseOperations<CacheCase, ParseCacheCase>, true, false, false, false},
+    {"prefix", "", ParseOperations<PrefixCase, ParsePrefixCase>, true, false, false, false},
 }}};
 
 std::string KindNames() {
@@ -352,6 +359,7 @@ std::string KindNames() {
 }
 
 const DataSource& DataOfKind(const CacheCase& c) { return c.setup.data; }
+const DataSource& DataOfKind(const PrefixCase& c) { return c.setup.data; }
 template <typename C>
 const DataSource& DataOfKind(const C& c) {
   return c.data;

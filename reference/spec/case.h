@@ -1,7 +1,7 @@
 // What is asked, and nothing about who answers. A case prints as one line and parses back to the
 // same value; the line is the reproducer, the key in a golden file and what crosses to another
 // process. Grammar: reference/README.md. Kinds today: codec, attention, tensor, cache (a trace of
-// operations, trace.h); prefix joins the variant as a further alternative.
+// operations, trace.h), prefix (a history of requests, prefix_case.h).
 
 #ifndef REFERENCE_SPEC_CASE_H_
 #define REFERENCE_SPEC_CASE_H_
@@ -16,6 +16,7 @@
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/mask.h"
+#include "reference/spec/prefix_case.h"
 #include "reference/spec/shape.h"
 #include "reference/spec/tensor.h"
 #include "reference/spec/tolerance.h"
@@ -84,7 +85,7 @@ struct TensorCase {
   bool operator==(const TensorCase&) const = default;
 };
 
-using Case = std::variant<CodecCase, AttentionCase, TensorCase, CacheCase>;
+using Case = std::variant<CodecCase, AttentionCase, TensorCase, CacheCase, PrefixCase>;
 
 std::string Print(const Case& c);
 // Errors: kParse with column and reason; kIllegalCase for a case that is well formed and undefined

@@ -16,7 +16,7 @@
 namespace kvcheck {
 
 // In the order of Case's alternatives.
-enum class CaseKind : uint8_t { kCodec, kAttention, kTensor, kCache };
+enum class CaseKind : uint8_t { kCodec, kAttention, kTensor, kCache, kPrefix };
 inline constexpr size_t kCaseKinds = std::variant_size_v<Case>;
 
 inline CaseKind KindOf(const Case& c) { return static_cast<CaseKind>(c.index()); }

@@ -74,6 +74,8 @@ Specs Inputs(const CacheCase& c) {
   return specs;
 }
 
+Specs Inputs(const PrefixCase&) { return {}; }
+
 Specs Outputs(const CodecCase& c) {
   Specs specs;
   if (c.direction == CodecDirection::kEncode) {
@@ -99,6 +101,8 @@ Specs Outputs(const AttentionCase& c) {
 Specs Outputs(const TensorCase& c) { return {{"got", {c.dtype, c.shape}}}; }
 
 Specs Outputs(const CacheCase&) { return {}; }
+
+Specs Outputs(const PrefixCase&) { return {}; }
 
 }  // namespace
 

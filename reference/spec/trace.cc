@@ -7,6 +7,7 @@
 
 #include "reference/spec/enum_text.h"
 #include "reference/spec/error.h"
+#include "reference/spec/operation_text.h"
 #include "reference/spec/text.h"
 #include "reference/spec/trace_limits.h"
 
@@ -62,68 +63,7 @@ int ParseSlot(Piece piece) {
   return piece.text[0] - 'A';
 }
 
-int ParseKey(Piece piece) {
-  if (piece.text.size() != 2 || piece.text[0] != 's' || piece.text[1] < '0' ||
-      piece.text[1] > '9') {
-    piece.Refuse(fmt::format("'{}' is not a saved state; states are s0 to s9", piece.text));
-  }
-  return piece.text[1] - '0';
-}
-
-DType ParseVectorType(Piece piece) {
-  const auto dtype = ParseDType(piece.text);
-  if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
-    piece.Refuse("expected f32, f16 or bf16");
-  }
-  return *dtype;
-}
-
-// The words of one operation, taken from left to right.
-class Words {
- public:
-  explicit Words(Piece line) : line_(line), words_(Split(line, ' ')) {}
-
-  Piece Take(std::string_view what) {
-    if (next_ == words_.size()) End().Refuse(fmt::format("{} is missing", what));
-    const Piece word = words_[next_++];
-    if (word.text.empty()) word.Refuse("words are separated by exactly one space");
-    return word;
-  }
-  bool TakeIfAny(Piece* word) {
-    if (next_ == words_.size()) return false;
-    *word = Take("");
-    return true;
-  }
-  // Whether the next word is there and not of the form key=value.
-  bool HasBareWord() const {
-    return next_ < words_.size() && words_[next_].text.find('=') == std::string_view::npos;
-  }
-  void TakeArrow() {
-    const Piece word = Take("-> SLOT");
-    if (word.text != "->") word.Refuse("expected ->");
-  }
-  // The rest as key=value fields.
-  Fields TakeFields(std::string_view known_keys) {
-    if (next_ == words_.size()) return Fields(End(), known_keys);
-    if (words_[next_].text.empty()) {
-      words_[next_].Refuse("words are separated by exactly one space");
-    }
-    const size_t begin = static_cast<size_t>(words_[next_].text.data() - line_.text.data());
-    next_ = words_.size();
-    return Fields({line_.text.substr(begin), line_.whole}, known_keys);
-  }
-  void Finish() {
-    if (next_ == words_.size()) return;
-    words_[next_].Refuse(words_[next_].text.empty() ? "words are separated by exactly one space"
-                                                    : "nothing may follow here");
-  }
-
- private:
-  Piece End() const { return {line_.text.substr(line_.text.size()), line_.whole}; }
-  Piece line_;
-  std::vector<Piece> words_;
-  size_t next_ = 0;
-};
+int ParseKey(Piece piece) { return ParseStateKey(piece, kStateKeys); }
 
 void ParseNewFields(Words* words, CacheOp* op) {
   Fields fields = words->TakeFields("rows, pad, layout, k, v");
@@ -161,14 +101,6 @@ void ParseAttend(Words* words, CacheOp* op) {
 }
 
 CacheOp ParseOp(Piece line) {
-  for (size_t i = 0; i < line.text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(line.text[i]);
-    if (c < 0x20 || c > 0x7e) {
-      Piece{line.text.substr(i, 1), line.whole}.Refuse(
-          fmt::format("byte 0x{:02x} is not printable ASCII", c));
-    }
-  }
-  if (line.text.empty()) line.Refuse("an operation is missing");
   Words words(line);
   CacheOp op;
   op.kind = ParseEnum(kKinds, words.Take("an operation"));
@@ -257,14 +189,8 @@ CacheOp ParseOp(Piece line) {
 }
 
 CacheSetup ParseSetup(Piece line) {
-  const size_t space = std::min(line.text.find(' '), line.text.size());
-  if (line.text.substr(0, space) != "cache") line.Refuse("expected cache and its fields");
-  if (space == line.text.size()) {
-    Piece{line.text.substr(space), line.whole}.Refuse(
-        "expected fields, as: cache k=f32 dk=8 data=tokens:1");
-  }
-  Fields fields({line.text.substr(space + 1), line.whole},
-                "layout, k, v, x, hkv, hq, dk, dv, growth, observe, data");
+  Fields fields = SetupFields(line, "cache", "cache k=f32 dk=8 data=tokens:1",
+                              "layout, k, v, x, hkv, hq, dk, dv, growth, observe, data");
   CacheSetup setup;
   Piece value;
   const auto extent = [](Piece piece) { return ParseInt(piece, 1, trace_limits::kMaxExtent); };
@@ -281,26 +207,6 @@ CacheSetup ParseSetup(Piece line) {
   setup.data = ParseDataSource(fields.Take("data"));
   fields.Finish();
   return setup;
-}
-
-// Setup and operations of one line, joined by "; ".
-void ParseLine(Piece line, bool* has_setup, CacheCase* c) {
-  size_t begin = 0;
-  while (true) {
-    const size_t end = std::min(line.text.find("; ", begin), line.text.size());
-    const Piece piece = {line.text.substr(begin, end - begin), line.whole};
-    if (!*has_setup) {
-      c->setup = ParseSetup(piece);
-      *has_setup = true;
-    } else {
-      if (c->ops.size() == trace_limits::kMaxOps) {
-        piece.Refuse(fmt::format("more than {} operations", trace_limits::kMaxOps));
-      }
-      c->ops.push_back(ParseOp(piece));
-    }
-    if (end == line.text.size()) return;
-    begin = end + 2;
-  }
 }
 
 }  // namespace
@@ -415,22 +321,9 @@ std::string PrintLines(const CacheCase& c) {
 
 CacheCase ParseCacheCase(std::string_view text) {
   CacheCase c;
-  bool has_setup = false;
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  size_t begin = 0;
-  for (int64_t number = 1;; ++number) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    try {
-      ParseLine(WholeLine(line), &has_setup, &c);
-    } catch (const Error& error) {
-      if (begin == 0 && end == text.size()) throw;
-      throw Error(error.code(), error.message(),
-                  fmt::format("line {}, {}", number, error.context()));
-    }
-    if (end == text.size()) break;
-    begin = end + 1;
-  }
+  ReadOperations(
+      text, trace_limits::kMaxOps, [&](Piece piece) { c.setup = ParseSetup(piece); },
+      [&](Piece piece) { c.ops.push_back(ParseOp(piece)); });
   ValidateCacheCase(c);
   return c;
 }

@@ -24,6 +24,7 @@ REFERENCE = {
     "reference/judge",
     "reference/model",
     "reference/trace",
+    "reference/prefix",
 }
 # In an order in which each includes only those before it.
 TOOLS = [
@@ -56,6 +57,9 @@ ROOMS = {
     "reference/trace": {
         "reference/spec", "reference/data", "reference/cache", "reference/attention",
         "reference/judge"},
+    "reference/prefix": {
+        "reference/spec", "reference/numerics", "reference/data", "reference/formats",
+        "reference/cache", "reference/judge"},
     "optimized": {"reference/spec"},
     "golden": {"reference/spec", "reference/numerics"},
     "fuzz": set(REFERENCE),
@@ -64,7 +68,7 @@ ROOMS = {
     "tools/report": {"reference/spec", "reference/judge"},
     "tools/faults": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/cache",
-        "reference/attention"},
+        "reference/attention", "reference/prefix"},
     "tools/corridor": REFERENCE | {
         "optimized", "golden", "tools/process", "tools/report", "tools/faults"},
     "tools/compare": REFERENCE | {

@@ -299,9 +299,51 @@ std::string FormOf(const CodecCase& c) {
 
 std::string FormOf(const TensorCase&) { return "tensor"; }
 
+// Requests in the order in which they are named; of tokens, whether a prompt begins as an earlier
+// one does, and of identities, which one of the history it is.
+std::string FormOf(const PrefixCase& c) {
+  const PrefixSetup& setup = c.setup;
+  std::string text = setup.k ? "coded" : "plain";
+  if (setup.window > 0) text += " window";
+  if (setup.disk) text += " disk";
+  std::array<int, kRequests> names;
+  names.fill(-1);
+  int requests = 0;
+  std::vector<PrefixIdentity> identities;
+  std::vector<TokenRuns> prompts;
+  for (const PrefixOp& op : c.ops) {
+    text += fmt::format("; {}", Name(op.kind));
+    for (const int request : NamedRequests(op)) {
+      int& name = names[static_cast<size_t>(request)];
+      if (name < 0) name = requests++;
+      text += fmt::format(" {}", RequestName(name));
+    }
+    if (op.kind == PrefixOpKind::kOpen) {
+      const auto who = std::find(identities.begin(), identities.end(), op.who);
+      text += fmt::format(" i{}", who - identities.begin());
+      if (who == identities.end()) identities.push_back(op.who);
+      const bool again = std::any_of(prompts.begin(), prompts.end(), [&](const TokenRuns& other) {
+        return other.front() == op.tokens.front();
+      });
+      text += again ? " again" : "";
+      prompts.push_back(op.tokens);
+    }
+    if (op.keep) text += " keep";
+    if (op.kill != 0) text += " kill";
+    if (op.kind == PrefixOpKind::kDamage) text += fmt::format(" {}", Name(op.damage));
+  }
+  return text;
+}
+
 CaseTraits TraitsOfKind(const AttentionCase& c, int64_t) { return {FamilyOf(c.k, c.v), 0}; }
 CaseTraits TraitsOfKind(const CodecCase& c, int64_t) { return {KindOf(c.format), 0}; }
 CaseTraits TraitsOfKind(const TensorCase&, int64_t) { return {}; }
+CaseTraits TraitsOfKind(const PrefixCase& c, int64_t) {
+  CaseTraits traits;
+  traits.group = c.setup.k ? "coded" : "plain";
+  for (const PrefixOp& op : c.ops) traits.kinds |= 1u << static_cast<int>(op.kind);
+  return traits;
+}
 
 CaseTraits TraitsOfKind(const CacheCase& c, int64_t step) {
   CaseTraits traits;

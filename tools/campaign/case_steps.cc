@@ -8,6 +8,7 @@ namespace {
 
 // -1: the kind has no steps.
 int64_t StepsOf(const CacheCase& c) { return std::ssize(c.ops); }
+int64_t StepsOf(const PrefixCase& c) { return std::ssize(c.ops); }
 int64_t StepsOf(const CodecCase&) { return -1; }
 int64_t StepsOf(const AttentionCase&) { return -1; }
 int64_t StepsOf(const TensorCase&) { return -1; }
@@ -16,13 +17,16 @@ int64_t StepCount(const Case& c) {
   return std::visit([](const auto& kind) { return StepsOf(kind); }, c);
 }
 
-void CutBehind(CacheCase* c, int64_t step) { c->ops.resize(static_cast<size_t>(step) + 1); }
+// Kinds with operations are cut behind one, and judged at each.
 template <typename C>
-void CutBehind(C*, int64_t) {}
+void CutBehind(C* c, int64_t step) {
+  if constexpr (requires { c->ops; }) c->ops.resize(static_cast<size_t>(step) + 1);
+}
 
-void ObserveEach(CacheCase* c) { c->setup.observe = Observe::kEach; }
 template <typename C>
-void ObserveEach(C*) {}
+void ObserveEach(C* c) {
+  if constexpr (requires { c->setup.observe; }) c->setup.observe = Observe::kEach;
+}
 
 }  // namespace
 

@@ -22,6 +22,7 @@ namespace {
 // Cases that are drawn at most: some seconds of one core.
 int64_t MostCases(FaultKind kind) {
   if (kind == FaultKind::kCache) return 100'000;
+  if (kind == FaultKind::kPrefix) return 20'000;
   return kind == FaultKind::kCodec ? 10'000 : 1'000;
 }
 

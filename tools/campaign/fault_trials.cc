@@ -7,13 +7,16 @@
 #include <utility>
 
 #include "reference/cache/model_cache.h"
+#include "reference/prefix/model_store.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/fuzz_subjects.h"
 #include "tools/campaign/plain_answers.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/implementations.h"
+#include "tools/corridor/judge_history.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/faults/cache_faults.h"
+#include "tools/faults/prefix_faults.h"
 #include "tools/faults/small_kernel.h"
 #include "tools/report/number_text.h"
 
@@ -162,12 +165,33 @@ class TensorTrials : public FaultTrials {
   DrawnCases* cases_;
 };
 
-class CacheTrials : public FaultTrials {
+// Cases of operations, which are judged one by one: what their kinds have of their own.
+struct CacheKind {
+  static constexpr CaseKind kKind = CaseKind::kCache;
+  using C = CacheCase;
+  using Model = ModelFactory;
+  using Runner = TraceRunner;
+  static auto RulesOf(std::string_view id) { return FindCacheFault(id)->rules(); }
+  static JudgedTrace Judge(const C& c, Runner* runner) { return JudgeTrace(c, runner); }
+  static Verdict Evaluate(const C& c, Model* model) { return EvaluateCacheCase(c, model); }
+};
+struct PrefixKind {
+  static constexpr CaseKind kKind = CaseKind::kPrefix;
+  using C = PrefixCase;
+  using Model = ModelStore;
+  using Runner = HistoryRunner;
+  static auto RulesOf(std::string_view id) { return FindPrefixFault(id)->rules(); }
+  static JudgedHistory Judge(const C& c, Runner* runner) { return JudgeHistory(c, runner); }
+  static Verdict Evaluate(const C& c, Model* model) { return EvaluatePrefixCase(c, model); }
+};
+
+template <typename K>
+class OperationTrials : public FaultTrials {
  public:
-  explicit CacheTrials(const Fault& fault)
+  explicit OperationTrials(const Fault& fault)
       : fault_(fault),
-        subject_(MakeSubject(FindAnswerer(CaseKind::kCache, HealthyName(fault.kind)), {})),
-        faulty_(FindCacheFault(fault.text->id)->rules(), std::string(fault.text->id)),
+        subject_(MakeSubject(FindAnswerer(K::kKind, HealthyName(fault.kind)), {})),
+        faulty_(K::RulesOf(fault.text->id), std::string(fault.text->id)),
         faulty_runner_(&faulty_),
         healthy_runner_(&healthy_) {}
 
@@ -182,33 +206,33 @@ class CacheTrials : public FaultTrials {
   }
   Trial Healthy(const CaseEntry& entry) override { return Run(entry, &healthy_runner_); }
   Verdict Explain(const CaseEntry& entry) override {
-    return EvaluateCacheCase(std::get<CacheCase>(entry.c), &faulty_);
+    return K::Evaluate(std::get<typename K::C>(entry.c), &faulty_);
   }
   Rejected OtherRules(const CaseEntry& entry) override {
-    const auto& c = std::get<CacheCase>(entry.c);
-    const SeenOfTrace got = LastSeen(c, &faulty_runner_);
+    const auto& c = std::get<typename K::C>(entry.c);
+    const SeenOfCase got = LastSeen(c, &faulty_runner_);
     return RejectedByOtherRules(got.answer, SeenAt(c, &healthy_runner_, got.number).answer);
   }
   int64_t SizeOf(const CaseEntry& entry) const override {
-    return std::ssize(std::get<CacheCase>(entry.c).ops);
+    return std::ssize(std::get<typename K::C>(entry.c).ops);
   }
   ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails) const override {
     return subject_->Shrink(entry, still_fails, kTraceShrinkRuns);
   }
 
  private:
-  static Trial Run(const CaseEntry& entry, TraceRunner* runner) {
-    const auto& c = std::get<CacheCase>(entry.c);
-    const JudgedTrace result = JudgeTrace(c, runner);
+  static Trial Run(const CaseEntry& entry, typename K::Runner* runner) {
+    const auto& c = std::get<typename K::C>(entry.c);
+    const auto result = K::Judge(c, runner);
     return {result.outcome, SignatureOf(c, result), result.reason, 0};
   }
 
   Fault fault_;
   std::unique_ptr<Subject> subject_;
-  ModelFactory faulty_;
-  ModelFactory healthy_;
-  TraceRunner faulty_runner_;
-  TraceRunner healthy_runner_;
+  typename K::Model faulty_;
+  typename K::Model healthy_;
+  typename K::Runner faulty_runner_;
+  typename K::Runner healthy_runner_;
 };
 
 }  // namespace
@@ -221,7 +245,7 @@ struct DrawnCases::Known {
 };
 
 DrawnCases::DrawnCases(FaultKind kind) : kind_(kind) {
-  if (kind != FaultKind::kCache)
+  if (IsOfTensors(kind))
     subject_ = MakeSubject(FindAnswerer(*FindCaseKind(CaseKindOf(kind)), HealthyName(kind)), {});
 }
 
@@ -258,7 +282,8 @@ Trial TensorTrials::DrawnFaulty(int64_t index) {
 Trial TensorTrials::DrawnHealthy(int64_t index) { return cases_->At(index).healthy; }
 
 std::unique_ptr<FaultTrials> MakeFaultTrials(const Fault& fault, DrawnCases* cases) {
-  if (fault.kind == FaultKind::kCache) return std::make_unique<CacheTrials>(fault);
+  if (fault.kind == FaultKind::kCache) return std::make_unique<OperationTrials<CacheKind>>(fault);
+  if (fault.kind == FaultKind::kPrefix) return std::make_unique<OperationTrials<PrefixKind>>(fault);
   return std::make_unique<TensorTrials>(fault, cases);
 }
 

@@ -8,9 +8,13 @@
 
 #include "fuzz/draw_attention.h"
 #include "fuzz/draw_codec.h"
+#include "fuzz/draw_prefix.h"
 #include "fuzz/draw_trace.h"
+#include "fuzz/shrink_prefix.h"
 #include "fuzz/shrink_trace.h"
 #include "reference/data/generator.h"
+#include "reference/prefix/history_probes.h"
+#include "reference/prefix/history_result.h"
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
 #include "reference/trace/probes.h"
@@ -58,7 +62,7 @@ class AnsweredSubject : public Subject {
   static std::function<bool(const Case&)> Within(const std::vector<Space>& spaces, const Case& c) {
     const auto within = [&spaces](const Case& candidate) {
       return std::any_of(spaces.begin(), spaces.end(),
-                         [&](const Space& space) { return space.Has(std::get<C>(candidate)); });
+                         [&](const Space& space) { return HasIn(space, std::get<C>(candidate)); });
     };
     if (spaces.empty() || !within(c)) return {};
     return within;
@@ -67,6 +71,13 @@ class AnsweredSubject : public Subject {
   Answerer answerer_;
   uint64_t seed_;
   Cancel cancel_;
+
+ private:
+  static bool HasIn(const PrefixSpace& space, const PrefixCase& c) { return space.HasCase(c); }
+  template <typename Space, typename C>
+  static bool HasIn(const Space& space, const C& c) {
+    return space.Has(c);
+  }
 };
 
 class CacheSubject : public AnsweredSubject {
@@ -125,6 +136,61 @@ class CacheSubject : public AnsweredSubject {
   }
 
   mutable TraceDrawer drawer_;  // keeps its memory; what it draws does not depend on it
+  std::optional<Observe> observe_;
+};
+
+class PrefixSubject : public AnsweredSubject {
+ public:
+  PrefixSubject(Answerer answerer, const DrawSettings& settings, const Cancel& cancel)
+      : AnsweredSubject(std::move(answerer), settings.seed, cancel),
+        drawer_({answerer_.prefix_spaces, settings.formats}),
+        observe_(settings.observe) {}
+
+  std::vector<std::string> ProbeNames() const override {
+    std::vector<std::string> names;
+    for (int i = 0; i < kHistoryProbes; ++i) {
+      names.emplace_back(Name(static_cast<HistoryProbe>(i)));
+    }
+    return names;
+  }
+  std::vector<std::string> StepKinds() const override {
+    std::vector<std::string> names;
+    for (int i = 0; i < kPrefixOpKinds; ++i) names.emplace_back(Name(static_cast<PrefixOpKind>(i)));
+    return names;
+  }
+  bool DrawsEverything() const override { return answerer_.prefix_spaces.empty(); }
+  CaseEntry Draw(int64_t index) const override {
+    CaseEntry entry;
+    PrefixCase c = drawer_.Draw(seed_, static_cast<uint64_t>(index));
+    if (observe_) c.setup.observe = *observe_;
+    entry.c = std::move(c);
+    return entry;
+  }
+  std::string StepName(const CaseEntry& entry, int64_t step) const override {
+    return step < 0 ? "" : OperationName(std::get<PrefixCase>(entry.c), step);
+  }
+  std::string SizeOf(const CaseEntry& entry) const override {
+    return Plural(std::ssize(std::get<PrefixCase>(entry.c).ops), "operation");
+  }
+  ShrunkEntry Shrink(const CaseEntry& entry, const StillFails& still_fails,
+                     int64_t max_runs) const override {
+    const auto with = [&](const PrefixCase& c) {
+      CaseEntry other = entry;
+      other.c = c;
+      return other;
+    };
+    const auto& history = std::get<PrefixCase>(entry.c);
+    std::function<bool(const PrefixCase&)> has;
+    if (const auto within = Within<PrefixCase>(answerer_.prefix_spaces, entry.c)) {
+      has = [within](const PrefixCase& c) { return within(Case(c)); };
+    }
+    const ShrunkPrefix result = ShrinkPrefix(
+        history, [&](const PrefixCase& c) { return still_fails(with(c)); }, max_runs, has);
+    return {with(result.c), result.runs, result.complete};
+  }
+
+ private:
+  PrefixDrawer drawer_;
   std::optional<Observe> observe_;
 };
 
@@ -235,12 +301,19 @@ std::unique_ptr<Subject> MakeAttentionSubject(const Answerer& answerer,
   return std::make_unique<AttentionSubject>(answerer, settings.seed, cancel);
 }
 
+std::unique_ptr<Subject> MakePrefixSubject(const Answerer& answerer, const DrawSettings& settings,
+                                           const Cancel& cancel) {
+  Refuse(answerer.kind, settings.layouts, "--layout");
+  return std::make_unique<PrefixSubject>(answerer, settings, cancel);
+}
+
 // Traces take microseconds, cases of attention milliseconds; the caches have most states.
 constexpr KindTable<CampaignKind> kCampaignKinds = {{{
     {MakeCodecSubject, 20'000, 32, 1, 10, 1},     // codec
     {MakeAttentionSubject, 1'000, 4, 2, 200, 1},  // attention
     {},                                           // tensor
-    {MakeCacheSubject, 100'000, 256, 0, 1, 8},    // cache
+    {MakeCacheSubject, 100'000, 256, 0, 1, 6},    // cache
+    {MakePrefixSubject, 20'000, 32, 3, 5, 2},     // prefix
 }}};
 
 }  // namespace

@@ -59,8 +59,8 @@ PlainAnswer AnswerOf(std::span<const std::byte> out, const CacheSetup& setup) {
 
 // Calls keep(number) for each that is shown, and takes the answer where it says so.
 template <typename Keep>
-SeenOfTrace Watch(const CacheCase& c, TraceRunner* runner, Keep keep) {
-  SeenOfTrace seen;
+SeenOfCase Watch(const CacheCase& c, TraceRunner* runner, Keep keep) {
+  SeenOfCase seen;
   int64_t shown = 0;
   const auto take = [&](const auto& what) {
     const int64_t number = shown++;
@@ -73,6 +73,47 @@ SeenOfTrace Watch(const CacheCase& c, TraceRunner* runner, Keep keep) {
   options.on_attend = [&](std::span<const std::byte> out) { take(out); };
   const TraceResult result = runner->Run(c, options);
   if (result.outcome == Outcome::kFail && result.failure.fault == StepFault::kRefused &&
+      keep(shown)) {
+    seen = {shown, {"refused", {}}};
+  }
+  return seen;
+}
+
+PlainAnswer AnswerOf(const PrefixRows& rows, int64_t count) {
+  const PrefixVectors& vectors = rows.vectors;
+  PlainAnswer answer;
+  answer.shape =
+      fmt::format("{} tokens, {} layers, {} heads, k {}, v {} of {}", count, vectors.layers,
+                  vectors.kv_heads, vectors.k_dim, vectors.v_dim, ShortName(vectors.dtype));
+  if (vectors.k == nullptr || vectors.tokens < count) return answer;
+  const auto add = [&](const std::byte* vector, int64_t dim) {
+    std::vector<double> values(static_cast<size_t>(dim));
+    DecodeBytes(vector, vectors.dtype, values);
+    answer.values.insert(answer.values.end(), values.begin(), values.end());
+  };
+  for (int64_t layer = 0; layer < vectors.layers; ++layer) {
+    for (int64_t head = 0; head < vectors.kv_heads; ++head) {
+      for (int64_t token = 0; token < count; ++token) {
+        add(vectors.K(layer, head, token), vectors.k_dim);
+        add(vectors.V(layer, head, token), vectors.v_dim);
+      }
+    }
+  }
+  return answer;
+}
+
+template <typename Keep>
+SeenOfCase Watch(const PrefixCase& c, HistoryRunner* runner, Keep keep) {
+  SeenOfCase seen;
+  int64_t shown = 0;
+  HistoryOptions options;
+  options.observe_each = true;
+  options.on_rows = [&](const PrefixRows& rows, int64_t count) {
+    const int64_t number = shown++;
+    if (keep(number)) seen = {number, AnswerOf(rows, count)};
+  };
+  const HistoryResult result = runner->Run(c, options);
+  if (result.outcome == Outcome::kFail && result.failure.fault == HistoryFault::kRefused &&
       keep(shown)) {
     seen = {shown, {"refused", {}}};
   }
@@ -146,11 +187,19 @@ PlainAnswer PlainAnswerOf(const Question& question, const MemorySink& answer,
   return plain;
 }
 
-SeenOfTrace LastSeen(const CacheCase& c, TraceRunner* runner) {
+SeenOfCase LastSeen(const CacheCase& c, TraceRunner* runner) {
   return Watch(c, runner, [](int64_t) { return true; });
 }
 
-SeenOfTrace SeenAt(const CacheCase& c, TraceRunner* runner, int64_t number) {
+SeenOfCase SeenAt(const CacheCase& c, TraceRunner* runner, int64_t number) {
+  return Watch(c, runner, [number](int64_t shown) { return shown == number; });
+}
+
+SeenOfCase LastSeen(const PrefixCase& c, HistoryRunner* runner) {
+  return Watch(c, runner, [](int64_t) { return true; });
+}
+
+SeenOfCase SeenAt(const PrefixCase& c, HistoryRunner* runner, int64_t number) {
   return Watch(c, runner, [number](int64_t shown) { return shown == number; });
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/prefix/run_history.h"
 #include "reference/trace/run_trace.h"
 #include "tools/campaign/customary_rules.h"
 #include "tools/corridor/evaluate_case.h"
@@ -22,15 +23,18 @@ std::vector<bool> PromisedElements(const Question& question);
 PlainAnswer PlainAnswerOf(const Question& question, const MemorySink& answer,
                           const std::vector<bool>& promised);
 
-// What a trace showed: the stored K and V of every retained token of a state, or an output.
-struct SeenOfTrace {
+// What a case of operations showed: of a trace the stored K and V of every retained token of a
+// state, or an output; of a history the rows of a request.
+struct SeenOfCase {
   int64_t number = -1;  // of what was shown before and with it, from 0; -1: nothing
   PlainAnswer answer;
 };
 // The last that is shown before the trace ends or fails; a legal call that was refused is one too.
-SeenOfTrace LastSeen(const CacheCase& c, TraceRunner* runner);
+SeenOfCase LastSeen(const CacheCase& c, TraceRunner* runner);
+SeenOfCase LastSeen(const PrefixCase& c, HistoryRunner* runner);
 // That of this number; empty where there is none.
-SeenOfTrace SeenAt(const CacheCase& c, TraceRunner* runner, int64_t number);
+SeenOfCase SeenAt(const CacheCase& c, TraceRunner* runner, int64_t number);
+SeenOfCase SeenAt(const PrefixCase& c, HistoryRunner* runner, int64_t number);
 
 }  // namespace kvcheck
 

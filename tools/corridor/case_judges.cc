@@ -13,6 +13,7 @@
 #include "reference/trace/run_trace.h"
 #include "reference/trace/trace_space.h"
 #include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/history_case_judge.h"
 #include "tools/corridor/implementations.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/corridor/registry.h"
@@ -145,6 +146,7 @@ std::unique_ptr<Implementation> ReferenceOf(const CodecCase&, Question* question
 }
 std::unique_ptr<Implementation> ReferenceOf(const TensorCase&, Question*) { return nullptr; }
 std::unique_ptr<Implementation> ReferenceOf(const CacheCase&, Question*) { return nullptr; }
+std::unique_ptr<Implementation> ReferenceOf(const PrefixCase&, Question*) { return nullptr; }
 
 // Whether the reference's own answer is MISTRUSTED too.
 bool IsMistrustedOfTheReference(const CaseEntry& entry, const std::string& implementation,
@@ -396,6 +398,18 @@ void DescribeCaches(Answerer* answerer, const RemoteLimits& limits) {
   Describe(std::move(capabilities), answerer);
 }
 
+void DescribePrefixes(Answerer* answerer, const RemoteLimits& limits) {
+  PrefixCapabilities capabilities =
+      MakePrefixImplementation(answerer->name, limits)->GetCapabilities();
+  answerer->prefix_spaces = std::move(capabilities.spaces);
+  Describe(std::move(capabilities), answerer);
+}
+
+std::unique_ptr<CaseJudge> MakePrefixJudge(const Answerer& answerer, const JudgeOptions&,
+                                           const RemoteLimits& limits, const Cancel& cancel) {
+  return MakeHistoryJudge(answerer.name, limits, cancel);
+}
+
 // Of the kinds that an implementation can be asked about.
 struct AskedKind {
   void (*describe)(Answerer* answerer, const RemoteLimits& limits) = nullptr;
@@ -408,6 +422,7 @@ constexpr KindTable<AskedKind> kAskedKinds = {{{
     {DescribeCases, MakeTensorJudge},  // attention
     {},                                // tensor: nobody answers it
     {DescribeCaches, MakeCacheJudge},  // cache
+    {DescribePrefixes, MakePrefixJudge},
 }}};
 
 template <typename Space, typename F>
@@ -422,6 +437,9 @@ bool HasCase(const Answerer& answerer, const CodecCase& c) {
 }
 bool HasCase(const Answerer& answerer, const CacheCase& c) {
   return AnyHas(answerer.cache_spaces, [&](const auto& space) { return HasTrace(space, c); });
+}
+bool HasCase(const Answerer& answerer, const PrefixCase& c) {
+  return AnyHas(answerer.prefix_spaces, [&](const auto& space) { return space.HasCase(c); });
 }
 bool HasCase(const Answerer&, const TensorCase&) { return true; }
 

@@ -16,6 +16,7 @@
 #include "reference/spec/case_kind.h"
 #include "reference/spec/codec_space.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/prefix_space.h"
 #include "tools/corridor/cancel.h"
 #include "tools/corridor/case_judge.h"
 #include "tools/corridor/evaluate_case.h"
@@ -35,6 +36,7 @@ struct Answerer {
   std::vector<CacheSpace> cache_spaces{};
   std::vector<AttentionSpace> attention_spaces{};
   std::vector<CodecSpace> codec_spaces{};
+  std::vector<PrefixSpace> prefix_spaces{};
   std::vector<std::string> warnings{};
 
   // "optimized 1", "mlx-lm 0.32.2 (adapters/mlx-lm/run)".

@@ -201,6 +201,7 @@ std::string Print(const CaseEntry& entry, const std::vector<std::string>& commen
 namespace {
 
 std::string LinesOf(const CacheCase& c) { return PrintLines(c); }
+std::string LinesOf(const PrefixCase& c) { return PrintLines(c); }
 template <typename C>
 std::string LinesOf(const C& c) {
   return Print(Case(c)) + "\n";

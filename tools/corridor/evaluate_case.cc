@@ -57,10 +57,17 @@ std::unique_ptr<ExpectedSource> ExpectedOf(const TensorCase& c, const Question& 
   return std::make_unique<RuledTensorSource>(std::move(tensors));
 }
 
-std::unique_ptr<ExpectedSource> ExpectedOf(const CacheCase&, const Question&) {
+[[noreturn]] void ThrowNoTensors(CaseKind kind) {
   throw Error(ErrorCode::kUnsupported,
-              "a cache case is a trace of operations and has no tensors to compare; kvcheck run "
-              "judges it on an implementation");
+              fmt::format("a {} case is a list of operations and has no tensors to compare; "
+                          "kvcheck run judges it on an implementation",
+                          Name(kind)));
+}
+std::unique_ptr<ExpectedSource> ExpectedOf(const CacheCase&, const Question&) {
+  ThrowNoTensors(CaseKind::kCache);
+}
+std::unique_ptr<ExpectedSource> ExpectedOf(const PrefixCase&, const Question&) {
+  ThrowNoTensors(CaseKind::kPrefix);
 }
 
 // How a kind is judged, beside its expected values.
@@ -80,6 +87,7 @@ constexpr KindTable<JudgedKind> kJudgedKinds = {{{
     {nullptr, StatisticsOfAttention},  // attention
     {&kTensorPolicy},                  // tensor
     {},                                // cache
+    {},                                // prefix
 }}};
 
 }  // namespace

@@ -10,15 +10,18 @@
 #include "optimized/attention/attention_implementation.h"
 #include "optimized/cache/cache_factory.h"
 #include "optimized/formats/codec_implementation.h"
+#include "optimized/prefix/optimized_prefix.h"
 #include "reference/attention/simulated_kernel.h"
 #include "reference/cache/model_cache.h"
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
+#include "reference/prefix/model_store.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 #include "tools/corridor/adapters.h"
 #include "tools/faults/cache_faults.h"
+#include "tools/faults/prefix_faults.h"
 #include "tools/faults/small_kernel.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_implementation.h"
@@ -38,12 +41,12 @@ constexpr std::string_view kFaultPrefix = "fault:";
 
 std::unique_ptr<Implementation> MakeFaultOfCases(const MakeRequest& request) {
   const Fault* fault = FindFault(request.parameter);
-  if (fault != nullptr && fault->kind != FaultKind::kCache) {
+  if (fault != nullptr && IsOfTensors(fault->kind)) {
     return MakeFaulty(request.parameter, request.plan, request.profile);
   }
   std::vector<std::string> known;
   for (const Fault& other : AllFaults()) {
-    if (other.kind != FaultKind::kCache) known.emplace_back(other.text->id);
+    if (IsOfTensors(other.kind)) known.emplace_back(other.text->id);
   }
   ThrowNoFault("fault", " of attention, codecs or kernels", request.parameter, known);
 }
@@ -68,9 +71,18 @@ std::unique_ptr<CacheFactory> MakeRemoteCaches(const MakeRequest& request) {
   return std::make_unique<RemoteCacheFactory>(AdapterProcess(request.name, request.limits));
 }
 
+std::unique_ptr<PrefixImplementation> MakeFaultOfPrefixes(const MakeRequest& request) {
+  const PrefixFault* fault = FindPrefixFault(request.parameter);
+  if (fault != nullptr) return std::make_unique<ModelStore>(fault->rules(), request.name);
+  std::vector<std::string> known;
+  for (const PrefixFault& other : PrefixFaults()) known.emplace_back(other.id);
+  ThrowNoFault("prefix fault", "", request.parameter, known);
+}
+
 // A table of makers by kind, from what there is.
-KindTable<Maker> Makers(Maker attention, Maker codec, Maker caches) {
+KindTable<Maker> Makers(Maker attention, Maker codec, Maker caches, Maker prefixes = {}) {
   KindTable<Maker> make;
+  make[CaseKind::kPrefix] = std::move(prefixes);
   make[CaseKind::kAttention] = std::move(attention);
   make[CaseKind::kCodec] = std::move(codec);
   make[CaseKind::kCache] = std::move(caches);
@@ -87,6 +99,13 @@ Maker OfCases(F make) {
 template <typename F>
 Maker OfCaches(F make) {
   return MakeCaches([make](const MakeRequest& request) -> std::unique_ptr<CacheFactory> {
+    return make(request);
+  });
+}
+
+template <typename F>
+Maker OfPrefixes(F make) {
+  return MakePrefixes([make](const MakeRequest& request) -> std::unique_ptr<PrefixImplementation> {
     return make(request);
   });
 }
@@ -137,12 +156,13 @@ std::vector<ImplementationRow> RowsOfThisProgram() {
   std::vector<ImplementationRow> rows;
   rows.push_back(
       {"optimized", "", "kvcheck's own", "",
-       Makers(OfCases([](Request r) {
-                return std::make_unique<OptimizedAttention>(r.profile, /*portable=*/false);
-              }),
-              OfCases([](Request r) { return std::make_unique<OptimizedCodec>(r.profile); }),
-              OfCaches(
-                  [](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }))});
+       Makers(
+           OfCases([](Request r) {
+             return std::make_unique<OptimizedAttention>(r.profile, /*portable=*/false);
+           }),
+           OfCases([](Request r) { return std::make_unique<OptimizedCodec>(r.profile); }),
+           OfCaches([](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }),
+           OfPrefixes([](Request) { return std::make_unique<optimized::OptimizedPrefix>(); }))});
   rows.push_back({"optimized:portable", "", "the same with the same bits on every instruction set",
                   "",
                   Makers(OfCases([](Request r) {
@@ -173,12 +193,13 @@ std::vector<ImplementationRow> RowsOfThisProgram() {
        Makers(kNone(),
               OfCases([](Request r) { return std::make_unique<ReferenceCodec>(r.profile); }),
               kNone())});
-  rows.push_back({"model", "", "the model of the contract, a check of itself", "the contract",
-                  Makers(kNone(), kNone(),
-                         OfCaches([](Request) { return std::make_unique<ModelFactory>(); }))});
   rows.push_back(
-      {std::string(kFaultPrefix), "ID", "with a fault (kvcheck faults list)", "",
-       Makers(OfCases(MakeFaultOfCases), OfCases(MakeFaultOfCases), OfCaches(MakeFaultOfCaches))});
+      {"model", "", "the model of the contract, a check of itself", "the contract",
+       Makers(kNone(), kNone(), OfCaches([](Request) { return std::make_unique<ModelFactory>(); }),
+              OfPrefixes([](Request) { return std::make_unique<ModelStore>(); }))});
+  rows.push_back({std::string(kFaultPrefix), "ID", "with a fault (kvcheck faults list)", "",
+                  Makers(OfCases(MakeFaultOfCases), OfCases(MakeFaultOfCases),
+                         OfCaches(MakeFaultOfCaches), OfPrefixes(MakeFaultOfPrefixes))});
   return rows;
 }
 
@@ -192,7 +213,8 @@ ImplementationRow RowOfProcesses() {
 }
 
 std::string HealthyName(FaultKind kind) {
-  constexpr std::string_view kNames[] = {"model", "simulated", "reference", kSmallKernelName};
+  constexpr std::string_view kNames[] = {"model", "simulated", "reference", kSmallKernelName,
+                                         "model"};
   return std::string(kNames[static_cast<size_t>(kind)]);
 }
 

@@ -69,13 +69,27 @@ void RegisterImplementation(ImplementationRow row) {
   Rows().push_back(std::move(row));
 }
 
-void RegisterCacheImplementation(const std::string& name,
-                                 std::function<std::unique_ptr<CacheFactory>()> make) {
+namespace {
+
+// An implementation of one kind, which takes no parameter.
+template <typename Make, typename F>
+void RegisterOfKind(CaseKind kind, const std::string& name, F make) {
   ImplementationRow row;
   row.name = name;
-  row.make[CaseKind::kCache] =
-      MakeCaches([make = std::move(make)](const MakeRequest&) { return make(); });
+  row.make[kind] = Make([make = std::move(make)](const MakeRequest&) { return make(); });
   RegisterImplementation(std::move(row));
+}
+
+}  // namespace
+
+void RegisterCacheImplementation(const std::string& name,
+                                 std::function<std::unique_ptr<CacheFactory>()> make) {
+  RegisterOfKind<MakeCaches>(CaseKind::kCache, name, std::move(make));
+}
+
+void RegisterPrefixImplementation(const std::string& name,
+                                  std::function<std::unique_ptr<PrefixImplementation>()> make) {
+  RegisterOfKind<MakePrefixes>(CaseKind::kPrefix, name, std::move(make));
 }
 
 bool IsOfThisProgram(const std::string& name) {
@@ -135,14 +149,28 @@ std::unique_ptr<Implementation> MakeImplementation(CaseKind kind, const std::str
   return (*make)(request);
 }
 
-std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& given,
-                                               const RemoteLimits& limits) {
-  const CaseKind kind = CaseKind::kCache;
+namespace {
+
+// Made by a row's maker of the type that cases of the kind have.
+template <typename Make>
+auto MadeFor(CaseKind kind, const std::string& given, const RemoteLimits& limits) {
   const std::string name = given.empty() ? DefaultImplementation(kind) : given;
   const ImplementationRow* row = FindImplementation(name);
-  const auto* make = row == nullptr ? nullptr : std::get_if<MakeCaches>(&row->make[kind]);
+  const auto* make = row == nullptr ? nullptr : std::get_if<Make>(&row->make[kind]);
   if (make == nullptr) RefuseImplementation(kind, name);
   return (*make)(RequestOf(row, kind, name, limits));
+}
+
+}  // namespace
+
+std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name,
+                                               const RemoteLimits& limits) {
+  return MadeFor<MakeCaches>(CaseKind::kCache, name, limits);
+}
+
+std::unique_ptr<PrefixImplementation> MakePrefixImplementation(const std::string& name,
+                                                               const RemoteLimits& limits) {
+  return MadeFor<MakePrefixes>(CaseKind::kPrefix, name, limits);
 }
 
 const StatedAnswer& StatedBy(CaseKind kind, const std::string& name, const RemoteLimits& limits) {

@@ -16,6 +16,7 @@
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/case_kind.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/prefix_implementation.h"
 #include "tools/process/remote_process.h"
 
 namespace kvcheck {
@@ -32,8 +33,9 @@ struct MakeRequest {
 
 using MakeCases = std::function<std::unique_ptr<Implementation>(const MakeRequest&)>;
 using MakeCaches = std::function<std::unique_ptr<CacheFactory>(const MakeRequest&)>;
+using MakePrefixes = std::function<std::unique_ptr<PrefixImplementation>(const MakeRequest&)>;
 // Empty: it has no cases of the kind.
-using Maker = std::variant<std::monostate, MakeCases, MakeCaches>;
+using Maker = std::variant<std::monostate, MakeCases, MakeCaches, MakePrefixes>;
 
 struct ImplementationRow {
   std::string name;         // "optimized"; with a parameter, what stands before it: "fault:"
@@ -55,6 +57,8 @@ const std::vector<ImplementationRow>& ImplementationRows();
 void RegisterImplementation(ImplementationRow row);
 void RegisterCacheImplementation(const std::string& name,
                                  std::function<std::unique_ptr<CacheFactory>()> make);
+void RegisterPrefixImplementation(const std::string& name,
+                                  std::function<std::unique_ptr<PrefixImplementation>()> make);
 // The row that a name means, a process of its own among them; null: none.
 const ImplementationRow* FindImplementation(const std::string& name);
 // Whether it is a name of this program, whatever follows it: no command line is looked for in it.
@@ -74,6 +78,8 @@ std::unique_ptr<Implementation> MakeImplementation(CaseKind kind, const std::str
                                                    const RemoteLimits& limits = {});
 std::unique_ptr<CacheFactory> MakeCacheFactory(const std::string& name,
                                                const RemoteLimits& limits = {});
+std::unique_ptr<PrefixImplementation> MakePrefixImplementation(const std::string& name,
+                                                               const RemoteLimits& limits = {});
 
 // How it says that it computes, where it says so: for whoever asks without naming a plan or a
 // profile.

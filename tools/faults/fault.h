@@ -1,7 +1,7 @@
 // What every fault says about itself, whatever its kind: an implementation that is right but for
-// one replaced rule. The kinds are in cache_faults.h, attention_faults.h, codec_faults.h and
-// kernel_faults.h; all of them as one list, and the reports that no fault stands for, in
-// fault_table.h. What the reports say is in catalogue.md.
+// one replaced rule. The kinds are in cache_faults.h, attention_faults.h, codec_faults.h,
+// kernel_faults.h and prefix_faults.h; all of them as one list, and the reports that no fault
+// stands for, in fault_table.h. What the reports say is in catalogue.md.
 
 #ifndef TOOLS_FAULTS_FAULT_H_
 #define TOOLS_FAULTS_FAULT_H_
@@ -16,6 +16,7 @@ enum class FaultKind : uint8_t {
   kAttention,  // the simulated kernel
   kCodec,      // the reference codec
   kKernel,     // a small kernel of its own, with memory, threads and indices
+  kPrefix,     // the reference store of prefixes
 };
 
 struct FaultText {

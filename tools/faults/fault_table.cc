@@ -7,12 +7,11 @@
 #include "tools/faults/cache_faults.h"
 #include "tools/faults/codec_faults.h"
 #include "tools/faults/kernel_faults.h"
+#include "tools/faults/prefix_faults.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::string_view kPrefixCache =
-    "a prefix cache (stores and fetches of prompts) is no kind of case yet";
 constexpr std::string_view kModel =
     "shows in a model of several layers alone; a case has one cache or one kernel";
 constexpr std::string_view kEngine =
@@ -20,7 +19,6 @@ constexpr std::string_view kEngine =
 
 constexpr UncoveredReport kUncovered[] = {
     {"lcpp-recurrent-restore-head", "about recurrent state, which is no KV cache"},
-    {"ssd-layer-count-stale", kModel},
     {"tq-skip-last-reconstruct", kModel},
     {"tq-quantize-during-prefill", kModel},
     {"cachelist-extend-wrong-arg", kModel},
@@ -28,19 +26,7 @@ constexpr UncoveredReport kUncovered[] = {
     {"tq-phys-end-offsetmax",
      "the model of the contract has no physical append position; overwritten tokens show as "
      "retained_missing on whatever has one"},
-    {"pop-prefixes-off-by-one", kPrefixCache},
     {"ssd-budget-overcommit", kEngine},
-    {"hash-8bit-tokens", kPrefixCache},
-    {"lcpp-cache-reuse-head", kPrefixCache},
-    {"ssd-prefix-as-exact", kPrefixCache},
-    {"tq-prefix-hit-retrieval", kPrefixCache},
-    {"trt-fp8-reuse", kPrefixCache},
-    {"vllm-mtp-prefix-cache", kPrefixCache},
-    {"vllm-prefix-hash-collision", kPrefixCache},
-    {"vllm-stale-hash-rebuild", kPrefixCache},
-    {"vlm-apc-split-multimodal", kPrefixCache},
-    {"vlm-kvbits-reused-corrupt", kPrefixCache},
-    {"vlm-short-prompt-disables", kPrefixCache},
     {"lcpp-kshift-delta", "keys are given with their rotation; a cache of the contract turns none"},
     {"arrays-nbytes-none",
      "a call that throws; the bytes of an empty cache are asked in every trace, and a crash is a "
@@ -56,7 +42,7 @@ void Add(FaultKind kind, const Faults& faults, std::vector<Fault>* all) {
 }  // namespace
 
 std::string_view Name(FaultKind kind) {
-  constexpr std::string_view kNames[] = {"cache", "attention", "codec", "kernel"};
+  constexpr std::string_view kNames[] = {"cache", "attention", "codec", "kernel", "prefix"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -76,6 +62,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCodec, BlockFaults(), &all);
     Add(FaultKind::kCodec, ChannelFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);
+    Add(FaultKind::kPrefix, PrefixFaults(), &all);
     return all;
   }();
   return faults;

@@ -20,7 +20,12 @@ struct Fault {
   const FaultText* text = nullptr;
 };
 
-// "cache", "attention", "codec", "kernel".
+// Whether answers are tensors, and not operations that are judged one by one.
+inline bool IsOfTensors(FaultKind kind) {
+  return kind != FaultKind::kCache && kind != FaultKind::kPrefix;
+}
+
+// "cache", "attention", "codec", "kernel", "prefix".
 std::string_view Name(FaultKind kind);
 // The kind of the cases that show it: kernels are asked about attention.
 std::string_view CaseKindOf(FaultKind kind);

@@ -41,7 +41,9 @@ std::string ListText() {
       "and V\n"
       "  codec      rows of one storage format: encode, decode (bytes), round_trip (bound)\n"
       "  tensor     two stored tensors under a rule: exact, ulp:N, abs:X, rel:Y, abs:X,rel:Y\n"
-      "  cache      a trace of operations on caches: visible tokens, stored bytes, numbers\n\n";
+      "  cache      a trace of operations on caches: visible tokens, stored bytes, numbers\n"
+      "  prefix     a history of requests of a server: rows of hits, what is kept and "
+      "forgotten\n\n";
   text += "storage formats (K and V may differ)\n" + FormatsText() + "\n";
   text +=
       "layouts\n"

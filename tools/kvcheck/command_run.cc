@@ -15,6 +15,7 @@
 #include "tools/corridor/cases_file.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/file_trace_store.h"
+#include "tools/corridor/judge_history.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/corridor/recorded_trace.h"
 #include "tools/corridor/registry.h"
@@ -158,17 +159,25 @@ bool AskTensors(const RunOptions& asked, const Case& c, const std::string& name,
   });
 }
 
+// Of kinds whose conventions an implementation states itself, and which are judged operation by
+// operation.
+void RefuseConventions(const RunOptions& options, const Case& c) {
+  if (options.common.sample_rows > 0) {
+    throw Error(ErrorCode::kUsage, fmt::format("every row of a {} case is judged", KindName(c)),
+                "--rows");
+  }
+  if (options.plan.empty() && options.profile.empty()) return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("a {} case is judged by the plan and profile that the implementation "
+                          "states",
+                          KindName(c)),
+              options.plan.empty() ? "--profile" : "--plan");
+}
+
 // A trace of operations: the cache is judged step by step, by tokens and bytes.
 bool AskTrace(const RunOptions& options, const Case& c, const std::string& name,
               const std::string& title, const InputsOf&, RunReport* report) {
-  if (options.common.sample_rows > 0) {
-    throw Error(ErrorCode::kUsage, "every row of a trace is judged", "--rows");
-  }
-  if (!options.plan.empty() || !options.profile.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "a cache case is judged by the plan and profile that the implementation states",
-                options.plan.empty() ? "--profile" : "--plan");
-  }
+  RefuseConventions(options, c);
   const std::unique_ptr<CacheFactory> factory = MakeCacheFactory(name, options.Limits());
   const std::unique_ptr<TraceStore> store = MakeTraceStore(options.store);
   if (store != nullptr && factory->OwnStore() != nullptr) {
@@ -186,6 +195,25 @@ bool AskTrace(const RunOptions& options, const Case& c, const std::string& name,
   });
 }
 
+// A history of requests: rows are judged after every operation.
+bool AskHistory(const RunOptions& options, const Case& c, const std::string& name,
+                const std::string& title, const InputsOf&, RunReport* report) {
+  RefuseConventions(options, c);
+  if (options.store != kMemoryStore) {
+    throw Error(ErrorCode::kUsage, "a prefix case has a folder of its own", "--store");
+  }
+  const std::unique_ptr<PrefixImplementation> implementation =
+      MakePrefixImplementation(name, options.Limits());
+  CaseResult result;
+  result.name = title;
+  result.verdict.case_text = Print(c);
+  result.verdict.implementation = ObservedName(implementation->GetCapabilities(), name);
+  result.verdict.command = "kvcheck run " + ShellWord(Print(c)) + " --impl " + ShellWord(name);
+  return report->Judge(std::move(result), [&] {
+    return EvaluatePrefixCase(std::get<PrefixCase>(c), implementation.get());
+  });
+}
+
 using AskCase = bool (*)(const RunOptions& options, const Case& c, const std::string& name,
                          const std::string& title, const InputsOf& inputs, RunReport* report);
 // False when the run was interrupted.
@@ -194,6 +222,7 @@ constexpr KindTable<AskCase> kAsk = {{{
     AskTensors,  // attention
     AskTensors,  // tensor: whoever is named declines
     AskTrace,    // cache
+    AskHistory,  // prefix
 }}};
 
 int RunGenerated(const RunOptions& options) {

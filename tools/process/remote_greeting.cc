@@ -73,6 +73,12 @@ class SpaceReader {
       f(i);
     }
   }
+  // A bit for each name that is there; all of them where the key is not.
+  template <typename N>
+  void Bits(std::string_view key, int count, N name_of, uint32_t* bits) const {
+    if (Find(key)) *bits = 0;
+    Names(key, count, name_of, [&](int i) { *bits |= 1u << i; });
+  }
   std::string Text(std::string_view key, std::string_view otherwise) const {
     const auto value = space_.Find(key);
     return value ? std::string(value->AsText(Of(key))) : std::string(otherwise);
@@ -111,16 +117,42 @@ CacheSpace ReadCacheSpace(const SpaceReader& reader) {
   const std::string scales = reader.Text("scales", "any");
   if (scales != "x" && scales != "any") SpaceReader::Refuse("scales", scales);
   space.scales_as_given = scales == "x";
-  if (reader.Find("operations")) space.operations = 0;
-  reader.Names(
+  reader.Bits(
       "operations", kCacheOpKinds, [](int i) { return Name(static_cast<CacheOpKind>(i)); },
-      [&](int i) { space.operations |= 1u << i; });
-  if (reader.Find("damages")) space.damages = 0;
-  constexpr std::string_view kDamages[] = {"truncate", "flip", "foreign", "version"};
-  static_assert(std::size(kDamages) == kDamageKinds);
-  reader.Names(
-      "damages", kDamageKinds, [&](int i) { return kDamages[i]; },
-      [&](int i) { space.damages |= 1u << i; });
+      &space.operations);
+  reader.Bits(
+      "damages", kDamageKinds, [](int i) { return Name(static_cast<Damage>(i)); }, &space.damages);
+  return space;
+}
+
+PrefixSpace ReadPrefixSpace(const SpaceReader& reader) {
+  PrefixSpace space;
+  if (const auto blocks = reader.Find("blocks")) {
+    space.blocks = blocks->AsIntegers(SpaceReader::Of("blocks"));
+  }
+  reader.Types("x", &space.x);
+  reader.Patterns("formats", &space.formats);
+  for (const auto& [key, flag] : {std::pair{"quantizes", &space.quantizes},
+                                  {"same_dims", &space.same_dims},
+                                  {"windows", &space.windows},
+                                  {"disk", &space.disk},
+                                  {"tiers", &space.tiers},
+                                  {"all", &space.all}}) {
+    reader.Flag(key, flag);
+  }
+  if (const auto least = reader.Find("least_tokens")) {
+    space.least_tokens = least->AsCount(SpaceReader::Of("least_tokens"));
+  }
+  if (const auto most = reader.Find("max_operations")) {
+    space.max_operations = most->AsCount(SpaceReader::Of("max_operations"));
+  }
+  reader.Bits("identity", kIdentityFields, IdentityField, &space.identity);
+  reader.Bits(
+      "operations", kPrefixOpKinds, [](int i) { return Name(static_cast<PrefixOpKind>(i)); },
+      &space.operations);
+  reader.Bits(
+      "damages", kFileDamages, [](int i) { return Name(static_cast<FileDamage>(i)); },
+      &space.damages);
   return space;
 }
 
@@ -183,6 +215,9 @@ constexpr KindTable<ReadSpace> kReadSpace = {{{
     [](const SpaceReader& reader, Greeting* greeting) {
       greeting->cache_spaces.push_back(ReadCacheSpace(reader));
     },
+    [](const SpaceReader& reader, Greeting* greeting) {
+      greeting->prefix_spaces.push_back(ReadPrefixSpace(reader));
+    },
 }}};
 
 }  // namespace
@@ -200,11 +235,13 @@ Greeting ReadGreeting(const WireValue& answer) {
   for (const std::string& kind : greeting.kinds) {
     const std::optional<CaseKind> known = FindCaseKind(kind);
     if (known && IsAsked(*known)) continue;
-    throw WireError(
-        fmt::format("'kinds' has '{}'; there are cache, attention and codec", CleanText(kind, 40)));
+    throw WireError(fmt::format("'kinds' has '{}'; there are cache, attention, codec and prefix",
+                                CleanText(kind, 40)));
   }
   greeting.cache_profile =
       ParsedText("cache_profile", TextOf(answer, "cache_profile"), ParseCacheProfile);
+  greeting.prefix_profile =
+      ParsedText("prefix_profile", TextOf(answer, "prefix_profile"), ParsePrefixProfile);
   greeting.profile = ParsedText("profile", TextOf(answer, "profile"), ParseProfile);
   greeting.plan_text = TextOf(answer, "plan");
   greeting.plan = ParsedText(
@@ -239,6 +276,7 @@ void WriteGreeting(const Greeting& greeting, WireWriter& writer) {
   writer.StartArray(greeting.kinds.size());
   for (const std::string& kind : greeting.kinds) writer.Text(kind);
   text("cache_profile", Print(greeting.cache_profile));
+  text("prefix_profile", Print(greeting.prefix_profile));
   text("profile", Print(greeting.profile));
   if (!greeting.plan_text.empty()) text("plan", greeting.plan_text);
 }

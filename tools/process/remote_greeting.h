@@ -13,6 +13,8 @@
 #include "reference/spec/cache_space.h"
 #include "reference/spec/codec_space.h"
 #include "reference/spec/plan.h"
+#include "reference/spec/prefix_profile.h"
+#include "reference/spec/prefix_space.h"
 #include "reference/spec/profile.h"
 #include "tools/process/wire_message.h"
 #include "tools/process/wire_writer.h"
@@ -24,14 +26,16 @@ inline constexpr int64_t kProtocolVersion = 1;
 struct Greeting {
   std::string name;
   std::string version;
-  std::vector<std::string> kinds;  // "cache", "attention", "codec"
+  std::vector<std::string> kinds;  // "cache", "attention", "codec", "prefix"
   CacheProfile cache_profile;
+  PrefixProfile prefix_profile;
   Profile profile;
   Plan plan;              // base=stranger where it says nothing
   std::string plan_text;  // as it was said; "": not
   std::vector<CacheSpace> cache_spaces;
   std::vector<AttentionSpace> attention_spaces;
   std::vector<CodecSpace> codec_spaces;
+  std::vector<PrefixSpace> prefix_spaces;
   std::vector<std::string> warnings;  // of what is judged, said before the first verdict
 
   bool Has(std::string_view kind) const;

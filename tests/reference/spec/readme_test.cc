@@ -13,6 +13,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/plan.h"
+#include "reference/spec/prefix_profile.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tolerance.h"
 
@@ -46,7 +47,8 @@ TEST(Readme, ExamplesParse) {
   int plans = 0;
   for (const std::string& line : FencedLines(Readme())) {
     const std::string word = line.substr(0, line.find_first_of(" ="));
-    if (word == "codec" || word == "attention" || word == "tensor" || word == "cache") {
+    if (word == "codec" || word == "attention" || word == "tensor" || word == "cache" ||
+        word == "prefix") {
       EXPECT_NO_THROW(ParseCase(line)) << line;
       ++cases;
     } else if (word == "base" || word == "qk") {
@@ -54,7 +56,7 @@ TEST(Readme, ExamplesParse) {
       ++plans;
     }
   }
-  EXPECT_EQ(cases, 5);
+  EXPECT_EQ(cases, 7);
   EXPECT_EQ(plans, 2);
   EXPECT_NO_THROW(
       ParseProfile("masked_row=mean mask_value=lowest maximum=all decode=two_roundings"));
@@ -66,12 +68,22 @@ TEST(Readme, ExamplesParse) {
   }
 }
 
-// The block that starts with a trace's setup on a line of its own.
-TEST(Readme, TraceOfSeveralLinesParses) {
+// The block that starts with a setup on a line of its own.
+std::string BlockOf(const std::string& kind) {
   const std::string readme = Readme();
-  const size_t begin = readme.find("```\ncache ") + 4;
-  ASSERT_NE(begin, std::string::npos + 4);
-  const std::string block = readme.substr(begin, readme.find("```", begin) - begin);
+  const size_t begin = readme.find("```\n" + kind + " ") + 4;
+  EXPECT_NE(begin, std::string::npos + 4);
+  return readme.substr(begin, readme.find("```", begin) - begin);
+}
+
+TEST(Readme, HistoryOfSeveralLinesParses) {
+  const std::string block = BlockOf("prefix");
+  EXPECT_EQ(ParsePrefixCase(block).ops.size(), 10u);
+  EXPECT_EQ(PrintLines(ParsePrefixCase(block)), block);
+}
+
+TEST(Readme, TraceOfSeveralLinesParses) {
+  const std::string block = BlockOf("cache");
   EXPECT_EQ(ParseCacheCase(block).ops.size(), 7u);
   EXPECT_EQ(PrintLines(ParseCacheCase(block)), block);
 }
@@ -107,12 +119,14 @@ TEST(Readme, NamesEveryKey) {
       "attention hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 data=gauss:1";
   const std::string tensor = "tensor dtype=f32 shape=2 rule=exact data=file";
   const std::string cache = "cache k=f32 dk=8 data=tokens:1";
-  for (const std::string& text : {codec, attention, tensor, cache}) {
+  const std::string prefix = "prefix data=tokens:1";
+  for (const std::string& text : {codec, attention, tensor, cache, prefix}) {
     add(KnownKeys(text + " unknown=1", [](const std::string& t) { ParseCase(t); }));
   }
   add(KnownKeys("unknown=1", [](const std::string& t) { ParsePlan(t); }));
   add(KnownKeys("unknown=1", [](const std::string& t) { ParseProfile(t); }));
   add(KnownKeys("unknown=1", [](const std::string& t) { ParseCacheProfile(t); }));
+  add(KnownKeys("unknown=1", [](const std::string& t) { ParsePrefixProfile(t); }));
   for (const std::string& key : keys) {
     EXPECT_NE(readme.find("`" + key + "`"), std::string::npos) << key;
   }
@@ -123,6 +137,12 @@ TEST(Readme, NamesEveryOperation) {
   for (int kind = 0; kind < kCacheOpKinds; ++kind) {
     const auto name = Name(static_cast<CacheOpKind>(kind));
     EXPECT_NE(readme.find("`" + std::string(name) + " "), std::string::npos) << name;
+  }
+  for (int kind = 0; kind < kPrefixOpKinds; ++kind) {
+    const std::string name = "`" + std::string(Name(static_cast<PrefixOpKind>(kind)));
+    EXPECT_TRUE(readme.find(name + " ") != std::string::npos ||
+                readme.find(name + "`") != std::string::npos)
+        << name;
   }
 }
 

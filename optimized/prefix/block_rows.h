@@ -1,0 +1,65 @@
+// The bytes of one block of tokens: plain, as the model gave them, or in the formats of the cache.
+// Layout: per layer K then V, per head the vectors of the block's tokens one after the other; of
+// codes the planes of a head one after the other.
+
+#ifndef OPTIMIZED_PREFIX_BLOCK_ROWS_H_
+#define OPTIMIZED_PREFIX_BLOCK_ROWS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "optimized/formats/row_codec.h"
+#include "reference/spec/prefix_implementation.h"
+
+namespace kvcheck::optimized {
+
+// Dense K and V of a request, (layers, kv_heads, tokens, dim), which a block is a part of.
+struct DenseRows {
+  std::byte* k = nullptr;
+  std::byte* v = nullptr;
+  int64_t tokens = 0;
+};
+
+// Of one thread: keeps codecs and their memory.
+class BlockRows {
+ public:
+  explicit BlockRows(const PrefixSetup& setup);
+
+  int64_t plain_bytes() const { return plain_bytes_; }  // of a block
+  int64_t coded_bytes() const { return coded_bytes_; }  // the same where nothing is stored in codes
+  bool has_codes() const { return setup_.k.has_value(); }
+
+  // Vectors of `count` tokens, from the first of `vectors` on, as tokens `at` and on of the block.
+  void Fill(const PrefixVectors& vectors, int64_t from, int64_t count, int64_t at,
+            std::byte* block) const;
+  // Tokens [0, count) of the block as tokens `to` and on of the rows.
+  void Read(const std::byte* block, bool coded, int64_t count, int64_t to, const DenseRows& rows);
+  // coded: coded_bytes() of memory.
+  void Encode(const std::byte* plain, std::byte* coded);
+
+ private:
+  struct Part {
+    KvFormat format;
+    int64_t dim = 0;
+    int64_t plain = 0;  // bytes of a vector
+    RowBytes coded;
+    RowCodec codec;
+  };
+  // Of the vectors of one head, at its place in a coded block.
+  template <typename Byte>
+  RowSpan<Byte> Rows(const Part& part, Byte* at) const;
+  void Decode(Part* part, const std::byte* from, int64_t count, std::byte* out);
+
+  PrefixSetup setup_;
+  Part k_;
+  Part v_;
+  int64_t plain_bytes_ = 0;
+  int64_t coded_bytes_ = 0;
+  std::vector<float> values_;
+  std::vector<std::byte> typed_;
+};
+
+}  // namespace kvcheck::optimized
+
+#endif  // OPTIMIZED_PREFIX_BLOCK_ROWS_H_

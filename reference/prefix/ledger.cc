@@ -1,0 +1,277 @@
+#include "reference/prefix/ledger.h"
+
+#include <algorithm>
+
+#include "reference/spec/error.h"
+
+namespace kvcheck {
+
+int64_t CommonTokens(const NodePath& a, const NodePath& b) {
+  // A node stands for everything before it, so that equal nodes mean equal prefixes.
+  const size_t most = std::min(a.size(), b.size());
+  size_t low = 0;
+  size_t high = most;
+  while (low < high) {
+    const size_t middle = (low + high + 1) / 2;
+    if (a[middle - 1] == b[middle - 1]) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return static_cast<int64_t>(low);
+}
+
+void Ledger::Start(const PrefixSetup& setup) {
+  setup_ = setup;
+  layout_.emplace(setup);
+  seed_ = setup.data.seed;
+  epoch_ = 0;
+  generation_ = 0;
+  clock_ = 0;
+  identities_.clear();
+  identity_hashes_.clear();
+  nodes_.clear();
+  by_digest_.clear();
+  contents_.clear();
+  by_signs_.clear();
+  collisions_ = 0;
+  kept_.clear();
+  for (SavedStore& saved : saved_) saved = {};
+}
+
+void Ledger::SetType(DType x) {
+  if (setup_.x == x) return;
+  setup_.x = x;
+  layout_.emplace(setup_);
+  contents_.clear();
+  for (PrefixNode& node : nodes_) node.content = -1;
+}
+
+int32_t Ledger::Identity(const PrefixIdentity& who) {
+  const auto found = std::find(identities_.begin(), identities_.end(), who);
+  if (found != identities_.end()) return static_cast<int32_t>(found - identities_.begin());
+  identities_.push_back(who);
+  identity_hashes_.push_back(IdentityHash(who));
+  return static_cast<int32_t>(identities_.size() - 1);
+}
+
+uint64_t Ledger::DigestOf(int32_t who, int32_t parent, int32_t token) const {
+  const uint64_t before =
+      parent >= 0 ? At(parent).digest
+                  : EmptyDigest(seed_, epoch_, identity_hashes_[static_cast<size_t>(who)]);
+  return NextDigest(before, token);
+}
+
+int32_t Ledger::FindChild(int32_t who, int32_t parent, int32_t token) const {
+  const auto found = by_digest_.find(DigestOf(who, parent, token));
+  return found == by_digest_.end() ? -1 : found->second;
+}
+
+int32_t Ledger::Child(int32_t who, int32_t parent, int32_t token) {
+  const uint64_t digest = DigestOf(who, parent, token);
+  const auto [place, is_new] = by_digest_.try_emplace(digest, static_cast<int32_t>(nodes_.size()));
+  if (!is_new) {
+    const PrefixNode& node = At(place->second);
+    KVCHECK_CHECK(node.parent == parent && node.token == token && node.who == who,
+                  "two prefixes of a history have one digest of 64 bits");
+    return place->second;
+  }
+  PrefixNode node;
+  node.digest = digest;
+  node.parent = parent;
+  node.token = token;
+  node.who = who;
+  node.epoch = parent >= 0 ? At(parent).epoch : static_cast<int32_t>(epoch_);
+  node.position = parent >= 0 ? At(parent).position + 1 : 0;
+  nodes_.push_back(node);
+  return place->second;
+}
+
+const std::byte* Ledger::Content(int32_t index) {
+  PrefixNode& node = nodes_[static_cast<size_t>(index)];
+  if (node.content < 0) {
+    node.content = static_cast<int64_t>(contents_.size());
+    contents_.resize(contents_.size() + static_cast<size_t>(layout_->TokenBytes()));
+    std::byte* out = contents_.data() + node.content;
+    FillToken(node.digest, *layout_, out);
+    // Of few channels all vectors repeat; of many none does, so that one of each token tells.
+    const uint64_t signs = SignsIn(out, layout_->dtype, layout_->k_dim);
+    const auto [other, is_new] = by_signs_.try_emplace(signs, index);
+    if (!is_new && other->second != index) ++collisions_;
+  }
+  return contents_.data() + node.content;
+}
+
+void Ledger::MarkWritten(int32_t index, int64_t operation) {
+  PrefixNode& node = nodes_[static_cast<size_t>(index)];
+  if (node.written < 0) node.written = static_cast<int32_t>(operation);
+}
+
+void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
+  if (path.empty()) return;
+  for (const int32_t node : path) Publish(node);
+  ++clock_;
+  if (std::ssize(path) < profile_.minimum_tokens) return;
+  const auto is_prefix = [&](const KeptPrompt& kept, size_t tokens) {
+    return !kept.touch && kept.path.size() == tokens && kept.path.back() == path[tokens - 1];
+  };
+  if (profile_.superseded_dropped) {
+    std::erase_if(kept_, [&](const KeptPrompt& kept) {
+      return kept.path.size() < path.size() && is_prefix(kept, kept.path.size());
+    });
+  }
+  const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const KeptPrompt& kept) {
+    return is_prefix(kept, path.size());
+  });
+  const bool is_durable = setup_.disk && profile_.persists == Persists::kClose;
+  if (same != kept_.end() && written == 0) {
+    same->used = clock_;
+    same->sure = same->sure || sure;
+    same->durable = same->durable || (sure && is_durable);
+    return;
+  }
+  // A prompt that two requests have computed may be held twice.
+  kept_.push_back({path, clock_, sure, sure && is_durable, false, std::ssize(path)});
+}
+
+void Ledger::Use(const NodePath& path, int64_t tokens) {
+  if (tokens > 0 && profile_.fetch_takes) return Unsure();
+  Touch(path, tokens, MostPublished(path));
+}
+
+void Ledger::Touch(const NodePath& path, int64_t certain, int64_t perhaps) {
+  if (perhaps == 0 || !profile_.evicts_lru) return;
+  ++clock_;
+  KeptPrompt touch;
+  touch.path.assign(path.begin(), path.begin() + certain);
+  touch.used = clock_;
+  touch.touch = true;
+  touch.sure = false;
+  touch.tokens = perhaps;
+  // What all of a sure prompt survives, its beginning does.
+  for (const KeptPrompt& kept : kept_) {
+    if (certain == 0 || CommonTokens(kept.path, touch.path) < certain) continue;
+    touch.sure = touch.sure || kept.sure;
+    touch.durable = touch.durable || kept.durable;
+  }
+  std::erase_if(kept_, [&](const KeptPrompt& kept) {
+    return kept.touch && kept.path == touch.path && kept.tokens <= perhaps;
+  });
+  kept_.push_back(std::move(touch));
+}
+
+void Ledger::Clear() {
+  ++generation_;
+  kept_.clear();
+}
+
+void Ledger::NextEpoch() {
+  Clear();
+  ++epoch_;
+}
+
+void Ledger::Evicted() {
+  for (KeptPrompt& kept : kept_) kept.sure = kept.durable;
+}
+
+void Ledger::Unsure() {
+  for (KeptPrompt& kept : kept_) kept.sure = kept.durable = false;
+}
+
+void Ledger::Settle() {
+  if (!setup_.disk || profile_.persists == Persists::kNever) return;
+  for (KeptPrompt& kept : kept_) kept.durable = kept.durable || kept.sure;
+}
+
+void Ledger::Restart() {
+  if (!setup_.disk || profile_.persists == Persists::kNever) return Clear();
+  for (KeptPrompt& kept : kept_) kept.sure = kept.durable;
+}
+
+void Ledger::Save(int key) {
+  SavedStore& saved = saved_[key];
+  saved = {true, epoch_, {}};
+  for (const KeptPrompt& kept : kept_) {
+    if (kept.sure && !kept.touch) saved.paths.push_back(kept.path);
+  }
+}
+
+void Ledger::Load(int key) {
+  const SavedStore& saved = saved_[key];
+  if (!saved.is_there || saved.epoch != epoch_) return;
+  for (const NodePath& path : saved.paths) Keep(path, /*sure=*/true, std::ssize(path));
+}
+
+int64_t Ledger::KeptTokens() const {
+  int64_t tokens = 0;
+  for (const KeptPrompt& kept : kept_) {
+    tokens += kept.touch ? 0 : InBlocks(kept.tokens);
+  }
+  return tokens;
+}
+
+void Ledger::ApplyBudget(int64_t held_tokens) {
+  const int64_t held = started_.holds_requests ? held_tokens : 0;
+  const auto prompts =
+      std::count_if(kept_.begin(), kept_.end(), [](const KeptPrompt& kept) { return !kept.touch; });
+  // Which prompt goes where there are too many of them is nobody's promise.
+  if (setup_.max_entries > 0 && prompts > setup_.max_entries) return Evicted();
+  if (held + KeptTokens() <= started_.capacity_tokens) return;
+  if (!profile_.evicts_lru) return Evicted();
+  std::vector<KeptPrompt*> recent;
+  for (KeptPrompt& kept : kept_) recent.push_back(&kept);
+  std::sort(recent.begin(), recent.end(),
+            [](const KeptPrompt* a, const KeptPrompt* b) { return a->used > b->used; });
+  int64_t tokens = held;
+  for (KeptPrompt* kept : recent) {
+    tokens += InBlocks(kept->tokens);
+    if (tokens > started_.capacity_tokens) kept->sure = kept->durable;
+  }
+}
+
+int64_t Ledger::MostPublished(const NodePath& path) const {
+  int64_t tokens = 0;
+  for (const int32_t node : path) {
+    if (At(node).kept != generation_) break;
+    ++tokens;
+  }
+  return tokens;
+}
+
+int64_t Ledger::MostAllowed(int64_t prompt_tokens, bool all) const {
+  const bool last =
+      profile_.last == LastToken::kAlways || (all && profile_.last == LastToken::kAsked);
+  return prompt_tokens - (last ? 0 : 1);
+}
+
+int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) const {
+  const int64_t kept_tokens = std::ssize(kept.path);
+  const int64_t asked = std::ssize(path);
+  int64_t tokens = CommonTokens(kept.path, path);
+  const int64_t most = MostAllowed(asked, all);
+  if (profile_.partial != PartialHit::kCommon) {
+    const bool is_prefix = tokens == kept_tokens && tokens <= most;
+    const bool is_longer = tokens == asked && profile_.partial == PartialHit::kLonger;
+    const bool needs_trim =
+        tokens == kept_tokens && tokens > most && profile_.partial == PartialHit::kLonger;
+    if (!is_prefix && !is_longer && !needs_trim) return 0;
+  }
+  if (profile_.grain == HitGrain::kToken) return std::min(tokens, most);
+  // A tail behind the last block hits a prompt that ends with it.
+  if (profile_.tail_kept && tokens == kept_tokens && tokens == asked && tokens <= most) {
+    return tokens;
+  }
+  tokens = std::min(tokens, most);
+  return tokens / started_.block_tokens * started_.block_tokens;
+}
+
+int64_t Ledger::Due(const NodePath& path, bool all) const {
+  int64_t due = 0;
+  for (const KeptPrompt& kept : kept_) {
+    if (kept.sure) due = std::max(due, DueOf(kept, path, all));
+  }
+  return due;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,202 @@
+// What may hit and what has to, from what was kept: by rule of the profile and by what fits.
+
+#include "reference/prefix/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "reference/prefix/name_row.h"
+
+namespace kvcheck {
+namespace {
+
+class LedgerTest : public testing::Test {
+ protected:
+  LedgerTest() { Begin("", 2, 100); }
+
+  void Begin(const std::string& profile, int64_t block, int64_t capacity,
+             const std::string& setup = "") {
+    setup_ = ParsePrefixCase("prefix block=" + std::to_string(block) +
+                             " tokens=" + std::to_string(capacity) + setup + " data=tokens:1")
+                 .setup;
+    ledger_.Start(setup_);
+    ledger_.SetProfile(ParsePrefixProfile(profile));
+    ledger_.SetStarted({block, capacity, true});
+    who_ = ledger_.Identity({});
+  }
+  NodePath Path(const std::vector<int32_t>& tokens) {
+    NodePath path;
+    for (const int32_t token : tokens) {
+      path.push_back(ledger_.Child(who_, path.empty() ? -1 : path.back(), token));
+    }
+    return path;
+  }
+  void Keep(const std::vector<int32_t>& tokens) {
+    ledger_.Keep(Path(tokens), true, std::ssize(tokens));
+    ledger_.ApplyBudget(0);
+  }
+  int64_t Due(const std::vector<int32_t>& tokens, bool all = true) {
+    return ledger_.Due(Path(tokens), all);
+  }
+  int64_t Most(const std::vector<int32_t>& tokens) { return ledger_.MostPublished(Path(tokens)); }
+
+  PrefixSetup setup_;
+  Ledger ledger_;
+  int32_t who_ = 0;
+};
+
+TEST_F(LedgerTest, AHitIsWholeBlocksOfTheLongestCommonPrefix) {
+  Keep({0, 1, 0, 1, 0});
+  EXPECT_EQ(Most({0, 1, 0, 1, 0, 0}), 5);
+  EXPECT_EQ(Due({0, 1, 0, 1, 0, 0}), 4);
+  EXPECT_EQ(Due({0, 1, 0, 0}), 2);  // parts inside a block
+  EXPECT_EQ(Due({0, 1}), 2);
+  EXPECT_EQ(Due({0, 1}, false), 0);  // the last token is to be computed
+  EXPECT_EQ(Due({0, 1, 0}, false), 2);
+  EXPECT_EQ(Due({1, 1, 0, 1}), 0);
+}
+
+TEST_F(LedgerTest, PartialRulesSayWhatIsFound) {
+  for (const auto& [rule, longer, common] :
+       {std::tuple{"common", 3, 2}, {"longer", 3, 0}, {"prefix", 0, 0}}) {
+    Begin(std::string("grain=token partial=") + rule, 1, 100);
+    Keep({0, 1, 0, 1});
+    EXPECT_EQ(Due({0, 1, 0, 1, 1}), 4) << rule;
+    EXPECT_EQ(Due({0, 1, 0}), longer) << rule;
+    EXPECT_EQ(Due({0, 1, 1, 1}), common) << rule;
+    // Equal, and the last token is to be computed: it has to be cut.
+    EXPECT_EQ(Due({0, 1, 0, 1}, false), longer == 0 ? 0 : 3) << rule;
+  }
+}
+
+TEST_F(LedgerTest, ATailHitsAPromptThatEndsWithIt) {
+  Begin("tail=kept", 4, 100);
+  Keep({0, 1, 0, 1, 0});
+  EXPECT_EQ(Due({0, 1, 0, 1, 0}), 5);
+  EXPECT_EQ(Due({0, 1, 0, 1, 0, 0}), 4);
+}
+
+TEST_F(LedgerTest, ShortPromptsAndSupersededOnesNeedNotHit) {
+  Begin("minimum=3 grain=token", 1, 100);
+  Keep({0, 1});
+  EXPECT_EQ(Due({0, 1, 1}), 0);
+  EXPECT_EQ(Most({0, 1, 1}), 2);
+  Begin("grain=token partial=prefix superseded=dropped", 1, 100);
+  Keep({0, 1});
+  Keep({0, 1, 0, 0});
+  EXPECT_EQ(Due({0, 1, 1}), 0);
+}
+
+TEST_F(LedgerTest, BeyondTheBudgetNothingIsSureButTheRecent) {
+  Begin("", 1, 5);
+  Keep({0, 0, 0});
+  Keep({1, 1, 1});
+  EXPECT_EQ(Due({0, 0, 0}), 0);
+  EXPECT_EQ(Due({1, 1, 1}), 0);
+  EXPECT_EQ(Most({0, 0, 0}), 3);
+  Begin("evict=lru", 1, 5);
+  Keep({0, 0, 0});
+  Keep({1, 1, 1});
+  EXPECT_EQ(Due({0, 0, 0}), 0);
+  EXPECT_EQ(Due({1, 1, 1}), 3);
+}
+
+TEST_F(LedgerTest, ALookKeepsAPartRecent) {
+  Begin("evict=lru", 1, 6);
+  Keep({0, 0, 0});
+  Keep({1, 1});
+  ledger_.Use(Path({0, 0, 1}), 2);
+  Keep({2, 2, 2});
+  // 3 tokens newest, 2 of the look, then 2 more would be 7 of 6.
+  EXPECT_EQ(Due({2, 2, 2}), 3);
+  EXPECT_EQ(Due({0, 0, 0}), 2);
+  EXPECT_EQ(Due({1, 1}), 0);
+}
+
+TEST_F(LedgerTest, ClearEpochAndRestartForget) {
+  Keep({0, 1});
+  ledger_.Clear();
+  EXPECT_EQ(Most({0, 1}), 0);
+  Keep({0, 1});
+  const NodePath old = Path({0, 1});
+  ledger_.NextEpoch();
+  EXPECT_EQ(Most({0, 1}), 0);
+  EXPECT_NE(Path({0, 1}), old);
+  Keep({0, 1});
+  ledger_.Restart();  // without a disk
+  EXPECT_EQ(Most({0, 1}), 0);
+  Begin("persists=close", 1, 100, " disk=yes");
+  Keep({0, 1});
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1}), 2);
+  Begin("", 1, 100, " disk=yes");  // persists=settle
+  Keep({0, 1});
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1}), 0);
+  Keep({0, 1});
+  ledger_.Settle();
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1}), 2);
+}
+
+TEST_F(LedgerTest, SavedStoresComeBackUnderTheirOwnEpoch) {
+  Keep({0, 1});
+  ledger_.Save(0);
+  ledger_.Clear();
+  ledger_.Load(0);
+  EXPECT_EQ(Due({0, 1}), 2);
+  ledger_.NextEpoch();
+  ledger_.Load(0);
+  EXPECT_EQ(Most({0, 1}), 0);
+}
+
+// Every name of contract.md, section 6, from a vector that is what it says.
+TEST_F(LedgerTest, WrongRowsAreNamed) {
+  const PrefixIdentity tenant = {
+      .model = {}, .salt = "b", .adapter = {}, .version = 0, .image = {}};
+  const int32_t other = ledger_.Identity(tenant);
+  const NodePath path = Path({0, 1, 0, 1});
+  const NodePath elsewhere = Path({1, 1, 0, 1});
+  const NodePath stale = Path({1, 0});
+  const int32_t theirs = ledger_.Child(other, -1, 0);
+  for (const int32_t node : path) ledger_.MarkWritten(node, 0);
+  for (const int32_t node : elsewhere) ledger_.MarkWritten(node, 1);
+  for (const int32_t node : stale) ledger_.MarkWritten(node, 2);
+  ledger_.MarkWritten(theirs, 3);
+  ledger_.NextEpoch();
+  const NodePath now = Path({0, 1, 0, 1});
+  const NodePath later = Path({0, 0});
+  for (const int32_t node : now) ledger_.MarkWritten(node, 4);
+  ledger_.MarkWritten(later[1], 9);
+  const RowLayout& layout = ledger_.layout();
+  const auto name = [&](int32_t want, int32_t got, int64_t layer = 0, int64_t head = 0,
+                        TokenPart part = TokenPart::kKey) {
+    const std::vector<std::byte> bytes(ledger_.Content(got),
+                                       ledger_.Content(got) + layout.TokenBytes());
+    return NameRow(
+               {want, 0, 0, TokenPart::kKey, 5, bytes.data() + layout.Offset(layer, head, part)},
+               ledger_)
+        .fault;
+  };
+  EXPECT_EQ(name(now[1], later[1]), HistoryFault::kWrittenLater);
+  EXPECT_EQ(name(path[0], theirs), HistoryFault::kOtherTenant);
+  EXPECT_EQ(name(now[2], path[2]), HistoryFault::kOlderEpoch);
+  EXPECT_EQ(name(now[2], now[2], 0, 0, TokenPart::kValue), HistoryFault::kKForV);
+  EXPECT_EQ(name(now[2], now[2], 1), HistoryFault::kOtherLayer);
+  EXPECT_EQ(name(path[3], elsewhere[3]), HistoryFault::kOtherPrefix);
+  EXPECT_EQ(name(now[2], now[0]), HistoryFault::kOtherPosition);
+  EXPECT_EQ(name(path[1], stale[1]), HistoryFault::kStale);
+  std::vector<std::byte> wrong(static_cast<size_t>(layout.k_bytes), std::byte{0});
+  const auto name_bytes = [&] {
+    return NameRow({now[0], 0, 0, TokenPart::kKey, 5, wrong.data()}, ledger_).fault;
+  };
+  EXPECT_EQ(name_bytes(), HistoryFault::kUnwritten);
+  std::copy_n(ledger_.Content(now[0]), wrong.size(), wrong.data());
+  wrong[0] ^= std::byte{1};
+  EXPECT_EQ(name_bytes(), HistoryFault::kDamaged);
+  std::copy_n(ledger_.Content(now[0]), wrong.size(), wrong.data());
+  wrong[3] ^= std::byte{0x80};
+  EXPECT_EQ(name_bytes(), HistoryFault::kDamaged);
+}
+
+}  // namespace
+}  // namespace kvcheck

@@ -1,0 +1,71 @@
+#include "tools/corridor/judge_history.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "reference/spec/implementation_loss.h"
+#include "tools/corridor/evaluate_case.h"
+
+namespace kvcheck {
+
+JudgedHistory JudgeHistory(const PrefixCase& c, HistoryRunner* runner, HistoryOptions options) {
+  int64_t index = -1;
+  options.on_operation = [&index, told = options.on_operation](int64_t operation) {
+    index = operation;
+    if (told) told(operation);
+  };
+  JudgedHistory result;
+  try {
+    static_cast<HistoryResult&>(result) = runner->Run(c, options);
+  } catch (const ImplementationLoss& loss) {
+    result.outcome = OutcomeOf(loss.kind());
+    result.operation = index;
+    result.loss = loss.Signature();
+    const bool within = index >= 0 && index < std::ssize(c.ops);
+    result.reason = within ? fmt::format("operation {}, {}: {}", index + 1,
+                                         Print(c.ops[static_cast<size_t>(index)]), loss.reason())
+                           : loss.reason();
+    return result;
+  }
+  if (result.outcome != Outcome::kFail || options.observe_each ||
+      c.setup.observe == Observe::kEach) {
+    return result;
+  }
+  options.observe_each = true;
+  JudgedHistory again;
+  try {
+    static_cast<HistoryResult&>(again) = runner->Run(c, options);
+  } catch (const ImplementationLoss&) {
+    return result;
+  }
+  // Without reading in between it may not fail: then the first answer stands.
+  return again.outcome == Outcome::kFail ? again : result;
+}
+
+std::string SignatureOf(const PrefixCase& c, const JudgedHistory& result) {
+  if (!result.loss.empty()) return result.loss;
+  if (result.outcome == Outcome::kPass) return "";
+  if (result.outcome != Outcome::kFail) return std::string(Name(result.outcome));
+  return result.Signature(c);
+}
+
+Verdict VerdictOf(const PrefixCase& c, const JudgedHistory& result,
+                  const PrefixImplementation& implementation) {
+  Verdict verdict =
+      result.loss.empty() ? ToVerdict(c, result) : WithoutJudging(result.outcome, result.reason);
+  verdict.profile = Print(implementation.GetCapabilities().prefix_profile);
+  return verdict;
+}
+
+Verdict EvaluatePrefixCase(const PrefixCase& c, PrefixImplementation* implementation,
+                           HistoryOptions options) {
+  HistoryRunner runner(implementation);
+  const JudgedHistory result = JudgeHistory(c, &runner, std::move(options));
+  Verdict verdict = VerdictOf(c, result, *implementation);
+  const std::string signature = SignatureOf(c, result);
+  if (!signature.empty()) verdict.reasons.push_back(fmt::format("signature \"{}\"", signature));
+  return verdict;
+}
+
+}  // namespace kvcheck
