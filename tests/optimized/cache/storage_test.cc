@@ -163,7 +163,8 @@ TEST(CacheStorage, MemoryMoves) {
     EXPECT_EQ(memory.bytes(), bytes);
     std::fill_n(data, bytes, std::byte{7});
     optimized::StoredMemory moved = std::move(memory);
-    EXPECT_EQ(memory.bytes(), 0);  // NOLINT(bugprone-use-after-move): it says that it is empty
+    // It says that it is empty.
+    EXPECT_EQ(memory.bytes(), 0);  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
     EXPECT_EQ(memory.data(), nullptr);
     EXPECT_EQ(moved.data(), data);
     EXPECT_EQ(moved.bytes(), bytes);
