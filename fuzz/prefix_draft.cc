@@ -369,8 +369,9 @@ void PrefixDraft::MoveAnything() {
   if (kind == PrefixOpKind::kDamage && space_.damages == 0) return;
   PrefixOp* op = Add(kind);
   if (op == nullptr) return;
-  op->request = static_cast<int>(Below(kRequests));
-  op->target = static_cast<int>(Below(kRequests));
+  const size_t named = NamedRequests(*op).size();
+  if (named > 0) op->request = static_cast<int>(Below(kRequests));
+  if (named > 1) op->target = static_cast<int>(Below(kRequests));
   if (kind == PrefixOpKind::kTrimTo || kind == PrefixOpKind::kEvict) op->count = Int(1, 8);
   if (kind == PrefixOpKind::kClose) {
     op->keep = OneIn(2);

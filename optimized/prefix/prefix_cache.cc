@@ -259,9 +259,16 @@ bool PrefixCache::Append(Request* request, std::span<const int32_t> tokens,
       const BlockRef& last = request->blocks_.back();
       if (last->found || last->requests > 1) shared = last;
     }
-    const int64_t needed = want - have + (shared != nullptr ? 1 : 0);
-    if (!MakeRoom(needed * plain_bytes_)) return false;
-    counters_.bytes += needed * plain_bytes_;
+    int64_t needed = (want - have + (shared != nullptr ? 1 : 0)) * plain_bytes_;
+    if (!MakeRoom(needed)) {
+      // Where there is no room for a copy of a kept block, the copy takes its place.
+      if (shared == nullptr || shared->requests > 1) return false;
+      needed -= shared->size;
+      if (!MakeRoom(needed)) return false;
+      Forget(shared.get());
+      shared->size = 0;
+    }
+    counters_.bytes += needed;
   }
   const auto make = [&] {
     auto block = std::make_shared<Block>();

@@ -128,11 +128,12 @@ void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
   if (same != kept_.end() && written == 0) {
     same->used = clock_;
     same->sure = same->sure || sure;
+    same->in_memory = same->in_memory || sure;
     same->durable = same->durable || (sure && is_durable);
     return;
   }
   // A prompt that two requests have computed may be held twice.
-  kept_.push_back({path, clock_, sure, sure && is_durable, false, std::ssize(path)});
+  kept_.push_back({path, clock_, sure, sure && is_durable, true, false, std::ssize(path)});
 }
 
 void Ledger::Use(const NodePath& path, int64_t tokens) {
@@ -152,8 +153,7 @@ void Ledger::Touch(const NodePath& path, int64_t certain, int64_t perhaps) {
   // What all of a sure prompt survives, its beginning does.
   for (const KeptPrompt& kept : kept_) {
     if (certain == 0 || CommonTokens(kept.path, touch.path) < certain) continue;
-    touch.sure = touch.sure || kept.sure;
-    touch.durable = touch.durable || kept.durable;
+    touch.sure = touch.sure || (kept.sure && kept.in_memory);
   }
   std::erase_if(kept_, [&](const KeptPrompt& kept) {
     return kept.touch && kept.path == touch.path && kept.tokens <= perhaps;
@@ -171,8 +171,13 @@ void Ledger::NextEpoch() {
   ++epoch_;
 }
 
+void Ledger::Forget(KeptPrompt* kept) {
+  kept->sure = kept->durable;
+  kept->in_memory = false;
+}
+
 void Ledger::Evicted() {
-  for (KeptPrompt& kept : kept_) kept.sure = kept.durable;
+  for (KeptPrompt& kept : kept_) Forget(&kept);
 }
 
 void Ledger::Unsure() {
@@ -186,12 +191,15 @@ void Ledger::Settle() {
 
 void Ledger::Restart() {
   if (!setup_.disk || profile_.persists == Persists::kNever) return Clear();
-  for (KeptPrompt& kept : kept_) kept.sure = kept.durable;
+  Evicted();
 }
 
 void Ledger::Save(int key) {
   SavedStore& saved = saved_[key];
-  saved = {true, epoch_, {}};
+  saved = {true, epoch_, {}, {}};
+  for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
+    if (At(node).kept == generation_) saved.published.push_back(node);
+  }
   for (const KeptPrompt& kept : kept_) {
     if (kept.sure && !kept.touch) saved.paths.push_back(kept.path);
   }
@@ -200,6 +208,7 @@ void Ledger::Save(int key) {
 void Ledger::Load(int key) {
   const SavedStore& saved = saved_[key];
   if (!saved.is_there || saved.epoch != epoch_) return;
+  for (const int32_t node : saved.published) Publish(node);
   for (const NodePath& path : saved.paths) Keep(path, /*sure=*/true, std::ssize(path));
 }
 
@@ -226,7 +235,7 @@ void Ledger::ApplyBudget(int64_t held_tokens) {
   int64_t tokens = held;
   for (KeptPrompt* kept : recent) {
     tokens += InBlocks(kept->tokens);
-    if (tokens > started_.capacity_tokens) kept->sure = kept->durable;
+    if (tokens > started_.capacity_tokens) Forget(kept);
   }
 }
 
@@ -266,10 +275,16 @@ int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) co
   return tokens / started_.block_tokens * started_.block_tokens;
 }
 
-int64_t Ledger::Due(const NodePath& path, bool all) const {
+int64_t Ledger::Due(const NodePath& path, bool all, int64_t held) const {
+  const int64_t block = started_.block_tokens;
+  const int64_t room = started_.holds_requests
+                           ? std::max<int64_t>(0, started_.capacity_tokens - held) / block * block
+                           : started_.capacity_tokens;
   int64_t due = 0;
   for (const KeptPrompt& kept : kept_) {
-    if (kept.sure) due = std::max(due, DueOf(kept, path, all));
+    if (!kept.sure) continue;
+    const int64_t tokens = DueOf(kept, path, all);
+    due = std::max(due, kept.in_memory ? tokens : std::min(tokens, room));
   }
   return due;
 }

@@ -35,9 +35,10 @@ using NodePath = std::vector<int32_t>;
 
 struct KeptPrompt {
   NodePath path;
-  int64_t used = 0;      // when it was kept or hit last
-  bool sure = true;      // it cannot have been evicted
-  bool durable = false;  // it survives a restart
+  int64_t used = 0;       // when it was kept or hit last
+  bool sure = true;       // it cannot have been evicted
+  bool durable = false;   // it survives a restart
+  bool in_memory = true;  // where it is sure: not on disk alone
   // A look at a part of something kept: it makes that part recent, and is no prompt.
   bool touch = false;
   int64_t tokens = 0;  // that it may take, the path's at least
@@ -108,10 +109,12 @@ class Ledger {
   int64_t MostPublished(const NodePath& path) const;
   // The longest hit that the profile lets a prompt of so many tokens have.
   int64_t MostAllowed(int64_t prompt_tokens, bool all) const;
-  // The hit that has to be there.
-  int64_t Due(const NodePath& path, bool all) const;
+  // The hit that has to be there. held: tokens of all requests in whole blocks, which what comes
+  // from disk has to find room beside.
+  int64_t Due(const NodePath& path, bool all, int64_t held) const;
 
  private:
+  static void Forget(KeptPrompt* kept);  // by memory
   int64_t DueOf(const KeptPrompt& kept, const NodePath& path, bool all) const;
   uint64_t DigestOf(int32_t who, int32_t parent, int32_t token) const;
 
@@ -134,7 +137,8 @@ class Ledger {
   struct SavedStore {
     bool is_there = false;
     int64_t epoch = 0;
-    std::vector<NodePath> paths;
+    std::vector<NodePath> paths;     // of what is sure to be in it
+    std::vector<int32_t> published;  // of what may be in it
   };
   SavedStore saved_[kSavedStores];
 };

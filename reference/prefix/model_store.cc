@@ -276,20 +276,21 @@ OpResult ModelStore::Open(int index, std::span<const int32_t> prompt, const Pref
   question.blocks = std::ssize(request.blocks);
   int64_t tokens = std::min(question.blocks, most) * block;
   if (rules_.found) rules_.found(question, &tokens);
-  const int64_t used = (tokens + block - 1) / block;
+  const int64_t used = std::max<int64_t>(0, (tokens + block - 1) / block);
   while (std::ssize(request.blocks) > used) {
     Release(request.blocks.back(), RefEvent::kTrim);
     request.blocks.pop_back();
   }
-  request.tokens = request.longest = tokens;
-  request.ids.assign(prompt.begin(), prompt.begin() + std::min(tokens, std::ssize(prompt)));
+  // Whatever a rule has said, a request has none, or some of its prompt.
+  request.tokens = request.longest = std::clamp<int64_t>(tokens, 0, std::ssize(prompt));
+  request.ids.assign(prompt.begin(), prompt.begin() + request.tokens);
   hit->tokens = tokens;
   Read(index, &hit->rows);
-  if (rules_.shown && tokens > 0) {
-    RowsOfTokens shown = {&*layout_, tokens_, tokens, 0};
+  if (rules_.shown && request.tokens > 0) {
+    RowsOfTokens shown = {&*layout_, tokens_, request.tokens, 0};
     rules_.shown(shown);
     // What is shown is what the request has.
-    for (int64_t token = 0; token < tokens; ++token) {
+    for (int64_t token = 0; token < request.tokens; ++token) {
       const auto at = static_cast<size_t>(token / block);
       if (at >= request.blocks.size()) break;
       std::memcpy(blocks_[static_cast<size_t>(request.blocks[at])].rows.data() +
@@ -356,8 +357,15 @@ OpResult ModelStore::Write(int index, std::span<const int32_t> tokens, const Pre
     shares = last.refs > 1 || last.key >= 0;
     if (shares && rules_.copy_on_write) rules_.copy_on_write(&shares);
   }
-  const int64_t needed = want - have + (shares ? 1 : 0);
+  int64_t needed = want - have + (shares ? 1 : 0);
   const int64_t available = FreeCount() + EvictableCount();
+  if (shares && needed > available &&
+      blocks_[static_cast<size_t>(request.blocks.back())].refs <= 1) {
+    // Where there is no room for the copy, the kept block is forgotten, and the request's own.
+    Unpublish(&blocks_[static_cast<size_t>(request.blocks.back())]);
+    shares = false;
+    --needed;
+  }
   bool fits = needed <= available;
   if (rules_.fits) rules_.fits(needed, available, &fits);
   if (!fits) {

@@ -111,7 +111,7 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
     const int32_t parent = fresh.prompt_path.empty() ? -1 : fresh.prompt_path.back();
     fresh.prompt_path.push_back(ledger_.Child(fresh.who_index, parent, token));
   }
-  const int64_t due = ledger_.Due(fresh.prompt_path, op.all);
+  const int64_t due = ledger_.Due(fresh.prompt_path, op.all, HeldTokens());
   int64_t most = ledger_.MostPublished(fresh.prompt_path);
   if (capabilities_.prefix_profile.shares_live) {
     most = std::max(most, MostLive(fresh.prompt_path));

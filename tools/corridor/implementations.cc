@@ -15,6 +15,7 @@
 #include "reference/cache/model_cache.h"
 #include "reference/formats/codec.h"
 #include "reference/numerics/convert.h"
+#include "reference/prefix/block_memory.h"
 #include "reference/prefix/model_store.h"
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
@@ -25,6 +26,7 @@
 #include "tools/faults/small_kernel.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_implementation.h"
+#include "tools/process/remote_prefix.h"
 
 namespace kvcheck {
 namespace {
@@ -77,6 +79,14 @@ std::unique_ptr<PrefixImplementation> MakeFaultOfPrefixes(const MakeRequest& req
   std::vector<std::string> known;
   for (const PrefixFault& other : PrefixFaults()) known.emplace_back(other.id);
   ThrowNoFault("prefix fault", "", request.parameter, known);
+}
+
+std::unique_ptr<PrefixImplementation> MakeRemotePrefixes(const MakeRequest& request) {
+  const Greeting& greeting = GreetingOf(request.name, request.limits);
+  if (!greeting.Has(Name(request.kind))) RefuseImplementation(request.kind, request.name);
+  auto remote = std::make_unique<RemotePrefix>(AdapterProcess(request.name, request.limits));
+  if (!greeting.ids_alone) return remote;
+  return std::make_unique<BlockMemory>(std::move(remote));
 }
 
 // A table of makers by kind, from what there is.
@@ -209,7 +219,8 @@ ImplementationRow RowOfProcesses() {
           "the protocol of tools/process/protocol.md: it is run, so never take one from somebody "
           "else unread",
           "",
-          Makers(OfCases(MakeRemoteCases), OfCases(MakeRemoteCases), OfCaches(MakeRemoteCaches))};
+          Makers(OfCases(MakeRemoteCases), OfCases(MakeRemoteCases), OfCaches(MakeRemoteCaches),
+                 OfPrefixes(MakeRemotePrefixes))};
 }
 
 std::string HealthyName(FaultKind kind) {

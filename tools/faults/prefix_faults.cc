@@ -74,7 +74,7 @@ constexpr PrefixFault kFaults[] = {
     {{"key_of_half_block", "block_key", "the key of a block has half of its tokens",
       "hash-other-granularity", "P11", "open stale",
       "prefix block=2 tokens=4 layers=1 dk=16 data=tokens:1; open A 0x2; write A; close A keep; "
-      "open A 0,1 all"},
+      "open A 0,1 all; open B 0x2 all"},
      prefix_fault::KeyOfHalfBlock},
     {{"one_block_too_long", "found", "a hit is one block longer than what was found",
       "probe-too-high", "P11", "open unwritten",
@@ -114,12 +114,14 @@ constexpr PrefixFault kFaults[] = {
       "evicted-in-use split-loses-lock", "P10",
       "write written_later held | open written_later held",
       "prefix block=1 tokens=2 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; open "
-      "A 0 all; open B 1x2; write B 1; write B"},
+      "A 0 all; open B 1x2; write B"},
      prefix_fault::EvictsHeld},
     {{"evicted_key_stays", "evicted_key", "an evicted block is still found",
-      "evicted-block-keeps-hash vllm-stale-hash-rebuild", "P11", "open unwritten",
-      "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; "
-      "evict 4; open A 0 all; write A; close A keep; open A 0 all"},
+      "evicted-block-keeps-hash vllm-stale-hash-rebuild", "P11",
+      "open stale | open other_tenant | open other_prefix | open other_position | open older_epoch "
+      "| open unwritten | open hit_unpublished",
+      "prefix block=1 tokens=2 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; "
+      "evict 2; open B 1; write B; open A 0 all; close B keep; open B 1 all"},
      prefix_fault::EvictedKeyStays},
     {{"revival_not_counted", "refs", "who revives a block that nobody held is not counted",
       "revival-breaks-count", "P10", "open blocks",
@@ -137,9 +139,9 @@ constexpr PrefixFault kFaults[] = {
       "A"},
      prefix_fault::ForkNotCounted},
     {{"released_twice", "refs", "a close releases its blocks twice", "sgl-dup-prefix-freed", "P10",
-      "close blocks",
+      "open blocks | close blocks",
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; open "
-      "A 0 all; open B 0 all; close A"},
+      "A 0 all"},
      prefix_fault::ReleasedTwice},
     {{"not_released", "refs", "a close releases nothing", "exact-hit-n-minus-1", "P11",
       "close blocks",
@@ -156,8 +158,7 @@ constexpr PrefixFault kFaults[] = {
      prefix_fault::NoCopyOnWrite},
     {{"unkept_kept", "publishes", "what is closed without being kept hits", "stored-before-written",
       "P11", "open hit_unpublished",
-      "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A; open A 0 "
-      "all"},
+      "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; open A 0 all"},
      prefix_fault::UnkeptKept},
     {{"kept_across_epoch", "publishes", "what was computed before new weights is kept under them",
       "lora-version-not-in-key", "P11", "open older_epoch",
@@ -167,7 +168,7 @@ constexpr PrefixFault kFaults[] = {
     {{"tail_as_block", "publishes", "a block that is not whole is kept as one",
       "partial-hash-after-promotion", "P11", "open unwritten",
       "prefix block=2 tokens=4 layers=1 dk=16 data=tokens:1; open A 1; write A; close A keep; open "
-      "A 1,0 all; write A; close A keep; open A 1,0 all"},
+      "A 1,0 all; open B 0x2; write B; close B keep; open B 0x2 all"},
      prefix_fault::TailAsBlock},
     {{"kept_before_written", "publishes", "blocks are found before they are written",
       "stored-before-written", "P11", "open unwritten",
@@ -176,7 +177,7 @@ constexpr PrefixFault kFaults[] = {
     {{"trimmed_kept", "live_tokens", "tokens that were trimmed away are kept",
       "vllm-mtp-prefix-cache", "P11", "open hit_unpublished",
       "prefix block=2 tokens=4 layers=1 dk=16 data=tokens:1; open A 0x2; write A; trim_to A 1; "
-      "close A keep; open A 0x2 all; write A; close A keep; open A 0x2 all"},
+      "close A keep; open A 0x2 all; open B 1x2; write B; close B keep; open B 1x2 all"},
      prefix_fault::TrimmedKept},
     {{"clear_keeps_memory", "forgets", "clear leaves what memory holds", "lcpp-set-state-not-reset",
       "P4", "open hit_unpublished",
@@ -253,27 +254,29 @@ constexpr PrefixFault kFaults[] = {
       "other-request-restored", "P11",
       "open other_tenant | open other_prefix | open other_position | open stale | open older_epoch",
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
-      "keep; open A 1; write A; close A keep; restart; open A 1 all"},
+      "keep; open A 1 all"},
      prefix_fault::OtherFileRead},
     {{"cut_file_served", "accepts", "a file that ends early is served with zeros",
       "short-file-loads", "P4", "open unwritten | open damaged",
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
-      "keep; damage cut at=200; restart; open A 0 all"},
+      "keep; damage cut at=200; restart; open A 0 all; open B 1; write B; close B keep; open B 1 "
+      "all"},
      prefix_fault::CutFileServed},
     {{"flip_served", "accepts", "a file of which a bit has changed is served",
       "short-file-loads lcpp-failed-restore-poisons", "P4", "open damaged",
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
-      "keep; damage flip at=1200; restart; open A 0 all"},
+      "keep; damage flip at=1200; restart; open A 0 all; open B 1; write B; close B keep; open B 1 "
+      "all"},
      prefix_fault::FlipServed},
     {{"foreign_file_served", "accepts", "somebody else's file is served", "stale-disk-cache", "P4",
       "open damaged | open unwritten",
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
-      "keep; damage foreign; restart; open A 0 all"},
+      "keep; damage foreign; restart; open A 0 all; open B 1; write B; close B keep; open B 1 all"},
      prefix_fault::ForeignFileServed},
     {{"other_setup_served", "accepts", "a file of another type of vectors is served",
       "ssd-bf16-dtype vlm-warm-layout-mismatch", "P4", "open damaged | open unwritten",
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
-      "keep; restart x=bf16; open A 0 all"},
+      "keep; restart x=bf16; open A 0 all; open B 1; write B; close B keep; open B 1 all"},
      prefix_fault::OtherSetupServed},
     {{"first_block_alone_written", "writes_block",
       "of a prompt's blocks the first alone goes to disk", "one-page-restored", "P4",

@@ -45,6 +45,14 @@ int RunServe(const std::string& name) {
     greeting.profile = capabilities.profile;
     greeting.plan_text = Print(capabilities.plan);
   }
+  served.prefixes = MakeNamed([&] { return MakePrefixImplementation(name); }, &why);
+  if (served.prefixes != nullptr) {
+    const PrefixCapabilities capabilities = served.prefixes->GetCapabilities();
+    greeting.version = capabilities.version;
+    greeting.kinds.emplace_back(Name(CaseKind::kPrefix));
+    greeting.prefix_profile = capabilities.prefix_profile;
+    if (served.caches == nullptr) greeting.profile = capabilities.profile;
+  }
   // Profiles that answers follow, where they are another one than the caches'.
   std::set<CaseKind> kinds;
   for (const CaseKind kind : {CaseKind::kAttention, CaseKind::kCodec}) {

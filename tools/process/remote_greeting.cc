@@ -242,6 +242,9 @@ Greeting ReadGreeting(const WireValue& answer) {
       ParsedText("cache_profile", TextOf(answer, "cache_profile"), ParseCacheProfile);
   greeting.prefix_profile =
       ParsedText("prefix_profile", TextOf(answer, "prefix_profile"), ParsePrefixProfile);
+  if (const std::optional<WireValue> ids = answer.Find("ids_alone")) {
+    greeting.ids_alone = ids->AsBool("'ids_alone'");
+  }
   greeting.profile = ParsedText("profile", TextOf(answer, "profile"), ParseProfile);
   greeting.plan_text = TextOf(answer, "plan");
   greeting.plan = ParsedText(

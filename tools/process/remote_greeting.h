@@ -36,6 +36,7 @@ struct Greeting {
   std::vector<AttentionSpace> attention_spaces;
   std::vector<CodecSpace> codec_spaces;
   std::vector<PrefixSpace> prefix_spaces;
+  bool ids_alone = false;             // of kind prefix: a manager of blocks, without content
   std::vector<std::string> warnings;  // of what is judged, said before the first verdict
 
   bool Has(std::string_view kind) const;

@@ -148,14 +148,17 @@ WireWriter& RemoteProcess::Begin(std::string_view request) {
   return writer_;
 }
 
+void RemoteProcess::CheckFrame() const {
+  if (writer_.size() <= kMaxFrameBytes) return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("'{}' needs {} bytes, and a frame of the process protocol has {} at "
+                          "most: make the case smaller",
+                          request_, writer_.size(), kMaxFrameBytes));
+}
+
 WireValue RemoteProcess::Call() {
   writer_.EndMap();
-  if (writer_.size() > kMaxFrameBytes) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("'{}' needs {} bytes, and a frame of the process protocol has {} at "
-                            "most: make the case smaller",
-                            request_, writer_.size(), kMaxFrameBytes));
-  }
+  CheckFrame();
   ++calls_;
   try {
     return Exchange();
@@ -170,6 +173,23 @@ WireValue RemoteProcess::Call() {
     child_ = nullptr;
     throw;
   }
+}
+
+void RemoteProcess::CallAndKill(std::chrono::microseconds after) {
+  writer_.EndMap();
+  CheckFrame();
+  ++calls_;
+  // What ends meanwhile has not answered either.
+  static_cast<void>(child_->SendFrame(writer_.FinishFrame()));
+  std::this_thread::sleep_for(after);
+  End(/*orderly=*/false);
+}
+
+void RemoteProcess::End(bool orderly) {
+  if (child_ == nullptr) return;
+  orderly ? child_->Finish() : child_->Stop();
+  child_ = nullptr;
+  ahead_.Clear();
 }
 
 void RemoteProcess::BeginAhead() {

@@ -74,6 +74,12 @@ class RemoteProcess {
   // Sends it and gives the answer, valid until the next call; its bytes stay with the message.
   // Errors: RemoteLoss; kUnsupported for a request that no frame holds: nothing was sent.
   WireValue Call();
+  // Sends it, and kills the process after so long: no answer is read. Errors: kUnsupported, as
+  // Call.
+  void CallAndKill(std::chrono::microseconds after);
+  // Ends the process: orderly, at the end of its standard input, or where it is. The next request
+  // starts another one.
+  void End(bool orderly);
   // Requests ahead of their answers: from BeginAhead on, Begin and Announce keep requests, which
   // the next calls of Begin and Call are then expected to be. They are sent together with the
   // first. Call throws RehearsedOtherwise, after the answers on their way are dropped, where one
@@ -108,6 +114,7 @@ class RemoteProcess {
   [[noreturn]] void LoseChild();
   Greeting Greet();
   WireValue Exchange();
+  void CheckFrame() const;  // Errors: kUnsupported
   // Where several answers are on their way: until some of them are there.
   void LetAnswersGather();
 

@@ -16,6 +16,7 @@
 #include "tools/process/message_frame.h"
 #include "tools/process/remote_process.h"
 #include "tools/process/serve_cache.h"
+#include "tools/process/serve_prefix.h"
 
 namespace kvcheck {
 namespace {
@@ -157,6 +158,9 @@ int Serve(Served served, int input, int output) {
   WireWriter writer;
   std::optional<CacheServer> caches;
   if (served.caches != nullptr) caches.emplace(served.caches.get());
+  std::optional<PrefixServer> prefixes;
+  if (served.prefixes != nullptr) prefixes.emplace(served.prefixes.get());
+  bool of_prefixes = false;  // the last `start` was of that kind
   const auto complain = [](const char* what) {
     std::fprintf(stderr, "kvcheck serve: %s\n", what);
     return kExitNoRequest;
@@ -174,7 +178,9 @@ int Serve(Served served, int input, int output) {
         } else if (name == "case") {
           AnswerCase(served, request, writer);
         } else {
-          known = caches && caches->Answer(name, request, writer);
+          if (name == "start") of_prefixes = request.Find("kind").has_value();
+          known = of_prefixes ? prefixes && prefixes->Answer(name, request, writer)
+                              : caches && caches->Answer(name, request, writer);
         }
         writer.EndMap();
       } catch (const Error& error) {

@@ -10,13 +10,15 @@
 
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/prefix_implementation.h"
 #include "tools/process/remote_greeting.h"
 
 namespace kvcheck {
 
 struct Served {
   Greeting greeting;
-  std::unique_ptr<CacheFactory> caches;  // null: none
+  std::unique_ptr<CacheFactory> caches;              // null: none
+  std::unique_ptr<PrefixImplementation> prefixes{};  // null: none
   // Who answers a case of attention or of a codec under this plan and profile; null: nobody.
   std::function<std::unique_ptr<Implementation>(const Case&, const Plan&, const Profile&)> make;
   // Of cases, where the greeting's is not what they follow; every answer says so.

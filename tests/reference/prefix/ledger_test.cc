@@ -35,13 +35,14 @@ class LedgerTest : public testing::Test {
     ledger_.ApplyBudget(0);
   }
   int64_t Due(const std::vector<int32_t>& tokens, bool all = true) {
-    return ledger_.Due(Path(tokens), all);
+    return ledger_.Due(Path(tokens), all, held_);
   }
   int64_t Most(const std::vector<int32_t>& tokens) { return ledger_.MostPublished(Path(tokens)); }
 
   PrefixSetup setup_;
   Ledger ledger_;
   int32_t who_ = 0;
+  int64_t held_ = 0;
 };
 
 TEST_F(LedgerTest, AHitIsWholeBlocksOfTheLongestCommonPrefix) {
@@ -136,6 +137,19 @@ TEST_F(LedgerTest, ClearEpochAndRestartForget) {
   ledger_.Settle();
   ledger_.Restart();
   EXPECT_EQ(Due({0, 1}), 2);
+}
+
+TEST_F(LedgerTest, WhatComesFromDiskNeedsRoom) {
+  Begin("persists=close", 2, 8, " disk=yes");
+  Keep({0, 1, 0, 1});
+  held_ = 6;
+  EXPECT_EQ(Due({0, 1, 0, 1}), 4);
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1, 0, 1}), 2);
+  held_ = 8;
+  EXPECT_EQ(Due({0, 1, 0, 1}), 0);
+  held_ = 0;
+  EXPECT_EQ(Due({0, 1, 0, 1}), 4);
 }
 
 TEST_F(LedgerTest, SavedStoresComeBackUnderTheirOwnEpoch) {

@@ -80,12 +80,12 @@ void ExpectClean(PrefixImplementation* implementation, uint64_t cases) {
 
 TEST(RunHistory, TheModelIsClean) {
   ModelStore model;
-  ExpectClean(&model, 2000);
+  ExpectClean(&model, 500);
 }
 
 TEST(RunHistory, TheOptimizedCacheIsClean) {
   optimized::OptimizedPrefix optimized;
-  ExpectClean(&optimized, 2000);
+  ExpectClean(&optimized, 1000);
 }
 
 TEST(RunHistory, DrawnCasesReachEveryProbe) {
@@ -93,7 +93,7 @@ TEST(RunHistory, DrawnCasesReachEveryProbe) {
   HistoryRunner runner(&model);
   const PrefixDrawer drawer;
   HistoryProbeCounts probes{};
-  for (uint64_t index = 0; index < 3000; ++index) {
+  for (uint64_t index = 0; index < 1500; ++index) {
     const HistoryResult result = runner.Run(drawer.Draw(2, index));
     for (size_t i = 0; i < probes.size(); ++i) probes[i] += result.probes[i];
   }
