@@ -50,6 +50,26 @@ def test_mlx_arrays_are_read():
     assert "q=bf16" in assert_attention_close(out, *low, plan="stranger").case
 
 
+class Exported:
+    """An array of a library that is not known by name."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **keywords):
+        return self.x.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+def test_whatever_speaks_dlpack_or_has_a_buffer_is_an_array():
+    q, k, v = tensors()
+    arrays = (attention(q, k, v), q, k, v)
+    assert assert_attention_close(*(Exported(x) for x in arrays), plan=PLAN).passed
+    assert assert_attention_close(*(memoryview(x) for x in arrays), plan=PLAN).passed
+
+
 CACHE = """
 from kvcheck.testing import Adapter, Unsupported
 import numpy as np

@@ -99,6 +99,20 @@ def test_without_its_options_the_plugin_loads_nothing(suite):
     suite.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_mlx_is_audited(suite):
+    pytest.importorskip("mlx.core")
+    suite.makepyfile(test_kernel="""
+        import mlx.core as mx
+        def test_loose():
+            out = mx.random.normal((2, 4, 8, 16)).astype(mx.bfloat16) * 0.02
+            assert mx.allclose(out, out + 0.01, atol=0.15, rtol=0.15)
+            assert not mx.allclose(out, out + 1)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=1)
+    assert "all zero (1 of 1)" in done.stdout.str()
+
+
 def test_torch_is_audited(suite):
     pytest.importorskip("torch")
     suite.makepyfile(test_kernel="""

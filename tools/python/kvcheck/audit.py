@@ -1,5 +1,5 @@
 """Which faults would a suite's tolerances let through? Every torch.testing.assert_close, torch.allclose,
-numpy.testing.assert_allclose and numpy.allclose that passes while a test runs is asked again, by its own function and
+numpy.testing.assert_allclose, numpy.allclose and mlx.core.allclose that passes while a test runs is asked again, by its own function and
 with its own tolerance, about a copy of `actual` with a fault in it. What still passes would not have been noticed.
 
 A fault that leaves `actual` as it is (zeros of zeros) is not asked. What a test shows of itself is its own question
@@ -146,12 +146,18 @@ class _Torch:
 
 
 def _library_of(x):
+    """(operations, array that they take, how to give it back to the assertion), or None for what is no array of floats."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         fits = x.is_floating_point() and x.layout == torch.strided and x.device.type != "meta" and x.numel() > 1
-        return (_Torch(torch), x.detach()) if fits else None
+        return (_Torch(torch), x.detach(), lambda y: y) if fits else None
+    mx = sys.modules.get("mlx.core")
+    if mx is not None and isinstance(x, mx.array):
+        if x.size < 2 or not mx.issubdtype(x.dtype, mx.floating):
+            return None
+        return _Numpy, np.array(x.astype(mx.float32)), lambda y: mx.array(np.ascontiguousarray(y)).astype(x.dtype)
     if isinstance(x, np.ndarray) and x.size > 1 and (np.issubdtype(x.dtype, np.floating) or x.dtype.name == "bfloat16"):
-        return _Numpy, x
+        return _Numpy, x, lambda y: y
     return None
 
 
@@ -160,11 +166,11 @@ def with_faults(x):
     found = _library_of(x)
     if found is None:
         return
-    library, plain = found
+    library, plain, back = found
     for name, fault in FAULTS.items():
         made = fault(library.copy(plain) if plain.ndim else plain, library)
         if library.differs(made, plain):
-            yield name, made
+            yield name, back(made)
 
 
 class Assertion:
@@ -177,7 +183,7 @@ class Assertion:
 
 # (module, attribute, whether it returns the answer in place of raising)
 TARGETS = (("torch.testing", "assert_close", False), ("torch", "allclose", True),
-           ("numpy.testing", "assert_allclose", False), ("numpy", "allclose", True))
+           ("numpy.testing", "assert_allclose", False), ("numpy", "allclose", True), ("mlx.core", "allclose", True))
 
 
 class Audit:
@@ -223,7 +229,7 @@ class Audit:
         def watched(actual, *arguments, **keywords):
             __tracebackhide__ = True
             result = original(actual, *arguments, **keywords)
-            if not self._inside and (not answers or result is True or result is np.True_):
+            if not self._inside and (not answers or bool(result)):
                 self._ask_again(original, label, answers, actual, arguments, keywords)
             return result
         return watched
@@ -309,6 +315,8 @@ def _tolerance_text(arguments, keywords):
 def _largest_error(actual, expected):
     try:
         def wide(x):
+            if type(x).__module__.startswith("mlx"):
+                x = np.array(x.astype(sys.modules["mlx.core"].float32))
             return np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x, np.float64)
         with np.errstate(all="ignore"):
             return float(np.nanmax(np.abs(wide(actual) - wide(expected))))

@@ -16,7 +16,7 @@ def pytest_addoption(parser):
     group = parser.getgroup("kvcheck")
     group.addoption("--kvcheck-report", metavar="FILE.html", help="write the verdicts of kvcheck.testing, and the audit, "
                     "as one HTML file")
-    group.addoption("--kvcheck-audit", action="store_true", help="ask every assert_close and allclose of torch and numpy "
+    group.addoption("--kvcheck-audit", action="store_true", help="ask every assert_close and allclose of torch, numpy and mlx "
                     "that passes again with faults put into `actual`; show which ones its tolerance lets through")
     group.addoption("--kvcheck-audit-limit", type=float, default=2.0, metavar="FACTOR", help="stop asking a test's "
                     "assertions again once that took FACTOR times as long as the test itself (default 2)")
