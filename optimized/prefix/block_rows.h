@@ -22,9 +22,9 @@ struct DenseRows {
 };
 
 // Of one thread: keeps codecs and their memory.
-class BlockRows {
+class TokenBlockRows {
  public:
-  explicit BlockRows(const PrefixSetup& setup);
+  explicit TokenBlockRows(const PrefixSetup& setup);
 
   int64_t plain_bytes() const { return plain_bytes_; }  // of a block
   int64_t coded_bytes() const { return coded_bytes_; }  // the same where nothing is stored in codes
