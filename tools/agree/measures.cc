@@ -8,6 +8,9 @@
 namespace kvcheck {
 namespace {
 
+// With fewer than 1 / 0.05 blocks their resamples say nothing of the tails of 95 %.
+constexpr int64_t kFewestBlocks = 20;
+
 // The figures of one text, in the order of Interval members below.
 struct Values {
   double top1 = 0, kl_mean = 0, kl_median = 0, kl_99 = 0, ratio = 1;
@@ -93,7 +96,7 @@ AgreementFigures Summarize(std::span<const PositionFigures> positions) {
 
   std::vector<Values> samples;
   std::mt19937_64 random(1);
-  for (int sample = 0; blocks > 1 && sample < kBootstrapSamples; ++sample) {
+  for (int sample = 0; blocks >= kFewestBlocks && sample < kBootstrapSamples; ++sample) {
     for (int64_t& block : chosen) {
       block = static_cast<int64_t>(random() % static_cast<uint64_t>(blocks));
     }

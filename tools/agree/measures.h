@@ -50,8 +50,8 @@ inline constexpr int64_t kBootstrapBlock = 32;
 inline constexpr int kBootstrapSamples = 400;
 
 // Definition: quantile q of n sorted values is the one at index floor(q (n - 1)). Intervals:
-// percentile bootstrap over blocks of kBootstrapBlock positions, kBootstrapSamples times; one block
-// alone gives no interval. The same in every run.
+// percentile bootstrap over blocks of kBootstrapBlock positions, kBootstrapSamples times; fewer
+// than 20 blocks give none: low = high = value. The same in every run.
 AgreementFigures Summarize(std::span<const PositionFigures> positions);
 
 }  // namespace kvcheck

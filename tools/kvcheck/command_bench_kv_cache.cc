@@ -43,15 +43,6 @@ int BenchKvCache(const BenchKvCacheOptions& options) {
   return kExitPassed;
 }
 
-void AddCount(CLI::App* command, const std::string& name, int64_t* value, int64_t most,
-              const std::string& help) {
-  command->add_option(name, *value, help)
-      ->transform(Decimal())
-      ->check(CLI::Range(int64_t{1}, most))
-      ->type_name("N")
-      ->capture_default_str();
-}
-
 }  // namespace
 
 void AddBenchKvCacheCommand(CLI::App* bench, ChosenCommand* chosen) {
@@ -62,10 +53,10 @@ void AddBenchKvCacheCommand(CLI::App* bench, ChosenCommand* chosen) {
       "Example: kvcheck bench kv-cache --layers 4 --seq-len 8192,65536 --format 'affine:[48]:g64:"
       "f16' --format q8_0");
   KvCacheShape& shape = options->question.shape;
-  AddCount(command, "--layers", &shape.layers, 10000, "Layers");
-  AddCount(command, "--heads", &shape.heads, 10000, "Query heads");
-  AddCount(command, "--kv-heads", &shape.kv_heads, 10000, "Key/value heads, which are stored");
-  AddCount(command, "--head-dim", &shape.head_dim, 65536, "Channels of a head");
+  AddCountOption(command, "--layers", &shape.layers, 10000, "Layers");
+  AddCountOption(command, "--heads", &shape.heads, 10000, "Query heads");
+  AddCountOption(command, "--kv-heads", &shape.kv_heads, 10000, "Key/value heads, which are stored");
+  AddCountOption(command, "--head-dim", &shape.head_dim, 65536, "Channels of a head");
   command
       ->add_option("--seq-len", options->question.seq_lens,
                    "Tokens; several lengths, separated by commas, are measured one after the other")

@@ -26,6 +26,15 @@ CLI::Validator Decimal() {
   return CLI::Validator(read, "");
 }
 
+void AddCountOption(CLI::App* command, const std::string& name, int64_t* value, int64_t most,
+                    const std::string& help) {
+  command->add_option(name, *value, help)
+      ->transform(Decimal())
+      ->check(CLI::Range(int64_t{1}, most))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 void RefuseEmptyValues(CLI::App* command) {
   const CLI::Validator not_empty(
       [](std::string& text) -> std::string {

@@ -13,6 +13,9 @@ namespace kvcheck {
 
 // Of options that are whole numbers: "010" is ten, and what no 64 bits hold is refused as such.
 CLI::Validator Decimal();
+// An option that is a number of something, from 1 to `most`.
+void AddCountOption(CLI::App* command, const std::string& name, int64_t* value, int64_t most,
+                    const std::string& help);
 // Makes an empty value of any option of the command and of its subcommands an error: `--layout ''`
 // is a variable that was not set, and would count as the option left out.
 void RefuseEmptyValues(CLI::App* command);

@@ -36,7 +36,7 @@ TEST(ComparePosition, ANanIsNoAgreement) {
 }
 
 TEST(Summarize, QuantilesMeansAndRatioAreThoseOfTheDefinition) {
-  std::vector<PositionFigures> positions(101);
+  std::vector<PositionFigures> positions(641);
   for (size_t i = 0; i < positions.size(); ++i) {
     positions[i].kl = static_cast<double>(i);
     positions[i].same_top1 = i % 2 == 0;
@@ -44,19 +44,19 @@ TEST(Summarize, QuantilesMeansAndRatioAreThoseOfTheDefinition) {
     positions[i].log_p = -1.5;
   }
   const AgreementFigures figures = Summarize(positions);
-  EXPECT_EQ(figures.positions, 101);
-  EXPECT_EQ(figures.kl_mean.value, 50);
-  EXPECT_EQ(figures.kl_median.value, 50);
-  EXPECT_EQ(figures.kl_99.value, 99);
-  EXPECT_EQ(figures.kl_max, 100);
-  EXPECT_EQ(figures.top1.value, 51.0 / 101);
-  EXPECT_NEAR(figures.perplexity_ratio.value, std::exp(0.5), 101 * kRounding);
-  EXPECT_NEAR(figures.reference_bits, 1 / std::log(2.0), 101 * kRounding);
+  EXPECT_EQ(figures.positions, 641);
+  EXPECT_EQ(figures.kl_mean.value, 320);
+  EXPECT_EQ(figures.kl_median.value, 320);
+  EXPECT_EQ(figures.kl_99.value, 633);
+  EXPECT_EQ(figures.kl_max, 640);
+  EXPECT_EQ(figures.top1.value, 321.0 / 641);
+  EXPECT_NEAR(figures.perplexity_ratio.value, std::exp(0.5), 641 * kRounding);
+  EXPECT_NEAR(figures.reference_bits, 1 / std::log(2.0), 641 * kRounding);
   // Blocks differ in their KL, so the interval is open and holds the figure.
-  EXPECT_LT(figures.kl_mean.low, 50);
-  EXPECT_GT(figures.kl_mean.high, 50);
+  EXPECT_LT(figures.kl_mean.low, 320);
+  EXPECT_GT(figures.kl_mean.high, 320);
   // All positions have the same ratio.
-  EXPECT_NEAR(figures.perplexity_ratio.low, figures.perplexity_ratio.high, 101 * kRounding);
+  EXPECT_NEAR(figures.perplexity_ratio.low, figures.perplexity_ratio.high, 641 * kRounding);
 }
 
 TEST(Summarize, AnIntervalOfOneMeanCoversTheTruthAboutAsOftenAsItSays) {
@@ -78,6 +78,14 @@ TEST(Summarize, AnIntervalOfOneMeanCoversTheTruthAboutAsOftenAsItSays) {
     inside += figures.kl_mean.low <= 0.5 && 0.5 <= figures.kl_mean.high ? 1 : 0;
   }
   EXPECT_GE(inside, 30);
+}
+
+TEST(Summarize, FewBlocksGiveNoInterval) {
+  std::vector<PositionFigures> positions(19 * kBootstrapBlock);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i].kl = static_cast<double>(i);
+  const AgreementFigures figures = Summarize(positions);
+  EXPECT_EQ(figures.kl_mean.low, figures.kl_mean.value);
+  EXPECT_EQ(figures.kl_mean.high, figures.kl_mean.value);
 }
 
 TEST(Summarize, NothingIsNoFigure) { EXPECT_EQ(Summarize({}).positions, 0); }

@@ -1,0 +1,101 @@
+// kvcheck agree: options, reports, exit codes. What is measured: tests/tools/agree.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/kvcheck/tool_process.h"
+
+namespace kvcheck {
+namespace {
+
+using nlohmann::json;
+
+const std::string kModel = KVCHECK_SOURCE_DIR "/golden/model";
+
+class AgreeCommand : public ToolTest {
+ protected:
+  ToolRun Agree(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "agree");
+    return Tool(arguments);
+  }
+  ToolRun OfModel(std::vector<std::string> arguments) {
+    for (const std::string& word : {std::string("--model"), kModel, std::string("--text"),
+                                    kModel + "/held_out.txt", std::string("--no-times")}) {
+      arguments.push_back(word);
+    }
+    return Agree(std::move(arguments));
+  }
+  void ExpectRefused(const ToolRun& run, const std::string& message) {
+    EXPECT_EQ(run.exit_code, 2) << run.out << run.err;
+    EXPECT_EQ(run.out, "");
+    EXPECT_NE(run.err.find(message), std::string::npos) << run.err;
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(Path(name)) << text;
+    return Path(name);
+  }
+};
+
+TEST_F(AgreeCommand, APathThatIsRightPassesAndReportsBothWays) {
+  const ToolRun run = OfModel({"--format", "q8_0", "--positions", "40", "--json", Path("a.json")});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("quality"), std::string::npos);
+  EXPECT_NE(run.out.find("\nPASS\n"), std::string::npos);
+  const json report = json::parse(ContentOfFile("a.json"));
+  EXPECT_EQ(report["storages"][0]["k"], "q8_0");
+  EXPECT_EQ(report["positions"], 40);
+  const ToolRun again = OfModel({"--format", "q8_0", "--positions", "40", "-j", "1"});
+  EXPECT_EQ(again.out, run.out);
+}
+
+TEST_F(AgreeCommand, AFaultFailsAndNamesItsLayer) {
+  const ToolRun run = OfModel({"--format", "f16", "--positions", "40", "--impl",
+                               "fault:k_scale_of_one_head", "--json", "-"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  const json first = json::parse(run.out)["storages"][0]["first"];
+  EXPECT_EQ(first["layer"], 2);
+  EXPECT_EQ(first["step"], "stored k");
+  EXPECT_EQ(first["head"], 1);
+}
+
+TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
+  ExpectRefused(OfModel({"--impl", "fault:left_padding_off_by_one"}), "--batch 2");
+  ExpectRefused(OfModel({"--impl", "fault:none"}), "fault:last_key_dropped");
+  ExpectRefused(OfModel({"--layout", "spiral"}), "linear, ring");
+  ExpectRefused(OfModel({"--format", "q9_0"}), "q9_0");
+  ExpectRefused(OfModel({"--positions", "200000"}), "ask for fewer");
+  ExpectRefused(Agree({"--model", Path("none"), "--text", kModel + "/held_out.txt"}), "none");
+  ExpectRefused(Agree({"--logits", Path("a")}), "--logits");
+  ExpectRefused(Agree({"--logits", Path("a"), Path("b")}), Path("a"));
+  ExpectRefused(Agree({"--noise", Path("a")}), "--logits");
+  ExpectRefused(Agree({"--keep", Path("a")}), "--out");
+}
+
+TEST_F(AgreeCommand, DumpsOfEnginesPassOrFail) {
+  const std::string gold = Write(
+      "gold.json", R"({"prompt_logprobs": [null, {"1": -0.2, "2": -2}, {"1": -0.7, "2": -0.9}]})");
+  const std::string got = Write(
+      "got.json", R"({"prompt_logprobs": [null, {"1": -0.2, "2": -2}, {"1": -0.9, "2": -0.7}]})");
+  EXPECT_EQ(Agree({"--logits", gold, gold}).exit_code, 0);
+  const ToolRun run = Agree({"--logits", gold, got});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_NE(run.out.find("position 1: token 2 instead of 1"), std::string::npos) << run.out;
+  // Half of all positions are excused: nothing is proved.
+  EXPECT_EQ(Agree({"--logits", gold, got, "--logit-error", "0.1"}).exit_code, 3);
+}
+
+TEST_F(AgreeCommand, KeptTokensAgreeWithWhatTheyWereKeptFrom) {
+  const std::string gold =
+      Write("gold.json", R"([{"1": -0.2, "2": -2, "3": -4}, {"5": -0.1, "6": -3, "7": -4}])");
+  EXPECT_EQ(Agree({"--keep", gold, "--top", "2", "--out", Path("kept")}).exit_code, 0);
+  const ToolRun run = Agree({"--logits", Path("kept"), gold});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_NE(run.out.find("at least"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvcheck
