@@ -37,7 +37,7 @@ struct PrefixCache::Block {
 };
 
 PrefixCache::PrefixCache(const PrefixSetup& setup, BlockTier* tier) : setup_(setup), tier_(tier) {
-  const TokenBlockRows rows(setup_);
+  const BlockBytes rows(setup_);
   plain_bytes_ = rows.plain_bytes();
   budget_bytes_ = setup_.capacity_tokens / setup_.block_tokens * plain_bytes_;
   counters_.budget_bytes = budget_bytes_;
@@ -182,9 +182,9 @@ void PrefixCache::NotePrompt(const BlockRef& end) {
   }
 }
 
-std::unique_ptr<TokenBlockRows> PrefixCache::TakeRows() {
-  if (free_rows_.empty()) return std::make_unique<TokenBlockRows>(setup_);
-  std::unique_ptr<TokenBlockRows> rows = std::move(free_rows_.back());
+std::unique_ptr<BlockBytes> PrefixCache::TakeRows() {
+  if (free_rows_.empty()) return std::make_unique<BlockBytes>(setup_);
+  std::unique_ptr<BlockBytes> rows = std::move(free_rows_.back());
   free_rows_.pop_back();
   return rows;
 }

@@ -22,7 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "optimized/prefix/block_rows.h"
+#include "optimized/prefix/block_bytes.h"
 #include "optimized/prefix/block_tier.h"
 #include "reference/spec/prefix_implementation.h"
 
@@ -99,7 +99,7 @@ class PrefixCache {
   bool MakeRoom(int64_t bytes);
   bool EvictOldest();
   void NotePrompt(const BlockRef& end);
-  std::unique_ptr<TokenBlockRows> TakeRows();
+  std::unique_ptr<BlockBytes> TakeRows();
 
   // Codes in place of the request's own blocks; without the lock.
   std::vector<BlockRef> InCodes(Request* request, int64_t count);
@@ -113,7 +113,7 @@ class PrefixCache {
   std::unordered_multimap<uint64_t, BlockRef> index_;
   std::vector<Root> roots_;
   std::vector<Prompt> prompts_;  // where their number is limited
-  std::vector<std::unique_ptr<TokenBlockRows>> free_rows_;
+  std::vector<std::unique_ptr<BlockBytes>> free_rows_;
   uint64_t next_serial_ = 1;
   uint64_t epoch_ = 0;
   int64_t clock_ = 0;
@@ -139,7 +139,7 @@ class PrefixCache::Request {
   bool is_from_tier_ = false;
   std::vector<int32_t> ids_;  // of its tokens
   std::vector<BlockRef> blocks_;
-  std::unique_ptr<TokenBlockRows> rows_;
+  std::unique_ptr<BlockBytes> rows_;
 };
 
 }  // namespace kvcheck::optimized

@@ -94,6 +94,10 @@ OpResult RemotePrefix::Finish(F on_ok) {
   });
 }
 
+OpResult RemotePrefix::Finish() {
+  return Finish([](const WireValue&) {});
+}
+
 OpResult RemotePrefix::Begin(const PrefixSetup& setup, bool again, PrefixStarted* started) {
   setup_ = setup;
   kill_at_ = 0;

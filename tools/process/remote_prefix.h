@@ -50,9 +50,7 @@ class RemotePrefix : public PrefixImplementation {
   // Sends what was begun. on_ok(answer): where it was carried out.
   template <typename F>
   OpResult Finish(F on_ok);
-  OpResult Finish() {
-    return Finish([](const WireValue&) {});
-  }
+  OpResult Finish();
   OpResult StatusOf(const WireValue& answer);
   WireWriter& BeginOf(std::string_view name, int request);
   void ReadRows(const WireValue& answer, int64_t tokens, PrefixRows* rows);

@@ -2,8 +2,8 @@
 // Layout: per layer K then V, per head the vectors of the block's tokens one after the other; of
 // codes the planes of a head one after the other.
 
-#ifndef OPTIMIZED_PREFIX_BLOCK_ROWS_H_
-#define OPTIMIZED_PREFIX_BLOCK_ROWS_H_
+#ifndef OPTIMIZED_PREFIX_BLOCK_BYTES_H_
+#define OPTIMIZED_PREFIX_BLOCK_BYTES_H_
 
 #include <cstdint>
 #include <span>
@@ -22,9 +22,9 @@ struct DenseRows {
 };
 
 // Of one thread: keeps codecs and their memory.
-class TokenBlockRows {
+class BlockBytes {
  public:
-  explicit TokenBlockRows(const PrefixSetup& setup);
+  explicit BlockBytes(const PrefixSetup& setup);
 
   int64_t plain_bytes() const { return plain_bytes_; }  // of a block
   int64_t coded_bytes() const { return coded_bytes_; }  // the same where nothing is stored in codes
@@ -62,4 +62,4 @@ class TokenBlockRows {
 
 }  // namespace kvcheck::optimized
 
-#endif  // OPTIMIZED_PREFIX_BLOCK_ROWS_H_
+#endif  // OPTIMIZED_PREFIX_BLOCK_BYTES_H_

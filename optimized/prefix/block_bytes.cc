@@ -1,4 +1,4 @@
-#include "optimized/prefix/block_rows.h"
+#include "optimized/prefix/block_bytes.h"
 
 #include <bit>
 #include <cstring>
@@ -37,7 +37,7 @@ void Widen(const std::byte* from, int64_t count, DType type, float* values) {
 
 }  // namespace
 
-TokenBlockRows::TokenBlockRows(const PrefixSetup& setup) : setup_(setup) {
+BlockBytes::BlockBytes(const PrefixSetup& setup) : setup_(setup) {
   const auto start = [&](Part* part, const KvFormat& format, int64_t dim) {
     part->format = format;
     part->dim = dim;
@@ -52,8 +52,8 @@ TokenBlockRows::TokenBlockRows(const PrefixSetup& setup) : setup_(setup) {
   coded_bytes_ = has_codes() ? vectors * (k_.coded.Total() + v_.coded.Total()) : plain_bytes_;
 }
 
-void TokenBlockRows::Fill(const PrefixVectors& vectors, int64_t from, int64_t count, int64_t at,
-                          std::byte* block) const {
+void BlockBytes::Fill(const PrefixVectors& vectors, int64_t from, int64_t count, int64_t at,
+                      std::byte* block) const {
   const int64_t tokens = setup_.block_tokens;
   for (int64_t layer = 0; layer < setup_.layers; ++layer) {
     for (const Part* part : {&k_, &v_}) {
@@ -77,7 +77,7 @@ void TokenBlockRows::Fill(const PrefixVectors& vectors, int64_t from, int64_t co
 }
 
 template <typename Byte>
-RowSpan<Byte> TokenBlockRows::Rows(const Part& part, Byte* at) const {
+RowSpan<Byte> BlockBytes::Rows(const Part& part, Byte* at) const {
   const int64_t tokens = setup_.block_tokens;
   RowSpan<Byte> rows;
   rows.codes = at;
@@ -88,7 +88,7 @@ RowSpan<Byte> TokenBlockRows::Rows(const Part& part, Byte* at) const {
   return rows;
 }
 
-void TokenBlockRows::Encode(const std::byte* plain, std::byte* coded) {
+void BlockBytes::Encode(const std::byte* plain, std::byte* coded) {
   const int64_t tokens = setup_.block_tokens;
   for (int64_t layer = 0; layer < setup_.layers; ++layer) {
     for (Part* part : {&k_, &v_}) {
@@ -102,7 +102,7 @@ void TokenBlockRows::Encode(const std::byte* plain, std::byte* coded) {
   }
 }
 
-void TokenBlockRows::Decode(Part* part, const std::byte* from, int64_t count, std::byte* out) {
+void BlockBytes::Decode(Part* part, const std::byte* from, int64_t count, std::byte* out) {
   const int64_t values = count * part->dim;
   const StoredRowsView rows = Rows(*part, from);
   values_.resize(static_cast<size_t>(values));
@@ -118,8 +118,8 @@ void TokenBlockRows::Decode(Part* part, const std::byte* from, int64_t count, st
   Narrow(values_.data(), values, setup_.x, out);
 }
 
-void TokenBlockRows::Read(const std::byte* block, bool coded, int64_t count, int64_t to,
-                          const DenseRows& rows) {
+void BlockBytes::Read(const std::byte* block, bool coded, int64_t count, int64_t to,
+                      const DenseRows& rows) {
   const int64_t tokens = setup_.block_tokens;
   for (int64_t layer = 0; layer < setup_.layers; ++layer) {
     for (Part* part : {&k_, &v_}) {
