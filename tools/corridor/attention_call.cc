@@ -55,7 +55,11 @@ void CheckLayout(const std::string& layout, const std::string& required, const c
 }
 
 // Elements from first to first + count along an axis.
-Array Slice(Array array, size_t axis, int64_t first, int64_t count) {
+Array Slice(const std::string& name, Array array, size_t axis, int64_t first, int64_t count) {
+  if (count > array.extents[axis] - first) {
+    RefuseCall(name, fmt::format("{} along an axis on which a sequence ends at {}",
+                                 array.extents[axis], first + count));
+  }
   array.data = static_cast<const std::byte*>(array.data) + first * array.strides_bytes[axis];
   array.extents[axis] = count;
   return array;
@@ -285,7 +289,8 @@ Array Gathered(const std::string& name, const Array& pages, std::span<const int6
     }
     const int64_t first = static_cast<int64_t>(i) * page_tokens;
     const int64_t count = std::min(page_tokens, tokens - first);
-    const Tensor page = ToTensor(name, Slice(Slice(pages, 0, table[i], 1), 2, 0, count));
+    const Tensor page =
+        ToTensor(name, Slice(name, Slice(name, pages, 0, table[i], 1), 2, 0, count));
     for (int64_t head = 0; head < joined.extents[1]; ++head) {
       std::memcpy(tensor.bytes.data() + static_cast<size_t>(head * tokens + first) * row_bytes,
                   page.bytes.data() + static_cast<size_t>(head * count) * row_bytes,
@@ -340,13 +345,14 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     const std::string name = fmt::format("sequence {}", i);
     const auto at = static_cast<size_t>(i);
     AttentionCall one = call;
-    const auto take = [&](Array* array) {
-      *array = q_starts.empty() ? Slice(*array, 0, i, 1)
-                                : Slice(*array, 2, q_starts[at], q_starts[at + 1] - q_starts[at]);
+    const auto take = [&](const char* letter, Array* array) {
+      *array = q_starts.empty()
+                   ? Slice(letter, *array, 0, i, 1)
+                   : Slice(letter, *array, 2, q_starts[at], q_starts[at + 1] - q_starts[at]);
     };
-    take(&one.q);
-    take(&one.out);
-    if (one.lse) take(&*one.lse);
+    take("q", &one.q);
+    take("out", &one.out);
+    if (one.lse) take("lse", &*one.lse);
     int64_t tokens = call.kv_lens        ? lens[at]
                      : !k_starts.empty() ? k_starts[at + 1] - k_starts[at]
                                          : call.k.extents[2];
@@ -368,9 +374,9 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
         *array = Gathered(letter, *array, std::span(table).subspan(at * width, width), tokens,
                           &dense->own);
       } else if (!k_starts.empty()) {
-        *array = Slice(*array, 2, k_starts[at], tokens);
+        *array = Slice(letter, *array, 2, k_starts[at], tokens);
       } else {
-        *array = Slice(Slice(*array, 0, i, 1), 2, 0, tokens);
+        *array = Slice(letter, Slice(letter, *array, 0, i, 1), 2, 0, tokens);
       }
     }
     dense->calls.push_back(CaseOf(one, name));

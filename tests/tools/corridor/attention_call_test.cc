@@ -204,6 +204,12 @@ TEST_F(AttentionCalls, PackedSequencesAreCasesOfTheirOwn) {
   out.data.back() += 1;
   EXPECT_THAT(TextOf(JudgeAttention(call, Plain())),
               HasSubstr("sequence 1: out[b=0, hq=3, l=4, dv=7]"));
+  // Arrays that are shorter than their sequences are not read beyond their end.
+  for (Array* shorter : {&call.v, &call.out}) {
+    shorter->extents[0] -= 1;
+    EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
+    shorter->extents[0] += 1;
+  }
   const std::vector<int32_t> falling = {0, 8, 3};
   call.cu_seqlens_q = Array{DType::kInt32, {3}, falling.data()};
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
@@ -245,6 +251,10 @@ TEST_F(AttentionCalls, PagesAreReadByTheirTable) {
   EXPECT_EQ(Judged(call), Outcome::kFail);
   call.kv_lens->data = many.data();
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
+  call.kv_lens->data = lens.data();
+  call.out.extents[0] = 1;
+  EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
+  call.out.extents[0] = kBatch;
   call.kv_lens->data = lens.data();
   call.block_table->data = outside.data();
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
