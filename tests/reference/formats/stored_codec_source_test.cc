@@ -23,6 +23,7 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
+#include "reference/spec/token_groups.h"
 #include "tests/reference/formats/sample.h"
 
 namespace kvcheck {
@@ -39,6 +40,14 @@ Tensor Rows(const std::string& regime, DType dtype, int64_t rows, int64_t dim) {
       CodecDirection::kRoundTrip, PlainFormat{dtype}, dtype, rows, dim, {regime, 3, ""}};
   Tensor x = GenerateInputs(c, Profile()).at("x");
   x.shape = {{"B", 1}, {"T", rows}, {"Dk", dim}};
+  return x;
+}
+
+// As the format takes them: where a row is a group of tokens, as rows alone.
+Tensor RowsFor(const KvFormat& format, const std::string& regime, DType dtype, int64_t rows,
+               int64_t dim) {
+  Tensor x = Rows(regime, dtype, rows, dim);
+  if (GroupsTokens(format)) x.shape = Shape::Unnamed({rows, dim});
   return x;
 }
 
@@ -98,7 +107,7 @@ TEST(StoredCodec, WhatAFormatMakesOfAnOriginalNeverFails) {
             Profile profile;
             profile.encode = encode;
             profile.decode = DecodeRounding::kTwoRoundings;
-            const Tensor x = Rows(regime, given, 3, 128);
+            const Tensor x = RowsFor(format, regime, given, 3, 128);
             const Verdict verdict =
                 JudgeDequantised(rule, x, Dequantised(format, profile, x, result));
             EXPECT_NE(verdict.outcome, Outcome::kFail)
@@ -384,7 +393,7 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
       for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
         Profile profile;
         profile.encode = encode;
-        const Tensor x = Rows("all_negative", given, 3, 128);
+        const Tensor x = RowsFor(format, "all_negative", given, 3, 128);
         const TensorMap encoded = EncodeRows(format, profile, x);
         CodecRule rule;
         rule.format = format;

@@ -18,6 +18,7 @@
 #include "reference/spec/case.h"
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/text.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 
@@ -65,6 +66,9 @@ DType AnyRealType() {
 }
 
 KvFormat AnyFormat() { return OneOf(AllKvFormats()); }
+
+// Of an attention case, which stores its tokens one by one.
+KvFormat AnyTokenFormat() { return TokenFormatOf(AnyFormat()); }
 
 DataSource AnyData() {
   DataSource data;
@@ -164,8 +168,8 @@ AttentionCase AnyAttention() {
   c.k_dim = AnyHeadDim();
   c.v_dim = *rc::gen::arbitrary<bool>() ? c.k_dim : AnyHeadDim();
   c.q = AnyRealType();
-  c.k = AnyFormat();
-  c.v = AnyFormat();
+  c.k = AnyTokenFormat();
+  c.v = AnyTokenFormat();
   c.out = AnyRealType();
   c.mask = AnyMask(c.batch, c.kv_len);
   c.scale = AnyFinite();

@@ -85,7 +85,7 @@ TEST(PrefixText, RefusalsNameWhatIsWrong) {
   for (const auto& [ops, reason] : {
            std::pair<std::string, std::string>{"open I 0", "'I' is not a request"},
            {"open A", "tokens is missing"},
-           {"open A 0x0", "out of range"},
+           {"open A 0x0", "is outside"},
            {"open A r3", "rSEED:COUNT"},
            {"open A 0 salt=%2f", "two hexadecimal digits"},
            {"open A 0 salt=%41", "is written as it is"},
@@ -97,7 +97,7 @@ TEST(PrefixText, RefusalsNameWhatIsWrong) {
            {"close A kept", "expected key=value"},
            {"read A kill=1", "nothing may follow"},
            {"load s4", "s0 to s3"},
-           {"evict 0", "out of range"},
+           {"evict 0", "is outside"},
            {"damage burn", "not one of cut"},
            {"fork A B", "expected ->"},
            {"trim_to A", "the number of tokens is missing"},
