@@ -110,6 +110,9 @@ class Campaign {
     for (int64_t r = 0; r < rows; ++r) references.emplace_back(weights_, question_.threads);
 
     std::vector<StepFinding> findings;
+    // By row: blocks of the bootstrap are neighbours in one text.
+    std::vector<std::vector<PositionFigures>> row_quality(static_cast<size_t>(rows));
+    std::vector<std::vector<PositionFigures>> row_correctness(static_cast<size_t>(rows));
     const std::function<void(int64_t)> judge = [&](int64_t r) {
       cancel_();
       SequenceRecord& record = recorder.row(r);
@@ -122,7 +125,8 @@ class Campaign {
           std::span(window.tokens)
               .subspan(static_cast<size_t>(record.first), static_cast<size_t>(record.pending)),
           StoredRowsOf(steps, record));
-      Compare(steps, record, sequence, reference, stored, figures, quality, correctness,
+      Compare(steps, record, sequence, reference, stored, figures,
+              &row_quality[static_cast<size_t>(r)], &row_correctness[static_cast<size_t>(r)],
               propagated);
       recorder.Clear(r);
     };
@@ -137,6 +141,10 @@ class Campaign {
     int64_t tokens = 0;
     for (int64_t r = 0; r < rows; ++r) {
       judge(r);
+      const auto& row_figures = row_quality[static_cast<size_t>(r)];
+      quality->insert(quality->end(), row_figures.begin(), row_figures.end());
+      const auto& row_same = row_correctness[static_cast<size_t>(r)];
+      correctness->insert(correctness->end(), row_same.begin(), row_same.end());
       bytes = std::max(bytes, recorder.row(r).live_bytes);
       tokens += static_cast<int64_t>(windows_[static_cast<size_t>(first + r)].tokens.size());
     }

@@ -50,6 +50,11 @@ Json StorageJson(const AgreeQuestion& question, const StorageFigures& f) {
                  {"mistrusted", f.steps_mistrusted}}},
                {"flips", Json::array()},
                {"noise", Json::array()}};
+  for (int step = 0; step < kDecoderSteps; ++step) {
+    const auto i = static_cast<size_t>(step);
+    json["steps"]["largest_bound_share"][std::string(Name(static_cast<DecoderStep>(step)))] =
+        FigureJson(f.steps.bound_share[i]);
+  }
   for (const Flip& flip : f.flips) {
     json["flips"].push_back({{"sequence", flip.sequence},
                              {"position", flip.position},

@@ -46,7 +46,9 @@ std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
   const std::string_view text(head.data(), bytes);
   if (text.substr(0, kLlamaMagic.size()) == kLlamaMagic) return OpenLlamaBase(path);
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && (text[first] == '{' || text[first] == '[')) {
+  // The length of a safetensors header may begin with the byte of a bracket, but no JSON has a NUL.
+  const bool is_text = text.find('\0') == std::string_view::npos;
+  if (is_text && first != std::string_view::npos && (text[first] == '{' || text[first] == '[')) {
     return OpenJsonLogprobs(path);
   }
   return OpenSafetensorsLogits(path);
