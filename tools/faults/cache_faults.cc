@@ -336,7 +336,7 @@ constexpr CacheFault kFaults[] = {
      "append to_quantized",
      cache_fault::GroupScalesOfTheLast},
     {{"trim_into_closed_group", "trim_reach", "trim ends inside a group that is coded",
-      "hf-quantized-reorder", "P3", "trim trim_count",
+      "hf-quantized-reorder", "P6", "trim trim_count",
       "cache k=channel:4:g8:f32 v=f32 dk=8 hkv=2 data=tokens:1; "
       "new A; append A 8; trim A 1"},
      "trim",
