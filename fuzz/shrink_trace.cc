@@ -14,8 +14,8 @@ ShrinkResult ShrinkTrace(const CacheCase& c,
       RemoveRows,   SimplifySetup,  DropOptions,  LowerNumbers,  RemovePairs,
   };
   shrinker.Run(kSteps);
-  // Some failure needs some data, such as a tie of roundings, which a shorter trace does not hold by
-  // chance: shorter ones with other data, and more of it.
+  // Some failure needs some data, such as a tie of roundings, which a shorter trace does not hold
+  // by chance: shorter ones with other data, and more of it.
   while (shrinker.result().complete && shrinker.RunStep(RemoveReseeded)) shrinker.Run(kSteps);
   return shrinker.result();
 }

@@ -201,7 +201,7 @@ void Ledger::Save(int key) {
     if (At(node).kept == generation_) saved.published.push_back(node);
   }
   for (const KeptPrompt& kept : kept_) {
-    if (kept.sure && !kept.touch) saved.paths.push_back(kept.path);
+    if (kept.sure && kept.in_memory && !kept.touch) saved.paths.push_back(kept.path);
   }
 }
 

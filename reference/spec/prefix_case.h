@@ -69,8 +69,8 @@ struct PrefixSetup {
   std::optional<KvFormat> k;
   std::optional<KvFormat> v;
   int64_t quantize_from = 0;  // prompts of fewer tokens are kept as they are
-  int64_t window = 0;         // layers 1, 3, 5, ...: a query sees the newest `window` tokens; 0: all
-  bool disk = false;          // a second tier, in a folder
+  int64_t window = 0;  // layers 1, 3, 5, ...: a query sees the newest `window` tokens; 0: all
+  bool disk = false;   // a second tier, in a folder
   Observe observe = Observe::kEach;
   DataSource data;  // tokens:SEED
   bool operator==(const PrefixSetup&) const = default;

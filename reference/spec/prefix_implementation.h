@@ -172,8 +172,8 @@ class PrefixImplementation {
   virtual OpResult Epoch() = 0;
   // Waits for whatever is written in the background.
   virtual OpResult Settle() = 0;
-  // Everything kept, to a file of its own, and what such a file holds as kept again. Refused:
-  // nothing under the key, or a file of another setup.
+  // Everything kept in memory, to a file of its own, and what such a file holds as kept again.
+  // Refused: nothing under the key, or a file of another setup.
   virtual OpResult Save(int key) = 0;
   virtual OpResult Load(int key) = 0;
 
@@ -196,8 +196,8 @@ inline PrefixVectors DenseVectors(const PrefixSetup& setup, int64_t tokens, cons
     const int64_t token = dim * static_cast<int64_t>(SizeInBytes(setup.x));
     return PrefixStrides{token * tokens * setup.kv_heads, token * tokens, token};
   };
-  return {setup.x,     setup.layers, setup.kv_heads, tokens, setup.k_dim,
-          setup.v_dim, k,            v,              strides(setup.k_dim), strides(setup.v_dim)};
+  return {setup.x, setup.layers,         setup.kv_heads,      tokens, setup.k_dim, setup.v_dim, k,
+          v,       strides(setup.k_dim), strides(setup.v_dim)};
 }
 
 }  // namespace kvcheck
