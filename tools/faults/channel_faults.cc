@@ -101,7 +101,8 @@ constexpr std::string_view kScales =
     "bound";
 constexpr std::string_view kAny =
     "codec encode channel codes bytes | codec encode channel scales bytes | codec encode channel "
-    "zeros bytes | codec decode channel y bytes | codec round_trip channel y bound";
+    "zeros bytes | codec decode channel y bytes | codec decode channel y special_value | codec "
+    "round_trip channel y bound";
 constexpr std::string_view kEncoded =
     "codec op=encode format=channel:4:g8:f32 x=f32 rows=1 d=16 data=gauss:1";
 constexpr std::string_view kTwoGroups =

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <variant>
 #include <vector>
 
 #include "reference/formats/scaled_codes.h"
@@ -53,33 +52,31 @@ float UnmaskedScale(uint32_t stored, int code) {
 }
 
 // Rules of uniform codes.
-// The scale and the minimum of each vector, as 2 bytes each; nothing of other formats.
+// The scale and the minimum of each vector that has one of both in planes of their own.
 void EditParameters(const CodecCase& c, TensorMap* stored,
-                    void (*edit)(std::byte* scale, std::byte* minimum)) {
-  if (!std::holds_alternative<UniformFormat>(c.format)) return;
-  Tensor* cells = FindPlane(stored, "cells");
+                    void (*edit)(std::byte* scale, std::byte* minimum, size_t bytes)) {
   Tensor* scales = FindPlane(stored, "scales");
   Tensor* minima = FindPlane(stored, "zeros");
-  const auto rows = static_cast<size_t>(c.rows);
-  for (size_t r = 0; r < rows; ++r) {
-    std::byte* scale = cells != nullptr ? &cells->bytes[(r + 1) * (cells->bytes.size() / rows) - 4]
-                                        : &scales->bytes[2 * r];
-    edit(scale, cells != nullptr ? scale + 2 : &minima->bytes[2 * r]);
+  if (scales == nullptr || minima == nullptr || minima->ElementCount() != c.rows) return;
+  const size_t bytes = SizeInBytes(minima->dtype);
+  for (size_t at = 0; at < minima->bytes.size(); at += bytes) {
+    edit(&scales->bytes[at], &minima->bytes[at], bytes);
   }
 }
 void MinimumBeforeScale(const CodecCase& c, TensorMap* stored) {
-  EditParameters(c, stored, [](std::byte* scale, std::byte* minimum) {
-    std::swap_ranges(scale, scale + 2, minimum);
+  EditParameters(c, stored, [](std::byte* scale, std::byte* minimum, size_t bytes) {
+    std::swap_ranges(scale, scale + bytes, minimum);
   });
 }
 void MinimumMissing(const CodecCase& c, TensorMap* stored) {
-  EditParameters(c, stored,
-                 [](std::byte*, std::byte* minimum) { std::fill_n(minimum, 2, std::byte{0}); });
+  EditParameters(c, stored, [](std::byte*, std::byte* minimum, size_t bytes) {
+    std::fill_n(minimum, bytes, std::byte{0});
+  });
 }
 
 constexpr std::string_view kUniform =
-    "codec encode uniform scales bytes | codec encode uniform zeros bytes | codec encode uniform "
-    "cells bytes | codec decode uniform y bytes | codec decode uniform y special_value | codec "
+    "codec encode uniform scales bytes | codec encode uniform zeros bytes | codec decode uniform y "
+    "bytes | codec decode uniform y special_value | codec "
     "round_trip uniform y bound | codec round_trip uniform y special_value";
 constexpr std::string_view kScaled =
     "codec encode fp8 codes bytes | codec encode fp8 scales bytes | codec encode fp8 cells bytes | "
