@@ -68,7 +68,8 @@ TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
   ExpectRefused(OfModel({"--layout", "spiral"}), "linear, ring");
   ExpectRefused(OfModel({"--format", "q9_0"}), "q9_0");
   ExpectRefused(OfModel({"--positions", "200000"}), "ask for fewer");
-  ExpectRefused(Agree({"--model", Path("none"), "--text", kModel + "/held_out.txt"}), "none");
+  ExpectRefused(Agree({"--model", Path("none"), "--text", kModel + "/held_out.txt"}),
+                "config.json");
   ExpectRefused(Agree({"--logits", Path("a")}), "--logits");
   ExpectRefused(Agree({"--logits", Path("a"), Path("b")}), Path("a"));
   ExpectRefused(Agree({"--noise", Path("a")}), "--logits");
