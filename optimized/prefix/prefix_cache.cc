@@ -251,13 +251,14 @@ bool PrefixCache::Append(Request* request, std::span<const int32_t> tokens,
   const int64_t filled = request->tokens_ % block_tokens;
   const int64_t want = (request->tokens_ + count + block_tokens - 1) / block_tokens;
   const int64_t have = std::ssize(request->blocks_);
-  // Its last block, where it goes on within it, has to be its own.
+  // Its last block, where it goes on within it, has to be its own, and of plain vectors: a clear
+  // leaves it the codes that it hit.
   BlockRef shared;
   {
     const std::lock_guard lock(mutex_);
     if (filled != 0) {
       const BlockRef& last = request->blocks_.back();
-      if (last->found || last->requests > 1) shared = last;
+      if (last->found || last->coded || last->requests > 1) shared = last;
     }
     int64_t needed = (want - have + (shared != nullptr ? 1 : 0)) * plain_bytes_;
     if (!MakeRoom(needed)) {

@@ -87,7 +87,8 @@ constexpr PrefixFault kFaults[] = {
       "A 0x2 all"},
      prefix_fault::PrefixAsExact},
     {{"last_token_hits", "found", "all of a prompt hits where its last token is to be computed",
-      "exact-hit-n-minus-1 exact-hit-empty-rest-swa", "P11", "open hit_too_long | open unwritten",
+      "exact-hit-n-minus-1 exact-hit-empty-rest-swa", "P11",
+      "open hit_too_long | open unwritten | end hit_too_long",
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; open "
       "A 0; open B 0x2"},
      prefix_fault::LastTokenHits},
@@ -148,7 +149,7 @@ constexpr PrefixFault kFaults[] = {
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A"},
      prefix_fault::NotReleased},
     {{"trim_not_released", "refs", "what is trimmed away stays held", "quant-trim-offset-skipped",
-      "P3", "trim_to blocks",
+      "P3", "trim_to blocks | write blocks",
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; trim_to A 0"},
      prefix_fault::TrimNotReleased},
     {{"no_copy_on_write", "copy_on_write", "a request writes into a block that others have",
@@ -180,7 +181,7 @@ constexpr PrefixFault kFaults[] = {
       "close A keep; open A 0x2 all; open B 1x2; write B; close B keep; open B 1x2 all"},
      prefix_fault::TrimmedKept},
     {{"clear_keeps_memory", "forgets", "clear leaves what memory holds", "lcpp-set-state-not-reset",
-      "P4", "open hit_unpublished",
+      "P4", "open hit_unpublished | end blocks",
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; "
       "clear; open A 0 all"},
      prefix_fault::ClearKeepsMemory},
@@ -290,7 +291,9 @@ constexpr PrefixFault kFaults[] = {
      prefix_fault::FullTooEarly},
     {{"full_write_half_done", "full_write", "a write without room has changed a row",
       "failed-transfer-writes", "P10",
-      "write other_position | write stale | write written_later | write other_prefix",
+      "write other_position | write other_position held | write stale | write written_later | "
+      "write "
+      "other_prefix",
       "prefix block=1 tokens=2 layers=1 dk=16 data=tokens:1; open A 0; write A; write A more=0x2"},
      prefix_fault::FullWriteHalfDone},
     {{"hits_counted_as_lookups", "counters", "every lookup counts as a hit", "hits-without-restore",
