@@ -14,6 +14,7 @@
 
 #include "reference/formats/format_arithmetic.h"
 #include "reference/formats/plain.h"
+#include "reference/formats/vector_rows.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -43,14 +44,6 @@ float MaskedScale(float stored) {
 }
 int ZeroPoint(float stored) {
   return static_cast<int>(std::bit_cast<uint32_t>(stored) & kZeroPointBits);
-}
-
-std::vector<float> RowInFloats(DType row_type, std::span<const double> x) {
-  std::vector<double> rounded(x.begin(), x.end());
-  RoundAll(rounded, row_type);
-  std::vector<float> row(x.size());
-  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(rounded[i]);
-  return row;
 }
 
 // To the nearest integer of 0..15, half away from zero: 1/2 is added, and truncated. 0 of NaN.
@@ -170,15 +163,7 @@ class Int4zpArithmetic : public FormatArithmetic {
         AddReciprocalAlternatives(row, r, tiles);
         continue;
       }
-      for (ExpectedTile& tile : *tiles) {
-        const size_t width = tile.value.size() / rows;
-        for (size_t i = 0; i < width; ++i) {
-          tile.alternatives.push_back({.element = static_cast<int64_t>(r * width + i),
-                                       .value = 0,
-                                       .any = true,
-                                       .reason = kNotFiniteBlock});
-        }
-      }
+      ExpectNothing(r, rows, tiles);
     }
   }
 

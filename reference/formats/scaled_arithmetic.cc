@@ -22,6 +22,7 @@
 #include "reference/formats/format_arithmetic.h"
 #include "reference/formats/plain.h"
 #include "reference/formats/scaled_codes.h"
+#include "reference/formats/vector_rows.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -34,14 +35,6 @@ constexpr double kEvaluation = 1.0 + 0x1p-40;
 constexpr float kLeastScaleOfVllm = 1e-6f;
 
 enum ScaledTerm { kRow, kCode, kDecode, kEncoder, kScaledTerms };
-
-std::vector<float> RoundedRow(DType row_type, std::span<const double> x) {
-  std::vector<double> rounded(x.begin(), x.end());
-  RoundAll(rounded, row_type);
-  std::vector<float> row(x.size());
-  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(rounded[i]);
-  return row;
-}
 
 bool IsFinite(std::span<const float> x) {
   return std::all_of(x.begin(), x.end(), [](float value) { return std::isfinite(value); });
@@ -97,7 +90,7 @@ class ScaledRows : public RowArithmetic {
       : format_(format), profile_(profile) {}
 
   void Encode(std::span<const double> x, RowPlanes stored) override {
-    const std::vector<float> row = RoundedRow(format_.row_type, x);
+    const std::vector<float> row = RowInFloats(format_.row_type, x);
     const float scale = ScaleOf(format_, profile_.token_encode, row);
     const Divisor divisor = DivisorOf(format_, profile_.token_encode, scale);
     for (size_t i = 0; i < row.size(); ++i) {
@@ -146,7 +139,7 @@ class ScaledArithmetic : public FormatArithmetic {
 
   void Bound(const RoundTripQuestion& question, std::span<const double> x,
              RowBound* bound) const override {
-    const std::vector<float> row = RoundedRow(format_.row_type, x);
+    const std::vector<float> row = RowInFloats(format_.row_type, x);
     const bool undefined = format_.IsDynamic() && !IsFinite(row);
     const float scale = ScaleOf(format_, question.profile.token_encode, row);
     for (size_t i = 0; i < row.size(); ++i) {
@@ -192,21 +185,13 @@ class ScaledArithmetic : public FormatArithmetic {
                                   : (*tiles)[1].value.size();
     const size_t dim = rows == 0 ? 0 : x.size() / rows;
     for (size_t r = 0; r < rows; ++r) {
-      const std::vector<float> row = RoundedRow(format_.row_type, x.subspan(r * dim, dim));
+      const std::vector<float> row = RowInFloats(format_.row_type, x.subspan(r * dim, dim));
       if (IsFinite(row)) {
         AddReciprocalAlternatives(profile, row, is_inline ? dim + sizeof(float) : dim, r,
                                   &(*tiles)[0].alternatives);
         continue;
       }
-      for (ExpectedTile& tile : *tiles) {
-        const size_t width = tile.value.size() / rows;
-        for (size_t i = 0; i < width; ++i) {
-          tile.alternatives.push_back({.element = static_cast<int64_t>(r * width + i),
-                                       .value = 0,
-                                       .any = true,
-                                       .reason = kNotFiniteBlock});
-        }
-      }
+      ExpectNothing(r, rows, tiles);
     }
   }
 

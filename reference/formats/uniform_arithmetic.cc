@@ -12,6 +12,7 @@
 
 #include "reference/formats/format_arithmetic.h"
 #include "reference/formats/plain.h"
+#include "reference/formats/vector_rows.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -37,14 +38,6 @@ struct Parameters {
     return x;
   }
 };
-
-std::vector<float> RowInFloats(DType row_type, std::span<const double> x) {
-  std::vector<double> rounded(x.begin(), x.end());
-  RoundAll(rounded, row_type);
-  std::vector<float> row(x.size());
-  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(rounded[i]);
-  return row;
-}
 
 // toward: of the reciprocal, one unit to 0 or to infinity; NaN is the nearest one.
 Parameters ParametersOf(int bits, std::span<const float> x,
@@ -199,15 +192,7 @@ class UniformArithmetic : public FormatArithmetic {
         AddOpenSign(row, r, tiles);
         continue;
       }
-      for (ExpectedTile& tile : *tiles) {
-        const size_t width = tile.value.size() / rows;
-        for (size_t i = 0; i < width; ++i) {
-          tile.alternatives.push_back({.element = static_cast<int64_t>(r * width + i),
-                                       .value = 0,
-                                       .any = true,
-                                       .reason = kNotFiniteBlock});
-        }
-      }
+      ExpectNothing(r, rows, tiles);
     }
   }
 

@@ -236,7 +236,7 @@ TEST(PartsBound, CoversScaleTimesCodeAndBiasAndIsReached) {
           const EncodedRows rows = CodecRows(format, stored);
           std::vector<double> values(64), scales(2), biases(2);
           std::vector<uint8_t> codes(64);
-          const auto words = static_cast<size_t>(2 * bits);
+          const size_t words = 2 * static_cast<size_t>(bits);
           for (size_t r = 0; r < 8; ++r) {
             const auto row = static_cast<int64_t>(r);
             DecodeTo(x, row * 64, values);
