@@ -222,7 +222,12 @@ PrefixDraft::Prompt PrefixDraft::DrawPrompt() {
   return prompt;
 }
 
-int PrefixDraft::AddOpen(const Tokens& tokens, int who) {
+int PrefixDraft::AddOpen(Tokens tokens, int who) {
+  const int64_t missing = space_.least_tokens - std::ssize(tokens);
+  if (missing > 0) {
+    const Tokens rest = DrawTokens(missing);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+  }
   const int request = FreeRequest();
   PrefixOp* op = Add(PrefixOpKind::kOpen);
   if (op == nullptr) return -1;

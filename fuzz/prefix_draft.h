@@ -93,7 +93,7 @@ class PrefixDraft {
   Tokens DrawTokens(int64_t count);
   int32_t OtherLetter(int32_t letter);
   // Adds an open; the request's number, -1 where there is no room.
-  int AddOpen(const Tokens& tokens, int who);
+  int AddOpen(Tokens tokens, int who);
   void AddWrite(int request, std::optional<int64_t> count = {});
   void AddClose(int request, bool keep);
   // Open, write all, close and keep.

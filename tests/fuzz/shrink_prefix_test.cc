@@ -15,6 +15,7 @@ namespace {
 
 TEST(ShrinkPrefix, ComesNearTheShortestKnownHistory) {
   const PrefixDrawer drawer;
+  size_t compared = 0;
   for (const PrefixFault& fault : PrefixFaults()) {
     ModelStore store(fault.rules(), std::string(fault.id));
     HistoryRunner runner(&store);
@@ -29,11 +30,14 @@ TEST(ShrinkPrefix, ComesNearTheShortestKnownHistory) {
     const auto fails = [&](const PrefixCase& c) { return runner.Run(c).Signature(c) == signature; };
     const ShrunkPrefix shrunk = ShrinkPrefix(drawn, fails, 4000);
     EXPECT_TRUE(fails(shrunk.c)) << fault.id;
-    // The shortest known may go on behind the failure, and other signatures need other histories.
-    const auto shortest = std::ssize(ParsePrefixCase(fault.smallest).ops);
-    EXPECT_LE(std::ssize(shrunk.c.ops), shortest + 2)
+    // Other signatures need other histories.
+    const PrefixCase smallest = ParsePrefixCase(fault.smallest);
+    if (runner.Run(smallest).Signature(smallest) != signature) continue;
+    ++compared;
+    EXPECT_LE(std::ssize(shrunk.c.ops), std::ssize(smallest.ops) + 2)
         << fault.id << ", " << signature << ": " << Print(shrunk.c);
   }
+  EXPECT_GT(compared, PrefixFaults().size() / 2);
 }
 
 TEST(ShrinkPrefix, TakesNothingThatIsNotThere) {
