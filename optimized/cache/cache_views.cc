@@ -233,7 +233,7 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   int64_t positions = 1;
   for (const CacheRow& row : rows_) positions = std::max(positions, row.offset);
   OpResult result;
-  // What stands behind f32 that was decoded.
+  // Attention was over f32 decoded from the formats of single tokens.
   if (GroupsTokens(k_format_)) shape.k = TokenFormatOf(k_format_);
   if (GroupsTokens(v_format_)) shape.v = TokenFormatOf(v_format_);
   result.plan = &attend_.plan.Of(shape, positions);

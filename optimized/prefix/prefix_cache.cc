@@ -361,7 +361,7 @@ void PrefixCache::Close(std::unique_ptr<Request> request, bool keep) {
           own = known;
         }
       } else if (own->found) {
-        break;  // behind another prefix than this one: what is before it is gone
+        break;  // after another prefix than this one: its parent is gone
       } else {
         BlockRef& codes = coded[static_cast<size_t>(i)];
         if (codes != nullptr) {

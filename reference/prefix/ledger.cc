@@ -267,7 +267,7 @@ int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) co
     if (!is_prefix && !is_longer && !needs_trim) return 0;
   }
   if (profile_.grain == HitGrain::kToken) return std::min(tokens, most);
-  // A tail behind the last block hits a prompt that ends with it.
+  // A tail after the last block hits a prompt that ends with it.
   if (profile_.tail_kept && tokens == kept_tokens && tokens == asked && tokens <= most) {
     return tokens;
   }

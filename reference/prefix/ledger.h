@@ -59,7 +59,7 @@ class Ledger {
   }
   size_t IdentityCount() const { return identities_.size(); }
   int64_t epoch() const { return epoch_; }
-  // The node behind `parent` (-1: none) under the present epoch, or that of the parent.
+  // The node after `parent` (-1: none) under the present epoch, or that of the parent.
   int32_t Child(int32_t who, int32_t parent, int32_t token);
   // The node if it is known. -1: nobody has named it.
   int32_t FindChild(int32_t who, int32_t parent, int32_t token) const;

@@ -67,7 +67,7 @@ class ModelStore : public PrefixImplementation {
     int64_t epoch = 0;
     int64_t tokens = 0;
     int64_t longest = 0;
-    std::vector<int32_t> ids;     // tokens, trimmed ones behind `tokens` too
+    std::vector<int32_t> ids;     // tokens, trimmed ones after the first `tokens` too
     std::vector<int64_t> blocks;  // ids of blocks
   };
   using Files = std::map<int64_t, std::string>;  // records by name

@@ -84,7 +84,7 @@ void HistoryRunner::ProbeOpen(const Request& request, const PrefixHit& hit) {
 void HistoryRunner::ProbeWritten(const Request& request, int64_t from) {
   Reach(HistoryProbe::kChunkCutsBlock, request.cut && from > request.hit);
   Reach(HistoryProbe::kForkGoesOn, request.forked);
-  // The block that begins last, kept by the same identity behind another prefix.
+  // The block that begins last, kept by the same identity after another prefix.
   if (request.prompt_path.empty()) return;
   const int32_t last = request.prompt_path.back();
   const PrefixNode& node = ledger_.At(last);

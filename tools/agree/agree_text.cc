@@ -13,7 +13,7 @@ namespace {
 
 std::string Figure(double value) { return fmt::format("{:.3g}", value); }
 
-// The interval behind a figure, where there is one.
+// The interval after a figure, where there is one.
 std::string Behind(const Interval& i, const std::string& text) {
   return i.low < i.high ? text : "";
 }

@@ -74,7 +74,7 @@ class JsonLogprobs : public LogitsDump {
     return byte;
   }
 
-  // Stands behind the "[" of the array afterwards.
+  // Leaves the position after the "[" of the array.
   void FindArray() {
     int byte = NextToken();
     if (byte == '[') return;
@@ -92,7 +92,7 @@ class JsonLogprobs : public LogitsDump {
     Refuse("it has neither \"prompt_logprobs\" nor \"input_top_logprobs\"");
   }
 
-  // The text of the next entry; false behind the last one.
+  // The text of the next entry; false after the last one.
   bool Entry(std::string* text) {
     text->clear();
     if (ended_) return false;

@@ -36,7 +36,7 @@ struct PathStep {
   int64_t drafts = 0;
 };
 
-// Of `columns` columns: chunks of `chunk`, the last eighth one by one, every 16th of these behind a
+// Of `columns` columns: chunks of `chunk`, the last eighth one by one, every 16th of these after a
 // draft of 3.
 std::vector<PathStep> TeacherForcedSteps(int64_t columns, int64_t chunk);
 

@@ -127,10 +127,10 @@ class ChangedColumns : public ForwardingCache {
   PathFault fault_;
 };
 
-// Attention reads a second cache, which stands at other columns than the one that is shown.
+// Attention reads a cache of its own, whose columns are shifted against those that are shown.
 class ShadowedCache : public ForwardingCache {
  public:
-  // delayed: the second cache is given every column one call later than the first.
+  // delayed: that cache is given every column one call later than the one that is shown.
   ShadowedCache(bool delayed, std::unique_ptr<Cache> inner, std::unique_ptr<Cache> shadow)
       : ForwardingCache(std::move(inner)), delayed_(delayed), shadow_(std::move(shadow)) {}
   OpResult Append(const TokenColumns& given) override {

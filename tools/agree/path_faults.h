@@ -26,7 +26,7 @@ enum class PathFault : uint8_t {
 
 struct PathFaultRow {
   PathFault fault;
-  std::string_view name;  // behind "fault:"
+  std::string_view name;  // after "fault:"
   std::string_view help;
 };
 std::span<const PathFaultRow> PathFaults();

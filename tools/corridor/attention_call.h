@@ -31,7 +31,7 @@ struct DenseCalls {
 };
 
 // Errors: kParse for a layout that is none; kIllegalCase for shapes that contradict each other,
-// tables that point outside their tensors, options that do not go together.
+// tables that point outside their tensors, options that exclude each other.
 DenseCalls DenseCallsOf(const AttentionCall& call);
 
 }  // namespace kvcheck
