@@ -23,19 +23,6 @@ namespace {
 
 KvFormat Format(const std::string& text) { return ParseKvFormat(WholeLine(text)); }
 
-std::string Hex(const Tensor& tensor) {
-  std::string text;
-  for (const std::byte byte : tensor.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
-// 8 tokens of 4 channels.
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
 TEST(Channel, TheWitnessHasTheBytesOfQuanto) {
   struct Row {
     int bits;

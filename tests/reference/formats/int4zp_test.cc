@@ -24,29 +24,17 @@ namespace {
 
 const KvFormat kToken = Int4zpFormat{false, DType::kFloat32};
 
-std::string HexOf(const Tensor& tensor) {
-  std::string text;
-  for (const std::byte byte : tensor.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
-std::vector<double> Witness() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
 std::vector<double> Values(const TensorMap& stored) {
   return DecodeRows(kToken, Profile(), CodecRows(kToken, stored), 0, 1).hi;
 }
 
 TEST(Int4zp, TheWitnessHasTheBytesOfVllm) {
-  const Tensor x = RowOf(DType::kFloat32, Witness());
+  const Tensor x = RowOf(DType::kFloat32, WitnessRow());
   const TensorMap apart = EncodeRows(kToken, Profile(), x);
-  EXPECT_EQ(HexOf(apart.at("codes")), "40a72e85fc63da51b83f961d74eb62c9");
-  EXPECT_EQ(HexOf(apart.at("scales")), "4644843e");
+  EXPECT_EQ(Hex(apart.at("codes")), "40a72e85fc63da51b83f961d74eb62c9");
+  EXPECT_EQ(Hex(apart.at("scales")), "4644843e");
   const TensorMap cells = EncodeRows(Int4zpFormat{true, DType::kFloat32}, Profile(), x);
-  EXPECT_EQ(HexOf(cells.at("cells")), "40a72e85fc63da51b83f961d74eb62c94644843e");
+  EXPECT_EQ(Hex(cells.at("cells")), "40a72e85fc63da51b83f961d74eb62c94644843e");
   std::vector<double> values = Values(apart);
   values.resize(8);
   EXPECT_EQ(BitsOf(DType::kFloat32, values),
@@ -56,7 +44,7 @@ TEST(Int4zp, TheWitnessHasTheBytesOfVllm) {
 
 // Codes are made by the scale as it was; what is read has lost up to 15 units in its last place.
 TEST(Int4zp, CodesUseTheUnmaskedScaleAndReadersTheMasked) {
-  const TensorMap stored = EncodeRows(kToken, Profile(), RowOf(DType::kFloat32, Witness()));
+  const TensorMap stored = EncodeRows(kToken, Profile(), RowOf(DType::kFloat32, WitnessRow()));
   const auto bits = std::bit_cast<uint32_t>(*stored.at("scales").As<float>());
   EXPECT_EQ(bits & 15, 6u);
   const float masked = std::bit_cast<float>(bits & ~15u);
@@ -66,7 +54,7 @@ TEST(Int4zp, CodesUseTheUnmaskedScaleAndReadersTheMasked) {
 }
 
 TEST(Int4zp, EveryZeroPointAndNibbleIsTheirDifferenceTimesTheMaskedScale) {
-  TensorMap stored = EncodeRows(kToken, Profile(), RowOf(DType::kFloat32, Witness()));
+  TensorMap stored = EncodeRows(kToken, Profile(), RowOf(DType::kFloat32, WitnessRow()));
   for (size_t j = 0; j < 16; ++j) {
     stored.at("codes").bytes[j] = static_cast<std::byte>(j | (15 - j) << 4);
   }
@@ -94,7 +82,7 @@ TEST(Int4zp, RowsThatDoNotCrossZeroClip) {
     for (double& x : signed_row) x *= sign;
     const Tensor x = RowOf(DType::kFloat32, signed_row);
     const TensorMap stored = EncodeRows(kToken, Profile(), x);
-    EXPECT_EQ(HexOf(stored.at("codes")), sign > 0 ? "ffffffff" : "00000000");
+    EXPECT_EQ(Hex(stored.at("codes")), sign > 0 ? "ffffffff" : "00000000");
     EXPECT_EQ(std::bit_cast<uint32_t>(*stored.at("scales").As<float>()) & 15, sign > 0 ? 0u : 15u);
     const RowBound bound =
         RoundTripBound(kToken, Profile(), DecodeRounding::kExact, DType::kFloat32, signed_row);

@@ -35,18 +35,6 @@ TensorMap Stored(const std::string& format, Nvfp4Encoder encoder, std::vector<do
   return EncodeRows(of, Writer(encoder), RowOf(RowDType(of), row));
 }
 
-std::string Hex(const Tensor& tensor) {
-  std::string text;
-  for (const std::byte byte : tensor.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
 std::vector<double> Decoded(const std::string& format, const TensorMap& stored,
                             DecodeRounding decode = DecodeRounding::kTwoRoundings) {
   Profile profile;

@@ -31,21 +31,9 @@ Profile Writer(GgmlEncoder encoder) {
   return profile;
 }
 
-std::string Hex(const Tensor& blocks) {
-  std::string text;
-  for (const std::byte byte : blocks.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
 std::string Encoded(GgmlEncoder encoder, std::vector<double> row) {
   row.resize(32, 0.0);
   return Hex(EncodeRows(kFormat, Writer(encoder), RowOf(DType::kFloat32, row)).at("blocks"));
-}
-
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
 }
 
 TensorMap BlockOf(uint16_t scale, const std::array<uint8_t, 32>& codes) {

@@ -45,18 +45,6 @@ Profile Overflowing(Fp8Overflow overflow) {
   return profile;
 }
 
-std::string Hex(const Tensor& tensor) {
-  std::string text;
-  for (const std::byte byte : tensor.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
-std::vector<double> WitnessRow() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
 // Of the types that kvcheck has as types of tensors: their codes.
 TEST(ScaledCodes, AreThoseOfTheTypesAtEveryBorder) {
   for (const auto& [code, dtype] : {std::pair(ScaledCode::kE4M3FN, DType::kFloat8E4M3FN),

@@ -22,33 +22,21 @@ namespace {
 
 KvFormat Token(int bits) { return UniformFormat{bits, false, DType::kFloat32}; }
 
-std::string HexOf(const Tensor& tensor) {
-  std::string text;
-  for (const std::byte byte : tensor.bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
-
-std::vector<double> Witness() {
-  std::vector<double> row;
-  for (int i = 0; i < 32; ++i) row.push_back(((7 * i % 32) - 12) / 8.0);
-  return row;
-}
-
 std::vector<double> Values(int bits, const TensorMap& stored) {
   return DecodeRows(Token(bits), Profile(), CodecRows(Token(bits), stored), 0, 1).hi;
 }
 
 TEST(Uniform, TheWitnessHasTheBytesOfVllm) {
-  const Tensor x = RowOf(DType::kFloat32, Witness());
+  const Tensor x = RowOf(DType::kFloat32, WitnessRow());
   const TensorMap four = EncodeRows(Token(4), Profile(), x);
-  EXPECT_EQ(HexOf(four.at("codes")), "30a71e85fc63da41b82f960d74eb52c9");
-  EXPECT_EQ(HexOf(four.at("scales")), "2234");
-  EXPECT_EQ(HexOf(four.at("zeros")), "00be");  // -1.5
+  EXPECT_EQ(Hex(four.at("codes")), "30a71e85fc63da41b82f960d74eb52c9");
+  EXPECT_EQ(Hex(four.at("scales")), "2234");
+  EXPECT_EQ(Hex(four.at("zeros")), "00be");  // -1.5
   const TensorMap three = EncodeRows(Token(3), Profile(), x);
-  EXPECT_EQ(HexOf(three.at("codes")), "d0ea887d5643ec331a5a1fd1");
-  EXPECT_EQ(HexOf(three.at("scales")), "6e38");
+  EXPECT_EQ(Hex(three.at("codes")), "d0ea887d5643ec331a5a1fd1");
+  EXPECT_EQ(Hex(three.at("scales")), "6e38");
   const TensorMap cells = EncodeRows(UniformFormat{4, true, DType::kFloat32}, Profile(), x);
-  EXPECT_EQ(HexOf(cells.at("cells")),
+  EXPECT_EQ(Hex(cells.at("cells")),
             "30a71e85fc63da41b82f960d74eb52c9"
             "2234"
             "00be");
@@ -87,7 +75,7 @@ TEST(Uniform, EveryCodeIsItsNumberOfSteps) {
 TEST(Uniform, ARowOfOneValueKeepsIt) {
   const TensorMap stored =
       EncodeRows(Token(3), Profile(), RowOf(DType::kFloat32, std::vector<double>(16, 2.5)));
-  EXPECT_EQ(HexOf(stored.at("scales")), "0000");
+  EXPECT_EQ(Hex(stored.at("scales")), "0000");
   EXPECT_EQ(Values(3, stored), std::vector<double>(16, 2.5));
 }
 
