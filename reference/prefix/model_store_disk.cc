@@ -77,7 +77,11 @@ int64_t ModelStore::FileName(int64_t key) const {
   return name;
 }
 
-bool ModelStore::IsLastWrite() { return kill_at_ > 0 && --kill_at_ == 0; }
+bool ModelStore::IsLastWrite() {
+  if (kill_at_ <= 0) return false;
+  --kill_at_;
+  return kill_at_ == 0;
+}
 
 void ModelStore::CountWrite() {
   if (IsLastWrite()) throw PrefixKilled();

@@ -196,8 +196,6 @@ KvFormat AddOperand(const std::string& name, Array codes, const std::optional<Ar
   }
   if (codes.dtype != DType::kInt8) codes.dtype = DType::kUInt8;
   std::string place = "token";
-  double count = 1;
-  for (const int64_t extent : scale->extents) count *= static_cast<double>(extent);
   if (scale->extents.size() < 2) {
     const std::vector<double> numbers = Numbers(scale_name, *scale);
     std::vector<std::string> texts;

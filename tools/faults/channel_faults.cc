@@ -92,7 +92,6 @@ void ScalesOfTheLastGroup(const CodecCase& c, TensorMap* stored) {
 
 void ZeroPointForMinimum(Profile* profile) { profile->channel = ChannelWriter::kOpenvino; }
 
-constexpr std::string_view kCodes = "codec encode channel codes bytes";
 constexpr std::string_view kZeros =
     "codec encode channel zeros bytes | codec decode channel y bytes | codec round_trip channel y "
     "bound";
