@@ -386,6 +386,11 @@ Outcome AgreeReport::outcome() const {
 }
 
 std::vector<TextWindow> WindowsOf(const AgreeQuestion& question) {
+  if (question.batch < 1 || question.context < 1 || question.positions < 1) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("batch {}, context {} and positions {} must each be at least 1",
+                            question.batch, question.context, question.positions));
+  }
   // Rows of a batch get shorter by an odd share of the context, so that padding ends anywhere.
   const auto length = [&](int64_t context, int64_t row) {
     const int64_t step = question.batch > 1 ? context / (3 * question.batch) | 1 : 0;

@@ -144,6 +144,15 @@ TEST(Agree, ATextThatIsTooShortIsRefused) {
   EXPECT_THROW(Agree(question, {}), Error);
 }
 
+TEST(Agree, AQuestionOfNothingIsRefused) {
+  for (int64_t AgreeQuestion::*field :
+       {&AgreeQuestion::batch, &AgreeQuestion::context, &AgreeQuestion::positions}) {
+    AgreeQuestion question = Ask({"f32"}, 100);
+    question.*field = 0;
+    EXPECT_THROW(WindowsOf(question), Error);
+  }
+}
+
 TEST(Agree, WindowsAreRaggedWithinABatchAndHoldWhatIsAsked) {
   AgreeQuestion question = Ask({"f32"}, 1000, 3);
   question.context = 200;
