@@ -6,18 +6,26 @@
 #                           package, the golden files in numpy, clang 19 on all tests, the fuzz
 #                           targets, ThreadSanitizer on the fast tests, clang-tidy; both sanitizers
 #                           on all fast tests
-# The first leg that fails ends the run with its own summary. Asks nothing and reads no stdin.
+#   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan bytes
+#                           release
+# A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
+# nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "$0")/.."
 export CI=true
 
-all=no
+legs="mlx_lm bytes release"
+going_on=no
 case "${1-}" in
   "") ;;
-  --all) all=yes ;;
+  --all)
+    legs="mlx_lm environments python golden clang fuzz tsan tidy asan release"
+    going_on=yes
+    ;;
+  --leg) ;;
   *)
-    sed -n '2,9s/^# //p' "$0" >&2
+    sed -n '2,14s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -25,19 +33,12 @@ esac
 jobs=$(nproc)
 launcher=$(command -v ccache || true)
 
-# Elsewhere than on Debian and Ubuntu, CMake names what it misses.
-if command -v apt-get >/dev/null; then
-  if [ $all = yes ]; then tools/install_packages.sh --all; else tools/install_packages.sh; fi
-fi
-
-leg() { printf '\n== %s (at %d s)\n' "$1" "$SECONDS"; }
-
 build() {  # PRESET, further options of the build
   local preset=$1
   shift
   cmake --preset "$preset" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
-  cmake --build --preset "$preset" -j"$jobs" "$@"
+  cmake --build --preset "$preset" -j"$jobs" "$@" -- -k 0  # every file that does not compile is named
 }
 
 run_tests() {  # PRESET, further ctest options
@@ -47,11 +48,6 @@ run_tests() {  # PRESET, further ctest options
 }
 
 fast='^(fast|bytes)$'
-
-thread_sanitizer() {
-  build tsan
-  run_tests tsan -L "$fast"
-}
 
 # Judges the golden files a second time, apart from the C++.
 golden_in_numpy() {
@@ -85,67 +81,81 @@ python_package() {
   esac
 }
 
-tidy() {  # PRESET that builds the files, git's patterns of them
+tidy() {  # PRESET that compiles the files, git's patterns of them
   local preset=$1 files
   shift
   [ -d "build/$preset" ] || cmake --preset "$preset"
   mapfile -t files < <(git ls-files -- "$@")
-  # What is dropped counts warnings before the filters: those of system headers.
-  printf '%s\0' "${files[@]}" |
-    xargs -0 -n 4 -P "$jobs" clang-tidy-19 --quiet -p "build/$preset" \
-      2> >(grep -v '^[0-9]* warnings\? generated\.$' >&2) || {
-    echo "clang-tidy: see the findings above, in some of ${#files[@]} files" >&2
-    return 1
-  }
-  echo "clang-tidy: nothing found in ${#files[@]} files of the preset $preset"
+  tools/tidy.py "build/$preset" -j "$jobs" "${files[@]}"
 }
 
-leg "environment of mlx-lm"
-adapter_environments mlx_lm
+run_leg() {
+  case "$1" in
+    mlx_lm) adapter_environments mlx_lm ;;
+    environments) adapter_environments torch_sdpa transformers ;;
+    python) python_package ;;
+    golden) golden_in_numpy ;;
+    clang)
+      build clang
+      run_tests clang
+      ;;
+    fuzz)
+      build fuzz
+      run_tests fuzz
+      ;;
+    tsan)
+      # The runtime of g++ 12 refuses the address layout of kernels with 32 random bits.
+      if setarch "$(uname -m)" -R true 2>/dev/null; then
+        setarch "$(uname -m)" -R tools/test.sh --leg tsan_as_it_is
+      else
+        run_leg tsan_as_it_is
+      fi
+      ;;
+    tsan_as_it_is)
+      build tsan
+      run_tests tsan -L "$fast"
+      ;;
+    tidy)
+      tidy tidy '*.cc' ':!tests/project/consumer' ':!fuzz/targets' ':!tools/python'
+      tidy fuzz 'fuzz/targets/*.cc'
+      ;;
+    asan)
+      build asan
+      run_tests asan -L "$fast"
+      ;;
+    bytes)
+      build asan --target bytes_tests
+      run_tests asan -L '^bytes$'
+      ;;
+    release)
+      build release
+      run_tests release
+      ;;
+    *)
+      echo "tools/test.sh: no leg named '$1'; --help names them" >&2
+      exit 2
+      ;;
+  esac
+}
 
-if [ $all = yes ]; then
-  leg "environments of PyTorch and transformers"
-  adapter_environments torch_sdpa transformers
+if [ "${1-}" = --leg ]; then
+  run_leg "${2-}"
+  exit 0
+fi
 
-  leg "Python package"
-  python_package
+# Elsewhere than on Debian and Ubuntu, CMake names what it misses.
+if command -v apt-get >/dev/null; then
+  if [ $going_on = yes ]; then tools/install_packages.sh --all; else tools/install_packages.sh; fi
+fi
 
-  leg "golden files, in numpy"
-  golden_in_numpy
-
-  leg "clang 19, all tests"
-  build clang
-  run_tests clang
-
-  leg "fuzz targets"
-  build fuzz
-  run_tests fuzz
-
-  leg "ThreadSanitizer, fast tests"
-  # The runtime of g++ 12 refuses the address layout of kernels with 32 random bits.
-  if setarch "$(uname -m)" -R true 2>/dev/null; then
-    export -f build run_tests thread_sanitizer
-    export jobs launcher fast
-    setarch "$(uname -m)" -R bash -euo pipefail -c thread_sanitizer
-  else
-    thread_sanitizer
+# Each leg in a process of its own, where any command that fails ends it.
+failed=""
+for leg in $legs; do
+  if [ "$leg" = release ] && [ -n "$failed" ]; then echo "== legs that failed:$failed"; fi
+  printf '\n== %s (at %d s)\n' "$leg" "$SECONDS"
+  if ! tools/test.sh --leg "$leg"; then
+    [ $going_on = yes ] || exit 1
+    failed+=" $leg"
   fi
-
-  leg "clang-tidy"
-  tidy tidy '*.cc' ':!tests/project/consumer' ':!fuzz/targets' ':!tools/python'
-  tidy fuzz 'fuzz/targets/*.cc'
-fi
-
-if [ $all = yes ]; then
-  leg "AddressSanitizer and UBSan, fast tests"
-  build asan
-  run_tests asan -L "$fast"
-else
-  leg "AddressSanitizer and UBSan, tests of bytes and memory"
-  build asan --target bytes_tests
-  run_tests asan -L '^bytes$'
-fi
-
-leg "release, all tests"
-build release
-run_tests release
+done
+[ -z "$failed" ]
