@@ -139,7 +139,9 @@ PrefixCase PrefixDraft::Draw() {
   if (OneIn(2)) letters_.push_back(2);
   // One whose low byte is that of another one.
   if (OneIn(4)) letters_.back() = 256;
-  AddStored(DrawPrompt().tokens, Who());
+  // One draw after the other: the order of arguments is the compiler's.
+  const int who = Who();
+  AddStored(DrawPrompt().tokens, who);
   // A move that finds nothing to work on adds nothing; open always adds.
   while (!IsFull()) DrawMove();
   return std::move(case_);
