@@ -235,14 +235,15 @@ class TraceRecording::Reader {
   std::vector<uint64_t> TakeBits(const char* name, int64_t bit_rows, int64_t columns,
                                  std::span<const std::byte>* left) const {
     const std::span<const std::byte> taken = Take(name, {bit_rows, columns}, left);
+    // A view without columns still has a pointer.
+    if (columns == 0) return {0};
     const auto words = static_cast<size_t>((columns + 63) / 64);
-    std::vector<uint64_t> bits(static_cast<size_t>(columns == 0 ? 0 : bit_rows) * words);
+    std::vector<uint64_t> bits(static_cast<size_t>(bit_rows) * words);
     for (size_t i = 0; i < taken.size(); ++i) {
       const size_t row = i / static_cast<size_t>(columns);
       const size_t column = i % static_cast<size_t>(columns);
       if (taken[i] != std::byte{0}) bits[row * words + column / 64] |= uint64_t{1} << (column % 64);
     }
-    // A view without columns still has a pointer.
     if (bits.empty()) bits.resize(1);
     return bits;
   }

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -24,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def options_of(entry):
     """The compile command without what names the file and its object."""
-    words = entry["command"].split()
+    words = shlex.split(entry["command"])
     out = words.index("-o")
     return tuple(words[:out] + words[out + 2 : words.index("-c")])
 

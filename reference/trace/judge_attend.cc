@@ -78,7 +78,7 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
   std::memcpy(q.bytes.data(), request.q, q.bytes.size());
   Gather(state, table, true, c, &inputs);
   Gather(state, table, false, c, &inputs);
-  if (c.sinks) {
+  if (request.sinks != nullptr) {
     Tensor& sinks = inputs.at("sinks");
     std::memcpy(sinks.bytes.data(), request.sinks, sinks.bytes.size());
   }
