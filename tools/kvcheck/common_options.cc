@@ -65,6 +65,11 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->type_name("FILE")
       ->group(kGroup);
   command
+      ->add_flag("--github", options->github,
+                 "In a workflow of GitHub: annotations on standard output, and a Markdown summary "
+                 "appended to the file that GITHUB_STEP_SUMMARY names")
+      ->group(kGroup);
+  command
       ->add_option("-j,--threads", options->threads,
                    "Threads; results do not depend on it (default: all of the hardware)")
       ->transform(Decimal())

@@ -17,6 +17,7 @@ struct CommonOptions {
   std::string json;  // file, "-" or ""
   std::string junit;
   std::string html;
+  bool github = false;
   int threads = 1;
   bool statistics = true;
   int64_t sample_rows = 0;  // of each output; 0: all are judged
@@ -28,9 +29,13 @@ struct CommonOptions {
   // " --rows 4096 --rows-seed 7", of a command that repeats the verdict; "": all rows are judged.
   std::string SampleArguments() const;
   // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
-  // report for that of an input.
+  // report for that of an
+  // input; or --github outside of a workflow, or beside a report on standard output.
   void Check(const std::vector<std::string>& inputs = {}) const;
 };
+
+// The file to which a workflow of GitHub takes summaries of its steps. Errors: kUsage: none is named.
+std::string StepSummary();
 
 // A file that a command writes, and the option that names it ("" and "-" are no file).
 struct ReportPlace {

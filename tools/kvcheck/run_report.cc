@@ -8,6 +8,7 @@
 #include "reference/spec/error.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/notice.h"
+#include "tools/report/output_file.h"
 #include "tools/report/tool_version.h"
 
 namespace kvcheck {
@@ -28,6 +29,7 @@ void RunReport::Begin(int64_t total) {
   total_ = total;
   if (!options_.json.empty()) json_.emplace(options_.json, options_.text.strict, ToolVersion());
   if (!options_.html.empty()) html_.emplace("kvcheck " + suite_, options_.text.strict);
+  if (options_.github) github_.emplace("kvcheck " + suite_, options_.text);
   if (!options_.junit.empty()) junit_.emplace(options_.junit, suite_, options_.text);
 }
 
@@ -76,6 +78,7 @@ void RunReport::Add(const CaseResult& result) {
   if (json_) json_->Add(result);
   if (junit_) junit_->Add(result);
   if (html_) html_->Add(result);
+  if (github_) github_->Add(result);
 }
 
 void RunReport::WriteReports() {
@@ -85,6 +88,10 @@ void RunReport::WriteReports() {
   if (html_) {
     html_->SetSummary(summary_);
     html_->Write(options_.html);
+  }
+  if (github_) {
+    fmt::print("{}", github_->Annotations());
+    AppendOutput(StepSummary(), github_->Markdown(summary_));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/report_options.h"
 #include "tools/report/case_result.h"
+#include "tools/report/github_report.h"
 #include "tools/report/html_report.h"
 #include "tools/report/json_report.h"
 #include "tools/report/junit_report.h"
@@ -58,6 +59,7 @@ class RunReport : public ResultSink {
   std::optional<JsonReportWriter> json_;
   std::optional<JunitReportWriter> junit_;
   std::optional<HtmlReport> html_;
+  std::optional<GithubReport> github_;
 };
 
 // The report of a run that was interrupted before it judged anything; the exit code of it.

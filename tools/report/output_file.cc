@@ -129,6 +129,18 @@ void WriteOutput(const std::string& path, std::string_view text) {
   file.Commit();
 }
 
+void AppendOutput(const std::string& path, std::string_view text) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) Refuse("the report cannot be written", path);
+  try {
+    WriteAll(descriptor, text, path);
+  } catch (const Error&) {
+    close(descriptor);
+    throw;
+  }
+  close(descriptor);
+}
+
 std::string TemporaryFolder() {
   const char* named = std::getenv("TMPDIR");
   if (named == nullptr || *named == '\0') return "/tmp";

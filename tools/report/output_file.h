@@ -32,6 +32,9 @@ class OutputFile {
 // The whole of it.
 void WriteOutput(const std::string& path, std::string_view text);
 
+// At the end of a file that may be there already and that others write too, in one piece.
+void AppendOutput(const std::string& path, std::string_view text);
+
 // The folder for temporary files: $TMPDIR, else /tmp. Errors: kUsage where TMPDIR is no folder, or
 // nothing can be written there.
 std::string TemporaryFolder();

@@ -369,6 +369,23 @@ TEST_F(GateCommand, JunitHasOneTestPerResult) {
   EXPECT_EQ(suite.attribute("tests").as_int(), with(nullptr));
 }
 
+TEST_F(GateCommand, AnnotatesAWorkflowOfGithub) {
+  const std::string gate = std::string("\"$KVCHECK\" gate --suite small.cases --impl '") + kFault +
+                           "' --fuzz-cases 100 --github";
+  const ToolRun run = Shell("echo before > step.md; GITHUB_STEP_SUMMARY=step.md " + gate);
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_NE(run.out.find("\n::error title="), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\n::warning title="), std::string::npos) << run.out;
+  const std::string summary = ContentOfFile("step.md");
+  EXPECT_EQ(summary.rfind("before\n### kvcheck gate\n", 0), 0u) << summary;
+  EXPECT_NE(summary.find("| FAIL |"), std::string::npos) << summary;
+
+  const ToolRun outside = Shell("unset GITHUB_STEP_SUMMARY; " + gate);
+  EXPECT_EQ(outside.exit_code, 2);
+  EXPECT_NE(outside.err.find("GITHUB_STEP_SUMMARY"), std::string::npos) << outside.err;
+  EXPECT_EQ(Shell("GITHUB_STEP_SUMMARY=step.md " + gate + " --json -").exit_code, 2);
+}
+
 TEST_F(GateCommand, WhatCannotBeAskedIsRefused) {
   Write("bad.cases", "case a\ncache k=f32 dk=8 data=tokens:1; new A\n");
   Write("bad.txt", "signature=x impl=y owner=z\n");
