@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "golden/input_file.h"
 #include "golden/safetensors_file.h"
 #include "golden/safetensors_header.h"
+#include "golden/sharded_file.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -68,6 +71,10 @@ TensorFileFormat FormatOfFile(const std::string& path) {
 
 std::unique_ptr<TensorSource> OpenTensorFile(const std::string& path, const Hdf5Opener& open_hdf5,
                                              const ReadLimits& limits) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return std::make_unique<ShardedFile>(path, limits);
+  }
   if (FormatOfFile(path) == TensorFileFormat::kHdf5) return open_hdf5(path);
   return std::make_unique<SafetensorsFile>(path, limits);
 }

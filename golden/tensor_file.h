@@ -21,7 +21,8 @@ TensorFileFormat FormatOfFile(const std::string& path);
 // How to open an HDF5 file: Hdf5File in this process, UntrustedFile (tools/process) in a child.
 using Hdf5Opener = std::function<std::unique_ptr<TensorSource>(const std::string& path)>;
 
-// Errors: as FormatOfFile; what SafetensorsFile or the opener throw.
+// A folder is read as the shards of one file (sharded_file.h).
+// Errors: as FormatOfFile, but for folders; what SafetensorsFile, ShardedFile or the opener throw.
 std::unique_ptr<TensorSource> OpenTensorFile(const std::string& path, const Hdf5Opener& open_hdf5,
                                              const ReadLimits& limits = {});
 

@@ -15,9 +15,9 @@ namespace {
 std::optional<PassSide> MappedSide(const ComparePair& pair, const PassFile& file,
                                    const std::string& path) {
   const ObjectRecord& record = DatasetRecord(file.locked.source, path);
-  if (!record.data_offset || pair.part || pair.cast) return std::nullopt;
+  if (file.bytes == nullptr || !record.data_offset || pair.part || pair.cast) return std::nullopt;
   PassSide side;
-  side.file = &file.bytes;
+  side.file = file.bytes;
   side.offset = *record.data_offset;
   return side;
 }

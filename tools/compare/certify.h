@@ -16,10 +16,11 @@
 
 namespace kvcheck {
 
-// A file and its bytes, which were opened before the source's index was read.
+// A file and its bytes, which were opened before the source's index was read; of a folder of shards
+// nullptr.
 struct PassFile {
   LockedFile& locked;
-  const MappedFile& bytes;
+  const MappedFile* bytes;
 };
 
 // What the pass measured of the pairs that it proves to pass.

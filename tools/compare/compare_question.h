@@ -88,9 +88,9 @@ RuleSet RulesOf(const CompareQuestion& question);
 void CompareGolden(const CompareQuestion& question, const StoredFile& gold, const StoredFile& got,
                    ResultSink* results);
 // GOLD has no schema: tensor by tensor.
-// The bytes of the files were opened before the files were read.
+// The bytes of the files were opened before the files were read; of a folder there are none.
 void CompareStored(const CompareQuestion& question, const StoredFile& gold, const StoredFile& got,
-                   const MappedFile& gold_bytes, const MappedFile& got_bytes, ResultSink* results);
+                   const MappedFile* gold_bytes, const MappedFile* got_bytes, ResultSink* results);
 // In place of that, with `bless`: tells what changes per tensor, line by line, and writes the new
 // file. Errors: kUsage, kUnreadableFile; Cancelled, and then nothing is written.
 void BlessStored(const CompareQuestion& question, const StoredFile& gold, const StoredFile& got,

@@ -167,7 +167,7 @@ void BlessStored(const CompareQuestion& asked, const StoredFile& gold, const Sto
 }
 
 void CompareStored(const CompareQuestion& asked, const StoredFile& gold, const StoredFile& got,
-                   const MappedFile& gold_bytes, const MappedFile& got_bytes, ResultSink* results) {
+                   const MappedFile* gold_bytes, const MappedFile* got_bytes, ResultSink* results) {
   const auto [selection, pairs] = PlanOf(asked, gold, got);
   LockedFile gold_file = {gold.source(), {}};
   LockedFile got_file = {got.source(), {}};

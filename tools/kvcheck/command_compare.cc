@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "reference/spec/error.h"
@@ -27,6 +29,13 @@ struct CompareOptions {
   CompareQuestion question;
   bool bisect = false;  // tool_main.cc maps the exit code
 };
+
+// nullptr of a folder of shards, which is read and not mapped.
+std::unique_ptr<MappedFile> BytesOf(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return nullptr;
+  return std::make_unique<MappedFile>(path);
+}
 
 // An option and whether it was given.
 using Given = std::pair<const char*, bool>;
@@ -106,8 +115,8 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
             {"--html", !common.html.empty()}},
            "does not go with --bless, which compares bit by bit and writes whole tensors");
   }
-  const MappedFile gold_bytes(options.files[0]);
-  const MappedFile got_bytes(options.files[1]);
+  const std::unique_ptr<MappedFile> gold_bytes = BytesOf(options.files[0]);
+  const std::unique_ptr<MappedFile> got_bytes = BytesOf(options.files[1]);
   const StoredFile gold(options.files[0]);
   const StoredFile got(options.files[1]);
   if (gold.IsGolden()) {
@@ -140,7 +149,7 @@ int Compare(const CommonOptions& common, const CompareQuestion& options) {
   CommonOptions quiet = common;
   quiet.text.quiet = !quiet.text.verbose;
   return Report(quiet, [&](ResultSink* results) {
-    CompareStored(options, gold, got, gold_bytes, got_bytes, results);
+    CompareStored(options, gold, got, gold_bytes.get(), got_bytes.get(), results);
   });
 }
 

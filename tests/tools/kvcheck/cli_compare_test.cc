@@ -1,8 +1,10 @@
 // kvcheck compare of files without the schema: selection, rules, reports, exit codes.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -24,6 +26,34 @@ TEST_F(CompareStored, WhatAgreesIsOneLine) {
   EXPECT_EQ(run.err, "");
   const ToolRun verbose = Again({"-v"});
   EXPECT_NE(verbose.out.find("PASS  /layers/0/keys"), std::string::npos) << verbose.out;
+}
+
+TEST_F(CompareStored, AFolderOfShardsIsComparedAsOneFile) {
+  using golden_samples::SafetensorsBytes;
+  const auto tensor = [](const std::string& name, int64_t first) {
+    return fmt::format(R"("{}":{{"dtype":"U8","shape":[2],"data_offsets":[{},{}]}})", name, first,
+                       first + 2);
+  };
+  golden_samples::WriteBytes(Path("one.safetensors"),
+                             SafetensorsBytes("{" + tensor("a", 0) + "," + tensor("b", 2) + "}",
+                                              "\1\2\3\4"));
+  std::filesystem::create_directory(Path("shards"));
+  golden_samples::WriteBytes(Path("shards/1.safetensors"),
+                             SafetensorsBytes("{" + tensor("a", 0) + "}", "\1\2"));
+  golden_samples::WriteBytes(Path("shards/2.safetensors"),
+                             SafetensorsBytes("{" + tensor("b", 0) + "}", "\3\5"));
+  const ToolRun run = Tool({"compare", "one.safetensors", "shards"});
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_NE(run.out.find("FAIL  /b  tensor[1]: got 5, expected 4"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("2 tensors: 1 passed, 1 failed; 2 compared"), std::string::npos);
+  EXPECT_NE(run.out.find("kvcheck compare one.safetensors shards --include /b"), std::string::npos);
+  EXPECT_EQ(Tool({"compare", "shards", "one.safetensors", "--exclude", "b"}).exit_code, 0);
+  // The same files are no evidence.
+  EXPECT_EQ(Tool({"compare", "shards", "shards"}).exit_code, 3);
+  std::filesystem::create_directory(Path("empty"));
+  const ToolRun empty = Tool({"compare", "empty", "shards"});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_NE(empty.err.find("a folder without safetensors files"), std::string::npos) << empty.err;
 }
 
 TEST_F(CompareStored, FailureNamesTensorElementDistanceAndCommand) {
