@@ -4,6 +4,7 @@
 
 #include "reference/prefix/model_store.h"
 #include "reference/spec/error.h"
+#include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/judge_history.h"
 #include "tools/corridor/registry.h"
 #include "tools/report/number_text.h"
