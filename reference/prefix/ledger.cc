@@ -155,8 +155,9 @@ void Ledger::Touch(const NodePath& path, int64_t certain, int64_t perhaps) {
     if (certain == 0 || CommonTokens(kept.path, touch.path) < certain) continue;
     touch.sure = touch.sure || (kept.sure && kept.in_memory);
   }
+  // Without a path it may be of anything: none stands for another one.
   std::erase_if(kept_, [&](const KeptPrompt& kept) {
-    return kept.touch && kept.path == touch.path && kept.tokens <= perhaps;
+    return kept.touch && certain > 0 && kept.path == touch.path && kept.tokens <= perhaps;
   });
   kept_.push_back(std::move(touch));
 }

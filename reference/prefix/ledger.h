@@ -80,7 +80,7 @@ class Ledger {
   // A hit of the first `tokens` of the path, which takes out what it found or makes it recent.
   void Use(const NodePath& path, int64_t tokens);
   // Somebody looked the path up, or lets go of what he had: its first `certain` tokens are recent,
-  // and as many as `perhaps` may be.
+  // and as many tokens as `perhaps` may be.
   void Touch(const NodePath& path, int64_t certain, int64_t perhaps);
   void Clear();
   void NextEpoch();

@@ -227,6 +227,11 @@ void HistoryRunner::DoWrite(const PrefixOp& op) {
     return ledger_.Evicted();
   }
   ProbeWritten(request, has);
+  // It goes on in a copy of a block that others may find, and lets go of that one.
+  const int64_t filled = has % started_.block_tokens;
+  if (filled != 0 && (has == request.hit || request.forked)) {
+    ledger_.Touch(request.path, 0, filled);
+  }
   for (const int32_t node : path) {
     request.path.push_back(node);
     request.got_by.push_back(static_cast<int32_t>(operation_));

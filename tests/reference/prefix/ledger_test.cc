@@ -113,6 +113,22 @@ TEST_F(LedgerTest, ALookKeepsAPartRecent) {
   EXPECT_EQ(Due({1, 1}), 0);
 }
 
+TEST_F(LedgerTest, WhatMayBeRecentTakesItsPartOfTheBudget) {
+  Begin("evict=lru", 1, 6);
+  Keep({0, 0, 0});
+  Keep({1});
+  // Nobody knows which token and which 2: both count.
+  ledger_.Touch(Path({0, 0, 0}), 0, 1);
+  ledger_.Touch(Path({0, 0, 0}), 0, 2);
+  Keep({2});
+  Keep({3});
+  EXPECT_EQ(Due({1}), 1);
+  Keep({4});
+  // 3 tokens newest, 2 and 1 that may be anything, then one more would be 7 of 6.
+  EXPECT_EQ(Due({2}), 1);
+  EXPECT_EQ(Due({1}), 0);
+}
+
 TEST_F(LedgerTest, ClearEpochAndRestartForget) {
   Keep({0, 1});
   ledger_.Clear();
