@@ -364,7 +364,7 @@ void HistoryRunner::DoSave(const PrefixOp& op) {
   }
   if (!carried_out) return;
   ledger_.Save(op.key);
-  saved = {true, false, ledger_.epoch(), setup_.block_tokens, setup_.x, clears_};
+  saved = {true, files_damaged_, ledger_.epoch(), setup_.block_tokens, setup_.x, clears_};
 }
 
 void HistoryRunner::DoLoad(const PrefixOp& op) {
@@ -391,9 +391,13 @@ void HistoryRunner::DoDamage(const PrefixOp& op) {
   });
   if (!carried_out) return;
   damaged_ = true;
+  files_damaged_ = folder_ != nullptr;
+  // Saved stores are files of the folder too.
+  for (Saved& saved : saved_)
+    saved.perhaps = saved.perhaps || (folder_ != nullptr && saved.is_there);
   flipped_ =
       flipped_ || (op.damage == FileDamage::kFlip && capabilities_.prefix_profile.flips_served);
-  ledger_.Unsure();
+  ledger_.Damaged();
 }
 
 void HistoryRunner::Restart(const PrefixSetup& setup, bool orderly) {
@@ -411,6 +415,7 @@ void HistoryRunner::Restart(const PrefixSetup& setup, bool orderly) {
   ledger_.SetType(setup.x);
   started_ = started;
   ledger_.SetStarted(started);
+  files_damaged_ = false;
   Reach(HistoryProbe::kRestartOtherSetup, other);
   restarted_ = true;
   was_killed_ = !orderly;
@@ -599,7 +604,7 @@ HistoryResult HistoryRunner::Run(const PrefixCase& c, const HistoryOptions& opti
   last_open_.reset();
   saved_ = {};
   clears_ = 0;
-  killed_ = flipped_ = coarse_ = wrong_tier_ = false;
+  killed_ = flipped_ = coarse_ = wrong_tier_ = files_damaged_ = false;
   evicted_ = cleared_ = damaged_ = restarted_ = was_killed_ = forgot_by_epoch_ = false;
   forgotten_.clear();
   unkept_.clear();
