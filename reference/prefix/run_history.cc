@@ -99,6 +99,7 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
     close.kind = PrefixOpKind::kClose;
     close.request = op.request;
     DoClose(close);
+    last_open_.reset();
     if (failed() || request.open) return;
   }
   Request fresh;
