@@ -107,6 +107,10 @@ void BlockBytes::Encode(const std::byte* plain, std::byte* coded) {
 }
 
 void BlockBytes::Decode(Part* part, const StoredRowsView& rows, int64_t count, std::byte* out) {
+  if (IsAsItComes(*part)) {
+    std::memcpy(out, rows.codes, static_cast<size_t>(count * part->plain));
+    return;
+  }
   const int64_t values = count * part->dim;
   values_.resize(static_cast<size_t>(values));
   if (IsPlain(part->format)) {

@@ -29,7 +29,8 @@ class BlockBytes {
 
   int64_t plain_bytes() const { return plain_bytes_; }  // of a block
   int64_t coded_bytes() const { return coded_bytes_; }  // the same where nothing is stored in codes
-  bool has_codes() const { return setup_.k.has_value(); }
+  // Whether kept rows are stored otherwise than they come.
+  bool has_codes() const { return !(IsAsItComes(k_) && IsAsItComes(v_)); }
 
   // Vectors of `count` tokens, from the first of `vectors` on, as tokens `at` and on of the block.
   void Fill(const PrefixVectors& vectors, int64_t from, int64_t count, int64_t at,
@@ -47,6 +48,9 @@ class BlockBytes {
     RowBytes coded;
     RowCodec codec;
   };
+  bool IsAsItComes(const Part& part) const {
+    return part.format == KvFormat(PlainFormat{setup_.x});
+  }
   // Of the vectors of one head. at: where K or V of the layer begins in a coded block.
   template <typename Byte>
   RowSpan<Byte> Rows(const Part& part, Byte* at, int64_t head) const;

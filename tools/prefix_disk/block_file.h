@@ -27,7 +27,6 @@
 
 namespace kvcheck {
 
-// What a file is of, as texts.
 std::string HexOf(const Sha256Digest& digest);
 // What of the setup says how bytes are to be read.
 std::string SetupText(const PrefixSetup& setup);
@@ -47,7 +46,7 @@ struct BlockFacts {
   std::string epoch;
   optimized::BlockState state = optimized::BlockState::kPlain;
 };
-// Everything before the block's bytes, which are `data_bytes` long.
+// Everything before the block's bytes.
 std::string BlockFileHeader(const BlockFacts& facts);
 
 // A header of safetensors for caches of so many tokens, and the scalars that precede the data.

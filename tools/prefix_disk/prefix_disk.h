@@ -52,7 +52,8 @@ class PrefixDisk : public optimized::PrefixStorage {
   bool was_damaged() const { return index_.was_replaced(); }
 
  private:
-  // The file's own tokens, behind the prompt that was asked for last where they continue it.
+  // What the file under the key is of. Prefixes that the prompt of the last call shares are not
+  // hashed again.
   BlockFacts FactsOf(const optimized::TierKey& key, optimized::BlockState state);
   void Forget(bool next_epoch);
   void KeepToBudget();

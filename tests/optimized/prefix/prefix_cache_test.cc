@@ -81,6 +81,24 @@ TEST(PrefixCache, CodesTakeLessOfTheBudget) {
   EXPECT_EQ(both - plain, 8 * (16 + 8));
 }
 
+TEST(PrefixCache, WhatIsKeptInItsOwnTypeComesBackBitForBit) {
+  const std::vector<int32_t> prompt = {0, 1, 1, 0};
+  for (const bool codes_of_v : {false, true}) {
+    const PrefixSetup setup = SetupOf("block=2 tokens=16 layers=2 hkv=2 dk=32 x=bf16 k=bf16" +
+                                      std::string(codes_of_v ? " v=f8e4m3fn" : ""));
+    PrefixCache cache(setup);
+    std::unique_ptr<PrefixCache::Request> request = cache.Open(prompt, {}, true);
+    const Rows rows(setup, {}, prompt);
+    EXPECT_TRUE(cache.Append(request.get(), prompt, rows.vectors));
+    cache.Close(std::move(request), true);
+    request = cache.Open(prompt, {}, true);
+    const Rows read = ReadOf(&cache, setup, *request);
+    cache.Close(std::move(request), false);
+    EXPECT_EQ(read.k, rows.k);
+    EXPECT_EQ(read.v == rows.v, !codes_of_v);
+  }
+}
+
 // A tier in memory.
 class MapTier : public BlockTier {
  public:
