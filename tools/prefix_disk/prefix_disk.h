@@ -31,7 +31,8 @@ struct PrefixDiskOptions {
 class PrefixDisk : public optimized::PrefixStorage {
  public:
   // Opens the folder, which is made where it is missing. Blocks of other setups stay there.
-  // Errors: as FolderWrites and BlockIndex. Of every call: PrefixKilled, where KillAtWrite was asked for.
+  // Errors: as FolderWrites and BlockIndex. Of every call: PrefixKilled, where KillAtWrite was
+  // asked for.
   PrefixDisk(const PrefixSetup& setup, const std::string& folder,
              const PrefixDiskOptions& options = {});
 
