@@ -77,14 +77,18 @@ void BlockBytes::Fill(const PrefixVectors& vectors, int64_t from, int64_t count,
 }
 
 template <typename Byte>
-RowSpan<Byte> BlockBytes::Rows(const Part& part, Byte* at) const {
-  const int64_t tokens = setup_.block_tokens;
+RowSpan<Byte> BlockBytes::Rows(const Part& part, Byte* at, int64_t head) const {
+  const int64_t vectors = setup_.kv_heads * setup_.block_tokens;
+  const int64_t first = head * setup_.block_tokens;
   RowSpan<Byte> rows;
-  rows.codes = at;
+  rows.codes = at + first * part.coded.codes;
   rows.code_stride = part.coded.codes;
   rows.scale_stride = part.coded.scales;
-  if (part.coded.scales != 0) rows.scales = at + tokens * part.coded.codes;
-  if (part.coded.biases != 0) rows.biases = rows.scales + tokens * part.coded.scales;
+  Byte* const scales = at + vectors * part.coded.codes;
+  if (part.coded.scales != 0) rows.scales = scales + first * part.coded.scales;
+  if (part.coded.biases != 0) {
+    rows.biases = scales + vectors * part.coded.scales + first * part.coded.biases;
+  }
   return rows;
 }
 
@@ -94,17 +98,20 @@ void BlockBytes::Encode(const std::byte* plain, std::byte* coded) {
     for (Part* part : {&k_, &v_}) {
       for (int64_t head = 0; head < setup_.kv_heads; ++head) {
         part->codec.SetHead(head);
-        part->codec.Encode(plain, part->plain, tokens, Rows(*part, coded));
+        part->codec.Encode(plain, part->plain, tokens, Rows(*part, coded, head));
         plain += tokens * part->plain;
-        coded += tokens * part->coded.Total();
       }
+      coded += CodedBytes(*part);
     }
   }
 }
 
-void BlockBytes::Decode(Part* part, const std::byte* from, int64_t count, std::byte* out) {
+void BlockBytes::Decode(Part* part, const StoredRowsView& rows, int64_t count, std::byte* out) {
+  if (IsAsItComes(*part)) {
+    std::memcpy(out, rows.codes, static_cast<size_t>(count * part->plain));
+    return;
+  }
   const int64_t values = count * part->dim;
-  const StoredRowsView rows = Rows(*part, from);
   values_.resize(static_cast<size_t>(values));
   if (IsPlain(part->format)) {
     part->codec.Decode(rows, count, values_.data());
@@ -129,13 +136,13 @@ void BlockBytes::Read(const std::byte* block, bool coded, int64_t count, int64_t
             dense + ((layer * setup_.kv_heads + head) * rows.tokens + to) * part->plain;
         if (coded) {
           part->codec.SetHead(head);
-          Decode(part, block, count, out);
-          block += tokens * part->coded.Total();
+          Decode(part, Rows(*part, block, head), count, out);
         } else {
           std::memcpy(out, block, static_cast<size_t>(count * part->plain));
           block += tokens * part->plain;
         }
       }
+      if (coded) block += CodedBytes(*part);
     }
   }
 }

@@ -1,6 +1,7 @@
 // The bytes of one block of tokens: plain, as the model gave them, or in the formats of the cache.
 // Layout: per layer K then V, per head the vectors of the block's tokens one after the other; of
-// codes the planes of a head one after the other.
+// codes plane by plane. Each plane is a dense tensor (kv_heads, block_tokens, elements), as files
+// of tensors have it.
 
 #ifndef OPTIMIZED_PREFIX_BLOCK_BYTES_H_
 #define OPTIMIZED_PREFIX_BLOCK_BYTES_H_
@@ -28,7 +29,8 @@ class BlockBytes {
 
   int64_t plain_bytes() const { return plain_bytes_; }  // of a block
   int64_t coded_bytes() const { return coded_bytes_; }  // the same where nothing is stored in codes
-  bool has_codes() const { return setup_.k.has_value(); }
+  // Whether kept rows are stored otherwise than they come.
+  bool has_codes() const { return !(IsAsItComes(k_) && IsAsItComes(v_)); }
 
   // Vectors of `count` tokens, from the first of `vectors` on, as tokens `at` and on of the block.
   void Fill(const PrefixVectors& vectors, int64_t from, int64_t count, int64_t at,
@@ -46,10 +48,16 @@ class BlockBytes {
     RowBytes coded;
     RowCodec codec;
   };
-  // Of the vectors of one head, at its place in a coded block.
+  bool IsAsItComes(const Part& part) const {
+    return part.format == KvFormat(PlainFormat{setup_.x});
+  }
+  // Of the vectors of one head. at: where K or V of the layer begins in a coded block.
   template <typename Byte>
-  RowSpan<Byte> Rows(const Part& part, Byte* at) const;
-  void Decode(Part* part, const std::byte* from, int64_t count, std::byte* out);
+  RowSpan<Byte> Rows(const Part& part, Byte* at, int64_t head) const;
+  int64_t CodedBytes(const Part& part) const {
+    return setup_.kv_heads * setup_.block_tokens * part.coded.Total();
+  }
+  void Decode(Part* part, const StoredRowsView& rows, int64_t count, std::byte* out);
 
   PrefixSetup setup_;
   Part k_;

@@ -1,42 +1,106 @@
 #include "optimized/prefix/optimized_prefix.h"
 
+#include <optional>
+#include <utility>
+
 namespace kvcheck::optimized {
 namespace {
 
-constexpr const char* kNoFiles = "kept prompts are in memory alone";
+// Saved stores without a folder; no tier.
+class MemoryStorage : public PrefixStorage {
+ public:
+  explicit MemoryStorage(const PrefixSetup& setup) : setup_(setup) {}
+  // Another process goes on with these settings.
+  void Restart(const PrefixSetup& setup) { setup_ = setup; }
+
+  void Store(const TierKey&, BlockState, std::span<const std::byte>) override {}
+  void Commit() override {}
+  bool Load(const TierKey&, BlockState*, std::vector<std::byte>*) override { return false; }
+  void Clear() override {}
+  void Epoch() override { ++epoch_; }
+  void Settle() override {}
+
+  OpResult Save(int key, const KeptStore& store) override {
+    saved_[static_cast<size_t>(key)] = Saved{store, epoch_, setup_.block_tokens, setup_.x};
+    return {};
+  }
+  OpResult Load(int key, KeptStore* store) override {
+    const std::optional<Saved>& saved = saved_[static_cast<size_t>(key)];
+    if (!saved) return OpResult::Refuse("nothing is saved under this key");
+    if (saved->epoch != epoch_) return OpResult::Refuse("it was saved under other weights");
+    if (saved->block_tokens != setup_.block_tokens || saved->x != setup_.x) {
+      return OpResult::Refuse("it was saved with another block size or type of vectors");
+    }
+    *store = saved->store;
+    return {};
+  }
+
+ private:
+  struct Saved {
+    KeptStore store;
+    int64_t epoch = 0;
+    int64_t block_tokens = 0;
+    DType x = DType::kFloat32;
+  };
+  PrefixSetup setup_;
+  int64_t epoch_ = 0;
+  std::array<std::optional<Saved>, kSavedStores> saved_;
+};
 
 }  // namespace
+
+OptimizedPrefix::OptimizedPrefix(StorageMaker make_storage)
+    : make_storage_(std::move(make_storage)) {}
+OptimizedPrefix::~OptimizedPrefix() = default;
 
 PrefixCapabilities OptimizedPrefix::GetCapabilities() const {
   PrefixCapabilities capabilities;
   capabilities.name = "optimized";
   capabilities.version = "1";
   capabilities.prefix_profile.evicts_lru = true;
-  capabilities.prefix_profile.persists = Persists::kNever;
+  capabilities.prefix_profile.persists = UsesFolder() ? Persists::kClose : Persists::kNever;
   capabilities.profile.decode = DecodeRounding::kTwoRoundings;
-  PrefixSpace space;
-  space.disk = false;
-  for (const PrefixOpKind kind :
-       {PrefixOpKind::kSave, PrefixOpKind::kLoad, PrefixOpKind::kDamage}) {
-    space.operations &= ~(1u << static_cast<int>(kind));
-  }
-  capabilities.spaces = {space};
+  PrefixSpace memory;
+  memory.disk = false;
+  memory.operations &= ~(1u << static_cast<int>(PrefixOpKind::kDamage));
+  capabilities.spaces = {memory};
+  if (!UsesFolder()) return capabilities;
+  // Histories with files take some hundred times as long: few of what is drawn has them.
+  capabilities.spaces.resize(3, memory);
+  capabilities.spaces.emplace_back();
   return capabilities;
 }
 
-OpResult OptimizedPrefix::Start(const PrefixSetup& setup, const std::string&,
-                                PrefixStarted* started) {
-  if (setup.disk) return OpResult::Unsupported(kNoFiles);
+void OptimizedPrefix::Begin(const PrefixSetup& setup, PrefixStarted* started) {
   setup_ = setup;
   for (auto& request : requests_) request.reset();
-  cache_ = std::make_unique<PrefixCache>(setup);
+  cache_.reset();
+  if (setup.disk) {
+    // One process at a time has the folder.
+    storage_.reset();
+    storage_ = make_storage_(setup, folder_);
+  }
+  cache_ = std::make_unique<PrefixCache>(setup, setup.disk ? storage_.get() : nullptr);
   *started = {setup.block_tokens, setup.capacity_tokens / setup.block_tokens * setup.block_tokens,
               true};
+}
+
+OpResult OptimizedPrefix::Start(const PrefixSetup& setup, const std::string& folder,
+                                PrefixStarted* started) {
+  if (setup.disk && !UsesFolder()) return OpResult::Unsupported("there is no disk tier");
+  folder_ = folder;
+  cache_.reset();
+  storage_.reset();
+  if (!setup.disk) storage_ = std::make_unique<MemoryStorage>(setup);
+  Begin(setup, started);
   return {};
 }
 
 OpResult OptimizedPrefix::Restart(const PrefixSetup& setup, bool, PrefixStarted* started) {
-  return Start(setup, "", started);
+  // Every write is on disk when its call ends: an orderly end has nothing to add.
+  if (!setup.disk) static_cast<MemoryStorage&>(*storage_).Restart(setup);
+  Begin(setup, started);
+  return {};
 }
 
 OpResult OptimizedPrefix::Open(int request, std::span<const int32_t> prompt,
@@ -100,6 +164,7 @@ OpResult OptimizedPrefix::Clear() {
 
 OpResult OptimizedPrefix::Epoch() {
   cache_->Epoch();
+  if (!setup_.disk) storage_->Epoch();
   return {};
 }
 
@@ -108,8 +173,16 @@ OpResult OptimizedPrefix::Settle() {
   return {};
 }
 
-OpResult OptimizedPrefix::Save(int) { return OpResult::Unsupported(kNoFiles); }
-OpResult OptimizedPrefix::Load(int) { return OpResult::Unsupported(kNoFiles); }
+OpResult OptimizedPrefix::Save(int key) { return storage_->Save(key, cache_->Kept()); }
+
+OpResult OptimizedPrefix::Load(int key) {
+  KeptStore store;
+  const OpResult result = storage_->Load(key, &store);
+  if (result.ok()) cache_->Keep(store);
+  return result;
+}
+
+bool OptimizedPrefix::KillAtWrite(int64_t write) { return storage_->KillAtWrite(write); }
 
 void OptimizedPrefix::Observe(PrefixCounters* counters) {
   const PrefixCache::Counters mine = cache_->GetCounters();

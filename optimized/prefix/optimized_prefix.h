@@ -1,9 +1,11 @@
-// PrefixCache as an implementation that is judged: one cache, with the requests of a case.
+// PrefixCache as an implementation that is judged: one cache, with the requests of a case, and what
+// stays of it between processes.
 
 #ifndef OPTIMIZED_PREFIX_OPTIMIZED_PREFIX_H_
 #define OPTIMIZED_PREFIX_OPTIMIZED_PREFIX_H_
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,14 @@ namespace kvcheck::optimized {
 
 class OptimizedPrefix : public PrefixImplementation {
  public:
+  using StorageMaker = std::function<std::unique_ptr<PrefixStorage>(const PrefixSetup& setup,
+                                                                    const std::string& folder)>;
+  // make_storage: of the setup's folder. Empty: there is no disk tier, and what is saved stays in
+  // memory.
+  explicit OptimizedPrefix(StorageMaker make_storage = {});
+  ~OptimizedPrefix() override;
+
+  bool UsesFolder() const override { return make_storage_ != nullptr; }
   PrefixCapabilities GetCapabilities() const override;
   OpResult Start(const PrefixSetup& setup, const std::string& folder,
                  PrefixStarted* started) override;
@@ -33,10 +43,16 @@ class OptimizedPrefix : public PrefixImplementation {
   OpResult Settle() override;
   OpResult Save(int key) override;
   OpResult Load(int key) override;
+  bool KillAtWrite(int64_t write) override;
   void Observe(PrefixCounters* counters) override;
 
  private:
+  void Begin(const PrefixSetup& setup, PrefixStarted* started);
+
+  const StorageMaker make_storage_;
   PrefixSetup setup_;
+  std::string folder_;
+  std::unique_ptr<PrefixStorage> storage_;
   std::array<std::unique_ptr<PrefixCache::Request>, kRequests> requests_;
   std::unique_ptr<PrefixCache> cache_;
   // Of the rows shown last.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "optimized/prefix/prefix_cache_block.h"
+
 namespace kvcheck::optimized {
 namespace {
 
@@ -19,22 +21,6 @@ uint64_t HashOf(uint64_t before, std::span<const int32_t> tokens) {
 }
 
 }  // namespace
-
-struct PrefixCache::Block {
-  uint64_t serial = 0;
-  uint64_t before = 0;  // the serial of the block, or of the identity, before it
-  std::vector<int32_t> tokens;
-  std::unique_ptr<std::byte[]> bytes;
-  int64_t size = 0;
-  bool coded = false;
-  bool decoded = false;  // some of its rows were codes once: they are not rounded a second time
-  bool found = false;    // a lookup may find it
-  int64_t requests = 0;  // that have it
-  int64_t prompts = 0;   // that were kept and go through it, where their number is limited
-  BlockRef parent;       // of found blocks; null: the first of its prompt
-  Block* older = nullptr;
-  Block* newer = nullptr;
-};
 
 PrefixCache::PrefixCache(const PrefixSetup& setup, BlockTier* tier) : setup_(setup), tier_(tier) {
   const BlockBytes rows(setup_);
@@ -189,26 +175,36 @@ std::unique_ptr<BlockBytes> PrefixCache::TakeRows() {
   return rows;
 }
 
+PrefixCache::BlockRef PrefixCache::MakeBlock(int64_t size) const {
+  auto block = std::make_shared<Block>();
+  block->bytes = std::make_shared_for_overwrite<std::byte[]>(static_cast<size_t>(size));
+  block->size = size;
+  block->requests = 1;
+  return block;
+}
+
+void PrefixCache::InsertAfter(const BlockRef& before, uint64_t root,
+                              std::span<const int32_t> tokens, const BlockRef& block) {
+  block->serial = next_serial_++;
+  block->before = before == nullptr ? root : before->serial;
+  block->tokens.assign(tokens.begin(), tokens.end());
+  block->parent = before;
+  Insert(block);
+}
+
 PrefixCache::BlockRef PrefixCache::FindInTier(const PrefixIdentity& who,
                                               std::span<const int32_t> prompt,
                                               const BlockRef& before, uint64_t root) {
   if (tier_ == nullptr) return nullptr;
-  auto block = std::make_shared<Block>();
+  BlockState state = BlockState::kPlain;
   std::vector<std::byte> bytes;
-  if (!tier_->Load({who, prompt}, &block->coded, &bytes)) return nullptr;
-  const auto size = static_cast<int64_t>(bytes.size());
-  if (!MakeRoom(size)) return nullptr;
-  block->serial = next_serial_++;
-  block->before = before == nullptr ? root : before->serial;
-  const auto tokens = prompt.last(static_cast<size_t>(setup_.block_tokens));
-  block->tokens.assign(tokens.begin(), tokens.end());
-  block->bytes = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
+  if (!tier_->Load({who, prompt}, &state, &bytes)) return nullptr;
+  if (!MakeRoom(std::ssize(bytes))) return nullptr;
+  BlockRef block = MakeBlock(std::ssize(bytes));
+  block->state = state;
   std::memcpy(block->bytes.get(), bytes.data(), bytes.size());
-  block->size = size;
-  block->parent = before;
-  counters_.bytes += size;
-  Insert(block);
-  block->requests = 1;
+  counters_.bytes += block->size;
+  InsertAfter(before, root, prompt.last(static_cast<size_t>(setup_.block_tokens)), block);
   return block;
 }
 
@@ -258,7 +254,7 @@ bool PrefixCache::Append(Request* request, std::span<const int32_t> tokens,
     const std::lock_guard lock(mutex_);
     if (filled != 0) {
       const BlockRef& last = request->blocks_.back();
-      if (last->found || last->coded || last->requests > 1) shared = last;
+      if (last->found || last->state == BlockState::kCoded || last->requests > 1) shared = last;
     }
     int64_t needed = (want - have + (shared != nullptr ? 1 : 0)) * plain_bytes_;
     if (!MakeRoom(needed)) {
@@ -271,17 +267,10 @@ bool PrefixCache::Append(Request* request, std::span<const int32_t> tokens,
     }
     counters_.bytes += needed;
   }
-  const auto make = [&] {
-    auto block = std::make_shared<Block>();
-    block->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(plain_bytes_));
-    block->size = plain_bytes_;
-    block->requests = 1;
-    return block;
-  };
   if (shared != nullptr) {
-    BlockRef own = make();
-    own->decoded = shared->coded || shared->decoded;
-    if (shared->coded) {
+    BlockRef own = MakeBlock(plain_bytes_);
+    if (shared->state != BlockState::kPlain) own->state = BlockState::kDecoded;
+    if (shared->state == BlockState::kCoded) {
       // As the request has read it so far.
       std::vector<std::byte> k(static_cast<size_t>(plain_bytes_));
       std::vector<std::byte> v(static_cast<size_t>(plain_bytes_));
@@ -296,7 +285,9 @@ bool PrefixCache::Append(Request* request, std::span<const int32_t> tokens,
     const std::lock_guard lock(mutex_);
     Unpin(shared);
   }
-  while (std::ssize(request->blocks_) < want) request->blocks_.push_back(make());
+  while (std::ssize(request->blocks_) < want) {
+    request->blocks_.push_back(MakeBlock(plain_bytes_));
+  }
   for (int64_t done = 0; done < count;) {
     const int64_t at = request->tokens_ + done;
     const int64_t part = std::min(count - done, block_tokens - at % block_tokens);
@@ -314,7 +305,7 @@ void PrefixCache::Read(const Request& request, const DenseRows& rows) {
   for (size_t i = 0; i < request.blocks_.size(); ++i) {
     const int64_t to = static_cast<int64_t>(i) * setup_.block_tokens;
     const Block& block = *request.blocks_[i];
-    request.rows_->Read(block.bytes.get(), block.coded,
+    request.rows_->Read(block.bytes.get(), block.state == BlockState::kCoded,
                         std::min(setup_.block_tokens, request.tokens_ - to), to, rows);
   }
 }
@@ -326,12 +317,10 @@ std::vector<PrefixCache::BlockRef> PrefixCache::InCodes(Request* request, int64_
     const Block& own = *request->blocks_[i];
     {
       const std::lock_guard lock(mutex_);
-      if (own.found || own.coded || own.decoded || own.requests > 1) continue;
+      if (own.found || own.state != BlockState::kPlain || own.requests > 1) continue;
     }
-    auto block = std::make_shared<Block>();
-    block->size = request->rows_->coded_bytes();
-    block->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(block->size));
-    block->coded = true;
+    BlockRef block = MakeBlock(request->rows_->coded_bytes());
+    block->state = BlockState::kCoded;
     request->rows_->Encode(own.bytes.get(), block->bytes.get());
     coded[i] = std::move(block);
   }
@@ -366,24 +355,20 @@ void PrefixCache::Close(std::unique_ptr<Request> request, bool keep) {
         BlockRef& codes = coded[static_cast<size_t>(i)];
         if (codes != nullptr) {
           counters_.bytes += codes->size - own->size;
-          codes->requests = 1;
           own = codes;
         }
-        own->serial = next_serial_++;
-        own->before = serial;
-        own->tokens.assign(tokens.begin(), tokens.end());
-        own->parent = before;
-        Insert(own);
+        InsertAfter(before, request->root_, tokens, own);
         if (tier_ != nullptr) {
           tier_->Store(
               {request->who_,
                std::span(request->ids_).first(static_cast<size_t>((i + 1) * block_tokens))},
-              own->coded, {own->bytes.get(), static_cast<size_t>(own->size)});
+              own->state, {own->bytes.get(), static_cast<size_t>(own->size)});
         }
       }
       before = own;
     }
     if (before != nullptr) NotePrompt(before);
+    if (tier_ != nullptr) tier_->Commit();
   }
   // From the end on, so that the first block is the most recent.
   while (!request->blocks_.empty()) {

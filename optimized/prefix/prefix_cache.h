@@ -68,6 +68,11 @@ class PrefixCache {
   void Clear();
   void Epoch();
   void Settle();
+  // What is kept, and such a store kept as if it were now: the most recent of it that fits, and all
+  // of it in the tier.
+  // Precondition of Keep: it is of a cache of the same setup and weights.
+  KeptStore Kept();
+  void Keep(const KeptStore& store);
   Counters GetCounters();
 
  private:
@@ -100,6 +105,10 @@ class PrefixCache {
   bool EvictOldest();
   void NotePrompt(const BlockRef& end);
   std::unique_ptr<BlockBytes> TakeRows();
+  BlockRef MakeBlock(int64_t size) const;
+  // Makes a found block of these, which one request has.
+  void InsertAfter(const BlockRef& before, uint64_t root, std::span<const int32_t> tokens,
+                   const BlockRef& block);
 
   // Codes in place of the request's own blocks; without the lock.
   std::vector<BlockRef> InCodes(Request* request, int64_t count);

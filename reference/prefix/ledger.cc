@@ -29,6 +29,7 @@ void Ledger::Start(const PrefixSetup& setup) {
   epoch_ = 0;
   generation_ = 0;
   clock_ = 0;
+  damaged_ = false;
   identities_.clear();
   identity_hashes_.clear();
   nodes_.clear();
@@ -124,7 +125,7 @@ void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
   const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const KeptPrompt& kept) {
     return is_prefix(kept, path.size());
   });
-  const bool is_durable = setup_.disk && profile_.persists == Persists::kClose;
+  const bool is_durable = setup_.disk && profile_.persists == Persists::kClose && !damaged_;
   if (same != kept_.end() && written == 0) {
     same->used = clock_;
     same->sure = same->sure || sure;
@@ -155,8 +156,9 @@ void Ledger::Touch(const NodePath& path, int64_t certain, int64_t perhaps) {
     if (certain == 0 || CommonTokens(kept.path, touch.path) < certain) continue;
     touch.sure = touch.sure || (kept.sure && kept.in_memory);
   }
+  // Without a path it may be of anything: none stands for another one.
   std::erase_if(kept_, [&](const KeptPrompt& kept) {
-    return kept.touch && kept.path == touch.path && kept.tokens <= perhaps;
+    return kept.touch && certain > 0 && kept.path == touch.path && kept.tokens <= perhaps;
   });
   kept_.push_back(std::move(touch));
 }
@@ -184,24 +186,31 @@ void Ledger::Unsure() {
   for (KeptPrompt& kept : kept_) kept.sure = kept.durable = false;
 }
 
+void Ledger::Damaged() {
+  Unsure();
+  damaged_ = true;
+}
+
 void Ledger::Settle() {
-  if (!setup_.disk || profile_.persists == Persists::kNever) return;
+  if (!setup_.disk || profile_.persists == Persists::kNever || damaged_) return;
   for (KeptPrompt& kept : kept_) kept.durable = kept.durable || kept.sure;
 }
 
 void Ledger::Restart() {
+  damaged_ = false;
   if (!setup_.disk || profile_.persists == Persists::kNever) return Clear();
   Evicted();
 }
 
 void Ledger::Save(int key) {
   SavedStore& saved = saved_[key];
-  saved = {true, epoch_, {}, {}};
+  saved = {true, epoch_, {}, {}, {}};
   for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
     if (At(node).kept == generation_) saved.published.push_back(node);
   }
   for (const KeptPrompt& kept : kept_) {
-    if (kept.sure && kept.in_memory && !kept.touch) saved.paths.push_back(kept.path);
+    if (kept.touch) continue;
+    (kept.sure && kept.in_memory ? saved.sure : saved.perhaps).push_back(kept.path);
   }
 }
 
@@ -209,7 +218,10 @@ void Ledger::Load(int key) {
   const SavedStore& saved = saved_[key];
   if (!saved.is_there || saved.epoch != epoch_) return;
   for (const int32_t node : saved.published) Publish(node);
-  for (const NodePath& path : saved.paths) Keep(path, /*sure=*/true, std::ssize(path));
+  const int64_t now = clock_ + 1;
+  for (const NodePath& path : saved.sure) Keep(path, /*sure=*/true, std::ssize(path));
+  for (const NodePath& path : saved.perhaps) Keep(path, /*sure=*/false, std::ssize(path));
+  for (KeptPrompt& kept : kept_) kept.used = std::min(kept.used, now);
 }
 
 int64_t Ledger::KeptTokens() const {
@@ -233,9 +245,13 @@ void Ledger::ApplyBudget(int64_t held_tokens) {
   std::sort(recent.begin(), recent.end(),
             [](const KeptPrompt* a, const KeptPrompt* b) { return a->used > b->used; });
   int64_t tokens = held;
-  for (KeptPrompt* kept : recent) {
-    tokens += InBlocks(kept->tokens);
-    if (tokens > started_.capacity_tokens) Forget(kept);
+  for (auto first = recent.begin(); first != recent.end();) {
+    // Of those that came together nobody knows which goes first.
+    const auto last = std::find_if(
+        first, recent.end(), [&](const KeptPrompt* kept) { return kept->used != (*first)->used; });
+    for (auto kept = first; kept != last; ++kept) tokens += InBlocks((*kept)->tokens);
+    if (tokens > started_.capacity_tokens) std::for_each(first, last, Forget);
+    first = last;
   }
 }
 

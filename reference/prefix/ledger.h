@@ -80,7 +80,7 @@ class Ledger {
   // A hit of the first `tokens` of the path, which takes out what it found or makes it recent.
   void Use(const NodePath& path, int64_t tokens);
   // Somebody looked the path up, or lets go of what he had: its first `certain` tokens are recent,
-  // and as many as `perhaps` may be.
+  // and as many tokens as `perhaps` may be.
   void Touch(const NodePath& path, int64_t certain, int64_t perhaps);
   void Clear();
   void NextEpoch();
@@ -88,6 +88,9 @@ class Ledger {
   void Evicted();
   // Nothing at all is.
   void Unsure();
+  // Files were changed behind the store's back: nothing is sure, and what is kept from now on not
+  // to be on disk, until a process begins with them.
+  void Damaged();
   void Settle();
   // Only what is durable goes on being sure; without a disk nothing hits.
   void Restart();
@@ -126,6 +129,7 @@ class Ledger {
   int64_t epoch_ = 0;
   int32_t generation_ = 0;
   int64_t clock_ = 0;
+  bool damaged_ = false;  // since the last start of a process
   std::vector<PrefixIdentity> identities_;
   std::vector<uint64_t> identity_hashes_;
   std::vector<PrefixNode> nodes_;
@@ -137,8 +141,9 @@ class Ledger {
   struct SavedStore {
     bool is_there = false;
     int64_t epoch = 0;
-    std::vector<NodePath> paths;     // of what is sure to be in it
-    std::vector<int32_t> published;  // of what may be in it
+    std::vector<NodePath> sure;      // prompts that are in it
+    std::vector<NodePath> perhaps;   // others, which would take their part of the budget
+    std::vector<int32_t> published;  // rows that may be in it
   };
   SavedStore saved_[kSavedStores];
 };

@@ -467,7 +467,7 @@ void ModelStore::Publish(Request* request, bool keep) {
       index_[keys[i]] = request->blocks[i];
     }
     bool writes = setup_.disk && !HasFile(keys[i]);
-    if (writes && rules_.writes_block) {
+    if (setup_.disk && rules_.writes_block) {
       rules_.writes_block(static_cast<int64_t>(i), std::ssize(keys), &writes);
     }
     const int64_t id = Find(keys[i]);

@@ -99,6 +99,7 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
     close.kind = PrefixOpKind::kClose;
     close.request = op.request;
     DoClose(close);
+    last_open_.reset();
     if (failed() || request.open) return;
   }
   Request fresh;
@@ -227,6 +228,11 @@ void HistoryRunner::DoWrite(const PrefixOp& op) {
     return ledger_.Evicted();
   }
   ProbeWritten(request, has);
+  // It goes on in a copy of a block that others may find, and lets go of that one.
+  const int64_t filled = has % started_.block_tokens;
+  if (filled != 0 && (has == request.hit || request.forked)) {
+    ledger_.Touch(request.path, 0, filled);
+  }
   for (const int32_t node : path) {
     request.path.push_back(node);
     request.got_by.push_back(static_cast<int32_t>(operation_));
@@ -359,7 +365,7 @@ void HistoryRunner::DoSave(const PrefixOp& op) {
   }
   if (!carried_out) return;
   ledger_.Save(op.key);
-  saved = {true, false, ledger_.epoch(), setup_.block_tokens, setup_.x, clears_};
+  saved = {true, files_damaged_, ledger_.epoch(), setup_.block_tokens, setup_.x, clears_};
 }
 
 void HistoryRunner::DoLoad(const PrefixOp& op) {
@@ -386,9 +392,13 @@ void HistoryRunner::DoDamage(const PrefixOp& op) {
   });
   if (!carried_out) return;
   damaged_ = true;
+  files_damaged_ = folder_ != nullptr;
+  // Saved stores are files of the folder too.
+  for (Saved& saved : saved_)
+    saved.perhaps = saved.perhaps || (folder_ != nullptr && saved.is_there);
   flipped_ =
       flipped_ || (op.damage == FileDamage::kFlip && capabilities_.prefix_profile.flips_served);
-  ledger_.Unsure();
+  ledger_.Damaged();
 }
 
 void HistoryRunner::Restart(const PrefixSetup& setup, bool orderly) {
@@ -406,6 +416,7 @@ void HistoryRunner::Restart(const PrefixSetup& setup, bool orderly) {
   ledger_.SetType(setup.x);
   started_ = started;
   ledger_.SetStarted(started);
+  files_damaged_ = false;
   Reach(HistoryProbe::kRestartOtherSetup, other);
   restarted_ = true;
   was_killed_ = !orderly;
@@ -594,7 +605,7 @@ HistoryResult HistoryRunner::Run(const PrefixCase& c, const HistoryOptions& opti
   last_open_.reset();
   saved_ = {};
   clears_ = 0;
-  killed_ = flipped_ = coarse_ = wrong_tier_ = false;
+  killed_ = flipped_ = coarse_ = wrong_tier_ = files_damaged_ = false;
   evicted_ = cleared_ = damaged_ = restarted_ = was_killed_ = forgot_by_epoch_ = false;
   forgotten_.clear();
   unkept_.clear();

@@ -147,8 +147,9 @@ class HistoryRunner {
   };
   std::array<Saved, kSavedStores> saved_;
   int64_t clears_ = 0;
-  bool flipped_ = false;  // a bit of a file, which may be served
-  bool coarse_ = false;   // a bound as wide as contents are apart
+  bool flipped_ = false;        // a bit of a file, which may be served
+  bool files_damaged_ = false;  // since the last start of a process
+  bool coarse_ = false;         // a bound as wide as contents are apart
   bool wrong_tier_ = false;
   // Since the last start of a process.
   int64_t opens_ = 0;

@@ -31,6 +31,7 @@ TOOLS = [
     "tools/process",
     "tools/report",
     "tools/faults",
+    "tools/prefix_disk",
     "tools/corridor",
     "tools/compare",
     "tools/measure",
@@ -69,8 +70,10 @@ ROOMS = {
     "tools/faults": {
         "reference/spec", "reference/numerics", "reference/formats", "reference/cache",
         "reference/attention", "reference/prefix"},
+    "tools/prefix_disk": {"reference/spec", "optimized", "golden"},
     "tools/corridor": REFERENCE | {
-        "optimized", "golden", "tools/process", "tools/report", "tools/faults"},
+        "optimized", "golden", "tools/process", "tools/report", "tools/faults",
+        "tools/prefix_disk"},
     "tools/compare": REFERENCE | {
         "optimized", "golden", "tools/process", "tools/report", "tools/corridor"},
     "tools/measure": {
@@ -107,6 +110,7 @@ DEPENDENCIES = [
     ("H5*", ["golden/*"] + TESTS),
     ("hwy/*", ["optimized/*"] + TESTS),
     ("openssl/*", ["golden/*"] + TESTS),
+    ("sqlite3.h", ["tools/prefix_disk/*"] + TESTS),
     ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*",
                       "tools/agree/*"] + TESTS),
     ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),

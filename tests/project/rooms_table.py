@@ -17,7 +17,7 @@ import check_includes  # noqa: E402
 BLOCK = re.compile(r"(<!-- rooms -->\n)(.*?)(<!-- end of rooms -->)", re.S)
 ROW = re.compile(r"^\| `([\w/]+)` \| (.*?) \| [^|]* \|$", re.M)
 NAMES = {"fmt/*": None, "boost/multiprecision/*": "Boost", "boost/*": "Boost", "Eigen/*": "Eigen", "hdf5*.h": "HDF5", "H5*": "HDF5",
-         "hwy/*": "Highway", "openssl/*": "OpenSSL", "nlohmann/*": "nlohmann-json", "pugixml.hpp": "pugixml",
+         "hwy/*": "Highway", "openssl/*": "OpenSSL", "sqlite3.h": "SQLite", "nlohmann/*": "nlohmann-json", "pugixml.hpp": "pugixml",
          "msgpack*": "msgpack-cxx", "nanobind/*": "nanobind", "CLI/*": "CLI11", "benchmark/*": "Google Benchmark", "gtest/*": "GoogleTest", "gmock/*": "GoogleTest",
          "rapidcheck*": "RapidCheck"}
 

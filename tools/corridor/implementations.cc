@@ -24,6 +24,7 @@
 #include "tools/faults/cache_faults.h"
 #include "tools/faults/prefix_faults.h"
 #include "tools/faults/small_kernel.h"
+#include "tools/prefix_disk/prefix_disk.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_implementation.h"
 #include "tools/process/remote_prefix.h"
@@ -172,7 +173,9 @@ std::vector<ImplementationRow> RowsOfThisProgram() {
            }),
            OfCases([](Request r) { return std::make_unique<OptimizedCodec>(r.profile); }),
            OfCaches([](Request) { return std::make_unique<optimized::OptimizedCacheFactory>(); }),
-           OfPrefixes([](Request) { return std::make_unique<optimized::OptimizedPrefix>(); }))});
+           OfPrefixes([](Request) {
+             return std::make_unique<optimized::OptimizedPrefix>(MakePrefixDisk);
+           }))});
   rows.push_back({"optimized:portable", "", "the same with the same bits on every instruction set",
                   "",
                   Makers(OfCases([](Request r) {

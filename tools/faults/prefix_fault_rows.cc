@@ -1,9 +1,13 @@
 // Faults of rows: how they are kept, restored, shown and shared; and of the files they come from.
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "reference/numerics/convert.h"
 #include "tools/faults/prefix_fault_rules.h"
 
 namespace kvcheck::prefix_fault {
@@ -130,6 +134,28 @@ PrefixRules ScalesLost() {
     });
   });
 }
+PrefixRules ScalesStale() {
+  // Of the block restored before it in the prompt, the largest magnitude of each vector of V.
+  const auto before = std::make_shared<std::vector<double>>();
+  return WithRows(&PrefixRules::restored, [before](const RowsOfTokens& rows) {
+    if (rows.first == 0) before->clear();
+    const DType type = rows.layout->dtype;
+    std::vector<double> scales;
+    ForEachVector(rows, [&](int64_t token, int64_t layer, int64_t head) {
+      const std::span<std::byte> v = rows.Vector(token, layer, head, TokenPart::kValue);
+      std::vector<double> values(v.size() / SizeInBytes(type));
+      DecodeBytes(v.data(), type, values);
+      double scale = 0;
+      for (const double value : values) scale = std::max(scale, std::abs(value));
+      const size_t at = scales.size();
+      scales.push_back(scale);
+      if (at >= before->size() || scale == 0) return;
+      for (double& value : values) value *= (*before)[at] / scale;
+      EncodeFrom(values, type, v.data());
+    });
+    *before = std::move(scales);
+  });
+}
 PrefixRules KeptInOtherOrder() { return WithRows(&PrefixRules::stored, Rotate); }
 PrefixRules HitInOtherOrder() {
   return WithRows(&PrefixRules::shown, [](const RowsOfTokens& rows) {
@@ -157,6 +183,16 @@ PrefixRules FirstBlockAloneWritten() {
   rules.writes_block = [hits = rules.hits](int64_t index, int64_t, bool* does) {
     if (index == 0 || !*does) return;
     *does = false;
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+PrefixRules OlderFilesRewritten() {
+  PrefixRules rules;
+  rules.writes_block = [hits = rules.hits](int64_t, int64_t, bool* does) {
+    if (*does) return;
+    *does = true;
     hits->fetch_add(1);
   };
   return rules;

@@ -59,6 +59,7 @@ PrefixRules LayersSwapped();
 PrefixRules LastLayerNotRestored();
 PrefixRules PositionsShifted();
 PrefixRules ScalesLost();
+PrefixRules ScalesStale();
 PrefixRules KeptInOtherOrder();
 PrefixRules HitInOtherOrder();
 PrefixRules ForkLosesTail();
@@ -68,6 +69,7 @@ PrefixRules FlipServed();
 PrefixRules ForeignFileServed();
 PrefixRules OtherSetupServed();
 PrefixRules FirstBlockAloneWritten();
+PrefixRules OlderFilesRewritten();
 
 // prefix_fault_calls.cc
 PrefixRules FullTooEarly();

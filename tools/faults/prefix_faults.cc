@@ -237,6 +237,12 @@ constexpr PrefixFault kFaults[] = {
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
       "keep; restart; open A 0 all"},
      prefix_fault::ScalesLost},
+    {{"restored_scales_stale", "restored",
+      "values come back with the scale of the block that was restored before",
+      "vllm-offload-scale-room ssd-loses-bits-groupsize", "P4", "open damaged",
+      "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0x2; write A; close A "
+      "keep; restart; open A 0x2 all"},
+     prefix_fault::ScalesStale},
     {{"kept_in_other_order", "stored", "rows of a block are kept in another order",
       "vllm-nvfp4-v-swizzle", "P9", "open other_position",
       "prefix block=2 tokens=4 layers=1 dk=16 data=tokens:1; open A 0x2; write A; close A keep; "
@@ -285,6 +291,12 @@ constexpr PrefixFault kFaults[] = {
       "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0x2; write A; close A "
       "keep; restart; open A 0x2 all"},
      prefix_fault::FirstBlockAloneWritten},
+    {{"older_files_rewritten", "writes_block",
+      "files that are there are written again in place, and cut when the process ends",
+      "short-file-loads", "P4", "open hit_missing",
+      "prefix block=1 tokens=4 layers=1 dk=16 disk=yes data=tokens:1; open A 0; write A; close A "
+      "keep; open A 0 all; close A keep kill=1; open A 0 all"},
+     prefix_fault::OlderFilesRewritten},
     {{"full_too_early", "fits", "there is no room for what would fill the last block",
       "sgl-evictable-double-count", "P7", "write full | end full",
       "prefix block=1 tokens=4 layers=1 dk=16 data=tokens:1; open A 0x4; write A"},

@@ -11,52 +11,10 @@
 #include <vector>
 
 #include "reference/data/generator.h"
-#include "reference/prefix/content.h"
+#include "tests/optimized/prefix/prompt_rows.h"
 
 namespace kvcheck::optimized {
 namespace {
-
-PrefixSetup SetupOf(const std::string& text) {
-  return ParsePrefixCase("prefix " + text + " data=tokens:1").setup;
-}
-
-// Dense K and V of the tokens of an identity.
-struct Rows {
-  std::vector<std::byte> k, v;
-  PrefixVectors vectors;
-
-  Rows(const PrefixSetup& setup, const PrefixIdentity& who, std::span<const int32_t> tokens,
-       size_t first = 0) {
-    const RowLayout layout(setup);
-    const auto count = static_cast<int64_t>(tokens.size() - first);
-    const auto all = static_cast<size_t>(count * layout.layers * layout.heads);
-    k.resize(all * static_cast<size_t>(layout.k_bytes));
-    v.resize(all * static_cast<size_t>(layout.v_bytes));
-    vectors = DenseVectors(setup, count, k.data(), v.data());
-    uint64_t digest = EmptyDigest(1, 0, IdentityHash(who));
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      digest = NextDigest(digest, tokens[i]);
-      if (i < first) continue;
-      const auto token = static_cast<int64_t>(i - first);
-      for (int64_t layer = 0; layer < layout.layers; ++layer) {
-        for (int64_t head = 0; head < layout.heads; ++head) {
-          FillContent(SignsOf(digest, layer, head, TokenPart::kKey), setup.x, setup.k_dim,
-                      k.data() + (vectors.K(layer, head, token) - vectors.k));
-          FillContent(SignsOf(digest, layer, head, TokenPart::kValue), setup.x, setup.v_dim,
-                      v.data() + (vectors.V(layer, head, token) - vectors.v));
-        }
-      }
-    }
-  }
-  bool operator==(const Rows& other) const { return k == other.k && v == other.v; }
-};
-
-Rows ReadOf(PrefixCache* cache, const PrefixSetup& setup, const PrefixCache::Request& request) {
-  const std::vector<int32_t> none(static_cast<size_t>(request.tokens()));
-  Rows rows(setup, {}, none);
-  cache->Read(request, {rows.k.data(), rows.v.data(), request.tokens()});
-  return rows;
-}
 
 TEST(PrefixCache, EveryThreadReadsItsOwnRowsWhateverOthersDo) {
   const PrefixSetup setup = SetupOf("block=2 tokens=48 layers=2 dk=16");
@@ -123,16 +81,35 @@ TEST(PrefixCache, CodesTakeLessOfTheBudget) {
   EXPECT_EQ(both - plain, 8 * (16 + 8));
 }
 
+TEST(PrefixCache, WhatIsKeptInItsOwnTypeComesBackBitForBit) {
+  const std::vector<int32_t> prompt = {0, 1, 1, 0};
+  for (const bool codes_of_v : {false, true}) {
+    const PrefixSetup setup = SetupOf("block=2 tokens=16 layers=2 hkv=2 dk=32 x=bf16 k=bf16" +
+                                      std::string(codes_of_v ? " v=f8e4m3fn" : ""));
+    PrefixCache cache(setup);
+    std::unique_ptr<PrefixCache::Request> request = cache.Open(prompt, {}, true);
+    const Rows rows(setup, {}, prompt);
+    EXPECT_TRUE(cache.Append(request.get(), prompt, rows.vectors));
+    cache.Close(std::move(request), true);
+    request = cache.Open(prompt, {}, true);
+    const Rows read = ReadOf(&cache, setup, *request);
+    cache.Close(std::move(request), false);
+    EXPECT_EQ(read.k, rows.k);
+    EXPECT_EQ(read.v == rows.v, !codes_of_v);
+  }
+}
+
 // A tier in memory.
 class MapTier : public BlockTier {
  public:
-  void Store(const TierKey& key, bool coded, std::span<const std::byte> bytes) override {
-    blocks_[NameOf(key)] = {coded, {bytes.begin(), bytes.end()}};
+  void Store(const TierKey& key, BlockState state, std::span<const std::byte> bytes) override {
+    stored_[NameOf(key)] = {state, {bytes.begin(), bytes.end()}};
   }
-  bool Load(const TierKey& key, bool* coded, std::vector<std::byte>* bytes) override {
+  void Commit() override { blocks_.merge(stored_); }
+  bool Load(const TierKey& key, BlockState* state, std::vector<std::byte>* bytes) override {
     const auto found = blocks_.find(NameOf(key));
     if (found == blocks_.end()) return false;
-    *coded = found->second.first;
+    *state = found->second.first;
     *bytes = found->second.second;
     return true;
   }
@@ -147,7 +124,9 @@ class MapTier : public BlockTier {
     for (const int32_t token : key.tokens) name += "," + std::to_string(token);
     return name;
   }
-  std::map<std::string, std::pair<bool, std::vector<std::byte>>> blocks_;
+  using Blocks = std::map<std::string, std::pair<BlockState, std::vector<std::byte>>>;
+  Blocks blocks_;
+  Blocks stored_;
 };
 
 TEST(PrefixCache, WhatMemoryHasForgottenComesFromTheTier) {
@@ -172,6 +151,67 @@ TEST(PrefixCache, WhatMemoryHasForgottenComesFromTheTier) {
   cache.Epoch();
   request = cache.Open(prompt, {}, true);
   EXPECT_EQ(request->hit_tokens(), 0);
+  cache.Close(std::move(request), false);
+}
+
+TEST(PrefixCache, AStoreIsKeptAgainTheMostRecentFirst) {
+  const PrefixSetup setup = SetupOf("block=2 tokens=12 entries=4 layers=1 dk=16");
+  PrefixCache cache(setup);
+  const auto open = [&](PrefixCache* in, const std::vector<int32_t>& prompt, bool keep) {
+    std::unique_ptr<PrefixCache::Request> request = in->Open(prompt, {}, true);
+    const auto hit = static_cast<size_t>(request->tokens());
+    EXPECT_TRUE(ReadOf(in, setup, *request) == Rows(setup, {}, std::span(prompt).first(hit)));
+    if (keep && hit < prompt.size()) {
+      const Rows rows(setup, {}, prompt, hit);
+      EXPECT_TRUE(in->Append(request.get(), std::span(prompt).subspan(hit), rows.vectors));
+    }
+    in->Close(std::move(request), keep);
+    return static_cast<int64_t>(hit);
+  };
+  open(&cache, {0, 0, 0, 1}, true);
+  open(&cache, {1, 1, 1, 1}, true);
+  open(&cache, {0, 0, 0, 0}, true);  // its first block is that of the oldest prompt
+  const KeptStore store = cache.Kept();
+  EXPECT_EQ(store.blocks.size(), 5u);
+  EXPECT_EQ(store.prompts.size(), 3u);
+  PrefixCache all(setup);
+  all.Keep(store);
+  EXPECT_EQ(open(&all, {0, 0, 0, 1}, false), 4);
+  EXPECT_EQ(open(&all, {1, 1, 1, 1}, false), 4);
+  EXPECT_EQ(open(&all, {0, 0, 0, 0}, false), 4);
+  EXPECT_EQ(all.GetCounters().prompts, 3);
+  // A reader leaves room for 3 blocks: 2 of the newest prompt, and one of what is before it.
+  PrefixCache small(setup);
+  const std::vector<int32_t> held = {2, 2, 2, 2, 2, 2};
+  std::unique_ptr<PrefixCache::Request> reader = small.Open(held, {}, true);
+  EXPECT_TRUE(small.Append(reader.get(), held, Rows(setup, {}, held).vectors));
+  small.Keep(store);
+  EXPECT_EQ(open(&small, {0, 0, 0, 0}, false), 4);
+  EXPECT_EQ(open(&small, {1, 1, 1, 1}, false), 2);
+  EXPECT_EQ(open(&small, {0, 0, 0, 1}, false), 2);
+  EXPECT_LE(small.GetCounters().bytes, small.GetCounters().budget_bytes);
+  small.Close(std::move(reader), false);
+}
+
+TEST(PrefixCache, WhatOfAStoreFindsNoRoomIsInTheTier) {
+  const PrefixSetup setup = SetupOf("block=2 tokens=8 layers=1 dk=16");
+  const std::vector<int32_t> prompt = {0, 1, 0, 1};
+  PrefixCache first(setup);
+  std::unique_ptr<PrefixCache::Request> request = first.Open(prompt, {}, true);
+  EXPECT_TRUE(first.Append(request.get(), prompt, Rows(setup, {}, prompt).vectors));
+  first.Close(std::move(request), true);
+  MapTier tier;
+  PrefixCache cache(setup, &tier);
+  const std::vector<int32_t> held = {2, 2, 2, 2, 2, 2};
+  std::unique_ptr<PrefixCache::Request> reader = cache.Open(held, {}, true);
+  EXPECT_TRUE(cache.Append(reader.get(), held, Rows(setup, {}, held).vectors));
+  cache.Keep(first.Kept());
+  EXPECT_EQ(cache.GetCounters().blocks, 1);
+  EXPECT_EQ(tier.size(), 2u);
+  cache.Close(std::move(reader), false);
+  request = cache.Open(prompt, {}, true);
+  EXPECT_EQ(request->hit_tokens(), 4);
+  EXPECT_TRUE(ReadOf(&cache, setup, *request) == Rows(setup, {}, prompt));
   cache.Close(std::move(request), false);
 }
 

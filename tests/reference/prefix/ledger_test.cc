@@ -113,6 +113,22 @@ TEST_F(LedgerTest, ALookKeepsAPartRecent) {
   EXPECT_EQ(Due({1, 1}), 0);
 }
 
+TEST_F(LedgerTest, WhatMayBeRecentTakesItsPartOfTheBudget) {
+  Begin("evict=lru", 1, 6);
+  Keep({0, 0, 0});
+  Keep({1});
+  // Nobody knows which token and which 2: both count.
+  ledger_.Touch(Path({0, 0, 0}), 0, 1);
+  ledger_.Touch(Path({0, 0, 0}), 0, 2);
+  Keep({2});
+  Keep({3});
+  EXPECT_EQ(Due({1}), 1);
+  Keep({4});
+  // 3 tokens newest, 2 and 1 that may be anything, then one more would be 7 of 6.
+  EXPECT_EQ(Due({2}), 1);
+  EXPECT_EQ(Due({1}), 0);
+}
+
 TEST_F(LedgerTest, ClearEpochAndRestartForget) {
   Keep({0, 1});
   ledger_.Clear();
@@ -161,6 +177,51 @@ TEST_F(LedgerTest, SavedStoresComeBackUnderTheirOwnEpoch) {
   ledger_.NextEpoch();
   ledger_.Load(0);
   EXPECT_EQ(Most({0, 1}), 0);
+}
+
+TEST_F(LedgerTest, OnDamagedFilesNothingIsSureToBeWrittenUntilAProcessBeginsWithThem) {
+  Begin("persists=close", 1, 100, " disk=yes");
+  Keep({0, 1});
+  ledger_.Damaged();
+  EXPECT_EQ(Due({0, 1}), 0);
+  Keep({0, 1});
+  EXPECT_EQ(Due({0, 1}), 2);
+  ledger_.Settle();
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1}), 0);
+  Keep({0, 1});
+  ledger_.Restart();
+  EXPECT_EQ(Due({0, 1}), 2);
+}
+
+TEST_F(LedgerTest, OfALoadedStoreNobodyKnowsWhatGoesFirst) {
+  Begin("evict=lru", 1, 6);
+  Keep({0, 0});
+  Keep({1, 1});
+  ledger_.Save(0);
+  ledger_.Clear();
+  ledger_.Load(0);
+  Keep({2});
+  EXPECT_EQ(Due({0, 0}), 2);
+  EXPECT_EQ(Due({1, 1}), 2);
+  Keep({3, 3});
+  // 3 tokens newest, then 4 that came at once.
+  EXPECT_EQ(Due({0, 0}), 0);
+  EXPECT_EQ(Due({1, 1}), 0);
+  EXPECT_EQ(Due({2}), 1);
+}
+
+TEST_F(LedgerTest, WhatMayBeInASavedStoreTakesItsPartOfTheBudget) {
+  Begin("evict=lru", 1, 3);
+  Keep({0, 0});
+  Keep({1, 1});  // the first may be gone
+  Keep({2});
+  ledger_.Save(0);
+  ledger_.Clear();
+  ledger_.Load(0);
+  ledger_.ApplyBudget(0);
+  EXPECT_EQ(Due({2}), 0);
+  EXPECT_EQ(Most({2}), 1);
 }
 
 // Every name of contract.md, section 6, from a vector that is what it says.
