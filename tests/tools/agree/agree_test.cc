@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "tools/agree/agree_text.h"
+#include "tools/agree/compare_dumps.h"
+#include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
 
 namespace kvcheck {
@@ -86,6 +89,40 @@ TEST(Agree, ARingSaysWhatAnAskedWindowSays) {
   EXPECT_EQ(report.storages[1].outcome, Outcome::kPass) << report.storages[1].why;
   EXPECT_EQ(report.storages[0].quality.kl_mean.value, report.storages[1].quality.kl_mean.value);
   EXPECT_LT(report.storages[1].bytes_per_token, report.storages[0].bytes_per_token);
+}
+
+TEST(Agree, WrittenLogitsAreTheReferencesOverTheStoredBytes) {
+  AgreeQuestion question = Ask({"q4_0"}, 150, 2);
+  std::vector<Matrix> stored;
+  const AgreeReport report = Agree(question, {}, &stored);
+  const std::vector<TextWindow> windows = WindowsOf(question);
+  ASSERT_EQ(stored.size(), 2u);
+  const std::vector<Matrix> full = FullPrecisionLogits(question, windows, {});
+  const std::string folder = testing::TempDir();
+  const std::string gold = folder + "/kvcheck_agree_full.safetensors";
+  const std::string got = folder + "/kvcheck_agree_stored.safetensors";
+  WriteReferenceLogits(windows, full, gold);
+  WriteReferenceLogits(windows, stored, got);
+  // What is read back is what was written, sequence after sequence.
+  const auto dump = OpenLogitsDump(got);
+  TokenDistribution position;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    for (int64_t t = 0; t < stored[i].rows; ++t) {
+      ASSERT_TRUE(dump->Read(&position));
+      const std::span<const double> row(stored[i].Row(t), static_cast<size_t>(stored[i].columns));
+      ASSERT_EQ(position.log_p[7], row[7] - LogSumExp(row)) << i << ", " << t;
+      ASSERT_EQ(position.next, windows[i].next[static_cast<size_t>(t)]);
+    }
+  }
+  EXPECT_FALSE(dump->Read(&position));
+  // The path is within its arithmetic of the reference over the same bytes, so the format costs the
+  // same, seen from either.
+  EXPECT_EQ(report.outcome(), Outcome::kPass);
+  const DumpReport compared = CompareDumps({gold, got, "", 0, 0}, {});
+  EXPECT_EQ(compared.figures.top1.value, report.storages[0].quality.top1.value);
+  EXPECT_GT(compared.figures.kl_mean.value, 0);
+  std::remove(gold.c_str());
+  std::remove(got.c_str());
 }
 
 struct FaultCase {

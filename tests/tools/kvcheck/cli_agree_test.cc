@@ -76,6 +76,24 @@ TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
   ExpectRefused(Agree({"--keep", Path("a")}), "--out");
 }
 
+TEST_F(AgreeCommand, WrittenLogitsAreAGoldForEngines) {
+  const std::string full = Path("full.safetensors");
+  const std::string stored = Path("stored.safetensors");
+  const ToolRun alone = OfModel({"--positions", "40", "--write-logits", full});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_EQ(alone.out, "");
+  EXPECT_EQ(OfModel({"--positions", "40", "--format", "q8_0", "--write-logits", stored}).exit_code,
+            0);
+  const ToolRun compared = Agree({"--logits", full, stored, "--json", "-"});
+  const json report = json::parse(compared.out);
+  EXPECT_EQ(report["figures"]["positions"], 40);
+  EXPECT_EQ(report["text_is_known"], true);
+  EXPECT_GT(report["figures"]["kl_mean"]["value"], 0);
+  ExpectRefused(OfModel({"--format", "q8_0", "--format", "q4_0", "--write-logits", full}),
+                "name one --format");
+  ExpectRefused(OfModel({"--write-logits", kModel + "/held_out.txt"}), "--write-logits");
+}
+
 TEST_F(AgreeCommand, DumpsOfEnginesPassOrFail) {
   const std::string gold = Write(
       "gold.json", R"({"prompt_logprobs": [null, {"1": -0.2, "2": -2}, {"1": -0.7, "2": -0.9}]})");
