@@ -39,6 +39,7 @@ struct AgreeOptions {
   bool no_times = false;
   std::string json;
   std::string write_logits;
+  std::string plot;
   // Of dumps.
   std::vector<std::string> logits;
   std::string noise;
@@ -80,7 +81,9 @@ AgreeQuestion QuestionOf(const AgreeOptions& options) {
 }
 
 int Agreement(const AgreeOptions& options) {
-  CheckReportPlaces({{"--json", options.json}, {"--write-logits", options.write_logits}},
+  CheckReportPlaces({{"--json", options.json},
+                     {"--write-logits", options.write_logits},
+                     {"--plot", options.plot}},
                     {options.text, options.model});
   AgreeQuestion question = QuestionOf(options);
   const bool writes = !options.write_logits.empty();
@@ -109,7 +112,10 @@ int Agreement(const AgreeOptions& options) {
   const AgreeReport report = Agree(question, OnInterrupt(), writes ? &stored : nullptr);
   if (writes) WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
   if (!options.json.empty()) WriteOutput(options.json, AgreeJson(question, report));
-  if (options.json != "-") std::cout << AgreeText(question, report) << std::flush;
+  if (!options.plot.empty()) WriteOutput(options.plot, AgreePlot(question, report));
+  if (options.json != "-" && options.plot != "-") {
+    std::cout << AgreeText(question, report) << std::flush;
+  }
   return ExitCodeOf(report.outcome());
 }
 
@@ -223,6 +229,11 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("X")
       ->needs(logits);
+  command
+      ->add_option("--plot", options->plot,
+                   "Draw KL and changed top-1 tokens against bits to FILE, as SVG")
+      ->type_name("FILE")
+      ->excludes(logits);
   command
       ->add_option("--write-logits", options->write_logits,
                    "Write what the reference says to FILE, for --logits: over the stored bytes of "
