@@ -104,8 +104,8 @@ leg "environment of mlx-lm"
 adapter_environments mlx_lm
 
 if [ $all = yes ]; then
-  leg "environments of PyTorch and transformers"
-  adapter_environments torch_sdpa transformers
+  leg "environments of PyTorch, transformers and llama.cpp"
+  adapter_environments torch_sdpa transformers llama_cpp
 
   leg "Python package"
   python_package
