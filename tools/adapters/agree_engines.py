@@ -2,7 +2,8 @@
 
     agree_engines.py KVCHECK [ENGINE[:CACHE]...] [--positions N] [--batch N] [--model FOLDER] [--keep FOLDER]
 
-ENGINE: transformers, mlx_lm, llama_cpp, each in the environment that make_venv.sh makes; left out: those that are there.
+ENGINE: transformers, mlx_lm, llama_cpp, each in the environment that make_venv.sh makes, or KVCHECK_PYTHON names; left
+out: those that are there.
 With a CACHE only the rows of that one. --model: what the engines load; what is right is always that of golden/model.
 What each is asked, row by row, stands in ROWS below. Prints a table; what is judged is one of
 
@@ -25,6 +26,8 @@ import sys
 import tempfile
 from typing import NamedTuple
 
+from check_findings import environment
+
 ADAPTERS = pathlib.Path(__file__).resolve().parent
 MODEL = ADAPTERS.parents[1] / "golden/model"
 REFERENCE = "reference"  # in full precision; "reference over FORMAT": over what kvcheck stores in that format
@@ -35,7 +38,6 @@ class Row(NamedTuple):
     gold: str
     judged: str  # noise, bound, same, figures, refused
     expected: str = "PASS"  # of refused: what the library says
-    why: str = ""  # where it is not PASS
 
 
 def plain(*caches, restored="same"):
@@ -93,7 +95,7 @@ def rows_of(engine, cache):
 
 
 def python_of(engine):
-    return ADAPTERS / engine / "venv/bin/python"
+    return environment(ADAPTERS / engine)
 
 
 def kvcheck_says(chosen, *options):
@@ -183,7 +185,7 @@ def table_of(engine, golds):
         expected = {"figures": "", "refused": "PASS"}.get(row.judged, row.expected)
         others += verdict != expected
         note = "" if verdict == expected else f", expected {expected}"
-        print("| " + " | ".join([engine.name, row.run, row.gold, *cells, verdict + (f" ({row.why})" if row.why else "") + note]) + " |",
+        print("| " + " | ".join([engine.name, row.run, row.gold, *cells, verdict + note]) + " |",
               flush=True)
     return others
 
@@ -201,8 +203,8 @@ def main():
     for name, cache in asked:
         if name not in ROWS or not rows_of(name, cache):
             parser.error(f"{name}:{cache}: there are {', '.join(ROWS)}, and the caches that ROWS names")
-    asked = asked or [(name, "") for name in ROWS if python_of(name).exists()]
-    missing = [name for name, _ in asked if not python_of(name).exists()]
+    asked = asked or [(name, "") for name in ROWS if python_of(name)]
+    missing = [name for name, _ in asked if not python_of(name)]
     if missing or not asked:
         parser.error(f"no environment of {', '.join(missing or ROWS)}: tools/adapters/make_venv.sh NAME makes it")
     with tempfile.TemporaryDirectory(prefix="kvcheck-engines-") as temporary:

@@ -114,6 +114,8 @@ def main(make_engine):
     engine = make_engine(chosen)
     for run in chosen.runs:
         words = words_of(run)
+        refused = chosen.folder / f"{run}.refused"
+        refused.unlink(missing_ok=True)
         if words["name"] not in engine.caches:
             parser.error(f"{run}: this engine has the caches {', '.join(engine.caches)}")
         times = Times()
@@ -121,7 +123,7 @@ def main(make_engine):
             said = (fed(engine, rows, words, times) if words["batch"] else
                     [fed(engine, [row], words, times)[0] for row in rows])
         except Exception as error:  # the library's own, whatever it is
-            (chosen.folder / f"{run}.refused").write_text(f"{type(error).__name__}: {error}\n")
+            refused.write_text(f"{type(error).__name__}: {error}\n")
             continue
         if chosen.times:
             print(json.dumps(times.spent), flush=True)
