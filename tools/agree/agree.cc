@@ -9,6 +9,7 @@
 
 #include "reference/model/propagation.h"
 #include "reference/spec/error.h"
+#include "tools/agree/prefix_hit.h"
 #include "tools/agree/reference_logits.h"
 
 namespace kvcheck {
@@ -264,7 +265,7 @@ class Campaign {
     return noise;
   }
 
-  // The same path, other chunks, and beside another row.
+  // The same path, other chunks, beside another row, and behind a hit of a prefix cache.
   void MeasureNoise(const PathStorage& storage, StorageFigures* figures) {
     const auto alone = BatchOf(0, 1, kNoiseTokens);
     const std::vector<float> base = LogitsOf(storage, alone, question_.chunk).front();
@@ -276,6 +277,10 @@ class Campaign {
     pair.push_back(alone.front().first(alone.front().size() - alone.front().size() / 3));
     figures->noise.push_back(Difference("a batch of 2, the other row padded", base,
                                         LogitsOf(storage, pair, question_.chunk).front()));
+    const BehindHit hit = FeedBehindHit(&decoder_, storage, alone.front(), question_.chunk);
+    const auto fresh = base.begin() + static_cast<ptrdiff_t>(hit.hit_tokens * vocabulary());
+    figures->noise.push_back(Difference(fmt::format("{} tokens of a prefix cache", hit.hit_tokens),
+                                        {fresh, base.end()}, hit.logits));
   }
 
   void MeasureSingle(const PathStorage& storage, StorageFigures* figures) {
