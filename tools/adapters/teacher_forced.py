@@ -83,8 +83,10 @@ def fed(engine, rows, words, times):
     padded = [[PADDING] * (longest - len(row)) + row for row in rows]
     state = engine.start(words["name"], list(map(len, rows)))
     said, at = [], 0
+    is_saved = not words["restored"]
     for step in steps_of(longest, words["chunk"]):
-        if words["restored"] and at <= longest // 2 < at + step:
+        if not is_saved and at >= longest // 2:
+            is_saved = True
             with tempfile.TemporaryDirectory(prefix="kvcheck-engine-") as folder:
                 path = str(pathlib.Path(folder) / "cache")
                 engine.save(state, path)
