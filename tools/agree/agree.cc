@@ -9,6 +9,8 @@
 
 #include "reference/model/propagation.h"
 #include "reference/spec/error.h"
+#include "tools/agree/prefix_hit.h"
+#include "tools/agree/reference_logits.h"
 
 namespace kvcheck {
 namespace {
@@ -29,12 +31,20 @@ class Campaign {
         weights_(question.model.config, question.model.weights),
         decoder_(question.model.config, question.model.weights, question.threads),
         windows_(WindowsOf(question)) {
-    for (const TextWindow& window : windows_) full_.push_back(FullPrecision(window));
+    for (const TextWindow& window : windows_) {
+      full_.push_back(FullPrecisionLogits(weights_, window, question.threads, cancel));
+    }
   }
 
-  AgreeReport Run() {
+  // stored: null, or given the reference's logits over the stored bytes, by window.
+  AgreeReport Run(std::vector<Matrix>* stored) {
     AgreeReport report;
     report.sequences = static_cast<int64_t>(windows_.size());
+    stored_ = stored;
+    if (stored != nullptr) {
+      stored->clear();
+      for (const Matrix& full : full_) stored->emplace_back(full.rows, full.columns);
+    }
     for (const PathStorage& storage : question_.storages) {
       report.storages.push_back(RunStorage(storage));
     }
@@ -48,19 +58,6 @@ class Campaign {
   int64_t vocabulary() const { return question_.model.config.vocabulary; }
   int64_t Batches() const {
     return (static_cast<int64_t>(windows_.size()) + question_.batch - 1) / question_.batch;
-  }
-
-  Matrix FullPrecision(const TextWindow& window) {
-    Matrix logits(static_cast<int64_t>(window.tokens.size()), vocabulary());
-    DecoderSequence sequence(weights_, question_.threads);
-    for (int64_t t = 0; t < logits.rows; t += kJudgedTokens) {
-      cancel_();
-      const int64_t count = std::min(kJudgedTokens, logits.rows - t);
-      const Matrix chunk = sequence.Forward(
-          std::span(window.tokens).subspan(static_cast<size_t>(t), static_cast<size_t>(count)));
-      std::copy(chunk.values.begin(), chunk.values.end(), logits.Row(t));
-    }
-    return logits;
   }
 
   std::vector<std::span<const int64_t>> BatchOf(int64_t first, int64_t count, int64_t most) const {
@@ -125,6 +122,10 @@ class Campaign {
           std::span(window.tokens)
               .subspan(static_cast<size_t>(record.first), static_cast<size_t>(record.pending)),
           StoredRowsOf(steps, record));
+      if (stored_ != nullptr) {
+        std::copy(stored.values.begin(), stored.values.end(),
+                  (*stored_)[static_cast<size_t>(sequence)].Row(record.first));
+      }
       Compare(steps, record, sequence, reference, stored, figures,
               &row_quality[static_cast<size_t>(r)], &row_correctness[static_cast<size_t>(r)],
               propagated);
@@ -264,7 +265,7 @@ class Campaign {
     return noise;
   }
 
-  // The same path, other chunks, and beside another row.
+  // The same path, other chunks, beside another row, and behind a hit of a prefix cache.
   void MeasureNoise(const PathStorage& storage, StorageFigures* figures) {
     const auto alone = BatchOf(0, 1, kNoiseTokens);
     const std::vector<float> base = LogitsOf(storage, alone, question_.chunk).front();
@@ -276,6 +277,10 @@ class Campaign {
     pair.push_back(alone.front().first(alone.front().size() - alone.front().size() / 3));
     figures->noise.push_back(Difference("a batch of 2, the other row padded", base,
                                         LogitsOf(storage, pair, question_.chunk).front()));
+    const BehindHit hit = FeedBehindHit(&decoder_, storage, alone.front(), question_.chunk);
+    const auto fresh = base.begin() + static_cast<ptrdiff_t>(hit.hit_tokens * vocabulary());
+    figures->noise.push_back(Difference(fmt::format("{} tokens of a prefix cache", hit.hit_tokens),
+                                        {fresh, base.end()}, hit.logits));
   }
 
   void MeasureSingle(const PathStorage& storage, StorageFigures* figures) {
@@ -375,6 +380,7 @@ class Campaign {
   optimized::Decoder decoder_;
   std::vector<TextWindow> windows_;
   std::vector<Matrix> full_;
+  std::vector<Matrix>* stored_ = nullptr;
 };
 
 }  // namespace
@@ -429,8 +435,11 @@ std::vector<TextWindow> WindowsOf(const AgreeQuestion& question) {
   return windows;
 }
 
-AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel) {
-  return Campaign(question, cancel).Run();
+AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel,
+                  std::vector<Matrix>* stored) {
+  KVCHECK_CHECK(stored == nullptr || question.storages.size() == 1,
+                "stored logits are those of one storage");
+  return Campaign(question, cancel).Run(stored);
 }
 
 }  // namespace kvcheck

@@ -20,6 +20,7 @@
 
 #include "golden/decoder_file.h"
 #include "reference/judge/verdict.h"
+#include "reference/model/linear.h"
 #include "tools/agree/judge_steps.h"
 #include "tools/agree/measures.h"
 #include "tools/agree/path.h"
@@ -111,8 +112,11 @@ struct TextWindow {
 // Errors: kSelection where the text is shorter than the positions that are asked for.
 std::vector<TextWindow> WindowsOf(const AgreeQuestion& question);
 
-// Errors: those of a text and of storages; Cancelled (tools/corridor/cancel.h).
-AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel);
+// stored: null, or given what the reference says over the stored bytes of the only storage, by
+// window: (tokens, vocabulary). Errors: those of a text and of storages; Cancelled
+// (tools/corridor/cancel.h).
+AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel,
+                  std::vector<Matrix>* stored = nullptr);
 
 }  // namespace kvcheck
 

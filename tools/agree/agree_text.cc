@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tools/agree/storage_choice.h"
 #include "tools/measure/format_choice.h"
+#include "tools/measure/scatter_plot.h"
 
 namespace kvcheck {
 namespace {
@@ -131,8 +133,8 @@ std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) 
   text +=
       "\ncorrectness: beside the reference over the same stored bytes; explained: change of the "
       "margin of the least certain\ntokens that arithmetic allows (median), and the largest share "
-      "of it that was used; noise: largest change of a logit,\nfed in other chunks and beside "
-      "other rows\n";
+      "of it that was used; noise: largest change of a logit,\nfed in other chunks, beside other "
+      "rows and behind a hit of a prefix cache\n";
   text += CorrectnessTable(report);
   text += "\ncost\n" + TimesTable(question, report);
   for (const StorageFigures& f : report.storages) {
@@ -147,6 +149,22 @@ std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) 
     }
   }
   return text + fmt::format("\n{}\n", Name(report.outcome()));
+}
+
+std::string AgreePlot(const AgreeQuestion& question, const AgreeReport& report) {
+  std::array<PlotPanel, 2> panels = {
+      {{"KL from full precision", "bits per element", "mean, nats", {}},
+       {"top-1 tokens", "bits per element", "share that is another", {}}}};
+  for (const StorageFigures& f : report.storages) {
+    const std::string kind = KindOf(f.storage.k);
+    const std::string family = kind.substr(0, kind.find(':'));
+    const double bits = Bits(question, f.storage);
+    panels[0].points.push_back({NameOf(f), family, bits, f.quality.kl_mean.value});
+    panels[1].points.push_back({NameOf(f), family, bits, 1 - f.quality.top1.value});
+  }
+  return ScatterSvg(fmt::format("a model over quantized caches: {} positions, batch {}",
+                                report.positions, question.batch),
+                    panels);
 }
 
 }  // namespace kvcheck

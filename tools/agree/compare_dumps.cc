@@ -207,8 +207,8 @@ DumpReport CompareDumps(const DumpQuestion& question, const Cancel& cancel) {
     flip.at_least = !other || !(gold.log_p[*other] > gold.floor);
     flip.margin = gold.log_p[top] - (other ? gold.log_p[*other] : least);
     // Each of two log-probabilities may be off in each of two dumps.
-    flip.allowed =
-        2 * (gold.error + got.error + 2 * question.logit_error + report.noise.value_or(0));
+    flip.allowed = 2 * (gold.error + got.error + 2 * question.logit_error + question.got_error +
+                        report.noise.value_or(0));
     report.excused += flip.excused() ? 1 : 0;
     report.undecided += flip.excused() && flip.at_least ? 1 : 0;
     report.flips.push_back(flip);

@@ -19,6 +19,7 @@ struct DumpQuestion {
   std::string gold, got;
   std::string noise;       // a second dump of the first engine, or ""
   double logit_error = 0;  // that a log-probability of either engine may be off by, as stated
+  double got_error = 0;    // one of the second engine, beside it
 };
 
 struct DumpFlip {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,19 +11,12 @@
 
 #include "golden/input_file.h"
 #include "reference/spec/error.h"
-#include "tools/report/output_file.h"
+#include "tools/agree/safetensors_output.h"
 
 namespace kvcheck {
 namespace {
 
 constexpr std::string_view kLlamaMagic = "_logits_";
-
-// A number of the file as little-endian bytes.
-template <typename Number>
-void AppendNumber(Number value, std::string* to) {
-  static_assert(std::endian::native == std::endian::little);
-  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 
 }  // namespace
 
@@ -85,24 +77,11 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
     AppendNumber(static_cast<int32_t>(position.next.value_or(-1)), &next);
     ++positions;
   }
-  const auto entry = [](std::string_view name, std::string_view dtype, const std::string& shape,
-                        size_t begin, size_t bytes) {
-    return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", name, dtype,
-                       shape, begin, begin + bytes);
-  };
-  const std::string row = std::to_string(positions);
-  const std::string matrix = fmt::format("{},{}", positions, k);
-  std::string header = fmt::format(
-      R"({{"__metadata__":{{"error":"{}"}},{},{},{},{}}})", error,
-      entry("lse", "F32", row, 0, lse.size()), entry("next", "I32", row, lse.size(), next.size()),
-      entry("topk_ids", "I32", matrix, lse.size() + next.size(), ids.size()),
-      entry("topk_logits", "F32", matrix, lse.size() + next.size() + ids.size(), logits.size()));
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  OutputFile file(path);
-  std::string length;
-  AppendNumber(static_cast<uint64_t>(header.size()), &length);
-  for (const std::string* part : {&length, &header, &lse, &next, &ids, &logits}) file.Write(*part);
-  file.Commit();
+  WriteSafetensors(path, {{"error", fmt::format("{}", error)}},
+                   std::vector<OutputTensor>{{"lse", "F32", {positions}, lse},
+                                             {"next", "I32", {positions}, next},
+                                             {"topk_ids", "I32", {positions, k}, ids},
+                                             {"topk_logits", "F32", {positions, k}, logits}});
 }
 
 }  // namespace kvcheck

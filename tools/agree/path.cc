@@ -106,8 +106,28 @@ void PathRun::Trim(int64_t count) {
   if (storage_.fault == PathFault::kRopeOffset) rope_drift_ += count;
 }
 
+void PathRun::Begin(std::span<const float> k, std::span<const float> v, int64_t tokens) {
+  KVCHECK_CHECK(sequences_.size() == 1 && begun_ == 0, "one row, which nothing was fed to");
+  constexpr int64_t kFloat = sizeof(float);
+  const DecoderConfig& c = decoder_->config();
+  TokenColumns columns;
+  columns.rows = 1;
+  columns.kv_heads = c.kv_heads;
+  columns.columns = begun_ = tokens;
+  columns.k_dim = columns.v_dim = c.head_dim;
+  const int64_t layer_elements = c.kv_width() * tokens;
+  columns.k_strides = columns.v_strides = {layer_elements * kFloat, tokens * c.head_dim * kFloat,
+                                           c.head_dim * kFloat};
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    const auto at = layer * static_cast<size_t>(layer_elements);
+    columns.k = reinterpret_cast<const std::byte*>(k.data() + at);
+    columns.v = reinterpret_cast<const std::byte*>(v.data() + at);
+    Demand(layers_[layer]->Append(columns), "a cache refuses what a prefix cache holds");
+  }
+}
+
 void PathRun::Run(std::span<const PathStep> steps, Recorder* recorder, const OnStep& on_step) {
-  int64_t column = 0;
+  int64_t column = begun_;
   for (const PathStep& step : steps) {
     if (step.drafts > 0) {
       Feed(column, step.drafts, true, nullptr);

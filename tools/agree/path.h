@@ -51,6 +51,10 @@ class PathRun {
   // The plan and profile of attention where an answer states none.
   CacheCapabilities capabilities() const { return factory_.GetCapabilities(); }
 
+  // K and V of the first tokens of the only row, as if they had been fed: (layers, kv_heads,
+  // tokens, head_dim). What Run feeds comes behind them.
+  void Begin(std::span<const float> k, std::span<const float> v, int64_t tokens);
+
   // Called after each step with its positions, (rows, columns), and logits, (rows, columns,
   // vocabulary).
   using OnStep = std::function<void(std::span<const int64_t> positions, int64_t columns,
@@ -67,6 +71,7 @@ class PathRun {
   std::vector<std::span<const int64_t>> sequences_;
   std::vector<int64_t> padding_;
   int64_t columns_ = 0;
+  int64_t begun_ = 0;  // columns that are there before the first step
   int64_t rope_drift_ = 0;
   optimized::OptimizedCacheFactory factory_;
   std::vector<std::unique_ptr<Cache>> caches_;

@@ -16,6 +16,7 @@
 #include "tools/agree/agree_text.h"
 #include "tools/agree/compare_dumps.h"
 #include "tools/agree/logits_dump.h"
+#include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
@@ -37,10 +38,13 @@ struct AgreeOptions {
   std::string text = "golden/model/held_out.txt";
   bool no_times = false;
   std::string json;
+  std::string write_logits;
+  std::string plot;
   // Of dumps.
   std::vector<std::string> logits;
   std::string noise;
   double logit_error = 0;
+  double got_error = 0;
   std::string keep;
   std::string out;
   int64_t top = 64;
@@ -57,9 +61,9 @@ int ExitCodeOf(Outcome outcome) {
   }
 }
 
-int Agreement(const AgreeOptions& options) {
+// The model and the tokens of the text.
+AgreeQuestion QuestionOf(const AgreeOptions& options) {
   AgreeQuestion question = options.question;
-  CheckReportPlaces({{"--json", options.json}}, {options.text, options.model});
   question.model = ReadDecoderFile(options.model);
   question.text_path = options.text;
   for (const char byte : ReadWholeText(options.text, kMostTextBytes)) {
@@ -73,6 +77,22 @@ int Agreement(const AgreeOptions& options) {
     }
     question.text.push_back(token);
   }
+  return question;
+}
+
+int Agreement(const AgreeOptions& options) {
+  CheckReportPlaces({{"--json", options.json},
+                     {"--write-logits", options.write_logits},
+                     {"--plot", options.plot}},
+                    {options.text, options.model});
+  AgreeQuestion question = QuestionOf(options);
+  const bool writes = !options.write_logits.empty();
+  if (writes && options.formats.empty()) {
+    const std::vector<TextWindow> windows = WindowsOf(question);
+    WriteReferenceLogits(windows, FullPrecisionLogits(question, windows, OnInterrupt()),
+                         options.write_logits);
+    return kExitPassed;
+  }
   const PathFault fault = ParsePath(options.implementation);
   if (fault == PathFault::kLeftPadding && question.batch == 1) {
     throw Error(ErrorCode::kUsage, "a batch of one row has no padding: ask with --batch 2 or more",
@@ -80,10 +100,22 @@ int Agreement(const AgreeOptions& options) {
   }
   question.storages =
       ChooseStorages(options.formats, options.layouts, fault, question.model.config.head_dim);
+  if (writes && question.storages.size() != 1) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("logits over the bytes of one format are written, and {} are asked "
+                            "for: name one --format and one --layout",
+                            question.storages.size()),
+                "--write-logits");
+  }
   question.times = !options.no_times;
-  const AgreeReport report = Agree(question, OnInterrupt());
+  std::vector<Matrix> stored;
+  const AgreeReport report = Agree(question, OnInterrupt(), writes ? &stored : nullptr);
+  if (writes) WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
   if (!options.json.empty()) WriteOutput(options.json, AgreeJson(question, report));
-  if (options.json != "-") std::cout << AgreeText(question, report) << std::flush;
+  if (!options.plot.empty()) WriteOutput(options.plot, AgreePlot(question, report));
+  if (options.json != "-" && options.plot != "-") {
+    std::cout << AgreeText(question, report) << std::flush;
+  }
   return ExitCodeOf(report.outcome());
 }
 
@@ -94,6 +126,7 @@ int CompareLogits(const AgreeOptions& options) {
   question.got = options.logits.back();
   question.noise = options.noise;
   question.logit_error = options.logit_error;
+  question.got_error = options.got_error;
   std::vector<std::string> inputs = options.logits;
   inputs.push_back(options.noise);
   CheckReportPlaces({{"--json", options.json}}, inputs);
@@ -190,6 +223,23 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("X")
       ->needs(logits);
+  command
+      ->add_option("--got-error", options->got_error,
+                   "The same of GOT alone: its noise floor, say, beside an exact GOLD")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("X")
+      ->needs(logits);
+  command
+      ->add_option("--plot", options->plot,
+                   "Draw KL and changed top-1 tokens against bits to FILE, as SVG")
+      ->type_name("FILE")
+      ->excludes(logits);
+  command
+      ->add_option("--write-logits", options->write_logits,
+                   "Write what the reference says to FILE, for --logits: over the stored bytes of "
+                   "the one --format, or, without --format, in full precision and nothing else")
+      ->type_name("FILE")
+      ->excludes(logits);
   CLI::Option* keep = command
                           ->add_option("--keep", options->keep,
                                        "Write the most likely tokens of this dump to --out, as "

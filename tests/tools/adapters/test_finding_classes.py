@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 ADAPTERS = ROOT / "tools/adapters"
 CLASSES = ("Wrong answers, end to end", "Raises or loses data in use", "Edge of the interface",
            "Differences that are not claimed as faults")
-NAMES = ("mlx_lm", "torch_sdpa", "transformers")
+NAMES = ("mlx_lm", "torch_sdpa", "transformers", "llama_cpp")
 
 
 def by_class(name):

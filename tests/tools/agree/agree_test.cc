@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "tools/agree/agree_text.h"
+#include "tools/agree/compare_dumps.h"
+#include "tools/agree/prefix_hit.h"
+#include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
 
 namespace kvcheck {
@@ -67,7 +71,7 @@ TEST(Agree, RowsOfABatchSayWhatTheySayAlone) {
   EXPECT_EQ(report.sequences, 3);
   for (const StorageFigures& f : report.storages) {
     EXPECT_EQ(f.outcome, Outcome::kPass) << f.why;
-    ASSERT_EQ(f.noise.size(), 3u);
+    ASSERT_EQ(f.noise.size(), 4u);
     for (const NoiseFloor& noise : f.noise) {
       EXPECT_GT(noise.positions, 0);
       // Rows of optimized/attention and optimized/model are batch-invariant.
@@ -75,6 +79,41 @@ TEST(Agree, RowsOfABatchSayWhatTheySayAlone) {
     }
     ASSERT_TRUE(f.single);
     EXPECT_EQ(f.single->kl_mean.value, f.quality.kl_mean.value);
+  }
+}
+
+TEST(Agree, BehindAHitOfAPrefixCacheAPathSaysWhatItSaysFresh) {
+  // Longer than the window of 256, so that a ring begins with evicted tokens.
+  const AgreeQuestion question =
+      Ask({"f32", "q4_0", "affine:4:g64:bf16"}, 400, 1, PathFault::kNone, {"linear", "ring"});
+  optimized::Decoder decoder(question.model.config, question.model.weights, 2);
+  const std::vector<int64_t> tokens = WindowsOf(question).front().tokens;
+  const std::vector<std::span<const int64_t>> rows = {tokens};
+  const auto width = static_cast<size_t>(question.model.config.vocabulary);
+  for (const PathStorage& storage : question.storages) {
+    SCOPED_TRACE(PrintFormats(storage));
+    std::vector<float> fresh;
+    PathRun run(&decoder, storage, rows);
+    run.Run(TeacherForcedSteps(run.columns(), 100), nullptr,
+            [&](std::span<const int64_t>, int64_t, std::span<const float> logits) {
+              fresh.insert(fresh.end(), logits.begin(), logits.end());
+            });
+    const BehindHit hit = FeedBehindHit(&decoder, storage, tokens, 128);
+    // Whole blocks of 16 of the 300 tokens that are kept.
+    EXPECT_EQ(hit.hit_tokens, 288);
+    ASSERT_EQ(hit.logits.size(), (tokens.size() - 288) * width);
+    EXPECT_TRUE(std::equal(hit.logits.begin(), hit.logits.end(), fresh.begin() + 288 * 256));
+    // Other K in the place of the hit say something else.
+    const std::vector<float> other(static_cast<size_t>(288 * question.model.config.kv_width()) *
+                                   question.model.config.windows.size());
+    PathRun wrong(&decoder, storage, rows);
+    wrong.Begin(other, other, 288);
+    std::vector<float> said;
+    wrong.Run(TeacherForcedSteps(wrong.columns() - 288, 128), nullptr,
+              [&](std::span<const int64_t>, int64_t, std::span<const float> logits) {
+                said.insert(said.end(), logits.begin(), logits.end());
+              });
+    EXPECT_NE(said, hit.logits);
   }
 }
 
@@ -86,6 +125,40 @@ TEST(Agree, ARingSaysWhatAnAskedWindowSays) {
   EXPECT_EQ(report.storages[1].outcome, Outcome::kPass) << report.storages[1].why;
   EXPECT_EQ(report.storages[0].quality.kl_mean.value, report.storages[1].quality.kl_mean.value);
   EXPECT_LT(report.storages[1].bytes_per_token, report.storages[0].bytes_per_token);
+}
+
+TEST(Agree, WrittenLogitsAreTheReferencesOverTheStoredBytes) {
+  AgreeQuestion question = Ask({"q4_0"}, 150, 2);
+  std::vector<Matrix> stored;
+  const AgreeReport report = Agree(question, {}, &stored);
+  const std::vector<TextWindow> windows = WindowsOf(question);
+  ASSERT_EQ(stored.size(), 2u);
+  const std::vector<Matrix> full = FullPrecisionLogits(question, windows, {});
+  const std::string folder = testing::TempDir();
+  const std::string gold = folder + "/kvcheck_agree_full.safetensors";
+  const std::string got = folder + "/kvcheck_agree_stored.safetensors";
+  WriteReferenceLogits(windows, full, gold);
+  WriteReferenceLogits(windows, stored, got);
+  // What is read back is what was written, sequence after sequence.
+  const auto dump = OpenLogitsDump(got);
+  TokenDistribution position;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    for (int64_t t = 0; t < stored[i].rows; ++t) {
+      ASSERT_TRUE(dump->Read(&position));
+      const std::span<const double> row(stored[i].Row(t), static_cast<size_t>(stored[i].columns));
+      ASSERT_EQ(position.log_p[7], row[7] - LogSumExp(row)) << i << ", " << t;
+      ASSERT_EQ(position.next, windows[i].next[static_cast<size_t>(t)]);
+    }
+  }
+  EXPECT_FALSE(dump->Read(&position));
+  // The path is within its arithmetic of the reference over the same bytes, so the format costs the
+  // same, seen from either.
+  EXPECT_EQ(report.outcome(), Outcome::kPass);
+  const DumpReport compared = CompareDumps({gold, got, "", 0, 0}, {});
+  EXPECT_EQ(compared.figures.top1.value, report.storages[0].quality.top1.value);
+  EXPECT_GT(compared.figures.kl_mean.value, 0);
+  std::remove(gold.c_str());
+  std::remove(got.c_str());
 }
 
 struct FaultCase {

@@ -119,7 +119,7 @@ class Dumps : public testing::Test {
   }
   static DumpReport Compare(const std::string& gold, const std::string& got, double error = 0,
                             const std::string& noise = "") {
-    return CompareDumps({gold, got, noise, error}, {});
+    return CompareDumps({gold, got, noise, error, 0}, {});
   }
   static std::string Refusal(const std::string& gold, const std::string& got) {
     try {
@@ -162,6 +162,10 @@ TEST_F(Dumps, AFlipIsExcusedByAStatedErrorOfHalfItsMargin) {
   const double margin = report.flips[0].margin;
   EXPECT_EQ(Compare(gold, got, margin / 4).outcome, Outcome::kPass);
   EXPECT_EQ(Compare(gold, got, margin / 4 * (1 - 0x1p-20)).outcome, Outcome::kFail);
+  // Beside an exact gold, only one of them: 2 errors.
+  EXPECT_EQ(CompareDumps({gold, got, "", 0, margin / 2}, {}).outcome, Outcome::kPass);
+  EXPECT_EQ(CompareDumps({gold, got, "", 0, margin / 2 * (1 - 0x1p-20)}, {}).outcome,
+            Outcome::kFail);
 }
 
 TEST_F(Dumps, WhatARepeatedRunChangesIsNoFinding) {

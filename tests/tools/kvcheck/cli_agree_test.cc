@@ -1,5 +1,6 @@
 // kvcheck agree: options, reports, exit codes. What is measured: tests/tools/agree.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -41,13 +42,19 @@ class AgreeCommand : public ToolTest {
 };
 
 TEST_F(AgreeCommand, APathThatIsRightPassesAndReportsBothWays) {
-  const ToolRun run = OfModel({"--format", "q8_0", "--positions", "40", "--json", Path("a.json")});
+  const ToolRun run = OfModel(
+      {"--format", "q8_0", "--positions", "40", "--json", Path("a.json"), "--plot", Path("a.svg")});
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_NE(run.out.find("quality"), std::string::npos);
   EXPECT_NE(run.out.find("\nPASS\n"), std::string::npos);
   const json report = json::parse(ContentOfFile("a.json"));
   EXPECT_EQ(report["storages"][0]["k"], "q8_0");
   EXPECT_EQ(report["positions"], 40);
+  // A point a panel, with its figure.
+  const std::string plot = ContentOfFile("a.svg");
+  EXPECT_EQ(plot.substr(0, 4), "<svg");
+  const double kl = report["storages"][0]["quality"]["kl_mean"]["value"];
+  EXPECT_NE(plot.find(fmt::format("q8_0: 8.5 bits, {:.4g}", kl)), std::string::npos);
   const ToolRun again = OfModel({"--format", "q8_0", "--positions", "40", "-j", "1"});
   EXPECT_EQ(again.out, run.out);
 }
@@ -74,6 +81,24 @@ TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
   ExpectRefused(Agree({"--logits", Path("a"), Path("b")}), Path("a"));
   ExpectRefused(Agree({"--noise", Path("a")}), "--logits");
   ExpectRefused(Agree({"--keep", Path("a")}), "--out");
+}
+
+TEST_F(AgreeCommand, WrittenLogitsAreAGoldForEngines) {
+  const std::string full = Path("full.safetensors");
+  const std::string stored = Path("stored.safetensors");
+  const ToolRun alone = OfModel({"--positions", "40", "--write-logits", full});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_EQ(alone.out, "");
+  EXPECT_EQ(OfModel({"--positions", "40", "--format", "q8_0", "--write-logits", stored}).exit_code,
+            0);
+  const ToolRun compared = Agree({"--logits", full, stored, "--json", "-"});
+  const json report = json::parse(compared.out);
+  EXPECT_EQ(report["figures"]["positions"], 40);
+  EXPECT_EQ(report["text_is_known"], true);
+  EXPECT_GT(report["figures"]["kl_mean"]["value"], 0);
+  ExpectRefused(OfModel({"--format", "q8_0", "--format", "q4_0", "--write-logits", full}),
+                "name one --format");
+  ExpectRefused(OfModel({"--write-logits", kModel + "/held_out.txt"}), "--write-logits");
 }
 
 TEST_F(AgreeCommand, DumpsOfEnginesPassOrFail) {

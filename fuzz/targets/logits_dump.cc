@@ -1,0 +1,75 @@
+// Whatever bytes arrive as a dump of logits (safetensors, llama-perplexity's base, the JSON of
+// servers): refused with a reason that names the file, or read position by position, each with
+// tokens in order, a number beside each, and an error that is a number; and there are no more
+// positions than bytes.
+
+#include "tools/agree/logits_dump.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "reference/spec/error.h"
+
+namespace {
+
+using namespace kvcheck;
+
+// A file that has no name but that of its descriptor, since dumps are read from files.
+class MemoryFile {
+ public:
+  MemoryFile(const uint8_t* data, size_t size) : descriptor_(memfd_create("dump", 0)) {
+    KVCHECK_CHECK(descriptor_ >= 0, "no memory file");
+    KVCHECK_CHECK(write(descriptor_, data, size) == static_cast<ssize_t>(size), "a short write");
+  }
+  ~MemoryFile() { close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+void Check(const TokenDistribution& position) {
+  const size_t tokens = position.tokens.size();
+  KVCHECK_CHECK(tokens > 0 && position.log_p.size() == tokens, "tokens without numbers");
+  for (size_t i = 0; i < tokens; ++i) {
+    KVCHECK_CHECK(i == 0 || position.tokens[i] > position.tokens[i - 1], "tokens out of order");
+    KVCHECK_CHECK(!position.complete || position.tokens[i] == static_cast<int64_t>(i),
+                  "a vocabulary with a gap");
+    KVCHECK_CHECK(position.Find(position.tokens[i]) == i, "a token that is not found");
+  }
+  KVCHECK_CHECK(position.error >= 0 && std::isfinite(position.error), "an error that is none");
+  KVCHECK_CHECK(!position.next || *position.next >= 0, "a token that is none");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const MemoryFile file(data, size);
+  try {
+    const std::unique_ptr<LogitsDump> dump = OpenLogitsDump(file.path());
+    KVCHECK_CHECK(!dump->Description().empty(), "a dump that does not say what it is");
+    TokenDistribution position;
+    size_t positions = 0;
+    while (dump->Read(&position)) {
+      Check(position);
+      KVCHECK_CHECK(++positions <= size, "more positions than bytes");
+    }
+  } catch (const Error& error) {
+    // Unsupported: a type of safetensors that kvcheck does not have.
+    const bool refused = error.code() == ErrorCode::kUnreadableFile ||
+                         error.code() == ErrorCode::kMissingData ||
+                         error.code() == ErrorCode::kUnsupported;
+    KVCHECK_CHECK(refused && !error.message().empty(), "a refusal of another kind");
+    KVCHECK_CHECK(error.context().find(file.path()) != std::string::npos,
+                  "a refusal that does not say where");
+  }
+  return 0;
+}
