@@ -82,7 +82,7 @@ void PrefixDraft::DrawSetup() {
     }
   }
   if (space_.windows && OneIn(6)) setup.window = Int(1, 8);
-  if (OneIn(5)) setup.max_entries = Int(1, 6);
+  if (space_.entries && OneIn(5)) setup.max_entries = Int(1, 6);
   setup.disk = space_.disk && OneIn(3);
   if (OneIn(8)) setup.observe = Observe::kLast;
   setup.data = {"tokens", Below(1000), ""};

@@ -265,8 +265,8 @@ int64_t Ledger::MostPublished(const NodePath& path) const {
 }
 
 int64_t Ledger::MostAllowed(int64_t prompt_tokens, bool all) const {
-  const bool last =
-      profile_.last == LastToken::kAlways || (all && profile_.last == LastToken::kAsked);
+  const bool last = profile_.last == LastToken::kAlways || profile_.last == LastToken::kExact ||
+                    (all && profile_.last == LastToken::kAsked);
   return prompt_tokens - (last ? 0 : 1);
 }
 
@@ -274,7 +274,9 @@ int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) co
   const int64_t kept_tokens = std::ssize(kept.path);
   const int64_t asked = std::ssize(path);
   int64_t tokens = CommonTokens(kept.path, path);
-  const int64_t most = MostAllowed(asked, all);
+  const bool is_exact = tokens == kept_tokens && tokens == asked;
+  const int64_t most =
+      profile_.last == LastToken::kExact && !is_exact ? asked - 1 : MostAllowed(asked, all);
   if (profile_.partial != PartialHit::kCommon) {
     const bool is_prefix = tokens == kept_tokens && tokens <= most;
     const bool is_longer = tokens == asked && profile_.partial == PartialHit::kLonger;
@@ -284,9 +286,7 @@ int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) co
   }
   if (profile_.grain == HitGrain::kToken) return std::min(tokens, most);
   // A tail after the last block hits a prompt that ends with it.
-  if (profile_.tail_kept && tokens == kept_tokens && tokens == asked && tokens <= most) {
-    return tokens;
-  }
+  if (profile_.tail_kept && is_exact && tokens <= most) return tokens;
   tokens = std::min(tokens, most);
   return tokens / started_.block_tokens * started_.block_tokens;
 }

@@ -92,6 +92,14 @@ void HistoryRunner::CloseAll() {
   for (Request& request : requests_) Forget(&request);
 }
 
+void HistoryRunner::SetPromptPath(Request* request) {
+  request->prompt_path.clear();
+  for (const int32_t token : request->prompt) {
+    const int32_t parent = request->prompt_path.empty() ? -1 : request->prompt_path.back();
+    request->prompt_path.push_back(ledger_.Child(request->who_index, parent, token));
+  }
+}
+
 void HistoryRunner::DoOpen(const PrefixOp& op) {
   Request& request = At(op.request);
   if (request.open) {
@@ -108,10 +116,7 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
   fresh.who_index = ledger_.Identity(op.who);
   fresh.all = op.all;
   fresh.epoch = ledger_.epoch();
-  for (const int32_t token : fresh.prompt) {
-    const int32_t parent = fresh.prompt_path.empty() ? -1 : fresh.prompt_path.back();
-    fresh.prompt_path.push_back(ledger_.Child(fresh.who_index, parent, token));
-  }
+  SetPromptPath(&fresh);
   const int64_t due = ledger_.Due(fresh.prompt_path, op.all, HeldTokens());
   int64_t most = ledger_.MostPublished(fresh.prompt_path);
   if (capabilities_.prefix_profile.shares_live) {
@@ -263,8 +268,12 @@ void HistoryRunner::DoClose(const PrefixOp& op) {
     ledger_.Touch(request.path, request.hit,
                   request.forked ? std::ssize(request.path) : request.hit);
   }
-  if (op.keep && request.epoch == ledger_.epoch()) {
-    ledger_.Keep(request.path, /*sure=*/!killed_, std::ssize(request.path) - request.hit);
+  // What was not kept is there all the same where rows are published as they are written.
+  const bool stays = capabilities_.prefix_profile.publishes_at_write;
+  if ((op.keep || stays) && request.epoch == ledger_.epoch()) {
+    // One that has crossed an epoch may be kept, and need not.
+    ledger_.Keep(request.path, /*sure=*/op.keep && !killed_ && !request.crossed,
+                 std::ssize(request.path) - request.hit);
   }
   Forget(&request);
   ledger_.ApplyBudget(HeldTokens());
@@ -344,6 +353,12 @@ void HistoryRunner::FinishEpoch() {
   for (const KeptPrompt& kept : ledger_.kept()) forgotten_.push_back(kept.path);
   forgot_by_epoch_ = true;
   ledger_.NextEpoch();
+  for (Request& request : requests_) {
+    if (!request.open || !request.path.empty()) continue;
+    request.epoch = ledger_.epoch();
+    request.crossed = true;
+    SetPromptPath(&request);
+  }
 }
 
 void HistoryRunner::DoEpoch(const PrefixOp& op) {
@@ -370,7 +385,8 @@ void HistoryRunner::DoSave(const PrefixOp& op) {
 
 void HistoryRunner::DoLoad(const PrefixOp& op) {
   const Saved& saved = saved_[static_cast<size_t>(op.key)];
-  const bool otherwise = saved.perhaps || saved.epoch != ledger_.epoch() ||
+  // Damage may have met what was saved.
+  const bool otherwise = saved.perhaps || damaged_ || saved.epoch != ledger_.epoch() ||
                          saved.block_tokens != setup_.block_tokens || saved.x != setup_.x;
   const bool busy = capabilities_.prefix_profile.busy_refused && AnyOpen();
   const bool legal = saved.is_there || saved.perhaps;
@@ -484,6 +500,7 @@ void HistoryRunner::Do(const PrefixOp& op) {
       break;
     case PrefixOpKind::kObserve:
       ++result_.counts.operations;
+      ids_known_ = false;  // what was read last may be long ago
       CheckCounters();
       break;
   }

@@ -52,6 +52,8 @@ class HistoryRunner {
     std::vector<int32_t> got_by;  // the operation that brought each of them
     int64_t hit = 0;              // tokens of it that were found
     int64_t epoch = 0;
+    // The weights changed before it had a token: it goes on under the new ones.
+    bool crossed = false;
     bool trimmed = false;
     bool forked = false;
     bool cut = false;  // its last write ended inside a block
@@ -66,6 +68,7 @@ class HistoryRunner {
 
   // run_history.cc: the operations. Each ends with the failure set, or without.
   void Do(const PrefixOp& op);
+  void SetPromptPath(Request* request);  // under the present epoch
   void DoOpen(const PrefixOp& op);
   void DoWrite(const PrefixOp& op);
   void DoClose(const PrefixOp& op);

@@ -11,8 +11,10 @@ namespace {
 
 constexpr EnumNames<HitGrain, 2> kGrains = {
     {{HitGrain::kBlock, "block"}, {HitGrain::kToken, "token"}}};
-constexpr EnumNames<LastToken, 3> kLast = {
-    {{LastToken::kAsked, "asked"}, {LastToken::kAlways, "always"}, {LastToken::kNever, "never"}}};
+constexpr EnumNames<LastToken, 4> kLast = {{{LastToken::kAsked, "asked"},
+                                            {LastToken::kAlways, "always"},
+                                            {LastToken::kExact, "exact"},
+                                            {LastToken::kNever, "never"}}};
 constexpr EnumNames<PartialHit, 3> kPartial = {{{PartialHit::kCommon, "common"},
                                                 {PartialHit::kLonger, "longer"},
                                                 {PartialHit::kPrefix, "prefix"}}};

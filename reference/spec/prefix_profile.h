@@ -4,8 +4,10 @@
 //
 // Text: fields of `key=value`, separated by one space; a field left out has the first value:
 //   grain=block|token            a hit ends at a multiple of the block; at any token
-//   last=asked|always|never      whether the last token of a prompt may hit: where `open` says all;
-//                                in any case; in none
+//   last=asked|always|exact|never
+//                                whether the last token of a prompt may hit: where `open` says all;
+//                                in any case; in any, and has to where that very prompt was
+//                                kept; in none
 //   tail=dropped|kept            of what is kept, tokens behind the last whole block
 //   partial=common|longer|prefix what is found: the longest common prefix with anything kept; a
 //                                kept prompt that is a prefix of it or that it is a prefix of; the
@@ -33,7 +35,7 @@
 namespace kvcheck {
 
 enum class HitGrain : uint8_t { kBlock, kToken };
-enum class LastToken : uint8_t { kAsked, kAlways, kNever };
+enum class LastToken : uint8_t { kAsked, kAlways, kExact, kNever };
 enum class PartialHit : uint8_t { kCommon, kLonger, kPrefix };
 enum class Persists : uint8_t { kSettle, kClose, kNever };
 

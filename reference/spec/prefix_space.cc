@@ -29,6 +29,7 @@ bool PrefixSpace::HasSetup(const PrefixSetup& setup) const {
     }
   }
   if (same_dims && setup.k_dim != setup.v_dim) return false;
+  if (!entries && setup.max_entries != 0) return false;
   return (windows || setup.window == 0) && (disk || !setup.disk);
 }
 

@@ -19,6 +19,7 @@ struct PrefixSpace {
   bool quantizes = true;             // k and v may be other formats than x
   bool same_dims = false;            // k_dim is v_dim
   bool windows = true;
+  bool entries = true;  // the number of kept prompts can be limited
   bool disk = true;
   bool tiers = true;  // it tells which tier a hit comes from
   bool all = true;    // `open` may ask for a hit of the last token

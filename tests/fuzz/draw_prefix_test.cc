@@ -52,7 +52,7 @@ TEST(DrawPrefix, StaysWithinASpace) {
   spaces[2].least_tokens = 20;
   spaces[2].x = {DType::kBFloat16};
   spaces[2].same_dims = true;
-  spaces[2].tiers = false;
+  spaces[2].tiers = spaces[2].entries = false;
   spaces[3].all = false;
   spaces[3].damages = 1u << static_cast<int>(FileDamage::kCut);
   spaces[3].formats = {"affine:8:*"};

@@ -1,4 +1,4 @@
-"""Asks the Python that runs this file for the packages of FOLDER/requirements.txt, by name.
+"""Asks the Python that runs this file for the packages of FOLDER/requirements.txt and requirements-alone.txt, by name.
 
     has_packages.py FOLDER
 
@@ -11,7 +11,8 @@ import sys
 
 
 def lacking(folder):
-    lines = (pathlib.Path(folder) / "requirements.txt").read_text().splitlines()
+    files = sorted(pathlib.Path(folder).glob("requirements*.txt"))
+    lines = [line for file in files for line in file.read_text().splitlines()]
     names = [re.match(r"[\w.-]*", line).group() for line in lines]  # before extras, versions, comments
     missing = []
     for name in filter(None, names):

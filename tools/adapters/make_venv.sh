@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes tools/adapters/NAME/venv from tools/adapters/NAME/requirements.txt; does nothing when it is up to date. With a
-# slash in it the argument is any folder.
+# Makes tools/adapters/NAME/venv from tools/adapters/NAME/requirements.txt, and then from requirements-alone.txt, where there
+# is one, without what these ask for: engines that want a GPU's packages. Does nothing when it is up to date. With a slash in
+# it the argument is any folder.
 #   tools/adapters/make_venv.sh NAME|FOLDER
 # Exit codes: 0 it is there; 2 wrong usage, or this system cannot make one; 3 the package index cannot be reached, or has
 # not what is asked for.
@@ -16,7 +17,7 @@ if [ $# -ne 1 ] || [ ! -f "$folder/requirements.txt" ]; then
 fi
 venv=$folder/venv
 made=$venv/requirements.txt  # what it was made from, written last
-if cmp -s "$folder/requirements.txt" "$made"; then
+if cat "$folder"/requirements*.txt | cmp -s - "$made"; then
   exit 0
 fi
 log=$(mktemp)
@@ -34,12 +35,15 @@ if [ -z "$python" ] || ! "$python" -m venv "$venv" >"$log" 2>&1; then
   rm -rf "$venv"
   exit 2
 fi
-if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
-  -r "$folder/requirements.txt" >"$log" 2>&1; then
+install() {
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 "$@" >>"$log" 2>&1
+}
+if ! install -r "$folder/requirements.txt" ||
+  { [ -f "$folder/requirements-alone.txt" ] && ! install --no-deps -r "$folder/requirements-alone.txt"; }; then
   tail -n 5 "$log" >&2
   echo "make_venv.sh: the packages of $folder/requirements.txt could not be installed:" \
     "see the lines above; without a package index there is no venv for $1" >&2
   rm -rf "$venv"
   exit 3
 fi
-cp "$folder/requirements.txt" "$made"
+cat "$folder"/requirements*.txt >"$made"

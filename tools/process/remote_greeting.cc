@@ -135,6 +135,7 @@ PrefixSpace ReadPrefixSpace(const SpaceReader& reader) {
   for (const auto& [key, flag] : {std::pair{"quantizes", &space.quantizes},
                                   {"same_dims", &space.same_dims},
                                   {"windows", &space.windows},
+                                  {"entries", &space.entries},
                                   {"disk", &space.disk},
                                   {"tiers", &space.tiers},
                                   {"all", &space.all}}) {

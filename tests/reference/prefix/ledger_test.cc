@@ -69,6 +69,15 @@ TEST_F(LedgerTest, PartialRulesSayWhatIsFound) {
   }
 }
 
+TEST_F(LedgerTest, TheLastTokenHitsWhereThatVeryPromptWasKept) {
+  Begin("grain=token last=exact", 1, 100);
+  Keep({0, 1, 0, 1});
+  EXPECT_EQ(Due({0, 1, 0, 1}, false), 4);
+  EXPECT_EQ(Due({0, 1, 0}), 2);  // of a longer one it need not
+  EXPECT_EQ(Due({0, 1, 0, 1, 1}), 4);
+  EXPECT_EQ(ledger_.MostAllowed(3, false), 3);  // and may
+}
+
 TEST_F(LedgerTest, ATailHitsAPromptThatEndsWithIt) {
   Begin("tail=kept", 4, 100);
   Keep({0, 1, 0, 1, 0});

@@ -33,7 +33,14 @@ class Changed : public ModelStore {
   std::function<void(int, PrefixRows*)> on_read;
   std::function<void(PrefixCounters*)> on_observe;
   std::function<OpResult(int)> on_close;
+  bool publishes_at_write = false;
 
+  PrefixCapabilities GetCapabilities() const override {
+    PrefixCapabilities capabilities = ModelStore::GetCapabilities();
+    capabilities.prefix_profile.publishes_at_write = publishes_at_write;
+    capabilities.prefix_profile.evicts_lru = !publishes_at_write;
+    return capabilities;
+  }
   OpResult Open(int request, std::span<const int32_t> prompt, const PrefixIdentity& who, bool all,
                 PrefixHit* hit) override {
     OpResult result = ModelStore::Open(request, prompt, who, all, hit);
@@ -242,6 +249,77 @@ TEST(RunHistory, SignaturesNameOperationFaultAndReader) {
   const HistoryResult result = runner.Run(c);
   EXPECT_EQ(result.Signature(c), "write written_later held") << result.reason;
   EXPECT_EQ(result.failure.request, 0);
+}
+
+// A scheduler that computes what waits under the new weights.
+class WaitsForWeights : public ModelStore {
+ public:
+  OpResult Open(int request, std::span<const int32_t> prompt, const PrefixIdentity& who, bool all,
+                PrefixHit* hit) override {
+    prompt_.assign(prompt.begin(), prompt.end());
+    return ModelStore::Open(request, prompt, who, all, hit);
+  }
+  OpResult Epoch() override {
+    OpResult result = ModelStore::Epoch();
+    PrefixHit hit;
+    ModelStore::Close(0, false);
+    ModelStore::Open(0, prompt_, {}, false, &hit);
+    return result;
+  }
+  void Observe(PrefixCounters*) override {}  // it has looked up twice
+
+ private:
+  std::vector<int32_t> prompt_;
+};
+
+TEST(RunHistory, ARequestWithoutTokensMayGoOnUnderTheNewWeights) {
+  const std::string history =
+      "prefix block=1 tokens=8 dk=16 data=tokens:1; open A 0,1; epoch; write A; close A keep; "
+      "open B 0,1,1";
+  WaitsForWeights waits;
+  const HistoryResult kept = RunOn(&waits, history);
+  EXPECT_EQ(kept.outcome, Outcome::kPass) << kept.reason;
+  EXPECT_EQ(kept.counts.hits, 1);
+  // And need not be kept.
+  const HistoryResult unkept = RunModel(history);
+  EXPECT_NE(unkept.outcome, Outcome::kFail) << unkept.reason;
+  EXPECT_EQ(unkept.counts.hits, 0);
+}
+
+TEST(RunHistory, ObserveDoesNotGoByWhatWasReadLongAgo) {
+  const HistoryResult result = RunModel(
+      "prefix block=1 tokens=8 dk=16 observe=last data=tokens:1; open A 0,1; write A; read A; "
+      "close A; open B 1; write B; observe; open A 0");
+  EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;
+}
+
+// Rows are published as they are written, and the oldest block goes first, whoever kept it.
+TEST(RunHistory, WhatWasNotKeptTakesRoomWhereWritesPublish) {
+  const std::string history =
+      "prefix block=1 tokens=8 layers=1 dk=16 data=tokens:1; open A 0,1,1; write A; close A keep; "
+      "open A 0x5; write A; close A; open A 1,0; write A; close A; open A 0,1,1,0";
+  Changed store;
+  store.publishes_at_write = true;
+  store.on_close = [&](int request) { return store.ModelStore::Close(request, true); };
+  const HistoryResult result = RunOn(&store, history);
+  EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;
+  store.publishes_at_write = false;
+  EXPECT_EQ(RunOn(&store, history).outcome, Outcome::kFail);
+}
+
+class RefusesToLoad : public ModelStore {
+ public:
+  OpResult Load(int) override { return OpResult::Refuse("no file of mine"); }
+};
+
+TEST(RunHistory, AfterDamageALoadMayBeRefused) {
+  const std::string saved =
+      "prefix block=1 tokens=8 dk=16 disk=yes data=tokens:1; open A 0,1; write A; close A keep; "
+      "save s0; ";
+  RefusesToLoad store;
+  EXPECT_EQ(RunOn(&store, saved + "load s0; open A 0,1").outcome, Outcome::kFail);
+  const HistoryResult damaged = RunOn(&store, saved + "damage cut at=1; load s0; open A 0,1");
+  EXPECT_NE(damaged.outcome, Outcome::kFail) << damaged.reason;
 }
 
 }  // namespace

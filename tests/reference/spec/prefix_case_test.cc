@@ -140,9 +140,10 @@ TEST(PrefixText, DrawnTokensAreThoseOfTheirSeed) {
 }
 
 TEST(PrefixProfileText, RoundTrips) {
-  for (const char* text : {"", "grain=token", "last=never", "partial=longer tail=kept",
-                           "minimum=128 persists=never slack=1 superseded=dropped fetch=takes",
-                           "shares=live publishes=write evict=lru busy=refused flips=served"}) {
+  for (const char* text :
+       {"", "grain=token", "last=never", "last=exact", "partial=longer tail=kept",
+        "minimum=128 persists=never slack=1 superseded=dropped fetch=takes",
+        "shares=live publishes=write evict=lru busy=refused flips=served"}) {
     const PrefixProfile profile = ParsePrefixProfile(text);
     EXPECT_EQ(ParsePrefixProfile(Print(profile)), profile) << text;
     EXPECT_EQ(Print(profile).empty(), std::string(text).empty());
@@ -168,6 +169,9 @@ TEST(PrefixSpaceTest, SaysWhatIsThere) {
   EXPECT_FALSE(space.HasCase(WithOps("restart block=2")));
   space.operations &= ~(1u << static_cast<int>(PrefixOpKind::kFork));
   EXPECT_FALSE(space.HasCase(WithOps("fork A -> B")));
+  space.entries = false;
+  EXPECT_FALSE(space.HasCase(ParsePrefixCase("prefix entries=1 data=tokens:1")));
+  EXPECT_TRUE(space.HasCase(ParsePrefixCase("prefix data=tokens:1")));
   space.quantizes = false;
   EXPECT_FALSE(space.HasCase(ParsePrefixCase("prefix k=q8_0 data=tokens:1")));
   EXPECT_TRUE(space.HasCase(ParsePrefixCase("prefix k=f32 data=tokens:1")));

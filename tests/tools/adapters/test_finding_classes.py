@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 ADAPTERS = ROOT / "tools/adapters"
 CLASSES = ("Wrong answers, end to end", "Raises or loses data in use", "Edge of the interface",
            "Differences that are not claimed as faults")
-NAMES = ("mlx_lm", "torch_sdpa", "transformers", "llama_cpp")
+NAMES = ("llama_cpp", "mlx_lm", "mlx_prefix", "torch_sdpa", "transformers", "vllm_mlx")
 
 
 def by_class(name):
@@ -43,7 +43,7 @@ class Classes(unittest.TestCase):
                 self.assertTrue(programs, section.splitlines()[0])
                 for program in programs:
                     text = (ADAPTERS / name / "findings" / program).read_text()
-                    self.assertRegex(text, r"generate_step\(|BatchGenerator\(|\.generate\(", program)
+                    self.assertRegex(text, r"generate_step\(|BatchGenerator\(|\.generate\(|Scheduler\(", program)
                     self.assertNotRegex(text, r"^(import|from) kvcheck", program)
                     shown += 1
         self.assertGreaterEqual(shown, 5)

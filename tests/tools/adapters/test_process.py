@@ -259,6 +259,7 @@ class Starting(unittest.TestCase):
     def test_kvcheck_python_is_the_one_that_is_taken_and_named_where_it_lacks_packages(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "requirements.txt").write_text("numpy==1\nsome-library[extra]==1\n")
+            pathlib.Path(folder, "requirements-alone.txt").write_text("other-library==1\n")
             done = subprocess.run([str(ADAPTERS / "start.sh"), folder], capture_output=True, text=True, timeout=120,
                                   env={**os.environ, "KVCHECK_PYTHON": sys.executable})
             bare = pathlib.Path(folder, "bare")  # a Python without packages
@@ -268,7 +269,7 @@ class Starting(unittest.TestCase):
                                    env={**os.environ, "KVCHECK_PYTHON": str(bare)})
         self.assertEqual((other.returncode, "KVCHECK_PYTHON lacks: msgpack numpy" in other.stderr), (2, True), other.stderr)
         self.assertEqual(done.returncode, 2)
-        self.assertIn(f"{sys.executable} of KVCHECK_PYTHON lacks: some-library", done.stderr)
+        self.assertIn(f"{sys.executable} of KVCHECK_PYTHON lacks: other-library some-library", done.stderr)
 
     def test_kvcheck_python_wins_over_a_venv_that_exists(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -300,6 +301,11 @@ class Starting(unittest.TestCase):
                 with Child([str(ADAPTERS / "start.sh"), str(tutorial)], env=environment) as child:
                     self.assertEqual(child.hello()["warnings"], ["some-library 1.5" + said])
             (info / "direct_url.json").unlink()
+            (tutorial / "requirements.txt").write_text("numpy==1\n")
+            (tutorial / "requirements-alone.txt").write_text("some-library==2.0\n")
+            with Child([str(ADAPTERS / "start.sh"), str(tutorial)], env=environment) as child:
+                self.assertEqual(child.hello()["warnings"], ["some-library 1.5 is judged, 2.0 is pinned"])
+            (tutorial / "requirements-alone.txt").unlink()
             (tutorial / "requirements.txt").write_text("some-library==1.5\n")
             with Child([str(ADAPTERS / "start.sh"), str(tutorial)], env=environment) as child:
                 self.assertNotIn("warnings", child.hello())

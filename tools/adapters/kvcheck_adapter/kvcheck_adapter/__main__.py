@@ -1,6 +1,7 @@
 """python3 -m kvcheck_adapter FILE.py [OPTION...]: serves the adapter that the file defines, on stdin and stdout.
 
-The file holds one subclass of Adapter, or says with ADAPTER = ... which one. Options go to its constructor as texts.
+The file holds one subclass of Adapter or PrefixAdapter, or says with ADAPTER = ... which one. Options go to its
+constructor as texts.
 Exit codes: 0 the input ended; 2 the file cannot be used; 1 the stream is broken.
 """
 import contextlib
@@ -19,7 +20,7 @@ def fail(message):
 
 def load(path):
     """The adapter's class. The library is imported here, after its prints were led elsewhere."""
-    from .adapter import Adapter
+    from .base import Implementation
     path = pathlib.Path(path)
     if not path.is_file():
         fail(f"there is no file {path}")
@@ -35,10 +36,19 @@ def load(path):
     if hasattr(module, "ADAPTER"):
         return module.ADAPTER
     found = [item for item in vars(module).values()
-             if isinstance(item, type) and issubclass(item, Adapter) and item.__module__ == name]
+             if isinstance(item, type) and issubclass(item, Implementation) and item.__module__ == name]
     if len(found) != 1:
         fail(f"{path} defines {len(found)} subclasses of Adapter; with ADAPTER = ... it says which one is meant")
     return found[0]
+
+
+def session_of(adapter):
+    from .prefix import PrefixAdapter
+    if isinstance(adapter, PrefixAdapter):
+        from .prefix_session import PrefixSession
+        return PrefixSession
+    from .session import Session
+    return Session
 
 
 @contextlib.contextmanager
@@ -65,12 +75,11 @@ def main(arguments):
         sys.exit(0 if arguments else 2)
     stream = Stream(0, claim_stdout())
     from .pins import warnings_of
-    from .session import Session
     with signs_of_life(stream):
         adapter = load(arguments[0])(*arguments[1:])
         adapter.warnings = [*adapter.warnings, *warnings_of(pathlib.Path(arguments[0]).parent)]
     try:
-        Session(adapter, stream).run()
+        session_of(adapter)(adapter, stream).run()
     except ProtocolError as error:
         print(f"kvcheck_adapter: {error}", file=sys.stderr)
         sys.exit(1)

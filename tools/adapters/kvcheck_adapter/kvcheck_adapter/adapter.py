@@ -13,14 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import damage
-
-
-class Unsupported(Exception):
-    """A legal call that the library does not have. NotImplementedError says the same."""
-
-
-class Refused(Exception):
-    """An illegal call. Whatever else the library raises says the same; this one for refusals by the adapter."""
+from .base import Implementation, Refused, Unsupported
 
 
 class Setup(NamedTuple):
@@ -41,18 +34,12 @@ class Step(NamedTuple):
     queries: int
 
 
-class Adapter:
+class Adapter(Implementation):
     # ------------------------------------------------------------------- who answers, and what of the kinds it has
-    name = "?"
-    version = "?"
     kinds = ("cache",)
     cache_profile = ""  # texts of reference/README.md, section 3.6; "" leaves the defaults
-    profile = ""
     plan = ""  # section 3.5; "" means base=stranger
-    spaces = ()  # tools/process/protocol.md; what is drawn stays inside of them
-    warnings = ()  # said before the first verdict; versions other than those of requirements.txt are added to them
-    # Preconditions that the library does not check, its callers do: such calls are refused before they reach it, and
-    # nothing is claimed of them. Of "rows" (of filter and extract that are not there), "padding" (of another length
+    # Preconditions (base.py). Of "rows" (of filter and extract that are not there), "padding" (of another length
     # than the rows, negative), "pending" (other calls than append and finalize inside a prepared prefill), "lengths"
     # (of prepare; finalize before all arrived), "kinds" (merge and extend of other layouts or formats), "single" (merge
     # and extend of the other kind of cache), "counts" (negative), "columns" (appended shapes and type), "windows"
@@ -186,8 +173,5 @@ class Adapter:
     def declare(self, plan=None, profile=None):
         """Inside attend, attention or codec: how this very answer is computed, where it differs from the greeting."""
         self.declared = {key: text for key, text in (("plan", plan), ("profile", profile)) if text is not None}
-
-    def alive(self):
-        """Call it now and then in work of seconds, so that it is not taken for a hang."""
 
     declared = {}

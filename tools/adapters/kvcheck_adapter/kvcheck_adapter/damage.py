@@ -7,6 +7,8 @@ import shutil
 import signal
 import tempfile
 
+from .base import Unsupported
+
 PREFIX = "kvcheck-adapter-"
 FOREIGN = b"not a cache\n"
 
@@ -14,7 +16,6 @@ FOREIGN = b"not a cache\n"
 def damaged(data, how, at):
     """The bytes with one fault. truncate: the last byte is gone; flip: one bit of byte `at` (modulo what there is) is
     another; foreign: a file of somebody else."""
-    from .adapter import Unsupported
     if how == "truncate":
         return data[:-1]
     if how == "flip":
@@ -44,7 +45,9 @@ class Folder:
     def clear(self):
         if self._path is not None:
             for file in self._path.iterdir():
-                if file.name != "lock":
+                if file.is_dir():
+                    shutil.rmtree(file)
+                elif file.name != "lock":
                     file.unlink()
 
     def replace(self, key, data):

@@ -1,7 +1,7 @@
 """Preconditions that a library leaves to its callers: such a call is refused here, and nothing is claimed of what the
 library would have done. What stands in Adapter.relies_on is refused; everything else is put to the library.
 """
-from .adapter import Refused
+from .base import Refused
 
 NAMES = frozenset({"rows", "padding", "pending", "lengths", "kinds", "single", "counts", "columns", "windows",
                    "results"})

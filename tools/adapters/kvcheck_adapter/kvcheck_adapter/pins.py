@@ -20,10 +20,10 @@ def origin_of(name):
 
 
 def warnings_of(folder):
-    """One text for each package of folder/requirements.txt that is not what is pinned there."""
-    file = pathlib.Path(folder) / "requirements.txt"
+    """One text for each package of folder/requirements.txt and requirements-alone.txt that is not what is pinned there."""
+    files = sorted(pathlib.Path(folder).glob("requirements*.txt"))
     found = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
+    for line in (line for file in files for line in file.read_text().splitlines()):
         pinned = re.fullmatch(r"([\w.-]+)(?:\[.*\])?==([\w.+!-]+)", line.strip())
         if not pinned or pinned[1] in CARRIERS:
             continue

@@ -1,23 +1,15 @@
-"""One conversation: requests of the protocol become calls of an Adapter, and what it returns becomes answers.
-
-Refusals: whatever the author's methods raise. An exception of this package is a bug and is said to be one ("failed").
-"""
-import os
-import sys
-import traceback
-
+"""The conversation about caches, attention and codecs: requests of the protocol become calls of an Adapter."""
 import numpy as np
 
 from . import guards
-from .adapter import Refused, Setup, Step, Unsupported
+from .adapter import Refused, Setup, Step
+from .conversation import NOTHING, Conversation, LibraryError
 from .damage import Folder
 from .slots import Family, Slot, show
 from .storage import name_of
 from .texts import case_fields, parse_format, parse_layout
 from .wire import decode_array, encode_array, view_array
 
-MESSAGE_CHARACTERS = 300
-NOTHING = b"\x80"  # an empty map
 NO_CACHE = b"\xc0"  # nil, as the state of a cache that is not there: what should have made it was refused
 
 
@@ -29,52 +21,23 @@ class Indices(list):
         return np.fromiter(self, np.int64, len(self)).astype(dtype or np.int64, copy=False)
 
 
-class LibraryError(Exception):
-    """Carries what a method of the author raised."""
+class Session(Conversation):
+    preconditions = guards.NAMES
+    greets_with = ("cache_profile", "profile", "plan")
 
-
-def misspelt(error):
-    return isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError)
-
-
-class Session:
     def __init__(self, adapter, stream):
-        self.adapter, self.stream = adapter, stream
+        super().__init__(adapter, stream)
         self.folder = Folder(adapter.file_suffix)
         self.slots, self.saved = {}, {}
-        self.relies_on = frozenset(adapter.relies_on)
-        unknown = self.relies_on - guards.NAMES
-        if unknown:
-            raise ValueError(f"relies_on names no precondition: {', '.join(sorted(unknown))}")
-        self.calls = {name[3:]: getattr(self, name) for name in dir(self) if name.startswith("do_")}
-        adapter.alive = stream.alive
-
-    def run(self):
-        """Answers until the input ends."""
-        receive, send, answer = self.stream.receive, self.stream.send, self.answer
-        while (request := receive()) is not None:
-            send(answer(request))
 
     def answer(self, request):
-        """The packed answer of one request."""
         self.observed = request.get("observe")
         try:
             dropped = request.get("drop")
             if dropped:
                 for number in dropped:
                     self.slots.pop(number, None)
-            try:
-                call = self.calls.get(request.get("do"))
-                if call is None:
-                    answer = {"failed": f"no request of this protocol: {request.get('do')!r}"}
-                else:
-                    answer = call(request) or {}
-            except LibraryError as error:
-                answer = self.explained(error.__cause__)
-            except Unsupported as error:
-                answer = {"unsupported": self.worded(error)}
-            except Refused as error:
-                answer = {"refused": self.worded(error)}
+            answer = self.answered(request)
             if "failed" not in answer and self.results_changed():
                 answer = {**answer, "results_changed": True}
             if self.observed is None:
@@ -94,59 +57,6 @@ class Session:
             raise ValueError("more keys or states than an answer has")
         return b"".join((bytes((0x80 | count,)), packed[1:], self.stream.pack("states"), bytes((0x90 | len(parts),)),
                          *parts))
-
-    # ------------------------------------------------------------------------------------------ errors
-    def call(self, method, *arguments):
-        """A call of the author's; what it raises is the library's answer."""
-        try:
-            return method(*arguments)
-        except (Unsupported, Refused):
-            raise
-        except Exception as error:
-            raise LibraryError from error
-
-    def explained(self, error):
-        if isinstance(error, NotImplementedError):
-            return {"unsupported": self.worded(error)}
-        if misspelt(error):
-            return {"failed": self.bug(error)}
-        return {"refused": f"{type(error).__name__}: {self.worded(error)}"}
-
-    def worded(self, error):
-        first = (str(error).splitlines() or [""])[0]
-        return first.encode("ascii", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
-
-    def mistaken(self, error):
-        """Of what a probe raised: whether it is the author's mistake. A wrong attribute or argument is where the line that
-        raises stands in the adapter's own folder or in this package, which it answers; elsewhere the library raised."""
-        if not isinstance(error, (AttributeError, TypeError)):
-            return misspelt(error)
-        raised = traceback.extract_tb(error.__traceback__)[-1].filename
-        own = sys.modules[type(self.adapter).__module__].__file__
-        folder, *authors = (os.path.dirname(os.path.realpath(file)) for file in (raised, own, __file__))
-        return folder in authors
-
-    def bug(self, error):
-        if isinstance(error, LibraryError):
-            error = error.__cause__
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-        return f"{type(error).__name__}: {self.worded(error)}{place}"
-
-    # ---------------------------------------------------------------------------------------- greeting
-    def do_hello(self, request):
-        if request.get("protocol") != 1:
-            return {"failed": f"this adapter speaks protocol 1, not {request.get('protocol')}"}
-        a = self.adapter
-        answer = {"protocol": 1, "name": a.name, "version": a.version, "kinds": list(a.kinds)}
-        for key in ("cache_profile", "profile", "plan"):
-            if getattr(a, key):
-                answer[key] = getattr(a, key)
-        if a.spaces:
-            answer["spaces"] = list(a.spaces)
-        if a.warnings:
-            answer["warnings"] = list(a.warnings)
-        return answer
 
     def do_observe(self, request):
         return {}

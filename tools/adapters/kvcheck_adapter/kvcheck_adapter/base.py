@@ -1,0 +1,25 @@
+"""What all adapters have: who answers, what of its kinds is there, and how a call is declined."""
+
+
+class Unsupported(Exception):
+    """A legal call that the library does not have. NotImplementedError says the same."""
+
+
+class Refused(Exception):
+    """An illegal call. Whatever else the library raises says the same; this one for refusals by the adapter."""
+
+
+class Implementation:
+    """The base of Adapter (caches, attention, codecs) and of PrefixAdapter."""
+    name = "?"
+    version = "?"
+    kinds = ()
+    profile = ""  # texts of reference/README.md, section 3.6; "" leaves the defaults
+    spaces = ()  # tools/process/protocol.md; what is drawn stays inside of them
+    warnings = ()  # said before the first verdict; versions other than those of requirements.txt are added to them
+    # Preconditions that the library does not check, its callers do: such calls are refused before they reach it, and
+    # nothing is claimed of them.
+    relies_on = frozenset()
+
+    def alive(self):
+        """Call it now and then in work of seconds, so that it is not taken for a hang."""

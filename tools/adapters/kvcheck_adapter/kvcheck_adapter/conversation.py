@@ -1,0 +1,113 @@
+"""One conversation: requests become calls of an adapter's methods, and what they return or raise becomes answers.
+
+Refusals: whatever the author's methods raise. An exception of this package is a bug and is said to be one ("failed").
+"""
+import os
+import sys
+import traceback
+
+from .base import Refused, Unsupported
+
+MESSAGE_CHARACTERS = 300
+NOTHING = b"\x80"  # an empty map
+
+
+class LibraryError(Exception):
+    """Carries what a method of the author raised."""
+
+
+def misspelt(error):
+    return isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError)
+
+
+class Conversation:
+    """Methods named do_REQUEST answer, each with a map or None."""
+    preconditions = frozenset()  # that an adapter may rely on
+    greets_with = ("profile",)  # texts of the adapter that a greeting has where they are not empty
+
+    def __init__(self, adapter, stream):
+        self.adapter, self.stream = adapter, stream
+        self.relies_on = frozenset(adapter.relies_on)
+        unknown = self.relies_on - self.preconditions
+        if unknown:
+            raise ValueError(f"relies_on names no precondition: {', '.join(sorted(unknown))}")
+        self.calls = {name[3:]: getattr(self, name) for name in dir(self) if name.startswith("do_")}
+        adapter.alive = stream.alive
+
+    def run(self):
+        """Answers until the input ends."""
+        receive, send, answer = self.stream.receive, self.stream.send, self.answer
+        while (request := receive()) is not None:
+            send(answer(request))
+
+    def answer(self, request):
+        """The packed answer of one request."""
+        try:
+            answer = self.answered(request)
+            return self.stream.pack(answer) if answer else NOTHING
+        except Exception as error:
+            return self.stream.pack({"failed": self.bug(error)})
+
+    def answered(self, request):
+        """The map that answers it. Raises what is a bug of this package."""
+        try:
+            call = self.calls.get(request.get("do"))
+            if call is None:
+                return {"failed": f"no request of this protocol: {request.get('do')!r}"}
+            return call(request) or {}
+        except LibraryError as error:
+            return self.explained(error.__cause__)
+        except Unsupported as error:
+            return {"unsupported": self.worded(error)}
+        except Refused as error:
+            return {"refused": self.worded(error)}
+
+    def call(self, method, *arguments):
+        """A call of the author's; what it raises is the library's answer."""
+        try:
+            return method(*arguments)
+        except (Unsupported, Refused):
+            raise
+        except Exception as error:
+            raise LibraryError from error
+
+    def explained(self, error):
+        if isinstance(error, NotImplementedError):
+            return {"unsupported": self.worded(error)}
+        if misspelt(error):
+            return {"failed": self.bug(error)}
+        return {"refused": f"{type(error).__name__}: {self.worded(error)}"}
+
+    def worded(self, error):
+        first = (str(error).splitlines() or [""])[0]
+        return first.encode("ascii", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
+
+    def mistaken(self, error):
+        """Of what a probe raised: whether it is the author's mistake. A wrong attribute or argument is where the line that
+        raises stands in the adapter's own folder or in this package, which it answers; elsewhere the library raised."""
+        if not isinstance(error, (AttributeError, TypeError)):
+            return misspelt(error)
+        raised = traceback.extract_tb(error.__traceback__)[-1].filename
+        own = sys.modules[type(self.adapter).__module__].__file__
+        folder, *authors = (os.path.dirname(os.path.realpath(file)) for file in (raised, own, __file__))
+        return folder in authors
+
+    def bug(self, error):
+        if isinstance(error, LibraryError):
+            error = error.__cause__
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+        return f"{type(error).__name__}: {self.worded(error)}{place}"
+
+    def do_hello(self, request):
+        if request.get("protocol") != 1:
+            return {"failed": f"this adapter speaks protocol 1, not {request.get('protocol')}"}
+        a = self.adapter
+        answer = {"protocol": 1, "name": a.name, "version": a.version, "kinds": list(a.kinds)}
+        for key in self.greets_with:
+            if getattr(a, key):
+                answer[key] = getattr(a, key)
+        for key in ("spaces", "warnings"):
+            if getattr(a, key):
+                answer[key] = list(getattr(a, key))
+        return answer

@@ -1,0 +1,74 @@
+"""mlx-lm's LRUPromptCache, with the calls of its server (mlx_lm/server.py, _serve_single): fetch_nearest_cache, the rest
+of the prompt through the caches, insert_cache. It has no disk, and no notion of weights that change under one name."""
+import importlib.metadata
+
+from kvcheck_adapter import PrefixAdapter, Started
+from prompts import Prompt, columns, mx
+
+from mlx_lm.models.cache import LRUPromptCache
+
+ANY_NUMBER = 1 << 30
+
+
+class LruPromptCache(PrefixAdapter):
+    name = "mlx-lm-prompts"
+    version = f"{importlib.metadata.version('mlx-lm')} (mlx {importlib.metadata.version('mlx')})"
+    # An exact hit is whole, a longer prompt is cut so that one token is left; prefixes of what is inserted go.
+    prefix_profile = "grain=token last=exact superseded=dropped"
+    spaces = [{"kind": "prefix", "identity": ["model", "adapter"], "quantizes": False, "windows": False, "disk": False,
+               "tiers": False, "operations": ["open", "write", "read", "close", "fork", "trim_to", "evict", "clear",
+                                              "observe"]}]
+    relies_on = {"shapes", "counts"}
+
+    def start(self, setup, folder, again):
+        self.setup = setup
+        self.budget = setup.capacity_tokens * setup.token_bytes
+        self.store = LRUPromptCache(max_size=setup.max_entries or ANY_NUMBER, max_bytes=self.budget)
+        return Started(1, setup.capacity_tokens, holds_requests=False)
+
+    def key(self, who):
+        return (who.model, who.adapter, None)  # as ModelProvider makes it: model, adapter, draft model
+
+    def open(self, tokens, who, all):
+        caches, rest = self.store.fetch_nearest_cache(self.key(who), tokens)
+        hit = len(tokens) - len(rest)
+        return Prompt(self.setup, who, tokens[:hit], caches), hit
+
+    def write(self, request, tokens, k, v):
+        request.append(tokens, k, v)
+
+    def read(self, request):
+        return request.rows()
+
+    def close(self, request, keep):
+        if keep and request.tokens:  # a server has no empty prompt
+            self.store.insert_cache(self.key(request.who), request.tokens, request.caches)
+
+    def fork(self, request):
+        return request.copy()
+
+    def trim_to(self, request, tokens):
+        request.trim_to(tokens)
+
+    def evict(self, tokens):
+        self.store.trim_to(n_bytes=self.budget - tokens * self.setup.token_bytes)
+
+    def clear(self):
+        self.store.trim_to(n_sequences=0)
+
+    def observe(self):
+        return {"entries": len(self.store), "bytes": self.store.nbytes, "budget_bytes": self.budget}
+
+
+STORE = LruPromptCache
+
+
+def repair():
+    """What is inserted has no more memory than its tokens."""
+    insert = LRUPromptCache.insert_cache
+
+    def insert_compact(self, model, tokens, prompt_cache, **options):
+        for cache in prompt_cache:
+            cache.keys, cache.values = (mx.contiguous(part) for part in columns(cache))
+        insert(self, model, tokens, prompt_cache, **options)
+    LRUPromptCache.insert_cache = insert_compact
