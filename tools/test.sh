@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
 #   tools/test.sh           AddressSanitizer and UBSan on the tests of code that reads foreign bytes or
-#                           handles memory by hand, then release on all tests
-#   tools/test.sh --all     before these also the environments of all adapters (some GB), the Python
-#                           package, the golden files in numpy, clang 19 on all tests, the fuzz
+#                           handles memory by hand, then release on all tests but exhaustive ones
+#                           (every float of a type, tens of thousands of drawn kernels)
+#   tools/test.sh --all     these too, and before them the environments of all adapters (some GB), the
+#                           Python package, the golden files in numpy, clang 19 on all tests, the fuzz
 #                           targets, ThreadSanitizer on the fast tests, clang-tidy; both sanitizers
 #                           on all fast tests
 #   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan bytes
-#                           release
+#                           short release
 # A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
 # nothing and reads no stdin.
 set -euo pipefail
@@ -15,7 +16,7 @@ exec </dev/null
 cd "$(dirname "$0")/.."
 export CI=true
 
-legs="mlx_lm bytes release"
+legs="mlx_lm bytes short"
 going_on=no
 case "${1-}" in
   "") ;;
@@ -25,7 +26,7 @@ case "${1-}" in
     ;;
   --leg) ;;
   *)
-    sed -n '2,14s/^# //p' "$0" >&2
+    sed -n '2,15s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -126,6 +127,10 @@ run_leg() {
     bytes)
       build asan --target bytes_tests
       run_tests asan -L '^bytes$'
+      ;;
+    short)
+      build release
+      run_tests release -LE '^exhaustive$'
       ;;
     release)
       build release

@@ -6,7 +6,7 @@ option(KVCHECK_BUILD_BENCH "Build the benchmarks" ON)
 option(KVCHECK_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(KVCHECK_BUILD_PYTHON "Build the Python package (needs nanobind; pip install . sets it)" OFF)
 option(KVCHECK_WERROR "Treat warnings as errors (set by the presets)" OFF)
-option(KVCHECK_UNITY "Compile several files of a room as one, where a room asks for it" OFF)
+set(KVCHECK_UNITY OFF CACHE STRING "Compile several files of a room as one: OFF, ON (where a room asks for it) or ALL")
 set(KVCHECK_TEST_OPTIONS "" CACHE STRING "Options of the compiler for tests, after all others")
 set(KVCHECK_SANITIZE "" CACHE STRING "Comma separated -fsanitize= list, e.g. address,undefined")
 

@@ -7,9 +7,10 @@
 #
 # UNITY, of rooms and of tests: where KVCHECK_UNITY is on, several files are compiled as one, which
 # pays where every file instantiates the same large templates (options, JSON, GoogleTest). Names in
-# their unnamed namespaces must then differ from each other.
+# their unnamed namespaces must then differ from each other. Where it is ALL, so are those of every
+# room, for builds that nobody edits in. ALONE: files of a room with names that others have, too.
 function(kvcheck_room)
-  cmake_parse_arguments(ROOM "UNITY" "NAME" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "UNITY" "NAME" "SOURCES;ALONE;LINK;PRIVATE_LINK" ${ARGN})
   string(REPLACE "/" "_" target "kvcheck_${ROOM_NAME}")
   set(root "${CMAKE_BINARY_DIR}/include_roots/${ROOM_NAME}")
   get_filename_component(parent "${root}/${ROOM_NAME}" DIRECTORY)
@@ -20,8 +21,15 @@ function(kvcheck_room)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${root}>)
     target_link_libraries(${target} PUBLIC kvcheck_floating_point kvcheck_sanitizers ${ROOM_LINK}
                           PRIVATE $<BUILD_INTERFACE:kvcheck_warnings> ${ROOM_PRIVATE_LINK})
-    if(ROOM_UNITY AND KVCHECK_UNITY)
+    if(KVCHECK_UNITY AND (ROOM_UNITY OR KVCHECK_UNITY STREQUAL "ALL"))
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+      foreach(source IN LISTS ROOM_SOURCES)
+        # A file that Highway compiles once for each target, or whose macros end with it.
+        file(STRINGS "${source}" apart REGEX "HWY_TARGET_INCLUDE|^#(define|undef) " LIMIT_COUNT 1)
+        if(apart OR source IN_LIST ROOM_ALONE)
+          set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        endif()
+      endforeach()
     endif()
   else()
     add_library(${target} INTERFACE)
@@ -35,10 +43,11 @@ endfunction()
 
 # kvcheck_test(NAME spec_test SOURCES a_test.cc ... LINK kvcheck_x ... [LABELS fast] [BYTES])
 # One GoogleTest executable; every TEST is a ctest entry. LABELS defaults to fast; a test of more
-# than a few seconds is labelled slow, and stays out of the sanitizer runs. BYTES: of code that reads
-# bytes of unknown origin or handles memory by hand; fast, labelled bytes, and built by the target
-# bytes_tests, which is what the short run has AddressSanitizer for. Tests are compiled with
-# KVCHECK_TEST_OPTIONS, because most of their code runs once; OPTIMIZED: not this one, which computes.
+# than a few seconds is labelled slow, and stays out of the sanitizer runs, or exhaustive, and runs
+# under tools/test.sh --all alone. BYTES: of code that reads bytes of unknown origin or handles
+# memory by hand; fast, labelled bytes, and built by the target bytes_tests, which is what the short
+# run has AddressSanitizer for. Tests are compiled with KVCHECK_TEST_OPTIONS, because most of their
+# code runs once; OPTIMIZED: not this one, which computes.
 # Where KVCHECK_UNITY is on, all others share one precompiled header: reading GoogleTest takes a
 # third of their time.
 function(kvcheck_test_headers)
