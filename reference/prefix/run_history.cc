@@ -385,8 +385,7 @@ void HistoryRunner::DoSave(const PrefixOp& op) {
 
 void HistoryRunner::DoLoad(const PrefixOp& op) {
   const Saved& saved = saved_[static_cast<size_t>(op.key)];
-  // Damage may have met what was saved.
-  const bool otherwise = saved.perhaps || damaged_ || saved.epoch != ledger_.epoch() ||
+  const bool otherwise = saved.perhaps || saved.epoch != ledger_.epoch() ||
                          saved.block_tokens != setup_.block_tokens || saved.x != setup_.x;
   const bool busy = capabilities_.prefix_profile.busy_refused && AnyOpen();
   const bool legal = saved.is_there || saved.perhaps;

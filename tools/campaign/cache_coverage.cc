@@ -103,7 +103,7 @@ CacheCase CoverageTrace(CacheOpKind op, const CacheLayout& layout, const KvForma
 std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, CacheOpKind op,
                                        const CacheLayout& layout, const KvFormat& format,
                                        int64_t rows) {
-  const CacheCase plain = CoverageTrace(op, layout, format, rows);
+  CacheCase plain = CoverageTrace(op, layout, format, rows);
   if (spaces.empty()) return plain;
   for (const CacheSpace& space : spaces) {
     for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {

@@ -134,7 +134,7 @@ class TraceReader {
         target = SeenSlot(slot);
         return "";
       case CacheOpKind::kSave:
-        known_[static_cast<size_t>(kSlots + op.key)] = slot;
+        known_[static_cast<size_t>(kSlots) + static_cast<size_t>(op.key)] = slot;
         return "";
       case CacheOpKind::kLoad:
         target = At(kSlots + op.key);

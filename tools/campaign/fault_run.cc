@@ -147,10 +147,13 @@ std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int thread
   };
   std::vector<std::thread> others;
   others.reserve(static_cast<size_t>(threads));
-  try {
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  } catch (const std::system_error&) {
-    // No more threads: those that started do it.
+  bool may_start = true;
+  for (int i = 1; may_start && i < threads; ++i) {
+    try {
+      others.emplace_back(work);
+    } catch (const std::system_error&) {
+      may_start = false;  // those that started do it
+    }
   }
   work();
   for (std::thread& other : others) other.join();
