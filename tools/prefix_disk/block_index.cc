@@ -179,7 +179,8 @@ bool BlockIndex::Open() {
     is_whole = check.Step() && check.Text(0) == "ok";
   }
   writes_->ThrowIfDead();
-  if (!is_whole || is_damaged_) return false;
+  // A damaged header may ask that the file be read only: nothing would be stored again.
+  if (!is_whole || is_damaged_ || sqlite3_db_readonly(db_, "main") != 0) return false;
   bool is_new = false;
   {
     Statement count(this, "SELECT count(*) FROM sqlite_schema");

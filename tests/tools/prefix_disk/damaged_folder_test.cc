@@ -51,11 +51,13 @@ class DamagedFolder : public testing::Test {
           EXPECT_EQ(store.Hit(prompt), std::ssize(prompt)) << what;
       }
       for (const Tokens& prompt : prompts_) EXPECT_TRUE(store.Put(prompt)) << what;
+      EXPECT_TRUE(store.Put(later_)) << what;
     }
     // What was absent is there again.
     Store store(setup_, folder_.path(), kQuick, 1);
     EXPECT_FALSE(store.disk.was_damaged()) << what;
     for (const Tokens& prompt : prompts_) EXPECT_EQ(store.Hit(prompt), std::ssize(prompt)) << what;
+    EXPECT_EQ(store.Hit(later_), std::ssize(later_)) << what;
     return there;
   }
 
@@ -70,6 +72,7 @@ class DamagedFolder : public testing::Test {
   const PrefixSetup setup_;
   static constexpr int kAll = 4;  // prompts, of two identities
   const std::vector<Tokens> prompts_ = {{0, 0, 1, 1, 0, 1}, {0, 0, 1, 0}, {1, 1}};
+  const Tokens later_ = {1, 1, 0, 0};  // stored after the damage
   const PrefixIdentity other_ = {
       .model = {}, .salt = "b", .adapter = {}, .version = 0, .image = {}};
   TemporaryFolder whole_;
@@ -115,6 +118,20 @@ TEST_F(DamagedFolder, FlippedInEvery97thByte) {
     }
   });
   EXPECT_GT(cases, 200);
+}
+
+// A header may say that the file is only to be read, and everything else be right.
+TEST_F(DamagedFolder, FlippedInEveryBitOfTheHeaderOfTheIndex) {
+  const fs::path index = fs::path(folder_.path()) / "index.sqlite";
+  for (int64_t bit = 0; bit < 8 * 100; bit += bit < 8 * 16 || bit >= 8 * 28 ? 5 : 1) {
+    folder_.CopyFrom(whole_.path());
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    char byte = 0;
+    file.seekg(bit / 8).get(byte);
+    file.seekp(bit / 8).put(static_cast<char>(byte ^ (1 << bit % 8)));
+    file.close();
+    Judge("bit " + std::to_string(bit));
+  }
 }
 
 TEST_F(DamagedFolder, SwappedCopiedForeignAndMissing) {
