@@ -39,6 +39,7 @@ struct AttentionShape {
   double scale = 0.125;
   std::optional<double> softcap;
   bool portable = false;  // the same bits on every instruction set
+  bool factors = true;    // false: codes are decoded before they are multiplied
   bool operator==(const AttentionShape&) const = default;
 };
 // Whether K and V of the format can be read: all but f64, and groups of tokens.

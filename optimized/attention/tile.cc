@@ -24,7 +24,7 @@ bool IsDecoded(const KvFormat& format) {
 }
 
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
-  if (IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
+  if (!shape.factors || IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
   const auto* k = AffineCodesOf(shape.k);
   const auto* v = AffineCodesOf(shape.v);
   if (!kernels.Factors() || (k == nullptr && v == nullptr)) return false;

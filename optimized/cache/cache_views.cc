@@ -224,6 +224,8 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   shape.k = AttendedOperand::FormatOf(k_format_);
   shape.v = AttendedOperand::FormatOf(v_format_);
   shape.scale = request.scale;
+  // What the plan says of one side's formats it says of both.
+  shape.factors = !GroupsTokens(k_format_) && !GroupsTokens(v_format_);
   attend_.attention.Run(shape, attend_.batch);
   StoredRows to;
   to.codes = out;
