@@ -333,11 +333,12 @@ Dump ReadDump(const std::string& folder) {
                         : call.function.ends_with(".plan")  ? 1
                                                             : 2;
     const std::string stamp = call.folder.substr(0, call.folder.find("_pid"));
-    return dump.is_ordered ? std::tuple(order.at(call.folder), std::string(), size_t{0})
-                           : std::tuple(size_t{0}, stamp, rank);
+    return dump.is_ordered
+               ? std::tuple(order.at(call.folder), std::string(), size_t{0}, call.folder)
+               : std::tuple(size_t{0}, stamp, rank, call.folder);
   };
-  std::stable_sort(dump.calls.begin(), dump.calls.end(),
-                   [&](const DumpedCall& a, const DumpedCall& b) { return place(a) < place(b); });
+  std::sort(dump.calls.begin(), dump.calls.end(),
+            [&](const DumpedCall& a, const DumpedCall& b) { return place(a) < place(b); });
   return dump;
 }
 

@@ -78,7 +78,13 @@ TEST(StoredDump, RightAnswersPassAndOtherFunctionsAreCounted) {
         << result.name << ReasonOf(result.verdict);
     if (is_other) {
       EXPECT_THAT(ReasonOf(result.verdict), HasSubstr("2 calls"));
+      continue;
     }
+    // The kernel that the arguments name.
+    const bool is_prefill = result.name.find("refill") != std::string::npos;
+    EXPECT_THAT(result.verdict.plan,
+                HasSubstr(is_prefill ? "name=flashinfer_prefill " : "name=flashinfer_decode "))
+        << result.name;
   }
   EXPECT_EQ(kept.notes.size(), 6U);  // one for each __init__ and plan
 }
@@ -163,6 +169,41 @@ TEST_F(JudgedDump, WhatIsNotUnderstoodIsUnsupported) {
 TEST_F(JudgedDump, RunsWithoutInitAreReadByTheShapeOfTheirPages) {
   std::filesystem::remove_all(Folder("BatchPrefillWithPagedKVCacheWrapper.__init___call0001"));
   EXPECT_EQ(VerdictOf(root(), kPagedRun).outcome, Outcome::kPass);
+}
+
+TEST_F(JudgedDump, PackedMasksHaveEightElementsAByteTheLowestBitFirst) {
+  const std::string call = "single_prefill_with_kv_cache_call0002";
+  const std::string glob = "*single_prefill*call0002";
+  const std::string path = Folder(call) + "/inputs.safetensors";
+  const std::string bytes = golden_samples::ReadBytes(path);
+  constexpr size_t kElements = 5 * 19, kPacked = 12;
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  std::string header = bytes.substr(8, header_bytes);
+  const std::string before =
+      bytes.substr(8 + header_bytes, bytes.size() - 8 - header_bytes - kElements);
+  std::string packed(kPacked, '\0');
+  for (size_t i = 0; i < kElements; ++i) {
+    if (bytes[bytes.size() - kElements + i] != 0) {
+      packed[i / 8] = static_cast<char>(packed[i / 8] | 1 << i % 8);
+    }
+  }
+  const std::string start = std::to_string(before.size());
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = header.find(from);
+    ASSERT_NE(at, std::string::npos) << from << " is not in " << header;
+    header.replace(at, from.size(), to);
+  };
+  replace("\"kwarg_custom_mask\":{\"dtype\":\"BOOL\",\"shape\":[5,19],\"data_offsets\":[" + start +
+              "," + std::to_string(before.size() + kElements) + "]}",
+          "\"kwarg_packed_custom_mask\":{\"dtype\":\"U8\",\"shape\":[12],\"data_offsets\":[" +
+              start + "," + std::to_string(before.size() + kPacked) + "]}");
+  Replace(call, "metadata.jsonl", "\"kwarg_custom_mask\"", "\"kwarg_packed_custom_mask\"");
+  golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header, before + packed));
+  EXPECT_EQ(VerdictOf(root(), glob).outcome, Outcome::kPass);
+  packed[0] = static_cast<char>(packed[0] ^ 2);  // key 1 of query 0
+  golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header, before + packed));
+  EXPECT_EQ(VerdictOf(root(), glob).outcome, Outcome::kFail);
 }
 
 // Writes an i32 over an element of a table, wherever the file has these elements in a row.
