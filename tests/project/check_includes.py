@@ -35,6 +35,7 @@ TOOLS = [
     "tools/corridor",
     "tools/compare",
     "tools/measure",
+    "tools/flashinfer",
     "tools/agree",
     "tools/campaign",
     "tools/kvcheck",
@@ -84,6 +85,9 @@ ROOMS = {
         "reference/spec", "reference/numerics", "reference/data", "reference/formats",
         "reference/cache", "reference/attention", "reference/judge", "reference/model",
         "optimized", "golden", "tools/report", "tools/corridor", "tools/measure"},
+    "tools/flashinfer": {
+        "reference/spec", "reference/numerics", "reference/judge", "golden", "tools/report",
+        "tools/corridor"},
     "tools/campaign": REFERENCE | {
         "fuzz", "golden", "tools/process", "tools/report", "tools/faults", "tools/corridor",
         "tools/compare"},
@@ -112,7 +116,7 @@ DEPENDENCIES = [
     ("openssl/*", ["golden/*"] + TESTS),
     ("sqlite3.h", ["tools/prefix_disk/*"] + TESTS),
     ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*",
-                      "tools/agree/*"] + TESTS),
+                      "tools/agree/*", "tools/flashinfer/*"] + TESTS),
     ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
     ("nanobind/*", ["tools/python/*"]),

@@ -11,6 +11,7 @@
 
 #include "reference/numerics/convert.h"
 #include "tools/corridor/array_tensors.h"
+#include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
 namespace {
@@ -299,13 +300,56 @@ Array Gathered(const std::string& name, const Array& pages, std::span<const int6
   return joined;
 }
 
+// The pages of each sequence, of a table with a row for each or of one list with their starts.
+class PageLists {
+ public:
+  explicit PageLists(const AttentionCall& call)
+      : pages_(Integers("block_table", *call.block_table, call.block_starts ? 1 : 2)) {
+    if (call.block_starts) {
+      starts_ = Starts("block_starts", *call.block_starts, static_cast<int64_t>(pages_.size()));
+    } else {
+      for (int64_t row = 0; row <= call.block_table->extents[0]; ++row) {
+        starts_.push_back(row * call.block_table->extents[1]);
+      }
+    }
+  }
+  int64_t sequences() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  std::span<const int64_t> Of(size_t sequence) const {
+    const auto first = static_cast<size_t>(starts_[sequence]);
+    return std::span(pages_).subspan(first, static_cast<size_t>(starts_[sequence + 1]) - first);
+  }
+
+ private:
+  std::vector<int64_t> pages_;
+  std::vector<int64_t> starts_;
+};
+
+// The part (L, T) of a list of masks that begins at *at, which then is behind it.
+Array TakeMask(const Array& masks, int64_t query_len, int64_t kv_len, int64_t* at) {
+  if (kv_len > 0 && query_len > (masks.extents[0] - *at) / kv_len) {
+    RefuseCall("mask", fmt::format("{} elements, which do not reach to the {} x {} of a sequence",
+                                   masks.extents[0], query_len, kv_len));
+  }
+  Array mask = Slice("mask", masks, 0, *at, query_len * kv_len);
+  *at += query_len * kv_len;
+  const int64_t stride = mask.strides_bytes[0];
+  mask.extents = {query_len, kv_len};
+  mask.strides_bytes = {kv_len * stride, stride};
+  return mask;
+}
+
 // Sequences of their own lengths, a case each.
 void AddSequences(const AttentionCall& call, DenseCalls* dense) {
-  if (call.mask_array) {
-    throw Error(ErrorCode::kIllegalCase,
-                "sequences of their own lengths have no common mask array; causal and window are "
-                "those of each",
-                "array 'mask'");
+  std::optional<Array> masks = call.mask_array;
+  int64_t in_masks = 0;
+  if (masks) {
+    if (masks->dtype != DType::kBool || masks->extents.size() != 1) {
+      RefuseCall("mask",
+                 "sequences of their own lengths have no common mask array: one list of bools, "
+                 "sequence by sequence the (L, T) of each, is understood; causal and window are "
+                 "those of each");
+    }
+    masks->strides_bytes = StridesOf("mask", *masks);
   }
   for (const auto* scale : {&call.k_scale, &call.v_scale}) {
     if (*scale && (*scale)->extents.size() > 1) {
@@ -317,7 +361,7 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   std::vector<int64_t> q_starts;
   std::vector<int64_t> k_starts;
   std::vector<int64_t> lens;
-  std::vector<int64_t> table;
+  std::optional<PageLists> pages;
   int64_t count = call.q.extents[0];
   if (call.cu_seqlens_q) {
     q_starts = Starts("cu_seqlens_q", *call.cu_seqlens_q, call.q.extents[2]);
@@ -325,12 +369,16 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   }
   if (call.cu_seqlens_k) k_starts = Starts("cu_seqlens_k", *call.cu_seqlens_k, call.k.extents[2]);
   if (call.kv_lens) lens = Integers("kv_lens", *call.kv_lens, 1);
-  if (call.block_table) table = Integers("block_table", *call.block_table, 2);
+  if (call.block_table) pages.emplace(call);
+  if (call.block_starts && !call.block_table) {
+    throw Error(ErrorCode::kMissingData, "goes with block_table, the pages of all sequences",
+                "array 'block_starts'");
+  }
   if (call.block_table && !call.kv_lens) {
     throw Error(ErrorCode::kMissingData, "goes with kv_lens, the tokens of each sequence",
                 "array 'block_table'");
   }
-  const int64_t k_count = call.block_table    ? call.block_table->extents[0]
+  const int64_t k_count = pages               ? pages->sequences()
                           : !k_starts.empty() ? static_cast<int64_t>(k_starts.size()) - 1
                                               : call.k.extents[0];
   if (k_count != count || (call.kv_lens && static_cast<int64_t>(lens.size()) != count)) {
@@ -338,6 +386,18 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
                 fmt::format("{} sequences of queries, {} of keys{}", count, k_count,
                             call.kv_lens ? fmt::format(", {} lengths", lens.size()) : ""),
                 "cu_seqlens_q, cu_seqlens_k, block_table, kv_lens");
+  }
+  if (pages) {
+    // Pages may be listed many times, so that small tables can ask for much memory.
+    double tokens = 0;
+    for (const int64_t len : lens) tokens += static_cast<double>(std::max<int64_t>(len, 0));
+    double bytes = 0;
+    for (const Array* array : {&call.k, &call.v}) {
+      bytes += tokens * static_cast<double>(array->extents[1]) *
+               static_cast<double>(array->extents[3]) *
+               static_cast<double>(SizeInBytes(array->dtype));
+    }
+    CheckFitsMemory(bytes, "K and V as block_table lists them");
   }
   for (int64_t i = 0; i < count; ++i) {
     const std::string name = fmt::format("sequence {}", i);
@@ -361,16 +421,15 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
       RefuseCall("kv_lens",
                  fmt::format("{} tokens of {}, which has room for {}", tokens, name, room));
     }
+    if (masks) one.mask_array = TakeMask(*masks, one.q.extents[2], tokens, &in_masks);
     if (tokens == 0 || one.q.extents[2] == 0) {
       dense->not_judged.push_back(
           fmt::format("{} has no {}", name, tokens == 0 ? "keys" : "queries"));
       continue;
     }
     for (auto [letter, array] : {std::pair<const char*, Array*>{"k", &one.k}, {"v", &one.v}}) {
-      if (call.block_table) {
-        const auto width = static_cast<size_t>(call.block_table->extents[1]);
-        *array = Gathered(letter, *array, std::span(table).subspan(at * width, width), tokens,
-                          &dense->own);
+      if (pages) {
+        *array = Gathered(letter, *array, pages->Of(at), tokens, &dense->own);
       } else if (!k_starts.empty()) {
         *array = Slice(letter, *array, 2, k_starts[at], tokens);
       } else {
@@ -378,6 +437,10 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
       }
     }
     dense->calls.push_back(CaseOf(one, name));
+  }
+  if (masks && in_masks != masks->extents[0]) {
+    RefuseCall("mask", fmt::format("{} elements, where the masks of all sequences have {}",
+                                   masks->extents[0], in_masks));
   }
 }
 
@@ -408,7 +471,8 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
     }
   }
   DenseCalls dense;
-  if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.kv_lens) {
+  if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.block_starts ||
+      call.kv_lens) {
     AddSequences(ordered, &dense);
   } else {
     dense.calls.push_back(CaseOf(ordered, ""));

@@ -68,7 +68,9 @@ struct Settings {
 // Sequences of their own lengths are a case each, `causal` and `window` those of each: with
 // cu_seqlens_q and cu_seqlens_k (N + 1; starts) the tokens of all follow each other, layout "shd";
 // with block_table (N, pages) K and V are (pages, Hkv, tokens of a page, D), the last three as the
-// layout has them, and with kv_lens (N) of each only the first tokens are there.
+// layout has them, and with kv_lens (N) of each only the first tokens are there. With block_starts
+// (N + 1) block_table is one list, the pages of all sequences one behind the other. Their
+// mask_array is one list of bools, sequence by sequence the row-major (L, T) of each.
 // Definition: AttentionCase in reference/spec/case.h.
 struct AttentionCall {
   Array q, k, v;
@@ -82,6 +84,7 @@ struct AttentionCall {
   std::optional<Array> cu_seqlens_q{};
   std::optional<Array> cu_seqlens_k{};
   std::optional<Array> block_table{};
+  std::optional<Array> block_starts{};
   std::optional<Array> kv_lens{};
   std::optional<Array> lse{};
   LseKind lse_kind = LseKind::kNatural;  // where lse is given

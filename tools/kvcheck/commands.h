@@ -13,6 +13,7 @@ using ChosenCommand = std::function<int()>;
 
 void AddRunCommand(CLI::App* app, ChosenCommand* chosen);
 void AddCompareCommand(CLI::App* app, ChosenCommand* chosen);
+void AddFlashInferCommand(CLI::App* app, ChosenCommand* chosen);
 void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen);
 void AddGoldenCommand(CLI::App* app, ChosenCommand* chosen);
 void AddFuzzCommand(CLI::App* app, ChosenCommand* chosen);

@@ -83,6 +83,7 @@ int Run(int argc, char** argv) {
   ChosenCommand chosen;
   AddRunCommand(&app, &chosen);
   AddCompareCommand(&app, &chosen);
+  AddFlashInferCommand(&app, &chosen);
   AddAgreeCommand(&app, &chosen);
   AddGoldenCommand(&app, &chosen);
   AddFuzzCommand(&app, &chosen);

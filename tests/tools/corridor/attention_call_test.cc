@@ -246,6 +246,18 @@ TEST_F(AttentionCalls, PagesAreReadByTheirTable) {
   call.kv_lens = Array{DType::kInt32, {2}, lens.data()};
   const Verdict verdict = JudgeAttention(call, Plain());
   EXPECT_EQ(verdict.outcome, Outcome::kPass) << TextOf(verdict);
+  // The same pages as one list; of sequence 1 those behind its five keys are not listed.
+  AttentionCall listed = call;
+  const std::vector<int32_t> list(table.begin(), table.end() - 1), starts = {0, 3, 5};
+  listed.block_table = Array{DType::kInt32, {5}, list.data()};
+  EXPECT_EQ(CodeOf([&] { Judged(listed); }), ErrorCode::kIllegalCase);  // without the starts
+  listed.block_starts = Array{DType::kInt32, {3}, starts.data()};
+  EXPECT_EQ(Judged(listed), Outcome::kPass);
+  const std::vector<int32_t> shifted = {0, 2, 5}, beyond = {0, 3, 6};
+  for (const auto& wrong : {shifted, beyond}) {
+    listed.block_starts->data = wrong.data();
+    EXPECT_EQ(CodeOf([&] { Judged(listed); }), ErrorCode::kIllegalCase);
+  }
   const std::vector<int32_t> others = {kT, 6}, many = {kT, 10}, outside = {4, 0, 2, 1, 6, 3};
   call.kv_lens->data = others.data();
   EXPECT_EQ(Judged(call), Outcome::kFail);
@@ -258,6 +270,37 @@ TEST_F(AttentionCalls, PagesAreReadByTheirTable) {
   call.kv_lens->data = lens.data();
   call.block_table->data = outside.data();
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
+}
+
+TEST_F(AttentionCalls, PackedSequencesHaveTheirMasksInOneList) {
+  // Each sequence alone, under a mask of its own.
+  AttentionCall packed = Call();
+  const Owned q = Moved(q_, {0, 2, 1, 3}), k = Moved(k_, {0, 2, 1, 3}), v = Moved(v_, {0, 2, 1, 3});
+  std::vector<uint8_t> masks(static_cast<size_t>(kBatch * kL * kT));
+  for (size_t i = 0; i < masks.size(); ++i) masks[i] = i % 3 != 1;
+  AttentionCall plain = Call();
+  plain.mask_array = Array{DType::kBool, {kBatch, kL, kT}, masks.data()};
+  const Owned out = Moved(Right(plain), {0, 2, 1, 3});
+  const auto flat = [](const Owned& x) {
+    return Array{
+        DType::kFloat32, {x.extents[0] * x.extents[1], x.extents[2], x.extents[3]}, x.data.data()};
+  };
+  packed.layout = "shd";
+  packed.q = flat(q), packed.k = flat(k), packed.v = flat(v), packed.out = flat(out);
+  const std::vector<int32_t> q_starts = {0, kL, 2 * kL}, k_starts = {0, kT, 2 * kT};
+  packed.cu_seqlens_q = Array{DType::kInt32, {3}, q_starts.data()};
+  packed.cu_seqlens_k = Array{DType::kInt32, {3}, k_starts.data()};
+  const auto elements = static_cast<int64_t>(masks.size());
+  packed.mask_array = Array{DType::kBool, {elements}, masks.data()};
+  EXPECT_EQ(Judged(packed), Outcome::kPass);
+  // One key of the last query of sequence 1.
+  masks.back() = masks.back() ? 0 : 1;
+  EXPECT_EQ(Judged(packed), Outcome::kFail);
+  for (const int64_t count : {elements - 1, elements + 1, int64_t{0}}) {
+    std::vector<uint8_t> other(static_cast<size_t>(count) + 1, 1);
+    packed.mask_array = Array{DType::kBool, {count}, other.data()};
+    EXPECT_EQ(CodeOf([&] { Judged(packed); }), ErrorCode::kIllegalCase) << count;
+  }
 }
 
 TEST_F(AttentionCalls, ScalesMultiplyTheirCodes) {
