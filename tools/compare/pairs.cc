@@ -221,12 +221,11 @@ class TripletSource : public ObservedSource {
   TripletSource(const ComparePair& pair, LockedFile& got, const TripletNames& names) {
     for (size_t i = 0; i < pair.names.triplet.size(); ++i) {
       const std::string& path = pair.names.triplet[i];
-      Part part = {std::make_unique<FileTensor>(got.source, path,
-                                                DatasetRecord(got.source, path).shape, got.mutex),
-                   {}};
+      Part& part = parts_[names.planes[i]];
+      part.tensor = std::make_unique<FileTensor>(
+          got.source, path, DatasetRecord(got.source, path).shape, got.mutex);
       part.info = part.tensor->info();
       part.info.name = names.planes[i];
-      parts_.emplace(names.planes[i], std::move(part));
     }
   }
   const OutputInfo* Find(const std::string& name) const override {

@@ -45,7 +45,7 @@ void CopyElements(const Array& array, int64_t first, std::span<std::byte> out) {
     }
     done += static_cast<size_t>(count) * size;
     at.back() += count;
-    for (size_t axis = axes; axis-- > 1 && at[axis] == array.extents[axis];) {
+    for (size_t axis = axes - 1; axis > 0 && at[axis] == array.extents[axis]; --axis) {
       at[axis] = 0;
       ++at[axis - 1];
     }

@@ -349,7 +349,7 @@ std::string ReasonOf(const Verdict& verdict) {
     if (output.outcome != verdict.outcome) continue;
     if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
     if (output.reasons.empty()) continue;
-    const std::string reason = fmt::format("{}: {}", output.name, output.reasons[0]);
+    std::string reason = fmt::format("{}: {}", output.name, output.reasons[0]);
     if (verdict.outcome != Outcome::kMistrusted || verdict.plan.empty()) return reason;
     return fmt::format("{}; data={}, plan {}", reason, FieldOf(verdict.case_text, "data"),
                        RoundingsOf(verdict));

@@ -29,6 +29,7 @@ TensorMap GroupsAlongChannels(const CodecCase& c, const Profile& profile, const 
   const auto tokens = static_cast<size_t>(TokenGroupOf(c.format));
   const auto length = static_cast<size_t>(c.head_dim);
   const size_t channels = length / tokens;
+  if (channels == 0) return EncodeRows(c.format, profile, x);
   const size_t bytes = SizeInBytes(x.dtype);
   Tensor turned = x;
   for (size_t row = 0; row < static_cast<size_t>(c.rows); ++row) {

@@ -112,7 +112,7 @@ void CheckOutput(const std::string& path) {
   bool is_golden = false;
   try {
     is_golden = StoredFile(path).IsGolden();
-  } catch (const Error&) {
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
     // No file of tensors at all, or a damaged one.
   }
   if (!is_golden) {

@@ -89,7 +89,7 @@ int64_t CountTests(const GoldenFile& file, const VerifyOptions& options) {
     try {
       tests += CountStatistics(ParseCase(outline.case_text)) *
                static_cast<int64_t>(outline.observed.size());
-    } catch (const Error&) {
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
       // Reported when its turn comes.
     }
   }

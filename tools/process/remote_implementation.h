@@ -17,7 +17,7 @@ class RemoteImplementation : public Implementation {
   // plan, profile: what the case is judged under, for the process to
   // know.
   RemoteImplementation(std::shared_ptr<RemoteProcess> process, Plan plan, Profile profile)
-      : process_(std::move(process)), plan_(std::move(plan)), profile_(std::move(profile)) {}
+      : process_(std::move(process)), plan_(std::move(plan)), profile_(profile) {}
 
   Capabilities GetCapabilities() const override;
   // Errors: RemoteLoss; kUnsupported for inputs that no frame holds.
