@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "reference/spec/error.h"
 
@@ -96,9 +97,16 @@ class Header {
 std::optional<AffineFormat> MlxFormat(const PrefixSetup& setup) {
   const KvFormat k = setup.K();
   const KvFormat v = setup.V();
-  const auto* affine = std::get_if<AffineFormat>(&k);
-  if (affine == nullptr || !(k == v)) return std::nullopt;
-  return *affine;
+  if (!(k == v)) return std::nullopt;
+  return std::visit(
+      []<typename F>(const F& family) -> std::optional<AffineFormat> {
+        if constexpr (std::is_same_v<F, AffineFormat>) {
+          return family;
+        } else {
+          return std::nullopt;
+        }
+      },
+      k);
 }
 
 Header CacheTensors(const PrefixSetup& setup, BlockState state, int64_t tokens) {

@@ -110,7 +110,7 @@ TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
 TEST_F(CommandLine, FolderIsRefusedInOneLine) {
   const ToolRun run = Tool({"golden", "verify", "."});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder, not a file\n");
+  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder without safetensors files: name a file\n");
 }
 
 TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {
