@@ -56,8 +56,7 @@ void Run(const std::vector<std::string>& arguments) {
   optimized::Decoder decoder(model.config, model.weights, std::stoi(arguments[4]));
   const std::vector<std::span<const int64_t>> rows = {tokens};
   PathRun run(&decoder, storage, rows);
-  std::vector<PathStep> steps = TeacherForcedSteps(run.columns(), kChunk);
-  for (PathStep& step : steps) step.drafts = 0;
+  const std::vector<PathStep> steps = WithoutDrafts(TeacherForcedSteps(run.columns(), kChunk));
   Spent prefill, decode;
   auto wall = std::chrono::steady_clock::now();
   double processor = ProcessorSeconds();

@@ -324,9 +324,8 @@ class Campaign {
     for (int64_t first = 0; first < rows; first += batch) {
       PathRun run(&decoder_, storage,
                   BatchOf(first, std::min(batch, rows - first), question_.context));
-      // Without drafts, which are no tokens of the text.
-      std::vector<PathStep> steps = TeacherForcedSteps(run.columns(), question_.chunk);
-      for (PathStep& step : steps) step.drafts = 0;
+      const std::vector<PathStep> steps =
+          WithoutDrafts(TeacherForcedSteps(run.columns(), question_.chunk));
       auto last = Clock::now();
       run.Run(steps, nullptr,
               [&](std::span<const int64_t> positions, int64_t columns, std::span<const float>) {

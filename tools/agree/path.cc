@@ -33,6 +33,11 @@ std::vector<PathStep> TeacherForcedSteps(int64_t columns, int64_t chunk) {
   return steps;
 }
 
+std::vector<PathStep> WithoutDrafts(std::vector<PathStep> steps) {
+  for (PathStep& step : steps) step.drafts = 0;
+  return steps;
+}
+
 PathRun::PathRun(optimized::Decoder* decoder, const PathStorage& storage,
                  std::span<const std::span<const int64_t>> sequences)
     : decoder_(decoder), storage_(storage), sequences_(sequences.begin(), sequences.end()) {

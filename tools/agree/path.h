@@ -39,6 +39,8 @@ struct PathStep {
 // Of `columns` columns: chunks of `chunk`, the last eighth one by one, every 16th of these after a
 // draft of 3.
 std::vector<PathStep> TeacherForcedSteps(int64_t columns, int64_t chunk);
+// Drafts are no tokens of the text: times and stored prefixes are those of it alone.
+std::vector<PathStep> WithoutDrafts(std::vector<PathStep> steps);
 
 class PathRun {
  public:

@@ -50,11 +50,6 @@ PrefixVectors VectorsOf(const DecoderConfig& c, const Rows& rows) {
   return vectors;
 }
 
-std::vector<PathStep> WithoutDrafts(std::vector<PathStep> steps) {
-  for (PathStep& step : steps) step.drafts = 0;
-  return steps;
-}
-
 // K and V of the tokens as the path computes them.
 Rows ComputedRows(optimized::Decoder* decoder, const PathStorage& storage,
                   std::span<const int64_t> tokens, int64_t chunk) {
