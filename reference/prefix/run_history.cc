@@ -408,9 +408,8 @@ void HistoryRunner::DoDamage(const PrefixOp& op) {
   if (!carried_out) return;
   damaged_ = true;
   files_damaged_ = folder_ != nullptr;
-  // Saved stores are files of the folder too.
-  for (Saved& saved : saved_)
-    saved.perhaps = saved.perhaps || (folder_ != nullptr && saved.is_there);
+  // What was saved may be among the damaged files, the folder's or the implementation's own.
+  for (Saved& saved : saved_) saved.perhaps = saved.perhaps || saved.is_there;
   flipped_ =
       flipped_ || (op.damage == FileDamage::kFlip && capabilities_.prefix_profile.flips_served);
   ledger_.Damaged();

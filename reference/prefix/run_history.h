@@ -142,7 +142,7 @@ class HistoryRunner {
   bool killed_ = false;  // the last call ended in a kill
   struct Saved {
     bool is_there = false;
-    bool perhaps = false;  // a save of it was killed
+    bool perhaps = false;  // a save of it was killed, or damage may have met it
     int64_t epoch = 0;
     int64_t block_tokens = 0;
     DType x = DType::kFloat32;
