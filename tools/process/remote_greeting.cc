@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "reference/spec/case_kind.h"
@@ -189,9 +190,12 @@ CodecSpace ReadCodecSpace(const SpaceReader& reader) {
   CodecSpace space;
   reader.Patterns("formats", &space.formats);
   reader.Types("x", &space.x);
+  constexpr std::array kDirections = {CodecDirection::kEncode, CodecDirection::kDecode,
+                                      CodecDirection::kRoundTrip};
+  const auto direction = [&](int i) { return kDirections[static_cast<size_t>(i)]; };
   reader.Names(
-      "operations", 3, [](int i) { return Name(static_cast<CodecDirection>(i)); },
-      [&](int i) { space.directions.push_back(static_cast<CodecDirection>(i)); });
+      "operations", static_cast<int>(kDirections.size()), [&](int i) { return Name(direction(i)); },
+      [&](int i) { space.directions.push_back(direction(i)); });
   return space;
 }
 

@@ -226,7 +226,7 @@ struct SupervisedChild::State {
       if (!ended) WaitForEnd();
       return;
     }
-    if (files[2].revents != 0) Write(*to_send);
+    if (to_send != nullptr && files[2].revents != 0) Write(*to_send);
   }
 
   // Reads until the pipe is empty; false when it is.
@@ -263,7 +263,8 @@ struct SupervisedChild::State {
   }
 };
 
-SupervisedChild::SupervisedChild(std::function<int(ChildChannel&)> body, const ChildLimits& limits)
+SupervisedChild::SupervisedChild(const std::function<int(ChildChannel&)>& body,
+                                 const ChildLimits& limits)
     : state_(std::make_unique<State>()) {
   state_->limits = limits;
   state_->reaped = state_->ended = true;  // nothing to reap if starting throws
@@ -388,9 +389,9 @@ const ChildOutcome& SupervisedChild::Stop() {
   return state_->outcome;
 }
 
-ChildOutcome RunSupervised(std::function<int(ChildChannel&)> body, const ChildLimits& limits,
+ChildOutcome RunSupervised(const std::function<int(ChildChannel&)>& body, const ChildLimits& limits,
                            const std::function<void(const Message&)>& on_message) {
-  SupervisedChild child(std::move(body), limits);
+  SupervisedChild child(body, limits);
   while (const std::optional<Message> message = child.Receive()) {
     if (on_message) on_message(*message);
   }

@@ -99,7 +99,7 @@ class SupervisedChild {
   // throws. It has copies of everything in memory and none of the parent's open files. Where the
   // parent has other threads, the body may use only what survives a fork (malloc does).
   // Errors: kUnsupported when no process can be made.
-  SupervisedChild(std::function<int(ChildChannel&)> body, const ChildLimits& limits);
+  SupervisedChild(const std::function<int(ChildChannel&)>& body, const ChildLimits& limits);
   // Runs a program found by PATH. Errors: kUnsupported when it cannot be started.
   SupervisedChild(const std::vector<std::string>& arguments, const ChildLimits& limits,
                   ChildStreams streams = ChildStreams::kMessageDescriptor);
@@ -144,7 +144,7 @@ class SupervisedChild {
 
 // Runs a body to its end and gives its messages to a function; what that throws passes through,
 // after the child is killed.
-ChildOutcome RunSupervised(std::function<int(ChildChannel&)> body, const ChildLimits& limits,
+ChildOutcome RunSupervised(const std::function<int(ChildChannel&)>& body, const ChildLimits& limits,
                            const std::function<void(const Message&)>& on_message = {});
 
 }  // namespace kvcheck

@@ -85,7 +85,7 @@ TEST(Content, DiffersInEveryArgument) {
 TEST(Content, AbsentAndEmptyFieldsAreDifferentIdentities) {
   std::set<uint64_t> seen;
   size_t count = 0;
-  const auto add = [&](PrefixIdentity who) {
+  const auto add = [&](const PrefixIdentity& who) {
     seen.insert(IdentityHash(who));
     ++count;
   };

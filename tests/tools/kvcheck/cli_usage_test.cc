@@ -145,7 +145,9 @@ TEST_F(Usage, MakeReplacesGoldenFilesAlone) {
   };
   EXPECT_EQ(Tool(to("g.h5")).exit_code, 0);
   EXPECT_EQ(Tool(to("g.h5")).exit_code, 0);  // made again
-  std::ofstream(Path("empty"));
+  {
+    const std::ofstream empty(Path("empty"));
+  }
   EXPECT_EQ(Tool(to("empty")).exit_code, 0);
   const std::string notes = "what somebody wrote\n";
   std::ofstream(Path("notes.txt")) << notes;

@@ -47,8 +47,10 @@ pid_t ToolTest::Start(const std::vector<std::string>& words) const {
   // Whoever runs the tests in the background may have these ignored.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
   setenv("KVCHECK", program_.c_str(), 1);
-  dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-  dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+  for (const auto& [path, stream] : {std::pair{&out, STDOUT_FILENO}, {&err, STDERR_FILENO}}) {
+    const int file = open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || dup2(file, stream) < 0) _exit(99);
+  }
   execv(argv[0], argv.data());
   _exit(99);
 }

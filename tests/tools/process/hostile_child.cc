@@ -58,19 +58,22 @@ void WriteFrame(std::string_view payload) {
   WriteText(payload);
 }
 
+void MakeFile(const std::string& path) {
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+  if (file < 0) _exit(99);
+  close(file);
+}
+
 // Gives signs of progress until FILE.silent is there, is silent from then on, and goes on when
 // FILE.answer is there. Says with FILE.begun and FILE.is_silent how far it is.
 void WaitForFiles(const std::string& file) {
-  const auto make = [&](const char* end) {
-    close(open((file + end).c_str(), O_CREAT | O_WRONLY, 0600));
-  };
   const auto exists = [&](const char* end) { return access((file + end).c_str(), F_OK) == 0; };
-  make(".begun");
+  MakeFile(file + ".begun");
   while (!exists(".silent")) {
     WriteHeader(0);
     usleep(5'000);
   }
-  make(".is_silent");
+  MakeFile(file + ".is_silent");
   while (!exists(".answer")) usleep(5'000);
 }
 
@@ -303,7 +306,7 @@ std::string GreetingOf(std::string_view kind, const char* file) {
   std::string name = "hostile";
   if (kind == "hello_changes" && file != nullptr) {
     if (access(file, F_OK) == 0) name = "another";
-    close(open(file, O_CREAT | O_WRONLY, 0600));
+    MakeFile(file);
   }
   integer("protocol", kind == "hello_version" ? 2 : 1);
   if (kind == "hello_without_name") name.clear();
@@ -363,7 +366,7 @@ int Run(std::string_view kind, const char* file) {
       WriteFrame("\x80");
       usleep(50'000);
       WriteFrame("\x80");
-      if (file != nullptr) close(open(file, O_CREAT | O_WRONLY, 0600));
+      if (file != nullptr) MakeFile(file);
       continue;
     }
     if (kind == "waits" && is_append) WaitForFiles(file);
