@@ -54,6 +54,9 @@ class ModelStore : public PrefixImplementation {
   void Observe(PrefixCounters* counters) override;
 
  private:
+  // What nobody wrote: NaN in every channel of every type.
+  static constexpr std::byte kUnwritten{0xff};
+
   struct Block {
     int64_t refs = 0;
     int64_t key = -1;  // -1: not published
@@ -80,6 +83,17 @@ class ModelStore : public PrefixImplementation {
 
   // model_store.cc
   void StartProcess(const PrefixSetup& setup, PrefixStarted* started);
+  bool IsRefused(PrefixOpKind kind, bool legal, std::string_view why);
+  OpResult Refusal() const { return OpResult::Refuse(message_); }
+  RowsOfTokens RowsOf(Block* block, int64_t first, int64_t tokens, int64_t position);
+  void Gather(const Request& request, int64_t tokens, PrefixRows* rows);
+  void CopyIn(Request* request, int64_t token, const PrefixVectors& vectors, int64_t from);
+  void Publish(Request* request, bool keep);
+  void StoreInCodes(const RowsOfTokens& rows);
+  bool Does(PublishEvent event, bool does) const;
+  bool Does(ForgetEvent event) const;
+
+  // model_store_blocks.cc
   int64_t Intern(const std::string& text);
   int64_t RootKey(const PrefixIdentity& who);
   int64_t KeyOf(int64_t root, int64_t before, int64_t index, std::span<const int32_t> tokens);
@@ -95,15 +109,6 @@ class ModelStore : public PrefixImplementation {
   bool MayEvict(const Block& block) const;
   bool IsFree(const Block& block) const { return block.refs <= 0 && block.key < 0; }
   void Unpublish(Block* block);
-  bool IsRefused(PrefixOpKind kind, bool legal, std::string_view why);
-  OpResult Refusal() const { return OpResult::Refuse(message_); }
-  RowsOfTokens RowsOf(Block* block, int64_t first, int64_t tokens, int64_t position);
-  void Gather(const Request& request, int64_t tokens, PrefixRows* rows);
-  void CopyIn(Request* request, int64_t token, const PrefixVectors& vectors, int64_t from);
-  void Publish(Request* request, bool keep);
-  void StoreInCodes(const RowsOfTokens& rows);
-  bool Does(PublishEvent event, bool does) const;
-  bool Does(ForgetEvent event) const;
 
   // model_store_disk.cc
   std::string SetupText() const;

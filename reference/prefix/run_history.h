@@ -66,7 +66,7 @@ class HistoryRunner {
     int64_t hit = 0;
   };
 
-  // run_history.cc: the operations. Each ends with the failure set, or without.
+  // run_history_operations.cc. Each ends with the failure set, or without.
   void Do(const PrefixOp& op);
   void SetPromptPath(Request* request);  // under the present epoch
   void DoOpen(const PrefixOp& op);
