@@ -54,6 +54,7 @@ void RunSmallest(FaultTrials* trials, FaultOutcome* outcome) {
                                             Name(healthy.outcome), healthy.reason));
   }
   outcome->smallest = trials->Faulty(entry);
+  outcome->smallest_size = trials->SizeOf(entry);
   const std::string why = NotCaught(*outcome->fault.text, outcome->smallest, "the smallest case");
   if (!why.empty()) outcome->failures.push_back(why);
 }
@@ -161,20 +162,24 @@ std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int thread
   return outcomes;
 }
 
-std::vector<Fault> SelectFaults(const std::vector<std::string>& patterns) {
+std::vector<Fault> SelectFaults(const std::vector<std::string>& patterns, std::string_view kind) {
   const std::vector<Glob> globs = ParseGlobs(patterns);
+  std::vector<Fault> selected;
+  for (const Fault& fault : AllFaults()) {
+    if (kind.empty() || Name(fault.kind) == kind) selected.push_back(fault);
+  }
   for (const Glob& glob : globs) {
-    const bool any = std::any_of(AllFaults().begin(), AllFaults().end(),
+    const bool any = std::any_of(selected.begin(), selected.end(),
                                  [&](const Fault& fault) { return glob.Matches(fault.text->id); });
     if (!any) {
       throw Error(ErrorCode::kUsage,
-                  fmt::format("no fault matches '{}'; kvcheck faults list shows all", glob.text()),
+                  fmt::format("no fault{} matches '{}'; kvcheck faults list shows all",
+                              kind.empty() ? "" : fmt::format(" of kind {}", kind), glob.text()),
                   "faults");
     }
   }
-  std::vector<Fault> selected;
-  for (const Fault& fault : AllFaults()) {
-    if (globs.empty() || MatchesAny(globs, fault.text->id)) selected.push_back(fault);
+  if (!globs.empty()) {
+    std::erase_if(selected, [&](const Fault& fault) { return !MatchesAny(globs, fault.text->id); });
   }
   return selected;
 }

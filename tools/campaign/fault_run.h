@@ -23,7 +23,8 @@ struct FaultOutcome {
   Fault fault;
   // Why it is not caught as its line says, one sentence each; empty: it is.
   std::vector<std::string> failures;
-  Trial smallest;  // of the smallest case, faulty
+  Trial smallest;             // of the smallest case, faulty
+  int64_t smallest_size = 0;  // of that case, as `elements`
   // Of drawn cases.
   bool caught = false;
   Trial drawn;           // of the case that was caught
@@ -51,9 +52,10 @@ Outcome HealthyOutcome(const FaultText& fault);
 // that does not.
 std::string CommandOf(const Fault& fault, const CaseEntry& entry, const std::string& check);
 
-// The faults whose id matches one of the patterns, in the order of the table; all without patterns.
-// Errors: kUsage where a pattern matches nothing.
-std::vector<Fault> SelectFaults(const std::vector<std::string>& patterns);
+// The faults of the kind ("": of every kind) whose id matches one of the patterns, in the order of
+// the table; all of them without patterns. Errors: kUsage where a pattern matches nothing.
+std::vector<Fault> SelectFaults(const std::vector<std::string>& patterns,
+                                std::string_view kind = "");
 
 }  // namespace kvcheck
 

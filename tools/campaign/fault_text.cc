@@ -111,6 +111,33 @@ std::string CoverageTable() {
   return Markdown(rows);
 }
 
+namespace {
+
+// How soon faults are caught and how near shrinking comes to the smallest cases known; "" where
+// none was caught.
+std::string CostSummary(std::span<const FaultOutcome> outcomes) {
+  std::vector<double> seconds;
+  std::vector<int64_t> longer;  // traces: operations more than the smallest case has
+  for (const FaultOutcome& outcome : outcomes) {
+    if (!outcome.caught) continue;
+    seconds.push_back(outcome.seconds);
+    if (!IsOfTensors(outcome.fault.kind)) longer.push_back(outcome.shrunk - outcome.smallest_size);
+  }
+  if (seconds.empty()) return "";
+  std::sort(seconds.begin(), seconds.end());
+  std::string text = fmt::format("until caught, on one core: median {:.3f} s, at most {:.3f} s\n",
+                                 seconds[seconds.size() / 2], seconds.back());
+  if (longer.empty()) return text;
+  const auto close =
+      std::count_if(longer.begin(), longer.end(), [](int64_t more) { return more <= 2; });
+  return text + fmt::format(
+                    "shrunk traces: {} of {} at most 2 operations longer than the smallest "
+                    "case, the longest {}\n",
+                    close, longer.size(), *std::max_element(longer.begin(), longer.end()));
+}
+
+}  // namespace
+
 std::string RunText(std::span<const FaultOutcome> outcomes, bool times, bool quiet) {
   std::vector<Cells> rows;
   rows.push_back(OutcomeHeads());
@@ -128,7 +155,7 @@ std::string RunText(std::span<const FaultOutcome> outcomes, bool times, bool qui
       text += fmt::format("FAILED  {}  {}\n", outcome.fault.text->id, failure);
     }
   }
-  return text + RunSummary(outcomes) + "\n";
+  return text + RunSummary(outcomes) + "\n" + (times ? CostSummary(outcomes) : "");
 }
 
 std::string RunSummary(std::span<const FaultOutcome> outcomes) {
@@ -182,6 +209,7 @@ std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const st
     one["failures"] = outcome.failures;
     one["smallest_check"] = outcome.smallest.check;
     one["smallest_hits"] = outcome.smallest.hits;
+    one["smallest_size"] = outcome.smallest_size;
     one["caught"] = outcome.caught;
     one["caught_by"] = outcome.drawn.check;
     one["reason"] = outcome.drawn.reason;

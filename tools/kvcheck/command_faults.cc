@@ -1,6 +1,7 @@
 // kvcheck faults: implementations with one rule replaced each, and whether the checks catch them.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ctime>
@@ -29,6 +30,7 @@ namespace {
 struct FaultsOptions {
   CommonOptions common;
   std::vector<std::string> patterns;
+  std::string kind;
   std::string id;
   std::string table;
   bool reports = false;
@@ -40,7 +42,7 @@ int ListFaults(const FaultsOptions& options) {
     std::cout << CoverageTable() << std::flush;
     return kExitPassed;
   }
-  const std::vector<Fault> faults = SelectFaults(options.patterns);
+  const std::vector<Fault> faults = SelectFaults(options.patterns, options.kind);
   if (options.common.json != "-") std::cout << FaultListText(faults) << std::flush;
   if (!options.common.json.empty()) {
     WriteOutput(options.common.json, ListJson(faults, ToolVersion()));
@@ -49,9 +51,9 @@ int ListFaults(const FaultsOptions& options) {
 }
 
 int RunFaultsCommand(const FaultsOptions& options) {
-  const std::vector<Fault> faults = SelectFaults(options.patterns);
+  const std::vector<Fault> faults = SelectFaults(options.patterns, options.kind);
   if (!options.table.empty() && faults.size() != AllFaults().size()) {
-    throw Error(ErrorCode::kUsage, "a table is of all faults: name none", "--table");
+    throw Error(ErrorCode::kUsage, "a table is of all faults: name none and no kind", "--table");
   }
   const CommonOptions& common = options.common;
   ProgressLine progress(common.text.quiet);
@@ -126,11 +128,23 @@ void AddJson(CLI::App* command, CommonOptions* options) {
       ->type_name("FILE");
 }
 
+void AddSelection(CLI::App* command, FaultsOptions* options) {
+  command->add_option("ID", options->patterns, "Ids or patterns: 'window_*' (default: all)");
+  std::vector<std::string> kinds;
+  for (const Fault& fault : AllFaults()) {
+    if (kinds.empty() || kinds.back() != Name(fault.kind)) kinds.emplace_back(Name(fault.kind));
+  }
+  command
+      ->add_option("--kind", options->kind, fmt::format("Of one kind: {}", fmt::join(kinds, ", ")))
+      ->check(CLI::IsMember(kinds))
+      ->type_name("KIND");
+}
+
 void AddList(CLI::App* faults, ChosenCommand* chosen) {
   auto options = std::make_shared<FaultsOptions>();
   CLI::App* command =
       faults->add_subcommand("list", "Show the faults and the reports they stand for");
-  command->add_option("ID", options->patterns, "Ids or patterns: 'window_*' (default: all)");
+  AddSelection(command, options.get());
   command->add_flag(
       "--reports", options->reports,
       "The reports of the catalogue instead, each with its faults or why it has none");
@@ -146,7 +160,7 @@ void AddRun(CLI::App* faults, ChosenCommand* chosen) {
   command->footer(
       "Exit codes: 0 every fault was hit and caught by a check that its line names, and nothing "
       "failed\nwithout the fault; 1 otherwise.\nExample: kvcheck faults run 'window_*' --no-times");
-  command->add_option("ID", options->patterns, "Ids or patterns: 'window_*' (default: all)");
+  AddSelection(command, options.get());
   command->add_flag("--no-times", options->no_times,
                     "Leave out seconds: then the output is the same in every run");
   command->add_option("--table", options->table, "Write the table of tools/faults/TABLE.md to FILE")

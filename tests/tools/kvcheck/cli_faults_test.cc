@@ -1,7 +1,9 @@
 // kvcheck faults: a few of them through the command. All of them: faults_run_test.cc.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -58,6 +60,33 @@ TEST_F(FaultsCommand, RunCatchesSomeOfEveryKindWhateverTheThreads) {
   // What was shrunk replays.
   const ToolRun timed = Tool({"faults", "run", "codes_signed"});
   EXPECT_NE(timed.out.find("seconds"), std::string::npos) << timed.out;
+  EXPECT_NE(timed.out.find("\nuntil caught, on one core: median "), std::string::npos) << timed.out;
+  EXPECT_EQ(timed.out.find("shrunk traces"), std::string::npos) << "a codec case is no trace";
+}
+
+TEST_F(FaultsCommand, RunSaysHowNearShrinkingCameToTheSmallestCase) {
+  const ToolRun run =
+      Tool({"faults", "run", "salt_not_in_key", "full_write_half_done", "--json", "run.json"});
+  int64_t most = 0;
+  const nlohmann::json json = Json("run.json");
+  for (const auto& fault : json["faults"]) {
+    most = std::max(most, fault["shrunk"].get<int64_t>() - fault["smallest_size"].get<int64_t>());
+  }
+  EXPECT_NE(run.out.find(fmt::format("of 2 at most 2 operations longer than the smallest case, the "
+                                     "longest {}\n",
+                                     most)),
+            std::string::npos)
+      << run.out;
+}
+
+TEST_F(FaultsCommand, AKindSelects) {
+  const ToolRun codecs = Tool({"faults", "list", "--kind", "codec"});
+  EXPECT_NE(codecs.out.find("\ncodes_signed "), std::string::npos) << codecs.out;
+  EXPECT_EQ(codecs.out.find("\nsalt_not_in_key "), std::string::npos) << codecs.out;
+  const ToolRun none = Tool({"faults", "list", "--kind", "prefix", "codes_signed"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("no fault of kind prefix matches 'codes_signed'"), std::string::npos)
+      << none.err;
 }
 
 TEST_F(FaultsCommand, QuietShowsCountsAlone) {
