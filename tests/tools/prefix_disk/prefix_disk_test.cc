@@ -6,11 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "golden/safetensors_file.h"
+#include "reference/data/generator.h"
 #include "reference/spec/error.h"
 #include "stored_prompts.h"
 #include "temporary_folder.h"
@@ -36,6 +40,34 @@ TEST(PrefixDisk, TheNextProcessReadsTheSameBytes) {
     EXPECT_FALSE(from_disk);  // memory has them now
     EXPECT_FALSE(next.disk.was_damaged());
   }
+}
+
+TEST(PrefixDisk, EightThreadsStoreFetchAndEvictOnOneFolder) {
+  TemporaryFolder folder;
+  const PrefixSetup setup = SetupOf("block=2 tokens=32 layers=2 dk=16");
+  Store store(setup, folder.path(), {.sync = false, .budget_bytes = 16'384});
+  std::atomic<int64_t> wrong = 0;
+  std::atomic<int64_t> from_disk = 0;
+  const auto work = [&](uint64_t thread) {
+    Generator random(1, "threads of a folder", thread);
+    for (int i = 0; i < 60; ++i) {
+      PrefixIdentity who;
+      if (random.Below(2) == 0) who.salt = std::string(1, static_cast<char>('a' + random.Below(2)));
+      Tokens prompt(static_cast<size_t>(random.Between(2, 8)));
+      for (int32_t& token : prompt) token = static_cast<int32_t>(random.Below(2));
+      if (random.Below(2) == 0) store.Put(prompt, who);
+      if (random.Below(3) == 0) store.cache.Evict(random.Between(1, 32));
+      bool is_from_disk = false;
+      wrong += store.Hit(prompt, who, &is_from_disk) < 0 ? 1 : 0;
+      from_disk += is_from_disk ? 1 : 0;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 8; ++thread) threads.emplace_back(work, thread);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(from_disk, 20);  // else the tier was not asked
+  EXPECT_FALSE(store.disk.was_damaged());
 }
 
 TEST(PrefixDisk, CodesComeBackAsTheyWereAndAreNotRoundedAgain) {
