@@ -44,8 +44,8 @@ KvFormat FormatOf(const std::string& text, bool is_key) {
 
 }  // namespace
 
-StoredVectors::StoredVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
-                             uint32_t seed)
+ProblemVectors::ProblemVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
+                               uint32_t seed)
     : bytes_(optimized::RowBytesOf(format, kDim)),
       tokens_(tokens),
       batch_(batch),
@@ -65,7 +65,7 @@ StoredVectors::StoredVectors(const KvFormat& format, int64_t tokens, int64_t bat
   }
 }
 
-optimized::StoredHeads StoredVectors::Heads(int64_t sequence) const {
+optimized::StoredHeads ProblemVectors::Heads(int64_t sequence) const {
   const int64_t first = sequence * tokens_ * kKvHeads;
   const int64_t token = by_token_ ? kKvHeads : 1;
   const int64_t head = by_token_ ? 1 : tokens_;
@@ -78,7 +78,7 @@ optimized::StoredHeads StoredVectors::Heads(int64_t sequence) const {
           head * bytes_.scales};
 }
 
-void StoredVectors::Decode(int64_t sequence, int64_t head, int64_t token, float* values) const {
+void ProblemVectors::Decode(int64_t sequence, int64_t head, int64_t token, float* values) const {
   const optimized::StoredHeads heads = Heads(sequence);
   const int64_t scale = head * heads.scale_head_stride + token * heads.scale_stride;
   codec_.Decode({heads.codes + head * heads.code_head_stride + token * heads.code_stride,
@@ -86,7 +86,7 @@ void StoredVectors::Decode(int64_t sequence, int64_t head, int64_t token, float*
                 1, values);
 }
 
-int64_t StoredVectors::Bytes() const { return tokens_ * kKvHeads * batch_ * bytes_.Total(); }
+int64_t ProblemVectors::Bytes() const { return tokens_ * kKvHeads * batch_ * bytes_.Total(); }
 
 StoredProblem::StoredProblem(const Size& size)
     : size_(size),

@@ -17,10 +17,10 @@
 namespace kvcheck {
 
 // K or V of every sequence, head-major or token-major.
-class StoredVectors {
+class ProblemVectors {
  public:
-  StoredVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
-                uint32_t seed);
+  ProblemVectors(const KvFormat& format, int64_t tokens, int64_t batch, bool by_token,
+                 uint32_t seed);
 
   optimized::StoredHeads Heads(int64_t sequence) const;
   // Decoded values of one vector. Shapes: values (head_dim).
@@ -67,7 +67,7 @@ class StoredProblem {
 
  private:
   Size size_;
-  StoredVectors k_, v_;
+  ProblemVectors k_, v_;
   optimized::ColumnRun run_;
   optimized::AttentionShape shape_;
   std::vector<optimized::VisibleKeys> visible_;

@@ -25,7 +25,7 @@ struct Item {
 
 class Items {
  public:
-  explicit Items(const DumpQuestion& question)
+  explicit Items(const FlashInferQuestion& question)
       : question_(question), include_(ParseGlobs(question.include)) {}
 
   void Add(const DumpedCall& call) {
@@ -145,7 +145,7 @@ class Items {
                       }});
   }
 
-  const DumpQuestion& question_;
+  const FlashInferQuestion& question_;
   std::vector<Glob> include_;
   std::map<std::string, WrapperCalls> wrappers_;
   std::vector<Item> items_;
@@ -155,7 +155,7 @@ class Items {
 
 }  // namespace
 
-void JudgeDump(const DumpQuestion& question, ResultSink* results) {
+void JudgeDump(const FlashInferQuestion& question, ResultSink* results) {
   // Before the first result: a plan that does not parse is no fault of a call.
   if (!question.plan.empty()) ParsePlan(question.plan);
   ParseProfile(question.profile);

@@ -11,7 +11,7 @@
 
 namespace kvcheck {
 
-struct DumpQuestion {
+struct FlashInferQuestion {
   std::string folder;
   std::vector<std::string> include;  // globs of functions or of folders of calls; none: all
   std::string plan;                  // "": what is known of the function's kernel
@@ -24,7 +24,7 @@ struct DumpQuestion {
 // CRASHED where it did not finish. Functions that are no attention are a result each, with their
 // number. Errors: as ReadDump; kUnsupported for a dump by torch.save; kSelection: no call matches;
 // kParse for a plan or a profile; kUsage for a pattern.
-void JudgeDump(const DumpQuestion& question, ResultSink* results);
+void JudgeDump(const FlashInferQuestion& question, ResultSink* results);
 
 }  // namespace kvcheck
 

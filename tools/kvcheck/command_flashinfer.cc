@@ -13,10 +13,10 @@ namespace {
 
 struct FlashInferOptions {
   CommonOptions common;
-  DumpQuestion question;
+  FlashInferQuestion question;
 };
 
-int JudgeFlashInfer(const CommonOptions& common, DumpQuestion question) {
+int JudgeFlashInfer(const CommonOptions& common, FlashInferQuestion question) {
   common.Check();
   question.settings.strict = common.text.strict;
   question.settings.threads = common.threads;
@@ -43,7 +43,7 @@ void AddFlashInferCommand(CLI::App* app, ChosenCommand* chosen) {
       "tables\n"
       "of the wrapper's last plan() before it. Other functions are UNSUPPORTED, by name; a call\n"
       "without outputs is CRASHED. Files of torch.save are not read.");
-  DumpQuestion* question = &options->question;
+  FlashInferQuestion* question = &options->question;
   command->add_option("DUMPDIR", question->folder, "The folder of a dump")->required();
   command
       ->add_option("--include,--only", question->include,

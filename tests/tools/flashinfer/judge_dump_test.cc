@@ -47,7 +47,7 @@ class Kept : public ResultSink {
 };
 
 Kept Judged(const std::string& folder, std::vector<std::string> include = {}) {
-  DumpQuestion question;
+  FlashInferQuestion question;
   question.folder = folder;
   question.include = std::move(include);
   Kept kept;
