@@ -16,8 +16,10 @@ import sys
 
 import numpy as np
 
+import affine_groups
 import channel_groups
 import check_plans
+import check_traces
 import float_blocks
 import ggml_blocks
 import kvcheck_golden as kg
@@ -25,6 +27,7 @@ import regimes
 import token_head
 import turboquant_groups
 import uniform
+from regimes import rounded
 
 PLANS = {"mlx_cpu_sdpa": check_plans.mlx_plan, "mlx_lm_quantized": check_plans.mlx_lm_plan,
          "torch_cpu_flash": check_plans.torch_flash_plan, "torch_cpu_math": check_plans.torch_math_plan}
@@ -40,57 +43,10 @@ def exact(tensor):
     return regimes.widen(tensor.array, KINDS[tensor.dtype])
 
 
-def rounded(x, kind):
-    return regimes.widen(regimes.to_storage(x, kind), kind)
-
-
-# --------------------------------------------------------------------------------------- affine
-
-
-def affine_of(text):
-    _, bits, group, kind = text.split(":")
-    return int(bits), int(group[1:]), kind
-
-
-def unpack(words, bits, head_dim):
-    """Codes (..., head_dim) from one bit stream per row, lowest bit first."""
-    stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
-    return (stream.reshape(*words.shape[:-1], head_dim, bits) << np.arange(bits)).sum(-1)
-
-
-def values_of(codes, scales, biases, text):
-    """rnd(rnd(c s) + z) in the row type, as float64.
-
-    The product of a code and a scale is exact in float64. A sum is not, and where it is rounded to float32 first the
-    second rounding changes nothing: float64 and float32 have more than twice the digits of what is rounded next.
-    """
-    _, group, kind = affine_of(text)
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = rounded(codes * np.repeat(scales, group, -1), kind)
-        return rounded(product + np.repeat(biases, group, -1), kind)
-
-
-def decode(codes, scales, biases, text, head_dim):
-    bits = affine_of(text)[0]
-    return values_of(unpack(codes.array, bits, head_dim), exact(scales), exact(biases), text)
-
-
-def encode(x, text):
-    """Codes, scales, biases of finite rows; every step in float32."""
-    bits, group, kind = affine_of(text)
-    one, levels = np.float32, np.float32(2**bits - 1)
-    x = x.astype(np.float32).reshape(*x.shape[:-1], -1, group)
-    high, low = x.max(-1), x.min(-1)
-    scale = np.maximum((high - low) / levels, one(1e-7))
-    negative = np.abs(low) > np.abs(high)
-    scale = np.where(negative, scale, -scale)
-    edge = np.where(negative, low, high)
-    steps = np.rint(edge / scale)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale = np.where(steps != 0, edge / steps, scale)
-    bias = np.where(steps != 0, edge, one(0))
-    codes = np.clip(np.rint((x - bias[..., None]) / scale[..., None]), 0, levels)
-    return codes.reshape(*x.shape[:-2], -1), rounded(scale, kind), rounded(bias, kind)
+def decode_affine(tensors, prefix, text, head_dim):
+    codes, scales, biases = (tensors[prefix + part] for part in ("codes", "scales", "biases"))
+    unpacked = affine_groups.unpack(codes.array, affine_groups.parameters_of(text)[0], head_dim)
+    return affine_groups.values_of(unpacked, exact(scales), exact(biases), text)
 
 
 def blocks_are_right(fields, case, record):
@@ -196,18 +152,18 @@ def codec_is_right(fields, case, record):
         return scaled_is_right(fields, case, record)
     head_dim = int(fields["d"])
     if fields["op"] == "decode":
-        want = decode(*(case.inputs[n] for n in ("codes", "scales", "biases")), fields["format"], head_dim)
+        want = decode_affine(case.inputs, "", fields["format"], head_dim)
         return np.array_equal(want, exact(record.outputs["y"]), equal_nan=True)
     x = exact(case.inputs["x"])
     if not np.isfinite(x).all() or np.ptp(x) > 1e38:
         return None
-    codes, scales, biases = encode(x, fields["format"])
+    codes, scales, biases = affine_groups.encode(x, fields["format"])
     if fields["op"] == "encode":
-        bits = affine_of(fields["format"])[0]
-        return (np.array_equal(codes, unpack(record.outputs["codes"].array, bits, head_dim))
+        bits = affine_groups.parameters_of(fields["format"])[0]
+        return (np.array_equal(codes, affine_groups.unpack(record.outputs["codes"].array, bits, head_dim))
                 and np.array_equal(scales, exact(record.outputs["scales"]))
                 and np.array_equal(biases, exact(record.outputs["biases"])))
-    return np.array_equal(values_of(codes, scales, biases, fields["format"]), exact(record.outputs["y"]))
+    return np.array_equal(affine_groups.values_of(codes, scales, biases, fields["format"]), exact(record.outputs["y"]))
 
 
 # ------------------------------------------------------------------------------------ attention
@@ -217,7 +173,7 @@ def operand(case, name, fields):
     if name in case.inputs:
         return exact(case.inputs[name])
     head_dim = int(fields["dv"] if name == "v" and "dv" in fields else fields["d"])
-    return decode(*(case.inputs[f"{name}_{part}"] for part in ("codes", "scales", "biases")), fields[name], head_dim)
+    return decode_affine(case.inputs, f"{name}_", fields[name], head_dim)
 
 
 def visible_and_bias(fields, mask, shape):
@@ -306,8 +262,6 @@ class Row:
 
 def main(arguments):
     paths = arguments[1:] or sorted((pathlib.Path(__file__).parent.parent / "data").glob("*.h5"))
-    import check_traces  # which uses this file
-
     ok = True
     print(f"{'file':<22}{'record':<22}{'type':<6}{'PASS':>5}{'FAIL':>5}{'MISTR':>6}{'elements':>10}{'max err/B':>11}"
           f"{'median B/A':>12}")

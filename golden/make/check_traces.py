@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-import check_golden
+import affine_groups
 import regimes
 import token_rows
 import trace_recording
@@ -58,18 +58,13 @@ def required(layout, offset):
     return visible(layout, offset) - {offset}
 
 
-def packed(codes, bits):
-    stream = (codes.astype(np.int64)[..., None] >> np.arange(bits)) & 1
-    return np.packbits(stream.reshape(*codes.shape[:-1], -1).astype(np.uint8), axis=-1, bitorder="little")
-
-
 def encoded(vectors, kind, text):
     """Vectors (heads, dim) as stored, and their bytes as the format stores them: one text of bytes for all heads."""
     if not text.startswith("affine"):
         return b"".join(v.tobytes() for v in vectors)
-    bits, _, scale_kind = check_golden.affine_of(text)
-    codes, scales, biases = check_golden.encode(regimes.widen(vectors, kind), text)
-    parts = (packed(codes, bits), regimes.to_storage(scales, scale_kind), regimes.to_storage(biases, scale_kind))
+    bits, _, scale_kind = affine_groups.parameters_of(text)
+    codes, scales, biases = affine_groups.encode(regimes.widen(vectors, kind), text)
+    parts = (affine_groups.pack(codes, bits), regimes.to_storage(scales, scale_kind), regimes.to_storage(biases, scale_kind))
     return b"".join(part[head].tobytes() for head in range(len(vectors)) for part in parts)
 
 
@@ -186,7 +181,7 @@ def states_of(outputs, setup):
             if not state["holds"]:
                 continue
             if text.startswith("affine"):
-                bits, group, scale = check_golden.affine_of(text)
+                bits, group, scale = affine_groups.parameters_of(text)
                 scale_bytes = dim // group * (4 if scale == "f32" else 2)
                 sizes = (dim * bits // 8, scale_bytes, scale_bytes)
             else:

@@ -25,8 +25,8 @@ def to_storage(x, kind):
         with np.errstate(over="ignore"):
             return x.astype(np.float16)
     bits = np.ascontiguousarray(x).view(np.uint32).astype(np.uint64)
-    rounded = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
-    return np.where(np.isnan(x), 0x7FC0, rounded).astype(np.uint16).reshape(x.shape)
+    nearest = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
+    return np.where(np.isnan(x), 0x7FC0, nearest).astype(np.uint16).reshape(x.shape)
 
 
 def widen(stored, kind):
@@ -35,6 +35,11 @@ def widen(stored, kind):
         bits = np.ascontiguousarray(stored).astype(np.uint32) << np.uint32(16)
         return bits.view(np.float32).astype(np.float64).reshape(stored.shape)
     return stored.astype(np.float64)
+
+
+def rounded(x, kind):
+    """What is left of values after they were stored, float64."""
+    return widen(to_storage(x, kind), kind)
 
 
 def typed(stored, kind, kv_format=None):
