@@ -182,9 +182,24 @@ class Texts(unittest.TestCase):
         row = np.float32([6, 4.5, 4.5, 4.5, 4.5] + 11 * [0])
         self.assertEqual(fmt.encode(row, nvfp4_encode="vllm")[1].tolist(), [0x38])
         self.assertEqual(fmt.encode(row, nvfp4_encode="vllm_4over6")[1].tolist(), [0x3C])
-        for text in ("mxfp4", "mxfp4:g32:f32", "mxfp8:f32", "nvfp4:0.5:f32", "nvfp4:f64"):
+        for text in ("mxfp4", "mxfp4:g32:f32", "mxfp8:f32", "nvfp4:0.5:f32", "nvfp4:f64", "nvfp4:x0.5:swizzled:f32"):
             with self.assertRaises(ValueError):
                 parse_format(text)
+
+    def test_scales_of_a_page_stand_in_the_order_of_v_on_sm100(self):
+        page, token = parse_format("nvfp4:swizzled:x0.25:bf16"), parse_format("nvfp4:x0.25:bf16")
+        self.assertEqual(page.of_token, token)
+        self.assertEqual((page.block, page.shapes(512, (3,))), (256, [[3, 256], [3, 32]]))
+        values = np.random.default_rng(3).standard_normal((3, 512)).astype(np.float32) * np.repeat(np.exp2(np.arange(32) % 7), 16)
+        codes, scales = page.encode(values)
+        linear_codes, linear = token.encode(values)
+        self.assertTrue((codes == linear_codes).all())
+        self.assertFalse((scales == linear).all())
+        for t in range(4):  # of 8 blocks each
+            for s in range(8):
+                place = s // 2 * 8 + s % 2 * 4 + t
+                self.assertTrue((scales[:, place] == linear[:, t * 8 + s]).all(), (t, s))
+        self.assertTrue((page.decode((codes, scales)) == token.decode((codes, linear))).all())
 
     def test_codes_per_channel_are_what_quanto_writes(self):
         witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])  # 8 tokens of 4 channels
