@@ -238,6 +238,28 @@ class Texts(unittest.TestCase):
         exact = parse_format("turboquant:4:g128:s1:bf16")
         self.assertEqual((exact.bits, exact.group, exact.type), (4, 128, "bf16"))
 
+    def test_turboquant_with_half_a_bit_is_two_halves(self):
+        fmt = parse_format("turboquant:3.5:g64:mlx_vlm:hffff00000000ffff:s1:f16")
+        high = [*range(16, 48)]  # words are written with their highest channel first
+        low = [i for i in range(64) if i not in high]
+        self.assertEqual(fmt.shapes(128, (2,)), [[2, 14], [2, 4]])
+        values = np.random.default_rng(2).standard_normal((2, 128)).astype(np.float32)
+        words, norms = fmt.encode(values)
+        decoded = fmt.decode((words, norms)).reshape(2, 2, 64)
+        at = 0
+        for index, (text, channels) in enumerate((("turboquant:3:g32:mlx_vlm:s1:f16", low), ("turboquant:4:g32:mlx_vlm:s98:f16", high))):
+            half = parse_format(text)
+            part = half.encode(values.reshape(2, 2, 64)[..., channels].reshape(2, 64))
+            width = part[0].shape[-1]
+            self.assertTrue((words[:, at:at + width] == part[0]).all(), text)
+            self.assertTrue((norms[:, 2 * index:2 * index + 2] == part[1]).all(), text)
+            self.assertTrue((decoded[..., channels].reshape(2, 64) == half.decode(part)).all(), text)
+            at += width
+        self.assertEqual(at, 14)
+        for text in ("turboquant:3.5:g64:f16", "turboquant:3.5:g64:hffff:f16", "turboquant:3.25:g64:hffff00000000ffff:f16"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
+
     def test_rotated_vectors_are_stored_rotated(self):
         fmt, stored = parse_format("hadamard:64:q4_0"), parse_format("q4_0")
         self.assertEqual(fmt.shapes(128, (2,)), stored.shapes(128, (2,)))
@@ -304,6 +326,7 @@ class Texts(unittest.TestCase):
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
                            ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
+                           ("turboquant:4.5:g64:hffff00000000ffff:f32", 0.8),
                            ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8),
                            ("fp8:e4m3fn:token:bf16", 0.2), ("int8:inline:f32", 0.02), ("int4zp:token:f32", 0.3),
                            ("uniform:4:inline:f32", 0.3), ("uniform:3:token:bf16", 0.6)):
