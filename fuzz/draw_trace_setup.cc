@@ -104,7 +104,7 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
   }
   for (const auto& [x, weight] : kTypes) {
     TypedFormats typed{x, weight, {}, {}};
-    for (const KvFormat& format : AllKvFormats()) {
+    for (const KvFormat& format : CacheFormats()) {
       if (!space.HasFormats(x, format, format)) continue;
       if (!MatchesAnyGlob(options.formats, Print(format))) continue;
       (IsPlain(format) ? typed.plain : typed.coded).push_back(format);
@@ -140,7 +140,7 @@ std::vector<TraceSpace> ReadSpaces(const TraceDrawOptions& options) {
   }
   CheckMatches(options.layouts, {LayoutVariants().begin(), LayoutVariants().end()}, "layout");
   std::vector<std::string> formats;
-  for (const KvFormat& format : AllKvFormats()) formats.push_back(Print(format));
+  for (const KvFormat& format : CacheFormats()) formats.push_back(Print(format));
   CheckMatches(options.formats, formats, "format");
   if (options.spaces.empty()) return {*Intersect({}, options)};
   std::vector<TraceSpace> spaces;

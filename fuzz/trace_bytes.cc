@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "reference/spec/token_groups.h"
+
 namespace kvcheck {
 namespace {
 
@@ -30,7 +32,7 @@ class Bytes {
 };
 
 const KvFormat& PickFormat(Bytes* bytes) {
-  static const std::vector<KvFormat> formats = AllKvFormats();
+  static const std::vector<KvFormat> formats = CacheFormats();
   return formats[static_cast<size_t>(bytes->Below(static_cast<int64_t>(formats.size())))];
 }
 

@@ -4,10 +4,12 @@ quanto_channel.h5    optimum-quanto, by the calls of transformers' quantized cac
                      of transformers 5.23.0, QuantoQuantizedLayer with axis_key=-1)
 hqq_channel.h5       hqq's Quantizer with axis=0 and optimize=False, each group of tokens a tensor of its own; transformers leaves
                      optimize=True, whose zero is found by a search
-transcribed_channel.h5  OpenVINO's u8 and u4 keys by channel, transcribed in numpy (channel_groups.py): no library's answer
+openvino_channel.h5  OpenVINO's u8 and u4 keys by channel, as its CPU plugin writes them into the cache (openvino_cache.py)
+transcribed_channel.h5  the same and what the plugin makes of it, transcribed in numpy (channel_groups.py), since nothing shows
+                     what it reads: no library's answer
 
 Usage: python make_channel.py [DIRECTORY]      (default: ../data beside this file)
-       ... --only NAME                         quanto, hqq or transcribed
+       ... --only NAME                         quanto, hqq, openvino or transcribed
        ... --values COUNT                      COUNT values of each format and type, rounded up to groups, in place of the
                                                stored ones, for `kvcheck golden verify`
 Needs the packages of requirements-channel.txt.
@@ -21,6 +23,7 @@ import numpy as np
 import channel_groups
 import kvcheck_golden as kg
 import machine
+import openvino_cache
 import regimes
 
 KINDS = ("f32", "f16", "bf16")
@@ -106,6 +109,14 @@ def hqq(x, kind, bits, group):
 
 
 def openvino(x, kind, bits, group):
+    """Each row a sequence of one block; what is read shows nowhere."""
+    cache = openvino_cache.KeyCache(bits, CHANNELS, len(x), 1)
+    cache.append(regimes.widen(x, kind).astype(np.float32).reshape(-1, group, CHANNELS))
+    codes, scales, zeros = cache.stored()
+    return codes.reshape(len(x), -1), scales, zeros, None
+
+
+def transcribed(x, kind, bits, group):
     tokens = regimes.widen(x, kind).astype(np.float32).reshape(-1, group, CHANNELS)
     codes, scales, zeros = channel_groups.encode(tokens, bits, "f32", "openvino")
     y = channel_groups.decode(codes, scales, zeros, "f32", "openvino")
@@ -118,7 +129,9 @@ WRITERS = {
                "MaxOptimizer, quantize_weight(axis=-1), dequantize"),
     "hqq": ("hqq_channel.h5", hqq, (2, 4, 8), (32,), "channel=hqq", False, ("hqq", "torch"),
             "Quantizer.quantize(axis=0, optimize=False), dequantize"),
-    "transcribed": ("transcribed_channel.h5", openvino, (4, 8), (32,), "channel=openvino", True, ("numpy",),
+    "openvino": ("openvino_channel.h5", openvino, (4, 8), (32,), "channel=openvino", True, ("openvino",),
+                 "PagedAttentionExtension, KEY_CACHE_QUANT_MODE=BY_CHANNEL"),
+    "transcribed": ("transcribed_channel.h5", transcribed, (4, 8), (32,), "channel=openvino", True, ("numpy",),
                     "transcription of quant_u8_by_channel_kernel, vector code")}
 
 
@@ -143,8 +156,9 @@ def make(name, directory, count):
 
                     writer.case("encode." + label, case("encode"), {"x": regimes.typed(x, kind)}).observed(
                         name, planes, profile=profile, **record)
-                    writer.case("decode." + label, case("decode"), planes).observed(
-                        name, {"y": regimes.typed(y, stored_kind)}, profile=(profile + " decode=two_roundings").strip(), **record)
+                    if y is not None:
+                        writer.case("decode." + label, case("decode"), planes).observed(
+                            name, {"y": regimes.typed(y, stored_kind)}, profile=(profile + " decode=two_roundings").strip(), **record)
                     values += x.size
     print(directory / file, values, "values")
 

@@ -1,13 +1,16 @@
-"""Makes mlx_vlm_turboquant.h5: what mlx-vlm's TurboQuant codec (_TurboQuantMSECodec) writes and reads on MLX's CPU backend.
+"""Makes mlx_vlm_turboquant.h5: what mlx-vlm's TurboQuant codecs (_TurboQuantMSECodec, and _SplitCodec of fractional bits, which
+chooses its channels by the rows) write and read on MLX's CPU backend.
 
 Usage: python make_mlx_vlm.py [DIRECTORY]                    (default: ../data beside this file)
        python make_mlx_vlm.py --values COUNT [DIRECTORY]     COUNT values of each setting in place of the stored rows, for
                                                              `kvcheck golden verify DIRECTORY/mlx_vlm_turboquant.h5`
+       ... --only PATTERN                                    settings of this text alone
 Needs the packages of requirements-mlx-vlm.txt, installed without what they depend on (pip install --no-deps; also numpy and
 h5py): the codec stands in one module, which needs mlx and numpy. The codebook is data: where the library computes another one
 here than the set that the format names, it is given that set.
 """
 import argparse
+import fnmatch
 import importlib.metadata
 import importlib.util
 import pathlib
@@ -36,12 +39,39 @@ def codec_module():
     return importlib.import_module("mlx_vlm.turboquant")
 
 
-def codec_of(module, fmt):
-    codec = module._TurboQuantMSECodec(fmt.d, fmt.bits, fmt.seed)
-    if not np.array_equal(np.array(codec.codebook), fmt.centroids):
-        codec.codebook = mx.array(fmt.centroids)
+def with_centroids(codec, text):
+    """The codec, with those of the format where it has computed others."""
+    centroids = turboquant_groups.Format(text).centroids
+    if not np.array_equal(np.array(codec.codebook), centroids):
+        codec.codebook = mx.array(centroids)
         codec._midpoints = (codec.codebook[:-1] + codec.codebook[1:]) / 2
     return codec
+
+
+def codec_of(module, text, rows):
+    """(codec, its format's text, stored planes of its state). text: with half a bit without the channels, which are chosen by
+    the rows (B, H, T, D)."""
+    if ".5:" not in text:
+        fmt = turboquant_groups.Format(text)
+        return (with_centroids(module._TurboQuantMSECodec(fmt.d, fmt.bits, fmt.seed), text), text,
+                lambda state: (np.array(state.indices)[0, 0], np.array(state.norms)[0, 0][:, None]))
+    _, bits, group, *rest = text.split(":")
+    seed = next((int(part[1:]) for part in rest if part[0] == "s"), 0)
+    codec = module._SplitCodec(rows, float(bits), "mse", seed)
+    high = np.zeros(int(group[1:]), bool)
+    high[np.array(codec.high_idx)] = True
+    at = 3 if rest[0] in ("mlx_vlm", "exact") else 2
+    parts = [*text.split(":")[:at + 1], "h" + turboquant_groups.mask_text(high), *text.split(":")[at + 1:]]
+    text = ":".join(parts)
+    for (half, channels), of_half, index in zip(turboquant_groups.halves_of(text), (codec.low_codec, codec.high_codec),
+                                                (codec.low_idx, codec.high_idx)):
+        assert channels.tolist() == np.array(index).tolist()
+        with_centroids(of_half, half)
+
+    def planes(state):
+        return (np.concatenate([np.array(half.indices)[0, 0] for half in (state.low, state.high)], -1),
+                np.stack([np.array(half.norms)[0, 0] for half in (state.low, state.high)], -1))
+    return codec, text, planes
 
 
 def as_mlx(stored, kind):
@@ -60,30 +90,35 @@ def text_of(direction, text, kind, x):
 
 
 def add(writer, module, label, text, x, round_trip=False):
-    """x: (rows, group), as stored in the format's type of rows."""
-    fmt = turboquant_groups.Format(text)
-    codec = codec_of(module, fmt)
-    # (B, H, T, D)
-    state = codec.quantize(as_mlx(x, fmt.kind)[None, None])
-    y = as_stored(codec.dequantize(state)[0, 0], fmt.kind)
-    stored = {"codes": kg.Typed(np.array(state.indices)[0, 0], "uint32", kv_format=text),
-              "norms": kg.Typed(np.array(state.norms)[0, 0][:, None], "float16")}
-    given = {"x": regimes.typed(x, fmt.kind)}
+    """x: (rows, group), as stored in the format's type of rows. text: as codec_of has it."""
+    kind = text.rsplit(":", 1)[1]
+    rows = as_mlx(x, kind)[None, None]  # (B, H, T, D)
+    codec, text, planes = codec_of(module, text, rows)
+    state = codec.quantize(rows)
+    y = as_stored(codec.dequantize(state)[0, 0], kind)
+    words, norms = planes(state)
+    stored = {"codes": kg.Typed(words, "uint32", kv_format=text), "norms": kg.Typed(norms, "float16")}
+    given = {"x": regimes.typed(x, kind)}
+    name = type(codec).__name__
 
     def record(function, **fields):
         return dict(implementation=function, version=VERSION, machine=machine.describe(), profile="decode=two_roundings", **fields)
 
-    case = writer.case(f"encode.{label}", text_of("encode", text, fmt.kind, x), given)
-    case.observed("mlx-vlm", stored, **record("_TurboQuantMSECodec.quantize"))
-    case = writer.case(f"decode.{label}", text_of("decode", text, fmt.kind, x), stored)
-    case.observed("mlx-vlm", {"y": regimes.typed(y, fmt.kind)}, **record("_TurboQuantMSECodec.dequantize"))
+    case = writer.case(f"encode.{label}", text_of("encode", text, kind, x), given)
+    case.observed("mlx-vlm", stored, **record(f"{name}.quantize"))
+    case = writer.case(f"decode.{label}", text_of("decode", text, kind, x), stored)
+    case.observed("mlx-vlm", {"y": regimes.typed(y, kind)}, **record(f"{name}.dequantize"))
     if not round_trip:
         return
-    case = writer.case(f"round_trip.{label}", text_of("round_trip", text, fmt.kind, x), given)
-    case.observed("mlx-vlm", {"y": regimes.typed(y, fmt.kind)},
+    case = writer.case(f"round_trip.{label}", text_of("round_trip", text, kind, x), given)
+    case.observed("mlx-vlm", {"y": regimes.typed(y, kind)},
                   **record("dequantize(quantize(x))", expect="MISTRUSTED",
                            reason="the error of few bits is a large part of these data: a round trip within its bound proves "
                                   "little; the cases encode and decode judge every code"))
+
+
+def dimension_of(text):
+    return int(text.split(":")[2][1:])
 
 
 def edge_rows(d):
@@ -101,7 +136,8 @@ STORED = (
     *(f"turboquant:{bits}:g{d}:mlx_vlm:f32" for d in (64, 128) for bits in (1, 2, 3, 4)),
     "turboquant:4:g32:mlx_vlm:f32", "turboquant:3:g256:mlx_vlm:f32", "turboquant:3:g64:mlx_vlm:s97:f32",
     "turboquant:3:g64:mlx_vlm:s1:f16", "turboquant:4:g128:mlx_vlm:s1:bf16",
-    "turboquant:5:g32:f32", "turboquant:4:g128:f32", "turboquant:3:g512:f32")
+    "turboquant:5:g32:f32", "turboquant:4:g128:f32", "turboquant:3:g512:f32",
+    "turboquant:3.5:g128:mlx_vlm:f32", "turboquant:2.5:g64:mlx_vlm:s1:f16", "turboquant:1.5:g64:mlx_vlm:bf16", "turboquant:4.5:g64:f32")
 WITH_EDGES = ("turboquant:4:g64:mlx_vlm:f32", "turboquant:4:g128:f32")
 
 
@@ -114,40 +150,46 @@ def every_setting():
     for d in (32, 64, 128, 256, 512):
         for bits in (1, 2, 3, 4, 5):
             yield f"turboquant:{bits}:g{d}:f32"
+    for d in (64, 128, 256):
+        for bits in (1.5, 2.5, 3.5):
+            yield f"turboquant:{bits}:g{d}:mlx_vlm:f32"
+            yield f"turboquant:{bits}:g{d}:mlx_vlm:s1:{'f16' if bits == 2.5 else 'bf16'}"
+        yield f"turboquant:4.5:g{d}:f32"
 
 
 def many(text, count):
     """COUNT values: normal rows of all magnitudes, a quarter with outlier channels, a quarter of integers, a quarter sparse."""
-    fmt = turboquant_groups.Format(text)
+    d, kind = dimension_of(text), text.rsplit(":", 1)[1]
     rng = regimes.generator(f"many.{text}")
-    rows = (count + fmt.d - 1) // fmt.d
-    x = rng.standard_normal((rows, fmt.d)) * 2.0 ** rng.integers(-8, 8, (rows, 1))
+    rows = (count + d - 1) // d
+    x = rng.standard_normal((rows, d)) * 2.0 ** rng.integers(-8, 8, (rows, 1))
     x[1::4, ::17] *= 30
     x[2::4] = np.round(x[2::4] * 4)
-    x[3::4] *= rng.random((len(x[3::4]), fmt.d)) < 0.2
-    return regimes.to_storage(x.astype(np.float32), fmt.kind)
+    x[3::4] *= rng.random((len(x[3::4]), d)) < 0.2
+    return regimes.to_storage(x.astype(np.float32), kind)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", default=pathlib.Path(__file__).resolve().parent.parent / "data")
     parser.add_argument("--values", type=int)
+    parser.add_argument("--only", default="*", help="settings that match the pattern, as 'turboquant:*.5:*'")
     options = parser.parse_args()
     path = pathlib.Path(options.directory) / "mlx_vlm_turboquant.h5"
     module = codec_module()
     with kg.Writer(str(path), source=VERSION, command="python golden/make/make_mlx_vlm.py") as writer:
-        for text in every_setting() if options.values else STORED:
-            fmt = turboquant_groups.Format(text)
+        for text in fnmatch.filter(every_setting() if options.values else STORED, options.only):
+            d = dimension_of(text)
             label = text.removeprefix("turboquant:").replace(":", ".")
             if options.values:
                 add(writer, module, f"{label}.many", text, many(text, options.values))
                 continue
             rng = regimes.generator(f"turboquant.{text}")
-            families = FAMILIES if fmt.d == 64 else FAMILIES[:1] if fmt.d > 128 else ("gauss", "outlier", "ties")
-            x = regimes.codec_rows(fmt.kind, fmt.bits, fmt.d, rng, families)
+            families = FAMILIES if d == 64 else FAMILIES[:1] if d > 128 else ("gauss", "outlier", "ties")
+            x = regimes.codec_rows(text.rsplit(":", 1)[1], int(float(text.split(":")[1])), d, rng, families)
             add(writer, module, label, text, x, round_trip=text == WITH_EDGES[0])
             if text in WITH_EDGES:
-                add(writer, module, f"{label}.edges", text, edge_rows(fmt.d))
+                add(writer, module, f"{label}.edges", text, edge_rows(d))
     print(path)
 
 

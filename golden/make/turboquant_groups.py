@@ -1,5 +1,8 @@
 """TurboQuant's MSE codec in numpy, a second writing beside the C++ of the project and beside mlx-vlm: what check_golden.py holds
-golden files to. Text: turboquant:BITS:gGROUP[:CODEBOOK][:SIGNS]:ROW_TYPE; turboquant=mlx_vlm of the profile."""
+golden files to. Text: turboquant:BITS:gGROUP[:CODEBOOK][:SIGNS]:ROW_TYPE; turboquant=mlx_vlm of the profile.
+
+With half a bit, turboquant:BITS.5:gGROUP[:CODEBOOK]:hHIGH[:sSEED]:ROW_TYPE, rows of one group are two rows of half the group, put
+together here."""
 import functools
 
 import numpy as np
@@ -103,9 +106,41 @@ def unpack(words, bits):
     return (stream.reshape(*words.shape[:-1], -1, bits).astype(np.int64) << np.arange(bits)).sum(-1)
 
 
+def mask_text(high):
+    """Words of 32 channels, of a bool per channel."""
+    words = np.packbits(np.asarray(high, bool), bitorder="little").view("<u4")
+    return "".join(f"{word:08x}" for word in words)
+
+
+def halves_of(text):
+    """[(text, its channels), ...] of a format with half a bit, fewer bits first; None of another."""
+    _, bits, group, *rest = text.split(":")
+    if not bits.endswith(".5"):
+        return None
+    words = next(part[1:] for part in rest if part[0] == "h")
+    seed = next((int(part[1:]) for part in rest[:-1] if part[0] == "s"), 0)
+    codebook = [part for part in rest[:-1] if part in ("exact", "mlx_vlm", "vllm")]
+    mask = np.array([int(words[i:i + 8], 16) for i in range(0, len(words), 8)], "<u4")
+    high = np.unpackbits(mask.view(np.uint8), bitorder="little").astype(bool)
+    return [(":".join(["turboquant", str(int(bits[:-2]) + one), f"g{int(group[1:]) // 2}", *codebook, f"s{seed + 97 * one}",
+                       rest[-1]]), np.flatnonzero(high == bool(one))) for one in (0, 1)]
+
+
+def planes_of_halves(words, norms, text):
+    """(text, channels, its words, its norms) of each half of rows of one group."""
+    at = 0
+    for index, (half, channels) in enumerate(halves_of(text)):
+        width = len(channels) * Format(half).bits // 32
+        yield half, channels, words[..., at:at + width], norms[..., index:index + 1]
+        at += width
+
+
 def encode(x, text):
     """Words and norms (float16) of finite rows (..., head_dim), and the coordinates' distances from the nearest threshold in
     units of 1 / sqrt(d)."""
+    if halves_of(text):
+        parts = [encode(x[..., channels], half) for half, channels in halves_of(text)]
+        return tuple(np.concatenate(plane, -1) for plane in zip(*parts))
     fmt = Format(text)
     rows = np.asarray(x, np.float32).reshape(*x.shape[:-1], -1, fmt.d)
     norms = np.sqrt((rows.astype(np.float64) ** 2).sum(-1)).astype(np.float32)
@@ -124,6 +159,12 @@ def encode(x, text):
 
 def decode(words, norms, text):
     """float32 of stored rows, before they are rounded to the row type."""
+    if halves_of(text):
+        parts = [(channels, decode(*planes, half)) for half, channels, *planes in planes_of_halves(words, norms, text)]
+        values = np.empty((*words.shape[:-1], sum(len(channels) for channels, _ in parts)), np.float32)
+        for channels, part in parts:
+            values[..., channels] = part
+        return values
     fmt = Format(text)
     codes = unpack(words, fmt.bits)
     centroids = fmt.centroids[codes].reshape(*codes.shape[:-1], -1, fmt.d)
@@ -137,6 +178,8 @@ BAND = 2.0**-18
 
 def is_right(x, words, norms, text):
     """Whether stored planes are those of rows: norms within one float16, codes equal but for neighbours at a threshold."""
+    if halves_of(text):
+        return all(is_right(x[..., channels], *planes, half) for half, channels, *planes in planes_of_halves(words, norms, text))
     fmt = Format(text)
     want_words, want_norms, distance = encode(x, text)
     spacing = np.spacing(np.abs(want_norms)).astype(np.float64)

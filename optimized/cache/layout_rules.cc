@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "optimized/formats/row_codec.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck::optimized {
 
@@ -34,6 +35,7 @@ std::string_view WhyNotFormats(const CacheSetup& setup, const CacheLayout& layou
                                const KvFormat& k, const KvFormat& v) {
   for (const bool is_key : {true, false}) {
     const KvFormat& format = is_key ? k : v;
+    if (!CachesKeep(format)) return "the format is how a page lies in memory";
     // Codes of one token are whole words.
     if (!FitsDim(TokenFormatOf(format), is_key ? setup.k_dim : setup.v_dim)) {
       return "the group of the format does not divide head_dim";

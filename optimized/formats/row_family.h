@@ -34,6 +34,7 @@ const RowFamily& RowFamilyOf(const Q5_1Format& format);
 const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
 const RowFamily& RowFamilyOf(const MxFormat& format);
 const RowFamily& RowFamilyOf(const Nvfp4Format& format);
+const RowFamily& RowFamilyOf(const SplitTurboquantFormat& format);
 const RowFamily& RowFamilyOf(const TurboquantFormat& format);
 const RowFamily& RowFamilyOf(const RotatedFormat& format);
 const RowFamily& RowFamilyOf(const ScaledFormat& format);

@@ -154,6 +154,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Q5_1Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const SplitTurboquantFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);

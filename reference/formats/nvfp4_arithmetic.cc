@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "reference/formats/block_floats.h"
 #include "reference/numerics/convert.h"
@@ -145,29 +147,123 @@ void AddWriters(const Profile& profile, std::vector<ProfileChange>* changes) {
 
 // vLLM's layout of the scales of V for SM100: of 4 tokens (t, s) in [4][S] stands at row s / (S/4),
 // column 4 (s mod S/4) + t.
-constexpr size_t kSwizzledRows = 4;
+constexpr size_t kTokens = static_cast<size_t>(Nvfp4Format::kSwizzledTokens);
+size_t SwizzledPlace(size_t linear, size_t scales_of_tokens) {
+  const size_t scales = scales_of_tokens / kTokens;
+  const size_t part = scales / kTokens;
+  const size_t t = linear / scales, s = linear % scales;
+  return s / part * scales + s % part * kTokens + t;
+}
 void Swizzle(std::span<const std::byte> linear, std::span<std::byte> stored) {
-  const size_t scales = linear.size() / kSwizzledRows;
-  const size_t part = scales / kSwizzledRows;
-  for (size_t t = 0; t < kSwizzledRows; ++t) {
-    for (size_t s = 0; s < scales; ++s) {
-      stored[s / part * scales + s % part * kSwizzledRows + t] = linear[t * scales + s];
-    }
-  }
+  for (size_t i = 0; i < linear.size(); ++i) stored[SwizzledPlace(i, linear.size())] = linear[i];
+}
+void Unswizzle(std::span<const std::byte> stored, std::span<std::byte> linear) {
+  for (size_t i = 0; i < linear.size(); ++i) linear[i] = stored[SwizzledPlace(i, linear.size())];
 }
 
 std::vector<PlaneOrder> Orders(int64_t head_dim) {
   if (head_dim == 0 || head_dim % (Nvfp4Format::kBlock * 4) != 0) return {};
   return {{.name = "scales swizzled for SM100",
-           .text = "the scales are in the order of V on SM100, 4 tokens interleaved",
+           .text =
+               "these bytes are NVFP4 with swizzled V scales, 4 tokens interleaved in the order "
+               "of V on SM100 (nvfp4:swizzled)",
            .plane = 1,
-           .rows = kSwizzledRows,
+           .rows = Nvfp4Format::kSwizzledTokens,
            .permute = Swizzle}};
 }
+
+// Rows of four tokens whose scales are swizzled, around the arithmetic of linear ones: blocks know
+// nothing of tokens.
+class SwizzledRows : public RowArithmetic {
+ public:
+  SwizzledRows(std::unique_ptr<RowArithmetic> linear, int64_t row_elements)
+      : linear_(std::move(linear)),
+        scales_(static_cast<size_t>(row_elements / Nvfp4Format::kBlock)) {}
+
+  void Encode(std::span<const double> x, RowPlanes stored) override {
+    linear_->Encode(x, std::array{stored[0], scales_.data()});
+    Swizzle(scales_, std::span(stored[1], scales_.size()));
+  }
+  void DecodeExact(RowPlanesView stored, std::span<double> hi, std::span<double> lo) override {
+    linear_->DecodeExact(Linear(stored), hi, lo);
+  }
+  void DecodeToRowType(RowPlanesView stored, std::span<double> out) override {
+    linear_->DecodeToRowType(Linear(stored), out);
+  }
+  void ReadCodes(RowPlanesView stored, std::span<double> codes, std::span<double> scales,
+                 std::span<double> biases) override {
+    linear_->ReadCodes(Linear(stored), codes, scales, biases);
+  }
+
+ private:
+  RowPlanesView Linear(RowPlanesView stored) {
+    Unswizzle(std::span(stored[1], scales_.size()), scales_);
+    planes_ = {stored[0], scales_.data()};
+    return planes_;
+  }
+
+  std::unique_ptr<RowArithmetic> linear_;
+  std::vector<std::byte> scales_;
+  std::array<const std::byte*, 2> planes_{};
+};
+
+class SwizzledArithmetic : public FormatArithmetic {
+ public:
+  explicit SwizzledArithmetic(const Nvfp4Format& format)
+      : linear_(ArithmeticOf(format.OfToken())) {}
+
+  std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile, int64_t head_dim) const override {
+    return std::make_unique<SwizzledRows>(linear_->MakeRows(profile, head_dim), head_dim);
+  }
+  std::vector<std::string> Terms() const override { return linear_->Terms(); }
+  void Bound(const RoundTripQuestion& question, std::span<const double> x,
+             RowBound* bound) const override {
+    linear_->Bound(question, x, bound);
+  }
+  std::vector<double> Parts(const Profile& profile, std::span<const double> x,
+                            std::vector<double> total) const override {
+    return linear_->Parts(profile, x, std::move(total));
+  }
+  std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
+    return linear_->OtherProfiles(profile);
+  }
+  std::vector<Profile> UndeclaredEncoders(const Profile& profile) const override {
+    return linear_->UndeclaredEncoders(profile);
+  }
+  std::vector<PlaneOrder> OtherOrders(int64_t) const override {
+    return {{.name = "linear scales",
+             .text = "these bytes are NVFP4 with linear scales, token after token (nvfp4 without "
+                     "swizzled)",
+             .plane = 1,
+             .rows = 1,
+             .permute = Unswizzle}};
+  }
+  void AddAlternatives(const Profile& profile, std::span<const double> x,
+                       std::vector<ExpectedTile>* tiles) const override {
+    AddTileAlternatives(profile, x, static_cast<int64_t>(x.size()), tiles);
+  }
+  // Those of scales move with the scales.
+  void AddTileAlternatives(const Profile& profile, std::span<const double> x, int64_t row_elements,
+                           std::vector<ExpectedTile>* tiles) const override {
+    std::vector<Alternative>& of_scales = (*tiles)[1].alternatives;
+    const size_t before = of_scales.size();
+    linear_->AddAlternatives(profile, x, tiles);
+    const auto of_row = static_cast<size_t>(row_elements / Nvfp4Format::kBlock);
+    for (size_t i = before; i < of_scales.size(); ++i) {
+      const auto element = static_cast<size_t>(of_scales[i].element);
+      const size_t place = SwizzledPlace(element % of_row, of_row);
+      of_scales[i].element = static_cast<int64_t>(element / of_row * of_row + place);
+    }
+  }
+
+ private:
+  std::unique_ptr<FormatArithmetic> linear_;
+};
 
 }  // namespace
 
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format) {
+  if (format.swizzled) return std::make_unique<SwizzledArithmetic>(format);
   return MakeBlockFloatArithmetic({.block = static_cast<size_t>(Nvfp4Format::kBlock),
                                    .element = DType::kFloat4E2M1FN,
                                    .scale = DType::kFloat8E4M3FN,

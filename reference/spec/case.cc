@@ -258,9 +258,10 @@ void ValidateKind(const AttentionCase& c) {
   for (const KvFormat* format : {&c.k, &c.v}) {
     if (!GroupsTokens(*format)) continue;
     Illegal(
-        fmt::format("{} codes groups of tokens, and an attention case stores its tokens one by "
-                    "one: ask with a cache case, or with K as the cache shows it, {}",
-                    Print(*format), Print(TokenFormatOf(*format))));
+        fmt::format("{} stores groups of tokens, and an attention case its tokens one by one: ask "
+                    "{}with K or V as a cache shows it, {}",
+                    Print(*format), CachesKeep(*format) ? "with a cache case, or " : "",
+                    Print(TokenFormatOf(*format))));
   }
   CheckHeadDim(c.k, c.k_dim, "K of the attention case");
   CheckHeadDim(c.v, c.v_dim, "V of the attention case");

@@ -12,7 +12,7 @@ namespace kvcheck {
 namespace {
 
 constexpr std::string_view kWritten =
-    "nvfp4 is written nvfp4:TYPE or nvfp4:xGLOBAL_SCALE:TYPE, as nvfp4:x0.011:bf16";
+    "nvfp4 is written nvfp4[:swizzled][:xGLOBAL_SCALE]:TYPE, as nvfp4:x0.011:bf16";
 // Of AllKvFormats(): no power of two, so that its products round.
 constexpr float kSomeScale = 0.011f;
 
@@ -37,9 +37,13 @@ std::optional<Nvfp4Format> Nvfp4Format::Parse(Piece piece, const std::vector<Pie
                                               bool* has_row_type) {
   if (parts[0].text != "nvfp4") return std::nullopt;
   Nvfp4Format format;
-  const bool has_scale = parts.size() > 1 && parts[1].text.substr(0, 1) == "x";
-  if (has_scale) format.global_scale = ParseGlobalScale(parts[1]);
-  format.row_dtype = ParseRowType(piece, parts, has_scale ? 2 : 1, kWritten, has_row_type);
+  size_t taken = 1;
+  format.swizzled = parts.size() > taken && parts[taken].text == "swizzled";
+  if (format.swizzled) ++taken;
+  if (parts.size() > taken && parts[taken].text.substr(0, 1) == "x") {
+    format.global_scale = ParseGlobalScale(parts[taken++]);
+  }
+  format.row_dtype = ParseRowType(piece, parts, taken, kWritten, has_row_type);
   return format;
 }
 
@@ -48,6 +52,7 @@ std::vector<Nvfp4Format> Nvfp4Format::All() {
   for (const DType type : kRowTypes) {
     formats.push_back({1, type});
     formats.push_back({kSomeScale, type});
+    formats.push_back({1, type, true});
   }
   return formats;
 }
@@ -56,8 +61,9 @@ bool Nvfp4Format::Exists() const { return IsRowType(row_dtype) && IsGlobalScale(
 
 // The shortest decimal that is this f32.
 std::string Nvfp4Format::Text() const {
-  if (global_scale == 1) return fmt::format("nvfp4:{}", ShortName(row_dtype));
-  return fmt::format("nvfp4:x{}:{}", global_scale, ShortName(row_dtype));
+  const std::string_view order = swizzled ? ":swizzled" : "";
+  const std::string scale = global_scale == 1 ? "" : fmt::format(":x{}", global_scale);
+  return fmt::format("nvfp4{}{}:{}", order, scale, ShortName(row_dtype));
 }
 
 Planes Nvfp4Format::PlanesOf(int64_t head_dim) const {
@@ -67,10 +73,15 @@ Planes Nvfp4Format::PlanesOf(int64_t head_dim) const {
   return planes;
 }
 
-int64_t Nvfp4Format::Rank() const { return 200 + (global_scale == 1 ? 0 : 10) + RankOf(row_dtype); }
+int64_t Nvfp4Format::Rank() const {
+  return 200 + (global_scale == 1 ? 0 : 10) + (swizzled ? 20 : 0) + RankOf(row_dtype);
+}
 
 std::vector<Nvfp4Format> Nvfp4Format::Simpler() const {
-  return {{1, DType::kFloat32}, {1, row_dtype}, {global_scale, DType::kFloat32}};
+  std::vector<Nvfp4Format> simpler = {
+      {1, DType::kFloat32}, {1, row_dtype}, {global_scale, DType::kFloat32}};
+  if (swizzled) simpler.push_back({1, DType::kFloat32, true});
+  return simpler;
 }
 
 }  // namespace kvcheck

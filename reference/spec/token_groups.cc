@@ -1,8 +1,11 @@
 #include "reference/spec/token_groups.h"
 
+#include <fmt/format.h>
+
 #include <variant>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
@@ -10,9 +13,11 @@ namespace {
 template <typename F>
 concept TokenGrouped = requires(const F& family) {
   family.TokenGroup();
-  family.Residual();
   family.OfToken();
 };
+// Whose groups a cache closes as tokens come.
+template <typename F>
+concept HasResidual = TokenGrouped<F> && requires(const F& family) { family.Residual(); };
 
 }  // namespace
 
@@ -23,6 +28,30 @@ int64_t TokenGroupOf(const KvFormat& format) {
         return 1;
       },
       format);
+}
+
+bool CachesKeep(const KvFormat& format) {
+  return std::visit(
+      []<typename F>(const F& family) {
+        if constexpr (TokenGrouped<F> && !HasResidual<F>) return family.TokenGroup() == 1;
+        return true;
+      },
+      format);
+}
+
+std::vector<KvFormat> CacheFormats() {
+  std::vector<KvFormat> formats = AllKvFormats();
+  std::erase_if(formats, [](const KvFormat& format) { return !CachesKeep(format); });
+  return formats;
+}
+
+void CheckCachesKeep(const KvFormat& format, const std::string& context) {
+  if (CachesKeep(format)) return;
+  throw Error(ErrorCode::kIllegalCase,
+              fmt::format("{} is how a page of {} tokens lies in memory, and a cache keeps tokens "
+                          "one by one: ask with {}",
+                          Print(format), TokenGroupOf(format), Print(TokenFormatOf(format))),
+              context);
 }
 
 KvFormat TokenFormatOf(const KvFormat& format) {
@@ -39,10 +68,11 @@ Planes TokenPlanesOf(const KvFormat& format, int64_t head_dim) {
 }
 
 bool FitsTokens(const KvFormat& format, int64_t head_dim) {
-  return FitsHeadDim(TokenFormatOf(format), head_dim);
+  return CachesKeep(format) && FitsHeadDim(TokenFormatOf(format), head_dim);
 }
 
 void CheckTokens(const KvFormat& format, int64_t head_dim, const std::string& context) {
+  CheckCachesKeep(format, context);
   // A group that does not exist is named as it was written.
   CheckHeadDim(Exists(format) ? TokenFormatOf(format) : format, head_dim, context);
 }
@@ -50,7 +80,7 @@ void CheckTokens(const KvFormat& format, int64_t head_dim, const std::string& co
 int64_t ResidualOf(const KvFormat& format) {
   return std::visit(
       []<typename F>(const F& family) -> int64_t {
-        if constexpr (TokenGrouped<F>) return family.Residual();
+        if constexpr (HasResidual<F>) return family.Residual();
         return 1;
       },
       format);
@@ -79,6 +109,7 @@ int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
 }
 
 bool KeepsGroups(const CacheLayout& layout, const KvFormat& format) {
+  if (!CachesKeep(format)) return false;
   return !GroupsTokens(format) || (layout.kind == LayoutKind::kLinear && layout.window == 0);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "reference/spec/cache_layout.h"
 #include "reference/spec/format_planes.h"
@@ -18,17 +19,26 @@ namespace kvcheck {
 int64_t TokenGroupOf(const KvFormat& format);
 inline bool GroupsTokens(const KvFormat& format) { return TokenGroupOf(format) > 1; }
 
+// Whether caches store tokens in it. A format of pages (nvfp4:swizzled) is how an engine lays out
+// in memory what caches keep as TokenFormatOf.
+bool CachesKeep(const KvFormat& format);
+// Those of AllKvFormats() in which they do.
+std::vector<KvFormat> CacheFormats();
+// Errors: kIllegalCase where they do not.
+void CheckCachesKeep(const KvFormat& format, const std::string& context);
+
 // The format in which the stored form of one token is shown and compared: itself, or that of a
 // group of one token.
 KvFormat TokenFormatOf(const KvFormat& format);
 // Its planes. Precondition: FitsTokens.
 Planes TokenPlanesOf(const KvFormat& format, int64_t head_dim);
-// Whether vectors of head_dim channels can be shown so; CheckTokens throws as CheckHeadDim does.
+// Whether caches keep vectors of head_dim channels in it; CheckTokens throws as CheckHeadDim does.
 bool FitsTokens(const KvFormat& format, int64_t head_dim);
 void CheckTokens(const KvFormat& format, int64_t head_dim, const std::string& context);
 
 // Tokens after which those that are not coded are coded, all at once: the most that a residual
-// holds but one. A multiple of the group; 1: each by itself.
+// holds but one. A multiple of the group; 1: each by itself. Precondition here and below:
+// CachesKeep.
 int64_t ResidualOf(const KvFormat& format);
 // How many of the first `tokens` tokens of a row are in closed groups: coded for good. The others
 // are its residual.

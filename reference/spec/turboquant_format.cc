@@ -40,11 +40,6 @@ bool HasCodebook(TurboquantCodebook codebook, int bits, int group) {
   }
 }
 
-bool IsCodebook(std::string_view text) {
-  return std::any_of(kCodebooks.begin(), kCodebooks.end(),
-                     [&](const auto& entry) { return entry.second == text; });
-}
-
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 bool IsGivenSigns(std::string_view text) {
@@ -55,18 +50,6 @@ bool IsSigns(std::string_view text) {
   return text == "plain" || IsGivenSigns(text) ||
          (text.size() > 1 && text[0] == 's' &&
           text.find_first_not_of("0123456789", 1) == text.npos);
-}
-
-// Words of 32 channels, each as eight digits, its highest channel first.
-TurboquantFormat::SignWords ParseSigns(Piece digits, int group) {
-  if (static_cast<int>(digits.text.size()) != group / 4) {
-    digits.Refuse(fmt::format("given signs are {} words of 8 hexadecimal digits", group / 32));
-  }
-  TurboquantFormat::SignWords words{};
-  for (size_t i = 0; i < digits.text.size(); ++i) {
-    words[i / 8] = words[i / 8] << 4 | static_cast<uint32_t>(kHexDigits.find(digits.text[i]));
-  }
-  return words;
 }
 
 int ParseGroup(Piece piece) {
@@ -86,6 +69,34 @@ int ParseGroup(Piece piece) {
 
 }  // namespace
 
+std::string_view NameOf(TurboquantCodebook codebook) { return NameIn(kCodebooks, codebook); }
+
+std::optional<TurboquantCodebook> TurboquantCodebookNamed(std::string_view text) {
+  const auto named = std::find_if(kCodebooks.begin(), kCodebooks.end(),
+                                  [&](const auto& entry) { return entry.second == text; });
+  if (named == kCodebooks.end()) return std::nullopt;
+  return named->first;
+}
+
+std::string PrintChannelBits(const ChannelBits& words, int channels) {
+  std::string text;
+  for (int i = 0; i < channels / 32; ++i)
+    text += fmt::format("{:08x}", words[static_cast<size_t>(i)]);
+  return text;
+}
+
+ChannelBits ParseChannelBits(Piece digits, int channels, std::string_view what) {
+  if (static_cast<int>(digits.text.size()) != channels / 4 ||
+      digits.text.find_first_not_of(kHexDigits) != digits.text.npos) {
+    digits.Refuse(fmt::format("{} are {} words of 8 hexadecimal digits", what, channels / 32));
+  }
+  ChannelBits words{};
+  for (size_t i = 0; i < digits.text.size(); ++i) {
+    words[i / 8] = words[i / 8] << 4 | static_cast<uint32_t>(kHexDigits.find(digits.text[i]));
+  }
+  return words;
+}
+
 // has_row_type: null where the text must name the row type.
 std::optional<TurboquantFormat> TurboquantFormat::Parse(Piece piece,
                                                         const std::vector<Piece>& parts,
@@ -100,8 +111,9 @@ std::optional<TurboquantFormat> TurboquantFormat::Parse(Piece piece,
   if (format.bits < 1 || format.bits > 5) parts[1].Refuse("turboquant bits are 1 to 5");
   format.group_size = ParseGroup(parts[2]);
   size_t at = 3;
-  if (at < parts.size() && IsCodebook(parts[at].text)) {
-    format.codebook = ParseEnum(kCodebooks, parts[at]);
+  const auto codebook = at < parts.size() ? TurboquantCodebookNamed(parts[at].text) : std::nullopt;
+  if (codebook) {
+    format.codebook = *codebook;
     if (!HasCodebook(format.codebook, format.bits, format.group_size)) {
       parts[at].Refuse(
           "there is no such set of centroids: mlx_vlm has 1 to 4 bits and groups up to 256, vllm 3 "
@@ -115,7 +127,7 @@ std::optional<TurboquantFormat> TurboquantFormat::Parse(Piece piece,
       format.seed = kPlainHadamard;
     } else if (IsGivenSigns(parts[at].text)) {
       format.seed = kGivenSigns;
-      format.signs = ParseSigns(number, format.group_size);
+      format.signs = ParseChannelBits(number, format.group_size, "given signs");
     } else {
       format.seed = ParseInt(number, 0, kLargestSeed);
     }
@@ -171,15 +183,10 @@ bool TurboquantFormat::Exists() const {
 
 std::string TurboquantFormat::Text() const {
   std::string text = fmt::format("turboquant:{}:g{}", bits, group_size);
-  if (codebook != TurboquantCodebook::kExact)
-    text += fmt::format(":{}", NameIn(kCodebooks, codebook));
+  if (codebook != TurboquantCodebook::kExact) text += fmt::format(":{}", NameOf(codebook));
   if (seed == kPlainHadamard) text += ":plain";
   if (seed > 0) text += fmt::format(":s{}", seed);
-  if (seed == kGivenSigns) {
-    text += ":w";
-    for (int i = 0; i < group_size / 32; ++i)
-      text += fmt::format("{:08x}", signs[static_cast<size_t>(i)]);
-  }
+  if (seed == kGivenSigns) text += ":w" + PrintChannelBits(signs, group_size);
   return text + fmt::format(":{}", ShortName(row_type));
 }
 

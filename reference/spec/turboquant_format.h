@@ -25,13 +25,22 @@ namespace kvcheck {
 //   mlx_vlm   what mlx-vlm 0.7.10 computes on one machine (its iteration stops early)
 //   vllm      what vLLM computes, for a normal distribution in place of the coordinate's
 enum class TurboquantCodebook { kExact, kMlxVlm, kVllm };
+std::string_view NameOf(TurboquantCodebook codebook);
+// nullopt where the text is no name of one.
+std::optional<TurboquantCodebook> TurboquantCodebookNamed(std::string_view text);
+
+// One bit a channel, in words of 32: bit i of word w is that of channel 32 w + i. As text each word
+// is eight hexadecimal digits, its highest channel first.
+using ChannelBits = std::array<uint32_t, 16>;
+std::string PrintChannelBits(const ChannelBits& words, int channels);
+// what: what the words are, for messages.
+ChannelBits ParseChannelBits(Piece digits, int channels, std::string_view what);
 
 // Planes: `codes`, one LSB-first bit stream of little-endian u32 words per group; `norms` in f16,
 // one per group.
 struct TurboquantFormat {
   static constexpr int64_t kPlainHadamard = -1;
   static constexpr int64_t kGivenSigns = -2;
-  using SignWords = std::array<uint32_t, 16>;
 
   int bits = 4;          // 1 to 5
   int group_size = 128;  // 32, 64, 128, 256, 512
@@ -39,7 +48,7 @@ struct TurboquantFormat {
   // Of the random signs, 0 to 2^31 - 1. kPlainHadamard: all are +; kGivenSigns: those of `signs`.
   int64_t seed = 0;
   DType row_type = DType::kFloat32;  // f32, f16 or bf16: of rows before and after
-  SignWords signs{};  // bit i of word w: channel 32 w + i is +; zeros where they are not given
+  ChannelBits signs{};               // set: +; zeros where they are not given
   bool operator==(const TurboquantFormat&) const = default;
 
   // A family's row; what each is: FormatFamily in kv_format.h.

@@ -25,8 +25,9 @@ void CheckRange(std::string_view name, int64_t value, int64_t lowest, int64_t hi
 }
 
 void CheckFormat(const std::optional<KvFormat>& format) {
-  if (!format || Exists(*format)) return;
-  Illegal(fmt::format("'{}' is not a format", Print(*format)));
+  if (!format) return;
+  if (!Exists(*format)) Illegal(fmt::format("'{}' is not a format", Print(*format)));
+  CheckCachesKeep(*format, "an operation");
 }
 
 void CheckOp(const CacheOp& op) {

@@ -13,6 +13,7 @@
 
 #include "reference/cache/model_cache.h"
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/trace_shadow.h"
 #include "reference/trace/trace_space.h"
@@ -99,7 +100,7 @@ TEST(DrawTrace, VisitsEveryLayoutFormatTypeAndOperation) {
     k.insert(Print(c.setup.k));
     v.insert(Print(c.setup.v));
   }
-  for (const KvFormat& format : AllKvFormats()) {
+  for (const KvFormat& format : CacheFormats()) {
     EXPECT_TRUE(k.contains(Print(format))) << Print(format);
     EXPECT_TRUE(v.contains(Print(format))) << Print(format);
   }

@@ -14,6 +14,7 @@
 
 #include "optimized/cache/cache_factory.h"
 #include "reference/data/generator.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 
 namespace kvcheck {
@@ -71,7 +72,7 @@ TEST(TraceBytes, ReachEveryOperationLayoutAndFormat) {
     EXPECT_GT(total.by_kind[kind], 50) << Name(static_cast<CacheOpKind>(kind));
   }
   EXPECT_EQ(layouts.size(), 3u);
-  EXPECT_EQ(formats.size(), AllKvFormats().size());
+  EXPECT_EQ(formats.size(), CacheFormats().size());
   EXPECT_GT(passed, 500);
   EXPECT_GT(total.refusals, 500);
   EXPECT_GT(total.operations - total.refusals, 5000);

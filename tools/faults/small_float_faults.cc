@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/spec/kv_format.h"
+#include "reference/spec/token_groups.h"
 #include "tools/faults/codec_faults.h"
 
 namespace kvcheck {
@@ -40,7 +41,7 @@ void ScalesOfPairs(const CodecCase& c, TensorMap* stored) {
 void ScalesSwizzled(const CodecCase& c, TensorMap* stored) {
   Tensor* scales = FindPlane(stored, "scales");
   const int64_t blocks = c.head_dim / BlockOf(c.format);
-  if (!IsNvfp4(c) || scales == nullptr || blocks % 4 != 0) return;
+  if (!IsNvfp4(c) || GroupsTokens(c.format) || scales == nullptr || blocks % 4 != 0) return;
   const std::vector<std::byte> linear = scales->bytes;
   for (int64_t t = 0; t < c.rows / 4 * 4; ++t) {
     for (int64_t s = 0; s < blocks; ++s) {
@@ -60,6 +61,9 @@ KvFormat WithGlobalScale(const KvFormat& format, Change change) {
         return KvFormat(family);
       },
       format);
+}
+KvFormat LinearScales(const KvFormat& format) {
+  return Leaves(format, CodecChoice::kNvfp4Encode) ? TokenFormatOf(format) : format;
 }
 KvFormat InverseGlobalScale(const KvFormat& format) {
   return WithGlobalScale(format, [](float* scale) { *scale = 1 / *scale; });
@@ -123,6 +127,15 @@ constexpr CodecFault kFaults[] = {
       "P9", kNvfp4Stored,
       "codec op=decode format=nvfp4:bf16 x=bf16 rows=4 d=64 data=group_scales:1"},
      {.tensors = ScalesSwizzled}},
+    {{"nvfp4_swizzled_scales_read_linearly", "format",
+      "scales that stand in the order of SM100 are written and read as those of one token after "
+      "the "
+      "other",
+      "vllm-nvfp4-v-swizzle", "P9",
+      "codec encode nvfp4 scales bytes | codec decode nvfp4 y bytes | codec decode nvfp4 y "
+      "special_value | codec round_trip nvfp4 y bound",
+      "codec op=decode format=nvfp4:swizzled:bf16 x=bf16 rows=1 d=256 data=group_scales:1"},
+     {.format = LinearScales}},
     {{"nvfp4_global_scale_inverted", "format",
       "the global scale of encoding is taken for that of decoding", "fi-nvfp4-global-scale", "P9",
       kNvfp4Stored, kGlobalBlock},

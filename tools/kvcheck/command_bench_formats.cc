@@ -65,7 +65,8 @@ int BenchFormats(const BenchFormatsOptions& options) {
 
   FormatBenchQuestion question;
   question.rows = RowsOf(options);
-  question.formats = ChooseFormats(options.formats, question.rows.KDim());
+  question.formats = ChooseFormats(options.formats, question.rows.KDim(),
+                                   [&](int64_t group) { return group <= question.rows.tokens; });
   question.queries = options.queries;
   question.seed = options.seed;
   question.profile =

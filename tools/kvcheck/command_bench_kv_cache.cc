@@ -36,7 +36,10 @@ int BenchKvCache(const BenchKvCacheOptions& options) {
     throw Error(ErrorCode::kUsage, "query heads are a multiple of key/value heads",
                 "--heads, --kv-heads");
   }
-  question.formats = ChooseFormats(options.formats, shape.head_dim);
+  question.formats = ChooseFormats(options.formats, shape.head_dim, [&](int64_t group) {
+    return std::all_of(question.seq_lens.begin(), question.seq_lens.end(),
+                       [&](int64_t tokens) { return tokens % group == 0; });
+  });
   const std::vector<KvCacheFigures> figures = MeasureKvCache(question, OnInterrupt());
   if (!options.json.empty()) WriteOutput(options.json, KvCacheJson(question, figures));
   if (options.json != "-") std::cout << KvCacheText(question, figures) << std::flush;
@@ -55,7 +58,8 @@ void AddBenchKvCacheCommand(CLI::App* bench, ChosenCommand* chosen) {
   KvCacheShape& shape = options->question.shape;
   AddCountOption(command, "--layers", &shape.layers, 10000, "Layers");
   AddCountOption(command, "--heads", &shape.heads, 10000, "Query heads");
-  AddCountOption(command, "--kv-heads", &shape.kv_heads, 10000, "Key/value heads, which are stored");
+  AddCountOption(command, "--kv-heads", &shape.kv_heads, 10000,
+                 "Key/value heads, which are stored");
   AddCountOption(command, "--head-dim", &shape.head_dim, 65536, "Channels of a head");
   command
       ->add_option("--seq-len", options->question.seq_lens,

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "reference/attention/definition.h"
 #include "reference/formats/codec.h"
 #include "reference/judge/ordered_parallel.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/token_groups.h"
 #include "tools/measure/format_choice.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr int64_t kChunkRows = 128;
+constexpr int64_t kChunkTokens = 128;
 
 // Rows [first, first + count) of a tensor, as a tensor.
 Tensor RowsOf(const Tensor& tensor, int64_t first, int64_t count) {
@@ -32,38 +34,58 @@ std::vector<double> ValuesOf(const Tensor& tensor) {
   return values;
 }
 
-DecodedRows RoundTrip(const KvFormat& format, const Profile& profile, const Tensor& x) {
+// Tokens x of one head; of formats that group tokens whole groups, or what is left beside them, as
+// a cache shows it.
+DecodedRows RoundTrip(const KvFormat& format, const Profile& profile, Tensor x) {
+  const int64_t group = TokenGroupOf(format);
+  const int64_t tokens = x.shape.RowCount();
+  if (tokens % group != 0) return RoundTrip(TokenFormatOf(format), profile, std::move(x));
+  x.shape = {{"", tokens / group}, {"", group * x.shape.RowLength()}};
   const TensorMap planes = EncodeRows(format, profile, x);
   return DecodeRows(format, profile, CodecRows(format, planes), 0, x.shape.RowCount());
 }
 
+// Tokens that are stored at a time: whole groups until fewer than a group are left.
+struct TokenChunks {
+  TokenChunks(const KvFormat& format, int64_t all)
+      : tokens(all),
+        chunk(std::max(kChunkTokens, TokenGroupOf(format))),
+        grouped(all / TokenGroupOf(format) * TokenGroupOf(format)) {}
+  int64_t Count() const { return (grouped + chunk - 1) / chunk + (grouped < tokens ? 1 : 0); }
+  int64_t First(int64_t i) const { return std::min(i * chunk, grouped); }
+  int64_t Tokens(int64_t i) const {
+    const int64_t end = First(i) < grouped ? std::min((i + 1) * chunk, grouped) : tokens;
+    return end - First(i);
+  }
+  int64_t tokens, chunk, grouped;
+};
+
 // K or V of one head as it is stored, into the place of the original; its errors are added.
 void StoreHead(const KvFormat& format, const FormatBenchQuestion& question, const Tensor& x,
                OperandRows* operand, ErrorSums* sums) {
-  const int64_t rows = x.shape.RowCount();
+  const TokenChunks chunks(format, x.shape.RowCount());
   const std::vector<double> original = std::move(operand->hi);
   operand->hi.clear();
   operand->lo.clear();
-  OrderedParallelFor((rows + kChunkRows - 1) / kChunkRows, question.threads,
-                     [&](int64_t chunk) {
-                       const int64_t first = chunk * kChunkRows;
-                       return RoundTrip(format, question.profile,
-                                        RowsOf(x, first, std::min(kChunkRows, rows - first)));
-                     },
-                     [&](int64_t chunk, const DecodedRows& stored) {
-                       ErrorSums of_chunk;
-                       const auto at = static_cast<size_t>(chunk * kChunkRows * operand->dim);
-                       for (size_t i = 0; i < stored.hi.size(); ++i) {
-                         const double lo = stored.lo.empty() ? 0 : stored.lo[i];
-                         of_chunk.Add(original[at + i], stored.hi[i],
-                                      (stored.hi[i] - original[at + i]) + lo);
-                       }
-                       sums->Add(of_chunk);
-                       operand->hi.insert(operand->hi.end(), stored.hi.begin(), stored.hi.end());
-                       // A chunk without low words among others that have them.
-                       if (!stored.lo.empty()) operand->lo.resize(at, 0.0);
-                       operand->lo.insert(operand->lo.end(), stored.lo.begin(), stored.lo.end());
-                     });
+  OrderedParallelFor(
+      chunks.Count(), question.threads,
+      [&](int64_t chunk) {
+        return RoundTrip(format, question.profile,
+                         RowsOf(x, chunks.First(chunk), chunks.Tokens(chunk)));
+      },
+      [&](int64_t chunk, const DecodedRows& stored) {
+        ErrorSums of_chunk;
+        const auto at = static_cast<size_t>(chunks.First(chunk) * operand->dim);
+        for (size_t i = 0; i < stored.hi.size(); ++i) {
+          const double lo = stored.lo.empty() ? 0 : stored.lo[i];
+          of_chunk.Add(original[at + i], stored.hi[i], (stored.hi[i] - original[at + i]) + lo);
+        }
+        sums->Add(of_chunk);
+        operand->hi.insert(operand->hi.end(), stored.hi.begin(), stored.hi.end());
+        // A chunk without low words among others that have them.
+        if (!stored.lo.empty()) operand->lo.resize(at, 0.0);
+        operand->lo.insert(operand->lo.end(), stored.lo.begin(), stored.lo.end());
+      });
   if (!operand->lo.empty()) operand->lo.resize(operand->hi.size(), 0.0);
 }
 
@@ -109,7 +131,7 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
   std::vector<FormatFigures> all;
   for (const KvFormat& format : question.formats) {
     for (const int64_t dim : {rows.KDim(), rows.VDim()}) {
-      CheckHeadDim(format, dim, Print(format));
+      CheckHeadDim(format, StoredRowLength(format, dim), Print(format));
       CheckNeedsNoParameters(format, dim);
     }
     FormatFigures figures;
@@ -136,9 +158,10 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
   if (question.rounds == 0) return all;
   for (FormatFigures& figures : all) {
     cancel.ThrowIfRequested();
-    if (!FollowsProfile(figures.format, question.profile, rows.KDim())) continue;
+    const int64_t length = StoredRowLength(figures.format, rows.KDim());
+    if (!FollowsProfile(figures.format, question.profile, length)) continue;
     figures.speed = MeasureCodec(figures.format, rows.k.dtype, rows.k.bytes.data(),
-                                 rows.k.shape.RowCount(), rows.KDim(), question.rounds);
+                                 rows.k.ElementCount() / length, length, question.rounds);
   }
   return all;
 }

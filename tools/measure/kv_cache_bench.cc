@@ -17,7 +17,7 @@ namespace {
 
 // Rows that are drawn; a layer has them over and over, each time from another one on.
 constexpr int64_t kDrawnRows = 4096;
-constexpr int64_t kDecodedAtOnce = 64;  // rows, where what is decoded is narrowed
+constexpr int64_t kDecodedAtOnce = 64;  // tokens, where what is decoded is narrowed
 
 // The drawn rows, of which row i of an operand of a layer is number (i + Offset) mod count.
 class DrawnRows {
@@ -51,19 +51,23 @@ struct StoredOperand {
   std::vector<Pages> planes;
 };
 
-// One format over one shape.
+// One format over one shape. A row is what the format stores together: a token, or a group of them.
 class LayerCodec {
  public:
-  LayerCodec(const KvFormat& format, const KvCacheShape& shape, int64_t rows)
-      : format_(format), shape_(shape), rows_(rows) {
-    codec_.Start(format, shape.dtype, shape.head_dim);
-    narrow_.Start(PlainFormat{shape.dtype}, DType::kFloat32, shape.head_dim);
-    values_.resize(static_cast<size_t>(kDecodedAtOnce * shape.head_dim));
+  LayerCodec(const KvFormat& format, const KvCacheShape& shape, int64_t tokens)
+      : format_(format),
+        dtype_(shape.dtype),
+        length_(StoredRowLength(format, shape.head_dim)),
+        rows_(tokens * shape.head_dim / length_),
+        decoded_at_once_(std::max<int64_t>(1, kDecodedAtOnce * shape.head_dim / length_)) {
+    codec_.Start(format, dtype_, length_);
+    narrow_.Start(PlainFormat{dtype_}, DType::kFloat32, length_);
+    values_.resize(static_cast<size_t>(decoded_at_once_ * length_));
   }
 
   StoredOperand Allocate(HeldBytes* held) const {
     StoredOperand stored;
-    for (const Plane& plane : PlanesOf(format_, shape_.head_dim)) {
+    for (const Plane& plane : PlanesOf(format_, length_)) {
       stored.planes.emplace_back(rows_ * static_cast<int64_t>(plane.Bytes()), held);
     }
     return stored;
@@ -80,29 +84,27 @@ class LayerCodec {
     std::vector<const std::byte*> planes;
     for (const Pages& pages : stored.planes) planes.push_back(pages.data());
     const optimized::StoredRowsView all = RowSpanOf<const std::byte>(planes, codec_.bytes());
-    if (!IsPlain(format_) && RowDType(format_) == shape_.dtype) {
+    if (!IsPlain(format_) && RowDType(format_) == dtype_) {
       codec_.DecodeToRowType(all, rows_, out);
       return;
     }
-    if (shape_.dtype == DType::kFloat32) {
+    if (dtype_ == DType::kFloat32) {
       codec_.Decode(all, rows_, reinterpret_cast<float*>(out));
       return;
     }
-    for (int64_t first = 0; first < rows_; first += kDecodedAtOnce) {
-      const int64_t count = std::min(kDecodedAtOnce, rows_ - first);
+    for (int64_t first = 0; first < rows_; first += decoded_at_once_) {
+      const int64_t count = std::min(decoded_at_once_, rows_ - first);
       codec_.Decode(From(all, first), count, values_.data());
       optimized::StoredRows to;
       to.codes = out + first * RowBytes();
       to.code_stride = RowBytes();
       narrow_.Encode(reinterpret_cast<const std::byte*>(values_.data()),
-                     shape_.head_dim * static_cast<int64_t>(sizeof(float)), count, to);
+                     length_ * static_cast<int64_t>(sizeof(float)), count, to);
     }
   }
 
  private:
-  int64_t RowBytes() const {
-    return shape_.head_dim * static_cast<int64_t>(SizeInBytes(shape_.dtype));
-  }
+  int64_t RowBytes() const { return length_ * static_cast<int64_t>(SizeInBytes(dtype_)); }
   static optimized::StoredRowsView From(optimized::StoredRowsView rows, int64_t first) {
     rows.codes += first * rows.code_stride;
     if (rows.scales != nullptr) rows.scales += first * rows.scale_stride;
@@ -111,8 +113,10 @@ class LayerCodec {
   }
 
   KvFormat format_;
-  KvCacheShape shape_;
-  int64_t rows_;  // of an operand
+  DType dtype_;
+  int64_t length_;  // elements of a row
+  int64_t rows_;    // of an operand
+  int64_t decoded_at_once_;
   optimized::RowCodec codec_;
   optimized::RowCodec narrow_;
   std::vector<float> values_;
@@ -280,11 +284,12 @@ std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, cons
   const KvCacheShape& shape = question.shape;
   for (const KvFormat& format : question.formats) {
     CheckNeedsNoParameters(format, shape.head_dim);
-    const auto row_bytes = static_cast<int64_t>(PlanesOf(format, shape.head_dim).RowBytes());
+    const double row_bytes =
+        BitsPerElement(format, shape.head_dim) / 8 * static_cast<double>(shape.head_dim);
     for (const int64_t seq_len : question.seq_lens) {
       const auto layer =
           static_cast<double>(shape.LayerBytes(seq_len)) +
-          2.0 * static_cast<double>(shape.kv_heads * row_bytes) * static_cast<double>(seq_len);
+          2.0 * static_cast<double>(shape.kv_heads) * row_bytes * static_cast<double>(seq_len);
       CheckFitsMemory(layer * static_cast<double>(shape.layers),
                       fmt::format("{} tokens of {}", seq_len, Print(format)));
     }

@@ -60,7 +60,8 @@ struct KvCacheFigures {
 
 // By length, then by format. Times are those of the optimized codec: rows of the original's type to
 // their stored planes and back to that type. Original rows are N(0, 1), drawn once and dealt to
-// layers and heads. Preconditions: the formats fit head_dim.
+// layers and heads. Of formats that group tokens all are in closed groups. Preconditions: the
+// formats fit head_dim, and their groups every length.
 // Errors: kUnsupported where memory does not hold it, or a format has parameters which are data;
 // Cancelled.
 std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question,

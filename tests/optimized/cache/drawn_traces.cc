@@ -73,7 +73,7 @@ CacheCase DrawTrace(uint64_t seed, const DrawOptions& options) {
   const auto chance = [&](uint64_t of) { return random.Below(of) == 0; };
   CacheCase c;
   CacheSetup& setup = c.setup;
-  static const std::vector<KvFormat> formats = AllKvFormats();
+  static const std::vector<KvFormat> formats = CacheFormats();
   setup.layout = DrawLayout(&random);
   setup.k = Pick(&random, formats);
   setup.v = chance(3) ? setup.k : Pick(&random, formats);

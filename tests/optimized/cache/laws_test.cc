@@ -41,7 +41,7 @@ Family FamilyOf(const KvFormat& format) {
 KvFormat DrawFormat() {
   const auto family = Draw(0, 5) == 0 ? Family::kTokenGroups : static_cast<Family>(Draw(0, 2));
   std::vector<KvFormat> formats;
-  for (const KvFormat& format : AllKvFormats()) {
+  for (const KvFormat& format : CacheFormats()) {
     if (FamilyOf(format) == family) formats.push_back(format);
   }
   return Pick(formats);

@@ -8,6 +8,7 @@
 
 #include "drawn_traces.h"
 #include "optimized/cache/cache_factory.h"
+#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 #include "tools/faults/cache_faults.h"
 
@@ -110,7 +111,7 @@ TEST(OptimizedCache, PassesDrawnTracesOfEveryLayoutAndFormat) {
   for (size_t kind = 0; kind < total.by_kind.size(); ++kind) {
     EXPECT_GT(total.by_kind[kind], 400) << Name(static_cast<CacheOpKind>(kind));
   }
-  EXPECT_EQ(formats.size(), AllKvFormats().size());
+  EXPECT_EQ(formats.size(), CacheFormats().size());
   EXPECT_GT(judged, 3900);
   EXPECT_GT(total.refusals, 4000);
   EXPECT_GT(total.outputs, 100000);

@@ -180,7 +180,7 @@ void ExpectSameBytesOfRandomBits(const std::string& what) {
   std::mt19937_64 random(4);
   for (const KvFormat& format : AllKvFormats()) {
     for (const DType from : kSources) {
-      const int64_t dim = IsPlain(format) ? 501 : 128;
+      const int64_t dim = IsPlain(format) ? 501 : 256;
       constexpr int64_t kRows = 4;
       std::vector<std::byte> x(static_cast<size_t>(kRows * dim) * SizeInBytes(from));
       for (std::byte& byte : x) byte = static_cast<std::byte>(random());
@@ -195,7 +195,7 @@ void ExpectSameBytesOf(std::string_view regime, const std::string& what) {
   constexpr int64_t kRows = 2;
   for (const KvFormat& format : AllKvFormats()) {
     for (const DType from : kSources) {
-      const int64_t dim = IsPlain(format) ? 67 : 128;
+      const int64_t dim = IsPlain(format) ? 67 : 256;
       const Tensor x = GenerateRows(regime, 3, from, kRows, dim);
       ExpectSameBytes(format, from, dim, x.bytes.data(), kRows, std::string(regime) + what);
       if (testing::Test::HasFatalFailure()) return;

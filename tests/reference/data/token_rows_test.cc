@@ -122,7 +122,7 @@ TEST(TokenRows, ValuesAreFiniteAndPaddingIsNan) {
 // In every format and from every type: no two of 2000 tokens have the same stored bytes.
 TEST(TokenRows, EveryFormatKeepsTokensApart) {
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    const Tensor x = Vectors(dtype, 2000, 128);
+    const Tensor x = Vectors(dtype, 2000, 256);
     for (const KvFormat& format : AllKvFormats()) {
       const TensorMap stored = EncodeRows(format, Profile{}, x);
       std::set<std::string> seen;

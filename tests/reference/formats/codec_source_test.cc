@@ -71,7 +71,7 @@ TEST(CodecSource, OutputsAreThoseOfTheCase) {
   for (const CodecDirection direction :
        {CodecDirection::kEncode, CodecDirection::kDecode, CodecDirection::kRoundTrip}) {
     for (const KvFormat& format : AllKvFormats()) {
-      const CodecCase c = MakeCase(direction, format, DType::kFloat16, 2, 128);
+      const CodecCase c = MakeCase(direction, format, DType::kFloat16, 2, 256);
       const TensorMap inputs = GenerateInputs(c, Profile());
       const auto specs = OutputSpecs(Case(c));
       const auto source = MakeCodecSource(c, Profile(), inputs);

@@ -27,7 +27,7 @@ TEST(ErrorBoundExhaustive, HoldsForTenMillionElements) {
         BoundCheck of_format;
         for (const std::string_view regime : RowRegimes()) {
           const BoundCheck check =
-              CheckBound(format, profile, GenerateRows(regime, 17, RowDType(format), 12, 384));
+              CheckBound(format, profile, GenerateRows(regime, 17, RowDType(format), 12, 512));
           EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
           of_format.Add(check);
         }
@@ -66,7 +66,7 @@ TEST(ErrorBoundExhaustive, HoldsForEveryWriterOfMxAndNvfp4) {
         profile.decode = decode;
         for (const std::string_view regime : RowRegimes()) {
           const BoundCheck check = CheckBound(
-              format, profile, GenerateRows(regime, 23, RowDType(format), kWriterRows, 384));
+              format, profile, GenerateRows(regime, 23, RowDType(format), kWriterRows, 512));
           EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
           of_writer.Add(check);
         }
@@ -95,7 +95,7 @@ TEST(ErrorBoundExhaustive, HoldsForEveryWriterOfScalesPerToken) {
         if (!Leaves(format, CodecChoice::kTokenEncode)) continue;
         for (const std::string_view regime : RowRegimes()) {
           const BoundCheck check =
-              CheckBound(format, profile, GenerateRows(regime, 18, RowDType(format), 12, 384));
+              CheckBound(format, profile, GenerateRows(regime, 18, RowDType(format), 12, 512));
           EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
           all.Add(check);
         }

@@ -41,7 +41,7 @@ TEST(ErrorBound, HoldsForEveryFormatProfileAndRegime) {
           profile.decode = decode;
           if (IsPlain(format) && profile != Profile()) continue;
           const DType x = IsPlain(format) ? DType::kFloat32 : RowDType(format);
-          const BoundCheck check = CheckBound(format, profile, GenerateRows(regime, 3, x, 1, 128));
+          const BoundCheck check = CheckBound(format, profile, GenerateRows(regime, 3, x, 1, 256));
           EXPECT_EQ(check.violations, 0) << Print(format) << " " << regime << " " << Print(profile);
           all.Add(check);
         }

@@ -54,7 +54,7 @@ TEST(GenerateInputs, StoredKeysAndValuesAreFiniteInEveryFormatAndRegime) {
       AttentionCase c;
       c.query_heads = 2;
       c.kv_len = 9;
-      c.k_dim = c.v_dim = 128;
+      c.k_dim = c.v_dim = 256;
       c.q = DType::kFloat32;
       c.k = c.v = format;
       c.data = {std::string(regime), 4, ""};

@@ -130,8 +130,9 @@ TEST_P(Nvfp4Writer, BoundHoldsInEveryRegimeAndTypeAndIsReached) {
         Profile profile = Writer(GetParam());
         profile.decode = decode;
         for (const DType type : {DType::kFloat64, RowDType(format)}) {
-          const BoundCheck check =
-              CheckBound(format, profile, GenerateRows(regime, 9, type, 8, 320));
+          const int64_t blocks = BlockOf(format) == Nvfp4Format::kBlock ? 20 : 2;
+          const BoundCheck check = CheckBound(
+              format, profile, GenerateRows(regime, 9, type, 8, blocks * BlockOf(format)));
           EXPECT_EQ(check.violations, 0)
               << Print(format) << " " << regime << " " << Name(type) << " " << Print(profile);
           all.Add(check);
@@ -174,11 +175,65 @@ TEST(Nvfp4, ApproximateReciprocalsLeaveTiesOpenAndNothingElse) {
   EXPECT_EQ(Judged("nvfp4:f32", Nvfp4Encoder::kVllm, {6.375}, "scales", 0, 1), Outcome::kPass);
 }
 
+// Byte s div (S/4) S + s mod (S/4) 4 + t, played out over pages of two sizes.
+TEST(Nvfp4, SwizzledScalesStandInTheOrderOfVOnSm100) {
+  for (const int64_t head_dim : {int64_t{64}, int64_t{192}}) {
+    for (const char* scale : {"bf16", "x0.011:f32"}) {
+      const KvFormat linear = Format(std::string("nvfp4:") + scale);
+      const KvFormat swizzled = Format(std::string("nvfp4:swizzled:") + scale);
+      constexpr int64_t kPages = 3, kTokens = 4;
+      const Tensor tokens =
+          GenerateRows("group_scales", 7, RowDType(linear), kPages * kTokens, head_dim);
+      Tensor pages(tokens.dtype, {{"", kPages}, {"", kTokens * head_dim}});
+      pages.bytes = tokens.bytes;
+      const TensorMap by_token = EncodeRows(linear, Writer(Nvfp4Encoder::kVllm), tokens);
+      const TensorMap by_page = EncodeRows(swizzled, Writer(Nvfp4Encoder::kVllm), pages);
+      EXPECT_EQ(by_page.at("codes").bytes, by_token.at("codes").bytes);
+      EXPECT_NE(by_page.at("scales").bytes, by_token.at("scales").bytes);
+      const auto scales = static_cast<size_t>(head_dim / 16);
+      for (size_t row = 0; row < kPages * kTokens; ++row) {
+        const size_t page = row / kTokens, t = row % kTokens;
+        for (size_t s = 0; s < scales; ++s) {
+          const size_t line = s / (scales / 4), column = s % (scales / 4) * 4 + t;
+          EXPECT_EQ(by_page.at("scales").bytes[(page * kTokens + line) * scales + column],
+                    by_token.at("scales").bytes[row * scales + s])
+              << head_dim << " " << row << " " << s;
+        }
+      }
+      Profile profile;
+      profile.decode = DecodeRounding::kTwoRoundings;
+      EXPECT_EQ(DecodeToRowType(swizzled, profile, CodecRows(swizzled, by_page), 0, kPages),
+                DecodeToRowType(linear, profile, CodecRows(linear, by_token), 0, kPages * kTokens));
+    }
+  }
+}
+
+// A scale halfway between 1 and 1.125, of token 2 and block 3: byte 3 * 4 + 2 of the page.
+TEST(Nvfp4, WhatIsOpenOfASwizzledScaleMovesWithIt) {
+  const KvFormat format = Format("nvfp4:swizzled:f32");
+  std::vector<double> page(256, 0.0);
+  page[2 * 64 + 3 * 16] = 6.375;
+  const TensorMap inputs = {{"x", RowOf(DType::kFloat32, page)}};
+  const Profile profile = Writer(Nvfp4Encoder::kVllm);
+  const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 1, 256, {"gauss", 1, ""}};
+  const auto source = MakeCodecSource(c, profile, inputs);
+  for (size_t byte = 0; byte < 16; ++byte) {
+    TensorMap got = EncodeRows(format, profile, inputs.at("x"));
+    got.at("scales").bytes[byte] ^= std::byte{1};
+    EXPECT_EQ(Judge(*source, MemorySink(got)).outcome, byte == 14 ? Outcome::kPass : Outcome::kFail)
+        << byte;
+  }
+}
+
 TEST(Nvfp4, TextsNameTheGlobalScale) {
   EXPECT_EQ(Print(Format("nvfp4:x0.0110:bf16")), "nvfp4:x0.011:bf16");
   EXPECT_EQ(Format("nvfp4:x0.1:f32"), Format(Print(Format("nvfp4:x0.1:f32"))));
-  for (const char* text : {"nvfp4:x1:f32", "nvfp4:x0:f32", "nvfp4:x-1:f32", "nvfp4:xnan:f32",
-                           "nvfp4:x1e39:f32", "nvfp4:x:f32", "nvfp4:f64", "nvfp4:0.1:f32"}) {
+  EXPECT_EQ(Print(Format("nvfp4:swizzled:x0.0110:bf16")), "nvfp4:swizzled:x0.011:bf16");
+  EXPECT_EQ(Print(Format("nvfp4:swizzled:f32")), "nvfp4:swizzled:f32");
+  for (const char* text :
+       {"nvfp4:x1:f32", "nvfp4:x0:f32", "nvfp4:x-1:f32", "nvfp4:xnan:f32", "nvfp4:x1e39:f32",
+        "nvfp4:x:f32", "nvfp4:f64", "nvfp4:0.1:f32", "nvfp4:x0.5:swizzled:f32",
+        "nvfp4:swizzled:swizzled:f32", "nvfp4:swizzled", "hadamard:64:nvfp4:swizzled:f32"}) {
     EXPECT_ANY_THROW(Format(text)) << text;
   }
 }

@@ -107,7 +107,7 @@ TEST(StoredCodec, WhatAFormatMakesOfAnOriginalNeverFails) {
             Profile profile;
             profile.encode = encode;
             profile.decode = DecodeRounding::kTwoRoundings;
-            const Tensor x = RowsFor(format, regime, given, 3, 128);
+            const Tensor x = RowsFor(format, regime, given, 3, 256);
             const Verdict verdict =
                 JudgeDequantised(rule, x, Dequantised(format, profile, x, result));
             EXPECT_NE(verdict.outcome, Outcome::kFail)
@@ -393,7 +393,7 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
       for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
         Profile profile;
         profile.encode = encode;
-        const Tensor x = RowsFor(format, "all_negative", given, 3, 128);
+        const Tensor x = RowsFor(format, "all_negative", given, 3, 256);
         const TensorMap encoded = EncodeRows(format, profile, x);
         CodecRule rule;
         rule.format = format;
@@ -437,7 +437,7 @@ TEST(StoredTriplet, SwizzledScalesAreNamed) {
     }
     const auto is_named = [](const OutputVerdict& output) {
       return std::any_of(output.hints.begin(), output.hints.end(), [](const std::string& hint) {
-        return hint.find("the order of V on SM100") != std::string::npos;
+        return hint.find("these bytes are NVFP4 with swizzled V scales") != std::string::npos;
       });
     };
     Verdict verdict = JudgeTriplet(rule, x, encoded);
@@ -457,6 +457,27 @@ TEST(StoredTriplet, SwizzledScalesAreNamed) {
     verdict = JudgeTriplet(rule, x, encoded);
     EXPECT_EQ(verdict.outputs[2].outcome, Outcome::kFail) << text;
     EXPECT_FALSE(is_named(verdict.outputs[2])) << text;
+  }
+}
+
+// The same the other way round: a page is expected, and its scales stand token after token.
+TEST(StoredTriplet, LinearScalesOfAPageAreNamed) {
+  CodecRule rule;
+  rule.format = ParseKvFormat(WholeLine("nvfp4:swizzled:bf16"));
+  const Tensor x = RowsFor(rule.format, "group_scales", DType::kBFloat16, 6, 512);
+  const TensorMap linear = EncodeRows(ParseKvFormat(WholeLine("nvfp4:bf16")), rule.profile, x);
+  const TensorMap swizzled = EncodeRows(rule.format, rule.profile, x);
+  rule.stated = {CodecChoice::kNvfp4Encode};
+  rule.codes_exact = true;
+  EXPECT_NE(JudgeTriplet(rule, x, swizzled).outcome, Outcome::kFail);
+  const Verdict verdict = JudgeTriplet(rule, x, linear);
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  EXPECT_EQ(verdict.outputs[1].outcome, Outcome::kPass);
+  for (const size_t output : {size_t{0}, size_t{2}}) {
+    const std::vector<std::string>& hints = verdict.outputs[output].hints;
+    EXPECT_TRUE(std::any_of(hints.begin(), hints.end(), [](const std::string& hint) {
+      return hint.find("these bytes are NVFP4 with linear scales") != std::string::npos;
+    })) << output;
   }
 }
 

@@ -153,7 +153,8 @@ CodecCase AnyCodec() {
   c.format = AnyFormat();
   c.x = AnyRealType();
   c.rows = OneOf<int64_t>({1, 2, 129, kMaxExtent});
-  c.head_dim = IsPlain(c.format) ? OneOf<int64_t>({1, 63, 80, 256}) : AnyHeadDim();
+  c.head_dim = IsPlain(c.format) ? OneOf<int64_t>({1, 63, 80, 256})
+                                 : AnyHeadDim() * std::max<int64_t>(1, BlockOf(c.format) / 128);
   c.data = AnyData();
   return c;
 }

@@ -108,6 +108,26 @@ TEST(TokenGroups, StandInLinearCachesWithoutAWindow) {
   }
 }
 
+// Codes of a page are those of its tokens: a cache has nothing to keep in it.
+TEST(TokenGroups, CachesKeepNoPages) {
+  const KvFormat page = Format("nvfp4:swizzled:x0.011:bf16");
+  EXPECT_EQ(TokenGroupOf(page), 4);
+  EXPECT_EQ(Print(TokenFormatOf(page)), "nvfp4:x0.011:bf16");
+  EXPECT_FALSE(CachesKeep(page));
+  EXPECT_FALSE(FitsTokens(page, 256));
+  EXPECT_FALSE(KeepsGroups(CacheLayout{}, page));
+  const std::string error = ErrorOf([&] { CheckTokens(page, 256, "k"); });
+  EXPECT_TRUE(error.starts_with(Name(ErrorCode::kIllegalCase))) << error;
+  EXPECT_NE(error.find("ask with nvfp4:x0.011:bf16"), std::string::npos) << error;
+  size_t pages = 0;
+  for (const KvFormat& format : AllKvFormats()) {
+    pages += KindOf(format) == "nvfp4:swizzled" ? 1 : 0;
+    EXPECT_EQ(CachesKeep(format), KindOf(format) != "nvfp4:swizzled") << Print(format);
+  }
+  EXPECT_GT(pages, 0u);
+  EXPECT_EQ(CacheFormats().size() + pages, AllKvFormats().size());
+}
+
 TEST(TokenGroups, HeadDimensionsAreThoseOfWholeWords) {
   EXPECT_TRUE(FitsTokens(Format("channel:4:g128:f32"), 8));
   EXPECT_FALSE(FitsTokens(Format("channel:4:g128:f32"), 12));

@@ -13,6 +13,7 @@
 #include "reference/spec/cache_profile.h"
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
+#include "reference/spec/token_groups.h"
 
 namespace kvcheck {
 
@@ -226,8 +227,8 @@ CacheOp AnyOp() {
       op.count = *rc::gen::inRange<int64_t>(0, 65537);
       op.numbers = AnyNumbers();
       if (OneOf<bool>({true, false})) op.layout = AnyLayout(false);
-      if (OneOf<bool>({true, false})) op.k = OneOf(AllKvFormats());
-      if (OneOf<bool>({true, false})) op.v = OneOf(AllKvFormats());
+      if (OneOf<bool>({true, false})) op.k = OneOf(CacheFormats());
+      if (OneOf<bool>({true, false})) op.v = OneOf(CacheFormats());
       break;
     case CacheOpKind::kAppend:
       op.count = *rc::gen::inRange<int64_t>(1, (1 << 20) + 1);
@@ -254,8 +255,8 @@ CacheOp AnyOp() {
       op.target = slot();
       break;
     case CacheOpKind::kToQuantized:
-      op.k = OneOf(AllKvFormats());
-      op.v = OneOf(AllKvFormats());
+      op.k = OneOf(CacheFormats());
+      op.v = OneOf(CacheFormats());
       break;
     case CacheOpKind::kSave:
       op.key = *rc::gen::inRange(0, kStateKeys);
@@ -284,8 +285,8 @@ CacheCase AnyCacheCase() {
   CacheCase c;
   CacheSetup& setup = c.setup;
   setup.layout = AnyLayout(true);
-  setup.k = OneOf(AllKvFormats());
-  setup.v = OneOf(AllKvFormats());
+  setup.k = OneOf(CacheFormats());
+  setup.v = OneOf(CacheFormats());
   setup.x = OneOf<DType>({DType::kFloat32, DType::kFloat16, DType::kBFloat16});
   setup.kv_heads = *rc::gen::inRange<int64_t>(1, 9);
   setup.query_heads = setup.kv_heads * *rc::gen::inRange<int64_t>(1, 9);

@@ -182,9 +182,24 @@ class Texts(unittest.TestCase):
         row = np.float32([6, 4.5, 4.5, 4.5, 4.5] + 11 * [0])
         self.assertEqual(fmt.encode(row, nvfp4_encode="vllm")[1].tolist(), [0x38])
         self.assertEqual(fmt.encode(row, nvfp4_encode="vllm_4over6")[1].tolist(), [0x3C])
-        for text in ("mxfp4", "mxfp4:g32:f32", "mxfp8:f32", "nvfp4:0.5:f32", "nvfp4:f64"):
+        for text in ("mxfp4", "mxfp4:g32:f32", "mxfp8:f32", "nvfp4:0.5:f32", "nvfp4:f64", "nvfp4:x0.5:swizzled:f32"):
             with self.assertRaises(ValueError):
                 parse_format(text)
+
+    def test_scales_of_a_page_stand_in_the_order_of_v_on_sm100(self):
+        page, token = parse_format("nvfp4:swizzled:x0.25:bf16"), parse_format("nvfp4:x0.25:bf16")
+        self.assertEqual(page.of_token, token)
+        self.assertEqual((page.block, page.shapes(512, (3,))), (256, [[3, 256], [3, 32]]))
+        values = np.random.default_rng(3).standard_normal((3, 512)).astype(np.float32) * np.repeat(np.exp2(np.arange(32) % 7), 16)
+        codes, scales = page.encode(values)
+        linear_codes, linear = token.encode(values)
+        self.assertTrue((codes == linear_codes).all())
+        self.assertFalse((scales == linear).all())
+        for t in range(4):  # of 8 blocks each
+            for s in range(8):
+                place = s // 2 * 8 + s % 2 * 4 + t
+                self.assertTrue((scales[:, place] == linear[:, t * 8 + s]).all(), (t, s))
+        self.assertTrue((page.decode((codes, scales)) == token.decode((codes, linear))).all())
 
     def test_codes_per_channel_are_what_quanto_writes(self):
         witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])  # 8 tokens of 4 channels
@@ -222,6 +237,28 @@ class Texts(unittest.TestCase):
             self.assertEqual(fmt.decode((words, norms))[:len(first)].view(np.uint32).tolist(), first)
         exact = parse_format("turboquant:4:g128:s1:bf16")
         self.assertEqual((exact.bits, exact.group, exact.type), (4, 128, "bf16"))
+
+    def test_turboquant_with_half_a_bit_is_two_halves(self):
+        fmt = parse_format("turboquant:3.5:g64:mlx_vlm:hffff00000000ffff:s1:f16")
+        high = [*range(16, 48)]  # words are written with their highest channel first
+        low = [i for i in range(64) if i not in high]
+        self.assertEqual(fmt.shapes(128, (2,)), [[2, 14], [2, 4]])
+        values = np.random.default_rng(2).standard_normal((2, 128)).astype(np.float32)
+        words, norms = fmt.encode(values)
+        decoded = fmt.decode((words, norms)).reshape(2, 2, 64)
+        at = 0
+        for index, (text, channels) in enumerate((("turboquant:3:g32:mlx_vlm:s1:f16", low), ("turboquant:4:g32:mlx_vlm:s98:f16", high))):
+            half = parse_format(text)
+            part = half.encode(values.reshape(2, 2, 64)[..., channels].reshape(2, 64))
+            width = part[0].shape[-1]
+            self.assertTrue((words[:, at:at + width] == part[0]).all(), text)
+            self.assertTrue((norms[:, 2 * index:2 * index + 2] == part[1]).all(), text)
+            self.assertTrue((decoded[..., channels].reshape(2, 64) == half.decode(part)).all(), text)
+            at += width
+        self.assertEqual(at, 14)
+        for text in ("turboquant:3.5:g64:f16", "turboquant:3.5:g64:hffff:f16", "turboquant:3.25:g64:hffff00000000ffff:f16"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
 
     def test_rotated_vectors_are_stored_rotated(self):
         fmt, stored = parse_format("hadamard:64:q4_0"), parse_format("q4_0")
@@ -289,6 +326,7 @@ class Texts(unittest.TestCase):
         for text, most in (("f32", 0), ("bf16", 0.01), ("affine:8:g32:f32", 0.05), ("q8_0", 0.05), ("q4_0", 0.6), ("q4_1", 0.3),
                            ("q5_0", 0.3), ("q5_1", 0.15), ("iq4_nl", 0.5), ("affine:5:g64:f16", 0.3), ("mxfp4:bf16", 1),
                            ("mxfp8:e4m3:f32", 0.3), ("mxfp8:e5m2:f16", 0.5), ("nvfp4:x0.011:bf16", 0.5), ("turboquant:5:g64:f16", 0.5),
+                           ("turboquant:4.5:g64:hffff00000000ffff:f32", 0.8),
                            ("turboquant:3:g128:mlx_vlm:s1:f32", 1.5), ("hadamard:128:q8_0", 0.05), ("hadamard:64:affine:4:g64:bf16", 0.8),
                            ("fp8:e4m3fn:token:bf16", 0.2), ("int8:inline:f32", 0.02), ("int4zp:token:f32", 0.3),
                            ("uniform:4:inline:f32", 0.3), ("uniform:3:token:bf16", 0.6)):

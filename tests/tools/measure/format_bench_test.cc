@@ -25,7 +25,8 @@ FormatBenchQuestion Asked(const std::vector<std::string>& formats, int64_t token
   question.rows.tokens = tokens;
   question.rows.k = DrawRows(kNormalData, 1, "k", type, tokens, dim);
   question.rows.v = DrawRows(kNormalData, 2, "v", type, tokens, dim);
-  question.formats = ChooseFormats(formats, dim);
+  question.formats =
+      ChooseFormats(formats, dim, [tokens](int64_t group) { return group <= tokens; });
   question.queries = 3;
   question.profile = OptimizedCodecProfile();
   question.rounds = 0;
@@ -81,6 +82,40 @@ TEST(FormatBench, PlainRowsOfTheirTypeLoseNothing) {
     EXPECT_EQ(figures.rows.elements, 2 * 129 * 128);
     EXPECT_EQ(figures.attention.Largest(), 0) << Print(figures.format);
     EXPECT_EQ(figures.attention.elements, 3 * 128);
+  }
+}
+
+// Channels that are large in every token have a scale of their own.
+TEST(FormatBench, GroupsOfTokensKeepLargeChannelsApart) {
+  FormatBenchQuestion question = Asked({"channel:4:g32:f32", "affine:4:g32:f32"}, 64);
+  question.rows.k = question.rows.v = DrawRows(kOutlierData, 1, "k", DType::kFloat32, 64, 128);
+  const std::vector<FormatFigures> figures = MeasureFormats(question);
+  EXPECT_EQ(figures[0].bits, 6);
+  EXPECT_EQ(figures[0].bits, figures[1].bits);
+  EXPECT_LT(figures[0].rows.Mean(), figures[1].rows.Mean());
+  EXPECT_LT(figures[0].attention.Nmse(), figures[1].attention.Nmse());
+}
+
+// Tokens of which there is no whole group are as they were given: their errors are 0.
+TEST(FormatBench, TokensBesideWholeGroupsLoseNothing) {
+  const FormatFigures whole = MeasureFormats(Asked({"channel:4:g32:f32"}, 160))[0];
+  const FormatFigures more = MeasureFormats(Asked({"channel:4:g32:f32"}, 187))[0];
+  EXPECT_EQ(more.rows.elements, 2 * 187 * 128);
+  EXPECT_DOUBLE_EQ(more.rows.Mean() * 187, whole.rows.Mean() * 160);
+  EXPECT_EQ(more.rows.Largest(), whole.rows.Largest());
+  EXPECT_GT(whole.rows.Mean(), 0);
+}
+
+// A page moves scales, and nothing else.
+TEST(FormatBench, PagesLoseWhatTheirTokensLose) {
+  for (const int64_t tokens : {int64_t{40}, int64_t{43}}) {
+    const std::vector<FormatFigures> figures =
+        MeasureFormats(Asked({"nvfp4:bf16", "nvfp4:swizzled:bf16"}, tokens, DType::kBFloat16));
+    // The same terms, added up in other runs of tokens.
+    const double mean = figures[0].rows.Mean();
+    EXPECT_NEAR(figures[1].rows.Mean(), mean, mean * 0x1p-53 * 2 * 43 * 128);
+    EXPECT_EQ(figures[1].attention.Nmse(), figures[0].attention.Nmse());
+    EXPECT_GT(figures[0].rows.Mean(), 0);
   }
 }
 

@@ -39,6 +39,11 @@ TEST(FormatBits, AreThoseCountedByHand) {
       {"affine:2:g32:f16", 96, 3},
       {"q8_0", 128, 34 * 8 / 32.0},
       {"q4_0", 32, 18 * 8 / 32.0},
+      // Groups of tokens: the same of a group. Two norms of 16 bits for 128 channels.
+      {"channel:4:g32:f16", 128, 5},
+      {"channel:2:g128:f32", 64, 2.5},
+      {"nvfp4:swizzled:bf16", 64, 4.5},
+      {"turboquant:3.5:g128:hffff0000ffff0000ffff0000ffff0000:f16", 128, 3.75},
   };
   for (const Known& k : known) {
     EXPECT_EQ(BitsPerElement(ParseKvFormat(WholeLine(k.format)), k.head_dim), k.bits) << k.format;
@@ -71,6 +76,22 @@ TEST(FormatChoice, FormatsFitTheHeadDim) {
   EXPECT_THROW(ChooseFormats({"affine:4:g64:f16"}, 96), Error);
   // Rows of one token each.
   EXPECT_THROW(ChooseFormats({"channel:4:g32:f16"}, 128), Error);
+}
+
+TEST(FormatChoice, GroupsOfTokensAreThoseThatThereAre) {
+  const auto up_to = [](int64_t most) { return [most](int64_t group) { return group <= most; }; };
+  EXPECT_EQ(Texts(ChooseFormats({"channel:4:*:f16"}, 128, up_to(64))),
+            (std::vector<std::string>{"channel:4:g8:f16", "channel:4:g32:f16"}));
+  EXPECT_EQ(Texts(ChooseFormats({"nvfp4:swizzled:bf16"}, 128, up_to(4))),
+            (std::vector<std::string>{"nvfp4:swizzled:bf16"}));
+  EXPECT_THROW(ChooseFormats({"channel:4:g128:f16"}, 128, up_to(64)), Error);
+  // Pages have whole 64 channels.
+  EXPECT_THROW(ChooseFormats({"nvfp4:swizzled:bf16"}, 96, up_to(4)), Error);
+  std::set<std::string> kinds;
+  for (const KvFormat& format : ChooseFormats({}, 128, up_to(128))) kinds.insert(KindOf(format));
+  for (const char* kind : {"channel:2", "channel:4", "channel:8", "nvfp4:swizzled"}) {
+    EXPECT_TRUE(kinds.contains(kind)) << kind;
+  }
 }
 
 TEST(FormatChoice, PatternsMeanFormatsOnceInTheOrderAsked) {

@@ -40,6 +40,22 @@ TEST(KvCacheBench, BytesAreThoseOfTheRows) {
   EXPECT_EQ(figures[3].stored_bytes, kRows * 136);
 }
 
+// A token takes 72 bytes: of 64 tokens 64 * 64 of codes, 2 * 128 * 2 of scales and zeros; of a page
+// of four 4 * 64 of codes, 4 * 8 of scales.
+TEST(KvCacheBench, GroupsOfTokensAreStoredWhole) {
+  KvCacheQuestion question = SmallCache({});
+  question.seq_lens = {128, 192};
+  question.formats = ChooseFormats({"channel:4:g64:f16", "nvfp4:swizzled:f32"}, 128,
+                                   [](int64_t group) { return 64 % group == 0; });
+  for (const KvCacheFigures& f : MeasureKvCache(question)) {
+    const int64_t rows = 3 * 2 * 2 * f.seq_len;
+    EXPECT_EQ(f.stored_bytes, rows * 72) << Print(f.format);
+    EXPECT_EQ(f.errors.elements, rows * 128);
+    EXPECT_GT(f.errors.Mean(), 0);
+    EXPECT_LT(f.errors.Nmse(), 1) << Print(f.format);  // of rows of other tokens it is 2
+  }
+}
+
 // Layer by layer: the peak is the original and one stored layer.
 TEST(KvCacheBench, HoldsTheOriginalAndOneStoredLayerAtMost) {
   for (const KvCacheFigures& f : MeasureKvCache(SmallCache({}))) {

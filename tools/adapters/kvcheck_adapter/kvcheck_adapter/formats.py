@@ -16,11 +16,12 @@ from .q5_1 import Q5_1
 from .q8_0 import Q8_0
 from .rotated import Rotated
 from .scaled import Scaled
+from .split_turboquant import SplitTurboquant
 from .turboquant import Turboquant
 from .uniform import Uniform
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, Turboquant, Scaled, Int4zp, Uniform, Channel,
-            Rotated)
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, Turboquant, Scaled, Int4zp,
+            Uniform, Channel, Rotated)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,17 +6,20 @@ from .block_floats import VALUES, rounded
 from .storage import from_float32
 
 GROUP = 16
+TOKENS = 4
 
 
 class Nvfp4(block_floats.Blocks):
-    """nvfp4:TYPE, nvfp4:xGLOBAL_SCALE:TYPE."""
+    """nvfp4[:swizzled][:xGLOBAL_SCALE]:TYPE. Swizzled: a row is TOKENS tokens, whose scales have the order of V on SM100."""
 
     @staticmethod
     def parse(text):
         name, *parts = text.split(":")
+        swizzled = parts[:1] == ["swizzled"]
+        parts = parts[1:] if swizzled else parts
         if name != "nvfp4" or len(parts) not in (1, 2) or (len(parts) == 2 and not parts[0].startswith("x")):
             return None
-        return block_floats.make(text, 4, GROUP, parts[-1], Nvfp4)
+        return block_floats.make(text, 4, GROUP, parts[-1], SwizzledNvfp4 if swizzled else Nvfp4)
 
     @staticmethod
     def element(fmt):
@@ -24,8 +27,8 @@ class Nvfp4(block_floats.Blocks):
 
     @staticmethod
     def global_scale(fmt):
-        parts = fmt.text.split(":")
-        return np.float32(parts[1][1:] if len(parts) == 3 else 1)
+        factor = fmt.text.split(":")[-2]
+        return np.float32(factor[1:] if factor.startswith("x") else 1)
 
     @staticmethod
     def scales(fmt, stored):
@@ -47,6 +50,29 @@ class Nvfp4(block_floats.Blocks):
                 four = _error(x, factors4) < _error(x, factors)
                 stored, factors = np.where(four, stored4, stored), np.where(four, factors4, factors)
             return stored, x * factors[..., None], "even"
+
+
+class SwizzledNvfp4(Nvfp4):
+    BLOCK = GROUP * TOKENS**2
+
+    @staticmethod
+    def of_token(fmt):
+        return Nvfp4.parse(fmt.text.replace(":swizzled", ""))
+
+    @classmethod
+    def decode(cls, fmt, arrays):
+        stored = np.asarray(arrays[1])
+        quarter = stored.shape[-1] // TOKENS**2  # stored: (quarter of S, s in it, token)
+        pages = stored.reshape(*stored.shape[:-1], TOKENS, quarter, TOKENS)
+        return super().decode(fmt, [arrays[0], np.moveaxis(pages, -1, -3).reshape(stored.shape)])
+
+    level = decode
+
+    @classmethod
+    def encode(cls, fmt, values, **writer):
+        codes, scales = super().encode(fmt, values, **writer)
+        tokens = scales.reshape(*scales.shape[:-1], TOKENS, TOKENS, -1)  # (token, quarter of S, s in it)
+        return codes, np.moveaxis(tokens, -3, -1).reshape(scales.shape)
 
 
 def _scale_bytes(scales):

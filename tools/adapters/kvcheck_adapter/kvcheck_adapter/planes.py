@@ -23,7 +23,7 @@ class Format(NamedTuple):
     @property
     def block(self):
         """Channels that share something: head_dim is a multiple of it."""
-        return self.group or 1
+        return getattr(self.family, "BLOCK", None) or self.group or 1
 
     @property
     def kinds(self):

@@ -47,7 +47,7 @@ class Turboquant:
     @staticmethod
     def parse(text):
         name, *parts = text.split(":")
-        if name != "turboquant" or len(parts) < 3 or not parts[1].startswith("g"):
+        if name != "turboquant" or len(parts) < 3 or not parts[0].isdigit() or not parts[1].startswith("g"):
             return None
         return Format(text, int(parts[0]), int(parts[1][1:]), parts[-1], Turboquant)
 
