@@ -117,6 +117,7 @@ def drawn_call(random):
                "k_scale": [0.5, np.ones(2, "f4"), np.ones(20), np.float32(np.nan)], "rows": [1, 2, 10**9],
                "kv_lens": [np.int32([1] * q.shape[0]), np.int32([-5]), np.int64([2**62] * q.shape[0])],
                "block_table": [np.zeros((q.shape[0], 2), "i4"), np.full((1, 1), 99, "i8")],
+               "block_starts": [np.int32([0, 1]), np.int64([0, -1, 2**50])],
                "cu_seqlens_q": [np.int32([0, 1]), np.int32([3, 2, 1])], "seed": [0, 2**64 - 1],
                "profile": ["masked_row=nan", "x=y"], "threads": [1, 3]}
     for name in random.choice(list(options), random.integers(0, 4), replace=False):
