@@ -147,7 +147,7 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
 
     rule: "exact", "ulp:2", "abs:2^-20,rel:0.001"; or rtol and atol: |actual - expected| <= atol + rtol |expected|,
         decided in exact arithmetic. Neither: bit for bit. A tolerance above a tenth of the data proves nothing, and is
-        MISTRUSTED. check_dtype=False compares values of two float types in the wider.
+        MISTRUSTED. check_dtype=False compares the values of two types in f64 (not of i64).
     """
     __tracebackhide__ = True
     unknown = set(ignored) - {"allow_subclasses", "check_device", "check_layout", "check_stride"}
@@ -159,11 +159,9 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
         rule = "exact" if rtol is None and atol is None else f"abs:{float(atol or 0)!r},rel:{float(rtol or 0)!r}"
     arrays = {"want": _arrays.of(expected, "expected"), "got": _arrays.of(actual, "actual")}
     kinds = {kind for _, kind in arrays.values()}
-    if not check_dtype and len(kinds) == 2:
-        wide = max(kinds, key=lambda kind: _arrays.dtype_named(kind).itemsize)
-        target = _arrays.dtype_named(wide if kinds != {"float16", "bfloat16"} else "float32")
-        arrays = {name: _arrays.of(np.asarray(x).view(_arrays.dtype_named(kind)).astype(target), name)
-                  for name, (x, kind) in arrays.items()}
+    if not check_dtype and len(kinds) == 2 and not kinds & {"int64", "uint64"}:
+        # f64 holds every value of the other types.
+        arrays = {name: (_arrays.widened(x, kind), "float64") for name, (x, kind) in arrays.items()}
 
     def judge(path):
         return _core.judge_arrays(arrays, rule, _attention.settings(strict=strict, threads=threads, save=path))
