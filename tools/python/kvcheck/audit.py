@@ -169,12 +169,15 @@ class Audit:
             return
         self.tests[self._test].append(record)
         if self._calls:
-            record.attention = self._attention(actual, expected, ask)
+            record.attention = self._attention(record, actual, expected, ask)
 
-    def _attention(self, actual, expected, ask):
+    def _attention(self, record, actual, expected, ask):
         from ._arrays import of
-        from ._attention_calls import Finding, find, like
+        from ._attention_calls import MOST_ASKED, Finding, find, like
         from ._errors import Error
+        asked = [other for other in self.tests[self._test] if other.attention and other.tolerance == record.tolerance]
+        if len(asked) >= MOST_ASKED or self._is_too_late():
+            return None
         found = find(self._calls, actual) or find(self._calls, expected)
         if found is None:
             return None
