@@ -127,6 +127,7 @@ AttentionCall CallOf(const Arrays& arrays, const CallWords& words) {
   call.cu_seqlens_q = find("cu_seqlens_q");
   call.cu_seqlens_k = find("cu_seqlens_k");
   call.block_table = find("block_table");
+  call.block_starts = find("block_starts");
   call.kv_lens = find("kv_lens");
   return call;
 }

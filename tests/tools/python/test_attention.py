@@ -135,6 +135,21 @@ def test_paged_k_and_v_are_read_by_their_table():
         assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "block_table": table + 1})
 
 
+def test_pages_may_be_one_list_with_starts():
+    lens = [9, 5]
+    q, k, v = tensors(b=2, l=1, t=12)
+    out = np.concatenate([attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n]) for i, n in enumerate(lens)])
+    pages = [x.swapaxes(1, 2).reshape(6, 4, 2, 16)[::-1] for x in (k, v)]
+    table, starts = np.int32([5, 4, 3, 2, 1]), np.int32([0, 3, 5])
+    keywords = {"layout": "bshd", "kv_lens": np.int32(lens), "plan": PLAN}
+    arrays = [x.swapaxes(1, 2) for x in (out, q)]
+    assert assert_attention_close(*arrays, *pages, block_table=table, block_starts=starts, **keywords).passed
+    with pytest.raises(AssertionError, match="sequence 0"):
+        assert_attention_close(*arrays, *pages, block_table=table[[3, 1, 2, 0, 4]], block_starts=starts, **keywords)
+    with pytest.raises(kvcheck.Error, match="block_starts"):
+        kvcheck.judge_attention(*arrays, *pages, block_table=table, block_starts=starts + 1, **keywords)
+
+
 @pytest.mark.parametrize("of", ["tensor", "head", "vector"])
 def test_scales_of_codes_take_part(of):
     ml_dtypes = pytest.importorskip("ml_dtypes")

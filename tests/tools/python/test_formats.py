@@ -2,12 +2,13 @@
 import re
 import shlex
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import kvcheck
-from kvcheck import formats
+from kvcheck import _arrays, formats
 from kvcheck._command import program
 from kvcheck.testing import assert_close, assert_codec_close
 
@@ -81,6 +82,19 @@ def test_assert_close_takes_rules_and_torchs_keywords():
     assert assert_close(want.astype("f8"), want, check_dtype=False).passed
     with pytest.raises(TypeError):
         assert_close(got, want, tolerance=1)
+
+
+def test_values_of_two_types_are_compared_without_ml_dtypes(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    codes = np.uint16([0x3f80, 0xc000, 0x7f80])
+    assert np.array_equal(_arrays.widened(codes, "bfloat16"), [1, -2, np.inf])
+    with pytest.raises(kvcheck.Error, match="ml_dtypes"):
+        _arrays.widened(np.uint8([1]), "float8_e4m3fn")
+    of = _arrays.of
+    monkeypatch.setattr(_arrays, "of", lambda x, name: (x, "bfloat16") if x.dtype == np.uint16 else of(x, name))
+    assert assert_close(codes[:2], np.float32([1, -2]), check_dtype=False).passed
+    with pytest.raises(AssertionError):
+        assert_close(codes[:2], np.float32([1, 2]), check_dtype=False)
 
 
 def test_two_arrays_that_differ_are_compared_again_from_their_files():

@@ -1,8 +1,18 @@
 """The pytest plugin in a run of its own: report, fixture and marker, audit."""
+import json
 import pathlib
 import re
+import subprocess
 
+import numpy as np
 import pytest
+from attention import tensors
+
+import kvcheck
+from kvcheck import _attention_calls
+from kvcheck._array_faults import FAULTS
+from kvcheck._command import program
+from kvcheck.audit import Audit
 
 ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
 
@@ -88,6 +98,86 @@ def test_the_audit_changes_no_outcome_and_leaves_functions_as_they_were(suite):
             assert np.array_equal(x, np.linspace(1, 2, 8))
     """)
     suite.runpytest_subprocess("--kvcheck-audit").assert_outcomes(passed=1, failed=1)
+
+
+# A library that the audit knows, in numpy.
+OF_ATTENTION = """
+    import sys, types
+    import numpy as np
+    from attention import attention, tensors
+    fast = types.ModuleType("mlx.core.fast")
+    fast.scaled_dot_product_attention = lambda q, k, v, *, scale, mask=None: attention(
+        q, k, v, scale=scale, causal=isinstance(mask, str), mask=None if isinstance(mask, str) else mask)
+    sys.modules["mlx.core.fast"] = fast
+    q, k, v = tensors(l=9, t=65)
+    seen = np.random.default_rng(1).random((2, 1, 9, 65)) < 0.7
+    def check(atol, **keywords):
+        out = fast.scaled_dot_product_attention(q, k, v, scale=0.25, **keywords)
+        fast.scaled_dot_product_attention(q[:1], k[:1], v[:1], scale=0.25)  # another call, whose output is not asked about
+        want = out + np.float32(1e-7)
+        np.testing.assert_allclose(want.swapaxes(1, 2).reshape(2, 9, -1), out.swapaxes(1, 2).reshape(2, 9, -1), atol=atol)
+    def test_loose():
+        check(0.5, mask="causal")
+    def test_tight():
+        check(1e-6, mask=seen)
+    def test_of_something_else():
+        fast.scaled_dot_product_attention(q, k, v, scale=0.25)
+        np.testing.assert_allclose(q, q)
+"""
+
+
+def test_faults_of_attention_are_asked_where_its_inputs_are_known(suite):
+    suite.makepyfile(test_kernel=OF_ATTENTION)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-report=report.html",
+                                      "--kvcheck-audit-json=audit.json")
+    done.assert_outcomes(passed=3)
+    found = {row["test"].split("::")[1]: row["attention"]
+             for row in json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))["tests"]}
+    assert found["test_of_something_else"] is None
+    loose, tight = found["test_loose"], found["test_tight"]
+    assert set(loose["passed"]) >= {"temperature_1_percent", "last_key_dropped"} and "scale_missing" in loose["caught"]
+    assert not tight["passed"] and set(tight["caught"]) >= {"mask_array_ignored", "last_key_dropped", "gqa_tiled"}
+    # What nothing in the case changes is not asked: no mask array in one, nothing causal in the other.
+    assert "mask_array_ignored" not in [*loose["passed"], *loose["caught"]] and "causal_ignored" not in tight["caught"]
+    # Two right answers are as far apart as twice the bound, which the data make; rounding once is well within it.
+    q, k, v = (np.asarray(x) for x in tensors(l=9, t=65))
+    bound = kvcheck.reference_attention(q, k, v, scale=0.25, causal=True, plan="stranger")["out"][2]
+    assert loose["justified"] == pytest.approx(2 * bound.max()) and 0 < loose["ratio"] < 1
+    assert "of attention: " in done.stdout.str() and "the data explain errors up to" in done.stdout.str()
+    assert "Audit of attention" in (suite.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_fault_of_attention_is_one_of_kvchecks():
+    text = subprocess.run([str(program()), "faults", "list"], capture_output=True, text=True, check=True).stdout
+    assert set(_attention_calls.FAULTS) <= {line.split()[0] for line in text.splitlines() if line.strip()}
+
+
+def test_the_audit_gives_functions_back_and_sleeps_between_tests():
+    original = np.allclose
+    audit = Audit(limit=1000)
+    x = np.linspace(1, 2, 8)
+    try:
+        with audit.watching("one"):
+            assert np.allclose is not original and np.allclose(x, x)
+        assert np.allclose(x, x) and len(audit.tests["one"]) == 1
+        with audit.watching("two"):
+            assert np.allclose(a=x, b=x, atol=1e9)
+        assert len(audit.tests["two"][0].passed) == len(FAULTS)
+    finally:
+        audit.close()
+    assert np.allclose is original
+
+
+def test_the_audit_keeps_to_its_limit(suite):
+    suite.makepyfile(test_kernel="""
+        import numpy as np
+        def test_loose():
+            for _ in range(100):
+                assert np.allclose(np.ones(1000), np.ones(1000), atol=1.0)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=0")
+    done.assert_outcomes(passed=1)
+    assert "further assertions were not asked again: --kvcheck-audit-limit" in done.stdout.str()
 
 
 def test_without_its_options_the_plugin_loads_nothing(suite):

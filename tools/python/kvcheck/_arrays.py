@@ -106,6 +106,17 @@ def dtype_named(kind):
         return np.dtype(f"u{_VIEWED_BYTES[kind]}")
 
 
+def widened(held, kind):
+    """The values of (object with a buffer, type) in f64. Errors: kvcheck.Error for fp8 where ml_dtypes is not installed."""
+    data = np.asarray(held)
+    if kind == "bfloat16":  # the upper half of an f32
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    own = dtype_named(kind)
+    if kind in _VIEWED_BYTES and own.kind == "u":
+        raise Error(f"values of type {kind} need ml_dtypes: pip install kvcheck[types]", "unsupported", kind)
+    return data.view(own).astype(np.float64)
+
+
 def back(tensor, library="numpy", shape=None):
     """An array from what _core gives: (bytes, type, shape). library: "numpy" or "torch"."""
     data, kind, own_shape = tensor

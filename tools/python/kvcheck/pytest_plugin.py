@@ -2,6 +2,7 @@
 
     pytest --kvcheck-report=report.html                     verdicts of kvcheck.testing, in one page
     pytest --kvcheck-audit --kvcheck-report=report.html     and which faults the tolerances of assert_close let through
+    pytest --kvcheck-audit --kvcheck-audit-json=audit.json  the same for programs
 
 @pytest.mark.kvcheck(plan=..., strict=..., rows=..., ...) gives the keywords of the fixture's calls in a test:
 
@@ -18,8 +19,9 @@ def pytest_addoption(parser):
                     "as one HTML file")
     group.addoption("--kvcheck-audit", action="store_true", help="ask every assert_close and allclose of torch, numpy and mlx "
                     "that passes again with faults put into `actual`; show which ones its tolerance lets through")
-    group.addoption("--kvcheck-audit-limit", type=float, default=2.0, metavar="FACTOR", help="stop asking a test's "
-                    "assertions again once that took FACTOR times as long as the test itself (default 2)")
+    group.addoption("--kvcheck-audit-limit", type=float, default=2.0, metavar="FACTOR", help="ask no assertion again while "
+                    "that has taken more than FACTOR times as long as all else of the run (default 2)")
+    group.addoption("--kvcheck-audit-json", metavar="FILE.json", help="write what the audit found as JSON, too")
 
 
 def pytest_configure(config):
@@ -47,6 +49,7 @@ class Session:
         self.verdicts = []
         self.test = ""
         self.audit = None
+        self.audit_path = config.getoption("--kvcheck-audit-json")
         if config.getoption("--kvcheck-audit"):
             from .audit import Audit
             self.audit = Audit(config.getoption("--kvcheck-audit-limit"))
@@ -72,9 +75,15 @@ class Session:
     def _listen(self, name, verdict):
         self.verdicts.append((f"{self.test} {name}", verdict))
 
+    def pytest_unconfigure(self):
+        if self.audit is not None:
+            self.audit.close()
+
     def pytest_terminal_summary(self, terminalreporter):
         if self.audit is not None:
             self.audit.write_summary(terminalreporter)
+            if self.audit_path:
+                self.audit.write_json(self.audit_path)
         if not self.path:
             return
         from . import _core

@@ -73,8 +73,8 @@ def _judged(arrays, judge, name, msg):
 def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
                            lse=None, k_scale=None, v_scale=None, layout="bhsd", plan=_attention.DEFAULT_PLAN,
                            strict=False, profile="", alibi_slopes=None, lse_base2=False, lse_layout=None,
-                           cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, kv_lens=None, rows=None, seed=1,
-                           threads=None, msg=None):
+                           cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None, kv_lens=None,
+                           rows=None, seed=1, threads=None, msg=None):
     """Raises AssertionError unless every element of `out` (and of `lse`) is as near to the exact value as `plan` explains.
 
     Arguments, shapes and errors: kvcheck.judge_attention. A verdict that proves nothing (MISTRUSTED) is no pass.
@@ -83,7 +83,8 @@ def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None
     __tracebackhide__ = True
     arrays = _attention.attention_arrays(
         out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale, v_scale=v_scale,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=block_table, kv_lens=kv_lens)
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=block_table,
+        block_starts=block_starts, kv_lens=kv_lens)
     words = _attention.attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap,
                                        layout=layout, lse_layout=lse_layout, lse_base2=lse_base2)
 
@@ -146,7 +147,7 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
 
     rule: "exact", "ulp:2", "abs:2^-20,rel:0.001"; or rtol and atol: |actual - expected| <= atol + rtol |expected|,
         decided in exact arithmetic. Neither: bit for bit. A tolerance above a tenth of the data proves nothing, and is
-        MISTRUSTED. check_dtype=False compares values of two float types in the wider.
+        MISTRUSTED. check_dtype=False compares the values of two types in f64 (not of i64).
     """
     __tracebackhide__ = True
     unknown = set(ignored) - {"allow_subclasses", "check_device", "check_layout", "check_stride"}
@@ -158,11 +159,9 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
         rule = "exact" if rtol is None and atol is None else f"abs:{float(atol or 0)!r},rel:{float(rtol or 0)!r}"
     arrays = {"want": _arrays.of(expected, "expected"), "got": _arrays.of(actual, "actual")}
     kinds = {kind for _, kind in arrays.values()}
-    if not check_dtype and len(kinds) == 2:
-        wide = max(kinds, key=lambda kind: _arrays.dtype_named(kind).itemsize)
-        target = _arrays.dtype_named(wide if kinds != {"float16", "bfloat16"} else "float32")
-        arrays = {name: _arrays.of(np.asarray(x).view(_arrays.dtype_named(kind)).astype(target), name)
-                  for name, (x, kind) in arrays.items()}
+    if not check_dtype and len(kinds) == 2 and not kinds & {"int64", "uint64"}:
+        # f64 holds every value of the other types.
+        arrays = {name: (_arrays.widened(x, kind), "float64") for name, (x, kind) in arrays.items()}
 
     def judge(path):
         return _core.judge_arrays(arrays, rule, _attention.settings(strict=strict, threads=threads, save=path))

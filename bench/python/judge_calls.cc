@@ -1,0 +1,83 @@
+// The C++ side of judge_cost.py: judges the same attention as often as it is asked.
+//
+//   judge_calls CASE PLAN THREADS      CASE: dense attention without a mask array, data=REGIME:SEED
+//
+// For each line on stdin one line on stdout: outcome, seconds of the clock, seconds of the
+// processor, and by how many MiB the peak of memory grew over what inputs and output took.
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <iostream>
+#include <string>
+#include <variant>
+
+#include "reference/spec/case.h"
+#include "tools/corridor/kvcheck.h"
+
+namespace kvcheck {
+namespace {
+
+double ProcessorSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double PeakMiB() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+Array View(const Tensor& tensor) {
+  Array array{tensor.dtype, {}, tensor.bytes.data()};
+  for (const Axis& axis : tensor.shape.axes) array.extents.push_back(axis.extent);
+  return array;
+}
+
+int Main(const std::string& text, const std::string& plan, int threads) {
+  Settings settings;
+  settings.plan = plan;
+  settings.threads = threads;
+  const AttentionCase c = std::get<AttentionCase>(ParseCase(text));
+  const TensorMap inputs = DrawInputs(text);
+  const TensorMap outputs = AnswerCase(text, {}, "", settings);
+  AttentionCall call;
+  call.q = View(Get(inputs, "q"));
+  call.k = View(Get(inputs, "k"));
+  call.v = View(Get(inputs, "v"));
+  call.out = View(Get(outputs, "out"));
+  call.scale = c.scale;
+  const double before = PeakMiB();
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    const auto start = std::chrono::steady_clock::now();
+    const double processor = ProcessorSeconds();
+    const Verdict verdict = JudgeAttention(call, settings);
+    const double used = ProcessorSeconds() - processor;
+    const std::chrono::duration<double> clock = std::chrono::steady_clock::now() - start;
+    fmt::print("{} {} {} {}\n", Name(verdict.outcome), clock.count(), used, PeakMiB() - before);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kvcheck
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fmt::print(stderr, "usage: judge_calls CASE PLAN THREADS\n");
+    return 2;
+  }
+  try {
+    return kvcheck::Main(argv[1], argv[2], std::atoi(argv[3]));
+  } catch (const kvcheck::Error& error) {
+    fmt::print(stderr, "judge_calls: {}\n", error.what());
+    return 2;
+  }
+}
