@@ -28,6 +28,7 @@ void NoiseFloor::Add(const NoiseFloor& more) {
   flips += more.flips;
   largest = Larger(largest, more.largest);
   kl_max = Larger(kl_max, more.kl_max);
+  missing_tokens += more.missing_tokens;
 }
 
 std::vector<std::vector<float>> FeedRows(optimized::Decoder* decoder, const PathStorage& storage,
@@ -83,10 +84,15 @@ std::vector<NoiseFloor> MeasureNoise(optimized::Decoder* decoder, const PathStor
   const std::span<const int64_t> pair[] = {tokens, tokens.first(tokens.size() - tokens.size() / 3)};
   noise.push_back(
       Difference("a batch of 2, the other row padded", vocabulary, base, first_of(pair, chunk)));
-  const BehindHit hit = FeedBehindHit(decoder, storage, tokens, chunk);
-  const auto fed = static_cast<size_t>(hit.hit_tokens * vocabulary);
-  noise.push_back(Difference(fmt::format("{} tokens of a prefix cache", hit.hit_tokens), vocabulary,
-                             std::span<const float>(base).subspan(fed), hit.logits));
+  for (const KeptIn place : {KeptIn::kMemory, KeptIn::kDisk}) {
+    cancel();
+    const BehindHit hit = FeedBehindHit(decoder, storage, tokens, chunk, place);
+    const auto fed = static_cast<size_t>(hit.hit_tokens * vocabulary);
+    noise.push_back(Difference(fmt::format("{} tokens of a prefix cache{}", hit.hit_tokens,
+                                           place == KeptIn::kDisk ? ", reloaded from disk" : ""),
+                               vocabulary, std::span<const float>(base).subspan(fed), hit.logits));
+    noise.back().missing_tokens = hit.missing_tokens;
+  }
   return noise;
 }
 

@@ -20,6 +20,7 @@ struct NoiseFloor {
   int64_t flips = 0;
   double largest = 0;  // of |logit - logit|; NaN where one is no number
   double kl_max = 0;
+  int64_t missing_tokens = 0;  // that a cache across requests had kept and did not find
 
   // Of other positions.
   void Add(const NoiseFloor& more);

@@ -28,6 +28,10 @@ void Conclude(StorageFigures* figures) {
                                     figures->propagated_share));
   }
   for (const NoiseFloor& noise : figures->noise) {
+    if (noise.missing_tokens > 0) {
+      say(Outcome::kFail, fmt::format("{}: {} more had been kept and were not found", noise.what,
+                                      noise.missing_tokens));
+    }
     // Rows of optimized/attention and optimized/model are batch-invariant and a hit is what was
     // computed, so that nothing may differ.
     if (!(noise.largest == 0)) {

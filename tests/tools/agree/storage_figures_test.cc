@@ -73,14 +73,24 @@ TEST(Conclude, LogitsThatDifferWhereTheyAreFedOtherwiseFail) {
   for (const double change : {0.0, 0x1p-149, kNan}) {
     StorageFigures figures = Right();
     figures.noise.emplace_back();
-    figures.noise.back().what = "288 tokens of a prefix cache";
+    figures.noise.back().what = "288 tokens of a prefix cache, reloaded from disk";
     figures.noise.back().largest = change;
     Conclude(&figures);
     EXPECT_EQ(figures.outcome, change == 0 ? Outcome::kPass : Outcome::kFail) << change;
     if (change != 0) {
-      EXPECT_THAT(figures.why, HasSubstr("prefix cache"));
+      EXPECT_THAT(figures.why, HasSubstr("from disk"));
     }
   }
+}
+
+TEST(Conclude, KeptTokensThatDoNotHitFail) {
+  StorageFigures figures = Right();
+  figures.noise.emplace_back();
+  figures.noise.back().what = "16 tokens of a prefix cache";
+  figures.noise.back().missing_tokens = 272;
+  Conclude(&figures);
+  EXPECT_EQ(figures.outcome, Outcome::kFail);
+  EXPECT_THAT(figures.why, HasSubstr("272 more"));
 }
 
 TEST(Conclude, AStepThatFailedComesBeforeOneThatProvedNothing) {
