@@ -84,7 +84,8 @@ ROOMS = {
     "tools/agree": {
         "reference/spec", "reference/numerics", "reference/data", "reference/formats",
         "reference/cache", "reference/attention", "reference/judge", "reference/model",
-        "optimized", "golden", "tools/report", "tools/corridor", "tools/measure"},
+        "optimized", "golden", "tools/report", "tools/prefix_disk", "tools/corridor",
+        "tools/measure"},
     "tools/flashinfer": {
         "reference/spec", "reference/numerics", "reference/judge", "golden", "tools/report",
         "tools/corridor"},

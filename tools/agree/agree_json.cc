@@ -69,7 +69,8 @@ Json StorageJson(const AgreeQuestion& question, const StorageFigures& f) {
                              {"positions", noise.positions},
                              {"flips", noise.flips},
                              {"largest_logit_change", FigureJson(noise.largest)},
-                             {"kl_max", FigureJson(noise.kl_max)}});
+                             {"kl_max", FigureJson(noise.kl_max)},
+                             {"missing_tokens", noise.missing_tokens}});
   }
   json["first"] = f.first ? FindingJson(*f.first, config.layers()) : Json(nullptr);
   json["single"] = f.single ? FiguresJson(*f.single) : Json(nullptr);

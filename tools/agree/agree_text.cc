@@ -134,7 +134,7 @@ std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) 
       "\ncorrectness: beside the reference over the same stored bytes; explained: change of the "
       "margin of the least certain\ntokens that arithmetic allows (median), and the largest share "
       "of it that was used; noise: largest change of a logit,\nfed in other chunks, beside other "
-      "rows and behind a hit of a prefix cache\n";
+      "rows, and behind a hit of a prefix cache, in memory and reloaded from disk\n";
   text += CorrectnessTable(report);
   text += "\ncost\n" + TimesTable(question, report);
   for (const StorageFigures& f : report.storages) {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "reference/spec/error.h"
-#include "tools/agree/agree.h"
+#include "tools/agree/storage_figures.h"
 
 namespace kvcheck {
 namespace {

@@ -5,6 +5,8 @@
 
 #include "optimized/prefix/prefix_cache.h"
 #include "reference/spec/error.h"
+#include "tools/prefix_disk/prefix_disk.h"
+#include "tools/report/own_folder.h"
 
 namespace kvcheck {
 namespace {
@@ -60,46 +62,80 @@ Rows ComputedRows(optimized::Decoder* decoder, const PathStorage& storage,
   return RowsOf(decoder->config(), recorder.row(0));
 }
 
-// What a second request finds of them.
-Rows HitOf(const DecoderConfig& c, std::span<const int64_t> tokens, const Rows& kept) {
+PrefixSetup SetupOf(const DecoderConfig& c, int64_t tokens) {
   PrefixSetup setup;
   setup.block_tokens = kBlockTokens;
   // Both requests at once, and a block for the end of each.
-  setup.capacity_tokens = 2 * (static_cast<int64_t>(tokens.size()) + kBlockTokens);
+  setup.capacity_tokens = 2 * (tokens + kBlockTokens);
   setup.layers = c.layers();
   setup.kv_heads = c.kv_heads;
   setup.k_dim = setup.v_dim = c.head_dim;
-  optimized::PrefixCache store(setup);
-  const std::vector<int32_t> prompt(tokens.begin(), tokens.end());
-  const auto first = std::span(prompt).first(static_cast<size_t>(kept.tokens));
-  std::unique_ptr<optimized::PrefixCache::Request> request = store.Open(first, {}, false);
-  KVCHECK_CHECK(request != nullptr && store.Append(request.get(), first, VectorsOf(c, kept)),
+  return setup;
+}
+
+using PrefixRequest = std::unique_ptr<optimized::PrefixCache::Request>;
+
+void Keep(const DecoderConfig& c, std::span<const int32_t> prompt, const Rows& rows,
+          optimized::PrefixCache* store) {
+  PrefixRequest request = store->Open(prompt, {}, false);
+  KVCHECK_CHECK(request != nullptr && store->Append(request.get(), prompt, VectorsOf(c, rows)),
                 "a prefix cache without room for one prompt");
-  store.Close(std::move(request), true);
-  request = store.Open(prompt, {}, false);
+  store->Close(std::move(request), true);
+}
+
+// What a request for a prompt finds. from_tier: only what did not come from memory counts.
+Rows Found(const DecoderConfig& c, std::span<const int32_t> prompt, bool from_tier,
+           optimized::PrefixCache* store) {
+  PrefixRequest request = store->Open(prompt, {}, false);
   KVCHECK_CHECK(request != nullptr, "a prefix cache without room for a second prompt");
   Rows hit;
-  hit.tokens = request->hit_tokens();
+  if (request->is_from_tier() == from_tier) hit.tokens = request->hit_tokens();
   hit.k.resize(static_cast<size_t>(c.layers() * c.kv_width() * hit.tokens));
   hit.v.resize(hit.k.size());
-  store.Read(*request, {reinterpret_cast<std::byte*>(hit.k.data()),
-                        reinterpret_cast<std::byte*>(hit.v.data()), hit.tokens});
-  store.Close(std::move(request), false);
+  if (hit.tokens > 0) {
+    store->Read(*request, {reinterpret_cast<std::byte*>(hit.k.data()),
+                           reinterpret_cast<std::byte*>(hit.v.data()), hit.tokens});
+  }
+  store->Close(std::move(request), false);
   return hit;
+}
+
+// What a second request finds of the first tokens, whose rows are kept.
+Rows HitOf(const DecoderConfig& c, std::span<const int64_t> tokens, const Rows& kept,
+           KeptIn place) {
+  const PrefixSetup setup = SetupOf(c, static_cast<int64_t>(tokens.size()));
+  const std::vector<int32_t> prompt(tokens.begin(), tokens.end());
+  const auto first = std::span(prompt).first(static_cast<size_t>(kept.tokens));
+  if (place == KeptIn::kMemory) {
+    optimized::PrefixCache store(setup);
+    Keep(c, first, kept, &store);
+    return Found(c, prompt, false, &store);
+  }
+  const OwnFolder folder;
+  {
+    const auto disk = MakePrefixDisk(setup, folder.path());
+    optimized::PrefixCache store(setup, disk.get());
+    Keep(c, first, kept, &store);
+    store.Settle();
+  }
+  const auto disk = MakePrefixDisk(setup, folder.path());
+  optimized::PrefixCache store(setup, disk.get());
+  return Found(c, prompt, true, &store);
 }
 
 }  // namespace
 
 BehindHit FeedBehindHit(optimized::Decoder* decoder, const PathStorage& storage,
-                        std::span<const int64_t> tokens, int64_t chunk) {
+                        std::span<const int64_t> tokens, int64_t chunk, KeptIn place) {
   const DecoderConfig& c = decoder->config();
   const Rows kept = ComputedRows(decoder, storage, tokens.first(tokens.size() * 3 / 4), chunk);
-  const Rows hit = HitOf(c, tokens, kept);
+  const Rows hit = HitOf(c, tokens, kept, place);
   const std::span<const int64_t> rows[] = {tokens};
   PathRun run(decoder, storage, rows);
   if (hit.tokens > 0) run.Begin(hit.k, hit.v, hit.tokens);
   BehindHit result;
   result.hit_tokens = hit.tokens;
+  result.missing_tokens = kept.tokens / kBlockTokens * kBlockTokens - hit.tokens;
   run.Run(WithoutDrafts(TeacherForcedSteps(run.columns() - hit.tokens, chunk)), nullptr,
           [&](std::span<const int64_t>, int64_t, std::span<const float> logits) {
             result.logits.insert(result.logits.end(), logits.begin(), logits.end());

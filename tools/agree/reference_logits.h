@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "reference/model/forward.h"
-#include "tools/agree/agree.h"
+#include "tools/agree/agree_question.h"
+#include "tools/corridor/cancel.h"
 
 namespace kvcheck {
 

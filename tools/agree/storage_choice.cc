@@ -17,14 +17,20 @@ std::vector<std::string> Deployed(int64_t head_dim) {
     return fmt::format("turboquant:{}:g{}:mlx_vlm:{}:bf16", bits, head_dim, signs);
   };
   const int64_t group = std::gcd<int64_t>(head_dim, 64);
+  // As llama.cpp stores them unless it is told not to.
+  const auto rotated = [&](const char* format) {
+    return fmt::format("hadamard:{}:{}", group, format);
+  };
   const auto affine = [&](int bits) { return fmt::format("affine:{}:g{}:bf16", bits, group); };
   return {"f32",
           "f16",
           "bf16",
           "f8e4m3fn",
           "f8e5m2",
+          "fp8:e4m3fn:token:f32",
           "fp8:e4m3fn:token:bf16",
           "int8:token:bf16",
+          "int4zp:token:bf16",
           affine(8),
           affine(6),
           affine(5),
@@ -38,6 +44,8 @@ std::vector<std::string> Deployed(int64_t head_dim) {
           "q4_1",
           "q4_0",
           "iq4_nl",
+          rotated("q8_0"),
+          rotated("q4_0"),
           "mxfp8:e4m3:bf16",
           "mxfp4:bf16",
           "nvfp4:bf16",

@@ -2,31 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
 #include "reference/trace/trace_inputs.h"
 #include "tools/process/untrusted_reader.h"
-#include "tools/report/output_file.h"
 
 namespace kvcheck {
 namespace {
-
-std::string MakeFolder() {
-  std::string pattern = (std::filesystem::path(TemporaryFolder()) / "kvcheck.XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) {
-    throw Error(ErrorCode::kUnreadableFile,
-                fmt::format("no folder can be made: {}", std::strerror(errno)), pattern);
-  }
-  return pattern;
-}
 
 std::string ReadBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -43,15 +29,9 @@ void WriteBytes(const std::string& path, const std::string& bytes) {
 }  // namespace
 
 FileTraceStore::FileTraceStore()
-    : folder_(MakeFolder()),
-      store_(folder_, [](const std::string& path) -> std::unique_ptr<TensorSource> {
+    : store_(folder_.path(), [](const std::string& path) -> std::unique_ptr<TensorSource> {
         return std::make_unique<UntrustedFile>(path);
       }) {}
-
-FileTraceStore::~FileTraceStore() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
 
 void FileTraceStore::Put(std::string_view key, const StateRecord& record) {
   store_.Put(key, record);
@@ -63,7 +43,7 @@ StoreStatus FileTraceStore::Get(std::string_view key, StateRecord* record) const
 }
 
 void FileTraceStore::Clear() {
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     std::filesystem::remove_all(entry.path());
   }
   originals_.clear();

@@ -11,17 +11,14 @@
 
 #include "golden/hdf5_state_store.h"
 #include "reference/trace/trace_store.h"
+#include "tools/report/own_folder.h"
 
 namespace kvcheck {
 
 class FileTraceStore : public TraceStore {
  public:
-  // Makes a folder under the system's temporary one, which goes with the object.
-  // Errors: kUnreadableFile.
+  // Errors: as OwnFolder.
   FileTraceStore();
-  ~FileTraceStore() override;
-  FileTraceStore(const FileTraceStore&) = delete;
-  FileTraceStore& operator=(const FileTraceStore&) = delete;
 
   void Put(std::string_view key, const StateRecord& record) override;
   StoreStatus Get(std::string_view key, StateRecord* record) const override;
@@ -32,7 +29,7 @@ class FileTraceStore : public TraceStore {
   bool IsAsPut(std::string_view key) const override;
 
  private:
-  std::string folder_;
+  OwnFolder folder_;
   Hdf5StateStore store_;
   std::map<std::string, std::string, std::less<>> originals_;  // files, of what has been damaged
 };

@@ -71,7 +71,7 @@ TEST(Agree, RowsOfABatchSayWhatTheySayAlone) {
   EXPECT_EQ(report.sequences, 3);
   for (const StorageFigures& f : report.storages) {
     EXPECT_EQ(f.outcome, Outcome::kPass) << f.why;
-    ASSERT_EQ(f.noise.size(), 4u);
+    ASSERT_EQ(f.noise.size(), 5u);
     for (const NoiseFloor& noise : f.noise) {
       EXPECT_GT(noise.positions, 0);
       // Rows of optimized/attention and optimized/model are batch-invariant.
@@ -82,7 +82,7 @@ TEST(Agree, RowsOfABatchSayWhatTheySayAlone) {
   }
 }
 
-TEST(Agree, BehindAHitOfAPrefixCacheAPathSaysWhatItSaysFresh) {
+TEST(Agree, BehindAHitInMemoryOrFromDiskAPathSaysWhatItSaysFresh) {
   // Longer than the window of 256, so that a ring begins with evicted tokens.
   const AgreeQuestion question =
       Ask({"f32", "q4_0", "affine:4:g64:bf16"}, 400, 1, PathFault::kNone, {"linear", "ring"});
@@ -98,11 +98,15 @@ TEST(Agree, BehindAHitOfAPrefixCacheAPathSaysWhatItSaysFresh) {
             [&](std::span<const int64_t>, int64_t, std::span<const float> logits) {
               fresh.insert(fresh.end(), logits.begin(), logits.end());
             });
-    const BehindHit hit = FeedBehindHit(&decoder, storage, tokens, 128);
-    // Whole blocks of 16 of the 300 tokens that are kept.
-    EXPECT_EQ(hit.hit_tokens, 288);
-    ASSERT_EQ(hit.logits.size(), (tokens.size() - 288) * width);
-    EXPECT_TRUE(std::equal(hit.logits.begin(), hit.logits.end(), fresh.begin() + 288 * 256));
+    BehindHit hit;
+    for (const KeptIn place : {KeptIn::kMemory, KeptIn::kDisk}) {
+      hit = FeedBehindHit(&decoder, storage, tokens, 128, place);
+      // Whole blocks of 16 of the 300 tokens that are kept.
+      EXPECT_EQ(hit.hit_tokens, 288);
+      EXPECT_EQ(hit.missing_tokens, 0);
+      ASSERT_EQ(hit.logits.size(), (tokens.size() - 288) * width);
+      EXPECT_TRUE(std::equal(hit.logits.begin(), hit.logits.end(), fresh.begin() + 288 * 256));
+    }
     // Other K in the place of the hit say something else.
     const std::vector<float> other(static_cast<size_t>(288 * question.model.config.kv_width()) *
                                    question.model.config.windows.size());
@@ -218,7 +222,7 @@ TEST(Agree, ATextThatIsTooShortIsRefused) {
 }
 
 TEST(Agree, AQuestionOfNothingIsRefused) {
-  for (int64_t AgreeQuestion::*field :
+  for (int64_t AgreeQuestion::* field :
        {&AgreeQuestion::batch, &AgreeQuestion::context, &AgreeQuestion::positions}) {
     AgreeQuestion question = Ask({"f32"}, 100);
     question.*field = 0;

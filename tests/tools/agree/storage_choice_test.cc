@@ -39,8 +39,35 @@ TEST(ChooseStorages, NothingMeansEveryKindThatEnginesDeploy) {
   const auto storages = ChooseStorages({}, {}, PathFault::kNone, 64);
   std::string all;
   for (const PathStorage& storage : storages) all += PrintFormats(storage) + "\n";
-  for (const char* kind : {"f16", "fp8:", "int8:", "affine:2", "affine:8:g64:bf16,affine:4",
-                           "iq4_nl", "mxfp4", "nvfp4", "turboquant:4", "turboquant:2"}) {
+  for (const char* kind : {"f16",
+                           "f8e4m3fn",
+                           "f8e5m2",
+                           "fp8:e4m3fn:token:f32",
+                           "fp8:e4m3fn:token:bf16",
+                           "int8:",
+                           "int4zp:",
+                           "affine:2",
+                           "affine:3",
+                           "affine:4",
+                           "affine:5",
+                           "affine:6",
+                           "affine:8",
+                           "affine:8:g64:bf16,affine:4:g64:bf16\n",
+                           "q8_0",
+                           "q4_0",
+                           "q4_1",
+                           "q5_0",
+                           "q5_1",
+                           "iq4_nl",
+                           "hadamard:64:q8_0",
+                           "hadamard:64:q4_0",
+                           "mxfp8",
+                           "mxfp4",
+                           "nvfp4",
+                           "turboquant:4",
+                           "turboquant:4:g64:mlx_vlm:bf16,turboquant:3",
+                           "turboquant:3",
+                           "turboquant:2"}) {
     EXPECT_THAT(all, HasSubstr(kind));
   }
 }
