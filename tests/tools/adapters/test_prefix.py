@@ -137,6 +137,35 @@ class Small(PrefixAdapter):
                 self.assertIn("misspelt", answer(salt="misspell")["failed"])
                 self.assertEqual(child.ask(do="clear"), {"unsupported": "no clear"})
 
+    COLLECTING = """
+from kvcheck_adapter import CollectedPrompt, PrefixAdapter, Started
+class Collecting(PrefixAdapter):
+    name = "collecting"
+    def start(self, setup, folder, again):
+        self.setup = setup
+        return Started(1, 8)
+    def open(self, tokens, who, all):
+        if who.salt: return None, 0  # a request that can do nothing
+        return CollectedPrompt(who, [], *self.setup.no_rows()), 0
+"""
+
+    def test_requests_write_and_show_rows_themselves_where_the_adapter_does_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "collecting.py")
+            file.write_text(self.COLLECTING)
+            with Child([sys.executable, "-m", "kvcheck_adapter", str(file)]) as child:
+                child.hello()
+                child.ask(do="start", kind="prefix", setup=SETUP, folder=None, again=False, seed=1)
+                child.ask(do="open", request=0, tokens=[1, 2, 3], who=NOBODY, all=True)
+                for tokens, value in (([1, 2], 5.0), ([3], 9.0)):
+                    count = len(tokens)
+                    self.assertEqual(child.ask(do="write", request=0, tokens=tokens, k=rows(count, value), v=rows(count, -value)), {})
+                shown = child.ask(do="read", request=0)
+                self.assertEqual(from_wire(shown["k"])[1, 0, :, 0].tolist(), [5, 6, 9])
+                self.assertEqual(from_wire(shown["v"])[0, 0, :, 3].tolist(), [-5, -4, -9])
+                self.assertEqual(child.ask(do="open", request=1, tokens=[1], who={**NOBODY, "salt": "a"}, all=True),
+                                 {"unsupported": "rows cannot be shown"})
+
 
 class Drawn(unittest.TestCase):
     def setUp(self):

@@ -60,12 +60,6 @@ class ApcStore(PrefixAdapter):
         request.tokens, request.skip = tokens[:hit], hit
         return request, hit, "memory" if request.blocks else "disk"
 
-    def write(self, request, tokens, k, v):
-        request.append(tokens, k, v)
-
-    def read(self, request):
-        return request.rows()
-
     def close(self, request, keep):
         if keep and request.tokens:
             commit_prefix_blocks(self.store, request.caches, request.tokens, extra_hash=self.extra_hash(request.who),

@@ -34,12 +34,6 @@ class LruPromptCache(PrefixAdapter):
         hit = len(tokens) - len(rest)
         return Prompt(self.setup, who, tokens[:hit], caches), hit
 
-    def write(self, request, tokens, k, v):
-        request.append(tokens, k, v)
-
-    def read(self, request):
-        return request.rows()
-
     def close(self, request, keep):
         if keep and request.tokens:  # a server has no empty prompt
             self.store.insert_cache(self.key(request.who), request.tokens, request.caches)

@@ -36,12 +36,6 @@ class BlockStore(PrefixAdapter):
         request.name = name
         return request, hit
 
-    def write(self, request, tokens, k, v):
-        request.append(tokens, k, v)
-
-    def read(self, request):
-        return request.rows()
-
     def close(self, request, keep):
         if keep and request.tokens:
             states = [{"state": columns(cache), "meta_state": (str(cache.offset),), "class_name": "KVCache"}

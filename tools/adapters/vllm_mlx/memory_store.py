@@ -43,12 +43,6 @@ class MemoryStore(PrefixAdapter):
         hit = len(tokens) - len(rest) if caches is not None else 0
         return Prompt(self.setup, who, tokens[:hit], caches), hit
 
-    def write(self, request, tokens, k, v):
-        request.append(tokens, k, v)
-
-    def read(self, request):
-        return request.rows()
-
     def close(self, request, keep):
         if keep and request.tokens:
             self.store.store(request.tokens, request.caches)

@@ -1,6 +1,6 @@
-"""PrefixAdapter: the base class for a cache across requests (reference/prefix/contract.md). `start`, `open`, `write`,
-`read` and `close` are needed; every other operation that the engine has is one more method, and one that is left out is
-answered with "unsupported".
+"""PrefixAdapter: the base class for a cache across requests (reference/prefix/contract.md). `start`, `open` and
+`close` are needed, and `write` and `read`, or requests that do these themselves; every other operation that the engine
+has is one more method, and one that is left out is answered with "unsupported".
 
 What is done for the author (prefix_session.py): numbers of requests, arrays, exceptions as refusals, what the spaces
 say is not there (fields of an identity or of the setup, operations), where files are saved.
@@ -82,13 +82,14 @@ class PrefixAdapter(Implementation):
         raise NotImplementedError("no open")
 
     def write(self, request, tokens, k, v):
-        """K and V of the request's next tokens, whose ids these are. Returns FULL where there is no room for them."""
-        raise NotImplementedError("no write")
+        """K and V of the request's next tokens, whose ids these are. Returns FULL where there is no room for them. Left
+        out, it is `request.append(tokens, k, v)`."""
+        return own_method(request, "append", "no write")(tokens, k, v)
 
     def read(self, request):
         """(K, V) of every token that the request has, as the model would read them; or (K, V, retained), retained
-        boolean (layers, tokens), where rows older than a window are gone."""
-        raise Unsupported("rows cannot be shown")
+        boolean (layers, tokens), where rows older than a window are gone. Left out, it is `request.rows()`."""
+        return own_method(request, "rows", "rows cannot be shown")()
 
     def blocks(self, request):
         """Ids of the blocks that hold the request's tokens, -1 for one that is gone. None: there is nothing to show."""
@@ -132,6 +133,29 @@ class PrefixAdapter(Implementation):
         """Some of entries, bytes, budget_bytes, blocks_total, blocks_free, blocks_cached, blocks_held, lookups, hits,
         hit_tokens: integers, as tools/process/protocol.md has them."""
         return {}
+
+
+class CollectedPrompt:
+    """A request whose rows are copies beside the engine: `append` and `rows` are what PrefixAdapter's write and read call.
+    k, v: of the tokens that were found."""
+
+    def __init__(self, who, tokens, k, v):
+        self.who, self.tokens, self.k, self.v = who, list(tokens), k, v
+
+    def append(self, tokens, k, v):
+        self.tokens += tokens
+        self.k, self.v = (np.concatenate(pair, axis=2) for pair in ((self.k, k), (self.v, v)))
+
+    def rows(self):
+        return self.k, self.v
+
+
+def own_method(request, name, lacking):
+    """The request's method. Errors: Unsupported, with the text, where it has none."""
+    method = getattr(request, name, None)
+    if method is None:
+        raise Unsupported(lacking)
+    return method
 
 
 def whole_blocks(tokens, block_tokens):
