@@ -203,19 +203,28 @@ std::string KillStores(const std::string& folder, const KillOptions& options, Ki
       Work(folder, options, next, known.epoch, ends[1]);
     }
     close(ends[1]);
-    // Of four kills three are at work, from a fraction of one operation to some dozens; the fourth
-    // may be while the folder is opened.
+    // Of four kills three are at work, after as many operations as are drawn, on however slow a
+    // machine; the fourth may be while the folder is opened.
     Generator random(options.seed, "moments of kills", static_cast<uint64_t>(round));
     char answer = 0;
-    if (random.Below(4) != 0 && read(ends[0], &answer, 1) != 1) return "the process does not start";
+    int64_t returned = 0;
+    bool has_failed = false;
+    const auto take_answer = [&] {
+      if (read(ends[0], &answer, 1) != 1) return false;
+      returned += answer == 'd' ? 1 : 0;
+      has_failed = has_failed || answer == 'f';
+      return true;
+    };
+    if (random.Below(4) != 0) {
+      if (!take_answer()) return "the process does not start";
+      const int64_t least = random.Between(0, 6);
+      while (returned < least && take_answer()) {
+      }
+    }
     const int64_t most_us = options.sync ? 120'000 : 4'000;
     std::this_thread::sleep_for(std::chrono::microseconds(random.Between(0, most_us)));
     kill(child, SIGKILL);
-    int64_t returned = 0;
-    bool has_failed = false;
-    while (read(ends[0], &answer, 1) == 1) {
-      returned += answer == 'd' ? 1 : 0;
-      has_failed = has_failed || answer == 'f';
+    while (take_answer()) {
     }
     close(ends[0]);
     int status = 0;
