@@ -17,7 +17,7 @@ using RowsRule = std::function<void(const RowsOfTokens&)> PrefixRules::*;
 
 // change: whether it made a difference.
 template <typename F>
-PrefixRules WithRows(RowsRule rule, F change) {
+PrefixRules WithRows(RowsRule rule, const F& change) {
   PrefixRules rules;
   rules.*rule = [change, hits = rules.hits](const RowsOfTokens& rows) {
     const std::vector<std::byte> before(rows.bytes.begin(), rows.bytes.end());
