@@ -166,7 +166,8 @@ double Silu(double a) { return a / (1 + ExpDouble(-a)); }
 
 double DecoderArithmetic::Depth(int64_t n) const {
   if (sum_block == 0 || n <= sum_block) return static_cast<double>(n);
-  return static_cast<double>(sum_block + (n + sum_block - 1) / sum_block);
+  const int64_t blocks = (n + sum_block - 1) / sum_block;
+  return static_cast<double>(sum_block + blocks);
 }
 
 DecoderArithmetic ReferenceArithmetic() {

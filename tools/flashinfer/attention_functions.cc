@@ -418,7 +418,7 @@ class Reader {
       if (const auto factor = run_->Number(name)) scale *= *factor;
     }
     asked.scale = scale;
-    if (const auto cap = plan_->Number("logits_soft_cap"); cap && *cap > 0) asked.softcap = *cap;
+    if (const auto cap = plan_->Number("logits_soft_cap"); cap && *cap > 0) asked.softcap = cap;
     if (const auto sinks = run_->Tensor("sinks")) asked.sinks = *sinks;
     const std::optional<double> v_scale = run_->Number("v_scale");
     if (!v_scale || *v_scale == 1) return;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
-#include <array>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -135,14 +134,13 @@ bool BlockIndex::Execute(const char* sql) {
 }
 
 bool BlockIndex::ReadEpoch() {
-  std::array<std::string, 2> values;
-  constexpr const char* kNames[] = {"epoch", "check"};
-  for (size_t i = 0; i < values.size(); ++i) {
+  const auto value_of = [&](const std::string& name) {
     Statement statement(this, "SELECT value FROM meta WHERE name = ?");
-    if (statement.Bind(std::string(kNames[i])).Step()) values[i] = statement.Text(0);
-  }
-  if (values[1] != CheckOf(values[0])) return false;
-  epoch_ = values[0];
+    return statement.Bind(name).Step() ? statement.Text(0) : std::string();
+  };
+  std::string epoch = value_of("epoch");
+  if (value_of("check") != CheckOf(epoch)) return false;
+  epoch_ = std::move(epoch);
   return true;
 }
 

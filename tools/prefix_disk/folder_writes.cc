@@ -67,7 +67,7 @@ bool WriteWholeFile(const std::string& path, FileParts parts) {
     return false;
   }
   const Descriptor folder(fs::absolute(path).parent_path().string(), O_RDONLY | O_DIRECTORY);
-  return fsync(folder.get()) == 0;
+  return folder.get() >= 0 && fsync(folder.get()) == 0;
 }
 
 FolderWrites::FolderWrites(std::string folder, bool sync)
@@ -91,7 +91,9 @@ FolderWrites::~FolderWrites() { close(lock_); }
 
 FolderWrites::Fate FolderWrites::Next() {
   if (dead_) return Fate::kNone;
-  if (kill_at_ == 0 || --kill_at_ > 0) return Fate::kWhole;
+  if (kill_at_ == 0) return Fate::kWhole;
+  --kill_at_;
+  if (kill_at_ > 0) return Fate::kWhole;
   dead_ = true;
   return Fate::kHalf;
 }

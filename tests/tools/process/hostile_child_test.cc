@@ -32,6 +32,7 @@ constexpr milliseconds kPatient{60'000};
 size_t OpenDescriptors() {
   size_t count = 0;
   DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return SIZE_MAX;
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
