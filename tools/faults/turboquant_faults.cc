@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "reference/formats/random_signs.h"
 #include "reference/formats/turboquant_rotation.h"
+#include "reference/spec/kv_format.h"
 #include "tools/faults/codec_faults.h"
 
 namespace kvcheck {
@@ -82,6 +84,21 @@ float CentroidsDescending(const TurboquantGroup& group, uint8_t code) {
   return group.centroids()[group.centroids().size() - 1 - code];
 }
 
+// Of a format with half a bit: the halves exchanged, as after joining with a cache that chose
+// others.
+KvFormat OtherChannels(const KvFormat& format) {
+  return std::visit(
+      [](auto family) {
+        if constexpr (requires { family.high; }) {
+          for (size_t word = 0; word < static_cast<size_t>(family.group_size) / 32; ++word) {
+            family.high[word] = ~family.high[word];
+          }
+        }
+        return KvFormat(family);
+      },
+      format);
+}
+
 void HalfDropped(std::span<float> values) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = i % 8 < 4 ? values[i] : 0;
 }
@@ -150,6 +167,15 @@ constexpr CodecFault kTurboquantFaults[] = {
     {{"tq_half_of_v_dropped", "read", "four of every eight channels are zero",
       "lcpp-q4-kv-fa-blackwell", "P8", kValues, kDecoded},
      {.turboquant = {.read = HalfDropped}}},
+    {{"tq_channels_of_another_cache", "format",
+      "codes of half a bit are written and read with the channels of another cache",
+      "ssd-loses-bits-groupsize", "P9",
+      "codec encode turboquant codes bytes | codec encode turboquant norms bytes | codec decode "
+      "turboquant y bytes | codec decode turboquant y bound | codec decode turboquant y "
+      "special_value | codec round_trip turboquant y bound",
+      "codec op=decode format=turboquant:3.5:g64:ha53cc35affff0000:f32 x=f32 rows=1 d=64 "
+      "data=gauss:1"},
+     {.format = OtherChannels}},
 };
 
 }  // namespace
