@@ -178,12 +178,14 @@ class Audit:
         asked = [other for other in self.tests[self._test] if other.attention and other.tolerance == record.tolerance]
         if len(asked) >= MOST_ASKED or self._is_too_late():
             return None
-        found = find(self._calls, actual) or find(self._calls, expected)
+        found, other = find(self._calls, actual), expected
+        if found is None:
+            found, other = find(self._calls, expected), actual
         if found is None:
             return None
         call, form = found
         try:
-            finding = Finding(call, [of(x, "x")[1] for x in (actual, expected)])
+            finding = Finding(call, of(other, "x")[1])
         except Error:
             return None
         says = {"justified": finding.justified, "ratio": finding.ratio, "caught": [], "passed": []}
