@@ -54,7 +54,7 @@ class Call:
         self._values = None
 
     def values(self):
-        """The output's values, or None where it has none (traced by a compiler, gone)."""
+        """The output's values; none of an output that has none, as one that a compiler traces."""
         if self._values is None:
             try:
                 self._values = _numpy_of(self.out)
