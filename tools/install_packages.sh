@@ -2,7 +2,7 @@
 # Installs what kvcheck is built from, on Debian and Ubuntu. Does nothing when nothing is missing.
 #   tools/install_packages.sh [--all]
 # --all adds what tools/test.sh --all and golden/make/ need: clang 19 with its tools,
-# HDF5's command-line tools.
+# HDF5's command-line tools, the browser in which HTML reports are looked at.
 set -euo pipefail
 
 packages=(
@@ -14,7 +14,7 @@ packages=(
 case "${1-}" in
   "") ;;
   --all)
-    packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19 hdf5-tools)
+    packages+=(clang-19 libclang-rt-19-dev clang-tidy-19 clang-format-19 hdf5-tools chromium)
     ;;
   *)
     sed -n '2,5s/^# //p' "$0" >&2

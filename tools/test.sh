@@ -4,11 +4,12 @@
 #                           handles memory by hand, then release on all tests but exhaustive ones
 #                           (every float of a type, tens of thousands of drawn kernels)
 #   tools/test.sh --all     these too, and before them the environments of all adapters (some GB), the
-#                           Python package, the golden files in numpy, clang 19 on all tests, the fuzz
-#                           targets, ThreadSanitizer on the fast tests, clang-tidy; both sanitizers
-#                           on all fast tests
-#   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan bytes
-#                           short release
+#                           Python package, HTML reports in a browser, the golden files in numpy,
+#                           clang 19 on all tests, the fuzz targets, ThreadSanitizer on the fast
+#                           tests, clang-tidy; both sanitizers on all fast tests, and on hostile
+#                           calls from Python
+#   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan
+#                           python_asan bytes short browser release
 # A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
 # nothing and reads no stdin.
 set -euo pipefail
@@ -21,12 +22,12 @@ going_on=no
 case "${1-}" in
   "") ;;
   --all)
-    legs="mlx_lm environments python golden clang fuzz tsan tidy asan release"
+    legs="mlx_lm environments python golden clang fuzz tsan tidy asan python_asan browser release"
     going_on=yes
     ;;
   --leg) ;;
   *)
-    sed -n '2,15s/^# //p' "$0" >&2
+    sed -n '2,17s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -82,6 +83,28 @@ python_package() {
   esac
 }
 
+# HTML reports, light and dark, wide and narrow, with axe-core; skipped without the package index or the browser.
+reports_in_browser() {
+  local status=0 browser=tests/tools/report/browser
+  tools/adapters/make_venv.sh $browser/ || status=$?
+  if [ $status = 0 ]; then
+    build release --target kvcheck
+    $browser/venv/bin/python $browser/check_reports.py build/release/tools/kvcheck/kvcheck build/report_screenshots ||
+      status=$?
+  fi
+  case $status in
+    0) ;;
+    3 | 77) echo "SKIPPED: HTML reports in a browser" ;;
+    *) return "$status" ;;
+  esac
+}
+
+hostile_calls_from_python() {
+  local status=0
+  CMAKE_CXX_COMPILER_LAUNCHER="$launcher" CMAKE_C_COMPILER_LAUNCHER="$launcher" tests/tools/python/asan.sh || status=$?
+  [ $status = 77 ] || return $status  # which says why it was skipped
+}
+
 tidy() {  # PRESET that compiles the files, git's patterns of them
   local preset=$1 files
   shift
@@ -124,6 +147,8 @@ run_leg() {
       build asan
       run_tests asan -L "$fast"
       ;;
+    python_asan) hostile_calls_from_python ;;
+    browser) reports_in_browser ;;
     bytes)
       build asan --target bytes_tests
       run_tests asan -L '^bytes$'

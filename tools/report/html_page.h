@@ -13,12 +13,15 @@ inline constexpr char kHtmlHead[] =
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 )";
 
-// Colours of text have a contrast of 4.5 or more on their ground, in both schemes.
+// Colours of text have a contrast of 4.5 or more on their ground, in both schemes. Shades of maps
+// differ in lightness, away from the ground as errors grow, so that no eye needs their hue.
 inline constexpr char kHtmlStyle[] = R"(
 :root{color-scheme:light dark;--text:#1f2328;--ground:#fff;--soft:#f6f8fa;--line:#d0d7de;
---good:#1a7f37;--bad:#cf222e;--open:#7d4e00;--link:#0550ae}
+--good:#1a7f37;--bad:#cf222e;--open:#7d4e00;--link:#0550ae;
+--s1:#cfe8cf;--s2:#a3d39c;--s3:#e3cf57;--s4:#ee8300;--s5:#d0281a;--s6:#74001a}
 @media (prefers-color-scheme:dark){:root{--text:#e6edf3;--ground:#0d1117;--soft:#161b22;
---line:#444c56;--good:#57d364;--bad:#ff8182;--open:#e3b341;--link:#79c0ff}}
+--line:#444c56;--good:#57d364;--bad:#ff8182;--open:#e3b341;--link:#79c0ff;
+--s1:#123a20;--s2:#1f6b35;--s3:#867512;--s4:#e08600;--s5:#ff6b5e;--s6:#ffd3d8}}
 *{box-sizing:border-box}
 body{margin:0;font:16px/1.5 system-ui,sans-serif;color:var(--text);background:var(--ground)}
 main{max-width:75rem;margin:auto;padding:1rem}
@@ -28,7 +31,9 @@ table{border-collapse:collapse;font-size:.875rem}
 caption{text-align:left;font-weight:600;padding:.25rem 0}
 th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line);
 font-weight:400;overflow-wrap:anywhere}
-thead th{font-weight:600}
+thead th{font-weight:600;overflow-wrap:normal}
+tbody th{min-width:min(16rem,40vw)}
+#results td:last-child{min-width:min(20rem,60vw)}
 td.n{text-align:right;white-space:nowrap}
 .tag{font-weight:600;white-space:nowrap}
 .good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}
@@ -40,7 +45,8 @@ pre,code{font:.8125rem/1.45 ui-monospace,monospace;background:var(--soft)}
 pre{padding:.75rem;white-space:pre}code{overflow-wrap:anywhere}
 figure{margin:1rem 0}figcaption{font-size:.875rem}
 svg{max-width:none;display:block;background:var(--soft)}
-.s1{fill:#1a7f37}.s2{fill:#7cb342}.s3{fill:#c0ca33}.s4{fill:#fb8c00}.s5{fill:#e53935}.s6{fill:#8e0038}
+.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}.s4{fill:var(--s4)}.s5{fill:var(--s5)}.s6{fill:var(--s6)}
+.key svg{display:inline-block;vertical-align:middle;border:1px solid var(--line);margin:0 .25rem 0 .75rem}
 form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;margin:1rem 0}
 input,select,button{font:inherit;color:inherit;background:var(--soft);border:1px solid var(--line);
 border-radius:4px;padding:.2rem .5rem}

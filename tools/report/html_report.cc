@@ -42,13 +42,30 @@ std::string SentenceOf(const std::string& headline) {
   return second == std::string::npos ? headline : headline.substr(second + 2);
 }
 
-// Shade of |error| over the tolerance, 0 (none judged) to 6 (beyond 10 times the tolerance).
+// Up to which |error| over the tolerance a shade of maps goes; the last one has no end.
+constexpr double kShadeEnds[] = {0.1, 0.5, 1, 2, 10};
+
+// Shade of |error| over the tolerance, 0 (none judged) to 6 (beyond the last step).
 int ShadeOf(double ratio) {
   if (ratio < 0) return 0;
-  constexpr double kSteps[] = {0.1, 0.5, 1, 2, 10};
   int shade = 1;
-  for (const double step : kSteps) shade += !(ratio <= step) ? 1 : 0;
+  for (const double step : kShadeEnds) shade += !(ratio <= step) ? 1 : 0;
   return shade;
+}
+
+// What the shades of a map mean, beside it.
+std::string ShadesText() {
+  std::string text;
+  const auto add = [&](int shade, const std::string& words) {
+    text += fmt::format(
+        "<span class=\"key\"><svg width=\"12\" height=\"12\" aria-hidden=\"true\"><rect "
+        "class=\"s{}\" width=\"12\" height=\"12\"/></svg>{}</span> ",
+        shade, words);
+  };
+  int shade = 0;
+  for (const double step : kShadeEnds) add(++shade, fmt::format("to {:g}", step));
+  add(++shade, "more");
+  return text;
 }
 
 // A picture of at most kCells cells; each tells its coordinates and its ratio.
@@ -91,8 +108,8 @@ std::string MapSvg(const HeatMap& map, std::string_view title) {
       "<figure><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><svg "
       "role=\"img\" aria-label=\"{0}\" viewBox=\"0 0 {1} {2}\" width=\"{1}\" "
       "height=\"{2}\">{3}</svg>"
-      "</div><figcaption>{0}</figcaption></figure>\n",
-      HtmlText(label), across * kSize, down * kSize, cells);
+      "</div><figcaption>{0}: {4}</figcaption></figure>\n",
+      HtmlText(label), across * kSize, down * kSize, cells, ShadesText());
 }
 
 // The named parts of the bound at the worst element, as bars.

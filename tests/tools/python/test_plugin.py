@@ -168,6 +168,19 @@ def test_the_audit_gives_functions_back_and_sleeps_between_tests():
     assert np.allclose is original
 
 
+def test_a_question_that_cannot_be_asked_changes_no_test(monkeypatch):
+    def broken(_):
+        raise RuntimeError("no memory")
+    monkeypatch.setattr("kvcheck.audit.with_faults", broken)
+    audit = Audit(limit=1000)
+    try:
+        with audit.watching("one"):
+            assert np.allclose(np.ones(3), np.ones(3))
+    finally:
+        audit.close()
+    assert audit.broken == ["one: RuntimeError: no memory"]
+
+
 def test_the_audit_keeps_to_its_limit(suite):
     suite.makepyfile(test_kernel="""
         import numpy as np

@@ -114,7 +114,9 @@ TEST(HtmlReport, MapsTellTheirCells) {
   const std::string html = report.Text();
   ExpectWellFormed(html);
   EXPECT_THAT(html, HasSubstr("hq=0, l=2: 5 x the tolerance</title>"));
-  EXPECT_THAT(html, HasSubstr("class=\"s5\""));
+  EXPECT_THAT(html, HasSubstr("class=\"s5\" x=\"20\""));
+  EXPECT_THAT(html, HasSubstr("</svg>to 0.1</span>"));
+  EXPECT_THAT(html, HasSubstr("</svg>more</span>"));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class Call:
         self._values = None
 
     def values(self):
-        """The output's values, or None where it has none (traced by a compiler, gone)."""
+        """The output's values; none of an output that has none, as one that a compiler traces."""
         if self._values is None:
             try:
                 self._values = _numpy_of(self.out)
@@ -81,15 +81,8 @@ class Call:
         return *given, {**meant, "layout": "bhsd" if given[0].ndim == 4 else "hsd"}
 
 
-def _forms(shape):
-    """Ways in which tests hand on an output (B, H, L, D): as it is, heads after tokens, heads and channels as one."""
-    yield "as it is", lambda x: x
-    if len(shape) >= 3:
-        yield "tokens first", lambda x: np.swapaxes(x, -3, -2)
-
-
 def find(calls, x):
-    """(call, how its output became x) of the newest call whose output x is, up to the order of axes; or None."""
+    """(call, how its output became x) of the newest call whose output x is, up to the order of its axes; or None."""
     if not calls:
         return None
     try:
@@ -100,33 +93,33 @@ def find(calls, x):
         out = call.values()
         if out.size != values.size or not out.size:
             continue
-        for _, form in _forms(out.shape):
+        # Tests hand on (B, H, L, D) as it is or with tokens before heads, and heads and channels as one axis.
+        for form in (lambda y: y, lambda y: np.swapaxes(y, -3, -2))[:2 if out.ndim > 2 else 1]:
             if np.array_equal(form(out).reshape(values.shape), values, equal_nan=True):
                 return call, lambda y, form=form: form(y).reshape(values.shape)
     return None
 
 
 class Finding:
-    """What the data of a call say. justified: the largest |actual - expected| of two right answers, one of the type of
-    each; ratio: of the error of the output to its bound; faults(): outputs that are no right answers."""
+    """What the data of a call say. justified: the largest distance of two right answers, one in the type of the output and
+    one in that of what it is compared with; ratio: of the error of the output to its bound; faults(): outputs that are no
+    right answers."""
 
-    def __init__(self, call, kinds):
+    def __init__(self, call, other):
         question = call.question()
         if question is None:
             raise Error("another question than kvcheck's", "unsupported")
         q, k, v, keywords = question
         self._plan = _attention.settings(PLAN)
-        bounds = []
-        for kind in kinds:
-            values = _attention.reference_attention(q, k, v, plan=PLAN, dtype=kind, **keywords)
-            self.value, _, bound = values["out"]
-            bounds.append(bound)
-        self._bound = bounds[0]
+        own, bounds = _arrays.of(call.out, "out")[1], {}
+        for kind in {own, other}:
+            self.value, _, bounds[kind] = _attention.reference_attention(q, k, v, plan=PLAN, dtype=kind, **keywords)["out"]
+        self._bound = bounds[own]
         defined = np.isfinite(self.value) & np.isfinite(self._bound)
         if not defined.any():
             raise Error("no element has a bound", "unsupported")
         self._defined = defined
-        self.justified = float(np.max(sum(bounds)[defined]))
+        self.justified = float(np.max((bounds[own] + bounds[other])[defined]))
         out = call.values().reshape(self.value.shape)
         with np.errstate(all="ignore"):
             self.ratio = float(np.max((np.abs(out - self.value) / self._bound)[defined]))

@@ -43,9 +43,10 @@ class Audit:
         self.limit = limit
         self.tests = collections.defaultdict(list)
         self.skipped = collections.Counter()
+        self.broken = []
         self._test = None
         self._inside = False
-        self._begun = time.perf_counter()
+        self._begun = self._since = time.perf_counter()
         self._spent = 0.0
         self._calls = []
         self._searched = set()
@@ -74,13 +75,13 @@ class Audit:
 
     @contextlib.contextmanager
     def _own_time(self):
-        begun = time.perf_counter()
+        self._since = time.perf_counter()
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
-            self._spent += time.perf_counter() - begun
+            self._spent += time.perf_counter() - self._since
 
     def _watch(self):
         """Puts what watches in the place of each function. Modules are searched once, and again when a library came."""
@@ -116,12 +117,11 @@ class Audit:
 
     def _remembering(self, original, meaning):
         from ._attention_calls import MOST_CALLS, Call
+        is_compiling = getattr(getattr(sys.modules.get("torch"), "compiler", None), "is_compiling", lambda: False)
 
         @functools.wraps(original)
         def watched(*arguments, **keywords):
-            torch = sys.modules.get("torch")
-            # A compiler sees the function alone.
-            if torch is not None and torch.compiler.is_compiling():
+            if is_compiling():  # torch.compile sees the function alone
                 return original(*arguments, **keywords)
             out = original(*arguments, **keywords)
             if self._test is not None and not self._inside:
@@ -137,13 +137,18 @@ class Audit:
             result = original(*arguments, **keywords)
             if self._test is not None and not self._inside and (not answers or bool(result)):
                 with self._own_time():
-                    self._ask_again(original, label, answers, arguments, keywords)
+                    try:
+                        self._ask_again(original, label, answers, arguments, keywords)
+                    except Exception as error:  # the test goes on as if nothing had been asked
+                        self.broken.append(f"{self._test}: {type(error).__name__}: {error}")
             return result
         return watched
 
     def _is_too_late(self):
+        now = time.perf_counter()
+        spent = self._spent + (now - self._since if self._inside else 0)
         # A run of less than a second counts as one.
-        return self._spent > self.limit * max(time.perf_counter() - self._begun - self._spent, 1.0)
+        return spent > self.limit * max(now - self._begun - spent, 1.0)
 
     def _ask_again(self, original, label, answers, arguments, keywords):
         if self._is_too_late():
@@ -178,12 +183,14 @@ class Audit:
         asked = [other for other in self.tests[self._test] if other.attention and other.tolerance == record.tolerance]
         if len(asked) >= MOST_ASKED or self._is_too_late():
             return None
-        found = find(self._calls, actual) or find(self._calls, expected)
+        found, other = find(self._calls, actual), expected
+        if found is None:
+            found, other = find(self._calls, expected), actual
         if found is None:
             return None
         call, form = found
         try:
-            finding = Finding(call, [of(x, "x")[1] for x in (actual, expected)])
+            finding = Finding(call, of(other, "x")[1])
         except Error:
             return None
         says = {"justified": finding.justified, "ratio": finding.ratio, "caught": [], "passed": []}
@@ -238,6 +245,8 @@ class Audit:
         if self.skipped:
             reporter.write_line(f"{sum(self.skipped.values())} further assertions were not asked again: "
                                 "--kvcheck-audit-limit")
+        if self.broken:
+            reporter.write_line(f"{len(self.broken)} assertions could not be asked again: {self.broken[0]}")
 
     def add_to(self, report):
         rows = self.rows()
