@@ -17,7 +17,8 @@ sys.path.insert(0, str(ADAPTERS))
 from check_findings import environment
 
 # The options whose drawn histories pass, and where the environment is that is not the folder's own.
-CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",)}
+CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",),
+         "lmcache": (" --patched", " --store disk --patched", " --store tiers --patched")}
 ENVIRONMENTS = {"transformers_paged": "transformers"}
 UNREPAIRED = ("After max_cache_blocks", "What is kept in codes", "Files do not say")
 
