@@ -19,6 +19,7 @@ from check_findings import environment
 # The options whose drawn histories pass, and where the environment is that is not the folder's own.
 CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",),
          "lmcache": (" --patched", " --store disk --patched", " --store tiers --patched")}
+CASES, CASES_OF = 150, {" --file-tier --patched": 30}  # whose restarts are processes that import the library
 ENVIRONMENTS = {"transformers_paged": "transformers"}
 UNREPAIRED = ("After max_cache_blocks", "What is kept in codes", "Files do not say")
 
@@ -37,8 +38,8 @@ if environment(ADAPTERS / ENVIRONMENTS.get(name, name)) is None:
 faults = []
 for options in CLEAN.get(name, ()):
     with tempfile.TemporaryDirectory() as out:
-        status, said = judged("fuzz", "--kind", "prefix", "--impl", f"{ADAPTERS / name}/run{options}", "--cases", "150",
-                              "--seed", "5", "--out", out)
+        status, said = judged("fuzz", "--kind", "prefix", "--impl", f"{ADAPTERS / name}/run{options}", "--cases",
+                              str(CASES_OF.get(options, CASES)), "--seed", "5", "--out", out)
     if status != PASSED or not re.search(r"hit_inside_block +[1-9]", said):
         faults.append(f"{name}{options}: exit {status}\n{said}")
 findings = ADAPTERS / name / "FINDINGS.md"
