@@ -26,7 +26,7 @@ import numpy as np
 from mlx_lm.models import cache as mlx_lm_cache
 from mlx_lm.models import llama
 
-from make_mlx_lm_faults import release
+from releases import release
 
 OLD = "0.24.0"
 SEED = 7

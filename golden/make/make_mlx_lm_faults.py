@@ -10,12 +10,8 @@ pinned MLX: the faults are in how that file builds and applies masks.
   0.23.0  quantized attention adds a boolean mask to the scores as 0 and 1
   0.24.0  a window of W lets W + 1 keys through
 """
-import contextlib
-import importlib
-import importlib.metadata
 import pathlib
 import sys
-import types
 
 import mlx.core as mx
 import numpy as np
@@ -24,28 +20,9 @@ import kvcheck_golden as kg
 import make_mlx
 import regimes
 from attention_problem import Problem
+from releases import release
 
 OLD = ("0.23.0", "0.24.0", "0.31.3")
-
-
-@contextlib.contextmanager
-def release(wheels, version):
-    """mlx_lm.models.base of a wheel, without running the package's own initialisation."""
-    wheel = wheels / f"mlx_lm-{version}-py3-none-any.whl"
-    if not wheel.exists():
-        sys.exit(f"{wheel} is missing: pip download --no-deps -d {wheels} mlx-lm=={version}")
-    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "mlx_lm"}
-    for name in ("mlx_lm", "mlx_lm.models"):
-        package = types.ModuleType(name)
-        package.__path__ = [str(wheel / name.replace(".", "/"))]
-        sys.modules[name] = package
-    try:
-        yield importlib.import_module("mlx_lm.models.base")
-    finally:
-        for name in list(sys.modules):
-            if name.split(".")[0] == "mlx_lm":
-                del sys.modules[name]
-        sys.modules.update(kept)
 
 
 def quantized_out(base, problem, bits, group):

@@ -1,208 +1,24 @@
-"""vLLM's KVCacheManager before kvcheck: the manager of blocks under its scheduler, without a model and without a GPU.
-
-Requests are vLLM's own, as in its unit tests, and the calls are those of its scheduler: get_computed_blocks and
-allocate_slots where a request is admitted, allocate_slots for each chunk, free at the end, reset_prefix_cache. The
-manager has ids and no content. For full attention kvcheck keeps the memory behind the ids; `--groups` has a second group
-with a sliding window for odd layers, whose ids are others, and keeps the memory of both here.
-"""
+"""vLLM before kvcheck: its managers of blocks, or what it offloads them to."""
 import argparse
-import importlib.metadata
-import os
+import importlib
 
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-
-import numpy as np
-import torch
-from kvcheck_adapter import FULL, PrefixAdapter, Refused, Started, Unsupported, whole_blocks
-from kvcheck_adapter.storage import STORED
-from vllm.lora.request import LoRARequest
-from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
-from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_manager import KVCacheManager
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
-from vllm.v1.request import Request as EngineRequest
-
-LONGEST = 1 << 20
-GONE = -1
-
-
-class Request:
-    def __init__(self, engine):
-        self.engine = engine
-
-    @property
-    def tokens(self):
-        return self.engine.num_computed_tokens
-
-
-class BlockManager(PrefixAdapter):
-    """Full attention: ids alone."""
-    name = "vllm-blocks"
-    version = importlib.metadata.version("vllm")
-    ids_alone = True
-    # The last token is computed for its logits; a block may be found from the moment that it is full, kept or not; and
-    # reset_prefix_cache refuses while blocks are in use.
-    prefix_profile = "last=never publishes=write busy=refused"
-    # A model has a manager of its own. An adapter's versions stand under paths of their own.
-    spaces = [{"kind": "prefix", "identity": ["salt", "adapter", "version", "image"], "quantizes": False,
-               "windows": False, "entries": False, "disk": False, "tiers": False, "all": False,
-               "operations": ["open", "write", "read", "close", "clear", "epoch", "observe"]}]
-    relies_on = {"shapes", "counts"}
-
-    def __init__(self):
-        init_none_hash(sha256)
-
-    def groups(self, setup):
-        return [FullAttentionSpec(block_size=setup.block_tokens, num_kv_heads=setup.kv_heads, head_size=setup.k_dim,
-                                  dtype=torch.float32)]
-
-    def start(self, setup, folder, again):
-        self.setup, self.adapters, self.opened = setup, {}, 0
-        specs = self.groups(setup)
-        self.blocks_each = setup.capacity_tokens // setup.block_tokens
-        size = setup.block_tokens
-        config = KVCacheConfig(num_blocks=self.blocks_each * len(specs) + 1,  # and the null block
-                               kv_cache_tensors=[],
-                               kv_cache_groups=[KVCacheGroupSpec([f"layers{i}"], spec) for i, spec in enumerate(specs)])
-        self.manager = KVCacheManager(config, max_model_len=LONGEST, scheduler_block_size=size, hash_block_size=size,
-                                      enable_caching=True)
-        self.hasher = get_request_block_hasher(size, sha256)
-        return Started(size, self.blocks_each * size)
-
-    def engine_request(self, tokens, who):
-        if who.salt == "":
-            raise Unsupported("an empty salt, which vLLM's server refuses")
-        lora = None
-        if who.adapter is not None:
-            number = self.adapters.setdefault(who.adapter, len(self.adapters) + 1)
-            lora = LoRARequest(who.adapter, number, f"/adapters/{number}/{who.version}")
-        features = []
-        if who.image is not None:
-            features = [MultiModalFeatureSpec(data=None, modality="image", identifier=who.image,
-                                              mm_position=PlaceholderRange(offset=0, length=1))]
-        self.opened += 1
-        return EngineRequest(request_id=str(self.opened), prompt_token_ids=list(tokens),
-                             sampling_params=SamplingParams(max_tokens=LONGEST), pooling_params=None,
-                             mm_features=features, lora_request=lora, cache_salt=who.salt, block_hasher=self.hasher)
-
-    def open(self, tokens, who, all):
-        engine = self.engine_request(tokens, who)
-        blocks, hit, boundary = self.manager.get_computed_blocks(engine)
-        engine.shared_prefix_boundary = boundary
-        if hit:
-            # An admission whose first chunk is empty: the hit is pinned, and needs no room.
-            if self.manager.allocate_slots(engine, 0, hit, blocks) is None:
-                raise RuntimeError("no room for blocks that are there")
-        engine.num_computed_tokens = hit
-        return Request(engine), hit
-
-    def write(self, request, tokens, k, v):
-        engine = request.engine
-        more = request.tokens + len(tokens) - engine.num_tokens
-        if more > 0:
-            # Generated tokens are known before there is room for them: a scheduler without room would preempt.
-            needed = whole_blocks(request.tokens + len(tokens), self.setup.block_tokens) - \
-                whole_blocks(request.tokens, self.setup.block_tokens)
-            if needed * self.manager.num_kv_cache_groups > self.manager.block_pool.get_num_free_blocks():
-                return FULL
-            engine.append_output_token_ids(tokens[-more:])
-        if self.manager.allocate_slots(engine, len(tokens)) is None:
-            return FULL
-        engine.num_computed_tokens += len(tokens)
-        return None
-
-    def blocks(self, request):
-        if not request.tokens:
-            return []
-        return self.shown(request, 0)
-
-    def shown(self, request, group):
-        ids = self.manager.get_block_ids(request.engine.request_id)[group]
-        return [id or GONE for id in ids]  # 0 is the null block
-
-    def close(self, request, keep):
-        self.manager.free(request.engine)
-
-    def clear(self):
-        if not self.manager.reset_prefix_cache():
-            raise Refused("blocks are in use")
-
-    def epoch(self):
-        self.clear()
-
-    def observe(self):
-        pool = self.manager.block_pool
-        blocks = [block for block in pool.blocks if not block.is_null]
-        held = sum(block.ref_cnt > 0 for block in blocks)
-        cached = sum(block.ref_cnt == 0 and block.block_hash is not None for block in blocks)
-        return {"blocks_total": len(blocks), "blocks_free": pool.get_num_free_blocks() - cached, "blocks_cached": cached,
-                "blocks_held": held}
-
-
-class GroupManager(BlockManager):
-    """Even layers full, odd ones with the setup's window: two groups of ids, and memory behind them."""
-    name = "vllm-groups"
-    ids_alone = False
-    spaces = [{**BlockManager.spaces[0], "windows": True}]
-
-    def groups(self, setup):
-        full = super().groups(setup)
-        if not setup.window or setup.layers < 2:
-            return full
-        return full + [SlidingWindowSpec(block_size=setup.block_tokens, num_kv_heads=setup.kv_heads,
-                                         head_size=setup.k_dim, dtype=torch.float32, sliding_window=setup.window)]
-
-    def start(self, setup, folder, again):
-        if setup.window == 1:
-            raise Unsupported("a window of one token, which no model has: no block of its group is ever found")
-        started = super().start(setup, folder, again)
-        blocks = self.manager.block_pool.num_gpu_blocks
-        dtype = STORED[setup.x]
-        ones = [np.full((setup.layers, setup.kv_heads, blocks, setup.block_tokens, dim * dtype.itemsize), 0xFF, np.uint8)
-                for dim in (setup.k_dim, setup.v_dim)]
-        self.memory = [part.view(dtype) for part in ones]  # NaN where nobody wrote
-        return started
-
-    def group_of(self, layer):
-        return layer % 2 if self.manager.num_kv_cache_groups == 2 else 0
-
-    def write(self, request, tokens, k, v):
-        start = request.tokens
-        if super().write(request, tokens, k, v) is FULL:
-            return FULL
-        places = np.arange(start, start + len(tokens))
-        for layer in range(self.setup.layers):
-            ids = np.array(self.shown(request, self.group_of(layer)))
-            blocks, offsets = ids[places // self.setup.block_tokens], places % self.setup.block_tokens
-            there = blocks != GONE
-            for part, given in zip(self.memory, (k, v)):
-                part[layer][:, blocks[there], offsets[there]] = given[layer][:, there]
-        return None
-
-    def read(self, request):
-        count, size = request.tokens, self.setup.block_tokens
-        if not count:
-            return self.setup.no_rows()
-        places = np.arange(count)
-        retained = np.zeros((self.setup.layers, count), bool)
-        k, v = (np.zeros((self.setup.layers, self.setup.kv_heads, count, part.shape[-1]), part.dtype)
-                for part in self.memory)
-        for layer in range(self.setup.layers):
-            ids = np.array(self.shown(request, self.group_of(layer)))
-            blocks = ids[places // size]
-            retained[layer] = blocks != GONE
-            for out, part in zip((k, v), self.memory):
-                out[layer] = part[layer][:, np.maximum(blocks, 0), places % size]
-        return k, v, retained
-
-    def blocks(self, request):
-        return None
+STORES = {"groups": ("block_managers", "GroupManager", "full attention and a sliding window"),
+          "offload": ("offload", "OffloadStore", "memory of the host, by LRU"),
+          "offload-arc": ("offload", "ArcStore", "the same, by ARC"),
+          "file-tier": ("offload", "FileTierStore", "the same over files")}
 
 
 def ADAPTER(*options):
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
-    parser.add_argument("--groups", action="store_true", help="full attention and a sliding window")
-    return (GroupManager if parser.parse_args(options).groups else BlockManager)()
+    chosen = parser.add_mutually_exclusive_group()
+    for name, (module, store, what) in STORES.items():
+        chosen.add_argument(f"--{name}", dest="store", action="store_const", const=(module, store), help=what)
+    parser.add_argument("--patched", action="store_true", help="with the causes of FINDINGS.md repaired")
+    asked = parser.parse_args(options)
+    module, store = asked.store or ("block_managers", "BlockManager")
+    module = importlib.import_module(module)
+    made = getattr(module, store)()
+    if asked.patched:
+        module.repair()
+        made.name, made.version = f"{made.name}-patched", f"{made.version}, patched"
+    return made
