@@ -15,9 +15,9 @@ struct Sha256::State {
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
   state_->context = EVP_MD_CTX_new();
-  KVCHECK_CHECK(state_->context != nullptr &&
-                    EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1,
-                "libcrypto has no SHA-256");
+  KVCHECK_CHECK(
+      state_->context != nullptr && EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1,
+      "libcrypto has no SHA-256");
 }
 
 Sha256::~Sha256() { EVP_MD_CTX_free(state_->context); }
@@ -29,8 +29,8 @@ void Sha256::Update(const void* data, size_t size) {
 Sha256Digest Sha256::Finish() {
   Sha256Digest digest;
   unsigned int size = 0;
-  KVCHECK_CHECK(EVP_DigestFinal_ex(state_->context,
-                                   reinterpret_cast<unsigned char*>(digest.data()), &size) == 1 &&
+  KVCHECK_CHECK(EVP_DigestFinal_ex(state_->context, reinterpret_cast<unsigned char*>(digest.data()),
+                                   &size) == 1 &&
                     size == digest.size(),
                 "SHA-256 failed");
   return digest;

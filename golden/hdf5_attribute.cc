@@ -55,7 +55,8 @@ std::optional<AttributeValue> ReadScalar(hid_t attribute) {
       if (H5Aread(attribute, H5T_NATIVE_INT64, &value) < 0) return std::nullopt;
       return AttributeValue(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

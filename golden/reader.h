@@ -21,8 +21,8 @@ enum class VerifyHash {
 class GoldenReader {
  public:
   // From any source: tools/process/untrusted_reader.h has one for untrusted files.
-  // Errors: kUnreadableFile when the file is not a golden file, breaks the schema, or its content is
-  // not what its hash says.
+  // Errors: kUnreadableFile when the file is not a golden file, breaks the schema, or its content
+  // is not what its hash says.
   explicit GoldenReader(std::unique_ptr<TensorSource> source, VerifyHash verify = VerifyHash::kYes);
   // In this process, without protection against loops of the HDF5 library.
   static GoldenReader Open(const std::string& path, const ReadLimits& limits = {},

@@ -1,5 +1,6 @@
 // Golden files, schema 1: what a file says, as values, and the rules it obeys, as a translation
-// between these values and an index of objects. The layout in HDF5 is described in golden/README.md.
+// between these values and an index of objects. The layout in HDF5 is described in
+// golden/README.md.
 
 #ifndef GOLDEN_SCHEMA_H_
 #define GOLDEN_SCHEMA_H_
@@ -48,7 +49,7 @@ struct GoldenCase {
   std::string name;
   std::string case_text;
   TensorMap inputs;
-  std::map<std::string, std::string> kv_formats;  // of packed inputs, by input name
+  std::map<std::string, std::string> kv_formats;   // of packed inputs, by input name
   std::map<std::string, ExpectedTensor> expected;  // by output name: "out", "lse", ...
   std::vector<ObservedRecord> observed;            // ordered by impl
 
@@ -59,7 +60,7 @@ struct GoldenFile {
   int64_t schema = kGoldenSchema;
   std::string source;
   std::string command;
-  std::string content_hash;  // "sha256:" and 64 hexadecimal digits; computed by the writer
+  std::string content_hash;       // "sha256:" and 64 hexadecimal digits; computed by the writer
   std::vector<GoldenCase> cases;  // ordered by name
 
   bool operator==(const GoldenFile&) const = default;

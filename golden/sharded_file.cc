@@ -56,7 +56,8 @@ std::map<std::string, std::string> ReadWeightMap(const std::string& path) {
   for (const auto& [tensor, shard] : json["weight_map"].items()) {
     if (!shard.is_string()) Refuse(fmt::format("{} has no file name", QuotedName(tensor)), path);
     const auto name = shard.get<std::string>();
-    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
+    if (name.empty() || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
       Refuse(fmt::format("{} is no name of a file of this folder", QuotedName(name)), path);
     }
     weight_map[tensor] = name;
@@ -111,8 +112,8 @@ void ShardedFile::Take(const std::string& shard,
       if (named != weight_map->end() && named->second != shard) continue;
       if (named == weight_map->end()) {
         taken = ObjectRecord();
-        taken.problem = fmt::format("shard {} has it, and the index does not name it",
-                                    QuotedName(shard));
+        taken.problem =
+            fmt::format("shard {} has it, and the index does not name it", QuotedName(shard));
       }
     }
     if (!index_.objects.emplace(name, std::move(taken)).second) {

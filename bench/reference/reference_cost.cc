@@ -63,9 +63,11 @@ int Main(int argc, char** argv) {
   }
   const Profile profile;
   fmt::print("One row, n = 1024, d = 128, one core, median of 5 (ms)\n\n");
-  fmt::print("| plan | target | double | double + statistics | double-double |\n|---|---|---|---|---|\n");
+  fmt::print(
+      "| plan | target | double | double + statistics | double-double |\n|---|---|---|---|---|\n");
   const Case row_case = ParseCase(
-      "attention hq=2 hkv=2 l=32 t=1024 d=128 q=bf16 k=bf16 v=bf16 out=bf16 mask=none data=gauss:1");
+      "attention hq=2 hkv=2 l=32 t=1024 d=128 q=bf16 k=bf16 v=bf16 out=bf16 mask=none "
+      "data=gauss:1");
   const TensorMap row_inputs = GenerateInputs(row_case, profile);
   for (const std::string plan : {"plain_f32", "torch_cpu_flash_bf16"}) {
     for (const std::string_view target : EvaluatorTargets()) {
@@ -83,15 +85,17 @@ int Main(int argc, char** argv) {
   }
   SetEvaluatorTarget("");
   const auto queries = static_cast<int64_t>(elements / 128 / 32) + 1;
-  const Case judged_case = ParseCase(fmt::format(
-      "attention hq=32 hkv=8 l={} t=1024 d=128 q=bf16 k=bf16 v=bf16 out=bf16 mask=none data=gauss:1",
-      queries));
+  const Case judged_case =
+      ParseCase(fmt::format("attention hq=32 hkv=8 l={} t=1024 d=128 q=bf16 k=bf16 v=bf16 out=bf16 "
+                            "mask=none data=gauss:1",
+                            queries));
   const TensorMap inputs = GenerateInputs(judged_case, profile);
   const AttentionSource source(std::get<AttentionCase>(judged_case), profile,
                                ParsePlan("base=torch_cpu_flash_bf16"), inputs);
   const MemorySink sink = RoundedAnswer(source);
-  fmt::print("\n| judged elements, n = 1024, d = 128, {} threads | seconds | verdict |\n|---|---|---|\n",
-             threads);
+  fmt::print(
+      "\n| judged elements, n = 1024, d = 128, {} threads | seconds | verdict |\n|---|---|---|\n",
+      threads);
   for (const bool statistics : {false, true}) {
     JudgeOptions options;
     options.threads = threads;

@@ -28,7 +28,7 @@ struct RowQuestion {
   // Per key: this score instead of the computed one (a finite mask value); NaN: none. Empty: none.
   std::span<const double> forced_score;
   double scale = 1;
-  double softcap = 0;  // 0: none
+  double softcap = 0;        // 0: none
   int32_t first_column = 0;  // after the row's left padding
   bool has_sink = false;
   double sink = 0;

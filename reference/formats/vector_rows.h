@@ -1,5 +1,5 @@
-// What formats with a scale per vector share: the vector as their encoders take it, and what is expected
-// of one for which nothing is promised.
+// What formats with a scale per vector share: the vector as their encoders take it, and what is
+// expected of one for which nothing is promised.
 
 #ifndef REFERENCE_FORMATS_VECTOR_ROWS_H_
 #define REFERENCE_FORMATS_VECTOR_ROWS_H_
@@ -23,8 +23,8 @@ inline std::vector<float> RowInFloats(DType row_type, std::span<const double> x)
   return row;
 }
 
-// Every element that row r of `rows` has in the tiles may be anything: the row is not finite, or what
-// is stored of it is not.
+// Every element that row r of `rows` has in the tiles may be anything: the row is not finite, or
+// what is stored of it is not.
 inline void ExpectNothing(size_t r, size_t rows, std::vector<ExpectedTile>* tiles) {
   for (ExpectedTile& tile : *tiles) {
     const size_t width = tile.value.size() / rows;

@@ -56,8 +56,8 @@ struct SensitivityCounts {
 
 struct OutputTally {
   JudgeCounts counts;
-  std::vector<int64_t> alternatives;  // by reason
-  std::vector<int64_t> not_judged;    // by reason
+  std::vector<int64_t> alternatives;    // by reason
+  std::vector<int64_t> not_judged;      // by reason
   std::vector<int64_t> unbounded_rows;  // by reason, of not_judged
   SpecialCounts special;
   MetricsAccumulator metrics;

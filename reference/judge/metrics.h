@@ -33,21 +33,21 @@ struct Quantiles {
 };
 
 struct Metrics {
-  int64_t finite = 0;        // pairs in the averages: judged, both finite, not an alternative
-  int64_t not_finite = 0;    // failing pairs with NaN, an infinity or no code
+  int64_t finite = 0;      // pairs in the averages: judged, both finite, not an alternative
+  int64_t not_finite = 0;  // failing pairs with NaN, an infinity or no code
   double max_abs = 0;
   double mean_abs = 0;
   double rms_abs = 0;
-  double max_rel = 0;        // |error| / |expected|; infinite for an error where 0 is expected
-  double mean_rel = 0;       // mean and RMS run over the pairs with a nonzero expected value
+  double max_rel = 0;   // |error| / |expected|; infinite for an error where 0 is expected
+  double mean_rel = 0;  // mean and RMS run over the pairs with a nonzero expected value
   double rms_rel = 0;
-  double max_ulp = 0;        // in spacings of the output type at the expected value
+  double max_ulp = 0;  // in spacings of the output type at the expected value
   std::array<int64_t, kUlpCells> ulp_histogram{};
-  std::optional<double> nmse;    // sum of squared errors / sum of squared expected; absent: 0 / 0
-  std::optional<double> cosine;  // absent when either side is all zero
-  std::optional<double> snr_db;  // -10 log10(nmse); infinite without errors
-  Quantiles bound_ratio;         // |error| / bound
-  double median_bound_share = 0; // of bound / mass: how loose the comparison is
+  std::optional<double> nmse;     // sum of squared errors / sum of squared expected; absent: 0 / 0
+  std::optional<double> cosine;   // absent when either side is all zero
+  std::optional<double> snr_db;   // -10 log10(nmse); infinite without errors
+  Quantiles bound_ratio;          // |error| / bound
+  double median_bound_share = 0;  // of bound / mass: how loose the comparison is
   double expected_rms = 0;
   double got_rms = 0;
   // The smallest tolerance under which everything judged would pass, one unit at a time; infinite
@@ -55,7 +55,7 @@ struct Metrics {
   double passing_ulp = 0;
   double passing_abs = 0;
   double passing_rel = 0;
-  double passing_factor = 0;     // times the bound
+  double passing_factor = 0;  // times the bound
   bool operator==(const Metrics&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // Runs compute(i) for i in [0, count) on several threads and hands the results to merge(i, result)
-// in ascending order, one at a time: what merge builds does not depend on the number of threads. The
-// caller's thread is one of them, so that a machine which refuses others still gets all work done.
+// in ascending order, one at a time: what merge builds does not depend on the number of threads.
+// The caller's thread is one of them, so that a machine which refuses others still gets all work
+// done.
 
 #ifndef REFERENCE_JUDGE_ORDERED_PARALLEL_H_
 #define REFERENCE_JUDGE_ORDERED_PARALLEL_H_

@@ -133,8 +133,7 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
                 "statistics of another size than their tile");
   for (size_t k = 0; k < statistics.effect.size(); ++k) {
     KVCHECK_CHECK(statistics.effect[k].size() == rows * length &&
-                      statistics.variance[k].size() == rows &&
-                      statistics.slack[k].size() == rows &&
+                      statistics.variance[k].size() == rows && statistics.slack[k].size() == rows &&
                       statistics.replicate_z[k].size() == rows * kReplicates,
                   "a fault direction of another size than its tile");
   }

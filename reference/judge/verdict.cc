@@ -4,23 +4,34 @@ namespace kvcheck {
 
 std::string_view Name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kPass: return "PASS";
-    case Outcome::kFail: return "FAIL";
-    case Outcome::kMistrusted: return "MISTRUSTED";
-    case Outcome::kUnsupported: return "UNSUPPORTED";
-    case Outcome::kIllegalCase: return "ILLEGAL_CASE";
-    case Outcome::kCrashed: return "CRASHED";
-    case Outcome::kTimedOut: return "TIMED_OUT";
+    case Outcome::kPass:
+      return "PASS";
+    case Outcome::kFail:
+      return "FAIL";
+    case Outcome::kMistrusted:
+      return "MISTRUSTED";
+    case Outcome::kUnsupported:
+      return "UNSUPPORTED";
+    case Outcome::kIllegalCase:
+      return "ILLEGAL_CASE";
+    case Outcome::kCrashed:
+      return "CRASHED";
+    case Outcome::kTimedOut:
+      return "TIMED_OUT";
   }
   return "";
 }
 
 std::string_view Name(Precision precision) {
   switch (precision) {
-    case Precision::kDouble: return "double";
-    case Precision::kDoubleDouble: return "double-double";
-    case Precision::kOracle50: return "50 digits";
-    case Precision::kOracle100: return "100 digits";
+    case Precision::kDouble:
+      return "double";
+    case Precision::kDoubleDouble:
+      return "double-double";
+    case Precision::kOracle50:
+      return "50 digits";
+    case Precision::kOracle100:
+      return "100 digits";
   }
   return "";
 }

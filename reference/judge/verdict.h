@@ -45,18 +45,18 @@ struct TermShare {
 
 // One element, as the report shows it.
 struct ElementReport {
-  int64_t element = 0;       // linear index in the output
-  std::string coordinates;   // "[b=1, hq=3, l=0, dv=17]"
+  int64_t element = 0;      // linear index in the output
+  std::string coordinates;  // "[b=1, hq=3, l=0, dv=17]"
   double expected = 0;
-  double expected_low = 0;   // what expected leaves out
+  double expected_low = 0;  // what expected leaves out
   double got = 0;
-  std::string expected_text; // with the code where codes are compared
-  std::string got_text;      // the value and its code
-  double error = 0;          // got - expected
+  std::string expected_text;  // with the code where codes are compared
+  std::string got_text;       // the value and its code
+  double error = 0;           // got - expected
   double bound = 0;
   double reference_bound = 0;
   double mass = 0;
-  double ratio = 0;          // |error| / (bound + reference_bound)
+  double ratio = 0;  // |error| / (bound + reference_bound)
   std::vector<TermShare> terms;
   Precision precision = Precision::kDouble;
   bool operator==(const ElementReport&) const = default;
@@ -86,17 +86,17 @@ struct SampleReport {
 
 struct JudgeCounts {
   int64_t elements = 0;
-  int64_t judged = 0;         // by a difference, a special value or an alternative
+  int64_t judged = 0;  // by a difference, a special value or an alternative
   int64_t failed = 0;
-  int64_t unconstrained = 0;  // nothing is promised
-  int64_t undefined = 0;      // no value is defined
-  int64_t unbounded = 0;      // nothing can be proved
-  int64_t free = 0;           // every value is allowed
+  int64_t unconstrained = 0;       // nothing is promised
+  int64_t undefined = 0;           // no value is defined
+  int64_t unbounded = 0;           // nothing can be proved
+  int64_t free = 0;                // every value is allowed
   int64_t on_reference_bound = 0;  // pass only thanks to the reference's own bound
-  int64_t unresolved = 0;     // the reference's own bound stayed too large beside the tolerance
-  int64_t left_out = 0;       // not in the sample
-  int64_t loose = 0;          // of a chosen tolerance: not as expected, and the tolerance is more than
-                              // kVacuousShare of the data
+  int64_t unresolved = 0;  // the reference's own bound stayed too large beside the tolerance
+  int64_t left_out = 0;    // not in the sample
+  int64_t loose = 0;       // of a chosen tolerance: not as expected, and the tolerance is more than
+                           // kVacuousShare of the data
   bool operator==(const JudgeCounts&) const = default;
 };
 
@@ -112,28 +112,28 @@ struct OutputVerdict {
   std::vector<ReasonCount> not_judged;    // rows' elements by reason
   SpecialCounts special;
   std::vector<std::string> special_lines;
-  std::optional<ElementReport> worst;     // absent when nothing was judged
+  std::optional<ElementReport> worst;  // absent when nothing was judged
   Metrics metrics;
-  // Of metrics, finite, max_abs, max_rel, max_ulp and rms_abs alone were measured: by the first pass,
-  // which proved that every element passes.
+  // Of metrics, finite, max_abs, max_rel, max_ulp and rms_abs alone were measured: by the first
+  // pass, which proved that every element passes.
   bool basic_metrics = false;
-  double median_bound_share = 0;          // of bound / mass; above kVacuousShare proves nothing
-  std::optional<double> detectable_share; // mean share of inputs whose loss would show
+  double median_bound_share = 0;           // of bound / mass; above kVacuousShare proves nothing
+  std::optional<double> detectable_share;  // mean share of inputs whose loss would show
   // Judged rows that have inputs; of these the ones in which no loss of inputs would show; and the
   // groups that these are ("b=0 hq=1"), where they are whole groups.
   int64_t rows_with_inputs = 0;
   int64_t blind_rows = 0;
   std::string blind_where;
   std::optional<StatisticsReport> statistics;
-  std::optional<SampleReport> sample;     // absent: all rows were judged
+  std::optional<SampleReport> sample;  // absent: all rows were judged
   std::vector<std::string> warnings;
-  std::vector<DirectionFit> fits;         // of a failing output, by explained share
+  std::vector<DirectionFit> fits;              // of a failing output, by explained share
   std::string cause;                           // name of the probable one; empty: none is known
   std::vector<std::string> hints;              // the probable cause, in a sentence
   std::vector<std::string> plan_changes;       // declared values under whose change all of the
                                                // output would pass, cheapest first
-  std::vector<std::string> breakdown;     // where and what the failures are
-  HeatMaps heat;                          // Render() makes text of it
+  std::vector<std::string> breakdown;          // where and what the failures are
+  HeatMaps heat;                               // Render() makes text of it
   std::array<int64_t, kPrecisions> rows_at{};  // rows decided at each Precision
   Precision precision = Precision::kDouble;    // the highest one that was needed
   bool operator==(const OutputVerdict&) const = default;

@@ -53,11 +53,11 @@ void SetInternalErrorExitCode(int exit_code);
 
 }  // namespace kvcheck
 
-#define KVCHECK_CHECK(condition, message)                                        \
-  do {                                                                           \
-    if (!(condition)) {                                                          \
-      ::kvcheck::CheckFailed(__FILE__, __LINE__, #condition, (message));         \
-    }                                                                            \
+#define KVCHECK_CHECK(condition, message)                                \
+  do {                                                                   \
+    if (!(condition)) {                                                  \
+      ::kvcheck::CheckFailed(__FILE__, __LINE__, #condition, (message)); \
+    }                                                                    \
   } while (false)
 
 #endif  // REFERENCE_SPEC_ERROR_H_

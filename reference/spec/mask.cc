@@ -35,8 +35,8 @@ int ParseTerm(Piece term, MaskSpec* mask) {
   };
   if (name == "causal_bottom_right" || name == "causal_top_left") {
     expect(1, name);
-    mask->causal = name == "causal_top_left" ? CausalAlignment::kTopLeft
-                                             : CausalAlignment::kBottomRight;
+    mask->causal =
+        name == "causal_top_left" ? CausalAlignment::kTopLeft : CausalAlignment::kBottomRight;
     return 1;
   }
   if (name == "window") {
@@ -86,10 +86,10 @@ std::string Print(const MaskSpec& mask) {
   if (!mask.left_padding.empty()) {
     terms.push_back(fmt::format("left_pad:{}", fmt::join(mask.left_padding, ",")));
   }
-  if (mask.array == MaskArrayKind::kBoolean) terms.push_back(fmt::format("bool:{}", Name(mask.axes)));
+  if (mask.array == MaskArrayKind::kBoolean)
+    terms.push_back(fmt::format("bool:{}", Name(mask.axes)));
   if (mask.array == MaskArrayKind::kAdditive) {
-    terms.push_back(
-        fmt::format("additive:{}:{}", Name(mask.axes), ShortName(mask.additive_dtype)));
+    terms.push_back(fmt::format("additive:{}:{}", Name(mask.axes), ShortName(mask.additive_dtype)));
   }
   return terms.empty() ? "none" : fmt::format("{}", fmt::join(terms, "+"));
 }
@@ -118,12 +118,16 @@ std::string_view Name(MaskAxes axes) {
 Shape MaskShape(MaskAxes axes, int64_t batch, int64_t query_heads, int64_t query_len,
                 int64_t kv_len) {
   switch (axes) {
-    case MaskAxes::kT: return {{"T", kv_len}};
-    case MaskAxes::kLT: return {{"L", query_len}, {"T", kv_len}};
-    case MaskAxes::kB1LT: return {{"B", batch}, {"Hq", 1}, {"L", query_len}, {"T", kv_len}};
+    case MaskAxes::kT:
+      return {{"T", kv_len}};
+    case MaskAxes::kLT:
+      return {{"L", query_len}, {"T", kv_len}};
+    case MaskAxes::kB1LT:
+      return {{"B", batch}, {"Hq", 1}, {"L", query_len}, {"T", kv_len}};
     case MaskAxes::kBHLT:
       return {{"B", batch}, {"Hq", query_heads}, {"L", query_len}, {"T", kv_len}};
-    case MaskAxes::kB11T: return {{"B", batch}, {"Hq", 1}, {"L", 1}, {"T", kv_len}};
+    case MaskAxes::kB11T:
+      return {{"B", batch}, {"Hq", 1}, {"L", 1}, {"T", kv_len}};
   }
   return {};
 }

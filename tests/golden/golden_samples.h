@@ -10,7 +10,8 @@
 
 namespace kvcheck::golden_samples {
 
-// Element i has 17 i + 3 in its low byte, 0x3f in its high one, zeros between; bools are its parity.
+// Element i has 17 i + 3 in its low byte, 0x3f in its high one, zeros between; bools are its
+// parity.
 Tensor Counting(DType dtype, const Shape& shape);
 
 // What tests/golden/make_fixture_python.py writes, without a content hash.

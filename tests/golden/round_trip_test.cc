@@ -1,5 +1,5 @@
-// Golden files come back as they were written, by either writer; what the schema has no place for is
-// refused before anything appears on disk.
+// Golden files come back as they were written, by either writer; what the schema has no place for
+// is refused before anything appears on disk.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -83,8 +83,7 @@ TEST(GoldenFileRoundTrip, WritesTheSameBytesTwice) {
 
 TEST(GoldenReader, ListsCasesWithoutReadingThem) {
   const GoldenReader reader = GoldenReader::Open(FixturePath(), {}, VerifyHash::kNo);
-  EXPECT_EQ(reader.CaseNames(),
-            (std::vector<std::string>{"attention-1.f32", "ranks", "types"}));
+  EXPECT_EQ(reader.CaseNames(), (std::vector<std::string>{"attention-1.f32", "ranks", "types"}));
   const Tensor& q = reader.Outline("attention-1.f32").inputs.at("q");
   EXPECT_TRUE(q.bytes.empty());
   EXPECT_EQ(ToString(q.shape), "B=1 Hq=2 L=3 Dk=4");
@@ -94,9 +93,9 @@ TEST(GoldenReader, ListsCasesWithoutReadingThem) {
 // Every range of rows of tensors of rank 1 to 3, contiguous and chunked, against the whole tensor.
 TEST(GoldenReader, GivesAnyRangeOfRows) {
   GoldenReader reader = GoldenReader::Open(FixturePath());
-  for (const char* dataset : {"/cases/attention-1.f32/q", "/cases/ranks/rank3",
-                              "/cases/ranks/vector", "/cases/ranks/scalar",
-                              "/cases/attention-1.f32/mask"}) {
+  for (const char* dataset :
+       {"/cases/attention-1.f32/q", "/cases/ranks/rank3", "/cases/ranks/vector",
+        "/cases/ranks/scalar", "/cases/attention-1.f32/mask"}) {
     const Tensor whole = ReadTensor(reader.source(), dataset);
     const int64_t rows = whole.shape.RowCount();
     const size_t row_bytes = whole.bytes.size() / static_cast<size_t>(rows);
@@ -116,8 +115,8 @@ TEST(GoldenReader, GivesAnyRangeOfRows) {
     for (int64_t count : {0, 1, 2, 129, 130, 131, 259, 390}) {
       if (first + count > 390) continue;
       const Tensor part = ReadRows(reader.source(), big, first, count);
-      EXPECT_TRUE(std::equal(part.bytes.begin(), part.bytes.end(),
-                             whole.bytes.begin() + first * 70 * 4));
+      EXPECT_TRUE(
+          std::equal(part.bytes.begin(), part.bytes.end(), whole.bytes.begin() + first * 70 * 4));
     }
   }
   EXPECT_EQ(CodeOf([&] { ReadRows(reader.source(), big, 389, 2); }), ErrorCode::kMissingData);
@@ -155,16 +154,16 @@ TEST(GoldenReader, RefusesAFileOfAnotherSchemaWordForWord) {
   struct Change {
     const char *from, *to, *reason;
   };
-  for (const Change& change : std::vector<Change>{
-           // still held to the schema by content_hash
-           {"kvcheck_schema", "kvcheck_schemb", "'kvcheck_schema' is missing"},
-           {"content_hash", "content_hasi", "'content_hasi' is not of the schema"},
-           {"bfloat16", "float8_e", "kv_dtype 'float8_e' is not a type"},
-           {"attn shape", "attn shap\xff", "attribute 'case' cannot be read"},
-           {"attn shape", "attn shap\x01", "is not what content_hash says"},
-           {"lib.f", "lib.g", "is not what content_hash says"},
-           {"B,Hq,L,Dk", "B,Hq,L,Dq", "do not name its 4 axes"},
-           {"B,Hq,L,Dk", "B,L,Hq,Dk", "is not what content_hash says"}}) {
+  for (const Change& change :
+       std::vector<Change>{// still held to the schema by content_hash
+                           {"kvcheck_schema", "kvcheck_schemb", "'kvcheck_schema' is missing"},
+                           {"content_hash", "content_hasi", "'content_hasi' is not of the schema"},
+                           {"bfloat16", "float8_e", "kv_dtype 'float8_e' is not a type"},
+                           {"attn shape", "attn shap\xff", "attribute 'case' cannot be read"},
+                           {"attn shape", "attn shap\x01", "is not what content_hash says"},
+                           {"lib.f", "lib.g", "is not what content_hash says"},
+                           {"B,Hq,L,Dk", "B,Hq,L,Dq", "do not name its 4 axes"},
+                           {"B,Hq,L,Dk", "B,L,Hq,Dk", "is not what content_hash says"}}) {
     const Temporary file("schema.h5");
     WriteGoldenFile(file.path(), FixtureContent());
     Replace(file.path(), change.from, change.to);

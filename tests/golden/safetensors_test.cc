@@ -253,7 +253,8 @@ TEST(SafetensorsFile, RefusesWhatTheFormatDoesNotAllow) {
 }
 
 TEST(SafetensorsFile, EndsDeepNestingAtOnce) {
-  const std::string deep(50'000'000, '[');  // NOLINT(bugprone-string-constructor): meant to be large
+  const std::string deep(50'000'000,
+                         '[');  // NOLINT(bugprone-string-constructor): meant to be large
   EXPECT_NE(RefusalOf(SafetensorsBytes("{\"a\":" + deep, "")).find("is an array"),
             std::string::npos);
   const std::string objects = [] {

@@ -1,5 +1,5 @@
-// A product and a sum are two roundings in this project, on a target with FMA too. g++ fuses them by
-// default for any target that has FMA, clang within an expression; -ffp-contract=off
+// A product and a sum are two roundings in this project, on a target with FMA too. g++ fuses them
+// by default for any target that has FMA, clang within an expression; -ffp-contract=off
 // (tools/cmake/KvcheckBuild.cmake) forbids it. The probe is compiled for such a target.
 
 #include <gtest/gtest.h>

@@ -222,8 +222,8 @@ class TripletSource : public ObservedSource {
     for (size_t i = 0; i < pair.names.triplet.size(); ++i) {
       const std::string& path = pair.names.triplet[i];
       Part& part = parts_[names.planes[i]];
-      part.tensor = std::make_unique<FileTensor>(
-          got.source, path, DatasetRecord(got.source, path).shape, got.mutex);
+      part.tensor = std::make_unique<FileTensor>(got.source, path,
+                                                 DatasetRecord(got.source, path).shape, got.mutex);
       part.info = part.tensor->info();
       part.info.name = names.planes[i];
     }

@@ -1,7 +1,8 @@
-// A small attention kernel as engines write them: K and V in pages that a block table names, channels
-// in lanes of eight, an online softmax page by page, two ranges of keys on two threads, merged. It
-// is right, and says how it computes; a fault replaces one of its steps. What a definition cannot
-// show, memory, indices, threads and what an earlier call left behind, shows here.
+// A small attention kernel as engines write them: K and V in pages that a block table names,
+// channels in lanes of eight, an online softmax page by page, two ranges of keys on two threads,
+// merged. It is right, and says how it computes; a fault replaces one of its steps. What a
+// definition cannot show, memory, indices, threads and what an earlier call left behind, shows
+// here.
 //
 // It answers attention over plain f32, f16 and bf16 under any mask, of one or two batch rows,
 // without softcap and sinks, and declines the rest.

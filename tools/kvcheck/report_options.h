@@ -34,7 +34,8 @@ struct CommonOptions {
   void Check(const std::vector<std::string>& inputs = {}) const;
 };
 
-// The file to which a workflow of GitHub takes summaries of its steps. Errors: kUsage: none is named.
+// The file to which a workflow of GitHub takes summaries of its steps. Errors: kUsage: none is
+// named.
 std::string StepSummary();
 
 // A file that a command writes, and the option that names it ("" and "-" are no file).

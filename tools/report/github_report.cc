@@ -36,8 +36,7 @@ std::string Fenced(const std::string& text) {
 std::string WorkflowText(std::string_view text, bool is_property) {
   std::string escaped;
   for (const char c : text) {
-    const bool acts =
-        c == '%' || c == '\r' || c == '\n' || (is_property && (c == ':' || c == ','));
+    const bool acts = c == '%' || c == '\r' || c == '\n' || (is_property && (c == ':' || c == ','));
     escaped += acts ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
   }
   return escaped;
@@ -51,13 +50,13 @@ void GithubReport::Add(const CaseResult& result) {
   int64_t& count = failed ? errors_ : warnings_;
   ++count;
   if (count <= kAnnotations) {
-    annotations_ += fmt::format("::{} title={}::{}\n", failed ? "error" : "warning",
-                                WorkflowText("kvcheck: " + Title(result), true),
-                                WorkflowText(headline, false));
+    annotations_ +=
+        fmt::format("::{} title={}::{}\n", failed ? "error" : "warning",
+                    WorkflowText("kvcheck: " + Title(result), true), WorkflowText(headline, false));
   }
   if (errors_ + warnings_ > kSummaryRows) return;
-  table_ += fmt::format("| {} | {} | {} |\n", Name(result.verdict.outcome),
-                        CellText(Title(result)), CellText(headline));
+  table_ += fmt::format("| {} | {} | {} |\n", Name(result.verdict.outcome), CellText(Title(result)),
+                        CellText(headline));
   const std::string details = CaseText(result, options_);
   if (table_.size() + details_.size() + details.size() > kSummaryBytes) return;
   details_ += fmt::format("<details><summary>{}</summary>\n\n{}\n</details>\n\n",
@@ -68,14 +67,16 @@ std::string GithubReport::Annotations() const {
   const int64_t left_out =
       std::max<int64_t>(0, errors_ - kAnnotations) + std::max<int64_t>(0, warnings_ - kAnnotations);
   if (left_out == 0) return annotations_;
-  return annotations_ + fmt::format("::notice title={}::{} more; the summary and the log have them\n",
-                                    WorkflowText(title_, true), left_out);
+  return annotations_ +
+         fmt::format("::notice title={}::{} more; the summary and the log have them\n",
+                     WorkflowText(title_, true), left_out);
 }
 
 std::string GithubReport::Markdown(const Summary& summary) const {
   std::string text = fmt::format("### {}\n\n{}\n\n", CellText(title_), CellText(Print(summary)));
   for (const auto* sentences : {&summary.notes, &summary.patterns}) {
-    for (const std::string& sentence : *sentences) text += fmt::format("* {}\n", CellText(sentence));
+    for (const std::string& sentence : *sentences)
+      text += fmt::format("* {}\n", CellText(sentence));
   }
   if (table_.empty()) return text;
   text += "\n| outcome | case | what |\n|---|---|---|\n" + table_ + "\n";

@@ -14,7 +14,7 @@
 namespace kvcheck {
 
 OutputVerdict JudgeCodes(DType dtype, std::span<const std::byte> expected,
-                        std::span<const std::byte> got, const PassRule& rule);
+                         std::span<const std::byte> got, const PassRule& rule);
 
 // How the summary differs from what the judge found: counts, kinds and maxima exactly, the RMS
 // within what its sums may err. Empty when it does not.

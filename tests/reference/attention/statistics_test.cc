@@ -251,14 +251,15 @@ TEST(Statistics, KeepCleanKernelsInsideTheLimit) {
 // The denominator that holds rounded weights holds the sink's, too.
 TEST(Statistics, KeepCleanKernelsWithSinksInsideTheLimit) {
   const Plan plan = ParsePlan(
-      "qk=f32:lanes:16:fma pv=f32:lanes:16:fma l=f32:lanes:16 op=f32 scale_roundings=1 prescale=none "
+      "qk=f32:lanes:16:fma pv=f32:lanes:16:fma l=f32:lanes:16 op=f32 scale_roundings=1 "
+      "prescale=none "
       "scores=f32 exp=exp exp_error=2^-23 exp_floor=2^-126 lazy_rescale=0 block=64 p_scale=1 "
       "p_normalised=no merge=none splits=1 normalise=divide saturate=no flush=no sink=last "
       "bias_roundings=0 p=bf16 l_from=rounded");
   for (const char* lengths : {"l=64 t=4", "l=32 t=32", "l=16 t=256"}) {
-    const AttentionCase c = std::get<AttentionCase>(ParseCase(
-        std::string("attention b=1 hq=4 hkv=4 ") + lengths +
-        " d=64 dv=64 q=bf16 k=bf16 v=bf16 out=bf16 sinks=f32 data=gauss:1"));
+    const AttentionCase c = std::get<AttentionCase>(
+        ParseCase(std::string("attention b=1 hq=4 hkv=4 ") + lengths +
+                  " d=64 dv=64 q=bf16 k=bf16 v=bf16 out=bf16 sinks=f32 data=gauss:1"));
     EXPECT_LT(LargestHeadScore(c, plan), StatisticsLimit()) << lengths;
   }
 }

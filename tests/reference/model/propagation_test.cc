@@ -109,7 +109,8 @@ TEST_F(Propagation, ErrorsOfTheDeclaredSizeStayWithinItAndTwiceTheSizeDoesNot) {
   for (auto* step : All(&bound)) std::fill(step->begin(), step->end(), kSize);
   const double propagated = PropagatedError(weights_, sequence_, 8, 4, 7, bound);
   const double base = Difference(zero, 4, 7);
-  // What is left out: the square of what is propagated, times derivatives of size 1 to 100, as above.
+  // What is left out: the square of what is propagated, times derivatives of size 1 to 100, as
+  // above.
   const double with_second_order = propagated * (1 + 100 * propagated);
   small_model::Draw draw(5);
   for (int direction = 0; direction < 10; ++direction) {

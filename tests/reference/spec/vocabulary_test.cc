@@ -89,8 +89,7 @@ TEST(FloatType, ConstantsFollowFromTheWidths) {
     const int top_field = (1 << type.exponent_bits) - 1;
     const int top = top_field - type.bias - (type.has_infinity || dtype == DType::kFloat8E8M0FNU);
     const int unused = dtype == DType::kFloat8E4M3FN ? 2 : 1;
-    EXPECT_EQ(type.largest_finite,
-              std::ldexp(2.0 - std::ldexp(unused, -type.mantissa_bits), top))
+    EXPECT_EQ(type.largest_finite, std::ldexp(2.0 - std::ldexp(unused, -type.mantissa_bits), top))
         << Name(dtype);
     const int bits = type.exponent_bits + type.mantissa_bits + (type.is_signed ? 1 : 0);
     EXPECT_EQ(bits, dtype == DType::kFloat4E2M1FN ? 4 : 8 * static_cast<int>(SizeInBytes(dtype)))
@@ -125,9 +124,9 @@ TEST(Error, SaysContextThenMessage) {
   EXPECT_EQ(error.code(), ErrorCode::kUsage);
   EXPECT_STREQ(Error(ErrorCode::kParse, "alone").what(), "alone");
   std::set<std::string_view> names;
-  for (auto code : {ErrorCode::kUsage, ErrorCode::kParse, ErrorCode::kIllegalCase,
-                    ErrorCode::kUnreadableFile, ErrorCode::kMissingData, ErrorCode::kUnsupported,
-                    ErrorCode::kSelection}) {
+  for (auto code :
+       {ErrorCode::kUsage, ErrorCode::kParse, ErrorCode::kIllegalCase, ErrorCode::kUnreadableFile,
+        ErrorCode::kMissingData, ErrorCode::kUnsupported, ErrorCode::kSelection}) {
     EXPECT_TRUE(names.insert(Name(code)).second) << Name(code);
   }
 }

@@ -34,9 +34,9 @@ TEST_F(CompareStored, AFolderOfShardsIsComparedAsOneFile) {
     return fmt::format(R"("{}":{{"dtype":"U8","shape":[2],"data_offsets":[{},{}]}})", name, first,
                        first + 2);
   };
-  golden_samples::WriteBytes(Path("one.safetensors"),
-                             SafetensorsBytes("{" + tensor("a", 0) + "," + tensor("b", 2) + "}",
-                                              "\1\2\3\4"));
+  golden_samples::WriteBytes(
+      Path("one.safetensors"),
+      SafetensorsBytes("{" + tensor("a", 0) + "," + tensor("b", 2) + "}", "\1\2\3\4"));
   std::filesystem::create_directory(Path("shards"));
   golden_samples::WriteBytes(Path("shards/1.safetensors"),
                              SafetensorsBytes("{" + tensor("a", 0) + "}", "\1\2"));

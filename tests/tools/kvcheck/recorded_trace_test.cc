@@ -190,7 +190,8 @@ TEST_F(TracesCommand, NoExpectedValuesAreMadeOfATrace) {
   const ToolRun run = Tool({"golden", "make", kTraces, "-o", "made.h5"});
   EXPECT_NE(run.exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(Path("made.h5")));
-  EXPECT_NE((run.out + run.err).find("a cache case is a list of operations"), std::string::npos) << run.err;
+  EXPECT_NE((run.out + run.err).find("a cache case is a list of operations"), std::string::npos)
+      << run.err;
 }
 
 TEST_F(TracesCommand, TracesSaveToFiles) {

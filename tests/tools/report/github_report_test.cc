@@ -21,10 +21,9 @@ int64_t Count(const std::string& text, const std::string& part) {
 
 TEST(GithubReport, AnnotatesWhatFailedAndWhatProvedNothing) {
   GithubReport report("kvcheck gate", {});
-  for (const CaseResult& result :
-       {PassedResult(), FailedResult(), ResultOf(Outcome::kMistrusted),
-        ResultOf(Outcome::kIllegalCase), ResultOf(Outcome::kUnsupported),
-        ResultOf(Outcome::kFail, Expectation::kFinding)}) {
+  for (const CaseResult& result : {PassedResult(), FailedResult(), ResultOf(Outcome::kMistrusted),
+                                   ResultOf(Outcome::kIllegalCase), ResultOf(Outcome::kUnsupported),
+                                   ResultOf(Outcome::kFail, Expectation::kFinding)}) {
     report.Add(result);
   }
   const std::string lines = report.Annotations();
