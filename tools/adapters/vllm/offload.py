@@ -49,7 +49,8 @@ class OffloadStore(PrefixAdapter):
         self.chunks = setup.capacity_tokens // setup.block_tokens
         self.chunk_bytes = setup.block_tokens * setup.token_bytes
         self.make(folder)
-        return Started(setup.block_tokens, self.chunks * setup.block_tokens, holds_requests=False)
+        # What open requests have written takes room, since it is found.
+        return Started(setup.block_tokens, self.chunks * setup.block_tokens)
 
     def end(self):
         self.manager = None
