@@ -20,6 +20,7 @@ struct DumpQuestion {
   std::string noise;       // a second dump of the first engine, or ""
   double logit_error = 0;  // that a log-probability of either engine may be off by, as stated
   double got_error = 0;    // one of the second engine, beside it
+  int threads = 1;         // nothing but speed depends on it
 };
 
 struct DumpFlip {
@@ -47,10 +48,6 @@ struct DumpReport {
   Outcome outcome = Outcome::kPass;
   std::string why;
 };
-
-// KL(gold || got) in nats over the tokens that both have, and all the others as one. Exact where
-// both are complete; else at most the true one (lumping tokens together never makes KL larger).
-double LumpedKl(const TokenDistribution& gold, const TokenDistribution& got);
 
 // Errors: kUnreadableFile; kMissingData where one dump has more positions, another vocabulary or
 // another text than the other; Cancelled.

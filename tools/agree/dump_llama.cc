@@ -10,9 +10,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <span>
 
 #include "golden/input_file.h"
+#include "optimized/model/logits_pair.h"
 #include "reference/spec/error.h"
 #include "tools/agree/logits_dump.h"
 
@@ -55,7 +56,8 @@ class LlamaBase : public LogitsDump {
     }
     const int64_t chunk = at_ / per_chunk_;
     const int64_t row = at_ % per_chunk_;
-    if (row == 0) {
+    if (chunk != chunk_of_tokens_) {
+      chunk_of_tokens_ = chunk;
       file_.ReadAt(kHeaderBytes + chunk * context_ * 4, tokens_.data(),
                    tokens_.size() * sizeof(int32_t));
     }
@@ -70,13 +72,11 @@ class LlamaBase : public LogitsDump {
                          least));
     }
     const auto size = static_cast<size_t>(vocabulary_);
-    position->tokens.resize(size);
-    std::iota(position->tokens.begin(), position->tokens.end(), int64_t{0});
-    position->log_p.resize(size);
-    for (size_t i = 0; i < size; ++i) {
-      position->log_p[i] = static_cast<double>(scale) * words_[i + 4] + static_cast<double>(least);
-    }
     position->complete = true;
+    position->tokens.clear();
+    position->log_p.resize(size);
+    optimized::ScaleSteps(std::span(words_).subspan(4, size), static_cast<double>(scale),
+                          static_cast<double>(least), position->log_p.data());
     // The nearest step; the row is computed in f32 (sums of magnitudes up to about 32, three
     // roundings).
     position->error = 0.5 * static_cast<double>(scale) + 3 * 0x1p-24 * 32;
@@ -90,6 +90,9 @@ class LlamaBase : public LogitsDump {
     ++at_;
     return true;
   }
+
+  std::optional<int64_t> Positions() const override { return chunks_ * per_chunk_; }
+  void Skip(int64_t positions) override { at_ += positions; }
 
   std::string Description() const override {
     return fmt::format("llama.cpp base, {} positions of {} tokens", chunks_ * per_chunk_,
@@ -105,7 +108,8 @@ class LlamaBase : public LogitsDump {
   int64_t context_ = 0, vocabulary_ = 0, chunks_ = 0;
   int64_t first_ = 0, per_chunk_ = 0, row_words_ = 0, data_ = 0;
   int64_t at_ = 0;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> tokens_;  // of chunk_of_tokens_
+  int64_t chunk_of_tokens_ = -1;
   std::vector<uint16_t> words_;
 };
 

@@ -58,10 +58,10 @@ class SafetensorsLogits : public LogitsDump {
     log_p = Numbers(whole_ ? "/logits" : "/topk_logits", at_ * width_, width_);
     const double lse = whole_ ? LogSumExp(log_p) : Numbers("/lse", at_, 1).front();
     for (double& value : log_p) value -= lse;
-    position->tokens.resize(log_p.size());
     if (whole_) {
-      std::iota(position->tokens.begin(), position->tokens.end(), int64_t{0});
+      position->tokens.clear();
     } else {
+      position->tokens.resize(log_p.size());
       Sort(Numbers("/topk_ids", at_ * width_, width_), position);
     }
     position->next.reset();
@@ -72,6 +72,9 @@ class SafetensorsLogits : public LogitsDump {
     ++at_;
     return true;
   }
+
+  std::optional<int64_t> Positions() const override { return positions_; }
+  void Skip(int64_t positions) override { at_ += positions; }
 
   std::string Description() const override {
     return fmt::format("safetensors, {} positions of {}{} tokens", positions_,

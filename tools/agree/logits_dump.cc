@@ -21,13 +21,13 @@ constexpr std::string_view kLlamaMagic = "_logits_";
 }  // namespace
 
 std::optional<size_t> TokenDistribution::Find(int64_t token) const {
+  if (complete) {
+    const bool known = token >= 0 && token < static_cast<int64_t>(size());
+    return known ? std::optional<size_t>(static_cast<size_t>(token)) : std::nullopt;
+  }
   const auto found = std::lower_bound(tokens.begin(), tokens.end(), token);
   if (found == tokens.end() || *found != token) return std::nullopt;
   return static_cast<size_t>(found - tokens.begin());
-}
-
-size_t TokenDistribution::Top() const {
-  return static_cast<size_t>(std::max_element(log_p.begin(), log_p.end()) - log_p.begin());
 }
 
 std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
@@ -53,13 +53,13 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
   TokenDistribution position;
   std::vector<size_t> order;
   while (dump->Read(&position)) {
-    if (static_cast<int64_t>(position.tokens.size()) < k) {
+    if (static_cast<int64_t>(position.size()) < k) {
       throw Error(ErrorCode::kMissingData,
                   fmt::format("position {} has {} tokens, and {} are to be kept", positions,
-                              position.tokens.size(), k),
+                              position.size(), k),
                   "--top");
     }
-    order.resize(position.tokens.size());
+    order.resize(position.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](size_t a, size_t b) {
       return position.log_p[a] > position.log_p[b] ||
@@ -68,7 +68,7 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
     order.resize(static_cast<size_t>(k));
     std::sort(order.begin(), order.end());
     for (const size_t i : order) {
-      AppendNumber(static_cast<int32_t>(position.tokens[i]), &ids);
+      AppendNumber(static_cast<int32_t>(position.Token(i)), &ids);
       const auto rounded = static_cast<float>(position.log_p[i]);
       error = std::max(error, position.error + std::fabs(rounded - position.log_p[i]));
       AppendNumber(rounded, &logits);

@@ -26,18 +26,18 @@ namespace kvcheck {
 
 // Of one position, by ascending token, each at most once.
 struct TokenDistribution {
-  std::vector<int64_t> tokens;
-  std::vector<double> log_p;  // beside tokens, nats
-  bool complete = false;      // every token of the vocabulary is there
-  double error = 0;           // of each log_p, as the file stores it
+  bool complete = false;        // every token of the vocabulary is there
+  std::vector<int64_t> tokens;  // none where it is complete: log_p[i] is of token i
+  std::vector<double> log_p;    // nats
+  double error = 0;             // of each log_p, as the file stores it
   // Where the engine's number may be anything from -inf up: a file's smallest number. -inf: none.
   double floor = 0;
   std::optional<int64_t> next;
 
+  size_t size() const { return log_p.size(); }
+  int64_t Token(size_t i) const { return complete ? static_cast<int64_t>(i) : tokens[i]; }
   // Index of a token; nullopt where it is not there.
   std::optional<size_t> Find(int64_t token) const;
-  // Index of the most likely token, the first of several.
-  size_t Top() const;
 };
 
 class LogitsDump {
@@ -45,6 +45,10 @@ class LogitsDump {
   virtual ~LogitsDump() = default;
   // The next position; false at the end. Errors: kUnreadableFile.
   virtual bool Read(TokenDistribution* position) = 0;
+  // How many there are; nullopt where only reading them tells.
+  virtual std::optional<int64_t> Positions() const { return std::nullopt; }
+  // The next so many are passed over. Precondition: Positions() says that they are there.
+  virtual void Skip(int64_t positions) { static_cast<void>(positions); }
   // "llama.cpp base, 128 positions of 32000 tokens"
   virtual std::string Description() const = 0;
 };

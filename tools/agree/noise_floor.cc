@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "reference/spec/error.h"
 #include "tools/agree/measures.h"

@@ -127,6 +127,7 @@ int CompareLogits(const AgreeOptions& options) {
   question.noise = options.noise;
   question.logit_error = options.logit_error;
   question.got_error = options.got_error;
+  question.threads = options.question.threads;
   std::vector<std::string> inputs = options.logits;
   inputs.push_back(options.noise);
   CheckReportPlaces({{"--json", options.json}}, inputs);

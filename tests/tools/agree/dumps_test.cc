@@ -212,6 +212,37 @@ TEST_F(Dumps, LlamasBaseIsWithinTheStepsOfItsRows) {
   }
 }
 
+TEST_F(Dumps, TheReportIsTheSameForAnyNumberOfThreads) {
+  Rows rows = Drawn(101, 11);
+  const std::vector<std::string> golds = {Safetensors("gold", rows), Llama("gold_llama", rows),
+                                          Vllm("gold_vllm", rows)};
+  for (size_t t = 0; t < rows.size(); t += 7) {
+    std::rotate(rows[t].begin(), rows[t].begin() + 1, rows[t].end());
+  }
+  const std::vector<std::string> gots = {Safetensors("got", rows), Llama("got_llama", rows),
+                                         Vllm("got_vllm", rows)};
+  for (size_t kind = 0; kind < golds.size(); ++kind) {
+    DumpQuestion question = {golds[kind], gots[kind], golds[kind], 0.1, 0};
+    const DumpReport one = CompareDumps(question, {});
+    EXPECT_EQ(one.flips.size(), 15u);
+    EXPECT_EQ(one.flips[1].position, 7);
+    const std::string expected = DumpJson(question, one);
+    for (const int threads : {2, 3, 16, 200}) {
+      question.threads = threads;
+      EXPECT_EQ(DumpJson(question, CompareDumps(question, {})), expected) << threads;
+    }
+  }
+  // Of several errors the first is said.
+  for (const size_t t : {90U, 40U, 60U}) rows[t][0] = std::numeric_limits<float>::quiet_NaN();
+  const std::string wrong = Safetensors("nan", rows);
+  try {
+    CompareDumps({wrong, golds[0], "", 0, 0, 8}, {});
+    FAIL() << "a gold without numbers was compared";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("position 40 "));
+  }
+}
+
 TEST_F(Dumps, ALlamaBaseThatWasCutShortIsRefused) {
   const std::string path = Llama("base", Drawn(9, 10));
   const std::string bytes = golden_samples::ReadBytes(path);

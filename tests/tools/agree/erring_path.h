@@ -4,11 +4,13 @@
 #ifndef TESTS_TOOLS_AGREE_ERRING_PATH_H_
 #define TESTS_TOOLS_AGREE_ERRING_PATH_H_
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "reference/attention/evaluate.h"

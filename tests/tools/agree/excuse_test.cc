@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "golden/decoder_file.h"
 #include "golden/text_file.h"
 #include "tests/tools/agree/erring_path.h"
