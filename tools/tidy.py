@@ -73,6 +73,12 @@ def run_tidy(path, options):
     return done.returncode, done.stdout
 
 
+def own_findings(text):
+    """Without those that lie in headers of the system: they are nobody's here to mend."""
+    findings = re.split(r"^(?=\S+:\d+:\d+: (?:error|warning): )", text, flags=re.M)
+    return "".join(finding for finding in findings if not finding.startswith("/usr/")).strip()
+
+
 def read_group(number, paths, options, folder):
     """Findings of a group as text; empty where there are none."""
     if len(paths) > 1:
@@ -86,9 +92,9 @@ def read_group(number, paths, options, folder):
                 path, line = own_line(starts, paths, int(match.group(1)))
                 return f"{path}:{line}"
 
-            return place.sub(of_file, text) if code else ""
+            return own_findings(place.sub(of_file, text)) if code else ""
     findings = [run_tidy(path, options) for path in paths]
-    return "".join(text for code, text in findings if code)
+    return own_findings("".join(text for code, text in findings if code))
 
 
 def main():

@@ -75,7 +75,7 @@ void Run(benchmark::State& state, DType dtype, PassRule rule, bool is_perturbed,
   PassRule drawn = rule;
   if (rule.kind == PassRule::Kind::kExact) drawn = {.kind = PassRule::Kind::kUlp, .ulps = 4};
   const BytePair pair = DrawPair(dtype, drawn, is_perturbed, bytes);
-  for (auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     benchmark::DoNotOptimize(ComparePass(dtype, pair.expected, pair.got, rule));
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *

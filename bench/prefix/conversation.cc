@@ -228,7 +228,8 @@ void Measure(const std::string& folder, const std::string& format, int64_t layer
     PrefixDisk disk(setup, folder);
     optimized::PrefixCache cache(setup, &disk);
     const Hit hit = Fetch(&cache, second, &rows);
-    const double bytes = static_cast<double>(disk.bytes()) * kShared / (kTokens / 64 * 64);
+    constexpr int64_t kStored = kTokens / 64 * 64;  // in whole blocks
+    const double bytes = static_cast<double>(disk.bytes()) * kShared / static_cast<double>(kStored);
     fmt::print(
         "another process, files {}: {} tokens from {}, {}; open {:.2f} s ({:.2f} of "
         "processor): {:.2f} GB/s of files, {:.0f} % of reading them ({:.2f} GB/s); read {:.3f} s\n",

@@ -63,7 +63,7 @@ constexpr int kVectorLanes = kButterflyLanes;
 float TurboquantNorm(const float* x, int d) {
   HWY_ALIGN double sums[kMostTurboquantChannels / 2];
   const int half = d / 2;
-  if (half == 0) return 0;
+  if (half < 1) return 0;
   for (int i = 0; i < half; ++i) {
     const double low = x[i], high = x[i + half];
     sums[i] = low * low + high * high;  // the products are exact

@@ -369,7 +369,7 @@ int Run(std::string_view kind, const char* file) {
       if (file != nullptr) MakeFile(file);
       continue;
     }
-    if (kind == "waits" && is_append) WaitForFiles(file);
+    if (kind == "waits" && is_append && file != nullptr) WaitForFiles(file);
     const bool here = at_hello || (at_once ? name == "start" : is_append);
     if (here) {
       const auto answer = Answers().find(kind);
