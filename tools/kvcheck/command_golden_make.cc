@@ -1,15 +1,19 @@
 // kvcheck golden make: writes a golden file with expected values, computed at double-double from
-// the inputs of another file or of a generated case; a sample of rows is computed again with 50
-// digits.
+// the inputs of another file, of a prompt cache of mlx-lm or of a generated case; a sample of rows
+// is computed again with 50 digits.
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "golden/prompt_cache_file.h"
 #include "golden/schema.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
@@ -97,6 +101,33 @@ GoldenCase CaseOfOptions(const MakeOptions& options, const StoredFile* file, con
   return golden_case;
 }
 
+// What a decoder asks of each layer of a prompt cache: one query a head, drawn, over all its keys.
+std::vector<GoldenCase> CasesOfPromptCache(const PromptCache& cache, const Profile& profile) {
+  std::vector<GoldenCase> cases;
+  for (size_t i = 0; i < cache.layers.size(); ++i) {
+    const PromptCacheLayer& layer = cache.layers[i];
+    const std::string x(ShortName(RowDType(layer.k)));
+    const auto text = [&](const std::string& k, const std::string& v, const std::string& data) {
+      return fmt::format(
+          "attention b={} hq={} hkv={} l=1 t={} d={} dv={} q={} k={} v={} out={} data={}",
+          layer.batch, layer.kv_heads, layer.kv_heads, layer.tokens, layer.k_dim, layer.v_dim, x, k,
+          v, x, data);
+    };
+    GoldenCase golden_case;
+    // Names are written in order.
+    golden_case.name = fmt::format("layer{:05}", i);
+    golden_case.case_text = Print(ParseCase(text(Print(layer.k), Print(layer.v), "file")));
+    golden_case.inputs = layer.tensors;
+    golden_case.inputs["q"] =
+        GenerateCaseInputs(ParseCase(text(x, x, fmt::format("gauss:{}", i))), profile).at("q");
+    if (!IsPlain(layer.k)) {
+      golden_case.kv_formats = {{"k_codes", Print(layer.k)}, {"v_codes", Print(layer.v)}};
+    }
+    cases.push_back(std::move(golden_case));
+  }
+  return cases;
+}
+
 // Refuses an output that would replace what nobody could make again. Golden files are made from
 // their inputs; an empty file holds nothing.
 void CheckOutput(const std::string& path) {
@@ -133,10 +164,15 @@ int Make(const MakeOptions& options) {
   std::unique_ptr<StoredFile> file;
   if (!options.file.empty()) file = std::make_unique<StoredFile>(options.file);
   const bool is_golden = file != nullptr && file->IsGolden();
-  if (is_golden != options.case_text.empty()) {
+  std::optional<PromptCache> prompt;
+  if (file != nullptr && !is_golden && options.case_text.empty() &&
+      IsPromptCache(file->source().index())) {
+    prompt = ReadPromptCache(&file->source());
+  }
+  if (!prompt && is_golden != options.case_text.empty()) {
     throw Error(ErrorCode::kUsage,
                 is_golden ? "a golden file names its own cases: leave out --case"
-                          : "a file without the schema needs --case",
+                          : "a file without the schema that is no prompt cache needs --case",
                 options.file);
   }
   // A golden file may be made again in place: what was observed is kept. Of any other file only the
@@ -149,7 +185,12 @@ int Make(const MakeOptions& options) {
   CheckOutput(options.output);
   GoldenWriter writer(options.output, ToolVersion() + " reference, double-double",
                       CommandText(options));
-  const int64_t total = is_golden ? static_cast<int64_t>(file->golden().outline().cases.size()) : 1;
+  const Profile stated = ParseProfile(options.profile);
+  std::vector<GoldenCase> of_prompt;
+  if (prompt) of_prompt = CasesOfPromptCache(*prompt, stated);
+  const int64_t total = is_golden ? static_cast<int64_t>(file->golden().outline().cases.size())
+                        : prompt  ? static_cast<int64_t>(of_prompt.size())
+                                  : 1;
   RunReport report("golden make", options.common, total);
   bool complete = true;
   if (is_golden) {
@@ -166,9 +207,13 @@ int Make(const MakeOptions& options) {
       complete = MakeCase(options, std::move(golden_case), profile, &writer, &report);
       if (!complete) break;
     }
+  } else if (prompt) {
+    for (GoldenCase& golden_case : of_prompt) {
+      complete = MakeCase(options, std::move(golden_case), stated, &writer, &report);
+      if (!complete) break;
+    }
   } else {
-    const Profile profile = ParseProfile(options.profile);
-    complete = MakeCase(options, CaseOfOptions(options, file.get(), profile, &report), profile,
+    complete = MakeCase(options, CaseOfOptions(options, file.get(), stated, &report), stated,
                         &writer, &report);
   }
   const int exit_code = report.Finish();
@@ -188,10 +233,11 @@ void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen) {
   CLI::App* command = golden->add_subcommand(
       "make", "Write a golden file with expected values computed from the inputs of FILE");
   command->footer(
-      "FILE is a golden file, whose observed outputs are kept, or with --case any HDF5 file with "
-      "the\ninputs by name. Without FILE, --case generates its data. Nothing is written unless "
-      "every "
-      "case\nagrees with its re-check.");
+      "FILE is a golden file, whose observed outputs are kept; a prompt cache that mlx-lm has "
+      "saved, "
+      "of\nwhich each layer becomes a case with a drawn query; or with --case any file with the "
+      "inputs by\nname. Without FILE, --case generates its data. Nothing is written unless every "
+      "case agrees with\nits re-check.");
   command->add_option("FILE", options->file, "File with inputs");
   command->add_option("-o,--output", options->output, "The golden file to write")
       ->required()

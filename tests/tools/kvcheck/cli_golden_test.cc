@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "golden/reader.h"
 #include "golden/writer.h"
+#include "reference/spec/case.h"
+#include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
 
 namespace kvcheck {
@@ -80,6 +84,37 @@ TEST_F(GoldenCommand, ObservedOutputsAreHeldToTheirExpectation) {
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_NE(gone.out.find("expected FAIL (as the test says), got PASS"), std::string::npos);
   EXPECT_EQ(verify(kHonestPlan, "MISTRUSTED").exit_code, 1);
+}
+
+TEST_F(GoldenCommand, MakesACaseOfEachLayerOfAPromptCache) {
+  const std::string dumps = std::string(KVCHECK_SOURCE_DIR) + "/golden/dumps/";
+  for (const auto& [file, k, v] :
+       {std::array{"cache.safetensors", "bf16", "bf16"},
+        std::array{"cache_8bit.safetensors", "affine:8:g64:bf16", "affine:8:g64:bf16"},
+        std::array{"cache_0_31_split.safetensors", "affine:8:g64:bf16", "affine:4:g64:bf16"}}) {
+    const ToolRun made = Tool({"golden", "make", dumps + file, "-o", "g.h5"});
+    ASSERT_EQ(made.exit_code, 0) << file << made.out << made.err;
+    const ToolRun verified = Tool({"golden", "verify", "g.h5"});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out;
+    const GoldenFile golden = GoldenReader::Open(Path("g.h5")).ReadAll();
+    ASSERT_EQ(golden.cases.size(), 5u) << file;
+    const Case c = ParseCase(golden.cases[4].case_text);
+    EXPECT_EQ(c, ParseCase(std::string("attention hq=2 hkv=2 l=1 t=13 d=64 q=bf16 k=") + k +
+                           " v=" + v + " out=bf16 data=file"));
+    EXPECT_EQ(golden.cases[4].inputs.count(std::string(k) == "bf16" ? "k" : "k_codes"), 1u);
+  }
+}
+
+TEST_F(GoldenCommand, APromptCacheOfRingsIsRefusedByName) {
+  const std::string header = R"({"0.0":{"dtype":"F32","shape":[1,1,1,2],"data_offsets":[0,8]},)"
+                             R"("__metadata__":{"2.0":"RotatingKVCache"}})";
+  const uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  golden_samples::WriteBytes(Path("ring.safetensors"), bytes + header + std::string(8, '\0'));
+  const ToolRun run = Tool({"golden", "make", "ring.safetensors", "-o", "g.h5"});
+  EXPECT_EQ(run.exit_code, 2) << run.out;
+  EXPECT_NE(run.err.find("layer 0: a RotatingKVCache holds no whole prompt"), std::string::npos)
+      << run.err;
 }
 
 TEST_F(GoldenCommand, MakeKeepsWhatWasObserved) {
