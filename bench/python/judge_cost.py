@@ -9,7 +9,6 @@ ratio is made of, round by round, since other work on the machine does not make 
 the process grew while it judged, inputs and output in memory before.
 """
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -18,17 +17,27 @@ import time
 HEADS, KEYS, HEAD_DIM = 8, 64, 128
 
 
+def peak_mib():
+    """The peak of memory since the last call of this, which begins a new one (Linux)."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        peak = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM:"))
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as reset:
+        reset.write("5")
+    return peak
+
+
 def serve(text, plan, threads):
     """The Python side, in a process of its own: as judge_calls.cc."""
     import kvcheck
     case = kvcheck.cases.draw(text)
     out = case.answer(plan=plan, threads=threads)["out"]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in sys.stdin:
+        peak_mib()
+        before = peak_mib()  # what is there now
         start, processor = time.perf_counter(), time.process_time()
         verdict = kvcheck.judge_attention(out, case.q, case.k, case.v, plan=plan, threads=threads)
         used, clock = time.process_time() - processor, time.perf_counter() - start
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        grown = peak_mib() - before
         print(verdict.outcome, clock, used, grown, flush=True)
 
 
