@@ -135,6 +135,7 @@ PrefixCase PrefixDraft::Draw() {
   const int64_t most = space_.max_operations > 0 ? std::min(space_.max_operations, max_operations_)
                                                  : max_operations_;
   length_ = Int(std::min<int64_t>(8, most), most);
+  case_.ops.reserve(static_cast<size_t>(length_));  // what Add gives stays where it is
   letters_ = {0, 1};
   if (OneIn(2)) letters_.push_back(2);
   // One whose low byte is that of another one.

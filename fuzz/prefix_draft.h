@@ -84,9 +84,10 @@ class PrefixDraft {
   bool Has(PrefixOpKind kind) const { return space_.Has(kind); }
   bool IsFull() const { return std::ssize(case_.ops) >= length_; }
 
-  PrefixOp* Add(PrefixOpKind kind);  // null: no room, or not there
-  int FreeRequest();                 // or any, where none is free
-  int UsedRequest();                 // -1: none
+  // Stays valid until Draw returns; null: no room, or not there.
+  PrefixOp* Add(PrefixOpKind kind);
+  int FreeRequest();  // or any, where none is free
+  int UsedRequest();  // -1: none
   int Who() { return static_cast<int>(Below(identities_.size())); }
   // A cut of an earlier prompt, and some tokens more.
   Prompt DrawPrompt();
