@@ -77,7 +77,8 @@ void MinimumMissing(const CodecCase& c, TensorMap* stored) {
 constexpr std::string_view kUniform =
     "codec encode uniform scales bytes | codec encode uniform zeros bytes | codec decode uniform y "
     "bytes | codec decode uniform y special_value | codec "
-    "round_trip uniform y bound | codec round_trip uniform y special_value";
+    "round_trip uniform y bound | codec round_trip uniform y special_value | codec encode channel "
+    "scales bytes | codec encode channel zeros bytes";
 constexpr std::string_view kScaled =
     "codec encode fp8 codes bytes | codec encode fp8 scales bytes | codec encode fp8 cells bytes | "
     "codec encode int8 codes bytes | codec encode int8 scales bytes | codec encode int8 cells "
