@@ -33,7 +33,9 @@ class Bytes {
 
 const KvFormat& PickFormat(Bytes* bytes) {
   static const std::vector<KvFormat> formats = CacheFormats();
-  return formats[static_cast<size_t>(bytes->Below(static_cast<int64_t>(formats.size())))];
+  // There are more than a byte tells apart.
+  const int64_t high = 256 * bytes->Below(256);
+  return formats[static_cast<size_t>(high + bytes->Below(256)) % formats.size()];
 }
 
 CacheLayout TakeLayout(Bytes* bytes) {

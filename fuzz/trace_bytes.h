@@ -17,7 +17,7 @@
 
 namespace kvcheck {
 
-inline constexpr size_t kSetupBytes = 12;
+inline constexpr size_t kSetupBytes = 14;
 inline constexpr int kMostTraceOps = 64;
 // Each may double a batch: 4 rows become at most 256.
 inline constexpr int kMostExtends = 6;

@@ -169,7 +169,7 @@ constexpr CodecFault kTurboquantFaults[] = {
      {.turboquant = {.read = HalfDropped}}},
     {{"tq_channels_of_another_cache", "format",
       "codes of half a bit are written and read with the channels of another cache",
-      "ssd-loses-bits-groupsize", "P9",
+      "ssd-loses-bits-groupsize", "P4",
       "codec encode turboquant codes bytes | codec encode turboquant norms bytes | codec decode "
       "turboquant y bytes | codec decode turboquant y bound | codec decode turboquant y "
       "special_value | codec round_trip turboquant y bound",

@@ -47,7 +47,7 @@ TEST(SplitTurboquant, HalvesAreStoredAsRowsOfTheirOwn) {
   for (const SplitTurboquantFormat& format : SplitTurboquantFormat::All()) {
     const std::vector<bool> high = HighOf(format);
     const auto dim = static_cast<size_t>(2 * format.group_size);
-    const Tensor x = GenerateRows("outlier", 3, format.row_type, 1, static_cast<int64_t>(dim));
+    const Tensor x = GenerateRows("group_scales", 3, format.row_type, 1, static_cast<int64_t>(dim));
     const std::vector<double> row = ValuesOf(x);
     const TensorMap stored = EncodeRows(format, {}, x);
     std::vector<uint32_t> words;

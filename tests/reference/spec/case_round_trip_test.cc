@@ -146,6 +146,8 @@ CodecRule AnyCodecRule() {
 // 128 divides every affine group.
 int64_t AnyHeadDim() { return 128 * *rc::gen::inRange<int64_t>(1, 5); }
 
+constexpr int64_t kMostElements = int64_t{1} << 40;  // of a tensor of a case
+
 CodecCase AnyCodec() {
   CodecCase c;
   c.direction = OneOf<CodecDirection>(
@@ -155,6 +157,7 @@ CodecCase AnyCodec() {
   c.rows = OneOf<int64_t>({1, 2, 129, kMaxExtent});
   c.head_dim = IsPlain(c.format) ? OneOf<int64_t>({1, 63, 80, 256})
                                  : AnyHeadDim() * std::max<int64_t>(1, BlockOf(c.format) / 128);
+  c.rows = std::min(c.rows, kMostElements / c.head_dim);
   c.data = AnyData();
   return c;
 }
