@@ -171,7 +171,8 @@ FactoredDots DotsOfFixed() {
           .of4 = {.dot = {FixedDotsOfRows<4, 1>, FixedDotsOfRows<4, kQuad>},
                   .transpose = TransposeFixed<4>},
           .transposed_dot = FixedDotsOfTransposed,
-          .lanes = static_cast<int>(kLanes)};
+          .lanes = static_cast<int>(kLanes),
+          .panel_keys = static_cast<int>(kPanelKeys)};
 }
 
 #else

@@ -42,7 +42,8 @@ struct FactoredDots {
   };
   Codes of8, of4;
   DotKernel transposed_dot = nullptr;
-  int lanes = 0;  // of their vectors
+  int lanes = 0;       // of their vectors
+  int panel_keys = 0;  // of their transposed codes
 };
 struct FactoredSums {
   struct Codes {

@@ -85,26 +85,26 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
   const auto k = static_cast<size_t>(kind);
   switch (kind) {
     case RowKind::kFloat32:
-      return {dots.dot[k], sums.sum[k], sums.widen[k], panels.transpose, panels.dot};
+      return {dots.dot[k], sums.sum[k], sums.widen[k], panels.transpose, panels.dot, panels.keys};
     case RowKind::kFloat16:
     case RowKind::kBFloat16:
     case RowKind::kFloat8E4M3:
     case RowKind::kFloat8E5M2:
     case RowKind::kCode8:
     case RowKind::kCode4:
-      return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr};
+      return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr, 0};
     case RowKind::kFactored8: {
       const FactoredDots::Codes& of8 = codes.dots.of8;
-      return {of8.dot, codes.sums.of8.sum, codes.sums.of8.widen, of8.transpose,
-              codes.dots.transposed_dot};
+      return {of8.dot,       codes.sums.of8.sum,        codes.sums.of8.widen,
+              of8.transpose, codes.dots.transposed_dot, codes.dots.panel_keys};
     }
     case RowKind::kFactored4: {
       const FactoredDots::Codes& of4 = codes.dots.of4;
-      return {of4.dot, codes.sums.of4.sum, codes.sums.of4.widen, of4.transpose,
-              codes.dots.transposed_dot};
+      return {of4.dot,       codes.sums.of4.sum,        codes.sums.of4.widen,
+              of4.transpose, codes.dots.transposed_dot, codes.dots.panel_keys};
     }
     case RowKind::kFactoredWidened:
-      return {{}, codes.sums.of_widened, nullptr, nullptr, nullptr};
+      return {{}, codes.sums.of_widened, nullptr, nullptr, nullptr, 0};
   }
   return {};
 }

@@ -116,6 +116,9 @@ struct RowKernels {
   TransposeKernel transpose = nullptr;
   // q.k of kQuad queries over block.transposed, with the bits of dot[1].
   DotKernel transposed_dot = nullptr;
+  // Keys of a panel of what it transposes, whose instruction set may be another one's than of other
+  // kinds of rows.
+  int panel_keys = 0;
 };
 
 // A kernel set, whole: KernelsFor makes it in one expression.

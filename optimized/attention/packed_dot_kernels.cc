@@ -212,7 +212,8 @@ FactoredDots DotsOfPacked() {
           .of4 = {.dot = {PackedDots<Packed4Rows, 1>, PackedDots<Packed4Rows, kQuad>},
                   .transpose = TransposePacked<Packed4Rows>},
           .transposed_dot = TransposedCodeDots,
-          .lanes = static_cast<int>(kLanes)};
+          .lanes = static_cast<int>(kLanes),
+          .panel_keys = static_cast<int>(kPanelKeys)};
 }
 
 #else

@@ -250,11 +250,11 @@ void TileWorker::DotKeysInL1(const TileShape& shape, const PrefetchRows (&prefet
   BlockRows some = k_.rows();
   const bool packed_words = HasScales(some.kind) && shape.kernels.IsFixedPoint();
   const int64_t floats = packed_words ? some.dim / kFixedCodes : some.dim;  // of a transposed key
+  const RowKernels& kernels = shape.kernels.Of(some.kind);
   const int64_t keys = some.transposed == nullptr
                            ? kPlainKeysInL1
-                           : TransposedKeysInL1(floats, shape.k_padded, shape.kernels.panel_keys);
+                           : TransposedKeysInL1(floats, shape.k_padded, kernels.panel_keys);
   const int64_t count = some.count;
-  const RowKernels& kernels = shape.kernels.Of(some.kind);
   const DotKernel dot = some.transposed == nullptr ? kernels.dot[1] : kernels.transposed_dot;
   int64_t steps = 0;
   for (int64_t quad = 0; quad < Quads(); ++quad) {
