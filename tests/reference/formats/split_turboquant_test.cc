@@ -135,7 +135,8 @@ TEST(SplitTurboquant, WhatIsOpenIsThatOfTheHalf) {
   EXPECT_EQ(WithNorm(x, format, 0, 0), Outcome::kPass);
   EXPECT_EQ(WithNorm(x, format, 3, 1), Outcome::kPass);
   EXPECT_EQ(WithNorm(x, format, 3, 2), Outcome::kFail);
-  for (const size_t other : {0, 1, 2}) EXPECT_EQ(WithNorm(x, format, other, 1), Outcome::kFail);
+  for (const size_t other : {size_t{0}, size_t{1}, size_t{2}})
+    EXPECT_EQ(WithNorm(x, format, other, 1), Outcome::kFail);
 }
 
 TEST(SplitTurboquant, TextsNameTheChannels) {
