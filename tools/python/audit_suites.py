@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Suites of others under `pytest --kvcheck-audit`: which faults do their tolerances let through, and what does asking cost?
 
-    audit_suites.py run NAME CHECKOUT [--python PYTHON] [--limit 2]   asks one suite; its findings go into audits.json
+    audit_suites.py run NAME CHECKOUT [--python PYTHON] [--limit 2] [--revision REVISION]
+                                                                      asks one suite; its findings go into audits.json
     audit_suites.py page [--check]                                    writes audits.md from audits.json, or compares
 
 NAME: a key of SUITES; CHECKOUT: a clone of its repository, or an unpacked source distribution. PYTHON: an interpreter that
-has the suite's library, pytest and kvcheck. The suite runs twice, without the audit and with it; of times that of the
+has the suite's library, pytest and kvcheck. REVISION: of a checkout that git does not know. The suite runs twice, without the audit and with it; of times that of the
 processor counts, user and system, which other work on the machine does not make longer.
 """
 import argparse
@@ -46,7 +47,7 @@ def revision_of(checkout):
     return done.stdout.strip() or checkout.name
 
 
-def run(name, checkout, python, limit):
+def run(name, checkout, python, limit, revision):
     _, distribution, folder, arguments = SUITES[name]
     where = checkout / folder
     version = subprocess.run([python, "-c", f"from importlib.metadata import version; print(version('{distribution}'))"],
@@ -62,7 +63,7 @@ def run(name, checkout, python, limit):
         says = json.loads(found.read_text(encoding="utf-8"))
     if (outcomes_of(plain_text), plain_status) != (outcomes_of(text), status):
         sys.exit(f"{name}: under the audit the outcomes are others:\n{plain_text}\n{text}")
-    return {"revision": revision_of(checkout), "library": f"{distribution} {version}", "outcomes": outcomes_of(text),
+    return {"revision": revision or revision_of(checkout), "library": f"{distribution} {version}", "outcomes": outcomes_of(text),
             "seconds": {"plain": round(plain, 1), "audited": round(audited, 1)}, "not_asked": says["not_asked"],
             "tests": says["tests"]}
 
@@ -127,11 +128,13 @@ def main():
     asked.add_argument("checkout", type=pathlib.Path)
     asked.add_argument("--python", default=sys.executable)
     asked.add_argument("--limit", type=float, default=2.0)
+    asked.add_argument("--revision")
     commands.add_parser("page").add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
     if arguments.command == "run":
-        data[arguments.name] = run(arguments.name, arguments.checkout.resolve(), arguments.python, arguments.limit)
+        data[arguments.name] = run(arguments.name, arguments.checkout.resolve(), arguments.python, arguments.limit,
+                                   arguments.revision)
         DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     if arguments.command == "page" and arguments.check:
         if PAGE.read_text(encoding="utf-8") != page(data):
