@@ -36,7 +36,7 @@ def rows(tokens, value):
 def fuzz(file, *options, cases, out):
     command = f"{sys.executable} -m kvcheck_adapter {file} {' '.join(options)}"
     return subprocess.run([str(KVCHECK), "fuzz", "--kind", "prefix", "--impl", command, "--cases", str(cases), "--limit", "120s",
-                           "--shrink-time", "20s", "--out", str(out)], capture_output=True, text=True, timeout=900)
+                           "--shrink-time", "2s", "--out", str(out)], capture_output=True, text=True, timeout=900)
 
 
 class Conversation(unittest.TestCase):

@@ -272,7 +272,7 @@ TEST_F(Safety, ClosedStandardDescriptorsAreNotTakenForFiles) {
   ASSERT_EQ(Tool({"golden", "make", "--case", kAttentionCase, "-o", "g.h5"}).exit_code, 0);
   CopyDumps();
   WriteFile("x.case", std::string("case a\nreason r\n") + kCacheCase);
-  for (const char* command : {"golden show g.h5", "golden verify g.h5", "run x.case", "list",
+  for (const char* command : {"golden show g.h5", "golden verify g.h5", "run x.case", "faults list",
                               "compare a.safetensors b.safetensors", "run x.case --json -"}) {
     const std::string start = std::string("exec \"$KVCHECK\" ") + command;
     const ToolRun closed = Shell(start + " >&-");
