@@ -84,6 +84,14 @@ void ReadNibbles(const std::byte* at, std::span<int, kGgmlBlock> codes);
 void WriteFiveBits(std::span<const uint8_t, kGgmlBlock> codes, std::byte* at);
 void ReadFiveBits(const std::byte* at, std::span<int, kGgmlBlock> codes);
 
+// How a family lays out the codes of a block.
+struct GgmlPacking {
+  void (*write)(std::span<const uint8_t, kGgmlBlock> codes, std::byte* at);
+  void (*read)(const std::byte* at, std::span<int, kGgmlBlock> codes);
+};
+inline constexpr GgmlPacking kNibbles{WriteNibbles, ReadNibbles};
+inline constexpr GgmlPacking kFiveBits{WriteFiveBits, ReadFiveBits};
+
 // The first element of largest magnitude; NaN is skipped, 0 where there is none.
 float LargestElement(GgmlValues x);
 // The first least one, and the range over `levels`, both in f32; NaN is skipped.
