@@ -11,10 +11,11 @@ constexpr uint32_t Needs(Kinds... kinds) {
   return ((1u << static_cast<int>(kinds)) | ...);
 }
 
-// Texts that keys are made of wrongly: separators, prefixes of each other, bytes that are no ASCII.
+// Texts that keys are made of wrongly: separators and what stands for them in names of files,
+// prefixes of each other, bytes that are no ASCII.
 constexpr std::string_view kTexts[] = {
-    "a",  "b", "",   "/",   "@",        "%",   "a/b", "a@b",
-    "ab", "A", "a ", "a=b", "\xc3\xa9", "a:b", "0",   "None",
+    "a",  "b", "",   "/",   "@",        "%",   "a/b", "a@b",  "a-b", "a_b",
+    "ab", "A", "a ", "a=b", "\xc3\xa9", "a:b", "0",   "None", "-",   "a%2Fb",
 };
 
 }  // namespace
