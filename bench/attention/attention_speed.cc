@@ -8,17 +8,16 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/attention/probes.h"
 #include "bench/attention/stored_problem.h"
+#include "bench/timing.h"
 #include "optimized/attention/attention.h"
 
 namespace kvcheck {
@@ -35,64 +34,21 @@ struct Options {
   bool portable = false;
 };
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double Quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
-
-std::vector<std::string> Split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 Options ParseOptions(int argc, char** argv) {
   Options options;
-  const auto fail = [](const std::string& why) {
-    fmt::print(stderr, "attention_speed: {}\n", why);
-    std::exit(2);
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key == "--portable") {
-      options.portable = true;
-      continue;
-    }
-    if (i + 1 == argc) fail(key + " needs a value");
-    const std::string value = argv[++i];
-    if (key == "--threads") {
-      options.threads = std::clamp(std::atoi(value.c_str()), 1, 64);
-    } else if (key == "--rounds") {
-      options.rounds = std::max(1, std::atoi(value.c_str()));
-    } else if (key == "--formats") {
-      options.formats = Split(value);
-    } else if (key == "--tokens") {
-      options.tokens.clear();
-      for (const std::string& part : Split(value))
-        options.tokens.push_back(std::atoll(part.c_str()));
-      for (const int64_t tokens : options.tokens) {
-        if (tokens < 1) fail("--tokens takes numbers from 1 on");
-      }
-    } else if (key == "--layout") {
-      options.layout = value;
-      if (value != "head" && value != "token" && value != "both") {
-        fail("--layout is head, token or both");
-      }
-    } else if (key == "--batch") {
-      options.batch = std::max(1, std::atoi(value.c_str()));
-    } else if (key == "--prefill") {
-      options.prefill = std::atoll(value.c_str());
-    } else {
-      fail("there is no option " + key);
-    }
+  CLI::App app("Attention over stored K and V, beside a plain read of as many bytes");
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, 64));
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--formats", options.formats)->delimiter(',');
+  app.add_option("--tokens", options.tokens)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--layout", options.layout)->check(CLI::IsMember({"head", "token", "both"}));
+  app.add_option("--batch", options.batch)->check(CLI::PositiveNumber);
+  app.add_option("--prefill", options.prefill)->check(CLI::NonNegativeNumber);
+  app.add_flag("--portable", options.portable);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error) == 0 ? 0 : 2);
   }
   return options;
 }

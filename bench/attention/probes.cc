@@ -1,8 +1,9 @@
 #include "bench/attention/probes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
+
+#include "bench/timing.h"
 
 // Vectors of unknown length cannot be array elements; NEON takes the place of SVE.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -86,10 +87,6 @@ HWY_EXPORT(FlopsOfStep);
 constexpr int64_t kPiece = 64 << 10;
 constexpr int64_t kSteps = 10000;
 constexpr int64_t kTurns = 64;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -9,19 +9,18 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
-#include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/timing.h"
 #include "optimized/formats/row_codec.h"
 
 namespace kvcheck {
@@ -41,51 +40,18 @@ struct Options {
   bool group_ns = false;
 };
 
-double Now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
-double Quantile(std::vector<double> values, double at) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
-}
-
-std::vector<std::string> Split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 Options ParseOptions(int argc, char** argv) {
   Options options;
-  const auto fail = [](const std::string& why) {
-    fmt::print(stderr, "codec_bandwidth: {}\n", why);
-    std::exit(2);
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key == "--group-ns") {
-      options.group_ns = true;
-      continue;
-    }
-    if (i + 1 == argc) fail(key + " needs a value");
-    const std::string value = argv[++i];
-    if (key == "--threads") {
-      options.threads.clear();
-      for (const std::string& part : Split(value)) {
-        options.threads.push_back(std::clamp(std::atoi(part.c_str()), 1, 64));
-      }
-    } else if (key == "--rounds") {
-      options.rounds = std::max(1, std::atoi(value.c_str()));
-    } else if (key == "--values") {
-      options.values = std::max<int64_t>(kDim * 64, std::atoll(value.c_str()));
-    } else if (key == "--formats") {
-      options.formats = Split(value);
-    } else {
-      fail("there is no option " + key);
-    }
+  CLI::App app("Bytes per second of the row codec, beside memcpy");
+  app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1, 64));
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  app.add_option("--values", options.values)->check(CLI::Range(kDim * 64, int64_t{1} << 40));
+  app.add_option("--formats", options.formats)->delimiter(',');
+  app.add_flag("--group-ns", options.group_ns);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error) == 0 ? 0 : 2);
   }
   options.values = options.values / (kDim * 64) * (kDim * 64);
   return options;

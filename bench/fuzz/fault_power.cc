@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/timing.h"
 #include "fuzz/draw_trace.h"
 #include "fuzz/shrink_trace.h"
 #include "reference/cache/model_cache.h"
@@ -90,12 +91,6 @@ Search Find(const CacheFault& fault, uint64_t seed, double give_up) {
   return search;
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 struct Total {
   std::vector<double> seconds;
   int64_t missed = 0;
@@ -153,9 +148,9 @@ void Measure(const CacheFault& fault, uint64_t seeds, double give_up, Total* tot
     }
   }
   fmt::print("| {} | {}/{} | {:.4f} | {:.4f} | {:.0f} | {} | {} | {} | {:.3f} | {} | {} |\n",
-             fault.id, found, seeds, Median(seconds),
-             *std::max_element(seconds.begin(), seconds.end()), Median(traces), known, longest,
-             runs, shrink_seconds, named ? "yes" : "no", shown.result.reason);
+             fault.id, found, seeds, Quantile(seconds, 0.5),
+             *std::max_element(seconds.begin(), seconds.end()), Quantile(traces, 0.5), known,
+             longest, runs, shrink_seconds, named ? "yes" : "no", shown.result.reason);
 }
 
 int MeasureAll(uint64_t seeds, double give_up) {
@@ -170,7 +165,7 @@ int MeasureAll(uint64_t seeds, double give_up) {
   fmt::print("\nNot shrunk to the length of the shortest known trace, or not named:\n");
   for (const std::string& note : notes) fmt::print("* {}\n", note);
   const int64_t found = total.searches - total.missed;
-  const double median = Median(total.seconds);
+  const double median = Quantile(total.seconds, 0.5);
   const double mean =
       found == 0 ? 0 : static_cast<double>(total.shrunk_operations) / static_cast<double>(found);
   fmt::print(

@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <string_view>
 #include <vector>
 
+#include "bench/timing.h"
 #include "reference/formats/stored_codec_source.h"
 #include "reference/judge/tensor_source.h"
 #include "reference/numerics/convert.h"
@@ -24,18 +24,9 @@
 namespace kvcheck {
 namespace {
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Of all threads.
 double ProcessorTime() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
-}
-
-double Median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
 }
 
 // Values in [-1, 1), a function of i alone.
@@ -88,8 +79,8 @@ Outcome PrintTimes(const ExpectedSource& source, const ObservedSource& observed,
       elapsed.push_back(Now() - start);
     }
     const double scale = 1e9 / static_cast<double>(source.Outputs()[0].shape.ElementCount());
-    fmt::print(" {:.1f} |", Median(processor) * scale);
-    if (threads > 1) fmt::print(" {:.1f} |", Median(elapsed) * scale);
+    fmt::print(" {:.1f} |", Quantile(processor, 0.5) * scale);
+    if (threads > 1) fmt::print(" {:.1f} |", Quantile(elapsed, 0.5) * scale);
   }
   return outcome;
 }

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/timing.h"
 #include "reference/attention/attention_source.h"
 #include "reference/attention/evaluate.h"
 #include "reference/formats/generate_inputs.h"
@@ -21,10 +21,6 @@
 
 namespace kvcheck {
 namespace {
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double MedianRowMs(const AttentionSource& source, const TileRequest& request, int64_t tiles) {
   std::vector<double> times;
