@@ -20,9 +20,6 @@ from .split_turboquant import SplitTurboquant
 from .turboquant import Turboquant
 from .uniform import Uniform
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, Turboquant, Scaled, Int4zp,
-            Uniform, Channel, Rotated)
-
 
 @functools.lru_cache(maxsize=1024)
 def parse_format(text):
@@ -31,3 +28,7 @@ def parse_format(text):
         if fmt is not None:
             return fmt
     raise ValueError(f"no format: {text!r}")
+
+
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, Turboquant, Scaled, Int4zp,
+            Uniform, Channel, Rotated(parse_format))

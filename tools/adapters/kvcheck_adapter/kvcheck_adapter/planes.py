@@ -14,7 +14,7 @@ class Format(NamedTuple):
     bits: int | None  # of a code; None: the elements themselves
     group: int | None  # channels of one scale
     type: str  # of a decoded row; of plain elements, and of affine scales
-    family: type = None
+    family: object = None  # an entry of formats.FAMILIES
 
     @property
     def is_plain(self):

@@ -12,34 +12,32 @@ def _rotate(values, size):
         return (hadamard(blocks) * np.float32(1 / np.sqrt(size))).reshape(values.shape)
 
 
-def _parts(text):
-    from .formats import parse_format  # which has this family
-
-    _, size, stored = text.split(":", 2)
-    return int(size), parse_format(stored)
-
-
 class Rotated:
-    @staticmethod
-    def parse(text):
+    """The family, given the parser of all formats, of which it is one."""
+
+    def __init__(self, parse_format):
+        self._parse_format = parse_format
+
+    def _parts(self, text):
+        _, size, stored = text.split(":", 2)
+        return int(size), self._parse_format(stored)
+
+    def parse(self, text):
         if not text.startswith("hadamard:") or text.count(":") < 2:
             return None
-        size, stored = _parts(text)
-        return stored._replace(text=text, group=int(np.lcm(size, stored.group)), family=Rotated)
+        size, stored = self._parts(text)
+        return stored._replace(text=text, group=int(np.lcm(size, stored.group)), family=self)
 
-    @staticmethod
-    def planes(fmt, head_dim):
-        return _parts(fmt.text)[1].planes(head_dim)
+    def planes(self, fmt, head_dim):
+        return self._parts(fmt.text)[1].planes(head_dim)
 
-    @staticmethod
-    def decode(fmt, arrays):
-        size, stored = _parts(fmt.text)
+    def decode(self, fmt, arrays):
+        size, stored = self._parts(fmt.text)
         return _rotate(stored.decode(arrays), size)
 
     level = decode
 
-    @staticmethod
-    def encode(fmt, values):
-        size, stored = _parts(fmt.text)
+    def encode(self, fmt, values):
+        size, stored = self._parts(fmt.text)
         x = to_float32(from_float32(values, stored.type), stored.type)
         return stored.encode(_rotate(x, size))
