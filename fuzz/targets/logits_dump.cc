@@ -37,13 +37,11 @@ class MemoryFile {
 };
 
 void Check(const TokenDistribution& position) {
-  const size_t tokens = position.tokens.size();
-  KVCHECK_CHECK(tokens > 0 && position.log_p.size() == tokens, "tokens without numbers");
-  for (size_t i = 0; i < tokens; ++i) {
-    KVCHECK_CHECK(i == 0 || position.tokens[i] > position.tokens[i - 1], "tokens out of order");
-    KVCHECK_CHECK(!position.complete || position.tokens[i] == static_cast<int64_t>(i),
-                  "a vocabulary with a gap");
-    KVCHECK_CHECK(position.Find(position.tokens[i]) == i, "a token that is not found");
+  const size_t listed = position.complete ? 0 : position.size();
+  KVCHECK_CHECK(position.size() > 0 && position.tokens.size() == listed, "tokens without numbers");
+  for (size_t i = 0; i < position.size(); ++i) {
+    KVCHECK_CHECK(i == 0 || position.Token(i) > position.Token(i - 1), "tokens out of order");
+    KVCHECK_CHECK(position.Find(position.Token(i)) == i, "a token that is not found");
   }
   KVCHECK_CHECK(position.error >= 0 && std::isfinite(position.error), "an error that is none");
   KVCHECK_CHECK(!position.next || *position.next >= 0, "a token that is none");
