@@ -20,6 +20,7 @@ bool CacheSpace::HasFormats(DType type, const KvFormat& k, const KvFormat& v) co
   if (std::find(pairs.begin(), pairs.end(), std::pair{k, v}) != pairs.end()) {
     return !scales_as_given || (RowDType(k) == type && RowDType(v) == type);
   }
+  if (!pairs.empty() && formats.empty()) return false;
   const bool same = same_format || !pairs.empty();
   return (!same || k == v) && HasFormat(type, k) && HasFormat(type, v);
 }

@@ -26,7 +26,7 @@ struct CacheSpace {
   // Patterns (pattern.h) over the kinds of layouts: linear, linear:w, ring, ring:keep, chunk.
   // Empty: every one.
   std::vector<std::string> layouts;
-  // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one.
+  // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one; beside pairs none.
   std::vector<std::string> formats;
   // Formats of K and of V that go together, beside those of `formats`; K and V that are no pair
   // have one format then. Empty: none.

@@ -58,6 +58,10 @@ TEST(CacheSpace, PairsGoTogetherAndOtherFormatsWithThemselves) {
   EXPECT_FALSE(space.HasFormats(DType::kFloat32, v, k));
   EXPECT_FALSE(space.HasFormats(DType::kFloat32, k, k));
   EXPECT_FALSE(space.HasFormats(DType::kFloat32, k, f32));
+  CacheSpace alone = space;
+  alone.formats.clear();
+  EXPECT_TRUE(alone.HasFormats(DType::kFloat32, k, v));
+  EXPECT_FALSE(alone.HasFormats(DType::kFloat32, f32, f32));
   EXPECT_EQ(Describe(space),
             "formats f32; K turboquant:3:g32:f32 with turboquant:4:g32:s1:f32; scales of the "
             "vectors' type");
