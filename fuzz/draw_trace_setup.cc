@@ -109,9 +109,17 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
       if (!MatchesAnyGlob(options.formats, Print(format))) continue;
       (IsPlain(format) ? typed.plain : typed.coded).push_back(format);
     }
+    for (const auto& [k, v] : space.pairs) {
+      if (!space.HasFormats(x, k, v) || RowDType(k) != x) continue;
+      if (!MatchesAnyGlob(options.formats, Print(k))) continue;
+      if (std::find(typed.coded.begin(), typed.coded.end(), k) == typed.coded.end()) {
+        typed.coded.push_back(k);
+      }
+    }
     if (!typed.plain.empty() || !typed.coded.empty()) left.types.push_back(std::move(typed));
   }
   left.same_format = space.same_format;
+  left.pairs = space.pairs;
   left.rows = space.rows == SpaceRows::kAny ? options.rows : space.rows;
   left.padding = space.padding;
   left.same_dims = space.same_dims;
@@ -155,6 +163,16 @@ std::vector<TraceSpace> ReadSpaces(const TraceDrawOptions& options) {
                             fmt::join(texts, " | ")));
   }
   return spaces;
+}
+
+std::optional<KvFormat> ValueBeside(const TraceSpace& space, const KvFormat& k, Generator* random) {
+  if (space.pairs.empty()) return space.same_format ? std::optional(k) : std::nullopt;
+  std::vector<KvFormat> values;
+  for (const auto& [key, value] : space.pairs) {
+    if (key == k) values.push_back(value);
+  }
+  if (values.empty()) return k;
+  return values[values.size() == 1 ? 0 : static_cast<size_t>(random->Below(values.size()))];
 }
 
 CacheLayout DrawLayout(int kind, Generator* random) {
@@ -201,7 +219,7 @@ void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, Drawn
   };
   setup.k = plain ? DrawnFormat(formats.plain, random) : DrawnFormat(formats.coded, random);
   setup.v = random->Below(5) < 3 ? setup.k : pick();
-  if (space.same_format) setup.v = setup.k;
+  setup.v = ValueBeside(space, setup.k, random).value_or(setup.v);
   // Other layouts refuse groups of tokens, which a trace need not show often.
   const bool has_linear =
       std::find(space.layouts.begin(), space.layouts.end(), 0) != space.layouts.end();

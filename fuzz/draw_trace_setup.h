@@ -6,6 +6,8 @@
 #define FUZZ_DRAW_TRACE_SETUP_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "fuzz/draw_trace.h"
@@ -27,6 +29,7 @@ struct TraceSpace {
   std::vector<int> layouts;  // of LayoutVariants()
   std::vector<TypedFormats> types;
   bool same_format = false;
+  std::vector<std::pair<KvFormat, KvFormat>> pairs;  // of all types
   SpaceRows rows = SpaceRows::kAny;
   bool padding = true;
   bool same_dims = false;
@@ -49,6 +52,10 @@ struct DrawnSetup {
   // What to_quantized and `new` may name: the allowed formats that fit both dimensions.
   std::vector<KvFormat> formats;
 };
+
+// The format of V beside this one of K, where the space leaves no other; nullopt where it does.
+// Draws where several go with it.
+std::optional<KvFormat> ValueBeside(const TraceSpace& space, const KvFormat& k, Generator* random);
 
 // Layouts and rows go round with the index, so that every few traces visit them all. Reuses *drawn.
 void DrawSetup(const TraceSpace& space, uint64_t index, Generator* random, DrawnSetup* drawn);

@@ -122,7 +122,7 @@ void TraceDrawer::Draft::AddToQuantized(int slot) {
   };
   op.k = draw(state.k);
   op.v = OneIn(2) && IsPlain(state.v) ? *op.k : draw(state.v);
-  if (space_->same_format) op.v = op.k;
+  op.v = ValueBeside(*space_, *op.k, random_).value_or(*op.v);
   Add(std::move(op));
 }
 
@@ -137,7 +137,7 @@ void TraceDrawer::Draft::MoveNew() {
   } else if (!drawn_.formats.empty()) {
     op.k = drawn_.formats[Below(drawn_.formats.size())];
     if (OneIn(2)) op.v = drawn_.formats[Below(drawn_.formats.size())];
-    if (space_->same_format) op.v = op.k;
+    if (const auto beside = ValueBeside(*space_, *op.k, random_)) op.v = beside;
   }
   Add(std::move(op));
 }

@@ -168,7 +168,7 @@ void TraceDrawer::Draft::MoveQuantizeRing() {
   CacheOp op = Op(CacheOpKind::kToQuantized, slot);
   op.k = drawn_.formats[Below(drawn_.formats.size())];
   op.v = OneIn(2) ? state.v : *op.k;
-  if (space_->same_format) op.v = op.k;
+  op.v = ValueBeside(*space_, *op.k, random_).value_or(*op.v);
   Add(std::move(op));
   AddAppend(slot, Int(1, 2));
 }

@@ -1,6 +1,6 @@
 // The groups of tokens of a row that become whole, coded: what an append and to_quantized do to a
-// cache whose format codes groups of tokens. The judge's side and the model as an implementation
-// share it.
+// cache whose format codes groups of tokens, and which groups a profile codes again. The judge's
+// side and the model as an implementation share it.
 
 #ifndef REFERENCE_CACHE_CLOSE_GROUPS_H_
 #define REFERENCE_CACHE_CLOSE_GROUPS_H_
@@ -11,16 +11,16 @@
 #include <span>
 #include <vector>
 
+#include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
 #include "reference/data/token_rows.h"
-#include "reference/spec/expected_step.h"
 #include "reference/spec/kv_format.h"
 
 namespace kvcheck {
 
 // What a mutant may replace (rules.h); empty: the contract.
 struct GroupRules {
-  // Tokens that are coded, of the first `tokens`.
+  // Tokens that are coded, of the first `tokens`, where no group is coded again.
   std::function<void(const KvFormat&, int64_t tokens, int64_t* closed)> closed;
   // The first positions of the groups to be coded now.
   std::function<void(const KvFormat&, int64_t tokens, std::vector<int64_t>* groups)> groups;
@@ -31,10 +31,16 @@ struct GroupRules {
       coded;
 };
 
-// Codes the groups of K, or V, that are whole now and were not when the row had `before` tokens.
-// tokens: all of the row, by position. Does nothing where vectors are coded one by one.
-void CloseGroups(TokenPart part, const KvFormat& format, int64_t before,
-                 std::span<StoredToken> tokens, const GroupRules& rules, VectorTable* table);
+// Codes the groups of K, or V, that are to be coded of a row whose tokens were `before` before the
+// last ones came, and counts in the row how many of its tokens are coded. Does nothing where
+// vectors are coded one by one.
+void CloseGroups(TokenPart part, const KvFormat& format, RegroupRule regroup, int64_t before,
+                 const GroupRules& rules, ModelRow* row, VectorTable* table);
+
+// The same of K and V, at the end of an append. reads_before: the row keeps what its tokens were,
+// for the queries of this append (CacheProfile).
+void CloseAppended(const ModelState& state, bool reads_before, const GroupRules& rules,
+                   ModelRow* row, VectorTable* table);
 
 }  // namespace kvcheck
 

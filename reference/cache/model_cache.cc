@@ -127,8 +127,11 @@ class ModelCache : public Cache {
         token = {table().Convert(token.k, TokenFormatOf(k)),
                  table().Convert(token.v, TokenFormatOf(v))};
       }
-      if (!(state_->k == k)) CloseGroups(TokenPart::kKey, k, 0, &row);
-      if (!(state_->v == v)) CloseGroups(TokenPart::kValue, v, 0, &row);
+      const auto close = [&](TokenPart part, const KvFormat& format) {
+        CloseGroups(part, format, state_->regroup, 0, rules().groups, &row, &table());
+      };
+      if (!(state_->k == k)) close(TokenPart::kKey, k);
+      if (!(state_->v == v)) close(TokenPart::kValue, v);
     }
     state_->k = k;
     state_->v = v;
@@ -218,9 +221,6 @@ class ModelCache : public Cache {
   ModelState Before(bool wanted) const { return wanted ? *state_ : ModelState(); }
 
   void AppendRow(size_t b, const TokenColumns& columns);
-  void CloseGroups(TokenPart part, const KvFormat& format, int64_t before, ModelRow* row) {
-    kvcheck::CloseGroups(part, format, before, row->tokens, rules().groups, &table());
-  }
   // The tokens that a query of the last append attends to; false for a padding column.
   bool SeenBy(size_t b, int64_t query, const std::optional<int64_t>& window,
               std::vector<StoredToken>* seen) const;
@@ -257,8 +257,7 @@ void ModelCache::AppendRow(size_t b, const TokenColumns& columns) {
     }
     row.tokens.push_back(token);
   }
-  CloseGroups(TokenPart::kKey, state.k, row.offset, &row);
-  CloseGroups(TokenPart::kValue, state.v, row.offset, &row);
+  CloseAppended(state, rules().profile.reads_before, rules().groups, &row, &table());
   Appended(&state, b, split);
 }
 
@@ -314,7 +313,7 @@ bool ModelCache::SeenBy(size_t b, int64_t query, const std::optional<int64_t>& w
   }
   for (int64_t p = 0; p < range.end; ++p) {
     if (!range.Contains(p) || !row.retained.Contains(p)) continue;
-    const StoredToken token = row.tokens[static_cast<size_t>(p)];
+    const StoredToken token = row.Seen()[static_cast<size_t>(p)];
     if (token.k >= 0 && token.v >= 0) seen->push_back(token);
   }
   return true;
@@ -330,12 +329,13 @@ ModelFactory::ModelFactory(CacheRules rules, std::string name)
 ModelFactory::~ModelFactory() = default;
 
 CacheCapabilities ModelFactory::GetCapabilities() const {
-  return {name_, "1", {}, {}, ParsePlan(kModelAttendPlan)};
+  return {name_, "1", space_->rules.profile, space_->rules.conventions,
+          ParsePlan(kModelAttendPlan)};
 }
 
 OpResult ModelFactory::Start(const CacheSetup& setup) {
   space_->setup = setup;
-  space_->table.Start(setup, Profile{}, /*looks_for_collisions=*/false);
+  space_->table.Start(setup, space_->rules.conventions, /*looks_for_collisions=*/false);
   space_->shared.clear();
   return {};
 }
@@ -347,7 +347,9 @@ OpResult ModelFactory::New(const CacheLayout& layout, const KvFormat& k, const K
   const auto why = ModelCache::Judge(space_->rules, call,
                                      RefuseNew(space_->setup, layout, k, v, rows, left_padding));
   if (!why.empty()) return OpResult::Refuse(why);
-  kvcheck::New(layout, k, v, rows, left_padding, &ModelCache::Fresh(space_, out)->state());
+  ModelState* made = &ModelCache::Fresh(space_, out)->state();
+  kvcheck::New(layout, k, v, rows, left_padding, made);
+  made->regroup = space_->rules.profile.regroup;
   return {};
 }
 
@@ -383,6 +385,7 @@ OpResult ModelFactory::Load(const StateStore& store, std::string_view key,
       return OpResult::Refuse("the store says that it is damaged");
   }
   ModelState made;
+  made.regroup = space_->rules.profile.regroup;
   std::string_view why =
       ReadRecord(record, space_->setup, space_->rules.takes_record, &space_->table, &made);
   if (const auto shared = space_->shared.find(key); why.empty() && shared != space_->shared.end()) {

@@ -1,6 +1,6 @@
 // The model as an implementation of caches: the contract's rows with real bytes behind the tokens,
-// slow and obvious. With one rule replaced it is a mutant. It evicts as late as the contract
-// allows: at the next append.
+// slow and obvious. With one rule replaced it is a mutant; with another profile it is the model of
+// a cache that states it. It evicts as late as the contract allows: at the next append.
 
 #ifndef REFERENCE_CACHE_MODEL_CACHE_H_
 #define REFERENCE_CACHE_MODEL_CACHE_H_

@@ -11,8 +11,8 @@ namespace kvcheck {
 namespace {
 
 constexpr const char* kKind = "kvcheck-cache-model";
-constexpr const char* kVersion = "1";
-constexpr int64_t kRowFields = 3;
+constexpr const char* kVersion = "2";
+constexpr int64_t kRowFields = 5;
 // Of all rows together: evicted tokens have no bytes that would bear out their number, and each
 // takes a handle here.
 constexpr int64_t kMostTokens = int64_t{1} << 24;
@@ -67,6 +67,8 @@ StateRecord RecordOf(const CacheSetup& setup, const ModelState& state, const Vec
     fields[0] = row.offset;
     fields[1] = row.unfed_padding;
     fields[2] = row.retained.from;
+    fields[3] = row.k_coded;
+    fields[4] = row.v_coded;
     for (int64_t p = 0; p < row.offset; ++p) tokens += IsRetained(row, p) ? 1 : 0;
   }
   const size_t k_bytes = TokenBytes(state.k, setup.k_dim, setup.kv_heads);
@@ -115,6 +117,7 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
   // From here on a record that does not fit together is damaged, whoever took it.
   constexpr std::string_view kDamaged = "the record is damaged: its parts do not fit together";
   ModelState made;
+  made.regroup = state->regroup;
   try {
     made.layout = ParseCacheLayout(WholeLine(AttributeOf(record, "layout")));
     made.k = ParseKvFormat(WholeLine(AttributeOf(record, "k")));
@@ -145,9 +148,13 @@ std::string_view ReadRecord(const StateRecord& record, const CacheSetup& setup,
     row.offset = fields[0];
     row.unfed_padding = fields[1];
     row.retained = {made.layout.keep, fields[2], row.offset};
+    row.k_coded = fields[3];
+    row.v_coded = fields[4];
     // Nothing is believed that the tokens do not bear out: a reader must not run out of memory.
     if (row.offset < 0 || row.offset > kMostTokens || row.unfed_padding < 0 ||
-        row.unfed_padding > kMostTokens || fields[2] < 0 || fields[2] > row.offset) {
+        row.unfed_padding > kMostTokens || fields[2] < 0 || fields[2] > row.offset ||
+        row.k_coded < 0 || row.k_coded > row.offset || row.v_coded < 0 ||
+        row.v_coded > row.offset) {
       return kDamaged;
     }
     seen += row.offset;

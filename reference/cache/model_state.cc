@@ -23,6 +23,9 @@ void CarryRow(const ModelRow& from, ModelRow* to) {
   to->unfed_padding = from.unfed_padding;
   to->to_come = from.to_come;
   to->most_retained = from.most_retained;
+  to->k_coded = from.k_coded;
+  to->v_coded = from.v_coded;
+  to->seen.clear();
   to->first_query = 0;
   to->query_tokens = 0;
 }
@@ -198,6 +201,8 @@ void New(const CacheLayout& layout, const KvFormat& k, const KvFormat& v, int64_
   for (size_t b = 0; b < state->rows.size(); ++b) {
     ModelRow& row = state->rows[b];
     row.tokens.clear();
+    row.seen.clear();
+    row.k_coded = row.v_coded = 0;
     row.retained = {layout.keep, 0, 0};
     row.offset = 0;
     row.unfed_padding = padding.empty() ? 0 : padding[b];
@@ -212,6 +217,7 @@ void StartAppend(ModelState* state, size_t row, int64_t columns, ColumnSplit spl
   ModelRow& r = state->rows[row];
   r.unfed_padding -= split.padding;
   if (state->pending) r.to_come -= split.tokens;
+  r.seen.clear();
   r.first_query = split.padding;
   r.query_tokens = split.tokens;
   state->queries = columns;
@@ -256,11 +262,35 @@ int64_t TrimReach(const ModelState& state, int64_t count, std::span<const TokenR
   return 0;
 }
 
+int64_t CodedTokens(const ModelState& state, const ModelRow& row, TokenPart part) {
+  const bool is_key = part == TokenPart::kKey;
+  if (state.regroup == RegroupRule::kNever) {
+    return ClosedTokens(is_key ? state.k : state.v, row.offset);
+  }
+  return is_key ? row.k_coded : row.v_coded;
+}
+
+bool GroupsReturn(const ModelState& state, const ModelRow& row, int64_t trimmed) {
+  const int64_t left = row.offset - trimmed;
+  const auto returns = [&](const KvFormat& format, TokenPart part) {
+    if (!GroupsTokens(format)) return true;
+    switch (state.regroup) {
+      case RegroupRule::kNever:
+        return CanReturnTo(format, row.offset, left);
+      case RegroupRule::kAll:
+        return left >= CodedTokens(state, row, part) || left == 0;
+      case RegroupRule::kOpen:
+        // Whole groups were never coded with what came behind them.
+        return trimmed == 0 || left % TokenGroupOf(format) == 0;
+    }
+    return false;
+  };
+  return returns(state.k, TokenPart::kKey) && returns(state.v, TokenPart::kValue);
+}
+
 bool GroupsReturn(const ModelState& state, int64_t trimmed) {
-  return std::all_of(state.rows.begin(), state.rows.end(), [&](const ModelRow& row) {
-    return CanReturnTo(state.k, row.offset, row.offset - trimmed) &&
-           CanReturnTo(state.v, row.offset, row.offset - trimmed);
-  });
+  return std::all_of(state.rows.begin(), state.rows.end(),
+                     [&](const ModelRow& row) { return GroupsReturn(state, row, trimmed); });
 }
 
 void Trim(int64_t reach, ModelState* state) {
@@ -269,6 +299,8 @@ void Trim(int64_t reach, ModelState* state) {
     row.tokens.resize(static_cast<size_t>(row.offset));
     row.retained.end = row.offset;
     row.retained.from = std::min(row.retained.from, row.offset);
+    row.k_coded = std::min(row.k_coded, row.offset);
+    row.v_coded = std::min(row.v_coded, row.offset);
   }
   EndStep(state);
 }
@@ -294,6 +326,7 @@ void Merge(std::span<const ModelState* const> states, ModelState* out) {
   out->layout = states[0]->layout;
   out->k = states[0]->k;
   out->v = states[0]->v;
+  out->regroup = states[0]->regroup;
   out->pending = false;
   out->rows.Resize(states.size());
   for (size_t b = 0; b < states.size(); ++b) CarryRow(states[b]->rows[0], &out->rows[b]);
@@ -304,6 +337,7 @@ void Extract(const ModelState& state, int64_t row, ModelState* out) {
   out->layout = state.layout;
   out->k = state.k;
   out->v = state.v;
+  out->regroup = state.regroup;
   out->pending = false;
   out->rows.Resize(1);
   CarryRow(state.rows[static_cast<size_t>(row)], &out->rows[0]);
@@ -323,6 +357,7 @@ void EndStep(ModelState* state) {
   for (ModelRow& row : state->rows) {
     row.first_query = 0;
     row.query_tokens = 0;
+    row.seen.clear();
   }
 }
 

@@ -11,7 +11,8 @@
 //   one. The empty state requires nothing: losing all tokens is always possible.
 // - "Nothing appended" means that no row has a token.
 // - Groups of tokens are counted from position 0 of each row, whatever is padding: the first
-//   ClosedTokens of its tokens are coded (token_groups.h), as soon as they are there.
+//   ClosedTokens of its tokens are coded (token_groups.h), as soon as they are there. Where a
+//   profile codes groups again (RegroupRule), how many are coded depends on where appends ended.
 
 #ifndef REFERENCE_CACHE_MODEL_STATE_H_
 #define REFERENCE_CACHE_MODEL_STATE_H_
@@ -22,8 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "reference/data/token_rows.h"
 #include "reference/spec/cache_implementation.h"
 #include "reference/spec/cache_layout.h"
+#include "reference/spec/cache_profile.h"
 #include "reference/spec/expected_step.h"
 #include "reference/spec/kv_format.h"
 
@@ -31,14 +34,21 @@ namespace kvcheck {
 
 struct ModelRow {
   std::vector<StoredToken> tokens;  // by position
-  TokenRange retained;              // of them; what is outside has been evicted
-  int64_t offset = 0;               // tokens seen: tokens.size()
+  // What queries of the last append see, where that is not `tokens`; else empty.
+  std::vector<StoredToken> seen;
+  TokenRange retained;  // of them; what is outside has been evicted
+  int64_t offset = 0;   // tokens seen: tokens.size()
   int64_t unfed_padding = 0;
   int64_t to_come = 0;        // tokens of a prepared prefill that have not arrived
   int64_t most_retained = 0;  // W - 1 + N of a ring's appends so far
+  // Tokens in groups, of K and of V, where a profile codes groups again.
+  int64_t k_coded = 0;
+  int64_t v_coded = 0;
   // Of the last append: its first column that is a token, and how many there are.
   int64_t first_query = 0;
   int64_t query_tokens = 0;
+
+  const std::vector<StoredToken>& Seen() const { return seen.empty() ? tokens : seen; }
 };
 
 // Rows that keep their memory when they go: nothing allocates once a case has warmed up.
@@ -81,6 +91,7 @@ struct ModelState {
   CacheLayout layout;
   KvFormat k;
   KvFormat v;
+  RegroupRule regroup = RegroupRule::kNever;  // of the profile that the cache has
   ModelRows rows;
   bool pending = false;
   int64_t queries = 0;   // columns of the last append; 0: no step
@@ -133,8 +144,12 @@ void Prepare(std::span<const int64_t> lengths, ModelState* state);
 void Finalize(ModelState* state);
 // n' for rows that retain what `retained` says (one range per row; empty: ModelRow::retained).
 int64_t TrimReach(const ModelState& state, int64_t count, std::span<const TokenRange> retained);
-// Whether every row without its newest `trimmed` tokens is as if it had never had them, as far as
+// How many tokens of a row are coded in groups, of K or of V.
+int64_t CodedTokens(const ModelState& state, const ModelRow& row, TokenPart part);
+// Whether a row without its newest `trimmed` tokens is as if it had never had them, as far as
 // groups of tokens go: no group that is left was coded with one of them.
+bool GroupsReturn(const ModelState& state, const ModelRow& row, int64_t trimmed);
+// Whether every row is.
 bool GroupsReturn(const ModelState& state, int64_t trimmed);
 void Trim(int64_t reach, ModelState* state);
 // scratch: rows whose memory is used.

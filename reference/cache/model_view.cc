@@ -8,11 +8,16 @@
 namespace kvcheck {
 namespace {
 
-// Of a row, by StoredBytes or RoomBytes.
-int64_t RowBytes(const ModelState& state, const CacheSetup& setup, int64_t tokens,
-                 int64_t (*bytes)(const KvFormat&, int64_t, int64_t)) {
-  return setup.kv_heads *
-         (bytes(state.k, setup.k_dim, tokens) + bytes(state.v, setup.v_dim, tokens));
+// Of a row that has, or has room for, this many tokens, by StoredBytes or RoomBytes.
+int64_t RowBytes(const ModelState& state, const ModelRow& row, const CacheSetup& setup,
+                 int64_t tokens, int64_t (*bytes)(const KvFormat&, int64_t, int64_t, int64_t)) {
+  const auto part = [&](TokenPart part, const KvFormat& format, int64_t dim) {
+    const bool again = state.regroup != RegroupRule::kNever;
+    const int64_t coded = again ? CodedTokens(state, row, part) : ClosedTokens(format, tokens);
+    return bytes(format, dim, tokens, coded);
+  };
+  return setup.kv_heads * (part(TokenPart::kKey, state.k, setup.k_dim) +
+                           part(TokenPart::kValue, state.v, setup.v_dim));
 }
 
 }  // namespace
@@ -32,22 +37,20 @@ void ModelView::Fill(const StoredVectors& vectors, bool is_key, size_t columns,
   array->assign(state_->rows.size() * heads * columns * bytes, std::byte{0xff});
   for (size_t b = 0; b < state_->rows.size(); ++b) {
     const ModelRow& row = state_->rows[b];
-    size_t c = columns - static_cast<size_t>(row.retained.Count());
-    for (int64_t p = 0; p < row.retained.end; ++p) {
-      if (!row.retained.Contains(p)) continue;
-      const StoredToken token = row.tokens[static_cast<size_t>(p)];
+    const auto show = [&](StoredToken token, size_t c) {
       const int32_t handle = is_key ? token.k : token.v;
-      if (handle < 0) {  // a faulty rule retains what is gone
-        ++c;
-        continue;
-      }
+      if (handle < 0) return;  // a faulty rule retains what is gone
       const std::byte* from = table_->Bytes(handle);
       // A rule that forgot to convert leaves vectors of another size, which are shown as they are.
       const size_t size = std::min(bytes, table_->VectorBytes(handle));
       for (size_t h = 0; h < heads; ++h) {
         std::memcpy(array->data() + ((b * heads + h) * columns + c) * bytes, from + h * size, size);
       }
-      ++c;
+    };
+    size_t c = columns - static_cast<size_t>(row.retained.Count());
+    for (size_t p = 0; p < row.seen.size(); ++p) show(row.seen[p], c - row.seen.size() + p);
+    for (int64_t p = 0; p < row.retained.end; ++p) {
+      if (row.retained.Contains(p)) show(row.tokens[static_cast<size_t>(p)], c++);
     }
   }
 }
@@ -61,8 +64,8 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
   int64_t columns = 0;
   int64_t live_bytes = 0;
   for (const ModelRow& row : state.rows) {
-    columns = std::max(columns, row.retained.Count());
-    live_bytes += RowBytes(state, setup, row.retained.Count(), StoredBytes);
+    columns = std::max(columns, row.retained.Count() + std::ssize(row.seen));
+    live_bytes += RowBytes(state, row, setup, row.retained.Count(), StoredBytes);
   }
   *view = {};
   view->rows = static_cast<int64_t>(rows);
@@ -95,13 +98,15 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
     auto c = static_cast<size_t>(columns - row.retained.Count());
     for (int64_t p = 0; p < row.retained.end; ++p) {
       if (!row.retained.Contains(p)) continue;
-      const uint64_t bit = uint64_t{1} << (c % 64);
-      retained_[b * words + c / 64] |= bit;
+      retained_[b * words + c / 64] |= uint64_t{1} << (c % 64);
+      // Queries see the columns of `seen`, where there are some.
+      const size_t at = c - row.seen.size();
       for (int64_t i = 0; i < row.query_tokens; ++i) {
         const int64_t position = row.retained.end - row.query_tokens + i;
         if (!VisibleUnder(rules, state, b, position).Contains(p)) continue;
         const auto l = static_cast<size_t>(row.first_query + i);
-        visible_[(b * static_cast<size_t>(state.queries) + l) * words + c / 64] |= bit;
+        visible_[(b * static_cast<size_t>(state.queries) + l) * words + at / 64] |= uint64_t{1}
+                                                                                    << (at % 64);
       }
       ++c;
     }
@@ -113,7 +118,9 @@ void ModelView::Show(const ModelState& state, const CacheSetup& setup, const Vec
   // Capacity grows by whole steps, but not behind an extracted row.
   const int64_t step = setup_->growth_tokens;
   const int64_t capacity = state.no_tail ? columns : (columns + step - 1) / step * step;
-  numbers.capacity_bytes = static_cast<int64_t>(rows) * RowBytes(state, setup, capacity, RoomBytes);
+  for (const ModelRow& row : state.rows) {
+    numbers.capacity_bytes += RowBytes(state, row, setup, capacity, RoomBytes);
+  }
   numbers.empty = IsEmpty(state);
   numbers.trimmable = IsTrimmable(state);
   if (rules.numbers) rules.numbers(state, &numbers);

@@ -16,6 +16,8 @@
 #include "reference/cache/close_groups.h"
 #include "reference/cache/model_state.h"
 #include "reference/data/token_rows.h"
+#include "reference/spec/cache_profile.h"
+#include "reference/spec/profile.h"
 
 namespace kvcheck {
 
@@ -42,6 +44,9 @@ struct CacheNumbers {
 enum class RecordFault : uint8_t { kForeign, kVersion, kHash, kOtherSetup };
 
 struct CacheRules {
+  // Whose contract it is, where a cache states another one than the default.
+  CacheProfile profile;
+  Profile conventions;  // of its codes
   // Positions that the query of the token at `position` sees, at an append and at an attend.
   std::function<void(const ModelState&, size_t row, int64_t position, TokenRange*)> visible;
   std::function<void(const ModelState&, size_t row, int64_t position, int64_t window, TokenRange*)>

@@ -105,4 +105,9 @@ void VectorCodec::Decode(const std::byte* stored, double* values, int64_t head) 
   RowsOf(head).DecodeExact({at.data(), planes_.size()}, out, {});
 }
 
+void VectorCodec::DecodeToRowType(const std::byte* stored, double* values, int64_t head) {
+  const auto at = At(stored);
+  RowsOf(head).DecodeToRowType({at.data(), planes_.size()}, {values, values_.size()});
+}
+
 }  // namespace kvcheck

@@ -34,6 +34,8 @@ class VectorCodec {
   // The stored real numbers, rounded once to double where that does not hold them.
   // Shapes: values (dim).
   void Decode(const std::byte* stored, double* values, int64_t head = 0);
+  // Values of the row type, rounded as the profile says.
+  void DecodeToRowType(const std::byte* stored, double* values, int64_t head = 0);
 
  private:
   // Where the planes of a vector at `stored` are.

@@ -1,5 +1,6 @@
 #include "reference/cache/vector_table.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -124,7 +125,10 @@ RowArithmetic& VectorTable::GroupRows(const KvFormat& format, int64_t dim) {
 void VectorTable::CodeGroup(TokenPart part, const KvFormat& format, std::span<int32_t> handles) {
   const auto dim = static_cast<size_t>(Dim(part));
   const size_t tokens = handles.size();
-  const Planes of_group = PlanesOf(format, static_cast<int64_t>(tokens * dim));
+  // A group of one token stands for the residual: as two equal ones it has the range of one.
+  const size_t rows = std::max<size_t>(tokens, TokenGroupOf(format) > 1 ? 2 : 1);
+  const KvFormat group = OpenGroupOf(format, static_cast<int64_t>(rows));
+  const Planes of_group = PlanesOf(group, static_cast<int64_t>(rows * dim));
   const KvFormat token_format = TokenFormatOf(format);
   const size_t index = FormatIndex(part, token_format, setup_.x);
   const Planes of_token = formats_[index].codec.planes();
@@ -134,22 +138,25 @@ void VectorTable::CodeGroup(TokenPart part, const KvFormat& format, std::span<in
     NewEntry(part, index, Token(handle));
     coded.push_back(static_cast<int32_t>(entries_.size() - 1));
   }
-  std::vector<double> values(tokens * dim);
+  std::vector<double> values(rows * dim);
   std::vector<std::byte> stored(of_group.RowBytes());
   for (size_t head = 0; head < static_cast<size_t>(setup_.kv_heads); ++head) {
-    for (size_t t = 0; t < tokens; ++t) {
-      Decode(handles[t], static_cast<int64_t>(head), values.data() + t * dim);
+    for (size_t t = 0; t < rows; ++t) {
+      const int32_t handle = handles[std::min(t, tokens - 1)];
+      VectorCodec& codec = formats_[entries_[Index(handle)].format].codec;
+      codec.DecodeToRowType(Bytes(handle) + head * codec.bytes(), values.data() + t * dim,
+                            static_cast<int64_t>(head));
     }
     std::array<std::byte*, kMaxPlanes> planes{};
     std::byte* at = stored.data();
     for (size_t i = 0; i < of_group.size(); ++i, at += of_group[i - 1].Bytes()) planes[i] = at;
-    GroupRows(format, Dim(part)).Encode(values, {planes.data(), of_group.size()});
+    GroupRows(group, Dim(part)).Encode(values, {planes.data(), of_group.size()});
     for (size_t t = 0; t < tokens; ++t) {
       std::byte* to = Bytes(coded[t]) + head * token_bytes;
       for (size_t i = 0; i < of_group.size(); ++i) {
         // What a plane has for every token is the token's; the rest is the group's.
         const size_t bytes = of_token[i].Bytes();
-        const bool per_token = of_group[i].Bytes() == tokens * bytes;
+        const bool per_token = of_group[i].Bytes() == rows * bytes;
         std::memcpy(to, planes[i] + (per_token ? t * bytes : 0), bytes);
         to += bytes;
       }

@@ -35,8 +35,9 @@ class VectorTable {
                     const std::byte* stored);
   // The same vectors, as stored, in another format. The source format is plain, or the same.
   int32_t Convert(int32_t handle, const KvFormat& format);
-  // The vectors of a group of tokens, which are of its residual, coded together: handles[t] becomes
-  // what stands for token t from then on. Precondition: as many as TokenGroupOf(format).
+  // The vectors of a group of tokens coded together, from what is read of those that were coded
+  // before: handles[t] becomes what stands for token t from then on. Precondition: at most
+  // TokenGroupOf(format) of them; fewer are a group that is not whole yet.
   void CodeGroup(TokenPart part, const KvFormat& format, std::span<int32_t> handles);
 
   size_t size() const { return entries_.size(); }

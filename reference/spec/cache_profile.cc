@@ -13,6 +13,9 @@ constexpr EnumNames<BytesRule, 3> kBytes = {
 constexpr EnumNames<bool, 2> kAny = {{{false, "contract"}, {true, "any"}}};
 constexpr EnumNames<TrimRule, 2> kTrims = {
     {{TrimRule::kLongest, "longest"}, {TrimRule::kShorter, "shorter"}}};
+constexpr EnumNames<RegroupRule, 3> kRegroups = {
+    {{RegroupRule::kNever, "never"}, {RegroupRule::kAll, "all"}, {RegroupRule::kOpen, "open"}}};
+constexpr EnumNames<bool, 2> kReads = {{{false, "after"}, {true, "before"}}};
 
 }  // namespace
 
@@ -26,11 +29,13 @@ std::string Print(const CacheProfile& profile) {
   if (profile.any_empty) add("empty", "any");
   if (profile.any_trimmable) add("trimmable", "any");
   if (profile.trim != TrimRule::kLongest) add("trim", NameIn(kTrims, profile.trim));
+  if (profile.regroup != RegroupRule::kNever) add("regroup", NameIn(kRegroups, profile.regroup));
+  if (profile.reads_before) add("reads", "before");
   return text;
 }
 
 CacheProfile ParseCacheProfile(std::string_view text) {
-  Fields fields(WholeLine(text), "size, bytes, empty, trimmable, trim");
+  Fields fields(WholeLine(text), "size, bytes, empty, trimmable, trim, regroup, reads");
   CacheProfile profile;
   Piece value;
   if (fields.TakeIf("size", &value)) profile.size = ParseEnum(kSizes, value);
@@ -38,6 +43,8 @@ CacheProfile ParseCacheProfile(std::string_view text) {
   if (fields.TakeIf("empty", &value)) profile.any_empty = ParseEnum(kAny, value);
   if (fields.TakeIf("trimmable", &value)) profile.any_trimmable = ParseEnum(kAny, value);
   if (fields.TakeIf("trim", &value)) profile.trim = ParseEnum(kTrims, value);
+  if (fields.TakeIf("regroup", &value)) profile.regroup = ParseEnum(kRegroups, value);
+  if (fields.TakeIf("reads", &value)) profile.reads_before = ParseEnum(kReads, value);
   fields.Finish();
   return profile;
 }

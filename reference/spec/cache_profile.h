@@ -11,6 +11,12 @@
 //   trimmable=contract|any        whether `is_trimmable` is judged
 //   trim=longest|shorter          trim gives back as many tokens as retained ones allow; or fewer,
 //                                 as long as the answer is what happened
+//   regroup=never|all|open        which codes of groups of tokens an append may change
+//   (contract.md,
+//                                 section 4.1): none; all, whenever the residual is full; those of
+//                                 the group that is not full yet
+//   reads=after|before            what queries of an append that codes see: what is stored when it
+//                                 has ended; or what was, and the new vectors themselves
 
 #ifndef REFERENCE_SPEC_CACHE_PROFILE_H_
 #define REFERENCE_SPEC_CACHE_PROFILE_H_
@@ -24,6 +30,7 @@ namespace kvcheck {
 enum class SizeRule : uint8_t { kTokens, kColumns, kAny };
 enum class BytesRule : uint8_t { kLive, kCapacity, kAny };
 enum class TrimRule : uint8_t { kLongest, kShorter };
+enum class RegroupRule : uint8_t { kNever, kAll, kOpen };
 
 struct CacheProfile {
   SizeRule size = SizeRule::kTokens;
@@ -31,6 +38,8 @@ struct CacheProfile {
   bool any_empty = false;
   bool any_trimmable = false;
   TrimRule trim = TrimRule::kLongest;
+  RegroupRule regroup = RegroupRule::kNever;
+  bool reads_before = false;
   bool operator==(const CacheProfile&) const = default;
 };
 

@@ -17,7 +17,12 @@ bool CacheSpace::HasFormat(DType type, const KvFormat& format) const {
 
 bool CacheSpace::HasFormats(DType type, const KvFormat& k, const KvFormat& v) const {
   if (!x.empty() && std::find(x.begin(), x.end(), type) == x.end()) return false;
-  return (!same_format || k == v) && HasFormat(type, k) && HasFormat(type, v);
+  if (std::find(pairs.begin(), pairs.end(), std::pair{k, v}) != pairs.end()) {
+    return !scales_as_given || (RowDType(k) == type && RowDType(v) == type);
+  }
+  if (!pairs.empty() && formats.empty()) return false;
+  const bool same = same_format || !pairs.empty();
+  return (!same || k == v) && HasFormat(type, k) && HasFormat(type, v);
 }
 
 std::string Describe(const CacheSpace& space) {
@@ -27,6 +32,11 @@ std::string Describe(const CacheSpace& space) {
   }
   if (!space.formats.empty()) {
     parts.push_back(fmt::format("formats {}", fmt::join(space.formats, ", ")));
+  }
+  if (!space.pairs.empty()) {
+    std::vector<std::string> pairs;
+    for (const auto& [k, v] : space.pairs) pairs.push_back(Print(k) + " with " + Print(v));
+    parts.push_back(fmt::format("K {}", fmt::join(pairs, ", ")));
   }
   if (space.same_format) parts.emplace_back("K and V in one format");
   if (space.stored_as_given) parts.emplace_back("plain vectors stored as given");

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/spec/dtype.h"
@@ -25,8 +26,11 @@ struct CacheSpace {
   // Patterns (pattern.h) over the kinds of layouts: linear, linear:w, ring, ring:keep, chunk.
   // Empty: every one.
   std::vector<std::string> layouts;
-  // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one.
+  // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one; beside pairs none.
   std::vector<std::string> formats;
+  // Formats of K and of V that go together, beside those of `formats`; K and V that are no pair
+  // have one format then. Empty: none.
+  std::vector<std::pair<KvFormat, KvFormat>> pairs;
   bool same_format = false;      // K and V are stored in one format
   bool stored_as_given = false;  // a plain format is the type of the appended vectors
   bool scales_as_given = false;  // the scale type of an affine format is that of the vectors
@@ -46,7 +50,7 @@ struct CacheSpace {
   bool Has(Damage damage) const { return (damages >> static_cast<int>(damage) & 1u) != 0; }
   // Whether a cache of these formats is there for vectors of type x.
   bool HasFormats(DType type, const KvFormat& k, const KvFormat& v) const;
-  // Whether vectors of type x can be stored in the format at all.
+  // Whether vectors of type x can be stored in the format, of K or of V, beside some other.
   bool HasFormat(DType type, const KvFormat& format) const;
 
   bool operator==(const CacheSpace&) const = default;

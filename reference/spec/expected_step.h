@@ -43,7 +43,13 @@ class TokenNames {
 
 struct ExpectedRow {
   std::span<const StoredToken> tokens;  // by position, evicted ones included
-  int64_t offset = 0;                   // == tokens.size()
+  // What the queries of the last append see instead, where the append has coded groups of tokens
+  // and its queries read what was there before. Empty: `tokens`.
+  std::span<const StoredToken> seen;
+  int64_t offset = 0;  // == tokens.size()
+  // Tokens that are coded in groups; of formats that code each by itself, any number.
+  int64_t k_coded = 0;
+  int64_t v_coded = 0;
   int64_t unfed_padding = 0;
   TokenRange required;         // positions that must be retained
   TokenRange required_before;  // those that the state with one token less would require

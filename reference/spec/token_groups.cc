@@ -17,7 +17,10 @@ concept TokenGrouped = requires(const F& family) {
 };
 // Whose groups a cache closes as tokens come.
 template <typename F>
-concept HasResidual = TokenGrouped<F> && requires(const F& family) { family.Residual(); };
+concept HasResidual = TokenGrouped<F> && requires(F family) {
+  family.Residual();
+  family.group = 1;
+};
 
 }  // namespace
 
@@ -63,6 +66,15 @@ KvFormat TokenFormatOf(const KvFormat& format) {
       format);
 }
 
+KvFormat OpenGroupOf(const KvFormat& format, int64_t tokens) {
+  return std::visit(
+      [&]<typename F>(F family) -> KvFormat {
+        if constexpr (HasResidual<F>) family.group = tokens;
+        return family;
+      },
+      format);
+}
+
 Planes TokenPlanesOf(const KvFormat& format, int64_t head_dim) {
   return PlanesOf(TokenFormatOf(format), head_dim);
 }
@@ -90,22 +102,37 @@ int64_t ClosedTokens(const KvFormat& format, int64_t tokens) {
   return tokens - tokens % ResidualOf(format);
 }
 
-int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
+int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded) {
+  if (!GroupsTokens(format)) coded = tokens;
   const int64_t group = TokenGroupOf(format);
-  const int64_t closed = ClosedTokens(format, tokens);
-  return closed / group * static_cast<int64_t>(PlanesOf(format, group * head_dim).RowBytes()) +
-         (tokens - closed) * head_dim * static_cast<int64_t>(SizeInBytes(RowDType(format)));
+  const Planes planes = PlanesOf(format, group * head_dim);
+  const auto of_group = static_cast<int64_t>(planes.RowBytes());
+  int64_t stored = coded / group * of_group;
+  // Of a group that is not whole, the codes of its tokens and what all of them share.
+  if (const int64_t open = coded % group; open > 0) {
+    stored += of_group - (group - open) * static_cast<int64_t>(planes[0].Bytes()) / group;
+  }
+  return stored + (tokens - coded) * head_dim * static_cast<int64_t>(SizeInBytes(RowDType(format)));
+}
+
+int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
+  return StoredBytes(format, head_dim, tokens, ClosedTokens(format, tokens));
 }
 
 bool CanReturnTo(const KvFormat& format, int64_t tokens, int64_t left) {
   return left >= ClosedTokens(format, tokens) || left == ClosedTokens(format, left);
 }
 
-int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
-  const int64_t closed = ClosedTokens(format, tokens);
-  if (!GroupsTokens(format)) return StoredBytes(format, head_dim, closed);
-  return StoredBytes(format, head_dim, closed) +
+int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded) {
+  if (!GroupsTokens(format)) return StoredBytes(format, head_dim, tokens);
+  const int64_t group = TokenGroupOf(format);
+  const int64_t whole = (coded + group - 1) / group * group;
+  return StoredBytes(format, head_dim, whole, whole) +
          ResidualOf(format) * head_dim * static_cast<int64_t>(SizeInBytes(RowDType(format)));
+}
+
+int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
+  return RoomBytes(format, head_dim, tokens, ClosedTokens(format, tokens));
 }
 
 bool KeepsGroups(const CacheLayout& layout, const KvFormat& format) {

@@ -30,6 +30,9 @@ void CheckCachesKeep(const KvFormat& format, const std::string& context);
 // The format in which the stored form of one token is shown and compared: itself, or that of a
 // group of one token.
 KvFormat TokenFormatOf(const KvFormat& format);
+// The format of a group that has come to `tokens` tokens; no text names it where these are no power
+// of two. Precondition: a format with a residual.
+KvFormat OpenGroupOf(const KvFormat& format, int64_t tokens);
 // Its planes. Precondition: FitsTokens.
 Planes TokenPlanesOf(const KvFormat& format, int64_t head_dim);
 // Whether caches keep vectors of head_dim channels in it; CheckTokens throws as CheckHeadDim does.
@@ -43,13 +46,17 @@ int64_t ResidualOf(const KvFormat& format);
 // How many of the first `tokens` tokens of a row are in closed groups: coded for good. The others
 // are its residual.
 int64_t ClosedTokens(const KvFormat& format, int64_t tokens);
-// Bytes that these tokens of one head take, closed groups and residual.
+// Bytes that these tokens of one head take, the first `coded` of them in groups, of which the last
+// one need not be whole, and the others as vectors. Without `coded`: ClosedTokens.
+int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded);
 int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens);
 
 // Whether a row of `tokens` tokens that loses all but the first `left` is as if it had never had
 // them: what is left of it ends inside its residual or between closed groups.
 bool CanReturnTo(const KvFormat& format, int64_t tokens, int64_t left);
-// Bytes of one head's room for this many tokens: as StoredBytes, with a whole residual.
+// Bytes of one head's room for this many tokens: as StoredBytes, with a whole residual and whole
+// groups.
+int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded);
 int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens);
 
 // Whether a cache of this layout can store the format: groups of tokens go whole or stay, and every

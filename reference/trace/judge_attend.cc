@@ -27,7 +27,7 @@ void Gather(const ModelState& state, const VectorTable& table, bool is_key, cons
   for (int64_t b = 0; b < c.batch; ++b) {
     const ModelRow& row = state.rows[static_cast<size_t>(b)];
     for (int64_t t = 0; t < row.offset; ++t) {
-      const StoredToken token = row.tokens[static_cast<size_t>(t)];
+      const StoredToken token = row.Seen()[static_cast<size_t>(t)];
       const std::byte* from = table.Bytes(is_key ? token.k : token.v);
       for (int64_t h = 0; h < c.kv_heads; ++h) {
         const auto at = static_cast<size_t>((b * c.kv_heads + h) * c.kv_len + t);

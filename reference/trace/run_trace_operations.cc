@@ -30,7 +30,9 @@ bool TraceRunner::ExecuteNew(const CacheOp& op) {
     if (out != nullptr) spares_.push_back(std::move(out));
     return true;
   }
-  New(layout, k, v, op.count, op.numbers, &slots_[static_cast<size_t>(op.slot)].state);
+  ModelState& state = slots_[static_cast<size_t>(op.slot)].state;
+  New(layout, k, v, op.count, op.numbers, &state);
+  state.regroup = capabilities_.cache_profile.regroup;
   Place(op.slot, std::move(out));
   return true;
 }
@@ -70,8 +72,7 @@ bool TraceRunner::ExecuteAppend(const CacheOp& op) {
       tokens.push_back({k, v});
     }
     if (!rehearses_) {
-      CloseGroups(TokenPart::kKey, state.k, state.rows[b].offset, tokens, {}, &table_);
-      CloseGroups(TokenPart::kValue, state.v, state.rows[b].offset, tokens, {}, &table_);
+      CloseAppended(state, capabilities_.cache_profile.reads_before, {}, &state.rows[b], &table_);
     }
     Appended(&state, b, split);
     result_.counts.tokens += split.tokens;
@@ -234,8 +235,11 @@ bool TraceRunner::ExecuteToQuantized(const CacheOp& op) {
                table_.Convert(token.v, TokenFormatOf(*op.v))};
     }
     if (rehearses_) continue;
-    if (!(state.k == *op.k)) CloseGroups(TokenPart::kKey, *op.k, 0, row.tokens, {}, &table_);
-    if (!(state.v == *op.v)) CloseGroups(TokenPart::kValue, *op.v, 0, row.tokens, {}, &table_);
+    const auto close = [&](TokenPart part, const KvFormat& format) {
+      CloseGroups(part, format, state.regroup, 0, {}, &row, &table_);
+    };
+    if (!(state.k == *op.k)) close(TokenPart::kKey, *op.k);
+    if (!(state.v == *op.v)) close(TokenPart::kValue, *op.v);
   }
   state.k = *op.k;
   state.v = *op.v;

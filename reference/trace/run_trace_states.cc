@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "reference/spec/token_groups.h"
 #include "reference/trace/run_trace.h"
 #include "reference/trace/run_trace_slots.h"
 
@@ -26,6 +25,9 @@ bool TraceRunner::Compare(int index) {
     const ModelRow& row = state.rows[b];
     ExpectedRow& expected = rows_[b];
     expected.tokens = row.tokens;
+    expected.seen = row.seen;
+    expected.k_coded = CodedTokens(state, row, TokenPart::kKey);
+    expected.v_coded = CodedTokens(state, row, TokenPart::kValue);
     expected.offset = row.offset;
     expected.unfed_padding = row.unfed_padding;
     expected.required = Required(state.layout, row.offset);
@@ -34,8 +36,7 @@ bool TraceRunner::Compare(int index) {
     expected.returns_before = true;
     if (row.offset > 0) {
       expected.required_before = Required(state.layout, row.offset - 1);
-      expected.returns_before = CanReturnTo(state.k, row.offset, row.offset - 1) &&
-                                CanReturnTo(state.v, row.offset, row.offset - 1);
+      expected.returns_before = GroupsReturn(state, row, 1);
       expected.newest_visible = Visible(state.layout, row.offset - 1);
     }
     expected.most_retained = ring ? row.most_retained : -1;

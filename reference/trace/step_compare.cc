@@ -140,8 +140,8 @@ bool StepComparer::Matches(size_t b, int64_t c, StoredToken token) const {
   return true;
 }
 
-int64_t StepComparer::Identify(size_t b, int64_t c, int64_t guess) const {
-  const std::span<const StoredToken> tokens = expected_->rows[b].tokens;
+int64_t StepComparer::Identify(size_t b, std::span<const StoredToken> tokens, int64_t c,
+                               int64_t guess) const {
   const auto count = static_cast<int64_t>(tokens.size());
   if (guess >= 0 && guess < count && Matches(b, c, tokens[static_cast<size_t>(guess)])) {
     return guess;
@@ -170,8 +170,34 @@ bool StepComparer::CompareRow(size_t b) {
   const auto queries = static_cast<size_t>(view.queries);
   const uint64_t* visible =
       view.visible == nullptr ? nullptr : view.visible + (b * queries + first) * words_;
+  if (row.seen.empty()) {
+    if (!Locate(b, row.tokens, retained, visible)) return false;
+    if (visible != nullptr && !CompareQueries(b, retained)) return false;
+  } else {
+    // Queries of this append see other vectors than those that are stored now.
+    if (visible != nullptr &&
+        !(Locate(b, row.seen, nullptr, visible) && CompareQueries(b, nullptr))) {
+      return false;
+    }
+    if (!Locate(b, row.tokens, retained, nullptr)) return false;
+  }
+  if (retained != nullptr) return CompareRetained(b);
+  live_ = -1;
+  if (row.offset > 0) {
+    const TokenRange& newest = row.newest_visible;
+    const TokenRange both = {std::min(newest.keep, row.required.keep),
+                             std::max(newest.from, row.required.from), newest.end};
+    size_ = std::max(size_, both.Count());
+    size_most_ = std::max(size_most_, newest.Count());
+  }
+  return true;
+}
 
-  // Which columns hold a token of this row that is retained or that a query sees.
+bool StepComparer::Locate(size_t b, std::span<const StoredToken> tokens, const uint64_t* retained,
+                          const uint64_t* visible) {
+  const ExpectedRow& row = expected_->rows[b];
+  const StepView& view = *view_;
+  const auto r = static_cast<int64_t>(b);
   positions_.assign(static_cast<size_t>(view.columns), -1);
   seen_.assign(row.tokens.size() / 64 + 1, 0);
   shifted_ = true;
@@ -189,7 +215,7 @@ bool StepComparer::CompareRow(size_t b) {
         return Fail(StepFault::kVisiblePadding, r,
                     fmt::format("a mask names column {} of {}", c, view.columns));
       }
-      const int64_t position = Identify(b, c, guess);
+      const int64_t position = Identify(b, tokens, c, guess);
       if (position < 0) return ExplainColumn(b, c, -1);
       uint64_t& word = seen_[static_cast<size_t>(position) / 64];
       const uint64_t bit = uint64_t{1} << (position % 64);
@@ -209,16 +235,6 @@ bool StepComparer::CompareRow(size_t b) {
       }
       guess = position + 1;
     }
-  }
-  if (visible != nullptr && !CompareQueries(b, retained)) return false;
-  if (retained != nullptr) return CompareRetained(b);
-  live_ = -1;
-  if (row.offset > 0) {
-    const TokenRange& newest = row.newest_visible;
-    const TokenRange both = {std::min(newest.keep, row.required.keep),
-                             std::max(newest.from, row.required.from), newest.end};
-    size_ = std::max(size_, both.Count());
-    size_most_ = std::max(size_most_, newest.Count());
   }
   return true;
 }
@@ -319,9 +335,14 @@ bool StepComparer::CompareRetained(size_t b) {
   if (live_ >= 0) {
     live_ += count;
     const ExpectedStep& e = *expected_;
-    live_bytes_ +=
-        e.kv_heads * (StoredBytes(e.k, e.k_dim, count) + StoredBytes(e.v, e.v_dim, count));
-    room_bytes_ += e.kv_heads * (RoomBytes(e.k, e.k_dim, count) + RoomBytes(e.v, e.v_dim, count));
+    // A cache whose groups are coded keeps all of a row.
+    const auto add = [&](const KvFormat& format, int64_t dim, int64_t coded) {
+      const int64_t in_groups = std::min(coded, count);
+      live_bytes_ += e.kv_heads * StoredBytes(format, dim, count, in_groups);
+      room_bytes_ += e.kv_heads * RoomBytes(format, dim, count, in_groups);
+    };
+    add(e.k, e.k_dim, row.k_coded);
+    add(e.v, e.v_dim, row.v_coded);
   }
   // What a probe does not see may be retained all the same.
   const bool all = !view_->probed || count == row.offset;

@@ -7,6 +7,7 @@
 #define REFERENCE_TRACE_STEP_COMPARE_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,8 +78,12 @@ class StepComparer {
   bool CompareRow(size_t b);
   bool CompareNumbers();
   void Measure();
+  // Which of `tokens` each column of row b holds that is retained or that a query sees, into
+  // positions_, seen_, shift_; retained, visible: bit rows, or null.
+  bool Locate(size_t b, std::span<const StoredToken> tokens, const uint64_t* retained,
+              const uint64_t* visible);
   // The position of the token that column c of row b holds, `guess` tried first; -1: none.
-  int64_t Identify(size_t b, int64_t c, int64_t guess) const;
+  int64_t Identify(size_t b, std::span<const StoredToken> tokens, int64_t c, int64_t guess) const;
   bool Matches(size_t b, int64_t c, StoredToken token) const;
   bool PartMatches(size_t b, int64_t c, bool is_key, int64_t head, const std::byte* vector) const;
   bool CompareQueries(size_t b, const uint64_t* retained);

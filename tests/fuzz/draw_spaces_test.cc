@@ -49,6 +49,20 @@ std::vector<CacheSpace> TwoSpaces() {
   return {batch, quantized};
 }
 
+// K and V in formats that go together, one of which no list of formats has.
+CacheSpace Pairs() {
+  CacheSpace space;
+  space.formats = {"f32", "bf16"};
+  space.stored_as_given = space.scales_as_given = true;
+  const auto format = [](const std::string& text) { return ParseKvFormat(WholeLine(text)); };
+  for (const auto& [k, v] : {std::pair{"turboquant:3:g32:mlx_vlm:f32", "turboquant:4:g32:s7:f32"},
+                             {"turboquant:3:g32:mlx_vlm:f32", "turboquant:3:g32:s7:f32"},
+                             {"q8_0", "q4_0"}}) {
+    space.pairs.emplace_back(format(k), format(v));
+  }
+  return space;
+}
+
 bool IsIn(const CacheSpace& space, const CacheCase& c) {
   const auto layout = [&](const CacheLayout& l) {
     return MatchesAnyGlob(space.layouts, LayoutVariants()[static_cast<size_t>(LayoutVariantOf(l))]);
@@ -105,6 +119,28 @@ TEST(DrawSpaces, TracesAreOfTheSpacesByTurns) {
 }
 
 // Every operation can be missing, and the trace has its length all the same.
+TEST(DrawSpaces, PairsAreDrawnTogether) {
+  TraceDrawOptions options;
+  options.spaces = {Pairs()};
+  TraceDrawer drawer(options);
+  std::set<std::string> setups, quantized;
+  for (uint64_t index = 0; index < kCases; ++index) {
+    const CacheCase c = drawer.Draw(1, index);
+    ASSERT_NO_THROW(ValidateCacheCase(c)) << Print(c);
+    ASSERT_TRUE(HasTrace(options.spaces[0], c)) << Print(c);
+    ASSERT_TRUE(IsIn(options.spaces[0], c)) << Print(c);
+    setups.insert(Print(c.setup.k) + " " + Print(c.setup.v));
+    for (const CacheOp& op : c.ops) {
+      if (op.kind == CacheOpKind::kToQuantized) quantized.insert(Print(*op.k) + " " + Print(*op.v));
+    }
+  }
+  // Both partners of one format, and plain vectors with themselves.
+  EXPECT_EQ(setups, (std::set<std::string>{"turboquant:3:g32:mlx_vlm:f32 turboquant:4:g32:s7:f32",
+                                           "turboquant:3:g32:mlx_vlm:f32 turboquant:3:g32:s7:f32",
+                                           "q8_0 q4_0", "f32 f32", "bf16 bf16"}));
+  EXPECT_EQ(quantized, setups);
+}
+
 TEST(DrawSpaces, AnyOperationCanBeMissing) {
   for (int i = 0; i < kCacheOpKinds; ++i) {
     const auto kind = static_cast<CacheOpKind>(i);

@@ -17,13 +17,16 @@ import sys
 
 ADAPTERS = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 600
+# Folders that run in the environment of another one where they have none of their own.
+SHARED = {"mlx_vlm": "mlx_prefix", "transformers_paged": "transformers", "transformers_quantized": "transformers"}
 
 
 def environment(folder):
     """The Python that runs what stands in the folder, or None."""
-    own, named = folder / "venv/bin/python", os.environ.get("KVCHECK_PYTHON")
+    named = os.environ.get("KVCHECK_PYTHON")
     if not named:
-        return str(own) if own.exists() else None
+        homes = [folder, ADAPTERS / SHARED.get(folder.name, folder.name)]
+        return next((str(home / "venv/bin/python") for home in homes if (home / "venv/bin/python").exists()), None)
     asks = [named, str(ADAPTERS / "has_packages.py"), str(folder)]
     try:
         has = subprocess.run(asks, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0

@@ -210,6 +210,14 @@ std::vector<ImplementationRow> RowsOfThisProgram() {
       {"model", "", "the model of the contract, a check of itself", "the contract",
        Makers(kNone(), kNone(), OfCaches([](Request) { return std::make_unique<ModelFactory>(); }),
               OfPrefixes([](Request) { return std::make_unique<ModelStore>(); }))});
+  rows.push_back({"model:", "CACHE_PROFILE", "the model of a cache that states this profile",
+                  "the contract", Makers(kNone(), kNone(), OfCaches([](Request r) {
+                                           CacheRules rules;
+                                           rules.profile = ParseCacheProfile(r.parameter);
+                                           rules.conventions = r.profile;
+                                           return std::make_unique<ModelFactory>(
+                                               rules, fmt::format("model:{}", r.parameter));
+                                         }))});
   rows.push_back({std::string(kFaultPrefix), "ID", "with a fault (kvcheck faults list)", "",
                   Makers(OfCases(MakeFaultOfCases), OfCases(MakeFaultOfCases),
                          OfCaches(MakeFaultOfCaches), OfPrefixes(MakeFaultOfPrefixes))});

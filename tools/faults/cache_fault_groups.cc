@@ -49,6 +49,33 @@ CacheRules ClosedGroupsCodedAgain() {
   return rules;
 }
 
+// Under a profile that codes all again when the residual is full: at every append.
+CacheRules RegroupsBeforeTheResidualIsFull() {
+  CacheRules rules;
+  rules.profile.regroup = RegroupRule::kAll;
+  rules.groups.groups = [hits = rules.hits](const KvFormat& format, int64_t tokens,
+                                            std::vector<int64_t>* groups) {
+    const int64_t group = TokenGroupOf(format);
+    if (!groups->empty() || tokens < group) return;
+    for (int64_t first = 0; first + group <= tokens; first += group) groups->push_back(first);
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
+// Under a profile that codes again only the group that is not full yet: the one before it too.
+CacheRules RegroupsAFullGroup() {
+  CacheRules rules;
+  rules.profile.regroup = RegroupRule::kOpen;
+  rules.groups.groups = [hits = rules.hits](const KvFormat& format, int64_t,
+                                            std::vector<int64_t>* groups) {
+    if (groups->empty() || groups->front() == 0) return;
+    groups->insert(groups->begin(), groups->front() - TokenGroupOf(format));
+    hits->fetch_add(1);
+  };
+  return rules;
+}
+
 // What follows the codes of a vector, its scales and zeros, of the group before.
 CacheRules GroupScalesOfTheLast() {
   CacheRules rules;

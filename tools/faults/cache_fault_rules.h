@@ -69,6 +69,8 @@ CacheRules OffsetStopsAtWindow();
 CacheRules GroupsCloseLate();
 CacheRules GroupsNeverClose();
 CacheRules ClosedGroupsCodedAgain();
+CacheRules RegroupsBeforeTheResidualIsFull();
+CacheRules RegroupsAFullGroup();
 CacheRules GroupScalesOfTheLast();
 CacheRules TrimIntoClosedGroup();
 

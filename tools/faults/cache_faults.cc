@@ -330,6 +330,24 @@ constexpr CacheFault kFaults[] = {
       "new A; append A 8; append A 8"},
      "append",
      cache_fault::ClosedGroupsCodedAgain},
+    {{"regroup_before_full", "groups",
+      "all groups are coded again at every append, under a profile that does it when the residual "
+      "is full",
+      "hf-quantized-requantizes", "P5",
+      "append wrong_bytes | append kv_mismatch | append visible_padding",
+      "cache k=channel:8:g8:r16:bf16 v=f32 x=bf16 dk=16 hkv=2 data=tokens:1; "
+      "new A; append A 16; append A 8"},
+     "append",
+     cache_fault::RegroupsBeforeTheResidualIsFull},
+    {{"regroup_full_group", "groups",
+      "a full group is coded again with the next one, under a profile that codes again only what "
+      "is not full",
+      "hf-quantized-requantizes", "P5",
+      "append wrong_bytes | append kv_mismatch | append visible_padding",
+      "cache k=channel:8:g8:bf16 v=f32 x=bf16 dk=16 hkv=2 data=tokens:1; "
+      "new A; append A 8; append A 8"},
+     "append",
+     cache_fault::RegroupsAFullGroup},
     {{"group_scales_of_the_last", "groups", "a group has the scales and zeros of the one before",
       "ov-by-channel-block-scales", "P9",
       "append wrong_bytes | append kv_mismatch | append visible_padding",

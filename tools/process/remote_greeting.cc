@@ -45,6 +45,20 @@ class SpaceReader {
       ParsedText(key, pattern, [](const std::string& text) { return Glob(text); });
     }
   }
+  // Texts of two formats with a space between: of K, and of V.
+  void Pairs(std::string_view key, std::vector<std::pair<KvFormat, KvFormat>>* pairs) const {
+    const auto value = space_.Find(key);
+    if (!value) return;
+    for (const std::string& text : value->AsTexts(Of(key))) {
+      const auto format = [&](const std::string& part) {
+        return ParsedText(key, part,
+                          [](const std::string& t) { return ParseKvFormat(WholeLine(t)); });
+      };
+      const size_t space = text.find(' ');
+      if (space == std::string::npos) Refuse(key, text);
+      pairs->emplace_back(format(text.substr(0, space)), format(text.substr(space + 1)));
+    }
+  }
   void Flag(std::string_view key, bool* flag) const {
     if (const auto value = space_.Find(key)) *flag = value->AsBool(Of(key));
   }
@@ -98,6 +112,7 @@ CacheSpace ReadCacheSpace(const SpaceReader& reader) {
   CacheSpace space;
   reader.Patterns("layouts", &space.layouts);
   reader.Patterns("formats", &space.formats);
+  reader.Pairs("pairs", &space.pairs);
   reader.Flag("same_format", &space.same_format);
   reader.Flag("stored_as_given", &space.stored_as_given);
   reader.Types("x", &space.x);

@@ -44,6 +44,29 @@ TEST(CacheSpace, FormatsGoWithTheTypeOfTheVectors) {
   EXPECT_FALSE(space.HasFormats(DType::kFloat16, codes, codes));
 }
 
+TEST(CacheSpace, PairsGoTogetherAndOtherFormatsWithThemselves) {
+  const KvFormat f32 = PlainFormat{DType::kFloat32};
+  const KvFormat k = TurboquantFormat{3, 32};
+  const KvFormat v = TurboquantFormat{4, 32, TurboquantCodebook::kExact, 1};
+  CacheSpace space;
+  space.formats = {"f32"};
+  space.pairs = {{k, v}};
+  space.scales_as_given = true;
+  EXPECT_TRUE(space.HasFormats(DType::kFloat32, k, v));
+  EXPECT_TRUE(space.HasFormats(DType::kFloat32, f32, f32));
+  EXPECT_FALSE(space.HasFormats(DType::kFloat16, k, v));
+  EXPECT_FALSE(space.HasFormats(DType::kFloat32, v, k));
+  EXPECT_FALSE(space.HasFormats(DType::kFloat32, k, k));
+  EXPECT_FALSE(space.HasFormats(DType::kFloat32, k, f32));
+  CacheSpace alone = space;
+  alone.formats.clear();
+  EXPECT_TRUE(alone.HasFormats(DType::kFloat32, k, v));
+  EXPECT_FALSE(alone.HasFormats(DType::kFloat32, f32, f32));
+  EXPECT_EQ(Describe(space),
+            "formats f32; K turboquant:3:g32:f32 with turboquant:4:g32:s1:f32; scales of the "
+            "vectors' type");
+}
+
 TEST(CacheSpace, OperationsAndDamagesAreBits) {
   CacheSpace space;
   for (int kind = 0; kind < kCacheOpKinds; ++kind) {

@@ -91,7 +91,12 @@ TEST(TokenGroups, BytesAreThoseOfGroupsAndResidual) {
   EXPECT_EQ(StoredBytes(format, 32, 16), 2 * of_group);
   EXPECT_EQ(StoredBytes(format, 32, 37), 4 * of_group + 5 * of_token);
   EXPECT_EQ(RoomBytes(format, 32, 37), 4 * of_group + 16 * of_token);
+  // A group that is not whole has the codes of its tokens, and scales and zeros.
+  EXPECT_EQ(StoredBytes(format, 32, 11, 11), of_group + 3 * 32 / 2 + 2 * 32 * 2);
+  EXPECT_EQ(StoredBytes(format, 32, 11, 8), of_group + 3 * of_token);
+  EXPECT_EQ(RoomBytes(format, 32, 11, 11), 2 * of_group + 16 * of_token);
   EXPECT_EQ(StoredBytes(Format("q8_0"), 64, 3), 3 * 68);
+  EXPECT_EQ(StoredBytes(Format("q8_0"), 64, 3, 0), 3 * 68);
   EXPECT_EQ(RoomBytes(Format("q8_0"), 64, 3), 3 * 68);
 }
 

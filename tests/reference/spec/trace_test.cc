@@ -322,10 +322,14 @@ TEST(TokenRange, CountsWhatItContains) {
 
 TEST(CacheProfileText, RoundTripsAndRefuses) {
   for (const char* text : {"", "size=columns", "bytes=capacity empty=any trimmable=any",
-                           "size=any bytes=any trim=shorter"}) {
+                           "size=any bytes=any trim=shorter", "regroup=all reads=before",
+                           "trim=shorter regroup=open"}) {
     EXPECT_EQ(Print(ParseCacheProfile(text)), text);
   }
-  EXPECT_EQ(Print(ParseCacheProfile("size=tokens trim=longest")), "");
+  EXPECT_EQ(Print(ParseCacheProfile("size=tokens trim=longest regroup=never reads=after")), "");
+  EXPECT_EQ(ParseCacheProfile("regroup=all reads=before").regroup, RegroupRule::kAll);
+  EXPECT_TRUE(ParseCacheProfile("regroup=all reads=before").reads_before);
+  EXPECT_THROW(ParseCacheProfile("regroup=full"), Error);
   EXPECT_THROW(ParseCacheProfile("size=bytes"), Error);
   EXPECT_THROW(ParseCacheProfile("count=any"), Error);
 }

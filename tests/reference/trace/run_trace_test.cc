@@ -121,6 +121,70 @@ TEST(RunTrace, RunnerStartsEveryCaseAfresh) {
   }
 }
 
+// A model under one profile that states another.
+class StatingOtherwise : public ModelFactory {
+ public:
+  StatingOtherwise(const std::string& done, const std::string& said)
+      : ModelFactory(Under(done)), said_(ParseCacheProfile(said)) {}
+  CacheCapabilities GetCapabilities() const override {
+    CacheCapabilities capabilities = ModelFactory::GetCapabilities();
+    capabilities.cache_profile = said_;
+    return capabilities;
+  }
+
+ private:
+  static CacheRules Under(const std::string& profile) {
+    CacheRules rules;
+    rules.profile = ParseCacheProfile(profile);
+    return rules;
+  }
+  CacheProfile said_;
+};
+
+TEST(RunTrace, CachesThatCodeGroupsAgainAreHeldToWhatTheyState) {
+  // 8 bits in bf16: what is read of a code makes other codes.
+  const std::string setup =
+      "cache k=channel:8:g8:r16:bf16 v=channel:4:g16:bf16 x=bf16 dk=16 hkv=2 hq=4 data=tokens:1; ";
+  const std::string batch =
+      "new A rows=2 pad=1,0; append A 9; attend A; append A 8; attend A window=3; append A 9; "
+      "attend A; extract A 1 -> B; save B s1; load s1 -> C; append C 7; attend C; merge B,C -> D; "
+      "append D 3; extend A D; trim A 40; append A 33; attend A sinks; filter A 1,1; append A 1";
+  const std::vector<std::string> profiles = {"", "reads=before", "regroup=all",
+                                             "regroup=all reads=before", "regroup=open"};
+  for (const std::string& done : profiles) {
+    for (const std::string& said : profiles) {
+      StatingOtherwise factory(done, said);
+      const TraceResult result = TraceRunner(&factory).Run(ParseCacheCase(setup + batch));
+      EXPECT_EQ(result.outcome, done == said ? Outcome::kPass : Outcome::kFail)
+          << "does '" << done << "', says '" << said << "': " << result.reason;
+      if (done == said) {
+        EXPECT_GT(result.counts.outputs, 1000);
+        EXPECT_EQ(result.counts.idle, 0);
+      }
+    }
+  }
+}
+
+TEST(RunTrace, CachesThatCodeGroupsAgainTrimToWhatTheyNeverHad) {
+  const std::string setup = "cache k=channel:4:g4:r8:f32 v=f32 dk=16 hkv=2 data=tokens:1; new A; ";
+  for (const auto& [profile, ops] :
+       {std::pair<std::string, std::string>{
+            "regroup=all", "append A 5; append A 6; trim A 8; trim A 9; append A 3; trim A 1"},
+        {"regroup=open", "append A 5; append A 6; trim A 2; trim A 3; append A 1; trim A 1"}}) {
+    StatingOtherwise right(profile, profile);
+    EXPECT_EQ(TraceRunner(&right).Run(ParseCacheCase(setup + ops)).outcome, Outcome::kPass)
+        << profile;
+  }
+  // Back into a group that was coded again: no state to go back to.
+  CacheRules rules;
+  rules.profile.regroup = RegroupRule::kOpen;
+  rules.trim_reach = [](const ModelState&, int64_t count, int64_t* reach) { *reach = count; };
+  ModelFactory factory(rules);
+  const TraceResult result =
+      TraceRunner(&factory).Run(ParseCacheCase(setup + "append A 5; append A 6; trim A 2"));
+  EXPECT_EQ(result.failure.fault, StepFault::kTrimCount) << result.reason;
+}
+
 // A model whose caches pass every call on, so that one of them can be changed.
 class Wrapped : public Cache {
  public:

@@ -7,11 +7,11 @@ ADAPTERS = pathlib.Path(__file__).resolve().parents[3] / "tools/adapters"
 SKIPPED = 77
 sys.path.insert(0, str(ADAPTERS))
 
-from check_findings import environment
+from check_findings import SHARED, environment
 
 name = sys.argv[1]
 if environment(ADAPTERS / name) is None:
-    print(f"skipped: no tools/adapters/{name}/venv (tools/adapters/make_venv.sh {name})")
+    print(f"skipped: no environment (tools/adapters/make_venv.sh {SHARED.get(name, name)})")
     sys.exit(SKIPPED)
 command = [sys.executable, str(ADAPTERS / "check_findings.py"), name]
 sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL).returncode)

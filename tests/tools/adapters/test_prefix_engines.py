@@ -14,13 +14,12 @@ SKIPPED = 77
 FAILED, PASSED, UNPROVED = 1, 0, 3
 sys.path.insert(0, str(ADAPTERS))
 
-from check_findings import environment
+from check_findings import SHARED, environment
 
-# The options whose drawn histories pass, and where the environment is that is not the folder's own.
+# The options whose drawn histories pass.
 CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",),
          "lmcache": (" --patched", " --store disk --patched", " --store tiers --patched")}
 CASES, CASES_OF = 150, {" --file-tier --patched": 30}  # whose restarts are processes that import the library
-ENVIRONMENTS = {"transformers_paged": "transformers"}
 UNREPAIRED = ("After max_cache_blocks", "What is kept in codes", "Files do not say")
 LIMIT, ENDLESS, SHORT = "300s", "A prompt that is on disk and longer than memory is waited for without end", "60s"
 
@@ -32,8 +31,8 @@ def judged(*arguments, limit=LIMIT):
     return done.returncode, done.stdout + done.stderr
 
 
-if environment(ADAPTERS / ENVIRONMENTS.get(name, name)) is None:
-    print(f"skipped: no environment (tools/adapters/make_venv.sh {ENVIRONMENTS.get(name, name)})")
+if environment(ADAPTERS / name) is None:
+    print(f"skipped: no environment (tools/adapters/make_venv.sh {SHARED.get(name, name)})")
     sys.exit(SKIPPED)
 
 faults = []

@@ -85,6 +85,7 @@ TEST(RemoteGreeting, NamesOfASpaceOfCachesAreAsSaid) {
   CacheSpace wanted;
   wanted.layouts = {"ring", "linear:w"};
   wanted.formats = {"f16", "affine:4:*"};
+  wanted.pairs = {{AffineFormat{4, 64, DType::kFloat16}, PlainFormat{DType::kFloat16}}};
   wanted.x = {DType::kFloat16};
   wanted.rows = SpaceRows::kBatch;
   wanted.scales_as_given = true;
@@ -94,6 +95,7 @@ TEST(RemoteGreeting, NamesOfASpaceOfCachesAreAsSaid) {
   const json said = {{"kind", "cache"},
                      {"layouts", {"ring", "linear:w"}},
                      {"formats", {"f16", "affine:4:*"}},
+                     {"pairs", {"affine:4:g64:f16 f16"}},
                      {"x", {"f16"}},
                      {"rows", "batch"},
                      {"scales", "x"},
@@ -108,6 +110,11 @@ TEST(RemoteGreeting, NamesOfASpaceOfCachesAreAsSaid) {
     json wrong = said;
     wrong[key] = value;
     EXPECT_NE(Refused(wrong).find(std::string("'") + key + "' of a space"), std::string::npos);
+  }
+  for (const char* pair : {"f16", "f16 f17", " ", "f16 f16 f16"}) {
+    json wrong = said;
+    wrong["pairs"] = {pair};
+    EXPECT_NE(Refused(wrong).find("'pairs'"), std::string::npos) << pair;
   }
 }
 

@@ -32,9 +32,9 @@ from mlx_lm.models import base
 from mlx_lm.models import cache as library
 
 import attention
-from attention import NAMES, TYPES, to_mlx, to_numpy
 from tracked_cache import TrackedCache, deep, shallow
 from kvcheck_adapter import Adapter, Refused, Unsupported
+from kvcheck_adapter.mlx_arrays import NAMES, TYPES, to_mlx, to_numpy
 from thread_affinity import ThreadAffinity
 
 

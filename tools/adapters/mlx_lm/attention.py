@@ -1,37 +1,11 @@
 """Attention and codecs: mx.fast.scaled_dot_product_attention, mlx-lm's quantized attention, mx.quantize, and the plan of
 each answer (reference/spec/known_plans.cc; golden/make/plans_of_libraries.md has the reasons)."""
-import math
-
 import mlx.core as mx
 import numpy as np
 from mlx_lm.models import base
 
-from kvcheck_adapter import Unsupported, case_mask, from_float32, parse_format, to_float32
-
-TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-NAMES = {dtype: name for name, dtype in TYPES.items()}
-
-
-def to_mlx(array, kind):
-    made = mx.array(array)
-    return made.view(mx.bfloat16) if kind == "bf16" else made
-
-
-def to_numpy(array):
-    if array.dtype == mx.bfloat16:
-        return np.frombuffer(memoryview(array).tobytes(), np.uint16).reshape(array.shape)
-    return np.array(array)
-
-
-def is_power_of_two(scale):
-    return scale > 0 and math.frexp(scale)[0] == 0.5
-
-
-def sdpa_plan(kind, scale):
-    plan = f"base=mlx_cpu_sdpa_{kind}"
-    if is_power_of_two(scale):  # then scaling is exact
-        plan += " scale_roundings=0" if kind == "f32" else " prescale=none"
-    return plan
+from kvcheck_adapter import Unsupported, case_mask, from_float32, parse_format
+from kvcheck_adapter.mlx_arrays import TYPES, is_power_of_two, sdpa_plan, to_mlx, to_numpy
 
 
 def quantized_plan(kind, scale):

@@ -8,6 +8,17 @@ from .storage import from_float32, to_float32
 TYPES = ("f32", "f16", "bf16")
 
 
+def packed(codes, bits):
+    """Codes, one a number, (..., n), as words."""
+    stream = (codes[..., None].astype(np.uint8) >> np.arange(bits, dtype=np.uint8)) & np.uint8(1)
+    return np.packbits(stream.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little").view("<u4")
+
+
+def unpacked(words, bits):
+    stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
+    return (stream.reshape(*words.shape[:-1], -1, bits) << np.arange(bits)).astype(np.int64).sum(-1)
+
+
 class Channel:
     """channel:BITS:gTOKENS[:rRESIDUAL]:TYPE."""
 
@@ -37,8 +48,7 @@ class Channel:
     @staticmethod
     def decode(fmt, arrays):
         words, scales, zeros = arrays[0], to_float32(arrays[1], fmt.type), to_float32(arrays[2], fmt.type)
-        stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
-        codes = (stream.reshape(*words.shape[:-1], -1, fmt.bits) << np.arange(fmt.bits)).astype(np.int64).sum(-1)
+        codes = unpacked(words, fmt.bits)
         codes = codes.reshape(*codes.shape[:-1], Channel.tokens(fmt), -1).astype(np.float32)
         values = codes * scales[..., None, :] + zeros[..., None, :]
         return values.astype(np.float32).reshape(*values.shape[:-2], -1)
@@ -58,7 +68,5 @@ class Channel:
         with np.errstate(divide="ignore", invalid="ignore"):
             at = rounded(rounded(x - zeros[..., None, :]) / scales[..., None, :])
         codes = np.where(scales[..., None, :] == 0, np.float32(0), np.clip(np.rint(at), 0, top)).astype(np.uint8)
-        codes = codes.reshape(*codes.shape[:-2], -1)
-        stream = (codes[..., None] >> np.arange(fmt.bits, dtype=np.uint8)) & np.uint8(1)
-        words = np.packbits(stream.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little").view("<u4")
+        words = packed(codes.reshape(*codes.shape[:-2], -1), fmt.bits)
         return words, from_float32(scales, fmt.type), from_float32(zeros, fmt.type)

@@ -11,7 +11,7 @@ CODEBOOKS = ("exact", "mlx_vlm", "vllm")
 
 
 @functools.lru_cache(maxsize=64)
-def _parameters(text):
+def parameters(text):
     """(centroids, signs) of a format."""
     _, bits, group, *rest = text.split(":")
     bits, d = int(bits), int(group[1:])
@@ -58,7 +58,7 @@ class Turboquant:
     @staticmethod
     def decode(fmt, arrays):
         words, norms = arrays[0], to_float32(arrays[1], "f16")
-        centroids, signs = _parameters(fmt.text)
+        centroids, signs = parameters(fmt.text)
         stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
         codes = (stream.reshape(*words.shape[:-1], -1, fmt.bits).astype(np.int64) << np.arange(fmt.bits)).sum(-1)
         y = centroids[codes].reshape(*codes.shape[:-1], -1, fmt.group)
@@ -73,7 +73,7 @@ class Turboquant:
         """As mlx-vlm does on a CPU (turboquant=mlx_vlm), the norm summed in float64."""
         x = to_float32(from_float32(values, fmt.type), fmt.type)
         x = x.reshape(*x.shape[:-1], -1, fmt.group)
-        centroids, signs = _parameters(fmt.text)
+        centroids, signs = parameters(fmt.text)
         norms = np.sqrt((x.astype(np.float64) ** 2).sum(-1)).astype(np.float32)
         unit = x / np.maximum(norms, np.float32(1e-6))[..., None]
         y = hadamard(unit * signs) * np.float32(1 / np.sqrt(fmt.group))
