@@ -111,7 +111,23 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   }
 }
 
-constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType};
+void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
+  const KvFormat stored = Stored(format);
+  FamilyOf(stored).decode(stored, call);
+}
+
+// A code times an f16 or bf16 scale fits f32: of affine codes the sum with the bias rounds.
+int BasisRoundingsOf(const KvFormat& format) {
+  const KvFormat stored = Stored(format);
+  return std::holds_alternative<AffineFormat>(stored) ? 1 : DecodeRoundings(stored);
+}
+
+void Rotate(const KvFormat& format, int64_t dim, float* x) {
+  RotateBlocks(x, dim, Of(format).size);
+}
+
+constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, Rotate};
+constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nullptr, &kBasis};
 
 }  // namespace
 
