@@ -116,10 +116,14 @@ void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
   FamilyOf(stored).decode(stored, call);
 }
 
-// A code times an f16 or bf16 scale fits f32: of affine codes the sum with the bias rounds.
+// A code times an f16 or bf16 scale fits f32: the sum with the bias rounds.
+int RoundingsOf(const AffineFormat&) { return 1; }
+template <typename Format>
+int RoundingsOf(const Format& format) {
+  return DecodeRoundings(format);
+}
 int BasisRoundingsOf(const KvFormat& format) {
-  const KvFormat stored = Stored(format);
-  return std::holds_alternative<AffineFormat>(stored) ? 1 : DecodeRoundings(stored);
+  return std::visit([](const auto& family) { return RoundingsOf(family); }, Of(format).stored);
 }
 
 void Rotate(const KvFormat& format, int64_t dim, float* x) {
