@@ -34,10 +34,10 @@ struct Block {  // NOLINT(clang-analyzer-optin.performance.Padding)
     for (float& value : x) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
     codes.resize(static_cast<size_t>(kBlockTokens * bytes.codes));
     scales.resize(static_cast<size_t>(kBlockTokens * bytes.scales));
-    biases.resize(scales.size());
+    biases.resize(static_cast<size_t>(kBlockTokens * bytes.biases));
     codec.Encode(reinterpret_cast<const std::byte*>(x.data()), kDim * 4, kBlockTokens,
                  {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
-    stage.Start(format, kDim, factored);
+    stage.Start(format, kDim, {.factored = factored, .in_basis = optimized::RotatesRows(format)});
     for (int64_t i = 0; i < kBlockTokens; ++i) columns.push_back(i);
     Take();
   }
@@ -101,8 +101,14 @@ void RunPart(benchmark::State& state, const std::string& format, Part part, int 
 }
 
 // One format for each kind of row, in the order of the table, and one that is unpacked before.
-const char* const kFormats[] = {
-    "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "affine:8:g64:f16", "affine:4:g64:f16"};
+const char* const kFormats[] = {"f32",
+                                "f16",
+                                "bf16",
+                                "f8e4m3fn",
+                                "f8e5m2",
+                                "affine:8:g64:f16",
+                                "affine:4:g64:f16",
+                                "turboquant:4:g64:f32"};
 static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row without a benchmark");
 
 const bool kRegistered = [] {

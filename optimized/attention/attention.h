@@ -10,6 +10,9 @@
 // at position 0. With `portable` they do not depend on the instruction set either. What is masked
 // is never read: not K, not V, not the bias.
 //
+// Rows that are stored rotated are not rotated back: q is rotated into the basis of K before the
+// first block, the sums of V are rotated back after the merge.
+//
 // How it computes, as a plan: attention_plan.h.
 
 #ifndef OPTIMIZED_ATTENTION_ATTENTION_H_
@@ -40,6 +43,7 @@ struct AttentionShape {
   std::optional<double> softcap;
   bool portable = false;  // the same bits on every instruction set
   bool factors = true;    // false: codes are decoded before they are multiplied
+  bool in_basis = true;   // false: rows that are stored rotated are rotated back one by one
   bool operator==(const AttentionShape&) const = default;
 };
 // Whether K and V of the format can be read: all but f64, and groups of tokens.

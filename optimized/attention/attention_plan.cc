@@ -105,8 +105,15 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
       plan.pv = SumOf(SumOrder::kLanes, fused);
     }
   }
-  const int decoded = std::max(DecodeRoundings(shape.k), DecodeRoundings(shape.v));
-  if (AffineCodesOf(shape.k) != nullptr || AffineCodesOf(shape.v) != nullptr) {
+  const bool k_in_basis = shape.in_basis && RotatesRows(shape.k);
+  const bool v_in_basis = shape.in_basis && RotatesRows(shape.v);
+  const int decoded = std::max(k_in_basis ? BasisRoundings(shape.k) : DecodeRoundings(shape.k),
+                               v_in_basis ? BasisRoundings(shape.v) : DecodeRoundings(shape.v));
+  const bool has_affine = AffineCodesOf(shape.k) != nullptr || AffineCodesOf(shape.v) != nullptr;
+  if (k_in_basis || v_in_basis) {
+    plan.dequantize = DequantizeKind::kRotated;
+    plan.dequantize_roundings = std::max(decoded, !has_affine ? 0 : fused ? 1 : 2);
+  } else if (has_affine) {
     plan.dequantize =
         IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = std::max(decoded, fused ? 1 : 2);

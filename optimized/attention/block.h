@@ -21,7 +21,7 @@ inline constexpr int64_t kSumLanes16 = 16;
 // Queries of a wide micro-kernel (a quad); the narrow ones take 1.
 inline constexpr int64_t kQuad = 4;
 
-// How a kernel reads a row. Codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
+// How a kernel reads a row. Affine codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
 // X(name, rows): `rows` is the class of rows-inl.h or packed_codes-inl.h that reads it. The one
 // list of kinds: kernels are declared, dispatched, tested and benched by it.
 #define KVCHECK_ATTENTION_ROW_KINDS(X) \
@@ -31,7 +31,8 @@ inline constexpr int64_t kQuad = 4;
   X(kFloat8E4M3, Float8E4M3Rows)       \
   X(kFloat8E5M2, Float8E5M2Rows)       \
   X(kCode8, Code8Rows)                 \
-  X(kCode4, Code4Rows)
+  X(kCode4, Code4Rows)                 \
+  X(kCentroid4, Centroid4Rows)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
 // (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
@@ -71,8 +72,9 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;
+  const float* biases = nullptr;  // of kCentroid4 the scales again, which nobody adds
   int64_t groups = 0;
+  const float* centroids = nullptr;  // 16, which codes name; kCentroid4 alone
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
   // (count up to a multiple of N / N, dim, N).
   const float* transposed = nullptr;

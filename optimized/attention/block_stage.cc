@@ -7,6 +7,7 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/fixed_point.h"
+#include "optimized/formats/turboquant_rows.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -59,24 +60,24 @@ void GrowTo(std::vector<T>* buffer, int64_t count) {
 
 }  // namespace
 
-void BlockStage::Start(const KvFormat& format, int64_t dim, bool factored) {
+void BlockStage::Start(const KvFormat& format, int64_t dim, const Reading& reading) {
   dim_ = dim;
   bits_ = 0;
   group_ = dim;
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
   scaled_ = decodes_ = false;
-  std::visit([&](const auto& family) { StartRows(family, factored); }, format);
+  std::visit([&](const auto& family) { StartRows(family, reading); }, format);
 }
 
-void BlockStage::StartRows(const PlainFormat& format, bool) {
+void BlockStage::StartRows(const PlainFormat& format, const Reading&) {
   kind_ = PlainKind(format.dtype);
   row_bytes_ = dim_ * static_cast<int64_t>(SizeInBytes(format.dtype));
 }
 
-void BlockStage::StartRows(const AffineFormat& format, bool factored) {
+void BlockStage::StartRows(const AffineFormat& format, const Reading& reading) {
   scaled_ = true;
-  if (factored) {
+  if (reading.factored) {
     kind_ = format.bits == 4 ? RowKind::kFactored4 : RowKind::kFactored8;
   } else {
     kind_ = format.bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
@@ -90,10 +91,26 @@ void BlockStage::StartRows(const AffineFormat& format, bool factored) {
   if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
 }
 
+// Codes of 4 bits are looked up in registers.
+void BlockStage::StartRows(const TurboquantFormat& format, const Reading& reading) {
+  if (!reading.in_basis || format.bits != 4) {
+    return StartRows<TurboquantFormat>(format, reading);
+  }
+  scaled_ = true;
+  kind_ = RowKind::kCentroid4;
+  scale_dtype_ = DType::kFloat16;
+  group_ = format.group_size;
+  groups_ = dim_ / group_;
+  row_bytes_ = dim_ * format.bits / 8;
+  CopyTurboquantCentroids(format, centroids_.data());
+  AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+}
+
 // Families that no kernel reads as they are stored.
 template <typename Format>
-void BlockStage::StartRows(const Format& format, bool) {
+void BlockStage::StartRows(const Format& format, const Reading& reading) {
   decodes_ = true;
+  in_basis_ = reading.in_basis;
   kind_ = RowKind::kFloat32;
   codec_.Start(format, DType::kFloat32, dim_);
   row_bytes_ = codec_.bytes().codes;
@@ -111,7 +128,11 @@ void BlockStage::Decode(const StoredHeads& from, int64_t head, const int64_t* co
       row.scales = from.scales + scales;
       if (from.biases != nullptr) row.biases = from.biases + scales;
     }
-    codec_.Decode(row, 1, to);
+    if (in_basis_) {
+      codec_.DecodeInBasis(row, 1, to);
+    } else {
+      codec_.Decode(row, 1, to);
+    }
     std::fill(to + dim_, to + PaddedDim(dim_), 0.0f);
     block_.rows[i] = reinterpret_cast<const std::byte*>(to);
   }
@@ -127,15 +148,20 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, contiguous, count, groups_};
-  const std::byte* of_biases = from.biases + of_head;
+  const bool has_biases = kind_ != RowKind::kCentroid4;
+  const std::byte* of_biases = has_biases ? from.biases + of_head : nullptr;
   constexpr int64_t kFirst = 0;
   if (group_scales.scales != nullptr) {
     stored = {scale_dtype_, group_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
     of_biases = group_scales.biases;
   }
   kernels.widen_scales(stored, by_token, scales);
-  stored.from = of_biases;
-  kernels.widen_scales(stored, by_token, biases);
+  if (has_biases) {
+    stored.from = of_biases;
+    kernels.widen_scales(stored, by_token, biases);
+  } else {
+    biases = scales;
+  }
   block_.scales_in_range = scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
   block_.scales = scales;
   block_.biases = biases;
@@ -149,6 +175,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.group = group_;
   block_.groups = groups_;
   block_.count = count;
+  block_.centroids = centroids_.data();
   StopPrefetch();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (contiguous) {
@@ -203,6 +230,7 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.dim = block.dim;
   rows_.group = block.group;
   rows_.groups = block.groups;
+  rows_.centroids = block.centroids;
   rows_.scales_in_range = block.scales_in_range;
   rows_.transposed = nullptr;
   const bool scaled = HasScales(block.kind);

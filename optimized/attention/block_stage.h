@@ -5,6 +5,7 @@
 #ifndef OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 #define OPTIMIZED_ATTENTION_BLOCK_STAGE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,8 +20,11 @@ namespace kvcheck::optimized {
 
 class BlockStage {
  public:
-  // factored: codes go to the factored kernels. Precondition: CanFactor.
-  void Start(const KvFormat& format, int64_t dim, bool factored);
+  struct Reading {
+    bool factored = false;  // codes go to the factored kernels. Precondition: CanFactor
+    bool in_basis = false;  // rows are not rotated back. Precondition: RotatesRows
+  };
+  void Start(const KvFormat& format, int64_t dim, const Reading& reading);
   // What the kernels read. The bits of the result are the same:
   //   kStored      rows as stored
   //   kFloats      widened (WidenKernel); factored: for sums alone
@@ -39,17 +43,20 @@ class BlockStage {
   int64_t groups() const { return groups_; }
   // Bytes of one row's codes as stored.
   int64_t row_bytes() const { return row_bytes_; }
-  // Bytes of one row's scales; 0: none.
+  // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_)) : 0;
+    return scaled_ && kind_ != RowKind::kCentroid4
+               ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
+               : 0;
   }
 
  private:
   // Of the family, for Start.
-  void StartRows(const PlainFormat& format, bool factored);
-  void StartRows(const AffineFormat& format, bool factored);
+  void StartRows(const PlainFormat& format, const Reading& reading);
+  void StartRows(const AffineFormat& format, const Reading& reading);
+  void StartRows(const TurboquantFormat& format, const Reading& reading);
   template <typename Format>
-  void StartRows(const Format& format, bool factored);
+  void StartRows(const Format& format, const Reading& reading);
   void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
@@ -66,8 +73,10 @@ class BlockStage {
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
   bool decodes_ = false;
+  bool in_basis_ = false;
   RowCodec codec_;  // of rows that are decoded
   std::vector<float> decoded_;
+  alignas(64) std::array<float, 16> centroids_{};
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
   std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;

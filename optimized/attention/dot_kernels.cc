@@ -25,12 +25,12 @@ inline constexpr int64_t kDotLanes = kFused ? kLanes : kSumLanes16;
 inline constexpr int64_t kRun = 32;
 
 template <class Rows, int kWidth, int kTokens, bool kFused>
-HWY_INLINE void AddProducts(const std::byte* const* row, int64_t channel,
+HWY_INLINE void AddProducts(const BlockRows& block, const std::byte* const* row, int64_t channel,
                             const float* HWY_RESTRICT q, int64_t q_stride, const VF32* scale,
                             const VF32* bias, VF32* HWY_RESTRICT sum) {
   VF32 key[kTokens];
   for (int t = 0; t < kTokens; ++t) {
-    key[t] = LoadValue<Rows, kFused>(row[t], channel, scale[t], bias[t]);
+    key[t] = LoadValue<Rows, kFused>(block, row[t], channel, scale[t], bias[t]);
   }
   for (int h = 0; h < kWidth; ++h) {
     const VF32 query = InRegister(hn::Load(F32(), q + h * q_stride + channel));
@@ -66,15 +66,16 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
       for (const int64_t end = first + group; channel < end; channel += kRun) {
         prefetcher.Step();
         for (int64_t k = 0; k < kRun; k += kStep) {
-          AddProducts<Rows, kWidth, kTokens, kFused>(row, channel + part * kLanes + k, q, q_stride,
-                                                     scale, bias, sum);
+          AddProducts<Rows, kWidth, kTokens, kFused>(block, row, channel + part * kLanes + k, q,
+                                                     q_stride, scale, bias, sum);
         }
       }
     }
   } else {
     channel = part * kLanes;
     for (; channel + kLanes <= dim; channel += kStep) {
-      AddProducts<Rows, kWidth, kTokens, kFused>(row, channel, q, q_stride, scale, bias, sum);
+      AddProducts<Rows, kWidth, kTokens, kFused>(block, row, channel, q, q_stride, scale, bias,
+                                                 sum);
     }
     if (channel < dim) {  // the tail
       for (int t = 0; t < kTokens; ++t) {

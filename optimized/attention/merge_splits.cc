@@ -6,6 +6,7 @@
 
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/packed_codes.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -60,6 +61,7 @@ void MergeSplits(const TileShape& shape, const Tile& tile) {
       RestoreChannelOrder(shape.v_factored->bits, shape.kernels.packed_lanes, dv, out);
     if (total != 0) {  // NaN too
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
+      if (shape.v_in_basis) RotateFromBasis(shape.shape.v, dv, out);
     }
     if (to.lse == nullptr) continue;
     double lse = -std::numeric_limits<double>::infinity();

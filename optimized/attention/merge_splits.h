@@ -7,7 +7,8 @@
 
 namespace kvcheck::optimized {
 
-// Merges splits in order, adds the sink, divides, and writes out and lse.
+// Merges splits in order, adds the sink, divides, rotates back from the basis of V, and writes out
+// and lse.
 void MergeSplits(const TileShape& shape, const Tile& tile);
 
 }  // namespace kvcheck::optimized

@@ -3,7 +3,7 @@
 // per instruction set.
 //
 // Every conversion is exact; codes c become fl(c s + b), of one rounding where kFused holds, of two
-// where it does not.
+// where it does not, or fl(centroid[c] s).
 
 #if defined(OPTIMIZED_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_ROWS_INL_H_
@@ -14,6 +14,7 @@
 
 #include <hwy/highway.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -175,6 +176,20 @@ struct Code4Rows {
   // Codes in the low four bits of lanes, other bits above them: eight codes are one 32-bit word,
   // broadcast and shifted by lane.
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> Moved(const std::byte* from) {
+#if HWY_TARGET == HWY_AVX3_DL
+    // Sixteen codes are one 64-bit word, of which each byte takes eight bits from any bit on.
+    alignas(64) static constexpr std::array<uint8_t, 64> kFirstBit = [] {
+      std::array<uint8_t, 64> bits{};
+      for (size_t lane = 0; lane < 16; ++lane) bits[4 * lane] = static_cast<uint8_t>(4 * lane);
+      return bits;
+    }();
+    uint64_t word = 0;
+    std::memcpy(&word, from, 8);
+    const auto words = hn::Set(hn::Repartition<uint64_t, F32>(), word);
+    const auto first_bit = hn::Load(hn::Repartition<uint8_t, F32>(), kFirstBit.data());
+    return hn::Vec<hn::RebindToUnsigned<F32>>{
+        _mm512_multishift_epi64_epi8(first_bit.raw, words.raw)};
+#else
     alignas(64) static constexpr uint32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
                                                         0, 4, 8, 12, 16, 20, 24, 28};
     const hn::RebindToUnsigned<F32> du;
@@ -191,6 +206,7 @@ struct Code4Rows {
     const auto words = hn::TableLookupLanes(both, hn::SetTableIndices(du, kWord));
 #endif
     return hn::Shr(words, hn::Load(du, kShift));
+#endif
   }
 #endif
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
@@ -219,6 +235,35 @@ struct Code4Rows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
+// Codes of 4 bits that name centroids, packed as those of Code4Rows.
+struct Centroid4Rows {
+  static constexpr bool kScaled = true;
+  static HWY_INLINE VF32 LookUp(const std::byte* row, int64_t channel, const float* centroids,
+                                VF32 scale) {
+    const F32 d;
+#if KVCHECK_SIXTEEN_LANES
+    // The permute takes the low four bits of a lane.
+    const VF32 values = hn::Mul(hn::Load(d, centroids), scale);
+    return VF32{_mm512_permutexvar_ps(Code4Rows::Moved(row + channel / 2).raw, values.raw)};
+#elif HWY_TARGET == HWY_AVX2
+    // The permute takes the low three bits of a lane, the blend the fourth one.
+    const auto codes = Code4Rows::Moved(row + channel / 2);
+    const auto low = _mm256_permutevar8x32_ps(hn::Load(d, centroids).raw, codes.raw);
+    const auto high = _mm256_permutevar8x32_ps(hn::Load(d, centroids + kLanes).raw, codes.raw);
+    const auto fourth = hn::BitCast(d, hn::ShiftLeft<28>(codes));
+    return hn::Mul(VF32{_mm256_blendv_ps(low, high, fourth.raw)}, scale);
+#else
+    HWY_ALIGN float values[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const auto byte = static_cast<uint32_t>(row[(channel + i) / 2]);
+      values[i] = centroids[(channel + i) % 2 == 0 ? byte & 15u : byte >> 4];
+    }
+    return hn::Mul(hn::Load(d, values), scale);
+#endif
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
+};
+
 // fl(c s + b), or the value as it is stored.
 template <class Rows, bool kFused>
 HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
@@ -230,9 +275,8 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
   }
 }
 
-// Value of what is stored at `row` from `channel` on.
 template <class Rows, bool kFused>
-HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
+HWY_INLINE VF32 LoadStored(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
 #if KVCHECK_SIXTEEN_LANES
   if constexpr (std::is_same_v<Rows, Code4Rows>) {
     // A lookup table of the sixteen values of a group; the permute takes the low four bits of a
@@ -242,6 +286,17 @@ HWY_INLINE VF32 LoadValue(const std::byte* row, int64_t channel, VF32 scale, VF3
   }
 #endif
   return Value<Rows, kFused>(Rows::Load(row, channel), scale, bias);
+}
+
+// Value of what is stored at `row` of the block from `channel` on.
+template <class Rows, bool kFused>
+HWY_INLINE VF32 LoadValue(const BlockRows& block, const std::byte* row, int64_t channel, VF32 scale,
+                          VF32 bias) {
+  if constexpr (std::is_same_v<Rows, Centroid4Rows>) {
+    return Centroid4Rows::LookUp(row, channel, block.centroids, scale);
+  } else {
+    return LoadStored<Rows, kFused>(row, channel, scale, bias);
+  }
 }
 
 // Keeps the compiler from reloading it for every product: the loop is bound by loads.

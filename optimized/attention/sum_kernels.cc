@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "optimized/attention/kernel_table.h"
 
@@ -37,8 +38,8 @@ HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weigh
   VF32 value[kVectors];
   for (int k = 0; k < kVectors; ++k) {
     const int64_t at = channel + k * kLanes;
-    if constexpr (kWhole) {
-      value[k] = LoadValue<Rows, kFused>(row, at, scale, bias);
+    if constexpr (kWhole || Rows::kScaled) {  // codes have no tail
+      value[k] = LoadValue<Rows, kFused>(block, row, at, scale, bias);
     } else {
       value[k] = Value<Rows, kFused>(LoadAnyOf<Rows>(row, at, block.dim), scale, bias);
     }
@@ -81,13 +82,9 @@ HWY_INLINE void SumSlice(const BlockRows& block, const float* HWY_RESTRICT weigh
   }
 }
 
-template <class Rows, int kWidth, bool kFused>
-void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
-          int64_t out_stride) {
-  // Accumulators enough to hide the FMA latency, few enough for the registers; codes of one group,
-  // which has at least 32 channels.
-  constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
-  constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
+template <class Rows, int kWidth, int64_t kVectors, bool kFused>
+void SumSlices(const BlockRows& block, const float* weights, const float* rescale, float* out,
+               int64_t out_stride) {
   const int64_t slices = (block.dim + kVectors * kLanes - 1) / (kVectors * kLanes);
   Prefetcher prefetcher(block.prefetch,
                         slices * ((block.count + kPrefetchTokens - 1) / kPrefetchTokens));
@@ -102,6 +99,23 @@ void Sums(const BlockRows& block, const float* weights, const float* rescale, fl
   }
 }
 
+template <class Rows, int kWidth, bool kFused>
+void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
+          int64_t out_stride) {
+  // Accumulators enough to hide the FMA latency, few enough for the registers; codes of one group,
+  // which has at least 32 channels.
+  constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
+  constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
+  // A table of products with a group's scale serves as many of its channels as there is room for.
+  constexpr int64_t kMore = std::min<int64_t>(kMost, 128 / kLanes);
+  if constexpr (std::is_same_v<Rows, Centroid4Rows> && kMore > kVectors) {
+    if (block.group % (kMore * kLanes) == 0) {
+      return SumSlices<Rows, kWidth, kMore, kFused>(block, weights, rescale, out, out_stride);
+    }
+  }
+  SumSlices<Rows, kWidth, kVectors, kFused>(block, weights, rescale, out, out_stride);
+}
+
 template <class Rows, bool kFused>
 void Widen(const BlockRows& block, float* out, int64_t stride) {
   const F32 d;
@@ -114,7 +128,7 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
       const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
       const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
       for (; channel + kLanes <= first + group; channel += kLanes) {
-        hn::Store(LoadValue<Rows, kFused>(row, channel, scale, bias), d, out + channel);
+        hn::Store(LoadValue<Rows, kFused>(block, row, channel, scale, bias), d, out + channel);
       }
     }
     if (channel < block.dim) {

@@ -7,6 +7,7 @@
 #include "optimized/attention/cache_sizes.h"
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/packed_codes.h"
+#include "optimized/formats/row_codec.h"
 
 namespace kvcheck::optimized {
 
@@ -35,6 +36,8 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
     : shape(s),
       kernels(k),
       group(s.query_heads / s.kv_heads),
+      k_in_basis(s.in_basis && RotatesRows(s.k)),
+      v_in_basis(s.in_basis && RotatesRows(s.v)),
       k_padded(PaddedDim(s.k_dim)),
       v_padded(PaddedDim(s.v_dim)),
       scale(static_cast<float>(s.scale)),

@@ -60,6 +60,8 @@ struct TileShape {
   // The formats of factored operands; null: not factored.
   const AffineFormat* k_factored = nullptr;
   const AffineFormat* v_factored = nullptr;
+  // Whether queries are rotated into the basis of K, and sums of V back from its own.
+  bool k_in_basis, v_in_basis;
   int64_t k_padded, v_padded;  // floats of a query and of an output
   float scale, softcap;        // softcap 0: none
 };

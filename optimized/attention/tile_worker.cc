@@ -33,8 +33,8 @@ int64_t TransposedKeysInL1(int64_t key_floats, int64_t query_floats, int64_t pan
 }  // namespace
 
 void TileWorker::Start(const TileShape& shape) {
-  k_.Start(shape.shape.k, shape.shape.k_dim, shape.k_factored != nullptr);
-  v_.Start(shape.shape.v, shape.shape.v_dim, shape.v_factored != nullptr);
+  k_.Start(shape.shape.k, shape.shape.k_dim, {shape.k_factored != nullptr, shape.k_in_basis});
+  v_.Start(shape.shape.v, shape.shape.v_dim, {shape.v_factored != nullptr, shape.v_in_basis});
   tile_ = nullptr;
 }
 
@@ -82,8 +82,9 @@ void TileWorker::LoadQueries(const TileShape& shape, const Tile& tile) {
       PackQuery(*shape.k_factored, query(at), dim, in_place_, row % kQuad,
                 queries_ + row / kQuad * kQuad * shape.k_padded);
     } else {
-      std::memcpy(queries_ + row * shape.k_padded, query(at),
-                  static_cast<size_t>(dim) * sizeof(float));
+      float* to = queries_ + row * shape.k_padded;
+      std::memcpy(to, query(at), static_cast<size_t>(dim) * sizeof(float));
+      if (shape.k_in_basis) RotateToBasis(shape.shape.k, dim, to);
     }
     Row& to = rows_[static_cast<size_t>(row)];
     to.visible = &VisibleOf(tile, at);

@@ -111,7 +111,27 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   }
 }
 
-constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType};
+void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
+  const KvFormat stored = Stored(format);
+  FamilyOf(stored).decode(stored, call);
+}
+
+// A code times an f16 or bf16 scale fits f32: the sum with the bias rounds.
+int RoundingsOf(const AffineFormat&) { return 1; }
+template <typename Format>
+int RoundingsOf(const Format& format) {
+  return DecodeRoundings(format);
+}
+int BasisRoundingsOf(const KvFormat& format) {
+  return std::visit([](const auto& family) { return RoundingsOf(family); }, Of(format).stored);
+}
+
+void Rotate(const KvFormat& format, int64_t dim, float* x) {
+  RotateBlocks(x, dim, Of(format).size);
+}
+
+constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, Rotate};
+constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nullptr, &kBasis};
 
 }  // namespace
 

@@ -13,6 +13,18 @@ int DecodeRoundings(const KvFormat& format) {
   return roundings == nullptr ? 0 : roundings(format);
 }
 
+bool RotatesRows(const KvFormat& format) { return FamilyOf(format).basis != nullptr; }
+
+int BasisRoundings(const KvFormat& format) { return FamilyOf(format).basis->roundings(format); }
+
+void RotateToBasis(const KvFormat& format, int64_t dim, float* x) {
+  FamilyOf(format).basis->rotate(format, dim, x);
+}
+
+void RotateFromBasis(const KvFormat& format, int64_t dim, float* y) {
+  FamilyOf(format).basis->rotate_back(format, dim, y);
+}
+
 bool FitsDim(const KvFormat& format, int64_t dim) {
   return dim % FamilyOf(format).block(format) == 0;
 }
@@ -34,6 +46,10 @@ void RowCodec::Encode(const std::byte* x, int64_t x_stride, int64_t count, const
 
 void RowCodec::Decode(const StoredRowsView& rows, int64_t count, float* values) const {
   family_->decode(OfHead(), {dim_, rows, count, reinterpret_cast<std::byte*>(values)});
+}
+
+void RowCodec::DecodeInBasis(const StoredRowsView& rows, int64_t count, float* values) const {
+  family_->basis->decode(OfHead(), {dim_, rows, count, reinterpret_cast<std::byte*>(values)});
 }
 
 void RowCodec::DecodeToRowType(const StoredRowsView& rows, int64_t count, std::byte* out) const {

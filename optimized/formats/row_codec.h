@@ -31,6 +31,14 @@ struct RowBytes {
 RowBytes RowBytesOf(const KvFormat& format, int64_t dim);
 // Roundings of a value that RowCodec::Decode gives, of formats that attention decodes.
 int DecodeRoundings(const KvFormat& format);
+// Whether vectors are rotated before they are stored.
+bool RotatesRows(const KvFormat& format);
+// Roundings of a value that RowCodec::DecodeInBasis gives. Precondition: RotatesRows.
+int BasisRoundings(const KvFormat& format);
+// A vector of dim channels into the basis in which the format stores it, by butterflies in f32, and
+// back. Precondition: RotatesRows.
+void RotateToBasis(const KvFormat& format, int64_t dim, float* x);
+void RotateFromBasis(const KvFormat& format, int64_t dim, float* y);
 // Whether vectors of dim channels consist of whole groups.
 bool FitsDim(const KvFormat& format, int64_t dim);
 
@@ -72,6 +80,8 @@ class RowCodec {
   // Values in f32: of f64 rounded; of affine codes c, scale s and bias b fl(fl(c s) + b).
   // Shapes: values (count, dim).
   void Decode(const StoredRowsView& rows, int64_t count, float* values) const;
+  // The same in the basis in which they are stored: not rotated back. Precondition: RotatesRows.
+  void DecodeInBasis(const StoredRowsView& rows, int64_t count, float* values) const;
   // Values in the type of rows, RowDType(format()): of plain formats the codes; of affine codes
   // rnd(rnd(c s) + b), as MLX decodes them on the CPU (decode=two_roundings).
   // Shapes: out (count, dim), contiguous.

@@ -13,6 +13,15 @@
 
 namespace kvcheck::optimized {
 
+// Of families that rotate rows: what is read in the basis in which rows are stored, y = R x.
+// Coordinates take the places of channels.
+struct BasisRows {
+  void (*decode)(const KvFormat& format, const DecodeCall& call);      // y, to f32
+  int (*roundings)(const KvFormat& format);                            // of a value of decode
+  void (*rotate)(const KvFormat& format, int64_t dim, float* x);       // x to R x, one vector
+  void (*rotate_back)(const KvFormat& format, int64_t dim, float* y);  // y to R^T y
+};
+
 // Formats given are of the family.
 struct RowFamily {
   int64_t (*block)(const KvFormat& format);                // channels; vectors have whole blocks
@@ -22,6 +31,7 @@ struct RowFamily {
   void (*decode_to_row_type)(const KvFormat& format, const DecodeCall& call);
   // Roundings of a value that decode gives, where no kernel reads the rows; null: it is exact.
   int (*roundings)(const KvFormat& format) = nullptr;
+  const BasisRows* basis = nullptr;  // null: rows are not rotated
 };
 
 const RowFamily& RowFamilyOf(const PlainFormat& format);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "optimized/formats/row_codec.h"
 #include "optimized/formats/row_family.h"
 #include "reference/spec/dtype.h"
 
@@ -122,7 +123,37 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
                });
 }
 
-constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType};
+void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
+  DecodeHalves(Of(format), call, sizeof(float),
+               [](const RowFamily& family, const TurboquantFormat& half, const DecodeCall& row) {
+                 family.basis->decode(half, row);
+               });
+}
+
+int BasisRoundingsOf(const KvFormat& format) {
+  return BasisRoundings(HalfFormat(Of(format), true));
+}
+
+// turn(format of a half, channels, its elements): each half on its own.
+template <typename Turn>
+void TurnHalves(const SplitTurboquantFormat& split, int64_t dim, float* row, Turn turn) {
+  auto* of_half = reinterpret_cast<float*>(Room(dim / 2 * static_cast<int64_t>(sizeof(float))));
+  for (const bool high : {false, true}) {
+    ForEachOfHalf(split, high, dim, [&](int64_t to, int64_t i) { of_half[to] = row[i]; });
+    turn(HalfFormat(split, high), dim / 2, of_half);
+    ForEachOfHalf(split, high, dim, [&](int64_t from, int64_t i) { row[i] = of_half[from]; });
+  }
+}
+
+void Rotate(const KvFormat& format, int64_t dim, float* x) {
+  TurnHalves(Of(format), dim, x, RotateToBasis);
+}
+void RotateBack(const KvFormat& format, int64_t dim, float* y) {
+  TurnHalves(Of(format), dim, y, RotateFromBasis);
+}
+
+constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, RotateBack};
+constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nullptr, &kBasis};
 
 }  // namespace
 

@@ -8,6 +8,8 @@
 //   read: n s (H c (1 / sqrt d))
 // Source: reference/formats/formats.md, section E.
 
+#include "optimized/formats/turboquant_rows.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -190,31 +192,67 @@ float EncodeTurboquant(const TurboquantTables& tables, const float* x, std::byte
   return norm;
 }
 
+void LoadCentroids(const TurboquantTables& tables, const std::byte* codes, float* c) {
+  switch (tables.format.bits) {
+    case 1:
+      LoadGroupCentroids<1>(tables, codes, c);
+      break;
+    case 2:
+      LoadGroupCentroids<2>(tables, codes, c);
+      break;
+    case 3:
+      LoadGroupCentroids<3>(tables, codes, c);
+      break;
+    case 4:
+      LoadGroupCentroids<4>(tables, codes, c);
+      break;
+    default:
+      LoadGroupCentroids<5>(tables, codes, c);
+  }
+}
+
 void DecodeTurboquant(const TurboquantTables& tables, const std::byte* codes, float norm,
                       float* to) {
   HWY_ALIGN float y[kMostTurboquantChannels];
-  switch (tables.format.bits) {
-    case 1:
-      LoadGroupCentroids<1>(tables, codes, y);
-      break;
-    case 2:
-      LoadGroupCentroids<2>(tables, codes, y);
-      break;
-    case 3:
-      LoadGroupCentroids<3>(tables, codes, y);
-      break;
-    case 4:
-      LoadGroupCentroids<4>(tables, codes, y);
-      break;
-    default:
-      LoadGroupCentroids<5>(tables, codes, y);
-  }
+  LoadCentroids(tables, codes, y);
   HadamardButterflies(y, tables.d);
   const Floats d;
   const auto n = hn::Set(d, norm);
   for (int i = 0; i < tables.d; i += kVectorLanes) {
     const auto u = hn::Mul(hn::Load(d, y + i), hn::Load(d, tables.scaled_signs + i));
     hn::StoreU(hn::Mul(u, n), d, to + i);
+  }
+}
+
+// n c, not rotated back.
+void DecodeTurboquantInBasis(const TurboquantTables& tables, const std::byte* codes, float norm,
+                             float* to) {
+  HWY_ALIGN float c[kMostTurboquantChannels];
+  LoadCentroids(tables, codes, c);
+  const Floats d;
+  const auto n = hn::Set(d, norm);
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    hn::StoreU(hn::Mul(hn::Load(d, c + i), n), d, to + i);
+  }
+}
+
+void RotateTurboquant(const TurboquantTables& tables, float* x) {
+  const Floats d;
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Load(d, tables.signs + i)), d, x + i);
+  }
+  HadamardButterflies(x, tables.d);
+  const auto scale = hn::Set(d, tables.scale);
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), scale), d, x + i);
+  }
+}
+
+void RotateTurboquantBack(const TurboquantTables& tables, float* y) {
+  HadamardButterflies(y, tables.d);
+  const Floats d;
+  for (int i = 0; i < tables.d; i += kVectorLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, y + i), hn::Load(d, tables.scaled_signs + i)), d, y + i);
   }
 }
 
@@ -228,6 +266,9 @@ namespace {
 
 HWY_EXPORT(EncodeTurboquant);
 HWY_EXPORT(DecodeTurboquant);
+HWY_EXPORT(DecodeTurboquantInBasis);
+HWY_EXPORT(RotateTurboquant);
+HWY_EXPORT(RotateTurboquantBack);
 
 // numpy's default_rng(seed): PCG64 through SeedSequence.
 class NumpyGenerator {
@@ -428,11 +469,46 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   });
 }
 
-constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType};
+void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
+  const TurboquantTables& tables = TablesOf(Of(format));
+  auto* to = reinterpret_cast<float*>(call.out);
+  for (int64_t i = 0; i < call.count; ++i) {
+    const std::byte* codes = call.rows.codes + i * call.rows.code_stride;
+    const std::byte* norms = call.rows.scales + i * call.rows.scale_stride;
+    for (int64_t at = 0; at < call.dim; at += tables.d, to += tables.d, norms += 2) {
+      HWY_DYNAMIC_DISPATCH(DecodeTurboquantInBasis)(tables, codes, LoadHalf(norms), to);
+      codes += tables.d * Of(format).bits / 8;
+    }
+  }
+}
+
+int BasisRoundingsOf(const KvFormat&) { return 1; }  // of the product with the norm
+
+void Rotate(const KvFormat& format, int64_t dim, float* x) {
+  const TurboquantTables& tables = TablesOf(Of(format));
+  for (int64_t at = 0; at < dim; at += tables.d) {
+    HWY_DYNAMIC_DISPATCH(RotateTurboquant)(tables, x + at);
+  }
+}
+
+void RotateBack(const KvFormat& format, int64_t dim, float* y) {
+  const TurboquantTables& tables = TablesOf(Of(format));
+  for (int64_t at = 0; at < dim; at += tables.d) {
+    HWY_DYNAMIC_DISPATCH(RotateTurboquantBack)(tables, y + at);
+  }
+}
+
+constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, RotateBack};
+constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nullptr, &kBasis};
 
 }  // namespace
 
 const RowFamily& RowFamilyOf(const TurboquantFormat&) { return kFamily; }
+
+void CopyTurboquantCentroids(const TurboquantFormat& format, float* to) {
+  const TurboquantTables& tables = TablesOf(format);
+  std::copy_n(tables.centroids, tables.levels, to);
+}
 
 }  // namespace kvcheck::optimized
 #endif  // HWY_ONCE

@@ -140,8 +140,10 @@ void DecodeVectorsToRowType(const KvFormat& format, const DecodeCall& call) {
   });
 }
 
-constexpr RowFamily kUniform = {Channels, BytesOf, EncodeVectors, DecodeVectors,
-                                DecodeVectorsToRowType};
+int Roundings(const KvFormat&) { return 1; }  // of the sum
+
+constexpr RowFamily kUniform = {
+    Channels, BytesOf, EncodeVectors, DecodeVectors, DecodeVectorsToRowType, Roundings};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "reference/attention/contradictions.h"
+#include "reference/formats/codec.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -170,13 +171,16 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   // Codes that are dequantized: those of K are not where q.k runs over them.
   const bool k_decoded = IsDequantized(c.k) && !plan.integer_qk;
   const bool has_codes = k_decoded || IsDequantized(c.v);
+  const bool in_basis = plan.dequantize == DequantizeKind::kRotated;
+  a.rotates_k = in_basis && BasisOf(c.k, c.k_dim).Rotates();
+  a.rotates_v = in_basis && BasisOf(c.v, c.v_dim).Rotates();
   if (has_codes && profile.decode == DecodeRounding::kExact && !plan.dequantize) {
     fill(&plan.dequantize, DequantizeKind::kRounded, "dequantize",
          [](DequantizeKind kind) { return Name(kind); });
     fill.Type(&plan.dequantize_dtype, LowestType(c), "dequantize type");
   }
   if (!plan.dequantize) plan.dequantize = DequantizeKind::kStored;
-  if (plan.dequantize == DequantizeKind::kInside && !plan.dequantize_roundings) {
+  if ((in_basis || plan.dequantize == DequantizeKind::kInside) && !plan.dequantize_roundings) {
     plan.dequantize_roundings = 2;
   }
   if (plan.dequantize == DequantizeKind::kRounded && !plan.dequantize_dtype) {
@@ -199,7 +203,8 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.fixed_q = plan.fixed_q.value_or(0);
   a.fixed_p = plan.fixed_p.value_or(0);
   const bool qk_exact =
-      !plan.fixed_q && ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
+      !plan.fixed_q && !a.rotates_k &&
+      ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
   a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact);
   if (plan.integer_qk) {
     // Codes are summed exactly over channels that share the scales of both sides. Per group: two
@@ -287,7 +292,7 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   }
   const int p_bits = SignificantBits(*plan.p);
   const bool pv_exact =
-      p_is_low && !plan.fixed_p &&
+      p_is_low && !plan.fixed_p && !a.rotates_v &&
       ProductsExact(p_bits, ElementBits(c.v, profile, plan), plan.pv->accumulator);
   a.pv_exact = pv_exact && exact_scale;
   // Weights come in op's type, or in that of P.
@@ -345,25 +350,30 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.l_largest = std::min(FloatTypeOf(plan.l->accumulator.dtype).largest_finite, op.largest_finite);
   a.part_largest = FloatTypeOf(*plan.partial).largest_finite;
 
-  if (has_codes && profile.decode == DecodeRounding::kExact &&
+  const bool k_parts = k_decoded && !a.rotates_k;
+  const bool v_parts = IsDequantized(c.v) && !a.rotates_v;
+  if (a.rotates_k) a.k_parts.c = *plan.dequantize_roundings;
+  if (a.rotates_v) a.v_parts.c = *plan.dequantize_roundings;
+  if ((k_parts || v_parts) && profile.decode == DecodeRounding::kExact &&
       *plan.dequantize != DequantizeKind::kStored) {
     a.parts = true;
     a.factored = *plan.dequantize == DequantizeKind::kFactored;
     Arithmetic::Parts parts;
-    parts.c = *plan.dequantize == DequantizeKind::kInside ? *plan.dequantize_roundings : 2;
+    const bool says_roundings = in_basis || *plan.dequantize == DequantizeKind::kInside;
+    parts.c = says_roundings ? *plan.dequantize_roundings : 2;
     if (*plan.dequantize == DequantizeKind::kRounded) {
       a.parts_largest = FloatTypeOf(*plan.dequantize_dtype).largest_finite;
       parts.u = direction * UnitRoundoff(*plan.dequantize_dtype);
       parts.eta = direction * HalfSmallestSubnormal(*plan.dequantize_dtype);
     }
-    if (k_decoded) a.k_parts = parts;
+    if (k_parts) a.k_parts = parts;
     // A scale of the whole vector stays out of P.V as one more factor of the weights; factored sums
     // over groups round scales and biases otherwise.
-    if (a.factored ? !GridOf(c.v) && IsDequantized(c.v) : IsDequantized(c.v)) a.v_parts = parts;
+    if (a.factored ? !GridOf(c.v) && v_parts : v_parts) a.v_parts = parts;
     if (a.factored && GridOf(c.v)) {
       a.v_largest_code = GridOf(c.v)->Largest();
     }
-    if (a.factored && k_decoded && GridOf(c.k)) {
+    if (a.factored && k_parts && GridOf(c.k)) {
       // Sums over groups of channels; then, per group, two products and two additions.
       const auto group = static_cast<double>(GridOf(c.k)->group);
       a.h_qk = SumDepth(*plan.qk, group, qk_exact);

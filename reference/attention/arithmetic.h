@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/attention/head_data.h"
 #include "reference/spec/case.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
@@ -17,6 +18,10 @@ namespace kvcheck {
 
 // gamma_k(u) = k u / (1 - k u), infinite when k u >= 1.
 double Gamma(double k, double u);
+
+// Roundings that a term passes in a Hadamard transform of n elements by butterflies: log2 n sums;
+// where sqrt(n) is no power of two, the scale's own and the product with it.
+double RotationRoundings(size_t n);
 
 // The roundings that depend on the number of visible keys.
 struct KeyDepths {
@@ -77,6 +82,8 @@ struct Arithmetic {
     double c = 0;  // roundings in op's type
     double u = 0, eta = 0;
   } k_parts, v_parts;  // zero for a plain operand
+  // Whether the kernel stays in the basis in which K, or V, is stored.
+  bool rotates_k = false, rotates_v = false;
   // Integer q.k: roundings in op's type that bring the exact sums of a group's codes to one number;
   // 0: computed on values. Then the number of codes of q and of K.
   double c_group = 0;
@@ -95,8 +102,8 @@ struct Arithmetic {
   double part_largest = 0;  // largest finite of stored partial outputs
   double p_largest = 0;     // from where P overflows its type, over its scale
 
-  // The bound needs |c s| + |z| of coded operands.
-  bool WantsParts() const { return parts || c_group > 0; }
+  // What the bound needs of K and V.
+  OperandDetail Detail() const { return {parts || c_group > 0, rotates_k || rotates_v}; }
 
   // keys: the visible ones, ascending columns of kv_len. A masked key adds exactly zero and
   // rescales by exactly one, so that it costs no rounding; but it may keep its place, so that the

@@ -139,7 +139,7 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
   }
   std::call_once(entry->once, [&] {
     entry->head = std::make_shared<HeadData>(
-        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.WantsParts()));
+        LoadHead(case_, profile_, inputs_, batch, kv_head, arithmetic_.Detail()));
   });
   return entry->head;
 }

@@ -138,6 +138,10 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.unbounded = true;
     w.why = "a product of scales may overflow";
   }
+  if (a.rotates_k && !(row.q_rotation_largest < FloatTypeOf(a.plan.op->dtype).largest_finite)) {
+    w.unbounded = true;
+    w.why = "the rotated query may overflow";
+  }
   if (a.prescale_largest > 0 &&
       !(row.q_abs_sum * std::max(1.0, std::fabs(row.scale)) < a.prescale_largest)) {
     w.unbounded = true;
@@ -265,9 +269,18 @@ double OutputRounding(DType out, double u_o, double y) {
   return std::min(relative, half_spacing);
 }
 
-ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
-                                 DType out) {
+namespace {
+
+// Roundings on the way back from the basis of V, the final division among them.
+double RoundingsBack(const Arithmetic& a, const StoredBasis& basis) {
+  return RotationRoundings(basis.BlockSize()) + (a.final_division ? a.c_d : 0);
+}
+
+// Before the output is rounded, and before it is rotated back.
+ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
+                       const StoredBasis& basis) {
   ChannelBound result;
+  const bool rotates = basis.Rotates();
   const double r = w.depths.rescales;
   const double k = w.depths.splits;
   // A rescale multiplies the accumulator in its own type.
@@ -275,6 +288,7 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
       Compose(Gamma(w.depths.pv, a.u_pv), Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
   double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
   if (a.p_normalised) g = Compose(g, Gamma(a.c_d, a.u_a));
+  if (rotates) g = Compose(g, Gamma(a.v_parts.c, a.u_a));
   g = Compose(g, Gamma(a.c_p, a.u_a));
   if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
   if (a.merge == MergeKind::kAccumulators) {
@@ -291,11 +305,14 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double fixed = (1 + w.largest_rounding) * sums.fixed;
   const double in_sum =
       a.p_normalised ? largest_v + fixed * w.block_mass : heaviest * (largest_v + fixed);
+  // Sums on the way back too, which largest_v covers.
+  const double back = rotates ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
   const bool may_overflow =
-      !(in_sum * (1 + g) < a.sum_largest) || !(heaviest * (1 + dl) < a.l_largest) ||
+      !(in_sum * (1 + g) * (1 + back) < a.sum_largest) || !(heaviest * (1 + dl) < a.l_largest) ||
       (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
       (a.u_part > 0 &&
-       !((sums.largest + fixed * w.block_keys) * (1 + g) / (1 - dl) < a.part_largest));
+       !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * (1 + g) / (1 - dl) <
+         a.part_largest));
   if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
     result.bound = result.before_output = kInfinity;
     result.terms.fill(kInfinity);
@@ -305,9 +322,15 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
   const double magnitude = std::fabs(sums.o);
   terms[kScoreTerm] = std::min(sums.c / rest, sums.spread);
   const double y = w.y.empty() ? w.y_factor * sums.x : sums.y;
-  terms[kProbabilityTerm] = (1 + g) * y / rest;
-  terms[kSumTerm] = g * sums.x / rest;
-  if (a.parts) {
+  if (rotates) {
+    // A weight is rounded once for all channels; what follows, coordinate by coordinate.
+    terms[kProbabilityTerm] = y / rest;
+    terms[kSumTerm] = g * (1 + w.largest_rounding) * sums.parts / rest;
+  } else {
+    terms[kProbabilityTerm] = (1 + g) * y / rest;
+    terms[kSumTerm] = g * sums.x / rest;
+  }
+  if (a.parts && !rotates) {
     const double parts = Compose(Gamma(a.v_parts.c, a.u_a), a.v_parts.u);
     terms[kCodecTerm] += (1 + g) * (1 + w.largest_rounding) *
                          (parts * sums.parts + a.v_parts.eta * (1 + w.t_plus)) / rest;
@@ -322,23 +345,69 @@ ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const
     terms[kDenominatorTerm] += w.merge_factor * (magnitude + f);
     f = c_n + terms[kDenominatorTerm];
   }
-  if (a.final_division) {
+  if (a.final_division && !rotates) {
     terms[kNormaliseTerm] = Gamma(a.c_d, a.u_a) * (magnitude + f);
     f += terms[kNormaliseTerm];
   }
   const double n_total = terms[kProbabilityTerm] + terms[kSumTerm] + terms[kCodecTerm];
+  // An error in every coordinate of a block comes back multiplied by sqrt N at most.
+  const double spread = rotates ? std::sqrt(static_cast<double>(basis.BlockSize())) : 1;
   // What a weight times a scale loses is multiplied by the code.
   terms[kUnderflowTerm] = 3 * (w.n + r + 2) *
                           (w.underflow * (sums.largest + n_total) +
-                           w.lambda * (1 + a.v_largest_code + sums.largest + n_total)) /
+                           w.lambda * (spread + a.v_largest_code + sums.largest + n_total)) /
                           (rest * (1 - dl));
-  if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * a.eta_part * (1 + w.merge_factor);
+  if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * spread * a.eta_part * (1 + w.merge_factor);
   f += terms[kUnderflowTerm];
-  double target = magnitude;
   result.before_output = f;
-  terms[kOutputTerm] = OutputRounding(out, a.u_o, target + f) + a.eta_o;
-  result.bound = (f + terms[kOutputTerm]) * kEvaluation;
   return result;
+}
+
+// What is lost where the outputs o of a block are rotated back, with errors F: every element of R^T
+// o is a sum of N terms of at most |R o| / sqrt N.
+void BoundRotationBack(const Arithmetic& a, std::span<const ChannelSums> sums,
+                       const StoredBasis& basis, std::span<ChannelBound> bounds) {
+  std::vector<double> o;
+  for (const ChannelSums& channel : sums) o.push_back(channel.o);
+  basis.Rotate(o);
+  const double root = std::sqrt(static_cast<double>(basis.BlockSize()));
+  const double back = Gamma(RoundingsBack(a, basis), a.u_a);
+  for (const RotatedBlock& block : basis.blocks) {
+    double sum = 0, square = 0;
+    for (const size_t c : block.channels) {
+      sum += std::fabs(o[c]);
+      square += bounds[c].before_output * bounds[c].before_output;
+    }
+    // 2^-38: what N coordinates are off by in double (stored_basis.h), beside their sum.
+    const double lost = back * (sum / root * (1 + 0x1p-38) + std::sqrt(square));
+    for (const size_t c : block.channels) {
+      bounds[c].terms[kNormaliseTerm] += lost;
+      bounds[c].before_output += lost;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWeights& w,
+                                               std::span<const ChannelSums> sums,
+                                               const StoredBasis& basis, DType out) {
+  std::vector<ChannelBound> bounds;
+  bounds.reserve(sums.size());
+  for (const ChannelSums& channel : sums) bounds.push_back(BoundSums(a, w, channel, basis));
+  if (basis.Rotates()) BoundRotationBack(a, sums, basis, bounds);
+  for (size_t c = 0; c < bounds.size(); ++c) {
+    ChannelBound& of = bounds[c];
+    if (!(of.before_output < kInfinity)) {
+      of.bound = of.before_output = kInfinity;
+      of.terms.fill(kInfinity);
+      continue;
+    }
+    of.terms[kOutputTerm] =
+        OutputRounding(out, a.u_o, std::fabs(sums[c].o) + of.before_output) + a.eta_o;
+    of.bound = (of.before_output + of.terms[kOutputTerm]) * kEvaluation;
+  }
+  return bounds;
 }
 
 double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,

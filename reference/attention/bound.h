@@ -25,14 +25,18 @@ struct RowScores {
   std::span<const double> bias;       // empty: none
   std::span<const double> magnitude;  // S_j = |scale| sum_i |q_i| |k_ji| (parts for fused codes)
   std::span<const double> k_abs_sum;  // sum_i |k_ji|
-  std::span<const double> codec;      // dS_j against originals; empty: none
+  // dS_j: what q.k is off by before it is summed, against originals, of an encoded or rotated
+  // query. Empty: none.
+  std::span<const double> codec;
   // The score that a finite mask value puts in place of the computed one; NaN: none. Empty: none.
   std::span<const double> forced;
   bool all_forced = false;    // every score is the same forced one: its error is common
   double hidden_score = 0;    // of keys hidden by a finite value, in the sum or not; 0: none
   std::span<const double> e;  // exp(s_j - m)
   std::span<const double> p;  // e_j / L
-  double q_abs_sum = 0;       // sum_i |q_i|, of the parts of its code where q.k runs over codes
+  double q_abs_sum = 0;       // sum_i |q_i|, of the parts of its code where q.k runs over codes, of
+                              // its coordinates where it is rotated
+  double q_rotation_largest = 0;  // most that a sum of its rotation comes to; 0: not rotated
   // Where q.k is computed in integers: largest part of the query's code, largest |s|, |z| of K.
   double q_part_largest = 0;
   double k_scale_largest = 0;
@@ -40,7 +44,8 @@ struct RowScores {
   double kv_len = 0;
   int32_t first_column = 0;  // after the row's left padding
   // Largest addend of P.V that max |v| over the keys does not show: |v| of all keys where hidden
-  // keys enter the sums, |c s| + |z| where codes are summed; 0: none.
+  // keys enter the sums, |c s| + |z| where codes are summed, sum |y| over a block where rows are
+  // summed in their basis; 0: none.
   double v_largest = 0;
   double scale = 0;
   double softcap = 0;  // 0: none
@@ -97,7 +102,8 @@ struct ChannelSums {
   double c = 0;        // sum c_j |v - o|
   double x = 0;        // sum x_j |v|   (parts where the plan factors codes)
   double y = 0;        // sum y_j |v|
-  double parts = 0;    // sum x_j (|c s| + |z|): codes dequantized inside
+  double parts = 0;    // sum x_j (|c s| + |z|): codes dequantized inside; in the basis of V: of
+                       // sum |y| over the block / sqrt N
   double codec = 0;    // sum x_j dv_j: against originals
   double fixed = 0;    // most that integers are off by in place of a weight of one times its scale
   double largest = 0;  // V = max |v|
@@ -128,8 +134,10 @@ struct ChannelBound {
 // Relative error of the denominator and of the final normalisation.
 double DenominatorError(const Arithmetic& a, const KeyWeights& w);
 
-ChannelBound ComputeChannelBound(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,
-                                 DType out);
+// Of every channel. basis: that in which the kernel sums V; without blocks: channel by channel.
+std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWeights& w,
+                                               std::span<const ChannelSums> sums,
+                                               const StoredBasis& basis, DType out);
 
 // |lse error| in the units of the output.
 double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reference/formats/codec.h"
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
 
@@ -111,6 +112,21 @@ void CheckFixed(const std::optional<double>& error, std::string_view key, bool i
   }
 }
 
+void CheckRotated(const Plan& plan, const Profile& profile, const AttentionCase& c) {
+  if (plan.dequantize != DequantizeKind::kRotated) return;
+  if (!BasisOf(c.k, c.k_dim).Rotates() && !BasisOf(c.v, c.v_dim).Rotates()) {
+    Refuse(
+        fmt::format("dequantize=rotated contradicts k={} v={}: neither stores rotated rows; say "
+                    "stored, inside:ROUNDINGS, factored or rounded:TYPE",
+                    Print(c.k), Print(c.v)));
+  }
+  if (profile.decode != DecodeRounding::kExact) {
+    Refuse(
+        "dequantize=rotated contradicts the profile: rows that are not rotated back are not "
+        "rounded to their type; say decode=exact");
+  }
+}
+
 }  // namespace
 
 int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c) {
@@ -121,6 +137,7 @@ void RefuseContradictions(const Plan& plan, const Profile& profile, const Attent
   CheckWeights(plan);
   CheckMerge(plan);
   CheckInteger(plan, profile, c);
+  CheckRotated(plan, profile, c);
   CheckFixed(plan.fixed_q, "fixed_q", true, plan, profile, c);
   CheckFixed(plan.fixed_p, "fixed_p", false, plan, profile, c);
   CheckDepth(plan.qk, "qk", plan.integer_qk ? IntegerGroups(*plan.integer_qk, c) : c.k_dim);

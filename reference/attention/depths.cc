@@ -20,6 +20,11 @@ double Gamma(double k, double u) {
   return product >= 1 ? std::numeric_limits<double>::infinity() : product / (1 - product);
 }
 
+double RotationRoundings(size_t n) {
+  const double levels = std::log2(static_cast<double>(n));
+  return levels + (std::fmod(levels, 2) == 0 ? 0 : 2);
+}
+
 double SumDepth(const SumPlan& sum, double terms, const KeyPlaces& places, bool products_exact) {
   const double joins = places.blocks - 1;  // of a block's sum with the running one
   // Adding zero is exact: no more roundings than nonzero addends less one.

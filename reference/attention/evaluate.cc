@@ -172,7 +172,7 @@ void SumChannels(const Arithmetic& a, const RowQuestion& row, std::span<const do
   const ChannelSumArrays arrays = {array(0), array(1), array(2), array(3),
                                    array(4), array(5), array(6), array(7)};
   const double* magnitude =
-      a.parts && !head.v.magnitude.empty() ? head.v.magnitude.data() : nullptr;
+      (a.parts || a.rotates_v) && !head.v.magnitude.empty() ? head.v.magnitude.data() : nullptr;
   const double* codec = head.v.codec_error.empty() ? nullptr : head.v.codec_error.data();
   Kernels().channel_sums(row.keys.data(), static_cast<int64_t>(row.keys.size()), p.data(),
                          w.c.data(), w.x.data(), w.y.empty() ? nullptr : w.y.data(),
@@ -194,7 +194,7 @@ void SumChannelsPlainly(const Arithmetic& a, const RowQuestion& row, std::span<c
                         std::vector<ChannelSums>* out) {
   const HeadData& head = *row.head;
   const auto dv = static_cast<size_t>(head.v.dim);
-  const bool parts = a.parts && !head.v.magnitude.empty();
+  const bool parts = (a.parts || a.rotates_v) && !head.v.magnitude.empty();
   out->assign(dv, {});
   for (size_t c = 0; c < dv; ++c) {
     ChannelSums& sums = (*out)[c];

@@ -44,6 +44,44 @@ void LoadMagnitudes(const AttentionCase& c, const Profile& profile, const Tensor
   for (double& value : operand->magnitude) value = std::fabs(value);
 }
 
+// Rows y in the basis in which they are stored, and how far R^T y is from the values.
+void LoadInBasis(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
+                 bool is_key, int64_t batch, int64_t kv_head, OperandRows* operand) {
+  const KvFormat& format = is_key ? c.k : c.v;
+  const EncodedRows rows = CacheRows(format, inputs, is_key ? "k" : "v");
+  std::vector<double> stored =
+      DecodeRowsInBasis(format, profile, rows, (batch * c.kv_heads + kv_head) * c.kv_len, c.kv_len);
+  const auto d = static_cast<size_t>(operand->dim);
+  const double root = std::sqrt(static_cast<double>(operand->basis.BlockSize()));
+  // Originals have the bound of their codec.
+  const bool has_error = !operand->codec_error.empty();
+  if (!has_error) operand->codec_error.resize(stored.size());
+  if (!is_key) operand->magnitude.resize(stored.size());
+  for (size_t row = 0; row < stored.size(); row += d) {
+    std::vector<double> back(stored.begin() + static_cast<std::ptrdiff_t>(row),
+                             stored.begin() + static_cast<std::ptrdiff_t>(row + d));
+    operand->basis.RotateBack(back);
+    for (const RotatedBlock& block : operand->basis.blocks) {
+      double sum = 0, square = 0;
+      for (const size_t i : block.channels) {
+        sum += std::fabs(stored[row + i]);
+        square += stored[row + i] * stored[row + i];
+      }
+      if (is_key) operand->block_norms.push_back(std::sqrt(square));
+      for (const size_t i : block.channels) {
+        if (!is_key) operand->magnitude[row + i] = sum / root;
+        if (has_error) continue;
+        // 2^-46: what y and R^T y are off by in double (stored_basis.h, codec.h).
+        operand->codec_error[row + i] =
+            std::fabs(operand->hi[row + i] - back[i]) + 0x1p-46 * sum / root;
+      }
+    }
+  }
+  if (!is_key) return;
+  for (double& value : stored) value = std::fabs(value);
+  operand->in_basis = std::move(stored);
+}
+
 std::vector<double> Transpose(const std::vector<double>& rows, int64_t kv_len, int64_t dim) {
   const int64_t tiles = (kv_len + kKeyTile - 1) / kKeyTile;
   std::vector<double> out(static_cast<size_t>(tiles * kKeyTile * dim), 0.0);
@@ -65,14 +103,19 @@ std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, b
 }
 
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
-                        bool is_key, int64_t batch, int64_t kv_head, bool want_parts) {
+                        bool is_key, int64_t batch, int64_t kv_head, OperandDetail detail) {
   const std::string name = is_key ? "k" : "v";
   const KvFormat& format = is_key ? c.k : c.v;
   OperandRows operand;
   operand.dim = is_key ? c.k_dim : c.v_dim;
   const int64_t first_row = (batch * c.kv_heads + kv_head) * c.kv_len;
-  const auto load_parts = [&] {
-    if (GridOf(format)) {
+  if (detail.in_basis) operand.basis = BasisOf(format, operand.dim);
+  const auto load_detail = [&] {
+    if (operand.basis.Rotates()) {
+      LoadInBasis(c, profile, inputs, is_key, batch, kv_head, &operand);
+    } else if (!detail.parts) {
+      return;
+    } else if (GridOf(format)) {
       LoadParts(c, inputs, is_key, batch, kv_head, &operand);
     } else if (Leaves(format, CodecChoice::kDecode)) {
       LoadMagnitudes(c, profile, inputs, is_key, batch, kv_head, &operand);
@@ -89,29 +132,31 @@ OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const Te
           FormatOfHead(format, kv_head), profile, c.q, std::span(operand.hi).subspan(at, d));
       operand.codec_error.insert(operand.codec_error.end(), error.begin(), error.end());
     }
-    if (want_parts) load_parts();
+    load_detail();
     return operand;
   }
   const EncodedRows rows = CacheRows(format, inputs, name);
   DecodedRows decoded = DecodeRows(format, profile, rows, first_row, c.kv_len);
   operand.hi = std::move(decoded.hi);
   operand.lo = std::move(decoded.lo);
-  if (want_parts) load_parts();
+  load_detail();
   return operand;
 }
 
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
-                  int64_t batch, int64_t kv_head, bool want_parts) {
+                  int64_t batch, int64_t kv_head, OperandDetail detail) {
   HeadData head;
   head.kv_len = c.kv_len;
-  head.k = LoadOperand(c, profile, inputs, true, batch, kv_head, want_parts);
-  head.v = LoadOperand(c, profile, inputs, false, batch, kv_head, want_parts);
+  head.k = LoadOperand(c, profile, inputs, true, batch, kv_head, detail);
+  head.v = LoadOperand(c, profile, inputs, false, batch, kv_head, detail);
   head.k_tiles = Transpose(head.k.hi, c.kv_len, c.k_dim);
   if (!head.k.lo.empty()) head.k_lo_tiles = Transpose(head.k.lo, c.kv_len, c.k_dim);
   if (!head.k.magnitude.empty()) {
     head.k_magnitude_tiles = Transpose(head.k.magnitude, c.kv_len, c.k_dim);
   }
-  const std::vector<double>& magnitude = head.k.magnitude.empty() ? head.k.hi : head.k.magnitude;
+  const std::vector<double>& magnitude = !head.k.in_basis.empty()    ? head.k.in_basis
+                                         : !head.k.magnitude.empty() ? head.k.magnitude
+                                                                     : head.k.hi;
   head.k_abs_sum.resize(static_cast<size_t>(c.kv_len));
   for (int64_t j = 0; j < c.kv_len; ++j) {
     double sum = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/formats/codec.h"
+#include "reference/formats/stored_basis.h"
 #include "reference/spec/case.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -23,15 +24,26 @@ struct OperandRows {
   std::vector<double> hi;         // [T][dim]
   std::vector<double> lo;         // [T][dim]; empty: all zero
   std::vector<double> magnitude;  // [T][dim] |c s| + |z| where codes are dequantized in the kernel;
-                                  // empty: |hi|
+                                  // empty: |hi|. V in its basis: sum |y| over its block / sqrt N
   double scale_largest = 0;       // max of |s| and |z|, beside magnitude
   std::vector<double> scales;     // [T][dim / group] |s|, beside magnitude
-  std::vector<double> codec_error;  // [T][dim] bound of |stored - original|; empty: none
+  std::vector<double> codec_error;  // [T][dim] bound of |stored - original|, or of |hi - R^T y|
+                                    // where the kernel stays in the stored basis; empty: none
+  // Where the kernel stays in the basis in which rows y are stored; else no blocks.
+  StoredBasis basis;
+  std::vector<double> in_basis;     // [T][dim] |y|, of K
+  std::vector<double> block_norms;  // [T][blocks] |y|_2 of each block, of K
+};
+
+// What is wanted of an operand beside its values.
+struct OperandDetail {
+  bool parts = false;     // of codes that the kernel dequantizes
+  bool in_basis = false;  // the stored basis, of formats that rotate rows
 };
 
 // Decodes one head. against_original: hi holds the originals and codec_error the codec's bound.
 OperandRows LoadOperand(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
-                        bool is_key, int64_t batch, int64_t kv_head, bool want_parts);
+                        bool is_key, int64_t batch, int64_t kv_head, OperandDetail detail);
 
 // CodesAsNumbers (codec.h) of K or V of one head. Precondition: the format has a grid.
 std::vector<double> LoadCodes(const AttentionCase& c, const TensorMap& inputs, bool is_key,
@@ -45,13 +57,13 @@ struct HeadData {
   std::vector<double> k_tiles;
   std::vector<double> k_lo_tiles;         // empty: all zero
   std::vector<double> k_magnitude_tiles;  // empty: |k_tiles|
-  std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude
+  std::vector<double> k_abs_sum;          // [T] sum_i of the magnitude, or of |y| in its basis
   double v_largest = 0;                   // max |v| of all keys, of those that are finite
   std::vector<uint8_t> v_not_finite;      // [Dv] 1: V of some key is not finite; empty: none
 };
 
 HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
-                  int64_t batch, int64_t kv_head, bool want_parts);
+                  int64_t batch, int64_t kv_head, OperandDetail detail);
 
 }  // namespace kvcheck
 

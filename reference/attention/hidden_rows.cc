@@ -17,14 +17,15 @@ struct LargestScores {
   double q_abs_sum = 0;
 };
 
-LargestScores LargestOf(const RowContext& context, const VisibleSet& set) {
+LargestScores LargestOf(const RowContext& context, const VisibleSet& set,
+                        std::span<const double> rotated) {
   LargestScores largest;
   for (const int32_t key : set.keys) {
     largest.k_abs_sum =
         std::max(largest.k_abs_sum, context.head->k_abs_sum[static_cast<size_t>(key)]);
   }
   double q_largest = 0;
-  for (const double q : context.q) {
+  for (const double q : rotated.empty() ? context.q : rotated) {
     q_largest = std::max(q_largest, std::fabs(q));
     largest.q_abs_sum += std::fabs(q);
   }
@@ -39,30 +40,31 @@ double HalfGapBelow(DType dtype, double x) {
 
 }  // namespace
 
-bool IsHiddenByNumber(const RowContext& context, const VisibleSet& set) {
+bool IsHiddenByNumber(const RowContext& context, const VisibleSet& set,
+                      std::span<const double> rotated) {
   if (context.c->mask.array != MaskArrayKind::kAdditive || set.keys.empty() || context.SeesSink() ||
       !set.hidden_keys.empty() || set.kind != QueryKind::kOrdinary) {
     return false;
   }
-  const double size = LargestOf(context, set).size;
+  const double size = LargestOf(context, set, rotated).size;
   const double cap = context.c->softcap.value_or(size);
   return set.mask_largest < -kVanishes - 2 * std::min(size, cap);
 }
 
-bool AbsorbsScores(const RowContext& context, const VisibleSet& set) {
+bool AbsorbsScores(const RowContext& context, const VisibleSet& set,
+                   std::span<const double> rotated, double codec) {
   const Arithmetic& a = *context.arithmetic;
   // Only what the kernel says of itself can tell; one that rounds less would keep the scores apart.
   if (!a.declared.op || !a.declared.scores || a.declared.op->toward_zero) return false;
-  if (set.mask_lowest != set.mask_largest || context.c->alibi ||
-      !context.head->k.codec_error.empty()) {
-    return false;
-  }
+  const bool of_originals = context.c->against_original && !IsPlain(context.c->k);
+  if (set.mask_lowest != set.mask_largest || context.c->alibi || of_originals) return false;
   const double number = set.mask_largest;
-  const LargestScores largest = LargestOf(context, set);
+  const LargestScores largest = LargestOf(context, set, rotated);
   RowScores one;
   one.x = one.s = one.magnitude = std::span(&largest.size, 1);
   one.k_abs_sum = std::span(&largest.k_abs_sum, 1);
   one.q_abs_sum = largest.q_abs_sum;
+  one.codec = std::span(&codec, 1);
   one.k_dim = static_cast<double>(context.head->k.dim);
   one.scale = context.c->scale;
   one.softcap = context.c->softcap.value_or(0);

@@ -5,6 +5,8 @@
 #ifndef REFERENCE_ATTENTION_HIDDEN_ROWS_H_
 #define REFERENCE_ATTENTION_HIDDEN_ROWS_H_
 
+#include <span>
+
 #include "reference/attention/row_reference.h"
 #include "reference/attention/visible.h"
 
@@ -12,11 +14,15 @@ namespace kvcheck {
 
 // Whether a key without the number would leave no weight to any key of the row. False where a sink
 // takes that weight, and where a finite mask value keeps further keys in the sum.
-bool IsHiddenByNumber(const RowContext& context, const VisibleSet& set);
+// rotated: bounds of the query's coordinates where it is rotated; else empty.
+bool IsHiddenByNumber(const RowContext& context, const VisibleSet& set,
+                      std::span<const double> rotated);
 
 // Whether under the declared plan the sum of any score of the row and the number is the number, so
-// that all keys weigh the same. Precondition: IsHiddenByNumber.
-bool AbsorbsScores(const RowContext& context, const VisibleSet& set);
+// that all keys weigh the same. codec: most that a score is off by before it is summed.
+// Precondition: IsHiddenByNumber.
+bool AbsorbsScores(const RowContext& context, const VisibleSet& set,
+                   std::span<const double> rotated, double codec);
 
 }  // namespace kvcheck
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <span>
 
 #include "reference/attention/arithmetic.h"
 #include "reference/attention/definition.h"
@@ -32,7 +33,8 @@ double DotError(double d) {
 template <typename Real>
 class OwnError {
  public:
-  OwnError(const RowQuestion& row, const RowScores& scores)
+  // magnitude: sum |q k| of the keys, as the reference sums it.
+  OwnError(const RowQuestion& row, const RowScores& scores, std::span<const double> magnitude)
       : n_(static_cast<double>(row.keys.size()) + 1) {
     const double u = kUnitRoundoff<Real>;
     const double dot = DotError<Real>(static_cast<double>(row.q.size()));
@@ -40,7 +42,7 @@ class OwnError {
       // A forced score is exact.
       if (!scores.forced.empty() && scores.forced[j] == scores.forced[j]) return 0.0;
       const double bias = scores.bias.empty() ? 0 : Abs(scores.bias[j]);
-      double e = (dot + 2 * u) * scores.magnitude[j] +
+      double e = (dot + 2 * u) * magnitude[j] +
                  2 * u * (Abs(scores.x[j]) + Abs(scores.s[j]) + bias) + 0x1p-1000;
       if (row.softcap > 0) {
         e += (kTanhError<Real> + 4 * u) * row.softcap + kTanhFloor<Real> * row.softcap;

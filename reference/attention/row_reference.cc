@@ -8,6 +8,7 @@
 #include "reference/attention/evaluate.h"
 #include "reference/attention/hidden_rows.h"
 #include "reference/attention/own_error.h"
+#include "reference/attention/score_error.h"
 #include "reference/formats/error_bound.h"
 #include "reference/numerics/real.h"
 
@@ -56,9 +57,27 @@ struct KeyFacts {
       for (size_t i = 0; i < d; ++i) sum += Abs(row.q[i]) * error[i];
       codec[j] = sum * Abs(row.scale);
     }
+    if (!owned.q_block_error.empty()) AddRotation(head, row, owned);
   }
 
  private:
+  // What the rotated query is off by, times y; and the sizes of products in the basis of K.
+  void AddRotation(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned) {
+    magnitude.resize(row.keys.size());
+    const auto d = static_cast<size_t>(head.k.dim);
+    const size_t blocks = owned.q_block_error.size();
+    for (size_t j = 0; j < row.keys.size(); ++j) {
+      const auto key = static_cast<size_t>(row.keys[j]);
+      double error = 0, size = 0;
+      for (size_t b = 0; b < blocks; ++b) {
+        error += owned.q_block_error[b] * head.k.block_norms[key * blocks + b];
+      }
+      for (size_t i = 0; i < d; ++i) size += owned.q_parts[i] * head.k.in_basis[key * d + i];
+      codec[j] += error;
+      magnitude[j] = size * Abs(row.scale);
+    }
+  }
+
   // (q + dq)(k + dk) - q k for the codecs of both sides.
   void AddIntegerProducts(const HeadData& head, const RowQuestion& row,
                           const OwnedQuestion& owned) {
@@ -93,9 +112,41 @@ void DescribeFixedQuery(const RowContext& context, OwnedQuestion* out) {
   }
 }
 
-// Bounds of what the query's own codec does to it.
+// Of a query that is rotated into the basis of K. Butterflies are sqrt 2 times orthogonal, so that
+// errors of the levels add up in the 2-norm.
+void DescribeRotatedQuery(const RowContext& context, OwnedQuestion* out) {
+  const Arithmetic& a = *context.arithmetic;
+  const StoredBasis& basis = context.head->k.basis;
+  const double n = static_cast<double>(basis.BlockSize());
+  const double roundings = RotationRoundings(basis.BlockSize());
+  const double of_rotation = std::expm1(roundings * std::log1p(a.u_a));
+  const double relative = Compose(a.u_q, of_rotation);
+  // Of pre-scaled elements; and what a level flushes comes back sqrt 2 times larger a level, beside
+  // what is flushed of q.
+  const double absolute =
+      (1 + Abs(context.c->scale)) * std::sqrt(n) * ((1 + of_rotation) * a.eta_q + 5 * a.lambda);
+  std::vector<double> rotated(context.q.begin(), context.q.end());
+  basis.Rotate(rotated);
+  out->q_parts.resize(rotated.size());
+  for (const RotatedBlock& block : basis.blocks) {
+    double sum = 0, square = 0;
+    for (const size_t i : block.channels) {
+      sum += Abs(context.q[i]);
+      square += context.q[i] * context.q[i];
+    }
+    // 2^-47: the rotation in double, whose 2-norm errs by sqrt N of that of an element
+    // (stored_basis.h).
+    const double error = relative * std::sqrt(square) + 0x1p-47 * sum;
+    out->q_block_error.push_back(error * Abs(context.c->scale) + absolute);
+    for (const size_t i : block.channels) out->q_parts[i] = Abs(rotated[i]) + error;
+    out->q_rotation_largest = Max(out->q_rotation_largest, sum * (1 + of_rotation));
+  }
+}
+
+// Bounds of what the query's own codec, or its rotation, does to it.
 void DescribeQueryCodes(const RowContext& context, OwnedQuestion* out) {
   const Arithmetic& a = *context.arithmetic;
+  if (a.rotates_k) return DescribeRotatedQuery(context, out);
   if (a.fixed_q > 0) return DescribeFixedQuery(context, out);
   if (!a.plan.integer_qk) return;
   const DType dtype = context.c->q;
@@ -114,6 +165,7 @@ void DescribeQuestion(const HeadData& head, const RowQuestion& row, const OwnedQ
                                       [](double sum, double q) { return sum + Abs(q); });
   if (!owned.q_parts.empty()) {
     scores->q_abs_sum = std::accumulate(owned.q_parts.begin(), owned.q_parts.end(), 0.0);
+    scores->q_rotation_largest = owned.q_rotation_largest;
     scores->q_part_largest = *std::max_element(owned.q_parts.begin(), owned.q_parts.end());
     scores->k_scale_largest = head.k.scale_largest;
   }
@@ -158,6 +210,22 @@ void AddFixedWeights(const RowContext& context, const RowQuestion& row,
   }
 }
 
+// Largest sum |y| over a block of V, of the row's keys or of all.
+double LargestBlock(const HeadData& head, const RowQuestion& row, bool of_all) {
+  const auto dv = static_cast<size_t>(head.v.dim);
+  const double root = std::sqrt(static_cast<double>(head.v.basis.BlockSize()));
+  double largest = 0;
+  const auto take = [&](size_t key) {
+    for (size_t c = key * dv; c < (key + 1) * dv; ++c) {
+      const double sum = head.v.magnitude[c] * root;
+      if (std::isfinite(sum)) largest = Max(largest, sum);
+    }
+  };
+  for (size_t key = 0; of_all && key < static_cast<size_t>(head.kv_len); ++key) take(key);
+  for (const int32_t key : row.keys) take(static_cast<size_t>(key));
+  return largest * (1 + 0x1p-40);
+}
+
 template <typename Real>
 RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   const RowQuestion& row = owned.question;
@@ -195,6 +263,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   scores.forced = owned.forced_score;
   scores.hidden_score = owned.hidden_score;
   if (owned.hidden_score != 0) scores.v_largest = head.v_largest;
+  if (a.rotates_v) scores.v_largest = LargestBlock(head, row, owned.hidden_score != 0);
   if (a.factored && !head.v.magnitude.empty()) {
     const auto dv = static_cast<size_t>(head.v.dim);
     for (const int32_t key : row.keys) {
@@ -214,9 +283,11 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   SumChannels(a, row, result.p, weights, o, &sums);
   if (a.fixed_p > 0) AddFixedWeights(context, row, &sums);
   result.denominator_error = DenominatorError(a, weights);
-  const OwnError<Real> own(row, scores);
+  const OwnError<Real> own(row, scores, answer.magnitude);
   result.why = weights.why;
   result.may_overflow = weights.may_overflow;
+  const std::vector<ChannelBound> bounds =
+      ComputeChannelBounds(a, weights, sums, head.v.basis, context.c->out);
   result.channels.resize(o.size());
   size_t defined = 0, bounded = 0;
   for (size_t c = 0; c < o.size(); ++c) {
@@ -228,8 +299,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     if (channel.undefined) continue;
     ++defined;
     const DoubleDouble value = ToPair(answer.o[c]);
-    ChannelBound bound = ComputeChannelBound(a, weights, sums[c], context.c->out);
-    if (!(bound.bound < kInfinity)) bound.bound = bound.before_output = kInfinity;
+    const ChannelBound& bound = bounds[c];
     bounded += bound.bound < kInfinity ? 1 : 0;
     channel = {value.hi,     value.lo,       bound.bound, bound.before_output, own.Channel(sums[c]),
                sums[c].mass, sums[c].spread, bound.terms};
@@ -255,6 +325,16 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     result.lse_bound = ComputeLseBound(a, weights, scores, pair.hi, base2);
   }
   return result;
+}
+
+// Most that a score is off by before it is summed; 0 where it is summed over q and K themselves.
+double LargestCodec(const RowContext& context, const VisibleSet& set, const OwnedQuestion& owned) {
+  RowQuestion row;
+  row.q = context.q;
+  row.keys = set.keys;
+  row.scale = context.c->scale;
+  const KeyFacts facts(*context.head, row, owned);
+  return facts.codec.empty() ? 0 : *std::max_element(facts.codec.begin(), facts.codec.end());
 }
 
 }  // namespace
@@ -320,10 +400,13 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
       out->bias = std::move(bias);
     }
   }
-  if (IsHiddenByNumber(context, set)) {
+  const bool rotates = !out->q_block_error.empty();
+  const std::span<const double> rotated = rotates ? std::span(out->q_parts) : std::span<double>();
+  if (IsHiddenByNumber(context, set, rotated)) {
     if (context.profile.masked_row == MaskedRow::kAny) return RowKind::kUnconstrained;
     out->hidden_by_number = true;
-    if (out->q_parts.empty() && AbsorbsScores(context, set)) {
+    if ((out->q_parts.empty() || rotates) &&
+        AbsorbsScores(context, set, rotated, LargestCodec(context, set, *out))) {
       out->forced_score.assign(out->keys.size(), set.mask_largest);
       out->all_forced = true;
       out->bias.clear();

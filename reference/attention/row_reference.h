@@ -45,6 +45,10 @@ struct OwnedQuestion {
   // Where q.k is computed in integers, per channel: bounds of |encoded q - q| and of the sum of the
   // parts |c s| + |z| of the query's code, or of its size. Empty otherwise.
   std::vector<double> q_error, q_parts;
+  // Where the query is rotated into the basis of K, per block: bound of the 2-norm of what it is
+  // off by, times |scale|. q_parts are then bounds of its coordinates, and q_error stays empty.
+  std::vector<double> q_block_error;
+  double q_rotation_largest = 0;  // most that a sum of its rotation comes to
   // Keys that take part in the maximum alone (profile maximum=all), and their bias.
   std::vector<int32_t> masked_keys;
   std::vector<double> masked_bias;

@@ -21,7 +21,8 @@ using simulated::RowKernel;
 struct OperandView {
   std::vector<double> rows;
   size_t stride = 0;
-  size_t group = 0;  // of factored codes
+  size_t group = 0;   // of factored codes
+  StoredBasis basis;  // in which the rows are; without blocks: not rotated
   const double* Row(int64_t key) const { return &rows[static_cast<size_t>(key) * stride]; }
 };
 
@@ -31,20 +32,30 @@ OperandView ViewOperand(const Plan& plan, const Profile& profile, const Attentio
   const auto d = static_cast<size_t>(is_key ? c.k_dim : c.v_dim);
   OperandView view;
   view.stride = d;
+  if (*plan.dequantize == DequantizeKind::kRotated) {
+    view.basis = BasisOf(format, static_cast<int64_t>(d));
+    if (view.basis.Rotates()) {
+      view.rows = DecodeRowsInBasis(format, profile, CacheRows(format, inputs, is_key ? "k" : "v"),
+                                    (batch * c.kv_heads + kv_head) * c.kv_len, c.kv_len);
+      const Op op(plan);
+      for (double& value : view.rows) value = op.Mul(value, 1);
+      return view;
+    }
+  }
   const bool integers = is_key && plan.integer_qk;
   const bool dequantized = GridOf(format) || Leaves(format, CodecChoice::kDecode);
   if (!integers && (!dequantized || profile.decode != DecodeRounding::kExact ||
                     *plan.dequantize == DequantizeKind::kStored)) {
     AttentionCase stored = c;  // a kernel never sees the originals
     stored.against_original = false;
-    view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
+    view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, {}).hi;
     return view;
   }
   const Op op(plan);
   if (!GridOf(format)) {  // a product of a code and a scale, which double holds
     AttentionCase stored = c;
     stored.against_original = false;
-    view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, false).hi;
+    view.rows = LoadOperand(stored, profile, inputs, is_key, batch, kv_head, {}).hi;
     for (double& value : view.rows) {
       value = op.Mul(value, 1);
       if (*plan.dequantize == DequantizeKind::kRounded) {
@@ -142,7 +153,8 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
         const QueryIndex index = {b, h, l};
         const int64_t row = (b * c->query_heads + h) * c->query_len + l;
         DecodeTo(Get(inputs, "q"), row * c->k_dim, q);
-        const std::vector<double> query = kernel.EncodeQuery(q, profile_);
+        std::vector<double> query = kernel.EncodeQuery(q, profile_);
+        kernel.Rotate(k_head.basis, query);
         VisibleSet set = mask.Visible(rules_.mask_query ? rules_.mask_query(*c, index) : index);
         if (rules_.visible) rules_.visible(*c, index, &set);
         std::vector<double> out(dv, 0.0);
@@ -204,6 +216,7 @@ RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, S
             begin = end;
           }
           kernel.Combine(std::move(partials), &out, &lse);
+          kernel.RotateBack(v_head.basis, out);
         }
         if (*plan.flush_subnormals) {
           for (double& value : out) {

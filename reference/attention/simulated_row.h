@@ -18,6 +18,7 @@
 #include "reference/attention/rules.h"
 #include "reference/attention/simulated_arithmetic.h"
 #include "reference/attention/simulated_sums.h"
+#include "reference/formats/stored_basis.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
@@ -335,7 +336,40 @@ class RowKernel {
     return CodesAsNumbers(format, CodecRows(format, codes), 0, 1);
   }
 
+  // R row and R^T row, each butterfly and each product rounded.
+  void Rotate(const StoredBasis& basis, std::span<double> row) const {
+    for (const RotatedBlock& block : basis.blocks) {
+      ApplySigns(block, row);
+      Transform(block, row);
+    }
+  }
+  void RotateBack(const StoredBasis& basis, std::span<double> row) const {
+    for (const RotatedBlock& block : basis.blocks) {
+      Transform(block, row);
+      ApplySigns(block, row);
+    }
+  }
+
  private:
+  static void ApplySigns(const RotatedBlock& block, std::span<double> row) {
+    for (size_t i = 0; i < block.channels.size(); ++i) {
+      row[block.channels[i]] *= static_cast<double>(block.signs[i]);
+    }
+  }
+  void Transform(const RotatedBlock& block, std::span<double> row) const {
+    const std::vector<size_t>& at = block.channels;
+    for (size_t stride = 1; stride < at.size(); stride *= 2) {
+      for (size_t i = 0; i < at.size(); ++i) {
+        if ((i & stride) != 0) continue;
+        const double low = row[at[i]], high = row[at[i + stride]];
+        row[at[i]] = op_.Add(low, high);
+        row[at[i + stride]] = op_.Add(low, -high);
+      }
+    }
+    const double scale = op_.Round(1 / std::sqrt(static_cast<double>(at.size())));
+    for (const size_t channel : at) row[channel] = op_.Mul(row[channel], scale);
+  }
+
   double DotWith(std::span<const double> q, const double* k, size_t d) const {
     if (plan_.integer_qk) {
       const int64_t group = GridOf(*plan_.integer_qk)->group;

@@ -185,8 +185,8 @@ bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
   const Plan& plan = a.plan;
   const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
                          plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
-  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.WantsParts() &&
-         !c.against_original;
+  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.Detail().parts &&
+         !a.Detail().in_basis && !c.against_original;
 }
 
 std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head) {

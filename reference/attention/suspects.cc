@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/formats/codec.h"
 #include "reference/spec/text.h"
 
 namespace kvcheck {
@@ -53,6 +54,15 @@ std::vector<Suspect> Suspects(const Plan& declared, const Plan& plan, const Prof
     const bool integers = plan.integer_qk || *plan.prescale_roundings > 0;
     if (factored && GridOf(c.k) && !integers) add_fixed(&Plan::fixed_q, "fixed_q");
     if (factored && GridOf(c.v)) add_fixed(&Plan::fixed_p, "fixed_p");
+  }
+  const bool rotates = BasisOf(c.k, c.k_dim).Rotates() || BasisOf(c.v, c.v_dim).Rotates();
+  if (rotates && *plan.dequantize != DequantizeKind::kRotated && !plan.integer_qk &&
+      profile.decode == DecodeRounding::kExact) {
+    Plan changed = declared;
+    changed.dequantize = DequantizeKind::kRotated;
+    changed.dequantize_roundings = 2;
+    add(changed,
+        fmt::format("dequantize=rotated:2 instead of dequantize={}", Name(*plan.dequantize)));
   }
   const auto add_sum = [&](std::optional<SumPlan> Plan::* field, std::string_view key,
                            SumPlan sum) {

@@ -110,6 +110,24 @@ void CheckRange(const EncodedRows& rows, int64_t first_row, int64_t row_count) {
                 "rows outside the stored ones");
 }
 
+// Row after row by read(arithmetic of its head, its planes, its place in the result).
+template <typename Read>
+std::vector<double> ReadRows(const KvFormat& format, const Profile& profile,
+                             const EncodedRows& rows, int64_t first_row, int64_t row_count,
+                             Read read) {
+  CheckRange(rows, first_row, row_count);
+  const int64_t dim = RowDim(format, rows);
+  const auto length = static_cast<size_t>(dim);
+  std::vector<double> out(static_cast<size_t>(row_count) * length);
+  const HeadArithmetic arithmetic(format, profile, dim, rows.planes[0]->shape);
+  RowCursor cursor(format, rows, dim);
+  for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
+    const int64_t at = first_row + static_cast<int64_t>(row);
+    read(arithmetic.Of(at), cursor.At(at), std::span(out).subspan(row * length, length));
+  }
+  return out;
+}
+
 }  // namespace
 
 int64_t HeadOfRow(const KvFormat& format, const Shape& shape, int64_t row) {
@@ -188,19 +206,25 @@ DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const Enc
   return decoded;
 }
 
+StoredBasis BasisOf(const KvFormat& format, int64_t head_dim) {
+  return ArithmeticOf(format)->Basis(head_dim);
+}
+
+std::vector<double> DecodeRowsInBasis(const KvFormat& format, const Profile& profile,
+                                      const EncodedRows& rows, int64_t first_row,
+                                      int64_t row_count) {
+  return ReadRows(format, profile, rows, first_row, row_count,
+                  [](RowArithmetic& arithmetic, RowPlanesView stored, std::span<double> out) {
+                    arithmetic.DecodeInBasis(stored, out);
+                  });
+}
+
 std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profile,
                                     const EncodedRows& rows, int64_t first_row, int64_t row_count) {
-  CheckRange(rows, first_row, row_count);
-  const int64_t dim = RowDim(format, rows);
-  const auto length = static_cast<size_t>(dim);
-  std::vector<double> out(static_cast<size_t>(row_count) * length);
-  const HeadArithmetic arithmetic(format, profile, dim, rows.planes[0]->shape);
-  RowCursor cursor(format, rows, dim);
-  for (size_t row = 0; row < static_cast<size_t>(row_count); ++row) {
-    const int64_t at = first_row + static_cast<int64_t>(row);
-    arithmetic.Of(at).DecodeToRowType(cursor.At(at), std::span(out).subspan(row * length, length));
-  }
-  return out;
+  return ReadRows(format, profile, rows, first_row, row_count,
+                  [](RowArithmetic& arithmetic, RowPlanesView stored, std::span<double> out) {
+                    arithmetic.DecodeToRowType(stored, out);
+                  });
 }
 
 std::vector<double> DecodeFreedom(const KvFormat& format, const Profile& profile,

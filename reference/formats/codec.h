@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/formats/stored_basis.h"
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/tensor.h"
@@ -62,6 +63,15 @@ struct DecodedRows {
 // hi + lo, else values of the row type. Plain values are exact in any case.
 DecodedRows DecodeRows(const KvFormat& format, const Profile& profile, const EncodedRows& rows,
                        int64_t first_row, int64_t row_count);
+
+// The basis in which the format stores rows of head_dim channels.
+StoredBasis BasisOf(const KvFormat& format, int64_t head_dim);
+
+// The same rows as they are stored in that basis, within 2^-50 of the real numbers, row-major.
+// Precondition: BasisOf(format, head_dim) rotates; the profile says decode=exact.
+std::vector<double> DecodeRowsInBasis(const KvFormat& format, const Profile& profile,
+                                      const EncodedRows& rows, int64_t first_row,
+                                      int64_t row_count);
 
 // The same rows written out in the row type; decode=exact is then rounded once.
 std::vector<double> DecodeToRowType(const KvFormat& format, const Profile& profile,

@@ -12,6 +12,12 @@ void RowArithmetic::ReadCodes(RowPlanesView, std::span<double>, std::span<double
   KVCHECK_CHECK(false, "the format has no codes");
 }
 
+void RowArithmetic::DecodeInBasis(RowPlanesView, std::span<double>) {
+  KVCHECK_CHECK(false, "the format does not rotate rows");
+}
+
+StoredBasis FormatArithmetic::Basis(int64_t) const { return {}; }
+
 // NOLINTBEGIN(performance-unnecessary-value-param): families return it
 std::vector<double> FormatArithmetic::Parts(const Profile&, std::span<const double>,
                                             std::vector<double>) const {

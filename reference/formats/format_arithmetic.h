@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/formats/stored_basis.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
 #include "reference/spec/kv_format.h"
@@ -34,6 +35,9 @@ class RowArithmetic {
   virtual void Encode(std::span<const double> x, RowPlanes stored) = 0;
   // The stored real numbers as unevaluated sums hi + lo. lo empty: to the nearest double alone.
   virtual void DecodeExact(RowPlanesView stored, std::span<double> hi, std::span<double> lo) = 0;
+  // Of formats that rotate rows, before they are rotated back, within 2^-50 of the real numbers.
+  // Precondition: the format's Basis is not empty.
+  virtual void DecodeInBasis(RowPlanesView stored, std::span<double> out);
   // Values of the row type, rounded as the profile's `decode` says.
   virtual void DecodeToRowType(RowPlanesView stored, std::span<double> out) = 0;
   // Code, scale and bias of formats with a grid: codes (head_dim), scales and biases (groups).
@@ -110,6 +114,8 @@ class FormatArithmetic {
   virtual ~FormatArithmetic() = default;
   virtual std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile,
                                                   int64_t head_dim) const = 0;
+  // The basis in which rows of head_dim channels are stored.
+  virtual StoredBasis Basis(int64_t head_dim) const;
   // Names of the terms of a bound.
   virtual std::vector<std::string> Terms() const = 0;
   // *bound: sized for x, all zero.

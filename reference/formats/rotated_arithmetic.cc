@@ -75,6 +75,10 @@ class RotatedRows : public RowArithmetic {
     std::fill(lo.begin(), lo.end(), 0.0);
   }
 
+  void DecodeInBasis(RowPlanesView stored, std::span<double> out) override {
+    stored_->DecodeExact(stored, out, rest_);
+  }
+
   void DecodeToRowType(RowPlanesView stored, std::span<double> out) override {
     DecodeExact(stored, out, {});
     RoundAll(out, format_.RowType());
@@ -98,6 +102,11 @@ class RotatedArithmetic : public FormatArithmetic {
 
   std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile, int64_t head_dim) const override {
     return std::make_unique<RotatedRows>(format_, profile, head_dim);
+  }
+
+  StoredBasis Basis(int64_t head_dim) const override {
+    return ConsecutiveBlocks(static_cast<size_t>(head_dim) / size_, size_,
+                             std::vector<float>(size_, 1.0f));
   }
 
   std::vector<std::string> Terms() const override {

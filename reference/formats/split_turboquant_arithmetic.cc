@@ -88,6 +88,13 @@ class SplitTurboquantRows : public RowArithmetic {
       if (!lo.empty()) halves_[h].place.Scatter(low_part, lo);
     });
   }
+  void DecodeInBasis(RowPlanesView stored, std::span<double> out) override {
+    ForEachHalf(halves_, stored, [&](size_t h, RowPlanesView planes) {
+      std::vector<double> part(halves_[h].place.elements.size());
+      rows_[h]->DecodeInBasis(planes, part);
+      halves_[h].place.Scatter(part, out);
+    });
+  }
   void DecodeToRowType(RowPlanesView stored, std::span<double> out) override {
     ForEachHalf(halves_, stored, [&](size_t h, RowPlanesView planes) {
       std::vector<double> part(halves_[h].place.elements.size());
@@ -108,6 +115,17 @@ class SplitTurboquantArithmetic : public FormatArithmetic {
 
   std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile, int64_t head_dim) const override {
     return std::make_unique<SplitTurboquantRows>(format_, profile, head_dim);
+  }
+  StoredBasis Basis(int64_t head_dim) const override {
+    StoredBasis basis;
+    const auto halves = HalvesOf(format_, static_cast<size_t>(head_dim));
+    for (size_t h = 0; h < halves.size(); ++h) {
+      for (RotatedBlock& block : of_half_[h]->Basis(head_dim / 2).blocks) {
+        for (size_t& channel : block.channels) channel = halves[h].place.elements[channel];
+        basis.blocks.push_back(std::move(block));
+      }
+    }
+    return basis;
   }
   std::vector<std::string> Terms() const override { return of_half_[0]->Terms(); }
 

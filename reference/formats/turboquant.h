@@ -21,6 +21,7 @@ class TurboquantGroup {
   TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer);
 
   size_t d() const { return signs_.size(); }
+  TurboquantWriter writer() const { return writer_; }
   std::span<const float> centroids() const { return centroids_; }
   std::span<const float> thresholds() const { return thresholds_; }
   std::span<const float> signs() const { return signs_; }

@@ -127,6 +127,26 @@ class TurboquantRows : public RowArithmetic {
     std::fill(lo.begin(), lo.end(), 0.0);
   }
 
+  // n c; vllm_nc: over the norm of the group's centroids.
+  void DecodeInBasis(RowPlanesView stored, std::span<double> out) override {
+    for (size_t g = 0; g * group_.d() < out.size(); ++g) {
+      std::memcpy(words_.data(), stored[kWords] + g * WordBytes(), WordBytes());
+      UnpackCodes(words_, format_.bits, codes_);
+      double norm = ReadHalf(stored[kNorms] + 2 * g);
+      if (group_.writer() == TurboquantWriter::kVllmNc) {
+        double square = static_cast<double>(1e-16f);
+        for (const uint8_t code : codes_) {
+          const auto c = static_cast<double>(group_.centroids()[code]);
+          square += c * c;
+        }
+        norm /= std::sqrt(square);
+      }
+      for (size_t i = 0; i < codes_.size(); ++i) {
+        out[g * group_.d() + i] = norm * static_cast<double>(group_.centroids()[codes_[i]]);
+      }
+    }
+  }
+
   void DecodeToRowType(RowPlanesView stored, std::span<double> out) override {
     DecodeExact(stored, out, {});
     RoundAll(out, format_.row_type);
@@ -148,6 +168,10 @@ class TurboquantArithmetic : public FormatArithmetic {
 
   std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile, int64_t) const override {
     return std::make_unique<TurboquantRows>(format_, profile.turboquant);
+  }
+  StoredBasis Basis(int64_t head_dim) const override {
+    const TurboquantGroup group(format_, TurboquantWriter::kMlxVlm);
+    return ConsecutiveBlocks(static_cast<size_t>(head_dim) / group.d(), group.d(), group.signs());
   }
   std::vector<std::string> Terms() const override {
     return {"row rounding", "codes and norm", "codes at thresholds", "decoder arithmetic"};

@@ -27,10 +27,11 @@ constexpr EnumNames<MergeKind, 4> kMerges = {{{MergeKind::kNone, "none"},
                                               {MergeKind::kAccumulators, "accumulators"},
                                               {MergeKind::kLse, "lse"},
                                               {MergeKind::kLseDivisionFree, "lse_division_free"}}};
-constexpr EnumNames<DequantizeKind, 4> kDequantize = {{{DequantizeKind::kStored, "stored"},
+constexpr EnumNames<DequantizeKind, 5> kDequantize = {{{DequantizeKind::kStored, "stored"},
                                                        {DequantizeKind::kInside, "inside"},
                                                        {DequantizeKind::kFactored, "factored"},
-                                                       {DequantizeKind::kRounded, "rounded"}}};
+                                                       {DequantizeKind::kRounded, "rounded"},
+                                                       {DequantizeKind::kRotated, "rotated"}}};
 constexpr EnumNames<bool, 2> kYesNo = {{{true, "yes"}, {false, "no"}}};
 constexpr EnumNames<bool, 2> kDenominator = {{{true, "rounded"}, {false, "unrounded"}}};
 constexpr EnumNames<NormaliseKind, 3> kNormalise = {{{NormaliseKind::kDivide, "divide"},
@@ -119,6 +120,11 @@ void RefuseBareName(std::string_view text) {
       near));
 }
 
+// Whether `dequantize` says how often a value is rounded.
+bool SaysRoundings(DequantizeKind kind) {
+  return kind == DequantizeKind::kInside || kind == DequantizeKind::kRotated;
+}
+
 double ParseError(Piece piece) {
   const double error = ParseReal(piece);
   if (!(error >= 0 && error < 1)) piece.Refuse("an error is at least 0 and below 1");
@@ -151,8 +157,8 @@ std::string Print(const SumPlan& sum) {
 std::string Print(const Plan& plan) {
   KVCHECK_CHECK(plan.prescale_roundings.value_or(0) == 0 || plan.prescale_dtype,
                 "prescale says its roundings without its type");
-  KVCHECK_CHECK(plan.dequantize != DequantizeKind::kInside || plan.dequantize_roundings,
-                "dequantize=inside without its roundings");
+  KVCHECK_CHECK(!plan.dequantize || !SaysRoundings(*plan.dequantize) || plan.dequantize_roundings,
+                "dequantize=inside or rotated without its roundings");
   KVCHECK_CHECK(plan.dequantize != DequantizeKind::kRounded || plan.dequantize_dtype,
                 "dequantize=rounded without its type");
   std::string text;
@@ -219,7 +225,8 @@ std::string Print(const Plan& plan) {
   if (plan.dequantize) {
     switch (*plan.dequantize) {
       case DequantizeKind::kInside:
-        add("dequantize", fmt::format("inside:{}", *plan.dequantize_roundings));
+      case DequantizeKind::kRotated:
+        add("dequantize", fmt::format("{}:{}", Name(*plan.dequantize), *plan.dequantize_roundings));
         break;
       case DequantizeKind::kRounded:
         add("dequantize", fmt::format("rounded:{}", ShortName(*plan.dequantize_dtype)));
@@ -323,12 +330,15 @@ Plan ParsePlan(std::string_view text) {
     plan.dequantize_roundings.reset();
     plan.dequantize_dtype.reset();
     const bool takes_argument =
-        *plan.dequantize == DequantizeKind::kInside || *plan.dequantize == DequantizeKind::kRounded;
+        SaysRoundings(*plan.dequantize) || *plan.dequantize == DequantizeKind::kRounded;
     if (parts.size() != (takes_argument ? 2u : 1u)) {
-      value.Refuse("dequantize is stored, inside:ROUNDINGS, factored or rounded:TYPE");
+      value.Refuse(
+          "dequantize is stored, inside:ROUNDINGS, factored, rounded:TYPE or rotated:ROUNDINGS");
     }
-    if (*plan.dequantize == DequantizeKind::kInside) {
-      plan.dequantize_roundings = static_cast<int>(ParseInt(parts[1], 0, 8));
+    if (SaysRoundings(*plan.dequantize)) {
+      // Codecs that divide by a norm of their codes round as often as there are channels.
+      const bool rotates = *plan.dequantize == DequantizeKind::kRotated;
+      plan.dequantize_roundings = static_cast<int>(ParseInt(parts[1], 0, rotates ? 1024 : 8));
     }
     if (*plan.dequantize == DequantizeKind::kRounded) {
       plan.dequantize_dtype = ParseFloatType(parts[1]);

@@ -74,12 +74,15 @@ enum class NormaliseKind {
   kApproximate,  // a division or reciprocal within 2 ulp (rcp.approx, div.full), and a product
 };
 
-// What a kernel over affine codes does with them, beside the values that the profile defines.
+// What a kernel over codes does with them, beside the values that the profile defines.
 enum class DequantizeKind {
   kStored,    // uses the decoded values of the profile as they are
   kInside,    // c * scale + bias inside the kernel, `dequantize_roundings` roundings in f32
   kFactored,  // scale and bias taken out of the sums
   kRounded,   // like inside, then rounded to `dequantize_dtype`
+  // In the basis in which formats that rotate rows store them: q is rotated, values are decoded
+  // with `dequantize_roundings` roundings and not rotated back, the sums of V are, once a row.
+  kRotated,
 };
 
 struct Plan {
@@ -121,7 +124,7 @@ struct Plan {
   std::optional<bool> flush_subnormals;  // FTZ/DAZ
   std::optional<bool> saturate_output;   // clamps to the largest finite output
   std::optional<DequantizeKind> dequantize;
-  std::optional<int> dequantize_roundings;
+  std::optional<int> dequantize_roundings;  // of kInside and kRotated
   std::optional<DType> dequantize_dtype;
 
   bool operator==(const Plan&) const = default;

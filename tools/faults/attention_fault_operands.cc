@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "reference/formats/codec.h"
 #include "tools/faults/attention_fault_rules.h"
 #include "tools/faults/attention_faults.h"
 
@@ -94,6 +95,20 @@ void KRotated(AttentionQuestion* a) {
   EditNumbers(&found->second, [d](std::vector<double>* values) {
     for (size_t i = 0; i < values->size(); i += d) Rotate(std::span(*values).subspan(i, d));
   });
+}
+// What meets rotated keys is the query itself: R q is q, as if q had been rotated back.
+void QueryNotInBasisOfKeys(AttentionQuestion* a) {
+  const StoredBasis basis = BasisOf(a->c.k, a->c.k_dim);
+  if (!basis.Rotates()) return;
+  const auto d = static_cast<size_t>(a->c.k_dim);
+  EditNumbers(&a->inputs.at("q"), [&](std::vector<double>* values) {
+    for (size_t i = 0; i < values->size(); i += d) {
+      basis.RotateBack(std::span(*values).subspan(i, d));
+    }
+  });
+}
+void OutputInBasisOfValues(const AttentionCase& c, const QueryIndex&, std::span<double> out) {
+  BasisOf(c.v, c.v_dim).Rotate(out);
 }
 void OutputRotated(const AttentionCase&, const QueryIndex&, std::span<double> out) { Rotate(out); }
 
@@ -193,6 +208,17 @@ constexpr AttentionFault kOperandFaults[] = {
       "tq-l1-value-kernel-ignores-rht", "P9", "attention out bound",
       "attention hq=1 hkv=1 l=1 t=1 d=1 dv=2 q=f32 k=f32 v=f32 out=f32 scale=0.5 data=gauss:1"},
      Output<OutputRotated>},
+    {{"rotated_query_left_as_it_is", "q", "rotated keys meet a query that is not",
+      "lcpp-kv-rotation-arch", "P9", "attention out bound | attention lse bound",
+      "attention hq=1 hkv=1 l=1 t=2 d=32 dv=1 q=f32 k=turboquant:4:g32:f32 v=f32 out=f32 "
+      "scale=0.125 data=gauss:1"},
+     nullptr,
+     QueryNotInBasisOfKeys},
+    {{"rotated_values_not_rotated_back", "output", "the sum of rotated values is given as it is",
+      "tq-l1-value-kernel-ignores-rht", "P9", "attention out bound",
+      "attention hq=1 hkv=1 l=1 t=1 d=1 dv=32 q=f32 k=f32 v=turboquant:4:g32:f32 out=f32 "
+      "scale=0.5 data=gauss:1"},
+     Output<OutputInBasisOfValues>},
     {{"v_as_other_half", "v", "f16 is read as bf16, and bf16 as f16",
       "ssd-bf16-dtype vllm-fp8-v1-wrong", "P4", "attention out bound",
       "attention hq=1 hkv=1 l=1 t=1 d=1 q=bf16 k=bf16 v=bf16 out=bf16 scale=0.5 data=gauss:1"},

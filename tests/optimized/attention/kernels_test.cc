@@ -39,8 +39,14 @@ struct NamedKind {
 #define KVCHECK_NAMED_KIND(name, rows) {RowKind::name, #name, ""},
 std::vector<NamedKind> Kinds() {
   std::vector<NamedKind> kinds = {KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_NAMED_KIND)};
-  const char* formats[] = {
-      "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "affine:8:g32:f32", "affine:4:g64:f32"};
+  const char* formats[] = {"f32",
+                           "f16",
+                           "bf16",
+                           "f8e4m3fn",
+                           "f8e5m2",
+                           "affine:8:g32:f32",
+                           "affine:4:g64:f32",
+                           "turboquant:4:g64:f32"};
   EXPECT_EQ(kinds.size(), std::size(formats));
   EXPECT_EQ(kinds.size(), static_cast<size_t>(optimized::kPlainKinds));
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].format = formats[i];
@@ -122,7 +128,7 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
     const OnTarget forced(target);
     const std::string what = std::string(" ") + hwy::TargetName(target);
     for (const NamedKind& kind : Kinds()) {
-      const bool coded = kind.format.starts_with("affine");
+      const bool coded = kind.format.starts_with("affine") || kind.format.starts_with("turboquant");
       const std::vector<int64_t> dims = coded ? std::vector<int64_t>{64, 128, 192}
                                               : std::vector<int64_t>{1, 2, 15, 16, 17, 31, 33, 129};
       for (const int64_t dim : dims) {
@@ -216,7 +222,7 @@ TEST(AttentionKernels, ReadEveryCodeOfTheNarrowTypesOnEveryInstructionSet) {
       constexpr int64_t kDim = 256;
       for (int64_t first = 0; first < count; first += kDim) {
         optimized::BlockStage stage;
-        stage.Start(PlainFormat{dtype}, kDim, false);
+        stage.Start(PlainFormat{dtype}, kDim, {});
         const optimized::StoredHeads heads = {
             codes.data() + first * size, nullptr, nullptr, 0, 0, 0, 0};
         const int64_t column = 0;

@@ -18,7 +18,8 @@
 
 namespace kvcheck {
 
-// A block of one format with the values that it stands for: codes by two roundings.
+// A block of one format with the values that it stands for: codes by two roundings, rotated rows in
+// the basis in which they are stored.
 struct StoredBlock {
   StoredBlock(const std::string& text, int64_t dim, int64_t count, uint32_t seed,
               bool factored = false)
@@ -32,13 +33,19 @@ struct StoredBlock {
       value = std::ldexp(static_cast<float>(static_cast<int32_t>(random())), -31);
     codes.resize(static_cast<size_t>(count * bytes.codes));
     scales.resize(static_cast<size_t>(count * bytes.scales));
-    biases.resize(scales.size());
+    const bool in_basis = optimized::RotatesRows(format);
+    biases.resize(static_cast<size_t>(count * bytes.biases));
     codec.Encode(reinterpret_cast<const std::byte*>(x.data()), dim * 4, count,
                  {codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales});
     values.resize(x.size());
-    codec.Decode({codes.data(), scales.data(), biases.data(), bytes.codes, bytes.scales}, count,
-                 values.data());
-    stage.Start(format, dim, factored);
+    const optimized::StoredRowsView rows = {codes.data(), scales.data(), biases.data(), bytes.codes,
+                                            bytes.scales};
+    if (in_basis) {
+      codec.DecodeInBasis(rows, count, values.data());
+    } else {
+      codec.Decode(rows, count, values.data());
+    }
+    stage.Start(format, dim, {.factored = factored, .in_basis = in_basis});
     heads = {codes.data(), scales.data(), biases.data(), bytes.codes, 0, bytes.scales, 0};
     for (int64_t i = 0; i < count; ++i) columns.push_back(i);
   }

@@ -68,7 +68,7 @@ int64_t Violations(const AttentionCase& c, const Plan& plan, const TensorMap& in
   const std::vector<double> out = Decoded(Get(Answer(&kernel, c, inputs), "out"));
   Arithmetic arithmetic = Resolve(plan, {}, c);
   change_arithmetic(&arithmetic);
-  const HeadData head = LoadHead(c, {}, inputs, 0, 0, arithmetic.WantsParts());
+  const HeadData head = LoadHead(c, {}, inputs, 0, 0, arithmetic.Detail());
   const MaskReader mask(c, {}, inputs);
   const std::vector<double> q = Decoded(Get(inputs, "q"));
   const auto d = static_cast<size_t>(c.k_dim), dv = static_cast<size_t>(c.v_dim);

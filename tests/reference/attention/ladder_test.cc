@@ -31,7 +31,7 @@ void ClimbRow(const AttentionCase& c, const Profile& profile, const Plan& plan,
   const MaskReader mask(c, profile, inputs);
   const HeadData head =
       LoadHead(c, profile, inputs, query.batch, query.query_head / (c.query_heads / c.kv_heads),
-               arithmetic.WantsParts());
+               arithmetic.Detail());
   const std::vector<double> all_q = Decoded(Get(inputs, "q"));
   const int64_t row = (query.batch * c.query_heads + query.query_head) * c.query_len + query.query;
   RowContext context;

@@ -135,7 +135,7 @@ TEST(VisibleSet, EqualsTheDefinitionForEveryCombinationOfTerms) {
 
 RowKind Question(const AttentionCase& c, const Profile& profile, const TensorMap& inputs,
                  const QueryIndex& query, OwnedQuestion* owned) {
-  const HeadData head = LoadHead(c, profile, inputs, query.batch, 0, false);
+  const HeadData head = LoadHead(c, profile, inputs, query.batch, 0, {});
   const Arithmetic arithmetic = Resolve({}, profile, c);
   const std::vector<double> q(static_cast<size_t>(c.k_dim), 1.0);
   RowContext context;

@@ -216,6 +216,8 @@ std::vector<Malformed> Table() {
       plan("dequantize=inside", "inside", "inside:ROUNDINGS"),
       plan("dequantize=stored:1", "stored", "inside:ROUNDINGS"),
       plan("dequantize=rounded:i8", "i8", "expected a float type"),
+      plan("dequantize=rotated", "rotated", "rotated:ROUNDINGS"),
+      plan("dequantize=rotated:1025", "1025", "1024"),
       // Profiles.
       profile("masked_row=zeros", "zeros", "is not one of zero, nan, mean, any"),
       profile("mask_value=inf", "inf", "finite"),

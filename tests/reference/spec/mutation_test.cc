@@ -84,6 +84,7 @@ const std::vector<std::string> kPlans = {
     "dequantize=factored fixed_q=2^-23 fixed_p=none block=64",
     "base=plain_f32 integer_qk=none",
     "dequantize=rounded:f16 name=x",
+    "dequantize=rotated:1 block=64",
 };
 const std::vector<std::string> kProfiles = {
     "",

@@ -109,7 +109,11 @@ Plan AnyPlan() {
   if (Coin()) plan.saturate_output = Coin();
   if (Coin()) {
     plan.dequantize = OneOf<DequantizeKind>({DequantizeKind::kStored, DequantizeKind::kInside,
-                                             DequantizeKind::kFactored, DequantizeKind::kRounded});
+                                             DequantizeKind::kFactored, DequantizeKind::kRounded,
+                                             DequantizeKind::kRotated});
+    if (*plan.dequantize == DequantizeKind::kRotated) {
+      plan.dequantize_roundings = *rc::gen::inRange(0, 1025);
+    }
     if (*plan.dequantize == DequantizeKind::kInside) {
       plan.dequantize_roundings = *rc::gen::inRange(0, 9);
     }
@@ -228,6 +232,8 @@ TEST(PlanTextDeathTest, FieldWhosePartnerIsUnsaidIsABugOfTheCaller) {
   plan.dequantize = DequantizeKind::kInside;
   EXPECT_EXIT(Print(plan), exits, "dequantize");
   plan.dequantize = DequantizeKind::kRounded;
+  EXPECT_EXIT(Print(plan), exits, "dequantize");
+  plan.dequantize = DequantizeKind::kRotated;
   EXPECT_EXIT(Print(plan), exits, "dequantize");
   plan = {};
   plan.prescale_roundings = 1;
