@@ -32,7 +32,7 @@ from mlx_vlm.models.cache import KVCache
 import rotated_plan
 from freedom import Known, parts_of
 from kvcheck_adapter import Adapter, Refused, Unsupported
-from kvcheck_adapter.mlx_arrays import NAMES, TYPES, sdpa_plan, to_mlx, to_numpy
+from kvcheck_adapter.mlx_arrays import TYPES, sdpa_plan, to_mlx, to_numpy
 from kvcheck_adapter.split_turboquant import SplitTurboquant
 from kvcheck_adapter.turboquant import parameters
 

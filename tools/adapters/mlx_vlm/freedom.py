@@ -7,6 +7,7 @@ import functools
 
 import numpy as np
 
+from kvcheck_adapter.channel import unpacked
 from kvcheck_adapter.formats import parse_format
 from kvcheck_adapter.split_turboquant import SplitTurboquant, halves
 from kvcheck_adapter.storage import to_float32
@@ -22,11 +23,6 @@ def parts_of(text):
     if fmt.family is SplitTurboquant:
         return halves(text)
     return ((fmt, np.arange(fmt.group)),)
-
-
-def codes_of(words, bits):
-    stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
-    return (stream.reshape(-1, bits) << np.arange(bits)).sum(-1)
 
 
 class Known:
@@ -92,7 +88,7 @@ def may_be(text, vector, words, norms, known_words, known_norms):
         x = vector[channels].astype(np.float64)
         d, width = len(channels), len(channels) * fmt.bits // 32
         n = np.sqrt((x * x).sum())
-        got, own = codes_of(words[at:at + width], fmt.bits), codes_of(known_words[at:at + width], fmt.bits)
+        got, own = unpacked(words[at:at + width], fmt.bits), unpacked(known_words[at:at + width], fmt.bits)
         at += width
         if norms[index] != known_norms[index]:
             spread = (d / 2 + 2) * UNIT

@@ -15,8 +15,9 @@ import math
 
 import numpy as np
 
-from freedom import codes_of, parts_of
+from freedom import parts_of
 from kvcheck_adapter import Unsupported
+from kvcheck_adapter.channel import unpacked
 from kvcheck_adapter.mlx_arrays import is_power_of_two
 from kvcheck_adapter.storage import to_float32
 from kvcheck_adapter.turboquant import hadamard, parameters
@@ -35,7 +36,7 @@ def decoded(fmt, codes, norms):
     for index, (part, channels) in enumerate(parts_of(fmt.text)):
         width = len(channels) * part.bits // 32
         centroids, signs = parameters(part.text)
-        picked = centroids[codes_of(codes[..., at:at + width], part.bits)].astype(np.float64).reshape(*codes.shape[:-1], len(channels))
+        picked = centroids[unpacked(codes[..., at:at + width], part.bits)].astype(np.float64)
         at += width
         norm = norms[..., index:index + 1].astype(np.float64)
         sizes.append((np.abs(picked) * norm, channels, signs))
