@@ -134,22 +134,22 @@ int BasisRoundingsOf(const KvFormat& format) {
   return BasisRoundings(HalfFormat(Of(format), true));
 }
 
-// turn(format of a half, channels, its elements): each half on its own.
-template <typename Turn>
-void TurnHalves(const SplitTurboquantFormat& split, int64_t dim, float* row, Turn turn) {
+// rotate(format of a half, channels, its elements): each half on its own.
+template <typename RotateHalf>
+void RotateHalves(const SplitTurboquantFormat& split, int64_t dim, float* row, RotateHalf rotate) {
   auto* of_half = reinterpret_cast<float*>(Room(dim / 2 * static_cast<int64_t>(sizeof(float))));
   for (const bool high : {false, true}) {
     ForEachOfHalf(split, high, dim, [&](int64_t to, int64_t i) { of_half[to] = row[i]; });
-    turn(HalfFormat(split, high), dim / 2, of_half);
+    rotate(HalfFormat(split, high), dim / 2, of_half);
     ForEachOfHalf(split, high, dim, [&](int64_t from, int64_t i) { row[i] = of_half[from]; });
   }
 }
 
 void Rotate(const KvFormat& format, int64_t dim, float* x) {
-  TurnHalves(Of(format), dim, x, RotateToBasis);
+  RotateHalves(Of(format), dim, x, RotateToBasis);
 }
 void RotateBack(const KvFormat& format, int64_t dim, float* y) {
-  TurnHalves(Of(format), dim, y, RotateFromBasis);
+  RotateHalves(Of(format), dim, y, RotateFromBasis);
 }
 
 constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, RotateBack};
