@@ -70,7 +70,8 @@ struct Settings {
 // with block_table (N, pages) K and V are (pages, Hkv, tokens of a page, D), the last three as the
 // layout has them, and with kv_lens (N) of each only the first tokens are there. With block_starts
 // (N + 1) block_table is one list, the pages of all sequences one behind the other. Their
-// mask_array is one list of bools, sequence by sequence the row-major (L, T) of each.
+// mask_array is one list of bools, sequence by sequence the row-major (L, T) of each. Rows of a
+// sequence without keys are fully masked ones.
 // Definition: AttentionCase in reference/spec/case.h.
 struct AttentionCall {
   Array q, k, v;

@@ -135,6 +135,70 @@ def test_paged_k_and_v_are_read_by_their_table():
         assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "block_table": table + 1})
 
 
+def without_keys():
+    """q, k, v, lengths, out and lse, of which row 1 has no keys."""
+    lens = np.int32([16, 0, 9])
+    q, k, v = tensors(b=3, l=2, t=16)
+    out, lse = np.zeros_like(q), np.full((3, 4, 2), -np.inf, np.float32)
+    for i, n in enumerate(lens):
+        if n:
+            out[i:i + 1], lse[i:i + 1] = attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n], lse=True)
+    return q, k, v, lens, out, lse
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_rows_of_a_sequence_without_keys_are_fully_masked_ones(strict):
+    q, k, v, lens, out, lse = without_keys()
+    keywords = {"kv_lens": lens, "plan": PLAN, "strict": strict}
+    verdict = assert_attention_close(out, q, k, v, lse=lse, **keywords)
+    assert any("lse of sequence 1, which has no keys: not judged" in line for line in verdict.warnings)
+    wrong = out.copy()
+    for value in (7, np.nan):
+        wrong[1, 2, 1, 3] = value
+        with pytest.raises(AssertionError, match="sequence 1: out"):
+            assert_attention_close(wrong, q, k, v, **keywords)
+    undefined = np.where(np.arange(3)[:, None, None, None] == 1, np.float32(np.nan), out)
+    assert assert_attention_close(undefined, q, k, v, profile="masked_row=nan", **keywords).passed
+    # A sink is the only logit there.
+    sinks = np.float32([0.5, -1, 2, 0])
+    only = q[1:2], k[1:2], v[1:2]
+    right = np.broadcast_to(sinks[None, :, None], (1, 4, 2))
+    keywords = {"kv_lens": np.int32([0]), "plan": PLAN, "strict": strict, "sinks": sinks}
+    assert assert_attention_close(out[1:2], *only, lse=right, **keywords).passed
+    with pytest.raises(AssertionError, match="sequence 0: lse"):
+        assert_attention_close(out[1:2], *only, lse=right + 1, **keywords)
+
+
+def test_packed_and_paged_sequences_without_keys_are_judged_too():
+    q, k, v, lens, out, _ = without_keys()
+    starts = np.int32([0, 2, 4, 6])
+    k_starts = np.cumsum([0, *lens]).astype(np.int32)
+    flat = [x.swapaxes(1, 2).reshape(-1, 4, 16) for x in (out, q)]
+    flat += [np.concatenate([x[i, :, :n].swapaxes(0, 1) for i, n in enumerate(lens)]) for x in (k, v)]
+    packed = {"layout": "shd", "cu_seqlens_q": starts, "cu_seqlens_k": k_starts, "causal": True, "plan": PLAN}
+    order = [attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n], causal=True) if n else out[i:i + 1]
+             for i, n in enumerate(lens)]
+    flat[0] = np.concatenate(order).swapaxes(1, 2).reshape(-1, 4, 16)
+    assert assert_attention_close(*flat, **packed).passed
+    pages = [x.swapaxes(1, 2).reshape(12, 4, 2, 16) for x in (k, v)]
+    paged = {"layout": "bshd", "block_table": np.arange(12, dtype=np.int32).reshape(3, 4), "kv_lens": lens, "plan": PLAN}
+    arrays = [x.swapaxes(1, 2) for x in (out, q)]
+    assert assert_attention_close(*arrays, *pages, **paged).passed
+    flat[0][3, 0, 0] = arrays[0][1, 1, 0, 0] = 7
+    for call, keywords in (((*flat,), packed), ((*arrays, *pages), paged)):
+        with pytest.raises(AssertionError, match="sequence 1: out"):
+            assert_attention_close(*call, **keywords)
+
+
+def test_tokens_behind_the_last_sequence_are_named():
+    arrays, (q_starts, k_starts) = packed([(5, 5), (3, 4)])
+    out, q, k, v = arrays
+    longer = [np.concatenate([x, x[:2]]) for x in (out, q)]
+    verdict = assert_attention_close(*longer, k, v, layout="shd", causal=True, cu_seqlens_q=q_starts,
+                                     cu_seqlens_k=k_starts, plan=PLAN)
+    assert any(line.startswith("2 of 10 tokens are behind the last sequence") for line in verdict.warnings)
+
+
 def test_pages_may_be_one_list_with_starts():
     lens = [9, 5]
     q, k, v = tensors(b=2, l=1, t=12)

@@ -72,6 +72,7 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     block_table (N, pages), kv_lens (N): K and V are (pages, tokens of a page, Hkv, D) of layout "bshd" or "shd". With
         block_starts (N + 1) block_table is one list, the pages of all sequences one behind the other (FlashInfer's
         kv_indices and kv_indptr). A mask of packed or paged sequences is one list of bools, the (L, T) of each in turn.
+        Queries of a sequence without keys are fully masked rows, which `profile` says what to expect of (0).
     plan: how the kernel computes: a name of kvcheck.plans(), or a text of fields.
     profile: which conventions it follows ("masked_row=nan"). strict: statistics over their limit fail, too.
     rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
