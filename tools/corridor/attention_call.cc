@@ -482,6 +482,19 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   LeaveOutLseWithoutKeys(without_keys, dense);
 }
 
+// An lse in f64 beside outputs of fewer bits as the f32 next to it, which a case has there: what
+// is right in f64 is right so, since the bound holds the rounding of an lse in f32.
+void NarrowLse(AttentionCall* call, std::deque<Tensor>* own) {
+  if (!call->lse || call->lse->dtype != DType::kFloat64 || call->out.dtype == DType::kFloat64) {
+    return;
+  }
+  const std::vector<double> numbers = Numbers("lse", *call->lse);
+  Tensor& narrow = own->emplace_back(DType::kFloat32, Shape::Unnamed(call->lse->extents));
+  EncodeFrom(numbers, DType::kFloat32, narrow.bytes.data());
+  call->lse = Array{DType::kFloat32, call->lse->extents, narrow.bytes.data()};
+  call->lse->strides_bytes = StridesOf("lse", *call->lse);
+}
+
 }  // namespace
 
 DenseCalls DenseCallsOf(const AttentionCall& call) {
@@ -509,6 +522,7 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
     }
   }
   DenseCalls dense;
+  NarrowLse(&ordered, &dense.own);
   if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.block_starts ||
       call.kv_lens) {
     AddSequences(ordered, &dense);

@@ -89,6 +89,20 @@ def test_lse_is_judged_in_both_bases():
     assert assert_attention_close(out, q, k, v, lse=lse.swapaxes(1, 2), lse_layout="bsh", plan=PLAN).passed
 
 
+def test_an_lse_in_f64_is_judged_as_the_f32_next_to_it():
+    q, k, v = tensors()
+    out, lse = attention(q, k, v, lse=True)
+    assert assert_attention_close(out, q, k, v, lse=lse.astype("f8"), plan=PLAN).passed
+    bound = kvcheck.reference_attention(q, k, v, lse=True, plan=PLAN)["lse"][2]
+    # Beyond the bound and half a step of the f32 that it becomes.
+    wrong = lse.astype("f8")
+    wrong[1, 2, 3] += 2 * bound[1, 2, 3] + np.spacing(np.abs(lse[1, 2, 3]))
+    with pytest.raises(AssertionError, match="lse.b=1, hq=2, l=3"):
+        assert_attention_close(out, q, k, v, lse=wrong, plan=PLAN)
+    with pytest.raises(AssertionError, match="has type float16"):
+        assert_attention_close(out, q, k, v, lse=lse.astype("f2"), plan=PLAN)
+
+
 def packed(lengths, spoil=None):
     """q, k, v, out of sequences that follow each other, (tokens, H, D), and their starts. spoil: one that is not causal."""
     parts = []
@@ -152,6 +166,7 @@ def test_rows_of_a_sequence_without_keys_are_fully_masked_ones(strict):
     keywords = {"kv_lens": lens, "plan": PLAN, "strict": strict}
     verdict = assert_attention_close(out, q, k, v, lse=lse, **keywords)
     assert any("lse of sequence 1, which has no keys: not judged" in line for line in verdict.warnings)
+    assert assert_attention_close(out, q, k, v, lse=lse.astype("f8"), **keywords).passed
     wrong = out.copy()
     for value in (7, np.nan):
         wrong[1, 2, 1, 3] = value

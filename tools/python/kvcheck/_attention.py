@@ -60,7 +60,8 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
 
     Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
     ("bhsd", "bshd", "sbhd", "hsd", ...: b batch row, h head, s token, d channel; b may be left out); lse (B, Hq, L), the
-    natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs").
+    natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs"); in f32, beside an output in
+    f64 in f64; an lse in f64 beside other outputs is judged as the f32 next to it.
     mask: bool (True may attend) or additive, of shape (T), (L, T), (B, L, T) or (B, Hq, L, T), where an extent may be 1;
         or a text of kvcheck ("causal_bottom_right+left_pad:0,5").
     causal: True or "bottom_right": the last query sees the last key (FlashAttention); "top_left": query l sees the keys up
