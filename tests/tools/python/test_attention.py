@@ -1,6 +1,8 @@
 """judge_attention and assert_attention_close: every argument takes part, every layout means the same."""
+import copy
 import json
 import os
+import pickle
 import subprocess
 
 import numpy as np
@@ -305,6 +307,30 @@ def test_a_verdict_tells_what_it_is():
     assert verdict.outcome == "FAIL" and verdict.worst["coordinates"] == "[b=0, hq=1, l=2, dv=3]"
     assert verdict.worst["error"] == pytest.approx(0.5, abs=verdict.bound)
     assert "<pre" in verdict._repr_html_() and repr(verdict).startswith("<kvcheck.Verdict FAIL")
+
+
+@pytest.mark.parametrize("fault", [0, 0.5, np.nan])
+def test_a_verdict_can_be_pickled_and_copied(fault):
+    q, k, v = tensors()
+    out = attention(q, k, v, causal=True)
+    out[0, 1, 2, 3] += fault
+    out[1] += fault
+    verdict = kvcheck.judge_attention(out, q, k, v, causal=True, plan=PLAN, rows=40)
+    for made in (pickle.loads(pickle.dumps(verdict)), copy.copy(verdict), copy.deepcopy(verdict)):
+        assert str(made) == str(verdict) and made.to_json() == verdict.to_json()
+        assert made._repr_html_() == verdict._repr_html_() and made.outcome == ("FAIL" if fault else "PASS")
+    state = verdict.__getstate__()
+    for wrong in (b"", state[:-1], state + b"x", state.replace(b"kvcheck", b"another", 1)):
+        with pytest.raises(kvcheck.Error, match="no verdict of this version"):
+            kvcheck.Verdict.__new__(kvcheck.Verdict).__setstate__(wrong)
+
+
+def test_a_verdict_is_neither_true_nor_false():
+    q, k, v = tensors()
+    for out in (attention(q, k, v), q * 2):
+        verdict = kvcheck.judge_attention(out, q, k, v, plan=PLAN)
+        with pytest.raises(TypeError, match=rf"\.passed.*\.outcome, which is {verdict.outcome}"):
+            bool(verdict)
 
 
 def test_a_sample_finds_a_fault_in_many_rows_and_says_what_it_judged():
