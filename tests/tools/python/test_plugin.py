@@ -1,4 +1,5 @@
 """The pytest plugin in a run of its own: report, fixture and marker, audit."""
+import importlib.util
 import json
 import pathlib
 import re
@@ -14,6 +15,8 @@ from kvcheck._array_faults import FAULTS
 from kvcheck._command import program
 from kvcheck.audit import Audit
 
+# Not imported here: pytester forgets what a test imports, and torch can be imported but once.
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
 
 
@@ -98,6 +101,83 @@ def test_the_audit_changes_no_outcome_and_leaves_functions_as_they_were(suite):
             assert np.array_equal(x, np.linspace(1, 2, 8))
     """)
     suite.runpytest_subprocess("--kvcheck-audit").assert_outcomes(passed=1, failed=1)
+
+
+def test_nothing_that_a_test_watches_notices_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import warnings
+        import numpy as np
+        x = np.full((4, 4), 6e4, np.float16)
+        def test_recwarn(recwarn):
+            assert np.allclose(x, x) and len(recwarn) == 0
+        def test_record():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                np.testing.assert_allclose(np.full((3, 3), np.inf), np.full((3, 3), np.inf))
+                assert not caught
+                warnings.warn("seen")
+                assert len(caught) == 1
+        def test_handlers_of_floating_point_errors():
+            hits = []
+            with np.errstate(all="call", call=lambda kind, flag: hits.append(kind)):
+                assert np.allclose(x, x) and not hits
+                assert np.geterr()["over"] == "call"
+            with np.errstate(all="raise"):
+                assert np.allclose(x, x)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=3)
+    assert "assertions were asked again" in done.stdout.str() and "could not be asked" not in done.stdout.str()
+
+
+@pytest.fixture
+def watched():
+    """An audit, and the assertions that it asked of a test."""
+    audit = Audit(limit=1000)
+    with audit.watching("test"):
+        yield audit, audit.tests["test"]
+    audit.close()
+    assert not audit.broken
+
+
+@pytest.mark.parametrize("actual", [[1.5, 2.5, 3.5], (1.5, 2.5), 2.5, np.float64(2.5), np.array(2.5), np.complex64([1 + 2j, 3]),
+                                    np.array(1j)], ids=repr)
+def test_whatever_numpy_takes_for_an_array_is_asked(watched, actual):
+    _, found = watched
+    np.testing.assert_allclose(actual, actual, atol=1e-6)
+    assert np.allclose(actual, actual, atol=1e9)
+    tight, loose = found
+    assert set(tight.caught) >= {"all zero", "times 0.72", "random, same norm"} and not tight.passed
+    assert set(loose.passed) == set(tight.caught) and not loose.caught
+
+
+def test_what_holds_no_floats_is_counted_with_the_reason(watched):
+    audit, found = watched
+    np.testing.assert_allclose([1, 2], [1, 2])
+    assert np.allclose(np.ones(3, bool), np.ones(3, bool)) and np.allclose(np.zeros(3), np.zeros(3))
+    assert not found and audit.not_asked == {"elements of type int64": 1, "elements of type bool": 1,
+                                             "values that no fault would change": 1}
+
+
+def test_tolerances_by_place_have_their_names(watched):
+    _, found = watched
+    x = np.linspace(1, 2, 8)
+    assert np.allclose(x, x, 1, 2)
+    np.testing.assert_allclose(x, x, 0.5)
+    assert [record.tolerance for record in found] == ["atol=2 rtol=1", "rtol=0.5"]
+
+
+def test_numbers_that_are_not_finite_are_null(watched, tmp_path):
+    audit, found = watched
+    assert np.allclose([1, np.nan], [1, np.nan], equal_nan=True) and np.allclose([np.inf, 1], [np.inf, 1])
+    found[0].attention = {"justified": np.inf, "ratio": np.nan, "passed": [], "caught": []}
+    audit.write_json(tmp_path / "audit.json")
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    says = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert says["tests"][0]["attention"]["justified"] is None and says["tests"][0]["assertions"] == 2
 
 
 # A library that the audit knows, in numpy.
@@ -216,8 +296,113 @@ def test_mlx_is_audited(suite):
     assert "all zero (1 of 1)" in done.stdout.str()
 
 
+@needs_torch
+def test_torch_notices_nothing_of_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import gc, weakref
+        import torch
+        import torch.nn.functional as F
+        from torch.overrides import TorchFunctionMode
+        from torch.testing import assert_close
+        from torch.utils._python_dispatch import TorchDispatchMode
+        x = torch.linspace(1, 2, 32).reshape(4, 8)
+        def test_a_message_that_is_a_function():
+            said = []
+            assert_close(x, x, msg=lambda text: said.append(text) or text)
+            assert not said
+        def test_modes():
+            seen = []
+            class Dispatch(TorchDispatchMode):
+                def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+                    seen.append(function)
+                    return function(*arguments, **(keywords or {}))
+            class Function(TorchFunctionMode):
+                def __torch_function__(self, function, types, arguments=(), keywords=None):
+                    seen.append(function)
+                    return function(*arguments, **(keywords or {}))
+            q = torch.randn(1, 2, 8, 16)
+            for mode in Dispatch, Function:
+                with mode():
+                    torch.allclose(x, x)
+                    F.scaled_dot_product_attention(q, q, q)
+            again = list(seen)
+            seen.clear()
+            for mode in Dispatch, Function:
+                with mode():
+                    torch.allclose._kvcheck_original(x, x)
+                    F.scaled_dot_product_attention._kvcheck_original(q, q, q)
+            assert len(again) == len(seen)
+        def test_outputs_are_not_held():
+            q = torch.randn(1, 2, 8, 16)
+            out = F.scaled_dot_product_attention(q, q, q)
+            tensor, memory = weakref.ref(out), weakref.ref(out.untyped_storage())
+            del out
+            gc.collect()
+            assert tensor() is None and memory() is None
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=3)
+    assert "could not be asked" not in done.stdout.str()
+
+
+@needs_torch
+def test_an_output_that_became_another_tensor_is_still_known(suite):
+    suite.makepyfile(test_kernel="""
+        import torch
+        import torch.nn.functional as F
+        from torch.testing import assert_close
+        def test_transposed():
+            torch.manual_seed(0)
+            q, k, v = torch.randn(3, 1, 2, 8, 16)
+            out = F.scaled_dot_product_attention(q, k, v)
+            out = out.transpose(1, 2)
+            assert_close(out, out + 1e-6, atol=0.5, rtol=0)
+        def test_inputs_are_gone():
+            out = F.scaled_dot_product_attention(*torch.randn(3, 1, 2, 8, 16).clone())
+            assert_close(out, out.clone())
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json")
+    done.assert_outcomes(passed=2)
+    tests = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))["tests"]
+    known = {row["test"].split("::")[1]: row["attention"] for row in tests}
+    assert known["test_transposed"]["passed"] and known["test_inputs_are_gone"] is None
+    assert "could not be asked" not in done.stdout.str()
+
+
+@needs_torch
+def test_torch_takes_containers_apart_and_so_does_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import torch
+        from torch.testing import assert_close
+        x = torch.linspace(1, 2, 32).reshape(4, 8)
+        def test_containers():
+            for made in ([x, x], (x, 2 * x), {"a": x, "b": [x]}):
+                assert_close(made, made, atol=1e9, rtol=0)
+                assert_close(made, made)
+        def test_one_of_two():
+            assert_close([x, 100 * x], [x, 100 * x], atol=3, rtol=0)
+        def test_numbers():
+            assert_close(1.5, 1.5)
+            assert_close(torch.complex(x, x), torch.complex(x, x))
+        def test_not_asked():
+            assert_close(1, 1)
+            assert_close(torch.eye(3).to_sparse(), torch.eye(3).to_sparse())
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json")
+    done.assert_outcomes(passed=4)
+    says = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))
+    found = {row["test"].split("::")[1]: row for row in says["tests"]}
+    assert found["test_containers"]["passed"] == dict.fromkeys(FAULTS, 3)
+    assert found["test_containers"]["caught"] == dict.fromkeys(FAULTS, 3)
+    # What passes in the array of small numbers passes.
+    assert "all zero" in found["test_one_of_two"]["passed"] and "all zero" not in found["test_one_of_two"]["caught"]
+    assert found["test_numbers"]["assertions"] == 2 and not found["test_numbers"]["passed"]
+    assert says["not_asked_because"] == {"a int": 1, "a sparse or quantized tensor, or one without elements in memory": 1}
+    assert "2 assertions are not asked again: " in done.stdout.str()
+
+
+@needs_torch
 def test_torch_is_audited(suite):
-    pytest.importorskip("torch")
     suite.makepyfile(test_kernel="""
         import torch
         from torch.testing import assert_close
