@@ -60,6 +60,114 @@ def test_the_fixture_has_the_keywords_of_the_marker(suite):
     suite.runpytest_subprocess("--strict-markers").assert_outcomes(passed=1)
 
 
+def test_the_marker_takes_the_plan_by_place_and_nothing_else(suite):
+    suite.makepyfile(test_kernel="""
+        import pytest
+        from attention import attention, tensors
+        q, k, v = tensors()
+        pytestmark = pytest.mark.kvcheck("flash_attention_2")
+        @pytest.mark.kvcheck("plain_f32")
+        def test_nearest(kvcheck_judge):
+            assert "plain_f32" in kvcheck_judge(attention(q, k, v), q, k, v).plan
+        def test_of_the_module(kvcheck_judge):
+            assert "flash_attention_2" in kvcheck_judge(attention(q, k, v), q, k, v).plan
+        @pytest.mark.kvcheck("plain_f32", "strict")
+        def test_two(kvcheck_judge):
+            pass
+        @pytest.mark.kvcheck("plain_f32", plan="flash_attention_2")
+        def test_twice(kvcheck_judge):
+            pass
+    """)
+    done = suite.runpytest_subprocess()
+    done.assert_outcomes(passed=2, errors=2)
+    assert "the marker kvcheck takes the plan" in done.stdout.str()
+
+
+# Verdicts of fixtures and of tests, one of which fails, and assertions for the audit.
+EVERYWHERE = """
+    import numpy as np
+    import pytest
+    from attention import attention, tensors
+    from kvcheck.testing import assert_attention_close
+    def judge(offset=0):
+        q, k, v = tensors()
+        assert_attention_close(attention(q, k, v) + np.float32(offset), q, k, v, plan="plain_f32")
+    @pytest.fixture(scope="module")
+    def of_module():
+        judge()
+        yield
+        judge()
+    @pytest.fixture
+    def of_test(of_module):
+        judge()
+        yield
+        judge()
+    @pytest.mark.parametrize("i", range(4))
+    def test_x(of_test, i):
+        judge(offset=i == 2)
+    @pytest.mark.parametrize("i", range(4))
+    def test_y(i):
+        assert np.allclose(np.ones((3, 4)), np.ones((3, 4)), atol=5)
+"""
+
+
+def test_verdicts_of_fixtures_are_in_the_page_too(suite):
+    suite.makepyfile(test_kernel="judge()\n".join([EVERYWHERE, ""]).replace("    judge()\n", "", 1) if False else EVERYWHERE)
+    done = suite.runpytest_subprocess("--kvcheck-report=report.html")
+    done.assert_outcomes(passed=7, failed=1)
+    page = (suite.path / "report.html").read_text(encoding="utf-8")
+    # Four of tests, four each of the fixture's two halves, two of the module's.
+    assert "13 passed, 1 failed" in page and "kvcheck: 14 verdicts" in done.stdout.str()
+    for name in ("test_x[0] (setup) attention", "test_x[2] (teardown) attention", "test_x[3] attention"):
+        assert name in page
+
+
+def test_workers_of_xdist_hand_over_what_they_found(suite):
+    pytest.importorskip("xdist")
+    suite.makepyfile(test_kernel=EVERYWHERE)
+    arguments = ("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json",
+                 "--kvcheck-report=report.html")
+
+    def found(*more):
+        done = suite.runpytest_subprocess(*arguments, *more)
+        done.assert_outcomes(passed=7, failed=1)
+        page = (suite.path / "report.html").read_text(encoding="utf-8")
+        audit = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))
+        assert audit.pop("seconds")["audit"] > 0
+        return re.findall(r"(\d+) failed", page)[0], len(re.findall("Copy</button>", page)), audit, done.stdout.str()
+
+    failed, details, audit, text = found("-p", "no:xdist")
+    assert failed == "1" and details == 1 and len(audit["tests"]) == 4
+    # A module's fixture is made once by each worker.
+    assert found("-n", "2", "--dist", "loadfile")[:3] == (failed, details, audit)
+    assert "kvcheck: 14 verdicts" in text
+    _, _, by_two, text = found("-n", "2", "--dist", "load")
+    assert by_two == audit and "kvcheck: 16 verdicts" in text
+
+
+def test_a_worker_that_ends_without_a_word_is_named(suite):
+    pytest.importorskip("xdist")
+    suite.makepyfile(test_kernel="""
+        import os
+        def test_crash():
+            os._exit(3)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-report=report.html", "-n", "1", "--max-worker-restart=0")
+    assert "kvcheck: 1 workers ended without handing over" in done.stdout.str()
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--kvcheck-report=nowhere/report.html"], "--kvcheck-report: nowhere/report.html cannot be written"),
+    (["--kvcheck-report=."], "--kvcheck-report: . cannot be written"),
+    (["--kvcheck-audit", "--kvcheck-audit-json=nowhere/a.json"], "--kvcheck-audit-json: nowhere/a.json cannot be written"),
+    (["--kvcheck-audit-json=a.json"], "--kvcheck-audit-json goes with --kvcheck-audit"),
+])
+def test_what_cannot_be_written_is_said_before_the_tests(suite, arguments, says):
+    suite.makepyfile(test_nothing="def test_nothing(): pass")
+    done = suite.runpytest_subprocess(*arguments)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR and says in done.stderr.str()
+
+
 def test_the_audit_says_which_faults_a_tolerance_lets_through(suite):
     suite.makepyfile(test_kernel="""
         import numpy as np
