@@ -132,6 +132,9 @@ def test_a_cache_class_is_judged_in_a_process_of_its_own(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match="trim"):
         assert_cache_correct(my_cache.Broken, cases=200)
 
+    with pytest.raises(kvcheck.Error, match="not judged within"):
+        assert_cache_correct(my_cache.Plain, cases=10**9, timeout=1)
+
     class Local(my_cache.Plain):
         pass
 

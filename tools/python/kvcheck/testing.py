@@ -121,9 +121,9 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
         value, of = _arrays.of(codes, "codes")
         outputs = {"y": (np.asarray(value).reshape(-1, d), of)}
     else:
-        y = _core.decode({name: (np.asarray(p).reshape(given.size // d, -1), of) for name, (p, of) in _arrays.held(
-            codes if isinstance(codes, dict) else {formats.facts(format)["planes"][0]: codes}).items()},
-            format, kind, d, _attention.settings(profile=profile, threads=threads))
+        outputs = _planes(codes, given.shape[:-1], known, format)
+    if not is_decoded and not exact:
+        y = _core.decode(outputs, format, kind, d, _attention.settings(profile=profile, threads=threads))
         outputs = {"y": (y[0].view(f"u{y[0].size // max(given.size, 1)}").reshape(-1, d), y[1])}
 
     def judge(path):
@@ -205,7 +205,12 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     it makes), or the path of such a file; it runs in a process of its own, whose crash or endless loop is a finding.
     arguments: texts for its constructor. layouts, formats: globs of what is drawn ("ring", "affine:*").
     A failure is shrunk, and written as a .case file that `kvcheck run` replays. Needs msgpack: pip install kvcheck[cache].
-    Errors: kvcheck.Error where the class cannot be reached from another process.
+    Lengths: appends of a few tokens to caches of up to some 40; of 50 traces one appends up to 135 to caches of up to 240. So
+        `cases` of 2000 have about 40 traces that see a buffer of 128 tokens grow, 200 have few, and none of any number sees
+        one of 512: give the class the step self.setup.growth_tokens (1 to 16, drawn) here, or write a long trace as a case
+        for `kvcheck run`.
+    timeout: seconds for all of it. Errors: kvcheck.Error where the class cannot be reached from another process, or the
+        time is over.
     """
     __tracebackhide__ = True
     from ._adapters import command_of
@@ -216,7 +221,11 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     for option, globs in (("--layout", layouts), ("--format", formats)):
         for glob in globs:
             command += [option, glob]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Error(f"{cases} cases were not judged within {error.timeout} s: give fewer, or more time", "unsupported",
+                    "timeout") from None
     if done.returncode == 2:
         raise Error((done.stderr or done.stdout).strip(), "usage", "assert_cache_correct")
     if done.returncode != 0:
