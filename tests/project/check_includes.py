@@ -94,7 +94,7 @@ ROOMS = {
         "tools/compare"},
     "tools/kvcheck": {"reference/spec", "reference/data", "reference/judge", "golden"}
                      | set(TOOLS[:-1]),
-    "tools/python": {"reference/spec", "reference/data", "tools/report", "tools/corridor"},
+    "tools/python": {"reference/spec", "reference/data", "reference/judge", "tools/report", "tools/corridor"},
     # What a third party copies: nothing of kvcheck.
     "tools/adapters/cpp": set(),
     # Nobody may include these two; they see everything but each other.

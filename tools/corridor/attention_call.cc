@@ -338,6 +338,32 @@ Array TakeMask(const Array& masks, int64_t query_len, int64_t kv_len, int64_t* a
   return mask;
 }
 
+// A sequence without keys as one with a key that no query may attend: its rows are fully masked,
+// and a case has at least one key.
+void HideOnlyKey(AttentionCall* one, std::deque<Tensor>* own) {
+  for (Array* array : {&one->k, &one->v}) {
+    array->extents = {1, array->extents[1], 1, array->extents[3]};
+    array->strides_bytes.clear();
+    array->data = own->emplace_back(array->dtype, Shape::Unnamed(array->extents)).bytes.data();
+  }
+  one->mask = "none";
+  const Tensor& hidden = own->emplace_back(DType::kBool, Shape::Unnamed({1}));
+  one->mask_array = Array{DType::kBool, {1}, hidden.bytes.data()};
+}
+
+// Nothing is promised of the log-sum-exp of a query without keys and sinks: beside sequences whose
+// own is judged it would leave all of the call without a proof.
+void LeaveOutLseWithoutKeys(const std::vector<size_t>& without_keys, DenseCalls* dense) {
+  if (without_keys.size() == dense->calls.size()) return;
+  for (const size_t i : without_keys) {
+    DenseCall& call = dense->calls[i];
+    if (call.c.lse == LseKind::kNone || call.c.sinks) continue;
+    call.c.lse = LseKind::kNone;
+    call.outputs.erase("lse");
+    dense->not_judged.push_back(fmt::format("lse of {}, which has no keys", call.name));
+  }
+}
+
 // Sequences of their own lengths, a case each.
 void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   std::optional<Array> masks = call.mask_array;
@@ -366,6 +392,11 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   if (call.cu_seqlens_q) {
     q_starts = Starts("cu_seqlens_q", *call.cu_seqlens_q, call.q.extents[2]);
     count = static_cast<int64_t>(q_starts.size()) - 1;
+    if (const int64_t behind = call.q.extents[2] - q_starts.back(); behind > 0) {
+      dense->not_judged.push_back(
+          fmt::format("{} of {} tokens are behind the last sequence of cu_seqlens_q", behind,
+                      call.q.extents[2]));
+    }
   }
   if (call.cu_seqlens_k) k_starts = Starts("cu_seqlens_k", *call.cu_seqlens_k, call.k.extents[2]);
   if (call.kv_lens) lens = Integers("kv_lens", *call.kv_lens, 1);
@@ -399,6 +430,7 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     }
     CheckFitsMemory(bytes, "K and V as block_table lists them");
   }
+  std::vector<size_t> without_keys;
   for (int64_t i = 0; i < count; ++i) {
     const std::string name = fmt::format("sequence {}", i);
     const auto at = static_cast<size_t>(i);
@@ -422,9 +454,14 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
                  fmt::format("{} tokens of {}, which has room for {}", tokens, name, room));
     }
     if (masks) one.mask_array = TakeMask(*masks, one.q.extents[2], tokens, &in_masks);
-    if (tokens == 0 || one.q.extents[2] == 0) {
-      dense->not_judged.push_back(
-          fmt::format("{} has no {}", name, tokens == 0 ? "keys" : "queries"));
+    if (one.q.extents[2] == 0) {
+      dense->not_judged.push_back(fmt::format("{} has no queries", name));
+      continue;
+    }
+    if (tokens == 0) {
+      HideOnlyKey(&one, &dense->own);
+      without_keys.push_back(dense->calls.size());
+      dense->calls.push_back(CaseOf(one, name));
       continue;
     }
     for (auto [letter, array] : {std::pair<const char*, Array*>{"k", &one.k}, {"v", &one.v}}) {
@@ -442,6 +479,20 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     RefuseCall("mask", fmt::format("{} elements, where the masks of all sequences have {}",
                                    masks->extents[0], in_masks));
   }
+  LeaveOutLseWithoutKeys(without_keys, dense);
+}
+
+// An lse in f64 beside outputs of fewer bits as the f32 next to it, which a case has there: what
+// is right in f64 is right so, since the bound holds the rounding of an lse in f32.
+void NarrowLse(AttentionCall* call, std::deque<Tensor>* own) {
+  if (!call->lse || call->lse->dtype != DType::kFloat64 || call->out.dtype == DType::kFloat64) {
+    return;
+  }
+  const std::vector<double> numbers = Numbers("lse", *call->lse);
+  Tensor& narrow = own->emplace_back(DType::kFloat32, Shape::Unnamed(call->lse->extents));
+  EncodeFrom(numbers, DType::kFloat32, narrow.bytes.data());
+  call->lse = Array{DType::kFloat32, call->lse->extents, narrow.bytes.data()};
+  call->lse->strides_bytes = StridesOf("lse", *call->lse);
 }
 
 }  // namespace
@@ -471,6 +522,7 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
     }
   }
   DenseCalls dense;
+  NarrowLse(&ordered, &dense.own);
   if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.block_starts ||
       call.kv_lens) {
     AddSequences(ordered, &dense);

@@ -25,7 +25,8 @@ struct DenseCall {
 
 struct DenseCalls {
   std::vector<DenseCall> calls;
-  // Sequences without queries or without keys, of which no case can be made.
+  // What no case can be made of: sequences without queries, an lse of which nothing is promised,
+  // tokens that belong to no sequence.
   std::vector<std::string> not_judged;
   std::deque<Tensor> own;  // what arrays of `calls` lie in, where the caller's memory has it not
 };

@@ -168,7 +168,7 @@ Verdict JudgeAttention(const AttentionCall& call, const Settings& settings) {
   }
   if (dense.calls.empty()) {
     all.outcome = Outcome::kMistrusted;
-    all.reasons.push_back("no sequence has queries and keys: nothing was judged");
+    all.reasons.push_back("no sequence has queries: nothing was judged");
   }
   return all;
 }

@@ -61,8 +61,9 @@ struct Settings {
 
 // A call of an attention kernel, and what it answered.
 // Shapes: q (B, Hq, L, Dk), k (B, Hkv, T, Dk), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in
-// the order of `layout`; lse (B, Hq, L) in that of `lse_layout`; sinks and alibi_slopes (Hq). A
-// mask_array that the mask has no term for is bool or additive of shape (T), (L, T), (B, L, T) or
+// the order of `layout`; lse (B, Hq, L) in that of `lse_layout`, in f32, of outputs in f64 in f64,
+// or in f64 beside other outputs, where the f32 next to it is judged; sinks and alibi_slopes (Hq).
+// A mask_array that the mask has no term for is bool or additive of shape (T), (L, T), (B, L, T) or
 // (B, Hq, L, T), in which an extent may be 1. K and V of plain types, or codes of 8 bits with
 // k_scale and v_scale; other formats go through JudgeCase.
 // Sequences of their own lengths are a case each, `causal` and `window` those of each: with
@@ -70,7 +71,8 @@ struct Settings {
 // with block_table (N, pages) K and V are (pages, Hkv, tokens of a page, D), the last three as the
 // layout has them, and with kv_lens (N) of each only the first tokens are there. With block_starts
 // (N + 1) block_table is one list, the pages of all sequences one behind the other. Their
-// mask_array is one list of bools, sequence by sequence the row-major (L, T) of each.
+// mask_array is one list of bools, sequence by sequence the row-major (L, T) of each. Rows of a
+// sequence without keys are fully masked ones.
 // Definition: AttentionCase in reference/spec/case.h.
 struct AttentionCall {
   Array q, k, v;

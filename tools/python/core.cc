@@ -26,6 +26,7 @@
 #include "reference/spec/kv_format.h"
 #include "tools/corridor/kvcheck.h"
 #include "tools/python/buffers.h"
+#include "tools/python/verdict_state.h"
 #include "tools/report/html_report.h"
 #include "tools/report/tool_version.h"
 
@@ -204,6 +205,24 @@ void BindVerdict(nb::module_& m) {
       .def("to_json", [](const Verdict& v) { return JsonOf(v); })
       .def("_repr_html_", [](const Verdict& v) { return HtmlFragment(v); })
       .def("__str__", [](const Verdict& v) { return TextOf(v); })
+      // Neither answer would be right of MISTRUSTED, and an object without this is true.
+      .def("__bool__",
+           [](const Verdict& v) -> bool {
+             const std::string text = fmt::format(
+                 "a Verdict is neither true nor false: ask .passed, or compare .outcome, which is "
+                 "{} here",
+                 Name(v.outcome));
+             throw nb::type_error(text.c_str());
+           })
+      .def("__getstate__",
+           [](const Verdict& v) {
+             const std::string state = StateOf(v);
+             return nb::bytes(state.data(), state.size());
+           })
+      .def("__setstate__",
+           [](Verdict& self, const nb::bytes& state) {
+             new (&self) Verdict(VerdictOf(std::string_view(state.c_str(), state.size())));
+           })
       .def("__repr__", [](const Verdict& v) {
         const std::string text = TextOf(v);
         return "<kvcheck.Verdict " + text.substr(0, text.find('\n')) + ">";

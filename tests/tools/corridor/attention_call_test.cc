@@ -272,6 +272,47 @@ TEST_F(AttentionCalls, PagesAreReadByTheirTable) {
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
 }
 
+TEST_F(AttentionCalls, QueriesOfASequenceWithoutKeysAreFullyMasked) {
+  AttentionCall call = Call();
+  call.mask = "causal_bottom_right";
+  Owned out = Right(call);
+  std::fill(out.data.begin() + kHq * kL * kD, out.data.end(), 0.0f);
+  AttentionCall asked = call;
+  asked.lse.emplace();
+  const ExpectedValues lse = ReferenceAttention(asked, Plain()).at("lse");
+  call.out = out.View();
+  const std::vector<int32_t> lens = {kT, 0}, none = {0, 0};
+  call.kv_lens = Array{DType::kInt32, {2}, lens.data()};
+  EXPECT_EQ(Judged(call), Outcome::kPass);
+  // Nothing is promised of their lse, which is named beside another that is judged.
+  AttentionCall with_lse = call;
+  with_lse.lse = Array{DType::kFloat64, lse.extents, lse.value.data()};
+  const Verdict verdict = JudgeAttention(with_lse, Plain());
+  EXPECT_EQ(verdict.outcome, Outcome::kPass) << TextOf(verdict);
+  EXPECT_THAT(TextOf(verdict), HasSubstr("lse of sequence 1, which has no keys: not judged"));
+  with_lse.kv_lens->data = none.data();
+  std::fill(out.data.begin(), out.data.end(), 0.0f);
+  EXPECT_EQ(Judged(with_lse), Outcome::kMistrusted);
+  call.kv_lens->data = none.data();
+  EXPECT_EQ(Judged(call), Outcome::kPass);
+  out.data.back() = 1;
+  EXPECT_THAT(TextOf(JudgeAttention(call, Plain())),
+              HasSubstr("sequence 1: out[b=0, hq=3, l=4, dv=7]"));
+}
+
+TEST_F(AttentionCalls, AnLseInF64BesideNarrowerOutputsIsTheF32NextToIt) {
+  AttentionCall call = Call();
+  const Owned out = Right(call);
+  call.out = out.View();
+  call.lse.emplace();
+  ExpectedValues lse = ReferenceAttention(call, Plain()).at("lse");
+  call.lse = Array{DType::kFloat64, lse.extents, lse.value.data()};
+  EXPECT_EQ(Judged(call), Outcome::kPass);
+  // More than the bound and what rounding to f32 may take back.
+  lse.value[3] += 2 * lse.bound[3] + 0x1p-23 * std::fabs(lse.value[3]);
+  EXPECT_EQ(Judged(call), Outcome::kFail);
+}
+
 TEST_F(AttentionCalls, PackedSequencesHaveTheirMasksInOneList) {
   // Each sequence alone, under a mask of its own.
   AttentionCall packed = Call();

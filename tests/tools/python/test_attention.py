@@ -1,6 +1,8 @@
 """judge_attention and assert_attention_close: every argument takes part, every layout means the same."""
+import copy
 import json
 import os
+import pickle
 import subprocess
 
 import numpy as np
@@ -89,6 +91,20 @@ def test_lse_is_judged_in_both_bases():
     assert assert_attention_close(out, q, k, v, lse=lse.swapaxes(1, 2), lse_layout="bsh", plan=PLAN).passed
 
 
+def test_an_lse_in_f64_is_judged_as_the_f32_next_to_it():
+    q, k, v = tensors()
+    out, lse = attention(q, k, v, lse=True)
+    assert assert_attention_close(out, q, k, v, lse=lse.astype("f8"), plan=PLAN).passed
+    bound = kvcheck.reference_attention(q, k, v, lse=True, plan=PLAN)["lse"][2]
+    # Beyond the bound and half a step of the f32 that it becomes.
+    wrong = lse.astype("f8")
+    wrong[1, 2, 3] += 2 * bound[1, 2, 3] + np.spacing(np.abs(lse[1, 2, 3]))
+    with pytest.raises(AssertionError, match="lse.b=1, hq=2, l=3"):
+        assert_attention_close(out, q, k, v, lse=wrong, plan=PLAN)
+    with pytest.raises(AssertionError, match="has type float16"):
+        assert_attention_close(out, q, k, v, lse=lse.astype("f2"), plan=PLAN)
+
+
 def packed(lengths, spoil=None):
     """q, k, v, out of sequences that follow each other, (tokens, H, D), and their starts. spoil: one that is not causal."""
     parts = []
@@ -133,6 +149,71 @@ def test_paged_k_and_v_are_read_by_their_table():
         assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "kv_lens": np.int32([16, 6, 9])})
     with pytest.raises(kvcheck.Error, match="page 12"):
         assert_attention_close(out, query, k_pages, v_pages, **{**keywords, "block_table": table + 1})
+
+
+def without_keys():
+    """q, k, v, lengths, out and lse, of which row 1 has no keys."""
+    lens = np.int32([16, 0, 9])
+    q, k, v = tensors(b=3, l=2, t=16)
+    out, lse = np.zeros_like(q), np.full((3, 4, 2), -np.inf, np.float32)
+    for i, n in enumerate(lens):
+        if n:
+            out[i:i + 1], lse[i:i + 1] = attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n], lse=True)
+    return q, k, v, lens, out, lse
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_rows_of_a_sequence_without_keys_are_fully_masked_ones(strict):
+    q, k, v, lens, out, lse = without_keys()
+    keywords = {"kv_lens": lens, "plan": PLAN, "strict": strict}
+    verdict = assert_attention_close(out, q, k, v, lse=lse, **keywords)
+    assert any("lse of sequence 1, which has no keys: not judged" in line for line in verdict.warnings)
+    assert assert_attention_close(out, q, k, v, lse=lse.astype("f8"), **keywords).passed
+    wrong = out.copy()
+    for value in (7, np.nan):
+        wrong[1, 2, 1, 3] = value
+        with pytest.raises(AssertionError, match="sequence 1: out"):
+            assert_attention_close(wrong, q, k, v, **keywords)
+    undefined = np.where(np.arange(3)[:, None, None, None] == 1, np.float32(np.nan), out)
+    assert assert_attention_close(undefined, q, k, v, profile="masked_row=nan", **keywords).passed
+    # A sink is the only logit there.
+    sinks = np.float32([0.5, -1, 2, 0])
+    only = q[1:2], k[1:2], v[1:2]
+    right = np.broadcast_to(sinks[None, :, None], (1, 4, 2))
+    keywords = {"kv_lens": np.int32([0]), "plan": PLAN, "strict": strict, "sinks": sinks}
+    assert assert_attention_close(out[1:2], *only, lse=right, **keywords).passed
+    with pytest.raises(AssertionError, match="sequence 0: lse"):
+        assert_attention_close(out[1:2], *only, lse=right + 1, **keywords)
+
+
+def test_packed_and_paged_sequences_without_keys_are_judged_too():
+    q, k, v, lens, out, _ = without_keys()
+    starts = np.int32([0, 2, 4, 6])
+    k_starts = np.cumsum([0, *lens]).astype(np.int32)
+    flat = [x.swapaxes(1, 2).reshape(-1, 4, 16) for x in (out, q)]
+    flat += [np.concatenate([x[i, :, :n].swapaxes(0, 1) for i, n in enumerate(lens)]) for x in (k, v)]
+    packed = {"layout": "shd", "cu_seqlens_q": starts, "cu_seqlens_k": k_starts, "causal": True, "plan": PLAN}
+    order = [attention(q[i:i + 1], k[i:i + 1, :, :n], v[i:i + 1, :, :n], causal=True) if n else out[i:i + 1]
+             for i, n in enumerate(lens)]
+    flat[0] = np.concatenate(order).swapaxes(1, 2).reshape(-1, 4, 16)
+    assert assert_attention_close(*flat, **packed).passed
+    pages = [x.swapaxes(1, 2).reshape(12, 4, 2, 16) for x in (k, v)]
+    paged = {"layout": "bshd", "block_table": np.arange(12, dtype=np.int32).reshape(3, 4), "kv_lens": lens, "plan": PLAN}
+    arrays = [x.swapaxes(1, 2) for x in (out, q)]
+    assert assert_attention_close(*arrays, *pages, **paged).passed
+    flat[0][3, 0, 0] = arrays[0][1, 1, 0, 0] = 7
+    for call, keywords in (((*flat,), packed), ((*arrays, *pages), paged)):
+        with pytest.raises(AssertionError, match="sequence 1: out"):
+            assert_attention_close(*call, **keywords)
+
+
+def test_tokens_behind_the_last_sequence_are_named():
+    arrays, (q_starts, k_starts) = packed([(5, 5), (3, 4)])
+    out, q, k, v = arrays
+    longer = [np.concatenate([x, x[:2]]) for x in (out, q)]
+    verdict = assert_attention_close(*longer, k, v, layout="shd", causal=True, cu_seqlens_q=q_starts,
+                                     cu_seqlens_k=k_starts, plan=PLAN)
+    assert any(line.startswith("2 of 10 tokens are behind the last sequence") for line in verdict.warnings)
 
 
 def test_pages_may_be_one_list_with_starts():
@@ -226,6 +307,30 @@ def test_a_verdict_tells_what_it_is():
     assert verdict.outcome == "FAIL" and verdict.worst["coordinates"] == "[b=0, hq=1, l=2, dv=3]"
     assert verdict.worst["error"] == pytest.approx(0.5, abs=verdict.bound)
     assert "<pre" in verdict._repr_html_() and repr(verdict).startswith("<kvcheck.Verdict FAIL")
+
+
+@pytest.mark.parametrize("fault", [0, 0.5, np.nan])
+def test_a_verdict_can_be_pickled_and_copied(fault):
+    q, k, v = tensors()
+    out = attention(q, k, v, causal=True)
+    out[0, 1, 2, 3] += fault
+    out[1] += fault
+    verdict = kvcheck.judge_attention(out, q, k, v, causal=True, plan=PLAN, rows=40)
+    for made in (pickle.loads(pickle.dumps(verdict)), copy.copy(verdict), copy.deepcopy(verdict)):
+        assert str(made) == str(verdict) and made.to_json() == verdict.to_json()
+        assert made._repr_html_() == verdict._repr_html_() and made.outcome == ("FAIL" if fault else "PASS")
+    state = verdict.__getstate__()
+    for wrong in (b"", state[:-1], state + b"x", state.replace(b"kvcheck", b"another", 1)):
+        with pytest.raises(kvcheck.Error, match="no verdict of this version"):
+            kvcheck.Verdict.__new__(kvcheck.Verdict).__setstate__(wrong)
+
+
+def test_a_verdict_is_neither_true_nor_false():
+    q, k, v = tensors()
+    for out in (attention(q, k, v), q * 2):
+        verdict = kvcheck.judge_attention(out, q, k, v, plan=PLAN)
+        with pytest.raises(TypeError, match=rf"\.passed.*\.outcome, which is {verdict.outcome}"):
+            bool(verdict)
 
 
 def test_a_sample_finds_a_fault_in_many_rows_and_says_what_it_judged():

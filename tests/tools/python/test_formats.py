@@ -59,6 +59,51 @@ def test_decoded_values_are_judged_too():
         assert_codec_close(np.roll(y, 1, axis=-1), x, format="q8_0")
 
 
+@pytest.mark.parametrize("format", ["affine:8:g64:f16", "q8_0", "bf16"])
+def test_decoded_values_have_the_type_that_is_asked_for(format):
+    x = rows(format)
+    planes = kvcheck.encode(x, format)
+    own = kvcheck.decode(planes, format)
+    for dtype, kind in (("f64", "f8"), ("float32", "f4"), (np.float16, "f2")):
+        y = kvcheck.decode(planes, format, dtype=dtype)
+        assert y.dtype == kind and np.array_equal(y, own.astype(kind))
+
+
+def test_decoded_values_of_the_formats_type_are_no_planes():
+    x = rows("affine:8:g64:f16")
+    y = kvcheck.decode(kvcheck.encode(x, "affine:8:g64:f16"), "affine:8:g64:f16")
+    assert y.dtype == np.float16 and x.dtype == np.float32
+    assert assert_codec_close(y, x, format="affine:8:g64:f16").passed
+    with pytest.raises(AssertionError, match="FAIL"):
+        assert_codec_close(np.roll(y, 1, axis=-1), x, format="affine:8:g64:f16")
+    with pytest.raises(AssertionError, match="has type float32, float16 expected"):
+        assert_codec_close(y.astype("f4"), x, format="affine:8:g64:f16")
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_planes_of_other_rows_and_names_are_named(exact):
+    x = rows("affine:8:g64:f16")
+    planes = kvcheck.encode(x, "affine:8:g64:f16")
+    keywords = {"format": "affine:8:g64:f16", "exact": exact}
+    for name in planes:
+        short = {**planes, name: planes[name][:2]}
+        with pytest.raises(AssertionError, match=f"plane '{name}' of shape .* has 4 rows, where x has 6"):
+            assert_codec_close(short, x, **keywords)
+    with pytest.raises(kvcheck.Error, match="no 'zeros'"):
+        assert_codec_close({**planes, "zeros": planes["biases"]}, x, **keywords)
+    with pytest.raises(kvcheck.Error, match="no 'zeros'"):
+        kvcheck.decode({**planes, "zeros": planes["biases"]}, "affine:8:g64:f16")
+    with pytest.raises(kvcheck.Error, match="plane 'codes': rows have at least one axis"):
+        kvcheck.decode({**planes, "codes": np.uint32(3)}, "affine:8:g64:f16")
+
+
+def test_an_output_that_a_case_has_not_is_named():
+    case = kvcheck.cases.attention(hq=4, hkv=2, l=5, t=9, d=16)
+    out = case.answer()["out"]
+    with pytest.raises(kvcheck.Error, match="has the outputs out, and no 'lse'"):
+        case.judge(out, lse=np.zeros((1, 4, 5), "f4"))
+
+
 def test_every_format_that_is_listed_is_one():
     assert len(formats.names()) > 100
     for format in formats.names():
@@ -82,6 +127,9 @@ def test_assert_close_takes_rules_and_torchs_keywords():
     assert assert_close(want.astype("f8"), want, check_dtype=False).passed
     with pytest.raises(TypeError):
         assert_close(got, want, tolerance=1)
+    for keywords in ({"rule": "abs:10", "atol": 1e-5}, {"rule": "exact", "rtol": 0}, {"atol": np.ones(2)}):
+        with pytest.raises(kvcheck.Error, match="rule and rtol|atol=array"):
+            assert_close(got, want, **keywords)
 
 
 def test_values_of_two_types_are_compared_without_ml_dtypes(monkeypatch):

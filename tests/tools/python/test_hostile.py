@@ -42,10 +42,29 @@ def test_what_is_wrong_is_named():
     refused("", window=0)
     refused("", softcap=-1.0)
     refused("k_scale", k_scale=0.5)
+    refused("plan=None", plan=None)
+    refused("profile=None", profile=None)
+    refused("softcap=array", softcap=np.ones(4))
+    refused("scale='a'", scale="a")
+    for window in ((3, 0), 2.7):
+        refused("window=.*whole number", window=window)
+    refused("seed=-1", seed=-1)
+    refused("threads=1.0", threads=1.0)
+    refused("causal=array", causal=np.ones(3))
+    refused("array 'out': None", out=None)
+    refused("array 'k': None", k=None)
+    refused("masked array", mask=np.ma.masked_array(np.ones((9, 17), bool), mask=np.eye(9, 17)))
     refused("cu_seqlens_q", cu_seqlens_q=np.int32([0, 1]))
     refused("", causal="upwards")
     refused("", q=np.zeros((2, 0, 9, 16), "f4"))
     refused("", q=np.zeros((2, 4, 0, 16), "f4"), out=np.zeros((2, 4, 0, 16), "f4"))
+
+
+def test_a_bool_of_numpy_is_one():
+    q, k, v = tensors()
+    out = attention(q, k, v, causal=True)
+    assert kvcheck.judge_attention(out, q, k, v, plan=PLAN, causal=np.True_).passed
+    assert not kvcheck.judge_attention(out, q, k, v, plan=PLAN, causal=np.False_).passed
 
 
 def test_tables_that_point_outside_are_refused():

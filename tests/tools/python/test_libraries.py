@@ -32,6 +32,20 @@ def test_torch_tensors_are_read_where_they_lie():
         kvcheck.judge_attention(out.to("meta"), q, k, v)
 
 
+def test_tensors_without_memory_of_their_own_are_refused():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    q, k, v = tensors()
+    with FakeTensorMode():
+        fake = torch.zeros(q.shape)
+    with pytest.raises(kvcheck.Error, match="array 'out'"):
+        kvcheck.judge_attention(fake, q, k, v)
+    with pytest.raises(kvcheck.Error, match="array 'q'"):
+        torch.vmap(lambda x: kvcheck.judge_attention(q[:1], x[None], k[:1], v[:1]))(torch.from_numpy(q))
+    with pytest.raises(kvcheck.Error, match="quantized"):
+        kvcheck.judge_attention(torch.quantize_per_tensor(torch.from_numpy(q), 0.1, 0, torch.qint8), q, k, v)
+
+
 def test_fp8_of_torch_is_fp8():
     torch = pytest.importorskip("torch")
     q, k, v = tensors()
@@ -117,6 +131,9 @@ def test_a_cache_class_is_judged_in_a_process_of_its_own(tmp_path, monkeypatch):
     assert "200" in assert_cache_correct(my_cache.Plain, cases=200)
     with pytest.raises(AssertionError, match="trim"):
         assert_cache_correct(my_cache.Broken, cases=200)
+
+    with pytest.raises(kvcheck.Error, match="not judged within"):
+        assert_cache_correct(my_cache.Plain, cases=10**9, timeout=1)
 
     class Local(my_cache.Plain):
         pass

@@ -1,4 +1,5 @@
 """The pytest plugin in a run of its own: report, fixture and marker, audit."""
+import importlib.util
 import json
 import pathlib
 import re
@@ -14,6 +15,8 @@ from kvcheck._array_faults import FAULTS
 from kvcheck._command import program
 from kvcheck.audit import Audit
 
+# Not imported here: pytester forgets what a test imports, and torch can be imported but once.
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
 
 
@@ -57,6 +60,114 @@ def test_the_fixture_has_the_keywords_of_the_marker(suite):
     suite.runpytest_subprocess("--strict-markers").assert_outcomes(passed=1)
 
 
+def test_the_marker_takes_the_plan_by_place_and_nothing_else(suite):
+    suite.makepyfile(test_kernel="""
+        import pytest
+        from attention import attention, tensors
+        q, k, v = tensors()
+        pytestmark = pytest.mark.kvcheck("flash_attention_2")
+        @pytest.mark.kvcheck("plain_f32")
+        def test_nearest(kvcheck_judge):
+            assert "plain_f32" in kvcheck_judge(attention(q, k, v), q, k, v).plan
+        def test_of_the_module(kvcheck_judge):
+            assert "flash_attention_2" in kvcheck_judge(attention(q, k, v), q, k, v).plan
+        @pytest.mark.kvcheck("plain_f32", "strict")
+        def test_two(kvcheck_judge):
+            pass
+        @pytest.mark.kvcheck("plain_f32", plan="flash_attention_2")
+        def test_twice(kvcheck_judge):
+            pass
+    """)
+    done = suite.runpytest_subprocess()
+    done.assert_outcomes(passed=2, errors=2)
+    assert "the marker kvcheck takes the plan" in done.stdout.str()
+
+
+# Verdicts of fixtures and of tests, one of which fails, and assertions for the audit.
+EVERYWHERE = """
+    import numpy as np
+    import pytest
+    from attention import attention, tensors
+    from kvcheck.testing import assert_attention_close
+    def judge(offset=0):
+        q, k, v = tensors()
+        assert_attention_close(attention(q, k, v) + np.float32(offset), q, k, v, plan="plain_f32")
+    @pytest.fixture(scope="module")
+    def of_module():
+        judge()
+        yield
+        judge()
+    @pytest.fixture
+    def of_test(of_module):
+        judge()
+        yield
+        judge()
+    @pytest.mark.parametrize("i", range(4))
+    def test_x(of_test, i):
+        judge(offset=i == 2)
+    @pytest.mark.parametrize("i", range(4))
+    def test_y(i):
+        assert np.allclose(np.ones((3, 4)), np.ones((3, 4)), atol=5)
+"""
+
+
+def test_verdicts_of_fixtures_are_in_the_page_too(suite):
+    suite.makepyfile(test_kernel="judge()\n".join([EVERYWHERE, ""]).replace("    judge()\n", "", 1) if False else EVERYWHERE)
+    done = suite.runpytest_subprocess("--kvcheck-report=report.html")
+    done.assert_outcomes(passed=7, failed=1)
+    page = (suite.path / "report.html").read_text(encoding="utf-8")
+    # Four of tests, four each of the fixture's two halves, two of the module's.
+    assert "13 passed, 1 failed" in page and "kvcheck: 14 verdicts" in done.stdout.str()
+    for name in ("test_x[0] (setup) attention", "test_x[2] (teardown) attention", "test_x[3] attention"):
+        assert name in page
+
+
+def test_workers_of_xdist_hand_over_what_they_found(suite):
+    pytest.importorskip("xdist")
+    suite.makepyfile(test_kernel=EVERYWHERE)
+    arguments = ("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json",
+                 "--kvcheck-report=report.html")
+
+    def found(*more):
+        done = suite.runpytest_subprocess(*arguments, *more)
+        done.assert_outcomes(passed=7, failed=1)
+        page = (suite.path / "report.html").read_text(encoding="utf-8")
+        audit = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))
+        assert audit.pop("seconds")["audit"] > 0
+        return re.findall(r"(\d+) failed", page)[0], len(re.findall("Copy</button>", page)), audit, done.stdout.str()
+
+    failed, details, audit, text = found("-p", "no:xdist")
+    assert failed == "1" and details == 1 and len(audit["tests"]) == 4
+    # A module's fixture is made once by each worker.
+    assert found("-n", "2", "--dist", "loadfile")[:3] == (failed, details, audit)
+    assert "kvcheck: 14 verdicts" in text
+    _, _, by_two, text = found("-n", "2", "--dist", "load")
+    assert by_two == audit and "kvcheck: 16 verdicts" in text
+
+
+def test_a_worker_that_ends_without_a_word_is_named(suite):
+    pytest.importorskip("xdist")
+    suite.makepyfile(test_kernel="""
+        import os
+        def test_crash():
+            os._exit(3)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-report=report.html", "-n", "1", "--max-worker-restart=0")
+    assert "kvcheck: 1 workers ended without handing over" in done.stdout.str()
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--kvcheck-report=nowhere/report.html"], "--kvcheck-report: nowhere/report.html cannot be written"),
+    (["--kvcheck-report=."], "--kvcheck-report: . cannot be written"),
+    (["--kvcheck-audit", "--kvcheck-audit-json=nowhere/a.json"], "--kvcheck-audit-json: nowhere/a.json cannot be written"),
+    (["--kvcheck-audit-json=a.json"], "--kvcheck-audit-json goes with --kvcheck-audit"),
+])
+def test_what_cannot_be_written_is_said_before_the_tests(suite, arguments, says):
+    suite.makepyfile(test_nothing="def test_nothing(): pass")
+    done = suite.runpytest_subprocess(*arguments)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR and says in done.stderr.str()
+
+
 def test_the_audit_says_which_faults_a_tolerance_lets_through(suite):
     suite.makepyfile(test_kernel="""
         import numpy as np
@@ -98,6 +209,83 @@ def test_the_audit_changes_no_outcome_and_leaves_functions_as_they_were(suite):
             assert np.array_equal(x, np.linspace(1, 2, 8))
     """)
     suite.runpytest_subprocess("--kvcheck-audit").assert_outcomes(passed=1, failed=1)
+
+
+def test_nothing_that_a_test_watches_notices_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import warnings
+        import numpy as np
+        x = np.full((4, 4), 6e4, np.float16)
+        def test_recwarn(recwarn):
+            assert np.allclose(x, x) and len(recwarn) == 0
+        def test_record():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                np.testing.assert_allclose(np.full((3, 3), np.inf), np.full((3, 3), np.inf))
+                assert not caught
+                warnings.warn("seen")
+                assert len(caught) == 1
+        def test_handlers_of_floating_point_errors():
+            hits = []
+            with np.errstate(all="call", call=lambda kind, flag: hits.append(kind)):
+                assert np.allclose(x, x) and not hits
+                assert np.geterr()["over"] == "call"
+            with np.errstate(all="raise"):
+                assert np.allclose(x, x)
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=3)
+    assert "assertions were asked again" in done.stdout.str() and "could not be asked" not in done.stdout.str()
+
+
+@pytest.fixture
+def watched():
+    """An audit, and the assertions that it asked of a test."""
+    audit = Audit(limit=1000)
+    with audit.watching("test"):
+        yield audit, audit.tests["test"]
+    audit.close()
+    assert not audit.broken
+
+
+@pytest.mark.parametrize("actual", [[1.5, 2.5, 3.5], (1.5, 2.5), 2.5, np.float64(2.5), np.array(2.5), np.complex64([1 + 2j, 3]),
+                                    np.array(1j)], ids=repr)
+def test_whatever_numpy_takes_for_an_array_is_asked(watched, actual):
+    _, found = watched
+    np.testing.assert_allclose(actual, actual, atol=1e-6)
+    assert np.allclose(actual, actual, atol=1e9)
+    tight, loose = found
+    assert set(tight.caught) >= {"all zero", "times 0.72", "random, same norm"} and not tight.passed
+    assert set(loose.passed) == set(tight.caught) and not loose.caught
+
+
+def test_what_holds_no_floats_is_counted_with_the_reason(watched):
+    audit, found = watched
+    np.testing.assert_allclose([1, 2], [1, 2])
+    assert np.allclose(np.ones(3, bool), np.ones(3, bool)) and np.allclose(np.zeros(3), np.zeros(3))
+    assert not found and audit.not_asked == {"elements of type int64": 1, "elements of type bool": 1,
+                                             "values that no fault would change": 1}
+
+
+def test_tolerances_by_place_have_their_names(watched):
+    _, found = watched
+    x = np.linspace(1, 2, 8)
+    assert np.allclose(x, x, 1, 2)
+    np.testing.assert_allclose(x, x, 0.5)
+    assert [record.tolerance for record in found] == ["atol=2 rtol=1", "rtol=0.5"]
+
+
+def test_numbers_that_are_not_finite_are_null(watched, tmp_path):
+    audit, found = watched
+    assert np.allclose([1, np.nan], [1, np.nan], equal_nan=True) and np.allclose([np.inf, 1], [np.inf, 1])
+    found[0].attention = {"justified": np.inf, "ratio": np.nan, "passed": [], "caught": []}
+    audit.write_json(tmp_path / "audit.json")
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    says = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert says["tests"][0]["attention"]["justified"] is None and says["tests"][0]["assertions"] == 2
 
 
 # A library that the audit knows, in numpy.
@@ -216,8 +404,113 @@ def test_mlx_is_audited(suite):
     assert "all zero (1 of 1)" in done.stdout.str()
 
 
+@needs_torch
+def test_torch_notices_nothing_of_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import gc, weakref
+        import torch
+        import torch.nn.functional as F
+        from torch.overrides import TorchFunctionMode
+        from torch.testing import assert_close
+        from torch.utils._python_dispatch import TorchDispatchMode
+        x = torch.linspace(1, 2, 32).reshape(4, 8)
+        def test_a_message_that_is_a_function():
+            said = []
+            assert_close(x, x, msg=lambda text: said.append(text) or text)
+            assert not said
+        def test_modes():
+            seen = []
+            class Dispatch(TorchDispatchMode):
+                def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+                    seen.append(function)
+                    return function(*arguments, **(keywords or {}))
+            class Function(TorchFunctionMode):
+                def __torch_function__(self, function, types, arguments=(), keywords=None):
+                    seen.append(function)
+                    return function(*arguments, **(keywords or {}))
+            q = torch.randn(1, 2, 8, 16)
+            for mode in Dispatch, Function:
+                with mode():
+                    torch.allclose(x, x)
+                    F.scaled_dot_product_attention(q, q, q)
+            again = list(seen)
+            seen.clear()
+            for mode in Dispatch, Function:
+                with mode():
+                    torch.allclose._kvcheck_original(x, x)
+                    F.scaled_dot_product_attention._kvcheck_original(q, q, q)
+            assert len(again) == len(seen)
+        def test_outputs_are_not_held():
+            q = torch.randn(1, 2, 8, 16)
+            out = F.scaled_dot_product_attention(q, q, q)
+            tensor, memory = weakref.ref(out), weakref.ref(out.untyped_storage())
+            del out
+            gc.collect()
+            assert tensor() is None and memory() is None
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000")
+    done.assert_outcomes(passed=3)
+    assert "could not be asked" not in done.stdout.str()
+
+
+@needs_torch
+def test_an_output_that_became_another_tensor_is_still_known(suite):
+    suite.makepyfile(test_kernel="""
+        import torch
+        import torch.nn.functional as F
+        from torch.testing import assert_close
+        def test_transposed():
+            torch.manual_seed(0)
+            q, k, v = torch.randn(3, 1, 2, 8, 16)
+            out = F.scaled_dot_product_attention(q, k, v)
+            out = out.transpose(1, 2)
+            assert_close(out, out + 1e-6, atol=0.5, rtol=0)
+        def test_inputs_are_gone():
+            out = F.scaled_dot_product_attention(*torch.randn(3, 1, 2, 8, 16).clone())
+            assert_close(out, out.clone())
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json")
+    done.assert_outcomes(passed=2)
+    tests = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))["tests"]
+    known = {row["test"].split("::")[1]: row["attention"] for row in tests}
+    assert known["test_transposed"]["passed"] and known["test_inputs_are_gone"] is None
+    assert "could not be asked" not in done.stdout.str()
+
+
+@needs_torch
+def test_torch_takes_containers_apart_and_so_does_the_audit(suite):
+    suite.makepyfile(test_kernel="""
+        import torch
+        from torch.testing import assert_close
+        x = torch.linspace(1, 2, 32).reshape(4, 8)
+        def test_containers():
+            for made in ([x, x], (x, 2 * x), {"a": x, "b": [x]}):
+                assert_close(made, made, atol=1e9, rtol=0)
+                assert_close(made, made)
+        def test_one_of_two():
+            assert_close([x, 100 * x], [x, 100 * x], atol=3, rtol=0)
+        def test_numbers():
+            assert_close(1.5, 1.5)
+            assert_close(torch.complex(x, x), torch.complex(x, x))
+        def test_not_asked():
+            assert_close(1, 1)
+            assert_close(torch.eye(3).to_sparse(), torch.eye(3).to_sparse())
+    """)
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json")
+    done.assert_outcomes(passed=4)
+    says = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))
+    found = {row["test"].split("::")[1]: row for row in says["tests"]}
+    assert found["test_containers"]["passed"] == dict.fromkeys(FAULTS, 3)
+    assert found["test_containers"]["caught"] == dict.fromkeys(FAULTS, 3)
+    # What passes in the array of small numbers passes.
+    assert "all zero" in found["test_one_of_two"]["passed"] and "all zero" not in found["test_one_of_two"]["caught"]
+    assert found["test_numbers"]["assertions"] == 2 and not found["test_numbers"]["passed"]
+    assert says["not_asked_because"] == {"a int": 1, "a sparse or quantized tensor, or one without elements in memory": 1}
+    assert "2 assertions are not asked again: " in done.stdout.str()
+
+
+@needs_torch
 def test_torch_is_audited(suite):
-    pytest.importorskip("torch")
     suite.makepyfile(test_kernel="""
         import torch
         from torch.testing import assert_close

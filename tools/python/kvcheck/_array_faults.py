@@ -1,4 +1,5 @@
 """Faults of any array of floats: copies of what an assertion was given, each with something in it that it should notice."""
+import collections.abc
 import sys
 
 import numpy as np
@@ -136,28 +137,72 @@ class _Torch:
 
 
 def _library_of(x):
-    """(operations, array that they take, how to give it back to the assertion), or None for what is no array of floats."""
+    """(operations, array of floats with an axis that they take, how to give such an array back as what x is); or a text:
+    why x has no faults."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        fits = x.is_floating_point() and x.layout == torch.strided and x.device.type != "meta" and x.numel() > 1
-        return (_Torch(torch), x.detach(), lambda y: y) if fits else None
+        if x.layout != torch.strided or x.is_quantized or x.device.type == "meta":
+            return "a sparse or quantized tensor, or one without elements in memory"
+        if not (x.is_floating_point() or x.is_complex()):
+            return f"elements of type {str(x.dtype).removeprefix('torch.')}"
+        plain, shape = x.detach(), x.shape
+        if x.is_complex():  # two floats beside each other
+            plain = torch.view_as_real(plain).reshape(*shape[:-1], -1)
+            return _Torch(torch), plain, lambda y: torch.view_as_complex(y.reshape(*shape, 2).contiguous())
+        return _Torch(torch), plain if plain.ndim else plain.reshape(1), lambda y: y.reshape(shape)
     mx = sys.modules.get("mlx.core")
     if mx is not None and isinstance(x, mx.array):
-        if x.size < 2 or not mx.issubdtype(x.dtype, mx.floating):
-            return None
-        return _Numpy, np.array(x.astype(mx.float32)), lambda y: mx.array(np.ascontiguousarray(y)).astype(x.dtype)
-    if isinstance(x, np.ndarray) and x.size > 1 and (np.issubdtype(x.dtype, np.floating) or x.dtype.name == "bfloat16"):
-        return _Numpy, x, lambda y: y
-    return None
+        if not mx.issubdtype(x.dtype, mx.floating):
+            return f"elements of type {str(x.dtype).removeprefix('mlx.core.')}"
+        plain, shape = np.array(x.astype(mx.float32)), x.shape
+        return (_Numpy, plain if plain.ndim else plain.reshape(1),
+                lambda y: mx.array(np.ascontiguousarray(y)).reshape(shape).astype(x.dtype))
+    if isinstance(x, float | complex) and not isinstance(x, np.generic):
+        library, plain, back = _library_of(np.asarray(x))
+        return library, plain, lambda y: back(y).item()
+    if isinstance(x, np.ndarray | np.generic):
+        if x.dtype.kind == "c":
+            plain, shape = np.ascontiguousarray(x), x.shape
+            wide = plain.reshape(shape or (1,)).view(plain.real.dtype)
+            return _Numpy, wide, lambda y: np.ascontiguousarray(y).view(plain.dtype).reshape(shape)
+        if x.dtype.kind == "f" or x.dtype.name == "bfloat16":
+            return _Numpy, x if x.ndim else np.asarray(x).reshape(1), lambda y: y.reshape(x.shape)
+        return f"elements of type {x.dtype.name}"
+    return f"a {type(x).__name__}"
+
+
+def leaves(x):
+    """(leaf, how to give a copy of x with another one in its place) of what torch.testing.assert_close takes apart."""
+    if isinstance(x, collections.abc.Mapping):
+        for key, value in x.items():
+            for leaf, back in leaves(value):
+                yield leaf, lambda y, key=key, back=back: {**x, key: back(y)}
+    elif isinstance(x, collections.abc.Sequence) and not isinstance(x, str | bytes):
+        for i, value in enumerate(x):
+            for leaf, back in leaves(value):
+                kind = tuple if isinstance(x, tuple) else list
+                yield leaf, lambda y, i=i, back=back, kind=kind: kind([*x[:i], back(y), *x[i + 1:]])
+    else:
+        yield x, lambda y: y
+
+
+def reason_against(x):
+    """Why with_faults has nothing for x."""
+    reasons = [found for leaf, _ in leaves(x) if isinstance(found := _library_of(leaf), str)]
+    return reasons[0] if reasons else "values that no fault would change"
 
 
 def with_faults(x):
-    """(name, copy of x with the fault) of every fault that changes the array; nothing for what is no array of floats."""
-    found = _library_of(x)
-    if found is None:
-        return
-    library, plain, back = found
-    for name, fault in FAULTS.items():
-        made = fault(library.copy(plain) if plain.ndim else plain, library)
-        if library.differs(made, plain):
-            yield name, back(made)
+    """(name, copy of x with the fault) of every fault that changes the array; of a sequence or mapping of arrays, with
+    the fault in each of them in turn; nothing for what is no array of floats."""
+    for leaf, put in leaves(x):
+        found = _library_of(leaf)
+        if isinstance(found, str):
+            continue
+        library, plain, back = found
+        if not plain.size if isinstance(plain, np.ndarray) else not plain.numel():
+            continue
+        for name, fault in FAULTS.items():
+            made = fault(library.copy(plain), library)
+            if library.differs(made, plain):
+                yield name, put(back(made))

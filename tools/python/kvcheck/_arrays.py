@@ -33,7 +33,18 @@ def _of_numpy(x, name):
 
 
 def _of_torch(x, name, torch):
-    if x.layout != torch.strided or x.is_quantized or getattr(x, "is_nested", False):
+    try:
+        return _of_dense(x, name, torch)
+    except Error:
+        raise
+    except Exception as error:  # FakeTensor, what vmap wraps, a subclass
+        _refuse(name, f"a {type(x).__name__} without elements in memory: {error}")
+
+
+def _of_dense(x, name, torch):
+    if x.is_quantized:
+        _refuse(name, "a quantized tensor: give dequantize() of it, or its int_repr() as the codes of a format")
+    if x.layout != torch.strided or getattr(x, "is_nested", False):
         _refuse(name, f"a tensor of layout {x.layout} has no strides; give it dense")
     x = x.detach()
     if x.device.type != "cpu":
@@ -67,6 +78,8 @@ def of(x, name):
     mx = sys.modules.get("mlx.core")
     if mx is not None and isinstance(x, mx.array):
         return _of_mlx(x, name, mx)
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        _refuse(name, "elements of a masked array are masked: give filled() of it, and the mask as an argument")
     if isinstance(x, np.ndarray | np.generic):
         return _of_numpy(np.asarray(x), name)
     if isinstance(x, str | bytes | dict):
@@ -115,6 +128,28 @@ def widened(held, kind):
     if kind in _VIEWED_BYTES and own.kind == "u":
         raise Error(f"values of type {kind} need ml_dtypes: pip install kvcheck[types]", "unsupported", kind)
     return data.view(own).astype(np.float64)
+
+
+def type_named(dtype):
+    """The name of a type: "f16", "float16", a dtype of numpy, torch or mlx."""
+    try:
+        text = dtype if isinstance(dtype, str) else str(np.dtype(dtype).name)
+    except TypeError:
+        text = str(dtype).rsplit(".", 1)[-1]
+    return SHORT_NAMES.get(text, text)
+
+
+def as_type(tensor, kind):
+    """What _core gives, its values rounded once to another type of floats. Errors: kvcheck.Error for bf16 and fp8 where
+    ml_dtypes is not installed."""
+    data, own, shape = tensor
+    target = dtype_named(kind)
+    if target.kind in "ui":
+        raise Error(f"values of type {kind} need ml_dtypes: pip install kvcheck[types]", "unsupported", kind)
+    size = data.size // max(int(np.prod(shape)), 1)
+    with np.errstate(over="ignore"):
+        values = widened(data.view(f"u{size}") if size else data, own).astype(target)
+    return values.view(np.uint8), kind, shape
 
 
 def back(tensor, library="numpy", shape=None):

@@ -1,5 +1,9 @@
 """Questions to the judge: attention, any case, two arrays. The words become those of the C++ library; it decides."""
+import json
+import operator
 import os
+
+import numpy as np
 
 from . import _arrays, _core
 from ._errors import Error
@@ -7,23 +11,48 @@ from ._errors import Error
 DEFAULT_PLAN = "flash_attention_3"
 
 
+def number(name, x, kind):
+    """x as a Python number. Errors: kvcheck.Error for what is none, and for an int with a fraction."""
+    try:
+        # Arrays of one element and numbers of numpy and torch are numbers too.
+        return operator.index(x) if kind is int else float(x)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        words = "a whole number" if kind is int else "a number"
+        raise Error(f"{name}={x!r}: {words} is needed", "usage", name) from None
+
+
+def _in_range(name, x, least, most):
+    whole = number(name, x, int)
+    if not least <= whole <= most:
+        raise Error(f"{name}={whole}: from {least} to {most}", "usage", name)
+    return whole
+
+
 def settings(plan="stranger", profile="", strict=False, threads=None, rows=None, seed=1, save=None):
     """plan: the name of a known plan (kvcheck.plans()) or a text of fields."""
+    for name, text in (("plan", plan), ("profile", profile)):
+        if not isinstance(text, str):
+            raise Error(f"{name}={text!r}: a text is needed", "usage", name)
     if threads is None:
         threads = min(os.cpu_count() or 1, 16)
-    return _core.Settings(plan if "=" in plan else f"base={plan}", profile, strict, threads, rows or 0, seed,
-                          "" if save is None else os.fspath(save))
+    return _core.Settings(plan if "=" in plan else f"base={plan}", profile, bool(strict),
+                          _in_range("threads", threads, 1, 1024), _in_range("rows", 0 if rows is None else rows, 0, 2**63 - 1),
+                          _in_range("seed", seed, 0, 2**64 - 1), "" if save is None else os.fspath(save))
 
 
 def _mask_text(mask, causal, window):
     terms = []
+    if causal is None or isinstance(causal, np.bool_):
+        causal = bool(causal)
+    if not isinstance(causal, int | str):
+        raise Error(f"causal={causal!r}: True, False, 'bottom_right' or 'top_left'", "usage", "causal")
     if causal:
         alignment = "bottom_right" if causal is True else causal
         if alignment not in ("bottom_right", "top_left"):
             raise Error(f"causal='{causal}': True, 'bottom_right' or 'top_left'", "usage", "causal")
         terms.append(f"causal_{alignment}")
     if window is not None:
-        terms.append(f"window:{int(window)}")
+        terms.append(f"window:{number('window', window, int)}")
     if isinstance(mask, str):
         if terms:
             raise Error("a mask that is a text says causal and window itself", "usage", "mask")
@@ -32,7 +61,11 @@ def _mask_text(mask, causal, window):
 
 
 def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, lse=None, k_scale=None, v_scale=None,
-                     cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None, kv_lens=None):
+                     cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None, kv_lens=None,
+                     is_answered=True):
+    for name, x in (("out", out), ("q", q), ("k", k), ("v", v)):
+        if x is None and (name != "out" or is_answered):
+            raise Error(f"array '{name}': None is no array", "missing data", f"array '{name}'")
     return _arrays.held({
         "out": out, "q": q, "k": k, "v": v, "mask": None if isinstance(mask, str) else mask, "sinks": sinks,
         "alibi_slopes": alibi_slopes, "lse": lse, "k_scale": k_scale, "v_scale": v_scale,
@@ -44,8 +77,9 @@ def attention_words(*, mask=None, causal=False, window=None, scale=None, softcap
                     lse_base2=False):
     words = _core.CallWords()
     words.mask = _mask_text(mask, causal, window)
-    words.scale = None if scale is None else float(scale)
-    words.softcap = None if not softcap else float(softcap)
+    words.scale = None if scale is None else number("scale", scale, float)
+    softcap = None if softcap is None else number("softcap", softcap, float)
+    words.softcap = softcap or None
     words.layout = layout
     words.lse_layout = lse_layout or ""
     words.lse_base2 = lse_base2
@@ -60,7 +94,8 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
 
     Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
     ("bhsd", "bshd", "sbhd", "hsd", ...: b batch row, h head, s token, d channel; b may be left out); lse (B, Hq, L), the
-    natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs").
+    natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs"); in f32, beside an output in
+    f64 in f64; an lse in f64 beside other outputs is judged as the f32 next to it.
     mask: bool (True may attend) or additive, of shape (T), (L, T), (B, L, T) or (B, Hq, L, T), where an extent may be 1;
         or a text of kvcheck ("causal_bottom_right+left_pad:0,5").
     causal: True or "bottom_right": the last query sees the last key (FlashAttention); "top_left": query l sees the keys up
@@ -72,6 +107,7 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     block_table (N, pages), kv_lens (N): K and V are (pages, tokens of a page, Hkv, D) of layout "bshd" or "shd". With
         block_starts (N + 1) block_table is one list, the pages of all sequences one behind the other (FlashInfer's
         kv_indices and kv_indptr). A mask of packed or paged sequences is one list of bools, the (L, T) of each in turn.
+        Queries of a sequence without keys are fully masked rows, which `profile` says what to expect of (0).
     plan: how the kernel computes: a name of kvcheck.plans(), or a text of fields.
     profile: which conventions it follows ("masked_row=nan"). strict: statistics over their limit fail, too.
     rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
@@ -97,10 +133,10 @@ def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=
     Hq, L), whatever the layout. value + low is the exact value to some 30 digits; NaN where none is defined.
     """
     arrays = attention_arrays(None, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, k_scale=k_scale,
-                              v_scale=v_scale)
+                              v_scale=v_scale, is_answered=False)
     words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
                             lse_base2=lse_base2)
-    kind = arrays["q"][1] if dtype is None else _arrays.SHORT_NAMES.get(dtype, dtype)
+    kind = arrays["q"][1] if dtype is None else _arrays.type_named(dtype)
     return _core.reference_attention(arrays, words, kind, lse, settings(plan, profile, threads=threads))
 
 
@@ -111,8 +147,13 @@ def judge_case(case, inputs, outputs, *, plan="stranger", profile="", strict=Fal
     inputs, outputs: dicts of arrays by the names that the case gives its tensors (data=file; of a case with
     data=REGIME:SEED the inputs are drawn, and `inputs` is not read). The grammar: reference/README.md, section 3.
     """
-    return _core.judge_case(case, _arrays.held(inputs or {}), _arrays.held(outputs),
-                            settings(plan, profile, strict, threads, rows, seed, save))
+    verdict = _core.judge_case(case, _arrays.held(inputs or {}), _arrays.held(outputs),
+                               settings(plan, profile, strict, threads, rows, seed, save))
+    judged = [output["name"] for output in json.loads(verdict.to_json())["cases"][0].get("outputs", [])]
+    for name in outputs:
+        if judged and name not in judged:
+            raise Error(f"the case has the outputs {', '.join(judged)}, and no '{name}'", "usage", f"array '{name}'")
+    return verdict
 
 
 def judge_arrays(want, got, rule="exact", *, strict=False, threads=None, save=None):

@@ -45,13 +45,41 @@ def _numpy_of(x):
     return _arrays.widened(*_arrays.of(x, "x"))
 
 
+def _weak(x):
+    """() -> x; LookupError where nothing else holds its memory any more. Only arrays of torch lie in memory that can be
+    asked for without holding it; an array of another library is held until the test ends."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return lambda: x
+    try:
+        from torch.multiprocessing.reductions import StorageWeakRef
+        with torch.no_grad():
+            plain = x.detach()
+            memory = StorageWeakRef(plain.untyped_storage())
+            place = plain.storage_offset(), plain.shape, plain.stride()
+    except Exception:  # one that a compiler traces or vmap wraps has no memory
+        memory = None
+    kind, device = x.dtype, x.device
+
+    def held():
+        storage = None if memory is None else torch.UntypedStorage._new_with_weak_ptr(memory.cdata)
+        if storage is None:
+            raise LookupError("the test holds this tensor no longer")
+        return torch.empty(0, dtype=kind, device=device).set_(storage, *place)
+    return held
+
+
 class Call:
-    """One call: q, k, v, its keywords, and its output, all as the test has them."""
+    """One call: q, k, v, its keywords, and its output, all as the test has them, as long as it has them."""
 
     def __init__(self, out, arguments, keywords, meaning):
-        self.out = out
-        self._asked = arguments, keywords, meaning
+        self._out = _weak(out)
+        self._asked = [_weak(x) for x in arguments], {name: _weak(x) for name, x in keywords.items()}, meaning
         self._values = None
+
+    @property
+    def out(self):
+        return self._out()
 
     def values(self):
         """The output's values; none of an output that has none, as one that a compiler traces."""
@@ -65,7 +93,10 @@ class Call:
     def question(self):
         """(q, k, v, keywords of judge_attention), or None for what is not asked."""
         arguments, keywords, meaning = self._asked
-        named = dict(keywords)
+        try:
+            arguments, named = [x() for x in arguments], {name: x() for name, x in keywords.items()}
+        except LookupError:
+            return None
         given = [*arguments[:3], *(named.pop(name) for name in ("query", "key", "value", "q", "k", "v") if name in named)]
         if len(given) != 3:
             return None

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -8,7 +8,10 @@ Held = dict[str, tuple[Any, str]]
 Tensor = tuple[np.ndarray, str, tuple[int, ...]]
 
 class Verdict:
-    """What the judge says. outcome: PASS, FAIL, MISTRUSTED (nothing was proved), UNSUPPORTED, ILLEGAL_CASE."""
+    """What the judge says. outcome: PASS, FAIL, MISTRUSTED (nothing was proved), UNSUPPORTED, ILLEGAL_CASE.
+
+    It can be pickled and copied. bool() raises TypeError: ask passed or outcome.
+    """
     @property
     def outcome(self) -> str: ...
     @property
@@ -37,6 +40,9 @@ class Verdict:
     implementation: str
     def to_json(self) -> str: ...
     def _repr_html_(self) -> str: ...
+    def __bool__(self) -> NoReturn: ...
+    def __getstate__(self) -> bytes: ...
+    def __setstate__(self, state: bytes) -> None: ...
 
 class HtmlReport:
     def __init__(self, title: str) -> None: ...

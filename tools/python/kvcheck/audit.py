@@ -4,7 +4,8 @@ own function and with its own tolerance, about a copy of `actual` with a fault i
 been noticed. Where an argument is the output of a scaled_dot_product_attention of the test, it is asked about faults of
 attention too, and the report says what error the data explain.
 
-A fault that leaves `actual` as it is (zeros of zeros) is not asked. What a test shows of itself is its own question
+Sequences and mappings of arrays have each fault in each of their arrays in turn, and let it through where one does. A
+fault that leaves `actual` as it is (zeros of zeros) is not asked. What holds no floats is counted with the reason. What a test shows of itself is its own question
 alone: that a fault passes says that the assertion cannot see it, and not that the kernel has it.
 """
 import collections
@@ -12,22 +13,54 @@ import contextlib
 import functools
 import importlib
 import json
+import math
 import sys
 import time
+import warnings
 
 import numpy as np
 
-from ._array_faults import FAULTS, with_faults
+from ._array_faults import FAULTS, leaves, reason_against, with_faults
 
 
 class Assertion:
     """One assertion of a test that passed, and what passed in its place. attention: a dict where it was about the output
     of an attention whose inputs are known: justified, ratio, caught, passed."""
 
-    def __init__(self, function, tolerance, shape, needed):
-        self.function, self.tolerance, self.shape, self.needed = function, tolerance, shape, needed
-        self.caught, self.passed = [], []
-        self.attention = None
+    def __init__(self, tolerance, needed, caught=(), passed=(), attention=None):
+        self.tolerance, self.needed = tolerance, needed
+        self.caught, self.passed = list(caught), list(passed)
+        self.attention = attention
+
+    def add(self, name, is_passed):
+        """A fault that passes in one array of several passes."""
+        if is_passed and name not in self.passed:
+            self.passed.append(name)
+            self.caught = [other for other in self.caught if other != name]
+        elif not is_passed and name not in [*self.passed, *self.caught]:
+            self.caught.append(name)
+
+
+@contextlib.contextmanager
+def _unnoticed():
+    """What is done inside is noticed by no filter of warnings, handler of floating-point errors, mode or tape that a test
+    has set."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(np.errstate(all="ignore"))
+        torch = sys.modules.get("torch")
+        if hasattr(torch, "no_grad"):
+            # First: switching gradients off is a call that a mode sees, too.
+            for _ in range(getattr(torch._C, "_len_torch_function_stack", lambda: 0)()):
+                stack.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
+            try:
+                from torch.utils._python_dispatch import _disable_current_modes
+            except ImportError:
+                _disable_current_modes = contextlib.nullcontext
+            stack.enter_context(_disable_current_modes())
+            stack.enter_context(torch.no_grad())
+        yield
 
 
 # (module, attribute, whether it returns the answer in place of raising)
@@ -43,7 +76,9 @@ class Audit:
         self.limit = limit
         self.tests = collections.defaultdict(list)
         self.skipped = collections.Counter()
+        self.not_asked = collections.Counter()  # reasons
         self.broken = []
+        self._others = []  # seconds of the run and of the audit, of other processes
         self._test = None
         self._inside = False
         self._begun = self._since = time.perf_counter()
@@ -78,7 +113,8 @@ class Audit:
         self._since = time.perf_counter()
         self._inside = True
         try:
-            yield
+            with _unnoticed():
+                yield
         finally:
             self._inside = False
             self._spent += time.perf_counter() - self._since
@@ -86,7 +122,7 @@ class Audit:
     def _watch(self):
         """Puts what watches in the place of each function. Modules are searched once, and again when a library came."""
         from ._attention_calls import TARGETS as attention
-        wanted = [(place, functools.partial(self._asking, label=".".join(place), answers=answers))
+        wanted = [(place, functools.partial(self._asking, library=place[0].split(".")[0], answers=answers))
                   for *place, answers in TARGETS]
         wanted += [(place, functools.partial(self._remembering, meaning=meaning)) for place, meaning in attention.items()]
         if "numpy" in sys.modules:
@@ -125,12 +161,13 @@ class Audit:
                 return original(*arguments, **keywords)
             out = original(*arguments, **keywords)
             if self._test is not None and not self._inside:
-                self._calls.append(Call(out, arguments, keywords, meaning))
-                del self._calls[:-MOST_CALLS]
+                with self._own_time():
+                    self._calls.append(Call(out, arguments, keywords, meaning))
+                    del self._calls[:-MOST_CALLS]
             return out
         return watched
 
-    def _asking(self, original, label, answers):
+    def _asking(self, original, library, answers):
         @functools.wraps(original)
         def watched(*arguments, **keywords):
             __tracebackhide__ = True
@@ -138,7 +175,7 @@ class Audit:
             if self._test is not None and not self._inside and (not answers or bool(result)):
                 with self._own_time():
                     try:
-                        self._ask_again(original, label, answers, arguments, keywords)
+                        self._ask_again(original, library, answers, arguments, keywords)
                     except Exception as error:  # the test goes on as if nothing had been asked
                         self.broken.append(f"{self._test}: {type(error).__name__}: {error}")
             return result
@@ -150,33 +187,35 @@ class Audit:
         # A run of less than a second counts as one.
         return spent > self.limit * max(now - self._begun - spent, 1.0)
 
-    def _ask_again(self, original, label, answers, arguments, keywords):
+    def _ask_again(self, original, library, answers, arguments, keywords):
         if self._is_too_late():
             self.skipped[self._test] += 1
             return
         keywords = dict(keywords)
+        if callable(keywords.get("msg")):  # the test's own function
+            keywords["msg"] = None
         actual, arguments = _taken(arguments, keywords, ("actual", "input", "a"))
         if actual is None:
             return
         expected = arguments[0] if arguments else next(
             (keywords[name] for name in ("expected", "other", "desired", "b") if name in keywords), None)
-        record = None
+        if library == "numpy" and isinstance(actual, list | tuple | float | complex):
+            actual = np.asarray(actual)
+        record = Assertion(_tolerance_text(arguments, keywords), _largest_error(actual, expected))
 
-        def ask(name, faulty, caught, passed):
-            (passed if _passes(original, answers, faulty, arguments, keywords) else caught).append(name)
+        def passes(faulty):
+            return _passes(original, answers, faulty, arguments, keywords)
 
         for name, faulty in with_faults(actual):
-            if record is None:
-                record = Assertion(label, _tolerance_text(arguments, keywords), tuple(actual.shape),
-                                   _largest_error(actual, expected))
-            ask(name, faulty, record.caught, record.passed)
-        if record is None:
+            record.add(name, passes(faulty))
+        if not record.passed and not record.caught:
+            self.not_asked[reason_against(actual)] += 1
             return
         self.tests[self._test].append(record)
-        if self._calls:
-            record.attention = self._attention(record, actual, expected, ask)
+        if self._calls and hasattr(actual, "shape"):
+            record.attention = self._attention(record, actual, expected, passes)
 
-    def _attention(self, record, actual, expected, ask):
+    def _attention(self, record, actual, expected, passes):
         from ._arrays import of
         from ._attention_calls import MOST_ASKED, Finding, find, like
         from ._errors import Error
@@ -197,8 +236,31 @@ class Audit:
         for name, out in finding.faults():
             if self._is_too_late():
                 break
-            ask(name, like(form(out), actual), says["caught"], says["passed"])
+            says["passed" if passes(like(form(out), actual)) else "caught"].append(name)
         return says
+
+    # --------------------------------------------------------------------------------------------- of several processes
+    def state(self):
+        """All that was found, as a text for merge()."""
+        return json.dumps({"tests": {test: [vars(record) for record in records] for test, records in self.tests.items()},
+                           "skipped": self.skipped, "not_asked": self.not_asked, "broken": self.broken,
+                           "seconds": self._seconds()})
+
+    def merge(self, state):
+        """Adds what another process found."""
+        found = json.loads(state)
+        for test, records in found["tests"].items():
+            self.tests[test] += [Assertion(**record) for record in records]
+        self.skipped.update(found["skipped"])
+        self.not_asked.update(found["not_asked"])
+        self.broken += found["broken"]
+        self._others.append(found["seconds"])
+
+    def _seconds(self):
+        """(of the run without the audit, of the audit): where other processes ran the tests, theirs in sum."""
+        if self._others:
+            return [sum(column) for column in zip(*self._others)]
+        return [time.perf_counter() - self._begun - self._spent, self._spent]
 
     # ------------------------------------------------------------------------------------------------------- reports
     def rows(self):
@@ -220,11 +282,12 @@ class Audit:
         return sorted(rows, key=lambda row: (-sum(row["passed"].values()) / row["assertions"], row["test"]))
 
     def write_json(self, path):
-        """What the report shows, and seconds: of the run without the audit, and of the audit."""
-        run = time.perf_counter() - self._begun - self._spent
+        """What the report shows, and seconds: of the run without the audit, and of the audit. null: no finite number."""
+        run, audit = self._seconds()
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"tests": self.rows(), "not_asked": sum(self.skipped.values()),
-                       "seconds": {"run": run, "audit": self._spent}}, file, indent=1)
+            json.dump(_finite({"tests": self.rows(), "not_asked": sum(self.skipped.values()),
+                               "not_asked_because": dict(self.not_asked.most_common()),
+                               "seconds": {"run": run, "audit": audit}}), file, indent=1, allow_nan=False)
 
     def write_summary(self, reporter):
         rows = self.rows()
@@ -245,6 +308,9 @@ class Audit:
         if self.skipped:
             reporter.write_line(f"{sum(self.skipped.values())} further assertions were not asked again: "
                                 "--kvcheck-audit-limit")
+        if self.not_asked:
+            reasons = ", ".join(f"{reason} ({count})" for reason, count in self.not_asked.most_common())
+            reporter.write_line(f"{sum(self.not_asked.values())} assertions are not asked again: {reasons}")
         if self.broken:
             reporter.write_line(f"{len(self.broken)} assertions could not be asked again: {self.broken[0]}")
 
@@ -303,19 +369,34 @@ def _passes(original, answers, faulty, arguments, keywords):
 
 
 def _tolerance_text(arguments, keywords):
-    """The tolerance as the call has it: "atol=0.015 rtol=0.01"; "default" where it names none."""
-    named = [f"{name}={keywords[name]}" for name in ("atol", "rtol") if keywords.get(name) is not None]
-    named += [f"{value}" for value in arguments[1:] if isinstance(value, float)]
-    return " ".join(named) or "default"
+    """The tolerance as the call has it: "atol=0.015 rtol=0.01"; "default" where it names none. arguments: without the
+    first; behind the second one every function of TARGETS that takes more by place has rtol and atol."""
+    given = {**dict(zip(("rtol", "atol"), arguments[1:])), **keywords}
+    return " ".join(f"{name}={given[name]}" for name in ("atol", "rtol") if given.get(name) is not None) or "default"
+
+
+def _finite(x):
+    """x with None for what JSON has no number for."""
+    if isinstance(x, dict):
+        return {key: _finite(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _largest_error(actual, expected):
+    """Of |actual - expected|, where both have numbers in the same places; None: it has none."""
     from ._arrays import of, widened
-    try:
-        with np.errstate(all="ignore"):
-            return float(np.nanmax(np.abs(widened(*of(actual, "actual")) - widened(*of(expected, "expected")))))
-    except (TypeError, ValueError, RuntimeError):  # kvcheck.Error among them
-        return None
+    pairs = zip([leaf for leaf, _ in leaves(actual)], [leaf for leaf, _ in leaves(expected)])
+    if hasattr(actual, "shape"):
+        pairs = [(actual, expected)]
+    errors = []
+    for x, y in pairs:
+        try:
+            errors.append(float(np.nanmax(np.abs(widened(*of(x, "actual")) - widened(*of(y, "expected"))))))
+        except (TypeError, ValueError, RuntimeError):  # kvcheck.Error among them
+            continue
+    return max((error for error in errors if not math.isnan(error)), default=None)
 
 
 def _number_text(number):

@@ -42,7 +42,7 @@ def decode(planes, format, *, d=None, dtype=None, profile="", threads=None, libr
     """The values (..., d) that stored rows mean.
 
     planes: a dict as encode gives, or the one array of a format with one plane. dtype: of the values (default: the
-    format's own type of rows, f32 of fp8). d: channels of a row (default: as many as the planes hold).
+    format's own type of rows, f32 of fp8); of a format whose rows have another type they are rounded to it once. d: channels of a row (default: as many as the planes hold).
     """
     known = facts(format)
     if not isinstance(planes, dict):
@@ -51,9 +51,16 @@ def decode(planes, format, *, d=None, dtype=None, profile="", threads=None, libr
                         "planes")
         planes = {known["planes"][0]: planes}
     held = _arrays.held(planes)
+    for name, (x, _) in held.items():
+        if name not in known["planes"]:
+            raise Error(f"format '{format}' has the planes {', '.join(known['planes'])}, and no '{name}'", "usage", name)
+        if np.ndim(x) < 1:
+            raise Error(f"plane '{name}': rows have at least one axis", "illegal case", f"array '{name}'")
     leading = next(iter(held.values()))[0].shape[:-1] if held else ()
     flat = {name: (np.asarray(x).reshape(-1, np.shape(x)[-1]), kind) for name, (x, kind) in held.items()}
     own = known["rows"] if known["rows"] in _ROW_TYPES else "float32"
-    kind = own if dtype is None else _arrays.SHORT_NAMES.get(dtype, dtype)
+    kind = own if dtype is None else _arrays.type_named(dtype)
     made = _core.decode(flat, format, kind, d or 0, settings(profile=profile, threads=threads))
+    if made[1] != kind:
+        made = _arrays.as_type(made, kind)
     return _arrays.back(made, library, (*leading, made[2][-1]))

@@ -4,12 +4,15 @@
     pytest --kvcheck-audit --kvcheck-report=report.html     and which faults the tolerances of assert_close let through
     pytest --kvcheck-audit --kvcheck-audit-json=audit.json  the same for programs
 
-@pytest.mark.kvcheck(plan=..., strict=..., rows=..., ...) gives the keywords of the fixture's calls in a test:
+@pytest.mark.kvcheck(PLAN, strict=..., rows=..., ...) gives the keywords of the fixture's calls in a test:
 
-    @pytest.mark.kvcheck(plan="vllm_triton", strict=True)
+    @pytest.mark.kvcheck("vllm_triton", strict=True)
     def test_decode(kvcheck_judge):
         kvcheck_judge(out, q, k, v, causal=True)            # kvcheck.testing.assert_attention_close
 """
+import os
+import pickle
+
 import pytest
 
 
@@ -25,10 +28,29 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "kvcheck(**keywords): keywords of the calls of the fixture kvcheck_judge")
-    wanted = config.getoption("--kvcheck-report") or config.getoption("--kvcheck-audit")
-    if wanted and not config.pluginmanager.hasplugin("kvcheck-session"):
+    config.addinivalue_line("markers", "kvcheck(plan, **keywords): keywords of the calls of the fixture kvcheck_judge")
+    report, audit, numbers = (config.getoption(f"--kvcheck-{name}") for name in ("report", "audit", "audit-json"))
+    if numbers and not audit:
+        raise pytest.UsageError("--kvcheck-audit-json goes with --kvcheck-audit")
+    if not report and not audit:
+        return
+    if config.getoption("forked", False):
+        raise pytest.UsageError("--forked runs each test in a process whose verdicts are lost with it: leave out --forked, "
+                                "or --kvcheck-report and --kvcheck-audit")
+    if not hasattr(config, "workerinput"):
+        for option, path in (("--kvcheck-report", report), ("--kvcheck-audit-json", numbers)):
+            _check_writable(option, path)
+    if not config.pluginmanager.hasplugin("kvcheck-session"):
         config.pluginmanager.register(Session(config), "kvcheck-session")
+
+
+def _check_writable(option, path):
+    """Before the tests run, and not behind them."""
+    if not path:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise pytest.UsageError(f"{option}: {path} cannot be written")
 
 
 @pytest.fixture
@@ -39,47 +61,93 @@ def kvcheck_judge(request):
     from . import testing
     keywords = {}
     for marker in reversed(list(request.node.iter_markers("kvcheck"))):
+        if len(marker.args) > 1 or marker.args and "plan" in marker.kwargs:
+            raise pytest.UsageError("the marker kvcheck takes the plan, and all else by keywords: "
+                                    f"{', '.join(map(repr, marker.args))}")
+        keywords.update(zip(("plan",), marker.args))
         keywords.update(marker.kwargs)
     return functools.partial(testing.assert_attention_close, **keywords)
 
 
 class Session:
+    """Collects verdicts and what the audit found. Under pytest-xdist each worker has one, whose findings the controller's
+    takes over when the worker ends."""
+
     def __init__(self, config):
         self.path = config.getoption("--kvcheck-report")
         self.verdicts = []
-        self.test = ""
+        self.test = "outside of tests"
+        self.phase = ""
+        self.lost = 0  # workers that ended without a word
         self.audit = None
         self.audit_path = config.getoption("--kvcheck-audit-json")
         if config.getoption("--kvcheck-audit"):
             from .audit import Audit
             self.audit = Audit(config.getoption("--kvcheck-audit-limit"))
+        from . import testing
+        self.listener = self._listen
+        testing.listeners.append(self.listener)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item, nextitem):
         self.test = item.nodeid
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            self.test = "outside of tests"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        return (yield from self._in_phase(" (setup)"))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item, nextitem):
+        return (yield from self._in_phase(" (teardown)"))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):
-        from . import testing
-        listener = self._listen
-        testing.listeners.append(listener)
+        if self.audit is None:
+            return (yield)
+        with self.audit.watching(item.nodeid):
+            return (yield)
+
+    def _in_phase(self, phase):
+        self.phase = phase
         try:
-            if self.audit is None:
-                return (yield)
-            with self.audit.watching(item.nodeid):
-                return (yield)
+            return (yield)
         finally:
-            testing.listeners.remove(listener)
+            self.phase = ""
 
     def _listen(self, name, verdict):
-        self.verdicts.append((f"{self.test} {name}", verdict))
+        self.verdicts.append((f"{self.test}{self.phase} {name}", verdict))
+
+    def pytest_sessionfinish(self, session):
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["kvcheck"] = {"verdicts": [(name, pickle.dumps(verdict)) for name, verdict in self.verdicts],
+                                 "audit": self.audit and self.audit.state()}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node, error):
+        found = getattr(node, "workeroutput", {}).get("kvcheck")
+        if found is None:
+            self.lost += 1
+            return
+        self.verdicts += [(name, pickle.loads(verdict)) for name, verdict in found["verdicts"]]
+        if self.audit is not None:
+            self.audit.merge(found["audit"])
 
     def pytest_unconfigure(self):
+        from . import testing
+        if self.listener in testing.listeners:
+            testing.listeners.remove(self.listener)
         if self.audit is not None:
             self.audit.close()
 
     def pytest_terminal_summary(self, terminalreporter):
+        if self.lost:
+            terminalreporter.write_line(f"kvcheck: {self.lost} workers ended without handing over what they found; it is "
+                                        "missing here", red=True)
         if self.audit is not None:
             self.audit.write_summary(terminalreporter)
             if self.audit_path:

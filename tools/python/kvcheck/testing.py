@@ -109,24 +109,21 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
     if given.ndim < 1 or given.size == 0:
         raise Error("array 'x': no rows", "illegal case", "array 'x'")
     d = given.shape[-1]
+    rows = given.size // d
+    known = formats.facts(format)
     inputs = {"x": (given.reshape(-1, d), kind)}
     short = {long: short for short, long in _arrays.SHORT_NAMES.items()}.get(kind, kind)
-    is_decoded = not isinstance(codes, dict) and _is_like(codes, x)
-    case = f"codec op={'encode' if exact else 'round_trip'} format={format} x={short} rows={given.size // d} d={d} data=file"
-    if exact:
-        if is_decoded and not formats.facts(format)["plain"]:
-            raise Error("exact=True compares planes: give them as a dict", "usage", "codes")
-        names = formats.facts(format)["planes"]
-        planes = codes if isinstance(codes, dict) else {names[0]: codes}
-        held = _arrays.held(planes)
-        outputs = {name: (np.asarray(y).reshape(given.size // d, -1), of) for name, (y, of) in held.items()}
-    elif is_decoded:
+    is_decoded = not isinstance(codes, dict) and _is_decoded(codes, given, known)
+    case = f"codec op={'encode' if exact else 'round_trip'} format={format} x={short} rows={rows} d={d} data=file"
+    if is_decoded and exact and not known["plain"]:
+        raise Error("exact=True compares planes: give them as a dict", "usage", "codes")
+    if is_decoded and not exact:
         value, of = _arrays.of(codes, "codes")
         outputs = {"y": (np.asarray(value).reshape(-1, d), of)}
     else:
-        y = _core.decode({name: (np.asarray(p).reshape(given.size // d, -1), of) for name, (p, of) in _arrays.held(
-            codes if isinstance(codes, dict) else {formats.facts(format)["planes"][0]: codes}).items()},
-            format, kind, d, _attention.settings(profile=profile, threads=threads))
+        outputs = _planes(codes, given.shape[:-1], known, format)
+    if not is_decoded and not exact:
+        y = _core.decode(outputs, format, kind, d, _attention.settings(profile=profile, threads=threads))
         outputs = {"y": (y[0].view(f"u{y[0].size // max(given.size, 1)}").reshape(-1, d), y[1])}
 
     def judge(path):
@@ -136,8 +133,35 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
     return _judged({**inputs, **outputs}, judge, "codec", msg)
 
 
-def _is_like(a, b):
-    return tuple(getattr(a, "shape", ())) == tuple(b.shape) and _arrays.of(a, "codes")[1] == _arrays.of(b, "x")[1]
+def _is_decoded(codes, x, known):
+    """Whether an array is values of x's shape, of any type of floats, and not the one plane of a format."""
+    value, kind = _arrays.of(codes, "codes")
+    is_plane = known["plain"] and kind == known["rows"]
+    return np.shape(value) == x.shape and not is_plane and kind in ("float64", "float32", "float16", "bfloat16")
+
+
+def _planes(codes, leading, known, format):
+    """The planes of rows whose axes are `leading`, each (rows, elements of a row). Raises AssertionError for another
+    number of rows, kvcheck.Error for names that the format has not."""
+    __tracebackhide__ = True
+    names = known["planes"]
+    if not isinstance(codes, dict):
+        if len(names) != 1:
+            raise Error(f"format '{format}' has the planes {', '.join(names)}: give a dict", "missing data", "codes")
+        codes = {names[0]: codes}
+    rows = int(np.prod(leading))
+    planes = {}
+    for name, (x, kind) in _arrays.held(codes).items():
+        if name not in names:
+            raise Error(f"format '{format}' has the planes {', '.join(names)}, and no '{name}'", "usage", "codes")
+        plane = np.asarray(x)
+        # One number for each row may have no axis of its own, and all rows may follow each other.
+        is_flat = plane.shape == tuple(leading) or plane.ndim == 1 and plane.size and plane.size % rows == 0
+        if not is_flat and (plane.ndim < 1 or int(np.prod(plane.shape[:-1])) != rows):
+            there = int(np.prod(plane.shape[:-1])) if plane.ndim else 0
+            raise AssertionError(f"plane '{name}' of shape {plane.shape} has {there} rows, where x has {rows}")
+        planes[name] = (plane.reshape(rows, -1), kind)
+    return planes
 
 
 def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan=False, check_dtype=True, strict=False,
@@ -146,8 +170,8 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
     with a verdict (worst element, ulp, where the failures are) in place of a percentage.
 
     rule: "exact", "ulp:2", "abs:2^-20,rel:0.001"; or rtol and atol: |actual - expected| <= atol + rtol |expected|,
-        decided in exact arithmetic. Neither: bit for bit. A tolerance above a tenth of the data proves nothing, and is
-        MISTRUSTED. check_dtype=False compares the values of two types in f64 (not of i64).
+        decided in exact arithmetic; not both. Neither: bit for bit. A tolerance above a tenth of the data proves
+        nothing, and is MISTRUSTED. check_dtype=False compares the values of two types in f64 (not of i64).
     """
     __tracebackhide__ = True
     unknown = set(ignored) - {"allow_subclasses", "check_device", "check_layout", "check_stride"}
@@ -155,8 +179,12 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
         raise TypeError(f"assert_close has no argument {', '.join(sorted(unknown))}")
     if equal_nan:
         raise Error("NaN agrees with nothing here, but for equal bits under rule='exact'", "unsupported", "equal_nan")
+    if rule is not None and not (rtol is None and atol is None):
+        raise Error("rule and rtol or atol are two answers to one question: give one of them", "usage", "rule")
     if rule is None:
-        rule = "exact" if rtol is None and atol is None else f"abs:{float(atol or 0)!r},rel:{float(rtol or 0)!r}"
+        rule = "exact" if rtol is None and atol is None else (
+            f"abs:{_attention.number('atol', 0 if atol is None else atol, float)!r},"
+            f"rel:{_attention.number('rtol', 0 if rtol is None else rtol, float)!r}")
     arrays = {"want": _arrays.of(expected, "expected"), "got": _arrays.of(actual, "actual")}
     kinds = {kind for _, kind in arrays.values()}
     if not check_dtype and len(kinds) == 2 and not kinds & {"int64", "uint64"}:
@@ -177,7 +205,12 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     it makes), or the path of such a file; it runs in a process of its own, whose crash or endless loop is a finding.
     arguments: texts for its constructor. layouts, formats: globs of what is drawn ("ring", "affine:*").
     A failure is shrunk, and written as a .case file that `kvcheck run` replays. Needs msgpack: pip install kvcheck[cache].
-    Errors: kvcheck.Error where the class cannot be reached from another process.
+    Lengths: appends of a few tokens to caches of up to some 40; of 50 traces one appends up to 135 to caches of up to 240. So
+        `cases` of 2000 have about 40 traces that see a buffer of 128 tokens grow, 200 have few, and none of any number sees
+        one of 512: give the class the step self.setup.growth_tokens (1 to 16, drawn) here, or write a long trace as a case
+        for `kvcheck run`.
+    timeout: seconds for all of it. Errors: kvcheck.Error where the class cannot be reached from another process, or the
+        time is over.
     """
     __tracebackhide__ = True
     from ._adapters import command_of
@@ -188,7 +221,11 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     for option, globs in (("--layout", layouts), ("--format", formats)):
         for glob in globs:
             command += [option, glob]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Error(f"{cases} cases were not judged within {error.timeout} s: give fewer, or more time", "unsupported",
+                    "timeout") from None
     if done.returncode == 2:
         raise Error((done.stderr or done.stdout).strip(), "usage", "assert_cache_correct")
     if done.returncode != 0:
