@@ -356,17 +356,32 @@ def test_the_audit_gives_functions_back_and_sleeps_between_tests():
     assert np.allclose is original
 
 
-def test_a_question_that_cannot_be_asked_changes_no_test(monkeypatch):
-    def broken(_):
+@pytest.mark.parametrize("part", ["with_faults", "_unnoticed"])
+def test_a_question_that_cannot_be_asked_changes_no_test(monkeypatch, part):
+    def broken(*_):
         raise RuntimeError("no memory")
-    monkeypatch.setattr("kvcheck.audit.with_faults", broken)
+    audit_module = importlib.import_module("kvcheck.audit")
     audit = Audit(limit=1000)
     try:
         with audit.watching("one"):
+            monkeypatch.setattr(audit_module, part, broken)
             assert np.allclose(np.ones(3), np.ones(3))
     finally:
         audit.close()
     assert audit.broken == ["one: RuntimeError: no memory"]
+
+
+def test_a_list_of_many_arrays_is_left_when_the_time_is_over(monkeypatch):
+    audit = Audit(limit=1000)
+    try:
+        with audit.watching("one"):
+            asked = []
+            late = iter([False, False, True])
+            monkeypatch.setattr(audit, "_is_too_late", lambda: next(late))
+            audit._ask_again(lambda *x: asked.append(x), "torch", False, ([1.5] * 1000, [1.5] * 1000), {})
+    finally:
+        audit.close()
+    assert len(asked) == 2 and len(audit.tests["one"]) == 1
 
 
 def test_the_audit_keeps_to_its_limit(suite):
