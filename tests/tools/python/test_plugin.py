@@ -15,8 +15,9 @@ from kvcheck._array_faults import FAULTS
 from kvcheck._command import program
 from kvcheck.audit import Audit
 
-# Not imported here: pytester forgets what a test imports, and torch can be imported but once.
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+# Not imported here: pytester forgets what a test imports, and these can be imported but once.
+needs_torch, needs_mlx = (pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+                          for name in ("torch", "mlx"))
 ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
 
 
@@ -405,8 +406,8 @@ def test_without_its_options_the_plugin_loads_nothing(suite):
     suite.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@needs_mlx
 def test_mlx_is_audited(suite):
-    pytest.importorskip("mlx.core")
     suite.makepyfile(test_kernel="""
         import mlx.core as mx
         def test_loose():
