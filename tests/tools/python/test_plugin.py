@@ -15,8 +15,9 @@ from kvcheck._array_faults import FAULTS
 from kvcheck._command import program
 from kvcheck.audit import Audit
 
-# Not imported here: pytester forgets what a test imports, and torch can be imported but once.
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+# Not imported here: pytester forgets what a test imports, and these can be imported but once.
+needs_torch, needs_mlx = (pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+                          for name in ("torch", "mlx"))
 ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding="utf-8")
 
 
@@ -356,17 +357,32 @@ def test_the_audit_gives_functions_back_and_sleeps_between_tests():
     assert np.allclose is original
 
 
-def test_a_question_that_cannot_be_asked_changes_no_test(monkeypatch):
-    def broken(_):
+@pytest.mark.parametrize("part", ["with_faults", "_unnoticed"])
+def test_a_question_that_cannot_be_asked_changes_no_test(monkeypatch, part):
+    def broken(*_):
         raise RuntimeError("no memory")
-    monkeypatch.setattr("kvcheck.audit.with_faults", broken)
+    audit_module = importlib.import_module("kvcheck.audit")
     audit = Audit(limit=1000)
     try:
         with audit.watching("one"):
+            monkeypatch.setattr(audit_module, part, broken)
             assert np.allclose(np.ones(3), np.ones(3))
     finally:
         audit.close()
     assert audit.broken == ["one: RuntimeError: no memory"]
+
+
+def test_a_list_of_many_arrays_is_left_when_the_time_is_over(monkeypatch):
+    audit = Audit(limit=1000)
+    try:
+        with audit.watching("one"):
+            asked = []
+            late = iter([False, False, True])
+            monkeypatch.setattr(audit, "_is_too_late", lambda: next(late))
+            audit._ask_again(lambda *x: asked.append(x), "torch", False, ([1.5] * 1000, [1.5] * 1000), {})
+    finally:
+        audit.close()
+    assert len(asked) == 2 and len(audit.tests["one"]) == 1
 
 
 def test_the_audit_keeps_to_its_limit(suite):
@@ -390,8 +406,8 @@ def test_without_its_options_the_plugin_loads_nothing(suite):
     suite.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@needs_mlx
 def test_mlx_is_audited(suite):
-    pytest.importorskip("mlx.core")
     suite.makepyfile(test_kernel="""
         import mlx.core as mx
         def test_loose():

@@ -5,8 +5,9 @@ been noticed. Where an argument is the output of a scaled_dot_product_attention 
 attention too, and the report says what error the data explain.
 
 Sequences and mappings of arrays have each fault in each of their arrays in turn, and let it through where one does. A
-fault that leaves `actual` as it is (zeros of zeros) is not asked. What holds no floats is counted with the reason. What a test shows of itself is its own question
-alone: that a fault passes says that the assertion cannot see it, and not that the kernel has it.
+fault that leaves `actual` as it is (zeros of zeros) is not asked. What holds no floats is counted with the reason.
+What a test shows of itself is its own question alone: that a fault passes says that the assertion cannot see it, and not
+that the kernel has it.
 """
 import collections
 import contextlib
@@ -119,6 +120,14 @@ class Audit:
             self._inside = False
             self._spent += time.perf_counter() - self._since
 
+    def _aside(self, work):
+        """Does it in the middle of a test, which goes on as if nothing had been asked."""
+        try:
+            with self._own_time():
+                work()
+        except Exception as error:
+            self.broken.append(f"{self._test}: {type(error).__name__}: {error}")
+
     def _watch(self):
         """Puts what watches in the place of each function. Modules are searched once, and again when a library came."""
         from ._attention_calls import TARGETS as attention
@@ -161,9 +170,8 @@ class Audit:
                 return original(*arguments, **keywords)
             out = original(*arguments, **keywords)
             if self._test is not None and not self._inside:
-                with self._own_time():
-                    self._calls.append(Call(out, arguments, keywords, meaning))
-                    del self._calls[:-MOST_CALLS]
+                self._aside(lambda: self._calls.append(Call(out, arguments, keywords, meaning)))
+                del self._calls[:-MOST_CALLS]
             return out
         return watched
 
@@ -173,11 +181,7 @@ class Audit:
             __tracebackhide__ = True
             result = original(*arguments, **keywords)
             if self._test is not None and not self._inside and (not answers or bool(result)):
-                with self._own_time():
-                    try:
-                        self._ask_again(original, library, answers, arguments, keywords)
-                    except Exception as error:  # the test goes on as if nothing had been asked
-                        self.broken.append(f"{self._test}: {type(error).__name__}: {error}")
+                self._aside(lambda: self._ask_again(original, library, answers, arguments, keywords))
             return result
         return watched
 
@@ -208,6 +212,8 @@ class Audit:
 
         for name, faulty in with_faults(actual):
             record.add(name, passes(faulty))
+            if self._is_too_late():  # a list may hold thousands of arrays
+                break
         if not record.passed and not record.caught:
             self.not_asked[reason_against(actual)] += 1
             return
