@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "golden/safetensors_file.h"
 #include "golden/text_file.h"
@@ -107,7 +109,50 @@ std::vector<int64_t> WindowsOf(const ConfigReader& reader, const std::string& mo
   return windows;
 }
 
+// A key that changes the forward pass of the architectures that have it, and the value with which
+// it changes nothing.
+struct OtherArithmetic {
+  const char* key;
+  json neutral;
+};
+
+// Source: configurations of transformers: Gemma 2 and 3, Granite, Cohere, GPT-OSS, Qwen 2 and 3,
+// Llama 4, SmolLM 3, Mixtral, MiniCPM, Ministral.
+const std::vector<OtherArithmetic>& OtherArithmetics() {
+  static const std::vector<OtherArithmetic> rows = {{"attention_multiplier", nullptr},
+                                                    {"embedding_multiplier", 1},
+                                                    {"residual_multiplier", 1},
+                                                    {"logits_scaling", 1},
+                                                    {"logit_scale", 1},
+                                                    {"scale_emb", 1},
+                                                    {"scale_depth", nullptr},
+                                                    {"dim_model_base", nullptr},
+                                                    {"final_logit_softcapping", nullptr},
+                                                    {"attn_logit_softcapping", nullptr},
+                                                    {"query_pre_attn_scalar", nullptr},
+                                                    {"clip_qkv", nullptr},
+                                                    {"rope_interleaved", false},
+                                                    {"qk_norm", false},
+                                                    {"use_qk_norm", false},
+                                                    {"attention_sinks", false},
+                                                    {"attn_temperature_tuning", false},
+                                                    {"no_rope_layers", nullptr},
+                                                    {"num_experts", 0},
+                                                    {"num_local_experts", 0},
+                                                    {"use_sliding_window", true},
+                                                    {"max_window_layers", nullptr},
+                                                    {"sliding_window_pattern", nullptr},
+                                                    {"interleaved_sliding_window", nullptr}};
+  return rows;
+}
+
 void RefuseOtherArithmetic(const ConfigReader& reader) {
+  for (const OtherArithmetic& other : OtherArithmetics()) {
+    const json* value = reader.Find(other.key);
+    if (value == nullptr || *value == other.neutral) continue;
+    reader.Unsupported(
+        fmt::format("\"{}\" is {:.60}, and is not computed", other.key, value->dump()));
+  }
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (reader.Flag(key, false)) reader.Unsupported(fmt::format("\"{}\" is not supported", key));
   }
@@ -120,6 +165,35 @@ void RefuseOtherArithmetic(const ConfigReader& reader) {
   const json* partial = reader.Find("partial_rotary_factor");
   if (partial != nullptr && *partial != json(1.0)) {
     reader.Unsupported("\"partial_rotary_factor\" is not 1, the one that is supported");
+  }
+}
+
+// NaN and infinities have all bits of the exponent.
+template <typename Bits>
+int64_t FirstNotFinite(const Tensor& tensor, Bits exponent) {
+  const Bits* bits = tensor.As<Bits>();
+  const auto size = static_cast<int64_t>(tensor.bytes.size() / sizeof(Bits));
+  for (int64_t i = 0; i < size; ++i) {
+    if ((bits[i] & exponent) == exponent) return i;
+  }
+  return -1;
+}
+
+// What a model of other weights says is defined by nobody. Precondition: CheckWeights.
+void RefuseNotFinite(const DecoderFile& model) {
+  for (const auto& [name, tensor] : model.weights) {
+    int64_t first = -1;
+    if (tensor.dtype == DType::kFloat32) {
+      first = FirstNotFinite<uint32_t>(tensor, 0x7f800000);
+    } else {
+      first = FirstNotFinite<uint16_t>(tensor, tensor.dtype == DType::kFloat16 ? 0x7c00 : 0x7f80);
+    }
+    if (first < 0) continue;
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("{} is NaN or infinite at element {}: a model of such weights says "
+                            "nothing; convert or train it anew",
+                            name, first),
+                model.path);
   }
 }
 
@@ -158,6 +232,12 @@ DecoderConfig ParseDecoderConfig(std::string_view text, const std::string& path)
 DecoderFile ReadDecoderFile(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw Error(ErrorCode::kUnreadableFile,
+                "there is no such file or folder: give a folder of config.json and "
+                "model.safetensors, or the latter",
+                path);
+  }
   const fs::path weights =
       fs::is_directory(path, ignored) ? fs::path(path) / "model.safetensors" : fs::path(path);
   const std::string config_path = (weights.parent_path() / "config.json").string();
@@ -172,6 +252,7 @@ DecoderFile ReadDecoderFile(const std::string& path) {
     model.weights[listed.path.substr(1)] = ReadTensor(file, listed.path);
   }
   CheckWeights(model.config, model.weights, model.path);
+  RefuseNotFinite(model);
   return model;
 }
 

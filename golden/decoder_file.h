@@ -19,14 +19,14 @@ struct DecoderFile {
 };
 
 // json: a config.json of model_type llama, mistral or ministral. What it says that changes the
-// arithmetic and is not in DecoderConfig (biases, scaled RoPE, another activation, quantized
-// weights) is refused by its key.
-// Errors: kUnreadableFile for what is no JSON object; kMissingData for a key that is absent or of
-// another type; kUnsupported; kIllegalCase.
+// arithmetic and is not in DecoderConfig (biases, scaled RoPE, another activation, multipliers,
+// soft caps, quantized weights) is refused by its key. Errors: kUnreadableFile for what is no JSON
+// object; kMissingData for a key that is absent or of another type; kUnsupported; kIllegalCase.
 DecoderConfig ParseDecoderConfig(std::string_view json, const std::string& path);
 
 // path: a safetensors file, or the folder of model.safetensors; config.json stands beside it.
-// Errors: as ParseDecoderConfig and CheckWeights; kUnreadableFile.
+// Errors: as ParseDecoderConfig and CheckWeights; kUnreadableFile; kMissingData for a weight that
+// is NaN or infinite.
 DecoderFile ReadDecoderFile(const std::string& path);
 
 }  // namespace kvcheck

@@ -1,7 +1,7 @@
 // Whatever bytes arrive as a dump of logits (safetensors, llama-perplexity's base, the JSON of
 // servers): refused with a reason that names the file, or read position by position, each with
-// tokens in order, a number beside each, and an error that is a number; and there are no more
-// positions than bytes.
+// tokens in order, a number beside each, and errors that are numbers; whose probabilities sum to no
+// more than 1, as far as these errors leave it open; and there are no more positions than bytes.
 
 #include "tools/agree/logits_dump.h"
 
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "reference/spec/error.h"
+#include "tools/agree/distribution_check.h"
 
 namespace {
 
@@ -36,6 +37,19 @@ class MemoryFile {
   int descriptor_;
 };
 
+// Term by term, as distribution_check.h has it.
+void CheckSum(const TokenDistribution& position) {
+  const double e = position.error + position.rounding;
+  KVCHECK_CHECK(e >= 0 && position.sum_error >= 0, "roundings that are none");
+  double sure = 0;
+  for (const double log_p : position.log_p) {
+    if (log_p > position.floor) sure += std::exp(log_p - e);
+  }
+  // The sum in double is off by less than a unit of f32 for each of its terms.
+  const double own = static_cast<double>(position.size() + 1) * 0x1p-24;
+  KVCHECK_CHECK(sure <= 1 + position.sum_error + own, "probabilities above 1");
+}
+
 void Check(const TokenDistribution& position) {
   const size_t listed = position.complete ? 0 : position.size();
   KVCHECK_CHECK(position.size() > 0 && position.tokens.size() == listed, "tokens without numbers");
@@ -43,8 +57,11 @@ void Check(const TokenDistribution& position) {
     KVCHECK_CHECK(i == 0 || position.Token(i) > position.Token(i - 1), "tokens out of order");
     KVCHECK_CHECK(position.Find(position.Token(i)) == i, "a token that is not found");
   }
+  KVCHECK_CHECK(position.Token(0) >= 0, "a token that is none");
   KVCHECK_CHECK(position.error >= 0 && std::isfinite(position.error), "an error that is none");
   KVCHECK_CHECK(!position.next || *position.next >= 0, "a token that is none");
+  KVCHECK_CHECK(!position.text || *position.text >= 0, "a text that is none");
+  if (IsFinite(position)) CheckSum(position);
 }
 
 }  // namespace

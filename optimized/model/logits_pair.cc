@@ -101,6 +101,32 @@ LogitsPair ComparePairOn(const double* p, const double* q, size_t count) {
   return pair;
 }
 
+ProbabilitySum SumProbabilitiesOn(const double* log_p, double floor, size_t count) {
+  const Doubles d;
+  const size_t lanes = hn::Lanes(d);
+  // Beyond it hn::Exp is not defined.
+  const Vector most = hn::Set(d, 700);
+  const Vector least = hn::Set(d, floor);
+  Vector all = hn::Zero(d);
+  Vector above = hn::Zero(d);
+  for (size_t i = 0; i < count; i += lanes) {
+    double rest[kMostLanes];
+    const double* from = log_p + i;
+    if (i + lanes > count) {
+      // -inf has no mass.
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        rest[lane] = i + lane < count ? log_p[i + lane] : -kInfinity;
+      }
+      from = rest;
+    }
+    const Vector value = hn::LoadU(d, from);
+    const Vector mass = hn::Exp(d, hn::Min(value, most));
+    all = hn::Add(all, mass);
+    above = hn::Add(above, hn::IfThenElseZero(hn::Gt(value, least), mass));
+  }
+  return {hn::GetLane(hn::SumOfLanes(d, all)), hn::GetLane(hn::SumOfLanes(d, above))};
+}
+
 void ScaleStepsOn(const uint16_t* steps, double scale, double least, double* out, size_t count) {
   const Doubles d;
   const hn::Rebind<uint16_t, Doubles> d16;
@@ -125,9 +151,14 @@ namespace kvcheck::optimized {
 
 HWY_EXPORT(ComparePairOn);
 HWY_EXPORT(ScaleStepsOn);
+HWY_EXPORT(SumProbabilitiesOn);
 
 LogitsPair ComparePair(std::span<const double> log_p, std::span<const double> log_q) {
   return HWY_DYNAMIC_DISPATCH(ComparePairOn)(log_p.data(), log_q.data(), log_p.size());
+}
+
+ProbabilitySum SumProbabilities(std::span<const double> log_p, double floor) {
+  return HWY_DYNAMIC_DISPATCH(SumProbabilitiesOn)(log_p.data(), floor, log_p.size());
 }
 
 void ScaleSteps(std::span<const uint16_t> steps, double scale, double least, double* out) {

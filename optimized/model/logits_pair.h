@@ -26,6 +26,13 @@ struct LogitsPair {
 // Nats. Precondition: as many of both, at least one.
 LogitsPair ComparePair(std::span<const double> log_p, std::span<const double> log_q);
 
+struct ProbabilitySum {
+  double all = 0;    // of exp(log_p)
+  double above = 0;  // of these, where log_p > floor
+};
+// In the order of the processor's vectors. What is above 700 counts as 700; a NaN as anything.
+ProbabilitySum SumProbabilities(std::span<const double> log_p, double floor);
+
 // out[i] = scale steps[i] + least, rounded twice. Shapes: out as steps.
 void ScaleSteps(std::span<const uint16_t> steps, double scale, double least, double* out);
 

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "reference/spec/error.h"
@@ -65,6 +67,30 @@ TEST(DecoderFile, WhatChangesTheArithmeticIsRefusedByItsKey) {
       {"bos_token_id", 256, "outside the vocabulary"},
       {"rms_norm_eps", nullptr, "rms_norm_eps"},
       {"num_hidden_layers", -1, "num_hidden_layers"},
+      {"attention_multiplier", 0.1, "attention_multiplier"},
+      {"embedding_multiplier", 12, "embedding_multiplier"},
+      {"residual_multiplier", 0.2, "residual_multiplier"},
+      {"logits_scaling", 8, "logits_scaling"},
+      {"logit_scale", 0.0625, "logit_scale"},
+      {"scale_emb", 12, "scale_emb"},
+      {"scale_depth", 1.4, "scale_depth"},
+      {"dim_model_base", 256, "dim_model_base"},
+      {"final_logit_softcapping", 30, "final_logit_softcapping"},
+      {"attn_logit_softcapping", 50, "attn_logit_softcapping"},
+      {"query_pre_attn_scalar", 256, "query_pre_attn_scalar"},
+      {"clip_qkv", 8, "clip_qkv"},
+      {"rope_interleaved", true, "rope_interleaved"},
+      {"qk_norm", true, "qk_norm"},
+      {"use_qk_norm", true, "use_qk_norm"},
+      {"attention_sinks", true, "attention_sinks"},
+      {"attn_temperature_tuning", true, "attn_temperature_tuning"},
+      {"no_rope_layers", {1, 0, 1, 0}, "no_rope_layers"},
+      {"num_experts", 8, "num_experts"},
+      {"num_local_experts", 8, "num_local_experts"},
+      {"use_sliding_window", false, "use_sliding_window"},
+      {"max_window_layers", 2, "max_window_layers"},
+      {"sliding_window_pattern", 2, "sliding_window_pattern"},
+      {"interleaved_sliding_window", {1}, "interleaved_sliding_window"},
   };
   for (const auto& c : kCases) {
     json config = Config();
@@ -73,6 +99,18 @@ TEST(DecoderFile, WhatChangesTheArithmeticIsRefusedByItsKey) {
   }
   EXPECT_THAT(Refusal("[]"), HasSubstr("no JSON object"));
   EXPECT_THAT(Refusal("{"), HasSubstr("no JSON object"));
+}
+
+TEST(DecoderFile, WhatChangesNothingIsAccepted) {
+  json config = Config();
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
+    config[key] = 1.0;
+  }
+  config["final_logit_softcapping"] = nullptr;
+  config["rope_interleaved"] = config["qk_norm"] = false;
+  config["num_experts"] = 0;
+  config["max_position_embeddings"] = 16;
+  EXPECT_EQ(Refusal(config.dump()), "");
 }
 
 TEST(DecoderFile, ThetaMayStandWhereTransformers5KeepsIt) {
@@ -112,6 +150,48 @@ TEST(DecoderFile, WeightsThatAreNotThoseOfTheConfigAreRefused) {
   }
   fs::remove_all(folder);
   EXPECT_THROW(ReadDecoderFile(folder), Error);
+}
+
+TEST(DecoderFile, AWeightThatIsNoNumberIsRefusedByItsPlace) {
+  namespace fs = std::filesystem;
+  const std::string folder = golden_samples::TemporaryPath("decoder_weights");
+  fs::create_directories(folder);
+  fs::copy_file(kFolder + "/config.json", folder + "/config.json",
+                fs::copy_options::overwrite_existing);
+  std::string bytes = golden_samples::ReadBytes(kFolder + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const json tensors = json::parse(bytes.substr(8, header));
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  ASSERT_EQ(tensors[name]["dtype"], "BF16");
+  const size_t element = 8 + header + tensors[name]["data_offsets"][0].get<size_t>() + 2 * 5;
+  for (const uint16_t wrong : std::initializer_list<uint16_t>{0x7fc0, 0x7f80, 0xff80}) {
+    std::memcpy(bytes.data() + element, &wrong, sizeof(wrong));
+    golden_samples::WriteBytes(folder + "/model.safetensors", bytes);
+    try {
+      ReadDecoderFile(folder);
+      ADD_FAILURE() << "read with " << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kMissingData);
+      EXPECT_THAT(error.message(), HasSubstr(name + " is NaN or infinite at element 5"));
+    }
+  }
+  // The largest finite one is a weight.
+  const uint16_t largest = 0x7f7f;
+  std::memcpy(bytes.data() + element, &largest, sizeof(largest));
+  golden_samples::WriteBytes(folder + "/model.safetensors", bytes);
+  EXPECT_NO_THROW(ReadDecoderFile(folder));
+  fs::remove_all(folder);
+}
+
+TEST(DecoderFile, AFolderThatIsNotThereIsNamed) {
+  try {
+    ReadDecoderFile("/nonexistent");
+    ADD_FAILURE() << "read from nowhere";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.context(), "/nonexistent");
+    EXPECT_THAT(error.message(), HasSubstr("config.json"));
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "optimized/model/logits_pair.h"
 #include "reference/spec/error.h"
+#include "tools/agree/distribution_check.h"
 #include "tools/agree/storage_figures.h"
 
 namespace kvcheck {
@@ -32,12 +33,6 @@ double Term(double log_p, double log_q) {
   return p > 0 ? p * (log_p - log_q) : 0;
 }
 
-bool IsFinite(const TokenDistribution& position) {
-  return std::all_of(position.log_p.begin(), position.log_p.end(), [](double log_p) {
-    return log_p < std::numeric_limits<double>::infinity();  // -inf is a probability of 0
-  });
-}
-
 // Index of the most likely token but `other`, the first of several.
 size_t TopBut(const TokenDistribution& position, std::optional<size_t> other) {
   size_t top = other == size_t{0} && position.size() > 1 ? 1 : 0;
@@ -48,7 +43,7 @@ size_t TopBut(const TokenDistribution& position, std::optional<size_t> other) {
 }
 
 // KL(gold || got) in nats over the tokens that both have, and all the others as one: at most the
-// true one, since lumping tokens together never makes KL larger. Rounding may make it negative.
+// true one, since lumping tokens together never makes KL larger.
 double LumpedKl(const TokenDistribution& gold, const TokenDistribution& got) {
   double kl = 0;
   double gold_mass = 0;
@@ -58,10 +53,13 @@ double LumpedKl(const TokenDistribution& gold, const TokenDistribution& got) {
     gold_mass += std::exp(gold.log_p[i]);
     got_mass += std::exp(got.log_p[j]);
   });
-  // What is left of 1, never less than nothing.
+  // What is left of 1, never less than nothing; of `got` never less than its roundings can hide, or
+  // what it excludes and the gold says would cost nothing.
+  const double hidden = std::min(1.0, got_mass * std::expm1(got.error + got.rounding) +
+                                          static_cast<double>(got.size()) * 0x1p-53);
   const double gold_rest = std::max(0.0, 1 - gold_mass);
-  const double got_rest = std::max(0.0, 1 - got_mass);
-  if (gold_rest > 0 && got_rest > 0) kl += Term(std::log(gold_rest), std::log(got_rest));
+  const double got_rest = std::max(hidden, 1 - got_mass);
+  if (gold_rest > 0) kl += Term(std::log(gold_rest), std::log(got_rest));
   return kl;
 }
 
@@ -127,6 +125,15 @@ class Pair {
                               gold_path_, gold->size()),
                   got_path_);
     }
+    if (gold->text && got->text && *gold->text != *got->text) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("position {} is of its text {}, and of text {} of {}: texts of the "
+                              "same lengths are asked for",
+                              at_, *got->text + 1, *gold->text + 1, gold_path_),
+                  got_path_);
+    }
+    CheckVocabulary(*gold, got_path_, *got, gold_path_);
+    CheckVocabulary(*got, gold_path_, *gold, got_path_);
     if (gold->next && got->next && *gold->next != *got->next) {
       throw Error(ErrorCode::kMissingData,
                   fmt::format("after position {} its text goes on with token {}, that of {} with "
@@ -140,6 +147,20 @@ class Pair {
   }
 
  private:
+  // listed, of the file `path`, names no token that a complete position of `whole_path` has not.
+  void CheckVocabulary(const TokenDistribution& whole, const std::string& path,
+                       const TokenDistribution& listed, const std::string& whole_path) const {
+    if (!whole.complete) return;
+    const auto size = static_cast<int64_t>(whole.size());
+    const int64_t largest =
+        std::max(listed.Token(listed.size() - 1), listed.next.value_or(int64_t{0}));
+    if (largest < size) return;
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("position {} names token {}, and the vocabulary of {} has {}", at_,
+                            largest, whole_path, size),
+                path);
+  }
+
   std::string gold_path_, got_path_;
   std::unique_ptr<LogitsDump> gold_, got_;
   int64_t at_ = 0;
@@ -203,7 +224,9 @@ double NoiseOf(const DumpQuestion& question, const Cancel& cancel) {
 PositionFigures FiguresOf(const TokenDistribution& gold, const TokenDistribution& got,
                           const optimized::LogitsPair& pair, bool* has_next) {
   PositionFigures figures;
-  // Rounding alone makes it negative. NaN stays.
+  // By the log-sum inequality sum p log(p / q) >= P log(P / Q), P = sum p, Q = sum q. Read passes
+  // no sums but those that the files' errors explain (distribution_check.h), and so they explain
+  // all that is below 0. NaN stays.
   figures.kl = pair.kl < 0 ? 0 : pair.kl;
   figures.same_top1 = gold.Token(pair.top) == got.Token(pair.other_top);
   const auto next = [&](const TokenDistribution& position) {

@@ -25,7 +25,7 @@ constexpr int64_t kMost = int64_t{1} << 24;  // of n_ctx, n_vocab and n_chunk
 
 class LlamaBase : public LogitsDump {
  public:
-  explicit LlamaBase(const std::string& path) : file_(path) {
+  explicit LlamaBase(const std::string& path) : LogitsDump(path), file_(path) {
     std::array<int32_t, 3> numbers{};
     if (file_.size() < kHeaderBytes) Refuse("it ends within its header");
     file_.ReadAt(8, numbers.data(), sizeof(numbers));
@@ -49,26 +49,34 @@ class LlamaBase : public LogitsDump {
     tokens_.resize(static_cast<size_t>(context_));
   }
 
-  bool Read(TokenDistribution* position) override {
-    if (at_ == chunks_ * per_chunk_) {
+  std::optional<int64_t> Positions() const override { return chunks_ * per_chunk_; }
+
+  std::string Description() const override {
+    return fmt::format("llama.cpp base, {} positions of {} tokens", chunks_ * per_chunk_,
+                       vocabulary_);
+  }
+
+ protected:
+  bool Next(TokenDistribution* position) override {
+    if (at() == chunks_ * per_chunk_) {
       file_.ThrowIfChanged();
       return false;
     }
-    const int64_t chunk = at_ / per_chunk_;
-    const int64_t row = at_ % per_chunk_;
+    const int64_t chunk = at() / per_chunk_;
+    const int64_t row = at() % per_chunk_;
     if (chunk != chunk_of_tokens_) {
       chunk_of_tokens_ = chunk;
       file_.ReadAt(kHeaderBytes + chunk * context_ * 4, tokens_.data(),
                    tokens_.size() * sizeof(int32_t));
     }
     words_.resize(static_cast<size_t>(row_words_));
-    file_.ReadAt(data_ + at_ * row_words_ * 2, words_.data(), words_.size() * 2);
+    file_.ReadAt(data_ + at() * row_words_ * 2, words_.data(), words_.size() * 2);
     float scale = 0;
     float least = 0;
     std::memcpy(&scale, words_.data(), 4);
     std::memcpy(&least, words_.data() + 2, 4);
     if (!(scale >= 0) || !std::isfinite(scale) || !std::isfinite(least)) {
-      Refuse(fmt::format("position {} has a scale of {} and a smallest number of {}", at_, scale,
+      Refuse(fmt::format("position {} has a scale of {} and a smallest number of {}", at(), scale,
                          least));
     }
     const auto size = static_cast<size_t>(vocabulary_);
@@ -80,23 +88,17 @@ class LlamaBase : public LogitsDump {
     // The nearest step; the row is computed in f32 (sums of magnitudes up to about 32, three
     // roundings).
     position->error = 0.5 * static_cast<double>(scale) + 3 * 0x1p-24 * 32;
-    // Step 0 also stands for everything below.
-    position->floor = static_cast<double>(least);
+    // llama.cpp sums in double.
+    position->rounding = position->sum_error = 0;
+    // Step 0 also stands for everything below, but where all logits are the same.
+    position->floor = scale > 0 ? static_cast<double>(least) : -HUGE_VAL;
+    position->text.reset();
     position->next = tokens_[static_cast<size_t>(first_ + row + 1)];
     if (*position->next < 0 || *position->next >= vocabulary_) {
-      Refuse(fmt::format("the token after position {} is {}, outside the vocabulary", at_,
+      Refuse(fmt::format("the token after position {} is {}, outside the vocabulary", at(),
                          *position->next));
     }
-    ++at_;
     return true;
-  }
-
-  std::optional<int64_t> Positions() const override { return chunks_ * per_chunk_; }
-  void Skip(int64_t positions) override { at_ += positions; }
-
-  std::string Description() const override {
-    return fmt::format("llama.cpp base, {} positions of {} tokens", chunks_ * per_chunk_,
-                       vocabulary_);
   }
 
  private:
@@ -107,7 +109,6 @@ class LlamaBase : public LogitsDump {
   InputFile file_;
   int64_t context_ = 0, vocabulary_ = 0, chunks_ = 0;
   int64_t first_ = 0, per_chunk_ = 0, row_words_ = 0, data_ = 0;
-  int64_t at_ = 0;
   std::vector<int32_t> tokens_;  // of chunk_of_tokens_
   int64_t chunk_of_tokens_ = -1;
   std::vector<uint16_t> words_;

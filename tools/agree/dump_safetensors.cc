@@ -10,6 +10,7 @@
 
 #include "golden/safetensors_file.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
 #include "tools/agree/logits_dump.h"
 #include "tools/agree/measures.h"
@@ -21,7 +22,7 @@ constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
 
 class SafetensorsLogits : public LogitsDump {
  public:
-  explicit SafetensorsLogits(const std::string& path) : file_(path) {
+  explicit SafetensorsLogits(const std::string& path) : LogitsDump(path), file_(path) {
     const auto& objects = file_.index().objects;
     const bool whole = objects.count("/logits") > 0;
     const ObjectRecord& rows = Matrix(whole ? "/logits" : "/topk_logits");
@@ -49,41 +50,49 @@ class SafetensorsLogits : public LogitsDump {
     ReadError();
   }
 
-  bool Read(TokenDistribution* position) override {
-    if (at_ == positions_) return false;
-    position->complete = whole_;
-    position->error = error_;
-    position->floor = kNoFloor;
-    std::vector<double>& log_p = position->log_p;
-    log_p = Numbers(whole_ ? "/logits" : "/topk_logits", at_ * width_, width_);
-    const double lse = whole_ ? LogSumExp(log_p) : Numbers("/lse", at_, 1).front();
-    for (double& value : log_p) value -= lse;
-    if (whole_) {
-      position->tokens.clear();
-    } else {
-      position->tokens.resize(log_p.size());
-      Sort(Numbers("/topk_ids", at_ * width_, width_), position);
-    }
-    position->next.reset();
-    if (has_next_) {
-      const auto next = static_cast<int64_t>(Numbers("/next", at_, 1).front());
-      if (next >= 0) position->next = next;
-    }
-    ++at_;
-    return true;
-  }
-
   std::optional<int64_t> Positions() const override { return positions_; }
-  void Skip(int64_t positions) override { at_ += positions; }
 
   std::string Description() const override {
     return fmt::format("safetensors, {} positions of {}{} tokens", positions_,
                        whole_ ? "" : "the most likely ", width_);
   }
 
+ protected:
+  bool Next(TokenDistribution* position) override {
+    if (at() == positions_) return false;
+    position->complete = whole_;
+    position->error = error_;
+    position->rounding = position->sum_error = 0;
+    position->floor = kNoFloor;
+    std::vector<double>& log_p = position->log_p;
+    log_p = Numbers(whole_ ? "/logits" : "/topk_logits", at() * width_, width_);
+    if (whole_) {
+      position->tokens.clear();
+      const double lse = LogSumExp(log_p);
+      position->rounding = std::fabs(lse) * 0x1p-52;  // of the sum and of a difference, in double
+      Subtract(lse, &log_p);
+    } else {
+      position->tokens.resize(log_p.size());
+      TakeTopTokens(position);
+    }
+    position->text.reset();
+    position->next.reset();
+    if (has_next_) {
+      const auto next = static_cast<int64_t>(Numbers("/next", at(), 1).front());
+      if (next < -1 || (whole_ && next >= width_)) {
+        Unreadable(fmt::format("next is {}, which is no token, and -1 where none is known", next));
+      }
+      if (next >= 0) position->next = next;
+    }
+    return true;
+  }
+
  private:
   [[noreturn]] void Refuse(const std::string& what) const {
     throw Error(ErrorCode::kMissingData, what, file_.path());
+  }
+  [[noreturn]] void Unreadable(const std::string& what) const {
+    throw Error(ErrorCode::kUnreadableFile, fmt::format("position {}: {}", at(), what), path());
   }
   static bool IsReal(DType dtype) {
     return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
@@ -115,8 +124,9 @@ class SafetensorsLogits : public LogitsDump {
     if (found == attributes.end()) return;
     const std::string* text = std::get_if<std::string>(&found->second);
     const char* end = text == nullptr ? nullptr : text->data() + text->size();
-    if (text == nullptr || std::from_chars(text->data(), end, error_).ptr != end ||
-        !(error_ >= 0) || !std::isfinite(error_)) {
+    const auto read = text == nullptr ? std::from_chars_result{nullptr, std::errc::invalid_argument}
+                                      : std::from_chars(text->data(), end, error_);
+    if (read.ec != std::errc() || read.ptr != end || !(error_ >= 0) || !std::isfinite(error_)) {
       Refuse("its metadata `error` is no number from 0");
     }
   }
@@ -129,6 +139,24 @@ class SafetensorsLogits : public LogitsDump {
     DecodeTo(block, 0, values);
     return values;
   }
+  static void Subtract(double lse, std::vector<double>* logits) {
+    for (double& value : *logits) value -= lse;
+  }
+  // position->log_p: logits, as stored.
+  void TakeTopTokens(TokenDistribution* position) {
+    const double lse = Numbers("/lse", at(), 1).front();
+    if (!std::isfinite(lse)) Unreadable(fmt::format("lse is {}", lse));
+    // As far as the types of the file can hold both, and an engine its sum.
+    double largest = 0;
+    for (const double logit : position->log_p) {
+      if (std::isfinite(logit)) largest = std::max(largest, std::fabs(logit));
+    }
+    position->rounding = largest * UnitRoundoff(DatasetRecord(file_, "/topk_logits").dtype) +
+                         std::fabs(lse) * UnitRoundoff(DatasetRecord(file_, "/lse").dtype);
+    position->sum_error = kF32SumError;
+    Subtract(lse, &position->log_p);
+    Sort(Numbers("/topk_ids", at() * width_, width_), position);
+  }
   void Sort(const std::vector<double>& ids, TokenDistribution* position) const {
     std::vector<size_t> order(ids.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -138,15 +166,15 @@ class SafetensorsLogits : public LogitsDump {
       position->tokens[i] = static_cast<int64_t>(ids[order[i]]);
       position->log_p[i] = unsorted[order[i]];
       if (i > 0 && position->tokens[i] == position->tokens[i - 1]) {
-        Refuse(fmt::format("position {} names token {} twice", at_, position->tokens[i]));
+        Refuse(fmt::format("position {} names token {} twice", at(), position->tokens[i]));
       }
+      if (position->tokens[i] < 0) Unreadable(fmt::format("{} is no token", position->tokens[i]));
     }
   }
 
   SafetensorsFile file_;
   int64_t positions_ = 0;
   int64_t width_ = 0;
-  int64_t at_ = 0;
   bool whole_ = false;
   bool has_next_ = false;
   double error_ = 0;

@@ -57,7 +57,8 @@ ChunkFlips JudgeFlips(const FlipQuestion& q) {
   const double change =
       (got[static_cast<size_t>(a)] - got[static_cast<size_t>(b)]) - (expected[a] - expected[b]);
   result.least_propagated = propagated(closest, a, b);
-  result.least_share = std::fabs(change) / result.least_propagated;
+  // What did not move needs no explanation, not even where none is left.
+  result.least_share = change == 0 ? 0 : std::fabs(change) / result.least_propagated;
   return result;
 }
 

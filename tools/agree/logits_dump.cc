@@ -11,6 +11,7 @@
 
 #include "golden/input_file.h"
 #include "reference/spec/error.h"
+#include "tools/agree/distribution_check.h"
 #include "tools/agree/safetensors_output.h"
 
 namespace kvcheck {
@@ -28,6 +29,13 @@ std::optional<size_t> TokenDistribution::Find(int64_t token) const {
   const auto found = std::lower_bound(tokens.begin(), tokens.end(), token);
   if (found == tokens.end() || *found != token) return std::nullopt;
   return static_cast<size_t>(found - tokens.begin());
+}
+
+bool LogitsDump::Read(TokenDistribution* position) {
+  if (!Next(position)) return false;
+  CheckDistribution(*position, at_, path_);
+  ++at_;
+  return true;
 }
 
 std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
@@ -59,6 +67,11 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
                               position.size(), k),
                   "--top");
     }
+    if (!IsFinite(position)) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("position {} has a log-probability that is no number", positions),
+                  "--keep");
+    }
     order.resize(position.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](size_t a, size_t b) {
@@ -77,6 +90,7 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
     AppendNumber(static_cast<int32_t>(position.next.value_or(-1)), &next);
     ++positions;
   }
+  if (positions == 0) throw Error(ErrorCode::kSelection, "the dump holds no position", "--keep");
   WriteSafetensors(path, {{"error", fmt::format("{}", error)}},
                    std::vector<OutputTensor>{{"lse", "F32", {positions}, lse},
                                              {"next", "I32", {positions}, next},

@@ -7,11 +7,11 @@
 //                 followed, where known. Metadata `error`: how far a number may be off what the
 //                 engine computed.
 //   llama.cpp     the file of llama-perplexity --kl-divergence-base: log-probabilities in steps of
-//   a
-//                 65535th of each row's range, which is cut 16 below the largest
+//                 a 65535th of each row's range, which is cut 16 below the largest
 //                 (tools/perplexity/perplexity.cpp)
-//   vLLM          a response with "prompt_logprobs", or that array alone
-//   SGLang        a response with "input_top_logprobs"
+//   vLLM          a response with "prompt_logprobs", of each choice one text after the other; or
+//                 that array alone
+//   SGLang        a response with "input_top_logprobs", or a list of such
 
 #ifndef TOOLS_AGREE_LOGITS_DUMP_H_
 #define TOOLS_AGREE_LOGITS_DUMP_H_
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvcheck {
@@ -30,9 +31,15 @@ struct TokenDistribution {
   std::vector<int64_t> tokens;  // none where it is complete: log_p[i] is of token i
   std::vector<double> log_p;    // nats
   double error = 0;             // of each log_p, as the file stores it
+  // Of each log_p beside error: roundings of the types that hold what it is computed from. For
+  // distribution_check.h; no flip is excused by it.
+  double rounding = 0;
+  // Relative, of the sum over the vocabulary by which the engine normalized.
+  double sum_error = 0;
   // Where the engine's number may be anything from -inf up: a file's smallest number. -inf: none.
   double floor = 0;
   std::optional<int64_t> next;
+  std::optional<int64_t> text;  // number of the text, where the file tells texts apart
 
   size_t size() const { return log_p.size(); }
   int64_t Token(size_t i) const { return complete ? static_cast<int64_t>(i) : tokens[i]; }
@@ -42,16 +49,32 @@ struct TokenDistribution {
 
 class LogitsDump {
  public:
+  explicit LogitsDump(std::string path) : path_(std::move(path)) {}
   virtual ~LogitsDump() = default;
-  // The next position; false at the end. Errors: kUnreadableFile.
-  virtual bool Read(TokenDistribution* position) = 0;
+  // The next position; false at the end. Errors: kUnreadableFile, also for what is no distribution
+  // (distribution_check.h).
+  bool Read(TokenDistribution* position);
   // How many there are; nullopt where only reading them tells.
   virtual std::optional<int64_t> Positions() const { return std::nullopt; }
   // The next so many are passed over. Precondition: Positions() says that they are there.
-  virtual void Skip(int64_t positions) { static_cast<void>(positions); }
+  void Skip(int64_t positions) { at_ += positions; }
   // "llama.cpp base, 128 positions of 32000 tokens"
   virtual std::string Description() const = 0;
+
+ protected:
+  // The position at(); false at the end.
+  virtual bool Next(TokenDistribution* position) = 0;
+  int64_t at() const { return at_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int64_t at_ = 0;
 };
+
+// Of a sum over the vocabulary in f32: at most 2^14 additions one after the other, which are 2^18
+// tokens in 16 lanes (gamma_n, n u / (1 - n u), u = 2^-24).
+inline constexpr double kF32SumError = 0x1p-10 / (1 - 0x1p-10);
 
 // Errors: kUnreadableFile for what is none of these, or damaged; kMissingData for a safetensors
 // file without these tensors, or of other extents.
@@ -61,7 +84,8 @@ std::unique_ptr<LogitsDump> OpenLlamaBase(const std::string& path);
 std::unique_ptr<LogitsDump> OpenJsonLogprobs(const std::string& path);
 
 // The k most likely tokens of each position of a dump as a safetensors file of the second kind.
-// Errors: as Read; kUnreadableFile where it cannot be written.
+// Errors: as Read; kMissingData for a position of fewer tokens or with NaN or +inf, kSelection for
+// a dump of none; kUnreadableFile where it cannot be written.
 void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path);
 
 }  // namespace kvcheck

@@ -71,7 +71,8 @@ PositionFigures ComparePosition(std::span<const double> reference, std::span<con
     // Where p is 0 in double the term is, whatever the other says.
     if (p > 0) figures.kl += p * (log_p - (other[i] - other_sum));
   }
-  // Rounding alone makes it negative. NaN stays: it is no agreement.
+  // Both are normalized here, so that rounding alone makes it negative. NaN stays: it is no
+  // agreement.
   if (figures.kl < 0) figures.kl = 0;
   figures.same_top1 = Top1(reference) == Top1(other);
   figures.reference_log_p = reference[static_cast<size_t>(next)] - reference_sum;

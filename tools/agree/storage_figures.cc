@@ -44,6 +44,10 @@ void Conclude(StorageFigures* figures) {
     say(Outcome::kMistrusted, fmt::format("{} of {} positions are excused flips", figures->excused,
                                           figures->correctness.positions));
   }
+  // Bounds grow with what is computed.
+  if (figures->propagated_largest == 0) {
+    say(Outcome::kMistrusted, "nothing but zeros was computed, of which no mistake would show");
+  }
   if (figures->steps.elements == 0) say(Outcome::kMistrusted, "nothing was judged");
 }
 

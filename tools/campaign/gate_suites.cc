@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/corridor/installed_data.h"
 
 namespace kvcheck {
 namespace {
@@ -31,15 +32,8 @@ std::vector<fs::path> FilesOf(const std::string& path) {
 }  // namespace
 
 std::string DefaultSuiteFolder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    // PREFIX/bin/kvcheck, and BUILD/tools/kvcheck/kvcheck.
-    for (const char* up : {"..", "../.."}) {
-      const fs::path folder = (program.parent_path() / up / "share/kvcheck/suites");
-      if (fs::is_directory(folder, error)) return folder.lexically_normal().string();
-    }
-  }
+  const std::vector<std::string> folders = InstalledFolders("suites");
+  if (!folders.empty()) return folders.front();
   throw Error(ErrorCode::kUsage,
               "the suites of kvcheck are not beside this program; give files or folders of cases "
               "with --suite (tools/suites of the sources)",

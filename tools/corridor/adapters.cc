@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/spec/error.h"
+#include "tools/corridor/installed_data.h"
 #include "tools/corridor/registry.h"
 
 namespace kvcheck {
@@ -44,14 +45,7 @@ std::vector<fs::path> AdapterFolders() {
   if (const char* named = std::getenv(kAdaptersVariable); named != nullptr && *named != '\0') {
     folders.emplace_back(named);
   }
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return folders;
-  // PREFIX/bin/kvcheck, and BUILD/tools/kvcheck/kvcheck.
-  for (const char* up : {"..", "../.."}) {
-    const fs::path folder = program.parent_path() / up / "share/kvcheck/adapters";
-    if (fs::is_directory(folder, error)) folders.push_back(folder.lexically_normal());
-  }
+  for (const std::string& folder : InstalledFolders("adapters")) folders.emplace_back(folder);
   return folders;
 }
 

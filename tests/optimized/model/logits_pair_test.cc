@@ -131,6 +131,29 @@ TEST_F(LogitsPairs, NumbersThatAreNoneAreSaidOfTheirSide) {
   }
 }
 
+TEST(SumProbabilities, IsTheDefinitionForEveryLengthAndInstructionSet) {
+  for (const size_t count : {1U, 2U, 7U, 8U, 9U, 15U, 16U, 17U, 129U, 1000U}) {
+    std::vector<double> log_p = Drawn(count, count);
+    log_p[count / 2] = -kInfinity;
+    const double floor = -6;
+    ProbabilitySum expected;
+    for (double& value : log_p) {
+      if (value < floor) value = floor;
+      expected.all += std::exp(value);
+      expected.above += value > floor ? std::exp(value) : 0;
+    }
+    // As of Definition: additions in any order, and exp within 2 units.
+    const double tolerance = 2 * (static_cast<double>(count) + 4) * kEpsilon * expected.all;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      const OnTarget on(target);
+      const ProbabilitySum got = SumProbabilities(log_p, floor);
+      EXPECT_LE(std::fabs(got.all - expected.all), tolerance) << count;
+      EXPECT_LE(std::fabs(got.above - expected.above), tolerance) << count;
+      EXPECT_GT(SumProbabilities(std::vector<double>(count, 1e30), floor).above, 1e300);
+    }
+  }
+}
+
 TEST(ScaleSteps, IsTheDefinitionForEveryStep) {
   std::vector<uint16_t> steps(65536 + 3);
   for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<uint16_t>(7919 * i);

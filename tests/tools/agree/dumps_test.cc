@@ -7,132 +7,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "reference/spec/error.h"
-#include "tests/golden/golden_samples.h"
-#include "tools/agree/compare_dumps.h"
+#include "tests/tools/agree/dump_files.h"
 
 namespace kvcheck {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-using Rows = std::vector<std::vector<float>>;
-
-template <typename Number>
-void Append(Number value, std::string* to) {
-  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Positions of logits that no two rows share.
-Rows Drawn(size_t positions, size_t vocabulary) {
-  Rows rows(positions, std::vector<float>(vocabulary));
-  uint32_t state = 1;
-  for (auto& row : rows) {
-    for (float& logit : row) {
-      state = state * 1664525U + 1013904223U;
-      logit = static_cast<float>(state >> 8) * 0x1p-21F - 4;  // -4 to 4
-    }
-  }
-  return rows;
-}
-
-class Dumps : public testing::Test {
- protected:
-  void TearDown() override {
-    for (const std::string& path : paths_) std::filesystem::remove(path);
-  }
-  std::string Path(const std::string& name) {
-    paths_.push_back(golden_samples::TemporaryPath("agree_" + name));
-    return paths_.back();
-  }
-  std::string Safetensors(const std::string& name, const Rows& rows, bool next = true) {
-    std::string data;
-    for (const auto& row : rows) {
-      for (const float logit : row) Append(logit, &data);
-    }
-    const size_t logits = data.size();
-    json header = {{"logits",
-                    {{"dtype", "F32"},
-                     {"shape", {rows.size(), rows[0].size()}},
-                     {"data_offsets", {0, logits}}}}};
-    if (next) {
-      for (size_t i = 0; i < rows.size(); ++i) Append(static_cast<int32_t>(i % 3), &data);
-      header["next"] = {
-          {"dtype", "I32"}, {"shape", {rows.size()}}, {"data_offsets", {logits, data.size()}}};
-    }
-    const std::string path = Path(name);
-    golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header.dump(), data));
-    return path;
-  }
-  // As llama.cpp's log_softmax writes a row: one chunk whose second half is `rows`.
-  std::string Llama(const std::string& name, const Rows& rows) {
-    const auto vocabulary = static_cast<int32_t>(rows[0].size());
-    const auto context = static_cast<int32_t>(2 * (rows.size() + 1));
-    std::string bytes = "_logits_";
-    for (const int32_t number : {context, vocabulary, 1}) Append(number, &bytes);
-    for (int32_t t = 0; t < context; ++t) Append((t - context / 2 + 2) % 3, &bytes);
-    for (const auto& row : rows) {
-      float most = row[0], least = row[0], sum = 0;
-      for (const float logit : row) most = std::max(most, logit), least = std::min(least, logit);
-      least = std::max(least, most - 16);
-      for (const float logit : row) sum += std::exp(logit - most);
-      const float scale = (most - least) / 65535;
-      Append(scale, &bytes);
-      Append(least - most - std::log(sum), &bytes);
-      for (const float logit : row) {
-        Append(static_cast<uint16_t>(logit > least ? std::lround((logit - least) / scale) : 0),
-               &bytes);
-      }
-      if (row.size() % 2 == 1) Append(uint16_t{0}, &bytes);
-    }
-    const std::string path = Path(name);
-    golden_samples::WriteBytes(path, bytes);
-    return path;
-  }
-  static std::vector<double> LogP(const std::vector<float>& row) {
-    std::vector<double> log_p(row.begin(), row.end());
-    const double lse = LogSumExp(log_p);
-    for (double& value : log_p) value -= lse;
-    return log_p;
-  }
-  std::string Text(const std::string& name, const std::string& text) {
-    const std::string path = Path(name);
-    golden_samples::WriteBytes(path, text);
-    return path;
-  }
-  // The tokens of each position whose log-probability is at least -3.
-  std::string Vllm(const std::string& name, const Rows& rows) {
-    json array = json::array({nullptr});
-    for (const auto& row : rows) {
-      json entry = json::object();
-      const std::vector<double> log_p = LogP(row);
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (log_p[i] < -3) continue;
-        entry[std::to_string(i)] = {{"logprob", log_p[i]}, {"decoded_token", "\"]},{[\\"}};
-      }
-      array.push_back(entry);
-    }
-    return Text(name, json{{"choices", {{{"text", "\"prompt_logprobs\": [1]"}}}},
-                           {"prompt_logprobs", array}}
-                          .dump(1));
-  }
-  static DumpReport Compare(const std::string& gold, const std::string& got, double error = 0,
-                            const std::string& noise = "") {
-    return CompareDumps({gold, got, noise, error, 0}, {});
-  }
-  static std::string Refusal(const std::string& gold, const std::string& got) {
-    try {
-      Compare(gold, got);
-    } catch (const Error& error) {
-      return error.message();
-    }
-    return "";
-  }
-
- private:
-  std::vector<std::string> paths_;
-};
 
 TEST_F(Dumps, AFileAgreesWithItself) {
   const std::string path = Safetensors("self", Drawn(70, 11));

@@ -18,6 +18,7 @@ StorageFigures Right() {
   StorageFigures figures;
   figures.correctness.positions = 100;
   figures.steps.elements = 1;
+  figures.propagated_largest = 1;
   return figures;
 }
 
@@ -37,6 +38,14 @@ TEST(Conclude, WhatIsRightPasses) {
   Conclude(&figures);
   EXPECT_EQ(figures.outcome, Outcome::kPass);
   EXPECT_EQ(figures.why, "");
+}
+
+TEST(Conclude, WhereNothingCanBeWrongNothingIsProved) {
+  StorageFigures figures = Right();
+  figures.propagated_largest = 0;
+  Conclude(&figures);
+  EXPECT_EQ(figures.outcome, Outcome::kMistrusted);
+  EXPECT_THAT(figures.why, HasSubstr("zeros"));
 }
 
 TEST(Conclude, MoreThanOneExcusedFlipInTwentyPositionsProvesNothing) {
