@@ -68,12 +68,14 @@ PrefixRules FieldsJoined() {
   PrefixRules rules;
   rules.identity_text = [hits = rules.hits](const PrefixIdentity& who, std::string* text) {
     std::string joined;
+    bool any = who.version != 0;  // an empty field, too, is another key than none
     for (const auto* field : {&who.model, &who.salt, &who.adapter, &who.image}) {
       if (!*field) continue;
+      any = true;
       joined += (joined.empty() ? "" : "@") + **field;
     }
     if (who.version != 0) joined += "@" + std::to_string(who.version);
-    if (!joined.empty()) hits->fetch_add(1);
+    if (any) hits->fetch_add(1);
     *text = joined;
   };
   return rules;
