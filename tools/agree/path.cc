@@ -38,6 +38,23 @@ std::vector<PathStep> WithoutDrafts(std::vector<PathStep> steps) {
   return steps;
 }
 
+std::string WhyFaultIsHidden(PathFault fault, std::span<const int64_t> lengths) {
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  const std::vector<PathStep> steps = TeacherForcedSteps(*longest, *longest);
+  const bool trims =
+      std::any_of(steps.begin(), steps.end(), [](const PathStep& step) { return step.drafts > 0; });
+  if (fault == PathFault::kLeftPadding && *shortest == *longest) {
+    return "no row has padding: ask with --batch 2 or more, and more --positions";
+  }
+  if (fault == PathFault::kSwappedV && steps.front().columns == 1) {
+    return "every token is appended alone: ask for more --positions and --context";
+  }
+  if (fault == PathFault::kRopeOffset && !trims) {
+    return "nothing is trimmed: ask for at least 8 --positions and --context";
+  }
+  return "";
+}
+
 PathRun::PathRun(optimized::Decoder* decoder, const PathStorage& storage,
                  std::span<const std::span<const int64_t>> sequences)
     : decoder_(decoder), storage_(storage), sequences_(sequences.begin(), sequences.end()) {

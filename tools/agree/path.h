@@ -42,6 +42,10 @@ std::vector<PathStep> TeacherForcedSteps(int64_t columns, int64_t chunk);
 // Drafts are no tokens of the text: times and stored prefixes are those of it alone.
 std::vector<PathStep> WithoutDrafts(std::vector<PathStep> steps);
 
+// Why a path with the fault says what a right one says of sequences of so many tokens; "" where the
+// fault shows.
+std::string WhyFaultIsHidden(PathFault fault, std::span<const int64_t> lengths);
+
 class PathRun {
  public:
   // sequences: tokens of each row, the BOS token first; shorter ones are padded on the left.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "tools/agree/logits_dump.h"
 #include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
+#include "tools/corridor/installed_data.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
@@ -33,9 +35,8 @@ struct AgreeOptions {
   AgreeQuestion question;
   std::vector<std::string> formats;
   std::vector<std::string> layouts;
-  std::string implementation = "optimized";
-  std::string model = "golden/model";
-  std::string text = "golden/model/held_out.txt";
+  std::string implementation = PrintPath(PathFault::kNone);
+  std::string model, text;  // "": those that come with kvcheck
   bool no_times = false;
   std::string json;
   std::string write_logits;
@@ -50,6 +51,10 @@ struct AgreeOptions {
   int64_t top = 64;
 };
 
+int HardwareThreads() {
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
 int ExitCodeOf(Outcome outcome) {
   switch (outcome) {
     case Outcome::kPass:
@@ -59,6 +64,23 @@ int ExitCodeOf(Outcome outcome) {
     default:
       return kExitMistrusted;
   }
+}
+
+// The trained model, which the package for Python leaves out for its size. option: for whose sake.
+std::string DefaultModelFolder(const std::string& option) {
+  const std::vector<std::string> folders = InstalledFolders("model");
+  if (!folders.empty()) return folders.front();
+  throw Error(ErrorCode::kUsage,
+              "the trained model is not beside this program (share/kvcheck/model): give --model "
+              "FOLDER and --text FILE, as golden/model and golden/model/held_out.txt of kvcheck's "
+              "sources, or models and texts of your own",
+              option);
+}
+
+AgreeOptions WithDefaults(AgreeOptions options) {
+  if (options.text.empty()) options.text = DefaultModelFolder("--text") + "/held_out.txt";
+  if (options.model.empty()) options.model = DefaultModelFolder("--model");
+  return options;
 }
 
 // The model and the tokens of the text.
@@ -80,7 +102,33 @@ AgreeQuestion QuestionOf(const AgreeOptions& options) {
   return question;
 }
 
-int Agreement(const AgreeOptions& options) {
+// What is written in full precision is the reference's, of no path and no storage, and there is no
+// report of it.
+void RefuseWithFullPrecision(const AgreeOptions& options) {
+  const auto refuse = [](bool given, const char* option) {
+    if (!given) return;
+    throw Error(ErrorCode::kUsage,
+                "logits in full precision are written and nothing else is done: name the one "
+                "--format whose stored bytes are meant, or leave this option out",
+                option);
+  };
+  refuse(!options.json.empty(), "--json");
+  refuse(!options.plot.empty(), "--plot");
+  refuse(!options.layouts.empty(), "--layout");
+  refuse(ParsePath(options.implementation) != PathFault::kNone, "--impl");
+}
+
+void RefuseHiddenFault(PathFault fault, const AgreeQuestion& question) {
+  std::vector<int64_t> lengths;
+  for (const TextWindow& window : WindowsOf(question)) {
+    lengths.push_back(static_cast<int64_t>(window.tokens.size()));
+  }
+  const std::string why = WhyFaultIsHidden(fault, lengths);
+  if (!why.empty()) throw Error(ErrorCode::kUsage, why, "--impl");
+}
+
+int Agreement(const AgreeOptions& given) {
+  const AgreeOptions options = WithDefaults(given);
   CheckReportPlaces({{"--json", options.json},
                      {"--write-logits", options.write_logits},
                      {"--plot", options.plot}},
@@ -88,16 +136,14 @@ int Agreement(const AgreeOptions& options) {
   AgreeQuestion question = QuestionOf(options);
   const bool writes = !options.write_logits.empty();
   if (writes && options.formats.empty()) {
+    RefuseWithFullPrecision(options);
     const std::vector<TextWindow> windows = WindowsOf(question);
     WriteReferenceLogits(windows, FullPrecisionLogits(question, windows, OnInterrupt()),
                          options.write_logits);
     return kExitPassed;
   }
   const PathFault fault = ParsePath(options.implementation);
-  if (fault == PathFault::kLeftPadding && question.batch == 1) {
-    throw Error(ErrorCode::kUsage, "a batch of one row has no padding: ask with --batch 2 or more",
-                "--impl");
-  }
+  RefuseHiddenFault(fault, question);
   question.storages =
       ChooseStorages(options.formats, options.layouts, fault, question.model.config.head_dim);
   if (writes && question.storages.size() != 1) {
@@ -144,9 +190,33 @@ int Keep(const AgreeOptions& options) {
   return kExitPassed;
 }
 
-int RunAgree(const AgreeOptions& options) {
+int RunAgree(AgreeOptions options) {
+  // More would wait for each other, and open as many files.
+  options.question.threads = std::min(options.question.threads, HardwareThreads());
   if (!options.keep.empty()) return Keep(options);
   return options.logits.empty() ? Agreement(options) : CompareLogits(options);
+}
+
+// An error that is stated: a number from 0, finite.
+CLI::Validator Nats() {
+  const auto check = [](std::string& text) -> std::string {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value);
+    return read && value >= 0 && std::isfinite(value) ? "" : text + " is no number of nats from 0";
+  };
+  return CLI::Validator(check, "");
+}
+
+// What --logits and --keep would not look at: options of a model, and of each other.
+void ExcludeOthers(CLI::App* command, CLI::Option* logits, CLI::Option* keep) {
+  for (const char* name :
+       {"--format", "--layout", "--batch", "--context", "--positions", "--chunk", "--model",
+        "--text", "--impl", "--no-times", "--plot", "--write-logits"}) {
+    logits->excludes(command->get_option(name));
+    keep->excludes(command->get_option(name));
+  }
+  keep->excludes(logits);
+  keep->excludes(command->get_option("--json"));
 }
 
 }  // namespace
@@ -179,13 +249,14 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--model", options->model,
                    "A decoder of Llama's architecture: safetensors, config.json beside it; or "
-                   "its folder")
-      ->type_name("FILE")
-      ->capture_default_str();
-  command->add_option("--text", options->text, "The text, whose bytes are the tokens")
-      ->type_name("FILE")
-      ->capture_default_str();
-  std::string known = "optimized";
+                   "its folder (default: the trained one, share/kvcheck/model)")
+      ->type_name("FILE");
+  command
+      ->add_option("--text", options->text,
+                   "The text, whose bytes are the tokens (default: the trained model's held-out "
+                   "text)")
+      ->type_name("FILE");
+  std::string known = PrintPath(PathFault::kNone);
   for (const PathFaultRow& row : PathFaults()) {
     known += fmt::format("; fault:{} ({})", row.name, row.help);
   }
@@ -198,10 +269,11 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
       ->add_option("--json", options->json,
                    "Write a JSON report to FILE; - is standard output, in place of the text")
       ->type_name("FILE");
-  options->question.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options->question.threads = HardwareThreads();
   command
       ->add_option("-j,--threads", options->question.threads,
-                   "Threads, on which nothing depends but speed (default: all of the hardware)")
+                   "Threads, on which nothing depends but speed (default, and the most that are "
+                   "used: all of the hardware)")
       ->transform(Decimal())
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
@@ -221,36 +293,35 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--logit-error", options->logit_error,
                    "How far a log-probability of either engine may be off, in nats")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Nats())
       ->type_name("X")
       ->needs(logits);
   command
       ->add_option("--got-error", options->got_error,
                    "The same of GOT alone: its noise floor, say, beside an exact GOLD")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Nats())
       ->type_name("X")
       ->needs(logits);
   command
       ->add_option("--plot", options->plot,
                    "Draw KL and changed top-1 tokens against bits to FILE, as SVG")
-      ->type_name("FILE")
-      ->excludes(logits);
+      ->type_name("FILE");
   command
       ->add_option("--write-logits", options->write_logits,
                    "Write what the reference says to FILE, for --logits: over the stored bytes of "
                    "the one --format, or, without --format, in full precision and nothing else")
-      ->type_name("FILE")
-      ->excludes(logits);
+      ->type_name("FILE");
   CLI::Option* keep = command
                           ->add_option("--keep", options->keep,
                                        "Write the most likely tokens of this dump to --out, as "
                                        "safetensors: a small base to compare with")
-                          ->type_name("FILE")
-                          ->excludes(logits);
+                          ->type_name("FILE");
   CLI::Option* out =
       command->add_option("--out", options->out, "Of --keep")->type_name("FILE")->needs(keep);
   keep->needs(out);
   AddCountOption(command, "--top", &options->top, 1 << 20, "Tokens of a position, of --keep");
+  command->get_option("--top")->needs(keep);
+  ExcludeOthers(command, logits, keep);
   command->callback([=] { *chosen = [=] { return RunAgree(*options); }; });
 }
 

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -38,6 +42,19 @@ class AgreeCommand : public ToolTest {
   std::string Write(const std::string& name, const std::string& text) {
     std::ofstream(Path(name)) << text;
     return Path(name);
+  }
+  // The trained model with weights that are all of these two bytes.
+  std::string ModelOf(const std::string& weight) {
+    std::filesystem::create_directories(Path("model"));
+    std::filesystem::copy_file(kModel + "/config.json", Path("model/config.json"),
+                               std::filesystem::copy_options::overwrite_existing);
+    std::ifstream file(kModel + "/model.safetensors", std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    for (size_t i = 8 + header; i < bytes.size(); ++i) bytes[i] = weight[i % 2];
+    std::ofstream(Path("model/model.safetensors"), std::ios::binary) << bytes;
+    return Path("model");
   }
 };
 
@@ -79,6 +96,8 @@ TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
                 "config.json");
   ExpectRefused(Agree({"--logits", Path("a")}), "--logits");
   ExpectRefused(Agree({"--logits", Path("a"), Path("b")}), Path("a"));
+  ExpectRefused(Agree({"--model", "/nonexistent", "--text", kModel + "/held_out.txt"}),
+                "/nonexistent: there is no such file");
   ExpectRefused(Agree({"--noise", Path("a")}), "--logits");
   ExpectRefused(Agree({"--keep", Path("a")}), "--out");
 }
@@ -99,6 +118,100 @@ TEST_F(AgreeCommand, WrittenLogitsAreAGoldForEngines) {
   ExpectRefused(OfModel({"--format", "q8_0", "--format", "q4_0", "--write-logits", full}),
                 "name one --format");
   ExpectRefused(OfModel({"--write-logits", kModel + "/held_out.txt"}), "--write-logits");
+}
+
+TEST_F(AgreeCommand, AnOptionThatWouldNotBeLookedAtIsRefused) {
+  const std::string gold = Write("gold.json", R"([{"1": -0.2, "2": -2}])");
+  const std::vector<std::vector<std::string>> of_model = {{"--impl", "fault:last_key_dropped"},
+                                                          {"--positions", "5"},
+                                                          {"--format", "f32"},
+                                                          {"--layout", "ring"},
+                                                          {"--batch", "2"},
+                                                          {"--context", "5"},
+                                                          {"--chunk", "5"},
+                                                          {"--model", kModel},
+                                                          {"--text", gold},
+                                                          {"--no-times"},
+                                                          {"--plot", "p.svg"},
+                                                          {"--write-logits", "l"}};
+  for (const std::vector<std::string>& option : of_model) {
+    SCOPED_TRACE(option[0]);
+    std::vector<std::string> logits = {"--logits", gold, gold};
+    std::vector<std::string> keep = {"--keep", gold, "--top", "1", "--out", Path("kept")};
+    logits.insert(logits.end(), option.begin(), option.end());
+    keep.insert(keep.end(), option.begin(), option.end());
+    ExpectRefused(Agree(logits), option[0]);
+    ExpectRefused(Agree(keep), option[0]);
+  }
+  ExpectRefused(Agree({"--keep", gold, "--top", "1", "--out", Path("kept"), "--json", "-"}),
+                "--json");
+  ExpectRefused(OfModel({"--top", "3"}), "--keep");
+  for (const std::vector<std::string>& option :
+       std::vector<std::vector<std::string>>{{"--json", Path("j")},
+                                             {"--plot", Path("p")},
+                                             {"--layout", "ring"},
+                                             {"--impl", "fault:last_key_dropped"}}) {
+    ExpectRefused(
+        OfModel({"--positions", "5", "--write-logits", Path("full"), option[0], option[1]}),
+        option[0]);
+  }
+  EXPECT_FALSE(std::filesystem::exists(Path("kept")) || std::filesystem::exists(Path("full")));
+}
+
+TEST_F(AgreeCommand, AnErrorThatIsNoNumberIsRefusedInAFewWords) {
+  const std::string gold = Write("gold.json", R"([{"1": -0.2, "2": -2}])");
+  for (const char* option : {"--logit-error", "--got-error"}) {
+    for (const char* value : {"nan", "inf", "-1", "x", "1e999"}) {
+      const ToolRun run = Agree({"--logits", gold, gold, option, value});
+      ExpectRefused(run, option);
+      EXPECT_LT(run.err.size(), 200u) << run.err;
+    }
+    EXPECT_EQ(Agree({"--logits", gold, gold, option, "1e-3"}).exit_code, 0);
+  }
+}
+
+TEST_F(AgreeCommand, AFaultThatCannotShowIsRefused) {
+  const auto asked = [&](const char* fault, const char* positions) {
+    return OfModel({"--format", "f32", "--context", positions, "--positions", positions, "--impl",
+                    fault, "-j", "1024"});
+  };
+  ExpectRefused(asked("fault:v_rows_swapped", "1"), "--positions");
+  ExpectRefused(asked("fault:rope_offset_after_trim", "7"), "--positions");
+  EXPECT_EQ(asked("fault:v_rows_swapped", "2").exit_code, 1);
+  EXPECT_EQ(asked("fault:rope_offset_after_trim", "8").exit_code, 1);
+  for (const char* fault : {"fault:last_key_dropped", "fault:k_scale_of_one_head"}) {
+    EXPECT_EQ(asked(fault, "1").exit_code, 1) << fault;
+  }
+  // Rows of one token each, and of two and one.
+  const auto padded = [&](const char* positions) {
+    return OfModel({"--format", "f32", "--context", "2", "--positions", positions, "--batch", "2",
+                    "--impl", "fault:left_padding_off_by_one"});
+  };
+  ExpectRefused(padded("2"), "no row has padding");
+  EXPECT_EQ(padded("3").exit_code, 1);
+}
+
+TEST_F(AgreeCommand, OfWeightsThatSayNothingNothingIsProved) {
+  const auto asked = [&](const std::string& model) {
+    return Agree({"--model", model, "--text", kModel + "/held_out.txt", "--positions", "16",
+                  "--context", "16", "--format", "f32", "--no-times"});
+  };
+  const ToolRun zeros = asked(ModelOf(std::string(2, '\0')));
+  EXPECT_EQ(zeros.exit_code, 3) << zeros.out << zeros.err;
+  EXPECT_NE(zeros.out.find("MISTRUSTED"), std::string::npos) << zeros.out;
+  ExpectRefused(asked(ModelOf("\x80\x7f")), "is NaN or infinite at element 0");
+  ExpectRefused(asked(ModelOf("\xc0\x7f")), "model/model.safetensors: ");
+}
+
+TEST_F(AgreeCommand, TheTrainedModelIsFoundBesideTheProgramOrItsPlaceIsSaid) {
+  // In a folder of the test, far from the sources.
+  const ToolRun run = Agree({"--positions", "16", "--context", "16", "--format", "f32"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  std::filesystem::create_directories(Path("bin"));
+  std::filesystem::copy_file(program(), Path("bin/kvcheck"));
+  UseProgram(Path("bin/kvcheck"));
+  ExpectRefused(Agree({"--positions", "16"}), "share/kvcheck/model");
+  ExpectRefused(Agree({"--model", kModel}), "give --model FOLDER and --text FILE");
 }
 
 TEST_F(AgreeCommand, DumpsOfEnginesPassOrFail) {
