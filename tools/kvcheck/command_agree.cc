@@ -31,13 +31,11 @@ namespace {
 
 constexpr size_t kMostTextBytes = size_t{1} << 30;
 
-constexpr const char* kRightPath = "optimized";
-
 struct AgreeOptions {
   AgreeQuestion question;
   std::vector<std::string> formats;
   std::vector<std::string> layouts;
-  std::string implementation = kRightPath;
+  std::string implementation = PrintPath(PathFault::kNone);
   std::string model, text;  // "": those that come with kvcheck
   bool no_times = false;
   std::string json;
@@ -117,7 +115,7 @@ void RefuseWithFullPrecision(const AgreeOptions& options) {
   refuse(!options.json.empty(), "--json");
   refuse(!options.plot.empty(), "--plot");
   refuse(!options.layouts.empty(), "--layout");
-  refuse(options.implementation != kRightPath, "--impl");
+  refuse(ParsePath(options.implementation) != PathFault::kNone, "--impl");
 }
 
 void RefuseHiddenFault(PathFault fault, const AgreeQuestion& question) {
@@ -258,7 +256,7 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
                    "The text, whose bytes are the tokens (default: the trained model's held-out "
                    "text)")
       ->type_name("FILE");
-  std::string known = kRightPath;
+  std::string known = PrintPath(PathFault::kNone);
   for (const PathFaultRow& row : PathFaults()) {
     known += fmt::format("; fault:{} ({})", row.name, row.help);
   }
