@@ -36,7 +36,7 @@ TEST(DrawPrefix, SeedsMeanTheSameCases) {
       hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     }
   }
-  EXPECT_EQ(hash, 0x6525bf55a9ee4b62u);
+  EXPECT_EQ(hash, 0x9d0d103460fc158au);
 }
 
 TEST(DrawPrefix, StaysWithinASpace) {
