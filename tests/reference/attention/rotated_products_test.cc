@@ -163,8 +163,9 @@ TEST(RotatedProducts, CountTheRoundingsOfAValue) {
   const TensorMap inputs = GenerateInputs(Case(c), {});
   const auto bound = [&](const std::string& dequantize) {
     const AttentionSource source(c, {}, PlanWith(dequantize), inputs);
+    const std::vector<ExpectedTile> tiles = source.Tiles(0, {});
     double sum = 0;
-    for (const double b : source.Tiles(0, {}).at(0).bound) sum += b;
+    for (const double b : tiles.at(0).bound) sum += b;
     return sum;
   };
   EXPECT_LT(bound("rotated:0"), bound("rotated:1"));
