@@ -28,8 +28,8 @@ struct CacheSpace {
   std::vector<std::string> layouts;
   // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one; beside pairs none.
   std::vector<std::string> formats;
-  // Formats of K and of V that go together, beside those of `formats`; K and V that are no pair
-  // have one format then. Empty: none.
+  // Pairs (K, V) of different formats that a cache can have, beside those of `formats`. Where there
+  // are any, K and V have the same format in every other cache.
   std::vector<std::pair<KvFormat, KvFormat>> pairs;
   bool same_format = false;      // K and V are stored in one format
   bool stored_as_given = false;  // a plain format is the type of the appended vectors

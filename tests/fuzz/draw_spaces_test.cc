@@ -49,7 +49,7 @@ std::vector<CacheSpace> TwoSpaces() {
   return {batch, quantized};
 }
 
-// K and V in formats that go together, one of which no list of formats has.
+// Pairs of formats of K and V; one format of a pair stands in no list of formats.
 CacheSpace Pairs() {
   CacheSpace space;
   space.formats = {"f32", "bf16"};

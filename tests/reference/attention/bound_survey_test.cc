@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fuzz/draw_attention.h"
+#include "tests/reference/attention/drawn_run.h"
 #include "tests/reference/attention/judge_run.h"
 
 namespace kvcheck {
@@ -12,12 +13,7 @@ JudgedRun Survey(uint64_t first, uint64_t count, const DrawLimits& limits) {
   JudgedRun all;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const DrawnAttention drawn = DrawAttention(seed, limits);
-    const JudgedRun run = RunAndJudge(drawn.c, drawn.profile, drawn.plan, drawn.plan);
-    EXPECT_EQ(run.violations, 0) << "seed " << seed << ": " << Print(Case(drawn.c)) << "\n"
-                                 << Print(drawn.profile) << "\n"
-                                 << Print(drawn.plan) << "\n"
-                                 << run.first;
-    all.Add(run);
+    all.Add(RunDrawn(drawn, seed));
   }
   return all;
 }
@@ -47,9 +43,7 @@ TEST(AttentionBoundSurvey, HoldsOverIntegerProducts) {
     const DrawnAttention drawn =
         DrawAttention(seed, {.kv_len = 64, .head_dim = 64, .query_len = 4});
     if (!drawn.plan.integer_qk) continue;
-    const JudgedRun run = RunAndJudge(drawn.c, drawn.profile, drawn.plan, drawn.plan);
-    EXPECT_EQ(run.violations, 0) << "seed " << seed << ": " << run.first;
-    all.Add(run);
+    all.Add(RunDrawn(drawn, seed));
   }
   EXPECT_GT(all.judged, 1'000'000);
 }

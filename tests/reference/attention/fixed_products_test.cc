@@ -13,6 +13,7 @@
 #include "fuzz/draw_attention.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/error.h"
+#include "tests/reference/attention/drawn_run.h"
 #include "tests/reference/attention/judge_run.h"
 
 namespace kvcheck {
@@ -27,12 +28,7 @@ TEST(FixedProducts, StayWithinTheBoundOfEveryDrawnPlan) {
     if (!drawn.plan.fixed_q && !drawn.plan.fixed_p) continue;
     queries += drawn.plan.fixed_q ? 1 : 0;
     weights += drawn.plan.fixed_p ? 1 : 0;
-    const JudgedRun run = RunAndJudge(drawn.c, drawn.profile, drawn.plan, drawn.plan);
-    EXPECT_EQ(run.violations, 0) << "seed " << seed << ": " << Print(Case(drawn.c)) << "\n"
-                                 << Print(drawn.profile) << "\n"
-                                 << Print(drawn.plan) << "\n"
-                                 << run.first;
-    all.Add(run);
+    all.Add(RunDrawn(drawn, seed));
   }
   EXPECT_GT(all.judged, 50'000);
 }
