@@ -3,15 +3,16 @@
 KINDS = ("decode", "layers", "layout", "prefill", "batch")
 OWN_FORMATS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "fp8": "f8e4m3fn", "8-bit": "affine:8:g64:f16",
                "4-bit": "affine:4:g64:f16"}
+GGML_BLOCKS = {"q8_0 blocks": "q8_0", "q4_0 blocks": "q4_0"}  # the bytes that ggml reads
 MLX_TOKENS = 4096
 
 
 def own(name, **more):
-    return {"server": "own", "kind": "attention", "format": OWN_FORMATS[name], **more}
+    return {"server": "own", "kind": "attention", "format": (OWN_FORMATS | GGML_BLOCKS)[name], **more}
 
 
 def decode_entries(tokens):
-    entries = {f"ours {name}": own(name) for name in OWN_FORMATS}
+    entries = {f"ours {name}": own(name) for name in OWN_FORMATS | GGML_BLOCKS}
     entries |= {f"torch {name}, folded": {"server": "torch", "format": name, "way": "fold"} for name in ("f32", "f16", "bf16")}
     entries |= {f"ggml {name}": {"server": "ggml", "format": name} for name in ("f16", "q8_0", "q4_0")}
     entries |= {f"OpenVINO {name}": {"server": "openvino", "format": name} for name in ("f16", "u8")}

@@ -119,6 +119,8 @@ def decode_lines(case):
     yield "8-bit: times as fast as OpenVINO u8", times("OpenVINO u8", "8-bit", 4)
     yield "8-bit: time over f16", lambda: at_most(ratios(case, "ours 8-bit", "ours f16"), None, 0.65)
     yield "4-bit: times as fast as ggml q4_0", times("ggml q4_0", "4-bit", 14)
+    for name, must in (("q8_0", 7), ("q4_0", 14)):
+        yield f"{name} blocks: times as fast as ggml {name}", times(f"ggml {name}", f"{name} blocks", must)
     yield "4-bit: time over 8-bit", lambda: at_most(ratios(case, "ours 4-bit", "ours 8-bit"), 1)
 
 

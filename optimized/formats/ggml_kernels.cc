@@ -117,6 +117,10 @@ HWY_INLINE void StoreValues(const Code* HWY_RESTRICT codes, float offset, float 
   }
 }
 
+constexpr bool HasMinimum(GgmlBlockKind kind) {
+  return kind == GgmlBlockKind::kQ4_1 || kind == GgmlBlockKind::kQ5_1;
+}
+
 template <GgmlBlockKind kKind>
 HWY_INLINE void DecodeBlock(const std::byte* block, float* HWY_RESTRICT y) {
   using enum GgmlBlockKind;
@@ -132,7 +136,7 @@ HWY_INLINE void DecodeBlock(const std::byte* block, float* HWY_RESTRICT y) {
     }
     StoreValues<false>(reinterpret_cast<const int8_t*>(codes), 0, step, 0, y);
   } else {
-    constexpr bool kMinimum = kKind == kQ4_1 || kKind == kQ5_1;
+    constexpr bool kMinimum = HasMinimum(kKind);
     constexpr bool kFive = kKind == kQ5_0 || kKind == kQ5_1;
     constexpr size_t kFirst = kMinimum ? 4 : 2;
     SpreadNibbles(block + kFirst + (kFive ? 4 : 0), codes);
@@ -147,24 +151,26 @@ HWY_INLINE void DecodeBlock(const std::byte* block, float* HWY_RESTRICT y) {
 
 // Of finite values, as every function below.
 struct Extremes {
-  float least, most, largest;  // the last a magnitude
+  float least, most;  // of formats with a minimum
+  float largest;      // a magnitude; of the others
 };
 
+template <bool kMinimum>
 HWY_INLINE bool FindExtremes(const float* HWY_RESTRICT x, Extremes* out) {
   const Floats d;
   const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
-  FloatVec least = hn::Load(d, x), most = least, largest = hn::Abs(least);
-  auto finite = hn::Lt(largest, infinity);
+  FloatVec least = hn::Load(d, x), most = kMinimum ? least : hn::Abs(least);
+  auto finite = hn::Lt(hn::Abs(least), infinity);
   for (size_t i = hn::Lanes(d); i < kSize; i += hn::Lanes(d)) {
     const FloatVec v = hn::Load(d, x + i);
     finite = hn::And(finite, hn::Lt(hn::Abs(v), infinity));
-    least = hn::Min(least, v);
-    most = hn::Max(most, v);
-    largest = hn::Max(largest, hn::Abs(v));
+    if constexpr (kMinimum) least = hn::Min(least, v);
+    most = hn::Max(most, kMinimum ? v : hn::Abs(v));
   }
   if (!hn::AllTrue(d, finite)) return false;
-  *out = {hn::GetLane(hn::MinOfLanes(d, least)), hn::GetLane(hn::MaxOfLanes(d, most)),
-          hn::GetLane(hn::MaxOfLanes(d, largest))};
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+  *out = kMinimum ? Extremes{hn::GetLane(hn::MinOfLanes(d, least)), largest, 0}
+                  : Extremes{0, 0, largest};
   return true;
 }
 
@@ -204,7 +210,7 @@ HWY_INLINE void StoreCodes(const float* HWY_RESTRICT x, float least, float inver
 HWY_INLINE void EncodeBytes(const float* HWY_RESTRICT x, float largest, std::byte* block) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
-  const hn::Rebind<uint8_t, Floats> d8;
+  const hn::Rebind<int8_t, Floats> d8;
   const float step = largest / 127.0f;
   StoreHalf(step, block);
   const auto inverse = hn::Set(d, Inverse(step));
@@ -213,8 +219,8 @@ HWY_INLINE void EncodeBytes(const float* HWY_RESTRICT x, float largest, std::byt
     const FloatVec steps = hn::Mul(hn::Load(d, x + i), inverse);
     FloatVec v = hn::Add(steps, hn::CopySign(below_half, steps));
     v = hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, 0x1p31f)), v);
-    const auto code = hn::And(hn::ConvertTo(di, v), hn::Set(di, 255));
-    hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<uint8_t*>(block + 2) + i);
+    hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, v)), d8,
+               reinterpret_cast<int8_t*>(block + 2) + i);
   }
 }
 
@@ -262,7 +268,7 @@ HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extreme
   } else if constexpr (kKind == kIq4Nl) {
     EncodeTable(x, extremes.largest, block);
   } else {
-    constexpr bool kMinimum = kKind == kQ4_1 || kKind == kQ5_1;
+    constexpr bool kMinimum = HasMinimum(kKind);
     constexpr bool kFive = kKind == kQ5_0 || kKind == kQ5_1;
     constexpr int32_t kMost = kFive ? 31 : 15;
     std::byte* rest = block + (kMinimum ? 4 : 2);
@@ -297,7 +303,7 @@ void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byt
   for (int64_t b = 0; b < count; ++b, x += kSize, to += codec.bytes) {
     std::memcpy(values, x, sizeof(values));
     Extremes extremes;
-    if (FindExtremes(values, &extremes)) {
+    if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
       EncodeBlock<kKind>(values, extremes, to);
     } else {
       codec.encode(values, to);
