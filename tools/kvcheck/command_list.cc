@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,14 +24,33 @@
 namespace kvcheck {
 namespace {
 
-std::string FormatsText() {
-  std::vector<std::string> plain;
-  std::vector<std::string> others;
-  for (const KvFormat& format : AllKvFormats()) {
-    (IsPlain(format) ? plain : others).push_back(Print(format));
+constexpr size_t kWidth = 100;
+
+// A family in as many lines as it needs, its name in the first.
+std::string FamilyText(const std::string& family, const std::vector<std::string>& formats) {
+  std::string text, line = fmt::format("  {:<12}", family);
+  for (const std::string& format : formats) {
+    if (line.size() + 1 + format.size() > kWidth) {
+      text += line + "\n";
+      line = std::string(14, ' ');
+    }
+    line += " " + format;
   }
-  return fmt::format("  plain: {}\n  codes ({}): {}\n", fmt::join(plain, " "), others.size(),
-                     fmt::join(others, " "));
+  return text + line + "\n";
+}
+
+std::string FormatsText() {
+  std::vector<std::string> families;  // in the order of their first format
+  std::map<std::string, std::vector<std::string>> formats;
+  for (const KvFormat& format : AllKvFormats()) {
+    const std::string text = Print(format);
+    const std::string family = IsPlain(format) ? "plain" : text.substr(0, text.find(':'));
+    if (formats[family].empty()) families.push_back(family);
+    formats[family].push_back(text);
+  }
+  std::string all;
+  for (const std::string& family : families) all += FamilyText(family, formats[family]);
+  return all;
 }
 
 std::string ListText() {
@@ -60,7 +80,8 @@ std::string ListText() {
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
   text += "implementations\n";
-  for (const CaseKind kind : {CaseKind::kAttention, CaseKind::kCodec, CaseKind::kCache}) {
+  for (const CaseKind kind :
+       {CaseKind::kAttention, CaseKind::kCodec, CaseKind::kCache, CaseKind::kPrefix}) {
     text += fmt::format("  {:<11}{}\n", Name(kind), ImplementationNames(kind));
   }
   text += "  the faults: kvcheck faults list\n";

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,6 +125,15 @@ TEST_F(CommandLine, ListNamesPlansFormatsAndData) {
        {"plain_f32", "stranger", "affine:4:g64:bf16", "gauss", "attention", "numpy_example"}) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word;
   }
+  // Who answers each kind but tensor, whose two sides are files.
+  for (const char* row : {"  attention  optimized", "  codec      optimized",
+                          "  cache      optimized", "  prefix     optimized"}) {
+    EXPECT_NE(run.out.find(row), std::string::npos) << row;
+  }
+  const size_t formats = run.out.find("storage formats"), layouts = run.out.find("layouts\n");
+  ASSERT_LT(formats, layouts);
+  std::istringstream lines(run.out.substr(formats, layouts - formats));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100) << line;
 }
 
 TEST_F(RunCommand, MalformedCaseIsRefusedWithItsColumn) {
