@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "reference/numerics/convert.h"
 
 namespace kvcheck {
 namespace {
@@ -38,6 +44,7 @@ HistoryFault KindOf(const WrongRow& wrong, const Place& place, const Ledger& led
   if (got.epoch != want.epoch) return HistoryFault::kOlderEpoch;
   if (place.node == wrong.node) {
     if (place.part != wrong.part) return HistoryFault::kKForV;
+    if (place.layer == wrong.layer && place.head == wrong.head) return HistoryFault::kDamaged;
     return place.layer != wrong.layer ? HistoryFault::kOtherLayer : HistoryFault::kOtherHead;
   }
   if (place.part != wrong.part) return HistoryFault::kKForV;
@@ -59,6 +66,31 @@ bool IsUniform(const std::byte* vector, int64_t bytes, int64_t size) {
 
 // Signs that agree in every channel that the vector has; the first 64 tell.
 uint64_t SignMask(int64_t dim) { return dim >= 64 ? ~uint64_t{0} : (uint64_t{1} << dim) - 1; }
+
+// Of a vector from contents with given signs: the sum of all differences.
+class Distance {
+ public:
+  Distance(const std::byte* vector, DType dtype, int64_t dim)
+      : dtype_(dtype),
+        of_vector_(static_cast<size_t>(dim)),
+        of_content_(of_vector_.size()),
+        content_(of_vector_.size() * SizeInBytes(dtype)) {
+    DecodeBytes(vector, dtype, of_vector_);
+  }
+  double To(uint64_t signs) {
+    FillContent(signs, dtype_, std::ssize(of_content_), content_.data());
+    DecodeBytes(content_.data(), dtype_, of_content_);
+    double sum = 0;
+    for (size_t c = 0; c < of_vector_.size(); ++c) sum += std::fabs(of_vector_[c] - of_content_[c]);
+    return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
+  }
+
+ private:
+  DType dtype_;
+  std::vector<double> of_vector_;
+  std::vector<double> of_content_;
+  std::vector<std::byte> content_;
+};
 
 std::string PrefixText(const Ledger& ledger, int32_t node) {
   std::vector<int32_t> tokens;
@@ -90,27 +122,30 @@ NamedRow NameRow(const WrongRow& wrong, const Ledger& ledger) {
   }
   const uint64_t mask = SignMask(dim);
   const uint64_t signs = SignsIn(wrong.got, layout.dtype, dim) & mask;
-  if (signs == (SignsOf(want.digest, wrong.layer, wrong.head, wrong.part) & mask)) {
-    return {HistoryFault::kDamaged, fmt::format("{} has the right signs and other values", where)};
-  }
+  Distance distance(wrong.got, layout.dtype, dim);
   std::optional<Place> found;
-  HistoryFault kind = HistoryFault::kDamaged;
+  // In few channels signs agree by chance, so what is nearest counts first.
+  std::pair<double, HistoryFault> best;
   for (int32_t node = 0; node < std::ssize(ledger.nodes()); ++node) {
     for (int64_t layer = 0; layer < layout.layers; ++layer) {
       for (int64_t head = 0; head < layout.heads; ++head) {
         for (const TokenPart part : {TokenPart::kKey, TokenPart::kValue}) {
-          if ((SignsOf(ledger.At(node).digest, layer, head, part) & mask) != signs) continue;
+          const uint64_t its_signs = SignsOf(ledger.At(node).digest, layer, head, part);
+          if ((its_signs & mask) != signs) continue;
           const Place place = {node, layer, head, part};
-          const HistoryFault its_kind = KindOf(wrong, place, ledger);
-          if (found && its_kind >= kind) continue;  // of two that fit, the first of section 6
+          const std::pair its = {distance.To(its_signs), KindOf(wrong, place, ledger)};
+          if (found && its >= best) continue;  // of two that fit, the first of section 6
           found = place;
-          kind = its_kind;
+          best = its;
         }
       }
     }
   }
   if (!found) {
     return {HistoryFault::kDamaged, fmt::format("{} has signs that nobody wrote", where)};
+  }
+  if (best.second == HistoryFault::kDamaged) {
+    return {HistoryFault::kDamaged, fmt::format("{} has the right signs and other values", where)};
   }
   const PrefixNode& got = ledger.At(found->node);
   std::string text = fmt::format("{} is {} of layer {}, head {}, position {} of the prefix {}",
@@ -126,7 +161,8 @@ NamedRow NameRow(const WrongRow& wrong, const Ledger& ledger) {
   if (got.written >= 0) {
     text += fmt::format(", written by operation {}", got.written + 1);
   }
-  return {kind, text + fmt::format("; wanted the prefix {}", PrefixText(ledger, wrong.node))};
+  return {best.second,
+          text + fmt::format("; wanted the prefix {}", PrefixText(ledger, wrong.node))};
 }
 
 }  // namespace kvcheck

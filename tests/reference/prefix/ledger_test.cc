@@ -282,5 +282,28 @@ TEST_F(LedgerTest, WrongRowsAreNamed) {
   EXPECT_EQ(name_bytes(), HistoryFault::kDamaged);
 }
 
+// In eight channels every 256th row has the same signs: what is nearest is named.
+TEST_F(LedgerTest, RowsWithEqualSignsAreToldApartByTheirValues) {
+  Begin("", 1, 400, " layers=2 dk=8 dv=8");
+  std::vector<int32_t> tokens(300);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 3);
+  const NodePath path = Path(tokens);
+  const int32_t wanted = Path({5}).front();
+  for (const int32_t node : path) ledger_.MarkWritten(node, 0);
+  ledger_.MarkWritten(wanted, 1);
+  const RowLayout& layout = ledger_.layout();
+  for (size_t i = 0; i < path.size(); ++i) {
+    const std::vector<std::byte> bytes(ledger_.Content(path[i]),
+                                       ledger_.Content(path[i]) + layout.TokenBytes());
+    const NamedRow row = NameRow(
+        {wanted, 0, 0, TokenPart::kKey, 2, bytes.data() + layout.Offset(0, 0, TokenPart::kKey)},
+        ledger_);
+    EXPECT_EQ(row.fault, HistoryFault::kStale) << row.text;
+    EXPECT_NE(row.text.find(" is K of layer 0, head 0, position " + std::to_string(i) + " of"),
+              std::string::npos)
+        << i << ": " << row.text;
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck
