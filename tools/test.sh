@@ -11,7 +11,8 @@
 #                           calls from Python
 #   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan
 #                           python_asan bytes short browser release
-# A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
+# KVCHECK_UNITY=ALL in the environment compiles every room several files at a time: faster once, slower
+# after an edit. A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
 # nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
@@ -40,7 +41,7 @@ build() {  # PRESET, further options of the build
   local preset=$1
   shift
   cmake --preset "$preset" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
-    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" ${KVCHECK_UNITY:+-DKVCHECK_UNITY=$KVCHECK_UNITY}
   cmake --build --preset "$preset" -j"$jobs" "$@" -- -k 0  # every file that does not compile is named
 }
 
