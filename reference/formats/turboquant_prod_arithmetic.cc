@@ -228,8 +228,9 @@ class TurboquantProdArithmetic : public FormatArithmetic {
   void Bound(const RoundTripQuestion& question, std::span<const double> x,
              RowBound* bound) const override {
     const TurboquantProd prod(format_);
+    const std::vector<double> columns = ColumnSums(prod);
     for (size_t first = 0; first < x.size(); first += prod.d()) {
-      BoundGroup(prod, question, x.subspan(first, prod.d()), first, bound);
+      BoundGroup(prod, columns, question, x.subspan(first, prod.d()), first, bound);
     }
   }
   std::vector<ProfileChange> OtherProfiles(const Profile&) const override { return {}; }
@@ -322,8 +323,10 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     bool MovesAway(double sign) const { return sign > 0 ? high <= 0 : low >= 0; }
   };
 
-  void BoundGroup(const TurboquantProd& prod, const RoundTripQuestion& question,
-                  std::span<const double> given, size_t first, RowBound* bound) const {
+  // columns: ColumnSums.
+  void BoundGroup(const TurboquantProd& prod, const std::vector<double>& columns,
+                  const RoundTripQuestion& question, std::span<const double> given, size_t first,
+                  RowBound* bound) const {
     const size_t d = prod.d();
     const std::vector<float> x = RoundedFloats(format_.row_type, given);
     if (MarkWithoutBound(x, EvaluateNorm(x), first, bound)) return;
@@ -340,7 +343,6 @@ class TurboquantProdArithmetic : public FormatArithmetic {
         if (of.IsOpen(j)) open_sums[i] += std::fabs(s);
       }
     }
-    const std::vector<double> columns = ColumnSums(prod);
     const double norm = norms[1], moved = of.codes.Moved();
     std::vector<ErrorRange> errors;
     for (size_t i = 0; i < d; ++i) {
@@ -383,6 +385,7 @@ class TurboquantProdArithmetic : public FormatArithmetic {
         const auto s = static_cast<double>(prod.projection()[j * d + i]);
         if (!errors[i].MovesAway(-of.Sign(j) * s)) continue;
         most = std::max(most, 2 * norm * factor * std::fabs(s) - hidden[i]);
+        if (most >= shows) break;
       }
       shows = std::min(shows, most);
     }
@@ -401,6 +404,7 @@ class TurboquantProdArithmetic : public FormatArithmetic {
             const double parity = std::popcount(i & k) % 2 == 0 ? 1 : -1;
             const double sign = direction * parity * static_cast<double>(prod.mse()->signs()[i]);
             if (errors[i].MovesAway(sign)) most = std::max(most, move - hidden[i]);
+            if (most >= shows) break;
           }
           shows = std::min(shows, most);
         }
