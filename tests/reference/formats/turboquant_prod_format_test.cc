@@ -286,7 +286,8 @@ TEST(TurboquantProdFormat, DecodersSumInAnyOrder) {
   const TensorMap stored = EncodeRows(format, {}, x);
   const CodecCase c = {CodecDirection::kDecode, format, DType::kFloat32, 3, 64, {"gauss", 1, ""}};
   const std::vector<double> values = DecodeToRowType(format, {}, CodecRows(format, stored), 0, 3);
-  // Fifty roundings of the largest element: the bound has twice 70 of signs alone.
+  // Fifty roundings of the largest element, less than half of the norm: the bound has twice 70
+  // kappa R sum |S| of signs alone, and that is above a third of the norm.
   double largest = 0;
   for (const double value : values) largest = std::fmax(largest, std::fabs(value));
   const auto judged = [&](const Profile& profile, double change) {
