@@ -79,6 +79,8 @@ def float_blocks_are_right(fields, case, record):
 def groups_are_right(fields, case, record):
     """Of turboquant: of a round trip the rows that the codes of this file stand for, so that a code at a threshold is an error."""
     text, kind = fields["format"], fields["format"].rsplit(":", 1)[1]
+    if turboquant_groups.is_prod(text):
+        return prod_is_right(fields, case, record)
     if fields["op"] == "decode":
         want = turboquant_groups.decode(case.inputs["codes"].array, case.inputs["norms"].array, text)
         return np.array_equal(rounded(want, kind), exact(record.outputs["y"]), equal_nan=True)
@@ -87,6 +89,19 @@ def groups_are_right(fields, case, record):
         return turboquant_groups.is_right(x, record.outputs["codes"].array, record.outputs["norms"].array, text)
     words, norms, _ = turboquant_groups.encode(x, text)
     return np.array_equal(rounded(turboquant_groups.decode(words, norms, text), kind), exact(record.outputs["y"]))
+
+
+def prod_is_right(fields, case, record):
+    """Of turboquant's inner-product codec: values within what a decoder in float32 and the rounding to the row type may lose."""
+    text, kind = fields["format"], fields["format"].rsplit(":", 1)[1]
+    planes = record.outputs if fields["op"] == "encode" else case.inputs
+    stored = [planes[name].array for name in ("codes", "norms", "residual_norms")]
+    if fields["op"] == "encode":
+        return turboquant_groups.prod_is_right(rounded(exact(case.inputs["x"]), kind), *stored, text)
+    want, off = turboquant_groups.decode_prod(*stored, text)
+    ends = (rounded(want + side * off, kind) for side in (-1, 1))
+    got = exact(record.outputs["y"])
+    return bool((next(ends) <= got).all() and (got <= next(ends)).all())
 
 
 def scaled_is_right(fields, case, record):

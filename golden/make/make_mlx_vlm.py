@@ -1,9 +1,10 @@
 """Makes mlx_vlm_turboquant.h5: what mlx-vlm's TurboQuant codecs (_TurboQuantMSECodec, and _SplitCodec of fractional bits, which
-chooses its channels by the rows) write and read on MLX's CPU backend.
+chooses its channels by the rows) write and read on MLX's CPU backend; and mlx_vlm_prod.h5: the same of
+_TurboQuantProdCodec, its inner-product codec, which no cache of the library makes.
 
 Usage: python make_mlx_vlm.py [DIRECTORY]                    (default: ../data beside this file)
        python make_mlx_vlm.py --values COUNT [DIRECTORY]     COUNT values of each setting in place of the stored rows, for
-                                                             `kvcheck golden verify DIRECTORY/mlx_vlm_turboquant.h5`
+                                                             `kvcheck golden verify DIRECTORY/mlx_vlm_*.h5`
        ... --only PATTERN                                    settings of this text alone
 Needs the packages of requirements-mlx-vlm.txt, installed without what they depend on (pip install --no-deps; also numpy and
 h5py): the codec stands in one module, which needs mlx and numpy. The codebook is data: where the library computes another one
@@ -51,6 +52,15 @@ def with_centroids(codec, text):
 def codec_of(module, text, rows):
     """(codec, its format's text, stored planes of its state). text: with half a bit without the channels, which are chosen by
     the rows (B, H, T, D)."""
+    if turboquant_groups.is_prod(text):
+        prod = turboquant_groups.Prod(text)
+        codec = module._TurboQuantProdCodec(prod.d, prod.bits, prod.seed)
+        if prod.codes_text is not None:
+            with_centroids(codec.mse_codec, prod.codes_text)
+        assert np.array_equal(np.array(codec.projection), prod.projection)
+        return (codec, text,
+                lambda state: (np.concatenate([np.array(state.mse_indices)[0, 0], np.array(state.qjl_signs)[0, 0]], -1),
+                               *(np.array(norms)[0, 0][:, None] for norms in (state.norms, state.residual_norms))))
     if ".5:" not in text:
         fmt = turboquant_groups.Format(text)
         return (with_centroids(module._TurboQuantMSECodec(fmt.d, fmt.bits, fmt.seed), text), text,
@@ -96,13 +106,16 @@ def add(writer, module, label, text, x, round_trip=False):
     codec, text, planes = codec_of(module, text, rows)
     state = codec.quantize(rows)
     y = as_stored(codec.dequantize(state)[0, 0], kind)
-    words, norms = planes(state)
-    stored = {"codes": kg.Typed(words, "uint32", kv_format=text), "norms": kg.Typed(norms, "float16")}
+    words, *norms = planes(state)
+    stored = {"codes": kg.Typed(words, "uint32", kv_format=text)}
+    stored.update((name, kg.Typed(array, "float16")) for name, array in zip(("norms", "residual_norms"), norms))
+    # The sums of a projection are a matrix product, whose order no profile names.
+    decode = "exact" if turboquant_groups.is_prod(text) else "two_roundings"
     given = {"x": regimes.typed(x, kind)}
     name = type(codec).__name__
 
     def record(function, **fields):
-        return dict(implementation=function, version=VERSION, machine=machine.describe(), profile="decode=two_roundings", **fields)
+        return dict(implementation=function, version=VERSION, machine=machine.describe(), profile=f"decode={decode}", **fields)
 
     case = writer.case(f"encode.{label}", text_of("encode", text, kind, x), given)
     case.observed("mlx-vlm", stored, **record(f"{name}.quantize"))
@@ -118,7 +131,11 @@ def add(writer, module, label, text, x, round_trip=False):
 
 
 def dimension_of(text):
-    return int(text.split(":")[2][1:])
+    return int(next(part[1:] for part in text.split(":") if part[0] == "g"))
+
+
+def bits_of(text):
+    return int(float(text.removeprefix("turboquant:").removeprefix("prod:").split(":")[0]))
 
 
 def edge_rows(d):
@@ -138,7 +155,11 @@ STORED = (
     "turboquant:3:g64:mlx_vlm:s1:f16", "turboquant:4:g128:mlx_vlm:s1:bf16",
     "turboquant:5:g32:f32", "turboquant:4:g128:f32", "turboquant:3:g512:f32",
     "turboquant:3.5:g128:mlx_vlm:f32", "turboquant:2.5:g64:mlx_vlm:s1:f16", "turboquant:1.5:g64:mlx_vlm:bf16", "turboquant:4.5:g64:f32")
-WITH_EDGES = ("turboquant:4:g64:mlx_vlm:f32", "turboquant:4:g128:f32")
+STORED_PROD = (
+    *(f"turboquant:prod:{bits}:g64:mlx_vlm:f32" for bits in (2, 3, 4, 5)), "turboquant:prod:1:g64:f32",
+    "turboquant:prod:4:g128:mlx_vlm:f32", "turboquant:prod:4:g32:mlx_vlm:s1:bf16", "turboquant:prod:3:g64:mlx_vlm:s97:f16",
+    "turboquant:prod:2:g256:mlx_vlm:f32", "turboquant:prod:4:g64:f32")
+WITH_EDGES = ("turboquant:4:g64:mlx_vlm:f32", "turboquant:4:g128:f32", "turboquant:prod:4:g64:mlx_vlm:f32", "turboquant:prod:1:g64:f32")
 
 
 def every_setting():
@@ -155,6 +176,17 @@ def every_setting():
             yield f"turboquant:{bits}:g{d}:mlx_vlm:f32"
             yield f"turboquant:{bits}:g{d}:mlx_vlm:s1:{'f16' if bits == 2.5 else 'bf16'}"
         yield f"turboquant:4.5:g{d}:f32"
+
+
+def every_prod_setting():
+    for d in (32, 64, 128, 256):
+        yield f"turboquant:prod:1:g{d}:s{d % 3}:f32".replace(":s0", "")
+        for bits in (2, 3, 4, 5):
+            yield f"turboquant:prod:{bits}:g{d}:mlx_vlm:f32"
+            yield f"turboquant:prod:{bits}:g{d}:mlx_vlm:s1:{'f16' if bits % 2 else 'bf16'}"
+    for bits in (1, 3, 5):
+        yield f"turboquant:prod:{bits}:g128:f32"
+    yield "turboquant:prod:4:g512:f32"
 
 
 def many(text, count):
@@ -175,18 +207,25 @@ def main():
     parser.add_argument("--values", type=int)
     parser.add_argument("--only", default="*", help="settings that match the pattern, as 'turboquant:*.5:*'")
     options = parser.parse_args()
-    path = pathlib.Path(options.directory) / "mlx_vlm_turboquant.h5"
     module = codec_module()
+    for name, stored, every in (("mlx_vlm_turboquant", STORED, every_setting), ("mlx_vlm_prod", STORED_PROD, every_prod_setting)):
+        texts = fnmatch.filter(every() if options.values else stored, options.only)
+        if texts:
+            write(module, pathlib.Path(options.directory) / f"{name}.h5", texts, options.values)
+
+
+def write(module, path, texts, values):
+    """values: how many of each setting, in place of the stored rows."""
     with kg.Writer(str(path), source=VERSION, command="python golden/make/make_mlx_vlm.py") as writer:
-        for text in fnmatch.filter(every_setting() if options.values else STORED, options.only):
+        for text in texts:
             d = dimension_of(text)
             label = text.removeprefix("turboquant:").replace(":", ".")
-            if options.values:
-                add(writer, module, f"{label}.many", text, many(text, options.values))
+            if values:
+                add(writer, module, f"{label}.many", text, many(text, values))
                 continue
             rng = regimes.generator(f"turboquant.{text}")
             families = FAMILIES if d == 64 else FAMILIES[:1] if d > 128 else ("gauss", "outlier", "ties")
-            x = regimes.codec_rows(text.rsplit(":", 1)[1], int(float(text.split(":")[1])), d, rng, families)
+            x = regimes.codec_rows(text.rsplit(":", 1)[1], bits_of(text), d, rng, families)
             add(writer, module, label, text, x, round_trip=text == WITH_EDGES[0])
             if text in WITH_EDGES:
                 add(writer, module, f"{label}.edges", text, edge_rows(d))

@@ -2,7 +2,8 @@
 golden files to. Text: turboquant:BITS:gGROUP[:CODEBOOK][:SIGNS]:ROW_TYPE; turboquant=mlx_vlm of the profile.
 
 With half a bit, turboquant:BITS.5:gGROUP[:CODEBOOK]:hHIGH[:sSEED]:ROW_TYPE, rows of one group are two rows of half the group, put
-together here."""
+together here. Of the inner-product codec, turboquant:prod:BITS:gGROUP[:CODEBOOK][:sSEED]:ROW_TYPE, a row of one group has codes of
+BITS - 1 and signs, judged in float64 given its codes."""
 import functools
 
 import numpy as np
@@ -186,3 +187,67 @@ def is_right(x, words, norms, text):
     near = np.abs(np.asarray(norms, np.float16).astype(np.float64) - want_norms.astype(np.float64)) <= spacing
     got, want = unpack(words, fmt.bits), unpack(want_words, fmt.bits)
     return bool(near.all() and ((got == want) | ((np.abs(got - want) == 1) & (distance <= BAND))).all())
+
+
+class Prod:
+    """The inner-product codec of a text, one group a row."""
+
+    def __init__(self, text):
+        _, _, bits, group, *rest = text.split(":")
+        self.bits, self.d = int(bits), int(group[1:])
+        self.codes_text = ":".join(["turboquant", str(self.bits - 1), group, *rest]) if self.bits > 1 else None
+        self.seed = next((int(part[1:]) for part in rest[:-1] if part[0] == "s" and part[1:].isdigit()), 0)
+        self.projection = np.random.default_rng(self.seed + 1 + 2971 * self.d + 17).standard_normal((self.d, self.d), dtype=np.float32)
+
+    def split(self, words):
+        """(words of codes, words of signs)."""
+        at = self.d * (self.bits - 1) // 32
+        return words[..., :at], words[..., at:]
+
+    def unit(self, words):
+        """(Q(u) in float64, the sum of its centroids' magnitudes); of no codes zeros."""
+        if self.codes_text is None:
+            return np.zeros((*words.shape[:-1], self.d)), np.zeros((*words.shape[:-1], 1))
+        fmt = Format(self.codes_text)
+        centroids = fmt.centroids.astype(np.float64)[unpack(words, fmt.bits)]
+        return hadamard(centroids) / np.sqrt(self.d) * fmt.signs, np.abs(centroids).sum(-1, keepdims=True)
+
+
+def is_prod(text):
+    return text.startswith("turboquant:prod:")
+
+
+def prod_is_right(x, words, norms, residual_norms, text):
+    """As is_right: signs equal but where float32 sums may lose a projection's own, residual norms within one float16."""
+    prod = Prod(text)
+    of_codes, of_signs = prod.split(words)
+    want = np.sqrt((x.astype(np.float64) ** 2).sum(-1, keepdims=True))
+    near = np.abs(norms.astype(np.float64) - want) <= np.spacing(want.astype(np.float16)).astype(np.float64)
+    if prod.codes_text is not None and not is_right(x, of_codes, norms, prod.codes_text):
+        return False
+    unit = x / np.maximum(want, 1e-6)
+    read, centroids = prod.unit(of_codes)
+    residual = unit - read
+    d, u = prod.d, 2.0**-24
+    levels = np.log2(d) if prod.codes_text else 0
+    weight = ((d + 3) * np.abs(residual) + (d / 2 + 3) * np.abs(unit) + (levels + 2) * centroids / np.sqrt(d)) * u
+    matrix = prod.projection.astype(np.float64)
+    projected, band = residual @ matrix.T, weight @ np.abs(matrix).T * (1 + 2.0**-10)
+    signs = unpack(of_signs, 1) == 1
+    gamma = np.sqrt((residual**2).sum(-1, keepdims=True))
+    gamma_near = np.abs(residual_norms.astype(np.float64) - gamma) <= np.spacing(gamma.astype(np.float16)).astype(np.float64)
+    return bool(near.all() and gamma_near.all() and ((signs == (projected >= 0)) | (np.abs(projected) <= band)).all())
+
+
+def decode_prod(words, norms, residual_norms, text):
+    """(float64 values of stored rows, how far float32 of any order may be off)."""
+    prod = Prod(text)
+    of_codes, of_signs = prod.split(words)
+    unit, centroids = prod.unit(of_codes)
+    matrix = prod.projection.astype(np.float64)
+    factor = np.sqrt(np.pi / 2) / prod.d * residual_norms.astype(np.float64)
+    n = norms.astype(np.float64)
+    values = n * (unit + factor * ((unpack(of_signs, 1) * 2.0 - 1) @ matrix))
+    levels = np.log2(prod.d) if prod.codes_text else 0
+    off = (levels + 4) * centroids / np.sqrt(prod.d) + (prod.d + 6) * factor * np.abs(matrix).sum(0)
+    return values, n * off * 2.0**-24 * (1 + 2.0**-10)

@@ -45,6 +45,7 @@ const RowFamily& RowFamilyOf(const Iq4NlFormat& format);
 const RowFamily& RowFamilyOf(const MxFormat& format);
 const RowFamily& RowFamilyOf(const Nvfp4Format& format);
 const RowFamily& RowFamilyOf(const SplitTurboquantFormat& format);
+const RowFamily& RowFamilyOf(const TurboquantProdFormat& format);
 const RowFamily& RowFamilyOf(const TurboquantFormat& format);
 const RowFamily& RowFamilyOf(const RotatedFormat& format);
 const RowFamily& RowFamilyOf(const ScaledFormat& format);

@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "optimized/formats/ggml_rows.h"
+#include "optimized/formats/numpy_generator.h"
 #include "optimized/formats/pack.h"
 #include "optimized/formats/row_family.h"
 #include "optimized/formats/turboquant_centroids.h"
@@ -264,59 +265,12 @@ HWY_AFTER_NAMESPACE();
 namespace kvcheck::optimized {
 namespace {
 
+HWY_EXPORT(TurboquantNorm);
 HWY_EXPORT(EncodeTurboquant);
 HWY_EXPORT(DecodeTurboquant);
 HWY_EXPORT(DecodeTurboquantInBasis);
 HWY_EXPORT(RotateTurboquant);
 HWY_EXPORT(RotateTurboquantBack);
-
-// numpy's default_rng(seed): PCG64 through SeedSequence.
-class NumpyGenerator {
- public:
-  explicit NumpyGenerator(uint32_t seed) {
-    uint32_t pool[4] = {seed, 0, 0, 0};
-    uint32_t key = 0x43b0d7e5u;
-    for (uint32_t& word : pool) word = Hashed(word, 0x931e8875u, &key);
-    for (int source = 0; source < 4; ++source) {
-      for (int target = 0; target < 4; ++target) {
-        if (source == target) continue;
-        const uint32_t word = Hashed(pool[source], 0x931e8875u, &key);
-        pool[target] = 0xca01f9ddu * pool[target] - 0x4973f715u * word;
-        pool[target] ^= pool[target] >> 16;
-      }
-    }
-    key = 0x8b51f9ddu;
-    uint64_t words[4];
-    for (int i = 0; i < 4; ++i) {
-      words[i] = Hashed(pool[2 * i % 4], 0x58f38dedu, &key);
-      words[i] |= uint64_t{Hashed(pool[(2 * i + 1) % 4], 0x58f38dedu, &key)} << 32;
-    }
-    increment_ = (Wide{words[2]} << 64 | words[3]) << 1 | 1;
-    state_ = increment_ + (Wide{words[0]} << 64 | words[1]);
-    Step();
-  }
-  uint64_t Next() {
-    Step();
-    const auto high = static_cast<uint64_t>(state_ >> 64);
-    return std::rotr(high ^ static_cast<uint64_t>(state_), static_cast<int>(high >> 58));
-  }
-
- private:
-  __extension__ using Wide = unsigned __int128;
-
-  static uint32_t Hashed(uint32_t word, uint32_t multiplier, uint32_t* key) {
-    word ^= *key;
-    *key *= multiplier;
-    word *= *key;
-    return word ^ word >> 16;
-  }
-  void Step() {
-    constexpr Wide kMultiplier = Wide{0x2360ed051fc65da4u} << 64 | 0x4385df649fccf645u;
-    state_ = state_ * kMultiplier + increment_;
-  }
-
-  Wide state_, increment_;
-};
 
 // Index of dimension d in tables that begin with `least`.
 int Doublings(int d, int least) {
@@ -390,25 +344,6 @@ RowBytes Bytes(const KvFormat& format, int64_t dim) {
   return {dim * turboquant.bits / 8, dim / turboquant.group_size * 2, 0};
 }
 
-// A group of the call's type, rounded once to the type of rows, as f32.
-void ReadGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values) {
-  auto* to = reinterpret_cast<std::byte*>(values);
-  const StoredRows out = {to, nullptr, nullptr, 4 * d, 0};
-  const auto bytes = d * static_cast<int64_t>(SizeInBytes(from));
-  if (from == DType::kFloat32 && row_type == DType::kFloat32) {
-    std::memcpy(to, x, static_cast<size_t>(bytes));
-  } else if (row_type == DType::kFloat32) {
-    EncodePlainRows(row_type, {from, d, x, bytes, 1, out, nullptr});
-  } else if (from == row_type) {
-    DecodePlainRows(from, {d, {x, nullptr, nullptr, bytes, 0}, 1, to});
-  } else {
-    std::byte rounded[2 * kMostTurboquantChannels];
-    EncodePlainRows(row_type,
-                    {from, d, x, bytes, 1, {rounded, nullptr, nullptr, 2 * d, 0}, values});
-    DecodePlainRows(row_type, {d, {rounded, nullptr, nullptr, 2 * d, 0}, 1, to});
-  }
-}
-
 void Encode(const KvFormat& format, const EncodeCall& call) {
   const TurboquantFormat& turboquant = Of(format);
   const TurboquantTables& tables = TablesOf(turboquant);
@@ -420,7 +355,7 @@ void Encode(const KvFormat& format, const EncodeCall& call) {
     std::byte* codes = call.out.codes + i * call.out.code_stride;
     std::byte* norms = call.out.scales + i * call.out.scale_stride;
     for (int64_t at = 0; at < call.dim; at += d) {
-      ReadGroup(call.from, turboquant.row_type, x, d, values);
+      ReadTurboquantGroup(call.from, turboquant.row_type, x, d, values);
       StoreHalf(HWY_DYNAMIC_DISPATCH(EncodeTurboquant)(tables, values, codes), norms);
       x += x_bytes;
       codes += d * turboquant.bits / 8;
@@ -504,6 +439,26 @@ constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nu
 }  // namespace
 
 const RowFamily& RowFamilyOf(const TurboquantFormat&) { return kFamily; }
+
+void ReadTurboquantGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values) {
+  auto* to = reinterpret_cast<std::byte*>(values);
+  const StoredRows out = {to, nullptr, nullptr, 4 * d, 0};
+  const auto bytes = d * static_cast<int64_t>(SizeInBytes(from));
+  if (from == DType::kFloat32 && row_type == DType::kFloat32) {
+    std::memcpy(to, x, static_cast<size_t>(bytes));
+  } else if (row_type == DType::kFloat32) {
+    EncodePlainRows(row_type, {from, d, x, bytes, 1, out, nullptr});
+  } else if (from == row_type) {
+    DecodePlainRows(from, {d, {x, nullptr, nullptr, bytes, 0}, 1, to});
+  } else {
+    std::byte rounded[2 * kMostTurboquantChannels];
+    EncodePlainRows(row_type,
+                    {from, d, x, bytes, 1, {rounded, nullptr, nullptr, 2 * d, 0}, values});
+    DecodePlainRows(row_type, {d, {rounded, nullptr, nullptr, 2 * d, 0}, 1, to});
+  }
+}
+
+float NormByHalves(const float* x, int d) { return HWY_DYNAMIC_DISPATCH(TurboquantNorm)(x, d); }
 
 void CopyTurboquantCentroids(const TurboquantFormat& format, float* to) {
   const TurboquantTables& tables = TablesOf(format);

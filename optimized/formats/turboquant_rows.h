@@ -1,14 +1,25 @@
-// The centroids that codes of turboquant name, for kernels that look them up.
+// What the families of turboquant rows share, and the centroids of codes, for kernels that look
+// them up.
 
 #ifndef OPTIMIZED_FORMATS_TURBOQUANT_ROWS_H_
 #define OPTIMIZED_FORMATS_TURBOQUANT_ROWS_H_
 
+#include <cstddef>
+#include <cstdint>
+
+#include "reference/spec/dtype.h"
 #include "reference/spec/turboquant_format.h"
 
 namespace kvcheck::optimized {
 
 // to: 2^bits, ascending.
 void CopyTurboquantCentroids(const TurboquantFormat& format, float* to);
+
+// A group of d values of type `from`, rounded once to the type of rows, as f32.
+void ReadTurboquantGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values);
+
+// sqrt(sum x^2) in f32, the sum in double, term i + d/2 to term i and so on by halves.
+float NormByHalves(const float* x, int d);
 
 }  // namespace kvcheck::optimized
 

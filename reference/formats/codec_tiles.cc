@@ -74,6 +74,9 @@ const std::vector<std::string>& CodecReasons() {
       "a coordinate within 2^-18 / sqrt(d) of a threshold, of which either code is right",
       "the norm is as near to the middle between two f16 as sums in f32 are exact",
       "the norm is no finite f16: what else is stored of the group has no meaning",
+      "a projected coordinate of the residual that is as near to 0 as f32 is exact: either sign is "
+      "right",
+      "the norm of the residual is as near to the middle between two f16 as f32 is exact",
       "a GPU's reciprocal of the scale is off by one unit in the last place at most, which moves "
       "this code to its "
       "neighbour",

@@ -88,6 +88,8 @@ enum CodecReason {
   kNearThreshold,
   kNearHalfNorm,
   kNormNotFinite,
+  kNearZeroProjection,
+  kNearHalfResidual,
   kReciprocalUnit,
   kChannelNotFinite
 };
@@ -161,6 +163,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const Iq4NlFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Nvfp4Format& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const SplitTurboquantFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantProdFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const TurboquantFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const RotatedFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);

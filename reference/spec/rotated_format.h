@@ -31,15 +31,16 @@
 #include "reference/spec/split_turboquant_format.h"
 #include "reference/spec/text.h"
 #include "reference/spec/turboquant_format.h"
+#include "reference/spec/turboquant_prod_format.h"
 #include "reference/spec/uniform_format.h"
 
 namespace kvcheck {
 
 // Every family but the rotation itself.
-using UnrotatedFormat =
-    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
-                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, SplitTurboquantFormat,
-                 TurboquantFormat, ScaledFormat, Int4zpFormat, UniformFormat, ChannelFormat>;
+using UnrotatedFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
+                                     Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format,
+                                     SplitTurboquantFormat, TurboquantProdFormat, TurboquantFormat,
+                                     ScaledFormat, Int4zpFormat, UniformFormat, ChannelFormat>;
 
 // Planes are those of `stored`. A row is rotated in blocks of `size` consecutive channels.
 struct RotatedFormat {

@@ -373,7 +373,7 @@ Tensor* FindPlane(TensorMap* stored, const std::string& plane) {
 const CodecFault* FindCodecFault(std::string_view id) {
   for (const std::span<const CodecFault> faults :
        {CodecFaults(), SmallFloatFaults(), ScaledFaults(), BlockFaults(), TurboquantFaults(),
-        ChannelFaults()}) {
+        TurboquantProdFaults(), ChannelFaults()}) {
     for (const CodecFault& fault : faults) {
       if (fault.id == id) return &fault;
     }

@@ -27,6 +27,8 @@ std::span<const CodecFault> ScaledFaults();
 std::span<const CodecFault> BlockFaults();
 // Of turboquant (turboquant_faults.cc).
 std::span<const CodecFault> TurboquantFaults();
+// Of its inner-product codec (turboquant_prod_faults.cc).
+std::span<const CodecFault> TurboquantProdFaults();
 // Of codes per channel (channel_faults.cc).
 std::span<const CodecFault> ChannelFaults();
 // The stored plane of this name, or null where the format has none.

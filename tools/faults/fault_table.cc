@@ -59,6 +59,7 @@ const std::vector<Fault>& AllFaults() {
     Add(FaultKind::kCodec, SmallFloatFaults(), &all);
     Add(FaultKind::kCodec, ScaledFaults(), &all);
     Add(FaultKind::kCodec, TurboquantFaults(), &all);
+    Add(FaultKind::kCodec, TurboquantProdFaults(), &all);
     Add(FaultKind::kCodec, BlockFaults(), &all);
     Add(FaultKind::kCodec, ChannelFaults(), &all);
     Add(FaultKind::kKernel, KernelFaults(), &all);

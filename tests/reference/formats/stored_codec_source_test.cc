@@ -361,6 +361,27 @@ TEST(StoredCodec, TurboquantProvesItsCodes) {
   EXPECT_THROW(Rule("q8_0,turboquant=vllm"), Error);
 }
 
+// Values are no nearer to the row than its codes are, and still every code and sign is proved.
+TEST(StoredCodec, TheInnerProductCodecProvesItsCodesAndSigns) {
+  const Tensor x = Rows("gauss", DType::kFloat32, 6, 128);
+  for (const size_t bits : {size_t{1}, size_t{2}, size_t{4}}) {
+    const CodecRule rule = Rule("turboquant:prod:" + std::to_string(bits) + ":g128:f32");
+    const Tensor kept = Dequantised(rule.format, {}, x, DType::kFloat32);
+    EXPECT_EQ(JudgeDequantised(rule, x, kept).outcome, Outcome::kPass) << bits;
+    const TensorMap stored = EncodeRows(rule.format, {}, x);
+    EXPECT_EQ(JudgeTriplet(rule, x, stored).outcome, Outcome::kPass) << bits;
+    // Words of the second row: the first one, of codes where there are any, and the last, of signs.
+    for (const size_t word : {4 * bits, 8 * bits - 1}) {
+      TensorMap wrong = stored;
+      wrong.at("codes").As<uint32_t>()[word] ^= 1;
+      EXPECT_EQ(JudgeTriplet(rule, x, wrong).outcome, Outcome::kFail) << bits << " " << word;
+    }
+    TensorMap wrong = stored;
+    wrong.at("residual_norms").As<uint16_t>()[3] = 0;
+    EXPECT_EQ(JudgeTriplet(rule, x, wrong).outcome, Outcome::kFail) << bits;
+  }
+}
+
 TEST(StoredCodec, LongPlainRowsAreReadInPieces) {
   const Tensor x(DType::kFloat32, Shape::Unnamed({2, 70001}));
   const MemorySink originals(TensorMap{{"x", x}});

@@ -29,6 +29,20 @@ std::vector<uint32_t> Packed(const std::vector<uint8_t>& codes, int bits) {
   return words;
 }
 
+// As it is read back: with norms of f16.
+TurboquantProdGroup Stored(TurboquantProdGroup group) {
+  for (float* norm : {&group.norm, &group.residual_norm}) {
+    *norm = static_cast<float>(RoundTo(DType::kFloat16, static_cast<double>(*norm)));
+  }
+  return group;
+}
+
+std::vector<float> Read(const TurboquantProd& codec, const TurboquantProdGroup& group) {
+  std::vector<float> values(codec.d());
+  codec.Decode(group, values);
+  return values;
+}
+
 // A projection of small integers, given to the library in place of its own.
 TEST(TurboquantProd, WritesAndReadsAsMlxVlm) {
   constexpr int kDim = 32;
@@ -73,18 +87,22 @@ TEST(TurboquantProd, WritesAndReadsAsMlxVlm) {
   for (const Known& row : known) {
     const TurboquantProd codec(kDim, MseOf(row.bits, kDim, TurboquantCodebook::kMlxVlm),
                                projection);
-    const TurboquantProdGroup group = codec.Encode(x);
+    const TurboquantProdGroup group = Stored(codec.Encode(x));
     EXPECT_EQ(Packed(group.codes, std::max(1, row.bits - 1)), row.codes) << row.bits;
     EXPECT_EQ(Packed(group.signs, 1), row.signs) << row.bits;
-    EXPECT_EQ(Encode(DType::kFloat16, group.norm), row.norm) << row.bits;
-    EXPECT_EQ(Encode(DType::kFloat16, group.residual_norm), row.residual_norm) << row.bits;
-    const std::vector<double> values = codec.Decode(group);
+    EXPECT_EQ(Encode(DType::kFloat16, static_cast<double>(group.norm)), row.norm) << row.bits;
+    EXPECT_EQ(Encode(DType::kFloat16, static_cast<double>(group.residual_norm)), row.residual_norm)
+        << row.bits;
+    const std::vector<float> values = Read(codec, group);
     // The library's are f32: products of 32 terms below 4.
-    for (size_t i = 0; i < row.first.size(); ++i) EXPECT_NEAR(values[i], row.first[i], 4e-6);
+    for (size_t i = 0; i < row.first.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(values[i]), row.first[i], 4e-6);
+    }
     EXPECT_NEAR(codec.Score(q, group), row.score, 2e-5) << row.bits;
+    // Values below 4, which ours too are f32 of: ten roundings of each, times sum |q| below 16.
     double dot = 0;
-    for (size_t i = 0; i < q.size(); ++i) dot += q[i] * values[i];
-    EXPECT_NEAR(codec.Score(q, group), dot, 1e-12);
+    for (size_t i = 0; i < q.size(); ++i) dot += q[i] * static_cast<double>(values[i]);
+    EXPECT_NEAR(codec.Score(q, group), dot, 10 * 4 * 16 * 0x1p-24);
   }
 }
 
@@ -93,8 +111,8 @@ TEST(TurboquantProd, ZeroProjectsToPlus) {
   const TurboquantProd codec(64, std::nullopt, projection);
   const TurboquantProdGroup group = codec.Encode(std::vector<float>(64, 0.0f));
   EXPECT_EQ(group.signs, std::vector<uint8_t>(64, 1));
-  EXPECT_EQ(group.residual_norm, 0);
-  EXPECT_EQ(codec.Decode(group), std::vector<double>(64, 0.0));
+  EXPECT_EQ(group.residual_norm, 0.0f);
+  EXPECT_EQ(Read(codec, group), std::vector<float>(64, 0.0f));
 }
 
 void FillNormal(Generator* random, std::vector<float>* values) {
@@ -134,7 +152,7 @@ TEST(TurboquantProd, IsUnbiasedOverProjections) {
       Generator fresh(12, "projection", static_cast<uint64_t>(trial));
       FillNormal(&fresh, &projection);
       const TurboquantProd codec(kDim, mse, projection);
-      const TurboquantProdGroup group = codec.Encode(x);
+      const TurboquantProdGroup group = Stored(codec.Encode(x));
       const double error = codec.Score(q, group) - truth;
       sum += error;
       squares += error * error;
@@ -142,13 +160,14 @@ TEST(TurboquantProd, IsUnbiasedOverProjections) {
       // The same for every projection.
       TurboquantProdGroup without = group;
       without.residual_norm = 0;
-      const std::vector<double> unit = codec.Decode(without);
+      const std::vector<float> unit = Read(codec, without);
       double dot = 0, gamma_square = 0, size = 0;
       for (size_t i = 0; i < kDim; ++i)
         size += static_cast<double>(x[i]) * static_cast<double>(x[i]);
       size = std::sqrt(size);
       for (size_t i = 0; i < kDim; ++i) {
-        const double r = static_cast<double>(x[i]) / size - unit[i] / group.norm;
+        const double r = static_cast<double>(x[i]) / size -
+                         static_cast<double>(unit[i]) / static_cast<double>(group.norm);
         dot += q[i] * r;
         gamma_square += r * r;
       }

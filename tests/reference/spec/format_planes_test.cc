@@ -50,6 +50,8 @@ TEST(Planes, SizesAreThoseOfTheBits) {
   EXPECT_EQ(bytes("int8:inline:f16", 128), 132u);
   EXPECT_EQ(bytes("fp8:e5m2:s0.5:f16", 128), 128u);
   EXPECT_EQ(bytes("int4zp:token:bf16", 128), 68u);
+  EXPECT_EQ(bytes("turboquant:prod:4:g64:bf16", 128), 64u + 2 * (2 + 2));
+  EXPECT_EQ(bytes("turboquant:prod:1:g128:f32", 128), 16u + 2 + 2);
   EXPECT_EQ(bytes("uniform:3:token:bf16", 128), 52u);
   EXPECT_EQ(bytes("uniform:4:inline:bf16", 128), 68u);
 }

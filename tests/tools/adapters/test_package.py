@@ -260,6 +260,39 @@ class Texts(unittest.TestCase):
             with self.assertRaises(ValueError):
                 parse_format(text)
 
+    def test_the_inner_product_codec_is_a_bit_less_and_signs(self):
+        fmt, codes = parse_format("turboquant:prod:4:g64:mlx_vlm:s1:f16"), parse_format("turboquant:3:g64:mlx_vlm:s1:f16")
+        self.assertEqual((fmt.bits, fmt.group, fmt.type), (4, 64, "f16"))
+        self.assertEqual(fmt.shapes(128, (2,)), [[2, 16], [2, 2], [2, 2]])
+        values = np.random.default_rng(3).standard_normal((2, 128)).astype(np.float16).astype(np.float32)
+        words, norms, residual_norms = fmt.encode(values)
+        of_codes = codes.encode(values)
+        self.assertTrue((words[:, :12] == of_codes[0]).all())
+        self.assertTrue((norms == of_codes[1]).all())
+        # Of each group the residual of the unit vector, and the signs of its projection, in float64.
+        matrix = np.random.default_rng(1 + 1 + 2971 * 64 + 17).standard_normal((64, 64), dtype=np.float32).astype(np.float64)
+        ones = np.full((2, 2), 0x3C00, np.uint16).view(norms.dtype)
+        unit = codes.decode((of_codes[0], ones)).reshape(2, 2, 64).astype(np.float64)
+        residual = values.reshape(2, 2, 64) / np.linalg.norm(values.reshape(2, 2, 64), axis=-1, keepdims=True) - unit
+        projected = residual @ matrix.T
+        bits = np.unpackbits(np.ascontiguousarray(words[:, 12:]).view(np.uint8), axis=-1, bitorder="little").reshape(2, 2, 64)
+        far = np.abs(projected) > 1e-5
+        self.assertGreater(far.sum(), 250)
+        self.assertTrue((bits == (projected >= 0))[far].all())
+        gamma = to_float32(residual_norms, "f16")
+        self.assertTrue(np.allclose(gamma, np.linalg.norm(residual, axis=-1), rtol=2**-10))
+        want = unit + np.sqrt(np.pi / 2) / 64 * gamma[..., None] * ((bits * 2.0 - 1) @ matrix)
+        want = (to_float32(norms, "f16")[..., None] * want).reshape(2, 128)
+        self.assertTrue(np.allclose(fmt.decode((words, norms, residual_norms)), want, rtol=0, atol=1e-5))
+        # Of one bit there are signs alone; those of a row of zeros are set.
+        one = parse_format("turboquant:prod:1:g32:f32")
+        words, norms, residual_norms = one.encode(np.zeros((1, 32), np.float32))
+        self.assertEqual((words.tolist(), to_float32(norms, "f16").tolist(), to_float32(residual_norms, "f16").tolist()),
+                         ([[0xFFFFFFFF]], [[0]], [[0]]))
+        for text in ("turboquant:prod:4:f16", "turboquant:prod:3.5:g64:f16", "turboquant:prod:4:64:f16"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
+
     def test_rotated_vectors_are_stored_rotated(self):
         fmt, stored = parse_format("hadamard:64:q4_0"), parse_format("q4_0")
         self.assertEqual(fmt.shapes(128, (2,)), stored.shapes(128, (2,)))

@@ -24,7 +24,8 @@ def rows(format):
 
 
 @pytest.mark.parametrize("format", ["bf16", "f8e4m3fn", "q8_0", "affine:8:g64:f32", "mxfp8:e4m3:f32",
-                                    "fp8:e4m3fn:token:f32", "int8:inline:f32", "turboquant:4:g64:f32"])
+                                    "fp8:e4m3fn:token:f32", "int8:inline:f32", "turboquant:4:g64:f32",
+                                    "turboquant:prod:4:g64:f32"])
 def test_a_row_is_near_what_its_codes_mean_and_another_is_not(format):
     x = rows(format)
     planes = kvcheck.encode(x, format)

@@ -18,6 +18,7 @@ from .rotated import Rotated
 from .scaled import Scaled
 from .split_turboquant import SplitTurboquant
 from .turboquant import Turboquant
+from .turboquant_prod import TurboquantProd
 from .uniform import Uniform
 
 
@@ -30,5 +31,5 @@ def parse_format(text):
     raise ValueError(f"no format: {text!r}")
 
 
-FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, Turboquant, Scaled, Int4zp,
-            Uniform, Channel, Rotated(parse_format))
+FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, TurboquantProd, Turboquant, Scaled,
+            Int4zp, Uniform, Channel, Rotated(parse_format))
