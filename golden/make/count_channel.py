@@ -20,7 +20,6 @@ import numpy as np
 
 import channel_groups
 import make_channel
-import openvino_cache
 import regimes
 
 CHANNELS = 64
@@ -141,6 +140,8 @@ def openvino_blocks(bits, opens):
             held = np.zeros((sequences, 0, CHANNELS), np.float32)  # of the open block, as read back
             first = 0  # block of `held`
             for length in runs(rng, blocks * tokens) if opens else [blocks * tokens]:
+        import openvino_cache
+
                 new = tokens_of(rng, (sequences, length, CHANNELS)).astype(np.float32)
                 cache.append(new)
                 codes, scales, zeros = (part.reshape(sequences, blocks, *part.shape[1:]) for part in cache.stored())

@@ -23,7 +23,6 @@ import numpy as np
 import channel_groups
 import kvcheck_golden as kg
 import machine
-import openvino_cache
 import regimes
 
 KINDS = ("f32", "f16", "bf16")
@@ -109,7 +108,9 @@ def hqq(x, kind, bits, group):
 
 
 def openvino(x, kind, bits, group):
-    """Each row a sequence of one block; what is read shows nowhere."""
+    """Each row a sequence of one block; what is read shows in attention alone."""
+    import openvino_cache
+
     cache = openvino_cache.KeyCache(bits, CHANNELS, len(x), 1)
     cache.append(regimes.widen(x, kind).astype(np.float32).reshape(-1, group, CHANNELS))
     codes, scales, zeros = cache.stored()
