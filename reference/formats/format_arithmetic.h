@@ -89,7 +89,7 @@ enum CodecReason {
   kNearHalfNorm,
   kNormNotFinite,
   kReciprocalUnit,
-  kChannelNotFinite
+  kGroupNotFinite
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as
