@@ -1,6 +1,7 @@
-"""Affine codes in groups of channels, as MLX writes and reads them: a second writing beside the C++ of the project."""
+"""Affine codes in groups of channels, as MLX writes and reads them, and as KIVI writes V: a second writing beside the C++ of the project."""
 import numpy as np
 
+import channel_groups
 from regimes import rounded
 
 
@@ -34,9 +35,14 @@ def values_of(codes, scales, biases, text):
         return rounded(product + np.repeat(biases, group, -1), kind)
 
 
-def encode(x, text):
-    """Codes, scales, biases of finite rows; every step in float32."""
+def encode(x, text, writer="mlx_cpu"):
+    """Codes, scales, biases of finite rows; every step in float32, of writer "kivi" in the row type."""
     bits, group, kind = parameters_of(text)
+    if writer == "kivi":
+        groups = rounded(x, kind).astype(np.float32).reshape(-1, group, 1)
+        codes, scales, biases = channel_groups.encode(groups, bits, kind, "kivi")
+        by_row = (*x.shape[:-1], -1)
+        return codes.reshape(by_row), scales.reshape(by_row), biases.reshape(by_row)
     one, levels = np.float32, np.float32(2**bits - 1)
     x = x.astype(np.float32).reshape(*x.shape[:-1], -1, group)
     high, low = x.max(-1), x.min(-1)

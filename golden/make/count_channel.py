@@ -1,8 +1,9 @@
-"""Counts bytes in which libraries that code keys per channel differ from the definition (channel_groups.py, formats.md, section G),
-over at least COUNT values a setting:
+"""Counts bytes in which libraries that code keys per channel, and values per token as KIVI does, differ from the definition
+(channel_groups.py, formats.md, sections G and A), over at least COUNT values a setting:
 
 quanto, hqq        groups of tokens by themselves, by the calls of make_channel.py
-transformers       QuantoQuantizedLayer of transformers' quantized cache, axis_key=-1, fed with runs of any length: what it codes at
+quanto_affine      groups of channels of one token, likewise: KIVI's V
+transformers       QuantoQuantizedLayer of transformers' quantized cache, axis -1 and its default, axis 0, fed with runs of any length: what it codes at
                    every pass, decoded keys, residual and new columns together (contract.md, section 4.1, "regroup all"), its
                    residual, and what every update returns
 openvino           OpenVINO's CPU plugin, u8 and u4 keys by channel in whole blocks of 32 tokens
@@ -20,7 +21,6 @@ import numpy as np
 
 import channel_groups
 import make_channel
-import openvino_cache
 import regimes
 
 CHANNELS = 64
@@ -67,14 +67,22 @@ def runs(rng, total):
 # ------------------------------------------------------------------------------------- settings: name, count(values)
 
 
+def groups_of(x, group, axis):
+    """(groups, members, channels): of axis -1 runs of rows, of axis 0 consecutive elements."""
+    return x.reshape(-1, group, CHANNELS if axis == -1 else 1)
+
+
 def groups_alone(writer, bits, group, kind, profile):
     def count(values):
         counted = Counted()
         x = make_channel.rows_of(group, kind, f"count.{bits}.{group}.{kind}", values)
-        codes, scales, zeros, y = writer(x, kind, bits, group)
         tokens = regimes.widen(x, kind).astype(np.float32).reshape(len(x), group, -1)
+        if writer is make_channel.quanto_affine:
+            x = make_channel.rows_of_tokens(x, group)
+            tokens = groups_of(regimes.widen(x, kind).astype(np.float32), group, 0)
+        codes, scales, zeros, y = writer(x, kind, bits, group)
         want = channel_groups.encode(tokens, bits, kind, profile)
-        stored = [regimes.widen(part, kind).astype(np.float32) for part in (scales, zeros)]
+        stored = [regimes.widen(part, kind).astype(np.float32).reshape(len(tokens), -1) for part in (scales, zeros)]
         got_codes = codes.reshape(tokens.shape).astype(np.float32)
         counted.add_pass((got_codes, *stored), want)
         counted.add_read(regimes.widen(y, kind).reshape(tokens.shape), channel_groups.decode(got_codes, *stored, kind, profile))
@@ -82,12 +90,12 @@ def groups_alone(writer, bits, group, kind, profile):
     return count
 
 
-def transformers_cache(bits, group, kind):
+def transformers_cache(bits, group, kind, axis):
     def count(values):
         from optimum.quanto.tensor.grouped import ungroup
         from transformers.cache_utils import QuantoQuantizedLayer
 
-        rng = regimes.generator(f"count.transformers.{bits}.{group}.{kind}")
+        rng = regimes.generator(f"count.transformers.{bits}.{group}.{kind}" + (".0" if axis == 0 else ""))
         counted = Counted()
 
         def columns(length):
@@ -97,7 +105,7 @@ def transformers_cache(bits, group, kind):
             return regimes.widen(make_channel.from_torch(tensor), kind).astype(np.float32)
 
         while counted.values < values:
-            layer = QuantoQuantizedLayer(nbits=bits, axis_key=-1, axis_value=0, q_group_size=group, residual_length=RESIDUAL)
+            layer = QuantoQuantizedLayer(nbits=bits, axis_key=axis, axis_value=0, q_group_size=group, residual_length=RESIDUAL)
             coded = residual = None  # the definition's: groups as stored; columns as appended
 
             def append(length):
@@ -113,11 +121,11 @@ def transformers_cache(bits, group, kind):
                     residual = np.concatenate([residual, new])
                     counted.add_read(floats(layer.keys[0, 0]), residual)
                     return
-                coded = channel_groups.encode(whole.reshape(-1, group, CHANNELS), bits, kind, "kivi")
+                coded = channel_groups.encode(groups_of(whole, group, axis), bits, kind, "kivi")
                 residual = np.zeros((0, CHANNELS), np.float32)
                 stored = layer._quantized_keys
-                got = ungroup(stored._data.unpack(), -1, (1, 1, len(whole), CHANNELS)).reshape(-1, group, CHANNELS).numpy()
-                parts = [floats(part.reshape(CHANNELS, -1).t()) for part in (stored._scale, -stored._shift + 0)]
+                got = groups_of(ungroup(stored._data.unpack(), axis, (1, 1, len(whole), CHANNELS)).numpy(), group, axis)
+                parts = [floats(part.reshape(coded[1].shape[-1], -1).t()) for part in (stored._scale, -stored._shift + 0)]
                 # What means nothing is taken as it is found, for the values read below.
                 counted.add_pass((got.astype(np.float32), *parts), coded)
                 coded = (np.where(coded[1][:, None] == 0, got, coded[0]).astype(np.float32), *coded[1:])
@@ -132,6 +140,8 @@ def transformers_cache(bits, group, kind):
 
 def openvino_blocks(bits, opens):
     def count(values):
+        import openvino_cache
+
         rng = regimes.generator(f"count.openvino.{bits}.{opens}")
         counted = Counted()
         tokens = openvino_cache.TOKENS
@@ -160,15 +170,18 @@ def openvino_blocks(bits, opens):
 
 def settings():
     for name, writer, all_bits, groups, profile in (("quanto", make_channel.quanto, (2, 4), (32, 64), "kivi"),
+                                                    ("quanto_affine", make_channel.quanto_affine, (2, 4), (32, 64, 128), "kivi"),
                                                     ("hqq", make_channel.hqq, (2, 4, 8), (32,), "hqq")):
         for kind in make_channel.KINDS:
             for bits in all_bits:
                 for group in groups:
                     yield name, f"{bits} bits, g{group}, {kind}", groups_alone(writer, bits, group, kind, profile)
-    for kind in make_channel.KINDS:
-        for bits in (2, 4):
-            for group in (32, 64):
-                yield "transformers", f"{bits} bits, g{group}, {kind}", transformers_cache(bits, group, kind)
+    for axis in (-1, 0):
+        for kind in make_channel.KINDS:
+            for bits in (2, 4):
+                for group in (32, 64):
+                    setting = f"{bits} bits, g{group}, {kind}" + (", axis 0" if axis == 0 else "")
+                    yield "transformers", setting, transformers_cache(bits, group, kind, axis)
     for bits in (4, 8):
         yield "openvino", f"u{bits}", openvino_blocks(bits, False)
         yield "openvino", f"u{bits}, open", openvino_blocks(bits, True)
@@ -176,7 +189,7 @@ def settings():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=["quanto", "hqq", "transformers", "openvino"])
+    parser.add_argument("--only", nargs="*", default=["quanto", "quanto_affine", "hqq", "transformers", "openvino"])
     parser.add_argument("--values", type=int, default=1_000_000)
     arguments = parser.parse_args()
     for package in ("optimum-quanto", "hqq", "transformers", "openvino", "torch", "numpy"):
@@ -184,14 +197,14 @@ def main():
             print(package, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             print(package, "is not here")
-    print(f"{'library':13}{'setting':20}{'values':>9}{'passes':>8}{'codes':>7}{'scales':>8}{'zeros':>7}{'read':>6}{'scale 0':>9}")
+    print(f"{'library':15}{'setting':25}{'values':>9}{'passes':>8}{'codes':>7}{'scales':>8}{'zeros':>7}{'read':>6}{'scale 0':>9}")
     wrong = 0
     for name, setting, count in settings():
         if name not in arguments.only:
             continue
         counted = count(arguments.values)
         wrong += sum(counted.differ.values())
-        print(f"{name:13}{setting:20}{counted.values:9}{counted.passes:8}{counted.differ['codes']:7}{counted.differ['scales']:8}"
+        print(f"{name:15}{setting:25}{counted.values:9}{counted.passes:8}{counted.differ['codes']:7}{counted.differ['scales']:8}"
               f"{counted.differ['zeros']:7}{counted.differ['read']:6}{counted.without_meaning:9}", flush=True)
     return 1 if wrong else 0
 

@@ -1,7 +1,9 @@
-"""Makes what writers of codes per channel write and read, groups of tokens with one scale and one zero per channel, on a CPU:
+"""Makes what writers of codes per channel write and read, groups of tokens with one scale and one zero per channel, on a CPU, and
+of the codes that go with them for V, groups of channels of one token:
 
 quanto_channel.h5    optimum-quanto, by the calls of transformers' quantized cache (MaxOptimizer, quantize_weight; cache_utils.py
                      of transformers 5.23.0, QuantoQuantizedLayer with axis_key=-1)
+quanto_affine.h5     the same with axis=0, the default of transformers' quantized cache, rows of whole groups: KIVI's V
 hqq_channel.h5       hqq's Quantizer with axis=0 and optimize=False, each group of tokens a tensor of its own; transformers leaves
                      optimize=True, whose zero is found by a search
 openvino_channel.h5  OpenVINO's u8 and u4 keys by channel, as its CPU plugin writes them into the cache (openvino_cache.py)
@@ -9,7 +11,7 @@ transcribed_channel.h5  the same and what the plugin makes of it, transcribed in
                      what it reads: no library's answer
 
 Usage: python make_channel.py [DIRECTORY]      (default: ../data beside this file)
-       ... --only NAME                         quanto, hqq, openvino or transcribed
+       ... --only NAME                         quanto, quanto_affine, hqq, openvino or transcribed
        ... --values COUNT                      COUNT values of each format and type, rounded up to groups, in place of the
                                                stored ones, for `kvcheck golden verify`
 Needs the packages of requirements-channel.txt.
@@ -23,7 +25,6 @@ import numpy as np
 import channel_groups
 import kvcheck_golden as kg
 import machine
-import openvino_cache
 import regimes
 
 KINDS = ("f32", "f16", "bf16")
@@ -61,6 +62,11 @@ def rows_of(group, kind, name, count):
     return regimes.to_storage(x.reshape(-1, group * CHANNELS), kind)
 
 
+def rows_of_tokens(x, group):
+    """The same groups along channels: rows (tokens, 128), each of whole groups."""
+    return np.ascontiguousarray(x.reshape(-1, group, CHANNELS).swapaxes(1, 2)).reshape(-1, 128)
+
+
 # -------------------------------------------------------------------------------- writers: x -> codes, scales, zeros, y
 
 
@@ -92,6 +98,20 @@ def quanto(x, kind, bits, group):
     return codes, *by_group, from_torch(stored.dequantize().reshape(len(x), -1))
 
 
+def quanto_affine(x, kind, bits, group):
+    """Groups are consecutive elements of the flattened (B, H, T, D), so that a row of whole groups is coded by itself."""
+    from optimum.quanto import MaxOptimizer, qint2, qint4, quantize_weight
+    from optimum.quanto.tensor.grouped import ungroup
+
+    tokens = to_torch(x, kind).reshape(1, 1, *x.shape)
+    qtype = {2: qint2, 4: qint4}[bits]
+    scale, shift = MaxOptimizer()(tokens, qtype, 0, group)
+    stored = quantize_weight(tokens, qtype, 0, scale, shift, group)
+    codes = ungroup(stored._data.unpack(), 0, tokens.shape).reshape(x.shape).numpy()
+    by_row = [from_torch(part.reshape(len(x), -1)) for part in (scale, -shift + 0)]
+    return codes, *by_row, from_torch(stored.dequantize().reshape(x.shape))
+
+
 def hqq(x, kind, bits, group):
     import torch
     from hqq.core.quantize import Quantizer
@@ -109,7 +129,9 @@ def hqq(x, kind, bits, group):
 
 
 def openvino(x, kind, bits, group):
-    """Each row a sequence of one block; what is read shows nowhere."""
+    """Each row a sequence of one block; what is read shows in attention alone."""
+    import openvino_cache
+
     cache = openvino_cache.KeyCache(bits, CHANNELS, len(x), 1)
     cache.append(regimes.widen(x, kind).astype(np.float32).reshape(-1, group, CHANNELS))
     codes, scales, zeros = cache.stored()
@@ -127,6 +149,8 @@ def transcribed(x, kind, bits, group):
 WRITERS = {
     "quanto": ("quanto_channel.h5", quanto, (2, 4), (32, 64), "", False, ("optimum-quanto", "torch"),
                "MaxOptimizer, quantize_weight(axis=-1), dequantize"),
+    "quanto_affine": ("quanto_affine.h5", quanto_affine, (2, 4), (32, 64, 128), "encode=kivi", False, ("optimum-quanto", "torch"),
+                      "MaxOptimizer, quantize_weight(axis=0), dequantize"),
     "hqq": ("hqq_channel.h5", hqq, (2, 4, 8), (32,), "channel=hqq", False, ("hqq", "torch"),
             "Quantizer.quantize(axis=0, optimize=False), dequantize"),
     "openvino": ("openvino_channel.h5", openvino, (4, 8), (32,), "channel=openvino", True, ("openvino",),
@@ -144,11 +168,14 @@ def make(name, directory, count):
             for bits in all_bits:
                 for group in groups:
                     stored_kind = "f32" if in_f32 else kind
-                    text, label = f"channel:{bits}:g{group}:{stored_kind}", f"b{bits}.g{group}.{kind}"
+                    family, zeros_name = ("affine", "biases") if write is quanto_affine else ("channel", "zeros")
+                    text, label = f"{family}:{bits}:g{group}:{stored_kind}", f"b{bits}.g{group}.{kind}"
                     x = rows_of(group, kind, label, count)
+                    if family == "affine":
+                        x = rows_of_tokens(x, group)
                     codes, scales, zeros, y = write(x, kind, bits, group)
                     planes = {"codes": kg.Typed(channel_groups.packed(codes, bits), "uint32", kv_format=text),
-                              "scales": regimes.typed(scales, stored_kind), "zeros": regimes.typed(zeros, stored_kind)}
+                              "scales": regimes.typed(scales, stored_kind), zeros_name: regimes.typed(zeros, stored_kind)}
                     record = dict(machine=machine.describe(), version=versions, implementation=implementation)
 
                     def case(direction):

@@ -16,7 +16,10 @@ RowBytes Bytes(const KvFormat& format, int64_t dim) {
   return {dim * affine.bits / 8, scales, scales};
 }
 
-void Encode(const KvFormat& format, const EncodeCall& call) { EncodeAffineRows(Of(format), call); }
+void Encode(const KvFormat& format, const EncodeCall& call) {
+  if (call.affine == AffineEncoder::kKivi) return EncodeAffineRowsFromMinimum(Of(format), call);
+  EncodeAffineRows(Of(format), call);
+}
 
 void Decode(const KvFormat& format, const DecodeCall& call) {
   DecodeAffineRows(Of(format), DType::kFloat32, call);

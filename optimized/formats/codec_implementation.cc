@@ -37,9 +37,10 @@ void ForEachHead(const KvFormat& format, int64_t rows, optimized::RowSpan<Byte> 
   }
 }
 
-Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::byte* x) {
+Rows Encode(const CodecCase& c, const KvFormat& format, DType from, const std::byte* x,
+            AffineEncoder affine = AffineEncoder::kMlxCpu) {
   RowCodec codec;
-  codec.Start(format, from, c.head_dim);
+  codec.Start(format, from, c.head_dim, affine);
   Rows rows;
   std::vector<std::byte*> to;
   for (const Plane& plane : PlanesOf(format, c.head_dim)) {
@@ -90,6 +91,12 @@ std::vector<std::byte> Decode(const CodecCase& c, const StoredRowsView& rows) {
   return Encode(c, y, DType::kFloat32, reinterpret_cast<std::byte*>(values.data()))[0];
 }
 
+// Whether what the field says is done here.
+bool Follows(const CodecField& field, const Profile& profile) {
+  return field.Same(profile, OptimizedCodec::StatedProfile()) ||
+         (field.choice == CodecChoice::kEncode && profile.encode == AffineEncoder::kKivi);
+}
+
 const std::byte* Bytes(const TensorMap& tensors, const std::string& name) {
   return Get(tensors, name).bytes.data();
 }
@@ -111,13 +118,12 @@ Capabilities OptimizedCodec::GetCapabilities() const {
 RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
   const auto* codec = std::get_if<CodecCase>(&c);
   if (codec == nullptr) return RunOutcome::kUnsupported;
-  const Profile stated = StatedProfile();
   const bool encodes = codec->direction == CodecDirection::kEncode;
   const bool encodes_any = codec->direction != CodecDirection::kDecode;
   for (const CodecField& field : CodecFields()) {
     const bool acts = field.acts_on == ActsOn::kBoth ||
                       (field.acts_on == ActsOn::kEncoding ? encodes_any : !encodes);
-    if (acts && Leaves(codec->format, field.choice) && !field.Same(profile_, stated)) {
+    if (acts && Leaves(codec->format, field.choice) && !Follows(field, profile_)) {
       return RunOutcome::kUnsupported;
     }
   }
@@ -132,7 +138,7 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   if (codec->direction == CodecDirection::kDecode) {
     for (const std::string& name : names) stored.push_back(Bytes(inputs, name));
   } else {
-    rows = Encode(*codec, codec->format, codec->x, Bytes(inputs, "x"));
+    rows = Encode(*codec, codec->format, codec->x, Bytes(inputs, "x"), profile_.encode);
     for (const std::vector<std::byte>& plane : rows) stored.push_back(plane.data());
   }
   if (encodes) {

@@ -1,6 +1,6 @@
 // The codecs of optimized/formats as an implementation of codec cases. It follows one profile:
 // encode=mlx_cpu, fp8_overflow=nan, and affine rows decoded with decode=two_roundings, each
-// rounding to the row type; it declines cases of another one.
+// rounding to the row type; where it is asked for, encode=kivi. It declines cases of another one.
 
 #ifndef OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_
 #define OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_

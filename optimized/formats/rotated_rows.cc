@@ -73,7 +73,7 @@ void Encode(const KvFormat& format, const EncodeCall& call) {
     ReadRow(call.from, RowDType(stored), call.x + i * call.x_stride, call.dim, &room.rounded,
             room.values.data());
     RotateBlocks(room.values.data(), call.dim, Of(format).size);
-    family.encode(stored, {DType::kFloat32, call.dim, y, 0, 1, out, call.values});
+    family.encode(stored, {DType::kFloat32, call.dim, y, 0, 1, out, call.values, call.affine});
     out.codes += out.code_stride;
     if (out.scales != nullptr) out.scales += out.scale_stride;
     if (out.biases != nullptr) out.biases += out.scale_stride;

@@ -29,19 +29,20 @@ bool FitsDim(const KvFormat& format, int64_t dim) {
   return dim % FamilyOf(format).block(format) == 0;
 }
 
-void RowCodec::Start(const KvFormat& format, DType from, int64_t dim) {
+void RowCodec::Start(const KvFormat& format, DType from, int64_t dim, AffineEncoder affine) {
   format_ = format;
   heads_ = HeadsOf(format);
   SetHead(0);
   family_ = &FamilyOf(format);
   from_ = from;
+  affine_ = affine;
   dim_ = dim;
   bytes_ = family_->bytes(format, dim);
   if (static_cast<int64_t>(values_.size()) < dim) values_.resize(static_cast<size_t>(dim));
 }
 
 void RowCodec::Encode(const std::byte* x, int64_t x_stride, int64_t count, const StoredRows& out) {
-  family_->encode(OfHead(), {from_, dim_, x, x_stride, count, out, values_.data()});
+  family_->encode(OfHead(), {from_, dim_, x, x_stride, count, out, values_.data(), affine_});
 }
 
 void RowCodec::Decode(const StoredRowsView& rows, int64_t count, float* values) const {

@@ -1,11 +1,12 @@
 // Vectors (the K or V of one token and one head) to their stored bytes and back, in every format of
 // reference/spec/kv_format.h. Bytes are those of the default profile: affine codes as MLX computes
-// them on the CPU (encode=mlx_cpu), blocks of ggml as its C reference does (ggml_encode=reference),
-// fp8 overflow to NaN or infinity (fp8_overflow=nan), MX blocks by the rule of OCP (mx_encode=ocp),
-// NVFP4 as MLX does on the CPU (nvfp4_encode=mlx), turboquant as mlx-vlm (turboquant=mlx_vlm),
-// scales per token that x is divided by (token_encode=divide). They are a function of the vector
-// alone, on every instruction set. The constants of the formats stand here a second time, on
-// purpose: nothing is shared with reference/formats, which tests compare with.
+// them on the CPU (encode=mlx_cpu; where Start is told so, as KIVI does, encode=kivi), blocks of
+// ggml as its C reference does (ggml_encode=reference), fp8 overflow to NaN or infinity
+// (fp8_overflow=nan), MX blocks by the rule of OCP (mx_encode=ocp), NVFP4 as MLX does on the CPU
+// (nvfp4_encode=mlx), turboquant as mlx-vlm (turboquant=mlx_vlm), scales per token that x is
+// divided by (token_encode=divide). They are a function of the vector alone, on every instruction
+// set. The constants of the formats stand here a second time, on purpose: nothing is shared with
+// reference/formats, which tests compare with.
 
 #ifndef OPTIMIZED_FORMATS_ROW_CODEC_H_
 #define OPTIMIZED_FORMATS_ROW_CODEC_H_
@@ -16,6 +17,7 @@
 
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
 
 namespace kvcheck::optimized {
 
@@ -65,8 +67,10 @@ struct RowFamily;
 class RowCodec {
  public:
   // Vectors of `dim` channels, which come in type `from` (a type of plain formats). Keeps its
-  // memory. Precondition: FitsDim(format, dim).
-  void Start(const KvFormat& format, DType from, int64_t dim);
+  // memory. affine: who writes affine rows, MLX on the CPU or KIVI. Precondition: FitsDim(format,
+  // dim).
+  void Start(const KvFormat& format, DType from, int64_t dim,
+             AffineEncoder affine = AffineEncoder::kMlxCpu);
 
   // Whose vectors follow, where the format names heads one by one.
   void SetHead(int64_t head) {
@@ -95,6 +99,7 @@ class RowCodec {
   int64_t heads_ = 1;
   const RowFamily* family_ = nullptr;
   DType from_ = DType::kFloat32;
+  AffineEncoder affine_ = AffineEncoder::kMlxCpu;
   int64_t dim_ = 0;
   RowBytes bytes_;
   std::vector<float> values_;  // one vector

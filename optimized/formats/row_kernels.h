@@ -10,6 +10,7 @@
 #include "optimized/formats/row_codec.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
+#include "reference/spec/profile.h"
 
 namespace kvcheck::optimized {
 
@@ -20,11 +21,14 @@ struct EncodeCall {
   int64_t x_stride;
   int64_t count;
   StoredRows out;
-  float* values;  // room for one vector
+  float* values;                                  // room for one vector
+  AffineEncoder affine = AffineEncoder::kMlxCpu;  // of affine rows: as RowCodec::Start
 };
 // from and dtype differ.
 void EncodePlainRows(DType dtype, const EncodeCall& call);
 void EncodeAffineRows(const AffineFormat& format, const EncodeCall& call);
+// The same planes as KIVI writes them (encode=kivi).
+void EncodeAffineRowsFromMinimum(const AffineFormat& format, const EncodeCall& call);
 
 struct DecodeCall {
   int64_t dim;

@@ -57,6 +57,7 @@ void UnpackCodes(std::span<const uint32_t> words, int bits, std::span<uint8_t> c
 
 AffineGroup EncodeAffineGroup(int bits, AffineEncoder encoder, std::span<const float> x,
                               std::span<uint8_t> codes) {
+  KVCHECK_CHECK(encoder != AffineEncoder::kKivi, "an encoder that is not MLX's");
   const float n = static_cast<float>((1 << bits) - 1);
   const bool gpu = encoder == AffineEncoder::kMlxGpu;
   float mx = gpu ? 0.0f : -std::numeric_limits<float>::infinity();

@@ -9,7 +9,7 @@
 // stream of little-endian u32 words. A group of 32 fills whole words: words never cross groups.
 //
 // Source: formats.md, section A; MLX 0.32.4, CPU backend (mlx_cpu) and the text of its Metal and
-// CUDA kernels (mlx_gpu).
+// CUDA kernels (mlx_gpu). The encoder of KIVI, which writes the same planes, is in group_codes.h.
 
 #ifndef REFERENCE_FORMATS_AFFINE_H_
 #define REFERENCE_FORMATS_AFFINE_H_
@@ -41,6 +41,7 @@ struct AffineGroup {
 //   k = round(edge / s);  if k != 0: s = edge / k, bias = edge; else bias = 0
 //   c = clamp(round((x - bias) / s), 0, n)       (mlx_gpu: no clamp at 0)
 // with round to even (mlx_gpu: half away from zero). A code without a value (NaN) becomes 0.
+// Precondition: encoder is one of MLX.
 AffineGroup EncodeAffineGroup(int bits, AffineEncoder encoder, std::span<const float> x,
                               std::span<uint8_t> codes);
 

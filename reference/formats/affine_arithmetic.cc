@@ -10,7 +10,9 @@
 #include "reference/formats/affine.h"
 #include "reference/formats/affine_bound.h"
 #include "reference/formats/format_arithmetic.h"
+#include "reference/formats/group_codes.h"
 #include "reference/numerics/convert.h"
+#include "reference/spec/codec_choices.h"
 
 namespace kvcheck {
 namespace {
@@ -32,16 +34,11 @@ class AffineRows : public RowArithmetic {
     std::copy(x.begin(), x.end(), values_.begin());
     RoundAll(values_, format_.scale_dtype);
     for (size_t g = 0; g * group_.size() < values_.size(); ++g) {
-      // Values of f32, f16 and bf16 are exact in f32.
-      for (size_t i = 0; i < group_.size(); ++i) {
-        group_[i] = static_cast<float>(values_[g * group_.size() + i]);
-      }
-      const AffineGroup encoded = EncodeAffineGroup(format_.bits, profile_.encode, group_, codes_);
+      const auto [scale, bias] =
+          EncodeGroup(std::span(values_).subspan(g * group_.size(), group_.size()));
       PackCodes(codes_, format_.bits, words_);
       const size_t word_bytes = words_.size() * sizeof(uint32_t);
       std::memcpy(stored[kCodes] + g * word_bytes, words_.data(), word_bytes);
-      const double scale = encoded.scale;
-      const double bias = encoded.bias;
       EncodeFrom({&scale, 1}, format_.scale_dtype, stored[kScales] + g * scale_bytes_);
       EncodeFrom({&bias, 1}, format_.scale_dtype, stored[kBiases] + g * scale_bytes_);
     }
@@ -74,6 +71,19 @@ class AffineRows : public RowArithmetic {
   }
 
  private:
+  // Scale and bias; the codes in codes_. values: of the row type.
+  std::pair<double, double> EncodeGroup(std::span<const double> values) {
+    if (profile_.encode == AffineEncoder::kKivi) {
+      const MinimumGroup group =
+          EncodeFromMinimum(format_.bits, format_.scale_dtype, values, codes_);
+      return {group.scale, group.zero};
+    }
+    // Values of f32, f16 and bf16 are exact in f32.
+    for (size_t i = 0; i < group_.size(); ++i) group_[i] = static_cast<float>(values[i]);
+    const AffineGroup group = EncodeAffineGroup(format_.bits, profile_.encode, group_, codes_);
+    return {group.scale, group.bias};
+  }
+
   // visit(first channel, scale, bias) of every group, whose codes are in codes_.
   template <typename Visit>
   void ForEachGroup(RowPlanesView stored, size_t channels, Visit visit) {
@@ -96,6 +106,30 @@ class AffineRows : public RowArithmetic {
   std::vector<uint8_t> codes_;
   std::vector<uint32_t> words_;
 };
+
+// Of KIVI's writer: nothing of a group that is no finite range, and no codes of one without a step.
+void AddMinimumAlternatives(const AffineFormat& affine, std::span<const double> x,
+                            std::vector<ExpectedTile>* tiles) {
+  const auto size = static_cast<size_t>(affine.group_size);
+  const size_t words = size * static_cast<size_t>(affine.bits) / 32;
+  for (size_t g = 0; g * size < x.size(); ++g) {
+    ValueRange range;
+    for (const double value : x.subspan(g * size, size)) {
+      range.Add(RoundTo(affine.scale_dtype, value));
+    }
+    const MinimumGroup group = MinimumGroupOf(affine.bits, affine.scale_dtype, range);
+    if (group.is_defined && group.scale != 0) continue;
+    const CodecReason reason = group.is_defined ? kBlockWithoutScale : kGroupNotFinite;
+    const auto any = [&](size_t plane, size_t element) {
+      (*tiles)[plane].alternatives.push_back(
+          {.element = static_cast<int64_t>(element), .value = 0, .any = true, .reason = reason});
+    };
+    for (size_t word = 0; word < words; ++word) any(kCodes, g * words + word);
+    if (group.is_defined) continue;
+    any(kScales, g);
+    any(kBiases, g);
+  }
+}
 
 void AddEncodeAlternatives(const AffineFormat& affine, const Profile& profile,
                            std::span<const double> x, std::vector<ExpectedTile>* tiles) {
@@ -163,11 +197,14 @@ class AffineArithmetic : public FormatArithmetic {
     return AffineParts(format_, profile, x, std::move(total));
   }
 
-  // The encoders take different ranges only of groups without a positive element, or with NaN.
+  // MLX's encoders take different ranges only of groups without a positive element, or with NaN.
   bool SameBound(const Profile& a, const Profile& b, std::span<const double> x) const override {
+    if (a == b) return true;
     Profile other = b;
     other.encode = a.encode;
-    if (other != a) return false;
+    if (other != a || a.encode == AffineEncoder::kKivi || b.encode == AffineEncoder::kKivi) {
+      return false;
+    }
     const size_t group = static_cast<size_t>(format_.group_size);
     for (size_t first = 0; first < x.size(); first += group) {
       const auto elements = x.subspan(first, group);
@@ -180,31 +217,33 @@ class AffineArithmetic : public FormatArithmetic {
   }
 
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
-    std::vector<ProfileChange> changes;
-    AddChanges(profile, CodecChoice::kEncode, &changes);
-    const ProfileChange other = changes.front();
+    std::vector<ProfileChange> encodes, decodes;
+    AddChanges(profile, CodecChoice::kEncode, &encodes);
     // What is written out is rounded: an exact decode explains nothing that these do not.
-    std::vector<ProfileChange> decodes;
     AddChanges(profile, CodecChoice::kDecode, &decodes, {"exact"});
+    std::vector<ProfileChange> changes = encodes;
     changes.insert(changes.end(), decodes.begin(), decodes.end());
-    for (ProfileChange& both : decodes) {
-      both.text = other.text + " and " + both.text;
-      both.profile.encode = other.profile.encode;
-      changes.push_back(std::move(both));
+    for (const ProfileChange& encode : encodes) {
+      for (ProfileChange both : decodes) {
+        both.text = encode.text + " and " + both.text;
+        both.profile.encode = encode.profile.encode;
+        changes.push_back(std::move(both));
+      }
     }
     return changes;
   }
 
   std::vector<Profile> UndeclaredEncoders(const Profile& profile) const override {
-    std::vector<Profile> profiles = {profile, profile};
-    profiles[0].encode = AffineEncoder::kMlxCpu;
-    profiles[1].encode = AffineEncoder::kMlxGpu;
-    return profiles;
+    return ExpectedVariants(FieldOf(CodecChoice::kEncode), profile);
   }
 
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
-    AddEncodeAlternatives(format_, profile, x, tiles);
+    if (profile.encode == AffineEncoder::kKivi) {
+      AddMinimumAlternatives(format_, x, tiles);
+    } else {
+      AddEncodeAlternatives(format_, profile, x, tiles);
+    }
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "reference/formats/affine.h"
+#include "reference/formats/group_codes.h"
 #include "reference/formats/plain.h"
 #include "reference/numerics/convert.h"
 
@@ -123,6 +124,39 @@ AffineBound BoundForStep(const AffineFormat& format, DecodeRounding decode,
   return bound;
 }
 
+// Of KIVI's writer, whose scale and bias are those that it stores: there is no rounding of a scale.
+void BoundMinimumGroup(const AffineFormat& format, const RoundTripQuestion& question,
+                       std::span<const double> x, size_t first, RowBound* bound) {
+  std::vector<double> rounded(x.begin(), x.end());
+  RoundAll(rounded, format.scale_dtype);
+  ValueRange range;
+  for (const double value : rounded) range.Add(value);
+  const MinimumGroup group = MinimumGroupOf(format.bits, format.scale_dtype, range);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t at = first + i;
+    bound->undefined[at] = !range.is_finite;
+    bound->overflows[at] = true;
+    bound->total[at] = kInfinity;
+    if (!group.is_defined) continue;
+    CodePlace place{format.bits, format.scale_dtype, group.scale};
+    if (group.scale == 0) {
+      place.above = rounded[i] - group.zero;
+    } else {
+      place.t = (rounded[i] - group.zero) / group.scale;
+      place.position_error = MinimumPositionError(format.scale_dtype, place.t);
+    }
+    const CodeBound code = BoundOfCode(question, place, rounded[i], x[i]);
+    bound->overflows[at] = code.overflows;
+    bound->total[at] = code.total;
+    bound->wrong_code[at] = code.wrong_code;
+    bound->terms[kRow][at] = code.terms[kRowTerm];
+    bound->terms[kCode][at] = code.terms[kCodeTerm];
+    bound->terms[kProduct][at] = code.terms[kProductTerm];
+    bound->terms[kSum][at] = code.terms[kSumTerm];
+    bound->terms[kEncoder][at] = code.terms[kEncoderTerm];
+  }
+}
+
 void BoundGroup(const AffineFormat& format, const RoundTripQuestion& question,
                 std::span<const double> x, size_t first, RowBound* bound) {
   std::vector<double> rounded(x.begin(), x.end());
@@ -178,8 +212,10 @@ std::vector<std::string> AffineTerms() {
 void BoundAffineRow(const AffineFormat& format, const RoundTripQuestion& question,
                     std::span<const double> x, RowBound* bound) {
   const size_t group = static_cast<size_t>(format.group_size);
+  const bool kivi = question.profile.encode == AffineEncoder::kKivi;
   for (size_t first = 0; first < x.size(); first += group) {
-    BoundGroup(format, question, x.subspan(first, group), first, bound);
+    (kivi ? BoundMinimumGroup : BoundGroup)(format, question, x.subspan(first, group), first,
+                                            bound);
   }
 }
 
@@ -194,7 +230,9 @@ std::vector<double> AffineParts(const AffineFormat& format, const Profile& profi
     if (elements.empty()) continue;  // without a bound
     // An element of the rounded group, so that the stored bias is it exactly. Without a bias the
     // part is |stored value| alone, which is smaller.
-    const double edge = RangeOf(format.bits, profile.encode, elements).edge;
+    const double edge = profile.encode == AffineEncoder::kKivi
+                            ? *std::min_element(elements.begin(), elements.end())
+                            : RangeOf(format.bits, profile.encode, elements).edge;
     for (size_t i = first; i < first + group; ++i) {
       if (!(total[i] < kInfinity)) continue;
       total[i] = (std::fabs(x[i] - edge) + total[i] + std::fabs(edge)) * kEvaluation;

@@ -13,7 +13,6 @@
 // one token has scale 0 and is its zeros, whatever they hold: the residual of a cache.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,7 +20,7 @@
 
 #include "reference/formats/affine.h"
 #include "reference/formats/format_arithmetic.h"
-#include "reference/formats/plain.h"
+#include "reference/formats/group_codes.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -29,11 +28,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kU32 = 0x1p-24;  // unit roundoff of f32
-// As in affine_bound.cc: fewer than 2^6 operations in double on non-negative terms.
-constexpr double kEvaluation = 1.0 + 0x1p-40;
 
 enum ChannelPlane : size_t { kCodes, kScales, kZeros };
-enum ChannelTerm { kRow, kCode, kProduct, kSum, kEncoder, kChannelTerms };
 
 double F32(double x) { return RoundTo(DType::kFloat32, x); }
 
@@ -69,34 +65,21 @@ void SetOpenvino(double n, double least, double most, Channel* channel) {
 Channel ChannelOf(const ChannelFormat& format, ChannelWriter writer,
                   std::span<const double> rounded, size_t channels, size_t c) {
   Channel channel;
-  double least = kInfinity, most = -kInfinity;
-  bool finite = true;
-  for (size_t i = c; i < rounded.size(); i += channels) {
-    least = std::min(least, rounded[i]);
-    most = std::max(most, rounded[i]);
-    finite = finite && std::isfinite(rounded[i]);
-  }
+  ValueRange range;
+  for (size_t i = c; i < rounded.size(); i += channels) range.Add(rounded[i]);
   if (format.group == 1) {
     channel.zero = rounded[c];
     return channel;
   }
-  if (!finite) {
-    channel.scale = channel.zero = std::numeric_limits<double>::quiet_NaN();
-    channel.is_defined = false;
-    return channel;
+  if (writer == ChannelWriter::kKivi || !range.is_finite) {
+    const MinimumGroup group = MinimumGroupOf(format.bits, format.row_type, range);
+    return {group.scale, group.zero, 0, 0, group.is_defined};
   }
   const double n = static_cast<double>((1 << format.bits) - 1);
-  if (writer == ChannelWriter::kKivi) {
-    const double range = RoundTo(format.row_type, most - least);
-    channel.scale = RoundTo(format.row_type, range / n);
-    channel.zero = least == 0 ? 0.0 : least;  // of a zero no sign is kept
-    channel.is_defined = std::isfinite(channel.scale);
-    return channel;
-  }
   if (writer == ChannelWriter::kHqq) {
-    SetHqq(n, least, most, &channel);
+    SetHqq(n, range.least, range.most, &channel);
   } else {
-    SetOpenvino(n, least, most, &channel);
+    SetOpenvino(n, range.least, range.most, &channel);
   }
   channel.scale = RoundTo(format.row_type, channel.scale);
   channel.zero = RoundTo(format.row_type, channel.offset);
@@ -116,17 +99,13 @@ double PositionOf(ChannelWriter writer, const Channel& channel, double x) {
 
 uint8_t CodeOf(const ChannelFormat& format, ChannelWriter writer, const Channel& channel,
                double x) {
-  if (!channel.is_defined || channel.scale == 0) return 0;
-  double position = 0;
-  if (writer == ChannelWriter::kKivi) {
-    const double above = RoundTo(format.row_type, x - channel.zero);
-    position = RoundTo(format.row_type, above / channel.scale);
-  } else {
-    position = PositionOf(writer, channel, x);
+  if (writer == ChannelWriter::kKivi || !channel.is_defined || channel.scale == 0) {
+    return MinimumCode(format.bits, format.row_type,
+                       {channel.scale, channel.zero, channel.is_defined}, x);
   }
   const double n = static_cast<double>((1 << format.bits) - 1);
   // Under the default rounding direction nearbyint rounds half to even.
-  return static_cast<uint8_t>(std::clamp(std::nearbyint(position), 0.0, n));
+  return static_cast<uint8_t>(std::clamp(std::nearbyint(PositionOf(writer, channel, x)), 0.0, n));
 }
 
 // A scale of 0 is that of a token of the residual, or of a channel without a range: every writer's
@@ -278,7 +257,7 @@ class ChannelArithmetic : public FormatArithmetic {
         if (channel.is_defined && channel.scale != 0) continue;
         for (size_t bit = c * bits; bit < length * bits; bit += channels * bits) {
           free_bits[bit / 32] |= ((uint64_t{1} << bits) - 1) << bit % 32;
-          if (!channel.is_defined) reasons[bit / 32] = kChannelNotFinite;
+          if (!channel.is_defined) reasons[bit / 32] = kGroupNotFinite;
         }
         if (channel.is_defined) continue;
         for (const size_t plane : {kScales, kZeros}) {
@@ -286,7 +265,7 @@ class ChannelArithmetic : public FormatArithmetic {
               {.element = static_cast<int64_t>(first / length * channels + c),
                .value = 0,
                .any = true,
-               .reason = kChannelNotFinite});
+               .reason = kGroupNotFinite});
         }
       }
       for (size_t word = 0; word < words; ++word) {
@@ -305,11 +284,7 @@ class ChannelArithmetic : public FormatArithmetic {
   // How far the position that a writer rounds to a code may be from t, where x stands as it is
   // read.
   double PositionError(ChannelWriter writer, const Channel& channel, double x, double t) const {
-    if (writer == ChannelWriter::kKivi) {
-      // A rounded difference, whose subnormals are exact, and a rounded quotient.
-      const double u = UnitRoundoff(format_.row_type);
-      return (2 * u + u * u) * t + HalfSmallestSubnormal(format_.row_type);
-    }
+    if (writer == ChannelWriter::kKivi) return MinimumPositionError(format_.row_type, t);
     const double product = std::fabs(x * channel.multiplier);
     const double position = x * channel.multiplier + channel.offset;
     // Roundings of f32: hqq's of a product and a sum, openvino's one of both. And the scale and
@@ -325,62 +300,21 @@ class ChannelArithmetic : public FormatArithmetic {
   // x: of the row type; given: before it was rounded to that.
   void BoundElement(const RoundTripQuestion& question, const Channel& channel, double x,
                     double given, size_t i, RowBound* bound) const {
-    const DType type = format_.row_type;
-    const double u = UnitRoundoff(type);
-    const double eta = HalfSmallestSubnormal(type);
-    const double n = static_cast<double>((1 << format_.bits) - 1);
+    const ChannelWriter writer = question.profile.channel;
     const double s = channel.scale;
-    std::array<double, kChannelTerms> terms{};
-    const auto total = [&] {
-      double sum = 0;
-      for (const double term : terms) sum += term;
-      return sum * kEvaluation;
-    };
-    const bool has_offset = question.profile.channel == ChannelWriter::kKivi || s == 0;
-    // Position of x among the codes as they are read.
-    const double t = s == 0 ? 0 : has_offset ? (x - channel.zero) / s : x / s + channel.zero;
-    terms[kCode] = s == 0 ? x - channel.zero : s * std::max({0.5, t - n, -t});
-    if (s != 0) terms[kEncoder] = s * PositionError(question.profile.channel, channel, x, t);
-    const double c = s == 0 ? 0 : std::clamp(t + 0.5 + terms[kEncoder] / s, 0.0, n);
-    bool overflows = false;
-    if (question.decode == DecodeRounding::kTwoRoundings && s != 0) {
-      // The product of code and scale, or the difference of code and zero.
-      const double first = has_offset ? c * s : std::fabs(x) + terms[kCode] + terms[kEncoder];
-      terms[kProduct] = first * u + (has_offset ? eta : eta * s);
-      overflows = (first + terms[kProduct]) * kEvaluation >= OverflowThreshold(type);
+    CodePlace place{format_.bits, format_.row_type, s};
+    place.has_offset = writer == ChannelWriter::kKivi || s == 0;
+    if (s == 0) {
+      place.above = x - channel.zero;
+    } else {
+      place.t = place.has_offset ? (x - channel.zero) / s : x / s + channel.zero;
+      place.position_error = PositionError(writer, channel, x, place.t);
     }
-    if (question.decode != DecodeRounding::kExact && s != 0) {
-      const double before = std::fabs(x) + total();
-      overflows = overflows || before * kEvaluation >= OverflowThreshold(type);
-      terms[kSum] = u * ((before + eta) / (1 - u)) + eta;
-    }
-    terms[kRow] = std::fabs(given - x);
-    // Another code stands a step further, its product and sum are rounded likewise.
-    double others = total() - terms[kCode] - terms[kEncoder] + 4 * s * u + 2 * eta;
-    const DType written = question.read.value_or(type);
-    if (question.read.has_value() &&
-        (question.decode == DecodeRounding::kExact || !Holds(written, type))) {
-      const double largest = std::fabs(given) + total();
-      overflows = overflows || largest >= OverflowThreshold(written);
-      if (!overflows) {
-        terms[kRow] += HalfSpacing(written, largest);
-        others += HalfSpacing(written, largest + 2 * s);
-      }
-    }
-    bound->overflows[i] = overflows;
-    if (overflows) {
-      bound->total[i] = kInfinity;
-      return;
-    }
-    for (size_t term = 0; term < kChannelTerms; ++term) {
-      bound->terms[term][i] = terms[term] * kEvaluation;
-    }
-    bound->total[i] = total();
-    // Of a channel without a step there is no other code.
-    if (s == 0) return;
-    const double fraction = t - std::floor(t);
-    const double next = t >= n ? t - n + 1 : t <= 0 ? 1 - t : std::max(fraction, 1 - fraction);
-    bound->wrong_code[i] = std::max(0.0, s * next - others * kEvaluation);
+    const CodeBound code = BoundOfCode(question, place, x, given);
+    bound->overflows[i] = code.overflows;
+    bound->total[i] = code.total;
+    bound->wrong_code[i] = code.wrong_code;
+    for (size_t term = 0; term < kCodeTerms; ++term) bound->terms[term][i] = code.terms[term];
   }
 
   ChannelFormat format_;

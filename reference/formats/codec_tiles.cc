@@ -80,9 +80,8 @@ const std::vector<std::string>& CodecReasons() {
       "a GPU's reciprocal of the scale is off by one unit in the last place at most, which moves "
       "this code to its "
       "neighbour",
-      "the tokens of this channel hold NaN or infinity, or what is stored of their range is beyond "
-      "the row type: "
-      "the group has no meaning"};
+      "the group, which may be the tokens of one channel, holds NaN or infinity, or what is stored "
+      "of its range is beyond the row type: it has no meaning"};
   return reasons;
 }
 

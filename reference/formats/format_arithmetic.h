@@ -91,7 +91,7 @@ enum CodecReason {
   kNearZeroProjection,
   kNearHalfResidual,
   kReciprocalUnit,
-  kChannelNotFinite
+  kGroupNotFinite
 };
 
 // A profile of which the format's values depend otherwise than on `profile`, and what differs, as

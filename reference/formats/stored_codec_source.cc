@@ -145,7 +145,7 @@ class StoredCodecSource : public ExpectedSource {
       if (!IsOpen(rule, field)) continue;
       const Profile& profile = claim_.profiles.front();
       assumptions_.push_back(field.left_out == LeftOut::kAny
-                                 ? fmt::format("{}={}", field.key, ValuesOf(field))
+                                 ? fmt::format("{}={}", field.key, ExpectedValues(field))
                                  : Print(field, profile));
     }
   }
@@ -255,13 +255,17 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
   }
   for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
     RoundTripClaim claim = claim_;
-    // Of encoders that nobody named each is expected already.
     const bool any_encoder = claim.profiles.size() > 1;
-    if (any_encoder && !SameEncoder(change.profile, claim.profiles.front())) continue;
+    const auto same =
+        std::find_if(claim.profiles.begin(), claim.profiles.end(),
+                     [&](const Profile& profile) { return SameEncoder(change.profile, profile); });
+    // Of encoders that nobody named these are expected already.
+    if (any_encoder && same != claim.profiles.begin() && same != claim.profiles.end()) continue;
+    if (same == claim.profiles.end()) claim.profiles.resize(1);
     for (Profile& profile : claim.profiles) {
       const Profile of_encoder = profile;
       profile = change.profile;
-      if (any_encoder) TakeEncoder(of_encoder, &profile);
+      if (claim.profiles.size() > 1) TakeEncoder(of_encoder, &profile);
     }
     OtherReading reading;
     reading.name = reading.text = change.text;

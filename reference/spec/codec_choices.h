@@ -6,6 +6,7 @@
 #ifndef REFERENCE_SPEC_CODEC_CHOICES_H_
 #define REFERENCE_SPEC_CODEC_CHOICES_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ namespace kvcheck {
 enum class LeftOut {
   kDefault,  // the default value
   kLoosest,  // the value with the largest bound
-  kAny,      // each value; bits are promised only of a stated one
+  kAny,      // each of some values; bits are promised only of a stated one
 };
 
 enum class ActsOn { kEncoding, kDecoding, kBoth };
@@ -31,6 +32,7 @@ struct CodecField {
   std::string_view key;      // "mx_encode"
   std::string_view formats;  // whose choice it is, in errors
   LeftOut left_out = LeftOut::kDefault;
+  size_t expected = 0;  // of kAny: how many of the values, the first ones
   ActsOn acts_on = ActsOn::kEncoding;
 
   std::string_view (*value)(const Profile& profile) = nullptr;  // "mlx_0_31"
@@ -51,8 +53,11 @@ const CodecField* FindCodecField(std::string_view key);
 
 // "mx_encode=mlx".
 std::string Print(const CodecField& field, const Profile& profile);
-// "ocp, up, mlx, mlx_0_31 or sglang".
-std::string ValuesOf(const CodecField& field);
+// The profile with each value that a rule expects where it leaves the field out.
+// Precondition: LeftOut::kAny.
+std::vector<Profile> ExpectedVariants(const CodecField& field, const Profile& profile);
+// Their values: "ocp, up, mlx, mlx_0_31 or sglang".
+std::string ExpectedValues(const CodecField& field);
 
 }  // namespace kvcheck
 

@@ -17,7 +17,7 @@ namespace kvcheck {
 enum class MaskedRow { kZero, kNan, kMean, kAny };
 enum class MaskValueKind { kMinusInfinity, kLowest, kNumber };
 enum class DecodeRounding { kExact, kTwoRoundings, kOneRounding };
-enum class AffineEncoder { kMlxCpu, kMlxGpu };
+enum class AffineEncoder { kMlxCpu, kMlxGpu, kKivi };
 enum class GgmlEncoder { kReference, kX86 };
 enum class Fp8Overflow { kNan, kSaturate, kSaturateAll };
 enum class MxEncoder { kOcp, kUp, kMlx, kMlx031, kSglang };

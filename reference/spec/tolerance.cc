@@ -107,8 +107,14 @@ bool AtLeastAsTight(const CodecField& field, const CodecRule& a, const CodecRule
   switch (field.left_out) {
     case LeftOut::kDefault:
       return same;
-    case LeftOut::kAny:
-      return !b.stated.contains(field.choice) || (a.stated.contains(field.choice) && same);
+    case LeftOut::kAny: {
+      const bool is_stated = a.stated.contains(field.choice);
+      if (b.stated.contains(field.choice)) return is_stated && same;
+      const std::vector<Profile> expected = ExpectedVariants(field, Profile());
+      return !is_stated || std::any_of(expected.begin(), expected.end(), [&](const Profile& value) {
+        return field.Same(value, a.profile);
+      });
+    }
     case LeftOut::kLoosest:
       break;
   }

@@ -85,6 +85,8 @@ Capabilities FaultyCodec::GetCapabilities() const {
 
 TensorMap FaultyCodec::Encode(const AffineFormat& format, const CodecCase& c,
                               const Tensor& x) const {
+  // The steps are those of MLX's encoders.
+  if (profile_.encode == AffineEncoder::kKivi) return EncodeRows(format, profile_, x);
   const auto group = static_cast<size_t>(format.group_size);
   const int64_t groups = c.rows * c.head_dim / format.group_size;
   CodecCase asked = c;

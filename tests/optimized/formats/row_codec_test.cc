@@ -51,11 +51,13 @@ struct Stored {
   std::vector<std::byte> codes, scales, biases;
 };
 
-void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std::byte* x,
-                     int64_t rows, const std::string& what) {
+void ExpectSameBytesOfWriter(AffineEncoder writer, const KvFormat& format, DType from, int64_t dim,
+                             const std::byte* x, int64_t rows, const std::string& what) {
   optimized::RowCodec codec;
-  codec.Start(format, from, dim);
-  VectorCodec reference(format, from, dim, Profile{});
+  codec.Start(format, from, dim, writer);
+  Profile profile;
+  profile.encode = writer;
+  VectorCodec reference(format, from, dim, profile);
   const Planes& planes = reference.planes();
   const size_t code_bytes = planes[0].Bytes();
   const size_t scale_bytes = planes.size() > 1 ? planes[1].Bytes() : 0;
@@ -139,10 +141,10 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
         at += plane.Bytes();
         stored.emplace(plane.name, std::move(tensor));
       }
-      Profile profile;
-      profile.decode = DecodeRounding::kTwoRoundings;
+      Profile read;
+      read.decode = DecodeRounding::kTwoRoundings;
       const std::vector<double> in_row =
-          DecodeToRowType(format, profile, CodecRows(format, stored), 0, 1);
+          DecodeToRowType(format, read, CodecRows(format, stored), 0, 1);
       std::vector<double> got_row(in_row.size());
       DecodeBytes(&row_values[static_cast<size_t>(r) * vector_bytes], row_type, got_row);
       for (size_t i = 0; i < in_row.size(); ++i) {
@@ -162,6 +164,13 @@ void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std:
   ASSERT_EQ(got.codes, want.codes) << Print(format) << " from " << Name(from) << " " << what;
   ASSERT_EQ(got.scales, want.scales) << Print(format) << " from " << Name(from) << " " << what;
   ASSERT_EQ(got.biases, want.biases) << Print(format) << " from " << Name(from) << " " << what;
+}
+
+void ExpectSameBytes(const KvFormat& format, DType from, int64_t dim, const std::byte* x,
+                     int64_t rows, const std::string& what) {
+  ExpectSameBytesOfWriter(AffineEncoder::kMlxCpu, format, from, dim, x, rows, what);
+  if (!Leaves(format, CodecChoice::kEncode) || testing::Test::HasFatalFailure()) return;
+  ExpectSameBytesOfWriter(AffineEncoder::kKivi, format, from, dim, x, rows, what + ", kivi");
 }
 
 // Puts 0 for what is not finite, or above 2^10: sums of 512 of these are finite in every row type.

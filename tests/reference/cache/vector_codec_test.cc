@@ -16,7 +16,8 @@ namespace kvcheck {
 namespace {
 
 TEST(VectorCodec, StoresTheBytesOfEncodeRowsAndReadsThoseOfDecodeRows) {
-  for (const AffineEncoder encoder : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+  for (const AffineEncoder encoder :
+       {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu, AffineEncoder::kKivi}) {
     Profile profile;
     profile.encode = encoder;
     for (const KvFormat& format : AllKvFormats()) {

@@ -16,7 +16,8 @@ namespace {
 TEST(ErrorBoundExhaustive, HoldsForTenMillionElements) {
   BoundCheck all;
   for (const DecodeRounding decode : {DecodeRounding::kTwoRoundings, DecodeRounding::kExact}) {
-    for (const AffineEncoder encode : {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu}) {
+    for (const AffineEncoder encode :
+         {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu, AffineEncoder::kKivi}) {
       Profile profile;
       profile.decode = decode;
       profile.encode = encode;

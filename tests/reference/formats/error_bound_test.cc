@@ -23,7 +23,8 @@ namespace {
 
 constexpr DecodeRounding kDecoders[] = {DecodeRounding::kExact, DecodeRounding::kTwoRoundings,
                                         DecodeRounding::kOneRounding};
-constexpr AffineEncoder kEncoders[] = {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu};
+constexpr AffineEncoder kEncoders[] = {AffineEncoder::kMlxCpu, AffineEncoder::kMlxGpu,
+                                       AffineEncoder::kKivi};
 
 size_t TermIndex(const KvFormat& format, std::string_view name) {
   const std::vector<std::string> terms = BoundTerms(format);

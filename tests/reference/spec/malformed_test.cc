@@ -223,7 +223,7 @@ std::vector<Malformed> Table() {
       profile("mask_value=inf", "inf", "finite"),
       profile("mask_value=", "", "is not a number"),
       profile("decode=exact decode=exact", "decode=exact", "given twice"),
-      profile("encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu"),
+      profile("encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu, kivi"),
       profile("rounding=up", "rounding", "unknown key 'rounding'"),
       // Rules.
       TensorRow("exact", "derived", "derived", "a rule between two tensors"),
@@ -247,7 +247,7 @@ std::vector<Malformed> Table() {
       rule("codec:affine:4:g64,decode", "", "'' is not one of exact"),
       rule("codec:affine:4:g64,decode=twice", "twice", "is not one of exact, two_roundings"),
       rule("codec:affine:4:g64,decode=exact,decode=exact", "decode", "'decode' is given twice"),
-      rule("codec:affine:4:g64,encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu"),
+      rule("codec:affine:4:g64,encode=mlx", "mlx", "is not one of mlx_cpu, mlx_gpu, kivi"),
       rule("codec:affine:4:g64,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
       rule("codec:f16,fp8_overflow=nan", "fp8", "a choice of fp8 formats alone"),
       rule("codec:f8e5m2,decode=exact", "decode", "a choice of formats whose values are rounded"),

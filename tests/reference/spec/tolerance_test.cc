@@ -26,6 +26,7 @@ const std::vector<std::string> kRules = {"exact",
                                          "codec:affine:4:g64:f32",
                                          "codec:affine:4:g64,encode=mlx_cpu",
                                          "codec:affine:4:g64,encode=mlx_cpu,codes=exact",
+                                         "codec:affine:4:g64,encode=kivi",
                                          "codec:affine:4:g64,decode=one_rounding",
                                          "derived"};
 
@@ -84,6 +85,9 @@ TEST(RuleOrder, ACodecRuleTightensByWhatItDeclares) {
   }
   EXPECT_TRUE(Tight(loose, loose + ",decode=two_roundings"));
   EXPECT_FALSE(Tight(loose + ",encode=mlx_gpu", loose + ",encode=mlx_cpu"));
+  // Left out it means MLX's.
+  EXPECT_FALSE(Tight(loose + ",encode=kivi", loose));
+  EXPECT_TRUE(Tight(loose + ",encode=kivi,codes=exact", loose + ",encode=kivi"));
   EXPECT_FALSE(Tight("codec:affine:8:g64", loose));
   EXPECT_FALSE(Tight(loose, loose + ":f32"));
   EXPECT_FALSE(Tight("codec:f8e4m3fn,fp8_overflow=saturate", "codec:f8e4m3fn"));

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ADAPTERS))
 from check_findings import SHARED, environment
 
 # Options with which drawn cases pass.
-CLEAN = {"mlx_vlm": " --padding zero --patched"}
+CLEAN = {"mlx_vlm": " --padding zero --patched", "openvino": ""}
 # Traces that pass, and under which options they fail: these state what the cache does not do.
 SCHEDULE = ("new A; append A 16; attend A; append A 5; attend A; append A 11; attend A; append A 3; append A 1; append A 20; "
             "attend A; append A 1; attend A")
@@ -28,6 +28,12 @@ PASSES = {
          wrong)
         for bits, x, wrong in ((2, "f32", (" --cache-profile ''", " --cache-profile 'regroup=all'")),
                                (4, "bf16", (" --cache-profile 'regroup=open reads=before'",)))],
+    # Whole blocks, an open one coded again and again, and a batch; a copy goes on by itself.
+    "openvino": [
+        (f"cache k=channel:{bits}:g32:f32 v=f32 x=f32 hkv=2 hq=4 dk=64 dv=32 data=tokens:1; new A rows={rows}{SCHEDULE[5:]}; "
+         "copy A -> B; append B 5; attend B; append A 40; attend A",
+         (" --cache-profile ''", " --cache-profile 'regroup=all'", " --cache-profile 'regroup=open reads=before'"))
+        for bits, rows in ((4, 1), (8, 3))],
     # Of a batch, rows alone, joined, left and merged: codes of every row are those of the row by itself.
     "mlx_vlm": [
         (f"cache k=turboquant:{bits}:g32:mlx_vlm:{x} v=turboquant:4:g32:mlx_vlm:s1:{x} x={x} hkv=2 hq=4 dk=32 dv=32 data=tokens:3; "

@@ -15,7 +15,7 @@ namespace {
 
 TEST(FaultyCodec, WithoutAReplacedStepIsTheReferenceCodec) {
   int64_t compared = 0;
-  for (const char* profile_text : {"", "encode=mlx_gpu decode=two_roundings",
+  for (const char* profile_text : {"", "encode=mlx_gpu decode=two_roundings", "encode=kivi",
                                    "decode=one_rounding fp8_overflow=saturate_all"}) {
     const Profile profile = ParseProfile(profile_text);
     for (const KvFormat& format : AllKvFormats()) {
@@ -42,7 +42,7 @@ TEST(FaultyCodec, WithoutAReplacedStepIsTheReferenceCodec) {
       }
     }
   }
-  EXPECT_EQ(compared, 3 * 9 * std::ssize(AllKvFormats()));
+  EXPECT_EQ(compared, 4 * 9 * std::ssize(AllKvFormats()));
 }
 
 }  // namespace
