@@ -167,6 +167,31 @@ TEST(RotatedStatistics, SpreadRoundingsOverTheBlock) {
   EXPECT_GT(by_channel, 2 * limit);
 }
 
+// One key, whose values are decoded and rotated back in bf16: what that rounds is far outside of
+// the noise of sums in f32, and counts at its largest.
+TEST(RotatedStatistics, CountDecodingAndTheWayBackAtTheirLargest) {
+  Plan plan = PlanInBasis(DType::kFloat32);
+  plan.op->dtype = DType::kBFloat16;
+  int64_t failed = 0;
+  double without = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    AttentionCase c =
+        CaseInBasis(DType::kFloat32, "f32", "turboquant:4:g32:s7:f32", "gauss", 2, 1, seed);
+    c.mask.causal = CausalAlignment::kTopLeft;
+    const TensorMap inputs = GenerateInputs(Case(c), {});
+    const StatisticsReport report = Judged(c, plan, inputs, &failed);
+    EXPECT_TRUE(report.warnings.empty()) << Print(Case(c)) << "\n" << report.warnings[0];
+    SimulatedKernel kernel(plan, {});
+    const auto scores =
+        HeadScores(AttentionSource(c, {}, plan, inputs), Answer(&kernel, c, inputs));
+    for (const std::vector<double>& direction : scores) {
+      without = std::max(without, *std::max_element(direction.begin(), direction.end()));
+    }
+  }
+  EXPECT_EQ(failed, 0);
+  EXPECT_GT(without, StatisticsLimit());
+}
+
 TEST(RotatedStatistics, SeeAFaultThatTheBoundLetsPass) {
   for (const std::string format : {"turboquant:4:g64:bf16", "hadamard:64:q8_0"}) {
     int64_t failed = 0;
