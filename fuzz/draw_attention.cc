@@ -9,6 +9,7 @@
 #include "fuzz/pick_format.h"
 #include "reference/data/attention_regime.h"
 #include "reference/data/generator.h"
+#include "reference/formats/codec.h"
 #include "reference/spec/token_groups.h"
 
 namespace kvcheck {
@@ -195,6 +196,20 @@ void DrawIntegerProducts(Draw* draw, DrawnAttention* drawn) {
   drawn->structure += " integer";
 }
 
+// Turns a kernel over rows that are stored rotated into one that stays in their basis.
+void DrawRotated(Draw* draw, DrawnAttention* drawn) {
+  const AttentionCase& c = drawn->c;
+  Plan& plan = drawn->plan;
+  const bool rotates_k = BasisOf(c.k, c.k_dim).Rotates();
+  const bool rotates_v = BasisOf(c.v, c.v_dim).Rotates();
+  if ((!rotates_k && !rotates_v) || draw->OneIn(3)) return;
+  plan.dequantize = DequantizeKind::kRotated;
+  plan.dequantize_roundings = static_cast<int>(draw->Int(1, 2));
+  plan.dequantize_dtype.reset();
+  drawn->profile.decode = DecodeRounding::kExact;
+  drawn->structure += fmt::format(" rotated{}{}", rotates_k ? " k" : "", rotates_v ? " v" : "");
+}
+
 // Turns sums over codes into sums of products of integers.
 void DrawFixed(Draw* draw, DrawnAttention* drawn) {
   const AttentionCase& c = drawn->c;
@@ -270,6 +285,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const Atte
     drawn.profile.masked_row = MaskedRow::kMean;
   }
   DrawIntegerProducts(&draw, &drawn);
+  DrawRotated(&draw, &drawn);
   DrawFixed(&draw, &drawn);
   return drawn;
 }

@@ -112,6 +112,22 @@ std::vector<Case> SmallerOf(const PrefixCase&) { return {}; }  // shrink_prefix.
 
 }  // namespace
 
+std::vector<Plan> PlainerPlans(const Plan& plan) {
+  std::vector<Plan> plans;
+  const auto without = [&](bool has, const std::function<void(Plan*)>& drop) {
+    if (!has) return;
+    drop(&plans.emplace_back(plan));
+  };
+  without(plan.dequantize == DequantizeKind::kRotated, [](Plan* p) {
+    p->dequantize = DequantizeKind::kStored;
+    p->dequantize_roundings.reset();
+  });
+  without(plan.integer_qk.has_value(), [](Plan* p) { p->integer_qk.reset(); });
+  without(plan.fixed_q.has_value(), [](Plan* p) { p->fixed_q.reset(); });
+  without(plan.fixed_p.has_value(), [](Plan* p) { p->fixed_p.reset(); });
+  return plans;
+}
+
 std::vector<Case> SmallerCases(const Case& c) {
   return std::visit([](const auto& kind) { return SmallerOf(kind); }, c);
 }

@@ -1,6 +1,6 @@
 // Makes a failing case of attention or of a codec smaller: extents down to their least value, by
-// halves or by one, options off, data plainer, for as long as it fails in the same way. (Traces:
-// shrink_trace.h.)
+// halves or by one, options off, data plainer, for as long as it fails in the same way; and its
+// plan plainer. (Traces: shrink_trace.h.)
 
 #ifndef FUZZ_SHRINK_CASE_H_
 #define FUZZ_SHRINK_CASE_H_
@@ -10,8 +10,13 @@
 #include <vector>
 
 #include "reference/spec/case.h"
+#include "reference/spec/plan.h"
 
 namespace kvcheck {
+
+// The plan without one of the fields that only some formats of K and V may have, which keep a case
+// from plainer formats. Each differs from the plan; empty: it has none of them.
+std::vector<Plan> PlainerPlans(const Plan& plan);
 
 // Cases one step smaller, those that take away most first; each is legal and differs from c.
 std::vector<Case> SmallerCases(const Case& c);

@@ -108,6 +108,8 @@ const char* const kFormats[] = {"f32",
                                 "f8e5m2",
                                 "affine:8:g64:f16",
                                 "affine:4:g64:f16",
+                                "turboquant:2:g64:f32",
+                                "turboquant:3:g64:f32",
                                 "turboquant:4:g64:f32"};
 static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row without a benchmark");
 

@@ -59,6 +59,7 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
       fmt::format("integer q.k: {}", yes(plan.integer_qk.has_value())),
       fmt::format("integers in place of q: {}", yes(plan.fixed_q.has_value())),
       fmt::format("integers in place of p s: {}", yes(plan.fixed_p.has_value())),
+      fmt::format("in the basis of storage: {}", yes(plan.dequantize == DequantizeKind::kRotated)),
   };
 }
 

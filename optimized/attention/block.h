@@ -32,7 +32,9 @@ inline constexpr int64_t kQuad = 4;
   X(kFloat8E5M2, Float8E5M2Rows)       \
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)                 \
-  X(kCentroid4, Centroid4Rows)
+  X(kCentroid2, CentroidRows<2>)       \
+  X(kCentroid3, CentroidRows<3>)       \
+  X(kCentroid4, CentroidRows<4>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
 // (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
@@ -54,6 +56,11 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KV
 // Whether its vectors have scales and biases.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
+// Whether codes name centroids: scales, and no biases.
+constexpr bool NamesCentroids(RowKind kind) {
+  return kind >= RowKind::kCentroid2 && kind <= RowKind::kCentroid4;
+}
+
 // A prefetch stream: `bytes` bytes at `from` + i * `stride`, `count` times. Any addresses.
 struct PrefetchRows {
   const std::byte* from = nullptr;
@@ -72,9 +79,9 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // of kCentroid4 the scales again, which nobody adds
+  const float* biases = nullptr;  // of codes of centroids the scales again, which nobody adds
   int64_t groups = 0;
-  const float* centroids = nullptr;  // 16, which codes name; kCentroid4 alone
+  const float* centroids = nullptr;  // which codes name, over and over to 16; NamesCentroids alone
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
   // (count up to a multiple of N / N, dim, N).
   const float* transposed = nullptr;

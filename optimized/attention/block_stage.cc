@@ -91,18 +91,22 @@ void BlockStage::StartRows(const AffineFormat& format, const Reading& reading) {
   if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
 }
 
-// Codes of 4 bits are looked up in registers.
+// Codes of 2 to 4 bits are looked up in registers.
 void BlockStage::StartRows(const TurboquantFormat& format, const Reading& reading) {
-  if (!reading.in_basis || format.bits != 4) {
+  if (!reading.in_basis || format.bits < 2 || format.bits > 4) {
     return StartRows<TurboquantFormat>(format, reading);
   }
   scaled_ = true;
-  kind_ = RowKind::kCentroid4;
+  kind_ = format.bits == 2   ? RowKind::kCentroid2
+          : format.bits == 3 ? RowKind::kCentroid3
+                             : RowKind::kCentroid4;
   scale_dtype_ = DType::kFloat16;
   group_ = format.group_size;
   groups_ = dim_ / group_;
   row_bytes_ = dim_ * format.bits / 8;
   CopyTurboquantCentroids(format, centroids_.data());
+  const size_t levels = size_t{1} << format.bits;
+  for (size_t i = levels; i < centroids_.size(); ++i) centroids_[i] = centroids_[i - levels];
   AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
 }
 
@@ -148,7 +152,7 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, contiguous, count, groups_};
-  const bool has_biases = kind_ != RowKind::kCentroid4;
+  const bool has_biases = !NamesCentroids(kind_);
   const std::byte* of_biases = has_biases ? from.biases + of_head : nullptr;
   constexpr int64_t kFirst = 0;
   if (group_scales.scales != nullptr) {

@@ -45,7 +45,7 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
   // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ && kind_ != RowKind::kCentroid4
+    return scaled_ && !NamesCentroids(kind_)
                ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
                : 0;
   }

@@ -60,8 +60,8 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
     const int64_t group = Rows::kScaled ? block.group : kRun;
     for (int64_t first = 0, g = 0; first < dim; first += group, ++g) {
       for (int t = 0; Rows::kScaled && t < kTokens; ++t) {
-        scale[t] = hn::Set(d, block.scale(i + t, g));
-        bias[t] = hn::Set(d, block.bias(i + t, g));
+        scale[t] = ScaleOf<Rows>(block, i + t, g);
+        bias[t] = BiasOf<Rows>(block, i + t, g);
       }
       for (const int64_t end = first + group; channel < end; channel += kRun) {
         prefetcher.Step();

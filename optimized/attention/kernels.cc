@@ -92,6 +92,8 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
     case RowKind::kFloat8E5M2:
     case RowKind::kCode8:
     case RowKind::kCode4:
+    case RowKind::kCentroid2:
+    case RowKind::kCentroid3:
     case RowKind::kCentroid4:
       return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr, 0};
     case RowKind::kFactored8: {

@@ -169,14 +169,14 @@ struct Code8Rows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
-// Channel 2 i is the lower half of byte i.
-struct Code4Rows {
-  static constexpr bool kScaled = true;
 #if KVCHECK_WIDE_VECTORS
-  // Codes in the low four bits of lanes, other bits above them: eight codes are one 32-bit word,
-  // broadcast and shifted by lane.
-  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> Moved(const std::byte* from) {
+// Codes of kBits bits, 2 to 4, in the low bits of lanes, other bits above them: words of 32 bits,
+// broadcast and shifted by lane. Reads no byte but theirs.
+template <int kBits>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> MovedCodes(const std::byte* from) {
+  const hn::RebindToUnsigned<F32> du;
 #if HWY_TARGET == HWY_AVX3_DL
+  if constexpr (kBits == 4) {
     // Sixteen codes are one 64-bit word, of which each byte takes eight bits from any bit on.
     alignas(64) static constexpr std::array<uint8_t, 64> kFirstBit = [] {
       std::array<uint8_t, 64> bits{};
@@ -189,26 +189,34 @@ struct Code4Rows {
     const auto first_bit = hn::Load(hn::Repartition<uint8_t, F32>(), kFirstBit.data());
     return hn::Vec<hn::RebindToUnsigned<F32>>{
         _mm512_multishift_epi64_epi8(first_bit.raw, words.raw)};
-#else
-    alignas(64) static constexpr uint32_t kShift[16] = {0, 4, 8, 12, 16, 20, 24, 28,
-                                                        0, 4, 8, 12, 16, 20, 24, 28};
-    const hn::RebindToUnsigned<F32> du;
-#if HWY_TARGET == HWY_AVX2
-    uint32_t word = 0;
-    std::memcpy(&word, from, 4);
-    const auto words = hn::Set(du, word);
-#else
-    alignas(64) static constexpr uint32_t kWord[16] = {0, 0, 0, 0, 0, 0, 0, 0,
-                                                       1, 1, 1, 1, 1, 1, 1, 1};
-    uint64_t two = 0;
-    std::memcpy(&two, from, 8);
-    const auto both = hn::BitCast(du, hn::Set(hn::Repartition<uint64_t, F32>(), two));
-    const auto words = hn::TableLookupLanes(both, hn::SetTableIndices(du, kWord));
-#endif
-    return hn::Shr(words, hn::Load(du, kShift));
-#endif
   }
 #endif
+  constexpr size_t kBytes = static_cast<size_t>(kLanes) * kBits / 8;
+  // Of more than four bytes lanes from the eighth on read the last four.
+  constexpr size_t kSecond = kBytes > 4 ? kBytes - 4 : 0;
+  alignas(64) static constexpr std::array<uint32_t, kLanes> kShift = [] {
+    std::array<uint32_t, kLanes> shift{};
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      shift[lane] = static_cast<uint32_t>(kBits * lane - (lane < 8 ? 0 : 8 * kSecond));
+    }
+    return shift;
+  }();
+  uint32_t word = 0;
+  std::memcpy(&word, from, kBytes < 4 ? kBytes : 4);
+  auto words = hn::Set(du, word);
+  if constexpr (kSecond > 0) {
+    // A masked broadcast, which costs no shuffle as a permute of both words does.
+    uint32_t second = 0;
+    std::memcpy(&second, from + kSecond, 4);
+    words = hn::IfThenElse(hn::FirstN(du, 8), words, hn::Set(du, second));
+  }
+  return hn::Shr(words, hn::Load(du, kShift.data()));
+}
+#endif
+
+// Channel 2 i is the lower half of byte i.
+struct Code4Rows {
+  static constexpr bool kScaled = true;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     const F32 d;
     const hn::RebindToSigned<F32> di;
@@ -217,7 +225,7 @@ struct Code4Rows {
     const auto byte = static_cast<int32_t>(*from);
     return hn::ConvertTo(d, hn::Set(di, channel % 2 == 0 ? byte & 15 : byte >> 4));
 #elif KVCHECK_WIDE_VECTORS
-    return hn::ConvertTo(d, hn::And(hn::BitCast(di, Moved(from)), hn::Set(di, 15)));
+    return hn::ConvertTo(d, hn::And(hn::BitCast(di, MovedCodes<4>(from)), hn::Set(di, 15)));
 #else
     const hn::FixedTag<uint8_t, 16> d8;
     // N / 2 bytes; the rest of the register is not used.
@@ -235,34 +243,74 @@ struct Code4Rows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
-// Codes of 4 bits that name centroids, packed as those of Code4Rows.
-struct Centroid4Rows {
+// Codes of 2, 3 or 4 bits that name centroids: channel i is bits kBits i to kBits i + kBits - 1.
+template <int kBits>
+struct CentroidRows {
   static constexpr bool kScaled = true;
-  static HWY_INLINE VF32 LookUp(const std::byte* row, int64_t channel, const float* centroids,
-                                VF32 scale) {
+  // Whether a vector holds all centroids: as many as its lanes, those of fewer bits over and over.
+  static constexpr bool kOneVector = KVCHECK_SIXTEEN_LANES || (HWY_TARGET == HWY_AVX2 && kBits < 4);
+  // The scale in every lane; of kOneVector the products of all centroids with it.
+  static HWY_INLINE VF32 Factors(const float* centroids, float scale) {
     const F32 d;
+    if constexpr (kOneVector) return hn::Mul(hn::Load(d, centroids), hn::Set(d, scale));
+    return hn::Set(d, scale);
+  }
+  static HWY_INLINE VF32 LookUp(const std::byte* row, int64_t channel, const float* centroids,
+                                VF32 factors) {
+#if KVCHECK_WIDE_VECTORS
+    // Vectors begin at multiples of eight channels. A permute takes the low four bits of one of
+    // sixteen lanes, three of one of eight: with other bits above it a narrower code names the same
+    // centroid.
+    const auto codes = MovedCodes<kBits>(row + (channel * kBits >> 3));
+#endif
 #if KVCHECK_SIXTEEN_LANES
-    // The permute takes the low four bits of a lane.
-    const VF32 values = hn::Mul(hn::Load(d, centroids), scale);
-    return VF32{_mm512_permutexvar_ps(Code4Rows::Moved(row + channel / 2).raw, values.raw)};
+    (void)centroids;
+    return VF32{_mm512_permutexvar_ps(codes.raw, factors.raw)};
 #elif HWY_TARGET == HWY_AVX2
-    // The permute takes the low three bits of a lane, the blend the fourth one.
-    const auto codes = Code4Rows::Moved(row + channel / 2);
-    const auto low = _mm256_permutevar8x32_ps(hn::Load(d, centroids).raw, codes.raw);
-    const auto high = _mm256_permutevar8x32_ps(hn::Load(d, centroids + kLanes).raw, codes.raw);
-    const auto fourth = hn::BitCast(d, hn::ShiftLeft<28>(codes));
-    return hn::Mul(VF32{_mm256_blendv_ps(low, high, fourth.raw)}, scale);
+    if constexpr (kOneVector) {
+      return VF32{_mm256_permutevar8x32_ps(factors.raw, codes.raw)};
+    } else {
+      // The blend takes the fourth bit.
+      const F32 d;
+      const auto low = _mm256_permutevar8x32_ps(hn::Load(d, centroids).raw, codes.raw);
+      const auto high = _mm256_permutevar8x32_ps(hn::Load(d, centroids + kLanes).raw, codes.raw);
+      const auto fourth = hn::BitCast(d, hn::ShiftLeft<28>(codes));
+      return hn::Mul(VF32{_mm256_blendv_ps(low, high, fourth.raw)}, factors);
+    }
 #else
     HWY_ALIGN float values[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
-      const auto byte = static_cast<uint32_t>(row[(channel + i) / 2]);
-      values[i] = centroids[(channel + i) % 2 == 0 ? byte & 15u : byte >> 4];
+      const int64_t bit = (channel + i) * kBits;
+      auto bits = static_cast<uint32_t>(row[bit / 8]) >> bit % 8;
+      if (bit % 8 + kBits > 8) bits |= static_cast<uint32_t>(row[bit / 8 + 1]) << (8 - bit % 8);
+      values[i] = centroids[bits & ((1u << kBits) - 1)];
     }
-    return hn::Mul(hn::Load(d, values), scale);
+    return hn::Mul(hn::Load(F32(), values), factors);
 #endif
   }
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
+
+// Whether Rows are codes of centroids.
+template <class Rows>
+inline constexpr bool kLooksUp = false;
+template <int kBits>
+inline constexpr bool kLooksUp<CentroidRows<kBits>> = true;
+
+// What LoadValue takes for the scale of row i and group g.
+template <class Rows>
+HWY_INLINE VF32 ScaleOf(const BlockRows& block, int64_t i, int64_t g) {
+  if constexpr (!Rows::kScaled) return hn::Zero(F32());
+  if constexpr (kLooksUp<Rows>) return Rows::Factors(block.centroids, block.scale(i, g));
+  return hn::Set(F32(), block.scale(i, g));
+}
+
+// And for the bias.
+template <class Rows>
+HWY_INLINE VF32 BiasOf(const BlockRows& block, int64_t i, int64_t g) {
+  if constexpr (!Rows::kScaled || kLooksUp<Rows>) return hn::Zero(F32());
+  return hn::Set(F32(), block.bias(i, g));
+}
 
 // fl(c s + b), or the value as it is stored.
 template <class Rows, bool kFused>
@@ -282,7 +330,7 @@ HWY_INLINE VF32 LoadStored(const std::byte* row, int64_t channel, VF32 scale, VF
     // A lookup table of the sixteen values of a group; the permute takes the low four bits of a
     // lane.
     const VF32 values = MultiplyAdd<kFused>(hn::Iota(F32(), 0.0f), scale, bias);
-    return VF32{_mm512_permutexvar_ps(Code4Rows::Moved(row + channel / 2).raw, values.raw)};
+    return VF32{_mm512_permutexvar_ps(MovedCodes<4>(row + channel / 2).raw, values.raw)};
   }
 #endif
   return Value<Rows, kFused>(Rows::Load(row, channel), scale, bias);
@@ -292,8 +340,8 @@ HWY_INLINE VF32 LoadStored(const std::byte* row, int64_t channel, VF32 scale, VF
 template <class Rows, bool kFused>
 HWY_INLINE VF32 LoadValue(const BlockRows& block, const std::byte* row, int64_t channel, VF32 scale,
                           VF32 bias) {
-  if constexpr (std::is_same_v<Rows, Centroid4Rows>) {
-    return Centroid4Rows::LookUp(row, channel, block.centroids, scale);
+  if constexpr (kLooksUp<Rows>) {
+    return Rows::LookUp(row, channel, block.centroids, scale);
   } else {
     return LoadStored<Rows, kFused>(row, channel, scale, bias);
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "optimized/attention/kernel_table.h"
 
@@ -33,8 +32,8 @@ HWY_INLINE void AddToken(const BlockRows& block, const float* HWY_RESTRICT weigh
                          int64_t channel, int64_t g, VF32* HWY_RESTRICT sum) {
   const F32 d;
   const std::byte* row = block.rows[i];
-  const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
-  const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
+  const VF32 scale = ScaleOf<Rows>(block, i, g);
+  const VF32 bias = BiasOf<Rows>(block, i, g);
   VF32 value[kVectors];
   for (int k = 0; k < kVectors; ++k) {
     const int64_t at = channel + k * kLanes;
@@ -108,7 +107,7 @@ void Sums(const BlockRows& block, const float* weights, const float* rescale, fl
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
   // A table of products with a group's scale serves as many of its channels as there is room for.
   constexpr int64_t kMore = std::min<int64_t>(kMost, 128 / kLanes);
-  if constexpr (std::is_same_v<Rows, Centroid4Rows> && kMore > kVectors) {
+  if constexpr (kLooksUp<Rows> && kMore > kVectors) {
     if (block.group % (kMore * kLanes) == 0) {
       return SumSlices<Rows, kWidth, kMore, kFused>(block, weights, rescale, out, out_stride);
     }
@@ -125,8 +124,8 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
     const int64_t group = Rows::kScaled ? block.group : block.dim;
     int64_t channel = 0;
     for (int64_t first = 0, g = 0; first < block.dim; first += group, ++g) {
-      const VF32 scale = Rows::kScaled ? hn::Set(d, block.scale(i, g)) : hn::Zero(d);
-      const VF32 bias = Rows::kScaled ? hn::Set(d, block.bias(i, g)) : hn::Zero(d);
+      const VF32 scale = ScaleOf<Rows>(block, i, g);
+      const VF32 bias = BiasOf<Rows>(block, i, g);
       for (; channel + kLanes <= first + group; channel += kLanes) {
         hn::Store(LoadValue<Rows, kFused>(block, row, channel, scale, bias), d, out + channel);
       }

@@ -269,12 +269,11 @@ double OutputRounding(DType out, double u_o, double y) {
   return std::min(relative, half_spacing);
 }
 
-namespace {
-
-// Roundings on the way back from the basis of V, the final division among them.
 double RoundingsBack(const Arithmetic& a, const StoredBasis& basis) {
   return RotationRoundings(basis.BlockSize()) + (a.final_division ? a.c_d : 0);
 }
+
+namespace {
 
 // Before the output is rounded, and before it is rotated back.
 ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSums& sums,

@@ -134,6 +134,10 @@ struct ChannelBound {
 // Relative error of the denominator and of the final normalisation.
 double DenominatorError(const Arithmetic& a, const KeyWeights& w);
 
+// Roundings of one term on the way back from the basis of V, the final division among them.
+// Precondition: the basis rotates.
+double RoundingsBack(const Arithmetic& a, const StoredBasis& basis);
+
 // Of every channel. basis: that in which the kernel sums V; without blocks: channel by channel.
 std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWeights& w,
                                                std::span<const ChannelSums> sums,

@@ -77,7 +77,6 @@ void LoadInBasis(const AttentionCase& c, const Profile& profile, const TensorMap
       }
     }
   }
-  if (!is_key) return;
   for (double& value : stored) value = std::fabs(value);
   operand->in_basis = std::move(stored);
 }

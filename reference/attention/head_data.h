@@ -31,7 +31,7 @@ struct OperandRows {
                                     // where the kernel stays in the stored basis; empty: none
   // Where the kernel stays in the basis in which rows y are stored; else no blocks.
   StoredBasis basis;
-  std::vector<double> in_basis;     // [T][dim] |y|, of K
+  std::vector<double> in_basis;     // [T][dim] |y|
   std::vector<double> block_norms;  // [T][blocks] |y|_2 of each block, of K
 };
 

@@ -7,6 +7,7 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
+#include "reference/attention/sum_noise.h"
 #include "reference/data/generator.h"
 #include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
@@ -39,9 +40,6 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
      "the key before the first visible one takes part: a window of one key too many, or padding "
      "leaks"},
 }};
-
-// Row lengths of the model's constant: roundings of the sum that are not P's, n + 20.
-constexpr double kSumRoundings = 20;
 
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
@@ -143,8 +141,8 @@ std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t
 // Errors of scores, exp, denominator and normalisation are not random, nor is what underflows: they
 // count at their largest, key by key or channel by channel, along each direction.
 void AddSlack(const RowReference& row, const std::vector<double>& projected,
-              const std::vector<double>& w, const double* sigma_squared, size_t r,
-              TileStatistics* statistics) {
+              const std::vector<double>& w, const BasisSlack& basis, const double* sigma_squared,
+              size_t r, TileStatistics* statistics) {
   const size_t n = row.p.size();
   const size_t dv = row.channels.size();
   std::array<double, kLanes> center{};
@@ -162,7 +160,8 @@ void AddSlack(const RowReference& row, const std::vector<double>& projected,
   }
   const double rest = std::max(1 - t, 0x1p-53);
   for (size_t d = 0; d < kDirections; ++d) {
-    statistics->slack[d][r] = slack[d] / rest + row.denominator_error * std::fabs(center[d]);
+    statistics->slack[d][r] =
+        slack[d] / rest + row.denominator_error * std::fabs(center[d]) + basis.along[d];
     for (size_t c = 0; c < dv; ++c) {
       const double lost = row.channels[c].terms[kUnderflowTerm];
       if (w[c * kLanes + d] != 0) statistics->slack[d][r] += std::fabs(w[c * kLanes + d]) * lost;
@@ -172,7 +171,7 @@ void AddSlack(const RowReference& row, const std::vector<double>& projected,
     const ChannelReference& channel = row.channels[c];
     const double error = channel.terms[kScoreTerm] + channel.terms[kDenominatorTerm] +
                          channel.terms[kNormaliseTerm] + channel.terms[kUnderflowTerm] +
-                         channel.reference_bound;
+                         channel.reference_bound + basis.of_channel[c];
     if (sigma_squared[c] > 0) statistics->slack_squared[r] += error * error / sigma_squared[c];
   }
 }
@@ -186,7 +185,7 @@ bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
   const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
                          plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
   return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.Detail().parts &&
-         !a.Detail().in_basis && !c.against_original;
+         !c.against_original;
 }
 
 std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head) {
@@ -240,14 +239,15 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
       for (size_t c = 0; c < dv; ++c) p_noise[c] += squares[j] * v[c] * v[c];
     }
   }
-  const double sums = (static_cast<double>(n) + kSumRoundings) * a.u_pv * a.u_pv / 3;
-  std::vector<double> other(dv);
+  const SumNoise sums(context, question, row);
+  const std::vector<double> of_sums = sums.OfChannels();
+  std::vector<double> of_output(dv);
   double* sigma = &statistics->sigma_squared[r * dv];
   for (size_t c = 0; c < dv; ++c) {
     const double half =
         a.u_o > 0 ? 0.5 * SpacingAt(context.c->out, std::fabs(row.channels[c].value)) : 0;
-    other[c] = half * half / 3 + sums * row.channels[c].mass * row.channels[c].mass;
-    sigma[c] = a.u_p * a.u_p / 3 * p_noise[c] + other[c];
+    of_output[c] = half * half / 3;
+    sigma[c] = a.u_p * a.u_p / 3 * p_noise[c] + of_output[c] + of_sums[c];
   }
 
   // w[c][direction]
@@ -258,10 +258,10 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     }
   }
   for (size_t d = 0; d < kDirections; ++d) {
-    double variance = 0;
+    double variance = sums.Along(DirectionOf(w, d));
     for (size_t c = 0; c < dv; ++c) {
       const double weight = w[c * kLanes + d];
-      variance += weight * weight * other[c];
+      variance += weight * weight * of_output[c];
     }
     statistics->variance[d][r] = variance;
   }
@@ -269,7 +269,7 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   // projected[j][direction] = sum_c w_c v_jc
   std::vector<double> projected;
   Project(question, w, &projected);
-  AddSlack(row, projected, w, sigma, r, statistics);
+  AddSlack(row, projected, w, SlackOfBasis(context, question, row, w), sigma, r, statistics);
   if (a.u_p == 0 && a.u_o == 0) return;
 
   const DType p_type = *a.plan.p;

@@ -92,5 +92,19 @@ TEST(ShrinkCase, LooksForFailuresOfTheDataInOtherData) {
   EXPECT_EQ(std::get<CodecCase>(shrunk.c).rows, 1) << Print(shrunk.c);
 }
 
+// A case cannot become plainer than what its plan says of codes and of rotated rows.
+TEST(PlainerPlans, LeaveOutWhatOnlySomeFormatsMayHave) {
+  using Plans = std::vector<Plan>;
+  const auto plan = [](const std::string& fields) { return ParsePlan("p=bf16 " + fields); };
+  EXPECT_EQ(PlainerPlans(plan("dequantize=rotated:2")), Plans{plan("dequantize=stored")});
+  const std::string integers = "integer_qk=affine:8:g32:f32 ";
+  EXPECT_EQ(PlainerPlans(plan(integers + "dequantize=rotated:1")),
+            (Plans{plan(integers + "dequantize=stored"), plan("dequantize=rotated:1")}));
+  EXPECT_EQ(
+      PlainerPlans(plan("fixed_q=2^-8 fixed_p=2^-12 dequantize=factored")),
+      (Plans{plan("fixed_p=2^-12 dequantize=factored"), plan("fixed_q=2^-8 dequantize=factored")}));
+  EXPECT_TRUE(PlainerPlans(plan("dequantize=inside:2")).empty());
+}
+
 }  // namespace
 }  // namespace kvcheck

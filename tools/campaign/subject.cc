@@ -1,21 +1,48 @@
 #include "tools/campaign/subject.h"
 
+#include <utility>
+
 #include "fuzz/shrink_case.h"
+#include "reference/spec/plan.h"
 
 namespace kvcheck {
 
+namespace {
+
+// The entry with the plainest plan under which it fails. Counts what it asks in `runs`.
+CaseEntry WithPlainerPlan(CaseEntry entry, const StillFails& still_fails, int64_t max_runs,
+                          int64_t* runs) {
+  for (bool plainer = !entry.plan.empty(); plainer;) {
+    plainer = false;
+    for (const Plan& plan : PlainerPlans(ParsePlan(entry.plan))) {
+      if (*runs >= max_runs) return entry;
+      CaseEntry candidate = entry;
+      candidate.plan = Print(plan);
+      ++*runs;
+      plainer = still_fails(candidate);
+      if (!plainer) continue;
+      entry = std::move(candidate);
+      break;
+    }
+  }
+  return entry;
+}
+
+}  // namespace
+
 ShrunkEntry ShrinkEntry(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs,
                         const std::function<bool(const Case&)>& has) {
-  CaseEntry candidate = entry;
+  int64_t runs = 0;
+  CaseEntry candidate = WithPlainerPlan(entry, still_fails, max_runs, &runs);
   const ShrunkCase shrunk = ShrinkCase(
       entry.c,
       [&](const Case& c) {
         candidate.c = c;
         return still_fails(candidate);
       },
-      max_runs, has);
+      max_runs - runs, has);
   candidate.c = shrunk.c;
-  return {candidate, shrunk.runs, shrunk.complete};
+  return {candidate, runs + shrunk.runs, shrunk.complete};
 }
 
 std::chrono::milliseconds WorkerLimit(const Subject& subject, std::chrono::milliseconds limit) {

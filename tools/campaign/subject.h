@@ -59,7 +59,8 @@ class Subject {
   virtual std::string Command(const CaseEntry& entry) const = 0;
 };
 
-// ShrinkCase of the entry's case (fuzz/shrink_case.h); everything else of the entry stays.
+// The entry with a plainer plan, then ShrinkCase of its case (fuzz/shrink_case.h); everything else
+// stays.
 ShrunkEntry ShrinkEntry(const CaseEntry& entry, const StillFails& still_fails, int64_t max_runs,
                         const std::function<bool(const Case&)>& has = {});
 

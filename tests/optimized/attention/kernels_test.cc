@@ -46,6 +46,8 @@ std::vector<NamedKind> Kinds() {
                            "f8e5m2",
                            "affine:8:g32:f32",
                            "affine:4:g64:f32",
+                           "turboquant:2:g32:s3:f32",
+                           "turboquant:3:g64:f32",
                            "turboquant:4:g64:f32"};
   EXPECT_EQ(kinds.size(), std::size(formats));
   EXPECT_EQ(kinds.size(), static_cast<size_t>(optimized::kPlainKinds));

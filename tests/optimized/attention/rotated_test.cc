@@ -228,7 +228,9 @@ TEST(RotatedAttention, IsAttentionOverDecodedCentroidsToTheBit) {
     for (const int queries : {1, 4, 20, 64}) {
       for (const char* format :
            {"turboquant:4:g64:f32", "turboquant:4:g32:s3:f16", "turboquant:3:g64:f32",
-            "turboquant:3.5:g64:hffff0000ffff0000:f32", "hadamard:32:q4_0"}) {
+            "turboquant:3:g32:s3:bf16", "turboquant:2:g64:plain:f32", "turboquant:2:g32:s3:f16",
+            "turboquant:5:g64:f32", "turboquant:3.5:g64:hffff0000ffff0000:f32",
+            "hadamard:32:q4_0"}) {
         Problem stored(ProblemText(format, format, queries, queries));
         stored.shape.portable = portable;
         const std::vector<float> got = stored.Run();

@@ -71,6 +71,25 @@ TEST(RotatedProducts, StayWithinTheBoundOfEveryDrawnPlan) {
   EXPECT_GT(all.largest_ratio, 0.5) << "of roundings that all plans have";
 }
 
+// As campaigns draw them.
+TEST(RotatedProducts, AreDrawnOfEitherOperandAndStayWithinTheBound) {
+  JudgedRun all;
+  int64_t k_alone = 0, v_alone = 0, both = 0;
+  for (uint64_t seed = 0; k_alone < 60 || v_alone < 60 || both < 4; ++seed) {
+    const DrawnAttention drawn =
+        DrawAttention(seed, {.kv_len = 96, .head_dim = 64, .query_len = 4});
+    const bool k = BasisOf(drawn.c.k, drawn.c.k_dim).Rotates();
+    const bool v = BasisOf(drawn.c.v, drawn.c.v_dim).Rotates();
+    if (drawn.plan.dequantize != DequantizeKind::kRotated) continue;
+    ASSERT_TRUE(k || v) << seed;
+    ASSERT_LT(seed, 20'000) << "too seldom";
+    k_alone += k && !v ? 1 : 0, v_alone += v && !k ? 1 : 0, both += k && v ? 1 : 0;
+    all.Add(RunDrawn(drawn, seed));
+  }
+  EXPECT_GT(all.judged, 50'000);
+  EXPECT_LT(all.excused, all.judged / 3);
+}
+
 AttentionCase CaseOf(const std::string& k, const std::string& v, const std::string& more = "") {
   return std::get<AttentionCase>(ParseCase("attention hq=4 hkv=2 l=3 t=41 d=64 q=f32 k=" + k +
                                            " v=" + v + " out=f32 lse=natural data=gauss:5" + more));

@@ -126,6 +126,44 @@ CampaignOptions Options(int64_t cases, int workers) {
   return options;
 }
 
+CaseEntry RotatedEntry() {
+  CaseEntry entry;
+  entry.c = ParseCase(
+      "attention hq=2 hkv=1 l=3 t=9 d=64 q=f32 k=turboquant:4:g64:f32 v=f32 out=f32 data=gauss:1");
+  entry.plan = "p=f32 dequantize=rotated:2";
+  return entry;
+}
+
+// As a judge would have it, with plans that contradict the case.
+bool IsLegal(const CaseEntry& entry) {
+  const auto& c = std::get<AttentionCase>(entry.c);
+  return !IsPlain(c.k) || !IsPlain(c.v) || entry.plan.find("rotated") == std::string::npos;
+}
+
+TEST(ShrinkEntry, LeavesTheBasisOfStorageFirst) {
+  const ShrunkEntry shrunk = ShrinkEntry(RotatedEntry(), IsLegal, 1000);
+  EXPECT_TRUE(shrunk.complete);
+  EXPECT_EQ(shrunk.entry.plan, "p=f32 dequantize=stored");
+  EXPECT_EQ(Print(shrunk.entry.c),
+            "attention b=1 hq=1 hkv=1 l=1 t=1 d=1 q=f32 k=f32 v=f32 out=f32 mask=none scale=0.125 "
+            "data=gauss:1");
+}
+
+TEST(ShrinkEntry, KeepsTheBasisOfStorageWhereTheFailureNeedsIt) {
+  const auto fails = [](const CaseEntry& entry) {
+    return IsLegal(entry) && entry.plan.find("rotated") != std::string::npos;
+  };
+  const ShrunkEntry shrunk = ShrinkEntry(RotatedEntry(), fails, 1000);
+  EXPECT_EQ(shrunk.entry.plan, RotatedEntry().plan);
+  const auto& c = std::get<AttentionCase>(shrunk.entry.c);
+  EXPECT_EQ(c.kv_len, 1);
+  EXPECT_FALSE(IsPlain(c.k));
+  // What the plan takes is of the same budget.
+  const ShrunkEntry few = ShrinkEntry(RotatedEntry(), fails, 3);
+  EXPECT_EQ(few.runs, 3);
+  EXPECT_FALSE(few.complete);
+}
+
 TEST(FuzzCampaign, SaysOfAFailureThatItDidNotComeAgain) {
   const std::string mark = testing::TempDir() + "once." + std::to_string(getpid());
   const CampaignResult once = RunCampaign(OnceSubject(mark), Options(20, 1));
