@@ -119,7 +119,7 @@ tidy() {  # PRESET that compiles the files, git's patterns of them
 run_leg() {
   case "$1" in
     mlx_lm) adapter_environments mlx_lm ;;
-    environments) adapter_environments torch_sdpa transformers llama_cpp mlx_prefix vllm_mlx vllm lmcache openvino ;;
+    environments) adapter_environments torch_sdpa transformers llama_cpp mlx_prefix vllm_mlx vllm lmcache openvino sglang ;;
     python) python_package ;;
     golden) golden_in_numpy ;;
     clang)

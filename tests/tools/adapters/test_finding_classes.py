@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 ADAPTERS = ROOT / "tools/adapters"
 CLASSES = ("Wrong answers, end to end", "Raises or loses data in use", "Edge of the interface",
            "Differences that are not claimed as faults")
-NAMES = ("llama_cpp", "lmcache", "mlx_lm", "mlx_prefix", "mlx_vlm", "torch_sdpa", "transformers", "vllm", "vllm_mlx")
+NAMES = ("llama_cpp", "lmcache", "mlx_lm", "mlx_prefix", "mlx_vlm", "sglang", "torch_sdpa", "transformers", "vllm", "vllm_mlx")
 
 
 def by_class(name):

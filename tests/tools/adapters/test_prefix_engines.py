@@ -18,8 +18,10 @@ from check_findings import SHARED, environment
 
 # The options whose drawn histories pass.
 CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",),
+         "sglang": ("", " --tree python", " --tree radix", " --window", " --window --tree python", " --file --patched"),
          "lmcache": (" --patched", " --store disk --patched", " --store tiers --patched")}
-CASES, CASES_OF = 150, {" --file-tier --patched": 30}  # whose restarts are processes that import the library
+# Fewer of those whose restarts are processes that import the library.
+CASES, CASES_OF = 150, {" --file-tier --patched": 30, " --file --patched": 30}
 UNREPAIRED = ("After max_cache_blocks", "What is kept in codes", "Files do not say")
 LIMIT, ENDLESS, SHORT = "300s", "A prompt that is on disk and longer than memory is waited for without end", "60s"
 
