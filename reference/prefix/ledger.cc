@@ -117,16 +117,25 @@ void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
   const auto is_prefix = [&](const KeptPrompt& kept, size_t tokens) {
     return !kept.touch && kept.path.size() == tokens && kept.path.back() == path[tokens - 1];
   };
-  if (profile_.superseded_dropped) {
-    std::erase_if(kept_, [&](const KeptPrompt& kept) {
-      return kept.path.size() < path.size() && is_prefix(kept, kept.path.size());
-    });
-  }
   const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const KeptPrompt& kept) {
     return is_prefix(kept, path.size());
   });
+  const bool may_be_there = same != kept_.end();
+  if (profile_.superseded_dropped) {
+    const auto superseded = [&](const KeptPrompt& kept) {
+      return kept.path.size() < path.size() && is_prefix(kept, kept.path.size());
+    };
+    // What is there already does not come, and drops nothing.
+    if (may_be_there) {
+      for (KeptPrompt& kept : kept_) {
+        if (superseded(kept)) kept.sure = kept.durable = false;
+      }
+    } else {
+      std::erase_if(kept_, superseded);
+    }
+  }
   const bool is_durable = setup_.disk && profile_.persists == Persists::kClose && !damaged_;
-  if (same != kept_.end() && written == 0) {
+  if (may_be_there && written == 0) {
     same->used = clock_;
     same->sure = same->sure || sure;
     same->in_memory = same->in_memory || sure;

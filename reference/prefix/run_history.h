@@ -51,6 +51,7 @@ class HistoryRunner {
     NodePath path;                // of the tokens that it has
     std::vector<int32_t> got_by;  // the operation that brought each of them
     int64_t hit = 0;              // tokens of it that were found
+    int64_t shared = 0;           // of these, what has its room with what is kept
     int64_t epoch = 0;
     // The weights changed before it had a token: it goes on under the new ones.
     bool crossed = false;

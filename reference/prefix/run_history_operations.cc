@@ -76,6 +76,7 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
   result_.counts.might += ledger_.MostPublished(request.prompt_path) > 0 ? 1 : 0;
   CheckHit(op, &request, hit, due, most);
   if (failed()) return;
+  request.shared = request.hit;
   ledger_.Use(request.prompt_path, hit.tokens);
   ledger_.ApplyBudget(HeldTokens());
   last_open_ = {request.prompt_path, op.all, hit.tokens};
@@ -214,7 +215,7 @@ void HistoryRunner::DoClose(const PrefixOp& op) {
   if ((op.keep || stays) && request.epoch == ledger_.epoch()) {
     // One that has crossed an epoch may be kept, and need not.
     ledger_.Keep(request.path, /*sure=*/op.keep && !killed_ && !request.crossed,
-                 std::ssize(request.path) - request.hit);
+                 std::ssize(request.path) - request.shared);
   }
   Forget(&request);
   ledger_.ApplyBudget(HeldTokens());
@@ -260,6 +261,7 @@ void HistoryRunner::DoTrimTo(const PrefixOp& op) {
   request.path.resize(static_cast<size_t>(*op.count));
   request.got_by.resize(static_cast<size_t>(*op.count));
   request.hit = std::min(request.hit, *op.count);
+  request.shared = std::min(request.shared, *op.count);
   request.shown.erase(request.shown.lower_bound(*op.count), request.shown.end());
 }
 
@@ -287,6 +289,7 @@ void HistoryRunner::DoClear(const PrefixOp& op) {
     }
   }
   ledger_.Clear();
+  for (Request& request : requests_) request.shared = 0;
   for (const int32_t node : stays) ledger_.Publish(node);
 }
 

@@ -233,6 +233,25 @@ TEST_F(LedgerTest, WhatMayBeInASavedStoreTakesItsPartOfTheBudget) {
   EXPECT_EQ(Most({2}), 1);
 }
 
+// It drops nothing then, so that what it would drop takes room, and may be there or not.
+TEST_F(LedgerTest, APromptThatIsThereAlreadyDropsNoShorterOne) {
+  Begin("superseded=dropped", 1, 100, " entries=2");
+  const NodePath longer = Path({0, 1, 2, 3});
+  Keep({0, 1, 2, 3});
+  Keep({0, 1});
+  EXPECT_EQ(Due({0, 1, 2, 3}), 4);
+  ledger_.Keep(longer, /*sure=*/true, /*written=*/0);
+  ledger_.ApplyBudget(0);
+  EXPECT_EQ(Due({0, 1, 2, 3}), 4);
+  Keep({5});
+  EXPECT_EQ(Due({0, 1, 2, 3}), 0);  // {0, 1} and {5} may be the two
+  Begin("superseded=dropped", 1, 100, " entries=2");
+  Keep({0, 1});
+  Keep({0, 1, 2, 3});
+  Keep({5});
+  EXPECT_EQ(Due({0, 1, 2, 3}), 4);
+}
+
 // Every name of contract.md, section 6, from a vector that is what it says.
 TEST_F(LedgerTest, WrongRowsAreNamed) {
   const PrefixIdentity tenant = {

@@ -307,6 +307,22 @@ TEST(RunHistory, WhatWasNotKeptTakesRoomWhereWritesPublish) {
   EXPECT_EQ(RunOn(&store, history).outcome, Outcome::kFail);
 }
 
+// What a request has found is no longer among what is kept after a clear, and takes room of its own
+// when it is kept again.
+TEST(RunHistory, AKeptHitFromBeforeAClearTakesRoom) {
+  const std::string before = std::string(kStored) +
+                             "open B 0,1,1 all; clear; open D 2x3; write D; close D keep; open C "
+                             "0,1,1; write C; close C keep; ";
+  Changed store;
+  int opens = 0;
+  store.on_hit = [&](PrefixHit* hit) { hit->tokens = ++opens == 5 ? 0 : hit->tokens; };
+  const HistoryResult twice = RunOn(&store, before + "close B keep; open D 2x3 all");
+  EXPECT_EQ(twice.outcome, Outcome::kPass) << twice.reason;
+  opens = 0;
+  EXPECT_EQ(RunOn(&store, before + "close B; open D 2x3 all").failure.fault,
+            HistoryFault::kHitMissing);
+}
+
 class RefusesToLoad : public ModelStore {
  public:
   OpResult Load(int) override { return OpResult::Refuse("no file of mine"); }
