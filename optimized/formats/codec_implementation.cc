@@ -118,6 +118,7 @@ Capabilities OptimizedCodec::GetCapabilities() const {
 RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sink) {
   const auto* codec = std::get_if<CodecCase>(&c);
   if (codec == nullptr) return RunOutcome::kUnsupported;
+  answer_.reset();
   const bool encodes = codec->direction == CodecDirection::kEncode;
   const bool encodes_any = codec->direction != CodecDirection::kDecode;
   for (const CodecField& field : CodecFields()) {
@@ -126,6 +127,11 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
     if (acts && Leaves(codec->format, field.choice) && !Follows(field, profile_)) {
       return RunOutcome::kUnsupported;
     }
+  }
+  if (encodes_any && Leaves(codec->format, CodecChoice::kEncode) &&
+      profile_.encode != StatedProfile().encode) {
+    answer_ = StatedProfile();
+    answer_->encode = profile_.encode;
   }
   const auto give = [&](const std::string& name, std::span<const std::byte> bytes) {
     const TensorSpec spec = OutputSpecs(c).at(name);

@@ -5,6 +5,8 @@
 #ifndef OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_
 #define OPTIMIZED_FORMATS_CODEC_IMPLEMENTATION_H_
 
+#include <optional>
+
 #include "reference/spec/implementation.h"
 
 namespace kvcheck {
@@ -17,9 +19,11 @@ class OptimizedCodec : public Implementation {
 
   Capabilities GetCapabilities() const override;
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+  const Profile* AnswerProfile() const override { return answer_ ? &*answer_ : nullptr; }
 
  private:
   Profile profile_;
+  std::optional<Profile> answer_;  // where it is not the one stated
 };
 
 }  // namespace kvcheck

@@ -310,17 +310,19 @@ TEST(RunHistory, WhatWasNotKeptTakesRoomWhereWritesPublish) {
 // What a request has found is no longer among what is kept after a clear, and takes room of its own
 // when it is kept again.
 TEST(RunHistory, AKeptHitFromBeforeAClearTakesRoom) {
-  const std::string before = std::string(kStored) +
-                             "open B 0,1,1 all; clear; open D 2x3; write D; close D keep; open C "
-                             "0,1,1; write C; close C keep; ";
+  const std::string before =
+      "prefix block=1 tokens=9 dk=16 data=tokens:1; open A 0,1,1; write A; close A keep; "
+      "open B 0,1,1 all; clear; open D 2x3; write D; close D keep; open C 0,1,1; write C; "
+      "close C keep; ";
+  const std::string after = "; open E 3; write E; close E keep; open D 2x3 all";
   Changed store;
   int opens = 0;
-  store.on_hit = [&](PrefixHit* hit) { hit->tokens = ++opens == 5 ? 0 : hit->tokens; };
-  const HistoryResult twice = RunOn(&store, before + "close B keep; open D 2x3 all");
+  store.on_hit = [&](PrefixHit* hit) { hit->tokens = ++opens == 6 ? 0 : hit->tokens; };
+  store.on_observe = [](PrefixCounters* counters) { *counters = {}; };
+  const HistoryResult twice = RunOn(&store, before + "close B keep" + after);
   EXPECT_EQ(twice.outcome, Outcome::kPass) << twice.reason;
   opens = 0;
-  EXPECT_EQ(RunOn(&store, before + "close B; open D 2x3 all").failure.fault,
-            HistoryFault::kHitMissing);
+  EXPECT_EQ(RunOn(&store, before + "close B" + after).failure.fault, HistoryFault::kHitMissing);
 }
 
 class RefusesToLoad : public ModelStore {

@@ -145,7 +145,7 @@ TEST_F(FaultsCommand, OtherCommandsTakeFaultsOfEveryKind) {
   EXPECT_EQ(Tool({"run", kAttentionCase, "--impl", "fault:update_lost"}).exit_code, 1);
   EXPECT_EQ(Tool({"run", kAttentionCase, "--impl", "small_kernel"}).exit_code, 0);
   const ToolRun fuzz = Tool({"fuzz", "--kind", "codec", "--impl", "fault:minus_zero_lost",
-                             "--cases", "2000", "--out", "found"});
+                             "--cases", "5000", "--out", "found"});
   EXPECT_EQ(fuzz.exit_code, 1) << fuzz.out << fuzz.err;
 }
 
