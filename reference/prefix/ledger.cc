@@ -125,8 +125,8 @@ void Ledger::Keep(const NodePath& path, bool sure, int64_t written) {
     const auto superseded = [&](const KeptPrompt& kept) {
       return kept.path.size() < path.size() && is_prefix(kept, kept.path.size());
     };
-    // What is there already does not come, and drops nothing.
-    if (may_be_there) {
+    // What is there already does not come, and drops nothing; nor may what is not there.
+    if (may_be_there || !sure) {
       for (KeptPrompt& kept : kept_) {
         if (superseded(kept)) kept.sure = kept.durable = false;
       }
@@ -228,7 +228,17 @@ void Ledger::Load(int key) {
   if (!saved.is_there || saved.epoch != epoch_) return;
   for (const int32_t node : saved.published) Publish(node);
   const int64_t now = clock_ + 1;
-  for (const NodePath& path : saved.sure) Keep(path, /*sure=*/true, std::ssize(path));
+  // In which order they come is nobody's promise, and a longer one drops what came before it.
+  const auto has_longer = [&](const NodePath& path) {
+    const auto goes_on = [&](const NodePath& other) {
+      return other.size() > path.size() && other[path.size() - 1] == path.back();
+    };
+    return std::any_of(saved.sure.begin(), saved.sure.end(), goes_on) ||
+           std::any_of(saved.perhaps.begin(), saved.perhaps.end(), goes_on);
+  };
+  for (const NodePath& path : saved.sure) {
+    Keep(path, !profile_.superseded_dropped || !has_longer(path), std::ssize(path));
+  }
   for (const NodePath& path : saved.perhaps) Keep(path, /*sure=*/false, std::ssize(path));
   for (KeptPrompt& kept : kept_) kept.used = std::min(kept.used, now);
 }

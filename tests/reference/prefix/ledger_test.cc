@@ -252,6 +252,25 @@ TEST_F(LedgerTest, APromptThatIsThereAlreadyDropsNoShorterOne) {
   EXPECT_EQ(Due({0, 1, 2, 3}), 4);
 }
 
+TEST_F(LedgerTest, WhatIsLoadedMayDropAShorterOneThatIsLoaded) {
+  Begin("superseded=dropped partial=prefix", 1, 100);
+  Keep({0, 1, 2, 3});
+  Keep({0, 1});
+  ledger_.Save(0);
+  EXPECT_EQ(Due({0, 1, 5}), 2);
+  ledger_.Clear();
+  ledger_.Load(0);
+  EXPECT_EQ(Due({0, 1, 5}), 0);
+  EXPECT_EQ(Due({0, 1, 2, 3}), 4);
+  Begin("partial=prefix", 1, 100);
+  Keep({0, 1, 2, 3});
+  Keep({0, 1});
+  ledger_.Save(0);
+  ledger_.Clear();
+  ledger_.Load(0);
+  EXPECT_EQ(Due({0, 1, 5}), 2);
+}
+
 // Every name of contract.md, section 6, from a vector that is what it says.
 TEST_F(LedgerTest, WrongRowsAreNamed) {
   const PrefixIdentity tenant = {
