@@ -130,8 +130,7 @@ RunOutcome OptimizedCodec::Run(const Case& c, const TensorMap& inputs, Sink& sin
   }
   if (encodes_any && Leaves(codec->format, CodecChoice::kEncode) &&
       profile_.encode != StatedProfile().encode) {
-    answer_ = StatedProfile();
-    answer_->encode = profile_.encode;
+    answer_ = profile_;
   }
   const auto give = [&](const std::string& name, std::span<const std::byte> bytes) {
     const TensorSpec spec = OutputSpecs(c).at(name);

@@ -18,6 +18,8 @@ namespace {
 // What bounds the work per axis: slices, elements of a slice, and distances of a shift.
 constexpr size_t kMostSlices = 256;
 constexpr size_t kMostSamples = 1024;
+// Of as many slices none is expected to be explained by chance.
+constexpr double kChance = 1.0 / kMostSlices;
 constexpr int64_t kAllDistances = 128;  // axes up to this extent: every other slice
 constexpr int64_t kMostDistance = 32;   // longer ones
 constexpr size_t kMostListed = 4;
@@ -50,6 +52,16 @@ struct SliceMap {
   std::map<int64_t, int64_t> like;
 };
 
+// As many of `others` slices as would explain at least `best` of `samples` elements, if elements
+// were explained as often as those slices explain them: codes of few bits agree by chance.
+double ByChance(int64_t others, size_t samples, size_t best, size_t matches) {
+  const auto n = static_cast<double>(samples), k = static_cast<double>(best);
+  const double trials = static_cast<double>(others) * n;
+  const double p = std::min(1.0, (static_cast<double>(matches - best) + 1) / (trials + 1));
+  const double choices = std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
+  return static_cast<double>(others) * std::exp(choices + k * std::log(p));
+}
+
 SliceMap FindLikeSlices(const Window& window, size_t axis) {
   SliceMap result;
   const int64_t extent = window.extent[axis];
@@ -70,8 +82,8 @@ SliceMap FindLikeSlices(const Window& window, size_t axis) {
   result.tried = slices.size();
   for (const int64_t c : slices) {
     const std::vector<int64_t> samples = EvenSample(failing[static_cast<size_t>(c)], kMostSamples);
-    size_t best = 0;
-    int64_t best_slice = -1;
+    size_t best = 0, all_matches = 0;
+    int64_t best_slice = -1, others = 0;
     for (int64_t distance = 1; distance <= farthest; ++distance) {
       for (const int64_t other : {c + distance, c - distance}) {
         if (other < 0 || other >= extent) continue;
@@ -79,13 +91,18 @@ SliceMap FindLikeSlices(const Window& window, size_t axis) {
         for (const int64_t i : samples) {
           matches += Matches(window, i, i + (other - c) * stride) ? 1 : 0;
         }
+        ++others;
+        all_matches += matches;
         if (matches > best) {
           best = matches;
           best_slice = other;
         }
       }
     }
-    if (2 * best > samples.size()) result.like[c] = best_slice;
+    if (2 * best > samples.size() &&
+        ByChance(others, samples.size(), best, all_matches) < kChance) {
+      result.like[c] = best_slice;
+    }
   }
   return result;
 }

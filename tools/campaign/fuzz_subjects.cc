@@ -271,7 +271,7 @@ class CodecSubject : public AnsweredSubject {
 
 void Refuse(CaseKind kind, const std::vector<std::string>& globs, const char* option) {
   if (globs.empty()) return;
-  throw Error(ErrorCode::kUsage, fmt::format("cases of {} are not drawn by it", Name(kind)),
+  throw Error(ErrorCode::kUsage, fmt::format("it restricts no cases of {}: leave it out", Name(kind)),
               option);
 }
 
