@@ -11,9 +11,9 @@
 #                           calls from Python
 #   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan
 #                           python_asan bytes short browser release
-# KVCHECK_UNITY=ALL in the environment compiles every room several files at a time: faster once, slower
-# after an edit. A leg that fails ends the short run; --all goes on, names the legs that failed, and exits 1. Asks
-# nothing and reads no stdin.
+# KVCHECK_UNITY=ALL in the environment compiles every room several files at a time: faster once,
+# slower after an edit. A leg that fails ends the short run; --all goes on, names the legs that
+# failed, and exits 1. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "$0")/.."

@@ -324,14 +324,7 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   if (type == DType::kFloat32) return Decode(format, call);
   const int64_t d = Of(format).group_size;
   ForEachDecoded(format, call, [&](const float* values, int64_t index) {
-    std::byte* to = call.out + index * d * 2;
-    EncodePlainRows(type, {DType::kFloat32,
-                           d,
-                           reinterpret_cast<const std::byte*>(values),
-                           4 * d,
-                           1,
-                           {to, nullptr, nullptr, 2 * d, 0},
-                           nullptr});
+    StoreTurboquantGroup(type, values, d, call.out + index * d * 2);
   });
 }
 

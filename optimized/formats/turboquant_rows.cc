@@ -393,14 +393,7 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
   const DType type = Of(format).row_type;
   if (type == DType::kFloat32) return Decode(format, call);
   ForEachDecoded(format, call, [&](const float* values, int64_t d, int64_t index) {
-    std::byte* to = call.out + index * d * 2;
-    EncodePlainRows(type, {DType::kFloat32,
-                           d,
-                           reinterpret_cast<const std::byte*>(values),
-                           4 * d,
-                           1,
-                           {to, nullptr, nullptr, 2 * d, 0},
-                           nullptr});
+    StoreTurboquantGroup(type, values, d, call.out + index * d * 2);
   });
 }
 
@@ -456,6 +449,12 @@ void ReadTurboquantGroup(DType from, DType row_type, const std::byte* x, int64_t
                     {from, d, x, bytes, 1, {rounded, nullptr, nullptr, 2 * d, 0}, values});
     DecodePlainRows(row_type, {d, {rounded, nullptr, nullptr, 2 * d, 0}, 1, to});
   }
+}
+
+void StoreTurboquantGroup(DType row_type, const float* values, int64_t d, std::byte* to) {
+  const auto* from = reinterpret_cast<const std::byte*>(values);
+  const StoredRows out = {to, nullptr, nullptr, 2 * d, 0};
+  EncodePlainRows(row_type, {DType::kFloat32, d, from, 4 * d, 1, out, nullptr});
 }
 
 float NormByHalves(const float* x, int d) { return HWY_DYNAMIC_DISPATCH(TurboquantNorm)(x, d); }

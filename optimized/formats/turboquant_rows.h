@@ -17,6 +17,8 @@ void CopyTurboquantCentroids(const TurboquantFormat& format, float* to);
 
 // A group of d values of type `from`, rounded once to the type of rows, as f32.
 void ReadTurboquantGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values);
+// The other way: d values in f32 to rows of f16 or bf16.
+void StoreTurboquantGroup(DType row_type, const float* values, int64_t d, std::byte* to);
 
 // sqrt(sum x^2) in f32, the sum in double, term i + d/2 to term i and so on by halves.
 float NormByHalves(const float* x, int d);

@@ -58,8 +58,9 @@ double ByChance(int64_t others, size_t samples, size_t best, size_t matches) {
   const auto n = static_cast<double>(samples), k = static_cast<double>(best);
   const double trials = static_cast<double>(others) * n;
   const double p = std::min(1.0, (static_cast<double>(matches - best) + 1) / (trials + 1));
-  const double choices = std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
-  return static_cast<double>(others) * std::exp(choices + k * std::log(p));
+  double chance = std::log(static_cast<double>(others));  // its logarithm
+  for (double i = 1; i <= k; ++i) chance += std::log(p * (n - k + i) / i);
+  return std::exp(chance);
 }
 
 SliceMap FindLikeSlices(const Window& window, size_t axis) {

@@ -3,6 +3,8 @@
 #ifndef TESTS_REFERENCE_FORMATS_BOUND_CHECK_H_
 #define TESTS_REFERENCE_FORMATS_BOUND_CHECK_H_
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
 #include <string_view>
@@ -59,6 +61,27 @@ inline BoundCheck CheckBound(const KvFormat& format, const Profile& profile, con
     }
   }
   return check;
+}
+
+// Rows of every regime, read exactly and rounded once. Expects no violation, and a bound that is
+// reached. formats: of one family, each with a group_size.
+template <typename Format>
+void ExpectBoundInEveryRegime(const std::vector<Format>& formats) {
+  BoundCheck all;
+  for (const Format& format : formats) {
+    for (const std::string_view regime : RowRegimes()) {
+      for (const DecodeRounding decode : {DecodeRounding::kExact, DecodeRounding::kOneRounding}) {
+        Profile profile;
+        profile.decode = decode;
+        const BoundCheck check = CheckBound(
+            format, profile, GenerateRows(regime, 9, DType::kFloat32, 3, 2 * format.group_size));
+        EXPECT_EQ(check.violations, 0) << format.Text() << " " << regime;
+        all.Add(check);
+      }
+    }
+  }
+  EXPECT_GT(all.judged, 20'000);
+  EXPECT_GT(all.largest_ratio, 0.99);
 }
 
 }  // namespace kvcheck

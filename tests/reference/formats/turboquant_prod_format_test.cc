@@ -166,21 +166,7 @@ TEST(TurboquantProdFormat, OfZerosNothingIsRead) {
 }
 
 TEST(TurboquantProdFormat, BoundHoldsInEveryRegimeAndType) {
-  BoundCheck all;
-  for (const TurboquantProdFormat& format : TurboquantProdFormat::All()) {
-    for (const std::string_view regime : RowRegimes()) {
-      for (const DecodeRounding decode : {DecodeRounding::kExact, DecodeRounding::kOneRounding}) {
-        Profile profile;
-        profile.decode = decode;
-        const BoundCheck check = CheckBound(
-            format, profile, GenerateRows(regime, 9, DType::kFloat32, 3, 2 * format.group_size));
-        EXPECT_EQ(check.violations, 0) << format.Text() << " " << regime;
-        all.Add(check);
-      }
-    }
-  }
-  EXPECT_GT(all.judged, 20'000);
-  EXPECT_GT(all.largest_ratio, 0.99);
+  ExpectBoundInEveryRegime(TurboquantProdFormat::All());
 }
 
 // One wrong code or one wrong sign leaves the bound in some element of its group.
