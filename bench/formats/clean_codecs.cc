@@ -4,8 +4,9 @@
 //
 //   clean_codecs [--elements 1e6] [--formats GLOB,...] [--seed 1]
 //
-// A line per coded format: elements, how many lie beyond their bound, how many have none (not
-// finite, or beyond the range of the scales), the largest error / bound and the rows where it is.
+// A Markdown table, a row per coded format and one of all: elements, how many lie beyond their
+// bound, how many have none (not finite, or beyond the range of the scales), the largest
+// error / bound and the rows where it is.
 
 #include <fmt/format.h>
 
@@ -128,17 +129,27 @@ Count JudgeFormat(const KvFormat& format, const Options& options) {
 
 int main(int argc, char** argv) {
   const kvcheck::Options options = kvcheck::ParseOptions(argc, argv);
-  fmt::print("{:<20}{:>12}{:>11}{:>15}{:>14}  {}\n", "format", "elements", "violations",
-             "without bound", "max err/bound", "where");
-  int64_t violations = 0;
+  fmt::print("| format | elements | violations | without bound | max err/bound | where |\n");
+  fmt::print("|---|---|---|---|---|---|\n");
+  const auto print = [](const std::string& what, const kvcheck::Count& count) {
+    fmt::print("| {} | {} | {} | {} | {:.6f} | {} |\n", what, count.judged, count.violations,
+               count.without_bound, count.largest, count.where);
+    std::fflush(stdout);
+  };
+  kvcheck::Count all;
   for (const kvcheck::KvFormat& format : kvcheck::AllKvFormats()) {
     const std::string text = kvcheck::Print(format);
     if (kvcheck::IsPlain(format) || !kvcheck::MatchesAnyGlob(options.formats, text)) continue;
     const kvcheck::Count count = kvcheck::JudgeFormat(format, options);
-    violations += count.violations;
-    fmt::print("{:<20}{:>12}{:>11}{:>15}{:>14.6f}  {}\n", text, count.judged, count.violations,
-               count.without_bound, count.largest, count.where);
-    std::fflush(stdout);
+    print(text, count);
+    all.judged += count.judged;
+    all.violations += count.violations;
+    all.without_bound += count.without_bound;
+    if (count.largest > all.largest) {
+      all.largest = count.largest;
+      all.where = text;
+    }
   }
-  return violations == 0 ? 0 : 1;
+  print("all", all);
+  return all.violations == 0 ? 0 : 1;
 }
