@@ -87,8 +87,9 @@ class Candidate {
     std::vector<uint8_t> open(judged.fails.size());
     for (size_t row = 0; row < open.size(); ++row) open[row] = WantsAllRows() || judged.fails[row];
     for (const auto& source : sources_) {
-      const auto tile = TileAt(*source, view_.output, span);
+      auto tile = TileAt(*source, view_.output, span);
       if (!tile) return false;
+      TakeGiven(observed, &*tile);
       const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
       for (size_t row = 0; row < open.size(); ++row) {
         if (open[row] == 0 || !IsExplained(*tile, evaluation, judged, row)) continue;
@@ -160,12 +161,13 @@ std::vector<ExplainedReading> ExplainingReadings(
     const std::function<bool(const ExpectedSource& source)>& passes) {
   const std::vector<OtherReading> readings = view.source.OtherReadings(view.output);
   const auto judged_tile = [&](const TileSpan& span) -> std::optional<JudgedTile> {
-    const auto tile = TileAt(view.source, view.output, span);
+    auto tile = TileAt(view.source, view.output, span);
     if (!tile) return std::nullopt;
+    const ObservedTile observed =
+        ReadObserved(view.observed, view.info(), span.first_row, span.row_count);
+    TakeGiven(observed, &*tile);
     JudgedTile judged;
-    judged.evaluation = Evaluate(
-        view.info(), *tile,
-        ReadObserved(view.observed, view.info(), span.first_row, span.row_count), view.special);
+    judged.evaluation = Evaluate(view.info(), *tile, observed, view.special);
     judged.fails = FailingRows(judged.evaluation, static_cast<size_t>(view.info().row_length));
     return judged;
   };
