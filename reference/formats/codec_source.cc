@@ -215,7 +215,7 @@ std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
   }
   for (const ProfileChange& change : OtherCodecProfiles(case_.format, profile_)) {
     OtherReading reading;
-    reading.name = reading.text = change.text;
+    reading.name = reading.text = ChangeText(profile_, change.profile);
     reading.is_declared = true;
     reading.sources.push_back([source = *this, profile = change.profile] {
       auto other = std::make_shared<CodecSource>(source);

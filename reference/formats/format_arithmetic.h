@@ -94,12 +94,14 @@ enum CodecReason {
   kGroupNotFinite
 };
 
-// A profile of which the format's values depend otherwise than on `profile`, and what differs, as
-// "encode=mlx_gpu instead of encode=mlx_cpu".
+// A profile of which the format's values depend otherwise than on a given one.
 struct ProfileChange {
-  std::string text;
   Profile profile;
 };
+// What differs, as "encode=mlx_gpu instead of encode=kivi"; "... instead of encode=mlx_cpu (the
+// default)" where a field has its default or, of a rule that states some, where it is not stated.
+std::string ChangeText(const Profile& declared, const Profile& other,
+                       const std::optional<CodecChoiceSet>& stated = {});
 
 // An order in which some store a plane: the bytes of `rows` rows in turn are permuted among them.
 struct PlaneOrder {

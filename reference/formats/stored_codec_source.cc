@@ -98,7 +98,11 @@ class StoredCodecSource : public ExpectedSource {
                     const ObservedSource& originals, const OutputInfo& original,
                     const std::string& name, const std::string& values, DType values_dtype,
                     const EncodedNames& encoded)
-      : claim_(claim), originals_(originals), original_(original), name_(name) {
+      : claim_(claim),
+        stated_(rule.stated),
+        originals_(originals),
+        original_(original),
+        name_(name) {
     OutputInfo info;
     info.name = values;
     info.dtype = values_dtype;
@@ -222,6 +226,7 @@ class StoredCodecSource : public ExpectedSource {
   }
 
   RoundTripClaim claim_;
+  CodecChoiceSet stated_;
   const ObservedSource& originals_;
   OutputInfo original_;
   std::string name_;
@@ -253,7 +258,8 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
     }
     readings.push_back(std::move(reading));
   }
-  for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
+  const Profile declared = claim_.profiles.front();
+  for (const ProfileChange& change : OtherCodecProfiles(claim_.format, declared)) {
     RoundTripClaim claim = claim_;
     const bool any_encoder = claim.profiles.size() > 1;
     const auto same =
@@ -268,7 +274,7 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
       if (claim.profiles.size() > 1) TakeEncoder(of_encoder, &profile);
     }
     OtherReading reading;
-    reading.name = reading.text = change.text;
+    reading.name = reading.text = ChangeText(declared, change.profile, stated_);
     reading.is_declared = true;
     reading.sources.push_back([source = *this, claim = std::move(claim)] {
       auto other = std::make_shared<StoredCodecSource>(source);
