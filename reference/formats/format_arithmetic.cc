@@ -37,6 +37,8 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
 
 std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
 
+std::vector<OtherWriter> FormatArithmetic::OtherWriters() const { return {}; }
+
 void FormatArithmetic::AddTileAlternatives(const Profile& profile, std::span<const double> x,
                                            int64_t, std::vector<ExpectedTile>* tiles) const {
   AddAlternatives(profile, x, tiles);
@@ -100,7 +102,7 @@ std::string ChangeText(const Profile& declared, const Profile& other,
     text += is_any ? std::string(field.key) + "=" + ExpectedValues(field) : Print(field, declared);
     if (is_default) text += " (the default)";
   }
+  return text;
 }
 
-  return text;
 }  // namespace kvcheck

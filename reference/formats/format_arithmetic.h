@@ -113,6 +113,15 @@ struct PlaneOrder {
   void (*permute)(std::span<const std::byte> linear, std::span<std::byte> stored) = nullptr;
 };
 
+class FormatArithmetic;
+
+// Who else may have stored rows in the same planes, where nothing in them says who.
+struct OtherWriter {
+  std::string name;  // what differs: "the signs of seed 1"; of several changes joined by " and "
+  std::string text;  // "these bytes are turboquant:4:g64:s1:f32, with the signs of seed 1"
+  std::shared_ptr<const FormatArithmetic> arithmetic;
+};
+
 class FormatArithmetic {
  public:
   virtual ~FormatArithmetic() = default;
@@ -137,6 +146,8 @@ class FormatArithmetic {
   virtual std::vector<Profile> UndeclaredEncoders(const Profile& profile) const;
   // Orders of rows of head_dim channels that are in use beside the format's own.
   virtual std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const;
+  // Those that are known, fewest changes first.
+  virtual std::vector<OtherWriter> OtherWriters() const;
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
   virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
                                std::vector<ExpectedTile>* tiles) const = 0;

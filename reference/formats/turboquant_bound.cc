@@ -5,7 +5,6 @@
 #include <map>
 
 #include "reference/formats/plain.h"
-#include "reference/formats/turboquant_rotation.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -70,7 +69,7 @@ ExactTurboquant EvaluateTurboquant(const TurboquantGroup& group, std::span<const
   const double divisor = group.Divisor(exact.norm);
   for (double& value : exact.unit) value /= divisor;
   exact.y = exact.unit;
-  Rotate<double>(group.signs(), exact.y);
+  group.ToBasis<double>(exact.y);
   return exact;
 }
 
@@ -96,6 +95,7 @@ ExactCodes CodesOf(const TurboquantGroup& group, const ExactTurboquant& exact,
   }
   return codes;
 }
+
 ExactCodes CodesAs(const TurboquantGroup& group, std::span<const uint8_t> codes) {
   ExactCodes exact;
   for (const uint8_t code : codes) {
@@ -121,7 +121,6 @@ std::vector<OtherCode> OtherCodes(const TurboquantGroup& group, std::span<const 
   }
   return others;
 }
-
 
 bool MarkWithoutBound(std::span<const float> x, const ExactTurboquant& exact, size_t first,
                       RowBound* bound) {

@@ -15,6 +15,7 @@
 #include "reference/formats/turboquant_bound.h"
 #include "reference/formats/turboquant_prod.h"
 #include "reference/formats/turboquant_rotation.h"
+#include "reference/formats/turboquant_writers.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -192,7 +193,6 @@ ExactProd Evaluate(const TurboquantProd& prod, std::span<const float> x,
   return of;
 }
 
-// sqrt(pi/2)/d.
 // A group of which some code is open: where its words are in a tile, and what was encoded.
 struct OpenGroup {
   size_t first_code = 0;
@@ -254,6 +254,7 @@ void ExpectSignsGiven(const TurboquantProdFormat& format, const ProdWords& words
             [](const Alternative& a, const Alternative& b) { return a.element < b.element; });
 }
 
+// sqrt(pi/2)/d.
 double SignScale(const TurboquantProd& prod) {
   return std::sqrt(std::numbers::pi / 2) / static_cast<double>(prod.d());
 }
@@ -298,6 +299,12 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     }
   }
   std::vector<ProfileChange> OtherProfiles(const Profile&) const override { return {}; }
+  std::vector<OtherWriter> OtherWriters() const override {
+    return OtherTurboquantWriters(format_, OtherSigns(format_.seed, "signs and projection", false),
+                                  [](const TurboquantProdFormat& other, TurboquantBasis) {
+                                    return std::make_shared<const TurboquantProdArithmetic>(other);
+                                  });
+  }
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
     AddTileAlternatives(profile, x, static_cast<int64_t>(x.size()), tiles);
@@ -308,25 +315,25 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     if (length == 0) return;
     const TurboquantProd prod(format_);
     const ProdWords words(format_, length);
+    std::vector<OpenGroup> open;
     for (size_t row = 0; (row + 1) * length <= x.size(); ++row) {
       for (size_t g = 0; g < words.groups; ++g) {
         const auto given = x.subspan(row * length + g * prod.d(), prod.d());
         AddGroupAlternatives(prod, words, given, row, g, tiles, &open);
       }
     }
+    if (open.empty()) return;
+    (*tiles)[kWords].given = [format = format_, words, open = std::move(open)](
+                                 std::span<const double> got, ExpectedTile* tile) {
+      ExpectSignsGiven(format, words, open, got, tile);
+    };
   }
-    std::vector<OpenGroup> open;
   // decode=exact names no order of sums.
   bool LeavesDecodeOpen(const Profile& profile) const override {
     return profile.decode == DecodeRounding::kExact;
   }
   // Two orders, each within the decoder's term of the bound, and a rounding to the row type of
   // each.
-    if (open.empty()) return;
-    (*tiles)[kWords].given = [format = format_, words, open = std::move(open)](
-                                 std::span<const double> got, ExpectedTile* tile) {
-      ExpectSignsGiven(format, words, open, got, tile);
-    };
   void DecodeBound(const Profile&, RowPlanesView stored, std::span<const double> y,
                    std::span<double> bound) const override {
     const TurboquantProd prod(format_);
@@ -350,6 +357,7 @@ class TurboquantProdArithmetic : public FormatArithmetic {
   }
 
  private:
+  // open: gains the group where a code of it is, on which its signs then depend.
   void AddGroupAlternatives(const TurboquantProd& prod, const ProdWords& words,
                             std::span<const double> given, size_t row, size_t g,
                             std::vector<ExpectedTile>* tiles, std::vector<OpenGroup>* open) const {
@@ -357,7 +365,6 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     const size_t first_code = row * words.OfRow() + words.FirstCode(g);
     const size_t first_sign = row * words.OfRow() + words.FirstSign(g);
     const size_t index = row * words.groups + g;
-  // open: gains the group where a code of it is, on which its signs then depend.
     if (!HasHalfNorm(x)) {
       AddMeaningless(first_code, words.codes, &(*tiles)[kWords]);
       AddMeaningless(first_sign, words.signs, &(*tiles)[kWords]);

@@ -76,7 +76,7 @@ class Candidate {
   const OtherReading& reading() const { return reading_; }
   const ExpectedSource& source() const { return *sources_[0]; }
   bool empty() const { return sources_.empty(); }
-  bool WantsAllRows() const { return reordered_.has_value(); }
+  bool WantsAllRows() const { return reordered_.has_value() || reading_.of_every_row; }
 
   // Whether every row of the tile that must be explained is.
   bool Explains(const TileSpan& span, const JudgedTile& judged) {
@@ -203,10 +203,12 @@ std::vector<ExplainedReading> ExplainingReadings(
     // A mistake that explains everything leaves nothing to declare.
     if (reading.is_declared && !explained.empty() && !explained[0].is_declared) break;
     // Of changes together, where one of them is enough.
-    const bool has_part = reading.is_declared &&
-                          std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
-                            return reading.text.find(part.text) != std::string::npos;
-                          });
+    const bool has_part = std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
+      if (reading.is_declared) return reading.text.find(part.text) != std::string::npos;
+      return reading.name != part.name &&
+             (" and " + reading.name + " and ").find(" and " + part.name + " and ") !=
+                 std::string::npos;
+    });
     if (has_part) continue;
     const bool holds =
         reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());

@@ -156,6 +156,8 @@ struct OtherReading {
   bool is_declared = false;
   // Where it explains, what else would is no news: the rows look alike to it.
   bool is_sufficient = false;
+  // Rows that pass as asked have to be explained too, not only those that fail.
+  bool of_every_row = false;
   // An answer is explained where each row is what one of these expects; each has the tiles of the
   // source itself. nullptr: this one cannot be.
   std::vector<std::function<std::shared_ptr<const ExpectedSource>()>> sources;
