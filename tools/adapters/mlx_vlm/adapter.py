@@ -332,9 +332,7 @@ class MlxVlm(Adapter):
         rotated = not tracked.k.is_plain and sinks is None and step.queries == 1 and base._turboquant_attention_applies(cache)
         mx.eval(out, q)
         if rotated:
-            visible = np.array(mask) if isinstance(mask, mx.array) else None
-            plan = rotated_plan.plan(tracked.k, tracked.v, *(tuple(map(self.numpy, part)) for part in (step.k, step.v)),
-                                     self.numpy(q), x, scale, visible)
+            plan = rotated_plan.plan(self.setup.k_dim, step.k[0].shape[2], x, scale, isinstance(mask, mx.array))
             self.declare(plan=plan, profile="decode=exact turboquant=mlx_vlm masked_row=mean mask_value=lowest")
         else:
             self.declare(plan=sdpa_plan(x, scale),
