@@ -40,7 +40,8 @@ struct KeyFacts {
   std::vector<double>
       magnitude;  // S_j over the parts of both codes; empty: as the evaluator has it
 
-  KeyFacts(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned) {
+  KeyFacts(const RowContext& context, const RowQuestion& row, const OwnedQuestion& owned) {
+    const HeadData& head = *context.head;
     const size_t n = row.keys.size();
     k_abs_sum.resize(n);
     for (size_t j = 0; j < n; ++j) k_abs_sum[j] = head.k_abs_sum[static_cast<size_t>(row.keys[j])];
@@ -57,12 +58,14 @@ struct KeyFacts {
       for (size_t i = 0; i < d; ++i) sum += Abs(row.q[i]) * error[i];
       codec[j] = sum * Abs(row.scale);
     }
-    if (!owned.q_block_error.empty()) AddRotation(head, row, owned);
+    if (!owned.q_block_error.empty()) AddRotation(head, row, owned, context.arithmetic->u_q);
   }
 
  private:
-  // What the rotated query is off by, times y; and the sizes of products in the basis of K.
-  void AddRotation(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned) {
+  // What the query loses where it is rounded, times k, and where it is rotated, times y; and the
+  // sizes of products in the basis of K.
+  void AddRotation(const HeadData& head, const RowQuestion& row, const OwnedQuestion& owned,
+                   double u_q) {
     magnitude.resize(row.keys.size());
     const auto d = static_cast<size_t>(head.k.dim);
     const size_t blocks = owned.q_block_error.size();
@@ -72,8 +75,14 @@ struct KeyFacts {
       for (size_t b = 0; b < blocks; ++b) {
         error += owned.q_block_error[b] * head.k.block_norms[key * blocks + b];
       }
-      for (size_t i = 0; i < d; ++i) size += owned.q_parts[i] * head.k.in_basis[key * d + i];
-      codec[j] += error;
+      double rounded = 0;
+      for (size_t i = 0; i < d; ++i) {
+        const size_t at = key * d + i;
+        size += owned.q_parts[i] * head.k.in_basis[at];
+        const double k = Abs(head.k.hi[at]) + (head.k.lo.empty() ? 0 : Abs(head.k.lo[at]));
+        rounded += Abs(row.q[i]) * (k + head.k.codec_error[at]);
+      }
+      codec[j] += error + u_q * rounded * Abs(row.scale);
       magnitude[j] = size * Abs(row.scale);
     }
   }
@@ -120,7 +129,6 @@ void DescribeRotatedQuery(const RowContext& context, OwnedQuestion* out) {
   const double n = static_cast<double>(basis.BlockSize());
   const double roundings = RotationRoundings(basis.BlockSize());
   const double of_rotation = std::expm1(roundings * std::log1p(a.u_a));
-  const double relative = Compose(a.u_q, of_rotation);
   // Of pre-scaled elements; and what a level flushes comes back sqrt 2 times larger a level, beside
   // what is flushed of q.
   const double absolute =
@@ -136,9 +144,12 @@ void DescribeRotatedQuery(const RowContext& context, OwnedQuestion* out) {
     }
     // 2^-47: the rotation in double, whose 2-norm errs by sqrt N of that of an element
     // (stored_basis.h).
-    const double error = relative * std::sqrt(square) + 0x1p-47 * sum;
+    const double norm = std::sqrt(square);
+    const double error = (1 + a.u_q) * of_rotation * norm + 0x1p-47 * sum;
     out->q_block_error.push_back(error * Abs(context.c->scale) + absolute);
-    for (const size_t i : block.channels) out->q_parts[i] = Abs(rotated[i]) + error;
+    for (const size_t i : block.channels) {
+      out->q_parts[i] = Abs(rotated[i]) + error + a.u_q * norm;
+    }
     out->q_rotation_largest = Max(out->q_rotation_largest, sum * (1 + of_rotation));
   }
 }
@@ -184,7 +195,7 @@ double ShiftOverMaskedKeys(const RowContext& context, const OwnedQuestion& owned
   row.bias = owned.masked_bias;
   row.forced_score = {};
   const RowAnswer<double> answer = Evaluate<double>(row);
-  const KeyFacts facts(*context.head, row, owned);
+  const KeyFacts facts(context, row, owned);
   RowScores scores;
   DescribeQuestion(*context.head, row, owned, &scores);
   scores.x = answer.x, scores.s = answer.s;
@@ -244,7 +255,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
                   std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
   if (!result.finite) return result;
 
-  KeyFacts facts(head, row, owned);
+  KeyFacts facts(context, row, owned);
   std::vector<double> magnitude = facts.magnitude.empty() ? answer.magnitude : facts.magnitude;
   for (size_t j = 0; j < owned.forced_score.size(); ++j) {
     if (owned.forced_score[j] == owned.forced_score[j]) {
@@ -333,7 +344,7 @@ double LargestCodec(const RowContext& context, const VisibleSet& set, const Owne
   row.q = context.q;
   row.keys = set.keys;
   row.scale = context.c->scale;
-  const KeyFacts facts(*context.head, row, owned);
+  const KeyFacts facts(context, row, owned);
   return facts.codec.empty() ? 0 : *std::max_element(facts.codec.begin(), facts.codec.end());
 }
 

@@ -19,8 +19,10 @@ inline double Compose(double a, double b) { return a + b + a * b; }
 class ScoreError {
  public:
   ScoreError(const Arithmetic& a, const RowScores& row) : a_(a), row_(row) {
+    // Of a query that is rotated afterwards, `codec` has what its rounding loses.
+    const double u_q = a.rotates_k ? 0 : a.u_q;
     dot_ = Compose(
-        Compose(a.u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
+        Compose(u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
         Compose(Gamma(a.k_parts.c, a.factored ? std::max(a.u_a, a.u_qk) : a.u_a), a.k_parts.u));
     dot_ = Compose(dot_, Gamma(a.c_group, a.u_a));
     // Bias and softcap are operations whose result is rounded again to the type of stored scores.

@@ -225,7 +225,6 @@ class AffineArithmetic : public FormatArithmetic {
     changes.insert(changes.end(), decodes.begin(), decodes.end());
     for (const ProfileChange& encode : encodes) {
       for (ProfileChange both : decodes) {
-        both.text = encode.text + " and " + both.text;
         both.profile.encode = encode.profile.encode;
         changes.push_back(std::move(both));
       }

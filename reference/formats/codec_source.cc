@@ -96,12 +96,15 @@ class CodecSource : public ExpectedSource {
   std::vector<ExpectedTile> RoundTrip(const Profile& profile, int64_t first, int64_t count,
                                       const TileRequest& request) const;
 
+  std::vector<OtherReading> OtherWriterReadings() const;
+
   // The plane of `order_`, of rows [first, first + count), in that order.
   Tensor Ordered(const Profile& profile, int64_t first, int64_t count) const;
 
   CodecCase case_;
   Profile profile_;
-  std::optional<PlaneOrder> order_;  // in which a plane is expected
+  std::optional<PlaneOrder> order_;                 // in which a plane is expected
+  std::shared_ptr<const FormatArithmetic> writer_;  // whose rows are expected; null: the format's
   const TensorMap& inputs_;
   std::vector<OutputInfo> outputs_;
   int64_t rows_per_tile_ = 1;
@@ -111,7 +114,9 @@ std::vector<ExpectedTile> CodecSource::Encoded(const Profile& profile, int64_t f
                                                int64_t count) const {
   const Tensor& x = Get(inputs_, "x");
   std::vector<ExpectedTile> tiles =
-      EncodedTiles(case_.format, profile, Slice(x, first, count), inputs_, {&x.shape, first});
+      writer_
+          ? WriteAs(*writer_, case_.format, profile, Slice(x, first, count)).tiles
+          : EncodedTiles(case_.format, profile, Slice(x, first, count), inputs_, {&x.shape, first});
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i].output = static_cast<int>(i);
   if (order_) {
     ExpectedTile& tile = tiles[order_->plane];
@@ -152,9 +157,15 @@ std::vector<ExpectedTile> CodecSource::Decoded(const Profile& profile, int64_t f
     rows = CodecRows(case_.format, inputs_);
     row = first;
   }
-  tile.value = DecodeToRowType(case_.format, profile, rows, row, count);
-  if (IsPlain(case_.format)) RoundAll(tile.value, case_.x);
-  tile.bound = DecodeFreedom(case_.format, profile, rows, row, tile.value);
+  if (writer_) {
+    ReadRowsAs read = ReadAs(*writer_, case_.format, profile, inputs_, first, count);
+    tile.value = std::move(read.values);
+    tile.bound = std::move(read.bound);
+  } else {
+    tile.value = DecodeToRowType(case_.format, profile, rows, row, count);
+    if (IsPlain(case_.format)) RoundAll(tile.value, case_.x);
+    tile.bound = DecodeFreedom(case_.format, profile, rows, row, tile.value);
+  }
   if (!tile.bound.empty()) {
     tile.standing.assign(static_cast<size_t>(count), Standing::kJudged);
     tile.standing_reason.assign(static_cast<size_t>(count), kNotFinite);
@@ -197,6 +208,35 @@ std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t
   return tiles;
 }
 
+// A value that is read may differ in every channel, one that is stored in few.
+std::vector<OtherReading> CodecSource::OtherWriterReadings() const {
+  std::vector<OtherReading> readings;
+  if (case_.direction == CodecDirection::kRoundTrip) return readings;
+  const std::vector<OtherWriter> writers = ArithmeticOf(case_.format)->OtherWriters();
+  for (const OtherWriter& writer : writers) {
+    OtherReading reading;
+    reading.name = writer.name;
+    reading.text = writer.text;
+    reading.of_every_row = true;
+    reading.sources.push_back([source = *this, arithmetic = writer.arithmetic,
+                               count = writers.size()]() -> std::shared_ptr<const CodecSource> {
+      const auto rows = [&](int64_t first, int64_t row_count) {
+        return Slice(Get(source.inputs_, "x"), first, row_count);
+      };
+      if (source.case_.direction == CodecDirection::kEncode &&
+          !TellApart(source.case_.format, *arithmetic, count, source.profile_, source.case_.rows,
+                     rows)) {
+        return nullptr;
+      }
+      auto other = std::make_shared<CodecSource>(source);
+      other->writer_ = arithmetic;
+      return other;
+    });
+    readings.push_back(std::move(reading));
+  }
+  return readings;
+}
+
 std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
   std::vector<OtherReading> readings;
   for (const PlaneOrder& order : ArithmeticOf(case_.format)->OtherOrders(case_.head_dim)) {
@@ -213,9 +253,10 @@ std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
     });
     readings.push_back(std::move(reading));
   }
+  for (OtherReading& reading : OtherWriterReadings()) readings.push_back(std::move(reading));
   for (const ProfileChange& change : OtherCodecProfiles(case_.format, profile_)) {
     OtherReading reading;
-    reading.name = reading.text = change.text;
+    reading.name = reading.text = ChangeText(profile_, change.profile);
     reading.is_declared = true;
     reading.sources.push_back([source = *this, profile = change.profile] {
       auto other = std::make_shared<CodecSource>(source);

@@ -1,6 +1,7 @@
 #include "reference/formats/codec_tiles.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -135,6 +136,86 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
     arithmetic->SetStanding(QuestionOf(claim, claim.profiles.front()), of_row, bound, row, &tile);
   }
   return tile;
+}
+
+WrittenRows WriteAs(const FormatArithmetic& writer, const KvFormat& format, const Profile& profile,
+                    const Tensor& x) {
+  const int64_t dim = x.shape.RowLength(), count = x.shape.RowCount();
+  const Planes planes = PlanesOf(format, dim);
+  std::vector<Tensor> stored;
+  for (const Plane& plane : planes) {
+    stored.emplace_back(plane.dtype, Shape::Unnamed({count, plane.elements}));
+  }
+  const std::vector<double> values = ValuesOf(x);
+  const auto rows = writer.MakeRows(profile, dim);
+  std::array<std::byte*, kMaxPlanes> at{};
+  for (int64_t row = 0; row < count; ++row) {
+    for (size_t i = 0; i < planes.size(); ++i) {
+      at[i] = stored[i].bytes.data() + static_cast<size_t>(row) * planes[i].Bytes();
+    }
+    rows->Encode(
+        std::span(values).subspan(static_cast<size_t>(row * dim), static_cast<size_t>(dim)),
+        {at.data(), planes.size()});
+  }
+  WrittenRows written;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    ExpectedTile& tile = written.tiles.emplace_back();
+    tile.value = ValuesOf(stored[i]);
+    tile.bound.assign(tile.value.size(), 0.0);
+    written.planes.emplace(planes[i].name, std::move(stored[i]));
+  }
+  writer.AddTileAlternatives(profile, values, dim, &written.tiles);
+  return written;
+}
+
+ReadRowsAs ReadAs(const FormatArithmetic& writer, const KvFormat& format, const Profile& profile,
+                  const TensorMap& planes, int64_t first, int64_t count) {
+  const auto dim = static_cast<size_t>(RowDim(format, CodecRows(format, planes)));
+  const Planes of_row = PlanesOf(format, static_cast<int64_t>(dim));
+  const auto rows = writer.MakeRows(profile, static_cast<int64_t>(dim));
+  const bool is_open = writer.LeavesDecodeOpen(profile);
+  ReadRowsAs read;
+  read.values.resize(static_cast<size_t>(count) * dim);
+  read.bound.resize(read.values.size());
+  std::array<const std::byte*, kMaxPlanes> at{};
+  for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
+    for (size_t i = 0; i < of_row.size(); ++i) {
+      at[i] = Get(planes, std::string(of_row[i].name)).bytes.data() +
+              (static_cast<size_t>(first) + row) * of_row[i].Bytes();
+    }
+    const RowPlanesView stored(at.data(), of_row.size());
+    const std::span<double> values = std::span(read.values).subspan(row * dim, dim);
+    rows->DecodeToRowType(stored, values);
+    if (is_open) {
+      writer.DecodeBound(profile, stored, values, std::span(read.bound).subspan(row * dim, dim));
+    }
+  }
+  return read;
+}
+
+bool TellApart(const KvFormat& format, const FormatArithmetic& writer, size_t writers,
+               const Profile& profile, int64_t row_count,
+               const std::function<Tensor(int64_t first, int64_t count)>& rows) {
+  constexpr int64_t kRows = 16;  // at a time
+  const double enough = 20 + std::log2(static_cast<double>(writers));
+  const std::string plane = PlaneNames(format).front();
+  int64_t differ = 0;
+  for (int64_t first = 0; first < row_count; first += kRows) {
+    const Tensor x = rows(first, std::min(kRows, row_count - first));
+    const std::vector<double> own = ValuesOf(EncodeRows(format, profile, x).at(plane));
+    const std::vector<double> other =
+        ValuesOf(WriteAs(writer, format, profile, x).planes.at(plane));
+    for (size_t i = 0; i < own.size(); ++i) differ += own[i] != other[i] ? 1 : 0;
+    if (static_cast<double>(differ) >= enough) return true;
+  }
+  return false;
+}
+
+bool Allows(const Alternative& alternative, double expected, double got) {
+  if (alternative.any) return true;
+  if (alternative.free_bits == 0) return alternative.value == got;
+  const uint64_t flipped = static_cast<uint64_t>(expected) ^ static_cast<uint64_t>(got);
+  return (flipped & ~alternative.free_bits) == 0;
 }
 
 RowRange OrderedRange(const PlaneOrder& order, int64_t first_row, int64_t count, int64_t rows) {

@@ -6,6 +6,7 @@
 #define REFERENCE_FORMATS_CODEC_TILES_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,33 @@ ExpectedTile RoundTripTile(const RoundTripClaim& claim, std::vector<double> x, i
 std::vector<ExpectedTile> EncodedTiles(const KvFormat& format, const Profile& profile,
                                        const Tensor& x, const TensorMap& parameters,
                                        const RowPlace& place);
+
+// Rows x as another writer stores them: in planes like the format's, as tensors and as tiles like
+// those of EncodedTiles.
+struct WrittenRows {
+  TensorMap planes;
+  std::vector<ExpectedTile> tiles;
+};
+WrittenRows WriteAs(const FormatArithmetic& writer, const KvFormat& format, const Profile& profile,
+                    const Tensor& x);
+// What another writer reads from stored rows [first, first + count) of the planes, and how far it
+// may be off: as DecodeToRowType and DecodeFreedom.
+struct ReadRowsAs {
+  std::vector<double> values;
+  std::vector<double> bound;
+};
+ReadRowsAs ReadAs(const FormatArithmetic& writer, const KvFormat& format, const Profile& profile,
+                  const TensorMap& planes, int64_t first, int64_t count);
+
+// Whether rows tell the format from one of `writers` others: their codes differ in so many elements
+// that a wrong answer agrees with some other writer in all of them by chance with 2^-20 at most,
+// where it agrees in each with 1/2. rows(first, count) gives some of row_count rows.
+bool TellApart(const KvFormat& format, const FormatArithmetic& writer, size_t writers,
+               const Profile& profile, int64_t row_count,
+               const std::function<Tensor(int64_t first, int64_t count)>& rows);
+
+// Whether an element that is this may also be that.
+bool Allows(const Alternative& alternative, double expected, double got);
 
 // Rows [first, end) that hold all groups of an order of which rows [first_row, first_row + count)
 // are a part; a last group that is not whole keeps its own order.

@@ -37,6 +37,8 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
 
 std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
 
+std::vector<OtherWriter> FormatArithmetic::OtherWriters() const { return {}; }
+
 void FormatArithmetic::AddTileAlternatives(const Profile& profile, std::span<const double> x,
                                            int64_t, std::vector<ExpectedTile>* tiles) const {
   AddAlternatives(profile, x, tiles);
@@ -83,8 +85,24 @@ void AddChanges(const Profile& profile, CodecChoice choice, std::vector<ProfileC
     const std::string_view value = field.value(other);
     const bool is_left_out = std::find(without.begin(), without.end(), value) != without.end();
     if (is_left_out || field.Same(other, profile)) continue;
-    changes->push_back({Print(field, other) + " instead of " + Print(field, profile), other});
+    changes->push_back({other});
   }
+}
+
+std::string ChangeText(const Profile& declared, const Profile& other,
+                       const std::optional<CodecChoiceSet>& stated) {
+  std::string text;
+  for (const CodecField& field : CodecFields()) {
+    if (field.Same(declared, other)) continue;
+    const bool is_default =
+        stated ? !stated->contains(field.choice) : field.Same(declared, Profile());
+    // Of what a rule leaves out any of these may have been.
+    const bool is_any = stated && is_default && field.left_out == LeftOut::kAny;
+    text += (text.empty() ? "" : " and ") + Print(field, other) + " instead of ";
+    text += is_any ? std::string(field.key) + "=" + ExpectedValues(field) : Print(field, declared);
+    if (is_default) text += " (the default)";
+  }
+  return text;
 }
 
 }  // namespace kvcheck

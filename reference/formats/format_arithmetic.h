@@ -94,12 +94,14 @@ enum CodecReason {
   kGroupNotFinite
 };
 
-// A profile of which the format's values depend otherwise than on `profile`, and what differs, as
-// "encode=mlx_gpu instead of encode=mlx_cpu".
+// A profile of which the format's values depend otherwise than on a given one.
 struct ProfileChange {
-  std::string text;
   Profile profile;
 };
+// What differs, as "encode=mlx_gpu instead of encode=kivi"; "... instead of encode=mlx_cpu (the
+// default)" where a field has its default or, of a rule that states some, where it is not stated.
+std::string ChangeText(const Profile& declared, const Profile& other,
+                       const std::optional<CodecChoiceSet>& stated = {});
 
 // An order in which some store a plane: the bytes of `rows` rows in turn are permuted among them.
 struct PlaneOrder {
@@ -109,6 +111,15 @@ struct PlaneOrder {
   int64_t rows = 1;
   // linear, stored: of the rows of one group, row by row.
   void (*permute)(std::span<const std::byte> linear, std::span<std::byte> stored) = nullptr;
+};
+
+class FormatArithmetic;
+
+// Who else may have stored rows in the same planes, where nothing in them says who.
+struct OtherWriter {
+  std::string name;  // what differs: "the signs of seed 1"; of several changes joined by " and "
+  std::string text;  // "these bytes are turboquant:4:g64:s1:f32, with the signs of seed 1"
+  std::shared_ptr<const FormatArithmetic> arithmetic;
 };
 
 class FormatArithmetic {
@@ -135,6 +146,8 @@ class FormatArithmetic {
   virtual std::vector<Profile> UndeclaredEncoders(const Profile& profile) const;
   // Orders of rows of head_dim channels that are in use beside the format's own.
   virtual std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const;
+  // Those that are known, fewest changes first.
+  virtual std::vector<OtherWriter> OtherWriters() const;
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].
   virtual void AddAlternatives(const Profile& profile, std::span<const double> x,
                                std::vector<ExpectedTile>* tiles) const = 0;

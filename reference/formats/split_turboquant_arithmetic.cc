@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/formats/format_arithmetic.h"
+#include "reference/formats/turboquant_writers.h"
 #include "reference/spec/split_turboquant_format.h"
 
 namespace kvcheck {
@@ -153,6 +154,12 @@ class SplitTurboquantArithmetic : public FormatArithmetic {
   }
   std::vector<ProfileChange> OtherProfiles(const Profile& profile) const override {
     return of_half_[0]->OtherProfiles(profile);
+  }
+  std::vector<OtherWriter> OtherWriters() const override {
+    return OtherTurboquantWriters(format_, OtherSigns(format_.seed, "signs", false),
+                                  [](const SplitTurboquantFormat& other, TurboquantBasis) {
+                                    return std::make_shared<const SplitTurboquantArithmetic>(other);
+                                  });
   }
   bool LeavesDecodeOpen(const Profile& profile) const override {
     return of_half_[0]->LeavesDecodeOpen(profile);

@@ -98,7 +98,11 @@ class StoredCodecSource : public ExpectedSource {
                     const ObservedSource& originals, const OutputInfo& original,
                     const std::string& name, const std::string& values, DType values_dtype,
                     const EncodedNames& encoded)
-      : claim_(claim), originals_(originals), original_(original), name_(name) {
+      : claim_(claim),
+        stated_(rule.stated),
+        originals_(originals),
+        original_(original),
+        name_(name) {
     OutputInfo info;
     info.name = values;
     info.dtype = values_dtype;
@@ -127,6 +131,12 @@ class StoredCodecSource : public ExpectedSource {
   }
 
   std::vector<OtherReading> OtherReadings(int output) const override;
+
+  // What stands for the values; must outlive this. Without it only profiles are other readings.
+  void SetPlanes(const ObservedSource& observed, const TripletNames& names) {
+    observed_ = &observed;
+    names_ = names;
+  }
 
  private:
   // Elements of a row; of a plain format, whose elements stand alone, 1 where rows are long.
@@ -180,9 +190,13 @@ class StoredCodecSource : public ExpectedSource {
     std::vector<double> values(static_cast<size_t>(count * length));
     DecodeTo(x, 0, values);
     std::vector<ExpectedTile> tiles;
-    tiles.push_back(
-        RoundTripTile(claim, std::move(values), length, terms, {&original_.shape, first}));
-    if (outputs_.size() > 1) {
+    if (writer_) {
+      tiles = WriterTiles(first, count, x);
+    } else {
+      tiles.push_back(
+          RoundTripTile(claim, std::move(values), length, terms, {&original_.shape, first}));
+    }
+    if (!writer_ && outputs_.size() > 1) {
       for (ExpectedTile& tile :
            EncodedTiles(claim.format, claim.profiles.front(), x, {}, {&original_.shape, first})) {
         tiles.push_back(std::move(tile));
@@ -221,7 +235,43 @@ class StoredCodecSource : public ExpectedSource {
     DecodeTo(stored.at(plane), skipped * stored.at(plane).shape.RowLength(), of_plane.value);
   }
 
+  // Of what another writer stores of rows x: values as they are read under the rule, exact in f64,
+  // and the planes. What that writer leaves open is taken as it is stored.
+  std::vector<ExpectedTile> WriterTiles(int64_t first, int64_t count, const Tensor& x) const {
+    const Profile& profile = claim_.profiles.front();
+    WrittenRows written = WriteAs(*writer_, claim_.format, profile, x);
+    const Planes planes = PlanesOf(claim_.format, RowLength());
+    TensorMap admitted = written.planes;
+    for (size_t i = 0; i < planes.size(); ++i) {
+      const std::string& name = names_.planes[i];
+      const Tensor stored = ReadRows(*observed_, *observed_->Find(name), name, first, count);
+      std::vector<double> got(static_cast<size_t>(stored.ElementCount()));
+      DecodeTo(stored, 0, got);
+      ExpectedTile tile = written.tiles[i];
+      if (tile.given) tile.given(got, &tile);
+      std::vector<double> values = tile.value;
+      for (const Alternative& alternative : tile.alternatives) {
+        const auto element = static_cast<size_t>(alternative.element);
+        if (Allows(alternative, tile.value[element], got[element])) values[element] = got[element];
+      }
+      EncodeFrom(values, stored.dtype, admitted.at(std::string(planes[i].name)).bytes.data());
+    }
+    std::vector<ExpectedTile> tiles(1);
+    tiles[0].value =
+        DecodeRows(claim_.format, profile, CodecRows(claim_.format, admitted), 0, count).hi;
+    tiles[0].bound.assign(tiles[0].value.size(), 0.0);
+    if (outputs_.size() == 1) return tiles;
+    for (ExpectedTile& tile : written.tiles) tiles.push_back(std::move(tile));
+    return tiles;
+  }
+
+  std::vector<OtherReading> OtherWriterReadings() const;
+
   RoundTripClaim claim_;
+  CodecChoiceSet stated_;
+  const ObservedSource* observed_ = nullptr;
+  TripletNames names_;
+  std::shared_ptr<const FormatArithmetic> writer_;  // whose rows are expected; null: the format's
   const ObservedSource& originals_;
   OutputInfo original_;
   std::string name_;
@@ -231,6 +281,34 @@ class StoredCodecSource : public ExpectedSource {
   int64_t rows_ = 0;
   int64_t rows_per_tile_ = 1;
 };
+
+std::vector<OtherReading> StoredCodecSource::OtherWriterReadings() const {
+  std::vector<OtherReading> readings;
+  if (observed_ == nullptr) return readings;
+  const std::vector<OtherWriter> writers = ArithmeticOf(claim_.format)->OtherWriters();
+  for (const OtherWriter& writer : writers) {
+    OtherReading reading;
+    reading.name = writer.name;
+    reading.text = writer.text;
+    reading.of_every_row = true;
+    reading.sources.push_back(
+        [source = *this, arithmetic = writer.arithmetic,
+         count = writers.size()]() -> std::shared_ptr<const StoredCodecSource> {
+          const auto rows = [&](int64_t first, int64_t row_count) {
+            return ReadRows(source.originals_, source.original_, source.name_, first, row_count);
+          };
+          if (!TellApart(source.claim_.format, *arithmetic, count, source.claim_.profiles.front(),
+                         source.rows_, rows)) {
+            return nullptr;
+          }
+          auto other = std::make_shared<StoredCodecSource>(source);
+          other->writer_ = arithmetic;
+          return other;
+        });
+    readings.push_back(std::move(reading));
+  }
+  return readings;
+}
 
 std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
   std::vector<OtherReading> readings;
@@ -253,7 +331,9 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
     }
     readings.push_back(std::move(reading));
   }
-  for (const ProfileChange& change : OtherCodecProfiles(claim_.format, claim_.profiles.front())) {
+  for (OtherReading& reading : OtherWriterReadings()) readings.push_back(std::move(reading));
+  const Profile declared = claim_.profiles.front();
+  for (const ProfileChange& change : OtherCodecProfiles(claim_.format, declared)) {
     RoundTripClaim claim = claim_;
     const bool any_encoder = claim.profiles.size() > 1;
     const auto same =
@@ -268,7 +348,7 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
       if (claim.profiles.size() > 1) TakeEncoder(of_encoder, &profile);
     }
     OtherReading reading;
-    reading.name = reading.text = change.text;
+    reading.name = reading.text = ChangeText(declared, change.profile, stated_);
     reading.is_declared = true;
     reading.sources.push_back([source = *this, claim = std::move(claim)] {
       auto other = std::make_shared<StoredCodecSource>(source);
@@ -447,8 +527,10 @@ TripletComparison MakeTripletComparison(const CodecRule& rule, const ObservedSou
   EncodedNames encoded;
   if (rule.codes_exact) encoded = names.planes;
   TripletComparison comparison;
-  comparison.expected = std::make_unique<StoredCodecSource>(rule, claim, originals, info, original,
-                                                            names.values, DType::kFloat64, encoded);
+  auto expected = std::make_unique<StoredCodecSource>(rule, claim, originals, info, original,
+                                                      names.values, DType::kFloat64, encoded);
+  expected->SetPlanes(observed, names);
+  comparison.expected = std::move(expected);
   comparison.observed = std::make_unique<TripletObserved>(
       format, claim.profiles.front(), info.shape, observed, names, rule.codes_exact);
   return comparison;

@@ -27,8 +27,10 @@ std::vector<float> SignsOf(const TurboquantFormat& format) {
 
 }  // namespace
 
-TurboquantGroup::TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer)
+TurboquantGroup::TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer,
+                                 TurboquantBasis basis)
     : writer_(writer),
+      basis_(basis),
       centroids_(TurboquantCentroids(format)),
       thresholds_(ThresholdsBetween(centroids_)),
       signs_(SignsOf(format)) {}
@@ -51,6 +53,22 @@ T TurboquantGroup::Divisor(T norm) const {
 template float TurboquantGroup::Divisor(float norm) const;
 template double TurboquantGroup::Divisor(double norm) const;
 
+// Signs after the transform are those before it of the way back.
+template <typename T>
+void TurboquantGroup::ToBasis(std::span<T> u) const {
+  if (basis_ == TurboquantBasis::kSignsFirst) Rotate<T>(signs_, u);
+  if (basis_ == TurboquantBasis::kSignsLast) RotateBack<T>(signs_, u);
+}
+template void TurboquantGroup::ToBasis(std::span<float> u) const;
+template void TurboquantGroup::ToBasis(std::span<double> u) const;
+
+template <typename T>
+void TurboquantGroup::FromBasis(std::span<T> y) const {
+  if (basis_ == TurboquantBasis::kSignsFirst) RotateBack<T>(signs_, y);
+  if (basis_ == TurboquantBasis::kSignsLast) Rotate<T>(signs_, y);
+}
+template void TurboquantGroup::FromBasis(std::span<float> y) const;
+
 uint8_t TurboquantGroup::CodeOf(double y) const {
   uint8_t code = 0;
   for (const float t : thresholds_) {
@@ -66,7 +84,7 @@ float TurboquantGroup::Encode(std::span<const float> x, std::span<uint8_t> codes
   const float divisor = Divisor(norm);
   std::vector<float> y(x.begin(), x.end());
   for (float& value : y) value /= divisor;
-  Rotate<float>(signs_, y);
+  ToBasis<float>(y);
   for (size_t i = 0; i < y.size(); ++i) codes[i] = CodeOf(static_cast<double>(y[i]));
   return norm;
 }
@@ -80,7 +98,7 @@ void TurboquantGroup::Decode(std::span<const uint8_t> codes, float norm,
     const float inverse = 1.0f / std::sqrt(square + 1e-16f);
     for (float& c : out) c *= inverse;
   }
-  RotateBack<float>(signs_, out);
+  FromBasis<float>(out);
   for (float& value : out) value *= norm;
 }
 

@@ -16,9 +16,13 @@ namespace kvcheck {
 // less (formats.md, section E).
 inline constexpr double kTurboquantBand = 0x1p-18;
 
+// Where rows are rotated: the formats' way, and mistakes that a hint knows (turboquant_writers.h).
+enum class TurboquantBasis { kSignsFirst, kSignsLast, kNotRotated };
+
 class TurboquantGroup {
  public:
-  TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer);
+  TurboquantGroup(const TurboquantFormat& format, TurboquantWriter writer,
+                  TurboquantBasis basis = TurboquantBasis::kSignsFirst);
 
   size_t d() const { return signs_.size(); }
   TurboquantWriter writer() const { return writer_; }
@@ -32,6 +36,11 @@ class TurboquantGroup {
   // What x is divided by: max(n, 1e-6), in vLLM n + 1e-8, with the constants of f32.
   template <typename T>
   T Divisor(T norm) const;
+  // Unit vectors to coordinates of the basis, and back.
+  template <typename T>
+  void ToBasis(std::span<T> u) const;
+  template <typename T>
+  void FromBasis(std::span<T> y) const;
   // Thresholds below y; in vLLM also those at y.
   uint8_t CodeOf(double y) const;
   // The codes of x; returns its norm.
@@ -41,6 +50,7 @@ class TurboquantGroup {
 
  private:
   TurboquantWriter writer_;
+  TurboquantBasis basis_;
   std::span<const float> centroids_;
   std::vector<float> thresholds_;
   std::vector<float> signs_;

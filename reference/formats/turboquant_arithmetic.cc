@@ -14,6 +14,7 @@
 #include "reference/formats/turboquant_bound.h"
 #include "reference/formats/turboquant_codebook.h"
 #include "reference/formats/turboquant_rotation.h"
+#include "reference/formats/turboquant_writers.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -30,9 +31,9 @@ double DecoderRoundings(size_t d, bool corrected) {
 
 class TurboquantRows : public RowArithmetic {
  public:
-  TurboquantRows(const TurboquantFormat& format, TurboquantWriter writer)
+  TurboquantRows(const TurboquantFormat& format, TurboquantWriter writer, TurboquantBasis basis)
       : format_(format),
-        group_(format, writer),
+        group_(format, writer, basis),
         codes_(group_.d()),
         words_(group_.d() * static_cast<size_t>(format.bits) / 32),
         values_(group_.d()) {}
@@ -96,10 +97,12 @@ class TurboquantRows : public RowArithmetic {
 
 class TurboquantArithmetic : public FormatArithmetic {
  public:
-  explicit TurboquantArithmetic(const TurboquantFormat& format) : format_(format) {}
+  explicit TurboquantArithmetic(const TurboquantFormat& format,
+                                TurboquantBasis basis = TurboquantBasis::kSignsFirst)
+      : format_(format), basis_(basis) {}
 
   std::unique_ptr<RowArithmetic> MakeRows(const Profile& profile, int64_t) const override {
-    return std::make_unique<TurboquantRows>(format_, profile.turboquant);
+    return std::make_unique<TurboquantRows>(format_, profile.turboquant, basis_);
   }
   StoredBasis Basis(int64_t head_dim) const override {
     const TurboquantGroup group(format_, TurboquantWriter::kMlxVlm);
@@ -120,9 +123,16 @@ class TurboquantArithmetic : public FormatArithmetic {
     AddChanges(profile, CodecChoice::kTurboquant, &changes);
     return changes;
   }
+  std::vector<OtherWriter> OtherWriters() const override {
+    return OtherTurboquantWriters(format_, OtherSigns(format_.seed, "signs", true),
+                                  [](const TurboquantFormat& other, TurboquantBasis basis) {
+                                    return std::make_shared<const TurboquantArithmetic>(other,
+                                                                                        basis);
+                                  });
+  }
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
-    const TurboquantGroup group(format_, profile.turboquant);
+    const TurboquantGroup group(format_, profile.turboquant, basis_);
     for (size_t first = 0; first < x.size(); first += group.d()) {
       const std::vector<float> values =
           RoundedFloats(format_.row_type, x.subspan(first, group.d()));
@@ -244,6 +254,7 @@ class TurboquantArithmetic : public FormatArithmetic {
   }
 
   TurboquantFormat format_;
+  TurboquantBasis basis_;
 };
 
 }  // namespace

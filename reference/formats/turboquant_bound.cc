@@ -5,7 +5,6 @@
 #include <map>
 
 #include "reference/formats/plain.h"
-#include "reference/formats/turboquant_rotation.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -70,7 +69,7 @@ ExactTurboquant EvaluateTurboquant(const TurboquantGroup& group, std::span<const
   const double divisor = group.Divisor(exact.norm);
   for (double& value : exact.unit) value /= divisor;
   exact.y = exact.unit;
-  Rotate<double>(group.signs(), exact.y);
+  group.ToBasis<double>(exact.y);
   return exact;
 }
 
@@ -95,6 +94,32 @@ ExactCodes CodesOf(const TurboquantGroup& group, const ExactTurboquant& exact,
     codes.open.push_back({j, gap, error});
   }
   return codes;
+}
+
+ExactCodes CodesAs(const TurboquantGroup& group, std::span<const uint8_t> codes) {
+  ExactCodes exact;
+  for (const uint8_t code : codes) {
+    const auto c = static_cast<double>(group.centroids()[code]);
+    exact.centroids.push_back(c);
+    exact.sum += std::fabs(c);
+    exact.square += c * c;
+  }
+  return exact;
+}
+
+std::vector<OtherCode> OtherCodes(const TurboquantGroup& group, std::span<const float> x,
+                                  const ExactTurboquant& exact, std::span<const uint8_t> codes) {
+  const double band = kTurboquantBand / std::sqrt(static_cast<double>(group.d()));
+  const bool zeros_are_exact = ZerosAreExact(x);
+  std::vector<OtherCode> others;
+  for (size_t j = 0; j < group.d(); ++j) {
+    const size_t i = NearestThreshold(group.thresholds(), exact.y[j]);
+    const double t = static_cast<double>(group.thresholds()[i]);
+    if (!(std::fabs(exact.y[j] - t) <= band)) continue;
+    if (exact.y[j] == 0 && t == 0 && zeros_are_exact) continue;
+    others.push_back({j, static_cast<uint8_t>(codes[j] == i ? i + 1 : i)});
+  }
+  return others;
 }
 
 bool MarkWithoutBound(std::span<const float> x, const ExactTurboquant& exact, size_t first,
@@ -151,19 +176,13 @@ void AddNormAlternatives(const ExactTurboquant& exact, size_t element, ExpectedT
 
 void AddCodeAlternatives(const TurboquantGroup& group, int bits_per_code, std::span<const float> x,
                          const ExactTurboquant& exact, size_t first_word, ExpectedTile* tile) {
-  const double band = kTurboquantBand / std::sqrt(static_cast<double>(group.d()));
-  const bool zeros_are_exact = ZerosAreExact(x);
   const auto bits = static_cast<size_t>(bits_per_code);
   std::vector<uint8_t> codes(group.d());
   group.Encode(x, codes);
   std::map<size_t, std::vector<uint32_t>> changes;  // of each word, what a choice flips
-  for (size_t j = 0; j < group.d(); ++j) {
-    const size_t i = NearestThreshold(group.thresholds(), exact.y[j]);
-    const double t = static_cast<double>(group.thresholds()[i]);
-    if (!(std::fabs(exact.y[j] - t) <= band)) continue;
-    if (exact.y[j] == 0 && t == 0 && zeros_are_exact) continue;
-    const uint64_t other = codes[j] == i ? i + 1 : i;
-    const uint64_t flipped = (codes[j] ^ other) << (j * bits % 32);
+  for (const OtherCode& other : OtherCodes(group, x, exact, codes)) {
+    const size_t j = other.coordinate;
+    const uint64_t flipped = static_cast<uint64_t>(codes[j] ^ other.code) << (j * bits % 32);
     changes[j * bits / 32].push_back(static_cast<uint32_t>(flipped));
     if (flipped >> 32 != 0) {
       changes[j * bits / 32 + 1].push_back(static_cast<uint32_t>(flipped >> 32));

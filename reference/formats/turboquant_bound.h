@@ -61,6 +61,18 @@ struct ExactCodes {
 ExactCodes CodesOf(const TurboquantGroup& group, const ExactTurboquant& exact,
                    bool zeros_are_exact = false);
 
+// The same of codes that are known.
+ExactCodes CodesAs(const TurboquantGroup& group, std::span<const uint8_t> codes);
+
+// Of a coordinate within the declared band of a threshold, the code of its other side.
+struct OtherCode {
+  size_t coordinate = 0;
+  uint8_t code = 0;
+};
+// codes: those of x.
+std::vector<OtherCode> OtherCodes(const TurboquantGroup& group, std::span<const float> x,
+                                  const ExactTurboquant& exact, std::span<const uint8_t> codes);
+
 // Whether there is no bound, as where values are not finite or the norm may be no finite f16; the
 // group's elements are then marked.
 bool MarkWithoutBound(std::span<const float> x, const ExactTurboquant& exact, size_t first,

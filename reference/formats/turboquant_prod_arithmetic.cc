@@ -15,6 +15,7 @@
 #include "reference/formats/turboquant_bound.h"
 #include "reference/formats/turboquant_prod.h"
 #include "reference/formats/turboquant_rotation.h"
+#include "reference/formats/turboquant_writers.h"
 #include "reference/numerics/convert.h"
 
 namespace kvcheck {
@@ -134,12 +135,15 @@ double MovedProjection(const TurboquantProd& prod, const ExactCodes& codes, size
   return moved;
 }
 
-ExactProd Evaluate(const TurboquantProd& prod, std::span<const float> x) {
+// stored: the codes, where they are known, so that none is open; else nullptr.
+ExactProd Evaluate(const TurboquantProd& prod, std::span<const float> x,
+                   const std::vector<uint8_t>* stored = nullptr) {
   const double d = static_cast<double>(prod.d());
   ExactProd of;
   if (prod.mse()) {
     of.exact = EvaluateTurboquant(*prod.mse(), x);
-    of.codes = CodesOf(*prod.mse(), of.exact, ZerosAreExact(x));
+    of.codes = stored == nullptr ? CodesOf(*prod.mse(), of.exact, ZerosAreExact(x))
+                                 : CodesAs(*prod.mse(), *stored);
     of.read = of.codes.centroids;
     RotateBack<double>(prod.mse()->signs(), of.read);
     of.levels = std::log2(d);
@@ -189,6 +193,67 @@ ExactProd Evaluate(const TurboquantProd& prod, std::span<const float> x) {
   return of;
 }
 
+// A group of which some code is open: where its words are in a tile, and what was encoded.
+struct OpenGroup {
+  size_t first_code = 0;
+  size_t first_sign = 0;
+  std::vector<float> x;
+};
+
+// Signs that f32 may give either way, in the words from first_word on.
+void AddSignAlternatives(const ExactProd& of, size_t words, size_t first_word, ExpectedTile* tile) {
+  for (size_t word = 0; word < words; ++word) {
+    Alternative alternative = {.element = static_cast<int64_t>(first_word + word),
+                               .value = 0,
+                               .any = false,
+                               .reason = kNearZeroProjection};
+    for (size_t bit = 0; bit < 32; ++bit) {
+      if (of.IsOpen(32 * word + bit)) alternative.free_bits |= uint64_t{1} << bit;
+    }
+    if (alternative.free_bits != 0) tile->alternatives.push_back(alternative);
+  }
+}
+
+// The codes of a group as they are stored, where each is one of those that encoding leaves open;
+// a code that is none fails by itself, and the signs are then those of the right one.
+std::vector<uint8_t> AdmissibleCodes(const TurboquantProd& prod, std::span<const float> x,
+                                     std::span<const uint8_t> stored) {
+  std::vector<uint8_t> codes(prod.d());
+  prod.mse()->Encode(x, codes);
+  for (const OtherCode& other :
+       OtherCodes(*prod.mse(), x, EvaluateTurboquant(*prod.mse(), x), codes)) {
+    if (stored[other.coordinate] == other.code) codes[other.coordinate] = other.code;
+  }
+  return codes;
+}
+
+// The signs of groups with open codes, given the codes that were stored.
+void ExpectSignsGiven(const TurboquantProdFormat& format, const ProdWords& words,
+                      const std::vector<OpenGroup>& groups, std::span<const double> got,
+                      ExpectedTile* tile) {
+  const TurboquantProd prod(format);
+  for (const OpenGroup& group : groups) {
+    std::vector<uint32_t> code_words;
+    for (size_t word = 0; word < words.codes; ++word) {
+      code_words.push_back(static_cast<uint32_t>(got[group.first_code + word]));
+    }
+    std::vector<uint8_t> stored(prod.d());
+    UnpackCodes(code_words, format.bits - 1, stored);
+    const std::vector<uint8_t> codes = AdmissibleCodes(prod, group.x, stored);
+    const ExactProd of = Evaluate(prod, group.x, &codes);
+    for (size_t word = 0; word < words.signs; ++word) {
+      uint32_t signs = 0;
+      for (size_t bit = 0; bit < 32; ++bit) {
+        signs |= of.Sign(32 * word + bit) > 0 ? 1u << bit : 0u;
+      }
+      tile->value[group.first_sign + word] = signs;
+    }
+    AddSignAlternatives(of, words.signs, group.first_sign, tile);
+  }
+  std::sort(tile->alternatives.begin(), tile->alternatives.end(),
+            [](const Alternative& a, const Alternative& b) { return a.element < b.element; });
+}
+
 // sqrt(pi/2)/d.
 double SignScale(const TurboquantProd& prod) {
   return std::sqrt(std::numbers::pi / 2) / static_cast<double>(prod.d());
@@ -234,6 +299,12 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     }
   }
   std::vector<ProfileChange> OtherProfiles(const Profile&) const override { return {}; }
+  std::vector<OtherWriter> OtherWriters() const override {
+    return OtherTurboquantWriters(format_, OtherSigns(format_.seed, "signs and projection", false),
+                                  [](const TurboquantProdFormat& other, TurboquantBasis) {
+                                    return std::make_shared<const TurboquantProdArithmetic>(other);
+                                  });
+  }
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {
     AddTileAlternatives(profile, x, static_cast<int64_t>(x.size()), tiles);
@@ -244,12 +315,18 @@ class TurboquantProdArithmetic : public FormatArithmetic {
     if (length == 0) return;
     const TurboquantProd prod(format_);
     const ProdWords words(format_, length);
+    std::vector<OpenGroup> open;
     for (size_t row = 0; (row + 1) * length <= x.size(); ++row) {
       for (size_t g = 0; g < words.groups; ++g) {
         const auto given = x.subspan(row * length + g * prod.d(), prod.d());
-        AddGroupAlternatives(prod, words, given, row, g, tiles);
+        AddGroupAlternatives(prod, words, given, row, g, tiles, &open);
       }
     }
+    if (open.empty()) return;
+    (*tiles)[kWords].given = [format = format_, words, open = std::move(open)](
+                                 std::span<const double> got, ExpectedTile* tile) {
+      ExpectSignsGiven(format, words, open, got, tile);
+    };
   }
   // decode=exact names no order of sums.
   bool LeavesDecodeOpen(const Profile& profile) const override {
@@ -280,9 +357,10 @@ class TurboquantProdArithmetic : public FormatArithmetic {
   }
 
  private:
+  // open: gains the group where a code of it is, on which its signs then depend.
   void AddGroupAlternatives(const TurboquantProd& prod, const ProdWords& words,
                             std::span<const double> given, size_t row, size_t g,
-                            std::vector<ExpectedTile>* tiles) const {
+                            std::vector<ExpectedTile>* tiles, std::vector<OpenGroup>* open) const {
     const std::vector<float> x = RoundedFloats(format_.row_type, given);
     const size_t first_code = row * words.OfRow() + words.FirstCode(g);
     const size_t first_sign = row * words.OfRow() + words.FirstSign(g);
@@ -302,15 +380,10 @@ class TurboquantProdArithmetic : public FormatArithmetic {
       AddCodeAlternatives(*prod.mse(), format_.bits - 1, x, of.exact, first_code,
                           &(*tiles)[kWords]);
     }
-    for (size_t word = 0; word < words.signs; ++word) {
-      Alternative alternative = {.element = static_cast<int64_t>(first_sign + word),
-                                 .value = 0,
-                                 .any = false,
-                                 .reason = kNearZeroProjection};
-      for (size_t bit = 0; bit < 32; ++bit) {
-        if (of.IsOpen(32 * word + bit)) alternative.free_bits |= uint64_t{1} << bit;
-      }
-      if (alternative.free_bits != 0) (*tiles)[kWords].alternatives.push_back(alternative);
+    if (of.codes.open.empty()) {
+      AddSignAlternatives(of, words.signs, first_sign, &(*tiles)[kWords]);
+    } else {
+      open->push_back({first_code, first_sign, x});
     }
   }
 

@@ -462,6 +462,10 @@ ObservedTile ReadObserved(const ObservedSource& source, const OutputInfo& info, 
   return observed;
 }
 
+void TakeGiven(const ObservedTile& observed, ExpectedTile* tile) {
+  if (tile->given) tile->given(observed.got, tile);
+}
+
 void CheckTile(const OutputInfo& info, const ExpectedTile& tile) {
   const size_t rows = static_cast<size_t>(tile.row_count);
   const size_t elements = rows * static_cast<size_t>(info.row_length);

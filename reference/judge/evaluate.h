@@ -71,9 +71,13 @@ Parts ExpectedParts(const ExpectedTile& tile, size_t element);
 Parts GotParts(const ObservedTile& observed, size_t element);
 double ReferenceBoundAt(const ExpectedTile& tile, size_t element);
 
+// Sets what is expected of elements where that depends on the observed ones.
+void TakeGiven(const ObservedTile& observed, ExpectedTile* tile);
+
 // A check that the vectors of a tile have the sizes that its rows ask for.
 void CheckTile(const OutputInfo& info, const ExpectedTile& tile);
 
+// Precondition: TakeGiven.
 Evaluation Evaluate(const OutputInfo& info, const ExpectedTile& tile, const ObservedTile& observed,
                     const SpecialPolicy& policy);
 

@@ -95,10 +95,11 @@ std::vector<DirectionFit> FitDirections(const OutputView& view,
   for (const TileSpan& span : spans) {
     if (span.failed == 0) continue;
     if (++tiles > kHintTiles) break;
-    const auto tile = TileOf(view, span.index, span.first_row, request);
+    auto tile = TileOf(view, span.index, span.first_row, request);
     if (!tile.has_value()) continue;
     const ObservedTile observed =
         ReadObserved(view.observed, info, tile->first_row, tile->row_count);
+    TakeGiven(observed, &*tile);
     const Evaluation evaluation = Evaluate(info, *tile, observed, view.special);
     const size_t length = static_cast<size_t>(info.row_length);
     std::vector<uint8_t> takes_part(static_cast<size_t>(tile->row_count), 0);
@@ -127,10 +128,11 @@ Window LoadWindow(const OutputView& view, const std::vector<TileSpan>& spans, in
   }
   for (const TileSpan& span : spans) {
     if (!Overlaps(span, info.row_length, first, last)) continue;
-    const auto tile = TileOf(view, span.index, span.first_row, TileRequest{});
+    auto tile = TileOf(view, span.index, span.first_row, TileRequest{});
     if (!tile.has_value()) continue;
     const ObservedTile observed =
         ReadObserved(view.observed, info, tile->first_row, tile->row_count);
+    TakeGiven(observed, &*tile);
     CopyRows(info, *tile, observed, Evaluate(info, *tile, observed, view.special), &window);
   }
   return window;

@@ -29,7 +29,8 @@ std::optional<std::string> Mismatch(const OutputInfo& info, const ObservedSource
   if (got == nullptr) {
     const std::vector<std::string> names = observed.Names();
     return names.empty() ? "missing; no output is present"
-                         : fmt::format("missing; present: {}", fmt::join(names, ", "));
+                         : fmt::format("missing; present: {}; add it under this name",
+                                       fmt::join(names, ", "));
   }
   if (got->dtype != info.dtype) {
     return fmt::format("has type {}, {} expected", Name(got->dtype), Name(info.dtype));

@@ -39,6 +39,7 @@ bool IsLeftOut(const ExpectedTile& tile) {
 SettledTile Judged(const OutputInfo& info, ExpectedTile tile, ObservedTile observed,
                    const SpecialPolicy& policy) {
   CheckTile(info, tile);
+  TakeGiven(observed, &tile);
   SettledTile settled;
   settled.evaluation = Evaluate(info, tile, observed, policy);
   settled.tile = std::move(tile);
@@ -53,6 +54,7 @@ void Replace(const OutputInfo& info, ExpectedTile finer, const SpecialPolicy& po
                     finer.row_count == coarse.row_count,
                 "another precision gave other rows");
   CheckTile(info, finer);
+  TakeGiven(settled->observed, &finer);
   if (!settled->contradiction.has_value()) {
     settled->contradiction = FindContradiction(coarse, finer, info.row_length);
   }

@@ -76,7 +76,7 @@ class Candidate {
   const OtherReading& reading() const { return reading_; }
   const ExpectedSource& source() const { return *sources_[0]; }
   bool empty() const { return sources_.empty(); }
-  bool WantsAllRows() const { return reordered_.has_value(); }
+  bool WantsAllRows() const { return reordered_.has_value() || reading_.of_every_row; }
 
   // Whether every row of the tile that must be explained is.
   bool Explains(const TileSpan& span, const JudgedTile& judged) {
@@ -87,8 +87,9 @@ class Candidate {
     std::vector<uint8_t> open(judged.fails.size());
     for (size_t row = 0; row < open.size(); ++row) open[row] = WantsAllRows() || judged.fails[row];
     for (const auto& source : sources_) {
-      const auto tile = TileAt(*source, view_.output, span);
+      auto tile = TileAt(*source, view_.output, span);
       if (!tile) return false;
+      TakeGiven(observed, &*tile);
       const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
       for (size_t row = 0; row < open.size(); ++row) {
         if (open[row] == 0 || !IsExplained(*tile, evaluation, judged, row)) continue;
@@ -160,12 +161,13 @@ std::vector<ExplainedReading> ExplainingReadings(
     const std::function<bool(const ExpectedSource& source)>& passes) {
   const std::vector<OtherReading> readings = view.source.OtherReadings(view.output);
   const auto judged_tile = [&](const TileSpan& span) -> std::optional<JudgedTile> {
-    const auto tile = TileAt(view.source, view.output, span);
+    auto tile = TileAt(view.source, view.output, span);
     if (!tile) return std::nullopt;
+    const ObservedTile observed =
+        ReadObserved(view.observed, view.info(), span.first_row, span.row_count);
+    TakeGiven(observed, &*tile);
     JudgedTile judged;
-    judged.evaluation = Evaluate(
-        view.info(), *tile,
-        ReadObserved(view.observed, view.info(), span.first_row, span.row_count), view.special);
+    judged.evaluation = Evaluate(view.info(), *tile, observed, view.special);
     judged.fails = FailingRows(judged.evaluation, static_cast<size_t>(view.info().row_length));
     return judged;
   };
@@ -201,10 +203,12 @@ std::vector<ExplainedReading> ExplainingReadings(
     // A mistake that explains everything leaves nothing to declare.
     if (reading.is_declared && !explained.empty() && !explained[0].is_declared) break;
     // Of changes together, where one of them is enough.
-    const bool has_part = reading.is_declared &&
-                          std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
-                            return reading.text.find(part.text) != std::string::npos;
-                          });
+    const bool has_part = std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
+      if (reading.is_declared) return reading.text.find(part.text) != std::string::npos;
+      return reading.name != part.name &&
+             (" and " + reading.name + " and ").find(" and " + part.name + " and ") !=
+                 std::string::npos;
+    });
     if (has_part) continue;
     const bool holds =
         reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());

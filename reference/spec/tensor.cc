@@ -16,8 +16,9 @@ const Tensor& Get(const TensorMap& tensors, const std::string& name) {
   if (found != tensors.end()) return found->second;
   std::string present;
   for (const auto& [other, tensor] : tensors) present += (present.empty() ? "" : ", ") + other;
-  throw Error(ErrorCode::kMissingData, fmt::format("tensor '{}' is needed and absent; present: {}",
-                                                   name, present.empty() ? "none" : present));
+  throw Error(ErrorCode::kMissingData,
+              fmt::format("tensor '{}' is needed and absent; present: {}; add it under this name",
+                          name, present.empty() ? "none" : present));
 }
 
 }  // namespace kvcheck

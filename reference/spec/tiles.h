@@ -126,9 +126,12 @@ struct ExpectedTile {
   // there proves nothing, anything else is judged. Empty: none.
   std::vector<uint8_t> may_overflow;
   std::vector<Alternative> alternatives;  // by ascending element
-  std::vector<int> group;                 // per row: index into OutputInfo::groups; may be empty
-  std::vector<double> detectable_share;   // per row sampled: share of inputs whose loss would show
-  std::vector<Sensitivity> sensitivity;   // per row; empty: not known
+  // Where it depends on one element what another may be: takes the observed values of the tile and
+  // sets what is then expected. Empty: nothing does.
+  std::function<void(std::span<const double> got, ExpectedTile* tile)> given;
+  std::vector<int> group;                // per row: index into OutputInfo::groups; may be empty
+  std::vector<double> detectable_share;  // per row sampled: share of inputs whose loss would show
+  std::vector<Sensitivity> sensitivity;  // per row; empty: not known
   std::optional<TileStatistics> statistics;
 };
 
@@ -153,6 +156,8 @@ struct OtherReading {
   bool is_declared = false;
   // Where it explains, what else would is no news: the rows look alike to it.
   bool is_sufficient = false;
+  // Rows that pass as asked have to be explained too, not only those that fail.
+  bool of_every_row = false;
   // An answer is explained where each row is what one of these expects; each has the tiles of the
   // source itself. nullptr: this one cannot be.
   std::vector<std::function<std::shared_ptr<const ExpectedSource>()>> sources;

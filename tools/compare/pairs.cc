@@ -72,8 +72,10 @@ std::string WhatABoundNeeds(const TensorSource& gold, const TensorSource& got) {
 std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const TensorRule& rule,
                                                 const TensorSource& gold, const TensorSource& got) {
   if (names.got.empty() && names.triplet.empty()) {
-    return {PairStanding::kMissing, fmt::format("missing: {} has it, {} has not{}", gold.path(),
-                                                got.path(), TripletHint(got.index(), names.name))};
+    return {PairStanding::kMissing,
+            fmt::format(
+                "missing: {} has it, {} has not{}", gold.path(), got.path(),
+                names.lacks.empty() ? TripletHint(got.index(), names.name) : "; " + names.lacks)};
   }
   if (!names.in_gold && names.says && StatedByRule(rule.tolerance, *names.says)) {
     return {PairStanding::kComparable, ""};
@@ -96,6 +98,10 @@ std::pair<PairStanding, std::string> StandingOf(const TensorPair& names, const T
   if (!names.triplet.empty()) return {PairStanding::kComparable, ""};
   const ObjectRecord& want = RecordOf(gold, names.name);
   const ObjectRecord& have = RecordOf(got, names.got);
+  if (!names.lacks.empty()) {
+    return {PairStanding::kUnlike, fmt::format("has type {}, which no dequantised tensor has; {}",
+                                               Name(have.dtype), names.lacks)};
+  }
   if (!have.shape.SameExtents(want.shape)) {
     return {PairStanding::kUnlike,
             fmt::format("has shape {}, {} expected", ToString(have.shape), ToString(want.shape))};

@@ -86,7 +86,7 @@ Shard ParseShard(const std::string& text) {
 Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
                         const SelectionOptions& options) {
   std::map<std::string, TensorPair> pairs;
-  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, "", {}, {}};
+  for (const std::string& path : PathsOf(gold)) pairs[path] = {path, true, "", {}, {}, ""};
   const auto is_selected = [&](const std::string& name) {
     return (options.include.empty() || MatchesAny(options.include, name)) &&
            !MatchesAny(options.exclude, name);

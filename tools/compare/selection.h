@@ -55,6 +55,8 @@ struct TensorPair {
   // GOT's paths of the planes of a coded format, where it has the tensor in that form; else empty.
   std::vector<std::string> triplet;
   std::optional<FormatField> says;  // of a tensor that GOLD lacks
+  // Under a codec rule, where GOT does not have all planes: which there are and which not.
+  std::string lacks;
   bool operator==(const TensorPair&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "tools/compare/triplets.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -60,14 +61,75 @@ bool Take(const std::string& name, const std::string& base, const Endings& endin
   return true;
 }
 
+// One way to name the planes of a tensor: what comes before the endings, and these.
+struct PlaneSpelling {
+  std::string base;
+  Endings endings;
+};
+
+// Under which names the planes of GOLD's `name` are looked for, where GOT has not the name itself.
+std::vector<PlaneSpelling> SpellingsOf(const std::string& name, const Endings& planes) {
+  std::vector<PlaneSpelling> spellings;
+  for (Endings& endings : SpeltOut(planes)) spellings.push_back({name, std::move(endings)});
+  if (planes == kTripletPlanes) spellings.push_back({name, kMlxLmCache});
+  return spellings;
+}
+// The same where it has, with the codes of a layer.
+std::vector<PlaneSpelling> LayerSpellingsOf(const std::string& name) {
+  std::vector<PlaneSpelling> spellings;
+  for (const Endings& endings : kMlxLayer) {
+    if (!name.ends_with(endings[0])) continue;
+    spellings.push_back({name.substr(0, name.size() - endings[0].size()), endings});
+  }
+  return spellings;
+}
+
 // GOT has the name itself, for the codes.
 void TakeLayer(const std::string& name, const FileIndex& got, Pairs* pairs) {
   if (!HasType(got, pairs->at(name).got, DType::kUInt32)) return;
-  for (const Endings& endings : kMlxLayer) {
-    const std::string& codes = endings[0];
-    if (!name.ends_with(codes)) continue;
-    if (Take(name, name.substr(0, name.size() - codes.size()), endings, pairs)) return;
+  for (const PlaneSpelling& spelling : LayerSpellingsOf(name)) {
+    if (Take(name, spelling.base, spelling.endings, pairs)) return;
   }
+}
+
+// What of the planes of GOLD's `name` is there and what is not, in the spelling of which most is.
+std::string MissingPlanes(const std::string& name, const KvFormat& format,
+                          const std::vector<PlaneSpelling>& spellings, const Endings& planes,
+                          const Pairs& pairs) {
+  std::vector<std::string> there, missing, beside;
+  for (const PlaneSpelling& spelling : spellings) {
+    std::vector<std::string> found, absent;
+    for (size_t i = 0; i < planes.size(); ++i) {
+      const std::string path = spelling.base + spelling.endings[i];
+      if (path == name || FindExtra(pairs, path) != nullptr) {
+        found.push_back(path);
+      } else {
+        const bool in_gold = pairs.contains(path) && pairs.at(path).in_gold;
+        absent.push_back(fmt::format("{} ({}{})", path, planes[i],
+                                     in_gold ? ", a tensor of its own: GOLD has it too" : ""));
+      }
+    }
+    if (!missing.empty() && found.size() <= there.size()) continue;
+    there = std::move(found);
+    missing = std::move(absent);
+  }
+  const std::string& base = spellings.front().base;
+  for (const auto& [path, pair] : pairs) {
+    const bool begins = path.size() > base.size() && path.starts_with(base) &&
+                        std::string_view("_./").find(path[base.size()]) != std::string_view::npos;
+    const bool is_there = std::find(there.begin(), there.end(), path) != there.end();
+    if (begins && path != name && !pair.in_gold && !is_there) beside.push_back(path);
+  }
+  constexpr size_t kMost = 4;
+  if (beside.size() > kMost) beside.resize(kMost);
+  return fmt::format(
+      "{} keeps it as {}: there {} {}; missing {} {}{}: store every plane under one spelling of "
+      "its "
+      "name, or name what is it with --map",
+      Print(format), fmt::join(planes, ", "), there.size() == 1 ? "is" : "are",
+      there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")),
+      missing.size() == 1 ? "is" : "are", fmt::join(missing, ", "),
+      beside.empty() ? "" : fmt::format("; beside them is {}", fmt::join(beside, ", ")));
 }
 
 bool IsCacheTriplet(const Pairs& pairs, const std::string& name) {
@@ -107,17 +169,26 @@ void TakeTriplets(
     if (!format) continue;
     const Planes planes = PlanesOf(*format, BlockOf(*format));
     const Endings plane_names = PlaneNames(*format);
-    const bool is_triplet = plane_names == kTripletPlanes;
-    const std::string& own = pairs->at(name).got;
-    if (!own.empty()) {
-      if (is_triplet) TakeLayer(name, got, pairs);
-      if (planes.size() == 1 && HasType(got, own, planes[0].dtype)) Take(name, name, {""}, pairs);
-      continue;
+    TensorPair& pair = pairs->at(name);
+    const bool is_layer = plane_names == kTripletPlanes && !pair.got.empty();
+    if (!pair.got.empty()) {
+      if (is_layer) TakeLayer(name, got, pairs);
+      if (planes.size() == 1 && HasType(got, pair.got, planes[0].dtype)) {
+        Take(name, name, {""}, pairs);
+      }
+    } else {
+      for (const PlaneSpelling& spelling : SpellingsOf(name, plane_names)) {
+        if (Take(name, spelling.base, spelling.endings, pairs)) break;
+      }
     }
-    bool is_taken = is_triplet && Take(name, name, kMlxLmCache, pairs);
-    for (const Endings& endings : SpeltOut(plane_names)) {
-      is_taken = is_taken || Take(name, name, endings, pairs);
-    }
+    // What has a real type is dequantised, and needs no planes.
+    const bool is_unread = !pair.got.empty() && !got.objects.at(pair.got).problem.empty();
+    if (!pair.triplet.empty() || is_unread) continue;
+    if (!pair.got.empty() && IsReal(got.objects.at(pair.got))) continue;
+    std::vector<PlaneSpelling> spellings;
+    if (is_layer && HasType(got, pair.got, planes[0].dtype)) spellings = LayerSpellingsOf(name);
+    if (spellings.empty()) spellings = SpellingsOf(name, plane_names);
+    pair.lacks = MissingPlanes(name, *format, spellings, plane_names, *pairs);
   }
   for (const std::string& name : names) MarkFormat(name, got, pairs);
 }

@@ -365,7 +365,7 @@ void AddRunCommand(CLI::App* app, ChosenCommand* chosen) {
   command
       ->add_option("--limit", options->limit,
                    "An implementation in another process hangs that makes no progress for this "
-                   "long; its start may take a minute")
+                   "long; its start may take a minute, with signs of life ten")
       ->type_name("T")
       ->capture_default_str();
   AddCommonOptions(command, &options->common);

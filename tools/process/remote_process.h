@@ -28,8 +28,9 @@ namespace kvcheck {
 inline constexpr int64_t kMaxFrameBytes = int64_t{64} << 20;
 // An answer takes no longer than so many limits, whatever signs of progress are given.
 inline constexpr int kWholeWaitLimits = 20;
-// So does a greeting, which may load a model in the meantime.
-inline constexpr int kWholeGreetingLimits = 3;
+// So does a greeting, which may import a library or load a model in the meantime: three times what
+// the slowest one here takes on a busy machine (SGLang, up to 3 minutes).
+inline constexpr int kWholeGreetingLimits = 10;
 // Whose processes failed to greet so often, one after the other, is not started again.
 inline constexpr int kMostFailedStarts = 3;
 

@@ -137,6 +137,29 @@ TEST(RotatedProducts, RoundTheQueryAndTheSumsInTheTypeOfOperations) {
   }
 }
 
+// A query that is rounded to bf16 before it is rotated: what that loses is a sum over its channels,
+// as without a rotation, beside which what f32 loses of the rotation is less than 2^-10.
+TEST(RotatedProducts, LoseOfARoundedQueryWhatOthersLose) {
+  const AttentionCase c = CaseOf("turboquant:4:g64:f32", "f32");
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  const auto plan = [](const std::string& dequantize) {
+    Plan low = PlanWith(dequantize);
+    low.prescale_dtype = DType::kBFloat16;
+    low.prescale_roundings = 1;
+    return low;
+  };
+  const auto bound = [&](const std::string& dequantize) {
+    const AttentionSource source(c, {}, plan(dequantize), inputs);
+    double sum = 0;
+    for (const double b : source.Tiles(0, {}).at(0).bound) sum += b;
+    return sum;
+  };
+  EXPECT_LT(bound("rotated:1"), bound("stored") * (1 + 0x1p-10));
+  const JudgedRun run = RunAndJudge(c, {}, plan("rotated:1"), plan("rotated:1"));
+  EXPECT_EQ(run.violations, 0) << run.first;
+  EXPECT_GT(run.largest_ratio, 0.01);
+}
+
 // A rule in place of the rotation, before or after a kernel that is right otherwise.
 void RotateQueriesBack(const AttentionCase& c, TensorMap* inputs) {
   Tensor& q = inputs->at("q");

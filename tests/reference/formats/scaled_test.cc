@@ -435,7 +435,7 @@ TEST(Scaled, AnotherWriterIsNamed) {
   const Verdict verdict = Judge(*source, MemorySink(got));
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   EXPECT_EQ(source->OtherReadings(0)[1].text,
-            "token_encode=vllm_truncate instead of token_encode=divide");
+            "token_encode=vllm_truncate instead of token_encode=divide (the default)");
 }
 
 }  // namespace

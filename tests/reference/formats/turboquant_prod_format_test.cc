@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "reference/data/row_regime.h"
+#include "reference/formats/affine.h"
 #include "reference/formats/codec.h"
 #include "reference/formats/codec_source.h"
 #include "reference/formats/turboquant_prod.h"
+#include "reference/formats/turboquant_rotation.h"
 #include "reference/judge/judge.h"
 #include "reference/spec/error.h"
 #include "reference/spec/implementation.h"
@@ -235,6 +237,52 @@ TEST(TurboquantProdFormat, SignsNearZeroAreOpen) {
         format, x, [&](TensorMap* stored) { stored->at("codes").As<uint32_t>()[0] ^= 1u << j; });
     EXPECT_EQ(outcome, j == kOpen ? Outcome::kPass : Outcome::kFail) << j;
   }
+}
+
+// A row of which one coordinate lies on a threshold, but for the rounding of its elements to f32:
+// either code is right, and the signs are those of the residual that the stored one leaves.
+TEST(TurboquantProdFormat, SignsFitTheCodeThatIsStored) {
+  constexpr size_t kDim = 64, kOpen = 21, kBits = 2;
+  const KvFormat format = Format("turboquant:prod:3:g64:f32");
+  const TurboquantProd prod(std::get<TurboquantProdFormat>(format));
+  std::vector<double> y = ValuesOf(GenerateRows("gauss", 8, DType::kFloat32, 1, kDim));
+  double square = 0;
+  for (size_t j = 0; j < kDim; ++j) square += j == kOpen ? 0 : y[j] * y[j];
+  const double t = static_cast<double>(prod.mse()->thresholds()[2]);
+  y[kOpen] = t * std::sqrt(square / (1 - t * t));
+  RotateBack<double>(prod.mse()->signs(), std::span(y));
+  const Tensor x = RowOf(DType::kFloat32, y);
+  const std::vector<float> given(x.As<float>(), x.As<float>() + kDim);
+  // Planes with a code in that place, and the signs that follow from it.
+  TurboquantProdGroup own = prod.Encode(given);
+  ASSERT_TRUE(own.codes[kOpen] == 2 || own.codes[kOpen] == 3);
+  const auto planes = [&](uint8_t code, uint8_t signs_of) {
+    std::vector<uint8_t> codes = own.codes;
+    codes[kOpen] = signs_of;
+    std::vector<uint8_t> signs;
+    for (const double sum : prod.Project(prod.Residual(given, own.norm, codes))) {
+      signs.push_back(sum >= 0 ? 1 : 0);
+    }
+    codes[kOpen] = code;
+    TensorMap stored = EncodeRows(format, {}, x);
+    uint32_t* words = stored.at("codes").As<uint32_t>();
+    constexpr size_t kCodeWords = kDim * kBits / 32;
+    PackCodes(codes, kBits, std::span(words, kCodeWords));
+    PackCodes(signs, 1, std::span(words + kCodeWords, kDim / 32));
+    return stored;
+  };
+  const auto outcome = [&](uint8_t code, uint8_t signs_of) {
+    return Judged(format, x, [&](TensorMap* got) { *got = planes(code, signs_of); });
+  };
+  EXPECT_EQ(outcome(2, 2), Outcome::kPass);
+  EXPECT_EQ(outcome(3, 3), Outcome::kPass);
+  EXPECT_EQ(outcome(2, 3), Outcome::kFail);
+  EXPECT_EQ(outcome(3, 2), Outcome::kFail);
+  // No code of the band: it fails by itself, and the signs are those of the right one.
+  const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 1, kDim, {"gauss", 1, ""}};
+  const TensorMap inputs = {{"x", x}};
+  const Verdict wrong = Judge(*MakeCodecSource(c, {}, inputs), MemorySink(planes(0, own.codes[kOpen])));
+  EXPECT_EQ(wrong.outputs[0].counts.failed, 1);
 }
 
 // Of 2 bits and one element the residual norm is far from the middle of two f16, and so is it from

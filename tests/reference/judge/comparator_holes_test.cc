@@ -114,7 +114,7 @@ TEST(ComparatorHole, AMissingTensorFails) {
       JudgeTensors({{"a", {F32({1}), kExact}}, {"b", {F32({2}), kExact}}}, {{"a", F32({1})}});
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   ASSERT_EQ(verdict.reasons.size(), 1u);
-  EXPECT_EQ(verdict.reasons[0], "b: missing; present: a");
+  EXPECT_EQ(verdict.reasons[0], "b: missing; present: a; add it under this name");
 }
 
 // Report: HDFGroup/hdf5 #6102, the files the other way round.

@@ -138,7 +138,7 @@ TEST_F(CheckInputsOf, CaseAcceptsTensorsWithoutAxisNamesAndExtraOnes) {
 
 TEST_F(CheckInputsOf, CaseRefusesAnAbsentTensorAndListsThePresent) {
   inputs_.erase("k");
-  EXPECT_EQ(Refusal(), "tensor 'k' is needed and absent; present: q, v");
+  EXPECT_EQ(Refusal(), "tensor 'k' is needed and absent; present: q, v; add it under this name");
 }
 
 TEST_F(CheckInputsOf, CaseRefusesAnotherType) {

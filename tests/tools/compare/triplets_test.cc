@@ -80,6 +80,83 @@ TEST(Triplets, AreFoundUnderEverySpellingAndOnlyWhole) {
   EXPECT_EQ(Taken({"k:i32"}, {"k_codes", "k_scales", "k_biases"}), Texts());
 }
 
+// What is said of GOLD's /k where GOT has these tensors.
+std::string LacksOf(const KvFormat& format, const Texts& got, const Texts& gold = {"k"}) {
+  SelectionOptions options;
+  options.format_of = [&](const std::string&) -> std::optional<KvFormat> { return format; };
+  for (const TensorPair& pair : SelectTensors(IndexOf(gold), IndexOf(got), options).pairs) {
+    if (pair.name == "/" + gold[0].substr(0, gold[0].find(':'))) return pair.lacks;
+  }
+  return "no such pair";
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Of every format and plane: the one that is not there is named, and those that are.
+TEST(Triplets, APlaneThatIsMissingIsNamedWithThoseThatAreThere) {
+  int64_t names = 0;
+  std::set<std::string> seen;
+  for (const KvFormat& format : AllKvFormats()) {
+    const Texts planes = PlaneNames(format);
+    if (IsPlain(format)) continue;
+    for (const std::string& gone : planes) {
+      Texts got = {"other"};
+      for (const std::string& plane : planes) {
+        if (plane != gone) got.push_back("k." + plane);
+      }
+      const std::string lacks = LacksOf(format, got);
+      const char separator = planes.size() == 1 ? '_' : '.';
+      EXPECT_TRUE(lacks.starts_with(Print(format) + " keeps it as ")) << lacks;
+      EXPECT_TRUE(Has(lacks, fmt::format("missing is /k{}{} ({})", separator, gone, gone)))
+          << lacks;
+      for (const std::string& plane : planes) {
+        const size_t there = lacks.find("/k." + plane);
+        if (plane != gone) {
+          EXPECT_LT(there, lacks.find("; missing is ")) << lacks;
+        }
+        ++names;
+      }
+      EXPECT_TRUE(Has(lacks, "--map")) << lacks;
+      seen.insert(gone);
+    }
+    // All there: nothing is said.
+    Texts whole;
+    for (const std::string& plane : planes) whole.push_back("k_" + plane);
+    EXPECT_EQ(LacksOf(format, whole), "") << Print(format);
+  }
+  EXPECT_GT(names, 1000);
+  EXPECT_EQ(seen, (std::set<std::string>{"biases", "blocks", "cells", "codes", "norms",
+                                         "residual_norms", "scales", "zeros"}));
+}
+
+TEST(Triplets, WhatIsThereUnderOtherNamesIsNamedBesideWhatIsMissing) {
+  const KvFormat affine = AffineFormat{};
+  std::string lacks = LacksOf(affine, {"k_codes", "k_scale", "k.biases", "kept_bias"});
+  EXPECT_TRUE(Has(lacks,
+                  "there is /k_codes; missing are /k_scales (scales), /k_biases (biases); "
+                  "beside them is /k.biases, /k_scale:"))
+      << lacks;
+  lacks = LacksOf(affine, {"k.0", "k.1"});
+  EXPECT_TRUE(Has(lacks, "there are /k.0, /k.1; missing is /k.2 (biases):")) << lacks;
+  lacks = LacksOf(affine, {"other"});
+  EXPECT_TRUE(Has(lacks,
+                  "there are none; missing are /k_codes (codes), /k_scales (scales), "
+                  "/k_biases (biases):"))
+      << lacks;
+  // A layer of MLX has its codes under GOLD's name.
+  lacks = LacksOf(affine, {"up.weight:u32", "up.scales"}, {"up.weight"});
+  EXPECT_TRUE(Has(lacks, "there are /up.weight, /up.scales; missing is /up.biases (biases):"))
+      << lacks;
+  lacks = LacksOf(affine, {"k_codes", "k_biases", "k_scales"}, {"k", "k_scales"});
+  EXPECT_TRUE(Has(lacks, "/k_scales (scales, a tensor of its own: GOLD has it too)")) << lacks;
+  // Codes under GOLD's own name are no dequantised tensor; real numbers are.
+  EXPECT_TRUE(Has(LacksOf(affine, {"k:u8"}), "there are none")) << lacks;
+  EXPECT_EQ(LacksOf(affine, {"k"}), "");
+  EXPECT_EQ(LacksOf(affine, {"k_codes"}, {"k:i32"}), "");
+}
+
 TEST(Triplets, CodesOfAQuantizedLayerHaveTheNameOfItsWeight) {
   EXPECT_EQ(Taken({"up.weight", "norm.weight"},
                   {"up.weight:u32", "up.scales", "up.biases", "norm.weight"}),

@@ -170,6 +170,34 @@ TEST_F(CompareQuantized, MissingTensorNamesTheTripletThatMayStandForIt) {
   EXPECT_EQ(Again({"--tol", "codec:affine:4:g64"}).exit_code, 0);
 }
 
+TEST_F(CompareQuantized, MissingPlaneIsNamedWithWhatIsThereAndWhatToDo) {
+  const KvFormat prod = ParseKvFormat(WholeLine("turboquant:prod:3:g64:f32"));
+  const TensorMap of_prod = EncodeRows(prod, Profile(), x_);
+  const TensorMap got = {{"/w_codes", of_prod.at("codes")},
+                         {"/w_res_norms", of_prod.at("residual_norms")},
+                         {"/w_norms", of_prod.at("norms")}};
+  const std::vector<std::string> rule = {"--tol", "codec:turboquant:prod:3:g64"};
+  ToolRun run = Compare({{"/w", x_}}, got, rule);
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(Has(run.out,
+                  "missing: gold.h5 has it, got.h5 has not; turboquant:prod:3:g64:f32 keeps it as "
+                  "codes, norms, residual_norms: there are /w_codes, /w_norms; missing is "
+                  "/w_residual_norms (residual_norms); beside them is /w_res_norms: store every "
+                  "plane under one spelling of its name, or name what is it with --map"))
+      << run.out;
+  std::vector<std::string> named = rule;
+  named.insert(named.end(), {"--map", "s#res_norms#residual_norms#"});
+  EXPECT_EQ(Again(named).exit_code, 0);
+  // Codes under GOLD's own name.
+  run = Compare({{"/w.weight", x_}},
+                {{"/w.weight", encoded_.at("codes")}, {"/w.biases", encoded_.at("biases")}},
+                {"--tol", "codec:affine:4:g64"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(Has(run.out, "has type uint32, which no dequantised tensor has; ")) << run.out;
+  EXPECT_TRUE(Has(run.out, "there are /w.weight, /w.biases; missing is /w.scales (scales)"))
+      << run.out;
+}
+
 // Integers of 16 and 64 bits, the latter beyond what a double tells apart.
 TEST_F(CompareStored, EveryWidthOfIntegerIsCompared) {
   for (const DType dtype : {DType::kInt16, DType::kUInt16, DType::kUInt64}) {

@@ -9,6 +9,7 @@
 
 #include "golden/reader.h"
 #include "golden/writer.h"
+#include "reference/formats/codec.h"
 #include "reference/spec/case.h"
 #include "tests/golden/golden_samples.h"
 #include "tests/tools/kvcheck/tool_process.h"
@@ -25,6 +26,44 @@ TEST_F(GoldenCommand, MadeFileVerifies) {
     const ToolRun verified = Tool({"golden", "verify", "g.h5"});
     EXPECT_EQ(verified.exit_code, 0) << verified.out;
     EXPECT_TRUE(verified.out.starts_with("PASS  a/expected  ")) << verified.out;
+  }
+}
+
+// Of a stored answer and of stored inputs, the plane that is missing and those that are there.
+TEST_F(GoldenCommand, MissingPlaneIsNamed) {
+  const KvFormat format = ParseKvFormat(WholeLine("affine:4:g64:f32"));
+  const Tensor x = golden_samples::Counting(DType::kFloat32, {{"N", 3}, {"D", 64}});
+  const TensorMap planes = EncodeRows(format, Profile(), x);
+  for (const auto& [gone, tensor] : planes) {
+    TensorMap rest = planes;
+    rest.erase(gone);
+    GoldenCase encode;
+    encode.name = "encode";
+    encode.case_text = "codec op=encode format=affine:4:g64:f32 x=f32 rows=3 d=64 data=file";
+    encode.inputs = {{"x", x}};
+    ObservedRecord answer;
+    answer.impl = "lib";
+    answer.expect = "PASS";
+    answer.outputs = rest;
+    encode.observed = {answer};
+    GoldenCase decode = encode;
+    decode.name = "decode";
+    decode.case_text = "codec op=decode format=affine:4:g64:f32 x=f32 rows=3 d=64 data=file";
+    decode.inputs = rest;
+    decode.observed[0].outputs = {{"y", x}};
+    WriteGoldenFile(Path("g.h5"), FileOf({decode, encode}));
+    const ToolRun run = Tool({"golden", "verify", "g.h5"});
+    EXPECT_EQ(run.exit_code, 2) << run.out << run.err;
+    std::string present;
+    for (const auto& [name, stored] : rest) present += (present.empty() ? "" : ", ") + name;
+    EXPECT_NE(run.out.find("  output       " + gone + "  FAIL"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("missing; present: " + present + "; add it under this name"),
+              std::string::npos)
+        << run.out;
+    EXPECT_NE(run.out.find("tensor '" + gone + "' is needed and absent; present: " + present +
+                           "; add it under this name"),
+              std::string::npos)
+        << run.out;
   }
 }
 

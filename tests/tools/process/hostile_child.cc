@@ -64,6 +64,14 @@ void MakeFile(const std::string& path) {
   close(file);
 }
 
+// Gives signs of progress for so many milliseconds.
+void GiveSignsOfProgress(double milliseconds) {
+  for (double past = 0; past < milliseconds; past += 20) {
+    WriteHeader(0);
+    usleep(20'000);
+  }
+}
+
 // Gives signs of progress until FILE.silent is there, is silent from then on, and goes on when
 // FILE.answer is there. Says with FILE.begun and FILE.is_silent how far it is.
 void WaitForFiles(const std::string& file) {
@@ -356,6 +364,7 @@ int Run(std::string_view kind, const char* file) {
     const std::string_view name = request.Get("do").AsText("'do'");
     if (name == "hello" && !at_hello) {
       if (kind == "closes_input") close(0);
+      if (kind == "greets_late") GiveSignsOfProgress(1400);
       WriteText(GreetingOf(kind, file));
       if (kind == "closes_input") Hang();
       if (kind == "never_reads") Answers().at("endless_progress")();

@@ -15,6 +15,7 @@ K and V are shown as they are stored, codes and norms, but for what the format l
 
 Options:
     --patched             the causes of FINDINGS.md are repaired (patched.py)
+    --repair NAME         one of them alone; may be given several times
     --head-dims N...      cases are drawn of these head_dims alone
     --padding nan|zero    what columns of padding hold: kvcheck's NaN (the default), or zeros, since a model feeds finite numbers
 """
@@ -148,11 +149,16 @@ class MlxVlm(Adapter):
         parser.add_argument("--head-dims", type=int, nargs="+", choices=HEAD_DIMS, default=HEAD_DIMS)
         parser.add_argument("--padding", choices=("nan", "zero"), default="nan")
         parser.add_argument("--patched", action="store_true")
+        parser.add_argument("--repair", action="append", default=[])
         chosen = parser.parse_args(options)
         self.spaces, self.zero_padding = spaces(chosen.head_dims), chosen.padding == "zero"
-        if chosen.patched:
+        if chosen.patched or chosen.repair:
             import patched
-            patched.apply()
+            unknown = set(chosen.repair) - {repair.__name__ for repair in patched.REPAIRS}
+            if unknown:
+                parser.error(f"no repair {', '.join(sorted(unknown))}")
+            patched.apply(chosen.repair)
+        if chosen.patched:
             self.name = "mlx-vlm-patched"
         for d in {32, *chosen.head_dims}:  # some seconds each, on a busy machine, when they are first asked for
             for bits in WHOLE_BITS:
@@ -326,9 +332,7 @@ class MlxVlm(Adapter):
         rotated = not tracked.k.is_plain and sinks is None and step.queries == 1 and base._turboquant_attention_applies(cache)
         mx.eval(out, q)
         if rotated:
-            visible = np.array(mask) if isinstance(mask, mx.array) else None
-            plan = rotated_plan.plan(tracked.k, tracked.v, *(tuple(map(self.numpy, part)) for part in (step.k, step.v)),
-                                     self.numpy(q), x, scale, visible)
+            plan = rotated_plan.plan(self.setup.k_dim, step.k[0].shape[2], x, scale, isinstance(mask, mx.array))
             self.declare(plan=plan, profile="decode=exact turboquant=mlx_vlm masked_row=mean mask_value=lowest")
         else:
             self.declare(plan=sdpa_plan(x, scale),

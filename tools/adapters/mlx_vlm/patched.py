@@ -94,6 +94,8 @@ REPAIRS = (rows_that_are_there, tokens_of_the_shortest_row, counts_of_at_least_n
            codes_of_one_kind, windows_of_a_token)
 
 
-def apply():
+def apply(names=()):
+    """All of them, or those of these names."""
     for repair in REPAIRS:
-        repair()
+        if not names or repair.__name__ in names:
+            repair()
