@@ -19,7 +19,8 @@ namespace kvcheck {
 struct TraceDrawOptions {
   // Patterns, `*` standing for any characters, over LayoutVariants(); empty: all.
   std::vector<std::string> layouts;
-  // Patterns over the texts of AllKvFormats(): K and V both match one of them; empty: all.
+  // Patterns over the texts of CacheFormats() (NamesCacheFormat): K and V both match one of them;
+  // empty: all.
   std::vector<std::string> formats;
   // kAny: one trace in three never holds more than one row. kSingle: no cache ever has more.
   // kBatch: caches start with several rows, or with none.

@@ -106,12 +106,12 @@ std::optional<TraceSpace> Intersect(const CacheSpace& space, const TraceDrawOpti
     TypedFormats typed{x, weight, {}, {}};
     for (const KvFormat& format : CacheFormats()) {
       if (!space.HasFormats(x, format, format)) continue;
-      if (!MatchesAnyGlob(options.formats, Print(format))) continue;
+      if (!NamesCacheFormat(options.formats, format)) continue;
       (IsPlain(format) ? typed.plain : typed.coded).push_back(format);
     }
     for (const auto& [k, v] : space.pairs) {
       if (!space.HasFormats(x, k, v) || RowDType(k) != x) continue;
-      if (!MatchesAnyGlob(options.formats, Print(k))) continue;
+      if (!NamesCacheFormat(options.formats, k)) continue;
       if (std::find(typed.coded.begin(), typed.coded.end(), k) == typed.coded.end()) {
         typed.coded.push_back(k);
       }

@@ -25,7 +25,7 @@ constexpr int64_t kTilesPerWorker = 4;
 
 // f32 holds the values of every format of another row type.
 bool CanAttend(const KvFormat& format) {
-  return RowDType(format) != DType::kFloat64 && !GroupsTokens(format);
+  return RowDType(format) != DType::kFloat64 && !GroupsTokens(format) && !HasResidual(format);
 }
 
 struct Attention::State {

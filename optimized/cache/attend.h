@@ -30,7 +30,7 @@ class StatedPlan {
 
 // One operand of one row of a cache as attention reads it. What it does not read is given as f32 at
 // the same slots, in memory of its own: f64, exact for what is stored from a type of at most 32
-// bits, and groups of tokens.
+// bits, and what has a residual.
 class AttendedOperand {
  public:
   // range: positions that are there.

@@ -6,9 +6,10 @@
 //   rows      i64 (B, 3): tokens seen, first retained position beside the kept ones, unfed padding
 //   k_codes, k_scales, k_biases, v_codes, v_scales, v_biases
 //             u8 (T, bytes): retained tokens, row by row, oldest first, all heads of a token; those
-//             that the format has. Of a format that codes groups of tokens (groups, bytes), and
+//             that the format has. Of a format that codes groups of tokens (groups, bytes); of one
+//             with a residual those that have left it, and
 //   k_residual, v_residual
-//             u8 (T, bytes): the tokens that are not coded
+//             u8 (T, bytes): the tokens in it, by position modulo its room
 //
 // Capacity and slots are no part of it: what is loaded has its own.
 

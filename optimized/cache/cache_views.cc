@@ -225,7 +225,7 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   shape.v = AttendedOperand::FormatOf(v_format_);
   shape.scale = request.scale;
   // What the plan says of one side's formats it says of both.
-  shape.factors = !GroupsTokens(k_format_) && !GroupsTokens(v_format_);
+  shape.factors = !HasResidual(k_format_) && !HasResidual(v_format_);
   attend_.attention.Run(shape, attend_.batch);
   StoredRows to;
   to.codes = out;
@@ -236,8 +236,8 @@ OpResult OptimizedCache::Attend(const AttendRequest& request, std::byte* out) {
   for (const CacheRow& row : rows_) positions = std::max(positions, row.offset);
   OpResult result;
   // Attention was over f32 decoded from the formats of single tokens.
-  if (GroupsTokens(k_format_)) shape.k = TokenFormatOf(k_format_);
-  if (GroupsTokens(v_format_)) shape.v = TokenFormatOf(v_format_);
+  if (HasResidual(k_format_)) shape.k = TokenFormatOf(k_format_);
+  if (HasResidual(v_format_)) shape.v = TokenFormatOf(v_format_);
   result.plan = &attend_.plan.Of(shape, positions);
   return result;
 }

@@ -22,15 +22,16 @@ StoreShape StoreShapeOf(const KvFormat& k, int64_t k_dim, const KvFormat& v, int
     const int64_t dim = is_key ? k_dim : v_dim;
     const int64_t group = TokenGroupOf(format);
     const int64_t residual = ResidualOf(format);
+    const bool rolls = ResidualRolls(format);
     const RowBytes bytes = RowBytesOf(format, group * dim);
     PlaneShape* const of_part = shape.data() + (is_key ? kKCodes : kVCodes);
-    of_part[0] = {heads * bytes.codes, group, residual, false};
-    of_part[1] = {heads * bytes.scales, group, residual, false};
-    of_part[2] = {heads * bytes.biases, group, residual, false};
-    if (group == 1) continue;
+    of_part[0] = {heads * bytes.codes, group, residual, false, rolls};
+    of_part[1] = {heads * bytes.scales, group, residual, false, rolls};
+    of_part[2] = {heads * bytes.biases, group, residual, false, rolls};
+    if (!HasResidual(format)) continue;
     const auto element = static_cast<int64_t>(SizeInBytes(RowDType(format)));
     shape[static_cast<size_t>(is_key ? kKResidual : kVResidual)] = {heads * dim * element, 1,
-                                                                    residual, true};
+                                                                    residual, true, rolls};
   }
   return shape;
 }

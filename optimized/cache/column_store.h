@@ -1,7 +1,7 @@
 // The memory of a cache: up to eight planes (codes, scales, biases and residual of K and of V),
 // each one allocation of shape (rows, entries, heads, bytes). An entry is the part of one token,
-// or, of a format that codes groups of tokens, of one group; its residual holds tokens of which
-// there is no whole group yet.
+// or, of a format that codes groups of tokens, of one group. A residual holds the newest tokens,
+// that at position p in entry p % residual; the other planes of its part those that have left it.
 //
 // Token-major, so that a token's heads are contiguous: an append writes one piece per plane,
 // and a row moves (growth, filter, merge, extract) as one or two memcpy per plane, whatever the
@@ -11,6 +11,7 @@
 #ifndef OPTIMIZED_CACHE_COLUMN_STORE_H_
 #define OPTIMIZED_CACHE_COLUMN_STORE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -38,14 +39,18 @@ inline constexpr int kPlanes = 8;
 struct PlaneShape {
   int64_t bytes = 0;     // of an entry, all heads; 0: the plane is not there
   int64_t group = 1;     // tokens of an entry
-  int64_t residual = 1;  // tokens that are coded together: a multiple of the group
+  int64_t residual = 1;  // room of the residual of the part: a multiple of the group
   bool is_residual = false;
+  bool rolls = false;  // the residual of the part gives one token up for each that comes
   bool operator==(const PlaneShape&) const = default;
 
-  bool IsGrouped() const { return group > 1 || is_residual; }
+  // Whether entries are counted from position 0, and are no slots.
+  bool IsGrouped() const { return group > 1 || is_residual || rolls; }
   // Entries that the first `tokens` tokens of a row take.
   int64_t Entries(int64_t tokens) const {
-    return is_residual ? tokens % residual : (tokens - tokens % residual) / group;
+    const int64_t coded =
+        rolls ? std::max<int64_t>(0, tokens - residual) : tokens - tokens % residual;
+    return is_residual ? tokens - coded : coded / group;
   }
   // Entries that a row of so many slots has.
   int64_t Room(int64_t slots) const { return is_residual ? residual : Entries(slots); }

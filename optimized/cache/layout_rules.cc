@@ -41,8 +41,8 @@ std::string_view WhyNotFormats(const CacheSetup& setup, const CacheLayout& layou
       return "the group of the format does not divide head_dim";
     }
     const bool forgets = layout.kind != LayoutKind::kLinear || layout.window != 0;
-    if (TokenGroupOf(format) > 1 && forgets) {
-      return "the format codes groups of tokens, which this layout forgets one by one";
+    if (HasResidual(format) && forgets) {
+      return "the format keeps the newest tokens, and this layout forgets tokens one by one";
     }
   }
   return "";

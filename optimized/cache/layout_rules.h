@@ -56,10 +56,12 @@ int64_t MostSlots(const CacheLayout& layout, int64_t columns);
 // from `left` to offset.
 int64_t NearestReachable(const CacheLayout& layout, int64_t from, int64_t offset, int64_t left);
 
-// The same of a format that codes groups of tokens, of which a row may lose whole residuals, or
-// tokens of the one that is not coded.
+// The same of a format with a residual. Of one that is coded all at once a row may lose whole
+// residuals, or tokens of the one that is not coded; of one that rolls nothing, or everything, once
+// a token has left it.
 inline int64_t NearestOfGroups(const KvFormat& format, int64_t offset, int64_t left) {
   const int64_t residual = ResidualOf(format);
+  if (ResidualRolls(format)) return offset <= residual || left == 0 ? left : offset;
   const int64_t coded = offset / residual * residual;
   return left >= coded ? left : (left + residual - 1) / residual * residual;
 }

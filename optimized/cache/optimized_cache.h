@@ -131,8 +131,8 @@ class OptimizedCache : public Cache {
 
   std::shared_ptr<const CacheSetup> setup_;
   CacheLayout layout_;
-  RowCodec k_, v_;                   // from appended vectors; of formats that code them one by one
-  TokenGroups k_groups_, v_groups_;  // of the others
+  RowCodec k_, v_;                   // from appended vectors; of formats without a residual
+  TokenGroups k_groups_, v_groups_;  // of those with a residual
   KvFormat k_format_ = PlainFormat{};
   KvFormat v_format_ = PlainFormat{};
   ColumnStore store_;

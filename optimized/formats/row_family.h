@@ -52,6 +52,7 @@ const RowFamily& RowFamilyOf(const ScaledFormat& format);
 const RowFamily& RowFamilyOf(const Int4zpFormat& format);
 const RowFamily& RowFamilyOf(const UniformFormat& format);
 const RowFamily& RowFamilyOf(const ChannelFormat& format);
+const RowFamily& RowFamilyOf(const ResidualAffineFormat& format);
 
 // Of another name than the overloads, or a family without one would convert to KvFormat and
 // recurse.

@@ -45,7 +45,7 @@ std::vector<int64_t> GroupsToCode(const KvFormat& format, RegroupRule regroup, i
 
 void CloseGroups(TokenPart part, const KvFormat& format, RegroupRule regroup, int64_t before,
                  const GroupRules& rules, ModelRow* row, VectorTable* table) {
-  if (!GroupsTokens(format)) return;
+  if (!HasResidual(format)) return;
   const int64_t group = TokenGroupOf(format);
   const auto count = static_cast<int64_t>(row->tokens.size());
   std::vector<int64_t> groups =

@@ -1,6 +1,7 @@
-// The groups of tokens of a row that become whole, coded: what an append and to_quantized do to a
-// cache whose format codes groups of tokens, and which groups a profile codes again. The judge's
-// side and the model as an implementation share it.
+// The tokens of a row that leave its residual, coded: whole groups, or one by one where a format
+// codes them by themselves (a group is then one token). What an append and to_quantized do to a
+// cache whose format has a residual, and which groups a profile codes again. The judge's side and
+// the model as an implementation share it.
 
 #ifndef REFERENCE_CACHE_CLOSE_GROUPS_H_
 #define REFERENCE_CACHE_CLOSE_GROUPS_H_
@@ -32,8 +33,8 @@ struct GroupRules {
 };
 
 // Codes the groups of K, or V, that are to be coded of a row whose tokens were `before` before the
-// last ones came, and counts in the row how many of its tokens are coded. Does nothing where
-// vectors are coded one by one.
+// last ones came, and counts in the row how many of its tokens are coded. Does nothing where there
+// is no residual.
 void CloseGroups(TokenPart part, const KvFormat& format, RegroupRule regroup, int64_t before,
                  const GroupRules& rules, ModelRow* row, VectorTable* table);
 

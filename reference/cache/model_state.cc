@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kPending = "a prepared prefill is pending: append or finalize first";
 
 constexpr std::string_view kTokenGroups =
-    "the format codes groups of tokens, which this layout forgets one by one: store them in layout "
-    "linear";
+    "the format has a residual of the newest tokens, and this layout forgets tokens one by one: "
+    "store them in layout linear";
 
 constexpr std::string_view kGroup = "the group of the format does not divide head_dim";
 
@@ -273,7 +273,7 @@ int64_t CodedTokens(const ModelState& state, const ModelRow& row, TokenPart part
 bool GroupsReturn(const ModelState& state, const ModelRow& row, int64_t trimmed) {
   const int64_t left = row.offset - trimmed;
   const auto returns = [&](const KvFormat& format, TokenPart part) {
-    if (!GroupsTokens(format)) return true;
+    if (!HasResidual(format)) return true;
     switch (state.regroup) {
       case RegroupRule::kNever:
         return CanReturnTo(format, row.offset, left);

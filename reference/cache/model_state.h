@@ -10,9 +10,10 @@
 // - trim's n' is the largest n' <= n for which the state after n' fewer tokens requires no evicted
 //   one. The empty state requires nothing: losing all tokens is always possible.
 // - "Nothing appended" means that no row has a token.
-// - Groups of tokens are counted from position 0 of each row, whatever is padding: the first
-//   ClosedTokens of its tokens are coded (token_groups.h), as soon as they are there. Where a
-//   profile codes groups again (RegroupRule), how many are coded depends on where appends ended.
+// - Groups of tokens, and the newest ones of a residual, are counted from position 0 of each row,
+//   whatever is padding: the first ClosedTokens of its tokens are coded (token_groups.h), as soon
+//   as the others are there. Where a profile codes groups again (RegroupRule), how many are coded
+//   depends on where appends ended.
 
 #ifndef REFERENCE_CACHE_MODEL_STATE_H_
 #define REFERENCE_CACHE_MODEL_STATE_H_

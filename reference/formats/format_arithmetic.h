@@ -183,6 +183,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const ScaledFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const Int4zpFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const UniformFormat& format);
 std::unique_ptr<FormatArithmetic> MakeArithmetic(const ChannelFormat& format);
+std::unique_ptr<FormatArithmetic> MakeArithmetic(const ResidualAffineFormat& format);
 
 std::unique_ptr<FormatArithmetic> ArithmeticOf(const KvFormat& format);
 

@@ -26,6 +26,8 @@ bool Contains(const Range& range, const T& value) {
 std::optional<AffineFormat> AffineFormat::Parse(Piece piece, const std::vector<Piece>& parts,
                                                 bool* has_row_type) {
   if (parts[0].text != "affine") return std::nullopt;
+  // With a residual: ResidualAffineFormat.
+  if (parts.size() > 3 && parts[3].text.substr(0, 1) == "r") return std::nullopt;
   const bool named = parts.size() == 4;
   if (!named && !(parts.size() == 3 && has_row_type != nullptr)) {
     piece.Refuse("an affine format is written affine:BITS:gGROUP:SCALE_TYPE, as affine:4:g64:bf16");

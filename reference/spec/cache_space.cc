@@ -10,8 +10,17 @@
 
 namespace kvcheck {
 
+bool NamesCacheFormat(const std::vector<std::string>& patterns, const KvFormat& format) {
+  if (!IsOfCachesAlone(format)) return MatchesAnyGlob(patterns, Print(format));
+  return patterns.empty() ||
+         std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+           const bool says_so = pattern == "*" || pattern.find(":r") != std::string::npos;
+           return says_so && MatchesGlob(pattern, Print(format));
+         });
+}
+
 bool CacheSpace::HasFormat(DType type, const KvFormat& format) const {
-  if (!MatchesAnyGlob(formats, Print(format))) return false;
+  if (!NamesCacheFormat(formats, format)) return false;
   return !(IsPlain(format) ? stored_as_given : scales_as_given) || RowDType(format) == type;
 }
 

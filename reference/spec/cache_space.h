@@ -16,6 +16,10 @@
 
 namespace kvcheck {
 
+// Whether one of the patterns, or an empty list of them, means the format. One with a residual is
+// meant by a pattern that says so (`affine:*:r*`), or by `*`: `affine:*` is older than residuals.
+bool NamesCacheFormat(const std::vector<std::string>& patterns, const KvFormat& format);
+
 enum class SpaceRows : uint8_t {
   kAny,
   kSingle,  // no cache has more than one row
@@ -26,7 +30,8 @@ struct CacheSpace {
   // Patterns (pattern.h) over the kinds of layouts: linear, linear:w, ring, ring:keep, chunk.
   // Empty: every one.
   std::vector<std::string> layouts;
-  // Patterns over the texts of AllKvFormats(), of K and of V. Empty: every one; beside pairs none.
+  // Patterns over the texts of CacheFormats() (NamesCacheFormat), of K and of V. Empty: every one;
+  // beside pairs none.
   std::vector<std::string> formats;
   // Pairs (K, V) of different formats that a cache can have, beside those of `formats`. Where there
   // are any, K and V have the same format in every other cache.

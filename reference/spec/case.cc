@@ -256,7 +256,7 @@ void ValidateKind(const AttentionCase& c) {
     Illegal(fmt::format("hq={} is not a multiple of hkv={}", c.query_heads, c.kv_heads));
   }
   for (const KvFormat* format : {&c.k, &c.v}) {
-    if (!GroupsTokens(*format)) continue;
+    if (!GroupsTokens(*format)) continue;  // CheckHeadDim refuses other formats of caches
     Illegal(
         fmt::format("{} stores groups of tokens, and an attention case its tokens one by one: ask "
                     "{}with K or V as a cache shows it, {}",

@@ -93,8 +93,17 @@ void CheckHeads(const KvFormat& format, int64_t kv_heads, const std::string& con
               context);
 }
 
+bool IsOfCachesAlone(const KvFormat& format) {
+  return std::visit(
+      []<typename F>(const F& family) {
+        if constexpr (requires { family.Coded(); }) return family.Residual() > 0;
+        return false;
+      },
+      format);
+}
+
 bool FitsHeadDim(const KvFormat& format, int64_t head_dim) {
-  return head_dim % BlockOf(format) == 0;
+  return head_dim % BlockOf(format) == 0 && !IsOfCachesAlone(format);
 }
 
 Planes PlanesOf(const KvFormat& format, int64_t head_dim) {
@@ -130,7 +139,7 @@ std::vector<std::string> PlaneNames(const KvFormat& format) {
 
 std::vector<std::string> AllPlaneNames() {
   std::vector<std::string> all;
-  for (const KvFormat& format : AllKvFormats()) {
+  for (const KvFormat& format : AllOf<KvFormat>()) {
     for (std::string& name : PlaneNames(format)) {
       if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
     }
@@ -147,6 +156,15 @@ void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& c
     throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a format", Print(format)),
                 context);
   }
+  if (IsOfCachesAlone(format)) {
+    throw Error(
+        ErrorCode::kIllegalCase,
+        fmt::format("{} is how a cache keeps the tokens of a row, the newest ones as vectors; "
+                    "a row by itself has no newest one: ask with a cache case, or leave the "
+                    "residual out",
+                    Print(format)),
+        context);
+  }
   if (!FitsHeadDim(format, head_dim)) {
     throw Error(ErrorCode::kIllegalCase,
                 fmt::format("head_dim {} is not a multiple of the group {} of {}; choose a smaller "
@@ -156,6 +174,18 @@ void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& c
   }
 }
 
-std::vector<KvFormat> AllKvFormats() { return AllOf<KvFormat>(); }
+std::vector<KvFormat> ListedKvFormats() { return AllOf<KvFormat>(); }
+
+std::vector<KvFormat> AllKvFormats() {
+  std::vector<KvFormat> formats = AllOf<KvFormat>();
+  std::erase_if(formats, IsOfCachesAlone);
+  return formats;
+}
+
+std::vector<KvFormat> FormatsOfCachesAlone() {
+  std::vector<KvFormat> formats = AllOf<KvFormat>();
+  std::erase_if(formats, [](const KvFormat& format) { return !IsOfCachesAlone(format); });
+  return formats;
+}
 
 }  // namespace kvcheck

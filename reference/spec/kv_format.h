@@ -40,7 +40,7 @@ concept FormatFamily = requires(const F& format, Piece piece, const std::vector<
   // of the text, between colons. *has_row_type: whether the text says the type of rows; null: it
   // has to.
   { F::Parse(piece, parts, has_row_type) } -> std::same_as<std::optional<F>>;
-  // Every one; of a family with a seed some of each kind.
+  // Every one; of a family with a seed, or a number of tokens, some of each kind.
   { F::All() } -> std::same_as<std::vector<F>>;
   // Is one of All(), or differs from one by a number of its text (a static scale).
   { format.Exists() } -> std::same_as<bool>;
@@ -89,9 +89,13 @@ int64_t HeadsOf(const KvFormat& format);
 KvFormat FormatOfHead(const KvFormat& format, int64_t head);
 // Errors: kIllegalCase where the format names other heads than there are.
 void CheckHeads(const KvFormat& format, int64_t kv_heads, const std::string& context);
-// Whether rows of head_dim channels consist of whole blocks.
+// Whether caches alone have the format: what it stores of a row depends on how many tokens follow
+// (token_groups.h).
+bool IsOfCachesAlone(const KvFormat& format);
+// Whether rows of head_dim channels, by themselves, are stored in it: they consist of whole blocks,
+// and the format is not of caches alone.
 bool FitsHeadDim(const KvFormat& format, int64_t head_dim);
-// Precondition: FitsHeadDim.
+// Of one token where the format is of caches alone. Precondition: whole blocks.
 Planes PlanesOf(const KvFormat& format, int64_t head_dim);
 // nullopt where a value is no code * scale + bias.
 std::optional<CodeGrid> GridOf(const KvFormat& format);
@@ -105,12 +109,15 @@ std::vector<std::string> AllPlaneNames();
 // The tensor of a plane of rows that are called `name` ("k"): "k" of a plain format, "k_codes".
 std::string PlaneTensor(const KvFormat& format, const std::string& name, const Plane& plane);
 
-// Errors: kIllegalCase when head_dim is not a multiple of the format's block, and for a format
-// built in code that does not exist.
+// Errors: kIllegalCase when head_dim is not a multiple of the format's block, for a format of
+// caches alone, and for one built in code that does not exist.
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context);
 
-// The formats of this build, for drawing, coverage lists and tests: FormatFamily::All().
+// The formats of this build, for drawing, coverage lists and tests: FormatFamily::All(), of rows
+// and pages; those that caches alone have; and both.
 std::vector<KvFormat> AllKvFormats();
+std::vector<KvFormat> FormatsOfCachesAlone();
+std::vector<KvFormat> ListedKvFormats();
 
 }  // namespace kvcheck
 

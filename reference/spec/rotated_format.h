@@ -27,6 +27,7 @@
 #include "reference/spec/q5_0_format.h"
 #include "reference/spec/q5_1_format.h"
 #include "reference/spec/q8_0_format.h"
+#include "reference/spec/residual_affine_format.h"
 #include "reference/spec/scaled_format.h"
 #include "reference/spec/split_turboquant_format.h"
 #include "reference/spec/text.h"
@@ -37,10 +38,11 @@
 namespace kvcheck {
 
 // Every family but the rotation itself.
-using UnrotatedFormat = std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format,
-                                     Q5_0Format, Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format,
-                                     SplitTurboquantFormat, TurboquantProdFormat, TurboquantFormat,
-                                     ScaledFormat, Int4zpFormat, UniformFormat, ChannelFormat>;
+using UnrotatedFormat =
+    std::variant<PlainFormat, AffineFormat, Q8_0Format, Q4_0Format, Q4_1Format, Q5_0Format,
+                 Q5_1Format, Iq4NlFormat, MxFormat, Nvfp4Format, SplitTurboquantFormat,
+                 TurboquantProdFormat, TurboquantFormat, ScaledFormat, Int4zpFormat, UniformFormat,
+                 ChannelFormat, ResidualAffineFormat>;
 
 // Planes are those of `stored`. A row is rotated in blocks of `size` consecutive channels.
 struct RotatedFormat {

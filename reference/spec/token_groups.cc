@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "reference/spec/dtype.h"
@@ -15,12 +16,12 @@ concept TokenGrouped = requires(const F& family) {
   family.TokenGroup();
   family.OfToken();
 };
-// Whose groups a cache closes as tokens come.
+// Whose tokens a cache codes as others come.
 template <typename F>
-concept HasResidual = TokenGrouped<F> && requires(F family) {
-  family.Residual();
-  family.group = 1;
-};
+concept Residual = TokenGrouped<F> && requires(const F& family) { family.Residual(); };
+// Of these, those that are coded one by one.
+template <typename F>
+concept RollingResidual = Residual<F> && requires(const F& family) { family.Coded(); };
 
 }  // namespace
 
@@ -36,7 +37,8 @@ int64_t TokenGroupOf(const KvFormat& format) {
 bool CachesKeep(const KvFormat& format) {
   return std::visit(
       []<typename F>(const F& family) {
-        if constexpr (TokenGrouped<F> && !HasResidual<F>) return family.TokenGroup() == 1;
+        if constexpr (TokenGrouped<F> && !Residual<F>) return family.TokenGroup() == 1;
+        if constexpr (RollingResidual<F>) return family.Residual() > 0;
         return true;
       },
       format);
@@ -45,11 +47,22 @@ bool CachesKeep(const KvFormat& format) {
 std::vector<KvFormat> CacheFormats() {
   std::vector<KvFormat> formats = AllKvFormats();
   std::erase_if(formats, [](const KvFormat& format) { return !CachesKeep(format); });
+  for (const KvFormat& format : FormatsOfCachesAlone()) formats.push_back(format);
   return formats;
+}
+
+bool HasResidual(const KvFormat& format) {
+  return CachesKeep(format) && (GroupsTokens(format) || ResidualRolls(format));
 }
 
 void CheckCachesKeep(const KvFormat& format, const std::string& context) {
   if (CachesKeep(format)) return;
+  if (!GroupsTokens(format)) {
+    throw Error(
+        ErrorCode::kIllegalCase,
+        fmt::format("{} is how one token of a cache is shown: name its residual", Print(format)),
+        context);
+  }
   throw Error(ErrorCode::kIllegalCase,
               fmt::format("{} is how a page of {} tokens lies in memory, and a cache keeps tokens "
                           "one by one: ask with {}",
@@ -69,7 +82,7 @@ KvFormat TokenFormatOf(const KvFormat& format) {
 KvFormat OpenGroupOf(const KvFormat& format, int64_t tokens) {
   return std::visit(
       [&]<typename F>(F family) -> KvFormat {
-        if constexpr (HasResidual<F>) family.group = tokens;
+        if constexpr (Residual<F> && !RollingResidual<F>) family.group = tokens;
         return family;
       },
       format);
@@ -92,27 +105,32 @@ void CheckTokens(const KvFormat& format, int64_t head_dim, const std::string& co
 int64_t ResidualOf(const KvFormat& format) {
   return std::visit(
       []<typename F>(const F& family) -> int64_t {
-        if constexpr (HasResidual<F>) return family.Residual();
+        if constexpr (Residual<F>) return std::max<int64_t>(1, family.Residual());
         return 1;
       },
       format);
 }
 
 int64_t ClosedTokens(const KvFormat& format, int64_t tokens) {
-  return tokens - tokens % ResidualOf(format);
+  const int64_t residual = ResidualOf(format);
+  return ResidualRolls(format) ? std::max<int64_t>(0, tokens - residual)
+                               : tokens - tokens % residual;
 }
 
 int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded) {
-  if (!GroupsTokens(format)) coded = tokens;
+  if (!HasResidual(format)) coded = tokens;
   const int64_t group = TokenGroupOf(format);
+  const int64_t vector = head_dim * static_cast<int64_t>(SizeInBytes(RowDType(format)));
   const Planes planes = PlanesOf(format, group * head_dim);
-  const auto of_group = static_cast<int64_t>(planes.RowBytes());
+  // Tokens that are coded by themselves have the plane of the residual, and nothing in it.
+  const int64_t of_group =
+      static_cast<int64_t>(planes.RowBytes()) - (ResidualRolls(format) ? vector : 0);
   int64_t stored = coded / group * of_group;
   // Of a group that is not whole, the codes of its tokens and what all of them share.
   if (const int64_t open = coded % group; open > 0) {
     stored += of_group - (group - open) * static_cast<int64_t>(planes[0].Bytes()) / group;
   }
-  return stored + (tokens - coded) * head_dim * static_cast<int64_t>(SizeInBytes(RowDType(format)));
+  return stored + (tokens - coded) * vector;
 }
 
 int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
@@ -120,11 +138,12 @@ int64_t StoredBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
 }
 
 bool CanReturnTo(const KvFormat& format, int64_t tokens, int64_t left) {
-  return left >= ClosedTokens(format, tokens) || left == ClosedTokens(format, left);
+  const int64_t closed = ClosedTokens(format, left);
+  return closed == ClosedTokens(format, tokens) || closed == left;
 }
 
 int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens, int64_t coded) {
-  if (!GroupsTokens(format)) return StoredBytes(format, head_dim, tokens);
+  if (!HasResidual(format)) return StoredBytes(format, head_dim, tokens);
   const int64_t group = TokenGroupOf(format);
   const int64_t whole = (coded + group - 1) / group * group;
   return StoredBytes(format, head_dim, whole, whole) +
@@ -137,7 +156,7 @@ int64_t RoomBytes(const KvFormat& format, int64_t head_dim, int64_t tokens) {
 
 bool KeepsGroups(const CacheLayout& layout, const KvFormat& format) {
   if (!CachesKeep(format)) return false;
-  return !GroupsTokens(format) || (layout.kind == LayoutKind::kLinear && layout.window == 0);
+  return !HasResidual(format) || (layout.kind == LayoutKind::kLinear && layout.window == 0);
 }
 
 }  // namespace kvcheck

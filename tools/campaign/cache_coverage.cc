@@ -114,7 +114,7 @@ std::optional<CacheCase> CoverageTrace(std::span<const CacheSpace> spaces, Cache
         if (!space.sinks) step.sinks = false;
         // Codes as the space has them.
         if (step.kind != CacheOpKind::kToQuantized) continue;
-        for (const KvFormat& codes : AllKvFormats()) {
+        for (const KvFormat& codes : ListedKvFormats()) {
           const bool fits = !IsPlain(codes) && FitsTokens(codes, c.setup.k_dim);
           if (!fits || space.HasFormats(x, *step.k, *step.v)) continue;
           if (space.HasFormats(x, codes, codes)) step.k = step.v = codes;
@@ -136,7 +136,7 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
       CoverageRow row{entry.text, rows > 1, {}};
       for (const CacheOpKind op : operations) {
         CoverageCell cell;
-        for (const KvFormat& format : AllKvFormats()) {
+        for (const KvFormat& format : ListedKvFormats()) {
           // What is refused is no operation.
           if (!KeepsGroups(entry.layout, format)) continue;
           if (!factory->Supports(op, entry.layout, format, format)) continue;
@@ -158,7 +158,7 @@ std::vector<CoverageRow> CoverageOf(CacheFactory* factory) {
 }
 
 std::string CoverageText(const std::string& implementation, const std::vector<CoverageRow>& rows) {
-  const std::vector<KvFormat> formats = AllKvFormats();
+  const std::vector<KvFormat> formats = ListedKvFormats();
   const int64_t plain = std::count_if(formats.begin(), formats.end(), IsPlain);
   const int64_t affine = static_cast<int64_t>(formats.size()) - plain;
   std::string text = fmt::format(

@@ -21,7 +21,7 @@ namespace kvcheck {
 // Every operation but `drop` and `damage`, which are of the language and not of caches.
 std::vector<CacheOpKind> CoveredOperations();
 
-// The formats (of K and of V alike) of AllKvFormats() with which an operation passed.
+// The formats (of K and of V alike) of ListedKvFormats() with which an operation passed.
 struct CoverageCell {
   int64_t plain = 0;
   int64_t affine = 0;

@@ -1,6 +1,6 @@
 // The replaced rules of cache_faults.cc, one function a fault. Of one row and its appends:
 // cache_fault_rows.cc; of what operations carry: cache_fault_batches.cc; of legality and numbers:
-// cache_fault_calls.cc; of groups of tokens: cache_fault_groups.cc.
+// cache_fault_calls.cc; of residuals and groups: cache_fault_groups.cc.
 
 #ifndef TOOLS_FAULTS_CACHE_FAULT_RULES_H_
 #define TOOLS_FAULTS_CACHE_FAULT_RULES_H_
@@ -72,6 +72,9 @@ CacheRules ClosedGroupsCodedAgain();
 CacheRules RegroupsBeforeTheResidualIsFull();
 CacheRules RegroupsAFullGroup();
 CacheRules GroupScalesOfTheLast();
+CacheRules ResidualOneShort();
+CacheRules ResidualFlushedWhole();
+CacheRules ValuesStepOfOneLevelMore();
 CacheRules TrimIntoClosedGroup();
 
 }  // namespace kvcheck::cache_fault

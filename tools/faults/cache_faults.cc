@@ -361,6 +361,28 @@ constexpr CacheFault kFaults[] = {
       "new A; append A 8; trim A 1"},
      "trim",
      cache_fault::TrimIntoClosedGroup},
+    {{"residual_one_short", "groups", "a residual of values keeps one token fewer than it says",
+      "hf-residual-flushed", "P9",
+      "append wrong_bytes | append kv_mismatch | append visible_padding",
+      "cache k=f32 v=affine:4:g32:r3:f32 dk=8 dv=32 hkv=2 data=tokens:1; "
+      "new A; append A 3"},
+     "append to_quantized",
+     cache_fault::ResidualOneShort},
+    {{"residual_flushed_whole", "groups",
+      "a residual of values is coded whole when it is full, and none of the newest are left",
+      "hf-residual-flushed", "P9",
+      "append wrong_bytes | append kv_mismatch | append visible_padding",
+      "cache k=f32 v=affine:4:g32:r3:f32 dk=8 dv=32 hkv=2 data=tokens:1; "
+      "new A; append A 3"},
+     "append to_quantized",
+     cache_fault::ResidualFlushedWhole},
+    {{"values_step_of_one_level_more", "groups",
+      "values that leave a residual have the range divided by 2^bits", "vllm-fp8-v1-wrong", "P9",
+      "append wrong_bytes | append kv_mismatch | append visible_padding",
+      "cache k=f32 v=affine:4:g32:r3:f32 dk=8 dv=32 hkv=2 data=tokens:1; "
+      "new A; append A 4"},
+     "append to_quantized",
+     cache_fault::ValuesStepOfOneLevelMore},
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ std::string FamilyText(const std::string& family, const std::vector<std::string>
 std::string FormatsText() {
   std::vector<std::string> families;  // in the order of their first format
   std::map<std::string, std::vector<std::string>> formats;
-  for (const KvFormat& format : AllKvFormats()) {
+  for (const KvFormat& format : ListedKvFormats()) {
     const std::string text = Print(format);
     const std::string family = IsPlain(format) ? "plain" : text.substr(0, text.find(':'));
     if (formats[family].empty()) families.push_back(family);

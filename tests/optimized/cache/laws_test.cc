@@ -27,19 +27,19 @@ T Pick(const std::vector<T>& values) {
   return values[static_cast<size_t>(Draw(0, static_cast<int64_t>(values.size()) - 1))];
 }
 
-// kAffine: and every other format whose vectors are coded one by one.
-enum class Family { kPlain, kFp8, kAffine, kTokenGroups };
+// kAffine: and every other format whose vectors are coded as they come.
+enum class Family { kPlain, kFp8, kAffine, kResidual };
 
 Family FamilyOf(const KvFormat& format) {
   const auto* plain = std::get_if<PlainFormat>(&format);
-  if (GroupsTokens(format)) return Family::kTokenGroups;
+  if (HasResidual(format)) return Family::kResidual;
   if (plain == nullptr) return Family::kAffine;
   return SizeInBytes(plain->dtype) == 1 ? Family::kFp8 : Family::kPlain;
 }
 
-// Groups of tokens now and then, the others alike, whatever the sizes of families.
+// Residuals now and then, the others alike, whatever the sizes of families.
 KvFormat DrawFormat() {
-  const auto family = Draw(0, 5) == 0 ? Family::kTokenGroups : static_cast<Family>(Draw(0, 2));
+  const auto family = Draw(0, 5) == 0 ? Family::kResidual : static_cast<Family>(Draw(0, 2));
   std::vector<KvFormat> formats;
   for (const KvFormat& format : CacheFormats()) {
     if (FamilyOf(format) == family) formats.push_back(format);
@@ -242,9 +242,9 @@ RC_GTEST_PROP(CacheLaws, SplitsOfAnAppendDoNotMatter, ()) {
     joined.attention.insert(joined.attention.end(), piece.attention.begin(), piece.attention.end());
     at += count;
   }
-  // A query reads what is stored when its append ends: groups of tokens are then coded or not.
-  const bool groups = GroupsTokens(probe.setup().k) || GroupsTokens(probe.setup().v);
-  RC_ASSERT(groups || joined == step);
+  // A query reads what is stored when its append ends: tokens of a residual are then coded or not.
+  const bool residual = HasResidual(probe.setup().k) || HasResidual(probe.setup().v);
+  RC_ASSERT(residual || joined == step);
   RC_ASSERT(probe.AppendRow(whole.get(), 0, tokens, tokens + 2) ==
             probe.AppendRow(split.get(), 0, tokens, tokens + 2));
 }

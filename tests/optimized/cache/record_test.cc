@@ -52,6 +52,38 @@ TEST(CacheRecord, IsSelfDescribing) {
   EXPECT_NE(out, nullptr);
 }
 
+// Of 5 tokens of V the newest 3 are vectors.
+TEST(CacheRecord, OfAResidualHasCodesAndVectorsApart) {
+  const std::string setup = "k=f32 v=affine:4:g32:r3:f32 x=f32 dk=8 dv=32 hkv=2";
+  RowProbe probe(SetupOf(setup));
+  const std::unique_ptr<Cache> cache = probe.New(1);
+  probe.Append(cache.get(), {{0, 0, 0, 5}}, 5);
+  MemoryStateStore store;
+  CheckOk(cache->Save(&store, "s"));
+  const StateRecord record = *store.Find("s");
+  EXPECT_EQ(record.tensors.size(), 6u);
+  const auto expect = [&](const char* name, int64_t entries, int64_t bytes) {
+    const std::vector<Axis>& axes = record.tensors.at(name).shape.axes;
+    EXPECT_EQ(axes[0].extent, entries) << name;
+    EXPECT_EQ(axes[1].extent, bytes) << name;
+  };
+  expect("k_codes", 5, 2 * 8 * 4);
+  expect("v_codes", 2, 2 * 32 / 2);
+  expect("v_scales", 2, 2 * 4);
+  expect("v_biases", 2, 2 * 4);
+  expect("v_residual", 3, 2 * 32 * 4);
+  std::unique_ptr<Cache> out;
+  EXPECT_TRUE(LoadInto(setup, record, &out).ok());
+  // A token in the residual or out of it, and not the same.
+  for (const auto& [plane, entries] : {std::pair("v_residual", 2), {"v_codes", 3}}) {
+    StateRecord forged = record;
+    Tensor& tensor = forged.tensors.at(plane);
+    tensor = Tensor(DType::kUInt8, {{"T", entries}, tensor.shape.axes[1]});
+    std::unique_ptr<Cache> none;
+    EXPECT_FALSE(LoadInto(setup, forged, &none).ok()) << plane;
+  }
+}
+
 TEST(CacheRecord, RecordsThatDoNotFitTogetherAreRefused) {
   const std::vector<std::pair<const char*, std::function<void(StateRecord*)>>> kForgeries = {
       {"a kind", [](StateRecord* r) { r->attributes[kStateKind] = "kvcheck-cache-model"; }},

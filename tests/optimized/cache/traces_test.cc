@@ -69,6 +69,24 @@ TEST(OptimizedCache, PassesTracesOfRareStates) {
       // f64 holds what it was given.
       "cache k=f64 v=f64 x=bf16 dk=32 data=tokens:8; new A; append A 4; attend A; to_quantized A "
       "k=affine:2:g32:bf16 v=f8e5m2; append A 1; attend A",
+      // Values behind a residual of one token, and of more than ever come.
+      "cache k=f32 v=affine:4:g32:r1:f32 dk=8 dv=64 hkv=2 hq=4 growth=1 data=tokens:9; new A "
+      "rows=2 pad=1,0; append A 1; attend A; append A 1; append A 6; attend A window=3; trim A 1; "
+      "extract A 0 -> B; append B 2; attend B; trim B 8; append B 3; attend B",
+      "cache k=affine:2:g64:r129:bf16 v=affine:4:g32:r64:bf16 x=bf16 dk=64 dv=32 hkv=2 growth=3 "
+      "data=tokens:9; new A rows=2; prepare A 7,3; append A 7; finalize A; append A 40; trim A 11; "
+      "append A 30; attend A; save A s1; load s1 -> B; append B 1; attend B; trim B 5",
+      // A residual that has wrapped: copied, filtered, joined with shorter rows, and filled on.
+      "cache k=channel:2:g8:f16 v=affine:2:g32:r5:f16 x=f16 dk=32 hkv=2 hq=4 growth=2 "
+      "data=tokens:10; new A rows=2 pad=0,2; append A 8; copy A -> B; filter B 1,0,1; append B 3; "
+      "attend B; new C; append C 2; extend B C; append B 4; attend B; extract B 3 -> D; extract B "
+      "0 -> E; merge D,E -> C; append C 19; attend C; save C s1; load s1 -> D; append D 1; attend "
+      "D; trim D 30; append D 6; attend D",
+      // Quantized later, one operand after the other.
+      "cache k=f16 v=bf16 x=f16 dk=32 hkv=2 data=tokens:11; new A rows=2 pad=3,0; append A 9; "
+      "to_quantized A k=affine:4:g32:r16:f16 v=bf16; append A 9; attend A; to_quantized A "
+      "k=affine:4:g32:r16:f16 v=affine:2:g32:r3:bf16; append A 1; attend A; to_quantized A k=f16 "
+      "v=affine:2:g32:r3:bf16",
       // Batches without rows.
       "cache k=f32 dk=8 hkv=2 data=tokens:7; new A rows=0; append A 3; attend A; trim A 1; extend "
       "A "

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/spec/cache_space.h"
+#include "reference/spec/case.h"
 #include "reference/spec/text.h"
 #include "tests/reference/spec/expect_error.h"
 
@@ -130,7 +132,103 @@ TEST(TokenGroups, CachesKeepNoPages) {
     EXPECT_EQ(CachesKeep(format), KindOf(format) != "nvfp4:swizzled") << Print(format);
   }
   EXPECT_GT(pages, 0u);
-  EXPECT_EQ(CacheFormats().size() + pages, AllKvFormats().size());
+  EXPECT_EQ(CacheFormats().size() + pages, ListedKvFormats().size());
+}
+
+// Values that are coded by themselves leave a residual one by one.
+TEST(Residual, TextsSayBitsGroupResidualAndType) {
+  const KvFormat format = Format("affine:2:g32:r128:f16");
+  EXPECT_EQ(Print(format), "affine:2:g32:r128:f16");
+  EXPECT_EQ(TokenGroupOf(format), 1);
+  EXPECT_EQ(ResidualOf(format), 128);
+  EXPECT_EQ(RowDType(format), DType::kFloat16);
+  EXPECT_TRUE(HasResidual(format));
+  EXPECT_TRUE(ResidualRolls(format));
+  EXPECT_FALSE(HasResidual(Format("affine:2:g32:f16")));
+  EXPECT_TRUE(HasResidual(Format("channel:4:g8:f32")));
+  EXPECT_FALSE(ResidualRolls(Format("channel:4:g8:r16:f32")));
+  EXPECT_EQ(PlaneNames(format), (std::vector<std::string>{"codes", "scales", "biases", "vectors"}));
+  for (const char* text :
+       {"affine:2:g32:r0:f16", "affine:2:g32:r:f16", "affine:2:g32:r1048577:f16",
+        "affine:2:g32:r-1:f16", "affine:2:g32:r3", "affine:2:g32:r3:f64", "affine:2:g32:3:f32",
+        "affine:2:g48:r3:f32", "affine:7:g32:r3:f32", "affine:2:g32:f32:r3",
+        "affine:2:g32:r3:f32:f32", "affine:2:r3:f32", "hadamard:64:affine:2:g64:r3:f16"}) {
+    EXPECT_TRUE(ErrorOf([&] { Format(text); }).starts_with(Name(ErrorCode::kParse))) << text;
+  }
+}
+
+// A queue of the newest tokens.
+TEST(Residual, TheOldestTokenLeavesAFullOne) {
+  for (const int64_t limit : {1, 3, 16, 129}) {
+    const KvFormat format = Format("affine:4:g32:r" + std::to_string(limit) + ":f32");
+    int64_t held = 0, coded = 0;
+    for (int64_t tokens = 0; tokens < 200; ++tokens) {
+      EXPECT_EQ(ClosedTokens(format, tokens), coded) << limit << " " << tokens;
+      // What is coded has no vector to go back to.
+      for (int64_t left = 0; left <= tokens; ++left) {
+        const bool returns = left == 0 || left == tokens || coded == 0;
+        EXPECT_EQ(CanReturnTo(format, tokens, left), returns) << limit << " " << left;
+      }
+      coded += held == limit ? 1 : 0;
+      held += held == limit ? 0 : 1;
+    }
+  }
+}
+
+TEST(Residual, BytesAreThoseOfCodesAndVectors) {
+  const KvFormat format = Format("affine:4:g32:r3:f16");
+  const int64_t coded = 64 / 2 + 2 * 2 * 2, vector = 64 * 2;
+  EXPECT_EQ(StoredBytes(format, 64, 0), 0);
+  EXPECT_EQ(StoredBytes(format, 64, 3), 3 * vector);
+  EXPECT_EQ(StoredBytes(format, 64, 7), 4 * coded + 3 * vector);
+  EXPECT_EQ(StoredBytes(format, 64, 7, 7), 7 * coded);
+  EXPECT_EQ(RoomBytes(format, 64, 2), 3 * vector);
+  EXPECT_EQ(RoomBytes(format, 64, 7), 4 * coded + 3 * vector);
+}
+
+TEST(Residual, IsOfLinearCachesAlone) {
+  const KvFormat format = Format("affine:2:g32:r3:f32");
+  EXPECT_TRUE(KeepsGroups(CacheLayout{}, format));
+  for (const CacheLayout& layout :
+       {CacheLayout{LayoutKind::kLinear, 4, 0, 0}, CacheLayout{LayoutKind::kRing, 4, 0, 0},
+        CacheLayout{LayoutKind::kChunk, 0, 0, 8}}) {
+    EXPECT_FALSE(KeepsGroups(layout, format)) << Print(layout);
+  }
+  EXPECT_TRUE(FitsTokens(format, 64));
+  EXPECT_FALSE(FitsTokens(format, 48));
+  // A row by itself is not stored in it, nor is the shown form of a token asked for.
+  EXPECT_FALSE(FitsHeadDim(format, 64));
+  EXPECT_FALSE(CachesKeep(TokenFormatOf(format)));
+  for (const std::string& error : {ErrorOf([&] { CheckHeadDim(format, 64, "codec case"); }),
+                                   ErrorOf([&] { CheckTokens(TokenFormatOf(format), 64, "k"); }),
+                                   ErrorOf([&] { CheckTokens(format, 48, "k"); })}) {
+    EXPECT_TRUE(error.starts_with(Name(ErrorCode::kIllegalCase))) << error;
+  }
+  for (const char* text :
+       {"codec op=round_trip format=affine:4:g32:r3:f32 x=f32 rows=3 d=64 data=gauss:1",
+        "attention hq=1 hkv=1 l=1 t=2 d=32 q=f32 k=f32 v=affine:4:g32:r3:f32 out=f32 data=gauss:1",
+        "prefix k=affine:4:g32:r3:f32 v=f32 data=tokens:1; observe"}) {
+    const std::string error = ErrorOf([&] { ParseCase(text); });
+    EXPECT_NE(error.find("leave the residual out"), std::string::npos) << text << "\n" << error;
+  }
+  for (const KvFormat& listed : AllKvFormats()) EXPECT_FALSE(IsOfCachesAlone(listed));
+  EXPECT_EQ(AllKvFormats().size() + FormatsOfCachesAlone().size(), ListedKvFormats().size());
+  EXPECT_GT(FormatsOfCachesAlone().size(), 0u);
+}
+
+// A pattern from before there were residuals means what it meant.
+TEST(Residual, PatternsNameIt) {
+  const KvFormat format = Format("affine:4:g32:r3:f32");
+  EXPECT_TRUE(NamesCacheFormat({}, format));
+  for (const char* pattern : {"affine:*:r*", "affine:4:g32:r3:*", "*:r3:f32"}) {
+    EXPECT_TRUE(NamesCacheFormat({pattern}, format)) << pattern;
+    EXPECT_FALSE(NamesCacheFormat({pattern}, Format("affine:4:g32:f32"))) << pattern;
+  }
+  EXPECT_TRUE(NamesCacheFormat({"*"}, format));
+  for (const char* pattern : {"affine:*", "affine:4:g32:*", "affine:2:*:r*"}) {
+    EXPECT_FALSE(NamesCacheFormat({pattern}, format)) << pattern;
+  }
+  EXPECT_TRUE(NamesCacheFormat({"affine:*"}, Format("affine:4:g32:f32")));
 }
 
 TEST(TokenGroups, HeadDimensionsAreThoseOfWholeWords) {

@@ -142,9 +142,11 @@ class StatingOtherwise : public ModelFactory {
 };
 
 TEST(RunTrace, CachesThatCodeGroupsAgainAreHeldToWhatTheyState) {
-  // 8 bits in bf16: what is read of a code makes other codes.
-  const std::string setup =
-      "cache k=channel:8:g8:r16:bf16 v=channel:4:g16:bf16 x=bf16 dk=16 hkv=2 hq=4 data=tokens:1; ";
+  // 8 bits in bf16: what is read of a code makes other codes. Groups of tokens, and values that are
+  // coded one by one.
+  const std::vector<std::string> setups = {
+      "cache k=channel:8:g8:r16:bf16 v=channel:4:g16:bf16 x=bf16 dk=16 hkv=2 hq=4 data=tokens:1; ",
+      "cache k=bf16 v=affine:8:g32:r5:bf16 x=bf16 dk=16 dv=32 hkv=2 hq=4 data=tokens:1; "};
   const std::string batch =
       "new A rows=2 pad=1,0; append A 9; attend A; append A 8; attend A window=3; append A 9; "
       "attend A; extract A 1 -> B; save B s1; load s1 -> C; append C 7; attend C; merge B,C -> D; "
@@ -153,13 +155,15 @@ TEST(RunTrace, CachesThatCodeGroupsAgainAreHeldToWhatTheyState) {
                                              "regroup=all reads=before", "regroup=open"};
   for (const std::string& done : profiles) {
     for (const std::string& said : profiles) {
-      StatingOtherwise factory(done, said);
-      const TraceResult result = TraceRunner(&factory).Run(ParseCacheCase(setup + batch));
-      EXPECT_EQ(result.outcome, done == said ? Outcome::kPass : Outcome::kFail)
-          << "does '" << done << "', says '" << said << "': " << result.reason;
-      if (done == said) {
-        EXPECT_GT(result.counts.outputs, 1000);
-        EXPECT_EQ(result.counts.idle, 0);
+      for (const std::string& setup : setups) {
+        StatingOtherwise factory(done, said);
+        const TraceResult result = TraceRunner(&factory).Run(ParseCacheCase(setup + batch));
+        EXPECT_EQ(result.outcome, done == said ? Outcome::kPass : Outcome::kFail)
+            << setup << "does '" << done << "', says '" << said << "': " << result.reason;
+        if (done == said) {
+          EXPECT_GT(result.counts.outputs, 1000);
+          EXPECT_EQ(result.counts.idle, 0);
+        }
       }
     }
   }

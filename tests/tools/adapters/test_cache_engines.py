@@ -27,7 +27,15 @@ PASSES = {
         (f"cache k=channel:{bits}:g8:r16:{x} v=channel:{bits}:g8:r16:{x} x={x} hkv=2 hq=4 dk=64 dv=64 data=tokens:1; {SCHEDULE}",
          wrong)
         for bits, x, wrong in ((2, "f32", (" --cache-profile ''", " --cache-profile 'regroup=all'")),
-                               (4, "bf16", (" --cache-profile 'regroup=open reads=before'",)))],
+                               (4, "bf16", (" --cache-profile 'regroup=open reads=before'",)))] + [
+        # Axis 0, the default: passes over any number of tokens. And KIVI's pair, keys per channel.
+        (f"cache k={k} v={v} x={x} hkv=2 hq=4 dk=64 dv=64 data=tokens:1; {schedule}", wrong)
+        for k, v, x, schedule, wrong in (
+            ("affine:2:g32:r16:f32", "affine:2:g32:r16:f32", "f32", "new A; append A 7; attend A; append A 5; append A 10; attend A; "
+             "append A 1; append A 14; attend A; append A 1; attend A", (" --cache-profile ''", " --cache-profile 'regroup=all'")),
+            ("affine:4:g64:r16:bf16", "affine:4:g64:r16:bf16", "bf16", SCHEDULE, (" --cache-profile 'regroup=open reads=before'",)),
+            ("channel:2:g32:r64:f16", "affine:2:g32:r64:f16", "f16", "new A; append A 32; attend A; append A 33; append A 31; attend A",
+             (" --cache-profile ''",)))],
     # Whole blocks, an open one coded again and again, and a batch; a copy goes on by itself.
     "openvino": [
         (f"cache k=channel:{bits}:g32:f32 v=f32 x=f32 hkv=2 hq=4 dk=64 dv=32 data=tokens:1; new A rows={rows}{SCHEDULE[5:]}; "

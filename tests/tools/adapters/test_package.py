@@ -225,6 +225,27 @@ class Texts(unittest.TestCase):
             with self.assertRaises(ValueError):
                 parse_format(text)
 
+    def test_values_with_a_residual_are_codes_or_vectors(self):
+        witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])  # as quanto writes it: formats.md, section A
+        for text, codes, scale, bias, first in (
+                ("affine:2:g32:r128:f32", "94935e4e3a39e5a4", "5555a53f", "0000c0bf", [0xBFC00000, 0xBE555558, 0xBE555558, 0x3F8AAAAA]),
+                ("affine:4:g32:r5:f32", "30a71e85fc63da41b82f960d74eb52c9", "4444843e", "0000c0bf",
+                 [0xBFC00000, 0xBF39999A, 0x3E9DDDDC, 0x3F8AAAAA])):
+            fmt = parse_format(text)
+            self.assertEqual(fmt.shapes(64, (3,)), [[3, 2 * fmt.bits], [3, 2], [3, 2], [3, 64]])
+            planes = fmt.encode(witness)
+            self.assertEqual([plane.tobytes().hex() for plane in planes[:3]], [codes, scale, bias], text)
+            self.assertFalse(planes[3].any())
+            self.assertEqual(fmt.decode(planes)[:4].view(np.uint32).tolist(), first, text)
+            kept = fmt.family.kept(fmt, witness)
+            self.assertFalse(any(plane.any() for plane in kept[:3]))
+            self.assertEqual(fmt.decode(kept).tolist(), witness.tolist())
+            self.assertIs(fmt.of_token, fmt)
+        self.assertEqual(parse_format("affine:2:g32:r128:f32").family.residual(parse_format("affine:2:g32:r128:f32")), 128)
+        for text in ("affine:2:g32:r:f32", "affine:2:g32:128:f32", "affine:2:g32:r128:f64", "affine:2:g32:r128"):
+            with self.assertRaises(ValueError):
+                parse_format(text)
+
     def test_turboquant_is_what_mlx_vlm_writes(self):
         witness = np.float32([((7 * i) % 32 - 12) / 8 for i in range(32)])
         for bits, codes, first in ((1, [0x2F198D47], [0, 0xBF33A006, 0, 0x3F33A006]),

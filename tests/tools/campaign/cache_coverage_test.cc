@@ -26,11 +26,11 @@ class PlainFactory : public optimized::OptimizedCacheFactory {
   }
 };
 
-// All that caches keep but those whose groups of tokens the layout would tear apart.
+// All that caches keep but those whose residual the layout would forget.
 int64_t FormatsOf(const std::string& layout) {
-  const std::vector<KvFormat> formats = AllKvFormats();
+  const std::vector<KvFormat> formats = ListedKvFormats();
   return std::count_if(formats.begin(), formats.end(), [&](const KvFormat& format) {
-    return CachesKeep(format) && (layout == "linear" || !GroupsTokens(format));
+    return CachesKeep(format) && (layout == "linear" || !HasResidual(format));
   });
 }
 

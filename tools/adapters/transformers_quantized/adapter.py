@@ -1,6 +1,8 @@
-"""The codes of transformers' QuantizedCache with optimum-quanto, per channel (axis_key = axis_value = -1), before kvcheck.
+"""The codes of transformers' QuantizedCache with optimum-quanto before kvcheck: per channel (axis -1), or in groups of channels of a
+token (axis 0, which is the default), of K and of V.
 
-    new     QuantizedCache("quanto") of one layer; bits, group and residual are those of the format channel:BITS:gTOKENS:rRESIDUAL:TYPE
+    new     QuantizedCache("quanto") of one layer; axes, bits, group and residual are those of the formats
+            channel:BITS:gTOKENS:rRESIDUAL:TYPE (axis -1) and affine:BITS:gGROUP:rRESIDUAL:TYPE (axis 0)
     append  Cache.update. What it returns is what its queries see: read codes, residual and new vectors. It is shown as what the layer
             holds before the call, where the numbers returned are those that this stands for, bit for bit, and else as the numbers
     attend  torch's scaled_dot_product_attention over what was returned
@@ -8,7 +10,8 @@
 Option: --cache-profile TEXT states another one, to see that it is judged.
 
 The cache codes everything again when its residual is full: regroup=all (reference/cache/contract.md, section 4.1). Its first update codes
-everything at once. A pass over a number of tokens that is no multiple of the group is declined: quanto flattens heads before it groups.
+everything at once. A pass over a number of tokens that is no multiple of a group along tokens is declined, for quanto flattens heads before it
+groups; so is one over a single group of channels, of which quanto makes no group.
 """
 import argparse
 
@@ -22,11 +25,13 @@ from transformers.cache_utils import QuantizedCache
 
 from kvcheck_adapter import Adapter, Refused, Unsupported
 from kvcheck_adapter.channel import Channel, packed, unpacked
+from kvcheck_adapter.residual_affine import ResidualAffine
 from kvcheck_adapter.storage import from_float32, to_float32
 from kvcheck_adapter.torch_arrays import TYPES, to_numpy, to_torch
 
 PLAIN = list(TYPES)[1:]
-GROUPS = (8, 32)
+# What is drawn, of 2 and 4 bits.
+FORMATS = ("channel:{}:g8:*", "channel:{}:g32:*", "affine:{}:g32:r3:*", "affine:{}:g64:r16:*")
 CONFIG = LlamaConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=1)
 
 
@@ -43,13 +48,29 @@ class Tracked:
 
 def read(fmt, planes):
     """The numbers that planes of tokens stand for, product and sum each rounded to the row type."""
-    words, scales, zeros = planes
-    codes = unpacked(words, fmt.bits).astype(np.float32)
+    codes = unpacked(planes[0], fmt.bits).astype(np.float32)
+    scales, zeros = (np.repeat(to_float32(part, fmt.type), codes.shape[-1] // part.shape[-1], -1) for part in planes[1:3])
 
     def rounded(x):
         return to_float32(from_float32(x, fmt.type), fmt.type)
 
-    return from_float32(rounded(codes * to_float32(scales, fmt.type)) + to_float32(zeros, fmt.type), fmt.type)
+    numbers = from_float32(rounded(codes * scales) + zeros, fmt.type)
+    return numbers if len(planes) == 3 else np.where((scales == 0) & (zeros == 0), planes[3], numbers)
+
+
+def axis_of(fmt):
+    return -1 if fmt.family is Channel else 0
+
+
+def group_of(fmt):
+    """Tokens of a channel, or channels of a token."""
+    return Channel.tokens(fmt) if fmt.family is Channel else fmt.group
+
+
+def residual_of(fmt):
+    if fmt.family is ResidualAffine:
+        return ResidualAffine.residual(fmt)
+    return next((int(part[1:]) for part in fmt.text.split(":") if part[0] == "r"), Channel.tokens(fmt))
 
 
 class TransformersQuantized(Adapter):
@@ -59,7 +80,7 @@ class TransformersQuantized(Adapter):
     profile = "decode=two_roundings channel=kivi masked_row=zero mask_value=-inf"
     spaces = [{"kind": "cache", "layouts": ["linear"], "x": PLAIN, "scales": "x", "same_format": True, "rows": "single", "padding": False,
                "same_dims": True, "window": False, "sinks": False, "operations": ["new", "append", "attend", "drop"],
-               "formats": [f"channel:{bits}:g{group}:*" for bits in (2, 4) for group in GROUPS]}]
+               "formats": [text.format(bits) for text in FORMATS for bits in (2, 4)]}]
 
     def __init__(self, *options):
         parser = argparse.ArgumentParser(prog="transformers_quantized", allow_abbrev=False)
@@ -82,22 +103,27 @@ class TransformersQuantized(Adapter):
 
     # --------------------------------------------------------------------------------- operations
     def new(self, layout, k, v, rows, padding):
-        if k.family is not Channel or k.text != v.text or k.bits == 8 or layout.text != "linear" or rows != 1 or any(padding):
-            raise Unsupported("K and V of 2 or 4 bits per channel in one format, one row without padding")
-        residual = next((int(part[1:]) for part in k.text.split(":") if part[0] == "r"), Channel.tokens(k))
-        return Tracked(QuantizedCache("quanto", CONFIG, nbits=k.bits, axis_key=-1, axis_value=-1, q_group_size=Channel.tokens(k),
-                                      residual_length=residual), k, v)
+        coded = all(fmt.family in (Channel, ResidualAffine) and fmt.bits in (2, 4) for fmt in (k, v))
+        if not coded or layout.text != "linear" or rows != 1 or any(padding):
+            raise Unsupported("K and V of 2 or 4 bits per channel, or affine with a residual; one row without padding")
+        if any(of(k) != of(v) for of in (lambda fmt: fmt.bits, group_of, residual_of, lambda fmt: fmt.type)):
+            raise Unsupported("K and V of other bits, groups, residuals or types: the cache has one of each")
+        return Tracked(QuantizedCache("quanto", CONFIG, nbits=k.bits, axis_key=axis_of(k), axis_value=axis_of(v), q_group_size=group_of(k),
+                                      residual_length=residual_of(k)), k, v)
 
     def append(self, tracked, k, v):
         rows, heads, columns, dim = k.shape
         s, layer = self.setup, tracked.layer
-        if tracked.fed == 0 and ((rows, heads, dim) != (1, s.kv_heads, s.k_dim) or k.dtype != TYPES[s.x]
-                                 or v.shape != (1, heads, columns, s.v_dim)):
+        if (rows, heads, dim) != (1, s.kv_heads, s.k_dim) or k.dtype != TYPES[s.x] or v.shape != (1, heads, columns, s.v_dim):
             raise Refused("columns of another shape or type than the setup's")  # which its caller knows
         held = layer.keys.shape[-2] if tracked.fed and layer.keys.dim() == 4 else 0
         total = tracked.fed + columns
-        if (tracked.fed == 0 or held + columns >= layer.residual_length) and total % Channel.tokens(tracked.k):
-            raise Unsupported(f"a pass over {total} tokens groups across heads")
+        if tracked.fed == 0 or held + columns >= layer.residual_length:
+            for fmt, width in ((tracked.k, k.shape[3]), (tracked.v, v.shape[3])):
+                if fmt.family is Channel and total % Channel.tokens(fmt):
+                    raise Unsupported(f"a pass over {total} tokens groups across heads")
+                if fmt.family is ResidualAffine and heads * total * width == fmt.group:
+                    raise Unsupported("a pass over one group is none")
         before = self.held(tracked, s.kv_heads)
         returned = tracked.cache.update(k, v, 0)
         tracked.fed, tracked.returned = total, returned
@@ -111,8 +137,11 @@ class TransformersQuantized(Adapter):
 
     def vectors(self, fmt, numbers):
         """The planes of tokens that are not coded."""
-        words = numbers.shape[-1] * fmt.bits // 32
-        return (np.zeros((*numbers.shape[:-1], words), np.uint32), np.zeros_like(numbers), numbers)
+        words = np.zeros((*numbers.shape[:-1], numbers.shape[-1] * fmt.bits // 32), np.uint32)
+        if fmt.family is Channel:
+            return words, np.zeros_like(numbers), numbers
+        scales = np.zeros((*numbers.shape[:-1], numbers.shape[-1] // fmt.group), numbers.dtype)
+        return words, scales, scales.copy(), numbers
 
     def held(self, tracked, heads):
         """Of K and of V: the planes of all tokens that the layer holds."""
@@ -120,15 +149,19 @@ class TransformersQuantized(Adapter):
         held = []
         for fmt, dim, stored, residual in zip((tracked.k, tracked.v), dims, (layer._quantized_keys, layer._quantized_values),
                                               (layer.keys, layer.values)):
-            group = Channel.tokens(fmt)
             if stored is None:
                 held.append(self.vectors(fmt, np.zeros((1, heads, 0, dim), to_numpy(torch.zeros(0, dtype=TYPES[fmt.type])).dtype)))
                 continue
             tokens = stored.shape[-2]
-            codes = ungroup(stored._data.unpack(), -1, (1, heads, tokens, dim)).numpy()
-            scales, zeros = (to_numpy(part.reshape(dim, -1).t().contiguous()).reshape(1, heads, tokens // group, dim)
-                             for part in (stored._scale, -stored._shift + 0))
-            coded = (packed(codes, fmt.bits), np.repeat(scales, group, 2), np.repeat(zeros, group, 2))
+            codes = packed(ungroup(stored._data.unpack(), axis_of(fmt), (1, heads, tokens, dim)).numpy(), fmt.bits)
+            parts = (stored._scale, -stored._shift + 0)
+            if fmt.family is Channel:
+                group = Channel.tokens(fmt)
+                scales, zeros = (to_numpy(part.reshape(dim, -1).t().contiguous()).reshape(1, heads, tokens // group, dim) for part in parts)
+                coded = (codes, np.repeat(scales, group, 2), np.repeat(zeros, group, 2))
+            else:
+                scales, zeros = (to_numpy(part.contiguous()).reshape(1, heads, tokens, dim // fmt.group) for part in parts)
+                coded = (codes, scales, zeros, np.zeros((1, heads, tokens, dim), scales.dtype))
             if residual.dim() == 4:
                 coded = tuple(np.concatenate(pair, 2) for pair in zip(coded, self.vectors(fmt, to_numpy(residual))))
             held.append(coded)

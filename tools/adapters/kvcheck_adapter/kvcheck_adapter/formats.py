@@ -14,6 +14,7 @@ from .q4_1 import Q4_1
 from .q5_0 import Q5_0
 from .q5_1 import Q5_1
 from .q8_0 import Q8_0
+from .residual_affine import ResidualAffine
 from .rotated import Rotated
 from .scaled import Scaled
 from .split_turboquant import SplitTurboquant
@@ -32,4 +33,4 @@ def parse_format(text):
 
 
 FAMILIES = (Plain, Affine, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mx, Nvfp4, SplitTurboquant, TurboquantProd, Turboquant, Scaled,
-            Int4zp, Uniform, Channel, Rotated(parse_format))
+            Int4zp, Uniform, Channel, ResidualAffine, Rotated(parse_format))
