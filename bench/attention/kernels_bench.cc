@@ -108,9 +108,13 @@ const char* const kFormats[] = {"f32",
                                 "f8e5m2",
                                 "affine:8:g64:f16",
                                 "affine:4:g64:f16",
+                                "turboquant:1:g64:f32",
                                 "turboquant:2:g64:f32",
                                 "turboquant:3:g64:f32",
-                                "turboquant:4:g64:f32"};
+                                "turboquant:4:g64:f32",
+                                "turboquant:1.5:g128:hffffffff00000000ffffffff00000000:f32",
+                                "turboquant:2.5:g128:hffffffff00000000ffffffff00000000:f32",
+                                "turboquant:3.5:g128:hffffffff00000000ffffffff00000000:f32"};
 static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row without a benchmark");
 
 const bool kRegistered = [] {

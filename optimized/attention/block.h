@@ -32,9 +32,13 @@ inline constexpr int64_t kQuad = 4;
   X(kFloat8E5M2, Float8E5M2Rows)       \
   X(kCode8, Code8Rows)                 \
   X(kCode4, Code4Rows)                 \
+  X(kCentroid1, CentroidRows<1>)       \
   X(kCentroid2, CentroidRows<2>)       \
   X(kCentroid3, CentroidRows<3>)       \
-  X(kCentroid4, CentroidRows<4>)
+  X(kCentroid4, CentroidRows<4>)       \
+  X(kHalves1And2, CentroidHalves<1>)   \
+  X(kHalves2And3, CentroidHalves<2>)   \
+  X(kHalves3And4, CentroidHalves<3>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
 // (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
@@ -58,7 +62,12 @@ constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
 // Whether codes name centroids: scales, and no biases.
 constexpr bool NamesCentroids(RowKind kind) {
-  return kind >= RowKind::kCentroid2 && kind <= RowKind::kCentroid4;
+  return kind >= RowKind::kCentroid1 && kind <= RowKind::kHalves3And4;
+}
+
+// Whether rows consist of two halves of as many channels, which differ in bits and centroids.
+constexpr bool HasHalves(RowKind kind) {
+  return kind >= RowKind::kHalves1And2 && kind <= RowKind::kHalves3And4;
 }
 
 // A prefetch stream: `bytes` bytes at `from` + i * `stride`, `count` times. Any addresses.
@@ -85,6 +94,8 @@ struct BlockRows {
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
   // (count up to a multiple of N / N, dim, N).
   const float* transposed = nullptr;
+  // The second half of the channels, then all of the above is of the first; HasHalves alone.
+  const BlockRows* high = nullptr;
   // Scales are 0 or in [2^-40, 2^60] in absolute value.
   bool scales_in_range = false;
   // What the kernels of q.k and P.V prefetch while they work; those of transposed keys do not. Two

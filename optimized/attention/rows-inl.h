@@ -170,7 +170,7 @@ struct Code8Rows {
 };
 
 #if KVCHECK_WIDE_VECTORS
-// Codes of kBits bits, 2 to 4, in the low bits of lanes, other bits above them: words of 32 bits,
+// Codes of kBits bits, 1 to 4, in the low bits of lanes, other bits above them: words of 32 bits,
 // broadcast and shifted by lane. Reads no byte but theirs.
 template <int kBits>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> MovedCodes(const std::byte* from) {
@@ -243,7 +243,7 @@ struct Code4Rows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
-// Codes of 2, 3 or 4 bits that name centroids: channel i is bits kBits i to kBits i + kBits - 1.
+// Codes of 1 to 4 bits that name centroids: channel i is bits kBits i to kBits i + kBits - 1.
 template <int kBits>
 struct CentroidRows {
   static constexpr bool kScaled = true;
@@ -290,6 +290,18 @@ struct CentroidRows {
   }
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
+
+// Rows of two halves (BlockRows::high), the second of one bit more.
+template <int kBits>
+struct CentroidHalves {
+  static constexpr bool kScaled = true;
+  using Low = CentroidRows<kBits>;
+  using High = CentroidRows<kBits + 1>;
+};
+template <class Rows>
+inline constexpr bool kHasHalves = false;
+template <int kBits>
+inline constexpr bool kHasHalves<CentroidHalves<kBits>> = true;
 
 // Whether Rows are codes of centroids.
 template <class Rows>
