@@ -8,6 +8,7 @@
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/fixed_point.h"
+#include "optimized/formats/iq4_nl_rows.h"
 #include "optimized/formats/turboquant_rows.h"
 
 namespace kvcheck::optimized {
@@ -60,6 +61,26 @@ void CopyCentroids(const TurboquantFormat& format, float* to) {
   const int levels = 1 << format.bits;
   for (int i = levels; i < 16; ++i) to[i] = to[i - levels];
 }
+
+// The kinds of ggml's blocks; kFloat32: of rows that no kernel reads.
+template <typename Format>
+RowKind BlockKind(const Format&) {
+  return RowKind::kFloat32;
+}
+RowKind BlockKind(const Q8_0Format&) { return RowKind::kBlock8; }
+RowKind BlockKind(const Q4_0Format&) { return RowKind::kBlock4; }
+RowKind BlockKind(const Iq4NlFormat&) { return RowKind::kBlock4; }
+RowKind BlockKind(const Q4_1Format&) { return RowKind::kBlock4Minimum; }
+RowKind BlockKind(const Q5_0Format&) { return RowKind::kBlock5; }
+RowKind BlockKind(const Q5_1Format&) { return RowKind::kBlock5Minimum; }
+
+// The sixteen numbers that codes of kBlock4 name.
+template <typename Format>
+void CopyNumbers(const Format&, float*) {}
+void CopyNumbers(const Q4_0Format&, float* to) {
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<float>(i - 8);
+}
+void CopyNumbers(const Iq4NlFormat&, float* to) { CopyIq4NlValues(to); }
 
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
@@ -143,12 +164,17 @@ void BlockStage::StartRows(const RotatedFormat& format, const Reading& reading) 
   std::visit([&](const auto& stored) { StartRows(stored, of_stored); }, format.stored);
 }
 
-// Families that no kernel reads as they are stored.
+// ggml's blocks, and families that no kernel reads as they are stored.
 template <typename Format>
 void BlockStage::StartRows(const Format& format, const Reading& reading) {
+  kind_ = BlockKind(format);
+  if (kind_ != RowKind::kFloat32) {
+    group_ = BlockOf(format);
+    row_bytes_ = RowBytesOf(format, dim_).codes;
+    return CopyNumbers(format, centroids_.data());
+  }
   decodes_ = true;
   in_basis_ = reading.in_basis;
-  kind_ = RowKind::kFloat32;
   codec_.Start(format, DType::kFloat32, dim_);
   row_bytes_ = codec_.bytes().codes;
   AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);

@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 #include "optimized/attention/horizontal_sum-inl.h"
-#include "optimized/attention/rows-inl.h"
+#include "optimized/attention/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {

@@ -90,6 +90,11 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
     case RowKind::kBFloat16:
     case RowKind::kFloat8E4M3:
     case RowKind::kFloat8E5M2:
+    case RowKind::kBlock8:
+    case RowKind::kBlock4:
+    case RowKind::kBlock4Minimum:
+    case RowKind::kBlock5:
+    case RowKind::kBlock5Minimum:
     case RowKind::kCode8:
     case RowKind::kCode4:
     case RowKind::kCentroid1:

@@ -44,6 +44,11 @@ std::vector<NamedKind> Kinds() {
                            "bf16",
                            "f8e4m3fn",
                            "f8e5m2",
+                           "q8_0",
+                           "q4_0",
+                           "q4_1",
+                           "q5_0",
+                           "q5_1",
                            "affine:8:g32:f32",
                            "affine:4:g64:f32",
                            "turboquant:1:g32:f32",
@@ -134,7 +139,7 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
     const OnTarget forced(target);
     const std::string what = std::string(" ") + hwy::TargetName(target);
     for (const NamedKind& kind : Kinds()) {
-      const bool coded = kind.format.starts_with("affine") || kind.format.starts_with("turboquant");
+      const bool coded = !IsPlain(ParseKvFormat(WholeLine(kind.format)));
       const std::vector<int64_t> dims = coded ? std::vector<int64_t>{64, 128, 192}
                                               : std::vector<int64_t>{1, 2, 15, 16, 17, 31, 33, 129};
       for (const int64_t dim : dims) {
@@ -194,7 +199,10 @@ TEST(AttentionKernels, ReadRotatedRowsAsTheyAreStored) {
   };
   const AttentionKernels kernels = optimized::KernelsFor(true);
   for (const Rotated& rotated :
-       {Rotated{"hadamard:32:affine:4:g32:f16", RowKind::kCode4},
+       {Rotated{"hadamard:64:q8_0", RowKind::kBlock8},
+        Rotated{"hadamard:2:iq4_nl", RowKind::kBlock4},
+        Rotated{"hadamard:64:q5_1", RowKind::kBlock5Minimum},
+        Rotated{"hadamard:32:affine:4:g32:f16", RowKind::kCode4},
         Rotated{"hadamard:64:affine:8:g64:bf16", RowKind::kCode8},
         Rotated{"turboquant:1:g64:f16", RowKind::kCentroid1},
         Rotated{"turboquant:4:g64:f16", RowKind::kCentroid4},
