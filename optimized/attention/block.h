@@ -22,27 +22,30 @@ inline constexpr int64_t kSumLanes16 = 16;
 inline constexpr int64_t kQuad = 4;
 
 // How a kernel reads a row. Affine codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h, ggml_rows-inl.h or packed_codes-inl.h that
-// reads it. The one list of kinds: kernels are declared, dispatched, tested and benched by it.
-#define KVCHECK_ATTENTION_ROW_KINDS(X) \
-  X(kFloat32, Float32Rows)             \
-  X(kFloat16, Float16Rows)             \
-  X(kBFloat16, BFloat16Rows)           \
-  X(kFloat8E4M3, Float8E4M3Rows)       \
-  X(kFloat8E5M2, Float8E5M2Rows)       \
-  X(kBlock8, Block8Rows)               \
-  X(kBlock4, Block4Rows)               \
-  X(kBlock4Minimum, Block4MinimumRows) \
-  X(kBlock5, Block5Rows<false>)        \
-  X(kBlock5Minimum, Block5Rows<true>)  \
-  X(kCode8, Code8Rows)                 \
-  X(kCode4, Code4Rows)                 \
-  X(kCentroid1, CentroidRows<1>)       \
-  X(kCentroid2, CentroidRows<2>)       \
-  X(kCentroid3, CentroidRows<3>)       \
-  X(kCentroid4, CentroidRows<4>)       \
-  X(kHalves1And2, CentroidHalves<1>)   \
-  X(kHalves2And3, CentroidHalves<2>)   \
+// X(name, rows): `rows` is the class of values-inl.h, or of what it includes, that reads it. The
+// one list of kinds: kernels are declared, dispatched, tested and benched by it.
+#define KVCHECK_ATTENTION_ROW_KINDS(X)       \
+  X(kFloat32, Float32Rows)                   \
+  X(kFloat16, Float16Rows)                   \
+  X(kBFloat16, BFloat16Rows)                 \
+  X(kFloat8E4M3, Float8E4M3Rows)             \
+  X(kFloat8E5M2, Float8E5M2Rows)             \
+  X(kBlock8, Block8Rows)                     \
+  X(kBlock4, Block4Rows)                     \
+  X(kBlock4Minimum, Block4MinimumRows)       \
+  X(kBlock5, Block5Rows<false>)              \
+  X(kBlock5Minimum, Block5Rows<true>)        \
+  X(kCode8, Code8Rows)                       \
+  X(kCode4, Code4Rows)                       \
+  X(kScaledE4M3, ScaledRows<Float8E4M3Rows>) \
+  X(kScaledE5M2, ScaledRows<Float8E5M2Rows>) \
+  X(kScaledInt8, ScaledRows<Int8Rows>)       \
+  X(kCentroid1, CentroidRows<1>)             \
+  X(kCentroid2, CentroidRows<2>)             \
+  X(kCentroid3, CentroidRows<3>)             \
+  X(kCentroid4, CentroidRows<4>)             \
+  X(kHalves1And2, CentroidHalves<1>)         \
+  X(kHalves2And3, CentroidHalves<2>)         \
   X(kHalves3And4, CentroidHalves<3>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
@@ -65,7 +68,12 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KV
 // Whether its vectors have scales and biases beside their rows.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
-// Whether codes name centroids: scales, and no biases.
+// Whether there are biases too.
+constexpr bool HasBiases(RowKind kind) {
+  return kind == RowKind::kCode8 || kind == RowKind::kCode4 || kind > RowKind::kHalves3And4;
+}
+
+// Whether codes name centroids.
 constexpr bool NamesCentroids(RowKind kind) {
   return kind >= RowKind::kCentroid1 && kind <= RowKind::kHalves3And4;
 }
@@ -93,7 +101,7 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // of codes of centroids the scales again, which nobody adds
+  const float* biases = nullptr;  // where there are none the scales again, which nobody adds
   int64_t groups = 0;
   // Which codes name, over and over to 16; NamesCentroids and kBlock4 alone.
   const float* centroids = nullptr;

@@ -55,6 +55,9 @@ void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::
   }
 }
 
+// Channels that kernels of codes read at a time.
+constexpr int64_t kWholeChannels = 32;
+
 // Over and over to 16.
 void CopyCentroids(const TurboquantFormat& format, float* to) {
   CopyTurboquantCentroids(format, to);
@@ -96,6 +99,8 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, const Reading& readi
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
   scaled_ = decodes_ = false;
+  given_scales_.reset();
+  scales_at_ = 0;
   std::visit([&](const auto& family) { StartRows(family, reading); }, format);
 }
 
@@ -113,10 +118,8 @@ void BlockStage::StartRows(const AffineFormat& format, const Reading& reading) {
   }
   if (format.bits != 4 && format.bits != 8) bits_ = format.bits;
   scale_dtype_ = format.scale_dtype;
-  group_ = format.group_size;
-  groups_ = dim_ / group_;
   row_bytes_ = dim_ * format.bits / 8;
-  AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  StartScales(format.group_size);
   if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
 }
 
@@ -151,10 +154,42 @@ void BlockStage::StartCentroids(RowKind kind, int64_t group, int64_t row_bytes) 
   scaled_ = true;
   kind_ = kind;
   scale_dtype_ = DType::kFloat16;
-  group_ = group;
-  groups_ = dim_ / group_;
   row_bytes_ = row_bytes;
+  StartScales(group);
+}
+
+void BlockStage::StartScales(int64_t group) {
+  group_ = group;
+  groups_ = dim_ / group;
   AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+}
+
+// Without tails; fnuz codes have no kernel.
+void BlockStage::StartRows(const ScaledFormat& format, const Reading& reading) {
+  const bool fnuz = format.code == ScaledCode::kE4M3FNUZ || format.code == ScaledCode::kE5M2FNUZ;
+  if (fnuz || dim_ % kWholeChannels != 0) return StartRows<ScaledFormat>(format, reading);
+  scaled_ = true;
+  kind_ = format.code == ScaledCode::kInt8   ? RowKind::kScaledInt8
+          : format.code == ScaledCode::kE5M2 ? RowKind::kScaledE5M2
+                                             : RowKind::kScaledE4M3;
+  row_bytes_ = RowBytesOf(format, dim_).codes;
+  scale_dtype_ = DType::kFloat32;
+  StartScales(dim_);
+  if (format.place == ScalePlace::kInline) scales_at_ = dim_;
+  if (!format.IsDynamic()) given_scales_ = format;
+}
+
+// Affine codes of one group.
+void BlockStage::StartRows(const UniformFormat& format, const Reading& reading) {
+  if (dim_ % kWholeChannels != 0) return StartRows<UniformFormat>(format, reading);
+  scaled_ = true;
+  kind_ = format.bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  if (format.bits != 4) bits_ = format.bits;
+  if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
+  row_bytes_ = RowBytesOf(format, dim_).codes;
+  scale_dtype_ = DType::kFloat16;
+  StartScales(dim_);
+  if (format.is_inline) scales_at_ = format.CodeBytes(dim_);
 }
 
 // In their basis rows are those of the inner format, and read as those are.
@@ -211,21 +246,31 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, contiguous, count, groups_};
-  const bool has_biases = !NamesCentroids(kind_);
+  const bool has_biases = HasBiases(kind_);
   const std::byte* of_biases = has_biases ? from.biases + of_head : nullptr;
   constexpr int64_t kFirst = 0;
   if (group_scales.scales != nullptr) {
     stored = {scale_dtype_, group_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
     of_biases = group_scales.biases;
   }
-  kernels.widen_scales(stored, by_token, scales);
+  if (scales_at_ != 0) {
+    stored.from = from.codes + head * from.code_head_stride + scales_at_;
+    stored.stride = from.code_stride;
+    of_biases = stored.from + SizeInBytes(scale_dtype_);
+  }
+  if (given_scales_) {
+    std::fill_n(scales, kBlockTokens, given_scales_->OfHead(head).scale);
+  } else {
+    kernels.widen_scales(stored, by_token, scales);
+  }
   if (has_biases) {
     stored.from = of_biases;
     kernels.widen_scales(stored, by_token, biases);
   } else {
     biases = scales;
   }
-  block_.scales_in_range = scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
+  block_.scales_in_range =
+      !has_biases || scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
   block_.scales = scales;
   block_.biases = biases;
 }

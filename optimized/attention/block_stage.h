@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "optimized/attention/attention.h"
@@ -45,9 +46,8 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
   // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ && !NamesCentroids(kind_)
-               ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
-               : 0;
+    return scaled_ && HasBiases(kind_) ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
+                                       : 0;
   }
 
  private:
@@ -56,10 +56,13 @@ class BlockStage {
   void StartRows(const AffineFormat& format, const Reading& reading);
   void StartRows(const TurboquantFormat& format, const Reading& reading);
   void StartRows(const SplitTurboquantFormat& format, const Reading& reading);
+  void StartRows(const ScaledFormat& format, const Reading& reading);
+  void StartRows(const UniformFormat& format, const Reading& reading);
   void StartRows(const RotatedFormat& format, const Reading& reading);
   template <typename Format>
   void StartRows(const Format& format, const Reading& reading);
   void StartCentroids(RowKind kind, int64_t group, int64_t row_bytes);
+  void StartScales(int64_t group);
   void SetHalves();
   void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
@@ -82,6 +85,8 @@ class BlockStage {
   std::vector<float> decoded_;
   alignas(64) std::array<float, 32> centroids_{};  // 16 of each half
   BlockRows high_;
+  std::optional<ScaledFormat> given_scales_;  // of the tensor or of heads, which no row holds
+  int64_t scales_at_ = 0;      // bytes after which a row's scale follows its codes; 0: in planes
   int64_t low_bytes_ = 0;      // of a row's codes in its first half
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
   std::vector<float> values_, transposed_;

@@ -47,9 +47,7 @@ struct Block8Rows {
   static constexpr int64_t kBlockBytes = 34;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
-    const std::byte* from = row + BlockOfChannel(channel) * kBlockBytes + 2 + PlaceInBlock(channel);
-    const hn::RebindToSigned<F32> di;
-    return hn::ConvertTo(F32(), hn::PromoteTo(di, LoadBytes(hn::Rebind<int8_t, F32>(), from)));
+    return LoadInt8(row + BlockOfChannel(channel) * kBlockBytes + 2 + PlaceInBlock(channel));
   }
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
@@ -102,16 +100,29 @@ struct Block5Rows {
   static constexpr bool kScaled = true;
   static constexpr int64_t kBlockBytes = kMinimum ? 24 : 22;
   static constexpr bool kHasMinimum = kMinimum;
+  static constexpr int64_t kFifthBits = kMinimum ? 4 : 2;
+  static constexpr float kLeast = kMinimum ? 0.0f : -16.0f;  // what code 0 stands for
+#if KVCHECK_SIXTEEN_LANES
+  static HWY_INLINE auto SixteenCodes(const std::byte* row, int64_t channel) {
+    return NibblesOf<kBlockBytes>(row, channel);
+  }
+  static HWY_INLINE uint16_t SixteenFifthBits(const std::byte* row, int64_t channel) {
+    uint16_t bits = 0;
+    const std::byte* word = row + BlockOfChannel(channel) * kBlockBytes + kFifthBits;
+    std::memcpy(&bits, word + PlaceInBlock(channel) / 8, sizeof(bits));
+    return bits;
+  }
+#endif
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     const hn::RebindToUnsigned<F32> du;
     const hn::RebindToSigned<F32> di;
     uint32_t word = 0;
-    std::memcpy(&word, row + BlockOfChannel(channel) * kBlockBytes + (kMinimum ? 4 : 2), 4);
+    std::memcpy(&word, row + BlockOfChannel(channel) * kBlockBytes + kFifthBits, sizeof(word));
     const auto places = hn::Iota(du, static_cast<uint32_t>(PlaceInBlock(channel)));
     const auto fifth = hn::And(hn::Shr(hn::Set(du, word), places), hn::Set(du, 1u));
     const auto nibbles = hn::And(NibblesOf<kBlockBytes>(row, channel), hn::Set(du, 15u));
     const auto codes = hn::BitCast(di, hn::Or(nibbles, hn::ShiftLeft<4>(fifth)));
-    return hn::ConvertTo(F32(), kMinimum ? codes : hn::Sub(codes, hn::Set(di, 16)));
+    return hn::ConvertTo(F32(), hn::Add(codes, hn::Set(di, static_cast<int32_t>(kLeast))));
   }
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };

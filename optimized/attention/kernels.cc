@@ -97,6 +97,9 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
     case RowKind::kBlock5Minimum:
     case RowKind::kCode8:
     case RowKind::kCode4:
+    case RowKind::kScaledE4M3:
+    case RowKind::kScaledE5M2:
+    case RowKind::kScaledInt8:
     case RowKind::kCentroid1:
     case RowKind::kCentroid2:
     case RowKind::kCentroid3:

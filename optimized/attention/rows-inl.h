@@ -158,6 +158,17 @@ struct Float8E5M2Rows {
   }
 };
 
+HWY_INLINE VF32 LoadInt8(const std::byte* from) {
+  const hn::RebindToSigned<F32> di;
+  return hn::ConvertTo(F32(), hn::PromoteTo(di, LoadBytes(hn::Rebind<int8_t, F32>(), from)));
+}
+
+struct Int8Rows {
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    return LoadInt8(row + channel);
+  }
+};
+
 // Vectors of codes consist of groups of 32 channels or more: they have no tail.
 struct Code8Rows {
   static constexpr bool kScaled = true;

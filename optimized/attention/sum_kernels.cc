@@ -105,9 +105,10 @@ void SumsOfRows(const BlockRows& block, const float* weights, const float* resca
   // which has at least 32 channels.
   constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
-  // A table of products with a group's scale serves as many of its channels as there is room for.
+  // A table of products with a group's scale, and a vector's one scale, serve as many channels as
+  // there is room for.
   constexpr int64_t kMore = std::min<int64_t>(kMost, 128 / kLanes);
-  if constexpr (kLooksUp<Rows> && kMore > kVectors) {
+  if constexpr ((kLooksUp<Rows> || kIsUnbiased<Rows>) && kMore > kVectors) {
     if (block.group % (kMore * kLanes) == 0) {
       return SumSlices<Rows, kWidth, kMore, kFused>(block, weights, rescale, out, out_stride);
     }

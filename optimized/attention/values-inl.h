@@ -21,6 +21,19 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
+// Codes of 8 bits with a scale of the whole vector, and no bias.
+template <class Codes>
+struct ScaledRows {
+  static constexpr bool kScaled = true;
+  static constexpr bool kUnbiased = true;
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    return Codes::Load(row, channel);
+  }
+  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
+};
+template <class Rows>
+inline constexpr bool kIsUnbiased = requires { Rows::kUnbiased; };
+
 // Rows of two halves (BlockRows::high), the second of one bit more.
 template <int kBits>
 struct CentroidHalves {
@@ -78,7 +91,7 @@ HWY_INLINE VF32 ScaleOf(const BlockRows& block, int64_t i, int64_t g) {
 // And for the bias.
 template <class Rows>
 HWY_INLINE VF32 BiasOf(const BlockRows& block, int64_t i, int64_t g) {
-  if constexpr (!Rows::kScaled || kLooksUp<Rows>) return hn::Zero(F32());
+  if constexpr (!Rows::kScaled || kLooksUp<Rows> || kIsUnbiased<Rows>) return hn::Zero(F32());
   if constexpr (kHoldsScales<Rows>) {
     return Rows::kHasMinimum ? SetHalf(block.rows[i] + g * Rows::kBlockBytes + 2) : hn::Zero(F32());
   }
@@ -99,9 +112,16 @@ HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
 template <class Rows, bool kFused>
 HWY_INLINE VF32 LoadStored(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
 #if KVCHECK_SIXTEEN_LANES
-  if constexpr (requires { Rows::SixteenCodes(row, channel); }) {
-    // A lookup table of the sixteen values of a group; the permute takes the low four bits of a
-    // lane.
+  // A lookup table of the sixteen values of a group, of five bits a second one; the permute takes
+  // the low four bits of a lane.
+  if constexpr (requires { Rows::SixteenFifthBits(row, channel); }) {
+    const VF32 low = MultiplyAdd<kFused>(hn::Iota(F32(), Rows::kLeast), scale, bias);
+    const VF32 high = MultiplyAdd<kFused>(hn::Iota(F32(), Rows::kLeast + 16), scale, bias);
+    const auto codes = Rows::SixteenCodes(row, channel);
+    return VF32{_mm512_mask_permutexvar_ps(_mm512_permutexvar_ps(codes.raw, low.raw),
+                                           Rows::SixteenFifthBits(row, channel), codes.raw,
+                                           high.raw)};
+  } else if constexpr (requires { Rows::SixteenCodes(row, channel); }) {
     const VF32 values = MultiplyAdd<kFused>(hn::Iota(F32(), 0.0f), scale, bias);
     return VF32{_mm512_permutexvar_ps(Rows::SixteenCodes(row, channel).raw, values.raw)};
   }

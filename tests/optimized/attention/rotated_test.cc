@@ -247,6 +247,12 @@ TEST(RotatedAttention, IsAttentionOverDecodedRowsToTheBit) {
                                  "hadamard:64:q5_1",
                                  "hadamard:32:q8_0",
                                  "hadamard:16:iq4_nl",
+                                 "hadamard:32:uniform:4:token:f32",
+                                 "hadamard:64:uniform:3:inline:f32",
+                                 "hadamard:64:fp8:e4m3fn:token:f32",
+                                 "hadamard:32:fp8:e5m2:inline:bf16",
+                                 "hadamard:64:int8:h0.05/0.25:f16",
+                                 "hadamard:2:fp8:e4m3fnuz:token:f32",
                                  "hadamard:8:mxfp8:e4m3:f32",
                                  "hadamard:64:affine:4:g64:f16",
                                  "hadamard:2:affine:4:g32:bf16",
@@ -273,9 +279,15 @@ TEST(RotatedAttention, IsAttentionOverDecodedRowsToTheBit) {
           optimized::RowCodec codec;
           codec.Start(stored.c.k, DType::kFloat32, 64);
           const StoredHeads from = stored.Heads(is_key);
-          codec.DecodeInBasis(
-              {from.codes, from.scales, from.biases, from.code_stride, from.scale_stride}, 2 * 131,
-              values.data());
+          optimized::StoredRowsView of_head = {from.codes, from.scales, from.biases,
+                                               from.code_stride, from.scale_stride};
+          for (const int64_t head : {0, 1}) {
+            codec.SetHead(head);
+            codec.DecodeInBasis(of_head, 131, values.data() + head * 131 * 64);
+            of_head.codes += from.code_head_stride;
+            if (from.scales != nullptr) of_head.scales += from.scale_head_stride;
+            if (from.biases != nullptr) of_head.biases += from.scale_head_stride;
+          }
           heads[is_key ? 0 : 1] = decoded.Heads(is_key);
           heads[is_key ? 0 : 1].codes = reinterpret_cast<const std::byte*>(values.data());
         }
