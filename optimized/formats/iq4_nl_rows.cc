@@ -5,6 +5,7 @@
 #include "optimized/formats/iq4_nl_rows.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "optimized/formats/ggml_rows.h"
 
