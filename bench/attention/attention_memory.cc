@@ -28,8 +28,18 @@ namespace {
 constexpr double kMiB = 1 << 20;
 
 struct Options {
-  std::vector<std::string> formats = {
-      "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "q4_1/q5_0", "affine:4:g64:f16"};
+  std::vector<std::string> formats = {"f16",
+                                      "q8_0",
+                                      "q5_1",
+                                      "q5_0",
+                                      "q4_1",
+                                      "q4_0",
+                                      "iq4_nl",
+                                      "q4_1/q5_0",
+                                      "affine:4:g64:f16",
+                                      "hadamard:128:affine:4:g64:f16",
+                                      "turboquant:4:g128:f16",
+                                      "turboquant:3.5:g128:hffffffff00000000ffffffff00000000:f16"};
   int64_t tokens = 65536;
   int64_t queries = 1;
   int threads = 2;
@@ -96,7 +106,7 @@ int Measure(const Options& options, const std::string& format) {
   const double growth = PeakGrowth(options, format, &stored);
   const double values = 2.0 * static_cast<double>(options.tokens * StoredProblem::kKvHeads) *
                         static_cast<double>(StoredProblem::kDim);
-  fmt::print("{:<18}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.2f}\n", format, stored / kMiB,
+  fmt::print("{:<58}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.2f}\n", format, stored / kMiB,
              2 * values / kMiB, 4 * values / kMiB, growth / kMiB);
   std::fflush(stdout);
   return growth < values ? 0 : 1;
@@ -107,7 +117,7 @@ int Measure(const Options& options, const std::string& format) {
 
 int main(int argc, char** argv) {
   const kvcheck::Options options = kvcheck::ParseOptions(argc, argv);
-  fmt::print("{} tokens, {} queries; MiB\n{:<18}{:>12}{:>12}{:>12}{:>14}\n", options.tokens,
+  fmt::print("{} tokens, {} queries; MiB\n{:<58}{:>12}{:>12}{:>12}{:>14}\n", options.tokens,
              options.queries, "format", "K and V", "in 16 bits", "in 32 bits", "peak growth");
   std::fflush(stdout);
   int worst = 0;

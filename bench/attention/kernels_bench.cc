@@ -106,11 +106,23 @@ const char* const kFormats[] = {"f32",
                                 "bf16",
                                 "f8e4m3fn",
                                 "f8e5m2",
+                                "q8_0",
+                                "q4_0",
+                                "q4_1",
+                                "q5_0",
+                                "q5_1",
                                 "affine:8:g64:f16",
                                 "affine:4:g64:f16",
+                                "fp8:e4m3fn:token:f32",
+                                "fp8:e5m2:token:f32",
+                                "int8:token:f32",
+                                "turboquant:1:g64:f32",
                                 "turboquant:2:g64:f32",
                                 "turboquant:3:g64:f32",
-                                "turboquant:4:g64:f32"};
+                                "turboquant:4:g64:f32",
+                                "turboquant:1.5:g128:hffffffff00000000ffffffff00000000:f32",
+                                "turboquant:2.5:g128:hffffffff00000000ffffffff00000000:f32",
+                                "turboquant:3.5:g128:hffffffff00000000ffffffff00000000:f32"};
 static_assert(std::size(kFormats) == optimized::kPlainKinds, "a kind of row without a benchmark");
 
 const bool kRegistered = [] {

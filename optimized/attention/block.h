@@ -22,19 +22,31 @@ inline constexpr int64_t kSumLanes16 = 16;
 inline constexpr int64_t kQuad = 4;
 
 // How a kernel reads a row. Affine codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h or packed_codes-inl.h that reads it. The one
-// list of kinds: kernels are declared, dispatched, tested and benched by it.
-#define KVCHECK_ATTENTION_ROW_KINDS(X) \
-  X(kFloat32, Float32Rows)             \
-  X(kFloat16, Float16Rows)             \
-  X(kBFloat16, BFloat16Rows)           \
-  X(kFloat8E4M3, Float8E4M3Rows)       \
-  X(kFloat8E5M2, Float8E5M2Rows)       \
-  X(kCode8, Code8Rows)                 \
-  X(kCode4, Code4Rows)                 \
-  X(kCentroid2, CentroidRows<2>)       \
-  X(kCentroid3, CentroidRows<3>)       \
-  X(kCentroid4, CentroidRows<4>)
+// X(name, rows): `rows` is the class of values-inl.h, or of what it includes, that reads it. The
+// one list of kinds: kernels are declared, dispatched, tested and benched by it.
+#define KVCHECK_ATTENTION_ROW_KINDS(X)       \
+  X(kFloat32, Float32Rows)                   \
+  X(kFloat16, Float16Rows)                   \
+  X(kBFloat16, BFloat16Rows)                 \
+  X(kFloat8E4M3, Float8E4M3Rows)             \
+  X(kFloat8E5M2, Float8E5M2Rows)             \
+  X(kBlock8, Block8Rows)                     \
+  X(kBlock4, Block4Rows)                     \
+  X(kBlock4Minimum, Block4MinimumRows)       \
+  X(kBlock5, Block5Rows<false>)              \
+  X(kBlock5Minimum, Block5Rows<true>)        \
+  X(kCode8, Code8Rows)                       \
+  X(kCode4, Code4Rows)                       \
+  X(kScaledE4M3, ScaledRows<Float8E4M3Rows>) \
+  X(kScaledE5M2, ScaledRows<Float8E5M2Rows>) \
+  X(kScaledInt8, ScaledRows<Int8Rows>)       \
+  X(kCentroid1, CentroidRows<1>)             \
+  X(kCentroid2, CentroidRows<2>)             \
+  X(kCentroid3, CentroidRows<3>)             \
+  X(kCentroid4, CentroidRows<4>)             \
+  X(kHalves1And2, CentroidHalves<1>)         \
+  X(kHalves2And3, CentroidHalves<2>)         \
+  X(kHalves3And4, CentroidHalves<3>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
 // (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
@@ -53,12 +65,22 @@ inline constexpr int kPlainKinds = 0 KVCHECK_ATTENTION_ROW_KINDS(KVCHECK_ROW_KIN
 inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KVCHECK_ROW_KIND);
 #undef KVCHECK_ROW_KIND
 
-// Whether its vectors have scales and biases.
+// Whether its vectors have scales and biases beside their rows.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
-// Whether codes name centroids: scales, and no biases.
+// Whether there are biases too.
+constexpr bool HasBiases(RowKind kind) {
+  return kind == RowKind::kCode8 || kind == RowKind::kCode4 || kind > RowKind::kHalves3And4;
+}
+
+// Whether codes name centroids.
 constexpr bool NamesCentroids(RowKind kind) {
-  return kind >= RowKind::kCentroid2 && kind <= RowKind::kCentroid4;
+  return kind >= RowKind::kCentroid1 && kind <= RowKind::kHalves3And4;
+}
+
+// Whether rows consist of two halves of as many channels, which differ in bits and centroids.
+constexpr bool HasHalves(RowKind kind) {
+  return kind >= RowKind::kHalves1And2 && kind <= RowKind::kHalves3And4;
 }
 
 // A prefetch stream: `bytes` bytes at `from` + i * `stride`, `count` times. Any addresses.
@@ -74,17 +96,20 @@ struct PrefetchRows {
 struct BlockRows {
   RowKind kind = RowKind::kFloat32;
   int64_t dim = 0;    // channels
-  int64_t group = 0;  // channels that share a scale and a bias; codes alone
+  int64_t group = 0;  // channels that share a scale and a bias; codes and ggml's blocks alone
   int64_t count = 0;  // 0 to 64
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // of codes of centroids the scales again, which nobody adds
+  const float* biases = nullptr;  // where there are none the scales again, which nobody adds
   int64_t groups = 0;
-  const float* centroids = nullptr;  // which codes name, over and over to 16; NamesCentroids alone
+  // Which codes name, over and over to 16; NamesCentroids and kBlock4 alone.
+  const float* centroids = nullptr;
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
   // (count up to a multiple of N / N, dim, N).
   const float* transposed = nullptr;
+  // The second half of the channels, then all of the above is of the first; HasHalves alone.
+  const BlockRows* high = nullptr;
   // Scales are 0 or in [2^-40, 2^60] in absolute value.
   bool scales_in_range = false;
   // What the kernels of q.k and P.V prefetch while they work; those of transposed keys do not. Two

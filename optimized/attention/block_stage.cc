@@ -4,9 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/fixed_point.h"
+#include "optimized/formats/iq4_nl_rows.h"
 #include "optimized/formats/turboquant_rows.h"
 
 namespace kvcheck::optimized {
@@ -53,6 +55,36 @@ void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::
   }
 }
 
+// Channels that kernels of codes read at a time.
+constexpr int64_t kWholeChannels = 32;
+
+// Over and over to 16.
+void CopyCentroids(const TurboquantFormat& format, float* to) {
+  CopyTurboquantCentroids(format, to);
+  const int levels = 1 << format.bits;
+  for (int i = levels; i < 16; ++i) to[i] = to[i - levels];
+}
+
+// The kinds of ggml's blocks; kFloat32: of rows that no kernel reads.
+template <typename Format>
+RowKind BlockKind(const Format&) {
+  return RowKind::kFloat32;
+}
+RowKind BlockKind(const Q8_0Format&) { return RowKind::kBlock8; }
+RowKind BlockKind(const Q4_0Format&) { return RowKind::kBlock4; }
+RowKind BlockKind(const Iq4NlFormat&) { return RowKind::kBlock4; }
+RowKind BlockKind(const Q4_1Format&) { return RowKind::kBlock4Minimum; }
+RowKind BlockKind(const Q5_0Format&) { return RowKind::kBlock5; }
+RowKind BlockKind(const Q5_1Format&) { return RowKind::kBlock5Minimum; }
+
+// The sixteen numbers that codes of kBlock4 name.
+template <typename Format>
+void CopyNumbers(const Format&, float*) {}
+void CopyNumbers(const Q4_0Format&, float* to) {
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<float>(i - 8);
+}
+void CopyNumbers(const Iq4NlFormat&, float* to) { CopyIq4NlValues(to); }
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -67,6 +99,8 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, const Reading& readi
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
   scaled_ = decodes_ = false;
+  given_scales_.reset();
+  scales_at_ = 0;
   std::visit([&](const auto& family) { StartRows(family, reading); }, format);
 }
 
@@ -84,38 +118,98 @@ void BlockStage::StartRows(const AffineFormat& format, const Reading& reading) {
   }
   if (format.bits != 4 && format.bits != 8) bits_ = format.bits;
   scale_dtype_ = format.scale_dtype;
-  group_ = format.group_size;
-  groups_ = dim_ / group_;
   row_bytes_ = dim_ * format.bits / 8;
-  AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  StartScales(format.group_size);
   if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
 }
 
-// Codes of 2 to 4 bits are looked up in registers.
+// Codes of up to 4 bits are looked up in registers.
 void BlockStage::StartRows(const TurboquantFormat& format, const Reading& reading) {
-  if (!reading.in_basis || format.bits < 2 || format.bits > 4) {
+  constexpr RowKind kKinds[] = {RowKind::kCentroid1, RowKind::kCentroid2, RowKind::kCentroid3,
+                                RowKind::kCentroid4};
+  const auto kind = static_cast<size_t>(format.bits - 1);
+  if (!reading.in_basis || kind >= std::size(kKinds)) {
     return StartRows<TurboquantFormat>(format, reading);
   }
+  StartCentroids(kKinds[kind], format.group_size, dim_ * format.bits / 8);
+  CopyCentroids(format, centroids_.data());
+}
+
+void BlockStage::StartRows(const SplitTurboquantFormat& format, const Reading& reading) {
+  constexpr RowKind kKinds[] = {RowKind::kHalves1And2, RowKind::kHalves2And3,
+                                RowKind::kHalves3And4};
+  const auto kind = static_cast<size_t>(format.bits - 1);
+  if (!reading.in_basis || kind >= std::size(kKinds)) {
+    return StartRows<SplitTurboquantFormat>(format, reading);
+  }
+  const TurboquantFormat low = HalfFormat(format, false);
+  const TurboquantFormat high = HalfFormat(format, true);
+  low_bytes_ = dim_ / 2 * low.bits / 8;
+  StartCentroids(kKinds[kind], low.group_size, low_bytes_ + dim_ / 2 * high.bits / 8);
+  CopyCentroids(low, centroids_.data());
+  CopyCentroids(high, centroids_.data() + 16);
+}
+
+void BlockStage::StartCentroids(RowKind kind, int64_t group, int64_t row_bytes) {
   scaled_ = true;
-  kind_ = format.bits == 2   ? RowKind::kCentroid2
-          : format.bits == 3 ? RowKind::kCentroid3
-                             : RowKind::kCentroid4;
+  kind_ = kind;
   scale_dtype_ = DType::kFloat16;
-  group_ = format.group_size;
-  groups_ = dim_ / group_;
-  row_bytes_ = dim_ * format.bits / 8;
-  CopyTurboquantCentroids(format, centroids_.data());
-  const size_t levels = size_t{1} << format.bits;
-  for (size_t i = levels; i < centroids_.size(); ++i) centroids_[i] = centroids_[i - levels];
+  row_bytes_ = row_bytes;
+  StartScales(group);
+}
+
+void BlockStage::StartScales(int64_t group) {
+  group_ = group;
+  groups_ = dim_ / group;
   AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
 }
 
-// Families that no kernel reads as they are stored.
+// Without tails; fnuz codes have no kernel.
+void BlockStage::StartRows(const ScaledFormat& format, const Reading& reading) {
+  const bool fnuz = format.code == ScaledCode::kE4M3FNUZ || format.code == ScaledCode::kE5M2FNUZ;
+  if (fnuz || dim_ % kWholeChannels != 0) return StartRows<ScaledFormat>(format, reading);
+  scaled_ = true;
+  kind_ = format.code == ScaledCode::kInt8   ? RowKind::kScaledInt8
+          : format.code == ScaledCode::kE5M2 ? RowKind::kScaledE5M2
+                                             : RowKind::kScaledE4M3;
+  row_bytes_ = RowBytesOf(format, dim_).codes;
+  scale_dtype_ = DType::kFloat32;
+  StartScales(dim_);
+  if (format.place == ScalePlace::kInline) scales_at_ = dim_;
+  if (!format.IsDynamic()) given_scales_ = format;
+}
+
+// Affine codes of one group.
+void BlockStage::StartRows(const UniformFormat& format, const Reading& reading) {
+  if (dim_ % kWholeChannels != 0) return StartRows<UniformFormat>(format, reading);
+  scaled_ = true;
+  kind_ = format.bits == 4 ? RowKind::kCode4 : RowKind::kCode8;
+  if (format.bits != 4) bits_ = format.bits;
+  if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
+  row_bytes_ = RowBytesOf(format, dim_).codes;
+  scale_dtype_ = DType::kFloat16;
+  StartScales(dim_);
+  if (format.is_inline) scales_at_ = format.CodeBytes(dim_);
+}
+
+// In their basis rows are those of the inner format, and read as those are.
+void BlockStage::StartRows(const RotatedFormat& format, const Reading& reading) {
+  if (!reading.in_basis) return StartRows<RotatedFormat>(format, reading);
+  const Reading of_stored = {.factored = reading.factored, .in_basis = false};
+  std::visit([&](const auto& stored) { StartRows(stored, of_stored); }, format.stored);
+}
+
+// ggml's blocks, and families that no kernel reads as they are stored.
 template <typename Format>
 void BlockStage::StartRows(const Format& format, const Reading& reading) {
+  kind_ = BlockKind(format);
+  if (kind_ != RowKind::kFloat32) {
+    group_ = BlockOf(format);
+    row_bytes_ = RowBytesOf(format, dim_).codes;
+    return CopyNumbers(format, centroids_.data());
+  }
   decodes_ = true;
   in_basis_ = reading.in_basis;
-  kind_ = RowKind::kFloat32;
   codec_.Start(format, DType::kFloat32, dim_);
   row_bytes_ = codec_.bytes().codes;
   AlignedFloats(&decoded_, WidenedStride() * kBlockTokens);
@@ -152,23 +246,48 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   const int64_t of_head = head * from.scale_head_stride;
   StoredScales stored = {
       scale_dtype_, from.scales + of_head, from.scale_stride, columns, contiguous, count, groups_};
-  const bool has_biases = !NamesCentroids(kind_);
+  const bool has_biases = HasBiases(kind_);
   const std::byte* of_biases = has_biases ? from.biases + of_head : nullptr;
   constexpr int64_t kFirst = 0;
   if (group_scales.scales != nullptr) {
     stored = {scale_dtype_, group_scales.scales, scale_bytes(), &kFirst, true, count, groups_};
     of_biases = group_scales.biases;
   }
-  kernels.widen_scales(stored, by_token, scales);
+  if (scales_at_ != 0) {
+    stored.from = from.codes + head * from.code_head_stride + scales_at_;
+    stored.stride = from.code_stride;
+    of_biases = stored.from + SizeInBytes(scale_dtype_);
+  }
+  if (given_scales_) {
+    std::fill_n(scales, kBlockTokens, given_scales_->OfHead(head).scale);
+  } else {
+    kernels.widen_scales(stored, by_token, scales);
+  }
   if (has_biases) {
     stored.from = of_biases;
     kernels.widen_scales(stored, by_token, biases);
   } else {
     biases = scales;
   }
-  block_.scales_in_range = scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
+  block_.scales_in_range =
+      !has_biases || scale_dtype_ == DType::kFloat16 || ScalesInRange(scales, count, groups_);
   block_.scales = scales;
   block_.biases = biases;
+}
+
+// Codes of the second half follow those of the first, its scales likewise.
+void BlockStage::SetHalves() {
+  block_.dim /= 2;
+  block_.groups /= 2;
+  high_.kind = block_.kind;
+  high_.dim = block_.dim;
+  high_.group = block_.group;
+  high_.groups = block_.groups;
+  high_.count = block_.count;
+  high_.scales = high_.biases = block_.scales + block_.groups * kBlockTokens;
+  high_.centroids = block_.centroids + 16;
+  for (int64_t i = 0; i < block_.count; ++i) high_.rows[i] = block_.rows[i] + low_bytes_;
+  block_.high = &high_;
 }
 
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
@@ -180,6 +299,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.groups = groups_;
   block_.count = count;
   block_.centroids = centroids_.data();
+  block_.high = nullptr;
   StopPrefetch();
   const std::byte* codes = from.codes + head * from.code_head_stride;
   if (contiguous) {
@@ -196,6 +316,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
   }
+  if (HasHalves(kind_)) SetHalves();
   block_.transposed = nullptr;
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
@@ -222,6 +343,7 @@ void BlockStage::Widen(const AttentionKernels& kernels) {
   kernels.Of(kind_).widen(block_, to, stride);
   block_.kind = IsPacked(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
   block_.dim = PaddedDim(dim_);
+  block_.high = nullptr;
   for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
   }
@@ -230,33 +352,43 @@ void BlockStage::Widen(const AttentionKernels& kernels) {
 void SelectedRows::MakeRoom(int64_t groups) { AlignedFloats(&scales_, 2 * kBlockTokens * groups); }
 
 const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, uint64_t places) {
-  rows_.kind = block.kind;
-  rows_.dim = block.dim;
-  rows_.group = block.group;
-  rows_.groups = block.groups;
-  rows_.centroids = block.centroids;
-  rows_.scales_in_range = block.scales_in_range;
-  rows_.transposed = nullptr;
+  const int64_t floats = 2 * kBlockTokens * block.groups;
   const bool scaled = HasScales(block.kind);
-  const int64_t groups = block.groups;
-  float* scales = scaled ? AlignedFloats(&scales_, 2 * kBlockTokens * groups) : nullptr;
-  float* biases = scaled ? scales + kBlockTokens * groups : nullptr;
-  rows_.scales = scales;
-  rows_.biases = biases;
+  float* scales =
+      scaled ? AlignedFloats(&scales_, block.high == nullptr ? floats : 2 * floats) : nullptr;
+  Copy(block, present, places, scales, &rows_);
+  rows_.high = nullptr;
+  if (block.high != nullptr) {
+    Copy(*block.high, present, places, scales + floats, &high_);
+    rows_.high = &high_;
+  }
+  return rows_;
+}
+
+void SelectedRows::Copy(const BlockRows& block, uint64_t present, uint64_t places, float* scales,
+                        BlockRows* to) {
+  to->kind = block.kind;
+  to->dim = block.dim;
+  to->group = block.group;
+  to->groups = block.groups;
+  to->centroids = block.centroids;
+  to->scales_in_range = block.scales_in_range;
+  to->transposed = nullptr;
+  float* biases = scales == nullptr ? nullptr : scales + kBlockTokens * block.groups;
+  to->scales = scales;
+  to->biases = biases;
   int64_t count = 0;
   for (uint64_t rest = places; rest != 0; rest &= rest - 1) {
     const uint64_t below = (rest & -rest) - 1;
     const auto i = static_cast<int64_t>(std::popcount(present & below));
-    rows_.rows[count++] = block.rows[i];
-    if (!scaled) continue;
-    const int64_t to = count - 1;
-    for (int64_t g = 0; g < groups; ++g) {
-      scales[g * kBlockTokens + to] = block.scale(i, g);
-      biases[g * kBlockTokens + to] = block.bias(i, g);
+    to->rows[count++] = block.rows[i];
+    if (scales == nullptr) continue;
+    for (int64_t g = 0; g < block.groups; ++g) {
+      scales[g * kBlockTokens + count - 1] = block.scale(i, g);
+      biases[g * kBlockTokens + count - 1] = block.bias(i, g);
     }
   }
-  rows_.count = count;
-  return rows_;
+  to->count = count;
 }
 
 }  // namespace kvcheck::optimized

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "optimized/attention/attention.h"
@@ -45,9 +46,8 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
   // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ && !NamesCentroids(kind_)
-               ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
-               : 0;
+    return scaled_ && HasBiases(kind_) ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
+                                       : 0;
   }
 
  private:
@@ -55,8 +55,15 @@ class BlockStage {
   void StartRows(const PlainFormat& format, const Reading& reading);
   void StartRows(const AffineFormat& format, const Reading& reading);
   void StartRows(const TurboquantFormat& format, const Reading& reading);
+  void StartRows(const SplitTurboquantFormat& format, const Reading& reading);
+  void StartRows(const ScaledFormat& format, const Reading& reading);
+  void StartRows(const UniformFormat& format, const Reading& reading);
+  void StartRows(const RotatedFormat& format, const Reading& reading);
   template <typename Format>
   void StartRows(const Format& format, const Reading& reading);
+  void StartCentroids(RowKind kind, int64_t group, int64_t row_bytes);
+  void StartScales(int64_t group);
+  void SetHalves();
   void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
@@ -76,7 +83,11 @@ class BlockStage {
   bool in_basis_ = false;
   RowCodec codec_;  // of rows that are decoded
   std::vector<float> decoded_;
-  alignas(64) std::array<float, 16> centroids_{};
+  alignas(64) std::array<float, 32> centroids_{};  // 16 of each half
+  BlockRows high_;
+  std::optional<ScaledFormat> given_scales_;  // of the tensor or of heads, which no row holds
+  int64_t scales_at_ = 0;      // bytes after which a row's scale follows its codes; 0: in planes
+  int64_t low_bytes_ = 0;      // of a row's codes in its first half
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
   std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;
@@ -90,7 +101,11 @@ class SelectedRows {
   const BlockRows& Select(const BlockRows& block, uint64_t present, uint64_t places);
 
  private:
-  BlockRows rows_;
+  // scales: room for scales and biases; null: of rows that have none.
+  static void Copy(const BlockRows& block, uint64_t present, uint64_t places, float* scales,
+                   BlockRows* to);
+
+  BlockRows rows_, high_;
   std::vector<float> scales_;  // and biases
 };
 

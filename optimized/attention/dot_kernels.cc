@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 #include "optimized/attention/horizontal_sum-inl.h"
-#include "optimized/attention/rows-inl.h"
+#include "optimized/attention/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -41,8 +41,9 @@ HWY_INLINE void AddProducts(const BlockRows& block, const std::byte* const* row,
 }
 
 // Vector `part` of the partial sums of kTokens keys from key i on with kWidth queries.
-// Shapes: sums (kTokens, kWidth). kWhole: dim is a multiple of kRun.
-template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused>
+// Shapes: sums (kTokens, kWidth). kWhole: dim is a multiple of kRun. kContinues: `sums` are those
+// of the channels before.
+template <class Rows, int kWidth, int kTokens, bool kWhole, bool kFused, bool kContinues = false>
 HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
                         const float* HWY_RESTRICT q, int64_t q_stride, Prefetcher& prefetcher,
                         VF32* HWY_RESTRICT sums) {
@@ -52,7 +53,7 @@ HWY_INLINE void DotPart(const BlockRows& block, int64_t i, int64_t part,
   const std::byte* row[kTokens];
   for (int t = 0; t < kTokens; ++t) row[t] = block.rows[i + t];
   VF32 sum[kTokens * kWidth];
-  for (int k = 0; k < kTokens * kWidth; ++k) sum[k] = hn::Zero(d);
+  for (int k = 0; k < kTokens * kWidth; ++k) sum[k] = kContinues ? sums[k] : hn::Zero(d);
   VF32 scale[kTokens], bias[kTokens];
   for (int t = 0; t < kTokens; ++t) scale[t] = bias[t] = hn::Zero(d);
   int64_t channel = 0;
@@ -104,8 +105,15 @@ HWY_INLINE void DotMicroKernel(const BlockRows& block, int64_t i, const float* H
   constexpr int64_t kParts = kDotLanes<kFused> / kLanes;
   VF32 parts[kParts][kSums];
   for (int64_t part = 0; part < kParts; ++part) {
-    DotPart<Rows, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride, prefetcher,
-                                                   parts[part]);
+    if constexpr (kHasHalves<Rows>) {
+      DotPart<typename Rows::Low, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride,
+                                                                   prefetcher, parts[part]);
+      DotPart<typename Rows::High, kWidth, kTokens, kWhole, kFused, true>(
+          *block.high, i, part, q + block.dim, q_stride, prefetcher, parts[part]);
+    } else {
+      DotPart<Rows, kWidth, kTokens, kWhole, kFused>(block, i, part, q, q_stride, prefetcher,
+                                                     parts[part]);
+    }
   }
   // Lane j of part p is partial sum p N + j.
   for (int64_t half = kParts / 2; half > 0; half /= 2) {
@@ -129,8 +137,9 @@ void Dots(const BlockRows& block, const Queries& queries, float* scores) {
   HWY_ALIGN float by_key[kByKey<kWidth> ? kWidth * kBlockTokens : 1];
   float* const to = kByKey<kWidth> ? by_key : scores;
   const int64_t calls = (block.count + kTokens - 1) / kTokens;
+  const int64_t dim = kHasHalves<Rows> ? 2 * block.dim : block.dim;
   Prefetcher prefetcher(block.prefetch,
-                        calls * (kDotLanes<kFused> / kLanes) * ((block.dim + kRun - 1) / kRun));
+                        calls * (kDotLanes<kFused> / kLanes) * ((dim + kRun - 1) / kRun));
   int64_t i = 0;
   if (Rows::kScaled || block.dim % kRun == 0) {
     for (; i + kTokens <= block.count; i += kTokens) {

@@ -90,11 +90,23 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
     case RowKind::kBFloat16:
     case RowKind::kFloat8E4M3:
     case RowKind::kFloat8E5M2:
+    case RowKind::kBlock8:
+    case RowKind::kBlock4:
+    case RowKind::kBlock4Minimum:
+    case RowKind::kBlock5:
+    case RowKind::kBlock5Minimum:
     case RowKind::kCode8:
     case RowKind::kCode4:
+    case RowKind::kScaledE4M3:
+    case RowKind::kScaledE5M2:
+    case RowKind::kScaledInt8:
+    case RowKind::kCentroid1:
     case RowKind::kCentroid2:
     case RowKind::kCentroid3:
     case RowKind::kCentroid4:
+    case RowKind::kHalves1And2:
+    case RowKind::kHalves2And3:
+    case RowKind::kHalves3And4:
       return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr, 0};
     case RowKind::kFactored8: {
       const FactoredDots::Codes& of8 = codes.dots.of8;

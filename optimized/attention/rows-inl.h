@@ -2,8 +2,7 @@
 // multiple of N, where N is the width of the instruction set's vectors (at most 16). Included once
 // per instruction set.
 //
-// Every conversion is exact; codes c become fl(c s + b), of one rounding where kFused holds, of two
-// where it does not, or fl(centroid[c] s).
+// Every conversion is exact. What codes stand for: values-inl.h.
 
 #if defined(OPTIMIZED_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPTIMIZED_ATTENTION_ROWS_INL_H_
@@ -17,7 +16,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "optimized/attention/block.h"
 #include "optimized/attention/exp-inl.h"
@@ -160,6 +158,17 @@ struct Float8E5M2Rows {
   }
 };
 
+HWY_INLINE VF32 LoadInt8(const std::byte* from) {
+  const hn::RebindToSigned<F32> di;
+  return hn::ConvertTo(F32(), hn::PromoteTo(di, LoadBytes(hn::Rebind<int8_t, F32>(), from)));
+}
+
+struct Int8Rows {
+  static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
+    return LoadInt8(row + channel);
+  }
+};
+
 // Vectors of codes consist of groups of 32 channels or more: they have no tail.
 struct Code8Rows {
   static constexpr bool kScaled = true;
@@ -170,7 +179,7 @@ struct Code8Rows {
 };
 
 #if KVCHECK_WIDE_VECTORS
-// Codes of kBits bits, 2 to 4, in the low bits of lanes, other bits above them: words of 32 bits,
+// Codes of kBits bits, 1 to 4, in the low bits of lanes, other bits above them: words of 32 bits,
 // broadcast and shifted by lane. Reads no byte but theirs.
 template <int kBits>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> MovedCodes(const std::byte* from) {
@@ -217,6 +226,11 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> MovedCodes(const std::byte* from) 
 // Channel 2 i is the lower half of byte i.
 struct Code4Rows {
   static constexpr bool kScaled = true;
+#if KVCHECK_SIXTEEN_LANES
+  static HWY_INLINE auto SixteenCodes(const std::byte* row, int64_t channel) {
+    return MovedCodes<4>(row + channel / 2);
+  }
+#endif
   static HWY_INLINE VF32 Load(const std::byte* row, int64_t channel) {
     const F32 d;
     const hn::RebindToSigned<F32> di;
@@ -243,40 +257,22 @@ struct Code4Rows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
-// Codes of 2, 3 or 4 bits that name centroids: channel i is bits kBits i to kBits i + kBits - 1.
+// Codes of 1 to 4 bits that name centroids: channel i is bits kBits i to kBits i + kBits - 1.
 template <int kBits>
 struct CentroidRows {
   static constexpr bool kScaled = true;
   // Whether a vector holds all centroids: as many as its lanes, those of fewer bits over and over.
   static constexpr bool kOneVector = KVCHECK_SIXTEEN_LANES || (HWY_TARGET == HWY_AVX2 && kBits < 4);
   // The scale in every lane; of kOneVector the products of all centroids with it.
-  static HWY_INLINE VF32 Factors(const float* centroids, float scale) {
-    const F32 d;
-    if constexpr (kOneVector) return hn::Mul(hn::Load(d, centroids), hn::Set(d, scale));
-    return hn::Set(d, scale);
+  static HWY_INLINE VF32 Factors(const float* centroids, VF32 scale) {
+    if constexpr (kOneVector) return hn::Mul(hn::Load(F32(), centroids), scale);
+    return scale;
   }
   static HWY_INLINE VF32 LookUp(const std::byte* row, int64_t channel, const float* centroids,
                                 VF32 factors) {
 #if KVCHECK_WIDE_VECTORS
-    // Vectors begin at multiples of eight channels. A permute takes the low four bits of one of
-    // sixteen lanes, three of one of eight: with other bits above it a narrower code names the same
-    // centroid.
-    const auto codes = MovedCodes<kBits>(row + (channel * kBits >> 3));
-#endif
-#if KVCHECK_SIXTEEN_LANES
-    (void)centroids;
-    return VF32{_mm512_permutexvar_ps(codes.raw, factors.raw)};
-#elif HWY_TARGET == HWY_AVX2
-    if constexpr (kOneVector) {
-      return VF32{_mm256_permutevar8x32_ps(factors.raw, codes.raw)};
-    } else {
-      // The blend takes the fourth bit.
-      const F32 d;
-      const auto low = _mm256_permutevar8x32_ps(hn::Load(d, centroids).raw, codes.raw);
-      const auto high = _mm256_permutevar8x32_ps(hn::Load(d, centroids + kLanes).raw, codes.raw);
-      const auto fourth = hn::BitCast(d, hn::ShiftLeft<28>(codes));
-      return hn::Mul(VF32{_mm256_blendv_ps(low, high, fourth.raw)}, factors);
-    }
+    // Vectors begin at multiples of eight channels.
+    return LookUpCodes(MovedCodes<kBits>(row + (channel * kBits >> 3)), centroids, factors);
 #else
     HWY_ALIGN float values[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
@@ -288,64 +284,30 @@ struct CentroidRows {
     return hn::Mul(hn::Load(F32(), values), factors);
 #endif
   }
-  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
-};
-
-// Whether Rows are codes of centroids.
-template <class Rows>
-inline constexpr bool kLooksUp = false;
-template <int kBits>
-inline constexpr bool kLooksUp<CentroidRows<kBits>> = true;
-
-// What LoadValue takes for the scale of row i and group g.
-template <class Rows>
-HWY_INLINE VF32 ScaleOf(const BlockRows& block, int64_t i, int64_t g) {
-  if constexpr (!Rows::kScaled) return hn::Zero(F32());
-  if constexpr (kLooksUp<Rows>) return Rows::Factors(block.centroids, block.scale(i, g));
-  return hn::Set(F32(), block.scale(i, g));
-}
-
-// And for the bias.
-template <class Rows>
-HWY_INLINE VF32 BiasOf(const BlockRows& block, int64_t i, int64_t g) {
-  if constexpr (!Rows::kScaled || kLooksUp<Rows>) return hn::Zero(F32());
-  return hn::Set(F32(), block.bias(i, g));
-}
-
-// fl(c s + b), or the value as it is stored.
-template <class Rows, bool kFused>
-HWY_INLINE VF32 Value(VF32 stored, VF32 scale, VF32 bias) {
-  if constexpr (Rows::kScaled) {
-    return MultiplyAdd<kFused>(stored, scale, bias);
-  } else {
-    (void)scale, (void)bias;
-    return stored;
-  }
-}
-
-template <class Rows, bool kFused>
-HWY_INLINE VF32 LoadStored(const std::byte* row, int64_t channel, VF32 scale, VF32 bias) {
+#if KVCHECK_WIDE_VECTORS
+  // A permute takes the low four bits of one of sixteen lanes, three of one of eight: with other
+  // bits above it a narrower code names the same centroid.
+  static HWY_INLINE VF32 LookUpCodes(hn::Vec<hn::RebindToUnsigned<F32>> codes,
+                                     const float* centroids, VF32 factors) {
 #if KVCHECK_SIXTEEN_LANES
-  if constexpr (std::is_same_v<Rows, Code4Rows>) {
-    // A lookup table of the sixteen values of a group; the permute takes the low four bits of a
-    // lane.
-    const VF32 values = MultiplyAdd<kFused>(hn::Iota(F32(), 0.0f), scale, bias);
-    return VF32{_mm512_permutexvar_ps(MovedCodes<4>(row + channel / 2).raw, values.raw)};
+    (void)centroids;
+    return VF32{_mm512_permutexvar_ps(codes.raw, factors.raw)};
+#else
+    if constexpr (kOneVector) {
+      return VF32{_mm256_permutevar8x32_ps(factors.raw, codes.raw)};
+    } else {
+      // The blend takes the fourth bit.
+      const F32 d;
+      const auto low = _mm256_permutevar8x32_ps(hn::Load(d, centroids).raw, codes.raw);
+      const auto high = _mm256_permutevar8x32_ps(hn::Load(d, centroids + kLanes).raw, codes.raw);
+      const auto fourth = hn::BitCast(d, hn::ShiftLeft<28>(codes));
+      return hn::Mul(VF32{_mm256_blendv_ps(low, high, fourth.raw)}, factors);
+    }
+#endif
   }
 #endif
-  return Value<Rows, kFused>(Rows::Load(row, channel), scale, bias);
-}
-
-// Value of what is stored at `row` of the block from `channel` on.
-template <class Rows, bool kFused>
-HWY_INLINE VF32 LoadValue(const BlockRows& block, const std::byte* row, int64_t channel, VF32 scale,
-                          VF32 bias) {
-  if constexpr (kLooksUp<Rows>) {
-    return Rows::LookUp(row, channel, block.centroids, scale);
-  } else {
-    return LoadStored<Rows, kFused>(row, channel, scale, bias);
-  }
-}
+  static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
+};
 
 // Keeps the compiler from reloading it for every product: the loop is bound by loads.
 HWY_INLINE VF32 InRegister(VF32 x) {

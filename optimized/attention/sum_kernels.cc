@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optimized/attention/rows-inl.h"
+#include "optimized/attention/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
@@ -99,15 +99,16 @@ void SumSlices(const BlockRows& block, const float* weights, const float* rescal
 }
 
 template <class Rows, int kWidth, bool kFused>
-void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
-          int64_t out_stride) {
+void SumsOfRows(const BlockRows& block, const float* weights, const float* rescale, float* out,
+                int64_t out_stride) {
   // Accumulators enough to hide the FMA latency, few enough for the registers; codes of one group,
   // which has at least 32 channels.
   constexpr int64_t kMost = kLanes == 16 ? 16 / kWidth : 8 / kWidth;
   constexpr int64_t kVectors = Rows::kScaled && kMost * kLanes > 32 ? 32 / kLanes : kMost;
-  // A table of products with a group's scale serves as many of its channels as there is room for.
+  // A table of products with a group's scale, and a vector's one scale, serve as many channels as
+  // there is room for.
   constexpr int64_t kMore = std::min<int64_t>(kMost, 128 / kLanes);
-  if constexpr (kLooksUp<Rows> && kMore > kVectors) {
+  if constexpr ((kLooksUp<Rows> || kIsUnbiased<Rows>) && kMore > kVectors) {
     if (block.group % (kMore * kLanes) == 0) {
       return SumSlices<Rows, kWidth, kMore, kFused>(block, weights, rescale, out, out_stride);
     }
@@ -115,8 +116,20 @@ void Sums(const BlockRows& block, const float* weights, const float* rescale, fl
   SumSlices<Rows, kWidth, kVectors, kFused>(block, weights, rescale, out, out_stride);
 }
 
+template <class Rows, int kWidth, bool kFused>
+void Sums(const BlockRows& block, const float* weights, const float* rescale, float* out,
+          int64_t out_stride) {
+  if constexpr (kHasHalves<Rows>) {
+    SumsOfRows<typename Rows::Low, kWidth, kFused>(block, weights, rescale, out, out_stride);
+    SumsOfRows<typename Rows::High, kWidth, kFused>(*block.high, weights, rescale, out + block.dim,
+                                                    out_stride);
+  } else {
+    SumsOfRows<Rows, kWidth, kFused>(block, weights, rescale, out, out_stride);
+  }
+}
+
 template <class Rows, bool kFused>
-void Widen(const BlockRows& block, float* out, int64_t stride) {
+void WidenRows(const BlockRows& block, float* out, int64_t stride) {
   const F32 d;
   const int64_t padded = PaddedDim(block.dim);
   for (int64_t i = 0; i < block.count; ++i, out += stride) {
@@ -135,6 +148,16 @@ void Widen(const BlockRows& block, float* out, int64_t stride) {
       channel += kLanes;
     }
     for (; channel < padded; channel += kLanes) hn::Store(hn::Zero(d), d, out + channel);
+  }
+}
+
+template <class Rows, bool kFused>
+void Widen(const BlockRows& block, float* out, int64_t stride) {
+  if constexpr (kHasHalves<Rows>) {
+    WidenRows<typename Rows::Low, kFused>(block, out, stride);
+    WidenRows<typename Rows::High, kFused>(*block.high, out + block.dim, stride);
+  } else {
+    WidenRows<Rows, kFused>(block, out, stride);
   }
 }
 

@@ -29,8 +29,8 @@ struct Tile {
   bool Widens() const { return rows >= kWidenFrom; }
 };
 
-// Whether the kernels get the values of a block, decoded into a buffer that stays in cache, in
-// place of the rows as stored.
+// Whether the kernels multiply decoded values, in registers or in a buffer that stays in cache, in
+// place of elements or affine codes.
 bool IsDecoded(const KvFormat& format);
 
 // Whether scales and biases of codes stay out of the sums (packed_codes.h).

@@ -2,6 +2,11 @@
 // middles of the table; then d = sum(x x v x) / sum(x x v v) in channel order; every step one f32
 // operation.
 
+#include "optimized/formats/iq4_nl_rows.h"
+
+#include <algorithm>
+#include <iterator>
+
 #include "optimized/formats/ggml_rows.h"
 
 namespace kvcheck::optimized {
@@ -53,5 +58,7 @@ struct Iq4NlBlock {
 }  // namespace
 
 const RowFamily& RowFamilyOf(const Iq4NlFormat&) { return GgmlRows<Iq4NlBlock>::kFamily; }
+
+void CopyIq4NlValues(float* to) { std::copy(std::begin(kValues), std::end(kValues), to); }
 
 }  // namespace kvcheck::optimized

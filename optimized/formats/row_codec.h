@@ -38,7 +38,7 @@ bool RotatesRows(const KvFormat& format);
 // Roundings of a value that RowCodec::DecodeInBasis gives. Precondition: RotatesRows.
 int BasisRoundings(const KvFormat& format);
 // A vector of dim channels into the basis in which the format stores it, by butterflies in f32, and
-// back. Precondition: RotatesRows.
+// back. Coordinates are in the order of the codes. Precondition: RotatesRows.
 void RotateToBasis(const KvFormat& format, int64_t dim, float* x);
 void RotateFromBasis(const KvFormat& format, int64_t dim, float* y);
 // Whether vectors of dim channels consist of whole groups.

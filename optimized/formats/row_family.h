@@ -14,7 +14,7 @@
 namespace kvcheck::optimized {
 
 // Of families that rotate rows: what is read in the basis in which rows are stored, y = R x.
-// Coordinates take the places of channels.
+// Coordinates are in the order of the codes.
 struct BasisRows {
   void (*decode)(const KvFormat& format, const DecodeCall& call);      // y, to f32
   int (*roundings)(const KvFormat& format);                            // of a value of decode

@@ -1,6 +1,7 @@
 // Turboquant rows with half a bit: the channels of each half, gathered in ascending order, are rows
 // of turboquant formats of half the group, of BITS and BITS + 1 bits, whose signs have the seeds S
-// and S + 97; codes and norms of the low halves of a row come before those of the high ones.
+// and S + 97; codes and norms of the low halves of a row come before those of the high ones. In
+// their basis rows are in that order too: all coordinates of the low halves, then of the high ones.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,6 +10,7 @@
 
 #include "optimized/formats/row_codec.h"
 #include "optimized/formats/row_family.h"
+#include "optimized/formats/turboquant_rows.h"
 #include "reference/spec/dtype.h"
 
 namespace kvcheck::optimized {
@@ -19,16 +21,6 @@ constexpr int64_t kWordChannels = 32;
 
 const SplitTurboquantFormat& Of(const KvFormat& format) {
   return std::get<SplitTurboquantFormat>(format);
-}
-
-TurboquantFormat HalfFormat(const SplitTurboquantFormat& split, bool high) {
-  TurboquantFormat half;
-  half.bits = split.bits + (high ? 1 : 0);
-  half.group_size = split.group_size / 2;
-  half.codebook = split.codebook;
-  half.seed = split.seed + (high ? kHighSeedStep : 0);
-  half.row_type = split.row_type;
-  return half;
 }
 
 bool IsHigh(const SplitTurboquantFormat& split, int64_t i) {
@@ -124,32 +116,51 @@ void DecodeToRowType(const KvFormat& format, const DecodeCall& call) {
 }
 
 void DecodeInBasis(const KvFormat& format, const DecodeCall& call) {
-  DecodeHalves(Of(format), call, sizeof(float),
-               [](const RowFamily& family, const TurboquantFormat& half, const DecodeCall& row) {
-                 family.basis->decode(half, row);
-               });
+  const auto half_bytes = call.dim / 2 * static_cast<int64_t>(sizeof(float));
+  std::byte* out = call.out;
+  for (int64_t v = 0; v < call.count; ++v) {
+    StoredRowsView rows = RowOf(call.rows, v);
+    for (const bool high : {false, true}) {
+      const TurboquantFormat half = HalfFormat(Of(format), high);
+      RowFamilyOf(half).basis->decode(half, {call.dim / 2, rows, 1, out});
+      rows.NextHead(BytesOfHalf(Of(format), high, call.dim));
+      out += half_bytes;
+    }
+  }
 }
 
 int BasisRoundingsOf(const KvFormat& format) {
   return BasisRoundings(HalfFormat(Of(format), true));
 }
 
-// rotate(format of a half, channels, its elements): each half on its own.
-template <typename RotateHalf>
-void RotateHalves(const SplitTurboquantFormat& split, int64_t dim, float* row, RotateHalf rotate) {
-  auto* of_half = reinterpret_cast<float*>(Room(dim / 2 * static_cast<int64_t>(sizeof(float))));
+// Calls move(place in the basis, channel) for every element of a row.
+template <typename Move>
+void ForEachPlace(const SplitTurboquantFormat& split, int64_t dim, Move move) {
   for (const bool high : {false, true}) {
-    ForEachOfHalf(split, high, dim, [&](int64_t to, int64_t i) { of_half[to] = row[i]; });
-    rotate(HalfFormat(split, high), dim / 2, of_half);
-    ForEachOfHalf(split, high, dim, [&](int64_t from, int64_t i) { row[i] = of_half[from]; });
+    const int64_t first = high ? dim / 2 : 0;
+    ForEachOfHalf(split, high, dim, [&](int64_t at, int64_t i) { move(first + at, i); });
   }
 }
 
-void Rotate(const KvFormat& format, int64_t dim, float* x) {
-  RotateHalves(Of(format), dim, x, RotateToBasis);
+float* CopyOf(const float* row, int64_t dim) {
+  auto* copy = reinterpret_cast<float*>(Room(dim * static_cast<int64_t>(sizeof(float))));
+  return std::copy_n(row, dim, copy) - dim;
 }
+
+void Rotate(const KvFormat& format, int64_t dim, float* x) {
+  const float* from = CopyOf(x, dim);
+  ForEachPlace(Of(format), dim, [&](int64_t at, int64_t i) { x[at] = from[i]; });
+  for (const bool high : {false, true}) {
+    RotateToBasis(HalfFormat(Of(format), high), dim / 2, high ? x + dim / 2 : x);
+  }
+}
+
 void RotateBack(const KvFormat& format, int64_t dim, float* y) {
-  RotateHalves(Of(format), dim, y, RotateFromBasis);
+  for (const bool high : {false, true}) {
+    RotateFromBasis(HalfFormat(Of(format), high), dim / 2, high ? y + dim / 2 : y);
+  }
+  const float* from = CopyOf(y, dim);
+  ForEachPlace(Of(format), dim, [&](int64_t at, int64_t i) { y[i] = from[at]; });
 }
 
 constexpr BasisRows kBasis = {DecodeInBasis, BasisRoundingsOf, Rotate, RotateBack};
@@ -158,5 +169,15 @@ constexpr RowFamily kFamily = {Block, Bytes, Encode, Decode, DecodeToRowType, nu
 }  // namespace
 
 const RowFamily& RowFamilyOf(const SplitTurboquantFormat&) { return kFamily; }
+
+TurboquantFormat HalfFormat(const SplitTurboquantFormat& split, bool high) {
+  TurboquantFormat half;
+  half.bits = split.bits + (high ? 1 : 0);
+  half.group_size = split.group_size / 2;
+  half.codebook = split.codebook;
+  half.seed = split.seed + (high ? kHighSeedStep : 0);
+  half.row_type = split.row_type;
+  return half;
+}
 
 }  // namespace kvcheck::optimized

@@ -43,18 +43,24 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Doubles = HWY_CAPPED(double, 8);
 using HalfFloats = hn::Rebind<float, Doubles>;
 
-// sums[k] += factor(l) matrix[l][k] for l = 0, 1, ...: each product is exact, fused or not.
+// sums[k] += factor(l) matrix[l][k] for l = 0, 1, ...: each product is exact, fused or not. Several
+// vectors at once, as every sum waits for itself; d is a multiple of 32.
 HWY_INLINE void AddRows(const float* matrix, const double* factors, int d, double* sums) {
   const Doubles dd;
   const HalfFloats df;
-  const int lanes = static_cast<int>(hn::Lanes(dd));
-  for (int k = 0; k < d; k += lanes) {
-    auto sum = hn::Zero(dd);
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(Doubles()));
+  constexpr int kVectors = 4;
+  for (int k = 0; k < d; k += kVectors * kLanes) {
+    hn::Vec<Doubles> sum[kVectors];
+    for (auto& s : sum) s = hn::Zero(dd);
     for (int l = 0; l < d; ++l) {
-      const auto entries = hn::PromoteTo(dd, hn::LoadU(df, matrix + l * d + k));
-      sum = hn::MulAdd(entries, hn::Set(dd, factors[l]), sum);
+      const auto factor = hn::Set(dd, factors[l]);
+      for (int v = 0; v < kVectors; ++v) {
+        const auto entries = hn::PromoteTo(dd, hn::LoadU(df, matrix + l * d + k + v * kLanes));
+        sum[v] = hn::MulAdd(entries, factor, sum[v]);
+      }
     }
-    hn::StoreU(sum, dd, sums + k);
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], dd, sums + k + v * kLanes);
   }
 }
 

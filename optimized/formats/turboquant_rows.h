@@ -8,12 +8,16 @@
 #include <cstdint>
 
 #include "reference/spec/dtype.h"
+#include "reference/spec/split_turboquant_format.h"
 #include "reference/spec/turboquant_format.h"
 
 namespace kvcheck::optimized {
 
 // to: 2^bits, ascending.
 void CopyTurboquantCentroids(const TurboquantFormat& format, float* to);
+
+// How the low or the high half of the channels is stored.
+TurboquantFormat HalfFormat(const SplitTurboquantFormat& split, bool high);
 
 // A group of d values of type `from`, rounded once to the type of rows, as f32.
 void ReadTurboquantGroup(DType from, DType row_type, const std::byte* x, int64_t d, float* values);

@@ -30,7 +30,9 @@ namespace kvcheck {
 namespace {
 
 TEST(AttentionAllocations, AreNoneAfterTheFirstCall) {
-  for (const char* format : {"f16", "affine:3:g32:f16", "affine:4:g64:f32", "q8_0"}) {
+  for (const char* format :
+       {"f16", "affine:3:g32:f16", "affine:4:g64:f32", "q8_0", "hadamard:32:affine:3:g32:f16",
+        "turboquant:2.5:g64:hffff0000ffff0000:f16"}) {
     for (const int64_t queries : {1, 40}) {
       for (const Place place : kPlaces) {
         Sequence sequence;
@@ -62,11 +64,14 @@ TEST(AttentionAllocations, HoldNoCopyOfKOrV) {
     int64_t queries;
     Place place;
   };
-  // Rows that kernels read as they are, that are unpacked, and blocks that are decoded.
+  // Rows that kernels read as they are, that are unpacked, and that are decoded.
   const Call calls[] = {{"affine:4:g64:f32", 1, Place::kHeadMajor},
                         {"affine:3:g32:f16", 1, Place::kTokenMajor},
+                        {"hadamard:64:affine:4:g64:f16", 1, Place::kHeadMajor},
+                        {"turboquant:3.5:g64:hffff0000ffff0000:f16", 1, Place::kTokenMajor},
                         {"q4_1", 1, Place::kHeadMajor},
                         {"q8_0", 1, Place::kTokenMajor},
+                        {"mxfp8:e4m3:f32", 1, Place::kHeadMajor},
                         {"q8_0", 40, Place::kHeadMajor}};
   for (const Call& call : calls) {
     const auto bytes_of = [&](int64_t tokens, int64_t* half_copy) {
@@ -96,7 +101,9 @@ TEST(AttentionAllocations, HoldNoCopyOfKOrV) {
 
 // Which way a block goes depends on what its queries see of it; the memory does not.
 TEST(AttentionAllocations, AreNoneAfterACallUnderAnotherMask) {
-  for (const char* format : {"f32", "f16", "affine:8:g64:f16", "affine:4:g32:f32", "q8_0"}) {
+  for (const char* format :
+       {"f32", "f16", "affine:8:g64:f16", "affine:4:g32:f32", "q8_0",
+        "hadamard:32:affine:3:g32:f16", "turboquant:2.5:g64:hffff0000ffff0000:f16"}) {
     for (const Place place : {Place::kHeadMajor, Place::kTokenMajor}) {
       Sequence sequence;
       sequence.shape.query_heads = 8;

@@ -33,6 +33,17 @@ const std::vector<std::string> kFormats = {
     "affine:6:g64:bf16",
     "affine:8:g64:f16",
     "affine:8:g32:f32",
+    "q8_0",
+    "q4_0",
+    "q4_1",
+    "q5_0",
+    "q5_1",
+    "iq4_nl",
+    "fp8:e4m3fn:token:f32",
+    "fp8:e5m2:inline:bf16",
+    "int8:h0.03/0.05:f16",
+    "uniform:3:inline:bf16",
+    "uniform:4:token:f16",
 };
 
 const std::vector<std::string> kMasks = {

@@ -44,11 +44,23 @@ std::vector<NamedKind> Kinds() {
                            "bf16",
                            "f8e4m3fn",
                            "f8e5m2",
+                           "q8_0",
+                           "q4_0",
+                           "q4_1",
+                           "q5_0",
+                           "q5_1",
                            "affine:8:g32:f32",
                            "affine:4:g64:f32",
+                           "fp8:e4m3fn:token:f32",
+                           "fp8:e5m2:token:f32",
+                           "int8:token:f32",
+                           "turboquant:1:g32:f32",
                            "turboquant:2:g32:s3:f32",
                            "turboquant:3:g64:f32",
-                           "turboquant:4:g64:f32"};
+                           "turboquant:4:g64:f32",
+                           "turboquant:1.5:g64:hffff0000ffff0000:f32",
+                           "turboquant:2.5:g64:ha53cc35affff0000:s3:f32",
+                           "turboquant:3.5:g64:hffff0000ffff0000:f32"};
   EXPECT_EQ(kinds.size(), std::size(formats));
   EXPECT_EQ(kinds.size(), static_cast<size_t>(optimized::kPlainKinds));
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].format = formats[i];
@@ -130,7 +142,7 @@ TEST(AttentionKernels, AreTheirDefinitionOnEveryInstructionSet) {
     const OnTarget forced(target);
     const std::string what = std::string(" ") + hwy::TargetName(target);
     for (const NamedKind& kind : Kinds()) {
-      const bool coded = kind.format.starts_with("affine") || kind.format.starts_with("turboquant");
+      const bool coded = !IsPlain(ParseKvFormat(WholeLine(kind.format)));
       const std::vector<int64_t> dims = coded ? std::vector<int64_t>{64, 128, 192}
                                               : std::vector<int64_t>{1, 2, 15, 16, 17, 31, 33, 129};
       for (const int64_t dim : dims) {
@@ -180,6 +192,40 @@ TEST(AttentionKernels, AreAWholeSetOnEveryInstructionSet) {
 #if HWY_ARCH_X86
   EXPECT_TRUE(factoring > 0 || (hwy::SupportedTargets() & HWY_AVX2) == 0);
 #endif
+}
+
+// In their basis rows are read where they are stored: those of a rotation as the rows inside it.
+TEST(AttentionKernels, ReadRotatedRowsAsTheyAreStored) {
+  struct Rotated {
+    const char* format;
+    RowKind kind;
+  };
+  const AttentionKernels kernels = optimized::KernelsFor(true);
+  for (const Rotated& rotated :
+       {Rotated{"hadamard:64:q8_0", RowKind::kBlock8},
+        Rotated{"hadamard:2:iq4_nl", RowKind::kBlock4},
+        Rotated{"hadamard:64:q5_1", RowKind::kBlock5Minimum},
+        Rotated{"hadamard:32:affine:4:g32:f16", RowKind::kCode4},
+        Rotated{"hadamard:64:affine:8:g64:bf16", RowKind::kCode8},
+        Rotated{"hadamard:64:fp8:e5m2:inline:f32", RowKind::kScaledE5M2},
+        Rotated{"hadamard:64:uniform:4:inline:f32", RowKind::kCode4},
+        Rotated{"turboquant:1:g64:f16", RowKind::kCentroid1},
+        Rotated{"turboquant:4:g64:f16", RowKind::kCentroid4},
+        Rotated{"turboquant:1.5:g64:hffff0000ffff0000:f32", RowKind::kHalves1And2},
+        Rotated{"turboquant:3.5:g64:hffff0000ffff0000:f32", RowKind::kHalves3And4}}) {
+    StoredBlock block(rotated.format, 128, 5, 1);
+    const BlockRows& rows = block.Take(kernels, false);
+    EXPECT_EQ(rows.kind, rotated.kind) << rotated.format;
+    EXPECT_EQ(rows.high != nullptr, optimized::HasHalves(rotated.kind)) << rotated.format;
+    const auto row_bytes = static_cast<int64_t>(block.codes.size()) / block.count;
+    for (int64_t i = 0; i < block.count; ++i) {
+      EXPECT_EQ(rows.rows[i], block.codes.data() + i * row_bytes) << rotated.format;
+      if (rows.high == nullptr) continue;
+      // 64 codes of the low half's bits before.
+      const int64_t bits = rotated.kind == RowKind::kHalves1And2 ? 1 : 3;
+      EXPECT_EQ(rows.high->rows[i], rows.rows[i] + 64 * bits / 8) << rotated.format;
+    }
+  }
 }
 
 TEST(AttentionKernels, UnpackEveryWidthOfCodes) {

@@ -1,6 +1,6 @@
 // Attention over rows that are stored rotated: q goes into their basis and the sums of V come back.
 // The judge passes it under the plan that it states; it agrees with rows that are rotated back one
-// by one; and centroids that kernels look up are those that the codec decodes, to the bit.
+// by one; rows that kernels read as they are stored are those that the codec decodes, to the bit.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -33,13 +33,16 @@ const std::vector<std::string> kRotated = {
     "turboquant:4:g64:f32",
     "turboquant:4:g64:vllm:plain:f16",
     "turboquant:5:g64:f32",
+    "turboquant:1.5:g64:h00ff00ff00ff00ff:s2:bf16",
     "turboquant:2.5:g64:hffff0000ffff0000:f32",
     "turboquant:3.5:g64:mlx_vlm:ha53cc35affff0000:f16",
+    "turboquant:4.5:g64:h5555555555555555:f32",
     "hadamard:64:q4_0",
     "hadamard:32:q5_1",
     "hadamard:2:q8_0",
     "hadamard:16:affine:4:g32:bf16",
     "hadamard:64:affine:8:g64:f16",
+    "hadamard:32:affine:3:g64:f16",
     "hadamard:8:mxfp8:e4m3:f32",
     "hadamard:64:fp8:e4m3fn:token:f32",
     "hadamard:32:uniform:4:token:f32",
@@ -223,14 +226,41 @@ TEST(RotatedAttention, AgreesWithRowsThatAreRotatedBackOneByOne) {
 
 // K and V decoded in their basis, as f32, with queries that are rotated before and outputs that are
 // rotated back after.
-TEST(RotatedAttention, IsAttentionOverDecodedCentroidsToTheBit) {
+TEST(RotatedAttention, IsAttentionOverDecodedRowsToTheBit) {
   for (const bool portable : {false, true}) {
     for (const int queries : {1, 4, 20, 64}) {
-      for (const char* format :
-           {"turboquant:4:g64:f32", "turboquant:4:g32:s3:f16", "turboquant:3:g64:f32",
-            "turboquant:3:g32:s3:bf16", "turboquant:2:g64:plain:f32", "turboquant:2:g32:s3:f16",
-            "turboquant:5:g64:f32", "turboquant:3.5:g64:hffff0000ffff0000:f32",
-            "hadamard:32:q4_0"}) {
+      for (const char* format : {"turboquant:4:g64:f32",
+                                 "turboquant:4:g32:s3:f16",
+                                 "turboquant:3:g64:f32",
+                                 "turboquant:3:g32:s3:bf16",
+                                 "turboquant:2:g64:plain:f32",
+                                 "turboquant:2:g32:s3:f16",
+                                 "turboquant:1:g32:f32",
+                                 "turboquant:5:g64:f32",
+                                 "turboquant:1.5:g64:h5555555555555555:f16",
+                                 "turboquant:2.5:g64:ha53cc35affff0000:bf16",
+                                 "turboquant:3.5:g64:hffff0000ffff0000:f32",
+                                 "turboquant:4.5:g64:ha53cc35affff0000:f32",
+                                 "hadamard:32:q4_0",
+                                 "hadamard:64:q4_1",
+                                 "hadamard:2:q5_0",
+                                 "hadamard:64:q5_1",
+                                 "hadamard:32:q8_0",
+                                 "hadamard:16:iq4_nl",
+                                 "hadamard:32:uniform:4:token:f32",
+                                 "hadamard:64:uniform:3:inline:f32",
+                                 "hadamard:64:fp8:e4m3fn:token:f32",
+                                 "hadamard:32:fp8:e5m2:inline:bf16",
+                                 "hadamard:64:int8:h0.05/0.25:f16",
+                                 "hadamard:2:fp8:e4m3fnuz:token:f32",
+                                 "hadamard:8:mxfp8:e4m3:f32",
+                                 "hadamard:64:affine:4:g64:f16",
+                                 "hadamard:2:affine:4:g32:bf16",
+                                 "hadamard:32:affine:8:g32:f16",
+                                 "hadamard:16:affine:2:g64:f16",
+                                 "hadamard:64:affine:3:g32:bf16",
+                                 "hadamard:8:affine:5:g64:bf16",
+                                 "hadamard:64:affine:6:g64:f16"}) {
         Problem stored(ProblemText(format, format, queries, queries));
         stored.shape.portable = portable;
         const std::vector<float> got = stored.Run();
@@ -249,9 +279,15 @@ TEST(RotatedAttention, IsAttentionOverDecodedCentroidsToTheBit) {
           optimized::RowCodec codec;
           codec.Start(stored.c.k, DType::kFloat32, 64);
           const StoredHeads from = stored.Heads(is_key);
-          codec.DecodeInBasis(
-              {from.codes, from.scales, nullptr, from.code_stride, from.scale_stride}, 2 * 131,
-              values.data());
+          optimized::StoredRowsView of_head = {from.codes, from.scales, from.biases,
+                                               from.code_stride, from.scale_stride};
+          for (const int64_t head : {0, 1}) {
+            codec.SetHead(head);
+            codec.DecodeInBasis(of_head, 131, values.data() + head * 131 * 64);
+            of_head.codes += from.code_head_stride;
+            if (from.scales != nullptr) of_head.scales += from.scale_head_stride;
+            if (from.biases != nullptr) of_head.biases += from.scale_head_stride;
+          }
           heads[is_key ? 0 : 1] = decoded.Heads(is_key);
           heads[is_key ? 0 : 1].codes = reinterpret_cast<const std::byte*>(values.data());
         }
