@@ -22,8 +22,8 @@ inline constexpr int64_t kSumLanes16 = 16;
 inline constexpr int64_t kQuad = 4;
 
 // How a kernel reads a row. Affine codes of 2, 3, 5 and 6 bits are unpacked to bytes before.
-// X(name, rows): `rows` is the class of rows-inl.h or packed_codes-inl.h that reads it. The one
-// list of kinds: kernels are declared, dispatched, tested and benched by it.
+// X(name, rows): `rows` is the class of rows-inl.h, packed_codes-inl.h or fixed_sum_kernels.cc that
+// reads it. The one list of kinds: kernels are declared, dispatched, tested and benched by it.
 #define KVCHECK_ATTENTION_ROW_KINDS(X) \
   X(kFloat32, Float32Rows)             \
   X(kFloat16, Float16Rows)             \
@@ -37,10 +37,15 @@ inline constexpr int64_t kQuad = 4;
   X(kCentroid4, CentroidRows<4>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
-// (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
+// (fixed_point.h), in which alone those between the first two kinds and the last are read. The last
+// one is what WidenKernel makes of them for P.V of many queries.
 #define KVCHECK_ATTENTION_FACTORED_KINDS(X) \
   X(kFactored8, Packed8Rows)                \
   X(kFactored4, Packed4Rows)                \
+  X(kFixedSigned8, StoredCodes)             \
+  X(kFixedHalves4, StoredCodes)             \
+  X(kFixedTable4, StoredCodes)              \
+  X(kFixedHalves5, StoredCodes)             \
   X(kFactoredWidened, WidenedCodeRows)
 
 #define KVCHECK_ROW_KIND(name, rows) name,
@@ -55,6 +60,11 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KV
 
 // Whether its vectors have scales and biases.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
+
+// Whether codes are factored, as they are stored.
+constexpr bool IsFactored(RowKind kind) {
+  return kind >= RowKind::kFactored8 && kind < RowKind::kFactoredWidened;
+}
 
 // Whether codes name centroids: scales, and no biases.
 constexpr bool NamesCentroids(RowKind kind) {
@@ -79,8 +89,12 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // of codes of centroids the scales again, which nobody adds
+  const float* biases = nullptr;  // where there are none the scales again, which nobody adds
   int64_t groups = 0;
+  // Of rows in fixed point alone.
+  int64_t group_bytes = 0;  // from the codes of a group to those of the next one
+  int32_t code_offset = 0;  // what a code stands for, as an integer, is so much less
+  bool has_biases = true;
   const float* centroids = nullptr;  // which codes name, over and over to 16; NamesCentroids alone
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:
   // (count up to a multiple of N / N, dim, N).

@@ -38,8 +38,6 @@ bool ScalesInRange(const float* scales, int64_t count, int64_t groups) {
   return in_range;
 }
 
-bool IsPacked(RowKind kind) { return kind == RowKind::kFactored8 || kind == RowKind::kFactored4; }
-
 // Two dependency chains. Integers, not pointers: addresses may go past the allocation.
 void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::byte** rows) {
   const auto step = static_cast<uintptr_t>(stride);
@@ -50,6 +48,20 @@ void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::
     rows[i + 1] = reinterpret_cast<const std::byte*>(odd);
     even += 2 * step;
     odd += 2 * step;
+  }
+}
+
+// The numbers of two bytes at `offset` of all rows, and at offset + apart, ... Shapes: to (kGroups,
+// kBlockTokens).
+template <int64_t kGroups>
+void GatherHalves(const BlockRows& block, int64_t offset, int64_t apart, uint16_t* to) {
+  const std::byte* const* rows = block.rows;
+  const int64_t count = block.count;
+  for (int64_t i = 0; i < count; ++i, ++to) {
+    const std::byte* from = rows[i] + offset;
+    for (int64_t g = 0; g < kGroups; ++g) {
+      std::memcpy(to + g * kBlockTokens, from + g * apart, sizeof(*to));
+    }
   }
 }
 
@@ -67,6 +79,7 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, const Reading& readi
   groups_ = 0;
   block_.scales = block_.biases = nullptr;
   scaled_ = decodes_ = false;
+  fixed_ = reading.factored ? FixedOperandOf(format).value_or(FixedOperand{}) : FixedOperand{};
   std::visit([&](const auto& family) { StartRows(family, reading); }, format);
 }
 
@@ -84,10 +97,8 @@ void BlockStage::StartRows(const AffineFormat& format, const Reading& reading) {
   }
   if (format.bits != 4 && format.bits != 8) bits_ = format.bits;
   scale_dtype_ = format.scale_dtype;
-  group_ = format.group_size;
-  groups_ = dim_ / group_;
   row_bytes_ = dim_ * format.bits / 8;
-  AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  StartScales(format.group_size);
   if (bits_ != 0) GrowTo(&codes_, dim_ * kBlockTokens);
 }
 
@@ -101,18 +112,31 @@ void BlockStage::StartRows(const TurboquantFormat& format, const Reading& readin
           : format.bits == 3 ? RowKind::kCentroid3
                              : RowKind::kCentroid4;
   scale_dtype_ = DType::kFloat16;
-  group_ = format.group_size;
-  groups_ = dim_ / group_;
   row_bytes_ = dim_ * format.bits / 8;
+  StartScales(format.group_size);
   CopyTurboquantCentroids(format, centroids_.data());
   const size_t levels = size_t{1} << format.bits;
   for (size_t i = levels; i < centroids_.size(); ++i) centroids_[i] = centroids_[i - levels];
+}
+
+void BlockStage::StartScales(int64_t group) {
+  group_ = group;
+  groups_ = dim_ / group;
   AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
 }
 
-// Families that no kernel reads as they are stored.
+// Families that no kernel reads as they are stored, but for blocks in fixed point.
 template <typename Format>
 void BlockStage::StartRows(const Format& format, const Reading& reading) {
+  if (fixed_.in_blocks) {
+    scaled_ = true;
+    kind_ = fixed_.kind;
+    scale_dtype_ = DType::kFloat16;
+    row_bytes_ = RowBytesOf(format, dim_).codes;
+    StartScales(fixed_.group);
+    GrowTo(&halves_, groups_ * kBlockTokens);
+    return;
+  }
   decodes_ = true;
   in_basis_ = reading.in_basis;
   kind_ = RowKind::kFloat32;
@@ -171,6 +195,38 @@ void BlockStage::TakeScales(const StoredHeads& from, int64_t head, const int64_t
   block_.biases = biases;
 }
 
+// Rows begin with the codes of their first block.
+void BlockStage::TakeScalesOfBlocks(const AttentionKernels& kernels) {
+  float* scales = AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  const auto widen = [&](int64_t offset, float* to) {
+    uint16_t* halves = halves_.data();
+    const int64_t apart = fixed_.group_bytes;
+    int64_t g = 0;
+    for (; g + 4 <= groups_; g += 4) {
+      GatherHalves<4>(block_, offset - fixed_.first_code + g * apart, apart,
+                      halves + g * kBlockTokens);
+    }
+    for (; g < groups_; ++g) {
+      GatherHalves<1>(block_, offset - fixed_.first_code + g * apart, apart,
+                      halves + g * kBlockTokens);
+    }
+    // All groups as one, whose last tokens need not be there.
+    constexpr int64_t kFirst = 0;
+    constexpr auto kHalf = static_cast<int64_t>(sizeof(*halves));
+    const int64_t count = (groups_ - 1) * kBlockTokens + block_.count;
+    kernels.widen_scales(
+        {scale_dtype_, reinterpret_cast<std::byte*>(halves), kHalf, &kFirst, true, count, 1},
+        nullptr, to);
+  };
+  widen(0, scales);
+  block_.scales = block_.biases = scales;
+  block_.scales_in_range = true;
+  if (!fixed_.has_biases) return;
+  float* biases = scales + groups_ * kBlockTokens;
+  widen(sizeof(uint16_t), biases);
+  block_.biases = biases;
+}
+
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                       bool contiguous, As as, const AttentionKernels& kernels,
                       const HeadGroupScales::Head& group_scales) {
@@ -180,8 +236,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.groups = groups_;
   block_.count = count;
   block_.centroids = centroids_.data();
+  block_.group_bytes = fixed_.group_bytes;
+  block_.code_offset = fixed_.offset;
+  block_.has_biases = fixed_.has_biases;
   StopPrefetch();
-  const std::byte* codes = from.codes + head * from.code_head_stride;
+  const std::byte* codes = from.codes + head * from.code_head_stride + fixed_.first_code;
   if (contiguous) {
     FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
@@ -191,7 +250,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     codec_.SetHead(head);
     Decode(from, head, columns, contiguous);
   }
-  if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
+  if (fixed_.in_blocks) {
+    TakeScalesOfBlocks(kernels);
+  } else if (scaled_) {
+    TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
+  }
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
@@ -200,7 +263,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
   // f32 without padding and packed codes are transposed from where they are stored.
-  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPacked(kind_);
+  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsFactored(kind_);
   if (as == As::kFloats || !as_stored) Widen(kernels);
   if (as == As::kTransposed) {
     float* transposed = AlignedFloats(&transposed_, padded * kBlockTokens);
@@ -216,11 +279,11 @@ void BlockStage::MakeRoom(bool floats, bool transposed) {
 
 void BlockStage::Widen(const AttentionKernels& kernels) {
   // Four interleaved rows of codes are as long as one of floats.
-  const bool interleaves = IsPacked(kind_) && kernels.IsFixedPoint();
+  const bool interleaves = IsFactored(kind_) && kernels.IsFixedPoint();
   const int64_t stride = interleaves ? dim_ / kFixedCodes : WidenedStride();
   float* to = AlignedFloats(&values_, stride * kBlockTokens);
   kernels.Of(kind_).widen(block_, to, stride);
-  block_.kind = IsPacked(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
+  block_.kind = IsFactored(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
   block_.dim = PaddedDim(dim_);
   for (int64_t i = 0; i < block_.count; ++i) {
     block_.rows[i] = reinterpret_cast<const std::byte*>(to + i * stride);
@@ -236,6 +299,9 @@ const BlockRows& SelectedRows::Select(const BlockRows& block, uint64_t present, 
   rows_.groups = block.groups;
   rows_.centroids = block.centroids;
   rows_.scales_in_range = block.scales_in_range;
+  rows_.group_bytes = block.group_bytes;
+  rows_.code_offset = block.code_offset;
+  rows_.has_biases = block.has_biases;
   rows_.transposed = nullptr;
   const bool scaled = HasScales(block.kind);
   const int64_t groups = block.groups;

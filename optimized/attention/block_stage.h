@@ -12,6 +12,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/row_codec.h"
@@ -21,7 +22,7 @@ namespace kvcheck::optimized {
 class BlockStage {
  public:
   struct Reading {
-    bool factored = false;  // codes go to the factored kernels. Precondition: CanFactor
+    bool factored = false;  // codes go to the factored kernels. Precondition: IsFactored
     bool in_basis = false;  // rows are not rotated back. Precondition: RotatesRows
   };
   void Start(const KvFormat& format, int64_t dim, const Reading& reading);
@@ -45,7 +46,7 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
   // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ && !NamesCentroids(kind_)
+    return scaled_ && !fixed_.in_blocks && !NamesCentroids(kind_)
                ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
                : 0;
   }
@@ -57,6 +58,7 @@ class BlockStage {
   void StartRows(const TurboquantFormat& format, const Reading& reading);
   template <typename Format>
   void StartRows(const Format& format, const Reading& reading);
+  void StartScales(int64_t group);
   void Decode(const StoredHeads& from, int64_t head, const int64_t* columns, bool contiguous);
   void Widen(const AttentionKernels& kernels);
   // Padded by a cache line: at strides of a power of two rows share few L1 sets.
@@ -64,6 +66,7 @@ class BlockStage {
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool contiguous, const AttentionKernels& kernels,
                   const HeadGroupScales::Head& group_scales);
+  void TakeScalesOfBlocks(const AttentionKernels& kernels);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;
@@ -72,12 +75,14 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
+  FixedOperand fixed_;  // of factored rows in fixed point
   bool decodes_ = false;
   bool in_basis_ = false;
   RowCodec codec_;  // of rows that are decoded
   std::vector<float> decoded_;
   alignas(64) std::array<float, 16> centroids_{};
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
+  std::vector<uint16_t> halves_;
   std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;
 };

@@ -62,10 +62,11 @@ TEST(AttentionAllocations, HoldNoCopyOfKOrV) {
     int64_t queries;
     Place place;
   };
-  // Rows that kernels read as they are, that are unpacked, and blocks that are decoded.
+  // Rows that kernels read as they are, that are unpacked, and that are decoded.
   const Call calls[] = {{"affine:4:g64:f32", 1, Place::kHeadMajor},
                         {"affine:3:g32:f16", 1, Place::kTokenMajor},
                         {"q4_1", 1, Place::kHeadMajor},
+                        {"mxfp4:bf16", 1, Place::kHeadMajor},
                         {"q8_0", 1, Place::kTokenMajor},
                         {"q8_0", 40, Place::kHeadMajor}};
   for (const Call& call : calls) {
