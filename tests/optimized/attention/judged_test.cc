@@ -143,7 +143,7 @@ TEST(OptimizedAttention, PassesTheJudgeForCodesOfTwoKinds) {
       judged.Ask(fmt::format("attention b=2 hq=8 hkv=2 l={} t={} d=64 dv=128 q=f32 k={} v={} "
                              "out=f32 mask={} data=gauss:{}",
                              seed % 3 == 0 ? 17 : 1, 65 + seed, k, v, mask, seed),
-                 k + "/" + v, MaskedRow::kZero);
+                 "k=" + k, MaskedRow::kZero);
       ++seed;
     }
   }
