@@ -4,6 +4,7 @@
 #include "optimized/formats/ggml_kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,17 +16,24 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "optimized/formats/widen-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using kvcheck::HWY_NAMESPACE::LoadBytes;
 
 #if HWY_TARGET == HWY_SCALAR
 
-void EncodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const float* x, int64_t count,
+void EncodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* x, int64_t count,
                   std::byte* to) {
-  for (int64_t b = 0; b < count; ++b) codec.encode(x + 32 * b, to + codec.bytes * b);
+  float values[32];  // x need not be aligned
+  for (int64_t b = 0; b < count; ++b) {
+    std::memcpy(values, x + sizeof(values) * static_cast<size_t>(b), sizeof(values));
+    codec.encode(values, to + codec.bytes * b);
+  }
 }
 void DecodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* from, int64_t count,
                   float* y) {
@@ -207,21 +215,44 @@ HWY_INLINE void StoreCodes(const float* HWY_RESTRICT x, float least, float inver
   }
 }
 
-HWY_INLINE void EncodeBytes(const float* HWY_RESTRICT x, float largest, std::byte* block) {
+// The scale of finite `step`.
+HWY_INLINE void StoreScale(float step, std::byte* to) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  const hn::FixedTag<uint16_t, 4> d16;
+  const hn::FixedTag<float, 4> d;
+  const hn::FixedTag<hwy::float16_t, 4> halves;
+  const uint16_t half = hn::GetLane(hn::BitCast(d16, hn::DemoteTo(halves, hn::Set(d, step))));
+  std::memcpy(to, &half, sizeof(half));
+#else
+  StoreHalf(step, to);
+#endif
+}
+
+// A block of q8_0. False where the step is no normal number, nor 0: then codes may be anything;
+// else they are at most 127 in size.
+HWY_INLINE bool EncodeBytes(const std::byte* HWY_RESTRICT x, std::byte* HWY_RESTRICT block) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
   const hn::Rebind<int8_t, Floats> d8;
-  const float step = largest / 127.0f;
-  StoreHalf(step, block);
+  // Magnitudes as integers, which order them, with infinity and NaN above all.
+  auto most = hn::Zero(di);
+  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
+    most = hn::Max(most, hn::And(LoadBytes(di, x + 4 * i), hn::Set(di, 0x7fffffff)));
+  }
+  const float step = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most))) / 127.0f;
+  const bool is_normal = step >= 0x1p-126f && step <= std::numeric_limits<float>::max();
+  if (!is_normal && hn::GetLane(hn::MaxOfLanes(di, most)) != 0) return false;
+  StoreScale(step, block);
   const auto inverse = hn::Set(d, Inverse(step));
+  // The largest number below 1/2, so that sums just below an integer do not reach it.
   const auto below_half = hn::Set(d, 0x1.fffffep-2f);
   for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
-    const FloatVec steps = hn::Mul(hn::Load(d, x + i), inverse);
-    FloatVec v = hn::Add(steps, hn::CopySign(below_half, steps));
-    v = hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, 0x1p31f)), v);
+    const FloatVec steps = hn::Mul(LoadBytes(d, x + 4 * i), inverse);
+    const FloatVec v = hn::Add(steps, hn::CopySignToAbs(below_half, steps));
     hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, v)), d8,
                reinterpret_cast<int8_t*>(block + 2) + i);
   }
+  return true;
 }
 
 HWY_INLINE void EncodeTable(const float* HWY_RESTRICT x, float largest, std::byte* block) {
@@ -263,9 +294,7 @@ template <GgmlBlockKind kKind>
 HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extremes,
                             std::byte* block) {
   using enum GgmlBlockKind;
-  if constexpr (kKind == kQ8_0) {
-    EncodeBytes(x, extremes.largest, block);
-  } else if constexpr (kKind == kIq4Nl) {
+  if constexpr (kKind == kIq4Nl) {
     EncodeTable(x, extremes.largest, block);
   } else {
     constexpr bool kMinimum = HasMinimum(kKind);
@@ -298,16 +327,21 @@ HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extreme
 }
 
 template <GgmlBlockKind kKind>
-void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byte* to) {
+void Encode(const GgmlBlockCodec& codec, const std::byte* x, int64_t count, std::byte* to) {
   HWY_ALIGN float values[kSize];
-  for (int64_t b = 0; b < count; ++b, x += kSize, to += codec.bytes) {
-    std::memcpy(values, x, sizeof(values));
-    Extremes extremes;
-    if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
-      EncodeBlock<kKind>(values, extremes, to);
-    } else {
-      codec.encode(values, to);
+  for (int64_t b = 0; b < count; ++b, x += sizeof(values), to += codec.bytes) {
+    if constexpr (kKind == GgmlBlockKind::kQ8_0) {
+      if (EncodeBytes(x, to)) continue;
     }
+    std::memcpy(values, x, sizeof(values));
+    if constexpr (kKind != GgmlBlockKind::kQ8_0) {
+      Extremes extremes;
+      if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
+        EncodeBlock<kKind>(values, extremes, to);
+        continue;
+      }
+    }
+    codec.encode(values, to);
   }
 }
 
@@ -316,8 +350,8 @@ void Decode(const GgmlBlockCodec& codec, const std::byte* from, int64_t count, f
   for (int64_t b = 0; b < count; ++b, from += codec.bytes, y += kSize) DecodeBlock<kKind>(from, y);
 }
 
-void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x, int64_t count,
-                  std::byte* to) {
+void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* x,
+                  int64_t count, std::byte* to) {
   using enum GgmlBlockKind;
   switch (kind) {
     case kQ8_0:
@@ -366,7 +400,7 @@ namespace kvcheck::optimized {
 HWY_EXPORT(EncodeBlocks);
 HWY_EXPORT(DecodeBlocks);
 
-void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x,
+void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* x,
                       int64_t count, std::byte* blocks) {
   HWY_DYNAMIC_DISPATCH(EncodeBlocks)(kind, codec, x, count, blocks);
 }
