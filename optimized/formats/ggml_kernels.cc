@@ -46,7 +46,8 @@ void DecodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* f
 
 #else
 
-constexpr size_t kSize = 32;  // channels
+constexpr size_t kSize = 32;                            // channels
+constexpr int64_t kValueBytes = kSize * sizeof(float);  // of a block
 using Floats = HWY_CAPPED(float, 16);
 using FloatVec = hn::Vec<Floats>;
 using Bytes16 = hn::FixedTag<uint8_t, 16>;
@@ -215,42 +216,119 @@ HWY_INLINE void StoreCodes(const float* HWY_RESTRICT x, float least, float inver
   }
 }
 
-// The scale of finite `step`.
-HWY_INLINE void StoreScale(float step, std::byte* to) {
+// Blocks of q8_0 that are encoded step by step: a block by itself is a chain of dependent
+// operations.
+constexpr int64_t kBlocksAtOnce = 16;
+using Ints = hn::RebindToSigned<Floats>;
+using Ints4 = hn::FixedTag<int32_t, 4>;
+
+// The larger of lanes that are a multiple of four apart.
+template <class D>
+HWY_INLINE auto FoldToFour(D, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return FoldToFour(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// Of four blocks the largest magnitude each, as integers: those order magnitudes, with infinity and
+// NaN above all. Past `count` blocks the last one again.
+HWY_INLINE void StoreLargest(const std::byte* x, int64_t count, int32_t* to) {
+  const Ints di;
+  const Ints4 d;
+  const hn::Repartition<int64_t, Ints4> pairs;
+  const auto largest = [&](int64_t block) HWY_ATTR {
+    const std::byte* from = x + std::min(block, count - 1) * kValueBytes;
+    auto most = hn::Zero(di);
+    for (size_t i = 0; i < kSize; i += hn::Lanes(di)) {
+      most = hn::Max(most, hn::And(LoadBytes(di, from + 4 * i), hn::Set(di, 0x7fffffff)));
+    }
+    return FoldToFour(di, most);
+  };
+  const auto both = [&](auto a, auto b) HWY_ATTR {
+    return hn::BitCast(pairs, hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  };
+  const auto low = both(largest(0), largest(1));
+  const auto high = both(largest(2), largest(3));
+  hn::Store(hn::Max(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                    hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
+            d, to);
+}
+
+struct Steps {
+  HWY_ALIGN float inverse[kBlocksAtOnce];
+  HWY_ALIGN uint16_t scale[kBlocksAtOnce];
+};
+
+// Of magnitudes. False where a step is no normal number, nor 0: then codes may be anything; else
+// they are at most 127 in size. Shapes: largest (kBlocksAtOnce).
+HWY_INLINE bool FindSteps(const float* HWY_RESTRICT largest, Steps* HWY_RESTRICT to) {
+  const Floats d;
+  for (size_t i = 0; i < kBlocksAtOnce; i += hn::Lanes(d)) {
+    const auto most = hn::Load(d, largest + i);
+    const auto step = hn::Div(most, hn::Set(d, 127.0f));
+    const auto is_zero = hn::Eq(most, hn::Zero(d));
+    const auto normal = hn::And(hn::Ge(step, hn::Set(d, std::numeric_limits<float>::min())),
+                                hn::Le(step, hn::Set(d, std::numeric_limits<float>::max())));
+    if (!hn::AllTrue(d, hn::Or(normal, is_zero))) return false;
+    hn::Store(hn::IfThenZeroElse(is_zero, hn::Div(hn::Set(d, 1.0f), step)), d, to->inverse + i);
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  const hn::FixedTag<uint16_t, 4> d16;
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<hwy::float16_t, 4> halves;
-  const uint16_t half = hn::GetLane(hn::BitCast(d16, hn::DemoteTo(halves, hn::Set(d, step))));
-  std::memcpy(to, &half, sizeof(half));
+    const hn::Rebind<hwy::float16_t, Floats> halves;
+    const hn::Rebind<uint16_t, Floats> codes;
+    hn::Store(hn::BitCast(codes, hn::DemoteTo(halves, step)), codes, to->scale + i);
 #else
-  StoreHalf(step, to);
+    HWY_ALIGN float steps[hn::MaxLanes(Floats())];
+    hn::Store(step, d, steps);
+    for (size_t k = 0; k < hn::Lanes(d); ++k) {
+      StoreHalf(steps[k], reinterpret_cast<std::byte*>(to->scale + i + k));
+    }
+#endif
+  }
+  return true;
+}
+
+// Toward zero. Precondition: int32 holds it.
+HWY_INLINE hn::Vec<Ints> CutToInts(FloatVec v) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<Ints>{_mm512_cvttps_epi32(v.raw)};
+#else
+  return hn::ConvertTo(Ints(), v);
 #endif
 }
 
-// A block of q8_0. False where the step is no normal number, nor 0: then codes may be anything;
-// else they are at most 127 in size.
-HWY_INLINE bool EncodeBytes(const std::byte* HWY_RESTRICT x, std::byte* HWY_RESTRICT block) {
+// The codes of a block. Precondition: they are at most 127 in size.
+HWY_INLINE void StoreRounded(const std::byte* HWY_RESTRICT x, float inverse, std::byte* to) {
   const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  const hn::Rebind<int8_t, Floats> d8;
-  // Magnitudes as integers, which order them, with infinity and NaN above all.
-  auto most = hn::Zero(di);
-  for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
-    most = hn::Max(most, hn::And(LoadBytes(di, x + 4 * i), hn::Set(di, 0x7fffffff)));
-  }
-  const float step = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most))) / 127.0f;
-  const bool is_normal = step >= 0x1p-126f && step <= std::numeric_limits<float>::max();
-  if (!is_normal && hn::GetLane(hn::MaxOfLanes(di, most)) != 0) return false;
-  StoreScale(step, block);
-  const auto inverse = hn::Set(d, Inverse(step));
   // The largest number below 1/2, so that sums just below an integer do not reach it.
   const auto below_half = hn::Set(d, 0x1.fffffep-2f);
   for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
-    const FloatVec steps = hn::Mul(LoadBytes(d, x + 4 * i), inverse);
-    const FloatVec v = hn::Add(steps, hn::CopySignToAbs(below_half, steps));
-    hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, v)), d8,
-               reinterpret_cast<int8_t*>(block + 2) + i);
+    const FloatVec v = hn::Mul(LoadBytes(d, x + 4 * i), hn::Set(d, inverse));
+    const auto code = CutToInts(hn::Add(v, hn::CopySignToAbs(below_half, v)));
+#if HWY_TARGET == HWY_AVX3
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm512_cvtepi32_epi8(code.raw));
+#else
+    const hn::Rebind<int8_t, Floats> d8;
+    hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<int8_t*>(to) + i);
+#endif
+  }
+}
+
+// 1 to kBlocksAtOnce blocks of q8_0. False: as FindSteps.
+HWY_INLINE bool EncodeBytes(const std::byte* HWY_RESTRICT x, int64_t count,
+                            std::byte* HWY_RESTRICT to) {
+  HWY_ALIGN int32_t largest[kBlocksAtOnce] = {};
+  for (int64_t k = 0; k < count; k += 4) {
+    StoreLargest(x + k * kValueBytes, count - k, largest + k);
+  }
+  HWY_ALIGN float magnitudes[kBlocksAtOnce];
+  std::memcpy(magnitudes, largest, sizeof(magnitudes));
+  Steps steps;
+  if (!FindSteps(magnitudes, &steps)) return false;
+  for (int64_t k = 0; k < count; ++k, x += kValueBytes, to += 2 + kSize) {
+    std::memcpy(to, steps.scale + k, 2);
+    StoreRounded(x, steps.inverse[k], to + 2);
   }
   return true;
 }
@@ -330,18 +408,31 @@ template <GgmlBlockKind kKind>
 void Encode(const GgmlBlockCodec& codec, const std::byte* x, int64_t count, std::byte* to) {
   HWY_ALIGN float values[kSize];
   for (int64_t b = 0; b < count; ++b, x += sizeof(values), to += codec.bytes) {
-    if constexpr (kKind == GgmlBlockKind::kQ8_0) {
-      if (EncodeBytes(x, to)) continue;
-    }
     std::memcpy(values, x, sizeof(values));
-    if constexpr (kKind != GgmlBlockKind::kQ8_0) {
-      Extremes extremes;
-      if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
-        EncodeBlock<kKind>(values, extremes, to);
-        continue;
-      }
+    Extremes extremes;
+    if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
+      EncodeBlock<kKind>(values, extremes, to);
+    } else {
+      codec.encode(values, to);
     }
-    codec.encode(values, to);
+  }
+}
+
+template <>
+void Encode<GgmlBlockKind::kQ8_0>(const GgmlBlockCodec& codec, const std::byte* x, int64_t count,
+                                  std::byte* to) {
+  float values[kSize];
+  for (int64_t b = 0; b < count; b += kBlocksAtOnce) {
+    const int64_t some = std::min(kBlocksAtOnce, count - b);
+    if (EncodeBytes(x, some, to)) {
+      x += sizeof(values) * static_cast<size_t>(some);
+      to += codec.bytes * some;
+      continue;
+    }
+    for (int64_t k = 0; k < some; ++k, x += sizeof(values), to += codec.bytes) {
+      std::memcpy(values, x, sizeof(values));
+      codec.encode(values, to);
+    }
   }
 }
 
