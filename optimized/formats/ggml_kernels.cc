@@ -224,12 +224,12 @@ using Ints4 = hn::FixedTag<int32_t, 4>;
 
 // The larger of lanes that are a multiple of four apart.
 template <class D>
-HWY_INLINE auto FoldToFour(D, hn::Vec<D> v) {
+HWY_INLINE auto LargestLanes(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 4) {
     return v;
   } else {
     const hn::Half<D> half;
-    return FoldToFour(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return LargestLanes(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   }
 }
 
@@ -245,7 +245,7 @@ HWY_INLINE void StoreLargest(const std::byte* x, int64_t count, int32_t* to) {
     for (size_t i = 0; i < kSize; i += hn::Lanes(di)) {
       most = hn::Max(most, hn::And(LoadBytes(di, from + 4 * i), hn::Set(di, 0x7fffffff)));
     }
-    return FoldToFour(di, most);
+    return LargestLanes(di, most);
   };
   const auto both = [&](auto a, auto b) HWY_ATTR {
     return hn::BitCast(pairs, hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
@@ -257,14 +257,14 @@ HWY_INLINE void StoreLargest(const std::byte* x, int64_t count, int32_t* to) {
             d, to);
 }
 
-struct Steps {
+struct BlockSteps {
   HWY_ALIGN float inverse[kBlocksAtOnce];
   HWY_ALIGN uint16_t scale[kBlocksAtOnce];
 };
 
 // Of magnitudes. False where a step is no normal number, nor 0: then codes may be anything; else
 // they are at most 127 in size. Shapes: largest (kBlocksAtOnce).
-HWY_INLINE bool FindSteps(const float* HWY_RESTRICT largest, Steps* HWY_RESTRICT to) {
+HWY_INLINE bool FindSteps(const float* HWY_RESTRICT largest, BlockSteps* HWY_RESTRICT to) {
   const Floats d;
   for (size_t i = 0; i < kBlocksAtOnce; i += hn::Lanes(d)) {
     const auto most = hn::Load(d, largest + i);
@@ -324,7 +324,7 @@ HWY_INLINE bool EncodeBytes(const std::byte* HWY_RESTRICT x, int64_t count,
   }
   HWY_ALIGN float magnitudes[kBlocksAtOnce];
   std::memcpy(magnitudes, largest, sizeof(magnitudes));
-  Steps steps;
+  BlockSteps steps;
   if (!FindSteps(magnitudes, &steps)) return false;
   for (int64_t k = 0; k < count; ++k, x += kValueBytes, to += 2 + kSize) {
     std::memcpy(to, steps.scale + k, 2);
