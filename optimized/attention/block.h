@@ -37,8 +37,8 @@ inline constexpr int64_t kQuad = 4;
   X(kCentroid4, CentroidRows<4>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
-// (fixed_point.h), in which alone those between the first two kinds and the last are read. The last
-// one is what WidenKernel makes of them for P.V of many queries.
+// (fixed_point.h); kFixed of blocks, in fixed point alone. The last kind is what WidenKernel makes
+// of them for P.V of many queries.
 #define KVCHECK_ATTENTION_FACTORED_KINDS(X) \
   X(kFactored8, Packed8Rows)                \
   X(kFactored4, Packed4Rows)                \
@@ -89,7 +89,7 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // where there are none the scales again, which nobody adds
+  const float* biases = nullptr;  // where there are none: the scales again, which nobody adds
   int64_t groups = 0;
   // Of rows in fixed point alone.
   int64_t group_bytes = 0;  // from the codes of a group to those of the next one
