@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "optimized/attention/block_stage.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/row_codec.h"
 
@@ -136,6 +137,7 @@ const bool kRegistered = [] {
             .c_str(),
         [=](benchmark::State& state) { RunPart(state, format, part, width, fused, factored); });
   };
+  const bool fixed = optimized::KernelsFor(true).IsFixedPoint();
   for (const bool fused : {true, false}) {
     for (const char* format : kFormats) {
       for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
@@ -145,7 +147,9 @@ const bool kRegistered = [] {
       add("widen", format, Part::kWiden, 1, fused);
     }
   }
-  for (const char* format : {"affine:8:g64:f16", "affine:4:g64:f16"}) {
+  for (const char* format : {"affine:8:g64:f16", "affine:8:g32:f16", "affine:4:g64:f16", "q8_0",
+                             "q4_0", "q5_1", "iq4_nl"}) {
+    if (optimized::FixedOperandOf(ParseKvFormat(WholeLine(format)))->in_blocks && !fixed) continue;
     for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
       add("dot", format, Part::kDot, width, true, true);
       add("sum", format, Part::kSum, width, true, true);
@@ -153,11 +157,11 @@ const bool kRegistered = [] {
     add("widen", format, Part::kWiden, 1, true, true);
     add("transposed_dot", format, Part::kTransposedDot, static_cast<int>(optimized::kQuad), true,
         true);
+    add("transpose", format, Part::kTranspose, 1, true, true);
+    add("stage", format, Part::kStage, 1, true, true);
   }
   add("transposed_dot", "f32", Part::kTransposedDot, static_cast<int>(optimized::kQuad), true);
   add("transpose", "f32", Part::kTranspose, 1, true);
-  add("transpose", "affine:8:g64:f16", Part::kTranspose, 1, true, true);
-  add("transpose", "affine:4:g64:f16", Part::kTranspose, 1, true, true);
   for (const int width : {1, static_cast<int>(optimized::kQuad)}) {
     add("softmax", "f32", Part::kSoftmax, width, true);
   }

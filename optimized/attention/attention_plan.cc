@@ -97,7 +97,8 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   plan.normalise = NormaliseKind::kDivide;
   plan.flush_subnormals = false;
   plan.saturate_output = false;
-  if (kernels.IsFixedPoint() && IsFactored(shape, kernels)) {
+  const bool factored = IsFactored(shape, kernels);
+  if (kernels.IsFixedPoint() && factored) {
     if (!IsPlain(shape.k)) plan.fixed_q = kFixedError;
     if (!IsPlain(shape.v)) {
       plan.fixed_p = kFixedError;
@@ -113,9 +114,8 @@ Plan PlanOf(const AttentionShape& shape, const PlanQuestion& question) {
   if (k_in_basis || v_in_basis) {
     plan.dequantize = DequantizeKind::kRotated;
     plan.dequantize_roundings = std::max(decoded, !has_affine ? 0 : fused ? 1 : 2);
-  } else if (has_affine) {
-    plan.dequantize =
-        IsFactored(shape, kernels) ? DequantizeKind::kFactored : DequantizeKind::kInside;
+  } else if (factored || has_affine) {
+    plan.dequantize = factored ? DequantizeKind::kFactored : DequantizeKind::kInside;
     plan.dequantize_roundings = std::max(decoded, fused ? 1 : 2);
   } else if (decoded > 0) {
     plan.dequantize = DequantizeKind::kInside;

@@ -49,10 +49,15 @@ inline constexpr int64_t kQuad = 4;
   X(kHalves3And4, CentroidHalves<3>)
 
 // Codes whose scales and biases stay out of the sums: packed (packed_codes.h) or in fixed point
-// (fixed_point.h). The last kind is what WidenKernel makes of them for P.V of many queries.
+// (fixed_point.h); kFixed of blocks, in fixed point alone. The last kind is what WidenKernel makes
+// of them for P.V of many queries.
 #define KVCHECK_ATTENTION_FACTORED_KINDS(X) \
   X(kFactored8, Packed8Rows)                \
   X(kFactored4, Packed4Rows)                \
+  X(kFixedSigned8, StoredCodes)             \
+  X(kFixedHalves4, StoredCodes)             \
+  X(kFixedTable4, StoredCodes)              \
+  X(kFixedHalves5, StoredCodes)             \
   X(kFactoredWidened, WidenedCodeRows)
 
 #define KVCHECK_ROW_KIND(name, rows) name,
@@ -71,6 +76,11 @@ constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 // Whether there are biases too.
 constexpr bool HasBiases(RowKind kind) {
   return kind == RowKind::kCode8 || kind == RowKind::kCode4 || kind > RowKind::kHalves3And4;
+}
+
+// Whether codes are factored, as they are stored.
+constexpr bool IsFactored(RowKind kind) {
+  return kind >= RowKind::kFactored8 && kind < RowKind::kFactoredWidened;
 }
 
 // Whether codes name centroids.
@@ -101,8 +111,12 @@ struct BlockRows {
   const std::byte* rows[kBlockTokens];
   // Of group g and row i at g * kBlockTokens + i, with room for whole blocks; codes alone.
   const float* scales = nullptr;
-  const float* biases = nullptr;  // where there are none the scales again, which nobody adds
+  const float* biases = nullptr;  // where there are none: the scales again, which nobody adds
   int64_t groups = 0;
+  // Of rows in fixed point alone.
+  int64_t group_bytes = 0;  // from the codes of a group to those of the next one
+  int32_t code_offset = 0;  // what a code stands for, as an integer, is so much less
+  bool has_biases = true;
   // Which codes name, over and over to 16; NamesCentroids and kBlock4 alone.
   const float* centroids = nullptr;
   // K transposed into panels of N = AttentionKernels::panel_keys keys; null: it is not. Shapes:

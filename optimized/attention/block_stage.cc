@@ -40,8 +40,6 @@ bool ScalesInRange(const float* scales, int64_t count, int64_t groups) {
   return in_range;
 }
 
-bool IsPacked(RowKind kind) { return kind == RowKind::kFactored8 || kind == RowKind::kFactored4; }
-
 // Two dependency chains. Integers, not pointers: addresses may go past the allocation.
 void FillRows(const std::byte* first, int64_t stride, int64_t count, const std::byte** rows) {
   const auto step = static_cast<uintptr_t>(stride);
@@ -85,6 +83,20 @@ void CopyNumbers(const Q4_0Format&, float* to) {
 }
 void CopyNumbers(const Iq4NlFormat&, float* to) { CopyIq4NlValues(to); }
 
+// The numbers of two bytes at `offset` of all rows, and at offset + apart, ... Shapes: to (kGroups,
+// kBlockTokens).
+template <int64_t kGroups>
+void GatherHalves(const BlockRows& block, int64_t offset, int64_t apart, uint16_t* to) {
+  const std::byte* const* rows = block.rows;
+  const int64_t count = block.count;
+  for (int64_t i = 0; i < count; ++i, ++to) {
+    const std::byte* from = rows[i] + offset;
+    for (int64_t g = 0; g < kGroups; ++g) {
+      std::memcpy(to + g * kBlockTokens, from + g * apart, sizeof(*to));
+    }
+  }
+}
+
 template <typename T>
 void GrowTo(std::vector<T>* buffer, int64_t count) {
   if (static_cast<int64_t>(buffer->size()) < count) buffer->resize(static_cast<size_t>(count));
@@ -101,6 +113,7 @@ void BlockStage::Start(const KvFormat& format, int64_t dim, const Reading& readi
   scaled_ = decodes_ = false;
   given_scales_.reset();
   scales_at_ = 0;
+  fixed_ = reading.factored ? FixedOperandOf(format).value_or(FixedOperand{}) : FixedOperand{};
   std::visit([&](const auto& family) { StartRows(family, reading); }, format);
 }
 
@@ -199,9 +212,18 @@ void BlockStage::StartRows(const RotatedFormat& format, const Reading& reading) 
   std::visit([&](const auto& stored) { StartRows(stored, of_stored); }, format.stored);
 }
 
-// ggml's blocks, and families that no kernel reads as they are stored.
+// ggml's blocks, in fixed point or not, and families that no kernel reads as they are stored.
 template <typename Format>
 void BlockStage::StartRows(const Format& format, const Reading& reading) {
+  if (fixed_.in_blocks) {
+    scaled_ = true;
+    kind_ = fixed_.kind;
+    scale_dtype_ = DType::kFloat16;
+    row_bytes_ = RowBytesOf(format, dim_).codes;
+    StartScales(fixed_.group);
+    GrowTo(&halves_, groups_ * kBlockTokens);
+    return;
+  }
   kind_ = BlockKind(format);
   if (kind_ != RowKind::kFloat32) {
     group_ = BlockOf(format);
@@ -290,6 +312,38 @@ void BlockStage::SetHalves() {
   block_.high = &high_;
 }
 
+// Rows begin with the codes of their first block.
+void BlockStage::TakeScalesOfBlocks(const AttentionKernels& kernels) {
+  float* scales = AlignedFloats(&scales_, 3 * groups_ * kBlockTokens);
+  const auto widen = [&](int64_t offset, float* to) {
+    uint16_t* halves = halves_.data();
+    const int64_t apart = fixed_.group_bytes;
+    int64_t g = 0;
+    for (; g + 4 <= groups_; g += 4) {
+      GatherHalves<4>(block_, offset - fixed_.first_code + g * apart, apart,
+                      halves + g * kBlockTokens);
+    }
+    for (; g < groups_; ++g) {
+      GatherHalves<1>(block_, offset - fixed_.first_code + g * apart, apart,
+                      halves + g * kBlockTokens);
+    }
+    // All groups as one, whose last tokens need not be there.
+    constexpr int64_t kFirst = 0;
+    constexpr auto kHalf = static_cast<int64_t>(sizeof(*halves));
+    const int64_t count = (groups_ - 1) * kBlockTokens + block_.count;
+    kernels.widen_scales(
+        {scale_dtype_, reinterpret_cast<std::byte*>(halves), kHalf, &kFirst, true, count, 1},
+        nullptr, to);
+  };
+  widen(0, scales);
+  block_.scales = block_.biases = scales;
+  block_.scales_in_range = true;
+  if (!fixed_.has_biases) return;
+  float* biases = scales + groups_ * kBlockTokens;
+  widen(sizeof(uint16_t), biases);
+  block_.biases = biases;
+}
+
 void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                       bool contiguous, As as, const AttentionKernels& kernels,
                       const HeadGroupScales::Head& group_scales) {
@@ -300,8 +354,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   block_.count = count;
   block_.centroids = centroids_.data();
   block_.high = nullptr;
+  block_.group_bytes = fixed_.group_bytes;
+  block_.code_offset = fixed_.offset;
+  block_.has_biases = fixed_.has_biases;
   StopPrefetch();
-  const std::byte* codes = from.codes + head * from.code_head_stride;
+  const std::byte* codes = from.codes + head * from.code_head_stride + fixed_.first_code;
   if (contiguous) {
     FillRows(codes + columns[0] * from.code_stride, from.code_stride, count, block_.rows);
   } else {
@@ -311,7 +368,11 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
     codec_.SetHead(head);
     Decode(from, head, columns, contiguous);
   }
-  if (scaled_) TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
+  if (fixed_.in_blocks) {
+    TakeScalesOfBlocks(kernels);
+  } else if (scaled_) {
+    TakeScales(from, head, columns, count, contiguous, kernels, group_scales);
+  }
   if (bits_ != 0) {
     UnpackCodes(bits_, block_.rows, count, dim_, codes_.data());
     for (int64_t i = 0; i < count; ++i) block_.rows[i] = codes_.data() + i * dim_;
@@ -321,7 +382,7 @@ void BlockStage::Take(const StoredHeads& from, int64_t head, const int64_t* colu
   if (as == As::kStored) return;
   const int64_t padded = PaddedDim(dim_);
   // f32 without padding and packed codes are transposed from where they are stored.
-  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsPacked(kind_);
+  const bool as_stored = kind_ == RowKind::kFloat32 ? padded == dim_ : IsFactored(kind_);
   if (as == As::kFloats || !as_stored) Widen(kernels);
   if (as == As::kTransposed) {
     float* transposed = AlignedFloats(&transposed_, padded * kBlockTokens);
@@ -337,11 +398,11 @@ void BlockStage::MakeRoom(bool floats, bool transposed) {
 
 void BlockStage::Widen(const AttentionKernels& kernels) {
   // Four interleaved rows of codes are as long as one of floats.
-  const bool interleaves = IsPacked(kind_) && kernels.IsFixedPoint();
+  const bool interleaves = IsFactored(kind_) && kernels.IsFixedPoint();
   const int64_t stride = interleaves ? dim_ / kFixedCodes : WidenedStride();
   float* to = AlignedFloats(&values_, stride * kBlockTokens);
   kernels.Of(kind_).widen(block_, to, stride);
-  block_.kind = IsPacked(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
+  block_.kind = IsFactored(kind_) ? RowKind::kFactoredWidened : RowKind::kFloat32;
   block_.dim = PaddedDim(dim_);
   block_.high = nullptr;
   for (int64_t i = 0; i < block_.count; ++i) {
@@ -373,6 +434,9 @@ void SelectedRows::Copy(const BlockRows& block, uint64_t present, uint64_t place
   to->groups = block.groups;
   to->centroids = block.centroids;
   to->scales_in_range = block.scales_in_range;
+  to->group_bytes = block.group_bytes;
+  to->code_offset = block.code_offset;
+  to->has_biases = block.has_biases;
   to->transposed = nullptr;
   float* biases = scales == nullptr ? nullptr : scales + kBlockTokens * block.groups;
   to->scales = scales;

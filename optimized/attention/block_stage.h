@@ -13,6 +13,7 @@
 
 #include "optimized/attention/attention.h"
 #include "optimized/attention/block.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/head_group_scales.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/formats/row_codec.h"
@@ -22,7 +23,7 @@ namespace kvcheck::optimized {
 class BlockStage {
  public:
   struct Reading {
-    bool factored = false;  // codes go to the factored kernels. Precondition: CanFactor
+    bool factored = false;  // codes go to the factored kernels. Precondition: IsFactored
     bool in_basis = false;  // rows are not rotated back. Precondition: RotatesRows
   };
   void Start(const KvFormat& format, int64_t dim, const Reading& reading);
@@ -46,8 +47,9 @@ class BlockStage {
   int64_t row_bytes() const { return row_bytes_; }
   // Bytes of one row's scales, of those that have biases; 0: none.
   int64_t scale_bytes() const {
-    return scaled_ && HasBiases(kind_) ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
-                                       : 0;
+    return scaled_ && !fixed_.in_blocks && HasBiases(kind_)
+               ? groups_ * static_cast<int64_t>(SizeInBytes(scale_dtype_))
+               : 0;
   }
 
  private:
@@ -71,6 +73,7 @@ class BlockStage {
   void TakeScales(const StoredHeads& from, int64_t head, const int64_t* columns, int64_t count,
                   bool contiguous, const AttentionKernels& kernels,
                   const HeadGroupScales::Head& group_scales);
+  void TakeScalesOfBlocks(const AttentionKernels& kernels);
 
   BlockRows block_;
   RowKind kind_ = RowKind::kFloat32;
@@ -79,6 +82,7 @@ class BlockStage {
   DType scale_dtype_ = DType::kFloat32;
   int64_t dim_ = 0, group_ = 0, groups_ = 0;
   int64_t row_bytes_ = 0;
+  FixedOperand fixed_;  // of factored rows in fixed point
   bool decodes_ = false;
   bool in_basis_ = false;
   RowCodec codec_;  // of rows that are decoded
@@ -89,6 +93,7 @@ class BlockStage {
   int64_t scales_at_ = 0;      // bytes after which a row's scale follows its codes; 0: in planes
   int64_t low_bytes_ = 0;      // of a row's codes in its first half
   std::vector<float> scales_;  // and biases, and the buffer of WidenScalesKernel
+  std::vector<uint16_t> halves_;
   std::vector<float> values_, transposed_;
   std::vector<std::byte> codes_;
 };

@@ -14,6 +14,7 @@
 
 #include "optimized/attention/fixed_point.h"
 #include "optimized/attention/rows-inl.h"
+#include "optimized/attention/transposed_keys-inl.h"
 
 #undef KVCHECK_FIXED_POINT
 // Newer targets have smaller numbers.
@@ -29,6 +30,11 @@ using I32 = hn::RebindToSigned<F32>;
 using VI32 = hn::Vec<I32>;
 // A vector type of the compiler: it keeps arrays of these in registers, not those of VI32.
 using Sums32 = int32_t __attribute__((vector_size(64)));
+
+// Words as stored of so many channels make one word of codes, or two.
+constexpr bool IsNibbles(FixedLayout layout) {
+  return layout != FixedLayout::kBytes && layout != FixedLayout::kSignedBytes;
+}
 
 HWY_INLINE Sums32 LoadWords32(const void* from) {
   return reinterpret_cast<Sums32>(_mm512_loadu_si512(from));
@@ -56,27 +62,59 @@ HWY_INLINE void AddParts(const Sums32* HWY_RESTRICT codes, const uint32_t* HWY_R
   }
 }
 
-// Unrolled by recursion: as loops g++ spills the accumulators.
-template <int kCount>
-HWY_INLINE void ClearSums(Sums32* sum) {
-  sum[0] = Sums32{};
-  if constexpr (kCount > 1) ClearSums<kCount - 1>(sum + 1);
-}
-template <int kCount>
-HWY_INLINE void StoreSums32(const Sums32* sum, int32_t* to) {
-  _mm512_store_si512(to, reinterpret_cast<__m512i>(sum[0]));
-  if constexpr (kCount > 1) StoreSums32<kCount - 1>(sum + 1, to + kLanes);
+// What the sums of kWidth rows begin with, kStride words from row to row. Unrolled by recursion: as
+// loops g++ spills the accumulators. Shapes: first (kWidth, kFixedParts), sum (kWidth, kFixedParts,
+// kVectors).
+template <int kVectors, int kWidth, int64_t kStride, int kPart = 0>
+HWY_INLINE void BeginSums(const uint32_t* HWY_RESTRICT first, Sums32* HWY_RESTRICT sum) {
+  static_assert(kVectors == 2);
+  constexpr int kRow = kPart / kFixedParts;
+  sum[kPart * kVectors] = sum[kPart * kVectors + 1] = reinterpret_cast<Sums32>(
+      _mm512_set1_epi32(static_cast<int>(first[kRow * kStride + kPart % kFixedParts])));
+  if constexpr (kPart + 1 < kWidth * kFixedParts) {
+    BeginSums<kVectors, kWidth, kStride, kPart + 1>(first, sum);
+  }
 }
 
-// The sum of the three parts as f32, in units of the step, with two roundings. Shapes: sums
-// (kFixedParts, kVectors, kLanes), from the vector asked for on.
+// The sum of the three parts as f32, in units of the step, with two roundings. Shapes: sum
+// (kFixedParts, kVectors), from the vector asked for on.
 template <int kVectors>
-HWY_INLINE VF32 JoinParts(const int32_t* sums) {
-  const I32 d;
-  constexpr int64_t kNext = kVectors * kLanes;
-  const VI32 low = hn::Add(hn::ShiftLeft<8>(hn::Load(d, sums + kNext)), hn::Load(d, sums));
-  const VF32 high = hn::ConvertTo(F32(), hn::Load(d, sums + 2 * kNext));
-  return hn::MulAdd(high, hn::Set(F32(), 0x1p16f), hn::ConvertTo(F32(), low));
+HWY_INLINE VF32 JoinParts(const Sums32* sum) {
+  const Sums32 low = (sum[kVectors] << 8) + sum[0];
+  const VI32 lower{reinterpret_cast<__m512i>(low)};
+  const VI32 upper{reinterpret_cast<__m512i>(sum[2 * kVectors])};
+  return hn::MulAdd(hn::ConvertTo(F32(), upper), hn::Set(F32(), 0x1p16f),
+                    hn::ConvertTo(F32(), lower));
+}
+
+// The values of iq4_nl and 127, in each 128 bits.
+alignas(64) inline constexpr uint8_t kTableCodes[16] = {0,   23,  44,  62,  78,  92,  105, 117,
+                                                        128, 140, 152, 165, 180, 196, 216, 240};
+
+// Codes as bytes, of nibbles that are the low ones of bytes.
+template <FixedLayout kLayout>
+HWY_INLINE VWords CodesOfNibbles(VWords nibbles) {
+  if constexpr (kLayout == FixedLayout::kTableHalves) {
+    const hn::Repartition<uint8_t, Words> d8;
+    const auto table = hn::LoadDup128(d8, kTableCodes);
+    return hn::BitCast(Words(), hn::TableLookupBytes(table, hn::BitCast(d8, nibbles)));
+  }
+  return nibbles;
+}
+
+// The codes of words as stored: nibbles as two words, the low ones first.
+template <FixedLayout kLayout>
+HWY_INLINE void SplitCodes(VWords stored, VWords* HWY_RESTRICT codes) {
+  const Words d;
+  if constexpr (kLayout == FixedLayout::kBytes) {
+    codes[0] = stored;
+  } else if constexpr (kLayout == FixedLayout::kSignedBytes) {
+    codes[0] = hn::Xor(stored, hn::Set(d, 0x80808080u));
+  } else {
+    const auto low = hn::Set(d, 0x0f0f0f0fu);
+    codes[0] = CodesOfNibbles<kLayout>(hn::And(stored, low));
+    codes[1] = CodesOfNibbles<kLayout>(hn::And(hn::ShiftRight<4>(stored), low));
+  }
 }
 
 #endif

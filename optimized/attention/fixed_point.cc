@@ -25,6 +25,10 @@ int32_t Round(double x) {
   return static_cast<int32_t>(static_cast<uint32_t>(std::bit_cast<uint64_t>(x + 0x1.8p52)));
 }
 
+int32_t ByteOf(uint32_t bytes, int part) {
+  return static_cast<int8_t>(static_cast<uint8_t>(bytes >> (8 * part)));
+}
+
 // Transposes four words of three bytes: parts[i] has byte i of each.
 void PartsOf(const uint32_t* words, int64_t stride, uint32_t* parts) {
   constexpr uint32_t kEven = 0x00ff00ff;
@@ -40,14 +44,59 @@ void PartsOf(const uint32_t* words, int64_t stride, uint32_t* parts) {
   parts[2] = ab >> 16 | (cd & 0xffff0000);
 }
 
+using Operand = std::optional<FixedOperand>;
+
+Operand OperandOf(const AffineFormat& format) {
+  if (!CanFactor(format)) return std::nullopt;
+  const int64_t group = format.group_size;
+  if (format.bits == 4) {
+    return FixedOperand{RowKind::kFactored4, FixedLayout::kNibbles, group, 0, group / 2};
+  }
+  return FixedOperand{RowKind::kFactored8, FixedLayout::kBytes, group, 0, group};
+}
+
+// ggml's blocks of 32 channels: an f16 scale, an f16 minimum or none, a word of fifth bits or none,
+// and the codes.
+FixedOperand BlockOperand(RowKind kind, FixedLayout layout, int32_t offset, bool has_minimum) {
+  constexpr int64_t kChannels = 32;
+  const int64_t before = (has_minimum ? 4 : 2) + (layout == FixedLayout::kFiveHalves ? 4 : 0);
+  const int64_t codes = layout == FixedLayout::kSignedBytes ? kChannels : kChannels / 2;
+  return {kind, layout, kChannels, before, before + codes, offset, true, has_minimum};
+}
+Operand OperandOf(const Q8_0Format&) {
+  return BlockOperand(RowKind::kFixedSigned8, FixedLayout::kSignedBytes, 128, false);
+}
+Operand OperandOf(const Q4_0Format&) {
+  return BlockOperand(RowKind::kFixedHalves4, FixedLayout::kHalves, 8, false);
+}
+Operand OperandOf(const Q4_1Format&) {
+  return BlockOperand(RowKind::kFixedHalves4, FixedLayout::kHalves, 0, true);
+}
+Operand OperandOf(const Q5_0Format&) {
+  return BlockOperand(RowKind::kFixedHalves5, FixedLayout::kFiveHalves, 16, false);
+}
+Operand OperandOf(const Q5_1Format&) {
+  return BlockOperand(RowKind::kFixedHalves5, FixedLayout::kFiveHalves, 0, true);
+}
+Operand OperandOf(const Iq4NlFormat&) {
+  return BlockOperand(RowKind::kFixedTable4, FixedLayout::kTableHalves, 127, false);
+}
+template <typename Format>
+Operand OperandOf(const Format&) {
+  return std::nullopt;
+}
+
 }  // namespace
 
-void PackFixedQuery(const AffineFormat& format, const float* q, int64_t dim, int64_t row,
+std::optional<FixedOperand> FixedOperandOf(const KvFormat& format) {
+  return std::visit([](const auto& family) { return OperandOf(family); }, format);
+}
+
+void PackFixedQuery(const FixedOperand& operand, const float* q, int64_t dim, int64_t row,
                     float* quad) {
-  const int bits = PackedBits(format.bits);
-  const int64_t group = format.group_size;
+  const int64_t group = operand.group;
   const int64_t words = group / kFixedCodes;
-  const int64_t stride = FixedChannel(bits, 0, 1);
+  const int64_t stride = FixedChannel(operand.layout, 0, 1);
   for (int64_t g = 0; g < dim / group; ++g, q += group) {
     const FixedStep step = FixedStepOf(LargestOf(q, group));
     const double inverse = static_cast<double>(step.lift) * static_cast<double>(step.inverse);
@@ -57,16 +106,26 @@ void PackFixedQuery(const AffineFormat& format, const float* q, int64_t dim, int
     for (int64_t c = 0; c < group; ++c) n[c] = Round(static_cast<double>(q[c]) * inverse);
     for (int64_t c = 0; c < group; ++c) bytes[c] = FixedBytes(n[c]);
     for (int64_t c = 0; c < group; ++c) sum += static_cast<uint32_t>(n[c]);
-    float* to = quad + (g * words * kQuad + row) * kFixedParts;
-    for (int64_t word = 0; word < words; ++word, to += kQuad * kFixedParts) {
-      uint32_t parts[kFixedParts];
-      PartsOf(bytes + FixedChannel(bits, word, 0), stride, parts);
-      // One by one: a wider copy would fail store forwarding.
+    float* to = quad + (g * FixedWords(group) * kQuad + row) * kFixedParts;
+    // One by one: a wider copy would fail store forwarding.
+    const auto store = [&](const auto* parts) {
       for (int part = 0; part < kFixedParts; ++part) {
         std::memcpy(to + part, &parts[part], sizeof(float));
       }
+      to += kQuad * kFixedParts;
+    };
+    int32_t before[kFixedParts] = {};
+    for (int part = 0; operand.offset != 0 && part < kFixedParts; ++part) {
+      for (int64_t c = 0; c < group; ++c) before[part] -= ByteOf(bytes[c], part);
+      before[part] *= operand.offset;
     }
-    quad[FixedSums(dim) + g * kQuad + row] = static_cast<float>(
+    store(before);
+    for (int64_t word = 0; word < words; ++word) {
+      uint32_t parts[kFixedParts];
+      PartsOf(bytes + FixedChannel(operand.layout, word, 0), stride, parts);
+      store(parts);
+    }
+    quad[FixedSums(dim, group) + g * kQuad + row] = static_cast<float>(
         static_cast<double>(static_cast<int32_t>(sum)) * static_cast<double>(step.step));
     quad[FixedSteps(dim, group) + g * kQuad + row] = step.step;
   }

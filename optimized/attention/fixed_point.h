@@ -13,6 +13,10 @@
 //
 // Scales and biases stay out of the sums as in packed_codes.h; in q.k the biases are multiplied
 // with the sum of the query's integers, so that all of q.k is that of the rounded query.
+//
+// The instruction takes codes without a sign. Where they stand for signed integers, code - offset,
+// sums begin at -offset times the sum of the bytes of the other factor: exact, as if the codes had
+// signs.
 
 #ifndef OPTIMIZED_ATTENTION_FIXED_POINT_H_
 #define OPTIMIZED_ATTENTION_FIXED_POINT_H_
@@ -21,6 +25,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "optimized/attention/block.h"
 #include "reference/spec/kv_format.h"
@@ -36,12 +41,49 @@ inline constexpr int64_t kFixedParts = 3;
 // Codes multiplied by one instruction in each lane.
 inline constexpr int64_t kFixedCodes = 4;
 
-// Channel of byte `byte` of word `word` of a key's codes. 8 bits: as stored; 4 bits: the low
-// nibbles of a stored word, then the high ones.
-constexpr int64_t FixedChannel(int packed_bits, int64_t word, int64_t byte) {
-  return packed_bits == 8 ? kFixedCodes * word + byte
-                          : 2 * kFixedCodes * (word / 2) + 2 * byte + word % 2;
+// How rows store codes.
+enum class FixedLayout : uint8_t {
+  kBytes,
+  kNibbles,      // channel 2 i below channel 2 i + 1
+  kSignedBytes,  // read with the sign bit inverted: 128 more
+  kHalves,       // of 32 channels, channel i below channel i + 16
+  kTableHalves,  // likewise, of indices into the values of iq4_nl: read as 127 more than these
+  kFiveHalves,   // likewise, after a word of the fifth bits of 32 channels
+};
+
+// Channel of byte `byte` of word `word` of a key's codes. Nibbles: the low ones of a stored word,
+// then the high ones.
+constexpr int64_t FixedChannel(FixedLayout layout, int64_t word, int64_t byte) {
+  switch (layout) {
+    case FixedLayout::kNibbles:
+      return 2 * kFixedCodes * (word / 2) + 2 * byte + word % 2;
+    case FixedLayout::kHalves:
+    case FixedLayout::kTableHalves:
+    case FixedLayout::kFiveHalves:
+      return 32 * (word / 8) + kFixedCodes * (word % 8 / 2) + byte + 16 * (word % 2);
+    case FixedLayout::kBytes:
+    case FixedLayout::kSignedBytes:
+      break;
+  }
+  return kFixedCodes * word + byte;
 }
+
+// What is read in fixed point of rows of a format: groups of codes, `group_bytes` apart from byte
+// `first_code` on, one bias and one scale a group.
+struct FixedOperand {
+  RowKind kind = RowKind::kFactored8;
+  FixedLayout layout = FixedLayout::kBytes;
+  int64_t group = 0;  // channels
+  int64_t first_code = 0;
+  int64_t group_bytes = 0;
+  int32_t offset = 0;  // what a code stands for, as an integer, is so much less
+  // Blocks of ggml begin with an f16 scale, and go on with an f16 minimum, the bias, where there is
+  // one. Else scales and biases lie in planes of their own.
+  bool in_blocks = false;
+  bool has_biases = true;
+};
+// nullopt: codes of the format are not read so.
+std::optional<FixedOperand> FixedOperandOf(const KvFormat& format);
 
 // n = round(x lift inverse), and stands for n step. All three are powers of two.
 struct FixedStep {
@@ -73,18 +115,22 @@ constexpr uint32_t FixedBytes(int32_t n) {
   return (static_cast<uint32_t>(n) + 0x808080u) ^ 0x808080u;
 }
 
-// Four queries (a quad) as the kernels read them: words (dim / 4, kQuad, kFixedParts) in the order
-// of FixedChannel, then floats (groups, kQuad) of sums and (groups, kQuad) of steps. A multiple of
-// 16 floats.
-constexpr int64_t FixedSums(int64_t dim) { return kQuad * kFixedParts * dim / kFixedCodes; }
+// Four queries (a quad) as the kernels read them: words (groups, 1 + group / 4, kQuad,
+// kFixedParts), of each group what its sums begin with and the channels in the order of
+// FixedChannel; then floats (groups, kQuad) of sums and (groups, kQuad) of steps. A multiple of 16
+// floats.
+constexpr int64_t FixedWords(int64_t group) { return 1 + group / kFixedCodes; }
+constexpr int64_t FixedSums(int64_t dim, int64_t group) {
+  return PaddedDim(kQuad * kFixedParts * (dim / group) * FixedWords(group));
+}
 constexpr int64_t FixedSteps(int64_t dim, int64_t group) {
-  return FixedSums(dim) + kQuad * PaddedDim(dim / group);
+  return FixedSums(dim, group) + kQuad * PaddedDim(dim / group);
 }
 constexpr int64_t FixedQuadFloats(int64_t dim, int64_t group) {
   return FixedSteps(dim, group) + kQuad * PaddedDim(dim / group);
 }
 // Writes row `row` (0 to 3) of a quad. Shapes: q (dim).
-void PackFixedQuery(const AffineFormat& format, const float* q, int64_t dim, int64_t row,
+void PackFixedQuery(const FixedOperand& operand, const float* q, int64_t dim, int64_t row,
                     float* quad);
 
 }  // namespace kvcheck::optimized

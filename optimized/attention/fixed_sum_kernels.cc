@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "optimized/attention/fixed_point.h"
@@ -40,8 +41,9 @@ inline constexpr int64_t kRowWords = kFours * kFourWords;
 template <int kWidth>
 struct FixedWeights {
   HWY_ALIGN uint32_t parts[kWidth * kRowWords];
+  HWY_ALIGN uint32_t before[kWidth * kFourWords] = {};  // what the sums begin with
   float steps[kWidth];
-  float biases[kWidth];  // sums of weights times biases
+  float biases[kWidth] = {};  // sums of weights times biases
 };
 
 // Absolute values as integers, which order them, with infinity and NaN above all. Shapes: w
@@ -124,8 +126,22 @@ HWY_INLINE void RoundWeights(const VF32* w, float inverse, uint32_t* HWY_RESTRIC
   }
 }
 
+// -offset times the sum of each part. Shapes: parts (kRowWords), before (kFourWords).
+HWY_INLINE void SumParts(const uint32_t* HWY_RESTRICT parts, int32_t offset,
+                         uint32_t* HWY_RESTRICT before) {
+  const auto ones = reinterpret_cast<Sums32>(_mm512_set1_epi8(1));
+  Sums32 sum{};
+  for (int64_t v = 0; v < kRowWords; v += kLanes) AddProducts(ones, LoadWords32(parts + v), sum);
+  const hn::Half<Words> half;
+  const hn::Half<decltype(half)> four;
+  const VWords all{reinterpret_cast<__m512i>(sum)};
+  const auto two = hn::Add(hn::LowerHalf(half, all), hn::UpperHalf(half, all));
+  const auto sums = hn::Add(hn::LowerHalf(four, two), hn::UpperHalf(four, two));
+  hn::Store(hn::Mul(sums, hn::Set(four, static_cast<uint32_t>(-offset))), four, before);
+}
+
 // The weights of group g. Shapes: weights (kWidth, kBlockTokens).
-template <int kWidth, bool kWhole>
+template <int kWidth, bool kWhole, bool kBiases>
 HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
                            FixedWeights<kWidth>* HWY_RESTRICT out) {
   const F32 d;
@@ -142,10 +158,10 @@ HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT wei
       return kWhole ? all : hn::IfThenElseZero(here, all);
     };
     const VF32 scale = load(block.scales + g * kBlockTokens);
-    const VF32 bias = load(block.biases + g * kBlockTokens);
+    const VF32 bias = kBiases ? load(block.biases + g * kBlockTokens) : hn::Zero(d);
     for (int h = 0; h < kWidth; ++h) {
       const VF32 p = load(weights + h * kBlockTokens);
-      sum[h] = hn::MulAdd(p, bias, sum[h]);
+      if constexpr (kBiases) sum[h] = hn::MulAdd(p, bias, sum[h]);
       w[h * kBlockVectors + v] = hn::Mul(p, scale);
     }
   }
@@ -161,7 +177,19 @@ HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT wei
     RoundWeights(w + h * kBlockVectors, steps.inverse[h], out->parts + h * kRowWords);
     out->steps[h] = steps.step[h];
   }
-  StoreHorizontalSums<kWidth>(sum, out->biases);
+  if (block.code_offset != 0) {
+    for (int h = 0; h < kWidth; ++h) {
+      SumParts(out->parts + h * kRowWords, block.code_offset, out->before + h * kFourWords);
+    }
+  }
+  if constexpr (kBiases) StoreHorizontalSums<kWidth>(sum, out->biases);
+}
+
+template <int kWidth, bool kWhole>
+HWY_INLINE void WeighFixed(const BlockRows& block, const float* HWY_RESTRICT weights, int64_t g,
+                           FixedWeights<kWidth>* HWY_RESTRICT out) {
+  if (block.has_biases) return WeighFixed<kWidth, kWhole, true>(block, weights, g, out);
+  WeighFixed<kWidth, kWhole, false>(block, weights, g, out);
 }
 
 // Transposes sixteen bytes of four rows: the four bytes of a channel in one word.
@@ -171,84 +199,139 @@ HWY_INLINE Sums32 JoinFour(const std::byte* const* rows, int64_t offset) {
       0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51, 4,  20, 36, 52, 5,  21,
       37, 53, 6,  22, 38, 54, 7,  23, 39, 55, 8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58,
       11, 27, 43, 59, 12, 28, 44, 60, 13, 29, 45, 61, 14, 30, 46, 62, 15, 31, 47, 63};
-  const auto load = [&](int r) HWY_ATTR {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + offset));
-  };
-  __m512i all = _mm512_castsi128_si512(load(0));
-  all = _mm512_inserti32x4(all, load(1), 1);
-  all = _mm512_inserti32x4(all, load(2), 2);
-  all = _mm512_inserti32x4(all, load(3), 3);
+  const __m512i all =
+      LoadFourParts(rows[0] + offset, rows[1] + offset, rows[2] + offset, rows[3] + offset);
   return reinterpret_cast<Sums32>(_mm512_permutexvar_epi8(_mm512_load_si512(kByPlace), all));
 }
 
-// Codes from `channel` on of four rows as stored. kEvenOdd: the even channels in one vector, the
-// odd ones in the other.
-struct Fixed8Rows {
-  static constexpr bool kEvenOdd = false;
-  static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
-    codes[0] = JoinFour(rows, channel);
-    codes[1] = JoinFour(rows, channel + kLanes);
+// The same of thirty-two bytes, which are fewer loads, and of rows in blocks fewer that cross cache
+// lines.
+HWY_INLINE void JoinFourOfTwo(const std::byte* const* rows, int64_t offset,
+                              VWords* HWY_RESTRICT to) {
+  const auto load = [&](int r) HWY_ATTR {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[r] + offset));
+  };
+  const auto two = [&](int r) HWY_ATTR {
+    return _mm512_mask_broadcast_i64x4(_mm512_castsi256_si512(load(r)), 0xf0, load(r + 1));
+  };
+  // From 32 r + i to 4 i + r, of the lower sixteen i.
+  alignas(64) static constexpr uint8_t kByPlace[64] = {
+      0,  32, 64, 96,  1,  33, 65, 97,  2,  34, 66, 98,  3,  35, 67, 99,
+      4,  36, 68, 100, 5,  37, 69, 101, 6,  38, 70, 102, 7,  39, 71, 103,
+      8,  40, 72, 104, 9,  41, 73, 105, 10, 42, 74, 106, 11, 43, 75, 107,
+      12, 44, 76, 108, 13, 45, 77, 109, 14, 46, 78, 110, 15, 47, 79, 111};
+  const __m512i low = two(0);
+  const __m512i high = two(2);
+  const __m512i place = _mm512_load_si512(kByPlace);
+  to[0] = VWords{_mm512_permutex2var_epi8(low, place, high)};
+  to[1] = VWords{_mm512_permutex2var_epi8(low, _mm512_add_epi8(place, _mm512_set1_epi8(16)), high)};
+}
+
+// Codes as stored, of four rows from byte Offset on: of kSumChannels channels from `channel` on, in
+// group g. kEvenOdd: the even channels in one vector, the odd ones in the other.
+template <FixedLayout kLayout>
+struct StoredCodes {
+  static constexpr bool kEvenOdd = kLayout == FixedLayout::kNibbles;
+  static int64_t Offset(const BlockRows& block, int64_t g, int64_t channel) {
+    const int64_t in_group = channel - g * block.group;
+    return g * block.group_bytes + (IsNibbles(kLayout) ? in_group / 2 : in_group);
   }
-};
-struct Fixed4Rows {
-  static constexpr bool kEvenOdd = true;
-  static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
-    const auto lower = reinterpret_cast<Sums32>(_mm512_set1_epi8(0x0f));
-    const Sums32 both = JoinFour(rows, channel / 2);
-    codes[0] = both & lower;
-    codes[1] = (both >> 4) & lower;
+  static HWY_INLINE void Load(const std::byte* const* rows, int64_t offset, Sums32* codes) {
+    VWords of[kSumVectors];
+    if constexpr (IsNibbles(kLayout)) {
+      SplitCodes<kLayout>(VWords{reinterpret_cast<__m512i>(JoinFour(rows, offset))}, of);
+    } else {
+      VWords joined[kSumVectors];
+      JoinFourOfTwo(rows, offset, joined);
+      SplitCodes<kLayout>(joined[0], of);
+      SplitCodes<kLayout>(joined[1], of + 1);
+    }
+    if constexpr (kLayout == FixedLayout::kFiveHalves) {
+      const __m128i fifth = _mm_setr_epi32(Fifth(rows[0] + offset), Fifth(rows[1] + offset),
+                                           Fifth(rows[2] + offset), Fifth(rows[3] + offset));
+      of[0] = AddFifthBits(of[0], _mm512_broadcast_i32x4(fifth), 0);
+      of[1] = AddFifthBits(of[1], _mm512_broadcast_i32x4(fifth), 2);
+    }
+    codes[0] = reinterpret_cast<Sums32>(of[0].raw);
+    codes[1] = reinterpret_cast<Sums32>(of[1].raw);
+  }
+
+ private:
+  // The word of fifth bits before the codes.
+  static HWY_INLINE int32_t Fifth(const std::byte* codes) {
+    int32_t word = 0;
+    std::memcpy(&word, codes - sizeof(word), sizeof(word));
+    return word;
+  }
+  // Of sixteen channels, whose bits begin with byte `first` of each row's word.
+  static HWY_INLINE VWords AddFifthBits(VWords codes, __m512i fifth, int first) {
+    // Of channel c and row r byte 4 r + c / 8.
+    const __m512i place =
+        _mm512_mask_blend_epi64(0xf0, _mm512_set1_epi32(0x0c080400), _mm512_set1_epi32(0x0d090501));
+    alignas(64) static constexpr uint32_t kBit[16] = {
+        0x01010101, 0x02020202, 0x04040404, 0x08080808, 0x10101010, 0x20202020,
+        0x40404040, 0x80808080, 0x01010101, 0x02020202, 0x04040404, 0x08080808,
+        0x10101010, 0x20202020, 0x40404040, 0x80808080};
+    const __m512i bytes = _mm512_shuffle_epi8(
+        fifth, _mm512_add_epi8(place, _mm512_set1_epi8(static_cast<char>(first))));
+    const __mmask64 is_set = _mm512_test_epi8_mask(bytes, _mm512_load_si512(kBit));
+    return VWords{_mm512_mask_add_epi8(codes.raw, is_set, codes.raw, _mm512_set1_epi8(16))};
   }
 };
 // As JoinCodes leaves them, at the address of the first of four rows.
 struct JoinedRows {
   static constexpr bool kEvenOdd = false;
-  static HWY_INLINE void Load(const std::byte* const* rows, int64_t channel, Sums32* codes) {
-    codes[0] = LoadWords32(rows[0] + kFixedCodes * channel);
-    codes[1] = LoadWords32(rows[0] + kFixedCodes * (channel + kLanes));
+  static int64_t Offset(const BlockRows&, int64_t, int64_t channel) {
+    return kFixedCodes * channel;
+  }
+  static HWY_INLINE void Load(const std::byte* const* rows, int64_t offset, Sums32* codes) {
+    codes[0] = LoadWords32(rows[0] + offset);
+    codes[1] = LoadWords32(rows[0] + offset + kFixedCodes * kLanes);
   }
 };
 
-// kSumChannels channels of one group from `channel` on. Shapes: rows (fours, kFixedCodes), out
-// (kWidth, out_stride), from the first channel on.
+// out[h] = fl(fl(out[h] rescale[h]) + part of row h), from row kRow on. Shapes: sum (kWidth,
+// kFixedParts, kSumVectors), out (kWidth, out_stride).
+template <bool kEvenOdd, int kWidth, int kRow = 0>
+HWY_INLINE void AddRows(const Sums32* HWY_RESTRICT sum, const FixedWeights<kWidth>& group,
+                        const float* rescale, float* HWY_RESTRICT out, int64_t out_stride) {
+  const F32 d;
+  const Sums32* of = sum + kRow * static_cast<int>(kFixedParts) * kSumVectors;
+  const VF32 step = hn::Set(d, group.steps[kRow]);
+  const VF32 bias = hn::Set(d, group.biases[kRow]);
+  // The power of two is exact: one rounding.
+  VF32 first = hn::MulAdd(JoinParts<kSumVectors>(of), step, bias);
+  VF32 second = hn::MulAdd(JoinParts<kSumVectors>(of + 1), step, bias);
+  if constexpr (kEvenOdd) {
+    HWY_ALIGN float in_order[kSumChannels];
+    hn::StoreInterleaved2(first, second, d, in_order);
+    first = hn::Load(d, in_order);
+    second = hn::Load(d, in_order + kLanes);
+  }
+  const VF32 factor = hn::Set(d, rescale[kRow]);
+  hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, out), factor), first), d, out);
+  hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, out + kLanes), factor), second), d, out + kLanes);
+  if constexpr (kRow + 1 < kWidth) {
+    AddRows<kEvenOdd, kWidth, kRow + 1>(sum, group, rescale, out + out_stride, out_stride);
+  }
+}
+
+// kSumChannels channels of one group, at byte `offset` of the rows. Shapes: rows (fours,
+// kFixedCodes), out (kWidth, out_stride), from the first channel on.
 template <class Rows, int kWidth>
-HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t channel,
+HWY_INLINE void SumFixed(const std::byte* const* rows, int64_t fours, int64_t offset,
                          const FixedWeights<kWidth>& group, const float* rescale,
                          Prefetcher& prefetcher, float* HWY_RESTRICT out, int64_t out_stride) {
-  constexpr int kSums = kWidth * static_cast<int>(kFixedParts) * kSumVectors;
-  HWY_ALIGN int32_t sums[kSums * kLanes];
-  {
-    Sums32 sum[kSums];
-    ClearSums<kSums>(sum);
-    const uint32_t* parts = group.parts;
-    for (int64_t f = 0; f < fours; ++f, rows += kFixedCodes, parts += kFourWords) {
-      if (f % kPrefetchFours == 0) prefetcher.Step();
-      Sums32 codes[kSumVectors];
-      Rows::Load(rows, channel, codes);
-      AddParts<kSumVectors, kWidth, kRowWords>(codes, parts, sum);
-    }
-    StoreSums32<kSums>(sum, sums);
+  Sums32 sum[kWidth * static_cast<int>(kFixedParts) * kSumVectors];
+  BeginSums<kSumVectors, kWidth, kFourWords>(group.before, sum);
+  const uint32_t* parts = group.parts;
+  for (int64_t f = 0; f < fours; ++f, rows += kFixedCodes, parts += kFourWords) {
+    if (f % kPrefetchFours == 0) prefetcher.Step();
+    Sums32 codes[kSumVectors];
+    Rows::Load(rows, offset, codes);
+    AddParts<kSumVectors, kWidth, kRowWords>(codes, parts, sum);
   }
-  const F32 d;
-  for (int h = 0; h < kWidth; ++h) {
-    const int32_t* of = sums + h * kFixedParts * kSumVectors * kLanes;
-    const VF32 step = hn::Set(d, group.steps[h]);
-    const VF32 bias = hn::Set(d, group.biases[h]);
-    // The power of two is exact: one rounding.
-    VF32 part[kSumVectors];
-    part[0] = hn::MulAdd(JoinParts<kSumVectors>(of), step, bias);
-    part[1] = hn::MulAdd(JoinParts<kSumVectors>(of + kLanes), step, bias);
-    HWY_ALIGN float in_order[kSumChannels];
-    if constexpr (Rows::kEvenOdd) {
-      hn::StoreInterleaved2(part[0], part[1], d, in_order);
-      part[0] = hn::Load(d, in_order);
-      part[1] = hn::Load(d, in_order + kLanes);
-    }
-    const VF32 factor = hn::Set(d, rescale[h]);
-    float* to = out + h * out_stride;
-    for (int64_t v = 0; v < kSumVectors; ++v, to += kLanes) {
-      hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, to), factor), part[v]), d, to);
-    }
-  }
+  AddRows<Rows::kEvenOdd, kWidth>(sum, group, rescale, out, out_stride);
 }
 
 // The rows of a block in whole fours: the last row is repeated, with a weight of zero.
@@ -273,17 +356,25 @@ void FixedSumsOf(const BlockRows& block, const float* weights, const float* resc
   const int64_t fours = (block.count + kFixedCodes - 1) / kFixedCodes;
   Prefetcher prefetcher(block.prefetch,
                         block.dim / kSumChannels * ((fours + kPrefetchFours - 1) / kPrefetchFours));
-  FixedWeights<kWidth> group;
-  for (int64_t c = 0; c < block.dim; c += kSumChannels) {
-    if (c % block.group == 0) {
-      const int64_t g = c / block.group;
+  // Weights of several groups at once: a group's step is a long chain of dependent operations,
+  // which those of other groups hide.
+  constexpr int64_t kGroups = 4;
+  FixedWeights<kWidth> of[kGroups];
+  const int64_t groups = block.dim / block.group;
+  for (int64_t first = 0; first < groups; first += kGroups) {
+    const int64_t end = HWY_MIN(first + kGroups, groups);
+    for (int64_t g = first; g < end; ++g) {
       if (block.count == kBlockTokens) {
-        WeighFixed<kWidth, true>(block, weights, g, &group);
+        WeighFixed<kWidth, true>(block, weights, g, &of[g - first]);
       } else {
-        WeighFixed<kWidth, false>(block, weights, g, &group);
+        WeighFixed<kWidth, false>(block, weights, g, &of[g - first]);
       }
     }
-    SumFixed<Rows, kWidth>(four.rows, fours, c, group, rescale, prefetcher, out + c, out_stride);
+    for (int64_t c = first * block.group; c < end * block.group; c += kSumChannels) {
+      const int64_t g = c / block.group;
+      SumFixed<Rows, kWidth>(four.rows, fours, Rows::Offset(block, g, c), of[g - first], rescale,
+                             prefetcher, out + c, out_stride);
+    }
   }
 }
 
@@ -297,7 +388,7 @@ void JoinCodes(const BlockRows& block, float* out, int64_t stride) {
   for (int64_t i = 0; i < block.count; i += kFixedCodes, to += kFixedCodes * stride) {
     for (int64_t c = 0; c < block.dim; c += kSumChannels) {
       Sums32 codes[kSumVectors];
-      Rows::Load(four.rows + i, c, codes);
+      Rows::Load(four.rows + i, Rows::Offset(block, c / block.group, c), codes);
       const VWords first{reinterpret_cast<__m512i>(codes[0])};
       const VWords second{reinterpret_cast<__m512i>(codes[1])};
       if constexpr (Rows::kEvenOdd) {
@@ -315,9 +406,18 @@ constexpr Widths<SumKernel> FixedSumsOfRows() {
   return {FixedSumsOf<Rows, 1>, FixedSumsOf<Rows, kQuad>};
 }
 
+template <FixedLayout kLayout>
+constexpr FactoredSums::Codes FixedSumsOfLayout() {
+  return {.sum = FixedSumsOfRows<StoredCodes<kLayout>>(), .widen = JoinCodes<StoredCodes<kLayout>>};
+}
+
 FactoredSums SumsOfFixed() {
-  return {.of8 = {.sum = FixedSumsOfRows<Fixed8Rows>(), .widen = JoinCodes<Fixed8Rows>},
-          .of4 = {.sum = FixedSumsOfRows<Fixed4Rows>(), .widen = JoinCodes<Fixed4Rows>},
+  return {.of8 = FixedSumsOfLayout<FixedLayout::kBytes>(),
+          .of4 = FixedSumsOfLayout<FixedLayout::kNibbles>(),
+          .of_signed8 = FixedSumsOfLayout<FixedLayout::kSignedBytes>(),
+          .of_halves4 = FixedSumsOfLayout<FixedLayout::kHalves>(),
+          .of_table4 = FixedSumsOfLayout<FixedLayout::kTableHalves>(),
+          .of_halves5 = FixedSumsOfLayout<FixedLayout::kFiveHalves>(),
           .of_widened = FixedSumsOfRows<JoinedRows>()};
 }
 

@@ -41,6 +41,7 @@ struct FactoredDots {
     TransposeKernel transpose = nullptr;
   };
   Codes of8, of4;
+  Codes of_signed8, of_halves4, of_table4, of_halves5;  // in fixed point alone
   DotKernel transposed_dot = nullptr;
   int lanes = 0;       // of their vectors
   int panel_keys = 0;  // of their transposed codes
@@ -51,6 +52,7 @@ struct FactoredSums {
     WidenKernel widen = nullptr;
   };
   Codes of8, of4;
+  Codes of_signed8, of_halves4, of_table4, of_halves5;  // in fixed point alone
   Widths<SumKernel> of_widened = {};
 };
 FactoredDots PackedDotKernels();

@@ -79,6 +79,12 @@ struct Providers {
   FactoredKernels codes;
 };
 
+RowKernels FactoredRows(const FactoredDots& dots, const FactoredDots::Codes& dot,
+                        const FactoredSums::Codes& sum) {
+  if (dot.transpose == nullptr) return {};
+  return {dot.dot, sum.sum, sum.widen, dot.transpose, dots.transposed_dot, dots.panel_keys};
+}
+
 // The table of a kernel set: who provides the kernels of each kind of row.
 RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
   const auto& [dots, sums, panels, codes] = from;
@@ -108,16 +114,18 @@ RowKernels RowKernelsOf(RowKind kind, const Providers& from) {
     case RowKind::kHalves2And3:
     case RowKind::kHalves3And4:
       return {dots.dot[k], sums.sum[k], sums.widen[k], nullptr, nullptr, 0};
-    case RowKind::kFactored8: {
-      const FactoredDots::Codes& of8 = codes.dots.of8;
-      return {of8.dot,       codes.sums.of8.sum,        codes.sums.of8.widen,
-              of8.transpose, codes.dots.transposed_dot, codes.dots.panel_keys};
-    }
-    case RowKind::kFactored4: {
-      const FactoredDots::Codes& of4 = codes.dots.of4;
-      return {of4.dot,       codes.sums.of4.sum,        codes.sums.of4.widen,
-              of4.transpose, codes.dots.transposed_dot, codes.dots.panel_keys};
-    }
+    case RowKind::kFactored8:
+      return FactoredRows(codes.dots, codes.dots.of8, codes.sums.of8);
+    case RowKind::kFactored4:
+      return FactoredRows(codes.dots, codes.dots.of4, codes.sums.of4);
+    case RowKind::kFixedSigned8:
+      return FactoredRows(codes.dots, codes.dots.of_signed8, codes.sums.of_signed8);
+    case RowKind::kFixedHalves4:
+      return FactoredRows(codes.dots, codes.dots.of_halves4, codes.sums.of_halves4);
+    case RowKind::kFixedTable4:
+      return FactoredRows(codes.dots, codes.dots.of_table4, codes.sums.of_table4);
+    case RowKind::kFixedHalves5:
+      return FactoredRows(codes.dots, codes.dots.of_halves5, codes.sums.of_halves5);
     case RowKind::kFactoredWidened:
       return {{}, codes.sums.of_widened, nullptr, nullptr, nullptr, 0};
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimized/attention/affine_operand.h"
 #include "optimized/attention/kernels.h"
 #include "optimized/attention/packed_codes.h"
 #include "optimized/formats/row_codec.h"
@@ -31,8 +32,7 @@ void MergeSplits(const TileShape& shape, const Tile& tile) {
   const int64_t padded = TileShape::PaddedRows(tile.rows);
   const int64_t stride = shape.PartialFloats(tile.rows);
   const int64_t dv = shape.shape.v_dim;
-  const bool in_field_order =
-      shape.v_factored != nullptr && !tile.Widens() && !shape.kernels.IsFixedPoint();
+  const bool in_field_order = shape.v_factored && !tile.Widens() && !shape.kernels.IsFixedPoint();
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
     float* out = to.out + at.head * to.out_head_stride + at.query * to.out_stride;
@@ -57,8 +57,9 @@ void MergeSplits(const TileShape& shape, const Tile& tile) {
       total = total * weight + WeightOf(fused, sink, top);
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] * weight;
     }
-    if (in_field_order)
-      RestoreChannelOrder(shape.v_factored->bits, shape.kernels.packed_lanes, dv, out);
+    if (in_field_order) {
+      RestoreChannelOrder(AffineCodesOf(shape.shape.v)->bits, shape.kernels.packed_lanes, dv, out);
+    }
     if (total != 0) {  // NaN too
       for (int64_t c = 0; c < dv; ++c) out[c] = out[c] / total;
       if (shape.v_in_basis) RotateFromBasis(shape.shape.v, dv, out);

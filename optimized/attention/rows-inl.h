@@ -309,6 +309,20 @@ struct CentroidRows {
   static HWY_INLINE VF32 LoadTail(const std::byte*, int64_t, int64_t) { return hn::Zero(F32()); }
 };
 
+#if KVCHECK_SIXTEEN_LANES
+// Sixteen bytes at each address. Masked broadcasts, which cost no shuffle as inserts do.
+HWY_INLINE __m512i LoadFourParts(const std::byte* a, const std::byte* b, const std::byte* c,
+                                 const std::byte* e) {
+  const auto load = [](const std::byte* from) HWY_ATTR {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  };
+  __m512i all = _mm512_castsi128_si512(load(a));
+  all = _mm512_mask_broadcast_i32x4(all, 0x00f0, load(b));
+  all = _mm512_mask_broadcast_i32x4(all, 0x0f00, load(c));
+  return _mm512_mask_broadcast_i32x4(all, 0xf000, load(e));
+}
+#endif
+
 // Keeps the compiler from reloading it for every product: the loop is bound by loads.
 HWY_INLINE VF32 InRegister(VF32 x) {
 #if KVCHECK_WIDE_VECTORS && (defined(__GNUC__) || defined(__clang__))

@@ -25,11 +25,15 @@ bool IsDecoded(const KvFormat& format) {
 }
 
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels) {
-  if (!shape.factors || IsDecoded(shape.k) || IsDecoded(shape.v)) return false;
-  const auto* k = AffineCodesOf(shape.k);
-  const auto* v = AffineCodesOf(shape.v);
-  if (!kernels.Factors() || (k == nullptr && v == nullptr)) return false;
-  return (k == nullptr || CanFactor(*k)) && (v == nullptr || CanFactor(*v));
+  if (!shape.factors || !kernels.Factors()) return false;
+  if (IsPlain(shape.k) && IsPlain(shape.v)) return false;
+  const auto fits = [&](const KvFormat& format) {
+    if (IsPlain(format)) return true;
+    if (kernels.IsFixedPoint()) return FixedOperandOf(format).has_value();
+    const AffineFormat* affine = AffineCodesOf(format);
+    return affine != nullptr && CanFactor(*affine);
+  };
+  return fits(shape.k) && fits(shape.v);
 }
 
 TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
@@ -43,18 +47,19 @@ TileShape::TileShape(const AttentionShape& s, const AttentionKernels& k)
       scale(static_cast<float>(s.scale)),
       softcap(s.softcap ? static_cast<float>(*s.softcap) : 0) {
   if (!IsFactored(s, k)) return;
-  k_factored = AffineCodesOf(s.k);
-  v_factored = AffineCodesOf(s.v);
-  if (k_factored != nullptr) {
-    const int64_t group = k_factored->group_size;
-    k_padded =
-        (k.IsFixedPoint() ? FixedQuadFloats(s.k_dim, group) : PackedQuadFloats(s.k_dim, group)) /
-        kQuad;
+  k_factored = !IsPlain(s.k);
+  v_factored = !IsPlain(s.v);
+  if (!k_factored) return;
+  if (k.IsFixedPoint()) {
+    k_fixed = FixedOperandOf(s.k);
+    k_padded = FixedQuadFloats(s.k_dim, k_fixed->group) / kQuad;
+  } else {
+    k_padded = PackedQuadFloats(s.k_dim, AffineCodesOf(s.k)->group_size) / kQuad;
   }
 }
 
 bool TileShape::FitsL2(int64_t rows) const {
-  const bool transposes = kernels.CanTranspose() && k_factored == nullptr;
+  const bool transposes = kernels.CanTranspose() && !k_factored;
   const int64_t floats = (transposes ? 2 : 1) * k_padded + v_padded + kBlockTokens;
   return 2 * rows * floats * static_cast<int64_t>(sizeof(float)) <= L2Bytes();
 }

@@ -5,8 +5,10 @@
 #define OPTIMIZED_ATTENTION_TILE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "optimized/attention/attention.h"
+#include "optimized/attention/fixed_point.h"
 #include "optimized/attention/kernels.h"
 
 namespace kvcheck::optimized {
@@ -33,7 +35,8 @@ struct Tile {
 // place of elements or affine codes.
 bool IsDecoded(const KvFormat& format);
 
-// Whether scales and biases of codes stay out of the sums (packed_codes.h).
+// Whether scales and biases of codes stay out of the sums (packed_codes.h), of both operands or of
+// the one that has codes.
 bool IsFactored(const AttentionShape& shape, const AttentionKernels& kernels);
 
 // What all tiles of a call share.
@@ -56,10 +59,9 @@ struct TileShape {
 
   const AttentionShape& shape;
   const AttentionKernels& kernels;
-  int64_t group;  // query heads of a key/value head
-  // The formats of factored operands; null: not factored.
-  const AffineFormat* k_factored = nullptr;
-  const AffineFormat* v_factored = nullptr;
+  int64_t group;                                // query heads of a key/value head
+  bool k_factored = false, v_factored = false;  // which operands are codes, in factored sums
+  std::optional<FixedOperand> k_fixed;          // of factored K in fixed point
   // Whether queries are rotated into the basis of K, and sums of V back from its own.
   bool k_in_basis, v_in_basis;
   int64_t k_padded, v_padded;  // floats of a query and of an output

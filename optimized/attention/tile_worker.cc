@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "optimized/attention/affine_operand.h"
 #include "optimized/attention/aligned_floats.h"
 #include "optimized/attention/cache_sizes.h"
 #include "optimized/attention/fixed_point.h"
@@ -33,8 +34,8 @@ int64_t TransposedKeysInL1(int64_t key_floats, int64_t query_floats, int64_t pan
 }  // namespace
 
 void TileWorker::Start(const TileShape& shape) {
-  k_.Start(shape.shape.k, shape.shape.k_dim, {shape.k_factored != nullptr, shape.k_in_basis});
-  v_.Start(shape.shape.v, shape.shape.v_dim, {shape.v_factored != nullptr, shape.v_in_basis});
+  k_.Start(shape.shape.k, shape.shape.k_dim, {shape.k_factored, shape.k_in_basis});
+  v_.Start(shape.shape.v, shape.shape.v_dim, {shape.v_factored, shape.v_in_basis});
   tile_ = nullptr;
 }
 
@@ -47,7 +48,7 @@ void TileWorker::LoadQueries(const TileShape& shape, const Tile& tile) {
   const int64_t scores = rows * kBlockTokens;
   const int64_t rescale = PaddedDim(rows);
   transposes_k_ = shape.kernels.CanTranspose() && tile.Widens();
-  const int64_t transposed = transposes_k_ && shape.k_factored == nullptr ? queries : 0;
+  const int64_t transposed = transposes_k_ && !shape.k_factored ? queries : 0;
   queries_ =
       AlignedFloats(&memory_, queries + transposed + scores + rescale + kBlockTokens * kQuad);
   q_transposed_ = queries_ + queries;
@@ -55,12 +56,12 @@ void TileWorker::LoadQueries(const TileShape& shape, const Tile& tile) {
   rescale_ = scores_ + scores;
   bias_ = rescale_ + rescale;
   if (tile.Widens()) {
-    k_.MakeRoom(shape.k_factored == nullptr, transposes_k_);
+    k_.MakeRoom(!shape.k_factored, transposes_k_);
     v_.MakeRoom(true, false);
   }
   selected_.MakeRoom(std::max(k_.groups(), v_.groups()));
   // Padding of quads and of vectors is zeros.
-  const bool pads = shape.k_factored == nullptr && shape.k_padded != shape.shape.k_dim;
+  const bool pads = !shape.k_factored && shape.k_padded != shape.shape.k_dim;
   if (pads || tile.rows % kQuad != 0) std::fill(queries_, queries_ + queries, 0.0f);
   rows_.resize(static_cast<size_t>(tile.rows));
   const SequenceQueries& from = *tile.sequence;
@@ -69,17 +70,17 @@ void TileWorker::LoadQueries(const TileShape& shape, const Tile& tile) {
   };
   const int64_t dim = shape.shape.k_dim;
   // The bits are the same in place and shifted.
-  in_place_ = shape.k_factored != nullptr && !tile.Widens() && !shape.kernels.IsFixedPoint();
+  in_place_ = shape.k_factored && !tile.Widens() && !shape.kernels.IsFixedPoint();
   for (int64_t row = 0; row < tile.rows && in_place_; ++row) {
     in_place_ = CanPrescale(query(PlaceOf(shape, tile, row)), dim);
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
     const RowPlace at = PlaceOf(shape, tile, row);
-    if (shape.k_factored != nullptr && shape.kernels.IsFixedPoint()) {
-      PackFixedQuery(*shape.k_factored, query(at), dim, row % kQuad,
+    if (shape.k_fixed) {
+      PackFixedQuery(*shape.k_fixed, query(at), dim, row % kQuad,
                      queries_ + row / kQuad * kQuad * shape.k_padded);
-    } else if (shape.k_factored != nullptr) {
-      PackQuery(*shape.k_factored, query(at), dim, in_place_, row % kQuad,
+    } else if (shape.k_factored) {
+      PackQuery(*AffineCodesOf(shape.shape.k), query(at), dim, in_place_, row % kQuad,
                 queries_ + row / kQuad * kQuad * shape.k_padded);
     } else {
       float* to = queries_ + row * shape.k_padded;
@@ -185,7 +186,7 @@ void TileWorker::ScoreBlock(const TileShape& shape, int64_t block) {
   if (mask_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   if (mask_.reads_keys) {
-    const bool widen = tile_->Widens() && shape.k_factored == nullptr;
+    const bool widen = tile_->Widens() && !shape.k_factored;
     const auto as = mask_.prefixes && transposes_k_ ? BlockStage::As::kTransposed
                     : widen                         ? BlockStage::As::kFloats
                                                     : BlockStage::As::kStored;
@@ -222,7 +223,7 @@ void TileWorker::SumBlock(const TileShape& shape) {
   if (mask_.any == 0) return;
   const SequenceQueries& from = *tile_->sequence;
   // Of four interleaved rows none can be left out.
-  const bool interleaved = shape.v_factored != nullptr && shape.kernels.IsFixedPoint();
+  const bool interleaved = shape.v_factored && shape.kernels.IsFixedPoint();
   const bool widen = tile_->Widens() && (mask_.prefixes || !interleaved);
   v_.Take(from.v, tile_->kv_head, mask_.columns, mask_.count, mask_.contiguous,
           widen ? BlockStage::As::kFloats : BlockStage::As::kStored, shape.kernels, Scales());
@@ -325,15 +326,15 @@ const float* TileWorker::Bias(int64_t row, int width, int64_t block, uint64_t pl
 }
 
 Queries TileWorker::QueriesOf(const TileShape& shape, int64_t row) const {
-  if (shape.k_factored == nullptr) {
+  if (!shape.k_factored) {
     return {queries_ + row * shape.k_padded, shape.k_padded, nullptr, false,
             transposes_k_ ? q_transposed_ + row * shape.k_padded : nullptr};
   }
   const float* quad = queries_ + row / kQuad * kQuad * shape.k_padded;
   const int64_t k_dim = shape.shape.k_dim;
-  if (shape.kernels.IsFixedPoint()) {
-    return {quad + row % kQuad * kFixedParts, 0, quad + FixedSums(k_dim) + row % kQuad, false,
-            nullptr};
+  if (shape.k_fixed) {
+    return {quad + row % kQuad * kFixedParts, 0,
+            quad + FixedSums(k_dim, shape.k_fixed->group) + row % kQuad, false, nullptr};
   }
   return {quad + row % kQuad, 0, quad + kQuad * k_dim + row % kQuad, in_place_, nullptr};
 }

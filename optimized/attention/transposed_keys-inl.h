@@ -36,19 +36,14 @@ HWY_INLINE VWords EveryFourth(const std::byte* const* row, int64_t offset) {
   const hn::Half<Words> four;
   return hn::Combine(d, LoadBytes(four, row[4] + offset), LoadBytes(four, row[0] + offset));
 #else
-  const hn::Half<Words> eight;
-  const hn::Half<decltype(eight)> four;
-  return hn::Combine(
-      d, hn::Combine(eight, LoadBytes(four, row[12] + offset), LoadBytes(four, row[8] + offset)),
-      hn::Combine(eight, LoadBytes(four, row[4] + offset), LoadBytes(four, row[0] + offset)));
+  (void)d;
+  return VWords{LoadFourParts(row[0] + offset, row[4] + offset, row[8] + offset, row[12] + offset)};
 #endif
 }
 
-// Transposes four words at `offset` of kLanes rows. Shapes: to (4, kStride), of which kLanes are
-// written.
-template <int64_t kStride>
-HWY_INLINE void TransposeFour(const std::byte* const* row, int64_t offset,
-                              uint32_t* HWY_RESTRICT to) {
+// Transposes four words at `offset` of kLanes rows. store(word, of_rows).
+template <class Store>
+HWY_INLINE void TransposeFour(const std::byte* const* row, int64_t offset, const Store& store) {
   const Words d;
   const hn::Repartition<uint64_t, Words> pairs;
   VWords of[4];
@@ -57,10 +52,19 @@ HWY_INLINE void TransposeFour(const std::byte* const* row, int64_t offset,
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[0], of[1]));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, of[2], of[3]));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, of[2], of[3]));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kStride);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * kStride);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * kStride);
+  store(0, hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)));
+  store(1, hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)));
+  store(2, hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)));
+  store(3, hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)));
+}
+
+// Shapes: to (4, kStride), of which kLanes are written.
+template <int64_t kStride>
+HWY_INLINE void TransposeFour(const std::byte* const* row, int64_t offset,
+                              uint32_t* HWY_RESTRICT to) {
+  TransposeFour(row, offset, [&](int word, VWords of_rows) HWY_ATTR {
+    hn::Store(of_rows, Words(), to + word * kStride);
+  });
 }
 
 // Eight words. Shapes: to (8, kStride).

@@ -4,6 +4,7 @@
 #include "optimized/formats/ggml_kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,17 +16,24 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "optimized/formats/widen-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kvcheck::optimized {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using kvcheck::HWY_NAMESPACE::LoadBytes;
 
 #if HWY_TARGET == HWY_SCALAR
 
-void EncodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const float* x, int64_t count,
+void EncodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* x, int64_t count,
                   std::byte* to) {
-  for (int64_t b = 0; b < count; ++b) codec.encode(x + 32 * b, to + codec.bytes * b);
+  float values[32];  // x need not be aligned
+  for (int64_t b = 0; b < count; ++b) {
+    std::memcpy(values, x + sizeof(values) * static_cast<size_t>(b), sizeof(values));
+    codec.encode(values, to + codec.bytes * b);
+  }
 }
 void DecodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* from, int64_t count,
                   float* y) {
@@ -38,7 +46,8 @@ void DecodeBlocks(GgmlBlockKind, const GgmlBlockCodec& codec, const std::byte* f
 
 #else
 
-constexpr size_t kSize = 32;  // channels
+constexpr size_t kSize = 32;                            // channels
+constexpr int64_t kValueBytes = kSize * sizeof(float);  // of a block
 using Floats = HWY_CAPPED(float, 16);
 using FloatVec = hn::Vec<Floats>;
 using Bytes16 = hn::FixedTag<uint8_t, 16>;
@@ -207,21 +216,121 @@ HWY_INLINE void StoreCodes(const float* HWY_RESTRICT x, float least, float inver
   }
 }
 
-HWY_INLINE void EncodeBytes(const float* HWY_RESTRICT x, float largest, std::byte* block) {
+// Blocks of q8_0 that are encoded step by step: a block by itself is a chain of dependent
+// operations.
+constexpr int64_t kBlocksAtOnce = 16;
+using Ints = hn::RebindToSigned<Floats>;
+using Ints4 = hn::FixedTag<int32_t, 4>;
+
+// The larger of lanes that are a multiple of four apart.
+template <class D>
+HWY_INLINE auto LargestLanes(D, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return LargestLanes(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// Of four blocks the largest magnitude each, as integers: those order magnitudes, with infinity and
+// NaN above all. Past `count` blocks the last one again.
+HWY_INLINE void StoreLargest(const std::byte* x, int64_t count, int32_t* to) {
+  const Ints di;
+  const Ints4 d;
+  const hn::Repartition<int64_t, Ints4> pairs;
+  const auto largest = [&](int64_t block) HWY_ATTR {
+    const std::byte* from = x + std::min(block, count - 1) * kValueBytes;
+    auto most = hn::Zero(di);
+    for (size_t i = 0; i < kSize; i += hn::Lanes(di)) {
+      most = hn::Max(most, hn::And(LoadBytes(di, from + 4 * i), hn::Set(di, 0x7fffffff)));
+    }
+    return LargestLanes(di, most);
+  };
+  const auto both = [&](auto a, auto b) HWY_ATTR {
+    return hn::BitCast(pairs, hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  };
+  const auto low = both(largest(0), largest(1));
+  const auto high = both(largest(2), largest(3));
+  hn::Store(hn::Max(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                    hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))),
+            d, to);
+}
+
+struct BlockSteps {
+  HWY_ALIGN float inverse[kBlocksAtOnce];
+  HWY_ALIGN uint16_t scale[kBlocksAtOnce];
+};
+
+// Of magnitudes. False where a step is no normal number, nor 0: then codes may be anything; else
+// they are at most 127 in size. Shapes: largest (kBlocksAtOnce).
+HWY_INLINE bool FindSteps(const float* HWY_RESTRICT largest, BlockSteps* HWY_RESTRICT to) {
   const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  const hn::Rebind<int8_t, Floats> d8;
-  const float step = largest / 127.0f;
-  StoreHalf(step, block);
-  const auto inverse = hn::Set(d, Inverse(step));
+  for (size_t i = 0; i < kBlocksAtOnce; i += hn::Lanes(d)) {
+    const auto most = hn::Load(d, largest + i);
+    const auto step = hn::Div(most, hn::Set(d, 127.0f));
+    const auto is_zero = hn::Eq(most, hn::Zero(d));
+    const auto normal = hn::And(hn::Ge(step, hn::Set(d, std::numeric_limits<float>::min())),
+                                hn::Le(step, hn::Set(d, std::numeric_limits<float>::max())));
+    if (!hn::AllTrue(d, hn::Or(normal, is_zero))) return false;
+    hn::Store(hn::IfThenZeroElse(is_zero, hn::Div(hn::Set(d, 1.0f), step)), d, to->inverse + i);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    const hn::Rebind<hwy::float16_t, Floats> halves;
+    const hn::Rebind<uint16_t, Floats> codes;
+    hn::Store(hn::BitCast(codes, hn::DemoteTo(halves, step)), codes, to->scale + i);
+#else
+    HWY_ALIGN float steps[hn::MaxLanes(Floats())];
+    hn::Store(step, d, steps);
+    for (size_t k = 0; k < hn::Lanes(d); ++k) {
+      StoreHalf(steps[k], reinterpret_cast<std::byte*>(to->scale + i + k));
+    }
+#endif
+  }
+  return true;
+}
+
+// Toward zero. Precondition: int32 holds it.
+HWY_INLINE hn::Vec<Ints> CutToInts(FloatVec v) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<Ints>{_mm512_cvttps_epi32(v.raw)};
+#else
+  return hn::ConvertTo(Ints(), v);
+#endif
+}
+
+// The codes of a block. Precondition: they are at most 127 in size.
+HWY_INLINE void StoreRounded(const std::byte* HWY_RESTRICT x, float inverse, std::byte* to) {
+  const Floats d;
+  // The largest number below 1/2, so that sums just below an integer do not reach it.
   const auto below_half = hn::Set(d, 0x1.fffffep-2f);
   for (size_t i = 0; i < kSize; i += hn::Lanes(d)) {
-    const FloatVec steps = hn::Mul(hn::Load(d, x + i), inverse);
-    FloatVec v = hn::Add(steps, hn::CopySign(below_half, steps));
-    v = hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, 0x1p31f)), v);
-    hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, v)), d8,
-               reinterpret_cast<int8_t*>(block + 2) + i);
+    const FloatVec v = hn::Mul(LoadBytes(d, x + 4 * i), hn::Set(d, inverse));
+    const auto code = CutToInts(hn::Add(v, hn::CopySignToAbs(below_half, v)));
+#if HWY_TARGET == HWY_AVX3
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm512_cvtepi32_epi8(code.raw));
+#else
+    const hn::Rebind<int8_t, Floats> d8;
+    hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<int8_t*>(to) + i);
+#endif
   }
+}
+
+// 1 to kBlocksAtOnce blocks of q8_0. False: as FindSteps.
+HWY_INLINE bool EncodeBytes(const std::byte* HWY_RESTRICT x, int64_t count,
+                            std::byte* HWY_RESTRICT to) {
+  HWY_ALIGN int32_t largest[kBlocksAtOnce] = {};
+  for (int64_t k = 0; k < count; k += 4) {
+    StoreLargest(x + k * kValueBytes, count - k, largest + k);
+  }
+  HWY_ALIGN float magnitudes[kBlocksAtOnce];
+  std::memcpy(magnitudes, largest, sizeof(magnitudes));
+  BlockSteps steps;
+  if (!FindSteps(magnitudes, &steps)) return false;
+  for (int64_t k = 0; k < count; ++k, x += kValueBytes, to += 2 + kSize) {
+    std::memcpy(to, steps.scale + k, 2);
+    StoreRounded(x, steps.inverse[k], to + 2);
+  }
+  return true;
 }
 
 HWY_INLINE void EncodeTable(const float* HWY_RESTRICT x, float largest, std::byte* block) {
@@ -263,9 +372,7 @@ template <GgmlBlockKind kKind>
 HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extremes,
                             std::byte* block) {
   using enum GgmlBlockKind;
-  if constexpr (kKind == kQ8_0) {
-    EncodeBytes(x, extremes.largest, block);
-  } else if constexpr (kKind == kIq4Nl) {
+  if constexpr (kKind == kIq4Nl) {
     EncodeTable(x, extremes.largest, block);
   } else {
     constexpr bool kMinimum = HasMinimum(kKind);
@@ -298,9 +405,9 @@ HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT x, const Extremes& extreme
 }
 
 template <GgmlBlockKind kKind>
-void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byte* to) {
+void Encode(const GgmlBlockCodec& codec, const std::byte* x, int64_t count, std::byte* to) {
   HWY_ALIGN float values[kSize];
-  for (int64_t b = 0; b < count; ++b, x += kSize, to += codec.bytes) {
+  for (int64_t b = 0; b < count; ++b, x += sizeof(values), to += codec.bytes) {
     std::memcpy(values, x, sizeof(values));
     Extremes extremes;
     if (FindExtremes<HasMinimum(kKind)>(values, &extremes)) {
@@ -311,13 +418,31 @@ void Encode(const GgmlBlockCodec& codec, const float* x, int64_t count, std::byt
   }
 }
 
+template <>
+void Encode<GgmlBlockKind::kQ8_0>(const GgmlBlockCodec& codec, const std::byte* x, int64_t count,
+                                  std::byte* to) {
+  float values[kSize];
+  for (int64_t b = 0; b < count; b += kBlocksAtOnce) {
+    const int64_t some = std::min(kBlocksAtOnce, count - b);
+    if (EncodeBytes(x, some, to)) {
+      x += sizeof(values) * static_cast<size_t>(some);
+      to += codec.bytes * some;
+      continue;
+    }
+    for (int64_t k = 0; k < some; ++k, x += sizeof(values), to += codec.bytes) {
+      std::memcpy(values, x, sizeof(values));
+      codec.encode(values, to);
+    }
+  }
+}
+
 template <GgmlBlockKind kKind>
 void Decode(const GgmlBlockCodec& codec, const std::byte* from, int64_t count, float* y) {
   for (int64_t b = 0; b < count; ++b, from += codec.bytes, y += kSize) DecodeBlock<kKind>(from, y);
 }
 
-void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x, int64_t count,
-                  std::byte* to) {
+void EncodeBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* x,
+                  int64_t count, std::byte* to) {
   using enum GgmlBlockKind;
   switch (kind) {
     case kQ8_0:
@@ -366,7 +491,7 @@ namespace kvcheck::optimized {
 HWY_EXPORT(EncodeBlocks);
 HWY_EXPORT(DecodeBlocks);
 
-void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x,
+void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* x,
                       int64_t count, std::byte* blocks) {
   HWY_DYNAMIC_DISPATCH(EncodeBlocks)(kind, codec, x, count, blocks);
 }

@@ -19,8 +19,8 @@ struct GgmlBlockCodec {
   void (*decode)(const std::byte* block, float* y);
 };
 
-// Shapes: x, y (count, 32), contiguous as the blocks are.
-void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const float* x,
+// Shapes: x, y (count, 32), contiguous as the blocks are; x f32 of any alignment.
+void EncodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* x,
                       int64_t count, std::byte* blocks);
 void DecodeGgmlBlocks(GgmlBlockKind kind, const GgmlBlockCodec& codec, const std::byte* blocks,
                       int64_t count, float* y);

@@ -102,19 +102,22 @@ struct GgmlRows {
     return {dim / kGgmlChannels * Block::kBytes, 0, 0};
   }
 
-  static void Encode(const KvFormat&, const EncodeCall& call) {
+  static void Encode(const KvFormat& format, const EncodeCall& call) {
+    const int64_t blocks = call.dim / kGgmlChannels;
+    const int64_t bytes = call.dim * static_cast<int64_t>(SizeInBytes(call.from));
+    const bool is_f32 = call.from == DType::kFloat32;
+    if (is_f32 && call.x_stride == bytes && call.out.code_stride == Bytes(format, call.dim).codes) {
+      return EncodeGgmlBlocks(Block::kKind, kCodec, call.x, call.count * blocks, call.out.codes);
+    }
     for (int64_t i = 0; i < call.count; ++i) {
       const std::byte* x = call.x + i * call.x_stride;
-      auto* values = reinterpret_cast<std::byte*>(call.values);
-      if (call.from == DType::kFloat32) {
-        std::memcpy(values, x, static_cast<size_t>(call.dim) * sizeof(float));
-      } else {
+      if (!is_f32) {
         // Through f32, which f64 is rounded to.
-        const int64_t bytes = call.dim * static_cast<int64_t>(SizeInBytes(call.from));
+        auto* values = reinterpret_cast<std::byte*>(call.values);
         DecodePlainRows(call.from, {call.dim, {x, nullptr, nullptr, bytes, 0}, 1, values});
+        x = values;
       }
-      EncodeGgmlBlocks(Block::kKind, kCodec, call.values, call.dim / kGgmlChannels,
-                       call.out.codes + i * call.out.code_stride);
+      EncodeGgmlBlocks(Block::kKind, kCodec, x, blocks, call.out.codes + i * call.out.code_stride);
     }
   }
 

@@ -70,6 +70,7 @@ TEST(AttentionAllocations, HoldNoCopyOfKOrV) {
                         {"hadamard:64:affine:4:g64:f16", 1, Place::kHeadMajor},
                         {"turboquant:3.5:g64:hffff0000ffff0000:f16", 1, Place::kTokenMajor},
                         {"q4_1", 1, Place::kHeadMajor},
+                        {"mxfp4:bf16", 1, Place::kHeadMajor},
                         {"q8_0", 1, Place::kTokenMajor},
                         {"mxfp8:e4m3:f32", 1, Place::kHeadMajor},
                         {"q8_0", 40, Place::kHeadMajor}};

@@ -27,8 +27,8 @@ std::vector<KvFormat> Formats() {
   return formats;
 }
 
-AttentionShape Shape(int64_t heads, int64_t kv_heads, int64_t k_dim, int64_t v_dim,
-                     const KvFormat& k, const KvFormat& v) {
+AttentionShape ShapeOf(int64_t heads, int64_t kv_heads, int64_t k_dim, int64_t v_dim,
+                       const KvFormat& k, const KvFormat& v) {
   AttentionShape shape;
   shape.query_heads = heads;
   shape.kv_heads = kv_heads;
@@ -58,7 +58,7 @@ Sequence DrawSequence(uint32_t index) {
   };
   const int64_t k_dim = dim_of(k);
   const int64_t v_dim = dim_of(v);
-  s.shape = Shape(kv_heads * of(1, 2, 3, 4, 5, 8), kv_heads, k_dim, v_dim, k, v);
+  s.shape = ShapeOf(kv_heads * of(1, 2, 3, 4, 5, 8), kv_heads, k_dim, v_dim, k, v);
   s.tokens = of(1, 2, 63, 64, 65, 129, 200);
   s.queries = std::min(s.tokens, of(1, 1, 2, 5, 17, 33));
   s.seed = index;
@@ -107,10 +107,13 @@ TEST(Attention, IsBatchInvariantOverChunksOfQueries) {
 // More rows than a tile has: 128, or 256 where several heads have tiles enough and L2 holds them.
 // Also one row more, and a border between tiles within the heads of a query.
 TEST(Attention, IsBatchInvariantOverTilesOfManyQueries) {
-  const KvFormat formats[] = {
-      PlainFormat{DType::kFloat32},          PlainFormat{DType::kFloat16},
-      AffineFormat{8, 64, DType::kFloat16},  AffineFormat{4, 64, DType::kFloat32},
-      AffineFormat{3, 32, DType::kBFloat16}, Q8_0Format{}};
+  const KvFormat formats[] = {PlainFormat{DType::kFloat32},
+                              PlainFormat{DType::kFloat16},
+                              AffineFormat{8, 64, DType::kFloat16},
+                              AffineFormat{4, 64, DType::kFloat32},
+                              AffineFormat{3, 32, DType::kBFloat16},
+                              Q8_0Format{},
+                              Q4_1Format{}};
   uint32_t index = 0;
   for (const int64_t group : {1, 3, 4, 5}) {
     for (const int64_t rows : {int64_t{128} + group, int64_t{257}, int64_t{273}, int64_t{529}}) {
@@ -120,8 +123,8 @@ TEST(Attention, IsBatchInvariantOverTilesOfManyQueries) {
       const int64_t heads = large ? 2 : 1;
       for (const KvFormat& k : formats) {
         Sequence sequence;
-        sequence.shape = Shape(group * heads, heads, large ? 64 : 128, 64, k,
-                               formats[(index + 2) % std::size(formats)]);
+        sequence.shape = ShapeOf(group * heads, heads, large ? 64 : 128, 64, k,
+                                 formats[(index + 2) % std::size(formats)]);
         sequence.tokens = queries + 37;
         sequence.queries = queries;
         sequence.seed = ++index;
@@ -148,7 +151,7 @@ TEST(Attention, IgnoresKeysThatOnlyLaterQueriesSee) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const int64_t hidden : {1, 5, 20, 63}) {
         Sequence sequence;
-        sequence.shape = Shape(group, 1, 16, 16, PlainFormat{dtype}, PlainFormat{dtype});
+        sequence.shape = ShapeOf(group, 1, 16, 16, PlainFormat{dtype}, PlainFormat{dtype});
         sequence.tokens = sequence.queries = 100;
         const std::vector<uint32_t> want = Solve(sequence, Place::kHeadMajor);
         Asked asked(sequence, Place::kHeadMajor);
@@ -182,7 +185,7 @@ TEST(Attention, KeepsNothingOfAnEarlierCall) {
                               AffineFormat{4, 64, DType::kFloat16}};
   for (const KvFormat& format : formats) {
     Sequence sequence;
-    sequence.shape = Shape(4, 1, 128, 128, format, format);
+    sequence.shape = ShapeOf(4, 1, 128, 128, format, format);
     Attention attention;
     // Whole blocks of NaN, of few queries and of many.
     for (const int64_t queries : {1, 40}) {
@@ -254,7 +257,7 @@ TEST(Attention, GivesTheSameBitsOnEveryNumberOfThreads) {
   const KvFormat f16 = PlainFormat{DType::kFloat16};
   for (const int64_t tokens : {100, 2048, 2049, 6200}) {
     Sequence sequence;
-    sequence.shape = Shape(4, 2, 16, 16, f16, f16);
+    sequence.shape = ShapeOf(4, 2, 16, 16, f16, f16);
     sequence.tokens = tokens;
     for (const int64_t queries : {1, 40}) {
       for (const double holes : {0.0, 0.9}) {
@@ -297,7 +300,7 @@ TEST(Attention, ReadsNoKeysOfUniformQueries) {
       for (const bool portable : {false, true}) {
         Sequence sequence;
         const KvFormat stored = ParseKvFormat(WholeLine(format));
-        sequence.shape = Shape(4, 1, 32, 32, stored, stored);
+        sequence.shape = ShapeOf(4, 1, 32, 32, stored, stored);
         sequence.shape.portable = portable;
         sequence.tokens = 130;
         sequence.queries = queries;
@@ -340,7 +343,7 @@ TEST(Attention, ReadsNoKeysOfUniformQueries) {
 
 TEST(Attention, GivesZerosWhereNothingIsVisible) {
   Sequence sequence;
-  sequence.shape = Shape(4, 2, 16, 24, PlainFormat{}, PlainFormat{});
+  sequence.shape = ShapeOf(4, 2, 16, 24, PlainFormat{}, PlainFormat{});
   sequence.tokens = 70;
   sequence.queries = 3;
   sequence.holes = 2;  // all of them
@@ -354,7 +357,7 @@ TEST(Attention, GivesZerosWhereNothingIsVisible) {
 
 TEST(Attention, PassesOnANaNThatIsVisible) {
   Sequence sequence;
-  sequence.shape = Shape(4, 1, 16, 16, PlainFormat{}, PlainFormat{});
+  sequence.shape = ShapeOf(4, 1, 16, 16, PlainFormat{}, PlainFormat{});
   sequence.tokens = 70;
   Asked asked(sequence, Place::kPadded);
   SequenceQueries queries = asked.Queries();

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <variant>
 #include <vector>
 
 #include "optimized/attention/fixed_point.h"
+#include "reference/formats/codec.h"
 #include "tests/optimized/attention/horizontal_sum.h"
 #include "tests/optimized/attention/stored_block.h"
 
@@ -23,27 +23,30 @@ inline int32_t IntegerOf(float x, const optimized::FixedStep& step) {
 class FixedDefinition {
  public:
   explicit FixedDefinition(const StoredBlock& block)
-      : format_(std::get<AffineFormat>(block.format)),
-        dim_(block.dim),
-        count_(block.count),
-        codes_(block.Codes()),
-        scales_(StoredBlock::Floats(block.scales)),
-        biases_(StoredBlock::Floats(block.biases)) {}
-  int64_t groups() const { return dim_ / format_.group_size; }
+      : group_(GridOf(block.format)->group), dim_(block.dim), count_(block.count) {
+    if (block.scales.empty()) {
+      ReadBlocks(block);
+      return;
+    }
+    codes_ = block.Codes();
+    scales_ = StoredBlock::Floats(block.scales);
+    biases_ = StoredBlock::Floats(block.biases);
+  }
+  int64_t groups() const { return dim_ / group_; }
 
   float Dot(const float* q, int64_t key) const {
     float score = 0;
     std::vector<float> parts;
     for (int64_t g = 0; g < groups(); ++g) {
-      const int64_t first = g * format_.group_size;
+      const int64_t first = g * group_;
       float largest = 0;
-      for (int64_t c = first; c < first + format_.group_size; ++c) {
+      for (int64_t c = first; c < first + group_; ++c) {
         largest = std::max(largest, std::fabs(q[c]));
       }
       const optimized::FixedStep step = optimized::FixedStepOf(largest);
       int64_t sum = 0;
       Parts products;
-      for (int64_t c = first; c < first + format_.group_size; ++c) {
+      for (int64_t c = first; c < first + group_; ++c) {
         const int32_t n = IntegerOf(q[c], step);
         sum += n;
         products.Add(n, Code(key, c));
@@ -61,7 +64,7 @@ class FixedDefinition {
   }
   // Shapes: weights (count).
   float Sum(const float* weights, int64_t channel, float kept) const {
-    const int64_t g = channel / format_.group_size;
+    const int64_t g = channel / group_;
     std::vector<float> lanes(16);
     float largest = 0;
     for (int64_t i = 0; i < count_; ++i) {
@@ -91,6 +94,22 @@ class FixedDefinition {
     }
     int64_t high = 0, low = 0;
   };
+  // Of ggml, as the reference reads them.
+  void ReadBlocks(const StoredBlock& block) {
+    Tensor tensor(DType::kUInt8,
+                  Shape::Unnamed({count_, static_cast<int64_t>(block.codes.size()) / count_}));
+    tensor.bytes = block.codes;
+    const std::vector<double> numbers = CodesAsNumbers(block.format, {{&tensor}}, 0, count_);
+    auto next = numbers.begin();
+    const auto take = [&](int64_t count, auto* to) {
+      for (; count > 0; --count) to->push_back(static_cast<float>(*next++));
+    };
+    for (int64_t i = 0; i < count_; ++i) {
+      for (int64_t c = 0; c < dim_; ++c) codes_.push_back(static_cast<int>(*next++));
+      take(groups(), &scales_);
+      take(groups(), &biases_);
+    }
+  }
   float Get(const std::vector<float>& of, int64_t key, int64_t g) const {
     return of[static_cast<size_t>(key * groups() + g)];
   }
@@ -98,8 +117,7 @@ class FixedDefinition {
     return codes_[static_cast<size_t>(key * dim_ + channel)];
   }
 
-  AffineFormat format_;
-  int64_t dim_, count_;
+  int64_t group_, dim_, count_;
   std::vector<int> codes_;
   std::vector<float> scales_, biases_;
 };

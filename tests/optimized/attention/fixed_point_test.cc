@@ -68,11 +68,15 @@ TEST(AttentionFixedPoint, ThreePartsMakeTheInteger) {
 }
 
 TEST(AttentionFixedPoint, WordsNameEveryChannelOnce) {
-  for (const int bits : {4, 8}) {
+  using enum optimized::FixedLayout;
+  for (const optimized::FixedLayout layout :
+       {kBytes, kNibbles, kSignedBytes, kHalves, kTableHalves, kFiveHalves}) {
     std::vector<int> seen(256);
     for (int64_t word = 0; word < 64; ++word) {
       for (int64_t byte = 0; byte < 4; ++byte) {
-        ++seen[static_cast<size_t>(optimized::FixedChannel(bits, word, byte))];
+        const int64_t channel = optimized::FixedChannel(layout, word, byte);
+        EXPECT_EQ(channel / 32, word / 8);  // words of a group are those of its channels
+        ++seen[static_cast<size_t>(channel)];
       }
     }
     EXPECT_EQ(seen, std::vector<int>(256, 1));
@@ -92,7 +96,7 @@ class AttentionFixedKernels : public testing::Test {
 void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int64_t dim,
                  int64_t count, float size) {
   StoredBlock block(format, dim, count, static_cast<uint32_t>(dim * 100 + count), true);
-  const auto& affine = std::get<AffineFormat>(block.format);
+  const optimized::FixedOperand operand = *optimized::FixedOperandOf(block.format);
   const FixedDefinition definition(block);
   std::mt19937 random(static_cast<uint32_t>(count));
   const auto draw = [&] {
@@ -101,12 +105,12 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
   std::vector<float> q(static_cast<size_t>(kQuad * dim));
   for (float& value : q) value = draw();
   q[5] *= 100;  // far above the others
-  const int64_t quad_floats = optimized::FixedQuadFloats(dim, affine.group_size);
+  const int64_t quad_floats = optimized::FixedQuadFloats(dim, operand.group);
   std::vector<float> memory;
   float* quad = optimized::AlignedFloats(&memory, quad_floats + kQuad * dim);
   float* out = quad + quad_floats;
   for (int64_t h = 0; h < kQuad; ++h) {
-    optimized::PackFixedQuery(affine, q.data() + h * dim, dim, h, quad);
+    optimized::PackFixedQuery(operand, q.data() + h * dim, dim, h, quad);
   }
   using As = optimized::BlockStage::As;
   for (const As as : {As::kStored, As::kTransposed, As::kFloats}) {
@@ -120,7 +124,8 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
                                  " row " + std::to_string(row) + " as " +
                                  std::to_string(static_cast<int>(as));
         const optimized::Queries queries = {quad + row * optimized::kFixedParts, 0,
-                                            quad + optimized::FixedSums(dim) + row, false, nullptr};
+                                            quad + optimized::FixedSums(dim, operand.group) + row,
+                                            false, nullptr};
         std::vector<float> scores(static_cast<size_t>(kBlockTokens * width));
         const bool dots = as == As::kStored || (as == As::kTransposed && width == kQuad);
         if (as == As::kStored) kernels.Of(rows.kind).dot[wide](rows, queries, scores.data());
@@ -163,8 +168,9 @@ void ExpectFixed(const AttentionKernels& kernels, const std::string& format, int
 
 TEST_F(AttentionFixedKernels, AreTheirDefinitionStoredTransposedAndWidened) {
   for (const char* format : {"affine:8:g32:f32", "affine:8:g64:f32", "affine:8:g128:f32",
-                             "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32"}) {
-    const int64_t group = std::get<AffineFormat>(ParseKvFormat(WholeLine(format))).group_size;
+                             "affine:4:g64:f32", "affine:4:g128:f32", "affine:3:g64:f32", "q8_0",
+                             "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}) {
+    const int64_t group = GridOf(ParseKvFormat(WholeLine(format)))->group;
     for (const int64_t dim : {group, 2 * group, 3 * group, 5 * group}) {
       for (const int64_t count : {1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 62, 63, 64}) {
         for (const float size : {1.0f, 0x1p90f, 0x1p-90f, 0x1p-120f, 0x1p-140f}) {
@@ -178,52 +184,78 @@ TEST_F(AttentionFixedKernels, AreTheirDefinitionStoredTransposedAndWidened) {
 }
 
 // The largest codes, and parts as far from zero as they come: nothing overflows on its way.
-TEST_F(AttentionFixedKernels, HoldTheLargestSums) {
-  const int64_t dim = 128;
-  StoredBlock block("affine:8:g128:f32", dim, kBlockTokens, 1, true);
-  std::fill(block.codes.begin(), block.codes.end(), std::byte{0xff});
-  const FixedDefinition definition(block);
-  const auto& affine = std::get<AffineFormat>(block.format);
+void ExpectLargestSums(const AttentionKernels& kernels, StoredBlock* block) {
+  const int64_t dim = block->dim;
+  const FixedDefinition definition(*block);
+  const optimized::FixedOperand operand = *optimized::FixedOperandOf(block->format);
   std::vector<float> memory;
-  float* quad = optimized::AlignedFloats(&memory, optimized::FixedQuadFloats(dim, 128));
-  const BlockRows& rows = block.Take(kernels_, false);
+  float* quad = optimized::AlignedFloats(&memory, optimized::FixedQuadFloats(dim, operand.group));
+  const float* sums = quad + optimized::FixedSums(dim, operand.group);
+  const BlockRows& rows = block->Take(kernels, false);
   // b1 = b0 = -128, b0 = -128 and b1 = 127, b2 as large as it comes.
   for (const int32_t n : {-32896, 32512 - 128, 8339000, -8339000, 8323071}) {
     std::vector<float> q(static_cast<size_t>(dim), static_cast<float>(n));
-    q[0] = std::copysign(0x1.fcp22f, q[1]);  // a step of 1
+    for (int64_t c = 0; c < dim; c += operand.group) {
+      q[static_cast<size_t>(c)] = std::copysign(0x1.fcp22f, q[1]);  // a step of 1
+    }
     ASSERT_EQ(FixedStepOf(std::max(std::fabs(q[0]), std::fabs(q[1]))).step, 1.0f);
-    for (int64_t h = 0; h < kQuad; ++h) optimized::PackFixedQuery(affine, q.data(), dim, h, quad);
+    for (int64_t h = 0; h < kQuad; ++h) optimized::PackFixedQuery(operand, q.data(), dim, h, quad);
     std::vector<float> scores(static_cast<size_t>(kQuad * kBlockTokens));
-    kernels_.Of(rows.kind).dot[1](rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr},
-                                  scores.data());
+    kernels.Of(rows.kind).dot[1](rows, {quad, 0, sums, false, nullptr}, scores.data());
     for (int64_t i = 0; i < kBlockTokens; ++i) {
       ASSERT_EQ(scores[static_cast<size_t>(i)], definition.Dot(q.data(), i)) << n;
     }
+    // Weights times scales of one size.
+    std::vector<float> weights(static_cast<size_t>(kQuad * kBlockTokens), std::fabs(q[1]));
+    weights[0] = std::fabs(q[0]);
+    const std::vector<float> rescale(static_cast<size_t>(kQuad), 1.0f);
+    std::vector<float> out(static_cast<size_t>(kQuad * dim));
+    kernels.Of(rows.kind).sum[1](rows, weights.data(), rescale.data(), out.data(), dim);
+    for (int64_t c = 0; c < dim; ++c) {
+      ASSERT_EQ(out[static_cast<size_t>(c)], definition.Sum(weights.data(), c, 0)) << n;
+    }
+  }
+}
+
+TEST_F(AttentionFixedKernels, HoldTheLargestSums) {
+  StoredBlock affine("affine:8:g128:f32", 128, kBlockTokens, 1, true);
+  std::fill(affine.codes.begin(), affine.codes.end(), std::byte{0xff});
+  ExpectLargestSums(kernels_, &affine);
+  // Signed codes at both ends, of a scale of 1.
+  for (const std::byte code : {std::byte{0x80}, std::byte{0x7f}}) {
+    StoredBlock signed_codes("q8_0", 128, kBlockTokens, 1, true);
+    std::fill(signed_codes.codes.begin(), signed_codes.codes.end(), code);
+    for (size_t at = 0; at < signed_codes.codes.size(); at += 34) {
+      signed_codes.codes[at] = std::byte{0x00};
+      signed_codes.codes[at + 1] = std::byte{0x3c};
+    }
+    ExpectLargestSums(kernels_, &signed_codes);
   }
 }
 
 TEST_F(AttentionFixedKernels, AQueryThatIsNotFiniteGivesNoNumber) {
   const int64_t dim = 64;
-  const StoredBlock block("affine:8:g64:f32", dim, 3, 1, true);
-  StoredBlock taken = block;
-  const BlockRows& rows = taken.Take(kernels_, false);
-  std::vector<float> memory;
-  float* quad = optimized::AlignedFloats(&memory, optimized::FixedQuadFloats(dim, 64));
-  const auto& affine = std::get<AffineFormat>(block.format);
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-        std::numeric_limits<float>::quiet_NaN()}) {
-    std::vector<float> q(static_cast<size_t>(dim), 1.0f);
-    for (int64_t h = 0; h < kQuad; ++h) {
-      q[7] = h == 2 ? bad : 1.0f;
-      optimized::PackFixedQuery(affine, q.data(), dim, h, quad);
-    }
-    std::vector<float> scores(static_cast<size_t>(kQuad * kBlockTokens));
-    kernels_.Of(rows.kind).dot[1](rows, {quad, 0, quad + optimized::FixedSums(dim), false, nullptr},
-                                  scores.data());
-    for (int64_t h = 0; h < kQuad; ++h) {
-      for (int64_t i = 0; i < 3; ++i) {
-        EXPECT_EQ(std::isnan(scores[static_cast<size_t>(h * kBlockTokens + i)]), h == 2);
+  for (const char* format : {"affine:8:g64:f32", "q8_0", "q4_1"}) {
+    StoredBlock block(format, dim, 3, 1, true);
+    const optimized::FixedOperand operand = *optimized::FixedOperandOf(block.format);
+    const BlockRows& rows = block.Take(kernels_, false);
+    std::vector<float> memory;
+    float* quad = optimized::AlignedFloats(&memory, optimized::FixedQuadFloats(dim, operand.group));
+    const float* sums = quad + optimized::FixedSums(dim, operand.group);
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> q(static_cast<size_t>(dim), 1.0f);
+      for (int64_t h = 0; h < kQuad; ++h) {
+        q[7] = h == 2 ? bad : 1.0f;
+        optimized::PackFixedQuery(operand, q.data(), dim, h, quad);
+      }
+      std::vector<float> scores(static_cast<size_t>(kQuad * kBlockTokens));
+      kernels_.Of(rows.kind).dot[1](rows, {quad, 0, sums, false, nullptr}, scores.data());
+      for (int64_t h = 0; h < kQuad; ++h) {
+        for (int64_t i = 0; i < 3; ++i) {
+          EXPECT_EQ(std::isnan(scores[static_cast<size_t>(h * kBlockTokens + i)]), h == 2);
+        }
       }
     }
   }
@@ -290,7 +322,8 @@ TEST_F(AttentionFixedKernels, StepsOfRowsDoNotMix) {
 // Rows that were joined for others: a query sees the first of them alone.
 TEST_F(AttentionFixedKernels, SumAPrefixOfInterleavedRows) {
   const int64_t dim = 64;
-  for (const char* format : {"affine:8:g64:f32", "affine:4:g64:f32"}) {
+  for (const char* format :
+       {"affine:8:g64:f32", "affine:4:g64:f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}) {
     StoredBlock block(format, dim, kBlockTokens, 5, true);
     block.stage.Take(block.heads, 0, block.columns.data(), kBlockTokens, true,
                      optimized::BlockStage::As::kFloats, kernels_);

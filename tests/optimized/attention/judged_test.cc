@@ -136,6 +136,25 @@ TEST(OptimizedAttention, PassesTheJudgeForEveryFormatMaskAndLength) {
   judged.ExpectTight();
 }
 
+// Codes of two kinds, of which both have integer products, one, or neither.
+TEST(OptimizedAttention, PassesTheJudgeForCodesOfTwoKinds) {
+  const std::vector<std::string> formats = {
+      "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_1", "affine:4:g64:f16", "bf16", "mxfp4:bf16"};
+  Judged judged;
+  int seed = 0;
+  for (const std::string& k : formats) {
+    for (const std::string& v : formats) {
+      const std::string& mask = kMasks[static_cast<size_t>(seed) % kMasks.size()];
+      judged.Ask(fmt::format("attention b=2 hq=8 hkv=2 l={} t={} d=64 dv=128 q=f32 k={} v={} "
+                             "out=f32 mask={} data=gauss:{}",
+                             seed % 3 == 0 ? 17 : 1, 65 + seed, k, v, mask, seed),
+                 "k=" + k, MaskedRow::kZero);
+      ++seed;
+    }
+  }
+  judged.ExpectTight();
+}
+
 TEST(OptimizedAttention, PassesTheJudgeForEveryHeadDimension) {
   Judged judged;
   int seed = 0;

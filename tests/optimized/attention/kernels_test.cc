@@ -180,10 +180,12 @@ TEST(AttentionKernels, AreAWholeSetOnEveryInstructionSet) {
         const optimized::RowKernels& row = kernels.Of(kind);
         const bool plain = k < optimized::kPlainKinds;
         const bool widened = kind == RowKind::kFactoredWidened;
-        const bool transposed = factors && !widened && (!plain || kind == RowKind::kFloat32);
-        EXPECT_TRUE(plain || (factors && !widened) ? has(row.dot) : lacks(row.dot)) << what << k;
-        EXPECT_TRUE(plain || factors ? has(row.sum) : lacks(row.sum)) << what << k;
-        EXPECT_EQ(row.widen != nullptr, plain || (factors && !widened)) << what << k;
+        const bool fixed = kind > RowKind::kFactored4 && !widened;  // in fixed point alone
+        const bool stored = plain || (fixed ? kernels.IsFixedPoint() : factors && !widened);
+        const bool transposed = plain ? factors && kind == RowKind::kFloat32 : stored;
+        EXPECT_TRUE(stored ? has(row.dot) : lacks(row.dot)) << what << k;
+        EXPECT_TRUE(stored || (factors && widened) ? has(row.sum) : lacks(row.sum)) << what << k;
+        EXPECT_EQ(row.widen != nullptr, stored) << what << k;
         EXPECT_EQ(row.transpose != nullptr, transposed) << what << k;
         EXPECT_EQ(row.transposed_dot != nullptr, transposed) << what << k;
       }

@@ -273,6 +273,43 @@ TEST(RowCodec, StoresTheSameBytesOnEveryInstructionSet) {
   }
 }
 
+// Blocks of ggml that are encoded together: any number of them, elements where a code changes and
+// up to two f32 steps beside, and among them a block that has no scale, or none that is a number.
+TEST(RowCodec, StoresBlocksInAnyCompanyOnEveryInstructionSet) {
+  constexpr int64_t kDim = 32;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float sizes[] = {1, 0, 0x1p-149f, 0x1p-126f, 0x1.fffffep127f, kInfinity, NAN};
+  std::mt19937 random(8);
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const OnTarget forced(target);
+    for (const int64_t rows : {1, 2, 3, 4, 5, 15, 16, 17, 35}) {
+      for (const float size : sizes) {
+        std::vector<float> x(static_cast<size_t>(rows * kDim));
+        for (size_t at = 0; at < x.size(); at += kDim) {
+          const float largest = std::ldexp(1 + static_cast<float>(random() % 1000) / 1000,
+                                           static_cast<int>(random() % 60) - 30);
+          x[at] = largest;
+          for (size_t i = 1; i < kDim; ++i) {
+            const auto code = static_cast<float>(static_cast<int>(random() % 254) - 127);
+            x[at + i] = (code + 0.5f) * (largest / 127.0f);
+            for (auto steps = random() % 3; steps > 0; --steps) {
+              x[at + i] = std::nextafterf(x[at + i], random() % 2 == 0 ? -kInfinity : kInfinity);
+            }
+          }
+        }
+        if (size != 1) {
+          for (size_t i = 0; i < kDim; ++i) x[x.size() / kDim / 2 * kDim + i] *= size;
+        }
+        for (const KvFormat& format : {KvFormat(Q8_0Format()), KvFormat(Q4_0Format())}) {
+          ExpectSameBytes(format, DType::kFloat32, kDim, reinterpret_cast<std::byte*>(x.data()),
+                          rows, hwy::TargetName(target));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 TEST(RowCodec, DecodesManyVectorsToTheNumbersOfEach) {
   // 8 MiB of numbers and more may take another way to memory, where their place allows it. A
   // stored vector repeats after 129.
