@@ -77,7 +77,7 @@ TEST(Selection, AllowedAbsencesAreLeftOutAndCounted) {
   const Selection selection =
       SelectTensors(IndexOfPaths({"/a", "/gone/1", "/gone/2"}), IndexOfPaths({"/a", "/added"}),
                     OptionsOf({.allow_missing = {"gone/*"}, .allow_extra = {"add*"}}));
-  EXPECT_EQ(selection.pairs, (std::vector<TensorPair>{{"/a", true, "/a", {}, {}}}));
+  EXPECT_EQ(selection.pairs, (std::vector<TensorPair>{{"/a", true, "/a", {}, {}, {}}}));
   EXPECT_EQ(selection.allowed_missing, (Texts{"/gone/1", "/gone/2"}));
   EXPECT_EQ(selection.allowed_extra, (Texts{"/added"}));
   // One allows no absence of the other kind, and hides no tensor that both files have.

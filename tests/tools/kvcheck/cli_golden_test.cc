@@ -32,7 +32,7 @@ TEST_F(GoldenCommand, MadeFileVerifies) {
 // Of a stored answer and of stored inputs, the plane that is missing and those that are there.
 TEST_F(GoldenCommand, MissingPlaneIsNamed) {
   const KvFormat format = ParseKvFormat(WholeLine("affine:4:g64:f32"));
-  const Tensor x = golden_samples::Counting(DType::kFloat32, {{"N", 3}, {"D", 64}});
+  const Tensor x = golden_samples::Counting(DType::kFloat32, {{"T", 3}, {"Dk", 64}});
   const TensorMap planes = EncodeRows(format, Profile(), x);
   for (const auto& [gone, tensor] : planes) {
     TensorMap rest = planes;
