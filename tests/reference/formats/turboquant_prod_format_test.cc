@@ -281,7 +281,8 @@ TEST(TurboquantProdFormat, SignsFitTheCodeThatIsStored) {
   // No code of the band: it fails by itself, and the signs are those of the right one.
   const CodecCase c = {CodecDirection::kEncode, format, DType::kFloat32, 1, kDim, {"gauss", 1, ""}};
   const TensorMap inputs = {{"x", x}};
-  const Verdict wrong = Judge(*MakeCodecSource(c, {}, inputs), MemorySink(planes(0, own.codes[kOpen])));
+  const Verdict wrong =
+      Judge(*MakeCodecSource(c, {}, inputs), MemorySink(planes(0, own.codes[kOpen])));
   EXPECT_EQ(wrong.outputs[0].counts.failed, 1);
 }
 
