@@ -151,7 +151,8 @@ TEST(RotatedProducts, LoseOfARoundedQueryWhatOthersLose) {
   const auto bound = [&](const std::string& dequantize) {
     const AttentionSource source(c, {}, plan(dequantize), inputs);
     double sum = 0;
-    for (const double b : source.Tiles(0, {}).at(0).bound) sum += b;
+    const std::vector<ExpectedTile> tiles = source.Tiles(0, {});
+    for (const double b : tiles.at(0).bound) sum += b;
     return sum;
   };
   EXPECT_LT(bound("rotated:1"), bound("stored") * (1 + 0x1p-10));
