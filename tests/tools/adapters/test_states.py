@@ -20,17 +20,17 @@ def child(*options):
                         cwd=str(PACKAGE))
 
 
-def begun(process, rows=2):
+def begun(process, rows=2, v="f32"):
     process.hello()
     process.ask(do="start", setup=driver.SETUP, seed=1)
-    process.ask(do="new", out=0, layout="linear", k="f32", v="f32", rows=rows, padding=[])
+    process.ask(do="new", out=0, layout="linear", k="f32", v=v, rows=rows, padding=[])
     return driver.append(process, 0, [[1, 2, 3]] * rows, observe=[0])
 
 
 class Retained(unittest.TestCase):
-    def state(self, *options):
+    def state(self, *options, v="f32"):
         with child(*options) as process:
-            begun(process)
+            begun(process, v=v)
             return process.ask(do="trim", cache=0, count=1, observe=[0])["states"][0]
 
     def test_the_method_is_asked_and_nothing_is_appended(self):
@@ -43,6 +43,11 @@ class Retained(unittest.TestCase):
         state = self.state("--silent")
         self.assertEqual(driver.shown_tokens(state), [[1, 2], [1, 2]])
         self.assertTrue(state["probed"])
+
+    def test_no_column_is_appended_where_it_would_change_how_earlier_tokens_are_stored(self):
+        for v in ("affine:4:g32:r1:f32", "channel:8:g4:r4:f32"):
+            self.assertNotIn("retained", self.state("--silent", v=v), v)
+            self.assertIn("retained", self.state(v=v), v)
 
     def test_the_method_is_asked_of_a_prepared_prefill_and_a_probe_is_not_appended_to_it(self):
         for options, tells in (((), True), (("--silent",), False)):

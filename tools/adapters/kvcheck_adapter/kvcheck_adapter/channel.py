@@ -21,6 +21,7 @@ def unpacked(words, bits):
 
 class Channel:
     """channel:BITS:gTOKENS[:rRESIDUAL]:TYPE."""
+    CODES_LATER = True
 
     @staticmethod
     def parse(text):

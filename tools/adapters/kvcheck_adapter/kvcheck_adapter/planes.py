@@ -36,6 +36,11 @@ class Format(NamedTuple):
         of_token = getattr(self.family, "of_token", None)
         return of_token(self) if of_token else self
 
+    @property
+    def codes_later(self):
+        """Whether a token that comes may change how those before it are stored."""
+        return getattr(self.family, "CODES_LATER", False)
+
     def planes(self, head_dim):
         return self.family.planes(self, head_dim)
 

@@ -11,6 +11,7 @@ TYPES = ("f32", "f16", "bf16")
 
 class ResidualAffine:
     """affine:BITS:gGROUP:rRESIDUAL:TYPE."""
+    CODES_LATER = True
 
     @staticmethod
     def parse(text):

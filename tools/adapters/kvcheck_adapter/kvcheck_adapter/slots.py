@@ -83,7 +83,8 @@ def show(session, slots):
         shown = slot.step
         if shown is None and slot.rows > 0 and not slot.fresh:
             shown = retained(session, slot)
-            if shown is None and slot.to_come is None:  # a column of a probe would be one of the prefill's
+            # A column of a probe would be one of the prefill's, or change what is stored.
+            if shown is None and slot.to_come is None and not (slot.k.codes_later or slot.v.codes_later):
                 shown = probed(session, slot)
         changed.append((slot, version, shown))
         if shown is not None:
