@@ -72,7 +72,9 @@ ReadRowsAs ReadAs(const FormatArithmetic& writer, const KvFormat& format, const 
 
 // Whether rows tell the format from one of `writers` others: their codes differ in so many elements
 // that a wrong answer agrees with some other writer in all of them by chance with 2^-20 at most,
-// where it agrees in each with 1/2. rows(first, count) gives some of row_count rows.
+// where it agrees in each with 1/2: in rows that are not alike, and in no more elements than
+// channels of a block are not 0 throughout, since the signs of the others change nothing.
+// rows(first, count) gives some of row_count rows.
 bool TellApart(const KvFormat& format, const FormatArithmetic& writer, size_t writers,
                const Profile& profile, int64_t row_count,
                const std::function<Tensor(int64_t first, int64_t count)>& rows);

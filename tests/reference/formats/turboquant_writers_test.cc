@@ -110,6 +110,23 @@ TEST(TurboquantWriters, SeedsAndCentroidsAreNamed) {
   }
 }
 
+// One sign decides all words of a one-hot row, so that half of all seeds store a negated one.
+TEST(TurboquantWriters, OneHotRowsThatAreNegatedNameNone) {
+  const std::string declared = "turboquant:4:g128:mlx_vlm:f16";
+  for (const bool scaled : {false, true}) {
+    const Shape shape = Shape::Unnamed({80, 128});
+    std::vector<double> values(80 * 128), negated(80 * 128);
+    for (size_t row = 0; row < 80; ++row) {
+      values[row * 128] = scaled ? 1 + static_cast<double>(row) / 64 : 1;
+      negated[row * 128] = -values[row * 128];
+    }
+    Tensor x(DType::kFloat16, shape), y(DType::kFloat16, shape);
+    EncodeFrom(values, x.dtype, x.bytes.data());
+    EncodeFrom(negated, y.dtype, y.bytes.data());
+    ExpectNamed(declared, x, EncodeRows(Format(declared), {}, y), {});
+  }
+}
+
 // What no format says: signs on the other side of the transform, and no transform.
 TEST(TurboquantWriters, OtherRotationsAreNamed) {
   const std::string declared = "turboquant:4:g64:f32";
