@@ -437,6 +437,21 @@ TEST(StoredTriplet, WhatTheEncoderMakesPassesAndHasItsBits) {
   EXPECT_GT(exact, 10000);
 }
 
+// Behind a rotation the bound of a value is that of all codes of its block at once: wider than a
+// tenth of normal data, so that the values alone prove nothing.
+TEST(StoredTriplet, BitsProveWhatABoundBehindARotationDoesNot) {
+  CodecRule rule;
+  rule.format = ParseKvFormat(WholeLine("hadamard:64:q8_0"));
+  const Tensor x = Rows("gauss", DType::kFloat32, 20, 128);
+  TensorMap encoded = EncodeRows(rule.format, Profile(), x);
+  EXPECT_EQ(JudgeTriplet(rule, x, encoded).outcome, Outcome::kMistrusted);
+  rule.stated = {CodecChoice::kGgmlEncode};
+  rule.codes_exact = true;
+  EXPECT_EQ(JudgeTriplet(rule, x, encoded).outcome, Outcome::kPass);
+  encoded.begin()->second.bytes[5] ^= std::byte{1};
+  EXPECT_EQ(JudgeTriplet(rule, x, encoded).outcome, Outcome::kFail);
+}
+
 // Four tokens' scales in the order of V on SM100, each of which then decodes with another's scale.
 TEST(StoredTriplet, SwizzledScalesAreNamed) {
   constexpr int64_t kRows = 10;  // the last two are no whole group
