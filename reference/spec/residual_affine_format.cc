@@ -27,10 +27,7 @@ std::optional<ResidualAffineFormat> ResidualAffineFormat::Parse(Piece piece,
   ResidualAffineFormat format;
   const std::vector<Piece> of_codes(parts.begin(), parts.begin() + 3);
   format.coded = *AffineFormat::Parse(piece, of_codes, &named);
-  format.residual = ParseInt({parts[3].text.substr(1), parts[3].whole}, 0, int64_t{1} << 30);
-  if (format.residual < 1 || format.residual > kMostResidualTokens) {
-    parts[3].Refuse("a residual holds 1 to 1048576 tokens; without one leave it out");
-  }
+  format.residual = ParseInt({parts[3].text.substr(1), parts[3].whole}, 1, kMostResidualTokens);
   const DType type = ParseRowType(piece, parts, 4, kResidualWritten, has_row_type);
   return format.WithRowType(type);
 }

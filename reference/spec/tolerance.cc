@@ -72,6 +72,9 @@ CodecRule ParseCodec(Piece piece) {
   CodecRule rule;
   bool has_scale_type = true;
   rule.format = ParseKvFormat(parts[0], &has_scale_type);
+  if (IsOfCachesAlone(rule.format)) {
+    parts[0].Refuse("a stored row by itself has no newest tokens: leave the residual out");
+  }
   rule.scale_type_of_want = !has_scale_type;
   for (size_t i = 1; i < parts.size(); ++i) ParseCodecField(parts[i], &rule);
   for (const CodecField& field : CodecFields()) {

@@ -114,6 +114,12 @@ CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
   } else if (too_many || (counts.must_reach && !holes.empty())) {
     outcome = Outcome::kMistrusted;
   }
+  if (outcome == Outcome::kPass && counts.states == 0 && counts.elements == 0) {
+    outcome = Outcome::kMistrusted;
+    reasons.insert(reasons.begin(),
+                   "no state and no element was judged: every operation is refused, as where no "
+                   "cache has such a layout in such a format");
+  }
   // No file is written of what proved nothing: the first such case is the one to look at.
   if (!counts.unproved.empty() && counts.Unproved() > 0) {
     const auto is_by_data = [](const CampaignFinding& finding) {

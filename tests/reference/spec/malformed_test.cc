@@ -236,6 +236,7 @@ std::vector<Malformed> Table() {
       rule("codec:f16:", "f16:", "'f16:' is not a format"),
       rule("codec:i8", "i8", "'i8' is not a format"),
       rule("codec:affine", "affine", "affine:BITS:gGROUP:SCALE_TYPE"),
+      rule("codec:affine:4:g64:r3:f16", "affine:4:g64:r3:f16", "leave the residual out"),
       rule("codec:affine:4", "affine", "affine:BITS:gGROUP:SCALE_TYPE"),
       rule("codec:affine:7:g64", "7", "affine bits are"),
       rule("codec:affine:4:g48", "g48", "affine groups are"),

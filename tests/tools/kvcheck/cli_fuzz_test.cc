@@ -170,6 +170,14 @@ TEST_F(FuzzCommand, LayoutsAndFormatsRestrictWhatIsDrawn) {
   EXPECT_EQ(Tool({"fuzz", "--kind", "codec", "--format", "q9_9"}).exit_code, 2);
 }
 
+// No cache but a linear one keeps its newest tokens as vectors.
+TEST_F(FuzzCommand, CasesOfWhichEveryOperationIsRefusedProveNothing) {
+  const ToolRun run = Tool({"fuzz", "--kind", "cache", "--layout", "ring", "--format",
+                            "affine:4:g32:r3:f16", "--cases", "20"});
+  EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
+  EXPECT_NE(run.out.find("no state and no element was judged"), std::string::npos) << run.out;
+}
+
 TEST_F(FuzzCommand, CrashesAreVerdictsAndShrink) {
   UseProgram(KVCHECK_SELFTEST_TOOL);
   const std::pair<const char*, const char*> impls[] = {
