@@ -73,7 +73,7 @@ inline constexpr int kRowKinds = kPlainKinds KVCHECK_ATTENTION_FACTORED_KINDS(KV
 // Whether its vectors have scales and biases beside their rows.
 constexpr bool HasScales(RowKind kind) { return kind >= RowKind::kCode8; }
 
-// Whether there are biases too.
+// Whether there are biases too; of blocks in fixed point BlockRows::has_biases says it.
 constexpr bool HasBiases(RowKind kind) {
   return kind == RowKind::kCode8 || kind == RowKind::kCode4 || kind > RowKind::kHalves3And4;
 }

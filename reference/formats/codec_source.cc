@@ -210,31 +210,22 @@ std::vector<ExpectedTile> CodecSource::RoundTrip(const Profile& profile, int64_t
 
 // A value that is read may differ in every channel, one that is stored in few.
 std::vector<OtherReading> CodecSource::OtherWriterReadings() const {
-  std::vector<OtherReading> readings;
-  if (case_.direction == CodecDirection::kRoundTrip) return readings;
-  const std::vector<OtherWriter> writers = ArithmeticOf(case_.format)->OtherWriters();
-  for (const OtherWriter& writer : writers) {
-    OtherReading reading;
-    reading.name = writer.name;
-    reading.text = writer.text;
-    reading.of_every_row = true;
-    reading.sources.push_back([source = *this, arithmetic = writer.arithmetic,
-                               count = writers.size()]() -> std::shared_ptr<const CodecSource> {
-      const auto rows = [&](int64_t first, int64_t row_count) {
-        return Slice(Get(source.inputs_, "x"), first, row_count);
-      };
-      if (source.case_.direction == CodecDirection::kEncode &&
-          !TellApart(source.case_.format, *arithmetic, count, source.profile_, source.case_.rows,
-                     rows)) {
-        return nullptr;
-      }
-      auto other = std::make_shared<CodecSource>(source);
-      other->writer_ = arithmetic;
-      return other;
-    });
-    readings.push_back(std::move(reading));
-  }
-  return readings;
+  if (case_.direction == CodecDirection::kRoundTrip) return {};
+  const auto as = [source = *this](const OtherWriter& writer,
+                                   size_t writers) -> std::shared_ptr<const ExpectedSource> {
+    const auto rows = [&](int64_t first, int64_t count) {
+      return Slice(Get(source.inputs_, "x"), first, count);
+    };
+    if (source.case_.direction == CodecDirection::kEncode &&
+        !TellApart(source.case_.format, *writer.arithmetic, writers, source.profile_,
+                   source.case_.rows, rows)) {
+      return nullptr;
+    }
+    auto other = std::make_shared<CodecSource>(source);
+    other->writer_ = writer.arithmetic;
+    return other;
+  };
+  return WriterReadings(case_.format, as);
 }
 
 std::vector<OtherReading> CodecSource::OtherReadings(int output) const {

@@ -226,6 +226,20 @@ bool TellApart(const KvFormat& format, const FormatArithmetic& writer, size_t wr
   return false;
 }
 
+std::vector<OtherReading> WriterReadings(const KvFormat& format, const SourceOfWriter& as) {
+  std::vector<OtherReading> readings;
+  const std::vector<OtherWriter> writers = ArithmeticOf(format)->OtherWriters();
+  for (const OtherWriter& writer : writers) {
+    OtherReading reading;
+    reading.name = writer.name;
+    reading.text = writer.text;
+    reading.of_every_row = true;
+    reading.sources.push_back([as, writer, count = writers.size()] { return as(writer, count); });
+    readings.push_back(std::move(reading));
+  }
+  return readings;
+}
+
 bool Allows(const Alternative& alternative, double expected, double got) {
   if (alternative.any) return true;
   if (alternative.free_bits == 0) return alternative.value == got;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +79,12 @@ ReadRowsAs ReadAs(const FormatArithmetic& writer, const KvFormat& format, const 
 bool TellApart(const KvFormat& format, const FormatArithmetic& writer, size_t writers,
                const Profile& profile, int64_t row_count,
                const std::function<Tensor(int64_t first, int64_t count)>& rows);
+
+// Rows as those of another writer of the format, of so many: the readings of each. as(writer,
+// writers) gives what is then expected, null where rows do not tell.
+using SourceOfWriter =
+    std::function<std::shared_ptr<const ExpectedSource>(const OtherWriter&, size_t writers)>;
+std::vector<OtherReading> WriterReadings(const KvFormat& format, const SourceOfWriter& as);
 
 // Whether an element that is this may also be that.
 bool Allows(const Alternative& alternative, double expected, double got);

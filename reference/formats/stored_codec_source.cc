@@ -286,31 +286,21 @@ class StoredCodecSource : public ExpectedSource {
 };
 
 std::vector<OtherReading> StoredCodecSource::OtherWriterReadings() const {
-  std::vector<OtherReading> readings;
-  if (observed_ == nullptr) return readings;
-  const std::vector<OtherWriter> writers = ArithmeticOf(claim_.format)->OtherWriters();
-  for (const OtherWriter& writer : writers) {
-    OtherReading reading;
-    reading.name = writer.name;
-    reading.text = writer.text;
-    reading.of_every_row = true;
-    reading.sources.push_back(
-        [source = *this, arithmetic = writer.arithmetic,
-         count = writers.size()]() -> std::shared_ptr<const StoredCodecSource> {
-          const auto rows = [&](int64_t first, int64_t row_count) {
-            return ReadRows(source.originals_, source.original_, source.name_, first, row_count);
-          };
-          if (!TellApart(source.claim_.format, *arithmetic, count, source.claim_.profiles.front(),
-                         source.rows_, rows)) {
-            return nullptr;
-          }
-          auto other = std::make_shared<StoredCodecSource>(source);
-          other->writer_ = arithmetic;
-          return other;
-        });
-    readings.push_back(std::move(reading));
-  }
-  return readings;
+  if (observed_ == nullptr) return {};
+  const auto as = [source = *this](const OtherWriter& writer,
+                                   size_t writers) -> std::shared_ptr<const ExpectedSource> {
+    const auto rows = [&](int64_t first, int64_t count) {
+      return ReadRows(source.originals_, source.original_, source.name_, first, count);
+    };
+    if (!TellApart(source.claim_.format, *writer.arithmetic, writers,
+                   source.claim_.profiles.front(), source.rows_, rows)) {
+      return nullptr;
+    }
+    auto other = std::make_shared<StoredCodecSource>(source);
+    other->writer_ = writer.arithmetic;
+    return other;
+  };
+  return WriterReadings(claim_.format, as);
 }
 
 std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
