@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "optimized/formats/row_codec.h"
 #include "optimized/formats/row_family.h"
 
 namespace kvcheck::optimized {
@@ -16,12 +17,7 @@ const AffineFormat& Of(const KvFormat& format) {
 
 int64_t Block(const KvFormat& format) { return Of(format).group_size; }
 
-RowBytes Bytes(const KvFormat& format, int64_t dim) {
-  const AffineFormat& affine = Of(format);
-  const int64_t scales =
-      dim / affine.group_size * static_cast<int64_t>(SizeInBytes(affine.scale_dtype));
-  return {dim * affine.bits / 8, scales, scales};
-}
+RowBytes Bytes(const KvFormat& format, int64_t dim) { return RowBytesOf(Of(format), dim); }
 
 void Encode(const KvFormat& format, const EncodeCall& call) {
   EncodeAffineRowsFromMinimum(Of(format), call);
