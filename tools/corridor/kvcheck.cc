@@ -10,10 +10,13 @@
 
 #include "golden/plain_writer.h"
 #include "golden/writer.h"
+#include "reference/formats/stored_codec_source.h"
+#include "reference/judge/judge.h"
 #include "reference/judge/ordered_parallel.h"
 #include "reference/spec/case_kind.h"
 #include "tools/corridor/array_tensors.h"
 #include "tools/corridor/attention_call.h"
+#include "tools/corridor/codec_rule.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/corridor/registry.h"
@@ -28,35 +31,43 @@ namespace {
 
 constexpr const char* kSavedCase = "case";
 constexpr const char* kSavedAnswer = "observed";
+constexpr const char* kSavedTensor = "tensor";
+constexpr const char* kReadRows = "y";
 
-void SaveTensor(const std::string& path, const Tensor& tensor) {
+void SaveTensors(const std::string& path, const TensorMap& tensors) {
   PlainWriter writer(path);
-  writer.Begin("/tensor", tensor.dtype, tensor.shape);
-  writer.Append(tensor.bytes);
+  for (const auto& [name, tensor] : tensors) {
+    writer.Begin("/" + name, tensor.dtype, tensor.shape);
+    writer.Append(tensor.bytes);
+  }
   writer.Finish();
 }
 
-// Two tensors are two files, as kvcheck compare takes them. Gives the command.
-std::string SavePair(const std::string& path, const TensorCase& c, const Question& question,
-                     const Arrays& outputs) {
-  std::string got = path;
-  if (got.ends_with(".h5")) got.resize(got.size() - 3);
-  got += ".got.h5";
-  SaveTensor(path, Get(question.inputs, "expected"));
-  SaveTensor(got, ToTensor("got", outputs.at("got")));
-  return fmt::format("kvcheck compare {} {} --tol {}", ShellWord(path), ShellWord(got),
-                     ShellWord(Print(c.rule)));
+// What is wanted and what was got are two files, as kvcheck compare takes them: one tensor, and the
+// same tensor or its planes. Gives the command.
+std::string SavePair(const std::string& path, const Tensor& want, const TensorMap& got,
+                     const ToleranceRule& rule) {
+  std::error_code ignored;  // whoever writes says what is wrong with the folder
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  std::string got_path = path;
+  if (got_path.ends_with(".h5")) got_path.resize(got_path.size() - 3);
+  got_path += ".got.h5";
+  SaveTensors(path, {{kSavedTensor, want}});
+  SaveTensors(got_path, got);
+  return fmt::format("kvcheck compare {} {} --tol {}", ShellWord(path), ShellWord(got_path),
+                     ShellWord(Print(rule)));
 }
 
 // Gives the command that judges what is saved. Errors: kUnreadableFile.
 std::string SaveAnswer(const std::string& path, const Question& question, const Arrays& outputs,
                        const Settings& settings) {
-  std::error_code ignored;  // whoever writes says what is wrong with the folder
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   if (const auto* tensor = std::get_if<TensorCase>(&question.c);
       tensor && outputs.contains("got")) {
-    return SavePair(path, *tensor, question, outputs);
+    return SavePair(path, Get(question.inputs, "expected"),
+                    {{kSavedTensor, ToTensor("got", outputs.at("got"))}}, tensor->rule);
   }
+  std::error_code ignored;  // whoever writes says what is wrong with the folder
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   GoldenCase saved;
   saved.name = kSavedCase;
   saved.case_text = Print(question.c);
@@ -196,6 +207,62 @@ Verdict JudgeArrays(const Array& want, const Array& got, const std::string& rule
   return Judged(std::move(question), {{"got", got}}, settings);
 }
 
+Verdict JudgeStoredRows(const Array& x, const Arrays& stored, const std::string& format,
+                        const Settings& settings) {
+  Tensor rows = ToTensor("x", x);
+  if (rows.shape.axes.size() != 2) {
+    throw Error(ErrorCode::kIllegalCase,
+                fmt::format("{} axes, where rows have two: (rows, d)", rows.shape.axes.size()),
+                "array 'x'");
+  }
+  CodecCase c;
+  c.direction = CodecDirection::kRoundTrip;
+  c.format = ParseKvFormat(WholeLine(format));
+  c.x = rows.dtype;
+  c.rows = rows.shape.axes[0].extent;
+  c.head_dim = rows.shape.axes[1].extent;
+  c.data.regime = "file";
+  Validate(c);
+  rows.shape = InputSpecs(c).at("x").shape;
+  const CodecRule rule = RuleOf(c.format, settings.profile);
+  const bool is_read = stored.contains(kReadRows);  // values, and no planes
+  const TripletNames names = {kReadRows, PlaneNames(c.format)};
+  const ArrayObserved observed(stored);
+  const MemorySink original(TensorMap{{"x", rows}});
+  std::optional<std::string> mismatch;
+  TripletComparison both;
+  if (!is_read) {
+    mismatch = TripletMismatch(c.format, rows.shape, observed, names);
+    if (!mismatch) both = MakeTripletComparison(rule, original, "x", observed, names);
+  } else {
+    const TensorSpec& spec = OutputSpecs(c).at(kReadRows);
+    const OutputInfo& got = *observed.Find(kReadRows);
+    if (got.dtype != spec.dtype) {
+      mismatch =
+          fmt::format("{}: has type {}, {} expected", kReadRows, Name(got.dtype), Name(spec.dtype));
+    } else {
+      both.expected = MakeDequantisedSource(rule, original, "x", kReadRows, got.dtype);
+    }
+  }
+  const Cancel cancel = CancelOf(settings);
+  Verdict verdict = mismatch ? WithoutJudging(Outcome::kFail, *mismatch)
+                             : Judge(CancellableSource(*both.expected, cancel),
+                                     both.observed ? *both.observed
+                                                   : static_cast<const ObservedSource&>(observed),
+                                     OptionsOf(settings, c));
+  verdict.case_text = Print(c);
+  verdict.profile = Print(rule.profile);
+  if (!settings.save.empty() && verdict.outcome != Outcome::kPass) {
+    TensorMap got;
+    for (const auto& [name, array] : stored) {
+      got[is_read ? kSavedTensor : fmt::format("{}_{}", kSavedTensor, name)] =
+          ToTensor(name, array);
+    }
+    verdict.command = SavePair(settings.save, rows, got, rule);
+  }
+  return verdict;
+}
+
 Verdict JudgeCache(const std::string& case_text, CacheFactory* caches, const Settings& settings) {
   const Case c = ParseCase(case_text);
   const auto* trace = std::get_if<CacheCase>(&c);
@@ -237,6 +304,7 @@ std::map<std::string, ExpectedValues> ReferenceAttention(const AttentionCall& ca
   if (asked.lse) {
     asked.lse_layout = call.layout.find('b') == std::string::npos ? "hs" : "bhs";
     shaped(&*asked.lse, asked.lse_layout);
+    asked.lse->dtype = call.out.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   }
   DenseCalls dense = DenseCallsOf(asked);
   if (dense.calls.size() != 1 || !dense.calls.front().name.empty()) {

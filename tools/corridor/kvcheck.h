@@ -141,6 +141,14 @@ Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arra
 Verdict JudgeArrays(const Array& want, const Array& got, const std::string& rule,
                     const Settings& settings = {});
 
+// Is `stored` what a format keeps of the rows x (rows, d)? As `kvcheck compare --tol codec:FORMAT`
+// judges it: what the planes mean lies within the format's own error of x, under every encoder that
+// settings.profile leaves open ("encode=mlx_gpu"). stored: the planes by name, each (rows,
+// elements), of a format that is not plain; or the one array "y" (rows, d), values in the format's
+// type of rows. Other planes, types or shapes of them fail.
+Verdict JudgeStoredRows(const Array& x, const Arrays& stored, const std::string& format,
+                        const Settings& settings = {});
+
 // Runs a trace of operations ("cache layout=... ; new A; append A 3; ...") on the caches of this
 // process, beside the model of the contract. Of settings, `cancelled` alone: plan and profile are
 // what the caches state, and one thread runs them.

@@ -27,7 +27,11 @@
 #include "tools/corridor/kvcheck.h"
 #include "tools/python/buffers.h"
 #include "tools/python/verdict_state.h"
+#include "tools/report/case_result.h"
+#include "tools/report/github_report.h"
 #include "tools/report/html_report.h"
+#include "tools/report/summary.h"
+#include "tools/report/text_report.h"
 #include "tools/report/tool_version.h"
 
 namespace kvcheck {
@@ -175,6 +179,25 @@ std::vector<std::string> Texts(std::span<const std::string_view> texts) {
   return {texts.begin(), texts.end()};
 }
 
+// Verdicts as the summary of a step on GitHub.
+class StepSummary {
+ public:
+  explicit StepSummary(const std::string& title) : report_(title, TextOptions{}) {}
+  void Add(const std::string& name, const Verdict& verdict) {
+    CaseResult result;
+    result.name = name;
+    result.verdict = verdict;
+    summary_.Add(result, false);
+    report_.Add(result);
+  }
+  std::string Markdown() const { return report_.Markdown(summary_); }
+  std::string Annotations() const { return report_.Annotations(); }
+
+ private:
+  GithubReport report_;
+  Summary summary_;
+};
+
 void BindVerdict(nb::module_& m) {
   nb::class_<Verdict>(m, "Verdict")
       .def_prop_ro("outcome", [](const Verdict& v) { return std::string(Name(v.outcome)); })
@@ -246,6 +269,11 @@ void BindVerdict(nb::module_& m) {
             report.Write(path);
           },
           "path"_a);
+  nb::class_<StepSummary>(m, "StepSummary")
+      .def(nb::init<std::string>(), "title"_a)
+      .def("add", &StepSummary::Add, "name"_a, "verdict"_a)
+      .def("markdown", &StepSummary::Markdown)
+      .def("annotations", &StepSummary::Annotations);
 }
 
 void BindQuestions(nb::module_& m) {
@@ -311,6 +339,17 @@ void BindQuestions(nb::module_& m) {
                         [&](const Settings& s) { return JudgeArrays(want, got, rule, s); });
       },
       "arrays"_a, "rule"_a, "settings"_a);
+  m.def(
+      "judge_stored_rows",
+      [](const nb::dict& x, const nb::dict& stored, const std::string& format,
+         const Settings& settings) {
+        const HeldArrays held(x);
+        const HeldArrays got(stored);
+        return Released(settings, [&](const Settings& s) {
+          return JudgeStoredRows(held.arrays().at("x"), got.arrays(), format, s);
+        });
+      },
+      "x"_a, "stored"_a, "format"_a, "settings"_a);
   m.def(
       "encode",
       [](const nb::dict& x, const std::string& format, const Settings& settings) {

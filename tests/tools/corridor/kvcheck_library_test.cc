@@ -130,6 +130,40 @@ TEST_F(KvcheckLibrary, EachOptionalArrayAndSettingTakesPart) {
   EXPECT_EQ(JudgeAttention(Call(), settings).outcome, Outcome::kPass);
 }
 
+// Rows of normal numbers: half a step of four bits is more than a tenth of most of them, and a code
+// beside the right one is farther away all the same.
+TEST(KvcheckLibraryRows, RightCodesOfFourBitsPassAndAWrongOneFails) {
+  constexpr int64_t kRows = 6, kWide = 128;
+  const TensorMap drawn =
+      DrawInputs("codec op=round_trip format=f32 x=f32 rows=6 d=128 data=gauss:1");
+  const Tensor& rows = drawn.at("x");
+  const Array x{DType::kFloat32, {kRows, kWide}, rows.bytes.data()};
+  for (const char* format : {"q4_0", "affine:4:g64:f32", "nvfp4:f32", "mxfp4:f32", "iq4_nl"}) {
+    TensorMap planes = EncodeRows(x, format);
+    Arrays stored;
+    for (const auto& [name, plane] : planes) {
+      stored[name] = {plane.dtype, {kRows, plane.shape.RowLength()}, plane.bytes.data()};
+    }
+    const Verdict verdict = JudgeStoredRows(x, stored, format);
+    EXPECT_EQ(verdict.outcome, Outcome::kPass) << format << TextOf(verdict);
+    // The code of row 0's first or second channel, another one.
+    const bool is_block = planes.size() == 1;  // a scale of two bytes, then codes
+    Tensor& codes = is_block ? planes.begin()->second : planes.at("codes");
+    std::byte& code = codes.bytes[is_block ? 2 : 0];
+    const std::byte right = code;
+    code ^= std::byte{0x44};
+    EXPECT_EQ(JudgeStoredRows(x, stored, format).outcome, Outcome::kFail) << format;
+    code = right;
+    // Rows of others.
+    Array reversed = x;
+    reversed.data = rows.bytes.data() + (kRows - 1) * kWide * 4;
+    reversed.strides_bytes = {-kWide * 4, 4};
+    EXPECT_EQ(JudgeStoredRows(reversed, stored, format).outcome, Outcome::kFail) << format;
+    stored.begin()->second.extents[0] = kRows - 1;
+    EXPECT_EQ(JudgeStoredRows(x, stored, format).outcome, Outcome::kFail) << format;
+  }
+}
+
 TEST_F(KvcheckLibrary, ErrorsHaveTheirTypes) {
   AttentionCall call = Call();
   call.mask = "no such mask";
