@@ -364,6 +364,40 @@ void LeaveOutLseWithoutKeys(const std::vector<size_t>& without_keys, DenseCalls*
   }
 }
 
+// Whether pages of so many heads and tokens can be those of the call: they hold each sequence, and
+// its queries' heads are a multiple of theirs.
+bool PagesFit(int64_t query_heads, int64_t heads, int64_t page_tokens, const PageLists& pages,
+              const std::vector<int64_t>& lens) {
+  if (heads < 1 || page_tokens < 1 || query_heads % heads != 0) return false;
+  for (size_t i = 0; i < lens.size(); ++i) {
+    const auto listed = static_cast<int64_t>(pages.Of(i).size());
+    if (lens[i] > 0 && (lens[i] - 1) / page_tokens + 1 > listed) return false;
+  }
+  return true;
+}
+
+// Pools whose heads and tokens are in each other's place are a mistake of the call, and no wrong
+// table: k and v are read in the order of the layout.
+void CheckOrderOfPages(const AttentionCall& call, const PageLists& pages,
+                       const std::vector<int64_t>& lens) {
+  const int64_t heads = call.k.extents[1];
+  const int64_t tokens = call.k.extents[2];
+  if (PagesFit(call.q.extents[1], heads, tokens, pages, lens) ||
+      !PagesFit(call.q.extents[1], tokens, heads, pages, lens)) {
+    return;
+  }
+  const bool heads_first = call.layout.find('h') < call.layout.find('s');
+  RefuseCall(
+      "k, v",
+      fmt::format("layout '{0}' reads the pages as {1} tokens of {2} heads, which do not fit "
+                  "the {3} heads of q and the lengths of the sequences; as {2} tokens of "
+                  "{1} heads they do: they are in the order {4}, which FlashInfer calls {5}. "
+                  "Give k and v with these two axes exchanged (k.swapaxes(-3, -2), a view)",
+                  call.layout, tokens, heads, call.q.extents[1],
+                  heads_first ? "(pages, tokens, heads, D)" : "(pages, heads, tokens, D)",
+                  heads_first ? "NHD" : "HND"));
+}
+
 // Sequences of their own lengths, a case each.
 void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   std::optional<Array> masks = call.mask_array;
@@ -419,6 +453,7 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
                 "cu_seqlens_q, cu_seqlens_k, block_table, kv_lens");
   }
   if (pages) {
+    CheckOrderOfPages(call, *pages, lens);
     // Pages may be listed many times, so that small tables can ask for much memory.
     double tokens = 0;
     for (const int64_t len : lens) tokens += static_cast<double>(std::max<int64_t>(len, 0));
@@ -482,6 +517,47 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   LeaveOutLseWithoutKeys(without_keys, dense);
 }
 
+// Extents of B, H, S in the order of a layout of these axes.
+std::vector<int64_t> InOrder(const std::vector<int64_t>& bhs, const std::string& layout) {
+  std::vector<int64_t> ordered;
+  for (const char axis : layout) ordered.push_back(bhs[std::string("bhs").find(axis)]);
+  return ordered;
+}
+
+// An lse of another type or order than the call states is a mistake of the call, not of the kernel.
+// lse: its axes in the order "bhs".
+void CheckLse(const AttentionCall& call, const std::string& lse_layout) {
+  if (!call.lse) return;
+  const DType type = call.lse->dtype;
+  const bool is_wide = call.out.dtype == DType::kFloat64;
+  if (type != DType::kFloat64 && (is_wide || type != DType::kFloat32)) {
+    RefuseCall("lse", fmt::format("has type {}, where a log-sum-exp beside an output in {} is {}",
+                                  Name(type), Name(call.out.dtype),
+                                  is_wide ? "float64" : "float32 or float64"));
+  }
+  const std::vector<int64_t> wanted(call.q.extents.begin(), call.q.extents.begin() + 3);
+  const std::vector<int64_t>& given = call.lse->extents;  // of B, H, S
+  if (given == wanted) return;
+  // The axes as the array has them, and the other names that they may have.
+  const std::vector<int64_t> own = InOrder(given, lse_layout);
+  std::vector<std::string> fitting;
+  std::string other = lse_layout;
+  std::sort(other.begin(), other.end());
+  do {
+    bool fits = true;
+    for (size_t i = 0; i < other.size(); ++i) {
+      fits = fits && own[i] == wanted[std::string("bhs").find(other[i])];
+    }
+    if (fits) fitting.push_back(fmt::format("lse_layout '{}' fits", other));
+  } while (std::next_permutation(other.begin(), other.end()));
+  RefuseCall("lse", fmt::format("extents {}, where lse_layout '{}' and q (batch {}, heads {}, "
+                                "tokens {}) ask for {}; {}",
+                                fmt::join(own, " x "), lse_layout, wanted[0], wanted[1], wanted[2],
+                                fmt::join(InOrder(wanted, lse_layout), " x "),
+                                fitting.empty() ? "no order of its axes fits"
+                                                : fmt::format("{}", fmt::join(fitting, ", "))));
+}
+
 // An lse in f64 beside outputs of fewer bits as the f32 next to it, which a case has there: what
 // is right in f64 is right so, since the bound holds the rounding of an lse in f32.
 void NarrowLse(AttentionCall* call, std::deque<Tensor>* own) {
@@ -521,6 +597,7 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
           fmt::format("array '{}'", name));
     }
   }
+  CheckLse(ordered, lse_layout);
   DenseCalls dense;
   NarrowLse(&ordered, &dense.own);
   if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.block_starts ||

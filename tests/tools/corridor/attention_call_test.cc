@@ -89,6 +89,14 @@ class AttentionCalls : public ::testing::Test {
     ADD_FAILURE() << "nothing was thrown";
     return ErrorCode::kUsage;
   }
+  static std::string MessageOf(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
 
   Owned q_{Waves(kBatch * kHq * kL * kD, 0), {kBatch, kHq, kL, kD}};
   Owned k_{Waves(kBatch * kHkv * kT * kD, 1), {kBatch, kHkv, kT, kD}};
@@ -270,6 +278,51 @@ TEST_F(AttentionCalls, PagesAreReadByTheirTable) {
   call.kv_lens->data = lens.data();
   call.block_table->data = outside.data();
   EXPECT_EQ(CodeOf([&] { Judged(call); }), ErrorCode::kIllegalCase);
+}
+
+TEST_F(AttentionCalls, PagesWithHeadsAndTokensExchangedAreRefusedByTheirOrder) {
+  // One sequence of 7 tokens in 2 pages of 4, of 2 heads; q has 4 heads.
+  constexpr int64_t kPage = 4;
+  const Owned pages{Waves(2 * kPage * kHkv * kD, 1), {2, kPage, kHkv, kD}};
+  const Owned q{Waves(kHq * kD, 0), {1, 1, kHq, kD}};
+  const std::vector<int32_t> table = {0, 1}, lens = {7};
+  AttentionCall call;
+  call.q = call.out = q.View();
+  call.k = call.v = pages.View();
+  call.layout = "bshd";
+  call.block_table = Array{DType::kInt32, {1, 2}, table.data()};
+  call.kv_lens = Array{DType::kInt32, {1}, lens.data()};
+  EXPECT_EQ(Judged(call), Outcome::kFail);  // q is no answer, but the pages are read
+  call.k.extents = call.v.extents = {2, kHkv, kPage, kD};
+  const std::string said = MessageOf([&] { Judged(call); });
+  EXPECT_THAT(said, HasSubstr("layout 'bshd' reads the pages as 2 tokens of 4 heads"));
+  EXPECT_THAT(said, HasSubstr("(pages, heads, tokens, D), which FlashInfer calls HND"));
+  EXPECT_THAT(said, HasSubstr("k.swapaxes(-3, -2)"));
+  call.layout = "bhsd";
+  call.q.extents = call.out.extents = {1, kHq, 1, kD};
+  EXPECT_EQ(Judged(call), Outcome::kFail);
+  call.k.extents = call.v.extents = {2, kPage, kHkv, kD};
+  EXPECT_THAT(MessageOf([&] { Judged(call); }), HasSubstr("FlashInfer calls NHD"));
+}
+
+TEST_F(AttentionCalls, AnLseOfAnotherTypeOrOrderIsAMistakeOfTheCall) {
+  AttentionCall call = Call();
+  const Owned out = Right(call);
+  call.out = out.View();
+  const Owned lse{Waves(kBatch * kHq * kL, 0), {kBatch, kL, kHq}};
+  call.lse = lse.View();
+  const std::string said = MessageOf([&] { Judged(call); });
+  EXPECT_THAT(said, HasSubstr("extents 2 x 5 x 4, where lse_layout 'bhs'"));
+  EXPECT_THAT(said, HasSubstr("ask for 2 x 4 x 5; lse_layout 'bsh' fits"));
+  call.lse_layout = "bsh";
+  EXPECT_EQ(Judged(call), Outcome::kFail);
+  call.lse->extents = {kBatch, kL, kHq - 1};
+  EXPECT_THAT(MessageOf([&] { Judged(call); }), HasSubstr("no order of its axes fits"));
+  call.lse = lse.View();
+  call.lse->dtype = DType::kBFloat16;
+  EXPECT_THAT(MessageOf([&] { Judged(call); }),
+              HasSubstr("has type bfloat16, where a log-sum-exp beside an output in float32 is "
+                        "float32 or float64"));
 }
 
 TEST_F(AttentionCalls, QueriesOfASequenceWithoutKeysAreFullyMasked) {
