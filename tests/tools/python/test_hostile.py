@@ -46,8 +46,16 @@ def test_what_is_wrong_is_named():
     refused("profile=None", profile=None)
     refused("softcap=array", softcap=np.ones(4))
     refused("scale='a'", scale="a")
-    for window in ((3, 0), 2.7):
+    for window in ("a", 2.7, (2.7, 0)):
         refused("window=.*whole number", window=window)
+    refused("window=0: a number counts tokens with the query's own.*\\(0, 0\\)", window=0)
+    for window in ((3, -2), (3,), (1, 2, 3)):
+        refused("window=\\(", window=window)
+    refused("3 tokens after the query's own.*mask of bools", window=(15, 3))
+    refused("other values than 0 and 1", mask=np.arange(9 * 17, dtype="i4").reshape(9, 17))
+    refused("lse_layout 'bsh' fits", lse=np.zeros((2, 9, 4), "f4"))
+    refused("no order of its axes fits", lse=np.zeros((2, 4, 8), "f4"))
+    refused("array 'lse': has type float16", lse=np.zeros((2, 4, 9), "f2"))
     refused("seed=-1", seed=-1)
     refused("threads=1.0", threads=1.0)
     refused("causal=array", causal=np.ones(3))
@@ -174,7 +182,7 @@ def drawn_call(random):
         arrays[name] = spoil(arrays[name])
     keywords = {"plan": random.choice([PLAN, "stranger", "flash_attention_3", "nothing", "p=f3", ""])
                 if random.random() < 0.3 else PLAN}
-    options = {"causal": [True, False, "top_left", 3], "window": [1, 4, -1, 2**40, 0], "scale": [0.1, 0.0, -1, np.inf],
+    options = {"causal": [True, False, "top_left", 3], "window": [1, 4, -1, 2**40, 0, (3, 0), (-1, -1), (0, 2)], "scale": [0.1, 0.0, -1, np.inf],
                "softcap": [1.0, np.nan, 1e-320], "sinks": [np.zeros(4, "f4"), np.zeros(3, "f4"), [1, 2, 3, 4]],
                "mask": [np.ones((5, 5), bool), np.zeros(q.shape[2:3] + k.shape[2:3], bool), np.zeros((1, 1), "f4"), "none",
                         "window:2", "bool:LT", "left_pad:0", "left_pad:-1"],

@@ -1,22 +1,24 @@
 from os import PathLike
 from typing import Any, Literal, Mapping
 
-from . import cases as cases, formats as formats, testing as testing
+from . import audit as audit, cases as cases, formats as formats, testing as testing
 from ._core import Verdict as Verdict
-from ._errors import Error as Error
+from ._errors import Error as Error, KvcheckWarning as KvcheckWarning
 from .formats import decode as decode, encode as encode
 
 import numpy as np
 
 # Of numpy, torch, mlx, jax, cupy, the buffer protocol or DLPack.
 ArrayLike = Any
+# Tokens, the query's own included; or (left, right) as FlashAttention's window_size, -1: no limit.
+Window = int | tuple[int, int]
 Causal = bool | Literal["bottom_right", "top_left"]
 
 __version__: str
 
 def judge_attention(
     out: ArrayLike, q: ArrayLike, k: ArrayLike, v: ArrayLike, *, mask: ArrayLike | str | None = None,
-    causal: Causal = False, window: int | None = None, scale: float | None = None, softcap: float | None = None,
+    causal: Causal = False, window: Window | None = None, scale: float | None = None, softcap: float | None = None,
     sinks: ArrayLike | None = None, alibi_slopes: ArrayLike | None = None, lse: ArrayLike | None = None,
     lse_base2: bool = False, k_scale: ArrayLike | float | None = None, v_scale: ArrayLike | float | None = None,
     layout: str = "bhsd", lse_layout: str | None = None, cu_seqlens_q: ArrayLike | None = None,
@@ -26,7 +28,7 @@ def judge_attention(
     threads: int | None = None, save: str | PathLike[str] | None = None) -> Verdict: ...
 def reference_attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, mask: ArrayLike | str | None = None, causal: Causal = False,
-    window: int | None = None, scale: float | None = None, softcap: float | None = None, sinks: ArrayLike | None = None,
+    window: Window | None = None, scale: float | None = None, softcap: float | None = None, sinks: ArrayLike | None = None,
     alibi_slopes: ArrayLike | None = None, k_scale: ArrayLike | float | None = None,
     v_scale: ArrayLike | float | None = None, layout: str = "bhsd", lse: bool = False, lse_base2: bool = False,
     dtype: str | None = None, plan: str = ..., profile: str = "", threads: int | None = None

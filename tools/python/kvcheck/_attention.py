@@ -8,7 +8,10 @@ import numpy as np
 from . import _arrays, _core
 from ._errors import Error
 
-DEFAULT_PLAN = "flash_attention_3"
+__tracebackhide__ = True  # of pytest: a failure is shown at the test's own line
+
+# Of the C++ library and the command line, too: a kernel of which nothing is said.
+DEFAULT_PLAN = "stranger"
 
 
 def number(name, x, kind):
@@ -28,7 +31,7 @@ def _in_range(name, x, least, most):
     return whole
 
 
-def settings(plan="stranger", profile="", strict=False, threads=None, rows=None, seed=1, save=None):
+def settings(plan=DEFAULT_PLAN, profile="", strict=False, threads=None, rows=None, seed=1, save=None):
     """plan: the name of a known plan (kvcheck.plans()) or a text of fields."""
     for name, text in (("plan", plan), ("profile", profile)):
         if not isinstance(text, str):
@@ -40,24 +43,62 @@ def settings(plan="stranger", profile="", strict=False, threads=None, rows=None,
                           _in_range("seed", seed, 0, 2**64 - 1), "" if save is None else os.fspath(save))
 
 
+def _window_of(window, causal):
+    """(tokens that a query sees, its own included, or None; whether keys after its own are hidden by it)."""
+    if isinstance(window, tuple | list) or getattr(window, "ndim", 0) == 1 and len(window) == 2:
+        if len(window) != 2:
+            raise Error(f"window={window!r}: tokens, or (left, right) as FlashAttention's window_size", "usage", "window")
+        left, right = (number("window", side, int) for side in window)
+        if left < -1 or right < -1:
+            raise Error(f"window=({left}, {right}): tokens before and after the query's own, -1 for no limit", "usage",
+                        "window")
+        if right > 0 and not causal:  # FlashAttention takes it for 0 where causal
+            raise Error(f"window=({left}, {right}): a window that ends {right} tokens after the query's own is no term of a "
+                        "mask; give the band as a mask of bools (L, T)", "unsupported", "window")
+        return (None if left == -1 else left + 1), right == 0
+    tokens = number("window", window, int)
+    if tokens == -1:
+        return None, False
+    if tokens < 1:
+        raise Error(f"window={tokens}: a number counts tokens with the query's own, so that 1 is the least; FlashAttention's "
+                    "window_size counts those before it: give the pair, (0, 0) for the query's own token alone; None, -1 or "
+                    "(-1, -1) is no window", "usage", "window")
+    return tokens, False
+
+
 def _mask_text(mask, causal, window):
     terms = []
     if causal is None or isinstance(causal, np.bool_):
         causal = bool(causal)
     if not isinstance(causal, int | str):
         raise Error(f"causal={causal!r}: True, False, 'bottom_right' or 'top_left'", "usage", "causal")
+    tokens, hides_later = (None, False) if window is None else _window_of(window, causal)
+    if hides_later and not causal:
+        causal = True
     if causal:
         alignment = "bottom_right" if causal is True else causal
         if alignment not in ("bottom_right", "top_left"):
             raise Error(f"causal='{causal}': True, 'bottom_right' or 'top_left'", "usage", "causal")
         terms.append(f"causal_{alignment}")
-    if window is not None:
-        terms.append(f"window:{number('window', window, int)}")
+    if tokens is not None:
+        terms.append(f"window:{tokens}")
     if isinstance(mask, str):
         if terms:
             raise Error("a mask that is a text says causal and window itself", "usage", "mask")
         return mask
     return "+".join(terms) or "none"
+
+
+def mask_array(held):
+    """A mask of integers as one of bools, where it holds nothing but 0 and 1."""
+    data, kind = held
+    if not kind.startswith(("int", "uint")):
+        return held
+    data = np.asarray(data)
+    if not ((data == 0) | (data == 1)).all():
+        raise Error(f"has type {kind} and other values than 0 and 1: a mask is bool (True may attend), integers 0 and 1 that "
+                    "mean the same, or floats that are added to the scores", "illegal case", "array 'mask'")
+    return data.astype(bool), "bool"
 
 
 def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, lse=None, k_scale=None, v_scale=None,
@@ -66,11 +107,14 @@ def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, 
     for name, x in (("out", out), ("q", q), ("k", k), ("v", v)):
         if x is None and (name != "out" or is_answered):
             raise Error(f"array '{name}': None is no array", "missing data", f"array '{name}'")
-    return _arrays.held({
+    held = _arrays.held({
         "out": out, "q": q, "k": k, "v": v, "mask": None if isinstance(mask, str) else mask, "sinks": sinks,
         "alibi_slopes": alibi_slopes, "lse": lse, "k_scale": k_scale, "v_scale": v_scale,
         "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "block_table": block_table,
         "block_starts": block_starts, "kv_lens": kv_lens})
+    if "mask" in held:
+        held["mask"] = mask_array(held["mask"])
+    return held
 
 
 def attention_words(*, mask=None, causal=False, window=None, scale=None, softcap=None, layout="bhsd", lse_layout=None,
@@ -96,10 +140,11 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     ("bhsd", "bshd", "sbhd", "hsd", ...: b batch row, h head, s token, d channel; b may be left out); lse (B, Hq, L), the
     natural logarithm or with lse_base2 that of base 2, in the order of `lse_layout` ("bhs"); in f32, beside an output in
     f64 in f64; an lse in f64 beside other outputs is judged as the f32 next to it.
-    mask: bool (True may attend) or additive, of shape (T), (L, T), (B, L, T) or (B, Hq, L, T), where an extent may be 1;
+    mask: bool (True may attend; integers 0 and 1 mean the same) or additive, of shape (T), (L, T), (B, L, T) or (B, Hq, L, T), where an extent may be 1;
         or a text of kvcheck ("causal_bottom_right+left_pad:0,5").
     causal: True or "bottom_right": the last query sees the last key (FlashAttention); "top_left": query l sees the keys up
-        to l (torch's is_causal). window: tokens, the query's own included. scale: 1 / sqrt(D) where None.
+        to l (torch's is_causal). window: tokens, the query's own included; or (left, right) as FlashAttention's
+        window_size, tokens before and after it, where right is 0 (which is causal) or -1 (no limit), as -1 is of left. scale: 1 / sqrt(D) where None.
     softcap: scores become softcap tanh(score / softcap). sinks (Hq): one more logit per head, whose value is 0.
     k_scale, v_scale: what multiplies codes in fp8 or int8: a number, one for each of up to 16 heads, or one for each
         vector (B, Hkv, T) in f32.
@@ -140,7 +185,7 @@ def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=
     return _core.reference_attention(arrays, words, kind, lse, settings(plan, profile, threads=threads))
 
 
-def judge_case(case, inputs, outputs, *, plan="stranger", profile="", strict=False, rows=None, seed=1, threads=None,
+def judge_case(case, inputs, outputs, *, plan=DEFAULT_PLAN, profile="", strict=False, rows=None, seed=1, threads=None,
                save=None):
     """The verdict on the answer to any case of attention, a codec or a tensor, as its text.
 

@@ -5,7 +5,9 @@
     assert case.judge(out, plan="flash_attention_2").passed
 """
 from . import _arrays, _core
-from ._attention import judge_case, settings
+from ._attention import DEFAULT_PLAN, judge_case, settings
+
+__tracebackhide__ = True
 
 
 class Case:
@@ -26,14 +28,14 @@ class Case:
     def __repr__(self):
         return f"Case({self.text!r})"
 
-    def judge(self, *out, plan="stranger", strict=False, rows=None, seed=1, threads=None, **outputs):
+    def judge(self, *out, plan=DEFAULT_PLAN, strict=False, rows=None, seed=1, threads=None, **outputs):
         """The verdict on the outputs: `out`, and others by name (lse=...)."""
         if out:
             outputs["out"], = out
         return judge_case(self.text, {}, outputs, plan=plan, profile=self.profile, strict=strict, rows=rows, seed=seed,
                           threads=threads)
 
-    def answer(self, implementation="", *, plan="stranger", library="numpy", threads=None):
+    def answer(self, implementation="", *, plan=DEFAULT_PLAN, library="numpy", threads=None):
         """What an implementation of kvcheck's own answers, by name: {"out": ...}. "fault:ID" has a fault
         (kvcheck faults list); "simulated:PLAN" computes as a plan says."""
         made = _core.answer(self.text, {}, implementation, settings(plan, self.profile, threads=threads))

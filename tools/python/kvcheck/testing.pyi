@@ -1,7 +1,7 @@
 from os import PathLike
 from typing import Any, Callable, Sequence
 
-from . import ArrayLike, Causal, Verdict
+from . import ArrayLike, Causal, Verdict, Window
 
 listeners: list[Callable[[str, Verdict], None]]
 # Those of the package kvcheck_adapter.
@@ -11,7 +11,7 @@ Unsupported: type[Exception]
 
 def assert_attention_close(
     out: ArrayLike, q: ArrayLike, k: ArrayLike, v: ArrayLike, *, mask: ArrayLike | str | None = None,
-    causal: Causal = False, window: int | None = None, scale: float | None = None, softcap: float | None = None,
+    causal: Causal = False, window: Window | None = None, scale: float | None = None, softcap: float | None = None,
     sinks: ArrayLike | None = None, lse: ArrayLike | None = None, k_scale: ArrayLike | float | None = None,
     v_scale: ArrayLike | float | None = None, layout: str = "bhsd", plan: str = ..., strict: bool = False,
     profile: str = "", alibi_slopes: ArrayLike | None = None, lse_base2: bool = False, lse_layout: str | None = None,
