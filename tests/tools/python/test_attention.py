@@ -4,12 +4,14 @@ import json
 import os
 import pickle
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
 from attention import attention, tensors
 
 import kvcheck
+from kvcheck import testing
 from kvcheck._command import program
 from kvcheck.testing import assert_attention_close
 
@@ -45,6 +47,15 @@ def test_the_right_answer_passes_and_that_of_the_call_without_an_argument_fails(
             continue  # a window without it is another question, not that one
         with pytest.raises(AssertionError, match="FAIL  attention  out"):
             assert_attention_close(out, q, k, v, plan=PLAN, **others)
+
+
+def test_every_call_has_the_default_plan_of_the_library():
+    case = kvcheck.cases.attention(hq=4, hkv=2, l=5, t=9, d=16)
+    out = case.answer()["out"]
+    plans = {kvcheck.judge_attention(out, case.q, case.k, case.v).plan, case.judge(out).plan,
+             kvcheck.judge_case(case.text, {}, {"out": out}).plan, assert_attention_close(out, case.q, case.k, case.v).plan}
+    plan, = plans
+    assert plan == kvcheck.judge_attention(out, case.q, case.k, case.v, plan="stranger").plan
 
 
 def test_a_wrong_mask_is_named():
@@ -101,8 +112,50 @@ def test_an_lse_in_f64_is_judged_as_the_f32_next_to_it():
     wrong[1, 2, 3] += 2 * bound[1, 2, 3] + np.spacing(np.abs(lse[1, 2, 3]))
     with pytest.raises(AssertionError, match="lse.b=1, hq=2, l=3"):
         assert_attention_close(out, q, k, v, lse=wrong, plan=PLAN)
-    with pytest.raises(AssertionError, match="has type float16"):
+    with pytest.raises(kvcheck.Error, match="array 'lse': has type float16"):
         assert_attention_close(out, q, k, v, lse=lse.astype("f2"), plan=PLAN)
+    with pytest.raises(kvcheck.Error, match="lse_layout 'bsh' fits"):
+        assert_attention_close(out, q, k, v, lse=lse.swapaxes(1, 2), plan=PLAN)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_may_be_that_of_flash_attention(causal):
+    q, k, v = tensors(l=17, t=33)
+    out = attention(q, k, v, causal=True, window=16)
+    # 15 tokens before the query's own, none after it.
+    assert assert_attention_close(out, q, k, v, window=(15, 0), causal=causal, plan=PLAN).passed
+    assert assert_attention_close(out, q, k, v, window=np.int64([15, 0]), causal=causal, plan=PLAN).passed
+    with pytest.raises(AssertionError):
+        assert_attention_close(out, q, k, v, window=(16, 0), causal=causal, plan=PLAN)
+    everything = attention(q, k, v, causal=causal)
+    for window in (-1, (-1, -1), None):
+        assert assert_attention_close(everything, q, k, v, window=window, causal=causal, plan=PLAN).passed
+    assert assert_attention_close(attention(q, k, v, causal=True), q, k, v, window=(-1, 0), plan=PLAN).passed
+    later = attention(q, k, v, causal=causal, window=16)
+    assert assert_attention_close(later, q, k, v, window=(15, -1), causal=causal, plan=PLAN).passed
+    assert assert_attention_close(out, q, k, v, window=(15, 3), causal=True, plan=PLAN).passed
+    own = attention(q, k, v, causal=True, window=1)
+    assert assert_attention_close(own, q, k, v, window=(0, 0), plan=PLAN).passed
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i4", "i8"])
+def test_a_mask_of_integers_is_one_of_bools(kind):
+    q, k, v = tensors()
+    seen = np.tri(9, 17, 6, dtype=bool)
+    out = attention(q, k, v, mask=seen)
+    assert assert_attention_close(out, q, k, v, mask=seen.astype(kind), plan=PLAN).passed
+    with pytest.raises(AssertionError, match="FAIL"):
+        assert_attention_close(out, q, k, v, mask=(~seen).astype(kind), plan=PLAN)
+
+
+def test_pages_with_heads_before_tokens_are_named():
+    q, k, v = tensors(b=1, hq=8, hkv=2, l=1, t=72)
+    out = attention(q, k, v).swapaxes(1, 2)
+    pages = [x.swapaxes(1, 2).reshape(9, 8, 2, 16) for x in (k, v)]
+    keywords = {"layout": "bshd", "block_table": np.arange(9, dtype=np.int32)[None], "kv_lens": np.int32([72]), "plan": PLAN}
+    assert assert_attention_close(out, q.swapaxes(1, 2), *pages, **keywords).passed
+    with pytest.raises(kvcheck.Error, match=r"order \(pages, heads, tokens, D\), which FlashInfer calls HND.*swapaxes"):
+        assert_attention_close(out, q.swapaxes(1, 2), *(x.swapaxes(1, 2) for x in pages), **keywords)
 
 
 def packed(lengths, spoil=None):
@@ -271,6 +324,46 @@ def test_a_failure_replays_from_its_file(failures):
     done = subprocess.run([str(program()), "run", "--data", f"{saved}#case"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "out[b=1, hq=2, l=3, dv=4]" in done.stdout.splitlines()[0]
+
+
+def test_a_failure_that_comes_again_replaces_its_file(failures, monkeypatch):
+    q, k, v = tensors()
+    for _ in range(3):
+        with pytest.raises(AssertionError, match="reproduce"):
+            assert_attention_close(q * 2, q, k, v, plan=PLAN)
+        testing._saved.clear()  # as in another run
+    assert len(list(failures.iterdir())) == 1
+
+
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_BYTES"])
+def test_the_folder_of_failures_is_bounded_and_says_so(failures, monkeypatch, limit):
+    q, k, v = tensors()
+    with pytest.raises(AssertionError):
+        assert_attention_close(q * 2, q, k, v, plan=PLAN)
+    first, = failures.iterdir()
+    inputs = sum(x.nbytes for x in (q, q, k, v))
+    monkeypatch.setattr(testing, limit, {"MOST_FILES": 2, "MOST_BYTES": 2 * first.stat().st_size + inputs}[limit])
+    texts = []
+    for _ in range(4):
+        with pytest.raises(AssertionError) as raised:
+            assert_attention_close(q * 2, q, k, v, plan=PLAN)
+        texts.append(str(raised.value))
+    assert len(list(failures.iterdir())) in (2, 3) and "reproduce" in texts[0] and "reproduce" not in texts[-1]
+    assert "were not saved: " in texts[-1] and "holds at most" in texts[-1] and "KVCHECK_FAILURES" in texts[-1]
+
+
+def test_what_is_said_beside_a_pass_is_a_warning():
+    arrays, (q_starts, k_starts) = packed([(5, 5), (3, 4)])
+    longer = [np.concatenate([x, x[:2]]) for x in arrays[:2]]
+    keywords = {"layout": "shd", "causal": True, "cu_seqlens_q": q_starts, "cu_seqlens_k": k_starts, "plan": PLAN}
+    with pytest.warns(kvcheck.KvcheckWarning, match="attention: 2 of 10 tokens are behind the last sequence") as caught:
+        assert_attention_close(*longer, *arrays[2:], **keywords)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_attention_close(*arrays, **keywords)
+        with pytest.raises(kvcheck.KvcheckWarning):
+            assert_attention_close(*longer, *arrays[2:], **keywords)
 
 
 def test_nothing_is_saved_where_the_folder_is_empty_or_cannot_be_written(monkeypatch, tmp_path):

@@ -1,4 +1,6 @@
 """Arrays of torch and mlx, where they are installed; what a cache's adapter class is judged by."""
+import importlib.util
+
 import numpy as np
 import pytest
 from attention import attention, tensors
@@ -134,6 +136,12 @@ def test_a_cache_class_is_judged_in_a_process_of_its_own(tmp_path, monkeypatch):
 
     with pytest.raises(kvcheck.Error, match="not judged within"):
         assert_cache_correct(my_cache.Plain, cases=10**9, timeout=1)
+
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "msgpack" else find_spec(name))
+    with pytest.raises(kvcheck.Error, match="pip install msgpack"):
+        assert_cache_correct(my_cache.Plain, cases=200)
+    monkeypatch.undo()
 
     class Local(my_cache.Plain):
         pass

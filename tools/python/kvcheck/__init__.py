@@ -14,6 +14,7 @@ import importlib
 
 _PLACES = {
     "Error": "_errors",
+    "KvcheckWarning": "_errors",
     "Verdict": "_core",
     "judge_attention": "_attention",
     "judge_case": "_attention",
@@ -23,7 +24,7 @@ _PLACES = {
     "decode": "formats",
     "plans": "_attention",
 }
-_MODULES = ("cases", "formats", "testing")
+_MODULES = ("audit", "cases", "formats", "testing")
 __all__ = [*_PLACES, *_MODULES]
 
 

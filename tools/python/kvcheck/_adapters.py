@@ -12,6 +12,8 @@ import sys
 
 from ._errors import Error
 
+__tracebackhide__ = True
+
 
 def folder():
     """Where kvcheck_adapter is; on sys.path it can be imported."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from ._errors import Error
 
+__tracebackhide__ = True  # of pytest: arrays are shown as the test has them
+
 # Types whose elements numpy itself has; the others are known by name alone.
 _NUMPY_TYPES = {name: np.dtype(name) for name in (
     "float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")}

@@ -1,4 +1,5 @@
-"""The exception of everything that kvcheck cannot do. What a judged kernel did wrong is a Verdict, and no exception."""
+"""The exception of everything that kvcheck cannot do, and the warning of what passed. What a judged kernel did wrong is
+a Verdict, and no exception."""
 
 
 class Error(ValueError):
@@ -12,3 +13,11 @@ class Error(ValueError):
         super().__init__(message)
         self.code = code
         self.context = context
+
+
+class KvcheckWarning(UserWarning):
+    """What a verdict says beside PASS: a statistic over its limit, elements that were not judged, a bound that hides much.
+
+    The assertions of kvcheck.testing warn of it, so that pytest lists it and its filters apply:
+    -W error::kvcheck.KvcheckWarning makes it a failure.
+    """

@@ -9,6 +9,8 @@ from . import _arrays, _core
 from ._attention import settings
 from ._errors import Error
 
+__tracebackhide__ = True
+
 _ROW_TYPES = ("float64", "float32", "float16", "bfloat16")
 
 

@@ -2,25 +2,32 @@
 
     kvcheck run --data kvcheck-failures/FILE.h5#case
 
-judges them again. The folder is that of the environment variable KVCHECK_FAILURES; empty: nothing is saved.
+judges them again. The folder is that of the environment variable KVCHECK_FAILURES; empty: nothing is saved. A test that
+fails again replaces its files; beyond MOST_FILES files, or MOST_BYTES of them, no more are saved, and the failure says so.
+What a verdict says beside PASS is a kvcheck.KvcheckWarning.
 """
-import itertools
+import collections
+import hashlib
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 
 from . import _arrays, _attention, _core, formats
-from ._errors import Error
+from ._errors import Error, KvcheckWarning
+from ._listeners import listeners as listeners  # called with (name of the check, Verdict): the pytest plugin's report
 
-# What is larger stays in memory alone: its case and seed are in the text of the failure.
-MOST_SAVED_BYTES = 1 << 30
-_number = itertools.count()
-# Called with (name of the check, Verdict); the pytest plugin's report.
-listeners = []
+__tracebackhide__ = True  # of pytest: a failure is shown at the test's own line
+
+# Of the folder of failures. What is not saved stays in memory alone: its case and seed are in the text of the failure.
+MOST_FILES = 100
+MOST_BYTES = 1 << 30
+_saved = collections.Counter()  # questions by the name of their test
 
 
 def __getattr__(name):
@@ -37,18 +44,33 @@ def __getattr__(name):
 def _place(arrays):
     """Where the arrays of a failing question are saved, or None, and why not."""
     folder = os.environ.get("KVCHECK_FAILURES", "kvcheck-failures")
-    size = _arrays.bytes_of(arrays)
     if not folder:
         return None, None
-    if size > MOST_SAVED_BYTES:
-        return None, f"the inputs of {size / 1e9:.1f} GB were not saved"
     test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" (")[0]
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", test).strip("-.")[-120:] or "failure"
-    return os.path.join(folder, f"{name}-{os.getpid()}-{next(_number)}.h5"), None
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", test).strip("-.") or f"failure-{os.getpid()}"
+    if len(name) > 120:
+        name = f"{name[-111:].strip('-.')}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
+    _saved[name] += 1
+    path = os.path.join(folder, f"{name}-{_saved[name]}.h5")
+    size, others, other_bytes = _arrays.bytes_of(arrays), 0, 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".h5") and not entry.name.startswith(f"{name}-{_saved[name]}."):
+                    others += 1
+                    other_bytes += entry.stat().st_size
+    except OSError:  # it is not there, or not to be read: whoever writes says so
+        pass
+    if others < MOST_FILES and other_bytes + size <= MOST_BYTES:
+        return path, None
+    return None, (f"the inputs of {size / 1e6:.3g} MB were not saved: {folder} has {others} files of {other_bytes / 1e6:.3g} MB, "
+                  f"and holds at most {MOST_FILES} files and {MOST_BYTES / 1e6:.0f} MB; remove what is no longer needed, or name "
+                  "another folder with KVCHECK_FAILURES")
 
 
-def _judged(arrays, judge, name, msg):
-    """Judges with a place to save to; raises unless it passes."""
+def _judged(arrays, judge, name, msg, if_mistrusted=None):
+    """Judges with a place to save to; raises unless it passes, and warns of what a verdict says beside PASS. Called by
+    the assertion itself, whose caller the warning names. if_mistrusted: what proves more where nothing was proved."""
     path, reason = _place(arrays)
     try:
         verdict = judge(path)
@@ -61,10 +83,13 @@ def _judged(arrays, judge, name, msg):
     for listener in listeners:
         listener(name, verdict)
     if verdict.passed:
+        for text in verdict.warnings:
+            warnings.warn(f"{name}: {text}", KvcheckWarning, stacklevel=3)
         return verdict
     text = str(verdict)
-    if reason:
-        text += f"  note         {reason}\n"
+    for note in (if_mistrusted if verdict.outcome == "MISTRUSTED" else None, reason):
+        if note:
+            text += f"  note         {note}\n"
     if msg is not None:
         text = msg(text) if callable(msg) else f"{msg}\n{text}"
     raise AssertionError(text)
@@ -80,7 +105,6 @@ def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None
     Arguments, shapes and errors: kvcheck.judge_attention. A verdict that proves nothing (MISTRUSTED) is no pass.
     msg: a text before that of the verdict, or a function of it. Returns the Verdict.
     """
-    __tracebackhide__ = True
     arrays = _attention.attention_arrays(
         out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale, v_scale=v_scale,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=block_table,
@@ -99,11 +123,12 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
     """Raises AssertionError unless stored rows are what `format` keeps of x.
 
     codes: the planes (a dict, or the one array of a format with one plane), or decoded values of x's shape. x (..., d).
-    exact=False: what the codes mean lies within the format's own error of x; where that error hides most of the data, as
-        of normal rows in 4 bits, it proves nothing and is MISTRUSTED. exact=True: the codes equal, bit for bit, what the
-        format's encoder makes of x, whose writer `profile` names where libraries differ ("encode=mlx_gpu").
+    exact=False: what the codes mean lies within the format's own error of x, as `kvcheck compare --tol codec:FORMAT` judges
+        it: a code beside the right one fails. (Behind a rotation an error of one code reaches all channels of its block, and
+        the values prove nothing: MISTRUSTED, where exact=True proves it.) Where libraries differ any of their encoders may have made them, unless
+        `profile` names one ("encode=mlx_gpu"). exact=True: the codes equal, bit for bit, what the format's encoder makes of
+        x, in its own form or that of `profile`.
     """
-    __tracebackhide__ = True
     given, kind = _arrays.of(x, "x")
     given = np.asarray(given)
     if given.ndim < 1 or given.size == 0:
@@ -112,9 +137,7 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
     rows = given.size // d
     known = formats.facts(format)
     inputs = {"x": (given.reshape(-1, d), kind)}
-    short = {long: short for short, long in _arrays.SHORT_NAMES.items()}.get(kind, kind)
     is_decoded = not isinstance(codes, dict) and _is_decoded(codes, given, known)
-    case = f"codec op={'encode' if exact else 'round_trip'} format={format} x={short} rows={rows} d={d} data=file"
     if is_decoded and exact and not known["plain"]:
         raise Error("exact=True compares planes: give them as a dict", "usage", "codes")
     if is_decoded and not exact:
@@ -122,15 +145,20 @@ def assert_codec_close(codes, x, *, format, exact=False, profile="", strict=Fals
         outputs = {"y": (np.asarray(value).reshape(-1, d), of)}
     else:
         outputs = _planes(codes, given.shape[:-1], known, format)
-    if not is_decoded and not exact:
+    if known["plain"] and not is_decoded and not exact:
         y = _core.decode(outputs, format, kind, d, _attention.settings(profile=profile, threads=threads))
         outputs = {"y": (y[0].view(f"u{y[0].size // max(given.size, 1)}").reshape(-1, d), y[1])}
+    short = {long: short for short, long in _arrays.SHORT_NAMES.items()}.get(kind, kind)
 
     def judge(path):
-        return _core.judge_case(case, inputs, outputs,
-                                _attention.settings(profile=profile, strict=strict, threads=threads, save=path))
+        asked = _attention.settings(profile=profile, strict=strict, threads=threads, save=path)
+        if not exact:
+            return _core.judge_stored_rows(inputs, outputs, format, asked)
+        return _core.judge_case(f"codec op=encode format={format} x={short} rows={rows} d={d} data=file", inputs, outputs,
+                                asked)
 
-    return _judged({**inputs, **outputs}, judge, "codec", msg)
+    bits = None if exact or is_decoded else "exact=True compares the codes bit by bit, which proves what the values do not"
+    return _judged({**inputs, **outputs}, judge, "codec", msg, bits)
 
 
 def _is_decoded(codes, x, known):
@@ -143,7 +171,6 @@ def _is_decoded(codes, x, known):
 def _planes(codes, leading, known, format):
     """The planes of rows whose axes are `leading`, each (rows, elements of a row). Raises AssertionError for another
     number of rows, kvcheck.Error for names that the format has not."""
-    __tracebackhide__ = True
     names = known["planes"]
     if not isinstance(codes, dict):
         if len(names) != 1:
@@ -173,7 +200,6 @@ def assert_close(actual, expected, *, rule=None, rtol=None, atol=None, equal_nan
         decided in exact arithmetic; not both. Neither: bit for bit. A tolerance above a tenth of the data proves
         nothing, and is MISTRUSTED. check_dtype=False compares the values of two types in f64 (not of i64).
     """
-    __tracebackhide__ = True
     unknown = set(ignored) - {"allow_subclasses", "check_device", "check_layout", "check_stride"}
     if unknown:
         raise TypeError(f"assert_close has no argument {', '.join(sorted(unknown))}")
@@ -204,7 +230,7 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     adapter: a subclass of kvcheck.testing.Adapter in a module or file that can be imported (the cache under test is what
     it makes), or the path of such a file; it runs in a process of its own, whose crash or endless loop is a finding.
     arguments: texts for its constructor. layouts, formats: globs of what is drawn ("ring", "affine:*").
-    A failure is shrunk, and written as a .case file that `kvcheck run` replays. Needs msgpack: pip install kvcheck[cache].
+    A failure is shrunk, and written as a .case file that `kvcheck run` replays. The adapter's Python needs msgpack.
     Lengths: appends of a few tokens to caches of up to some 40; of 50 traces one appends up to 135 to caches of up to 240. So
         `cases` of 2000 have about 40 traces that see a buffer of 128 tokens grow, 200 have few, and none of any number sees
         one of 512: give the class the step self.setup.growth_tokens (1 to 16, drawn) here, or write a long trace as a case
@@ -212,9 +238,11 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     timeout: seconds for all of it. Errors: kvcheck.Error where the class cannot be reached from another process, or the
         time is over.
     """
-    __tracebackhide__ = True
     from ._adapters import command_of
     from ._command import program
+    if python == sys.executable and importlib.util.find_spec("msgpack") is None:
+        raise Error("an adapter speaks with kvcheck through msgpack, which is not installed here: pip install msgpack", "usage",
+                    "assert_cache_correct")
     folder = os.environ.get("KVCHECK_FAILURES", "kvcheck-failures") or tempfile.mkdtemp(prefix="kvcheck-")
     command = [str(program()), "fuzz", "--kind", "cache", "--impl", command_of(adapter, arguments, python), "--cases",
                str(cases), "--seed", str(seed), "--out", folder]
