@@ -25,6 +25,7 @@ ATTENTION = pathlib.Path(__file__).with_name("attention.py").read_text(encoding=
 def suite(pytester, monkeypatch):
     pytester.makepyfile(attention=ATTENTION)
     monkeypatch.setenv("KVCHECK_FAILURES", "failures")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     return pytester
 
 
@@ -279,7 +280,7 @@ def test_tolerances_by_place_have_their_names(watched):
 def test_numbers_that_are_not_finite_are_null(watched, tmp_path):
     audit, found = watched
     assert np.allclose([1, np.nan], [1, np.nan], equal_nan=True) and np.allclose([np.inf, 1], [np.inf, 1])
-    found[0].attention = {"justified": np.inf, "ratio": np.nan, "passed": [], "caught": []}
+    found[0].attention = {"justified": np.inf, "ratio": np.nan, "rows": 2, "of_rows": 2, "passed": [], "caught": []}
     audit.write_json(tmp_path / "audit.json")
 
     def refuse(name):
@@ -404,6 +405,222 @@ def test_without_its_options_the_plugin_loads_nothing(suite):
             assert "kvcheck._core" not in sys.modules and "numpy" not in sys.modules
     """)
     suite.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+FAILING = """
+    from attention import attention, tensors
+    import kvcheck
+    from kvcheck.testing import assert_attention_close, assert_close, assert_codec_close
+    q, k, v = tensors()
+    def test_attention():
+        assert_attention_close(attention(q, k, v), q, k, v, causal=True, plan="plain_f32")
+    def test_rows():
+        assert_codec_close(kvcheck.encode(k, "bf16"), 2 * k, format="bf16")
+    def test_arrays():
+        assert_close(q, 2 * q)
+    def test_a_mistake_of_the_call():
+        assert_attention_close(q, q, k[:, :, :, :8], v)
+"""
+
+
+def test_a_failure_is_shown_at_the_tests_own_line(suite):
+    suite.makepyfile(test_kernel=FAILING)
+    done = suite.runpytest_subprocess("-p", "no:cacheprovider")
+    done.assert_outcomes(failed=4)
+    text = done.stdout.str()
+    for own in ("_judged", "testing.py", "_attention.py", "_arrays.py", "formats.py", "raise AssertionError", "raise Error"):
+        assert own not in text
+    assert text.count("FAIL  ") >= 3 and "kvcheck._errors.Error" in text
+    # What pytest adds to a verdict: the test, and where.
+    added = [line for line in text.splitlines() if not line.startswith("E  ")]
+    assert len(added) < 60
+
+
+@needs_torch
+def test_bfloat16_is_never_shown_as_integers(suite):
+    suite.makepyfile(test_kernel="""
+        import torch
+        from kvcheck.testing import assert_attention_close
+        def test_attention():
+            q, k, v = torch.randn(3, 1, 2, 8, 16).bfloat16()
+            assert_attention_close(q, q, k, v)
+    """)
+    done = suite.runpytest_subprocess("-l")
+    done.assert_outcomes(failed=1)
+    assert "int16" not in done.stdout.str()
+
+
+def test_what_is_said_beside_a_pass_is_among_pytests_warnings(suite):
+    suite.makepyfile(test_kernel="""
+        import numpy as np
+        from attention import attention, tensors
+        from kvcheck.testing import assert_attention_close
+        def test_tokens_behind_the_last():
+            q, k, v = (x[0].swapaxes(0, 1) for x in tensors(b=1, l=9, t=9))
+            out = attention(*(x.swapaxes(0, 1)[None] for x in (q, k, v)), causal=True)[0].swapaxes(0, 1)
+            starts = np.int32([0, 7])
+            assert_attention_close(out, q, k, v, layout="shd", causal=True, cu_seqlens_q=starts, cu_seqlens_k=starts,
+                                   plan="plain_f32")
+    """)
+    done = suite.runpytest_subprocess()
+    done.assert_outcomes(passed=1, warnings=1)
+    assert "KvcheckWarning: attention: 2 of 9 tokens are behind the last sequence" in done.stdout.str()
+    suite.runpytest_subprocess("-W", "error::kvcheck.KvcheckWarning").assert_outcomes(failed=1)
+
+
+def test_on_github_the_run_is_in_the_summary_of_the_step(suite, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(suite.path / "summary.md"))
+    (suite.path / "summary.md").write_text("before\n")
+    suite.makepyfile(test_nothing="""
+        import sys
+        def test_not_loaded():
+            assert "kvcheck._core" not in sys.modules and "numpy" not in sys.modules
+    """)
+    suite.runpytest_subprocess("test_nothing.py").assert_outcomes(passed=1)
+    assert (suite.path / "summary.md").read_text() == "before\n"
+    suite.makepyfile(test_kernel=FAILING)
+    done = suite.runpytest_subprocess("test_kernel.py", "--kvcheck-audit")
+    done.assert_outcomes(failed=4)
+    page = (suite.path / "summary.md").read_text(encoding="utf-8")
+    assert page.startswith("before\n### kvcheck: pytest\n") and "3 failed" in page
+    assert "| FAIL | test\\_kernel.py::test\\_attention attention |" in page
+    assert "### kvcheck audit: " in page
+
+
+def test_a_summary_of_two_workers_is_written_once(suite, monkeypatch):
+    pytest.importorskip("xdist")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(suite.path / "summary.md"))
+    suite.makepyfile(test_kernel=FAILING)
+    suite.runpytest_subprocess("-n", "2").assert_outcomes(failed=4)
+    page = (suite.path / "summary.md").read_text(encoding="utf-8")
+    assert page.count("### kvcheck: pytest") == 1 and "3 failed" in page
+
+
+# Four tests of kernels: one that is known, one whose call is large, one that is not known, and one of no kernel.
+OF_FOUR = """
+    import sys, types
+    import numpy as np
+    import kvcheck
+    from attention import attention, tensors
+    fast = types.ModuleType("mlx.core.fast")
+    fast.scaled_dot_product_attention = lambda q, k, v, *, scale, mask=None: attention(
+        q, k, v, scale=scale, causal=isinstance(mask, str), mask=None if isinstance(mask, str) else mask)
+    sys.modules["mlx.core.fast"] = fast
+    def check(kernel, q, k, v, atol=1e-6, **keywords):
+        out = kernel(q, k, v, **keywords)
+        np.testing.assert_allclose(out + np.float32(1e-7), out, atol=atol)
+    def test_known():
+        check(fast.scaled_dot_product_attention, *tensors(b=1, l=9, t=65), scale=0.25, mask="causal")
+    def test_large():
+        q, k, v = tensors(b=1, hq=4, hkv=2, l=129, t=129, d=16)
+        seen = np.random.default_rng(1).random((1, 4, 129, 129)) < 0.7
+        check(fast.scaled_dot_product_attention, q, k, v, scale=0.25, mask=seen)
+    def test_unknown():
+        check(attention, *tensors(l=9, t=65))
+    def test_of_other_arrays():
+        q, k, v = tensors()
+        fast.scaled_dot_product_attention(q, k, v, scale=0.25)
+        np.testing.assert_allclose(q, q)
+"""
+
+
+def audited(suite, *arguments):
+    done = suite.runpytest_subprocess("--kvcheck-audit", "--kvcheck-audit-limit=1000", "--kvcheck-audit-json=audit.json",
+                                      "--kvcheck-report=report.html", *arguments)
+    says = json.loads((suite.path / "audit.json").read_text(encoding="utf-8"))
+    assert "could not be asked" not in done.stdout.str()
+    return done, says, {row["test"].split("::")[1]: row for row in says["tests"]}
+
+
+def test_the_audit_says_what_it_did_not_ask(suite):
+    # A limit of products that the second test's call is above.
+    suite.makeconftest("import kvcheck._attention_calls as calls\ncalls.MOST_PRODUCTS = 1 << 16")
+    suite.makepyfile(test_kernel=OF_FOUR)
+    done, says, found = audited(suite)
+    done.assert_outcomes(passed=4)
+    assert says["attention"] == {"asked": 2, "tests": 4, "not_asked": {_attention_calls.UNKNOWN_KERNEL: 1,
+                                                                       _attention_calls.OTHER_ARRAYS: 1}}
+    assert found["test_unknown"]["attention"] is None
+    assert found["test_unknown"]["attention_not_asked"] == _attention_calls.UNKNOWN_KERNEL
+    text = done.stdout.str()
+    assert "faults of attention: asked of 2 of 4 tests; 1: " in text
+    assert f"1: {_attention_calls.UNKNOWN_KERNEL}" in text and "kvcheck.audit.attention" in text
+    assert "asked of 2 of 4 tests" in (suite.path / "report.html").read_text(encoding="utf-8")
+    known, large = found["test_known"]["attention"], found["test_large"]["attention"]
+    assert known["rows"] == known["of_rows"] == 9
+    assert (large["rows"], large["of_rows"]) == (2**16 // (4 * 129 * 16), 129)
+    assert ", by the last 7 of 129 queries" not in text  # nothing passes there, and nothing is said of it
+    assert set(large["caught"]) >= {"mask_array_ignored", "last_key_dropped", "gqa_tiled"} and not large["passed"]
+    assert 0 < large["ratio"] < 1
+
+
+OWN = """
+    import numpy as np
+    import kvcheck
+    import kernels
+    from attention import attention, tensors
+    {imports}
+    def outputs(kernel, **keywords):
+        q, k, v = tensors(l=9, t=65)
+        out = kernel(*(x.swapaxes(1, 2) for x in (q, k, v)), **keywords)
+        np.testing.assert_allclose(out[0] if isinstance(out, tuple) else out,
+                                   attention(q, k, v, causal=True, scale=0.25).swapaxes(1, 2), atol=0.5)
+    def test_own():
+        outputs(kernels.decode, sm_scale=0.25, BLOCK=64)
+"""
+KERNELS = """
+    import kvcheck.audit
+    from attention import attention
+    {decorator}
+    def decode(q, k, v, sm_scale=None, BLOCK=32):
+        return attention(*(x.swapaxes(1, 2) for x in (q, k, v)), scale=sm_scale, causal=True).swapaxes(1, 2), None
+"""
+
+
+@pytest.mark.parametrize("decorator", [
+    '@kvcheck.audit.attention(layout="bshd", causal=True, ignored=["BLOCK"])',
+    '@kvcheck.audit.attention(meaning=lambda sm_scale, BLOCK: {"scale": sm_scale, "causal": True, "layout": "bshd"})',
+])
+def test_a_kernel_of_ones_own_can_be_named(suite, decorator):
+    suite.makepyfile(kernels=KERNELS.format(decorator=decorator), test_kernel=OWN.format(imports=""))
+    done, says, found = audited(suite)
+    done.assert_outcomes(passed=1)
+    asked = found["test_own"]["attention"]
+    assert says["attention"] == {"asked": 1, "tests": 1, "not_asked": {}}
+    assert 0 < asked["ratio"] < 1 and set(asked["passed"]) >= {"temperature_1_percent", "last_key_dropped"}
+    assert "scale_missing" in [*asked["passed"], *asked["caught"]]
+
+
+def test_an_argument_that_is_not_understood_is_named(suite):
+    suite.makepyfile(kernels=KERNELS.format(decorator='@kvcheck.audit.attention(layout="bshd", causal=True)'),
+                     test_kernel=OWN.format(imports=""))
+    _, says, found = audited(suite)
+    assert found["test_own"]["attention"] is None
+    assert "argument 'BLOCK' of decode is no word of kvcheck.judge_attention" in found["test_own"]["attention_not_asked"]
+    suite.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_a_kernel_of_another_module_can_be_named_by_an_option(suite):
+    suite.makepyfile(other="""
+        from attention import attention
+        def flash(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1)):
+            return attention(q, k, v, scale=softmax_scale, causal=causal)
+    """, test_kernel="""
+        import numpy as np
+        from attention import tensors
+        from other import flash
+        def test_own():
+            q, k, v = tensors(l=9, t=65)
+            out = flash(q, k, v, causal=True)
+            np.testing.assert_allclose(out, out + np.float32(1e-7), atol=1e-6)
+    """)
+    done, says, found = audited(suite, "--kvcheck-audit-kernel=other:flash")
+    done.assert_outcomes(passed=1)
+    assert found["test_own"]["attention"]["ratio"] < 1 and "causal_ignored" in found["test_own"]["attention"]["caught"]
+    for wrong in ("--kvcheck-audit-kernel=other", "--kvcheck-audit-kernel=:flash"):
+        done = suite.runpytest_subprocess("--kvcheck-audit", wrong)
+        assert done.ret == pytest.ExitCode.USAGE_ERROR and "MODULE:FUNCTION" in done.stderr.str()
+    assert suite.runpytest_subprocess("--kvcheck-audit-kernel=a:b").ret == pytest.ExitCode.USAGE_ERROR
 
 
 @needs_mlx

@@ -1,4 +1,5 @@
-"""The pytest plugin: --kvcheck-report, --kvcheck-audit, the fixture `kvcheck_judge`, the marker `kvcheck`.
+"""The pytest plugin: --kvcheck-report, --kvcheck-audit, the fixture `kvcheck_judge`, the marker `kvcheck`. On GitHub a
+run with verdicts, or an audit, is in the summary of the step (the file that GITHUB_STEP_SUMMARY names).
 
     pytest --kvcheck-report=report.html                     verdicts of kvcheck.testing, in one page
     pytest --kvcheck-audit --kvcheck-report=report.html     and which faults the tolerances of assert_close let through
@@ -24,6 +25,8 @@ def pytest_addoption(parser):
                     "that passes again with faults put into `actual`; show which ones its tolerance lets through")
     group.addoption("--kvcheck-audit-limit", type=float, default=2.0, metavar="FACTOR", help="ask no assertion again while "
                     "that has taken more than FACTOR times as long as all else of the run (default 2)")
+    group.addoption("--kvcheck-audit-kernel", action="append", default=[], metavar="MODULE:FUNCTION", help="of a function(q, k, "
+                    "v, ...) that is an attention kernel (kvcheck.audit.attention); may be given again")
     group.addoption("--kvcheck-audit-json", metavar="FILE.json", help="write what the audit found as JSON, too")
 
 
@@ -32,9 +35,15 @@ def pytest_configure(config):
     report, audit, numbers = (config.getoption(f"--kvcheck-{name}") for name in ("report", "audit", "audit-json"))
     if numbers and not audit:
         raise pytest.UsageError("--kvcheck-audit-json goes with --kvcheck-audit")
-    if not report and not audit:
+    kernels = config.getoption("--kvcheck-audit-kernel")
+    if kernels and not audit:
+        raise pytest.UsageError("--kvcheck-audit-kernel goes with --kvcheck-audit")
+    for kernel in kernels:
+        if [bool(part.strip()) for part in kernel.split(":")] != [True, True]:
+            raise pytest.UsageError(f"--kvcheck-audit-kernel: {kernel}: MODULE:FUNCTION, as my_package.kernels:decode")
+    if not report and not audit and not os.environ.get("GITHUB_STEP_SUMMARY"):
         return
-    if config.getoption("forked", False):
+    if (report or audit) and config.getoption("forked", False):
         raise pytest.UsageError("--forked runs each test in a process whose verdicts are lost with it: leave out --forked, "
                                 "or --kvcheck-report and --kvcheck-audit")
     if not hasattr(config, "workerinput"):
@@ -83,10 +92,11 @@ class Session:
         self.audit_path = config.getoption("--kvcheck-audit-json")
         if config.getoption("--kvcheck-audit"):
             from .audit import Audit
-            self.audit = Audit(config.getoption("--kvcheck-audit-limit"))
-        from . import testing
+            self.audit = Audit(config.getoption("--kvcheck-audit-limit"),
+                               [tuple(kernel.split(":")) for kernel in config.getoption("--kvcheck-audit-kernel")])
+        from ._listeners import listeners
         self.listener = self._listen
-        testing.listeners.append(self.listener)
+        listeners.append(self.listener)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item, nextitem):
@@ -138,13 +148,15 @@ class Session:
             self.audit.merge(found["audit"])
 
     def pytest_unconfigure(self):
-        from . import testing
-        if self.listener in testing.listeners:
-            testing.listeners.remove(self.listener)
+        from ._listeners import listeners
+        if self.listener in listeners:
+            listeners.remove(self.listener)
         if self.audit is not None:
             self.audit.close()
 
-    def pytest_terminal_summary(self, terminalreporter):
+    def pytest_terminal_summary(self, terminalreporter, config):
+        if hasattr(config, "workerinput"):  # the controller writes what all have found
+            return
         if self.lost:
             terminalreporter.write_line(f"kvcheck: {self.lost} workers ended without handing over what they found; it is "
                                         "missing here", red=True)
@@ -152,6 +164,7 @@ class Session:
             self.audit.write_summary(terminalreporter)
             if self.audit_path:
                 self.audit.write_json(self.audit_path)
+        self._write_step_summary(terminalreporter)
         if not self.path:
             return
         from . import _core
@@ -162,3 +175,23 @@ class Session:
             self.audit.add_to(report)
         report.write(str(self.path))
         terminalreporter.write_line(f"kvcheck: {len(self.verdicts)} verdicts in {self.path}")
+
+    def _write_step_summary(self, terminalreporter):
+        """The verdicts and the audit, behind what the summary of the step on GitHub has already."""
+        path = os.environ.get("GITHUB_STEP_SUMMARY")
+        if not path or not (self.verdicts or self.audit is not None):
+            return
+        from . import _core
+        text = ""
+        if self.verdicts:
+            summary = _core.StepSummary("kvcheck: pytest")
+            for name, verdict in self.verdicts:
+                summary.add(name, verdict)
+            text = summary.markdown()
+        if self.audit is not None:
+            text += self.audit.markdown()
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            terminalreporter.write_line(f"kvcheck: the summary of the step was not written: {error}", red=True)
