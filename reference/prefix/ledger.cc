@@ -160,6 +160,13 @@ void Ledger::Touch(const NodePath& path, int64_t certain, int64_t perhaps) {
   touch.touch = true;
   touch.sure = false;
   touch.tokens = perhaps;
+  // A store of whole prompts makes all of one recent, not its beginning.
+  if (profile_.grain == HitGrain::kToken) {
+    for (const KeptPrompt& kept : kept_) {
+      const bool may_be_it = !kept.touch && CommonTokens(kept.path, path) > 0;
+      if (may_be_it) touch.tokens = std::max(touch.tokens, kept.tokens);
+    }
+  }
   // What all of a sure prompt survives, its beginning does.
   for (const KeptPrompt& kept : kept_) {
     if (certain == 0 || CommonTokens(kept.path, touch.path) < certain) continue;
@@ -293,7 +300,9 @@ int64_t Ledger::DueOf(const KeptPrompt& kept, const NodePath& path, bool all) co
   const int64_t kept_tokens = std::ssize(kept.path);
   const int64_t asked = std::ssize(path);
   int64_t tokens = CommonTokens(kept.path, path);
-  const bool is_exact = tokens == kept_tokens && tokens == asked;
+  // A look at a part keeps what has the part: it is no prompt that could be found as one.
+  if (kept.touch && profile_.partial != PartialHit::kCommon) return 0;
+  const bool is_exact = !kept.touch && tokens == kept_tokens && tokens == asked;
   const int64_t most =
       profile_.last == LastToken::kExact && !is_exact ? asked - 1 : MostAllowed(asked, all);
   if (profile_.partial != PartialHit::kCommon) {

@@ -28,7 +28,7 @@ SKIPPED = {"build", "venv", "node_modules", "__pycache__", "fuzz-failures"}
 EXTENSIONS = "md|h|cc|inc|py|sh|cmake|cases|csv|txt|h5|safetensors|json|png|in"
 SOURCES = (".h", ".cc", ".inc", ".py", ".sh", ".cmake", ".txt")
 # Pages that quote sources of other libraries.
-FOREIGN = ("FINDINGS.md", "plans_of_*.md", "caches_of_*.md", "catalogue.md", "formats.md", "turboquant.md", "ci.md", "audits.md",
+FOREIGN = ("FINDINGS.md", "EDGES.md", "plans_of_*.md", "caches_of_*.md", "catalogue.md", "formats.md", "turboquant.md", "ci.md", "audits.md",
            "CHANGELOG.md")
 IDENTIFIER = re.compile(r"(?:[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]\w*_\w+)(?=(?:\(\))?$)")
 # Of programs that are not the project's.

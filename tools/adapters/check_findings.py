@@ -1,4 +1,4 @@
-"""Runs the programs of NAME/findings/ and compares what they print with what NAME/FINDINGS.md says.
+"""Runs the programs of NAME/findings/ and compares what they print with what NAME/FINDINGS.md and NAME/EDGES.md say.
 
     tools/adapters/check_findings.py NAME [PROGRAM...]     NAME: a folder beside this file
 
@@ -11,11 +11,11 @@ Exit codes: 0 every program printed what stands there; 1 one did not, or a progr
 import concurrent.futures
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
-ADAPTERS = pathlib.Path(__file__).resolve().parent
+from finding_pages import ADAPTERS, sections
+
 LIMIT_S = 600
 # Folders that run in the environment of another one where they have none of their own.
 SHARED = {"mlx_vlm": "mlx_prefix", "transformers_paged": "transformers", "transformers_quantized": "transformers"}
@@ -36,13 +36,12 @@ def environment(folder):
 
 
 def quoted(folder):
-    """({program: what FINDINGS.md says that it prints}, titles of sections that quote none)."""
+    """({program: what the pages say that it prints}, titles of sections that quote none)."""
     found, without = {}, []
-    for section in re.split(r"^### ", (folder / "FINDINGS.md").read_text(), flags=re.M)[1:]:
-        programs = re.findall(r"^`findings/((?:gpu/)?\w+)\.py` prints\n```\n(.*?)```$", section, flags=re.M | re.S)
-        found.update(programs)
-        if not programs:
-            without.append(section.splitlines()[0])
+    for section in sections(folder.name):
+        found.update(section.programs)
+        if not section.programs:
+            without.append(f"'{section.title}' of {section.page}")
     return found, without
 
 
@@ -65,9 +64,9 @@ def main(arguments):
     home = folder / "findings"
     programs = {path.relative_to(home).with_suffix("").as_posix(): path for path in home.rglob("*.py")
                 if not path.name.startswith("_")}  # what several import
-    failures = [f"'{title}' of FINDINGS.md quotes no program" for title in without]
-    failures += [f"findings/{name}.py stands in no section of FINDINGS.md" for name in sorted(set(programs) - set(said))]
-    failures += [f"FINDINGS.md names findings/{name}.py, which is not there" for name in sorted(set(said) - set(programs))]
+    failures = [f"{title} quotes no program" for title in without]
+    failures += [f"findings/{name}.py stands in no section of FINDINGS.md or EDGES.md" for name in sorted(set(programs) - set(said))]
+    failures += [f"a section names findings/{name}.py, which is not there" for name in sorted(set(said) - set(programs))]
     unknown = set(arguments[1:]) - set(programs)
     failures += [f"there is no findings/{name}.py" for name in sorted(unknown)]
     alone = {name for name in programs if not name.startswith("gpu/")}
@@ -75,7 +74,7 @@ def main(arguments):
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, text in zip(chosen, pool.map(lambda name: printed(python, programs[name]), chosen)):
             if text != said[name]:
-                failures.append(f"findings/{name}.py prints\n{text}FINDINGS.md says\n{said[name]}")
+                failures.append(f"findings/{name}.py prints\n{text}its section says\n{said[name]}")
     print("\n".join([*failures, f"{len(chosen)} programs run, {len(failures)} failures"]))
     return 1 if failures or not chosen else 0
 

@@ -138,6 +138,31 @@ TEST_F(LedgerTest, WhatMayBeRecentTakesItsPartOfTheBudget) {
   EXPECT_EQ(Due({1}), 0);
 }
 
+TEST_F(LedgerTest, ALookAtAPartIsNoPromptOfItsOwn) {
+  Begin("grain=token last=exact evict=lru", 1, 4);
+  Keep({0, 1});
+  ledger_.Use(Path({0, 0}), 1);
+  EXPECT_EQ(Due({0, 1}), 2);
+  EXPECT_EQ(Due({0}), 0);  // cut from {0, 1}, of which a token is left to compute
+  Begin("grain=token last=always partial=longer evict=lru", 1, 8);
+  Keep({0});
+  Keep({0, 0, 1});
+  ledger_.Use(Path({0, 0}), 2);
+  EXPECT_EQ(Due({0, 0}), 2);     // the longer one
+  EXPECT_EQ(Due({0, 0, 0}), 1);  // the shorter one: {0, 0, 1} is neither
+}
+
+TEST_F(LedgerTest, OfWholePromptsALookMakesAllOfOneRecent) {
+  Begin("grain=token last=always evict=lru", 1, 4);
+  Keep({0, 1, 1});
+  Keep({1});
+  ledger_.Use(Path({0}), 1);  // all three tokens of {0, 1, 1} are the most recent
+  Keep({2});
+  EXPECT_EQ(Due({2}), 1);
+  EXPECT_EQ(Due({0}), 1);
+  EXPECT_EQ(Due({1}), 0);  // with them four tokens are more recent
+}
+
 TEST_F(LedgerTest, ClearEpochAndRestartForget) {
   Keep({0, 1});
   ledger_.Clear();

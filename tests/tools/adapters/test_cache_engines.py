@@ -1,11 +1,10 @@
-"""Caches of engines that have codes of their own: each trace of FINDINGS.md fails on the library and on nothing else (under
+"""Caches of engines that have codes of their own: each trace of FINDINGS.md and EDGES.md fails on the library and on nothing else (under
 --patched it passes), and drawn cases pass where all is repaired; what a cache profile says decides. Skipped where an engine's
 environment is missing.
 
     test_cache_engines.py KVCHECK FOLDER
 """
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ FAILED, PASSED = 1, 0
 sys.path.insert(0, str(ADAPTERS))
 
 from check_findings import SHARED, environment
+from finding_pages import sections
 
 # Options with which drawn cases pass.
 CLEAN = {"mlx_vlm": " --padding zero --patched", "openvino": ""}
@@ -65,11 +65,10 @@ if environment(ADAPTERS / name) is None:
 faults = []
 run = f"{ADAPTERS / name}/run"
 asked = []
-findings = ADAPTERS / name / "FINDINGS.md"
-for section in re.split(r"^### ", findings.read_text(), flags=re.M)[1:] if findings.exists() else ():
-    trace = re.search(r"^```\n(cache .*)\n```", section, flags=re.M)
+for section in sections(name):
+    trace = section.trace("cache")
     if trace:
-        asked += [(trace[1], "", FAILED), (trace[1], " --patched", PASSED)]
+        asked += [(trace, "", FAILED), (trace, " --patched", PASSED)]
 for trace, wrong in PASSES[name]:
     asked.append((trace, " --padding zero" if name == "mlx_vlm" else "", PASSED))
     asked += [(trace, options, FAILED) for options in wrong]

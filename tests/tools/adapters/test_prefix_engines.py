@@ -1,4 +1,4 @@
-"""Prefix caches of engines: each history of FINDINGS.md fails on the library and on nothing else (under --patched it does
+"""Prefix caches of engines: each history of FINDINGS.md and EDGES.md fails on the library and on nothing else (under --patched it does
 not), and drawn histories pass where nothing was found or all is repaired. Skipped where an engine's environment is missing.
 
     test_prefix_engines.py KVCHECK FOLDER
@@ -15,9 +15,10 @@ FAILED, PASSED, UNPROVED = 1, 0, 3
 sys.path.insert(0, str(ADAPTERS))
 
 from check_findings import SHARED, environment
+from finding_pages import sections
 
 # The options whose drawn histories pass.
-CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": ("",),
+CLEAN = {"vllm": ("", " --groups", " --offload", " --offload-arc", " --file-tier --patched"), "transformers_paged": (" --patched",),
          "sglang": ("", " --tree python", " --tree radix", " --window", " --window --tree python", " --file --patched"),
          "lmcache": (" --patched", " --store disk --patched", " --store tiers --patched")}
 # Fewer of those whose restarts are processes that import the library.
@@ -44,13 +45,17 @@ for options in CLEAN.get(name, ()):
                               str(CASES_OF.get(options, CASES)), "--seed", "5", "--out", out)
     if status != PASSED or not re.search(r"hit_inside_block +[1-9]", said):
         faults.append(f"{name}{options}: exit {status}\n{said}")
-findings = ADAPTERS / name / "FINDINGS.md"
-sections = re.split(r"^### ", findings.read_text(), flags=re.M)[1:] if findings.exists() else []
-if not sections and name not in CLEAN:
+found = sections(name)
+if not found and name not in CLEAN:
     faults.append("nothing is asked of it")
-for section in sections:
-    title = section.splitlines()[0]
-    history, store = re.search(r"^```\n(prefix .*)\n```\n\(`(--[\w -]+)`", section, flags=re.M).groups()
+for section in found:
+    title, history = section.title, section.trace("prefix")
+    if history is None:  # the section says why
+        if "No history shows it" not in section.text:
+            faults.append(f"{title}: neither a history nor a reason why there is none")
+        continue
+    chosen = re.search(r"^\(`(--[\w -]+)`", section.text, flags=re.M)
+    store = chosen[1] if chosen else ""
     expected = [("", {FAILED})]
     if not title.startswith(UNREPAIRED):
         expected.append((" --patched", {PASSED, UNPROVED}))

@@ -11,8 +11,7 @@ import os
 import tempfile
 import time
 
-# Hashes of chunks are Python's own where vLLM is not there; they have to mean the same in the next process.
-os.environ.update(LMCACHE_TRACK_USAGE="false", PYTHONHASHSEED="0", LMCACHE_LOG_LEVEL="ERROR")
+os.environ.update(LMCACHE_TRACK_USAGE="false", LMCACHE_LOG_LEVEL="ERROR")
 
 import logging
 
@@ -48,8 +47,8 @@ class Connector(MockGPUConnector):
 class MemoryStore(PrefixAdapter):
     name = "lmcache-memory"
     version = importlib.metadata.version("lmcache")
-    # All chunks of a prompt may hit: vLLM's connector takes one token off before it computes.
-    prefix_profile = "last=always"
+    # All chunks of a prompt may hit: vLLM's connector takes one token off before it computes. Its policy is LRU by default.
+    prefix_profile = "last=always evict=lru"
     spaces = [{"kind": "prefix", "identity": ["salt", "adapter"], "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False, "same_dims": True,
                "operations": ["open", "write", "read", "close", "clear", "observe"]}]
@@ -146,8 +145,9 @@ class DiskStore(MemoryStore):
     """Memory is what files pass through."""
     name = "lmcache-disk"
     # At a start its folder is not looked at.
-    prefix_profile = "last=always persists=never flips=served"
-    spaces = [{**MemoryStore.spaces[0], "disk": True}]
+    prefix_profile = "last=always evict=lru persists=never flips=served"
+    spaces = [{**MemoryStore.spaces[0], "disk": True,
+               "operations": [*MemoryStore.spaces[0]["operations"], "settle", "restart"]}]
     disk_of_capacity = 1
     keeps_in_memory = False
 

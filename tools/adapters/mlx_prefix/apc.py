@@ -1,11 +1,12 @@
-"""mlx-vlm's APCManager and its DiskBlockStore, with the calls of its generators: apc_lookup_plan, the rest of the prompt
-through the caches, commit_prefix_blocks. The disk's writer is waited for by flush, and closed at the end."""
+"""mlx-vlm's APCManager and its DiskBlockStore, made as its server makes them (server/app.py) and with the calls of its
+generators: apc_lookup_plan, the rest of the prompt through the caches, commit_prefix_blocks; clear is the server's
+/v1/cache/reset, which waits for nobody. The disk's writer is waited for by flush, and closed at the end."""
 import atexit
 import importlib.metadata
 import os
 
-# Nothing may depend on how much memory this machine has; hashes have to mean the same in the next process.
-os.environ.update(APC_DISK_MIN_FREE_RAM_GB="0", APC_MEMORY_RESERVE_GB="0", APC_HASH="sha256", APC_EXACT_MIN_TOKENS="1")
+# Nothing may depend on how much memory this machine has.
+os.environ.update(APC_DISK_MIN_FREE_RAM_GB="0", APC_MEMORY_RESERVE_GB="0")
 
 from kvcheck_adapter import PrefixAdapter, Started, Unsupported
 from prompts import Prompt
@@ -17,9 +18,9 @@ from mlx_vlm.apc import (APCManager, DiskBlockStore, apc_disk_namespace, apc_loo
 class ApcStore(PrefixAdapter):
     name = "mlx-vlm-apc"
     version = importlib.metadata.version("mlx-vlm")
-    # One token is left to compute; files have no checksum. Of an identity a tenant is all that a hash has a place for: what
-    # an adapter is, is part of the namespace of files, which is chosen at the start.
-    prefix_profile = "last=never flips=served"
+    # One token is left to compute; files have no checksum; "eviction is LRU" (apc.py). Of an identity a tenant is all that a
+    # hash has a place for: what an adapter is, is part of the namespace of files, which is chosen at the start.
+    prefix_profile = "last=never flips=served evict=lru"
     COMMON = {"kind": "prefix", "identity": ["salt"], "quantizes": False, "windows": False, "entries": False, "all": False}
     OPERATIONS = ["open", "write", "read", "close", "settle"]
     spaces = [{**COMMON, "disk": False, "tiers": False, "operations": [*OPERATIONS, "clear", "observe"]},
@@ -37,11 +38,15 @@ class ApcStore(PrefixAdapter):
     def start(self, setup, folder, again):
         self.end()
         self.setup = setup
-        # Vectors of another type are those of a model with other weights.
-        disk = DiskBlockStore(folder, apc_disk_namespace("model", weights_fingerprint=setup.x)) if folder else None
+        # Its server names the path of the model and of the adapter, and how K and V are quantized: nothing of the weights.
+        disk = DiskBlockStore(folder, apc_disk_namespace("model", weights_fingerprint=self.weights())) if folder else None
         blocks = setup.capacity_tokens // setup.block_tokens
         self.store = APCManager(num_blocks=blocks, block_size=setup.block_tokens, disk=disk)
         return Started(setup.block_tokens, blocks * setup.block_tokens)  # what a request has found is pinned in the pool
+
+    def weights(self):
+        """What its server says of them. Vectors of another type are those of other weights."""
+        return None
 
     def extra_hash(self, who):
         if who.salt == "":
@@ -87,7 +92,8 @@ STORE = ApcStore
 
 
 def repair():
-    """A hit of files leaves one token, as one of memory does; clear leaves what a request holds as it is."""
+    """A hit of files leaves one token, as one of memory does; clear leaves what a request holds as it is; the namespace of files
+    says which weights they are of."""
     lookup = APCManager.lookup_prefix_disk_cache
 
     def lookup_all_but_last(self, token_ids, **options):
@@ -101,3 +107,4 @@ def repair():
                 block.release_components()
         self._exact_cache.clear()
     APCManager.lookup_prefix_disk_cache, APCManager.clear = lookup_all_but_last, clear_idle
+    ApcStore.weights = lambda self: self.setup.x

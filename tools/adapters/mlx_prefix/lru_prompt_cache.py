@@ -13,8 +13,9 @@ ANY_NUMBER = 1 << 30
 class LruPromptCache(PrefixAdapter):
     name = "mlx-lm-prompts"
     version = f"{importlib.metadata.version('mlx-lm')} (mlx {importlib.metadata.version('mlx')})"
-    # An exact hit is whole, a longer prompt is cut so that one token is left; prefixes of what is inserted go.
-    prefix_profile = "grain=token last=exact superseded=dropped"
+    # An exact hit is whole, a longer prompt is cut so that one token is left; prefixes of what is inserted go. The class's
+    # name says which entry goes first.
+    prefix_profile = "grain=token last=exact superseded=dropped evict=lru"
     spaces = [{"kind": "prefix", "identity": ["model", "adapter"], "quantizes": False, "windows": False, "disk": False,
                "tiers": False, "operations": ["open", "write", "read", "close", "fork", "trim_to", "evict", "clear",
                                               "observe"]}]
@@ -58,11 +59,20 @@ STORE = LruPromptCache
 
 
 def repair():
-    """What is inserted has no more memory than its tokens."""
-    insert = LRUPromptCache.insert_cache
+    """What is inserted has no more memory than its tokens; what is hit is the most recent."""
+    insert, fetch = LRUPromptCache.insert_cache, LRUPromptCache.fetch_nearest_cache
 
     def insert_compact(self, model, tokens, prompt_cache, **options):
         for cache in prompt_cache:
             cache.keys, cache.values = (mx.contiguous(part) for part in columns(cache))
         insert(self, model, tokens, prompt_cache, **options)
-    LRUPromptCache.insert_cache = insert_compact
+
+    def fetch_and_touch(self, model, tokens):
+        found = self._trie.search(model, tokens)
+        shorter = len(found.shorter or ())
+        hit = found.exact or (found.longer if found.longer and found.common_prefix > shorter else found.shorter)
+        if hit:
+            self._lru.remove(model, hit)
+            self._lru.push(model, hit, self._trie.get(model, hit).cache_type)
+        return fetch(self, model, tokens)
+    LRUPromptCache.insert_cache, LRUPromptCache.fetch_nearest_cache = insert_compact, fetch_and_touch

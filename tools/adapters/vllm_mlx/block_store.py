@@ -1,7 +1,6 @@
 """vllm-mlx's BlockAwarePrefixCache over its PagedCacheManager, with the calls of its scheduler: fetch_cache and
 reconstruct_cache where a request is added, store_cache with the extracted states where it has finished. The scheduler
-releases nothing then ("blocks should persist for future requests to share"); `--release` calls release_cache, as the
-class asks for."""
+releases nothing then ("blocks should persist for future requests to share"), although the class asks for release_cache."""
 import importlib.metadata
 
 from kvcheck_adapter import PrefixAdapter, Started

@@ -1,6 +1,7 @@
-"""vllm-mlx's MemoryAwarePrefixCache, with the calls of its generators: fetch, clone_for_replay ("callers must clone"),
-store; save_to_disk and load_from_disk, which its server calls when it ends and when it starts. It has no notion of an
-identity: a model has a cache of its own."""
+"""vllm-mlx's MemoryAwarePrefixCache, with the calls of its scheduler and generators: fetch, clone_for_replay ("callers must
+clone"; the scheduler's batch copies instead), store without taking out what is shorter, as _cleanup_finished does;
+save_to_disk and load_from_disk, which its server calls when it ends and when it starts. It has no notion of an identity: a
+model has a cache of its own."""
 import importlib.metadata
 
 from kvcheck_adapter import PrefixAdapter, Started, Unsupported, parse_format
@@ -15,7 +16,7 @@ class MemoryStore(PrefixAdapter):
     name = "vllm-mlx-memory"
     version = importlib.metadata.version("vllm-mlx")
     # Longer entries are cut at any token; others than a prefix or a continuation are looked at where neither is there.
-    prefix_profile = "grain=token last=always partial=longer superseded=dropped"
+    prefix_profile = "grain=token last=always partial=longer evict=lru"
     spaces = [{"kind": "prefix", "identity": [], "quantizes": False, "windows": False,
                "disk": False, "tiers": False, "operations": ["open", "write", "read", "close", "fork", "trim_to", "clear",
                                                              "save", "load", "observe"]}]
@@ -45,7 +46,7 @@ class MemoryStore(PrefixAdapter):
 
     def close(self, request, keep):
         if keep and request.tokens:
-            self.store.store(request.tokens, request.caches)
+            self.store.store(request.tokens, request.caches, evict_prefixes=False)
 
     def fork(self, request):
         return request.copy()
@@ -83,6 +84,6 @@ def repair():
         beside = MemoryAwarePrefixCache(object(), self._config)
         loaded = load(beside, folder)
         for tokens, entry in beside._entries.items():
-            self.store(list(tokens), entry.cache)
+            self.store(list(tokens), entry.cache, evict_prefixes=False)
         return loaded
     MemoryAwarePrefixCache.load_from_disk = load_beside

@@ -1,73 +1,13 @@
 """vllm-mlx's scheduler with its paged cache: a prompt whose first block another prompt has further back."""
-import logging
+from _scheduler import generate, random_model, scheduler
 
-logging.disable(logging.CRITICAL)
-
-import mlx.core as mx
-from mlx.utils import tree_map_with_path
-from mlx_lm.models import llama
-from vllm_mlx.request import Request, SamplingParams
-from vllm_mlx.scheduler import Scheduler, SchedulerConfig
-
-BLOCK = 4
-
-
-def random_model():
-    mx.random.seed(1)
-    model = llama.Model(llama.ModelArgs(model_type="llama", hidden_size=32, num_hidden_layers=2, intermediate_size=32,
-                                        num_attention_heads=2, num_key_value_heads=1, vocab_size=64, rms_norm_eps=1e-6))
-
-    def weights(path, parameter):
-        if parameter.ndim < 2:
-            return mx.ones(parameter.shape)
-        return mx.random.normal(parameter.shape) * 2 * parameter.shape[-1] ** -0.5
-    model.update(tree_map_with_path(weights, model.parameters()))
-    return model
-
-
-class Tokenizer:
-    eos_token_id, eos_token_ids, bos_token = None, set(), None
-    clean_up_tokenization_spaces = False
-
-    def encode(self, text, **options):
-        return [ord(letter) % 64 for letter in text]
-
-    def decode(self, tokens, **options):
-        return " ".join(map(str, tokens))
-
-    def convert_ids_to_tokens(self, tokens):
-        return [str(token) for token in tokens]
-
-    def get_vocab(self):
-        return {str(token): token for token in range(64)}
-
-    vocab = property(get_vocab)
-
-
-def generate(scheduler, name, prompt):
-    scheduler.add_request(Request(name, prompt, SamplingParams(max_tokens=8, temperature=0.0), prompt_token_ids=list(prompt),
-                                  num_prompt_tokens=len(prompt)))
-    hit = scheduler.requests[name].cached_tokens
-    tokens = []
-    while name in scheduler.requests:
-        for output in scheduler.step().outputs:
-            if output.request_id == name:
-                tokens = list(output.output_token_ids)
-                if output.finished:
-                    return hit, tokens
-    return hit, tokens
-
-
-def scheduler(model):
-    return Scheduler(model, Tokenizer(), SchedulerConfig(use_paged_cache=True, paged_cache_block_size=BLOCK,
-                                                         max_cache_blocks=32))
-
+PAGED = {"use_paged_cache": True, "paged_cache_block_size": 4, "max_cache_blocks": 32}
 
 model = random_model()
 first = [1, 2, 3, 4, 5, 6, 7, 8, 9]
 second = [5, 6, 7, 8, 20, 21]  # begins with the second block of the first prompt
-alone = generate(scheduler(model), "alone", second)
-shared = scheduler(model)
+alone = generate(scheduler(model, **PAGED), "alone", second)
+shared = scheduler(model, **PAGED)
 generate(shared, "first", first)
 after = generate(shared, "second", second)
 print(f"alone      {alone[0]} tokens from the cache, generates {alone[1]}")
