@@ -86,8 +86,6 @@ TEST(MalformedTrace, IsRefusedWithItsPositionAndReason) {
       {"new", "", "a slot is missing"},
       {"new F", "F", "slots are A, B, C, D, E"},
       {"new a", "a", "is not a slot"},
-      {"new  A", " A", "exactly one space"},
-      {"new A ", "", "exactly one space"},
       {"new A 2", "2", "expected key=value"},
       {"new A rows=-1", "-1", "outside 0..65536"},
       {"new A rows=1 rows=2", "rows=2", "given twice"},
