@@ -309,7 +309,7 @@ TEST(NumpyArchive, RefusesDamagedArchives) {
   for (size_t size = 4; size < whole.size(); ++size) {
     EXPECT_NE(RefusalOf(whole.substr(0, size)), "") << size;
   }
-  expect(RefusalOf("PK\3\4" + whole), "not what its directory says");
+  expect(RefusalOf("PK\3\4" + whole), "or not only an archive");
 }
 
 // Every byte of a small archive, each bit: it is refused, or what is read is what was written, but
