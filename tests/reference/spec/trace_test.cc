@@ -120,7 +120,7 @@ TEST(MalformedTrace, IsRefusedWithItsPositionAndReason) {
       {"attend A scale=1 window=2", "window", "in this order"},
       {"attend A scale=inf", "inf", "finite"},
       {"attend A q=1", "q=1", "attend knows"},
-      {"drop A\t", "\t", "byte 0x09"},
+      {"drop A\v", "\v", "byte 0x0b"},
   };
   for (const Refused& row : table) {
     const std::string text = kSetup + "; " + row.ops;

@@ -232,7 +232,8 @@ TEST_F(AttentionCalls, PackedSequencesAreCasesOfTheirOwn) {
   AttentionCall unsaid = apart;
   unsaid.cu_seqlens_q_padded.reset();
   unsaid.cu_seqlens_k_padded.reset();
-  EXPECT_EQ(Judged(unsaid), Outcome::kFail);
+  // Another sequence than was computed, with padding in it.
+  EXPECT_NE(Judged(unsaid), Outcome::kPass);
   unsaid = apart;
   unsaid.cu_seqlens_q.reset();
   EXPECT_EQ(CodeOf([&] { Judged(unsaid); }), ErrorCode::kMissingData);
