@@ -71,6 +71,14 @@ struct ReadLimits {
   std::function<void()> progress;
 };
 
+// Where a tensor comes from: two of the same are one and the same.
+struct TensorOrigin {
+  std::string file;    // a path of the file system
+  std::string tensor;  // its path in there; "" where the file has no other
+
+  bool operator==(const TensorOrigin&) const = default;
+};
+
 // A file whose tensors are read by blocks of elements, which are numbered in row-major order.
 class TensorSource {
  public:
@@ -78,6 +86,8 @@ class TensorSource {
   // For messages.
   virtual const std::string& path() const = 0;
   virtual const FileIndex& index() const = 0;
+  // Precondition: the index has the dataset.
+  virtual TensorOrigin OriginOf(const std::string& dataset) const { return {path(), dataset}; }
   // Elements [first, first + count) of a dataset into `out`, which has room for exactly them.
   // Precondition: the index has the dataset, without a problem, and the range is inside it.
   // Errors: kUnreadableFile.

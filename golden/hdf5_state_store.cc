@@ -156,7 +156,7 @@ bool ReadRecord(TensorSource& source, int64_t file_bytes, StateRecord* record) {
 
 }  // namespace
 
-Hdf5StateStore::Hdf5StateStore(std::string folder, Hdf5Opener open)
+Hdf5StateStore::Hdf5StateStore(std::string folder, LibraryOpener open)
     : folder_(std::move(folder)), open_(std::move(open)) {
   if (open_) return;
   open_ = [](const std::string& path) -> std::unique_ptr<TensorSource> {

@@ -26,7 +26,7 @@ class Hdf5StateStore : public StateStore {
  public:
   // folder: is there. open: reads HDF5 files (empty: in this process); for files of unknown origin
   // the tools give one that reads in a child.
-  explicit Hdf5StateStore(std::string folder, Hdf5Opener open = {});
+  explicit Hdf5StateStore(std::string folder, LibraryOpener open = {});
 
   // Writes the file under another name in the folder, syncs it, renames it over the old one and
   // syncs the folder. A process that dies meanwhile leaves its other name behind
@@ -42,7 +42,7 @@ class Hdf5StateStore : public StateStore {
 
  private:
   std::string folder_;
-  Hdf5Opener open_;
+  LibraryOpener open_;
 };
 
 }  // namespace kvcheck

@@ -12,18 +12,21 @@
 
 namespace kvcheck {
 
-enum class TensorFileFormat { kHdf5, kSafetensors };
+enum class TensorFileFormat { kHdf5, kSafetensors, kNumpy, kNumpyArchive };
 
 // Errors: kUnreadableFile: missing, empty, a folder, pipe or device, or of another format; files of
-// formats that are often met (numpy, PyTorch, GGUF) are named, with what to do.
+// formats that are often met (PyTorch, GGUF) are named, with what to do.
 TensorFileFormat FormatOfFile(const std::string& path);
 
-// How to open an HDF5 file: Hdf5File in this process, UntrustedFile (tools/process) in a child.
-using Hdf5Opener = std::function<std::unique_ptr<TensorSource>(const std::string& path)>;
+// How to open a file that a library takes part in reading, HDF5 or an .npz archive: in this
+// process, or in a child (UntrustedFile, tools/process).
+using LibraryOpener = std::function<std::unique_ptr<TensorSource>(const std::string& place)>;
 
-// A folder is read as the shards of one file (sharded_file.h).
-// Errors: as FormatOfFile, but for folders; what SafetensorsFile, ShardedFile or the opener throw.
-std::unique_ptr<TensorSource> OpenTensorFile(const std::string& path, const Hdf5Opener& open_hdf5,
+// place: as raw_file.h has it. A folder is read as the shards of one file (sharded_file.h).
+// Errors: as FormatOfFile, but for folders; what the readers and the opener throw; an array of
+// numpy that cannot be read is one.
+std::unique_ptr<TensorSource> OpenTensorFile(const std::string& place,
+                                             const LibraryOpener& open_by_library,
                                              const ReadLimits& limits = {});
 
 }  // namespace kvcheck

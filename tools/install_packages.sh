@@ -7,7 +7,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build pkg-config python3 python3-venv python3-numpy python3-msgpack
-  libeigen3-dev libboost-dev libhdf5-dev libfmt-dev libssl-dev libsqlite3-dev
+  libeigen3-dev libboost-dev libhdf5-dev libfmt-dev libssl-dev libsqlite3-dev zlib1g-dev
   libhwy-dev libcli11-dev nlohmann-json3-dev libpugixml-dev libmsgpack-cxx-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
 )

@@ -28,6 +28,19 @@ EncodedRows RowsOf(const KvFormat& format, const TensorMap& tensors,
                    const std::vector<std::string>& names) {
   EncodedRows rows;
   const Planes block = PlanesOf(format, BlockOf(format));
+  std::vector<std::string> missing, present;
+  for (size_t i = 0; i < block.size(); ++i) {
+    if (!tensors.contains(names[i])) missing.push_back(names[i]);
+  }
+  if (missing.size() > 1) {
+    for (const auto& [name, tensor] : tensors) present.push_back(name);
+    throw Error(
+        ErrorCode::kMissingData,
+        fmt::format("{} keeps rows in tensors of which {} are absent; present: {}; add them "
+                    "under these names",
+                    Print(format), fmt::join(missing, ", "),
+                    present.empty() ? "none" : fmt::format("{}", fmt::join(present, ", "))));
+  }
   for (size_t i = 0; i < block.size(); ++i) {
     const Tensor& tensor = Get(tensors, names[i]);
     if (tensor.dtype != block[i].dtype) {

@@ -487,6 +487,13 @@ std::optional<std::string> TripletMismatch(const KvFormat& format, const Shape& 
                             const Shape& shape) -> std::optional<std::string> {
     const OutputInfo* got = observed.Find(name);
     if (got == nullptr) return fmt::format("{}: missing", name);
+    if (got->dtype == DType::kUInt32 && dtype == DType::kUInt8 &&
+        got->shape.ElementCount() * 4 == shape.ElementCount()) {
+      return fmt::format(
+          "{}: codes of {} are bytes; these are MLX's words of four bytes: read them "
+          "so with --cast u8, or store words.view(mx.uint8)",
+          name, Print(format));
+    }
     if (got->dtype != dtype) {
       return fmt::format("{}: has type {}, {} stores {}", name, Name(got->dtype), Print(format),
                          Name(dtype));

@@ -407,6 +407,8 @@ uint64_t CodeAt(DType dtype, const std::vector<std::byte>& bytes, size_t element
 std::string CodeText(DType dtype, uint64_t code) {
   if (dtype == DType::kInt64) return fmt::format("{}", static_cast<int64_t>(code));
   if (dtype == DType::kUInt64) return fmt::format("{}", code);
+  // Words of packed codes, of which hexadecimal digits show the fields.
+  if (dtype == DType::kUInt32) return fmt::format("{} ({:#010x})", code, code);
   if (!IsFloat(dtype)) return fmt::format("{}", Decode(dtype, code));
   return fmt::format("{} ({:#0{}x})", Decode(dtype, code), code, 2 * SizeInBytes(dtype) + 2);
 }

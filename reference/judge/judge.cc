@@ -324,6 +324,16 @@ class OutputJudge {
       }
     }
     verdict_.breakdown = DescribeFailures(*failures_, info_.shape, info_.row_length);
+    const int64_t zeros = tally_->special.Of(PairKind::kZerosOfTwoSigns);
+    if (info_.claim == Claim::kConformance && zeros == tally_->counts.failed) {
+      // Rows of them are no garbage.
+      std::erase_if(verdict_.breakdown,
+                    [](const std::string& line) { return line.starts_with("garbage"); });
+      verdict_.breakdown.push_back(
+          "every element that fails is a zero of the other sign: the values are equal, the bytes "
+          "are not");
+      return;
+    }
     for (std::string& line : DescribeLikeness(LoadWindow(view, spans_, worst.report.element))) {
       verdict_.breakdown.push_back(std::move(line));
     }

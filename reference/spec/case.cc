@@ -11,6 +11,7 @@
 #include "reference/spec/near_name.h"
 #include "reference/spec/text.h"
 #include "reference/spec/token_groups.h"
+#include "reference/spec/white_space.h"
 
 namespace kvcheck {
 namespace {
@@ -75,9 +76,13 @@ AttentionCase ParseAttention(Fields* fields) {
     if (value.text == "paged" || value.text == "packed") {
       throw Error(
           ErrorCode::kUnsupported,
-          fmt::format("layout '{}' is reserved and not judged by this version; give K and V "
-                      "as (B, Hkv, T, D)",
-                      value.text));
+          fmt::format("layout '{}' is no layout of a case; the Python package judges it: "
+                      "kvcheck.judge_attention(out, q, k, v, {}). Here give K and V as (B, Hkv, T, "
+                      "D)",
+                      value.text,
+                      value.text == "paged"
+                          ? "block_table=..., kv_lens=..."
+                          : "layout=\"shd\", cu_seqlens_q=..., cu_seqlens_k=..."));
     }
     if (value.text != "dense") value.Refuse("layout is dense (paged and packed are reserved)");
   }
@@ -382,9 +387,9 @@ std::optional<CaseKind> FindCaseKind(std::string_view name) {
 }
 
 Case ParseCase(std::string_view text) {
-  const size_t space = std::min(text.find(' '), text.size());
-  const Piece kind = {text.substr(0, space), text};
-  if (space == text.size()) {
+  Piece rest = WholeLine(text);
+  const Piece kind = TakeWord(&rest);
+  if (rest.text.empty()) {
     kind.Refuse("expected KIND and fields, as: attention hq=8 hkv=2 l=1 t=64 d=64 ...");
   }
   const std::optional<CaseKind> found = FindCaseKind(kind.text);
@@ -394,7 +399,7 @@ Case ParseCase(std::string_view text) {
                             DidYouMean(kind.text, names), names));
   }
   const KindText& row = kKinds[*found];
-  Case c = row.parse({text.substr(space + 1), text}, row.keys);
+  Case c = row.parse(rest, row.keys);
   Validate(c);
   return c;
 }

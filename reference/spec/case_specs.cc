@@ -1,8 +1,11 @@
 // The tensors of a case: which inputs it needs and which outputs answer it, with types and axes.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "reference/spec/case.h"
 #include "reference/spec/error.h"
@@ -121,6 +124,20 @@ std::map<std::string, TensorSpec> OutputSpecs(const Case& c) {
 }
 
 void CheckInputs(const Case& c, const TensorMap& inputs) {
+  std::vector<std::string> missing;
+  for (const auto& [name, spec] : InputSpecs(c)) {
+    if (!inputs.contains(name)) missing.push_back(name);
+  }
+  if (missing.size() > 1) {
+    std::vector<std::string> present;
+    for (const auto& [name, tensor] : inputs) present.push_back(name);
+    throw Error(
+        ErrorCode::kMissingData,
+        fmt::format("tensors {} are needed and absent; present: {}; add them under these "
+                    "names",
+                    fmt::join(missing, ", "),
+                    present.empty() ? "none" : fmt::format("{}", fmt::join(present, ", "))));
+  }
   for (const auto& [name, spec] : InputSpecs(c)) {
     const Tensor& tensor = Get(inputs, name);
     if (tensor.dtype != spec.dtype) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "reference/spec/error.h"
 #include "reference/spec/format_families.h"
@@ -151,6 +153,46 @@ std::string PlaneTensor(const KvFormat& format, const std::string& name, const P
   return IsPlain(format) ? name : fmt::format("{}_{}", name, plane.name);
 }
 
+namespace {
+
+// Of the same family and with as many parts to their names, the formats that keep such rows.
+std::string FormatsThatFit(const KvFormat& format, int64_t head_dim) {
+  constexpr size_t kMost = 3;
+  const std::string own = Print(format);
+  const std::string family = own.substr(0, own.find(':'));
+  // Those that differ in the fewest characters first.
+  std::vector<std::pair<size_t, std::string>> fitting;
+  for (const KvFormat& other : ListedKvFormats()) {
+    if (other.index() != format.index() || !FitsHeadDim(other, head_dim)) continue;
+    const std::string text = Print(other);
+    if (text.substr(0, text.find(':')) != family) continue;
+    const size_t end = std::min(text.size(), own.size());
+    size_t differ = std::max(text.size(), own.size()) - end;
+    for (size_t i = 0; i < end; ++i) differ += text[i] == own[i] ? 0 : 1;
+    fitting.emplace_back(differ, text);
+  }
+  std::sort(fitting.begin(), fitting.end());
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, fitting.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + fitting[i].second;
+  }
+  if (text.empty()) {
+    text = fmt::format("no format of {} keeps rows of {} channels: take another, or a plain format",
+                       family, head_dim);
+  } else {
+    text = fmt::format("of the same family these keep rows of {} channels: {}", head_dim, text);
+  }
+  if (own.find("swizzled") != std::string::npos) {
+    text += fmt::format(
+        "; where {} channels are one head of a token, give the heads of a token as "
+        "one row (tokens, heads x {})",
+        head_dim, head_dim);
+  }
+  return text;
+}
+
+}  // namespace
+
 void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& context) {
   if (!Exists(format)) {
     throw Error(ErrorCode::kIllegalCase, fmt::format("'{}' is not a format", Print(format)),
@@ -166,11 +208,12 @@ void CheckHeadDim(const KvFormat& format, int64_t head_dim, const std::string& c
         context);
   }
   if (!FitsHeadDim(format, head_dim)) {
-    throw Error(ErrorCode::kIllegalCase,
-                fmt::format("head_dim {} is not a multiple of the group {} of {}; choose a smaller "
-                            "group or a plain format",
-                            head_dim, BlockOf(format), Print(format)),
-                context);
+    throw Error(
+        ErrorCode::kIllegalCase,
+        fmt::format("head_dim {} is not a multiple of {}, the channels that {} keeps "
+                    "together; {}",
+                    head_dim, BlockOf(format), Print(format), FormatsThatFit(format, head_dim)),
+        context);
   }
 }
 

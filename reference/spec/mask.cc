@@ -19,11 +19,72 @@ constexpr std::array<std::pair<MaskAxes, std::string_view>, 5> kAxes = {{
     {MaskAxes::kB11T, "B11T"},
 }};
 
+// The axes that are asked for, or a 1 in their place, of something like 1HLT, BLT or b,1,l,t: the
+// least that has them. "" where that says nothing.
+std::string AxesMeantBy(std::string_view text) {
+  bool batch = false;
+  bool heads = false;
+  bool queries = false;
+  bool keys = false;
+  for (const char c : text) {
+    switch (c) {
+      case 'B':
+      case 'b':
+        batch = true;
+        break;
+      case 'H':
+      case 'h':
+        heads = true;
+        break;
+      case 'L':
+      case 'l':
+      case 'Q':
+      case 'q':
+        queries = true;
+        break;
+      case 'T':
+      case 't':
+      case 'S':
+      case 's':
+      case 'K':
+      case 'k':
+        if (keys) return "";
+        keys = true;
+        break;
+      case '1':
+      case ',':
+      case 'x':
+        break;
+      default:
+        return "";
+    }
+    // Keys are the last axis of every mask.
+    if (keys && c != 'T' && c != 't' && c != 'S' && c != 's' && c != 'K' && c != 'k') return "";
+  }
+  if (!keys) return "";
+  if (heads) return "BHLT";
+  if (batch) return queries ? "B1LT" : "B11T";
+  return queries ? "LT" : "T";
+}
+
+std::string_view MeaningOf(std::string_view axes) {
+  if (axes == "T") return "one row of keys, for all batch rows, heads and queries";
+  if (axes == "LT") return "one mask for all batch rows and heads";
+  if (axes == "B1LT") return "one mask a batch row, for all its heads";
+  if (axes == "B11T") return "one row of keys a batch row, for all its heads and queries";
+  return "a mask of every batch row, head and query, each stored, also where they are the same "
+         "(numpy.broadcast_to)";
+}
+
 MaskAxes ParseAxes(Piece piece) {
   for (const auto& [axes, name] : kAxes) {
     if (piece.text == name) return axes;
   }
-  piece.Refuse("mask axes are T, LT, B1LT, BHLT or B11T");
+  constexpr std::string_view kLegal = "mask axes are T, LT, B1LT, BHLT or B11T";
+  const std::string meant = AxesMeantBy(piece.text);
+  if (meant.empty()) piece.Refuse(kLegal);
+  piece.Refuse(
+      fmt::format("{}; for '{}' write {}: {}", kLegal, piece.text, meant, MeaningOf(meant)));
 }
 
 // Rank of a term in the fixed order, so that a mask has one text.
@@ -68,6 +129,13 @@ int ParseTerm(Piece term, MaskSpec* mask) {
     }
     mask->additive_dtype = *dtype;
     return 4;
+  }
+  if (name == "causal" || name == "is_causal") {
+    term.Refuse(
+        "'causal' can be two masks: causal_bottom_right (the last query sees every key, as the "
+        "kernels of LLMs mean it: FlashAttention, FlashInfer, vLLM, MLX) or causal_top_left (the "
+        "first query sees only the first key, as is_causal of PyTorch's "
+        "scaled_dot_product_attention); they differ where L and T do");
   }
   term.Refuse(fmt::format(
       "'{}' is not a mask term{}; terms: causal_bottom_right, causal_top_left, window:W, "

@@ -5,11 +5,19 @@
 #include <algorithm>
 
 #include "reference/spec/error.h"
+#include "reference/spec/white_space.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::string_view kOneSpace = "words are separated by exactly one space";
+// Where an operation ends: at a semicolon with white space behind it.
+size_t EndOfOperation(std::string_view text, size_t begin) {
+  for (size_t at = text.find(';', begin); at != std::string_view::npos;
+       at = text.find(';', at + 1)) {
+    if (at + 1 == text.size() || IsWhiteSpace(text[at + 1])) return at;
+  }
+  return text.size();
+}
 
 }  // namespace
 
@@ -20,8 +28,8 @@ void ReadOperations(std::string_view text, size_t most, const std::function<void
   const auto read_line = [&](Piece line) {
     size_t begin = 0;
     while (true) {
-      const size_t end = std::min(line.text.find("; ", begin), line.text.size());
-      const Piece piece = {line.text.substr(begin, end - begin), line.whole};
+      const size_t end = EndOfOperation(line.text, begin);
+      const Piece piece = Stripped({line.text.substr(begin, end - begin), line.whole});
       if (!has_setup) {
         setup(piece);
         has_setup = true;
@@ -30,7 +38,7 @@ void ReadOperations(std::string_view text, size_t most, const std::function<void
         operation(piece);
       }
       if (end == line.text.size()) return;
-      begin = end + 2;
+      begin = end + 1;
     }
   };
   if (text.ends_with('\n')) text.remove_suffix(1);
@@ -51,15 +59,12 @@ void ReadOperations(std::string_view text, size_t most, const std::function<void
 
 Fields SetupFields(Piece line, std::string_view kind, std::string_view example,
                    std::string_view known_keys) {
-  const size_t space = std::min(line.text.find(' '), line.text.size());
-  if (line.text.substr(0, space) != kind) {
+  Piece rest = line;
+  if (TakeWord(&rest).text != kind) {
     line.Refuse(fmt::format("expected {} and its fields", kind));
   }
-  if (space == line.text.size()) {
-    Piece{line.text.substr(space), line.whole}.Refuse(
-        fmt::format("expected fields, as: {}", example));
-  }
-  return Fields({line.text.substr(space + 1), line.whole}, known_keys);
+  if (rest.text.empty()) rest.Refuse(fmt::format("expected fields, as: {}", example));
+  return Fields(rest, known_keys);
 }
 
 int ParseStateKey(Piece piece, int count) {
@@ -79,22 +84,20 @@ DType ParseVectorType(Piece piece) {
   return *dtype;
 }
 
-Words::Words(Piece line) : line_(line), words_(Split(line, ' ')) {
+Words::Words(Piece line) : line_(line), words_(SplitWords(line)) {
   for (size_t i = 0; i < line.text.size(); ++i) {
     const auto c = static_cast<unsigned char>(line.text[i]);
-    if (c < 0x20 || c > 0x7e) {
+    if ((c < 0x20 || c > 0x7e) && !IsWhiteSpace(line.text[i])) {
       Piece{line.text.substr(i, 1), line.whole}.Refuse(
           fmt::format("byte 0x{:02x} is not printable ASCII", c));
     }
   }
-  if (line.text.empty()) line.Refuse("an operation is missing");
+  if (words_.empty()) line.Refuse("an operation is missing");
 }
 
 Piece Words::Take(std::string_view what) {
   if (next_ == words_.size()) End().Refuse(fmt::format("{} is missing", what));
-  const Piece word = words_[next_++];
-  if (word.text.empty()) word.Refuse(kOneSpace);
-  return word;
+  return words_[next_++];
 }
 
 bool Words::TakeIfAny(Piece* word) {
@@ -116,7 +119,6 @@ void Words::TakeArrow() {
 
 Fields Words::TakeFields(std::string_view known_keys) {
   if (next_ == words_.size()) return Fields(End(), known_keys);
-  if (words_[next_].text.empty()) words_[next_].Refuse(kOneSpace);
   const size_t begin = static_cast<size_t>(words_[next_].text.data() - line_.text.data());
   next_ = words_.size();
   return Fields({line_.text.substr(begin), line_.whole}, known_keys);
@@ -124,7 +126,7 @@ Fields Words::TakeFields(std::string_view known_keys) {
 
 void Words::Finish() {
   if (next_ == words_.size()) return;
-  words_[next_].Refuse(words_[next_].text.empty() ? kOneSpace : "nothing may follow here");
+  words_[next_].Refuse("nothing may follow here");
 }
 
 }  // namespace kvcheck

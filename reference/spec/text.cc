@@ -8,6 +8,7 @@
 
 #include "reference/spec/error.h"
 #include "reference/spec/near_name.h"
+#include "reference/spec/white_space.h"
 
 namespace kvcheck {
 
@@ -59,14 +60,12 @@ std::vector<Piece> Split(Piece piece, char separator) {
 Fields::Fields(Piece line, std::string_view known_keys) : line_(line), known_keys_(known_keys) {
   for (size_t i = 0; i < line.text.size(); ++i) {
     const auto c = static_cast<unsigned char>(line.text[i]);
-    if (c < 0x20 || c > 0x7e) {
+    if ((c < 0x20 || c > 0x7e) && !IsWhiteSpace(line.text[i])) {
       Piece{line.text.substr(i, 1), line.whole}.Refuse(
           fmt::format("byte 0x{:02x} is not printable ASCII", c));
     }
   }
-  if (line.text.empty()) return;
-  for (const Piece& token : Split(line, ' ')) {
-    if (token.text.empty()) token.Refuse("fields are separated by exactly one space");
+  for (const Piece& token : SplitWords(line)) {
     const size_t equals = token.text.find('=');
     if (equals == std::string_view::npos || equals == 0) {
       token.Refuse(fmt::format("expected key=value, got '{}'", token.text));
@@ -86,6 +85,22 @@ Fields::Fields(Piece line, std::string_view known_keys) : line_(line), known_key
 }
 
 void Fields::RefuseKey(const Field& field) const {
+  const std::string_view key = field.key.text;
+  const std::vector<std::string> known = ListedNames(known_keys_);
+  const bool has_mask = std::find(known.begin(), known.end(), "mask") != known.end();
+  const bool is_window = key.find("window") != std::string_view::npos;
+  if (has_mask && (is_window || key == "causal" || key == "is_causal")) {
+    const bool is_number = !field.value.text.empty() && field.value.text.find_first_not_of(
+                                                            "0123456789") == std::string_view::npos;
+    field.key.Refuse(fmt::format(
+        "unknown key '{}': a term of the mask says it: {}", key,
+        is_window
+            ? fmt::format("mask=causal_bottom_right+window:{} (a query sees itself and the "
+                          "keys before it, {} in all)",
+                          is_number ? field.value.text : "8", is_number ? field.value.text : "8")
+            : "mask=causal_bottom_right (the last query sees every key, as the kernels of "
+              "LLMs mean it) or mask=causal_top_left (the first query sees the first key)"));
+  }
   field.key.Refuse(fmt::format("unknown key '{}'{}; known: {}", field.key.text,
                                DidYouMean(field.key.text, known_keys_), known_keys_));
 }

@@ -57,9 +57,18 @@ int ParseGroup(Piece piece) {
   const auto group =
       static_cast<int>(ParseInt({piece.text.substr(1), piece.whole}, 0, int64_t{1} << 20));
   if (!IsPowerOfTwo(group)) {
-    piece.Refuse(
-        "the Hadamard rotation needs a power of two: head_dim itself where it is one, otherwise a "
-        "group that divides it");
+    int64_t divisor = 1;
+    while (group > 0 && group % (2 * divisor) == 0) divisor *= 2;
+    const std::string rule =
+        "the Hadamard rotation needs a group of a power of two that divides head_dim, g32 to g512";
+    if (divisor < kLeastGroup) {
+      piece.Refuse(
+          fmt::format("{}: none divides {}, and rows of such a head_dim are not kept in "
+                      "this format without padding",
+                      rule, group));
+    }
+    piece.Refuse(fmt::format("{}: for head_dim {} write g{}", rule, group,
+                             std::min<int64_t>(divisor, kLargestGroup)));
   }
   if (group < kLeastGroup || group > kLargestGroup) {
     piece.Refuse("turboquant groups are g32, g64, g128, g256 or g512");

@@ -219,8 +219,14 @@ bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carr
     return Fail(-1, StepFault::kAccepted, fmt::format("an illegal call was carried out: {}", why));
   }
   if (!result.ok() && why.empty()) {
+    // Said by the package of adapters (kvcheck_adapter/masks.py).
+    const bool is_mask = result.message.find("the mask covers ") != std::string::npos;
     return Fail(-1, StepFault::kRefused,
-                fmt::format("a legal call was refused: {}", result.message));
+                fmt::format("{}: {}",
+                            is_mask ? "the call returned a mask that does not fit the K and V that "
+                                      "it returned"
+                                    : "a legal call was refused",
+                            result.message));
   }
   if (result.results_changed) {
     return Fail(-1, StepFault::kResultChanged,

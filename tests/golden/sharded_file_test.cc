@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "golden/numpy_array.h"
 #include "golden/tensor_file.h"
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
@@ -83,6 +84,33 @@ TEST_F(ShardFolder, TheIndexSaysWhichShardHasATensor) {
   EXPECT_EQ(file.index().objects.size(), 3u);
   EXPECT_EQ(ValueOf(file, "x"), 2);
   EXPECT_EQ(ValueOf(file, "z"), 3);
+  EXPECT_EQ(std::get<std::string>(file.index().objects.at("/").attributes.at(kNotNamedByIndex)),
+            "a.safetensors, d.safetensors");
+}
+
+TEST_F(ShardFolder, SaysWhatLiesElsewhereThanItsIndexSays) {
+  Write("a.safetensors", Shard("x", 1));
+  Write("b.safetensors", SafetensorsBytes(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                          R"("y":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                          "\1\2"));
+  WriteIndex(R"({"x":"a.safetensors","y":"b.safetensors"})");
+  ShardedFile file(folder_);
+  EXPECT_EQ(ValueOf(file, "x"), 1);
+  EXPECT_EQ(std::get<std::string>(file.index().objects.at("/").attributes.at(kNotNamedByIndex)),
+            "'x' of b.safetensors");
+  EXPECT_EQ(file.OriginOf("/x"), (TensorOrigin{folder_ + "/a.safetensors", "/x"}));
+}
+
+TEST_F(ShardFolder, IsOneSourceOfNumpysFiles) {
+  std::filesystem::copy_file(std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/fixture_fortran.npy",
+                             folder_ + "/k.npy");
+  const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  Write("q.npy",
+        std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header + '\7');
+  ShardedFile file(folder_);
+  EXPECT_EQ(ValueOf(file, "q"), 7);
+  EXPECT_EQ(ReadTensor(file, "/k").ElementCount(), 24);
+  EXPECT_FALSE(file.index().objects.at("/").attributes.contains(kNamedByFile));
 }
 
 TEST_F(ShardFolder, ATensorThatTheIndexDoesNotNameIsListedWithAProblem) {
@@ -112,6 +140,8 @@ TEST_F(ShardFolder, WhatDoesNotFitIsRefused) {
   Write("b.safetensors", Shard("x", 2));
   EXPECT_EQ(RefusalOf("b.safetensors"), "two shards have the tensor 'x'");
   const std::string index = "model.safetensors.index.json";
+  WriteIndex(R"({"x":"a.safetensors","x":"b.safetensors"})");
+  EXPECT_NE(RefusalOf(index).find("has the key 'x' twice"), std::string::npos);
   for (const char* text : {"", "[]", "{\"weight_map\":[]}", "{\"weight_map\":{\"x\":"}) {
     Write(index, text);
     EXPECT_NE(RefusalOf(index).find("no index of shards"), std::string::npos) << text;

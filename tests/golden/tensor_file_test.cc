@@ -34,7 +34,7 @@ std::string RefusalOf(const std::string& path) {
 TEST(TensorFile, OpensEachFormatByItsBytesAndNotByItsName) {
   const std::string path = golden_samples::TemporaryPath("misnamed.h5");
   int hdf5_opened = 0;
-  const Hdf5Opener opener = [&](const std::string& name) {
+  const LibraryOpener opener = [&](const std::string& name) {
     ++hdf5_opened;
     return std::make_unique<Hdf5File>(name);
   };
@@ -54,15 +54,16 @@ TEST(TensorFile, OpensEachFormatByItsBytesAndNotByItsName) {
   std::filesystem::remove(path);
 }
 
-TEST(TensorFile, NamesBothFormatsAndWhatTheFileIsInstead) {
+TEST(TensorFile, NamesTheFormatsAndWhatTheFileIsInstead) {
   const std::string path = golden_samples::TemporaryPath("other");
   for (const auto& [bytes, reason] : std::map<std::string, std::string>{
            {"", "it is empty"},
-           {"{", "neither HDF5 nor safetensors, the formats that are read: it starts with '{'"},
-           {"PK\x03\x04 and more of a zip", "it is a ZIP archive, as torch.save"},
-           {"\x93NUMPY\x01 and more", "it is a numpy array"},
+           {"{",
+            "it starts with '{'. Formats that are read: HDF5, safetensors, numpy's .npy and .npz; "
+            "raw elements with their type and shape behind the name: "},
            {"GGUF\x03 and more", "it is a GGUF model"},
-           {"\x80\x02\x8a\x0a and more", "it is a Python pickle"},
+           {"\x80\x02\x8a\x0a and more", "runs no code of it: kvcheck convert "},
+           {"\x80\x04\x95 and more", "it is a pickle, as torch.save writes it"},
            {"\x1b[31m red text", "it starts with '\\x1b[31m re'"},
            {std::string(5000, '\0'), "it starts with '\\x00"}}) {
     golden_samples::WriteBytes(path, bytes);

@@ -85,6 +85,72 @@ std::string ExtentsText(const Shape& shape) {
   return extents.empty() ? "of no axes" : fmt::format("{}", fmt::join(extents, "x"));
 }
 
+// What stands before the last part of a path.
+std::string GroupOf(const std::string& path) {
+  return path.substr(0, path.size() - LastPart(path).size());
+}
+
+// Bytes of codes in words of 32 bits, the lowest byte first, as MLX's quantize returns them.
+constexpr int64_t kBytesOfWord = 4;
+bool AreWords(const ObjectRecord& record, const TensorSpec& spec) {
+  return record.dtype == DType::kUInt32 && spec.dtype == DType::kUInt8 &&
+         !record.shape.axes.empty() &&
+         record.shape.ElementCount() * kBytesOfWord == spec.shape.ElementCount();
+}
+
+// Who says that a tensor is of a type. Of a codec case `x` is the type of the original rows only.
+std::string WhoSaysType(const Case& c, const std::string& name, DType dtype) {
+  const auto* codec = std::get_if<CodecCase>(&c);
+  if (codec == nullptr || name == "x" || IsPlain(codec->format)) {
+    return fmt::format("the case says {}", Name(dtype));
+  }
+  return fmt::format("'{}' of the format {} is {} (x={} is the type of the original rows)", name,
+                     Print(codec->format), Name(dtype), ShortName(codec->x));
+}
+
+// True where the stored extents, those of 1 aside, are the wanted ones in another order, or with
+// some of them joined.
+bool CanBeReordered(const Shape& stored, const Shape& wanted) {
+  std::vector<int64_t> have, want;
+  for (const Axis& axis : stored.axes) {
+    if (axis.extent != 1) have.push_back(axis.extent);
+  }
+  for (const Axis& axis : wanted.axes) {
+    if (axis.extent != 1) want.push_back(axis.extent);
+  }
+  std::sort(have.begin(), have.end());
+  std::sort(want.begin(), want.end());
+  return have == want ||
+         (have.size() < want.size() && stored.ElementCount() == wanted.ElementCount());
+}
+
+// What to do about a tensor whose shape is in no order that of the case.
+std::string WhatWouldHelp(const FileIndex& index, const std::string& name, const Shape& stored,
+                          const Shape& wanted) {
+  if (name == "mask") {
+    return "correct the case, or store the mask with an entry for every key that the case has, "
+           "those before the new tokens among them; axes that are 1 may be left out";
+  }
+  if (CanBeReordered(stored, wanted)) {
+    return fmt::format("correct the case, or say in which order the axes are with --axes {}={}",
+                       name, wanted.axes.size() == 4 ? "B,T,H,D" : "LABELS");
+  }
+  for (const auto& [path, record] : index.objects) {
+    const std::string last = LowerCase(LastPart(path));
+    if (!record.is_dataset || (name != "k" && name != "v")) continue;
+    if (last.find("block_table") == std::string::npos && last.find("page_table") == last.npos &&
+        last.find("page_indices") == last.npos && last.find("kv_indices") == last.npos) {
+      continue;
+    }
+    return fmt::format(
+        "no order of the axes makes one of the other; {} says that K and V lie in "
+        "pages, which the Python package judges: kvcheck.judge_attention(..., "
+        "block_table=..., kv_lens=...)",
+        path);
+  }
+  return "no order of the axes makes one of the other: correct the case";
+}
+
 std::string OrdersText(const std::vector<AxisOrder>& orders, const Shape& wanted,
                        const std::string& prefix) {
   std::vector<std::string> texts;
@@ -212,8 +278,8 @@ std::string CaseTensors::PathOf(const StoredFile& file, const std::string& name,
 }
 
 std::optional<AxisOrder> CaseTensors::SaidOrder(const StoredFile& file, const std::string& name,
-                                                const std::string& path, const Shape& wanted) {
-  const Shape& stored = file.source().index().objects.at(path).shape;
+                                                const std::string& path, const Shape& stored,
+                                                const Shape& wanted) {
   for (const std::string& who : {name, std::string()}) {
     const auto said = choices_.axes.find(who);
     if (said == choices_.axes.end()) continue;
@@ -257,17 +323,15 @@ void CaseTensors::OrderAxes(const StoredFile& file, const Specs& specs,
   std::vector<std::string> open;
   for (auto& [name, tensor] : *found) {
     const Shape& wanted = specs.at(name).shape;
-    const Shape& stored = file.source().index().objects.at(tensor.path).shape;
+    const Shape& stored = tensor.shape;
     std::vector<AxisOrder> orders = PossibleOrders(stored, wanted);
-    if (auto said = SaidOrder(file, name, tensor.path, wanted)) orders = {std::move(*said)};
+    if (auto said = SaidOrder(file, name, tensor.path, stored, wanted)) orders = {std::move(*said)};
     if (orders.empty()) {
       throw Error(
           ErrorCode::kMissingData,
-          fmt::format("'{}' is {} of shape {}, and the case says {}{}: correct the case, or "
-                      "say in which order the axes are with --axes {}={}",
-                      name, tensor.path, ExtentsText(stored), ToString(wanted),
-                      CaseThatFits(stored, wanted), name,
-                      wanted.axes.size() == 4 ? "B,T,H,D" : "LABELS"),
+          fmt::format("'{}' is {} of shape {}, and the case says {}{}: {}", name, tensor.path,
+                      ExtentsText(stored), ToString(wanted), CaseThatFits(stored, wanted),
+                      WhatWouldHelp(file.source().index(), name, stored, wanted)),
           file.path());
     }
     tensor.order = orders.front();
@@ -281,7 +345,7 @@ void CaseTensors::OrderAxes(const StoredFile& file, const Specs& specs,
   for (const std::string& name : open) {
     Found& tensor = found->at(name);
     const Shape& wanted = specs.at(name).shape;
-    const Shape& stored = file.source().index().objects.at(tensor.path).shape;
+    const Shape& stored = tensor.shape;
     const std::vector<AxisOrder> orders = PossibleOrders(stored, wanted);
     if (stored.SameExtents(wanted) && reordered_.empty()) {
       std::vector<AxisOrder> others(orders.begin() + 1, orders.end());
@@ -305,6 +369,16 @@ void CaseTensors::OrderAxes(const StoredFile& file, const Specs& specs,
 
 DType CaseTensors::StoredType(const StoredFile& file, const std::string& name,
                               const TensorSpec& spec, const ObjectRecord& record) const {
+  if (AreWords(record, spec)) {
+    if (choices_.cast == spec.dtype) return spec.dtype;
+    throw Error(
+        ErrorCode::kMissingData,
+        fmt::format("'{}' is stored as uint32 of shape {}: {} are bytes, {} a row; these are "
+                    "MLX's words of four bytes: read them so with --cast u8, or store "
+                    "words.view(mx.uint8)",
+                    name, ExtentsText(record.shape), name, spec.shape.RowLength()),
+        file.path());
+  }
   DType stored = MeantType(record, &spec);
   const bool is_code = !IsFloat(stored) && IsFloat(spec.dtype) &&
                        !record.attributes.contains("kv_dtype") && choices_.cast &&
@@ -327,17 +401,17 @@ DType CaseTensors::StoredType(const StoredFile& file, const std::string& name,
     }
     throw Error(
         ErrorCode::kMissingData,
-        fmt::format("'{}' is stored as {}, and the case says {}; correct the case, or compare in a "
-                    "type that holds both with --cast TYPE",
-                    name, Name(stored), Name(spec.dtype)),
+        fmt::format("'{}' is stored as {}, and {}; correct the case, or compare in a type that "
+                    "holds both with --cast TYPE",
+                    name, Name(stored), WhoSaysType(c_, name, spec.dtype)),
         file.path());
   }
   if (!IsFloat(stored) && !IsFloat(spec.dtype)) return stored;
   const bool is_mask = spec.dtype == DType::kBool;
   const bool holds_mask = stored == DType::kBool;
   throw Error(ErrorCode::kMissingData,
-              fmt::format("'{}' is stored as {}, and the case says {}{}", name, Name(stored),
-                          Name(spec.dtype),
+              fmt::format("'{}' is stored as {}, and {}{}", name, Name(stored),
+                          WhoSaysType(c_, name, spec.dtype),
                           is_mask ? ": numbers that are added to the scores are mask=additive, "
                                     "a mask of true and false is stored as bool"
                           : holds_mask ? ": a mask of true and false is mask=bool"
@@ -345,6 +419,30 @@ DType CaseTensors::StoredType(const StoredFile& file, const std::string& name,
                               ? "; where the integers are its codes, say so with --cast " +
                                     std::string(ShortName(spec.dtype))
                               : ""),
+              file.path());
+}
+
+// All that is missing, in one message: each would be a run of its own.
+void CaseTensors::RefuseMissing(const StoredFile& file, const Specs& specs,
+                                std::vector<std::string> taken) const {
+  std::vector<std::string> missing;
+  std::string first;
+  for (const auto& [name, spec] : specs) {
+    try {
+      taken.push_back(PathOf(file, name, spec, taken));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kMissingData || choices_.map.contains(name)) continue;
+      if (missing.empty()) first = error.message();
+      missing.push_back(fmt::format("'{}'", name));
+    }
+  }
+  if (missing.size() < 2) return;
+  // "'codes' of the case is not there; present: ..., ...; say which it is with --map": what is
+  // present is the same for each.
+  const size_t present = first.find("; ");
+  throw Error(ErrorCode::kMissingData,
+              fmt::format("{} of the case are not there{}", fmt::join(missing, ", "),
+                          present == std::string::npos ? "" : first.substr(present)),
               file.path());
 }
 
@@ -360,12 +458,17 @@ std::map<std::string, CaseTensors::Found> CaseTensors::Find(const StoredFile& fi
     }
   }
   double bytes = 0;
+  RefuseMissing(file, specs, taken);
   for (const auto& [name, spec] : specs) {
     Found tensor;
     tensor.path = PathOf(file, name, spec, taken);
     taken.push_back(tensor.path);
     const ObjectRecord& record = DatasetRecord(file.source(), tensor.path);
     tensor.dtype = StoredType(file, name, spec, record);
+    tensor.shape = record.shape;
+    if (AreWords(record, spec) && tensor.dtype == spec.dtype) {
+      tensor.shape.axes.back().extent *= kBytesOfWord;
+    }
     bytes += BytesOfTensor(record.shape, record.dtype) + BytesOfTensor(spec.shape, spec.dtype);
     found[name] = std::move(tensor);
   }
@@ -401,7 +504,8 @@ void CaseTensors::Note(const std::string& name, const TensorSpec& spec, const Fo
 Tensor CaseTensors::Read(const StoredFile& file, const std::string& name, const TensorSpec& spec,
                          const Found& found) const {
   Tensor tensor = ReadTensor(file.source(), found.path);
-  const Shape stored = tensor.shape;
+  tensor.shape = found.shape;
+  const Shape& stored = found.shape;
   tensor.dtype = found.dtype;
   if (found.dtype != spec.dtype) {
     int64_t first = 0;
@@ -411,10 +515,10 @@ Tensor CaseTensors::Read(const StoredFile& file, const std::string& name, const 
       std::vector<double> value(1);
       DecodeTo(tensor, first, value);
       throw Error(ErrorCode::kMissingData,
-                  fmt::format("'{}' is stored as {}, and the case says {}, but {} of its {} values "
-                              "are none of {}, the first at {}: {}; correct the case{}, or store "
-                              "what was computed with",
-                              name, Name(found.dtype), Name(spec.dtype), count,
+                  fmt::format("'{}' is stored as {}, and {}, but {} of its {} values are none of "
+                              "{}, the first at {}: {}; correct the case{}, or store what was "
+                              "computed with",
+                              name, Name(found.dtype), WhoSaysType(c_, name, spec.dtype), count,
                               tensor.ElementCount(), Name(spec.dtype), ElementName(stored, first),
                               value[0], CaseOfType(name, found.dtype)),
                   file.path());
@@ -441,8 +545,10 @@ std::unique_ptr<ObservedSource> CaseTensors::Outputs(const StoredFile& file) {
   const std::map<std::string, Found> all = Find(file, specs);
   DatasetNames paths;
   bool as_they_are = true;
+  origins_.clear();
   for (const auto& [name, found] : all) {
     paths[name] = found.path;
+    origins_[name] = file.source().OriginOf(found.path);
     const ObjectRecord& record = DatasetRecord(file.source(), found.path);
     as_they_are = as_they_are && found.dtype == specs.at(name).dtype &&
                   MeantType(record, &specs.at(name)) == found.dtype &&
@@ -485,10 +591,13 @@ std::optional<std::string> CaseTensors::AnswerOf(const std::string& path) const 
 std::vector<std::string> CaseTensors::TakeUnjudgedAnswers(const StoredFile& file) {
   std::vector<std::string> warnings;
   const Specs specs = OutputSpecs(c_);
+  // Where --map says which tensors are meant, what lies in other groups is another question's.
+  std::set<std::string> groups;
+  for (const auto& [name, path] : choices_.map) groups.insert(GroupOf(path));
   std::set<std::string>& others = others_[file.path()];
   for (auto path = others.begin(); path != others.end();) {
     const std::optional<std::string> name = AnswerOf(*path);
-    if (!name) {
+    if (!name || (!groups.empty() && !groups.contains(GroupOf(*path)))) {
       ++path;
       continue;
     }

@@ -43,6 +43,8 @@ class CaseTensors {
   TensorMap Inputs(const StoredFile& file);
   // The outputs likewise; file must outlive them.
   std::unique_ptr<ObservedSource> Outputs(const StoredFile& file);
+  // Where the outputs of the last call of Outputs come from.
+  const std::map<std::string, TensorOrigin>& origins() const { return origins_; }
   // What was taken otherwise than as the case has it, and what was not looked at, as sentences.
   std::vector<std::string> Notes() const;
   // Tensors of the file that look like an answer to the case and are not judged, though nobody
@@ -56,6 +58,7 @@ class CaseTensors {
   struct Found {
     std::string path;
     DType dtype = DType::kFloat32;  // of the elements as stored
+    Shape shape;                    // as stored, in elements of dtype
     AxisOrder order;
     std::string remark;  // why this order was taken, where another is possible
   };
@@ -66,9 +69,13 @@ class CaseTensors {
   std::map<std::string, Found> Find(const StoredFile& file, const Specs& specs);
   std::string PathOf(const StoredFile& file, const std::string& name, const TensorSpec& spec,
                      const std::vector<std::string>& taken) const;
+  // Errors: kMissingData where two or more are not there, and names them all.
+  void RefuseMissing(const StoredFile& file, const Specs& specs,
+                     std::vector<std::string> taken) const;
   void OrderAxes(const StoredFile& file, const Specs& specs, std::map<std::string, Found>* found);
   std::optional<AxisOrder> SaidOrder(const StoredFile& file, const std::string& name,
-                                     const std::string& path, const Shape& wanted);
+                                     const std::string& path, const Shape& stored,
+                                     const Shape& wanted);
   std::vector<AxisOrder> PossibleOrders(const Shape& stored, const Shape& wanted) const;
   DType StoredType(const StoredFile& file, const std::string& name, const TensorSpec& spec,
                    const ObjectRecord& record) const;
@@ -84,6 +91,7 @@ class CaseTensors {
   // A tensor of the case whose axes can only be in another order than the case's.
   std::string reordered_;
   std::vector<std::string> notes_;
+  std::map<std::string, TensorOrigin> origins_;
   // Datasets of each file that were not read.
   std::map<std::string, std::set<std::string>> others_;
 };

@@ -1,6 +1,7 @@
 // compare --case: the inputs and the outputs of a case, in one file or in two, and no golden file.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +11,10 @@
 
 #include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
 #include "tools/compare/case_tensors.h"
 #include "tools/compare/compare_question.h"
+#include "tools/compare/tensor_role.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/report/number_text.h"
 
@@ -47,7 +50,50 @@ std::vector<std::string> OtherInputs(const StoredFile& answers, const Case& c,
   return warnings;
 }
 
+// Datasets of starts of sequences, as FlashAttention, TransformerEngine and FlashInfer name them.
+bool NamesStarts(std::string_view path) {
+  const std::string last = LowerCase(LastPart(path));
+  return last.find("cu_seqlens") != std::string::npos || last.find("cu_seq_len") != last.npos ||
+         last == "qo_indptr" || last == "kv_indptr";
+}
+
 }  // namespace
+
+void RefusePackedSequences(const StoredFile& file, const Case& c) {
+  const auto* attention = std::get_if<AttentionCase>(&c);
+  if (attention == nullptr || file.IsGolden()) return;
+  std::vector<std::string> names;
+  std::string padded;
+  int64_t sequences = 0;
+  for (const auto& [path, record] : file.source().index().objects) {
+    if (!record.is_dataset || IsFloat(record.dtype) || record.shape.axes.size() != 1 ||
+        record.shape.ElementCount() < 2 || !NamesStarts(path)) {
+      continue;
+    }
+    // One sequence from the first token to the last is what a case asks.
+    std::vector<double> starts(static_cast<size_t>(record.shape.ElementCount()));
+    DecodeTo(ReadTensor(file.source(), path), 0, starts);
+    const double last = starts.back();
+    const bool is_whole = starts.size() == 2 && starts.front() == 0 &&
+                          (last == static_cast<double>(attention->query_len) ||
+                           last == static_cast<double>(attention->kv_len));
+    if (is_whole) continue;
+    sequences = std::max<int64_t>(sequences, record.shape.ElementCount() - 1);
+    if (LowerCase(LastPart(path)).find("padded") != std::string::npos) padded = path;
+    names.push_back(path);
+  }
+  if (names.empty()) return;
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("{} says that its tokens are {}, packed one behind the other{}: each attends to "
+                  "itself only, and a case is one sequence. The Python package judges them: "
+                  "kvcheck.judge_attention(out, q, k, v, layout=\"shd\", cu_seqlens_q=..., "
+                  "cu_seqlens_k=...{}); or store each sequence in a file of its own",
+                  fmt::join(names, ", "), Plural(sequences, "sequence"),
+                  padded.empty() ? "" : ", with padding between them",
+                  padded.empty() ? "" : ", cu_seqlens_q_padded=..., cu_seqlens_k_padded=..."),
+      file.path());
+}
 
 std::string TensorArguments(const CompareQuestion& asked) {
   std::string text;
@@ -70,6 +116,8 @@ void CompareCase(const CompareQuestion& asked, ResultSink* results) {
                 "the case generates its inputs: give the file of the outputs alone, or data=file",
                 "compare");
   }
+  RefusePackedSequences(file, c);
+  if (second) RefusePackedSequences(*second, c);
   CaseResult result;
   result.verdict.case_text = Print(c);
   result.verdict.implementation = answers.path();
@@ -98,6 +146,11 @@ void CompareCase(const CompareQuestion& asked, ResultSink* results) {
     return verdict;
   });
   for (std::string& note : tensors.Notes()) results->AddNote(std::move(note));
+  std::vector<const StoredFile*> read = {&file};
+  if (second) read.push_back(&*second);
+  for (const StoredFile* one : read) {
+    if (auto note = NotNamedByIndex(*one)) results->AddNote(std::move(*note));
+  }
 }
 
 }  // namespace kvcheck

@@ -95,6 +95,9 @@ void CompareStored(const CompareQuestion& question, const StoredFile& gold, cons
 // file. Errors: kUsage, kUnreadableFile; Cancelled, and then nothing is written.
 void BlessStored(const CompareQuestion& question, const StoredFile& gold, const StoredFile& got,
                  const std::function<void(const std::string& line)>& tell);
+// Errors: kUnsupported, with the call that judges them, where a file says that its tokens are
+// several packed sequences, of which a case of attention is one.
+void RefusePackedSequences(const StoredFile& file, const Case& c);
 // One file that holds the inputs and the outputs of the case, or one of each.
 void CompareCase(const CompareQuestion& question, ResultSink* results);
 

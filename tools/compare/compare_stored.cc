@@ -72,10 +72,16 @@ std::vector<std::string> PatternsOf(const std::vector<ComparePair>& pairs,
   return patterns;
 }
 
-// One file under two paths, hard and symbolic links among them.
-bool AreOneFile(const StoredFile& gold, const StoredFile& got) {
+// The same tensor of one file under two paths, hard and symbolic links among them; of folders, the
+// shards that have it.
+bool IsItself(const ComparePair& pair, const StoredFile& gold, const StoredFile& got) {
+  if (pair.standing != PairStanding::kComparable || !pair.names.in_gold || pair.names.got.empty()) {
+    return false;
+  }
+  const TensorOrigin a = gold.source().OriginOf(pair.names.name);
+  const TensorOrigin b = got.source().OriginOf(pair.names.got);
   std::error_code ignored;
-  return std::filesystem::equivalent(gold.path(), got.path(), ignored);
+  return a.tensor == b.tensor && std::filesystem::equivalent(a.file, b.file, ignored);
 }
 
 // A tensor beside itself is what it is, and proves nothing.
@@ -178,7 +184,6 @@ void CompareStored(const CompareQuestion& asked, const StoredFile& gold, const S
     results->SetTensors(CountsOf(selection, std::span(pairs).first(reported)));
   };
   const EmptyPairs empty = StandingOfEmpty(pairs);
-  const bool is_one_file = AreOneFile(gold, got);
   Certificates certified;
   try {
     if (!asked.full_statistics) {
@@ -209,7 +214,7 @@ void CompareStored(const CompareQuestion& asked, const StoredFile& gold, const S
       if (auto looser = LooserThanFormat(pair, gold_file, got_file, threads)) {
         verdict.warnings.push_back(std::move(*looser));
       }
-      if (is_one_file && pair.names.got == pair.names.name) MistrustSelf(&verdict);
+      if (IsItself(pair, gold, got)) MistrustSelf(&verdict);
       if (!verdict.outputs.empty()) {
         outcomes.push_back({pair.names.name, verdict.outcome == Outcome::kFail});
       }
@@ -221,6 +226,9 @@ void CompareStored(const CompareQuestion& asked, const StoredFile& gold, const S
     results->SetPatterns(PatternsOf(pairs, outcomes, gold_file, got_file, asked.cancel));
   } catch (const Cancelled&) {
     results->SetInterrupted();
+  }
+  for (const StoredFile* file : {&gold, &got}) {
+    if (auto note = NotNamedByIndex(*file)) results->AddNote(std::move(*note));
   }
   finish(pairs.size());
 }

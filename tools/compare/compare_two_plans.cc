@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -10,6 +12,7 @@
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
 #include "tools/compare/case_tensors.h"
+#include "tools/compare/compare_question.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/stored_tensors.h"
@@ -30,6 +33,17 @@ TensorMap ReadOutputs(const ObservedSource& observed, const Case& c, const std::
     tensors[name] = std::move(tensor);
   }
   return tensors;
+}
+
+// Every output is one tensor of one file in both, links among them.
+bool AreTheSame(const std::map<std::string, TensorOrigin>& gold,
+                const std::map<std::string, TensorOrigin>& got) {
+  return std::all_of(gold.begin(), gold.end(), [&](const auto& output) {
+    const TensorOrigin& other = got.at(output.first);
+    std::error_code ignored;
+    return output.second.tensor == other.tensor &&
+           std::filesystem::equivalent(output.second.file, other.file, ignored);
+  });
 }
 
 Verdict JudgeBits(const TensorMap& gold, const ObservedSource& got, JudgeOptions judge,
@@ -57,10 +71,10 @@ Verdict JudgeTwo(const TwoPlansQuestion& asked, const Case& c, const StoredFile&
     without_inputs = error.message();
   }
   const std::unique_ptr<ObservedSource> gold_outputs = tensors->Outputs(gold_file);
+  const std::map<std::string, TensorOrigin> gold_origins = tensors->origins();
   const std::unique_ptr<ObservedSource> got_outputs = tensors->Outputs(got_file);
   tensors->CheckUsed();
-  std::error_code ignored;
-  if (std::filesystem::equivalent(gold_file.path(), got_file.path(), ignored)) {
+  if (AreTheSame(gold_origins, tensors->origins())) {
     return WithoutJudging(Outcome::kMistrusted,
                           "compared with itself: GOLD and GOT are one file; kvcheck compare --case "
                           "judges its outputs under one plan");
@@ -125,6 +139,8 @@ void CompareTwoPlans(const TwoPlansQuestion& asked, ResultSink* results) {
   }
   const StoredFile gold(asked.gold);
   const StoredFile got(asked.got);
+  RefusePackedSequences(gold, c);
+  RefusePackedSequences(got, c);
   CaseResult result;
   result.verdict.case_text = Print(c);
   result.verdict.implementation = got.path();

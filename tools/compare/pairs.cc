@@ -15,6 +15,7 @@
 #include "reference/spec/implementation.h"
 #include "tools/compare/cast_source.h"
 #include "tools/compare/triplets.h"
+#include "tools/corridor/stored_tensors.h"
 
 namespace kvcheck {
 namespace {
@@ -224,7 +225,9 @@ Verdict JudgeWhole(const ComparePair& pair, LockedFile& gold, LockedFile& got,
 // The planes of GOT, by their names.
 class TripletSource : public ObservedSource {
  public:
-  TripletSource(const ComparePair& pair, LockedFile& got, const TripletNames& names) {
+  // planes: of the format, in the order of the names.
+  TripletSource(const ComparePair& pair, LockedFile& got, const TripletNames& names,
+                const Planes& planes) {
     for (size_t i = 0; i < pair.names.triplet.size(); ++i) {
       const std::string& path = pair.names.triplet[i];
       Part& part = parts_[names.planes[i]];
@@ -232,6 +235,18 @@ class TripletSource : public ObservedSource {
                                                  DatasetRecord(got.source, path).shape, got.mutex);
       part.info = part.tensor->info();
       part.info.name = names.planes[i];
+      const TensorSpec plane = {planes[i].dtype, {}};
+      part.info.dtype = MeantType(DatasetRecord(got.source, path), &plane);
+      // Words of four bytes, the lowest first, as MLX's quantize returns them.
+      const bool are_words = part.info.dtype == DType::kUInt32 &&
+                             planes[i].dtype == DType::kUInt8 && pair.rule.cast == DType::kUInt8 &&
+                             !part.info.shape.axes.empty();
+      if (are_words) {
+        part.elements_of_stored = 4;
+        part.info.dtype = DType::kUInt8;
+        part.info.shape.axes.back().extent *= part.elements_of_stored;
+        part.info.row_length *= part.elements_of_stored;
+      }
     }
   }
   const OutputInfo* Find(const std::string& name) const override {
@@ -245,13 +260,16 @@ class TripletSource : public ObservedSource {
   }
   void Read(const std::string& name, int64_t first_element,
             std::span<std::byte> out) const override {
-    parts_.at(name).tensor->Read(kTensorName, first_element, out);
+    const Part& part = parts_.at(name);
+    // Whole rows are asked for, which are whole words.
+    part.tensor->Read(kTensorName, first_element / part.elements_of_stored, out);
   }
 
  private:
   struct Part {
     std::unique_ptr<FileTensor> tensor;
     OutputInfo info;
+    int64_t elements_of_stored = 1;  // elements of info in one that the file has
   };
   std::map<std::string, Part> parts_;
 };
@@ -262,8 +280,9 @@ Verdict JudgeTriplet(const ComparePair& pair, LockedFile& gold, LockedFile& got,
   const TripletNames names = {kTensorName, PlaneNames(rule.format)};
   const FileTensor original(gold.source, pair.names.name,
                             DatasetRecord(gold.source, pair.names.name).shape, gold.mutex);
-  const TripletSource observed(pair, got, names);
   const KvFormat format = FormatOf(rule, original.info(), pair.names.name);
+  const TripletSource observed(pair, got, names,
+                               PlanesOf(format, original.info().shape.RowLength()));
   if (auto reason = TripletMismatch(format, original.info().shape, observed, names)) {
     return WithoutJudging(Outcome::kFail, *reason);
   }

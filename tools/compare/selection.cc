@@ -6,6 +6,7 @@
 #include <map>
 
 #include "golden/content_hash.h"
+#include "golden/numpy_array.h"
 #include "reference/spec/error.h"
 #include "reference/spec/text.h"
 #include "tools/compare/triplets.h"
@@ -27,10 +28,22 @@ std::string FirstOf(const std::vector<std::string>& names) {
   return fmt::format("the first of {}: {}", names.size(), fmt::join(names.begin(), end, ", "));
 }
 
+// A file of one tensor whose name is only the file's (.npy, raw elements).
+bool IsNamedByFile(const FileIndex& index) {
+  const auto root = index.objects.find("/");
+  return root != index.objects.end() && root->second.attributes.contains(kNamedByFile);
+}
+
 // GOT's paths by the name of GOLD that each has after the renames.
-std::map<std::string, std::vector<std::string>> ByGoldName(const std::vector<std::string>& got,
+std::map<std::string, std::vector<std::string>> ByGoldName(const FileIndex& gold_index,
+                                                           const FileIndex& got_index,
                                                            const Renames& renames) {
+  const std::vector<std::string> got = PathsOf(got_index);
   std::map<std::string, std::vector<std::string>> by_name;
+  if (renames.empty() && (IsNamedByFile(gold_index) || IsNamedByFile(got_index))) {
+    const std::vector<std::string> gold = PathsOf(gold_index);
+    if (gold.size() == 1 && got.size() == 1) return {{gold[0], {got[0]}}};
+  }
   if (renames.empty()) {
     for (const std::string& path : got) by_name[path] = {path};
     return by_name;
@@ -92,7 +105,7 @@ Selection SelectTensors(const FileIndex& gold, const FileIndex& got,
            !MatchesAny(options.exclude, name);
   };
   std::vector<std::string> collisions;
-  for (const auto& [name, paths] : ByGoldName(PathsOf(got), options.renames)) {
+  for (const auto& [name, paths] : ByGoldName(gold, got, options.renames)) {
     TensorPair& pair = pairs[name];
     pair.name = name;
     pair.got = paths.front();

@@ -1,5 +1,6 @@
 // Which tensors of GOLD and GOT are compared with each other, in which order, and what is missing
-// or extra. Names are GOLD's: GOT's are renamed first, then patterns and shards apply.
+// or extra. Names are GOLD's: GOT's are renamed first, then patterns and shards apply. Where either
+// file has one tensor that is named by the file only, and the other has one, these are a pair.
 
 #ifndef TOOLS_COMPARE_SELECTION_H_
 #define TOOLS_COMPARE_SELECTION_H_

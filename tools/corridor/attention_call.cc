@@ -398,6 +398,52 @@ void CheckOrderOfPages(const AttentionCall& call, const PageLists& pages,
                   heads_first ? "NHD" : "HND"));
 }
 
+// Packed sequences: where each starts, and how many tokens it has.
+struct PackedRows {
+  std::vector<int64_t> starts;  // empty: not packed
+  std::vector<int64_t> lens;
+
+  int64_t count() const { return static_cast<int64_t>(lens.size()); }
+};
+
+// letter: "q" or "k". tokens: those of the array, padding included.
+PackedRows PackedRowsOf(const std::string& letter, const std::optional<Array>& sums,
+                        const std::optional<Array>& padded, int64_t tokens, DenseCalls* dense) {
+  const std::string name = "cu_seqlens_" + letter;
+  PackedRows rows;
+  if (!sums) {
+    if (!padded) return rows;
+    throw Error(ErrorCode::kMissingData,
+                fmt::format("goes with {}, which says how long each sequence is", name),
+                fmt::format("array '{}_padded'", name));
+  }
+  const std::vector<int64_t> ends = Starts(name, *sums, tokens);
+  rows.starts = padded ? Starts(name + "_padded", *padded, tokens) : ends;
+  if (rows.starts.size() != ends.size()) {
+    RefuseCall(name + "_padded", fmt::format("{} sequences, {} has {}", rows.starts.size() - 1,
+                                             name, ends.size() - 1));
+  }
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    rows.lens.push_back(ends[i + 1] - ends[i]);
+    const int64_t room = rows.starts[i + 1] - rows.starts[i];
+    if (rows.lens[i] <= room) continue;
+    RefuseCall(name + "_padded", fmt::format("sequence {} has {} tokens by {} and room for {}", i,
+                                             rows.lens[i], name, room));
+  }
+  if (letter != "q") return rows;
+  const int64_t behind = tokens - rows.starts.back();
+  const int64_t between = rows.starts.back() - ends.back();
+  if (behind > 0) {
+    dense->not_judged.push_back(fmt::format("{} of {} tokens are behind the last sequence of {}",
+                                            behind, tokens, padded ? name + "_padded" : name));
+  }
+  if (between > 0) {
+    dense->not_judged.push_back(
+        fmt::format("{} of {} tokens are padding between sequences", between, tokens));
+  }
+  return rows;
+}
+
 // Sequences of their own lengths, a case each.
 void AddSequences(const AttentionCall& call, DenseCalls* dense) {
   std::optional<Array> masks = call.mask_array;
@@ -418,21 +464,14 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
                   "k_scale, v_scale");
     }
   }
-  std::vector<int64_t> q_starts;
-  std::vector<int64_t> k_starts;
   std::vector<int64_t> lens;
   std::optional<PageLists> pages;
   int64_t count = call.q.extents[0];
-  if (call.cu_seqlens_q) {
-    q_starts = Starts("cu_seqlens_q", *call.cu_seqlens_q, call.q.extents[2]);
-    count = static_cast<int64_t>(q_starts.size()) - 1;
-    if (const int64_t behind = call.q.extents[2] - q_starts.back(); behind > 0) {
-      dense->not_judged.push_back(
-          fmt::format("{} of {} tokens are behind the last sequence of cu_seqlens_q", behind,
-                      call.q.extents[2]));
-    }
-  }
-  if (call.cu_seqlens_k) k_starts = Starts("cu_seqlens_k", *call.cu_seqlens_k, call.k.extents[2]);
+  const PackedRows queries =
+      PackedRowsOf("q", call.cu_seqlens_q, call.cu_seqlens_q_padded, call.q.extents[2], dense);
+  const PackedRows keys =
+      PackedRowsOf("k", call.cu_seqlens_k, call.cu_seqlens_k_padded, call.k.extents[2], dense);
+  if (!queries.starts.empty()) count = queries.count();
   if (call.kv_lens) lens = Integers("kv_lens", *call.kv_lens, 1);
   if (call.block_table) pages.emplace(call);
   if (call.block_starts && !call.block_table) {
@@ -443,9 +482,9 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     throw Error(ErrorCode::kMissingData, "goes with kv_lens, the tokens of each sequence",
                 "array 'block_table'");
   }
-  const int64_t k_count = pages               ? pages->sequences()
-                          : !k_starts.empty() ? static_cast<int64_t>(k_starts.size()) - 1
-                                              : call.k.extents[0];
+  const int64_t k_count = pages                  ? pages->sequences()
+                          : !keys.starts.empty() ? keys.count()
+                                                 : call.k.extents[0];
   if (k_count != count || (call.kv_lens && static_cast<int64_t>(lens.size()) != count)) {
     throw Error(ErrorCode::kIllegalCase,
                 fmt::format("{} sequences of queries, {} of keys{}", count, k_count,
@@ -471,19 +510,17 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     const auto at = static_cast<size_t>(i);
     AttentionCall one = call;
     const auto take = [&](const char* letter, Array* array) {
-      *array = q_starts.empty()
+      *array = queries.starts.empty()
                    ? Slice(letter, *array, 0, i, 1)
-                   : Slice(letter, *array, 2, q_starts[at], q_starts[at + 1] - q_starts[at]);
+                   : Slice(letter, *array, 2, queries.starts[at], queries.lens[at]);
     };
     take("q", &one.q);
     take("out", &one.out);
     if (one.lse) take("lse", &*one.lse);
-    int64_t tokens = call.kv_lens        ? lens[at]
-                     : !k_starts.empty() ? k_starts[at + 1] - k_starts[at]
-                                         : call.k.extents[2];
-    const int64_t room = call.block_table    ? tokens
-                         : !k_starts.empty() ? k_starts[at + 1] - k_starts[at]
-                                             : call.k.extents[2];
+    const int64_t room = call.block_table       ? lens[at]
+                         : !keys.starts.empty() ? keys.lens[at]
+                                                : call.k.extents[2];
+    const int64_t tokens = call.kv_lens ? lens[at] : room;
     if (tokens < 0 || tokens > room) {
       RefuseCall("kv_lens",
                  fmt::format("{} tokens of {}, which has room for {}", tokens, name, room));
@@ -502,8 +539,8 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     for (auto [letter, array] : {std::pair<const char*, Array*>{"k", &one.k}, {"v", &one.v}}) {
       if (pages) {
         *array = Gathered(letter, *array, pages->Of(at), tokens, &dense->own);
-      } else if (!k_starts.empty()) {
-        *array = Slice(letter, *array, 2, k_starts[at], tokens);
+      } else if (!keys.starts.empty()) {
+        *array = Slice(letter, *array, 2, keys.starts[at], tokens);
       } else {
         *array = Slice(letter, Slice(letter, *array, 0, i, 1), 2, 0, tokens);
       }
@@ -588,8 +625,10 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
   if (call.block_table && !has_batch) kv_layout = "b" + kv_layout;
   ordered.k = Ordered("k", call.k, kv_layout, "bhsd");
   ordered.v = Ordered("v", call.v, kv_layout, "bhsd");
-  for (const auto& [name, packed] :
-       {std::pair{"cu_seqlens_q", &call.cu_seqlens_q}, {"cu_seqlens_k", &call.cu_seqlens_k}}) {
+  for (const auto& [name, packed] : {std::pair{"cu_seqlens_q", &call.cu_seqlens_q},
+                                     {"cu_seqlens_k", &call.cu_seqlens_k},
+                                     {"cu_seqlens_q_padded", &call.cu_seqlens_q_padded},
+                                     {"cu_seqlens_k_padded", &call.cu_seqlens_k_padded}}) {
     if (*packed && has_batch) {
       throw Error(
           ErrorCode::kIllegalCase,
@@ -600,8 +639,8 @@ DenseCalls DenseCallsOf(const AttentionCall& call) {
   CheckLse(ordered, lse_layout);
   DenseCalls dense;
   NarrowLse(&ordered, &dense.own);
-  if (call.cu_seqlens_q || call.cu_seqlens_k || call.block_table || call.block_starts ||
-      call.kv_lens) {
+  if (call.cu_seqlens_q || call.cu_seqlens_k || call.cu_seqlens_q_padded ||
+      call.cu_seqlens_k_padded || call.block_table || call.block_starts || call.kv_lens) {
     AddSequences(ordered, &dense);
   } else {
     dense.calls.push_back(CaseOf(ordered, ""));

@@ -68,6 +68,8 @@ struct Settings {
 // k_scale and v_scale; other formats go through JudgeCase.
 // Sequences of their own lengths are a case each, `causal` and `window` those of each: with
 // cu_seqlens_q and cu_seqlens_k (N + 1; starts) the tokens of all follow each other, layout "shd";
+// with padding between them they are sums of the lengths, and cu_seqlens_q_padded and
+// cu_seqlens_k_padded (N + 1) say where each starts, as cuDNN and TransformerEngine have it;
 // with block_table (N, pages) K and V are (pages, Hkv, tokens of a page, D), the last three as the
 // layout has them, and with kv_lens (N) of each only the first tokens are there. With block_starts
 // (N + 1) block_table is one list, the pages of all sequences one behind the other. Their
@@ -85,6 +87,8 @@ struct AttentionCall {
   std::optional<Array> v_scale{};
   std::optional<Array> cu_seqlens_q{};
   std::optional<Array> cu_seqlens_k{};
+  std::optional<Array> cu_seqlens_q_padded{};
+  std::optional<Array> cu_seqlens_k_padded{};
   std::optional<Array> block_table{};
   std::optional<Array> block_starts{};
   std::optional<Array> kv_lens{};

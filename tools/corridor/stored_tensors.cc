@@ -7,6 +7,7 @@
 #include <set>
 
 #include "golden/schema.h"
+#include "golden/sharded_file.h"
 #include "reference/spec/error.h"
 #include "tools/process/untrusted_reader.h"
 
@@ -60,6 +61,11 @@ double Bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 DType MeantType(const ObjectRecord& record, const TensorSpec* declared) {
+  // Libraries give the codes of a format in fp8 the type fp8, of which the case says the bytes.
+  if (declared != nullptr && declared->dtype == DType::kUInt8 && IsFloat(record.dtype) &&
+      SizeInBytes(record.dtype) == 1) {
+    return declared->dtype;
+  }
   // Integers may be numbers or the bits of floats: which, the file or --cast says.
   if (declared == nullptr || record.attributes.contains("kv_dtype") || IsFloat(record.dtype) ||
       IsFloat(declared->dtype) || SizeInBytes(record.dtype) != SizeInBytes(declared->dtype)) {
@@ -152,6 +158,13 @@ std::string NotLookedAt(const std::string& file, const std::set<std::string>& pa
     shown.push_back(fmt::format("{} more", more));
   }
   return fmt::format("not looked at in {}: {}", file, fmt::join(shown, ", "));
+}
+
+std::optional<std::string> NotNamedByIndex(const StoredFile& file) {
+  const std::string unnamed =
+      TextAttribute(file.source().index().objects.at("/"), kNotNamedByIndex);
+  if (unnamed.empty()) return std::nullopt;
+  return fmt::format("not looked at in {}, whose index does not name it: {}", file.path(), unnamed);
 }
 
 std::string ImplementationText(const StoredAnswer& answer) {

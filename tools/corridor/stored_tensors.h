@@ -1,10 +1,11 @@
-// Tensors in files, HDF5 or safetensors, as inputs and as observed outputs of a case. Files are of
+// Tensors in files (golden/tensor_file.h) as inputs and as observed outputs of a case. Files are of
 // unknown origin and are read as tools/process/untrusted_reader.h says; observed tensors are read
 // by blocks, inputs whole.
 //
 // What a file's dataset means: the type that its attribute kv_dtype names; without the attribute,
 // the stored type, except that an integer as wide as the type which the case declares holds that
-// type's codes (HDF5 and numpy have no bfloat16 and no fp8).
+// type's codes (HDF5 and numpy have no bfloat16 and no fp8), and that fp8 where the case declares
+// uint8 holds codes.
 
 #ifndef TOOLS_CORRIDOR_STORED_TENSORS_H_
 #define TOOLS_CORRIDOR_STORED_TENSORS_H_
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -64,6 +66,9 @@ std::vector<StoredAnswer> FindAnswers(const FileIndex& index, const std::string&
 
 // "not looked at in FILE: /a, /b, 3 more".
 std::string NotLookedAt(const std::string& file, const std::set<std::string>& paths);
+
+// Of a folder of shards: what lies in it and its index does not name.
+std::optional<std::string> NotNamedByIndex(const StoredFile& file);
 
 // "mlx.core 0.32.4", or the name of the group.
 std::string ImplementationText(const StoredAnswer& answer);

@@ -22,6 +22,8 @@ namespace kvcheck {
 struct WrapperCalls {
   const DumpedCall* init = nullptr;
   const DumpedCall* plan = nullptr;
+  // Why what it is when it runs is not known, though there may be a plan; "" where it is known.
+  std::string unknown{};
 };
 
 enum class FunctionKind {

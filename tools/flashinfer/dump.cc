@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "golden/text_file.h"
+#include "golden/unique_json.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -202,9 +203,7 @@ DumpedCall ReadCall(const fs::path& folder) {
   if (end == std::string::npos) Refuse("metadata.jsonl is empty");
   const size_t before = text.rfind('\n', end);
   const size_t first = before == std::string::npos ? 0 : before + 1;
-  const json record =
-      json::parse(text.begin() + static_cast<std::ptrdiff_t>(first),
-                  text.begin() + static_cast<std::ptrdiff_t>(end + 1), nullptr, false);
+  const json record = ParseUniqueJson(std::string_view(text).substr(first, end + 1 - first), path);
   if (record.is_discarded()) Refuse("the last line of metadata.jsonl is no JSON");
   return CallOf(record);
 }
@@ -242,9 +241,8 @@ std::map<std::string, size_t> SessionOrder(const fs::path& folder) {
   size_t line = 0;
   for (size_t first = 0; first < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', first), text.size());
-    const json record =
-        json::parse(text.begin() + static_cast<std::ptrdiff_t>(first),
-                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const json record = ParseUniqueJson(std::string_view(text).substr(first, end - first),
+                                        fmt::format("{}:{}", path.string(), line + 1));
     first = end + 1;
     // The last line may have been cut short by a crash.
     if (!record.is_object()) continue;

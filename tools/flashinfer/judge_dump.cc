@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
@@ -30,18 +31,36 @@ class Items {
 
   void Add(const DumpedCall& call) {
     // What a wrapper is when it runs is known from all calls, chosen or not.
-    const WrapperCalls wrapper = wrappers_[call.object];
+    const bool is_method = call.function.find('.') != std::string::npos;
+    WrapperCalls wrapper = wrappers_[call.object];
+    if (is_method && call.object.empty()) {
+      wrapper = {nullptr, nullptr,
+                 "its record has no self_id, and nothing else says which object it is a method of"};
+    }
     const FunctionKind kind = KindOfFunction(call.function);
     const bool is_finished = call.state == DumpedCall::State::kFinished;
-    if (kind == FunctionKind::kState) {
+    if (is_method && call.object.empty() && kind != FunctionKind::kAttention) {
+      // It may be a method of any of them.
+      for (auto& [object, known] : wrappers_) {
+        known.unknown = fmt::format("{} has no self_id in {}: it may have changed the wrapper",
+                                    call.function, call.folder);
+      }
+    } else if (kind == FunctionKind::kState) {
       WrapperCalls& known = wrappers_[call.object];
       const DumpedCall* now = is_finished ? &call : nullptr;
       if (call.function.ends_with(".plan")) {
         known.plan = now;
+        known.unknown.clear();
       } else {
         // The number of an object that is gone is given to a new one.
-        known = {now, nullptr};
+        known = {now, nullptr, ""};
       }
+    } else if (kind == FunctionKind::kOther && is_method) {
+      // begin_forward plans too, forward sets what plan has set.
+      wrappers_[call.object].unknown = fmt::format(
+          "{} was called on the wrapper behind its plan(), in {}, and is not understood: what it "
+          "set there is not known",
+          call.function, call.folder);
     }
     if (!Selects(call.folder, call.function)) return;
     if (call.state == DumpedCall::State::kUnfinished) {
@@ -61,6 +80,9 @@ class Items {
       AddAttention(call, wrapper);
     }
   }
+
+  // Before the first call is added.
+  void SetUnread(const std::vector<UnreadCall>& unread) { unread_ = &unread; }
 
   void Add(const UnreadCall& call) {
     if (!Selects(call.folder, call.function)) return;
@@ -122,6 +144,17 @@ class Items {
   }
 
   void AddAttention(const DumpedCall& call, const WrapperCalls& wrapper) {
+    if (!wrapper.unknown.empty()) {
+      return Put(call, WithoutJudging(Outcome::kUnsupported, wrapper.unknown));
+    }
+    if (const UnreadCall* unread = UnreadBefore(call, wrapper)) {
+      return Put(call,
+                 WithoutJudging(Outcome::kUnsupported,
+                                fmt::format("{}, a call of the same class before it and behind the "
+                                            "plan that is known, cannot be read: what it set is "
+                                            "not known",
+                                            unread->folder)));
+    }
     CaseResult shown =
         Shown(call.folder, fmt::format("{} of flashinfer {}", call.function, call.version));
     shown.verdict.command =
@@ -145,7 +178,31 @@ class Items {
                       }});
   }
 
+  // A call that may have been one of plan() of the same wrapper, later than the plan that is known.
+  // Folders begin with the time stamp, of a fixed width, and the process.
+  const UnreadCall* UnreadBefore(const DumpedCall& call, const WrapperCalls& wrapper) const {
+    const size_t dot = call.function.find('.');
+    if (dot == std::string::npos || unread_ == nullptr) return nullptr;
+    const std::string of_class = call.function.substr(0, dot + 1);
+    const auto process = [](const std::string& folder) {
+      const size_t pid = folder.find("_pid");
+      return pid == std::string::npos ? "" : folder.substr(pid, folder.find('_', pid + 1) - pid);
+    };
+    for (const UnreadCall& unread : *unread_) {
+      if (!unread.function.starts_with(of_class) || unread.function.ends_with(".run")) continue;
+      if (process(unread.folder) != process(call.folder)) continue;
+      const bool is_later_than_plan =
+          wrapper.plan == nullptr || Stamp(unread.folder) >= Stamp(wrapper.plan->folder);
+      if (is_later_than_plan && Stamp(unread.folder) <= Stamp(call.folder)) return &unread;
+    }
+    return nullptr;
+  }
+  static std::string Stamp(const std::string& folder) {
+    return folder.substr(0, folder.find("_pid"));
+  }
+
   const FlashInferQuestion& question_;
+  const std::vector<UnreadCall>* unread_ = nullptr;
   std::vector<Glob> include_;
   std::map<std::string, WrapperCalls> wrappers_;
   std::vector<Item> items_;
@@ -161,6 +218,7 @@ void JudgeDump(const FlashInferQuestion& question, ResultSink* results) {
   ParseProfile(question.profile);
   const Dump dump = ReadDump(question.folder);
   Items items(question);
+  items.SetUnread(dump.unread);
   for (const DumpedCall& call : dump.calls) items.Add(call);
   for (const UnreadCall& call : dump.unread) items.Add(call);
   items.Judge(dump.is_ordered, results);

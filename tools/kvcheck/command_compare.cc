@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "golden/raw_file.h"
 #include "reference/spec/error.h"
 #include "tools/compare/compare_question.h"
 #include "tools/compare/compare_two_plans.h"
@@ -32,9 +33,10 @@ struct CompareOptions {
 
 // nullptr of a folder of shards, which is read and not mapped.
 std::unique_ptr<MappedFile> BytesOf(const std::string& path) {
+  const std::string file = ParseTensorPlace(path).path;
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return nullptr;
-  return std::make_unique<MappedFile>(path);
+  if (std::filesystem::is_directory(file, ignored)) return nullptr;
+  return std::make_unique<MappedFile>(file);
 }
 
 // An option and whether it was given.
@@ -53,7 +55,8 @@ int Report(const CommonOptions& common, const std::function<void(ResultSink*)>& 
 }
 
 int Compare(const CommonOptions& common, const CompareQuestion& options) {
-  std::vector<std::string> inputs = options.files;
+  std::vector<std::string> inputs;
+  for (const std::string& place : options.files) inputs.push_back(ParseTensorPlace(place).path);
   inputs.insert(inputs.end(), options.rules.begin(), options.rules.end());
   inputs.insert(inputs.end(), options.map_file.begin(), options.map_file.end());
   common.Check(inputs);
@@ -253,7 +256,11 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "they\n"
       "may differ by the bound of GOLD's plan and that of --plan together. GOLD must keep its "
       "own.");
-  command->add_option("FILES", question->files, "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS")
+  command
+      ->add_option("FILES", question->files,
+                   "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS. HDF5, safetensors, .npy, "
+                   ".npz, a folder of shards or of .npy files; raw elements as "
+                   "q.bin:bf16:2x8x128x64")
       ->required()
       ->expected(1, 2);
   command->add_option("--case", question->case_text, "The case that FILE answers");

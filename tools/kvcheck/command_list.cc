@@ -67,8 +67,8 @@ std::string ListText() {
   text += "storage formats (K and V may differ)\n" + FormatsText() + "\n";
   text +=
       "layouts\n"
-      "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); paged and packed are "
-      "reserved\n"
+      "  dense      q (B,Hq,L,Dk), k (B,Hkv,T,Dk), v (B,Hkv,T,Dv); pages and packed sequences: "
+      "kvcheck.judge_attention\n"
       "  of caches  linear, linear:w=W, ring:w=W:keep=K, chunk:c=C\n\n"
       "masks, joined by '+'\n"
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"

@@ -98,6 +98,13 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" of code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
+    if (argc > 1 && std::string_view(argv[1]) == "convert") {
+      return Complain("usage",
+                      "convert is a command of the Python package, which has PyTorch read the file: "
+                      "pip install the wheel (tools/python/make_wheel.sh), torch and safetensors; then "
+                      "kvcheck convert IN.pt OUT.safetensors",
+                      kExitNotPut);
+    }
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       std::vector<std::string> known;
       for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());

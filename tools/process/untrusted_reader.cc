@@ -10,6 +10,8 @@
 
 #include "golden/hdf5_file.h"
 #include "golden/input_file.h"
+#include "golden/numpy_array.h"
+#include "golden/raw_file.h"
 #include "golden/tensor_file.h"
 #include "reference/spec/error.h"
 #include "tools/process/message_codec.h"
@@ -68,12 +70,15 @@ void SendError(ChildChannel& channel, ErrorCode code, std::string_view text) {
   channel.Send(message.message());
 }
 
-Message Answer(const Message& request, Hdf5File& file) {
+// The type of a dataset that was listed.
+using TypeOf = std::function<DType(const std::string& dataset)>;
+
+Message Answer(const Message& request, TensorSource& file, const TypeOf& type_of) {
   MessageDecoder decoder(request);
   const std::string dataset = decoder.Text();
   const int64_t first = decoder.Integer();
   const int64_t count = decoder.Integer();
-  const size_t bytes = static_cast<size_t>(count) * SizeInBytes(file.Describe(dataset).dtype);
+  const size_t bytes = static_cast<size_t>(count) * SizeInBytes(type_of(dataset));
   Message reply(1 + bytes);
   reply[0] = static_cast<std::byte>(kData);
   file.ReadElements(dataset, first, count, reply.data() + 1);
@@ -81,25 +86,51 @@ Message Answer(const Message& request, Hdf5File& file) {
 }
 
 // A tensor that cannot be read is answered with its error; the others can still be asked for.
-void Serve(ChildChannel& channel, Hdf5File& file) {
+void Serve(ChildChannel& channel, TensorSource& file, const TypeOf& type_of) {
   while (const std::optional<Message> request = channel.Receive()) {
     try {
-      channel.Send(Answer(*request, file));
+      channel.Send(Answer(*request, file, type_of));
     } catch (const Error& error) {
       SendError(channel, error.code(), error.message());
     }
   }
 }
 
-int ReadInChild(ChildChannel& channel, const std::string& path, ReadLimits limits) {
+bool IsNumpyArchive(const std::string& path) {
+  try {
+    return FormatOfFile(path) == TensorFileFormat::kNumpyArchive;
+  } catch (const Error&) {
+    return false;  // HDF5's own reader says what is wrong
+  }
+}
+
+void ServeArchive(ChildChannel& channel, const TensorPlace& place, const ReadLimits& limits) {
+  NumpyArchive archive(place.path, place.dtype, limits);
+  IndexSender sender(channel);
+  for (const auto& [path, record] : archive.index().objects) sender.Add(path, record);
+  sender.Finish(archive.index().is_golden);
+  Serve(channel, archive,
+        [&](const std::string& dataset) { return DatasetRecord(archive, dataset).dtype; });
+}
+
+void ServeHdf5(ChildChannel& channel, const TensorPlace& place, const ReadLimits& limits) {
+  IndexSender sender(channel);
+  Hdf5File file(place.path, limits,
+                [&sender](const std::string& object, const ObjectRecord& record) {
+                  sender.Add(object, record);
+                });
+  sender.Finish(file.index().is_golden);
+  Serve(channel, file, [&](const std::string& dataset) { return file.Describe(dataset).dtype; });
+}
+
+int ReadInChild(ChildChannel& channel, const TensorPlace& place, ReadLimits limits) {
   limits.progress = [&channel] { channel.Progress(); };
   try {
-    IndexSender sender(channel);
-    Hdf5File file(path, limits, [&sender](const std::string& object, const ObjectRecord& record) {
-      sender.Add(object, record);
-    });
-    sender.Finish(file.index().is_golden);
-    Serve(channel, file);
+    if (IsNumpyArchive(place.path)) {
+      ServeArchive(channel, place, limits);
+    } else {
+      ServeHdf5(channel, place, limits);
+    }
   } catch (const Error& error) {
     SendError(channel, error.code(), error.message());
   } catch (const std::bad_alloc&) {
@@ -112,12 +143,12 @@ int ReadInChild(ChildChannel& channel, const std::string& path, ReadLimits limit
 }  // namespace
 
 struct UntrustedFile::State {
-  State(const std::string& file_path, const UntrustedOptions& options)
-      : path(file_path),
+  State(const TensorPlace& place, const UntrustedOptions& options)
+      : path(place.path),
         limits(options.limits),
-        file(file_path),
-        child([file_path, limits = options.limits](
-                  ChildChannel& channel) { return ReadInChild(channel, file_path, limits); },
+        file(place.path),
+        child([place, limits = options.limits](
+                  ChildChannel& channel) { return ReadInChild(channel, place, limits); },
               options.child) {}
 
   // The child's next message. Errors: kUnreadableFile when there is none.
@@ -132,7 +163,7 @@ struct UntrustedFile::State {
     const ChildOutcome& outcome = child.Finish();
     std::string_view blame =
         outcome.end == ChildEnd::kSignalled || outcome.end == ChildEnd::kTimedOut
-            ? ": it is damaged in a way that the HDF5 library does not survive"
+            ? ": it is damaged in a way that the library that reads it does not survive"
             : "";
     const std::string_view printed = outcome.stderr_tail;
     throw Error(ErrorCode::kUnreadableFile,
@@ -223,8 +254,8 @@ struct UntrustedFile::State {
   SupervisedChild child;
 };
 
-UntrustedFile::UntrustedFile(const std::string& path, const UntrustedOptions& options)
-    : state_(std::make_unique<State>(path, options)) {
+UntrustedFile::UntrustedFile(const std::string& place, const UntrustedOptions& options)
+    : state_(std::make_unique<State>(ParseTensorPlace(place), options)) {
   state_->ReceiveIndex();
 }
 
@@ -251,12 +282,12 @@ void UntrustedFile::ReadElements(const std::string& dataset, int64_t first, int6
   }
 }
 
-std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& path,
+std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& place,
                                                    const UntrustedOptions& options) {
   return OpenTensorFile(
-      path,
-      [&options](const std::string& hdf5) {
-        return std::make_unique<UntrustedFile>(hdf5, options);
+      place,
+      [&options](const std::string& place) {
+        return std::make_unique<UntrustedFile>(place, options);
       },
       options.limits);
 }

@@ -1,6 +1,7 @@
-// Tensor files of unknown origin, read in a supervised child: a damaged file can make the HDF5
-// library loop for ever or read outside of its buffers, and neither may reach the caller. The child
-// opens and checks the file (golden/hdf5_file.h) and then serves blocks of elements; what it sends
+// Tensor files of unknown origin, read in a supervised child: a damaged file can make the library
+// that reads it (HDF5's; zlib of .npz archives) loop for ever or read outside of its buffers, and
+// neither may reach the caller. The child opens and checks the file (golden/hdf5_file.h,
+// golden/numpy_array.h) and then serves blocks of elements; what it sends
 // is checked here once more, since its memory may be damaged too.
 
 #ifndef TOOLS_PROCESS_UNTRUSTED_READER_H_
@@ -30,8 +31,9 @@ struct UntrustedOptions {
 // The child lives as long as the object, and holds the file open.
 class UntrustedFile : public TensorSource {
  public:
-  // Errors: kUnreadableFile; a crash or hang of the HDF5 library is one.
-  explicit UntrustedFile(const std::string& path, const UntrustedOptions& options = {});
+  // place: a file, or an .npz archive with the type of its codes behind it (golden/raw_file.h).
+  // Errors: kUnreadableFile; a crash or hang of the library is one.
+  explicit UntrustedFile(const std::string& place, const UntrustedOptions& options = {});
   ~UntrustedFile() override;
 
   const std::string& path() const override;
@@ -44,9 +46,10 @@ class UntrustedFile : public TensorSource {
   std::unique_ptr<State> state_;
 };
 
-// A file of tensors in any format (golden/tensor_file.h): HDF5 in a child, safetensors, whose
-// reader is kvcheck's own, in this process. Errors: as OpenTensorFile and UntrustedFile.
-std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& path,
+// A file of tensors in any format (golden/tensor_file.h): HDF5 and .npz archives in a child, what
+// kvcheck's own readers read (safetensors, .npy, raw elements) in this process.
+// Errors: as OpenTensorFile and UntrustedFile.
+std::unique_ptr<TensorSource> OpenUntrustedTensors(const std::string& place,
                                                    const UntrustedOptions& options = {});
 
 // A golden file, its content hash verified. Errors: as GoldenReader and UntrustedFile.

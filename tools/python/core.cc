@@ -131,6 +131,8 @@ AttentionCall CallOf(const Arrays& arrays, const CallWords& words) {
   call.v_scale = find("v_scale");
   call.cu_seqlens_q = find("cu_seqlens_q");
   call.cu_seqlens_k = find("cu_seqlens_k");
+  call.cu_seqlens_q_padded = find("cu_seqlens_q_padded");
+  call.cu_seqlens_k_padded = find("cu_seqlens_k_padded");
   call.block_table = find("block_table");
   call.block_starts = find("block_starts");
   call.kv_lens = find("kv_lens");

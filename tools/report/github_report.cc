@@ -52,7 +52,7 @@ void GithubReport::Add(const CaseResult& result) {
   if (count <= kAnnotations) {
     annotations_ +=
         fmt::format("::{} title={}::{}\n", failed ? "error" : "warning",
-                    WorkflowText("kvcheck: " + Title(result), true), WorkflowText(headline, false));
+                    WorkflowText("kvcheck: " + NameText(Title(result)), true), WorkflowText(headline, false));
   }
   if (errors_ + warnings_ > kSummaryRows) return;
   table_ += fmt::format("| {} | {} | {} |\n", Name(result.verdict.outcome), CellText(Title(result)),
@@ -69,7 +69,7 @@ std::string GithubReport::Annotations() const {
   if (left_out == 0) return annotations_;
   return annotations_ +
          fmt::format("::notice title={}::{} more; the summary and the log have them\n",
-                     WorkflowText(title_, true), left_out);
+                     WorkflowText(NameText(title_), true), left_out);
 }
 
 std::string GithubReport::Markdown(const Summary& summary) const {

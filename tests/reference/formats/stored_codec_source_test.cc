@@ -310,7 +310,7 @@ TEST(StoredCodec, WhatIsNoQuestionIsRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kIllegalCase);
     EXPECT_EQ(error.context(), "k");
-    EXPECT_NE(error.message().find("96 is not a multiple of the group 64"), std::string::npos);
+    EXPECT_NE(error.message().find("96 is not a multiple of 64"), std::string::npos);
   }
   const Tensor integers(DType::kInt32, x.shape);
   EXPECT_THROW(JudgeDequantised(Rule("affine:4:g32"), integers, x), Error);

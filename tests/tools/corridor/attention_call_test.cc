@@ -212,6 +212,44 @@ TEST_F(AttentionCalls, PackedSequencesAreCasesOfTheirOwn) {
   out.data.back() += 1;
   EXPECT_THAT(TextOf(JudgeAttention(call, Plain())),
               HasSubstr("sequence 1: out[b=0, hq=3, l=4, dv=7]"));
+  // With padding of NaN between the sequences, which no one reads; each starts where it is said to.
+  out.data.back() -= 1;
+  const auto padded = [](const Owned& x, int64_t first_rows, int64_t start, int64_t rows) {
+    const auto row = static_cast<size_t>(x.extents[1] * x.extents[2]);
+    Owned longer{std::vector<float>(static_cast<size_t>(rows) * row, NAN),
+                 {rows, x.extents[1], x.extents[2]}};
+    const auto split =
+        x.data.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first_rows) * row);
+    std::copy(x.data.begin(), split, longer.data.begin());
+    std::copy(split, x.data.end(),
+              longer.data.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(start) * row));
+    return longer;
+  };
+  const std::vector<int32_t> q_padded = {0, 5, 5 + kL}, k_padded = {0, 4 + 3, 4 + 3 + kT + 2};
+  const Owned wide[] = {padded(q, 3, 5, 5 + kL + 1), padded(k, 4, 7, 7 + kT + 2),
+                        padded(v, 4, 7, 7 + kT + 2), padded(out, 3, 5, 5 + kL + 1)};
+  AttentionCall apart = call;
+  apart.q = wide[0].View(), apart.k = wide[1].View(), apart.v = wide[2].View();
+  apart.out = wide[3].View();
+  apart.cu_seqlens_q_padded = Array{DType::kInt32, {3}, q_padded.data()};
+  apart.cu_seqlens_k_padded = Array{DType::kInt32, {3}, k_padded.data()};
+  const Verdict judged = JudgeAttention(apart, Plain());
+  EXPECT_EQ(judged.outcome, Outcome::kPass) << TextOf(judged);
+  EXPECT_EQ(judged.outputs.size(), 2U);
+  EXPECT_THAT(TextOf(judged), HasSubstr("2 of 11 tokens are padding between sequences"));
+  AttentionCall unsaid = apart;
+  unsaid.cu_seqlens_q_padded.reset();
+  unsaid.cu_seqlens_k_padded.reset();
+  // Another sequence than was computed, with padding in it.
+  EXPECT_NE(Judged(unsaid), Outcome::kPass);
+  unsaid = apart;
+  unsaid.cu_seqlens_q.reset();
+  EXPECT_EQ(CodeOf([&] { Judged(unsaid); }), ErrorCode::kMissingData);
+  const std::vector<int32_t> narrow = {0, 2, 5 + kL};
+  unsaid = apart;
+  unsaid.cu_seqlens_q_padded = Array{DType::kInt32, {3}, narrow.data()};
+  EXPECT_EQ(CodeOf([&] { Judged(unsaid); }), ErrorCode::kIllegalCase);
+  out.data.back() += 1;
   // Arrays that are shorter than their sequences are not read beyond their end.
   for (Array* shorter : {&call.v, &call.out}) {
     shorter->extents[0] -= 1;

@@ -166,6 +166,61 @@ TEST_F(JudgedDump, WhatIsNotUnderstoodIsUnsupported) {
   EXPECT_THAT(ReasonOf(VerdictOf(root(), kRaggedRun)), HasSubstr("plan()"));
 }
 
+TEST_F(JudgedDump, AMethodWithoutItsObjectIsUnsupported) {
+  const std::string call = "BatchPrefillWithRaggedKVCacheWrapper.run_call0001";
+  Replace(call, "metadata.jsonl", "\"self_id\"", "\"id_of_nothing\"");
+  const Verdict verdict = VerdictOf(root(), kRaggedRun);
+  EXPECT_EQ(verdict.outcome, Outcome::kUnsupported);
+  EXPECT_THAT(ReasonOf(verdict), HasSubstr("no self_id"));
+  // Of all calls, as a dump of two wrappers might be: the plan may be the other one's.
+  for (const char* other : {"BatchPrefillWithRaggedKVCacheWrapper.plan_call0001",
+                            "BatchPrefillWithRaggedKVCacheWrapper.__init___call0001"}) {
+    Replace(other, "metadata.jsonl", "\"self_id\"", "\"id_of_nothing\"");
+  }
+  EXPECT_EQ(VerdictOf(root(), kRaggedRun).outcome, Outcome::kUnsupported);
+  // A plan of nobody may be that of any wrapper that was there before.
+  Replace(call, "metadata.jsonl", "\"id_of_nothing\"", "\"self_id\"");
+  Replace("BatchPrefillWithRaggedKVCacheWrapper.__init___call0001", "metadata.jsonl",
+          "\"id_of_nothing\"", "\"self_id\"");
+  EXPECT_THAT(ReasonOf(VerdictOf(root(), kRaggedRun)), HasSubstr("may have changed the wrapper"));
+}
+
+TEST_F(JudgedDump, ACallThatIsNotUnderstoodMakesTheWrapperUnknown) {
+  const std::string plan = Folder("BatchPrefillWithRaggedKVCacheWrapper.plan_call0001");
+  const std::string later =
+      root() +
+      "/20260101_000026_000_pid1_BatchPrefillWithRaggedKVCacheWrapper.begin_forward_call0001";
+  std::filesystem::copy(plan, later);
+  Replace("begin_forward_call0001", "metadata.jsonl", "KVCacheWrapper.plan\"",
+          "KVCacheWrapper.begin_forward\"");
+  Verdict verdict = VerdictOf(root(), kRaggedRun);
+  EXPECT_EQ(verdict.outcome, Outcome::kUnsupported);
+  EXPECT_THAT(ReasonOf(verdict),
+              HasSubstr("begin_forward was called on the wrapper behind its plan"));
+  EXPECT_EQ(VerdictOf(root(), kPagedRun).outcome, Outcome::kPass);
+  // The same of a call that cannot be read, also where FlashInfer could not write it.
+  for (const char* text : {"{", ""}) {
+    golden_samples::WriteBytes(later + "/metadata.jsonl", text);
+    EXPECT_THAT(ReasonOf(VerdictOf(root(), kRaggedRun)), HasSubstr("cannot be read")) << text;
+  }
+  std::filesystem::remove(later + "/metadata.jsonl");
+  EXPECT_EQ(VerdictOf(root(), kRaggedRun).outcome, Outcome::kUnsupported);
+  // Before the plan that is known it changes nothing.
+  std::filesystem::rename(
+      later,
+      root() +
+          "/20260101_000024_000_pid1_BatchPrefillWithRaggedKVCacheWrapper.begin_forward_call0001");
+  EXPECT_EQ(VerdictOf(root(), kRaggedRun).outcome, Outcome::kPass);
+}
+
+TEST_F(JudgedDump, AnArgumentThatIsThereTwiceIsIllegal) {
+  Replace("single_prefill_with_kv_cache_call0001", "metadata.jsonl", "\"kwarg_causal\": true",
+          "\"kwarg_causal\": false, \"kwarg_causal\": true");
+  const Verdict verdict = VerdictOf(root(), "*single_prefill*call0001");
+  EXPECT_EQ(verdict.outcome, Outcome::kIllegalCase);
+  EXPECT_THAT(ReasonOf(verdict), HasSubstr("has the key 'kwarg_causal' twice"));
+}
+
 TEST_F(JudgedDump, RunsWithoutInitAreReadByTheShapeOfTheirPages) {
   std::filesystem::remove_all(Folder("BatchPrefillWithPagedKVCacheWrapper.__init___call0001"));
   EXPECT_EQ(VerdictOf(root(), kPagedRun).outcome, Outcome::kPass);

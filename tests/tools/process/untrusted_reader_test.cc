@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "golden/hdf5_file.h"
+#include "golden/numpy_array.h"
 #include "golden/reader.h"
 #include "golden/writer.h"
 #include "reference/spec/error.h"
@@ -49,6 +50,31 @@ TEST(UntrustedFile, ReadsATensorOfManyBlocks) {
       golden_samples::Counting(DType::kFloat32, Shape::Unnamed({(1 << 20) + 1}));
   file.content_hash = WriteGoldenFile(path, file);
   EXPECT_TRUE(ReadUntrustedGolden(path) == file);
+  std::filesystem::remove(path);
+}
+
+TEST(UntrustedFile, ReadsArchivesOfNumpyInAChild) {
+  for (const char* name : {"fixture_numpy.npz", "fixture_compressed.npz"}) {
+    const std::string path = std::string(KVCHECK_SOURCE_DIR) + "/tests/golden/" + name;
+    NumpyArchive trusted(path);
+    const std::unique_ptr<TensorSource> file = OpenUntrustedTensors(path);
+    EXPECT_NE(dynamic_cast<UntrustedFile*>(file.get()), nullptr);
+    EXPECT_TRUE(file->index() == trusted.index());
+    for (const auto& [dataset, record] : trusted.index().objects) {
+      if (!record.is_dataset) continue;
+      EXPECT_TRUE(ReadTensor(*file, dataset) == ReadTensor(trusted, dataset)) << dataset;
+    }
+    EXPECT_EQ(OpenUntrustedTensors(path + ":bf16")->path(), path);
+  }
+  // Damage in the bytes of a compressed array shows when it is read, and ends nothing else.
+  const std::string path = golden_samples::TemporaryPath("damaged.npz");
+  std::string bytes = golden_samples::ReadBytes(std::string(KVCHECK_SOURCE_DIR) +
+                                                "/tests/golden/fixture_compressed.npz");
+  bytes[bytes.size() / 4] = static_cast<char>(bytes[bytes.size() / 4] ^ 0x55);
+  golden_samples::WriteBytes(path, bytes);
+  const std::unique_ptr<TensorSource> file = OpenUntrustedTensors(path);
+  EXPECT_THROW(ReadTensor(*file, "/many"), Error);
+  EXPECT_EQ(ReadTensor(*file, "/little_f4").ElementCount(), 6);
   std::filesystem::remove(path);
 }
 

@@ -22,7 +22,8 @@ def judge_attention(
     sinks: ArrayLike | None = None, alibi_slopes: ArrayLike | None = None, lse: ArrayLike | None = None,
     lse_base2: bool = False, k_scale: ArrayLike | float | None = None, v_scale: ArrayLike | float | None = None,
     layout: str = "bhsd", lse_layout: str | None = None, cu_seqlens_q: ArrayLike | None = None,
-    cu_seqlens_k: ArrayLike | None = None, block_table: ArrayLike | None = None,
+    cu_seqlens_k: ArrayLike | None = None, cu_seqlens_q_padded: ArrayLike | None = None,
+    cu_seqlens_k_padded: ArrayLike | None = None, block_table: ArrayLike | None = None,
     block_starts: ArrayLike | None = None, kv_lens: ArrayLike | None = None,
     plan: str = ..., profile: str = "", strict: bool = False, rows: int | None = None, seed: int = 1,
     threads: int | None = None, save: str | PathLike[str] | None = None) -> Verdict: ...

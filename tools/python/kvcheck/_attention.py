@@ -102,7 +102,8 @@ def mask_array(held):
 
 
 def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, lse=None, k_scale=None, v_scale=None,
-                     cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None, kv_lens=None,
+                     cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None, cu_seqlens_k_padded=None,
+                     block_table=None, block_starts=None, kv_lens=None,
                      is_answered=True):
     for name, x in (("out", out), ("q", q), ("k", k), ("v", v)):
         if x is None and (name != "out" or is_answered):
@@ -110,7 +111,8 @@ def attention_arrays(out, q, k, v, *, mask=None, sinks=None, alibi_slopes=None, 
     held = _arrays.held({
         "out": out, "q": q, "k": k, "v": v, "mask": None if isinstance(mask, str) else mask, "sinks": sinks,
         "alibi_slopes": alibi_slopes, "lse": lse, "k_scale": k_scale, "v_scale": v_scale,
-        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "block_table": block_table,
+        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "cu_seqlens_q_padded": cu_seqlens_q_padded,
+        "cu_seqlens_k_padded": cu_seqlens_k_padded, "block_table": block_table,
         "block_starts": block_starts, "kv_lens": kv_lens})
     if "mask" in held:
         held["mask"] = mask_array(held["mask"])
@@ -132,8 +134,9 @@ def attention_words(*, mask=None, causal=False, window=None, scale=None, softcap
 
 def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
                     alibi_slopes=None, lse=None, lse_base2=False, k_scale=None, v_scale=None, layout="bhsd",
-                    lse_layout=None, cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None,
-                    kv_lens=None, plan=DEFAULT_PLAN, profile="", strict=False, rows=None, seed=1, threads=None, save=None):
+                    lse_layout=None, cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None,
+                    cu_seqlens_k_padded=None, block_table=None, block_starts=None, kv_lens=None, plan=DEFAULT_PLAN,
+                    profile="", strict=False, rows=None, seed=1, threads=None, save=None):
     """The verdict on `out`, each element of which may be as far from the exact value as `plan` explains, and no farther.
 
     Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
@@ -149,6 +152,8 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     k_scale, v_scale: what multiplies codes in fp8 or int8: a number, one for each of up to 16 heads, or one for each
         vector (B, Hkv, T) in f32.
     cu_seqlens_q, cu_seqlens_k (N + 1): starts of packed sequences; layout "shd", q (tokens, Hq, D), lse (Hq, tokens).
+        With padding between the sequences they are the sums of the lengths, and cu_seqlens_q_padded, cu_seqlens_k_padded
+        (N + 1) say where each starts (cuDNN, TransformerEngine); the padding is not judged.
     block_table (N, pages), kv_lens (N): K and V are (pages, tokens of a page, Hkv, D) of layout "bshd" or "shd". With
         block_starts (N + 1) block_table is one list, the pages of all sequences one behind the other (FlashInfer's
         kv_indices and kv_indptr). A mask of packed or paged sequences is one list of bools, the (L, T) of each in turn.
@@ -162,6 +167,7 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
     """
     arrays = attention_arrays(out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale,
                               v_scale=v_scale, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                              cu_seqlens_q_padded=cu_seqlens_q_padded, cu_seqlens_k_padded=cu_seqlens_k_padded,
                               block_table=block_table, block_starts=block_starts, kv_lens=kv_lens)
     words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
                             lse_layout=lse_layout, lse_base2=lse_base2)

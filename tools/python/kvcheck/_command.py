@@ -9,5 +9,9 @@ def program():
 
 
 def main():
+    if sys.argv[1:2] == ["convert"]:
+        from . import _convert
+
+        sys.exit(_convert.main(sys.argv[2:]))
     path = str(program())
     os.execv(path, ["kvcheck", *sys.argv[1:]])

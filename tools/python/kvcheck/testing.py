@@ -98,7 +98,8 @@ def _judged(arrays, judge, name, msg, if_mistrusted=None):
 def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
                            lse=None, k_scale=None, v_scale=None, layout="bhsd", plan=_attention.DEFAULT_PLAN,
                            strict=False, profile="", alibi_slopes=None, lse_base2=False, lse_layout=None,
-                           cu_seqlens_q=None, cu_seqlens_k=None, block_table=None, block_starts=None, kv_lens=None,
+                           cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None, cu_seqlens_k_padded=None,
+                           block_table=None, block_starts=None, kv_lens=None,
                            rows=None, seed=1, threads=None, msg=None):
     """Raises AssertionError unless every element of `out` (and of `lse`) is as near to the exact value as `plan` explains.
 
@@ -107,7 +108,8 @@ def assert_attention_close(out, q, k, v, *, mask=None, causal=False, window=None
     """
     arrays = _attention.attention_arrays(
         out, q, k, v, mask=mask, sinks=sinks, alibi_slopes=alibi_slopes, lse=lse, k_scale=k_scale, v_scale=v_scale,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=block_table,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, cu_seqlens_q_padded=cu_seqlens_q_padded,
+        cu_seqlens_k_padded=cu_seqlens_k_padded, block_table=block_table,
         block_starts=block_starts, kv_lens=kv_lens)
     words = _attention.attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap,
                                        layout=layout, lse_layout=lse_layout, lse_base2=lse_base2)

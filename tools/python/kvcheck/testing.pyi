@@ -15,7 +15,8 @@ def assert_attention_close(
     sinks: ArrayLike | None = None, lse: ArrayLike | None = None, k_scale: ArrayLike | float | None = None,
     v_scale: ArrayLike | float | None = None, layout: str = "bhsd", plan: str = ..., strict: bool = False,
     profile: str = "", alibi_slopes: ArrayLike | None = None, lse_base2: bool = False, lse_layout: str | None = None,
-    cu_seqlens_q: ArrayLike | None = None, cu_seqlens_k: ArrayLike | None = None, block_table: ArrayLike | None = None,
+    cu_seqlens_q: ArrayLike | None = None, cu_seqlens_k: ArrayLike | None = None,
+    cu_seqlens_q_padded: ArrayLike | None = None, cu_seqlens_k_padded: ArrayLike | None = None, block_table: ArrayLike | None = None,
     block_starts: ArrayLike | None = None, kv_lens: ArrayLike | None = None, rows: int | None = None, seed: int = 1, threads: int | None = None,
     msg: str | Callable[[str], str] | None = None) -> Verdict: ...
 def assert_codec_close(codes: ArrayLike | dict[str, ArrayLike], x: ArrayLike, *, format: str, exact: bool = False,
