@@ -104,7 +104,7 @@ int Measure(double gib, const std::string& folder, int rounds, size_t vocabulary
     passes.push_back(
         {fmt::format("kvcheck agree --logits, {} threads", threads), [&, threads] {
            const auto start = std::chrono::steady_clock::now();
-           const DumpReport report = CompareDumps({gold, got, "", 0, 0, threads}, {});
+           const DumpReport report = CompareDumps({gold, got, "", {}, {}, threads, false, 0}, {});
            if (report.figures.positions != positions) _exit(1);
            return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
          }});

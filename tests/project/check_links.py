@@ -32,7 +32,8 @@ FOREIGN = ("FINDINGS.md", "EDGES.md", "plans_of_*.md", "caches_of_*.md", "catalo
            "CHANGELOG.md")
 IDENTIFIER = re.compile(r"(?:[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z]\w*_\w+)(?=(?:\(\))?$)")
 # Of programs that are not the project's.
-OTHER_OPTIONS = {"--args", "--gtest_filter"}
+# Of gdb and GoogleTest; llama-perplexity; vLLM.
+OTHER_OPTIONS = {"--args", "--gtest_filter", "--chunks", "--kl-divergence", "--kv-cache-dtype"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 VERSION = re.compile(r'\bkvcheck(?:": "| )(\d+\.\d+\.\d+)\b')
 LINK = re.compile(r"(?<!!)\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^()\s]+)\)|!\[[^][]*\]\(([^()\s]+)\)")

@@ -8,7 +8,7 @@ With a CACHE only the rows of that one. --model: what the engines load; what is 
 What each is asked, row by row, stands in ROWS below. Prints a table; what is judged is one of
 
     noise     the engine's run beside a gold: a flip is excused by the noise floor of that engine, the largest change of
-              a likely token when the same text comes in other chunks. PASS, FAIL or MISTRUSTED
+              a likely token when the same text comes in other chunks (--judge --got-noise). PASS, FAIL or MISTRUSTED
     bound     noise, and no log-probability of the gold's two most likely tokens may be off by more than float32 explains:
               the change of a margin that the bounds of kvcheck's own steps allow (`explained` of kvcheck agree, which the
               run prints; a lower bound of what any order of sums allows, as K and V are given there)
@@ -141,11 +141,11 @@ class Engine:
     def asked(self, command):
         return subprocess.run([self.program, *map(str, command)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
-    def agreement(self, gold, got, error=0.0):
-        done = self.asked(["agree", "--logits", gold, got, "--got-error", error, "--json", "-"])
+    def agreement(self, gold, got, *options):
+        done = self.asked(["agree", "--logits", gold, got, *options, "--json", "-"])
         if done.returncode == 2:
             sys.exit(f"{self.name}: {got}: {done.stderr}")
-        return json.loads(done.stdout)
+        return json.loads(done.stdout)["gots"][0]
 
     def noise_of(self, run):
         """How far a likely token moves when the same text comes in other chunks, through the same cache."""
@@ -163,8 +163,9 @@ class Engine:
         if row.judged == "refused":
             return "FAIL", [""] * 5 + ["is answered"]
         gold = golds.get(row.gold) or self.path(row.gold)
-        noise = self.noise_of(row.run) if row.judged in ("noise", "bound") else 0
-        report = self.agreement(gold, self.path(row.run), noise)
+        judged = row.judged in ("noise", "bound")
+        noise = self.noise_of(row.run) if judged else 0
+        report = self.agreement(gold, self.path(row.run), *(["--judge", "--got-noise", noise] if judged else []))
         figures = report["figures"]
         cells = [f"{100 * figures['top1']['value']:.2f}", f"{figures['kl_mean']['value']:.2g}", f"{figures['kl_max']:.2g}",
                  f"{report['largest']:.2g}", f"{len(report['flips'])} ({report['excused']})"]

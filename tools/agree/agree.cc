@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "reference/spec/error.h"
 #include "tools/agree/reference_logits.h"
@@ -23,23 +24,30 @@ class Campaign {
         cancel_(cancel),
         weights_(question.model.config, question.model.weights),
         decoder_(question.model.config, question.model.weights, question.threads),
-        windows_(WindowsOf(question)) {
-    for (const TextWindow& window : windows_) {
-      full_.push_back(FullPrecisionLogits(weights_, window, question.threads, cancel));
-    }
-  }
+        windows_(WindowsOf(question)) {}
 
-  // stored: null, or given the reference's logits over the stored bytes, by window.
+  // stored: null, or given the reference's logits over the stored bytes, by window. When it is
+  // cancelled the report is of what was done until then.
   AgreeReport Run(std::vector<Matrix>* stored) {
     AgreeReport report;
     report.sequences = static_cast<int64_t>(windows_.size());
     stored_ = stored;
+    try {
+      for (const TextWindow& window : windows_) {
+        full_.push_back(FullPrecisionLogits(weights_, window, question_.threads, cancel_));
+      }
+    } catch (const Cancelled&) {
+      report.interrupted = true;
+      return report;
+    }
     if (stored != nullptr) {
       stored->clear();
       for (const Matrix& full : full_) stored->emplace_back(full.rows, full.columns);
     }
     for (const PathStorage& storage : question_.storages) {
       report.storages.push_back(RunStorage(storage));
+      report.interrupted = report.storages.back().interrupted;
+      if (report.interrupted) break;
     }
     const AgreementFigures& any = report.storages.front().quality;
     report.positions = any.positions;
@@ -82,11 +90,23 @@ class Campaign {
     ComparedPositions compared;
     compared.quality.resize(windows_.size());
     compared.correctness.resize(windows_.size());
-    for (int64_t b = 0; b < Batches(); ++b) {
-      const int64_t first = b * question_.batch;
-      const int64_t rows = std::min(question_.batch, static_cast<int64_t>(windows_.size()) - first);
-      JudgeBatch(storage, first, rows, &figures, &compared);
-    }
+    // Steps that were judged before it was cancelled stay judged.
+    const auto until_cancelled = [&](const std::function<void()>& work) {
+      if (figures.interrupted) return;
+      try {
+        work();
+      } catch (const Cancelled&) {
+        figures.interrupted = true;
+      }
+    };
+    until_cancelled([&] {
+      for (int64_t b = 0; b < Batches(); ++b) {
+        const int64_t first = b * question_.batch;
+        const int64_t rows =
+            std::min(question_.batch, static_cast<int64_t>(windows_.size()) - first);
+        JudgeBatch(storage, first, rows, &figures, &compared);
+      }
+    });
     figures.quality = Summarize(Joined(compared.quality));
     figures.correctness = Summarize(Joined(compared.correctness));
     std::vector<double>& propagated = compared.propagated;
@@ -95,10 +115,16 @@ class Campaign {
       figures.propagated_median = propagated[(propagated.size() - 1) / 2];
       figures.propagated_largest = propagated.back();
     }
-    figures.noise = MeasureNoise(&decoder_, storage, BatchOf(0, 1, kNoiseTokens).front(),
-                                 question_.chunk, cancel_);
-    if (question_.batch > 1) MeasureSingle(storage, &figures);
-    if (question_.times) figures.times = TimeOf(storage, question_.batch);
+    until_cancelled([&] {
+      figures.noise = MeasureNoise(&decoder_, storage, BatchOf(0, 1, kNoiseTokens).front(),
+                                   question_.chunk, cancel_);
+    });
+    until_cancelled([&] {
+      if (question_.batch > 1) MeasureSingle(storage, &figures);
+    });
+    until_cancelled([&] {
+      if (question_.times) figures.times = TimeOf(storage, question_.batch);
+    });
     Conclude(&figures);
     return figures;
   }
@@ -122,13 +148,14 @@ class Campaign {
     std::vector<DecoderSequence> references;
     for (int64_t r = 0; r < rows; ++r) references.emplace_back(weights_, question_.threads);
 
-    std::vector<StepFinding> findings;
     const std::function<void(int64_t)> judge = [&](int64_t r) {
       cancel_();
       SequenceRecord& record = recorder.row(r);
       if (record.pending == 0) return;
       const int64_t sequence = first + r;
+      std::vector<StepFinding> findings;
       JudgeSteps(steps, record, sequence, &findings, &figures->steps);
+      Count(std::move(findings), figures);
       DecoderSequence& reference = references[static_cast<size_t>(r)];
       const Matrix stored = reference.Forward(
           std::span(windows_[static_cast<size_t>(sequence)].tokens)
@@ -158,6 +185,9 @@ class Campaign {
     if (first == 0) {
       figures->bytes_per_token = static_cast<double>(bytes) / static_cast<double>(tokens);
     }
+  }
+
+  static void Count(std::vector<StepFinding> findings, StorageFigures* figures) {
     for (StepFinding& finding : findings) {
       (finding.outcome == Outcome::kFail ? figures->steps_failed : figures->steps_mistrusted) += 1;
       if (!figures->first || ComesBefore(finding, *figures->first)) {
@@ -258,7 +288,7 @@ class Campaign {
 }  // namespace
 
 Outcome AgreeReport::outcome() const {
-  Outcome outcome = Outcome::kPass;
+  Outcome outcome = interrupted ? Outcome::kMistrusted : Outcome::kPass;
   for (const StorageFigures& figures : storages) outcome = Combine(outcome, figures.outcome);
   return outcome;
 }

@@ -28,14 +28,15 @@ struct AgreeReport {
   int64_t positions = 0;
   int64_t sequences = 0;
   std::vector<StorageFigures> storages;
+  bool interrupted = false;  // it is of what was done until then: no storage, or the last a part
 
   // FAIL beats MISTRUSTED beats PASS.
   Outcome outcome() const;
 };
 
 // stored: null, or given what the reference says over the stored bytes of the only storage, by
-// window: (tokens, vocabulary). Errors: those of a text and of storages; Cancelled
-// (tools/corridor/cancel.h).
+// window: (tokens, vocabulary). When it is cancelled (tools/corridor/cancel.h) the report is
+// partial, and what is stored too. Errors: those of a text and of storages.
 AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel,
                   std::vector<Matrix>* stored = nullptr);
 

@@ -33,6 +33,7 @@ Json StorageJson(const AgreeQuestion& question, const StorageFigures& f) {
                {"layout", PrintLayout(f.storage)},
                {"outcome", Name(f.outcome)},
                {"why", f.why},
+               {"interrupted", f.interrupted},
                {"bits_per_element", (BitsPerElement(f.storage.k, config.head_dim) +
                                      BitsPerElement(f.storage.v, config.head_dim)) /
                                         2},
@@ -95,6 +96,7 @@ std::string AgreeJson(const AgreeQuestion& question, const AgreeReport& report) 
                {"sequences", report.sequences},
                {"reference_bits_per_token", report.reference_bits},
                {"outcome", Name(report.outcome())},
+               {"interrupted", report.interrupted},
                {"storages", Json::array()}};
   for (const StorageFigures& f : report.storages) {
     json["storages"].push_back(StorageJson(question, f));

@@ -6,55 +6,13 @@
 #include <array>
 #include <cmath>
 
+#include "tools/agree/figures_text.h"
 #include "tools/agree/storage_choice.h"
 #include "tools/measure/format_choice.h"
 #include "tools/measure/scatter_plot.h"
 
 namespace kvcheck {
 namespace {
-
-std::string Figure(double value) { return fmt::format("{:.3g}", value); }
-
-// The interval after a figure, where there is one.
-std::string Behind(const Interval& i, const std::string& text) {
-  return i.low < i.high ? text : "";
-}
-
-std::string Range(const Interval& i) {
-  return Figure(i.value) + Behind(i, fmt::format(" [{:.3g}, {:.3g}]", i.low, i.high));
-}
-
-std::string Percent(const Interval& i) {
-  return fmt::format("{:.2f} %", 100 * i.value) +
-         Behind(i, fmt::format(" [{:.2f}, {:.2f}]", 100 * i.low, 100 * i.high));
-}
-
-std::string Ratio(const Interval& i) {
-  return fmt::format("{:.4f}", i.value) +
-         Behind(i, fmt::format(" [{:.4f}, {:.4f}]", i.low, i.high));
-}
-
-// Rows of cells; the first column to the left, the others to the right.
-class Table {
- public:
-  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  std::string Text() const {
-    std::vector<size_t> widths(rows_.front().size());
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string text;
-    for (const auto& row : rows_) {
-      std::string line = fmt::format("  {:<{}}", row[0], widths[0]);
-      for (size_t i = 1; i < row.size(); ++i) line += fmt::format("  {:>{}}", row[i], widths[i]);
-      text += line + "\n";
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string NameOf(const StorageFigures& f) {
   return PrintFormats(f.storage) + (f.storage.ring ? " ring" : "");
@@ -66,7 +24,7 @@ double Bits(const AgreeQuestion& question, const PathStorage& storage) {
 }
 
 std::string QualityTable(const AgreeQuestion& question, const AgreeReport& report) {
-  Table table;
+  FiguresTable table;
   table.Add({"format", "bits", "top-1", "KL mean", "KL median", "KL 99 %", "KL max", "perplexity"});
   for (const StorageFigures& f : report.storages) {
     const AgreementFigures& q = f.quality;
@@ -78,7 +36,7 @@ std::string QualityTable(const AgreeQuestion& question, const AgreeReport& repor
 }
 
 std::string CorrectnessTable(const AgreeReport& report) {
-  Table table;
+  FiguresTable table;
   table.Add({"format", "verdict", "flips", "excused", "KL max", "explained", "used", "elements",
              "noise"});
   for (const StorageFigures& f : report.storages) {
@@ -92,7 +50,7 @@ std::string CorrectnessTable(const AgreeReport& report) {
 }
 
 std::string TimesTable(const AgreeQuestion& question, const AgreeReport& report) {
-  Table table;
+  FiguresTable table;
   std::vector<std::string> head = {"format", "bytes/token"};
   if (question.times) head.insert(head.end(), {"prefill tok/s", "decode tok/s"});
   if (question.batch > 1) {
@@ -105,9 +63,14 @@ std::string TimesTable(const AgreeQuestion& question, const AgreeReport& report)
     if (f.times) {
       row.push_back(fmt::format("{:.0f}", f.times->prefill_tokens_per_s));
       row.push_back(fmt::format("{:.0f}", f.times->decode_tokens_per_s));
+    } else if (question.times) {
+      row.insert(row.end(), {"", ""});  // it was interrupted
     }
     if (f.single) {
-      if (f.single_times) row.push_back(fmt::format("{:.0f}", f.single_times->decode_tokens_per_s));
+      if (question.times) {
+        row.push_back(f.single_times ? fmt::format("{:.0f}", f.single_times->decode_tokens_per_s)
+                                     : "");
+      }
       row.push_back(fmt::format("{:.2f} %", 100 * f.quality.top1.value));
       row.push_back(fmt::format("{:.2f} %", 100 * f.single->top1.value));
       row.push_back(fmt::format("{:.4f}", f.quality.perplexity_ratio.value));
@@ -121,6 +84,7 @@ std::string TimesTable(const AgreeQuestion& question, const AgreeReport& report)
 }  // namespace
 
 std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) {
+  if (report.storages.empty()) return "interrupted before anything was judged\n";
   std::string text = fmt::format(
       "{} positions in {} sequences of up to {} tokens, batch {}, {}: reference {:.4f} bits per "
       "token\n",
@@ -147,6 +111,12 @@ std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report) 
       for (const std::string& hint : f.first->hints)
         text += fmt::format("  hint         {}\n", hint);
     }
+  }
+  if (report.interrupted) {
+    text += fmt::format(
+        "\ninterrupted, this report is partial: {} of {} storages, the last of {} "
+        "positions\n",
+        report.storages.size(), question.storages.size(), report.storages.back().quality.positions);
   }
   return text + fmt::format("\n{}\n", Name(report.outcome()));
 }

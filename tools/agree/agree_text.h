@@ -9,7 +9,7 @@
 
 namespace kvcheck {
 
-inline constexpr int kAgreeSchema = 1;
+inline constexpr int kAgreeSchema = 2;
 
 // A table of quality, one of correctness, then what did not pass.
 std::string AgreeText(const AgreeQuestion& question, const AgreeReport& report);

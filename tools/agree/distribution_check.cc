@@ -19,6 +19,9 @@ namespace {
       path);
 }
 
+// Of any vocabulary: ids are of 32 bits.
+constexpr double kMostTokens = 0x1p32;
+
 // Of kvcheck's own sum in double: an addition and 2 units of exp for each term, and the roundings
 // of the exponents: the sum of p |log p| is at most log n, below 32.
 double OwnError(size_t terms) {
@@ -54,6 +57,18 @@ void CheckDistribution(const TokenDistribution& position, int64_t at, const std:
     Refuse(fmt::format("its probabilities sum to {:.6g}, and the file explains {:.6g} at most",
                        sum.above, std::exp(e) * (1 + s)),
            at, path);
+  }
+  // Of a list of the most likely tokens the first has at least the share of one in kMostTokens.
+  if (position.unlisted < std::numeric_limits<double>::infinity() && IsFinite(position)) {
+    const double top = *std::max_element(position.log_p.begin(), position.log_p.end());
+    const double least = std::log((1 - s) / kMostTokens);
+    if (!(top + e >= least)) {
+      Refuse(
+          fmt::format("its most likely token has the log-probability {:.6g}, and a vocabulary in "
+                      "which no token has more would have more than 2^32",
+                      top),
+          at, path);
+    }
   }
   if (position.complete && !(sum.all * std::exp(e) >= 1 - s) && IsFinite(position)) {
     Refuse(fmt::format("its probabilities sum to {:.6g}, and the file explains {:.6g} at least",

@@ -8,6 +8,7 @@
 //   log p <= e                             a sum is never below one of its terms, however it rounds
 //   sum of p e^-e over log p > floor  <= 1 + s
 //   sum of p e^e  >= 1 - s                 where every token of the vocabulary is there
+//   log p of the first >= log((1 - s) / 2^32) - e  of a list of the most likely tokens
 //
 // A number at the floor may stand for any smaller one: nothing of it is sure.
 

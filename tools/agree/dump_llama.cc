@@ -88,6 +88,9 @@ class LlamaBase : public LogitsDump {
     // The nearest step; the row is computed in f32 (sums of magnitudes up to about 32, three
     // roundings).
     position->error = 0.5 * static_cast<double>(scale) + 3 * 0x1p-24 * 32;
+    position->error_is_stated = false;
+    position->shift = position->unit = position->least_unit = 0;
+    position->unlisted = HUGE_VAL;
     // llama.cpp sums in double.
     position->rounding = position->sum_error = 0;
     // Step 0 also stands for everything below, but where all logits are the same.

@@ -19,12 +19,16 @@ inline OrderedJson FigureJson(double value) {
   return std::isnan(value) ? "nan" : "inf";
 }
 
+// low and high are null where there are too few positions for an interval.
 inline OrderedJson IntervalJson(const Interval& i) {
-  return {{"value", FigureJson(i.value)}, {"low", FigureJson(i.low)}, {"high", FigureJson(i.high)}};
+  OrderedJson json = {{"value", FigureJson(i.value)}, {"low", nullptr}, {"high", nullptr}};
+  if (i.is_known) json["low"] = FigureJson(i.low), json["high"] = FigureJson(i.high);
+  return json;
 }
 
 inline OrderedJson FiguresJson(const AgreementFigures& f) {
   return {{"positions", f.positions},
+          {"top1_positions", f.top1_positions},
           {"top1", IntervalJson(f.top1)},
           {"kl_mean", IntervalJson(f.kl_mean)},
           {"kl_median", IntervalJson(f.kl_median)},

@@ -6,10 +6,13 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <numeric>
+#include <system_error>
 
 #include "golden/input_file.h"
+#include "optimized/model/logits_pair.h"
 #include "reference/spec/error.h"
 #include "tools/agree/distribution_check.h"
 #include "tools/agree/safetensors_output.h"
@@ -31,6 +34,29 @@ std::optional<size_t> TokenDistribution::Find(int64_t token) const {
   return static_cast<size_t>(found - tokens.begin());
 }
 
+double TokenDistribution::UnlistedMost() const {
+  if (complete) return -std::numeric_limits<double>::infinity();
+  // The engine's probabilities sum to at most 1 + sum_error (distribution_check.h).
+  const double e = error + rounding;
+  const optimized::ProbabilitySum sum = optimized::SumProbabilities(log_p, floor);
+  const double rest = 1 + sum_error - sum.above * std::exp(-e);
+  return std::min(unlisted, std::log(std::max(0.0, rest)));
+}
+
+bool TokenDistribution::ListsTop() const {
+  if (complete) return true;
+  const double top = *std::max_element(log_p.begin(), log_p.end());
+  return top >= unlisted || top - (error + rounding) >= UnlistedMost();
+}
+
+double TokenDistribution::MarginRounding(size_t i, size_t j) const {
+  const auto of = [&](size_t at) {
+    const double stored = std::fabs(log_p[at] + shift);
+    return std::isfinite(stored) ? unit * stored + least_unit : 0.0;
+  };
+  return of(i) + of(j);
+}
+
 bool LogitsDump::Read(TokenDistribution* position) {
   if (!Next(position)) return false;
   CheckDistribution(*position, at_, path_);
@@ -39,6 +65,9 @@ bool LogitsDump::Read(TokenDistribution* position) {
 }
 
 std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
+  // A name with more than a file in it, which readers of tensors may know; or there is none.
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return OpenTensorLogits(path);
   const InputFile file(path);
   std::array<char, 16> head{};
   const auto bytes = static_cast<size_t>(std::min<int64_t>(file.size(), head.size()));
@@ -51,16 +80,17 @@ std::unique_ptr<LogitsDump> OpenLogitsDump(const std::string& path) {
   if (is_text && first != std::string_view::npos && (text[first] == '{' || text[first] == '[')) {
     return OpenJsonLogprobs(path);
   }
-  return OpenSafetensorsLogits(path);
+  return OpenTensorLogits(path);
 }
 
-void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
+void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path, const Cancel& cancel) {
   std::string ids, logits, lse, next;
   int64_t positions = 0;
   double error = 0;
   TokenDistribution position;
   std::vector<size_t> order;
   while (dump->Read(&position)) {
+    cancel();
     if (static_cast<int64_t>(position.size()) < k) {
       throw Error(ErrorCode::kMissingData,
                   fmt::format("position {} has {} tokens, and {} are to be kept", positions,
@@ -78,12 +108,21 @@ void WriteTopTokens(LogitsDump* dump, int64_t k, const std::string& path) {
       return position.log_p[a] > position.log_p[b] ||
              (position.log_p[a] == position.log_p[b] && a < b);
     });
+    // The file will say that no other token is more likely.
+    if (!(position.log_p[order[static_cast<size_t>(k) - 1]] >= position.UnlistedMost())) {
+      throw Error(ErrorCode::kMissingData,
+                  fmt::format("position {} does not say which {} tokens are the most likely ones: "
+                              "keep fewer, or ask the engine for more",
+                              positions, k),
+                  "--keep");
+    }
     order.resize(static_cast<size_t>(k));
     std::sort(order.begin(), order.end());
     for (const size_t i : order) {
       AppendNumber(static_cast<int32_t>(position.Token(i)), &ids);
       const auto rounded = static_cast<float>(position.log_p[i]);
-      error = std::max(error, position.error + std::fabs(rounded - position.log_p[i]));
+      error = std::max(error,
+                       position.error + position.rounding + std::fabs(rounded - position.log_p[i]));
       AppendNumber(rounded, &logits);
     }
     AppendNumber(0.0F, &lse);

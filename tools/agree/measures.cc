@@ -26,20 +26,22 @@ Values ValuesOf(std::span<const PositionFigures> positions, std::span<const int6
                 std::vector<double>* kl) {
   Values values;
   double log_ratio = 0;
+  double known = 0;
   kl->clear();
   for (const int64_t block : blocks) {
     const auto first = static_cast<size_t>(block * kBootstrapBlock);
     const size_t end = std::min(positions.size(), first + static_cast<size_t>(kBootstrapBlock));
     for (size_t i = first; i < end; ++i) {
       const PositionFigures& p = positions[i];
-      values.top1 += p.same_top1 ? 1 : 0;
+      values.top1 += p.same_top1 && p.top1_known ? 1 : 0;
+      known += p.top1_known ? 1 : 0;
       values.kl_mean += p.kl;
       log_ratio += p.reference_log_p - p.log_p;
       kl->push_back(p.kl);
     }
   }
   const auto n = static_cast<double>(kl->size());
-  values.top1 /= n;
+  values.top1 /= known;
   values.kl_mean /= n;
   values.ratio = std::exp(log_ratio / n);
   values.kl_median = Quantile(kl, 0.5);
@@ -91,6 +93,7 @@ AgreementFigures Summarize(std::span<const PositionFigures> positions) {
   const Values all = ValuesOf(positions, chosen, &kl);
   for (const PositionFigures& p : positions) {
     figures.kl_max = std::max(figures.kl_max, p.kl);
+    figures.top1_positions += p.top1_known ? 1 : 0;
     figures.reference_bits -= p.reference_log_p / std::numbers::ln2;
   }
   figures.reference_bits /= static_cast<double>(figures.positions);
@@ -105,9 +108,13 @@ AgreementFigures Summarize(std::span<const PositionFigures> positions) {
   }
   const auto interval = [&](double Values::* member) {
     Interval result = {all.*member, all.*member, all.*member};
-    if (samples.empty()) return result;
     std::vector<double> values;
-    for (const Values& sample : samples) values.push_back(sample.*member);
+    // A sample without a position that says it has no such figure.
+    for (const Values& sample : samples) {
+      if (!std::isnan(sample.*member)) values.push_back(sample.*member);
+    }
+    if (values.empty()) return result;
+    result.is_known = true;
     result.low = Quantile(&values, 0.025);
     result.high = Quantile(&values, 0.975);
     return result;

@@ -20,6 +20,7 @@ int64_t Top1(std::span<const double> logits);
 struct PositionFigures {
   double kl = 0;  // KL(reference || other), nats, at least 0
   bool same_top1 = false;
+  bool top1_known = true;  // both say which token is the most likely
   // Log-probabilities of the token that follows in the text, nats.
   double reference_log_p = 0;
   double log_p = 0;
@@ -33,13 +34,15 @@ struct Interval {
   double value = 0;
   double low = 0;
   double high = 0;
+  bool is_known = false;  // else low = high = value
 };
 
 struct AgreementFigures {
   int64_t positions = 0;
-  Interval top1;              // share of positions
-  Interval kl_mean;           // nats
-  Interval kl_median, kl_99;  // nats
+  int64_t top1_positions = 0;  // where both say which token is the most likely
+  Interval top1;               // share of these; NaN of none
+  Interval kl_mean;            // nats
+  Interval kl_median, kl_99;   // nats
   double kl_max = 0;
   Interval perplexity_ratio;  // other over reference
   double reference_bits = 0;  // per token of the text
@@ -51,7 +54,7 @@ inline constexpr int kBootstrapSamples = 400;
 
 // Definition: quantile q of n sorted values is the one at index floor(q (n - 1)). Intervals:
 // percentile bootstrap over blocks of kBootstrapBlock positions, kBootstrapSamples times; fewer
-// than 20 blocks give none: low = high = value. The same in every run.
+// than 20 blocks give none. The same in every run.
 AgreementFigures Summarize(std::span<const PositionFigures> positions);
 
 }  // namespace kvcheck

@@ -38,6 +38,9 @@ void Conclude(StorageFigures* figures) {
       say(Outcome::kFail, fmt::format("{}: a logit differs by {:.3g}", noise.what, noise.largest));
     }
   }
+  if (figures->interrupted) {
+    say(Outcome::kMistrusted, "it was interrupted, and what was left was not looked at");
+  }
   if (figures->steps_mistrusted > 0) say(Outcome::kMistrusted, Print(*figures->first));
   const auto positions = static_cast<double>(figures->correctness.positions);
   if (!(static_cast<double>(figures->excused) <= kMostExcused * positions)) {

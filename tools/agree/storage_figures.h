@@ -27,6 +27,7 @@ struct StorageFigures {
   PathStorage storage;
   Outcome outcome = Outcome::kPass;
   std::string why;               // where it is not PASS
+  bool interrupted = false;      // all of this is of the positions that were judged until then
   double bytes_per_token = 0;    // of all layers' caches, at the end of the longest context
   AgreementFigures quality;      // the path beside the reference in full precision
   AgreementFigures correctness;  // the path beside the reference over the same stored bytes

@@ -3,14 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "golden/decoder_file.h"
+#include "golden/input_file.h"
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "tools/agree/agree.h"
@@ -19,10 +27,12 @@
 #include "tools/agree/logits_dump.h"
 #include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
+#include "tools/agree/token_ids.h"
 #include "tools/corridor/installed_data.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/notice.h"
 #include "tools/report/output_file.h"
 #include "tools/report/summary.h"
 
@@ -37,15 +47,19 @@ struct AgreeOptions {
   std::vector<std::string> layouts;
   std::string implementation = PrintPath(PathFault::kNone);
   std::string model, text;  // "": those that come with kvcheck
+  std::string tokens;       // a file of token ids, in place of a text
   bool no_times = false;
   std::string json;
   std::string write_logits;
   std::string plot;
   // Of dumps.
   std::vector<std::string> logits;
+  bool judge = false;
   std::string noise;
-  double logit_error = 0;
-  double got_error = 0;
+  double got_noise = 0;
+  std::optional<double> logit_error;
+  std::optional<double> got_error;
+  int64_t head_dim = 128;
   std::string keep;
   std::string out;
   int64_t top = 64;
@@ -78,27 +92,74 @@ std::string DefaultModelFolder(const std::string& option) {
 }
 
 AgreeOptions WithDefaults(AgreeOptions options) {
-  if (options.text.empty()) options.text = DefaultModelFolder("--text") + "/held_out.txt";
+  if (options.text.empty() && options.tokens.empty()) {
+    options.text = DefaultModelFolder("--text") + "/held_out.txt";
+  }
   if (options.model.empty()) options.model = DefaultModelFolder("--model");
   return options;
+}
+
+// What other tools read, and this one does not.
+void RefuseOtherModels(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path named = path;
+  if (fs::is_directory(path, ignored) && !fs::exists(named / "config.json", ignored)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+      if (entry.path().extension() == ".gguf") named = entry.path();
+    }
+  }
+  bool is_gguf = named.extension() == ".gguf";
+  if (!is_gguf && fs::is_regular_file(named, ignored)) {
+    const InputFile file(named.string());
+    std::array<char, 4> head{};
+    if (file.size() >= 4) file.ReadAt(0, head.data(), head.size());
+    is_gguf = std::string_view(head.data(), head.size()) == "GGUF";
+  }
+  if (!is_gguf || !fs::exists(named, ignored)) return;
+  throw Error(ErrorCode::kUnsupported,
+              "GGUF is not read: give the folder of safetensors and config.json that it was made "
+              "from; or let llama-perplexity run it once with each cache type, and give kvcheck "
+              "agree --logits what --kl-divergence-base wrote",
+              named.string());
+}
+
+// Texts are read as bytes, which are tokens of a model that has exactly these.
+std::vector<int64_t> BytesOf(const std::string& path, int64_t vocabulary) {
+  constexpr int64_t kBytes = 256;
+  if (vocabulary > kBytes) {
+    throw Error(ErrorCode::kIllegalCase,
+                fmt::format("the model has {} tokens, and a text is read as bytes, which are other "
+                            "tokens than its own: give what its tokenizer makes of the text by "
+                            "--tokens (a list of ids, JSON or one after the other)",
+                            vocabulary),
+                path);
+  }
+  std::vector<int64_t> tokens;
+  for (const char byte : ReadWholeText(path, kMostTextBytes)) {
+    const auto token = static_cast<int64_t>(static_cast<unsigned char>(byte));
+    if (token >= vocabulary) {
+      throw Error(ErrorCode::kIllegalCase,
+                  fmt::format("a byte {} is no token of a model of {}: texts are read as bytes, "
+                              "and models of other tokens are given token ids (--tokens)",
+                              token, vocabulary),
+                  path);
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
 }
 
 // The model and the tokens of the text.
 AgreeQuestion QuestionOf(const AgreeOptions& options) {
   AgreeQuestion question = options.question;
+  RefuseOtherModels(options.model);
   question.model = ReadDecoderFile(options.model);
-  question.text_path = options.text;
-  for (const char byte : ReadWholeText(options.text, kMostTextBytes)) {
-    const auto token = static_cast<int64_t>(static_cast<unsigned char>(byte));
-    if (token >= question.model.config.vocabulary) {
-      throw Error(ErrorCode::kIllegalCase,
-                  fmt::format("a byte {} is no token of a model of {}: texts are read as bytes, "
-                              "and models of other tokens are asked by their logits (--logits)",
-                              token, question.model.config.vocabulary),
-                  options.text);
-    }
-    question.text.push_back(token);
-  }
+  const int64_t vocabulary = question.model.config.vocabulary;
+  const bool has_ids = !options.tokens.empty();
+  question.text_path = has_ids ? options.tokens : options.text;
+  question.text =
+      has_ids ? ReadTokenIds(options.tokens, vocabulary) : BytesOf(options.text, vocabulary);
   return question;
 }
 
@@ -127,20 +188,36 @@ void RefuseHiddenFault(PathFault fault, const AgreeQuestion& question) {
   if (!why.empty()) throw Error(ErrorCode::kUsage, why, "--impl");
 }
 
+// Half a file would be taken for a whole one.
+void SayNothingIsWritten(const std::string& path) {
+  PrintNotice(fmt::format("kvcheck: interrupted: {} was not written", path));
+}
+
+int OrSaysNothingIsWritten(const std::string& path, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Cancelled&) {
+    SayNothingIsWritten(path);
+    return kExitInterrupted;
+  }
+  return kExitPassed;
+}
+
 int Agreement(const AgreeOptions& given) {
   const AgreeOptions options = WithDefaults(given);
   CheckReportPlaces({{"--json", options.json},
                      {"--write-logits", options.write_logits},
                      {"--plot", options.plot}},
-                    {options.text, options.model});
+                    {options.text, options.tokens, options.model});
   AgreeQuestion question = QuestionOf(options);
   const bool writes = !options.write_logits.empty();
   if (writes && options.formats.empty()) {
     RefuseWithFullPrecision(options);
     const std::vector<TextWindow> windows = WindowsOf(question);
-    WriteReferenceLogits(windows, FullPrecisionLogits(question, windows, OnInterrupt()),
-                         options.write_logits);
-    return kExitPassed;
+    return OrSaysNothingIsWritten(options.write_logits, [&] {
+      WriteReferenceLogits(windows, FullPrecisionLogits(question, windows, OnInterrupt()),
+                           options.write_logits);
+    });
   }
   const PathFault fault = ParsePath(options.implementation);
   RefuseHiddenFault(fault, question);
@@ -156,38 +233,48 @@ int Agreement(const AgreeOptions& given) {
   question.times = !options.no_times;
   std::vector<Matrix> stored;
   const AgreeReport report = Agree(question, OnInterrupt(), writes ? &stored : nullptr);
-  if (writes) WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
+  if (writes && report.interrupted) SayNothingIsWritten(options.write_logits);
+  if (writes && !report.interrupted) {
+    WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
+  }
   if (!options.json.empty()) WriteOutput(options.json, AgreeJson(question, report));
-  if (!options.plot.empty()) WriteOutput(options.plot, AgreePlot(question, report));
-  if (options.json != "-" && options.plot != "-") {
+  // Of nothing there is nothing to draw.
+  if (!options.plot.empty() && !report.storages.empty())
+    WriteOutput(options.plot, AgreePlot(question, report));
+  if (options.json != "-" && (options.plot != "-" || report.storages.empty())) {
     std::cout << AgreeText(question, report) << std::flush;
   }
-  return ExitCodeOf(report.outcome());
+  return report.interrupted ? kExitInterrupted : ExitCodeOf(report.outcome());
 }
 
-// Two dumps of engines.
+// Dumps of engines.
 int CompareLogits(const AgreeOptions& options) {
   DumpQuestion question;
   question.gold = options.logits.front();
-  question.got = options.logits.back();
   question.noise = options.noise;
+  question.got_noise = options.got_noise;
   question.logit_error = options.logit_error;
   question.got_error = options.got_error;
   question.threads = options.question.threads;
-  std::vector<std::string> inputs = options.logits;
-  inputs.push_back(options.noise);
+  question.judge = options.judge;
+  std::vector<GotDump> gots;
+  std::vector<std::string> inputs = {question.gold, options.noise};
+  for (size_t i = 1; i < options.logits.size(); ++i) {
+    gots.push_back(ParseGotDump(options.logits[i], options.head_dim));
+    inputs.push_back(gots.back().path);
+  }
   CheckReportPlaces({{"--json", options.json}}, inputs);
-  const DumpReport report = CompareDumps(question, OnInterrupt());
+  const DumpsReport report = CompareSeveralDumps(question, std::move(gots), OnInterrupt());
   if (!options.json.empty()) WriteOutput(options.json, DumpJson(question, report));
   if (options.json != "-") std::cout << DumpText(question, report) << std::flush;
-  return ExitCodeOf(report.outcome);
+  return report.interrupted ? kExitInterrupted : ExitCodeOf(report.outcome());
 }
 
 int Keep(const AgreeOptions& options) {
   CheckReportPlaces({{"--out", options.out}}, {options.keep});
   const std::unique_ptr<LogitsDump> dump = OpenLogitsDump(options.keep);
-  WriteTopTokens(dump.get(), options.top, options.out);
-  return kExitPassed;
+  return OrSaysNothingIsWritten(
+      options.out, [&] { WriteTopTokens(dump.get(), options.top, options.out, OnInterrupt()); });
 }
 
 int RunAgree(AgreeOptions options) {
@@ -211,7 +298,7 @@ CLI::Validator Nats() {
 void ExcludeOthers(CLI::App* command, CLI::Option* logits, CLI::Option* keep) {
   for (const char* name :
        {"--format", "--layout", "--batch", "--context", "--positions", "--chunk", "--model",
-        "--text", "--impl", "--no-times", "--plot", "--write-logits"}) {
+        "--text", "--tokens", "--impl", "--no-times", "--plot", "--write-logits"}) {
     logits->excludes(command->get_option(name));
     keep->excludes(command->get_option(name));
   }
@@ -226,8 +313,13 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
   CLI::App* command = app->add_subcommand(
       "agree", "Does a model still say the same over a quantized cache? Teacher-forced");
   command->footer(
-      "Flips against the reference over the same stored bytes fail unless arithmetic explains "
-      "them;\nwhat a format changes beside full precision is measured, and fails nothing.\n"
+      "Of a model: flips against the reference over the same stored bytes fail unless arithmetic "
+      "explains\nthem; what a format changes beside full precision is measured, and fails "
+      "nothing.\n"
+      "Of dumps (--logits): figures, and a verdict only under --judge. Exit 3 where figures mean "
+      "nothing\n(a file beside itself, a gold that decides nothing), 1 where a number is none.\n"
+      "Which cache type for my model, in any engine:\n"
+      "  kvcheck agree --logits f16.kld q8_0=q8.kld q8_0,q4_0=q8q4.kld fp8@8=other.json\n"
       "Example: kvcheck agree --format q8_0 --format affine:4:g64:bf16 --batch 4");
   command
       ->add_option("--format", options->formats,
@@ -256,6 +348,12 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
                    "The text, whose bytes are the tokens (default: the trained model's held-out "
                    "text)")
       ->type_name("FILE");
+  command
+      ->add_option("--tokens", options->tokens,
+                   "In place of --text: its token ids, as the model's tokenizer makes them: a JSON "
+                   "list, numbers one after the other, or a tensor of i32 or i64")
+      ->type_name("FILE")
+      ->excludes(command->get_option("--text"));
   std::string known = PrintPath(PathFault::kNone);
   for (const PathFaultRow& row : PathFaults()) {
     known += fmt::format("; fault:{} ({})", row.name, row.help);
@@ -280,28 +378,47 @@ void AddAgreeCommand(CLI::App* app, ChosenCommand* chosen) {
   CLI::Option* logits =
       command
           ->add_option("--logits", options->logits,
-                       "Instead of a model: what two engines said over one text, in files of "
-                       "theirs (safetensors, llama-perplexity's --kl-divergence-base, vLLM's or "
-                       "SGLang's JSON)")
-          ->expected(2)
-          ->type_name("GOLD GOT");
+                       "Instead of a model: what engines said over one text, in files of theirs "
+                       "(safetensors, llama-perplexity's --kl-divergence-base, the JSON of vLLM, "
+                       "SGLang and OpenAI). GOLD, then one or more to compare with it: FILE, "
+                       "CACHE=FILE (a format, or K,V), or LABEL@BITS=FILE")
+          ->expected(2, 1000)
+          ->type_name("GOLD GOT...");
+  CLI::Option* judge =
+      command
+          ->add_flag("--judge", options->judge,
+                     "Of --logits: a verdict. A changed top-1 token fails unless errors explain "
+                     "it; so does a changed log-probability, where its error is stated")
+          ->needs(logits);
   command
       ->add_option("--noise", options->noise,
-                   "GOLD again, another run: what differs between the two is no finding")
+                   "GOLD again, another run of its engine (another batch, say): what differs "
+                   "between the two is measured, and explains a flip")
       ->type_name("FILE")
       ->needs(logits);
   command
-      ->add_option("--logit-error", options->logit_error,
-                   "How far a log-probability of either engine may be off, in nats")
+      ->add_option(
+          "--got-noise", options->got_noise,
+          "Of --judge: the noise floor of GOT's engine in nats, the figure `largest` of two "
+          "runs of it: explains a flip")
       ->check(Nats())
       ->type_name("X")
-      ->needs(logits);
+      ->needs(judge);
+  command
+      ->add_option("--logit-error", options->logit_error,
+                   "Of --judge: how far any log-probability of either engine may be off, in nats")
+      ->check(Nats())
+      ->type_name("X")
+      ->needs(judge);
   command
       ->add_option("--got-error", options->got_error,
-                   "The same of GOT alone: its noise floor, say, beside an exact GOLD")
+                   "Of --judge: the same of GOT only, beside --logit-error")
       ->check(Nats())
       ->type_name("X")
-      ->needs(logits);
+      ->needs(judge);
+  AddCountOption(command, "--head-dim", &options->head_dim, 1 << 16,
+                 "Of --logits: channels of a head, for the bits per element of a CACHE");
+  command->get_option("--head-dim")->needs(logits);
   command
       ->add_option("--plot", options->plot,
                    "Draw KL and changed top-1 tokens against bits to FILE, as SVG")

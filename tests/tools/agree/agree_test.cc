@@ -11,6 +11,7 @@
 #include "reference/spec/error.h"
 #include "tools/agree/agree_text.h"
 #include "tools/agree/compare_dumps.h"
+#include "tools/agree/logits_dump.h"
 #include "tools/agree/prefix_hit.h"
 #include "tools/agree/reference_logits.h"
 #include "tools/agree/storage_choice.h"
@@ -158,11 +159,40 @@ TEST(Agree, WrittenLogitsAreTheReferencesOverTheStoredBytes) {
   // The path is within its arithmetic of the reference over the same bytes, so the format costs the
   // same, seen from either.
   EXPECT_EQ(report.outcome(), Outcome::kPass);
-  const DumpReport compared = CompareDumps({gold, got, "", 0, 0}, {});
+  DumpQuestion question_of_dumps;
+  question_of_dumps.gold = gold;
+  question_of_dumps.got = got;
+  const DumpReport compared = CompareDumps(question_of_dumps, {});
   EXPECT_EQ(compared.figures.top1.value, report.storages[0].quality.top1.value);
   EXPECT_GT(compared.figures.kl_mean.value, 0);
   std::remove(gold.c_str());
   std::remove(got.c_str());
+}
+
+TEST(Agree, AnInterruptedRunReportsWhatItJudged) {
+  const AgreeQuestion question = Ask({"f32", "bf16"}, 300);
+  const auto run = [&](int64_t calls) {
+    int64_t asked = 0;
+    return Agree(question, Cancel([&] { return ++asked > calls; }));
+  };
+  const AgreeReport none = run(0);
+  EXPECT_TRUE(none.interrupted);
+  EXPECT_EQ(none.storages.size(), 0u);
+  EXPECT_THAT(AgreeText(question, none), testing::HasSubstr("interrupted before"));
+  // After the reference, and steps of the first storage.
+  AgreeReport part;
+  int64_t calls = 4;
+  while (part.storages.empty() || part.storages[0].quality.positions == 0) part = run(calls++);
+  EXPECT_TRUE(part.interrupted);
+  ASSERT_EQ(part.storages.size(), 1u);
+  EXPECT_TRUE(part.storages[0].interrupted);
+  EXPECT_LT(part.storages[0].quality.positions, 300);
+  EXPECT_GT(part.storages[0].steps.elements, 0);
+  EXPECT_EQ(part.outcome(), Outcome::kMistrusted);
+  EXPECT_THAT(AgreeText(question, part), testing::HasSubstr("interrupted, this report is partial"));
+  const nlohmann::json written = nlohmann::json::parse(AgreeJson(question, part));
+  EXPECT_EQ(written["interrupted"], true);
+  EXPECT_EQ(written["storages"][0]["interrupted"], true);
 }
 
 struct FaultCase {

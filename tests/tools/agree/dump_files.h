@@ -6,16 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reference/numerics/convert.h"
+#include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
 #include "tests/golden/golden_samples.h"
 #include "tools/agree/compare_dumps.h"
+#include "tools/agree/logits_dump.h"
 #include "tools/agree/measures.h"
 
 namespace kvcheck {
@@ -145,9 +151,61 @@ class Dumps : public testing::Test {
                                      {"prompt_logprobs", array}}
                           .dump(1));
   }
-  static DumpReport Compare(const std::string& gold, const std::string& got, double error = 0,
+  // A verdict is asked for. error: of each engine, as stated.
+  static DumpReport Compare(const std::string& gold, const std::string& got,
+                            std::optional<double> error = std::nullopt,
                             const std::string& noise = "") {
-    return CompareDumps({gold, got, noise, error, 0}, {});
+    DumpQuestion question;
+    question.gold = gold;
+    question.got = got;
+    question.noise = noise;
+    question.logit_error = error;
+    return CompareDumps(question, {});
+  }
+  static DumpReport Measure(const std::string& gold, const std::string& got) {
+    DumpQuestion question;
+    question.gold = gold;
+    question.got = got;
+    question.judge = false;
+    return CompareDumps(question, {});
+  }
+  static std::string Json(const DumpQuestion& question, const DumpReport& report) {
+    GotDump got;
+    got.path = question.got;
+    return DumpJson(question, DumpsReport{{got}, {report}, report.interrupted});
+  }
+  // The first line of what a reader sees.
+  static std::string FirstLine(const DumpQuestion& question, const DumpReport& report) {
+    GotDump got;
+    got.path = question.got;
+    const std::string text = DumpText(question, DumpsReport{{got}, {report}, report.interrupted});
+    return text.substr(0, text.find('\n'));
+  }
+  std::string Copy(const std::string& name, const std::string& path) {
+    return Text(name, golden_samples::ReadBytes(path));
+  }
+  // Logits, rounded to bf16, f16 or f32.
+  std::string Rounded(const std::string& name, const Rows& rows, DType dtype,
+                      const std::string& metadata_error = "") {
+    std::string data;
+    for (const auto& row : rows) {
+      for (const float logit : row) {
+        const double value[] = {static_cast<double>(logit)};
+        std::array<std::byte, 4> bytes{};
+        EncodeFrom(value, dtype, bytes.data());
+        data.append(reinterpret_cast<const char*>(bytes.data()), SizeInBytes(dtype));
+      }
+    }
+    nlohmann::json header = {{"logits",
+                              {{"dtype", dtype == DType::kBFloat16  ? "BF16"
+                                         : dtype == DType::kFloat16 ? "F16"
+                                                                    : "F32"},
+                               {"shape", {rows.size(), rows[0].size()}},
+                               {"data_offsets", {0, data.size()}}}}};
+    if (!metadata_error.empty()) header["__metadata__"] = {{"error", metadata_error}};
+    const std::string path = Path(name);
+    golden_samples::WriteBytes(path, golden_samples::SafetensorsBytes(header.dump(), data));
+    return path;
   }
   static std::string Refusal(const std::string& gold, const std::string& got) {
     try {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "tests/tools/agree/dump_files.h"
 
@@ -15,23 +17,39 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-TEST_F(Dumps, AFileAgreesWithItself) {
+TEST_F(Dumps, ACopyAgreesAndIsSaidToBeOne) {
   const std::string path = Safetensors("self", Drawn(70, 11));
-  const DumpReport report = Compare(path, path);
-  EXPECT_EQ(report.outcome, Outcome::kPass);
+  const DumpReport report = Compare(path, Copy("copy", path));
+  EXPECT_EQ(report.outcome, Outcome::kPass) << report.why;
   EXPECT_EQ(report.figures.positions, 70);
   EXPECT_EQ(report.figures.kl_max, 0);
   EXPECT_EQ(report.largest, 0);
   EXPECT_TRUE(report.has_next);
   EXPECT_FALSE(report.is_lower_bound);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_THAT(report.notes[0], HasSubstr("byte for byte GOLD"));
+}
+
+// Index of the largest and second largest.
+std::pair<size_t, size_t> TopTwo(const std::vector<float>& row) {
+  size_t first = 0;
+  for (size_t i = 1; i < row.size(); ++i) first = row[i] > row[first] ? i : first;
+  size_t second = first == 0 ? 1 : 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i != first && row[i] > row[second]) second = i;
+  }
+  return {first, second};
 }
 
 TEST_F(Dumps, AFlipIsExcusedByAStatedErrorOfHalfItsMargin) {
   Rows rows = Drawn(40, 11);
-  const std::string gold = Safetensors("gold", rows);
   auto& row = rows[17];
-  const auto top = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-  row[top] = -4;
+  const auto [top, second] = TopTwo(row);
+  row[second] = row[top] - 0.01F;
+  const std::string gold = Safetensors("gold", rows);
+  // Either moves by a bit more than half the margin.
+  row[top] -= 0.00501F;
+  row[second] += 0.00501F;
   const std::string got = Safetensors("got", rows);
   const DumpReport report = Compare(gold, got);
   EXPECT_EQ(report.outcome, Outcome::kFail);
@@ -41,35 +59,43 @@ TEST_F(Dumps, AFlipIsExcusedByAStatedErrorOfHalfItsMargin) {
   EXPECT_THAT(report.why, HasSubstr("position 17"));
   // Each of the two engines may be off by the error in each of two numbers: 4 errors.
   const double margin = report.flips[0].margin;
-  EXPECT_EQ(Compare(gold, got, margin / 4).outcome, Outcome::kPass);
-  EXPECT_EQ(Compare(gold, got, margin / 4 * (1 - 0x1p-20)).outcome, Outcome::kFail);
+  const DumpReport stated = Compare(gold, got, margin / 4 * 1.02);
+  EXPECT_EQ(stated.outcome, Outcome::kPass) << stated.why;
+  EXPECT_THAT(Compare(gold, got, margin / 4 * (1 - 0x1p-10)).why, HasSubstr("1 flips"));
   // Beside an exact gold, only one of them: 2 errors.
-  EXPECT_EQ(CompareDumps({gold, got, "", 0, margin / 2}, {}).outcome, Outcome::kPass);
-  EXPECT_EQ(CompareDumps({gold, got, "", 0, margin / 2 * (1 - 0x1p-20)}, {}).outcome,
-            Outcome::kFail);
+  const auto of_got = [&](double error) {
+    DumpQuestion question;
+    question.gold = gold;
+    question.got = got;
+    question.got_error = error;
+    return CompareDumps(question, {});
+  };
+  EXPECT_EQ(of_got(margin / 2 * 1.02).outcome, Outcome::kPass);
+  EXPECT_THAT(of_got(margin / 2 * (1 - 0x1p-10)).why, HasSubstr("1 flips"));
 }
 
 TEST_F(Dumps, WhatARepeatedRunChangesIsNoFinding) {
   Rows rows = Drawn(40, 5);
+  const auto [top, second] = TopTwo(rows[3]);
+  rows[3][second] = rows[3][top] - 0.02F;
   const std::string gold = Safetensors("gold", rows);
   Rows again = rows;
-  const auto second_of = [](const std::vector<float>& row) {
-    std::vector<float> sorted = row;
-    std::sort(sorted.begin(), sorted.end());
-    return std::find(row.begin(), row.end(), sorted[3]) - row.begin();
-  };
   // The repeated run raises a second token by nearly its margin, the other engine by a bit more.
-  const auto second = static_cast<size_t>(second_of(rows[3]));
-  const float margin = *std::max_element(rows[3].begin(), rows[3].end()) - rows[3][second];
-  again[3][second] += 0.9F * margin;
-  rows[3][second] += 1.1F * margin;
+  again[3][second] += 0.0195F;
+  rows[3][second] += 0.022F;
   const std::string repeated = Safetensors("again", again);
   const std::string got = Safetensors("got", rows);
   EXPECT_EQ(Compare(gold, got).outcome, Outcome::kFail);
-  const DumpReport report = Compare(gold, got, 0, repeated);
-  EXPECT_EQ(report.outcome, Outcome::kPass);
+  const DumpReport report = Compare(gold, got, std::nullopt, repeated);
+  EXPECT_EQ(report.outcome, Outcome::kPass) << report.why;
   EXPECT_GT(*report.noise, 0);
   EXPECT_EQ(report.excused, 1);
+  // The same of the other engine.
+  DumpQuestion question;
+  question.gold = gold;
+  question.got = got;
+  question.got_noise = *report.noise;
+  EXPECT_EQ(CompareDumps(question, {}).outcome, Outcome::kPass);
 }
 
 TEST_F(Dumps, LlamasBaseIsWithinTheStepsOfItsRows) {
@@ -103,21 +129,29 @@ TEST_F(Dumps, TheReportIsTheSameForAnyNumberOfThreads) {
   const std::vector<std::string> gots = {Safetensors("got", rows), Llama("got_llama", rows),
                                          Vllm("got_vllm", rows)};
   for (size_t kind = 0; kind < golds.size(); ++kind) {
-    DumpQuestion question = {golds[kind], gots[kind], golds[kind], 0.1, 0};
+    DumpQuestion question;
+    question.gold = golds[kind];
+    question.got = gots[kind];
+    question.noise = Copy("noise" + std::to_string(kind), golds[kind]);
+    question.logit_error = 0.1;
     const DumpReport one = CompareDumps(question, {});
     EXPECT_EQ(one.flips.size(), 15u);
     EXPECT_EQ(one.flips[1].position, 7);
-    const std::string expected = DumpJson(question, one);
+    const std::string expected = Json(question, one);
     for (const int threads : {2, 3, 16, 200}) {
       question.threads = threads;
-      EXPECT_EQ(DumpJson(question, CompareDumps(question, {})), expected) << threads;
+      EXPECT_EQ(Json(question, CompareDumps(question, {})), expected) << threads;
     }
   }
   // Of several errors the first is said.
   for (const size_t t : {90U, 40U, 60U}) rows[t][0] = std::numeric_limits<float>::quiet_NaN();
   const std::string wrong = Safetensors("nan", rows);
   try {
-    CompareDumps({wrong, golds[0], "", 0, 0, 8}, {});
+    DumpQuestion question;
+    question.gold = wrong;
+    question.got = golds[0];
+    question.threads = 8;
+    CompareDumps(question, {});
     FAIL() << "a gold without numbers was compared";
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), HasSubstr("position 40 "));
@@ -192,7 +226,8 @@ TEST_F(Dumps, AMarginThatTheTokensDoNotShowProvesNothing) {
   const std::string got = Text("got", R"([null, {"2": -0.6, "0": -1.0}])");
   EXPECT_EQ(Compare(gold, got, 0.01).outcome, Outcome::kFail);
   // 1 flip of 40 positions is less than the share that proves nothing.
-  std::string many = R"([null, {"0": -0.6, "1": -1.0})", more = R"([null, {"2": -0.6, "0": -1.0})";
+  std::string many = R"([null, {"0": -1.0, "1": -1.1})",
+              more = R"([null, {"2": -0.95, "0": -1.15})";
   for (int i = 0; i < 39; ++i) many += R"(, {"0": -0.1})", more += R"(, {"0": -0.1})";
   const DumpReport report = Compare(Text("gold", many + "]"), Text("got", more + "]"), 0.2);
   EXPECT_EQ(report.outcome, Outcome::kMistrusted);
@@ -231,12 +266,19 @@ TEST_F(Dumps, DumpsOfDifferentTextsAreRefused) {
 
 TEST_F(Dumps, TheJsonSaysWhatTheTextSays) {
   const std::string path = Safetensors("self", Drawn(40, 6));
-  const DumpQuestion question = {path, path, "", 0};
+  DumpQuestion question;
+  question.gold = path;
+  question.got = Copy("copy", path);
   const DumpReport report = CompareDumps(question, {});
-  const json written = json::parse(DumpJson(question, report));
+  const json written = json::parse(Json(question, report));
+  EXPECT_EQ(written["schema"], kDumpSchema);
   EXPECT_EQ(written["outcome"], "PASS");
-  EXPECT_EQ(written["figures"]["positions"], 40);
-  EXPECT_THAT(DumpText(question, report), HasSubstr("PASS"));
+  EXPECT_EQ(written["judged"], true);
+  EXPECT_EQ(written["gots"][0]["figures"]["positions"], 40);
+  EXPECT_EQ(written["gots"][0]["probabilities"]["judged"], false);
+  // Of 40 positions there is no interval.
+  EXPECT_EQ(written["gots"][0]["figures"]["top1"]["low"], nullptr);
+  EXPECT_THAT(FirstLine(question, report), HasSubstr("PASS, top-1 only"));
 }
 
 }  // namespace

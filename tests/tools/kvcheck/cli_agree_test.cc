@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdint>
 #include <cstring>
@@ -56,6 +57,50 @@ class AgreeCommand : public ToolTest {
     std::ofstream(Path("model/model.safetensors"), std::ios::binary) << bytes;
     return Path("model");
   }
+  // A decoder of one layer with so many tokens.
+  std::string TinyModel(int64_t vocabulary) {
+    const std::string folder = Path("tiny");
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/config.json")
+        << json{{"model_type", "llama"},       {"vocab_size", vocabulary},
+                {"hidden_size", 64},           {"intermediate_size", 64},
+                {"num_hidden_layers", 1},      {"num_attention_heads", 1},
+                {"num_key_value_heads", 1},    {"head_dim", 64},
+                                                   {"hidden_act", "silu"},
+                {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
+                {"tie_word_embeddings", true}, {"bos_token_id", 1}};
+    json header;
+    std::string data;
+    uint32_t state = 1;
+    const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
+      const size_t first = data.size();
+      int64_t count = 1;
+      for (const int64_t extent : shape) count *= extent;
+      for (int64_t i = 0; i < count; ++i) {
+        state = state * 1664525U + 1013904223U;
+        const float value =
+            shape.size() == 1 ? 1 : static_cast<float>(state >> 8) * 0x1p-24F - 0.5F;
+        data.append(reinterpret_cast<const char*>(&value), sizeof(value));
+      }
+      header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first, data.size()}}};
+    };
+    add("model.embed_tokens.weight", {vocabulary, 64});
+    add("model.norm.weight", {64});
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) {
+      add(fmt::format("model.layers.0.{}.weight", norm), {64});
+    }
+    for (const char* product :
+         {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+          "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+      add(fmt::format("model.layers.0.{}.weight", product), {64, 64});
+    }
+    const std::string text = header.dump();
+    const uint64_t bytes = text.size();
+    std::ofstream file(folder + "/model.safetensors", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+    file << text << data;
+    return folder;
+  }
 };
 
 TEST_F(AgreeCommand, APathThatIsRightPassesAndReportsBothWays) {
@@ -99,6 +144,8 @@ TEST_F(AgreeCommand, WhatCannotBeAskedIsRefused) {
   ExpectRefused(Agree({"--model", "/nonexistent", "--text", kModel + "/held_out.txt"}),
                 "/nonexistent: there is no such file");
   ExpectRefused(Agree({"--noise", Path("a")}), "--logits");
+  ExpectRefused(Agree({"--logits", Path("a"), Path("b"), "--logit-error", "1"}), "--judge");
+  ExpectRefused(Agree({"--logits", Path("a"), "fp9=" + Path("b")}), "fp8@8=FILE");
   ExpectRefused(Agree({"--keep", Path("a")}), "--out");
 }
 
@@ -112,9 +159,12 @@ TEST_F(AgreeCommand, WrittenLogitsAreAGoldForEngines) {
             0);
   const ToolRun compared = Agree({"--logits", full, stored, "--json", "-"});
   const json report = json::parse(compared.out);
-  EXPECT_EQ(report["figures"]["positions"], 40);
-  EXPECT_EQ(report["text_is_known"], true);
-  EXPECT_GT(report["figures"]["kl_mean"]["value"], 0);
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_EQ(report["outcome"], "MEASURED");
+  const json got = report["gots"][0];
+  EXPECT_EQ(got["figures"]["positions"], 40);
+  EXPECT_EQ(got["text_is_known"], true);
+  EXPECT_GT(got["figures"]["kl_mean"]["value"], 0);
   ExpectRefused(OfModel({"--format", "q8_0", "--format", "q4_0", "--write-logits", full}),
                 "name one --format");
   ExpectRefused(OfModel({"--write-logits", kModel + "/held_out.txt"}), "--write-logits");
@@ -160,13 +210,14 @@ TEST_F(AgreeCommand, AnOptionThatWouldNotBeLookedAtIsRefused) {
 
 TEST_F(AgreeCommand, AnErrorThatIsNoNumberIsRefusedInAFewWords) {
   const std::string gold = Write("gold.json", R"([{"1": -0.2, "2": -2}])");
-  for (const char* option : {"--logit-error", "--got-error"}) {
+  const std::string got = Write("got.json", R"([{"1": -0.2, "2": -2.0}])");
+  for (const char* option : {"--logit-error", "--got-error", "--got-noise"}) {
     for (const char* value : {"nan", "inf", "-1", "x", "1e999"}) {
-      const ToolRun run = Agree({"--logits", gold, gold, option, value});
+      const ToolRun run = Agree({"--logits", gold, got, "--judge", option, value});
       ExpectRefused(run, option);
       EXPECT_LT(run.err.size(), 200u) << run.err;
     }
-    EXPECT_EQ(Agree({"--logits", gold, gold, option, "1e-3"}).exit_code, 0);
+    EXPECT_EQ(Agree({"--logits", gold, got, "--judge", option, "1e-3"}).exit_code, 0);
   }
 }
 
@@ -214,17 +265,104 @@ TEST_F(AgreeCommand, TheTrainedModelIsFoundBesideTheProgramOrItsPlaceIsSaid) {
   ExpectRefused(Agree({"--model", kModel}), "give --model FOLDER and --text FILE");
 }
 
-TEST_F(AgreeCommand, DumpsOfEnginesPassOrFail) {
+TEST_F(AgreeCommand, DumpsOfEnginesPassOrFailWhereAVerdictIsAskedFor) {
   const std::string gold = Write(
       "gold.json", R"({"prompt_logprobs": [null, {"1": -0.2, "2": -2}, {"1": -0.7, "2": -0.9}]})");
+  const std::string same = Write(
+      "same.json", R"({"prompt_logprobs": [null, {"2": -2, "1": -0.2}, {"1": -0.7, "2": -0.9}]})");
   const std::string got = Write(
       "got.json", R"({"prompt_logprobs": [null, {"1": -0.2, "2": -2}, {"1": -0.9, "2": -0.7}]})");
-  EXPECT_EQ(Agree({"--logits", gold, gold}).exit_code, 0);
-  const ToolRun run = Agree({"--logits", gold, got});
+  const ToolRun passed = Agree({"--logits", gold, same, "--judge"});
+  EXPECT_EQ(passed.exit_code, 0) << passed.out;
+  EXPECT_TRUE(passed.out.starts_with("PASS, top-1 only: ")) << passed.out;
+  const ToolRun run = Agree({"--logits", gold, got, "--judge"});
   EXPECT_EQ(run.exit_code, 1) << run.err;
   EXPECT_NE(run.out.find("position 1: token 2 instead of 1"), std::string::npos) << run.out;
   // Half of all positions are excused: nothing is proved.
-  EXPECT_EQ(Agree({"--logits", gold, got, "--logit-error", "0.1"}).exit_code, 3);
+  EXPECT_EQ(Agree({"--logits", gold, got, "--judge", "--logit-error", "0.1"}).exit_code, 3);
+  // Where none is asked for there are figures, which a flip does not make wrong.
+  const ToolRun measured = Agree({"--logits", gold, got});
+  EXPECT_EQ(measured.exit_code, 0) << measured.out;
+  EXPECT_TRUE(measured.out.starts_with("MEASURED: figures and no verdict")) << measured.out;
+  EXPECT_NE(measured.out.find("top-1       50.00 %\n"), std::string::npos) << measured.out;
+}
+
+TEST_F(AgreeCommand, ADumpBesideItselfIsMistrustedHoweverItIsNamed) {
+  const std::string gold = Write("gold.json", R"([{"1": -0.2, "2": -2}])");
+  std::filesystem::create_symlink(gold, Path("soft"));
+  std::filesystem::create_hard_link(gold, Path("hard"));
+  for (const std::string& got : {gold, Path("soft"), Path("hard")}) {
+    const ToolRun run = Agree({"--logits", gold, got});
+    EXPECT_EQ(run.exit_code, 3) << run.out;
+    EXPECT_TRUE(run.out.starts_with("MISTRUSTED")) << run.out;
+    EXPECT_NE(run.out.find("compared with itself"), std::string::npos) << run.out;
+    EXPECT_EQ(Agree({"--logits", gold, got, "--judge"}).exit_code, 3);
+  }
+  std::filesystem::copy_file(gold, Path("copy"));
+  const ToolRun copied = Agree({"--logits", gold, Path("copy")});
+  EXPECT_EQ(copied.exit_code, 0) << copied.out;
+  EXPECT_NE(copied.out.find("byte for byte GOLD"), std::string::npos) << copied.out;
+}
+
+TEST_F(AgreeCommand, CacheTypesStandInOneTableWithTheirBits) {
+  const std::string gold = Write("f16.json", R"([{"1": -0.2, "2": -2}, {"1": -0.3, "2": -1.5}])");
+  const std::string q8 = Write("q8.json", R"([{"1": -0.21, "2": -2}, {"1": -0.3, "2": -1.5}])");
+  const std::string q4 = Write("q4.json", R"([{"1": -0.25, "2": -2}, {"1": -0.4, "2": -1.5}])");
+  const std::string again =
+      Write("again.json", R"([{"1": -0.2, "2": -2}, {"1": -0.3, "2": -1.51}])");
+  const ToolRun run = Agree({"--logits", gold, "q8_0=" + q8, "q8_0,q4_0=" + q4, "--noise", again,
+                             "--json", Path("r.json")});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const json report = json::parse(ContentOfFile("r.json"));
+  EXPECT_EQ(report["gots"].size(), 2u);
+  EXPECT_EQ(report["gots"][0]["bits_per_element"], 8.5);
+  EXPECT_EQ(report["gots"][1]["bits_per_element"], 6.5);
+  for (const char* text : {"cache", "gold again", "q8_0,q4_0", "6.5"}) {
+    EXPECT_NE(run.out.find(text), std::string::npos) << run.out;
+  }
+  EXPECT_EQ(run.out.find('['), std::string::npos) << run.out;  // two positions have no interval
+  ExpectRefused(Agree({"--logits", gold, q8, "q4_0=" + q8}), "are one file");
+  ExpectRefused(Agree({"--logits", gold, q8, "--noise", q8}), "another run of GOLD's engine");
+}
+
+TEST_F(AgreeCommand, AnInterruptedRunWritesItsPartialReport) {
+  // Of a model, as soon as it listens.
+  const ToolRun run = Signalled(
+      {"agree", "--model", kModel, "--text", kModel + "/held_out.txt", "--positions", "60000",
+       "--format", "f16", "--no-times", "--json", Path("r.json"), "--write-logits", Path("l")},
+      SIGINT, [](pid_t process) { return Catches(process, SIGINT); });
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  EXPECT_NE(run.out.find("interrupted"), std::string::npos) << run.out;
+  EXPECT_EQ(json::parse(ContentOfFile("r.json"))["interrupted"], true);
+  EXPECT_NE(run.err.find("was not written"), std::string::npos) << run.err;
+  EXPECT_FALSE(std::filesystem::exists(Path("l")));
+}
+
+TEST_F(AgreeCommand, ModelsWhoseTokensAreNoBytesAreGivenTokenIds) {
+  const std::string model = TinyModel(300);
+  const ToolRun text = Agree({"--model", model, "--text", kModel + "/held_out.txt"});
+  ExpectRefused(text, "the model has 300 tokens, and a text is read as bytes");
+  ExpectRefused(text, "--tokens");
+  std::string ids = "[";
+  for (int i = 0; i < 64; ++i) ids += fmt::format("{}{}", i == 0 ? "" : ", ", i * 37 % 300);
+  const auto asked = [&](const std::string& file) {
+    return Agree({"--model", model, "--tokens", file, "--positions", "32", "--context", "32",
+                  "--format", "f32", "--no-times"});
+  };
+  const ToolRun run = asked(Write("ids.json", ids + "]"));
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(asked(Write("ids.txt", ids.substr(1))).out, run.out);
+  ExpectRefused(asked(Write("more.json", "[1, 300]")), "token 1 is 300, and the model has 300");
+  ExpectRefused(Agree({"--model", model, "--tokens", "a", "--text", "b"}), "--t");
+}
+
+TEST_F(AgreeCommand, GgufIsRefusedByItsName) {
+  const std::string file = Write("m.bin", "GGUF\x03");
+  std::filesystem::create_directories(Path("folder"));
+  std::filesystem::copy_file(file, Path("folder/model.gguf"));
+  for (const std::string& model : {file, Path("folder"), Path("folder/model.gguf")}) {
+    ExpectRefused(Agree({"--model", model, "--text", file}), "GGUF is not read");
+  }
 }
 
 TEST_F(AgreeCommand, KeptTokensAgreeWithWhatTheyWereKeptFrom) {

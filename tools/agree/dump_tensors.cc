@@ -1,4 +1,5 @@
-// Logits in a safetensors file: whole rows, or the most likely tokens and the log of the sum.
+// Logits in a file of tensors: whole rows, or the most likely tokens and the log of the sum. A file
+// of one tensor, as numpy's, has whole rows.
 
 #include <fmt/format.h>
 
@@ -6,9 +7,13 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
-#include "golden/safetensors_file.h"
+#include "golden/file_index.h"
+#include "golden/tensor_file.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
@@ -20,40 +25,42 @@ namespace {
 
 constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
 
-class SafetensorsLogits : public LogitsDump {
+// HDF5 is read by a library, in a process of its own.
+std::unique_ptr<TensorSource> RefuseLibraryFile(const std::string& path) {
+  throw Error(ErrorCode::kUnsupported,
+              "logits are not read from this format: save them with the safetensors package", path);
+}
+
+class TensorLogits : public LogitsDump {
  public:
-  explicit SafetensorsLogits(const std::string& path) : LogitsDump(path), file_(path) {
+  explicit TensorLogits(const std::string& path)
+      : LogitsDump(path), source_(OpenTensorFile(path, RefuseLibraryFile)), file_(*source_) {
     const auto& objects = file_.index().objects;
-    const bool whole = objects.count("/logits") > 0;
-    const ObjectRecord& rows = Matrix(whole ? "/logits" : "/topk_logits");
-    positions_ = rows.shape.axes[0].extent;
-    width_ = rows.shape.axes[1].extent;
-    if (!whole) {
-      Integers("/topk_ids", 2);
-      if (!DatasetRecord(file_, "/topk_ids").shape.SameExtents(rows.shape)) {
+    whole_ = objects.count("/topk_logits") == 0;
+    name_ = whole_ ? WholeName() : "/topk_logits";
+    const std::vector<int64_t> rows = Matrix(name_);
+    positions_ = rows[0];
+    width_ = rows[1];
+    if (!whole_) {
+      if (Integers("/topk_ids", 2) != rows) {
         Refuse("topk_ids and topk_logits have other extents");
       }
       const ObjectRecord& lse = DatasetRecord(file_, "/lse");
-      if (lse.shape.axes.size() != 1 || lse.shape.axes[0].extent != positions_ ||
-          !IsReal(lse.dtype)) {
+      if (ExtentsOf(lse, 1) != std::vector<int64_t>{positions_} || !IsReal(lse.dtype)) {
         Refuse("lse is one real number per position");
       }
     }
     if (objects.count("/next") > 0) {
-      Integers("/next", 1);
-      if (DatasetRecord(file_, "/next").shape.axes[0].extent != positions_) {
-        Refuse("next is one token per position");
-      }
+      if (Integers("/next", 1)[0] != positions_) Refuse("next is one token per position");
       has_next_ = true;
     }
-    whole_ = whole;
     ReadError();
   }
 
   std::optional<int64_t> Positions() const override { return positions_; }
 
   std::string Description() const override {
-    return fmt::format("safetensors, {} positions of {}{} tokens", positions_,
+    return fmt::format("tensors, {} positions of {}{} tokens", positions_,
                        whole_ ? "" : "the most likely ", width_);
   }
 
@@ -62,14 +69,20 @@ class SafetensorsLogits : public LogitsDump {
     if (at() == positions_) return false;
     position->complete = whole_;
     position->error = error_;
+    position->error_is_stated = true;
     position->rounding = position->sum_error = 0;
+    position->unlisted = -kNoFloor;
     position->floor = kNoFloor;
     std::vector<double>& log_p = position->log_p;
-    log_p = Numbers(whole_ ? "/logits" : "/topk_logits", at() * width_, width_);
+    log_p = Numbers(name_, at() * width_, width_);
     if (whole_) {
       position->tokens.clear();
+      const double stored = RoundingOf(name_, log_p, position);
       const double lse = LogSumExp(log_p);
-      position->rounding = std::fabs(lse) * 0x1p-52;  // of the sum and of a difference, in double
+      // Numbers that are each off by r have a sum of exponentials whose log is off by r at most.
+      // Then of the sum and of a difference, in double.
+      position->rounding = 2 * stored + std::fabs(lse) * 0x1p-52;
+      position->shift = lse;
       Subtract(lse, &log_p);
     } else {
       position->tokens.resize(log_p.size());
@@ -98,25 +111,46 @@ class SafetensorsLogits : public LogitsDump {
     return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
            dtype == DType::kBFloat16;
   }
-  const ObjectRecord& Matrix(const std::string& name) const {
-    if (file_.index().objects.count(name) == 0) {
-      Refuse("it has neither `logits` (positions, vocabulary) nor `topk_logits` (positions, k)");
-    }
+  // `logits`, or the only tensor that there is.
+  std::string WholeName() const {
+    if (file_.index().objects.count("/logits") > 0) return "/logits";
+    const std::vector<ListedTensor> tensors = ListTensors(file_.index());
+    if (tensors.size() == 1) return tensors.front().path;
+    Refuse("it has neither `logits` (positions, vocabulary) nor `topk_logits` (positions, k)");
+  }
+  // Without leading axes of extent 1, as of a batch of one: `rank` of them at least are left.
+  static std::vector<int64_t> ExtentsOf(const ObjectRecord& record, size_t rank) {
+    std::vector<int64_t> extents;
+    for (const Axis& axis : record.shape.axes) extents.push_back(axis.extent);
+    while (extents.size() > rank && extents.front() == 1) extents.erase(extents.begin());
+    return extents;
+  }
+  std::vector<int64_t> Matrix(const std::string& name) const {
     const ObjectRecord& record = DatasetRecord(file_, name);
-    if (record.shape.axes.size() != 2 || !IsReal(record.dtype) || record.shape.axes[1].extent < 1) {
+    std::vector<int64_t> extents = ExtentsOf(record, 2);
+    if (extents.size() == 3 && IsReal(record.dtype)) {
+      Refuse(
+          fmt::format("{} is of a batch of {} rows, of which padding is not told apart: save "
+                      "each row (positions, vocabulary) as a file of its own, or all that are "
+                      "of a text one behind the other",
+                      name.substr(1), extents[0]));
+    }
+    if (extents.size() != 2 || !IsReal(record.dtype) || extents[1] < 1) {
       Refuse(fmt::format("{} is {} {}: a matrix of real numbers is asked for", name.substr(1),
                          Name(record.dtype), ToString(record.shape)));
     }
-    return record;
+    return extents;
   }
-  void Integers(const std::string& name, size_t rank) const {
+  std::vector<int64_t> Integers(const std::string& name, size_t rank) const {
     const ObjectRecord& record = DatasetRecord(file_, name);
-    if (record.shape.axes.size() != rank ||
+    std::vector<int64_t> extents = ExtentsOf(record, rank);
+    if (extents.size() != rank ||
         (record.dtype != DType::kInt32 && record.dtype != DType::kInt64)) {
       Refuse(fmt::format("{} is {} {}: {} of i32 or i64 is asked for", name.substr(1),
                          Name(record.dtype), ToString(record.shape),
                          rank == 1 ? "a row" : "a matrix"));
     }
+    return extents;
   }
   void ReadError() {
     const auto& attributes = file_.index().objects.at("/").attributes;
@@ -142,18 +176,30 @@ class SafetensorsLogits : public LogitsDump {
   static void Subtract(double lse, std::vector<double>* logits) {
     for (double& value : *logits) value -= lse;
   }
+  // How far the tensor's type may hold any of these numbers of it off what was computed; sets the
+  // units of the position.
+  double RoundingOf(const std::string& name, const std::vector<double>& stored,
+                    TokenDistribution* position) const {
+    const DType dtype = DatasetRecord(file_, name).dtype;
+    position->unit = UnitRoundoff(dtype);
+    position->least_unit = HalfSmallestSubnormal(dtype);
+    double largest = 0;
+    for (const double value : stored) {
+      if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+    }
+    return position->unit * largest + position->least_unit;
+  }
   // position->log_p: logits, as stored.
   void TakeTopTokens(TokenDistribution* position) {
     const double lse = Numbers("/lse", at(), 1).front();
     if (!std::isfinite(lse)) Unreadable(fmt::format("lse is {}", lse));
     // As far as the types of the file can hold both, and an engine its sum.
-    double largest = 0;
-    for (const double logit : position->log_p) {
-      if (std::isfinite(logit)) largest = std::max(largest, std::fabs(logit));
-    }
-    position->rounding = largest * UnitRoundoff(DatasetRecord(file_, "/topk_logits").dtype) +
+    position->rounding = RoundingOf(name_, position->log_p, position) +
                          std::fabs(lse) * UnitRoundoff(DatasetRecord(file_, "/lse").dtype);
     position->sum_error = kF32SumError;
+    position->shift = lse;
+    // By definition no other token is more likely than the least of these.
+    position->unlisted = *std::min_element(position->log_p.begin(), position->log_p.end()) - lse;
     Subtract(lse, &position->log_p);
     Sort(Numbers("/topk_ids", at() * width_, width_), position);
   }
@@ -172,7 +218,9 @@ class SafetensorsLogits : public LogitsDump {
     }
   }
 
-  SafetensorsFile file_;
+  std::unique_ptr<TensorSource> source_;
+  TensorSource& file_;
+  std::string name_;  // of the tensor that has the logits
   int64_t positions_ = 0;
   int64_t width_ = 0;
   bool whole_ = false;
@@ -182,8 +230,8 @@ class SafetensorsLogits : public LogitsDump {
 
 }  // namespace
 
-std::unique_ptr<LogitsDump> OpenSafetensorsLogits(const std::string& path) {
-  return std::make_unique<SafetensorsLogits>(path);
+std::unique_ptr<LogitsDump> OpenTensorLogits(const std::string& path) {
+  return std::make_unique<TensorLogits>(path);
 }
 
 }  // namespace kvcheck
