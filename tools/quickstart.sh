@@ -26,9 +26,7 @@ step "packages"
 tools/install_packages.sh
 
 step "build of the tool"
-launcher=$(command -v ccache || true)
-cmake --preset release -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
-  -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+tools/configure_release.sh
 cmake --build --preset release --target kvcheck -j"$(nproc)"
 kvcheck=build/release/tools/kvcheck/kvcheck
 

@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
 # Builds and tests kvcheck; ctest's summary of the release build comes last.
 #   tools/test.sh           AddressSanitizer and UBSan on the tests of code that reads foreign bytes or
-#                           handles memory by hand, then release on all tests but exhaustive ones
-#                           (every float of a type, tens of thousands of drawn kernels) and live ones
-#                           (a library's findings, histories and model)
-#   tools/test.sh --all     these too, and before them the environments of all adapters (some GB), the
-#                           Python package, HTML reports in a browser, the golden files in numpy,
-#                           clang 19 on all tests, the fuzz targets, ThreadSanitizer on the fast
-#                           tests, clang-tidy; both sanitizers on all fast tests, and on hostile
-#                           calls from Python
+#                           handles memory by hand; the first block of README.md, which makes the
+#                           wheel of the Python package and installs it; then release on all tests
+#                           but exhaustive ones (every float of a type, tens of thousands of drawn
+#                           kernels) and live ones (a library's findings, histories and model)
+#   tools/test.sh --all     these too, and before them the environments of all adapters (some GB), HTML
+#                           reports in a browser, the golden files in numpy, clang 19 on all tests,
+#                           the fuzz targets, ThreadSanitizer on the fast tests, clang-tidy; both
+#                           sanitizers on all fast tests, and on hostile calls from Python
 #   tools/test.sh --leg LEG one of: mlx_lm environments python golden clang fuzz tsan tidy asan
 #                           python_asan bytes short browser release
-# KVCHECK_UNITY=ALL in the environment compiles every room several files at a time: faster once,
-# slower after an edit. A leg that fails ends the short run; --all goes on, names the legs that
-# failed, and exits 1. Asks nothing and reads no stdin.
+# KVCHECK_UNITY in the environment says whether every room is compiled several files at a time (ALL:
+# faster once, slower after an edit); not set: ALL in a new build/release, else as it is there. What
+# did not run is said with its reason before ctest's summary. A leg that fails ends the short run;
+# --all goes on, names the legs that failed, and exits 1. Asks nothing and reads no stdin.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "$0")/.."
 export CI=true
 
-legs="mlx_lm bytes short"
+# Kernels of every instruction set are tested.
+export KVCHECK_SIMD_TARGETS=ALL
+
+legs="mlx_lm bytes python short"
 going_on=no
 case "${1-}" in
   "") ;;
@@ -29,7 +33,7 @@ case "${1-}" in
     ;;
   --leg) ;;
   *)
-    sed -n '2,18s/^# //p' "$0" >&2
+    sed -n '2,21s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -40,8 +44,12 @@ launcher=$(command -v ccache || true)
 build() {  # PRESET, further options of the build
   local preset=$1
   shift
-  cmake --preset "$preset" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
-    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" ${KVCHECK_UNITY:+-DKVCHECK_UNITY=$KVCHECK_UNITY}
+  if [ "$preset" = release ]; then
+    tools/configure_release.sh
+  else
+    cmake --preset "$preset" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+      -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" ${KVCHECK_UNITY:+-DKVCHECK_UNITY=$KVCHECK_UNITY}
+  fi
   cmake --build --preset "$preset" -j"$jobs" "$@" -- -k 0  # every file that does not compile is named
 }
 
@@ -49,10 +57,17 @@ run_tests() {  # PRESET, further ctest options
   local preset=$1
   shift
   # One more than processors, since some tests wait for a child that hangs.
-  ctest --test-dir "build/$preset" -j"$((jobs + 1))" --output-on-failure --no-tests=error "$@"
+  tools/run_ctest.py "$left_out" --test-dir "build/$preset" -j"$((jobs + 1))" --output-on-failure --no-tests=error "$@"
 }
 
 fast='^(fast|bytes)$'
+
+# What a whole run leaves out, a line each.
+left_out=build/left_out.txt
+leave_out() {
+  echo "$1"
+  echo "$1" >>"$left_out"
+}
 
 # Judges the golden files a second time, apart from the C++.
 golden_in_numpy() {
@@ -69,19 +84,26 @@ adapter_environments() {  # NAME...
     tools/adapters/make_venv.sh "$name" || status=$?
     case $status in
       0) echo "$name: tools/adapters/$name/venv is there" ;;
-      3) echo "SKIPPED: the tests of tools/adapters/$name, since the package index cannot be reached" ;;
+      3) leave_out "the package index cannot be reached: the tests of tools/adapters/$name" ;;
       *) return "$status" ;;
     esac
   done
 }
 
-# Installed for its tests, which are skipped where no package index can be reached.
+# The wheel, made and installed as README.md says, and installed for the tests of the package.
 python_package() {
   local status=0
-  tools/python/install.sh || status=$?
+  tools/adapters/make_venv.sh tools/python/ || status=$?
+  if [ $status = 0 ]; then
+    PYTHONDONTWRITEBYTECODE=1 tools/python/venv/bin/python tests/tools/python/readme_block.py || status=$?
+  fi
   case $status in
-    0) echo "tools/python/venv has the package" ;;
-    3) echo "SKIPPED: the tests of the Python package, since the package index cannot be reached" ;;
+    0)
+      tools/python/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --force-reinstall \
+        build/python/wheels/kvcheck-*.whl
+      echo "tools/python/venv has the package"
+      ;;
+    3) leave_out "the package index cannot be reached: the wheel, the first block of README.md, the tests of the Python package" ;;
     *) return "$status" ;;
   esac
 }
@@ -97,15 +119,16 @@ reports_in_browser() {
   fi
   case $status in
     0) ;;
-    3 | 77) echo "SKIPPED: HTML reports in a browser" ;;
+    3 | 77) leave_out "no package index, or no browser: HTML reports in a browser" ;;
     *) return "$status" ;;
   esac
 }
 
 hostile_calls_from_python() {
   local status=0
-  CMAKE_CXX_COMPILER_LAUNCHER="$launcher" CMAKE_C_COMPILER_LAUNCHER="$launcher" tests/tools/python/asan.sh || status=$?
-  [ $status = 77 ] || return $status  # which says why it was skipped
+  tests/tools/python/asan.sh || status=$?
+  [ $status = 77 ] || return $status
+  leave_out "tools/python/venv is not there: hostile calls from Python"
 }
 
 tidy() {  # PRESET that compiles the files, git's patterns of them
@@ -158,6 +181,7 @@ run_leg() {
       ;;
     short)
       build release
+      leave_out "only tools/test.sh --all: tests labelled exhaustive and live; clang, clang-tidy, fuzz targets, ThreadSanitizer, HTML in a browser, other environments"
       run_tests release -LE '^(exhaustive|live)$'
       ;;
     release)
@@ -183,6 +207,8 @@ fi
 
 # Each leg in a process of its own, where any command that fails ends it.
 failed=""
+mkdir -p build
+rm -f "$left_out"
 for leg in $legs; do
   if [ "$leg" = release ] && [ -n "$failed" ]; then echo "== legs that failed:$failed"; fi
   printf '\n== %s (at %d s)\n' "$leg" "$SECONDS"

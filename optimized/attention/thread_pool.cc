@@ -4,11 +4,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "optimized/attention/pool_protocol.h"
 
 namespace kvcheck::optimized {
 namespace {
@@ -24,18 +23,29 @@ void Pause() {
 #endif
 }
 
-// True as soon as `done()`, false after kSpin.
-template <typename Done>
-bool SpinUntil(Done done) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < kLooks; ++i) {
-      if (done()) return true;
-      Pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return done();
-}
+struct Threads {
+  // Its wait is the system's own on an address: a condition variable of glibc before 2.41 can lose
+  // a wake-up (bug 25847), and a fork copies a mutex that nothing unlocks.
+  using Variable = std::atomic<unsigned>;
+
+  // False after kSpin.
+  template <typename Done>
+  static bool SpinUntil(Done done) {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    do {
+      for (int i = 0; i < kLooks; ++i) {
+        if (done()) return true;
+        Pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return done();
+  }
+
+  static void AwaitZero(const Variable& variable) {
+    // Where there are fewer cores than workers they need this one.
+    while (!SpinUntil([&] { return variable.load() == 0; })) std::this_thread::yield();
+  }
+};
 
 // Counted in the child.
 std::atomic<unsigned> forks{0};
@@ -50,21 +60,10 @@ unsigned ForksSoFar() {
 }  // namespace
 
 struct ThreadPool::Shared {
-  void Serve(int worker);
-  void Run(void (*of_call)(void*, int), void* context_of_call);
-
-  std::vector<std::thread> threads;
-  void (*work)(void*, int) = nullptr;
+  PoolProtocol<Threads> protocol;
+  void (*work)(void* context, int worker) = nullptr;
   void* context = nullptr;
-  std::atomic<uint64_t> call{0};  // counts calls; written under the mutex
-  // A worker is counted before it looks whether the call is open, and the caller closes the call
-  // before it looks whether one is counted: in one order of all of these, either sees the other.
-  std::atomic<bool> open{false};
-  std::atomic<int> inside{0};
-  std::atomic<bool> stop{false};
-  std::mutex mutex;
-  std::condition_variable wake;
-  int asleep = 0;
+  std::vector<std::thread> threads;
 };
 
 ThreadPool::ThreadPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
@@ -74,7 +73,9 @@ ThreadPool::ThreadPool(int workers) : workers_(workers), forks_(ForksSoFar()) {
   try {
     shared->threads.reserve(static_cast<size_t>(workers - 1));
     for (int worker = 1; worker < workers; ++worker) {
-      shared->threads.emplace_back([shared, worker] { shared->Serve(worker); });
+      shared->threads.emplace_back([shared, worker] {
+        shared->protocol.Serve([&] { shared->work(shared->context, worker); });
+      });
     }
   } catch (...) {
     Stop();
@@ -93,60 +94,15 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Stop() {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->stop.store(true, std::memory_order_release);
-  }
-  shared_->wake.notify_all();
+  shared_->protocol.Stop();
   for (std::thread& thread : shared_->threads) thread.join();
 }
 
 void ThreadPool::Run(void (*work)(void*, int), void* context) {
   if (shared_ == nullptr || ForksSoFar() != forks_) return work(context, 0);
-  shared_->Run(work, context);
-}
-
-void ThreadPool::Shared::Serve(int worker) {
-  uint64_t served = 0;
-  const auto called = [&] {
-    return call.load(std::memory_order_acquire) != served || stop.load(std::memory_order_acquire);
-  };
-  while (true) {
-    if (!SpinUntil(called)) {
-      std::unique_lock lock(mutex);
-      ++asleep;
-      wake.wait(lock, called);
-      --asleep;
-    }
-    uint64_t now = call.load(std::memory_order_acquire);
-    if (now == served) return;  // stop
-    inside.fetch_add(1);
-    if (open.load()) {
-      now = call.load();  // another one may have begun
-      if (now != served) work(context, worker);
-    }
-    inside.fetch_sub(1);
-    served = now;
-  }
-}
-
-void ThreadPool::Shared::Run(void (*of_call)(void*, int), void* context_of_call) {
-  work = of_call;
-  context = context_of_call;
-  bool sleepers = false;
-  {
-    const std::lock_guard lock(mutex);
-    call.fetch_add(1);
-    open.store(true);
-    sleepers = asleep > 0;
-  }
-  if (sleepers) wake.notify_all();
-  of_call(context_of_call, 0);
-  open.store(false);
-  const auto done = [&] { return inside.load() == 0; };
-  // The others are at their last item; where there are fewer cores than workers they need
-  // this one.
-  while (!SpinUntil(done)) std::this_thread::yield();
+  shared_->work = work;
+  shared_->context = context;
+  shared_->protocol.Run([&] { work(context, 0); });
 }
 
 }  // namespace kvcheck::optimized

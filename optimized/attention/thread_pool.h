@@ -27,8 +27,8 @@ class ThreadPool {
   void Run(void (*work)(void* context, int worker), void* context);
 
  private:
-  // What the threads share. A forked process gets a copy that may be locked, and threads that are
-  // not there: it must not touch it.
+  // What the threads share. A forked process gets a copy, and threads that are not there: it must
+  // not touch it.
   struct Shared;
   void Stop();
 

@@ -8,16 +8,13 @@ option(KVCHECK_BUILD_PYTHON "Build the Python package (needs nanobind; pip insta
 option(KVCHECK_WERROR "Treat warnings as errors (set by the presets)" OFF)
 set(KVCHECK_UNITY OFF CACHE STRING "Compile several files of a room as one: OFF, ON (where a room asks for it) or ALL")
 set(KVCHECK_TEST_OPTIONS "" CACHE STRING "Options of the compiler for tests, after all others")
+set(KVCHECK_SIMD_TARGETS ALL CACHE STRING "Instruction sets of the kernels: ALL, or NATIVE (the baseline and this machine's best)")
 set(KVCHECK_SANITIZE "" CACHE STRING "Comma separated -fsanitize= list, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(KVCHECK_BUILD_PYTHON)
-  # The rooms become part of a shared object.
-  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()

@@ -21,6 +21,10 @@ function(kvcheck_room)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${root}>)
     target_link_libraries(${target} PUBLIC kvcheck_floating_point kvcheck_sanitizers ${ROOM_LINK}
                           PRIVATE $<BUILD_INTERFACE:kvcheck_warnings> ${ROOM_PRIVATE_LINK})
+    # The same objects go into programs and into the Python extension. No other library replaces a
+    # function of a room, so that calls inside of it cost what they cost in a program.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)
     if(KVCHECK_UNITY AND (ROOM_UNITY OR KVCHECK_UNITY STREQUAL "ALL"))
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
       foreach(source IN LISTS ROOM_SOURCES)

@@ -18,6 +18,7 @@
 #include "tools/corridor/attention_call.h"
 #include "tools/corridor/codec_rule.h"
 #include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/judge_history.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/corridor/registry.h"
 #include "tools/report/json_report.h"
@@ -268,13 +269,29 @@ Verdict JudgeCache(const std::string& case_text, CacheFactory* caches, const Set
   const auto* trace = std::get_if<CacheCase>(&c);
   if (trace == nullptr) {
     throw Error(ErrorCode::kIllegalCase,
-                "it is no trace of operations on caches: judge it by "
-                "JudgeCase",
+                "it is no trace of operations on caches: judge a history by JudgePrefix, other "
+                "cases by JudgeCase",
                 case_text);
   }
   TraceOptions options;
   options.on_operation = [cancel = CancelOf(settings)](int64_t) { cancel.ThrowIfRequested(); };
   return EvaluateCacheCase(*trace, caches, nullptr, std::move(options));
+}
+
+Verdict JudgePrefix(const std::string& case_text, PrefixImplementation* cache,
+                    const Settings& settings) {
+  const Case c = ParseCase(case_text);
+  const auto* history = std::get_if<PrefixCase>(&c);
+  if (history == nullptr) {
+    throw Error(
+        ErrorCode::kIllegalCase,
+        "it is no history of requests on a prefix cache: judge a trace by JudgeCache, other "
+        "cases by JudgeCase",
+        case_text);
+  }
+  HistoryOptions options;
+  options.on_operation = [cancel = CancelOf(settings)](int64_t) { cancel.ThrowIfRequested(); };
+  return EvaluatePrefixCase(*history, cache, std::move(options));
 }
 
 std::map<std::string, ExpectedValues> ReferenceAttention(const AttentionCall& call,

@@ -27,6 +27,7 @@
 #include "reference/spec/case.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
+#include "reference/spec/prefix_implementation.h"
 #include "reference/spec/tensor.h"
 #include "tools/corridor/cancel.h"
 
@@ -158,6 +159,12 @@ Verdict JudgeStoredRows(const Array& x, const Arrays& stored, const std::string&
 // what the caches state, and one thread runs them.
 Verdict JudgeCache(const std::string& case_text, CacheFactory* caches,
                    const Settings& settings = {});
+
+// Runs a history of a server's requests ("prefix block=4 tokens=64 ...; open ...") on the prefix
+// cache of this process, beside what the judge knows of it. Of settings, `cancelled` alone.
+// Errors also: kUnreadableFile where a history with a disk finds no place for its folder.
+Verdict JudgePrefix(const std::string& case_text, PrefixImplementation* cache,
+                    const Settings& settings = {});
 
 // As kvcheck prints it: one line where it passed, everything that is known otherwise.
 std::string TextOf(const Verdict& verdict);

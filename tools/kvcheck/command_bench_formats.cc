@@ -15,6 +15,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/progress_line.h"
 #include "tools/measure/bench_json.h"
 #include "tools/measure/bench_text.h"
 #include "tools/measure/format_bench.h"
@@ -73,7 +74,9 @@ int BenchFormats(const BenchFormatsOptions& options) {
       options.profile.empty() ? OptimizedCodecProfile() : ParseProfile(options.profile);
   question.threads = options.threads;
   question.rounds = options.no_times ? 0 : options.rounds;
-  const std::vector<FormatFigures> figures = MeasureFormats(question, OnInterrupt());
+  ProgressLine progress(/*quiet=*/false);
+  const std::vector<FormatFigures> figures = MeasureFormats(question, OnInterrupt(), &progress);
+  progress.Clear();
   const std::string data =
       options.tensors.empty() ? options.data : fmt::format("{}", fmt::join(options.tensors, ", "));
   if (!options.plot.empty()) WriteOutput(options.plot, FormatPlot(question, figures, data));

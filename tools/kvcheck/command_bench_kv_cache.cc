@@ -11,6 +11,7 @@
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/kvcheck/progress_line.h"
 #include "tools/measure/bench_json.h"
 #include "tools/measure/bench_text.h"
 #include "tools/measure/format_choice.h"
@@ -40,7 +41,9 @@ int BenchKvCache(const BenchKvCacheOptions& options) {
     return std::all_of(question.seq_lens.begin(), question.seq_lens.end(),
                        [&](int64_t tokens) { return tokens % group == 0; });
   });
-  const std::vector<KvCacheFigures> figures = MeasureKvCache(question, OnInterrupt());
+  ProgressLine progress(/*quiet=*/false);
+  const std::vector<KvCacheFigures> figures = MeasureKvCache(question, OnInterrupt(), &progress);
+  progress.Clear();
   if (!options.json.empty()) WriteOutput(options.json, KvCacheJson(question, figures));
   if (options.json != "-") std::cout << KvCacheText(question, figures) << std::flush;
   return kExitPassed;

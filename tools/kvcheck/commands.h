@@ -22,6 +22,8 @@ void AddFaultsCommand(CLI::App* app, ChosenCommand* chosen);
 void AddBenchCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
 void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
+// After all others.
+void AddCompletionCommand(CLI::App* app, ChosenCommand* chosen);
 
 // The parts of `kvcheck golden`.
 void AddGoldenVerifyCommand(CLI::App* golden, ChosenCommand* chosen);

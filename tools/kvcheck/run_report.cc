@@ -1,9 +1,12 @@
 #include "tools/kvcheck/run_report.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "reference/spec/error.h"
 #include "tools/kvcheck/interrupt.h"
@@ -13,12 +16,25 @@
 
 namespace kvcheck {
 
+namespace {
+
+// Colours only where a terminal shows them, and nobody forbids them (no-color.org).
+TextOptions OnStandardOutput(TextOptions options) {
+  const char* forbidden = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  options.colour = isatty(STDOUT_FILENO) != 0 && (forbidden == nullptr || *forbidden == '\0') &&
+                   (terminal == nullptr || std::string_view(terminal) != "dumb");
+  return options;
+}
+
+}  // namespace
+
 RunReport::RunReport(std::string suite, const CommonOptions& options)
     : suite_(std::move(suite)),
       options_(options),
       progress_(options.text.quiet),
       prints_text_(options.json != "-" && options.junit != "-" && options.html != "-"),
-      text_(options.text, std::cout) {}
+      text_(OnStandardOutput(options.text), std::cout) {}
 
 RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t total)
     : RunReport(std::move(suite), options) {
@@ -111,9 +127,12 @@ int RunReport::Finish() {
     PrintNotice(fmt::format("kvcheck: error: {}: {}", error.context(), error.message()));
   }
   // tool_main.cc says why standard output was lost.
+  const bool has_reader = !ReaderHasGone() || is_lost;
   is_lost = is_lost || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   if (is_lost) {
-    PrintNotice(fmt::format("kvcheck: what the report would have said: {}", Print(summary_)));
+    if (has_reader) {
+      PrintNotice(fmt::format("kvcheck: what the report would have said: {}", Print(summary_)));
+    }
     if (exit_code == kExitPassed) exit_code = kExitNotPut;
   }
   return exit_code;

@@ -92,6 +92,7 @@ int Run(int argc, char** argv) {
   AddBenchCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
+  AddCompletionCommand(&app, &chosen);
   RefuseEmptyValues(&app);
   try {
     app.parse(argc, argv);
@@ -179,7 +180,9 @@ int ToolMain(int argc, char** argv) {
   if (bisect) exit_code = BisectExitCode(exit_code);
   // A report that did not reach a full disk or a closed pipe is not a report.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    PrintNotice("kvcheck: error: standard output: the report cannot be written");
+    if (!ReaderHasGone()) {
+      PrintNotice("kvcheck: error: standard output: the report cannot be written");
+    }
     if (exit_code != 0) return exit_code;
     return bisect ? kExitSkip : kExitNotPut;
   }

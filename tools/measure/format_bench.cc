@@ -1,5 +1,7 @@
 #include "tools/measure/format_bench.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -123,8 +125,8 @@ HeadData OriginalHead(const KvRows& rows, const Tensor& k, const Tensor& v) {
 
 }  // namespace
 
-std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
-                                          const Cancel& cancel) {
+std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question, const Cancel& cancel,
+                                          Progress* progress) {
   const KvRows& rows = question.rows;
   const auto k_elements = static_cast<double>(rows.KDim());
   const auto v_elements = static_cast<double>(rows.VDim());
@@ -141,13 +143,22 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
                    (k_elements + v_elements);
     all.push_back(figures);
   }
+  const int64_t steps = std::ssize(all) * (rows.heads + (question.rounds > 0 ? 1 : 0));
+  int64_t step = 0;
+  const auto begin_step = [&](const char* what, const KvFormat& format) {
+    cancel.ThrowIfRequested();
+    ++step;
+    if (progress != nullptr && progress->IsDue()) {
+      progress->Show(fmt::format("{} of {}: {} of {}", step, steps, what, Print(format)));
+    }
+  };
   for (int64_t h = 0; h < rows.heads; ++h) {
     const Tensor k = RowsOf(rows.k, h * rows.tokens, rows.tokens);
     const Tensor v = RowsOf(rows.v, h * rows.tokens, rows.tokens);
     const HeadData original = OriginalHead(rows, k, v);
     const std::vector<double> expected = Attend(original, question, h);
     for (FormatFigures& figures : all) {
-      cancel.ThrowIfRequested();
+      begin_step("errors", figures.format);
       HeadData stored = original;
       StoreHead(figures.format, question, k, &stored.k, &figures.rows);
       StoreHead(figures.format, question, v, &stored.v, &figures.rows);
@@ -157,7 +168,7 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
   }
   if (question.rounds == 0) return all;
   for (FormatFigures& figures : all) {
-    cancel.ThrowIfRequested();
+    begin_step("speed", figures.format);
     const int64_t length = StoredRowLength(figures.format, rows.KDim());
     if (!FollowsProfile(figures.format, question.profile, length)) continue;
     figures.speed = MeasureCodec(figures.format, rows.k.dtype, rows.k.bytes.data(),

@@ -15,6 +15,7 @@
 #include "reference/spec/kv_format.h"
 #include "reference/spec/profile.h"
 #include "tools/corridor/cancel.h"
+#include "tools/corridor/progress.h"
 #include "tools/measure/bench_data.h"
 #include "tools/measure/codec_speed.h"
 #include "tools/measure/error_figures.h"
@@ -43,10 +44,10 @@ struct FormatFigures {
   std::optional<CodecSpeed> speed;
 };
 
-// In the order of the formats. Errors: kUnsupported for a format that has parameters which are
-// data; Cancelled.
+// In the order of the formats. progress: told before each step; null: nobody is. Errors:
+// kUnsupported for a format that has parameters which are data; Cancelled.
 std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
-                                          const Cancel& cancel = {});
+                                          const Cancel& cancel = {}, Progress* progress = nullptr);
 
 }  // namespace kvcheck
 

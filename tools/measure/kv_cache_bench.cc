@@ -175,6 +175,9 @@ class CacheBench {
     figures_.layer_bytes = shape_.LayerBytes(seq_len);
   }
 
+  std::string Title() const {
+    return fmt::format("{} tokens of {}", figures_.seq_len, Print(figures_.format));
+  }
   // The whole original, stored layer by layer, then fetched layer by layer.
   void Round(const Cancel& cancel) {
     const DrawnRows drawn(shape_, rows_, seed_);
@@ -280,7 +283,8 @@ class CacheBench {
 
 }  // namespace
 
-std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, const Cancel& cancel) {
+std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, const Cancel& cancel,
+                                           Progress* progress) {
   const KvCacheShape& shape = question.shape;
   for (const KvFormat& format : question.formats) {
     CheckNeedsNoParameters(format, shape.head_dim);
@@ -302,7 +306,15 @@ std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, cons
   }
   // Rounds in turns: what disturbs the machine for a while disturbs all alike.
   for (int round = 0; round < question.rounds; ++round) {
-    for (CacheBench& bench : benches) bench.Round(cancel);
+    for (CacheBench& bench : benches) {
+      if (progress != nullptr && progress->IsDue()) {
+        const auto at = static_cast<int64_t>(&bench - benches.data());
+        progress->Show(fmt::format(
+            "{} of {}: round {} of {}, {}", round * std::ssize(benches) + at + 1,
+            question.rounds * std::ssize(benches), round + 1, question.rounds, bench.Title()));
+      }
+      bench.Round(cancel);
+    }
   }
   std::vector<KvCacheFigures> all;
   for (const CacheBench& bench : benches) all.push_back(bench.Figures());

@@ -14,6 +14,7 @@
 #include "reference/spec/dtype.h"
 #include "reference/spec/kv_format.h"
 #include "tools/corridor/cancel.h"
+#include "tools/corridor/progress.h"
 #include "tools/measure/error_figures.h"
 #include "tools/measure/pages.h"
 
@@ -62,10 +63,10 @@ struct KvCacheFigures {
 // their stored planes and back to that type. Original rows are N(0, 1), drawn once and dealt to
 // layers and heads. Of formats that group tokens all are in closed groups. Preconditions: the
 // formats fit head_dim, and their groups every length.
-// Errors: kUnsupported where memory does not hold it, or a format has parameters which are data;
-// Cancelled.
+// progress: told before each format of a round; null: nobody is. Errors: kUnsupported where memory
+// does not hold it, or a format has parameters which are data; Cancelled.
 std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question,
-                                           const Cancel& cancel = {});
+                                           const Cancel& cancel = {}, Progress* progress = nullptr);
 
 }  // namespace kvcheck
 

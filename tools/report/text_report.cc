@@ -83,8 +83,17 @@ std::string Headline(const CaseResult& result, const TextOptions& options) {
   return NameText(text);
 }
 
+std::string ShownHeadline(const CaseResult& result, const TextOptions& options) {
+  const std::string text = Headline(result, options);
+  if (!options.colour) return text;
+  const bool fine = IsAsItShouldBe(StandpointOf(result, options.strict));
+  const char* code = fine ? "32" : text.starts_with(Name(Outcome::kFail)) ? "31" : "33";
+  const size_t end = std::min(text.find(' '), text.size());
+  return fmt::format("\033[{}m{}\033[0m{}", code, text.substr(0, end), text.substr(end));
+}
+
 std::string CaseText(const CaseResult& result, const TextOptions& options) {
-  std::string text = Headline(result, options) + "\n";
+  std::string text = ShownHeadline(result, options) + "\n";
   const bool fine = IsAsItShouldBe(StandpointOf(result, options.strict));
   const Verdict& verdict = result.verdict;
   if (fine && !options.verbose) {
@@ -127,7 +136,7 @@ void TextReport::Add(const CaseResult& result) {
   if (!fine || options_.verbose) {
     if (detailed_ >= options_.max_print) {
       ++left_out_;
-      out_ << Headline(result, options_) << "\n";
+      out_ << ShownHeadline(result, options_) << "\n";
       return;
     }
     ++detailed_;

@@ -24,11 +24,16 @@ struct TextOptions {
   // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.
   int64_t max_print = 10;
   bool blocks = false;  // UTF-8 shades in heat maps
+  bool colour = false;  // of the first word of a headline, for a terminal
 };
 
 // "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53, expected 0.5, error 3.1e-2 is 412 x the
 // bound 7.5e-5": one line, without a line end.
 std::string Headline(const CaseResult& result, const TextOptions& options);
+
+// The headline with its first word coloured, where the options say so: what is as it should be
+// green, a failure red, anything else yellow.
+std::string ShownHeadline(const CaseResult& result, const TextOptions& options);
 
 // The headline and, unless the result is as it should be (verbose shows these too), its details.
 std::string CaseText(const CaseResult& result, const TextOptions& options);

@@ -126,6 +126,65 @@ TEST_F(CppAdapter, DrawnAttentionOfTheExamplePasses) {
 // Nothing fails, and nothing is proved: the odd adapter shows no token.
 constexpr int kShowsNothing = 3;
 
+TEST_F(CppAdapter, TheSmallExamplePassesAndItsFaultIsFound) {
+  const ToolRun run = Tool({"fuzz", "--impl", KVCHECK_CPP_SMALL_EXAMPLE, "--cases", "400",
+                            "--limit", "60s", "--json", "-"});
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(json::parse(run.out)["summary"]["campaigns"][0]["passed"], 400) << run.out;
+  const ToolRun broken =
+      Tool({"fuzz", "--impl", fmt::format("{} --broken", KVCHECK_CPP_SMALL_EXAMPLE), "--cases",
+            "400", "--limit", "60s"});
+  EXPECT_EQ(broken.exit_code, 1) << broken.out << broken.err;
+  EXPECT_NE(broken.out.find("cache trim offset"), std::string::npos) << broken.out;
+}
+
+// What a copy shows before its first append is no step: asked of one that keeps its original's.
+TEST_F(CppAdapter, ACopyStartsWithoutAStep) {
+  const std::string setup =
+      "cache layout=linear k=f32 v=f32 x=f32 hkv=1 hq=1 dk=8 dv=8 growth=8 observe=each "
+      "data=tokens:1; new A rows=1; append A 2; copy A -> B; append B 1";
+  EXPECT_EQ(Tool({"run", setup, "--impl", KVCHECK_CPP_SMALL_EXAMPLE}).exit_code, 0);
+}
+
+TEST_F(CppAdapter, CachesAcrossRequestsPassAndTheFaultIsFound) {
+  const ToolRun run = Tool({"fuzz", "--kind", "prefix", "--impl", KVCHECK_CPP_PREFIX_EXAMPLE,
+                            "--cases", "400", "--limit", "60s", "--json", "-"});
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  const json campaign = json::parse(run.out)["summary"]["campaigns"][0];
+  EXPECT_GE(campaign["passed"], 370) << campaign;
+  EXPECT_TRUE(campaign["declined"].empty()) << campaign;
+  const ToolRun broken = Tool({"fuzz", "--kind", "prefix", "--impl",
+                               fmt::format("{} --broken", KVCHECK_CPP_PREFIX_EXAMPLE), "--cases",
+                               "400", "--limit", "60s"});
+  EXPECT_EQ(broken.exit_code, 1) << broken.out << broken.err;
+  EXPECT_NE(broken.out.find("prefix open other_tenant"), std::string::npos) << broken.out;
+}
+
+// Outside of what the space says nothing reaches the adapter: a setup, a field of an identity.
+TEST_F(CppAdapter, WhatAPrefixSpaceLacksIsUnsupported) {
+  const auto start = [](const json& changes) {
+    json setup = {{"block_tokens", 1}, {"capacity_tokens", 8}, {"max_entries", 0},
+                  {"layers", 1},       {"kv_heads", 1},        {"k_dim", 8},
+                  {"v_dim", 8},        {"quantize_from", 0},   {"window", 0},
+                  {"x", "f32"},        {"k", "f32"},           {"v", "f32"}};
+    setup.update(changes);
+    return Frame(json{{"do", "start"}, {"kind", "prefix"}, {"setup", setup}, {"again", false}});
+  };
+  const Exchange exchange =
+      Send(KVCHECK_CPP_PREFIX_EXAMPLE,
+           Frame(json{{"do", "hello"}, {"protocol", 1}, {"kvcheck", "0"}}) + start(json::object()) +
+               start({{"window", 4}}) + start({{"max_entries", 2}}) + start({{"k", "q8_0"}}) +
+               Frame(json{{"do", "fork"}, {"request", 0}, {"out", 1}}) +
+               Frame(json{{"do", "load"}, {"key", "s0"}}));
+  EXPECT_EQ(exchange.exit_code, 0) << exchange.err;
+  ASSERT_EQ(exchange.answers.size(), 7U);
+  EXPECT_EQ(exchange.answers[0]["prefix_profile"], "grain=token last=always partial=prefix");
+  EXPECT_EQ(exchange.answers[1]["capacity_tokens"], 8);
+  for (const size_t i : {2U, 3U, 4U}) EXPECT_TRUE(exchange.answers[i].contains("unsupported")) << i;
+  EXPECT_TRUE(exchange.answers[5].contains("failed")) << exchange.answers[5];   // it is not open
+  EXPECT_TRUE(exchange.answers[6].contains("refused")) << exchange.answers[6];  // nothing is saved
+}
+
 TEST_F(CppAdapter, PrintsOfTheLibraryDoNotReachTheAnswers) {
   const ToolRun run = Trace("prints", "new A rows=1; append A 2; append A 1");
   EXPECT_EQ(run.exit_code, kShowsNothing) << run.out << run.err;

@@ -245,5 +245,28 @@ TEST_F(KvcheckLibrary, CachesOfThisProcessRunATrace) {
             ErrorCode::kIllegalCase);
 }
 
+TEST_F(KvcheckLibrary, PrefixCachesOfThisProcessRunAHistory) {
+  const std::string text =
+      "prefix block=1 tokens=8 layers=1 dk=16 data=tokens:1; open A 0,1 salt=a; write A; close A "
+      "keep; open A 0,1 salt=b; write A; close A; open B 0,1 salt=a; read B";
+  const auto judge = [&](const std::string& name) {
+    return JudgePrefix(text, MakePrefixImplementation(name).get());
+  };
+  const Verdict right = judge("optimized");
+  EXPECT_EQ(right.outcome, Outcome::kPass) << TextOf(right);
+  const Verdict wrong = judge("fault:salt_not_in_key");
+  EXPECT_EQ(wrong.outcome, Outcome::kFail) << TextOf(wrong);
+  EXPECT_THAT(TextOf(wrong), HasSubstr("other_tenant"));
+  Settings cut_short;
+  cut_short.cancelled = [] { return true; };
+  EXPECT_THROW(JudgePrefix(text, MakePrefixImplementation("optimized").get(), cut_short),
+               Cancelled);
+  const auto model = MakePrefixImplementation("optimized");
+  EXPECT_EQ(CodeOf([&] {
+              JudgePrefix("codec op=encode format=bf16 x=f32 rows=1 d=4 data=file", model.get());
+            }),
+            ErrorCode::kIllegalCase);
+}
+
 }  // namespace
 }  // namespace kvcheck

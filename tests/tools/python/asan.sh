@@ -1,7 +1,7 @@
 #!/bin/sh
 # Hostile calls (test_hostile.py) of the package built with AddressSanitizer and UBSan, 10,000 of them drawn.
 #   tests/tools/python/asan.sh [CALLS]
-# Needs tools/python/venv (tools/python/install.sh). A compiler launcher is taken from CMAKE_CXX_COMPILER_LAUNCHER.
+# Needs tools/python/venv (tools/python/install.sh).
 # Exit codes: 0 nothing found; 77 there is no such environment; else what failed, or what a sanitizer found.
 set -eu
 cd "$(dirname "$0")/../../.."
@@ -10,11 +10,12 @@ if ! "$python" -c 'import nanobind, pytest' 2>/dev/null; then
   echo "SKIPPED: no nanobind and pytest in $python (tools/python/install.sh)"
   exit 77
 fi
-# Apart from build/asan: what goes into a module is position-independent code.
-build=build/asan_python
+# In the tree of the tests, whose objects it consists of.
+build=build/asan
 mkdir -p build
-cmake --preset asan -B "$build" -DKVCHECK_BUILD_PYTHON=ON -DKVCHECK_BUILD_TESTS=OFF \
-  -DPython_EXECUTABLE="$python" \
+launcher=$(command -v ccache || true)
+cmake --preset asan -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
+  -DKVCHECK_BUILD_PYTHON=ON -DPython_EXECUTABLE="$python" \
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >build/asan_python.log || { cat build/asan_python.log; exit 1; }
 cmake --build "$build" --target _core
 

@@ -19,6 +19,18 @@ TEST(TextReport, FailureOpensWithTheWorstElement) {
             "1.64e4 x the bound 1.9e-6");
 }
 
+TEST(TextReport, ColourIsOfTheFirstWordOnRequest) {
+  TextOptions options;
+  EXPECT_EQ(ShownHeadline(FailedResult(), options), Headline(FailedResult(), options));
+  options.colour = true;
+  const std::string plain = Headline(FailedResult(), options);
+  ASSERT_TRUE(plain.starts_with("FAIL "));
+  EXPECT_EQ(ShownHeadline(FailedResult(), options), "\033[31mFAIL\033[0m" + plain.substr(4));
+  std::ostringstream out;
+  TextReport(options, out).Add(FailedResult());
+  EXPECT_TRUE(out.str().starts_with("\033[31mFAIL\033[0m  ")) << out.str();
+}
+
 TEST(TextReport, FailureShowsEverythingThatDecidedIt) {
   EXPECT_EQ(
       CaseText(FailedResult(), {}),

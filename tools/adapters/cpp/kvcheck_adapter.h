@@ -1,16 +1,18 @@
 // One header with which a C++ program becomes an implementation that kvcheck tests: caches of keys
-// and values, attention, codecs. kvcheck starts the program and speaks to it over standard input
-// and output (the process protocol, tools/process/protocol.md). Nothing of kvcheck is linked; C++17
-// and msgpack-cxx (Debian: libmsgpack-cxx-dev) are all that is needed.
+// and values, attention, codecs (Adapter), or caches across requests (PrefixAdapter). kvcheck
+// starts the program and speaks to it over standard input and output (the process protocol,
+// tools/process/protocol.md). Nothing of kvcheck is linked; C++17 and msgpack-cxx (Debian:
+// libmsgpack-cxx-dev) are all that is needed.
 //
 //   class MyAdapter : public kvcheck_adapter::Adapter { ... };
 //   int main() { MyAdapter adapter; return kvcheck_adapter::Serve(adapter); }
 //
 //   kvcheck fuzz --impl './my_adapter'
 //
-// What the operations must do is reference/cache/contract.md. Types (f32, bf16, u32, ...), formats,
+// What the operations must do is reference/cache/contract.md, and reference/prefix/contract.md of
+// caches across requests. Types (f32, bf16, u32, ...), formats,
 // layouts, plans and profiles are texts as in reference/README.md, section 3. An adapter with
-// everything is example.cc, beside this file.
+// everything is example.cc, beside this file; a small one prefix_example.cc.
 //
 // Errors, of every method that is overridden:
 //   throw Refused        an illegal call; nothing has changed. Any other std::exception counts as
@@ -24,6 +26,7 @@
 #define KVCHECK_ADAPTER_H_
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,13 +36,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <msgpack.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -137,6 +144,49 @@ struct Array {
   static constexpr int64_t kMost = int64_t{64} << 20;
 };
 
+// Elements first to first + count of an axis. Errors: AdapterError, where they are not there.
+inline Array Part(const Array& a, size_t axis, int64_t first, int64_t count) {
+  if (axis >= a.extents.size() || first < 0 || count < 0 || count > a.extents[axis] - first) {
+    throw AdapterError("a part of an array is not there");
+  }
+  Array part;
+  part.type = a.type;
+  part.extents = a.extents;
+  part.extents[axis] = count;
+  int64_t outer = 1, inner = SizeOf(a.type);
+  for (size_t i = 0; i < axis; ++i) outer *= a.extents[i];
+  for (size_t i = axis + 1; i < a.extents.size(); ++i) inner *= a.extents[i];
+  for (int64_t i = 0; i < outer; ++i) {
+    const auto from = a.bytes.begin() + (i * a.extents[axis] + first) * inner;
+    part.bytes.insert(part.bytes.end(), from, from + count * inner);
+  }
+  return part;
+}
+
+// b behind a along an axis. Errors: Refused, for another type or other extents of the other axes.
+inline Array Joined(const Array& a, const Array& b, size_t axis) {
+  Numbers extents = b.extents;
+  if (axis < extents.size() && axis < a.extents.size()) extents[axis] = a.extents[axis];
+  if (a.type != b.type || extents != a.extents || axis >= extents.size()) {
+    throw Refused("an array of " + b.type + " and its shape do not fit behind one of " + a.type);
+  }
+  Array both;
+  both.type = a.type;
+  both.extents = a.extents;
+  both.extents[axis] += b.extents[axis];
+  int64_t outer = 1, inner = SizeOf(a.type);
+  for (size_t i = 0; i < axis; ++i) outer *= a.extents[i];
+  for (size_t i = axis + 1; i < a.extents.size(); ++i) inner *= a.extents[i];
+  for (int64_t i = 0; i < outer; ++i) {
+    for (const Array* from : {&a, &b}) {
+      const int64_t size = from->extents[axis] * inner;
+      const auto at = from->bytes.begin() + i * size;
+      both.bytes.insert(both.bytes.end(), at, at + size);
+    }
+  }
+  return both;
+}
+
 // ---- What the adapter says of itself ----
 
 // What of a kind the library has: kvcheck draws cases inside of one space or another. Lists are
@@ -197,16 +247,43 @@ struct CodecSpace {
   MSGPACK_DEFINE_MAP(kind, formats, operations, x)
 };
 
+// Of caches across requests. What a field says is not there is answered with Unsupported before the
+// adapter is asked.
+struct PrefixSpace {
+  Numbers blocks;          // sizes of blocks
+  Texts x;                 // types of vectors
+  Texts formats;           // patterns over the formats of kept rows
+  bool quantizes = true;   // kept rows may have other formats than x
+  bool same_dims = false;  // k_dim is v_dim
+  bool windows = true;
+  bool entries = true;  // the number of kept prompts can be limited
+  bool disk = true;
+  bool tiers = true;              // Hit::tier is told
+  bool all = true;                // the last token of a prompt may hit
+  int64_t least_tokens = 1;       // of a prompt
+  std::optional<Texts> identity;  // of model, salt, adapter, version, image; not set: all
+  // open, write, read, close, fork, trim_to, evict, clear, epoch, settle, save, load, restart,
+  // kill, damage, observe; not set: all.
+  std::optional<Texts> operations;
+  std::optional<Texts> damages;  // cut, flip, swap, copy, foreign; not set: all
+  std::string kind = "prefix";
+  MSGPACK_DEFINE_MAP(kind, blocks, x, formats, quantizes, same_dims, windows, entries, disk, tiers,
+                     all, least_tokens, identity, operations, damages)
+};
+
 struct Greeting {
-  std::string name;
-  std::string version;
-  Texts kinds;                           // of "cache", "attention", "codec"
-  std::string plan;                      // how attention is computed; "": says nothing
-  std::string profile;                   // conventions of attention and codecs; "": the defaults
-  std::string cache_profile;             // conventions of the numbers in State; "": the defaults
-  std::vector<CacheSpace> cache_spaces;  // none of a kind: everything of it
-  std::vector<AttentionSpace> attention_spaces;
-  std::vector<CodecSpace> codec_spaces;
+  std::string name{};
+  std::string version{};
+  Texts kinds{};                           // of "cache", "attention", "codec"; or "prefix"
+  std::string plan{};                      // how attention is computed; "": says nothing
+  std::string profile{};                   // conventions of attention and codecs; "": the defaults
+  std::string cache_profile{};             // conventions of the numbers in State; "": the defaults
+  std::vector<CacheSpace> cache_spaces{};  // none of a kind: everything of it
+  std::vector<AttentionSpace> attention_spaces{};
+  std::vector<CodecSpace> codec_spaces{};
+  std::string prefix_profile{};  // what a prefix cache does differently on purpose; "": nothing
+  bool ids_alone = false;        // a manager of blocks without content: PrefixRows::blocks only
+  std::vector<PrefixSpace> prefix_spaces{};
 };
 
 // ---- Caches ----
@@ -302,6 +379,8 @@ class Cache {
     throw Unsupported("to_quantized");
   }
   virtual std::unique_ptr<Cache> Extract(int64_t /*row*/) const { throw Unsupported("extract"); }
+  // The copy starts without a step: its State::queries is 0, and `visible` has no queries, until it
+  // is appended to. So do caches of Extract, Adapter::Merge and Adapter::Load.
   virtual std::unique_ptr<Cache> Copy() const { throw Unsupported("copy"); }
   // All that Adapter::Load needs, which has to refuse damaged bytes.
   virtual Bytes Save() const { throw Unsupported("save"); }
@@ -387,11 +466,104 @@ class Adapter {
   virtual void ChangeVersion(Bytes* /*bytes*/) { throw Unsupported("damage of the version"); }
 };
 
+// ---- Caches across requests ----
+
+// What a case wishes for; the answer is PrefixStarted.
+struct PrefixSetup {
+  int64_t block_tokens = 1;
+  int64_t capacity_tokens = 0;
+  int64_t max_entries = 0;  // of kept prompts; 0: any number
+  int64_t layers = 1, kv_heads = 1, k_dim = 1, v_dim = 1;
+  std::string x;              // type of the vectors
+  std::string k, v;           // formats of kept rows
+  int64_t quantize_from = 0;  // prompts of at least so many tokens are kept in k and v
+  int64_t window = 0;         // tokens that odd layers see; 0: all
+};
+
+struct PrefixStarted {
+  int64_t block_tokens = 1;     // of hits, as it really is; 1 of stores of snapshots
+  int64_t capacity_tokens = 0;  // that requests and kept prompts may have together
+  bool holds_requests = true;   // false: open requests do not count in it
+};
+
+// Whose prompt it is. Equal identities share prompts, different ones do not.
+struct Identity {
+  std::optional<std::string> model, salt, adapter, image;
+  int64_t version = 0;  // of the adapter's weights; 0: none
+
+  auto Tie() const { return std::tie(model, salt, adapter, image, version); }
+  bool operator==(const Identity& other) const { return Tie() == other.Tie(); }
+  bool operator<(const Identity& other) const { return Tie() < other.Tie(); }
+};
+
+// What a request has, as a model would read it: k (layers, kv_heads, tokens, k_dim), v (layers,
+// kv_heads, tokens, v_dim), both of type x.
+struct PrefixRows {
+  Array k, v;
+  std::optional<Array> retained;  // b8 (layers, tokens): which rows are there; not set: all
+  // The one that holds tokens i block_tokens and on; -1: gone. Not set: there is nothing to show.
+  std::optional<Numbers> blocks;
+};
+
+// A request of the server, from Open to Close.
+class PrefixRequest {
+ public:
+  virtual ~PrefixRequest() = default;
+  // K and V of its next tokens, whose ids these are; shapes as in PrefixRows. False: there is no
+  // room, and nothing has changed. Another type or shape is to be refused.
+  virtual bool Write(const Numbers& tokens, const Array& k, const Array& v) = 0;
+  virtual PrefixRows Read() const = 0;
+  // It ends; keep: others may find its tokens from now on.
+  virtual void Close(bool keep) = 0;
+  // A second request with the same tokens, which goes on alone.
+  virtual std::unique_ptr<PrefixRequest> Fork() { throw Unsupported("fork"); }
+  // Only its first `tokens` tokens are left.
+  virtual void TrimTo(int64_t /*tokens*/) { throw Unsupported("trim_to"); }
+};
+
+struct Hit {
+  std::unique_ptr<PrefixRequest> request;
+  int64_t tokens = 0;  // the first so many of the prompt are there
+  std::string tier;    // "memory", "disk"; "": it cannot tell
+};
+
+// What is not set is not judged (PrefixCounters in reference/spec/prefix_implementation.h).
+struct PrefixCounters {
+  std::optional<int64_t> entries, bytes, budget_bytes;
+  std::optional<int64_t> blocks_total, blocks_free, blocks_cached, blocks_held;
+  std::optional<int64_t> lookups, hits, hit_tokens;
+};
+
+class PrefixAdapter {
+ public:
+  virtual ~PrefixAdapter() = default;
+  virtual Greeting Greet() = 0;
+  // Requests and stores of before are gone. folder: for files; not set: no disk. again: what an
+  // earlier process has left there is expected.
+  virtual PrefixStarted Start(const PrefixSetup& setup, const std::optional<std::string>& folder,
+                              bool again) = 0;
+  // Looks the prompt up. all: whether its last token may hit too.
+  virtual Hit Open(const Numbers& tokens, const Identity& who, bool all) = 0;
+  // Kept prompts that no request holds go until there is room for so many tokens.
+  virtual void Evict(int64_t /*tokens*/) { throw Unsupported("evict"); }
+  // Everything that no request holds is forgotten, in every tier.
+  virtual void Clear() { throw Unsupported("clear"); }
+  // The weights have changed: nothing of before may hit again.
+  virtual void Epoch() { throw Unsupported("epoch"); }
+  // What is written in the background is written.
+  virtual void Settle() {}
+  // All that is kept, into this folder, which is new.
+  virtual void Save(const std::string& /*path*/) { throw Unsupported("save"); }
+  virtual void Load(const std::string& /*path*/) { throw Unsupported("load"); }
+  virtual PrefixCounters Observe() { return {}; }
+};
+
 // Answers requests until there are no more. Gives the exit code of main: 0, or 2 with a line on
 // standard error when what arrives is no request. To be called before anything is printed: from
 // then on descriptor 1 is standard error and descriptor 0 is empty, for whatever library prints or
 // reads.
 inline int Serve(Adapter& adapter);
+inline int Serve(PrefixAdapter& adapter);
 
 // A sign of life, of use inside of a long call: kvcheck ends a process that gives none for its
 // limit (10 s unless told). On the thread that answers; may be called as often as one likes.
@@ -471,16 +643,31 @@ struct Spaces {
   template <typename Packer>
   void msgpack_pack(Packer& packer) const {
     packer.pack_array(static_cast<uint32_t>(of.cache_spaces.size() + of.attention_spaces.size() +
-                                            of.codec_spaces.size()));
+                                            of.codec_spaces.size() + of.prefix_spaces.size()));
     for (const CacheSpace& space : of.cache_spaces) packer.pack(space);
     for (const AttentionSpace& space : of.attention_spaces) packer.pack(space);
     for (const CodecSpace& space : of.codec_spaces) packer.pack(space);
+    for (const PrefixSpace& space : of.prefix_spaces) packer.pack(space);
   }
 };
 
-class Server {
+inline void PutGreeting(const Greeting& greeting, Writer& writer) {
+  writer.Put("protocol", 1);
+  writer.Put("name", greeting.name);
+  writer.Put("version", greeting.version);
+  writer.Put("kinds", greeting.kinds);
+  writer.PutSaid("plan", greeting.plan);
+  writer.PutSaid("profile", greeting.profile);
+  writer.PutSaid("cache_profile", greeting.cache_profile);
+  writer.PutSaid("prefix_profile", greeting.prefix_profile);
+  if (greeting.ids_alone) writer.Put("ids_alone", true);
+  writer.Put("spaces", Spaces{greeting});
+}
+
+// Reads requests and sends what Answer has written.
+class Conversation {
  public:
-  explicit Server(Adapter* adapter) : adapter_(adapter) {}
+  virtual ~Conversation() = default;
 
   // Errors: std::exception, for what is no request.
   void Handle(const std::vector<char>& frame, Writer& writer) {
@@ -506,15 +693,15 @@ class Server {
     }
   }
 
- private:
-  void Answer(const std::string& name, const Fields& request, Writer& writer) {
-    if (request.Has("drop")) {
-      for (const int64_t number : request.Get<Numbers>("drop")) caches_.erase(number);
-    }
-    lent_.clear();
-    const Fields lender = name == "case" ? Fields(request.At("inputs")) : request;
+ protected:
+  // Errors: AdapterError; what is no std::exception.
+  virtual void Answer(const std::string& name, const Fields& request, Writer& writer) = 0;
+
+  // What the library refuses and does not have.
+  template <typename Request>
+  static void Ask(Writer& writer, Request ask) {
     try {
-      Call(name, request, writer);
+      ask();
     } catch (const AdapterError&) {
       throw;
     } catch (const Unsupported& error) {
@@ -522,6 +709,21 @@ class Server {
     } catch (const std::exception& error) {
       writer.Instead("refused", error.what());
     }
+  }
+};
+
+class Server : public Conversation {
+ public:
+  explicit Server(Adapter* adapter) : adapter_(adapter) {}
+
+ private:
+  void Answer(const std::string& name, const Fields& request, Writer& writer) override {
+    if (request.Has("drop")) {
+      for (const int64_t number : request.Get<Numbers>("drop")) caches_.erase(number);
+    }
+    lent_.clear();
+    const Fields lender = name == "case" ? Fields(request.At("inputs")) : request;
+    Ask(writer, [&] { Call(name, request, writer); });
     for (const auto& [key, array] : lent_) {
       const msgpack::object& sent = lender.At(key.c_str()).via.array.ptr[2];
       const auto* first = reinterpret_cast<const std::byte*>(sent.via.bin.ptr);
@@ -541,7 +743,7 @@ class Server {
   }
 
   void Call(const std::string& name, const Fields& request, Writer& writer) {
-    if (name == "hello") return Hello(writer);
+    if (name == "hello") return PutGreeting(adapter_->Greet(), writer);
     if (name == "case") return Case(request, writer);
     if (name == "start") return Start(Fields(request.At("setup")));
     if (name == "new") {
@@ -579,18 +781,6 @@ class Server {
     if (name != "save") throw AdapterError("there is no request '" + name + "'");
     const Bytes bytes = cache.Save();
     saved_[request.Get<std::string>("key")] = {bytes, bytes};
-  }
-
-  void Hello(Writer& writer) {
-    const Greeting greeting = adapter_->Greet();
-    writer.Put("protocol", 1);
-    writer.Put("name", greeting.name);
-    writer.Put("version", greeting.version);
-    writer.Put("kinds", greeting.kinds);
-    writer.PutSaid("plan", greeting.plan);
-    writer.PutSaid("profile", greeting.profile);
-    writer.PutSaid("cache_profile", greeting.cache_profile);
-    writer.Put("spaces", Spaces{greeting});
   }
 
   void Case(const Fields& request, Writer& writer) {
@@ -678,6 +868,224 @@ class Server {
   std::map<std::string, Array> lent_;
 };
 
+class PrefixServer : public Conversation {
+ public:
+  explicit PrefixServer(PrefixAdapter* adapter)
+      : adapter_(adapter), spaces_(adapter->Greet().prefix_spaces) {
+    if (spaces_.empty()) spaces_.emplace_back();
+  }
+  ~PrefixServer() override {
+    std::error_code ignored;
+    if (!own_folder_.empty()) std::filesystem::remove_all(own_folder_, ignored);
+  }
+  PrefixServer(const PrefixServer&) = delete;
+  PrefixServer& operator=(const PrefixServer&) = delete;
+
+ private:
+  void Answer(const std::string& name, const Fields& request, Writer& writer) override {
+    Ask(writer, [&] { Call(name, request, writer); });
+  }
+
+  void Call(const std::string& name, const Fields& request, Writer& writer) {
+    if (name == "hello") return PutGreeting(adapter_->Greet(), writer);
+    if (name == "start") return Start(request, writer);
+    if (name == "open") return Open(request, writer);
+    if (name == "evict") return adapter_->Evict(request.Get<int64_t>("tokens"));
+    if (name == "clear") return adapter_->Clear();
+    if (name == "epoch") return adapter_->Epoch();
+    if (name == "settle") return adapter_->Settle();
+    if (name == "save") return Save(request);
+    if (name == "load") return Load(request);
+    if (name == "observe") return PutCounters(adapter_->Observe(), writer);
+    const int64_t number = request.Get<int64_t>("request");
+    PrefixRequest& asked = At(number);
+    if (name == "write") {
+      const bool has_room = asked.Write(request.Get<Numbers>("tokens"), request.Get<Array>("k"),
+                                        request.Get<Array>("v"));
+      if (!has_room) writer.Put("full", true);
+      return;
+    }
+    if (name == "read") return PutRows(asked.Read(), writer);
+    if (name == "trim_to") return asked.TrimTo(request.Get<int64_t>("tokens"));
+    if (name == "fork") return Place(request.Get<int64_t>("out"), asked.Fork());
+    if (name != "close") throw AdapterError("there is no request '" + name + "'");
+    asked.Close(request.Get<bool>("keep"));
+    requests_.erase(number);
+  }
+
+  void Start(const Fields& request, Writer& writer) {
+    const Fields fields(request.At("setup"));
+    PrefixSetup setup;
+    for (const auto& [key, number] :
+         {std::pair<const char*, int64_t*>{"block_tokens", &setup.block_tokens},
+          {"capacity_tokens", &setup.capacity_tokens},
+          {"max_entries", &setup.max_entries},
+          {"layers", &setup.layers},
+          {"kv_heads", &setup.kv_heads},
+          {"k_dim", &setup.k_dim},
+          {"v_dim", &setup.v_dim},
+          {"quantize_from", &setup.quantize_from},
+          {"window", &setup.window}}) {
+      *number = fields.Get<int64_t>(key);
+    }
+    setup.x = fields.Get<std::string>("x");
+    setup.k = fields.Get<std::string>("k");
+    setup.v = fields.Get<std::string>("v");
+    folder_.reset();
+    if (request.Has("folder")) folder_ = request.Get<std::string>("folder");
+    std::string lacking;
+    for (const PrefixSpace& space : spaces_) {
+      lacking = Lacks(space, setup);
+      if (lacking.empty()) break;
+    }
+    if (!lacking.empty()) throw Unsupported("such a setup: " + lacking);
+    requests_.clear();
+    std::optional<std::string> store;
+    if (folder_) {
+      store = *folder_ + "/store";
+      std::filesystem::create_directories(*store);
+    }
+    const PrefixStarted started =
+        adapter_->Start(setup, store, request.Has("again") && request.Get<bool>("again"));
+    writer.Put("block_tokens", started.block_tokens);
+    writer.Put("capacity_tokens", started.capacity_tokens);
+    writer.Put("holds_requests", started.holds_requests);
+  }
+
+  // What of the setup the space has not; "": nothing.
+  std::string Lacks(const PrefixSpace& space, const PrefixSetup& setup) const {
+    const auto has = [](const auto& list, const auto& value) {
+      return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+    };
+    const bool is_plain = setup.k == setup.x && setup.v == setup.x;
+    if (!has(space.blocks, setup.block_tokens)) return "blocks of another size";
+    if (!has(space.x, setup.x)) return "vectors of " + setup.x;
+    if (!space.quantizes && !is_plain) return "no quantizes";
+    if (!space.windows && setup.window != 0) return "no windows";
+    if (!space.entries && setup.max_entries != 0) return "no entries";
+    if (!space.disk && folder_) return "no disk";
+    if (space.same_dims && setup.k_dim != setup.v_dim) return "k_dim is v_dim";
+    for (const std::string& kept : {setup.k, setup.v}) {
+      const auto fits = [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), kept.c_str(), 0) == 0;
+      };
+      if (kept != setup.x && !space.formats.empty() &&
+          std::none_of(space.formats.begin(), space.formats.end(), fits)) {
+        return "no " + kept;
+      }
+    }
+    return "";
+  }
+
+  void Open(const Fields& request, Writer& writer) {
+    const Fields fields(request.At("who"));
+    Identity who;
+    for (const auto& [key, text] :
+         {std::pair<const char*, std::optional<std::string>*>{"model", &who.model},
+          {"salt", &who.salt},
+          {"adapter", &who.adapter},
+          {"image", &who.image}}) {
+      if (!fields.Has(key)) continue;
+      NeedIdentity(key);
+      *text = fields.Get<std::string>(key);
+    }
+    if (fields.Has("version")) who.version = fields.Get<int64_t>("version");
+    if (who.version != 0) NeedIdentity("version");
+    Hit hit = adapter_->Open(request.Get<Numbers>("tokens"), who, request.Get<bool>("all"));
+    writer.Put("hit", hit.tokens);
+    writer.PutSaid("tier", hit.tier);
+    Place(request.Get<int64_t>("request"), std::move(hit.request));
+    PutRows(At(request.Get<int64_t>("request")).Read(), writer);
+  }
+
+  void NeedIdentity(const char* field) const {
+    for (const PrefixSpace& space : spaces_) {
+      if (!space.identity) return;
+      if (std::find(space.identity->begin(), space.identity->end(), field) !=
+          space.identity->end()) {
+        return;
+      }
+    }
+    throw Unsupported(std::string("identities have no ") + field + " here");
+  }
+
+  void PutRows(const PrefixRows& rows, Writer& writer) const {
+    if (!adapter_->Greet().ids_alone) {
+      writer.Put("k", rows.k);
+      writer.Put("v", rows.v);
+      if (rows.retained) writer.Put("retained", *rows.retained);
+    }
+    if (rows.blocks) writer.Put("blocks", *rows.blocks);
+  }
+
+  static void PutCounters(const PrefixCounters& told, Writer& writer) {
+    for (const auto& [key, count] :
+         {std::pair<const char*, std::optional<int64_t>>{"entries", told.entries},
+          {"bytes", told.bytes},
+          {"budget_bytes", told.budget_bytes},
+          {"blocks_total", told.blocks_total},
+          {"blocks_free", told.blocks_free},
+          {"blocks_cached", told.blocks_cached},
+          {"blocks_held", told.blocks_held},
+          {"lookups", told.lookups},
+          {"hits", told.hits},
+          {"hit_tokens", told.hit_tokens}}) {
+      if (count) writer.Put(key, *count);
+    }
+  }
+
+  // In the case's own folder, which outlives this process, where there is one.
+  std::string SavedUnder(const Fields& request) {
+    if (!folder_ && own_folder_.empty()) {
+      own_folder_ = std::filesystem::temp_directory_path().string() + "/kvcheck_adapter_XXXXXX";
+      if (mkdtemp(own_folder_.data()) == nullptr) {
+        own_folder_.clear();
+        throw AdapterError("no folder can be made for what is saved");
+      }
+    }
+    return (folder_ ? *folder_ : own_folder_) + "/saved/" + request.Get<std::string>("key");
+  }
+
+  void Save(const Fields& request) {
+    const std::string path = SavedUnder(request);
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+    try {
+      adapter_->Save(path);
+    } catch (...) {
+      std::filesystem::remove_all(path);
+      throw;
+    }
+  }
+
+  void Load(const Fields& request) {
+    const std::string path = SavedUnder(request);
+    if (!std::filesystem::is_directory(path)) throw Refused("nothing is saved under this key");
+    adapter_->Load(path);
+  }
+
+  PrefixRequest& At(int64_t number) {
+    const auto found = requests_.find(number);
+    if (found == requests_.end()) {
+      throw AdapterError("request " + std::to_string(number) + " is not open");
+    }
+    return *found->second;
+  }
+
+  void Place(int64_t number, std::unique_ptr<PrefixRequest> request) {
+    if (request == nullptr) throw AdapterError("no request was made");
+    requests_[number] = std::move(request);
+  }
+
+  PrefixAdapter* adapter_;
+  std::vector<PrefixSpace> spaces_;
+  std::map<int64_t, std::unique_ptr<PrefixRequest>> requests_;
+  std::optional<std::string> folder_;
+  std::string own_folder_;
+};
+
+inline int Converse(Conversation& conversation);
+
 }  // namespace internal
 
 inline void Progress() {
@@ -689,6 +1097,16 @@ inline void Progress() {
 }
 
 inline int Serve(Adapter& adapter) {
+  internal::Server server(&adapter);
+  return internal::Converse(server);
+}
+
+inline int Serve(PrefixAdapter& adapter) {
+  internal::PrefixServer server(&adapter);
+  return internal::Converse(server);
+}
+
+inline int internal::Converse(Conversation& conversation) {
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs("this program is started by kvcheck: kvcheck fuzz --impl './this_program'\n",
                stderr);
@@ -703,7 +1121,6 @@ inline int Serve(Adapter& adapter) {
     return 2;
   }
   std::signal(SIGPIPE, SIG_IGN);  // kvcheck may be gone before the answer
-  internal::Server server(&adapter);
   internal::Writer writer;
   std::vector<char> frame;
   try {
@@ -721,7 +1138,7 @@ inline int Serve(Adapter& adapter) {
       if (internal::Receive(requests, frame.data(), frame.size()) < frame.size()) {
         throw AdapterError("requests end within a frame");
       }
-      server.Handle(frame, writer);
+      conversation.Handle(frame, writer);
       if (!writer.SendFrame()) return 0;
     }
   } catch (const std::exception& error) {
