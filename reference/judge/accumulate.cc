@@ -68,7 +68,7 @@ class Tallier {
       }
     }
     if (info_.chosen && info_.claim == Claim::kAccuracy) AddLooseRows();
-    if (!info_.chosen && !tile_.mass.empty() && tally_.above_vacuous > 0) AddVacuousRows();
+    if (!tile_.sensitivity.empty() && tally_.above_vacuous > 0) AddVacuousRows();
     tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count, evaluation_.ratio.data(),
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;

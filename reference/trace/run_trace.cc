@@ -142,9 +142,10 @@ void TraceRunner::Conclude() {
   // no caches.
   const bool declined = counts.unsupported > 0 && counts.with_tokens + counts.outputs == 0;
   const bool idle = counts.states + counts.refusals == 0;
-  // Columns were appended, and none was a token of a row.
-  const bool padding = counts.by_kind[static_cast<size_t>(CacheOpKind::kAppend)] > 0 &&
-                       counts.tokens == 0 && counts.refusals == 0;
+  // Attention was asked for and answered, and no token was ever there. (That padding alone shows no
+  // token is something: of states that were compared.)
+  const bool padding = counts.by_kind[static_cast<size_t>(CacheOpKind::kAttend)] > 0 &&
+                       counts.outputs == 0 && counts.tokens == 0 && counts.refusals == 0;
   const bool hidden = counts.with_tokens > 0 && counts.shown + counts.outputs == 0;
   if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
@@ -155,8 +156,9 @@ void TraceRunner::Conclude() {
     result_.outcome = Outcome::kMistrusted;
     result_.by_trace = true;
     result_.reason =
-        "no token was ever there: what was appended is padding, and only empty caches were "
-        "compared";
+        "no token was ever there: the attention that was asked for is of padding, and nothing of "
+        "it "
+        "was compared";
   } else if (result_.outcome == Outcome::kPass && hidden) {
     result_.outcome = Outcome::kMistrusted;
     result_.by_trace = counts.between == counts.with_tokens;
