@@ -148,7 +148,8 @@ TEST(Mx, MlxReadsTheLastScaleAsAPowerOfTwo) {
     codes.bytes[0] = std::byte{0x10};  // of e2m1 0 and 0.5; of e4m3 2^-5
     codes.bytes[1] = std::byte{0x98};  // of e2m1 -0 and -0.5; of e4m3 -2^-4
     scales.bytes[0] = std::byte{255};
-    const auto rows = CodecRows(format, {{"codes", codes}, {"scales", scales}});
+    const TensorMap stored = {{"codes", codes}, {"scales", scales}};
+    const auto rows = CodecRows(format, stored);
     const bool two = planes[0].elements == 16;
     for (const MxEncoder encoder : {MxEncoder::kMlx, MxEncoder::kMlx031}) {
       Profile profile = Writer(encoder);
