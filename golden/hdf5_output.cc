@@ -15,6 +15,7 @@
 
 #include "golden/hdf5_types.h"
 #include "reference/spec/error.h"
+#include "reference/spec/temporary_paths.h"
 
 namespace kvcheck {
 namespace {
@@ -56,6 +57,7 @@ Hdf5Output::Hdf5Output(const std::string& path, hsize_t user_block_bytes) : path
   fchmod(descriptor, 0644);  // mkostemp makes it private
   close(descriptor);
   temporary_ = pattern;
+  RememberTemporary(temporary_);
   try {
     const Hdf5Handle access = OwnHdf5(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "HDF5 failed", path);
     H5Pset_file_locking(access.get(), false, true);
@@ -66,14 +68,14 @@ Hdf5Output::Hdf5Output(const std::string& path, hsize_t user_block_bytes) : path
     file_ = OwnHdf5(H5Fcreate(pattern.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
                     H5Fclose, "it cannot be created", path);
   } catch (const Error&) {
-    unlink(temporary_.c_str());
+    RemoveTemporary(temporary_);
     throw;
   }
 }
 
 Hdf5Output::~Hdf5Output() {
   file_.Reset();
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (!temporary_.empty()) RemoveTemporary(temporary_);
 }
 
 void Hdf5Output::Commit(const std::function<void(const std::string& temporary)>& seal) {
@@ -83,6 +85,7 @@ void Hdf5Output::Commit(const std::function<void(const std::string& temporary)>&
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     ThrowSystemError("it cannot be put in place", path_);
   }
+  RemoveTemporary(temporary_);  // it has its name now
   temporary_.clear();
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   SyncPath(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);

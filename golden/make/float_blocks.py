@@ -70,6 +70,16 @@ def nearest(w, magnitudes, ties):
     return {"down": below, "up": through, "even": np.where(below % 2 == 0, below, through)}[ties]
 
 
+def _mlx_codes(w, record):
+    """Ties to the smaller magnitude, zero without a sign: the first element whose distance in f32 is least."""
+    codes = _codes(w, record, "down", w < 0)
+    far = np.abs(w) >= 2**24
+    first = np.abs(np.abs(w[far])[..., None] - E2M1.astype(F32)).argmin(-1)
+    codes[far] = np.where(first == 0, 0, first | (w[far] < 0).astype(np.int64) << 3)
+    codes[codes == 8] = 0
+    return codes
+
+
 def _codes(w, record, ties, sign):
     return nearest(w, MAGNITUDES[record.element], ties) | sign.astype(np.int64) << (record.bits - 1)
 
@@ -107,8 +117,7 @@ def _mx(x, record, encode):
     elif encode == "sglang":
         codes = _codes(w, record, "up", w < 0)
     else:
-        codes = _codes(w, record, "down", w < 0)
-        codes[codes == 8] = 0
+        codes = _mlx_codes(w, record)
     return codes, (exponent.astype(np.int64) + 127) % 256
 
 
@@ -147,8 +156,7 @@ def _nvfp4(x, record, encode):
         with np.errstate(divide="ignore", invalid="ignore"):
             w = _to(x / (_e4m3_value(scale) * record.global_scale)[..., None], record.kind)
         w[scale == 0] = 0
-        codes = _codes(w, record, "down", w < 0)
-        codes[codes == 8] = 0
+        codes = _mlx_codes(w, record)
         return codes, scale
     encode_scale = F32(1) / record.global_scale
     with np.errstate(over="ignore"):

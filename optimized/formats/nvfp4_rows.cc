@@ -1,7 +1,8 @@
 // NVFP4 rows as MLX writes them on the CPU (nvfp4_encode=mlx): the scale is the block's largest
 // magnitude over 6, rounded to the row type, over the global scale, rounded to e4m3; elements are
 // quotients, rounded to the row type, to nearest, ties to the smaller magnitude, zero without a
-// sign. Values are element times the f32 product of scale and global scale.
+// sign; nearest is the first element whose distance in f32 is least, zero beyond 2^27. Values are
+// element times the f32 product of scale and global scale.
 //
 // Swizzled: a row is four tokens of S scales each, in four rows of S bytes; quarter q of the scales
 // of every token makes row q, in which the four tokens' scales of a block stand side by side.
@@ -58,8 +59,21 @@ const std::byte* LinearScales(const Nvfp4Format& format, int64_t dim, const std:
   return linear.data();
 }
 
+// Where distances from the elements are rounded: the first one, from zero on, that is nearest.
+uint8_t FarElementBits(float w) {
+  constexpr float kElements[] = {0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const float size = std::fabs(w);
+  float least = size;
+  uint32_t nearest = 0;
+  for (uint32_t i = 0; i < 7; ++i) {
+    if (size - kElements[i] < least) least = size - kElements[i], nearest = i + 1;
+  }
+  return static_cast<uint8_t>(nearest == 0 ? 0 : nearest | (BitsOf(w) >> 28 & 8));
+}
+
 uint8_t ElementBits(float w) {
   const float size = std::fabs(w);
+  if (size >= 0x1p25f) return FarElementBits(w);
   const unsigned code =
       static_cast<unsigned>((size > 0.25f) + (size > 0.75f) + (size > 1.25f) + (size > 1.75f) +
                             (size > 2.5f) + (size > 3.5f) + (size > 5.0f));

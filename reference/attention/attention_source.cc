@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <list>
+#include <span>
+#include <utility>
 
 #include "reference/attention/other_readings.h"
 #include "reference/attention/sensitivity.h"
@@ -24,6 +26,7 @@ enum Reason {
   kRange,
   kMaskedAny,
   kLseOfNothing,
+  kOtherLseOfNothing,
   kFlushed,
   kHiddenByNumber
 };
@@ -34,10 +37,55 @@ std::vector<std::string> Reasons() {
           "a visible input is not finite",
           "the plan's own arithmetic may overflow, or its sums are too deep",
           "fully masked query, profile masked_row=any",
-          "log-sum-exp of a query that sees no key",
+          std::string(kLseNotJudged),
+          std::string(kLseOfOthers),
           "a subnormal result may be flushed to zero",
           "every key of the row is hidden by a large finite number, in whose rounding the scores "
           "are lost: give the mask as booleans or -inf, or state the profile masked_row=any"};
+}
+
+// A number that stands for -inf is no larger than this: no score of the query comes down to it, and
+// a part with such a log-sum-exp has no weight in a merge. As for hidden keys (row_reference.cc).
+double LargestLseOfNothing(const HeadData& head, std::span<const double> q, double scale) {
+  double key = 0;
+  for (const double sum : head.k_abs_sum) key = std::max(key, sum);
+  double query = 0;
+  for (const double value : q) query = std::max(query, std::fabs(value));
+  const double lowest = -key * query * std::fabs(scale) - kVanishes;
+  return std::isnan(lowest) ? -kInfinity : lowest;
+}
+
+// Of a query that sees no key: the logarithm of an empty sum. Merged with another part of the keys
+// it weighs nothing. FlashAttention-2 has +inf there, PyTorch's CPU kernel 0, FlashInfer a low
+// number, and the formula written out NaN where its output is NaN. The last alternative is the
+// number, once it is known.
+void ExpectLseOfNothing(size_t row, bool may_be_nan, ExpectedTile* lse) {
+  lse->value[row] = -kInfinity;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double value : {0.0, may_be_nan ? nan : kInfinity, kInfinity}) {
+    lse->alternatives.push_back({.element = static_cast<int64_t>(row),
+                                 .value = value,
+                                 .any = false,
+                                 .reason = kOtherLseOfNothing});
+  }
+}
+
+// largest: of such queries by their row in the tile.
+void TakeLowNumbers(std::vector<std::pair<size_t, double>> largest, ExpectedTile* lse) {
+  if (largest.empty()) return;
+  lse->given = [largest = std::move(largest)](std::span<const double> got, ExpectedTile* tile) {
+    size_t next = 0;
+    for (Alternative& alternative : tile->alternatives) {
+      const auto row = static_cast<size_t>(alternative.element);
+      while (next < largest.size() && largest[next].first < row) ++next;
+      if (next == largest.size()) return;
+      const bool is_last = &alternative == &tile->alternatives.back() ||
+                           (&alternative)[1].element != alternative.element;
+      if (largest[next].first == row && is_last && got[row] <= largest[next].second) {
+        alternative.value = got[row];
+      }
+    }
+  };
 }
 
 }  // namespace
@@ -206,6 +254,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
 
   const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
   bool sampled = false;
+  std::vector<std::pair<size_t, double>> low_lse;
   std::vector<double> q;
   for (size_t r = 0; r < rows; ++r) {
     const QueryIndex query = RowAt(first_row + static_cast<int64_t>(r));
@@ -250,9 +299,12 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
           lse->reference_bound[r] = 0x1p-50 * std::fabs(lse->value[r]);
         }
         lse->mass[r] = 1 + std::fabs(lse->value[r]);
+        // The loss of the sink would show there.
+        out.sensitivity[r] = Sensitivity::kShows;
       } else if (lse != nullptr) {
-        lse->standing[r] = Standing::kUnconstrained;
-        lse->standing_reason[r] = kLseOfNothing;
+        ExpectLseOfNothing(r, kind == RowKind::kNan, lse);
+        const double of_base = case_.lse == LseKind::kBase2 ? std::log(2.0) : 1;
+        low_lse.emplace_back(r, LargestLseOfNothing(*head, context.q, case_.scale) / of_base);
       }
       continue;
     }
@@ -306,6 +358,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       }
     }
     if (lse != nullptr && visible.kind == QueryKind::kFullyMasked && visible.hidden_keys.empty()) {
+      // The mean of all keys: their scores are what the kernel has in place of -inf.
       lse->standing[r] = Standing::kUnconstrained;
       lse->standing_reason[r] = kLseOfNothing;
     } else if (lse != nullptr && !(std::isfinite(row.lse) && row.lse_bound < kInfinity)) {
@@ -336,6 +389,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
                        r, &*out.statistics);
     }
   }
+  if (lse != nullptr) TakeLowNumbers(std::move(low_lse), lse);
   return tiles;
 }
 

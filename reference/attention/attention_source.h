@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/attention/arithmetic.h"
@@ -18,6 +19,13 @@
 namespace kvcheck {
 
 inline constexpr int64_t kRowsPerTile = 32;
+
+// Reasons of the log-sum-exp of queries that see no key: not judged, as where the profile has the
+// mean of all keys (masked_row=mean); and something else than -inf that libraries have in its
+// place.
+inline constexpr std::string_view kLseNotJudged = "log-sum-exp of a query that sees no key";
+inline constexpr std::string_view kLseOfOthers =
+    "log-sum-exp of a query that sees no key, which is not -inf";
 
 class AttentionSource : public ExpectedSource {
  public:

@@ -29,6 +29,24 @@ bool IsFinite(std::span<const double> x) {
   return std::all_of(x.begin(), x.end(), [](double value) { return std::isfinite(value); });
 }
 
+// From here on f32 has no odd numbers, and distances from elements are rounded; below, 6 is the
+// nearest one of all from 5 on.
+constexpr double kRoundedDistances = 0x1p24;
+
+// The first element of e2m1 from 0 on whose distance from a magnitude is the least in f32.
+unsigned FirstNearestInFloat32(double size) {
+  unsigned nearest = 0;
+  double least = ToFloat32(size);
+  for (unsigned code = 1; code < 8; ++code) {
+    const double distance =
+        std::fabs(ToFloat32(size - Decode(DType::kFloat4E2M1FN, uint64_t{code})));
+    if (!(distance < least)) continue;
+    least = distance;
+    nearest = code;
+  }
+  return nearest;
+}
+
 bool HoldsTwo(const BlockFloats& format) { return format.element == DType::kFloat4E2M1FN; }
 
 // Of the value of a magnitude t: half the distance of the elements on both sides of it, but no more
@@ -125,6 +143,9 @@ class BlockFloatRows : public RowArithmetic {
   // Scale and global scale have 28 bits together: exact.
   double Step(RowPlanesView stored, size_t i) const {
     const auto byte = std::to_integer<uint64_t>(stored[1][i / format_.block]);
+    if (byte == 255 && format_.reads_last_power != nullptr && format_.reads_last_power(profile_)) {
+      return 0x1p128;
+    }
     return Decode(format_.scale, byte) * format_.global_scale;
   }
 
@@ -406,8 +427,12 @@ uint8_t E2M1Code(E2M1Rule rule, double w) {
   constexpr std::array<double, 7> kMidpoints = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
   const double size = std::fabs(w);
   unsigned code = 0;
-  for (const double midpoint : kMidpoints) {
-    code += (rule == E2M1Rule::kUp ? size >= midpoint : size > midpoint) ? 1 : 0;
+  if (rule == E2M1Rule::kDown && size >= kRoundedDistances) {
+    code = FirstNearestInFloat32(size);
+  } else {
+    for (const double midpoint : kMidpoints) {
+      code += (rule == E2M1Rule::kUp ? size >= midpoint : size > midpoint) ? 1 : 0;
+    }
   }
   const bool is_negative = w < 0 && (rule == E2M1Rule::kUp || code != 0);
   return static_cast<uint8_t>(is_negative ? code | 8 : code);

@@ -18,10 +18,11 @@ namespace kvcheck {
 // Where a code of e2m1 goes at a tie, and what becomes of a value that rounds to zero.
 enum class E2M1Rule {
   kEven,  // to the even code; zero keeps the sign (OCP MX 1.0, cvt.rn.satfinite.e2m1x2)
-  kDown,  // to the smaller magnitude; zero is +0 (MLX on a CPU)
+  kDown,  // to the smaller magnitude; zero is +0; the first element whose distance in f32 is least,
+          // which is 6 for 6 <= w <= 2^25 and 0 beyond 2^27 (MLX on a CPU)
   kUp     // to the larger magnitude; a negative value keeps its sign, -0 does not (SGLang)
 };
-// w of any size; beyond 6, 6; NaN has the code 0.
+// w of any size; beyond 6, 6 but for kDown; NaN has the code 0.
 uint8_t E2M1Code(E2M1Rule rule, double w);
 
 // The scale of a block as a writer has it.
@@ -48,6 +49,8 @@ struct BlockFloats {
   // Relative, how far the same operations may differ between machines.
   double (*position_freedom)(const Profile& profile);
   uint8_t (*code)(const BlockFloats& format, const Profile& profile, double position);
+  // 2^128, as the reader of this profile reads the scale byte 255 of e8m0; null: it is NaN.
+  bool (*reads_last_power)(const Profile& profile) = nullptr;
   // Whether a writer of this profile may set what has no value as it likes: signs of zeros, the
   // scale of a block of zeros.
   bool (*zeros_are_free)(const Profile& profile);

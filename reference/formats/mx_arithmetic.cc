@@ -111,6 +111,7 @@ std::unique_ptr<FormatArithmetic> MakeArithmetic(const MxFormat& format) {
        .position_error = PositionError,
        .position_freedom = none,
        .code = Code,
+       .reads_last_power = IsMlx,
        .zeros_are_free =
            [](const Profile& profile) { return profile.mx_encode == MxEncoder::kOcp; },
        .add_writers = AddWriters,

@@ -39,7 +39,10 @@ class Tallier {
         evaluation_(settled.evaluation),
         length_(static_cast<size_t>(info.row_length)),
         use_(settled.tile.statistics.has_value() ? settled.tile.value.size() : 0, 0) {
-    if (IsFloat(info.dtype)) spacing_.emplace(info.dtype);
+    if (IsFloat(info.dtype)) {
+      spacing_.emplace(info.dtype);
+      smallest_normal_ = FloatTypeOf(info.dtype).smallest_normal;
+    }
     tally_.heat = HeatMaps(info.shape, info.row_length);
     tally_.span = {tile_index, tile_.first_row, tile_.row_count, 0};
     tally_.alternatives = evaluation_.alternatives;
@@ -65,6 +68,7 @@ class Tallier {
       }
     }
     if (info_.chosen && info_.claim == Claim::kAccuracy) AddLooseRows();
+    if (!tile_.sensitivity.empty() && tally_.above_vacuous > 0) AddVacuousRows();
     tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count, evaluation_.ratio.data(),
                         info_.row_length);
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
@@ -117,7 +121,7 @@ class Tallier {
                            evaluation_.ratio.data() + run.begin, count},
                           spacing_.has_value() ? &*spacing_ : nullptr);
     if (!use_.empty()) std::fill_n(use_.data() + run.begin, count, uint8_t{1});
-    if (info_.claim == Claim::kAccuracy) AddShares(run.begin, run.end);
+    if (info_.claim == Claim::kAccuracy) AddSharesOfInputs(run.begin, run.end);
     // The worst element is here only if something here is worse than it.
     if (worst_ == kNone || run.failed > 0 || run.largest_ratio > evaluation_.ratio[worst_] ||
         (run.largest_ratio == evaluation_.ratio[worst_] &&
@@ -131,6 +135,16 @@ class Tallier {
     const double bound = tile_.bound[i];
     return bound <= kVacuousShare * mass ||
            (!tile_.least_fault.empty() && bound < tile_.least_fault[i]);
+  }
+
+  // AddShares, but for rows without inputs.
+  void AddSharesOfInputs(size_t begin, size_t end) {
+    if (tile_.sensitivity.empty()) return AddShares(begin, end);
+    while (begin < end) {
+      const size_t next = std::min(end, (begin / length_ + 1) * length_);
+      if (!HasNoInputs(begin)) AddShares(begin, next);
+      begin = next;
+    }
   }
 
   // AddShare for each element.
@@ -152,6 +166,39 @@ class Tallier {
     tally_.with_share += count;
     tally_.above_vacuous += count - within;
     tally_.metrics.AddBoundShares({shares.data(), end - begin});
+  }
+
+  // Whether nothing can be lost in the row of element i, so that it proves nothing.
+  bool HasNoInputs(size_t i) const {
+    return !tile_.sensitivity.empty() && tile_.sensitivity[i / length_] == Sensitivity::kNoInputs;
+  }
+
+  // Of the elements of a row that are judged by a difference and have a normal size.
+  bool IsVacuous(size_t row) const {
+    int64_t elements = 0, weak = 0, void_of_proof = 0, pass_as_zero = 0;
+    for (size_t i = row * length_; i < (row + 1) * length_; ++i) {
+      const ElementState state = evaluation_.state[i];
+      if (state != ElementState::kPassed && state != ElementState::kFailed) continue;
+      if (!std::isfinite(tile_.value[i]) || !(tile_.mass[i] >= smallest_normal_)) continue;
+      ++elements;
+      if (ProvesSomething(i, tile_.mass[i])) continue;
+      ++weak;
+      void_of_proof += tile_.bound[i] < tile_.mass[i] ? 0 : 1;
+      pass_as_zero += tile_.bound[i] < std::fabs(tile_.value[i]) ? 0 : 1;
+    }
+    return 2 * weak > elements && (2 * void_of_proof > elements || pass_as_zero == elements);
+  }
+
+  void AddVacuousRows() {
+    for (size_t row = 0; row * length_ < tile_.value.size(); ++row) {
+      if (HasNoInputs(row * length_)) continue;
+      if (!IsVacuous(row)) continue;
+      ++tally_.vacuous_rows;
+      if (!tile_.group.empty()) ++tally_.vacuous_rows_of_group[tile_.group[row]];
+      if (tally_.first_vacuous_row < 0) {
+        tally_.first_vacuous_row = tile_.first_row + static_cast<int64_t>(row);
+      }
+    }
   }
 
   void AddLooseRows() {
@@ -234,7 +281,11 @@ class Tallier {
   void AddSensitivity(size_t row) {
     const Sensitivity sensitivity = tile_.sensitivity[row];
     const bool is_judged = tile_.standing.empty() || tile_.standing[row] == Standing::kJudged;
-    if (!is_judged || sensitivity == Sensitivity::kNoInputs) return;
+    if (!is_judged) return;
+    if (sensitivity == Sensitivity::kNoInputs) {
+      ++tally_.rows_without_inputs;
+      return;
+    }
     const auto count = [&](SensitivityCounts* counts) {
       ++counts->with_inputs;
       counts->showing += sensitivity == Sensitivity::kShows ? 1 : 0;
@@ -278,6 +329,7 @@ class Tallier {
   }
 
   void AddShare(size_t i, double expected) {
+    if (HasNoInputs(i)) return;
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
     const double bound = tile_.bound[i];
     ++tally_.with_share;
@@ -332,6 +384,7 @@ class Tallier {
   const size_t length_;
   std::vector<uint8_t> use_;            // for the statistics; empty without
   std::optional<TypeSpacing> spacing_;  // of float types
+  double smallest_normal_ = 0;          // of float types
   size_t next_run_ = 0;                 // of the plain runs
   size_t worst_ = kNone;
   OutputTally tally_;
@@ -363,6 +416,11 @@ void OutputTally::Merge(const OutputTally& other) {
   with_share += other.with_share;
   above_vacuous += other.above_vacuous;
   names_faults = names_faults || other.names_faults;
+  vacuous_rows += other.vacuous_rows;
+  for (const auto& [group, count] : other.vacuous_rows_of_group) {
+    vacuous_rows_of_group[group] += count;
+  }
+  if (first_vacuous_row < 0) first_vacuous_row = other.first_vacuous_row;
   loose += other.loose;
   ruled_rows += other.ruled_rows;
   loose_rows += other.loose_rows;
@@ -370,6 +428,7 @@ void OutputTally::Merge(const OutputTally& other) {
   detectable_sum += other.detectable_sum;
   detectable_count += other.detectable_count;
   rows.Add(other.rows);
+  rows_without_inputs += other.rows_without_inputs;
   for (const auto& [group, counts] : other.rows_of_group) rows_of_group[group].Add(counts);
   for (size_t i = 0; i < rows_at.size(); ++i) rows_at[i] += other.rows_at[i];
   if (contradiction.empty()) contradiction = other.contradiction;

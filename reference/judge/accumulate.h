@@ -24,6 +24,13 @@ namespace kvcheck {
 // the elements proves nothing (reference/attention/bound.md, section 4, vacuity), unless it is
 // below ExpectedTile::least_fault there (reference/formats/formats.md, "What a round trip proves").
 //
+// Nor may a single row be vacuous (bound.md, section 4): in more than half of its elements the
+// bound is more than this share of the mass, and either it is at least the mass in more than half
+// of them, or zeros pass in all of them. Then a row that was never written passes, or one that is
+// wrong by all of its size. Elements whose mass the type does not hold as a normal number have no
+// say: they may all be right as zeros. Rows that have no inputs prove nothing and have no say in
+// any share.
+//
 // Under a tolerance that a user chose, nor may more than this share of the rows be loose: at least
 // half of the row is not what is expected, under a bound of more than this share of the data. The
 // median alone would let half of the rows be anything.
@@ -67,13 +74,17 @@ struct OutputTally {
   int64_t with_share = 0;     // judged elements that have a bound / mass
   int64_t above_vacuous = 0;  // of these, above kVacuousShare and no less than the least fault
   bool names_faults = false;  // whether least faults are known
-  int64_t loose = 0;          // of a chosen tolerance: above kVacuousShare, and not as expected
-  int64_t ruled_rows = 0;     // of a chosen tolerance: those of more than one element
-  int64_t loose_rows = 0;     // of these, with as many loose elements as others
-  int64_t nonzero = 0;        // judged pairs of which one is not 0
+  int64_t vacuous_rows = 0;   // where elements have a mass that is not their value
+  std::map<int, int64_t> vacuous_rows_of_group;  // where rows have groups
+  int64_t first_vacuous_row = -1;
+  int64_t loose = 0;       // of a chosen tolerance: above kVacuousShare, and not as expected
+  int64_t ruled_rows = 0;  // of a chosen tolerance: those of more than one element
+  int64_t loose_rows = 0;  // of these, with as many loose elements as others
+  int64_t nonzero = 0;     // judged pairs of which one is not 0
   double detectable_sum = 0;
   int64_t detectable_count = 0;
   SensitivityCounts rows;
+  int64_t rows_without_inputs = 0;                 // judged: fully masked queries
   std::map<int, SensitivityCounts> rows_of_group;  // where rows have groups
   std::array<int64_t, kPrecisions> rows_at{};
   std::string contradiction;  // coordinates of the first element

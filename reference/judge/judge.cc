@@ -180,6 +180,7 @@ class OutputJudge {
                       kVacuousShare, tally.names_faults ? " and hides the least fault" : "",
                       tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
+    DecideVacuousRows();
     DecideLooseRows();
     if (counts.unresolved > 0) {
       Mistrust(
@@ -204,6 +205,45 @@ class OutputJudge {
     if (auto few = FewFiniteWarning(counts.judged, tally.special); is_stored && few) {
       verdict_.warnings.push_back(std::move(*few));
     }
+  }
+
+  // What is proved of other rows says nothing of these.
+  void DecideVacuousRows() {
+    const OutputTally& tally = *tally_;
+    if (tally.vacuous_rows == 0) return;
+    std::vector<std::string> places;
+    for (const auto& [group, rows] : tally.vacuous_rows_of_group) {
+      const auto all = tally.rows_of_group.find(group);
+      const auto index = static_cast<size_t>(group);
+      const std::string name = index < info_.groups.size() ? info_.groups[index] : "";
+      places.push_back(all != tally.rows_of_group.end() && rows == all->second.with_inputs
+                           ? name
+                           : fmt::format("{} in {} rows", name, rows));
+    }
+    if (places.empty()) {
+      places.push_back("the first at " +
+                       ElementName(info_.shape, tally.first_vacuous_row * info_.row_length));
+    }
+    Mistrust(fmt::format(
+        "vacuous: the bound is as large as the data in {} of {} rows, where any "
+        "answer of that size would pass: {}",
+        tally.vacuous_rows, std::max(verdict_.rows_with_inputs, JudgedRows()), Named(places)));
+  }
+
+  // Of outputs that do not know what their rows are made of.
+  int64_t JudgedRows() const {
+    if (verdict_.rows_with_inputs > 0) return 0;
+    return tally_->counts.judged / std::max<int64_t>(1, info_.row_length);
+  }
+
+  // "b=0 hq=1, b=0 hq=2 and 3 more".
+  static std::string Named(std::vector<std::string> names) {
+    constexpr size_t kNamed = 4;
+    const size_t count = names.size();
+    names.resize(std::min(count, kNamed));
+    std::string text = fmt::format("{}", fmt::join(names, ", "));
+    if (count > kNamed) text += fmt::format(" and {} more", count - kNamed);
+    return text;
   }
 
   // The median alone would let half of the rows be anything.
@@ -243,6 +283,10 @@ class OutputJudge {
     const SensitivityCounts& rows = tally_->rows;
     verdict_.rows_with_inputs = rows.with_inputs;
     verdict_.blind_rows = rows.blind;
+    if (rows.with_inputs == 0 && tally_->rows_without_inputs > 0) {
+      Mistrust(fmt::format("{}: {} rows", kNoQuerySeesAKey, tally_->rows_without_inputs));
+      return;
+    }
     if (rows.with_inputs > 0 && rows.showing == 0) {
       Mistrust(rows.blind == rows.with_inputs
                    ? fmt::format("blind: losing any input would show for 0 % of the inputs: beside "
@@ -259,7 +303,6 @@ class OutputJudge {
 
   // The groups of which all rows are blind, where these are all the blind rows.
   std::string BlindGroups() const {
-    constexpr size_t kNamed = 4;
     std::vector<std::string> names;
     int64_t explained = 0;
     for (const auto& [group, rows] : tally_->rows_of_group) {
@@ -269,11 +312,7 @@ class OutputJudge {
       names.push_back(index < info_.groups.size() ? info_.groups[index] : "");
     }
     if (explained != tally_->rows.blind) return "";
-    const size_t count = names.size();
-    names.resize(std::min(count, kNamed));
-    std::string text = fmt::format("{}", fmt::join(names, ", "));
-    if (count > kNamed) text += fmt::format(" and {} more", count - kNamed);
-    return text;
+    return Named(std::move(names));
   }
 
   // What else the whole of the failing rows may be.

@@ -11,8 +11,9 @@
 // Rule of an output.
 //   FAIL        an element fails, or the output is absent or of another type or shape; with
 //               options.strict also a statistic over its limit
-//   MISTRUSTED  nothing was judged; a bound is missing; the bound is as large as the data
-//               (kVacuousShare) and hides the least fault that is known; losing no input would show
+//   MISTRUSTED  nothing was judged; no judged row has inputs; a bound is missing; the bound is as
+//               large as the data (kVacuousShare) and hides the least fault that is known, or is so
+//               in any row that has inputs (accumulate.h); losing no input would show
 //               (Sensitivity); the reference's own error could not be made small enough, or
 //               contradicts itself
 //   PASS        otherwise
@@ -23,6 +24,7 @@
 #define REFERENCE_JUDGE_JUDGE_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "reference/judge/special_values.h"
 #include "reference/judge/statistics.h"
@@ -30,6 +32,11 @@
 #include "reference/spec/tiles.h"
 
 namespace kvcheck {
+
+// Begins the reason of an output all of whose judged rows are fully masked: their value is that of
+// any kernel, and of one that never ran.
+inline constexpr std::string_view kNoQuerySeesAKey =
+    "no query sees a key, so that nothing of attention was compared";
 
 struct JudgeOptions {
   int threads = 1;               // does not change the verdict

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/spec/error.h"
+#include "reference/spec/temporary_paths.h"
 
 namespace kvcheck {
 namespace {
@@ -42,12 +43,10 @@ PrefixFolder::PrefixFolder() {
     throw Error(ErrorCode::kUnreadableFile, "a folder for the disk tier cannot be made", name);
   }
   path_ = name;
+  RememberTemporary(path_);
 }
 
-PrefixFolder::~PrefixFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
+PrefixFolder::~PrefixFolder() { RemoveTemporary(path_); }
 
 bool PrefixFolder::Damage(FileDamage damage, int64_t at) const {
   std::vector<fs::path> files;

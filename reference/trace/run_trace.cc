@@ -142,12 +142,23 @@ void TraceRunner::Conclude() {
   // no caches.
   const bool declined = counts.unsupported > 0 && counts.with_tokens + counts.outputs == 0;
   const bool idle = counts.states + counts.refusals == 0;
+  // Attention was asked for and answered, and no token was ever there. (That padding alone shows no
+  // token is something: of states that were compared.)
+  const bool padding = counts.by_kind[static_cast<size_t>(CacheOpKind::kAttend)] > 0 &&
+                       counts.outputs == 0 && counts.tokens == 0 && counts.refusals == 0;
   const bool hidden = counts.with_tokens > 0 && counts.shown + counts.outputs == 0;
   if (result_.outcome == Outcome::kPass && (declined || idle)) {
     result_.outcome = declined ? Outcome::kUnsupported : Outcome::kMistrusted;
     result_.operation = declined ? first_declined_ : -1;
     if (declined) result_.declined = first_message_;
     result_.reason = declined ? first_reason_ : "nothing was judged: no operation found a cache";
+  } else if (result_.outcome == Outcome::kPass && padding) {
+    result_.outcome = Outcome::kMistrusted;
+    result_.by_trace = true;
+    result_.reason =
+        "no token was ever there: the attention that was asked for is of padding, and nothing of "
+        "it "
+        "was compared";
   } else if (result_.outcome == Outcome::kPass && hidden) {
     result_.outcome = Outcome::kMistrusted;
     result_.by_trace = counts.between == counts.with_tokens;

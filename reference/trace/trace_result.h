@@ -37,8 +37,8 @@ struct TraceCounts {
 };
 
 struct TraceResult {
-  // PASS, FAIL, MISTRUSTED (tokens could not be told apart or were never shown, or attention proved
-  // nothing),
+  // PASS, FAIL, MISTRUSTED (tokens could not be told apart, were never shown or never there, or
+  // attention proved nothing),
   // UNSUPPORTED (there was nothing to judge because operations were declined).
   Outcome outcome = Outcome::kPass;
   int64_t operation = -1;  // index of the operation that decided it, from 0; -1: none
@@ -46,7 +46,7 @@ struct TraceResult {
   StepFailure failure;     // of FAIL
   std::string declined;    // of UNSUPPORTED: what the implementation said, without the operation
   std::string reason;      // one line: what broke, after which operation; "" of PASS
-  bool by_trace = false;   // of MISTRUSTED: the trace ends where no answer need show a token
+  bool by_trace = false;   // of MISTRUSTED: no answer to this trace need show a token
   TraceCounts counts;
   ProbeCounts probes{};  // how often each rare state was reached
 

@@ -351,19 +351,6 @@ void HideOnlyKey(AttentionCall* one, std::deque<Tensor>* own) {
   one->mask_array = Array{DType::kBool, {1}, hidden.bytes.data()};
 }
 
-// Nothing is promised of the log-sum-exp of a query without keys and sinks: beside sequences whose
-// own is judged it would leave all of the call without a proof.
-void LeaveOutLseWithoutKeys(const std::vector<size_t>& without_keys, DenseCalls* dense) {
-  if (without_keys.size() == dense->calls.size()) return;
-  for (const size_t i : without_keys) {
-    DenseCall& call = dense->calls[i];
-    if (call.c.lse == LseKind::kNone || call.c.sinks) continue;
-    call.c.lse = LseKind::kNone;
-    call.outputs.erase("lse");
-    dense->not_judged.push_back(fmt::format("lse of {}, which has no keys", call.name));
-  }
-}
-
 // Whether pages of so many heads and tokens can be those of the call: they hold each sequence, and
 // its queries' heads are a multiple of theirs.
 bool PagesFit(int64_t query_heads, int64_t heads, int64_t page_tokens, const PageLists& pages,
@@ -504,7 +491,6 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     }
     CheckFitsMemory(bytes, "K and V as block_table lists them");
   }
-  std::vector<size_t> without_keys;
   for (int64_t i = 0; i < count; ++i) {
     const std::string name = fmt::format("sequence {}", i);
     const auto at = static_cast<size_t>(i);
@@ -532,7 +518,6 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     }
     if (tokens == 0) {
       HideOnlyKey(&one, &dense->own);
-      without_keys.push_back(dense->calls.size());
       dense->calls.push_back(CaseOf(one, name));
       continue;
     }
@@ -551,7 +536,6 @@ void AddSequences(const AttentionCall& call, DenseCalls* dense) {
     RefuseCall("mask", fmt::format("{} elements, where the masks of all sequences have {}",
                                    masks->extents[0], in_masks));
   }
-  LeaveOutLseWithoutKeys(without_keys, dense);
 }
 
 // Extents of B, H, S in the order of a layout of these axes.

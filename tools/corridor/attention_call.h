@@ -25,8 +25,7 @@ struct DenseCall {
 
 struct DenseCalls {
   std::vector<DenseCall> calls;
-  // What no case can be made of: sequences without queries, an lse of which nothing is promised,
-  // tokens that belong to no sequence.
+  // What no case can be made of: sequences without queries, tokens that belong to no sequence.
   std::vector<std::string> not_judged;
   std::deque<Tensor> own;  // what arrays of `calls` lie in, where the caller's memory has it not
 };

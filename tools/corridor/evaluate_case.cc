@@ -90,6 +90,30 @@ constexpr KindTable<JudgedKind> kJudgedKinds = {{{
     {},                                // prefix
 }}};
 
+// Of queries that see no key (attention_source.h). Other kinds have no such reasons.
+void AddLseWarnings(Verdict* verdict) {
+  const auto count = [](const std::vector<ReasonCount>& counts, std::string_view reason) {
+    int64_t elements = 0;
+    for (const ReasonCount& one : counts) elements += one.reason == reason ? one.elements : 0;
+    return elements;
+  };
+  for (OutputVerdict& output : verdict->outputs) {
+    if (const int64_t left = count(output.not_judged, kLseNotJudged); left > 0) {
+      output.warnings.push_back(
+          fmt::format("of {} that see no key the log-sum-exp was not judged: under "
+                      "masked_row=mean it is what the kernel has in place of -inf",
+                      left == 1 ? "1 query" : fmt::format("{} queries", left)));
+    }
+    if (const int64_t other = count(output.alternatives, kLseOfOthers); other > 0) {
+      output.warnings.push_back(
+          fmt::format("of {} that see no key the log-sum-exp is not -inf, but +inf (as of "
+                      "FlashAttention-2), 0 (PyTorch on CPUs), NaN beside NaN outputs, or a number "
+                      "below all scores (FlashInfer): a merge of partial results must know it",
+                      other == 1 ? "1 query" : fmt::format("{} queries", other)));
+    }
+  }
+}
+
 }  // namespace
 
 Outcome OutcomeOf(LossKind kind) {
@@ -108,6 +132,7 @@ Verdict EvaluateCase(const Question& question, const ObservedSource& observed, J
   const CaseKind kind = KindOf(question.c);
   if (kJudgedKinds[kind].special != nullptr) options.special = *kJudgedKinds[kind].special;
   Verdict verdict = Judge(CancellableSource(*expected, cancel), observed, options);
+  AddLseWarnings(&verdict);
   verdict.case_text = Print(question.c);
   if (HasPlan(kind)) verdict.plan = Print(question.plan);
   verdict.profile = Print(question.profile);

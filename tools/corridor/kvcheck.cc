@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -145,6 +146,30 @@ void AddTile(const ExpectedTile& tile, const ExpectedSource& source,
   }
 }
 
+bool SeesAKey(const Verdict& verdict) {
+  return std::any_of(verdict.outputs.begin(), verdict.outputs.end(),
+                     [](const OutputVerdict& output) { return output.rows_with_inputs > 0; });
+}
+
+// A sequence without a visible key, beside others that have some: its answer was compared, and the
+// call is proved by the others.
+void PassWithoutKeys(Verdict* verdict) {
+  const auto is_that = [](const std::string& reason) {
+    return reason.find(kNoQuerySeesAKey) != std::string::npos;
+  };
+  std::erase_if(verdict->reasons, is_that);
+  Outcome outcome = Outcome::kPass;
+  for (OutputVerdict& output : verdict->outputs) {
+    if (std::erase_if(output.reasons, is_that) > 0 && output.reasons.empty()) {
+      output.outcome = Outcome::kPass;
+    }
+    outcome = Combine(outcome, output.outcome);
+  }
+  if (verdict->outcome == Outcome::kMistrusted && verdict->reasons.empty()) {
+    verdict->outcome = outcome;
+  }
+}
+
 }  // namespace
 
 Verdict JudgeAttention(const AttentionCall& call, const Settings& settings) {
@@ -152,12 +177,21 @@ Verdict JudgeAttention(const AttentionCall& call, const Settings& settings) {
   if (dense.calls.size() == 1 && dense.calls.front().name.empty()) {
     return Judged(std::move(dense.calls.front()), settings);
   }
-  Verdict all;
+  std::vector<Verdict> verdicts;
+  std::vector<std::string> names;
   Settings left = settings;
   for (DenseCall& one : dense.calls) {
-    const std::string name = one.name;
-    Verdict verdict = Judged(std::move(one), left);
-    if (verdict.outcome != Outcome::kPass) left.save.clear();
+    names.push_back(one.name);
+    verdicts.push_back(Judged(std::move(one), left));
+    if (verdicts.back().outcome != Outcome::kPass) left.save.clear();
+  }
+  if (std::any_of(verdicts.begin(), verdicts.end(), SeesAKey)) {
+    for (Verdict& verdict : verdicts) PassWithoutKeys(&verdict);
+  }
+  Verdict all;
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    Verdict& verdict = verdicts[i];
+    const std::string& name = names[i];
     // The first of the worst is the one that is shown.
     const bool is_worse = Combine(all.outcome, verdict.outcome) != all.outcome;
     if (is_worse || all.case_text.empty()) {

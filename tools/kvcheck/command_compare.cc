@@ -50,6 +50,7 @@ void Refuse(std::initializer_list<Given> options, const std::string& reason) {
 
 int Report(const CommonOptions& common, const std::function<void(ResultSink*)>& compare) {
   RunReport report("compare", common);
+  report.WatchInterrupts();
   compare(&report);
   return report.Finish();
 }

@@ -25,6 +25,7 @@ int JudgeFlashInfer(const CommonOptions& common, FlashInferQuestion question) {
   question.settings.cancelled = [] { return IsInterruptRequested(); };
   question.arguments = common.SampleArguments();
   RunReport report("flashinfer", common);
+  report.WatchInterrupts();
   JudgeDump(question, &report);
   return report.Finish();
 }

@@ -192,6 +192,7 @@ int Make(const MakeOptions& options) {
                         : prompt  ? static_cast<int64_t>(of_prompt.size())
                                   : 1;
   RunReport report("golden make", options.common, total);
+  report.WatchInterrupts();
   bool complete = true;
   if (is_golden) {
     for (const GoldenCase& outline : file->golden().outline().cases) {

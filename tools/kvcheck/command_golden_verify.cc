@@ -153,6 +153,7 @@ int Verify(const VerifyOptions& options) {
     }
   }
   RunReport report("golden verify", options.common, total);
+  report.WatchInterrupts();
   for (const std::unique_ptr<StoredFile>& file : files) {
     for (const GoldenCase& outline : file->golden().outline().cases) {
       if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {

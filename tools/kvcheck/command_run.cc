@@ -231,6 +231,7 @@ int RunGenerated(const RunOptions& options) {
   const std::string name = is_default ? DefaultImplementation(KindOf(c)) : options.implementation;
   const std::string title = is_default ? DefaultTitle("", c, name) : "";
   RunReport report("run", options.common, 1);
+  report.WatchInterrupts();
   kAsk[KindOf(c)](options, c, name, title, GenerateCaseInputs, &report);
   return report.Finish();
 }
@@ -259,6 +260,7 @@ int RunFile(const RunOptions& options, const std::string& path) {
   const std::vector<CaseEntry> entries = ReadCases(path, OnInterrupt());
   if (options.implementation.empty()) CheckCommands(entries, path, options.allow_commands);
   RunReport report("run", options.common, static_cast<int64_t>(entries.size()));
+  report.WatchInterrupts();
   for (const CaseEntry& entry : entries) {
     RunOptions of_case = options;
     if (of_case.implementation.empty()) of_case.implementation = entry.implementation;
@@ -283,6 +285,7 @@ int RunStored(const RunOptions& options) {
   const Case c = ParseCase(options.case_text.empty() ? outline.case_text : options.case_text);
   if (!options.implementation.empty()) {
     RunReport report("run", options.common, 1);
+    report.WatchInterrupts();
     const auto inputs = [&](const Case& asked, const Profile& profile) {
       return GoldenInputs(file, outline, asked, profile);
     };
@@ -305,6 +308,7 @@ int RunStored(const RunOptions& options) {
   }
   const int64_t tests = CountStatistics(c) * static_cast<int64_t>(answers.size());
   RunReport report("run", options.common, static_cast<int64_t>(answers.size()));
+  report.WatchInterrupts();
   for (const StoredAnswer& answer : answers) {
     CaseResult result;
     result.name = place.name + "/" + answer.impl;

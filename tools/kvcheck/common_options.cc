@@ -77,8 +77,11 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->type_name("N")
       ->group(kGroup);
   command
-      ->add_flag("--strict", options->text.strict,
-                 "Warnings, MISTRUSTED and UNSUPPORTED are failures")
+      ->add_flag(
+          "--strict", options->text.strict,
+          "Warnings and results that are MISTRUSTED or UNSUPPORTED are failures. Drawn cases "
+          "that prove nothing by their own data, whoever answers, are none: they are counted "
+          "apart (mistrusted_by_data)")
       ->group(kGroup);
   command
       ->add_option("--max-print", options->text.max_print,

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <utility>
 
 namespace kvcheck {
 namespace {
@@ -32,6 +33,31 @@ bool IsInterruptRequested() { return requested.load(std::memory_order_relaxed); 
 const Cancel& OnInterrupt() {
   static const Cancel kOnInterrupt(IsInterruptRequested);
   return kOnInterrupt;
+}
+
+InterruptWatch::InterruptWatch(std::function<void()> give_up)
+    : give_up_(std::move(give_up)), thread_([this] { Watch(); }) {}
+
+InterruptWatch::~InterruptWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  ended_now_.notify_all();
+  thread_.join();
+}
+
+bool InterruptWatch::Sleep(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !ended_now_.wait_for(lock, time, [this] { return ended_; });
+}
+
+void InterruptWatch::Watch() {
+  constexpr std::chrono::milliseconds kBetweenLooks{50};
+  while (!IsInterruptRequested()) {
+    if (!Sleep(kBetweenLooks)) return;
+  }
+  if (Sleep(kPatience)) give_up_();
 }
 
 }  // namespace kvcheck

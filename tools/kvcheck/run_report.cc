@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "reference/spec/error.h"
+#include "reference/spec/temporary_paths.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/notice.h"
 #include "tools/report/output_file.h"
@@ -42,6 +45,12 @@ RunReport::RunReport(std::string suite, const CommonOptions& options, int64_t to
 }
 
 void RunReport::Begin(int64_t total) {
+  const std::lock_guard lock(mutex_);
+  BeginHere(total);
+}
+
+void RunReport::BeginHere(int64_t total) {
+  begun_ = true;
   total_ = total;
   if (!options_.json.empty()) json_.emplace(options_.json, options_.text.strict, ToolVersion());
   if (!options_.html.empty()) html_.emplace("kvcheck " + suite_, options_.text.strict);
@@ -50,6 +59,7 @@ void RunReport::Begin(int64_t total) {
 }
 
 bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluate) {
+  std::unique_lock lock(mutex_);
   if (IsInterruptRequested()) {
     summary_.interrupted = true;
     return false;
@@ -60,6 +70,9 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
   }
   Verdict verdict;
   try {
+    lock.unlock();
+    const std::unique_ptr<std::unique_lock<std::mutex>, void (*)(std::unique_lock<std::mutex>*)>
+        again(&lock, [](std::unique_lock<std::mutex>* held) { held->lock(); });
     verdict = evaluate();
   } catch (const Cancelled&) {
     progress_.Clear();
@@ -84,11 +97,58 @@ bool RunReport::Judge(CaseResult result, const std::function<Verdict()>& evaluat
   keep(&Verdict::case_text);
   keep(&Verdict::implementation);
   keep(&Verdict::command);
-  Add(result);
+  AddHere(result);
   return true;
 }
 
 void RunReport::Add(const CaseResult& result) {
+  const std::lock_guard lock(mutex_);
+  AddHere(result);
+}
+
+void RunReport::SetTensors(const TensorCounts& counts) {
+  const std::lock_guard lock(mutex_);
+  summary_.tensors = counts;
+}
+
+void RunReport::AddCampaign(CampaignCounts campaign) {
+  const std::lock_guard lock(mutex_);
+  summary_.Add(std::move(campaign));
+}
+
+void RunReport::AddNote(std::string note) {
+  const std::lock_guard lock(mutex_);
+  summary_.notes.push_back(std::move(note));
+}
+
+void RunReport::SetInterrupted() {
+  const std::lock_guard lock(mutex_);
+  summary_.interrupted = true;
+}
+
+void RunReport::SetPatterns(std::vector<std::string> patterns) {
+  const std::lock_guard lock(mutex_);
+  summary_.patterns = std::move(patterns);
+}
+
+void RunReport::WatchInterrupts() {
+  watch_.emplace([this] { GiveUp(); });
+}
+
+void RunReport::GiveUp() {
+  const std::lock_guard lock(mutex_);
+  if (finished_) return;
+  progress_.Clear();
+  if (!begun_) BeginHere(0);
+  summary_.interrupted = true;
+  const int exit_code = FinishHere();
+  std::cout.flush();
+  RemoveTemporaries();
+  // Other threads are at work: nothing of theirs may be destroyed.
+  _exit(exit_code);
+}
+
+void RunReport::AddHere(const CaseResult& result) {
   summary_.Add(result, options_.text.strict);
   if (prints_text_) text_.Add(result);
   if (json_) json_->Add(result);
@@ -118,6 +178,12 @@ int FinishInterrupted(const std::string& suite, const CommonOptions& options) {
 }
 
 int RunReport::Finish() {
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  return FinishHere();
+}
+
+int RunReport::FinishHere() {
   int exit_code = summary_.ExitCode();
   bool is_lost = false;
   try {

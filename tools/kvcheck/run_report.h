@@ -5,11 +5,13 @@
 #define TOOLS_KVCHECK_RUN_REPORT_H_
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/corridor/result_sink.h"
+#include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/progress_line.h"
 #include "tools/kvcheck/report_options.h"
 #include "tools/report/case_result.h"
@@ -32,13 +34,15 @@ class RunReport : public ResultSink {
   void Begin(int64_t total) override;
   bool Judge(CaseResult result, const std::function<Verdict()>& evaluate) override;
   void Add(const CaseResult& result) override;
-  void SetTensors(const TensorCounts& counts) override { summary_.tensors = counts; }
-  void AddCampaign(CampaignCounts campaign) override { summary_.Add(std::move(campaign)); }
-  void AddNote(std::string note) override { summary_.notes.push_back(std::move(note)); }
-  void SetInterrupted() override { summary_.interrupted = true; }
-  void SetPatterns(std::vector<std::string> patterns) override {
-    summary_.patterns = std::move(patterns);
-  }
+  void SetTensors(const TensorCounts& counts) override;
+  void AddCampaign(CampaignCounts campaign) override;
+  void AddNote(std::string note) override;
+  void SetInterrupted() override;
+  void SetPatterns(std::vector<std::string> patterns) override;
+
+  // From now on an interrupt ends the process within a second, wherever the work is: with the
+  // partial report if the work is not cut short before. For commands that judge in this process.
+  void WatchInterrupts();
 
   // Writes the reports and gives the exit code. Where one cannot be written, standard error has the
   // counts, and the exit code stays what was found: only 0 becomes 2.
@@ -47,7 +51,16 @@ class RunReport : public ResultSink {
  private:
   // Errors: kUsage, kUnreadableFile for a place that cannot be written.
   void WriteReports();
+  void BeginHere(int64_t total);
+  void AddHere(const CaseResult& result);
+  int FinishHere();
+  // Ends the process with the partial report, unless the report is finished.
+  void GiveUp();
 
+  // Of everything below: held but while a case is evaluated.
+  std::mutex mutex_;
+  bool begun_ = false;
+  bool finished_ = false;
   std::string suite_;
   const CommonOptions& options_;
   int64_t total_ = 0;
@@ -60,6 +73,7 @@ class RunReport : public ResultSink {
   std::optional<JunitReportWriter> junit_;
   std::optional<HtmlReport> html_;
   std::optional<GithubReport> github_;
+  std::optional<InterruptWatch> watch_;  // ends before what it reports
 };
 
 // The report of a run that was interrupted before it judged anything; the exit code of it.

@@ -294,6 +294,8 @@ std::string CaseJsonText(const CaseResult& result, bool strict, bool first) {
 
 // What stands before the cases.
 std::string HeadText(const Summary& summary, bool strict, const std::string& tool) {
+  int64_t by_data = 0;
+  for (const CampaignCounts& campaign : summary.campaigns) by_data += campaign.by_data;
   const Json head = {{"schema", kJsonReportSchema},
                      {"tool", tool},
                      {"strict", strict},
@@ -314,6 +316,7 @@ std::string HeadText(const Summary& summary, bool strict, const std::string& too
                        {"interrupted", summary.interrupted},
                        {"tensors", TensorsJson(summary.tensors)},
                        {"campaigns", CampaignsJson(summary.campaigns)},
+                       {"mistrusted_by_data", by_data},
                        {"notes", summary.notes},
                        {"patterns", summary.patterns},
                        {"exit_code", summary.ExitCode()}}}};

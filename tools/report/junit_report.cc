@@ -47,8 +47,8 @@ const char* ElementOf(Standpoint standpoint) {
     case Standpoint::kFailed:
       return "failure";
     case Standpoint::kIllegal:
+    case Standpoint::kMistrusted:  // what skips is green, and nothing was proved
       return "error";
-    case Standpoint::kMistrusted:
     case Standpoint::kExpectedMistrusted:
     case Standpoint::kUnsupported:
       return "skipped";
@@ -64,14 +64,16 @@ std::string FrameText(const Summary& summary, const std::string& suite) {
   pugi::xml_document document;
   pugi::xml_node root = document.append_child("testsuites");
   pugi::xml_node node = root.append_child("testsuite");
-  const int64_t skipped = summary.mistrusted + summary.expected_mistrusted + summary.unsupported;
-  // An interrupted or empty run must not look like a good one.
-  const int64_t run_errors = (summary.interrupted ? 1 : 0) + (summary.cases == 0 ? 1 : 0);
+  const int64_t skipped = summary.expected_mistrusted + summary.unsupported;
+  // A run that was interrupted, is empty or proved nothing must not look like a good one.
+  const bool proved_nothing = summary.ExitCode() == kExitMistrusted && summary.mistrusted == 0;
+  const int64_t run_errors =
+      (summary.interrupted ? 1 : 0) + (summary.cases == 0 ? 1 : 0) + (proved_nothing ? 1 : 0);
   for (pugi::xml_node counted : {root, node}) {
     Set(counted, "name", "kvcheck " + suite);
     Set(counted, "tests", fmt::format("{}", summary.cases + run_errors));
     Set(counted, "failures", fmt::format("{}", summary.failed));
-    Set(counted, "errors", fmt::format("{}", summary.illegal + run_errors));
+    Set(counted, "errors", fmt::format("{}", summary.illegal + summary.mistrusted + run_errors));
     Set(counted, "skipped", fmt::format("{}", skipped));
   }
   node.append_child(pugi::node_comment).set_value(kPlace);
@@ -84,6 +86,10 @@ std::string FrameText(const Summary& summary, const std::string& suite) {
   if (summary.interrupted)
     add_run_error("interrupted", "the run was interrupted: results are partial");
   if (summary.cases == 0) add_run_error("selection", "nothing was selected");
+  if (proved_nothing) {
+    add_run_error("nothing proved",
+                  "no result passed: all are UNSUPPORTED, or MISTRUSTED as expected");
+  }
   std::ostringstream out;
   document.save(out, " ");
   return out.str();

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 
 #include "reference/spec/error.h"
+#include "reference/spec/temporary_paths.h"
 #include "tools/report/output_file.h"
 
 namespace kvcheck {
@@ -19,11 +19,9 @@ OwnFolder::OwnFolder()
     throw Error(ErrorCode::kUnreadableFile,
                 fmt::format("no folder can be made: {}", std::strerror(errno)), path_);
   }
+  RememberTemporary(path_);
 }
 
-OwnFolder::~OwnFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
+OwnFolder::~OwnFolder() { RemoveTemporary(path_); }
 
 }  // namespace kvcheck

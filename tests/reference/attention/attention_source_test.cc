@@ -369,5 +369,48 @@ TEST(AttentionSource, ReadingsThatContradictThePlanAreLeftOut) {
   }
 }
 
+// The last of three queries sees no key.
+TEST(AttentionSource, TheLseOfAQueryWithoutKeysIsJudged) {
+  AttentionCase c = std::get<AttentionCase>(
+      ParseCase("attention hq=1 hkv=1 l=3 t=5 d=8 q=f32 k=f32 v=f32 out=f32 data=gauss:1"));
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  c.mask.array = MaskArrayKind::kBoolean;
+  c.mask.axes = MaskAxes::kLT;
+  Tensor mask(DType::kBool, {{"L", 3}, {"T", 5}});
+  std::fill_n(mask.bytes.begin(), 10, std::byte{1});
+  inputs["mask"] = mask;
+  for (const LseKind kind : {LseKind::kNatural, LseKind::kBase2}) {
+    c.lse = kind;
+    for (const char* profile : {"", "masked_row=nan", "masked_row=mean", "masked_row=any"}) {
+      const AttentionSource source(c, ParseProfile(profile), ParsePlan("base=plain_f32"), inputs);
+      const auto tiles = source.Tiles(0, {});
+      Tensor out(c.out, source.Outputs()[0].shape), lse(DType::kFloat32, source.Outputs()[1].shape);
+      EncodeFrom(tiles[0].value, out.dtype, out.bytes.data());
+      std::vector<double> values = tiles[1].value;
+      const std::string text = profile;
+      const bool is_judged = text.empty() || text == "masked_row=nan";
+      const std::vector<std::pair<double, bool>> asked = {{-kInfinity, true},
+                                                          {kInfinity, true},
+                                                          {0, true},
+                                                          {-5e4, true},
+                                                          {5, false},
+                                                          {-100, false},
+                                                          {kNan, text == "masked_row=nan"}};
+      for (const auto& [value, is_right] : asked) {
+        values[2] = value;
+        EncodeFrom(values, lse.dtype, lse.bytes.data());
+        const Verdict verdict = Judge(source, MemorySink(TensorMap{{"out", out}, {"lse", lse}}));
+        const OutputVerdict& judged = verdict.outputs.at(1);
+        EXPECT_EQ(judged.outcome, is_right || !is_judged ? Outcome::kPass : Outcome::kFail)
+            << text << " " << value;
+        EXPECT_EQ(judged.counts.judged, is_judged ? 3 : 2) << text << " " << value;
+        const bool is_other = is_judged && is_right && value != -kInfinity;
+        EXPECT_EQ(judged.alternatives.size(), is_other ? 1u : 0u) << text << " " << value;
+        for (const ReasonCount& other : judged.alternatives) EXPECT_EQ(other.reason, kLseOfOthers);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck

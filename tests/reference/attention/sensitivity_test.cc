@@ -91,6 +91,85 @@ TEST(Sensitivity, BlindHeadsAreNamedBesideOthers) {
   EXPECT_EQ(verdict.outputs[0].blind_where, "b=0 hq=2, b=0 hq=3");
 }
 
+// Two of four heads have scores of hundreds of thousands, where f32 sums leave nothing of the
+// weights: negated or never written, they are inside their bound.
+TEST(Sensitivity, AVacuousHeadIsNotCoveredByOthers) {
+  const AttentionCase c =
+      CaseOf("attention hq=4 hkv=4 l=16 t=9 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:1");
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  for (const char* name : {"q", "k"}) {
+    Tensor& tensor = inputs.at(name);
+    std::vector<double> values = Decoded(tensor);
+    const size_t half = values.size() / 2;
+    for (size_t i = 0; i < half; ++i) values[i] *= 300;
+    EncodeFrom(values, tensor.dtype, tensor.bytes.data());
+  }
+  const Plan plan = ParsePlan("base=stranger");
+  const AttentionSource source(c, {}, plan, inputs);
+  std::vector<double> right;
+  for (int64_t i = 0; i < source.TileCount(); ++i) {
+    const ExpectedTile tile = source.Tiles(i, {})[0];
+    right.insert(right.end(), tile.value.begin(), tile.value.end());
+  }
+  for (const double factor : {1.0, -1.0, 0.0}) {
+    std::vector<double> got = right;
+    for (size_t i = 0; i < got.size() / 2; ++i) got[i] *= factor;
+    Tensor out(c.out, source.Outputs()[0].shape);
+    EncodeFrom(got, out.dtype, out.bytes.data());
+    const Verdict verdict = Judge(source, MemorySink(TensorMap{{"out", out}}));
+    EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << factor;
+    const std::string reason = verdict.reasons.empty() ? "" : verdict.reasons.front();
+    EXPECT_NE(reason.find("b=0 hq=0"), std::string::npos) << reason;
+    EXPECT_EQ(reason.find("hq=2"), std::string::npos) << reason;
+  }
+}
+
+// As above, one head, of which the mask leaves one row.
+TEST(Sensitivity, AVacuousRowIsNotCoveredByMaskedOnes) {
+  const AttentionCase c = CaseOf(
+      "attention hq=1 hkv=1 l=16 t=9 d=64 q=bf16 k=bf16 v=bf16 out=bf16 mask=bool:LT data=file");
+  AttentionCase drawn = c;
+  drawn.mask = {};
+  for (int seed = 1; seed <= 20; ++seed) {
+    drawn.data = {"gauss", static_cast<uint64_t>(seed), ""};
+    TensorMap inputs = GenerateInputs(Case(drawn), {});
+    for (const char* name : {"q", "k"}) {
+      Tensor& tensor = inputs.at(name);
+      std::vector<double> values = Decoded(tensor);
+      for (double& value : values) value *= 300;
+      EncodeFrom(values, tensor.dtype, tensor.bytes.data());
+    }
+    Tensor mask(DType::kBool, {{"L", 16}, {"T", 9}});
+    std::fill_n(mask.bytes.begin(), 9, std::byte{1});
+    inputs["mask"] = mask;
+    const Plan plan = ParsePlan("base=flash_attention_2 merge=none splits=1 p=bf16");
+    const AttentionSource source(c, {}, plan, inputs);
+    Tensor out(c.out, source.Outputs()[0].shape);
+    std::vector<double> got;
+    for (int64_t i = 0; i < source.TileCount(); ++i) {
+      const ExpectedTile tile = source.Tiles(i, {})[0];
+      for (const double value : tile.value) got.push_back(-value);
+    }
+    EncodeFrom(got, out.dtype, out.bytes.data());
+    EXPECT_NE(Judge(source, MemorySink(TensorMap{{"out", out}})).outcome, Outcome::kPass) << seed;
+  }
+}
+
+TEST(Sensitivity, AllRowsMaskedProveNothing) {
+  const AttentionCase c =
+      CaseOf("attention hq=1 hkv=1 l=3 t=5 d=8 q=f32 k=f32 v=f32 out=f32 mask=bool:LT data=file");
+  AttentionCase drawn = c;
+  drawn.mask = {};
+  drawn.data = {"gauss", 1, ""};
+  TensorMap inputs = GenerateInputs(Case(drawn), {});
+  inputs["mask"] = Tensor(DType::kBool, {{"L", 3}, {"T", 5}});
+  const Verdict verdict = Judged(c, inputs);
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+  EXPECT_NE(verdict.reasons.at(0).find(kNoQuerySeesAKey), std::string::npos);
+  inputs["mask"].bytes[0] = std::byte{1};
+  EXPECT_EQ(Judged(c, inputs).outcome, Outcome::kPass);
+}
+
 TEST(Sensitivity, KeysThatWeighTooLittleOneByOneAreNotBlindTogether) {
   // A uniform row of many keys in bf16: none moves the mean by an ulp, most of them together do.
   const AttentionCase c =

@@ -138,6 +138,34 @@ TEST(Mx, MlxTakesALogarithmOfF32) {
   EXPECT_EQ(Written("mxfp4:f32", MxEncoder::kUp, {6 * q}).substr(36), "e4");
 }
 
+// MLX 0.32.4 reads 2^128, which is infinite in every type of rows; others read NaN.
+TEST(Mx, MlxReadsTheLastScaleAsAPowerOfTwo) {
+  for (const char* text : {"mxfp4:f32", "mxfp4:f16", "mxfp4:bf16", "mxfp8:e4m3:bf16"}) {
+    const KvFormat format = Format(text);
+    const Planes planes = PlanesOf(format, 32);
+    Tensor codes(DType::kUInt8, {{"", 1}, {"", planes[0].elements}});
+    Tensor scales(DType::kUInt8, {{"", 1}, {"", 1}});
+    codes.bytes[0] = std::byte{0x10};  // of e2m1 0 and 0.5; of e4m3 2^-5
+    codes.bytes[1] = std::byte{0x98};  // of e2m1 -0 and -0.5; of e4m3 -2^-4
+    scales.bytes[0] = std::byte{255};
+    const TensorMap stored = {{"codes", codes}, {"scales", scales}};
+    const auto rows = CodecRows(format, stored);
+    const bool two = planes[0].elements == 16;
+    for (const MxEncoder encoder : {MxEncoder::kMlx, MxEncoder::kMlx031}) {
+      Profile profile = Writer(encoder);
+      profile.decode = DecodeRounding::kTwoRoundings;
+      const std::vector<double> values = DecodeToRowType(format, profile, rows, 0, 1);
+      EXPECT_EQ(values[two ? 1 : 0], INFINITY) << text;
+      EXPECT_EQ(values[two ? 3 : 1], -INFINITY) << text;
+      EXPECT_TRUE(std::isnan(values[4])) << text;
+      profile.decode = DecodeRounding::kExact;
+      EXPECT_EQ(DecodeRows(format, profile, rows, 0, 1).hi[two ? 1 : 0], two ? 0x1p127 : 0x1p123)
+          << text;
+    }
+    EXPECT_TRUE(std::isnan(DecodeToRowType(format, Profile(), rows, 0, 1)[1])) << text;
+  }
+}
+
 // Every scale with every code.
 TEST(Mx, EveryScaleAndCodeIsTheirProduct) {
   for (const char* text : {"mxfp4:f32", "mxfp8:e4m3:f32", "mxfp8:e5m2:f32"}) {

@@ -64,6 +64,42 @@ TEST(Nvfp4, SmallBlocksAreLostAndLargeOnesSaturate) {
   EXPECT_EQ(Decoded("nvfp4:f32", stored)[1], -2688);
 }
 
+// MLX 0.32.4: the first element whose distance in f32 is least. From quotients of 2^25 on distances
+// are rounded, and beyond 2^27 they are all equal. Codes: MLX 0.32.4.
+TEST(Nvfp4, MlxTakesTheFirstElementWhereAllAreEquallyFar) {
+  TensorMap stored = Stored("nvfp4:f32", Nvfp4Encoder::kMlx, std::vector<double>(16, 1.8e30));
+  EXPECT_EQ(Hex(stored.at("scales")), "7e");
+  EXPECT_EQ(Hex(stored.at("codes")), "0000000000000000");
+  const double s = 448;
+  stored = Stored("nvfp4:f32", Nvfp4Encoder::kMlx,
+                  {s * 0x1p24, -s * 0x1p25, s * (0x1p25 + 8), s * (0x1p25 + 12), -s * (0x1p25 + 12),
+                   s * (0x1p26 + 8), s * 0x1p27, -s * 0x1.8p27});
+  EXPECT_EQ(Hex(stored.at("scales")), "7e");
+  EXPECT_EQ(Hex(stored.at("codes")).substr(0, 8), "f7476c07");
+  // Not so other writers: they saturate.
+  stored = Stored("nvfp4:f32", Nvfp4Encoder::kVllm, std::vector<double>(16, 1.8e30));
+  EXPECT_EQ(Hex(stored.at("codes")), "7777777777777777");
+}
+
+TEST(Nvfp4, TheBoundHoldsWhereDistancesAreRounded) {
+  const KvFormat format = Format("nvfp4:f32");
+  const Profile profile = Writer(Nvfp4Encoder::kMlx);
+  for (int exponent = 20; exponent < 40; ++exponent) {
+    std::vector<double> row;
+    for (int i = 0; i < 16; ++i) {
+      const double x = 448 * std::ldexp(1 + i / 16.0 + i * 0x1p-23, exponent);
+      row.push_back(static_cast<float>(i % 3 == 0 ? -x : x));
+    }
+    const std::vector<double> read =
+        Decoded("nvfp4:f32", EncodeRows(format, profile, RowOf(DType::kFloat32, row)));
+    const RowBound bound =
+        RoundTripBound(format, profile, DecodeRounding::kTwoRoundings, DType::kFloat32, row);
+    for (size_t i = 0; i < row.size(); ++i) {
+      EXPECT_LE(std::fabs(read[i] - row[i]), bound.total[i]) << exponent << " " << i;
+    }
+  }
+}
+
 TEST(Nvfp4, AGlobalScaleMultipliesEveryValue) {
   const TensorMap stored = Stored("nvfp4:x0.25:f32", Nvfp4Encoder::kMlx, {6, 1.5, -0.25});
   EXPECT_EQ(Hex(stored.at("scales")), "48");  // 4: 6 / 6 / 0.25

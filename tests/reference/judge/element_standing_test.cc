@@ -96,7 +96,9 @@ TEST(ElementStanding, WhereNoLossOfInputsWouldShowNothingWasProved) {
                  kBlind = Sensitivity::kBlind, kNone = Sensitivity::kNoInputs;
   EXPECT_EQ(OfRows({kBlind, kBlind, kBlind, kNone, kBlind, kShows}).outcome, Outcome::kMistrusted);
   EXPECT_EQ(OfRows({kDim, kBlind, kDim, kNone, kDim, kShows}).outcome, Outcome::kMistrusted);
-  EXPECT_EQ(OfRows({kNone, kNone, kNone, kNone, kNone, kNone}).outcome, Outcome::kPass);
+  const Verdict masked = OfRows({kNone, kNone, kNone, kNone, kNone, kNone});
+  EXPECT_EQ(masked.outcome, Outcome::kMistrusted);
+  EXPECT_TRUE(masked.outputs[0].reasons.at(0).starts_with(kNoQuerySeesAKey));
   const Verdict dim = OfRows({kDim, kDim, kDim, kShows, kDim, kShows});
   EXPECT_EQ(dim.outcome, Outcome::kPass);
   EXPECT_EQ(dim.outputs[0].blind_rows, 0);
@@ -108,6 +110,78 @@ TEST(ElementStanding, WhereNoLossOfInputsWouldShowNothingWasProved) {
   const Verdict rows = OfRows({kShows, kBlind, kBlind, kBlind, kShows, kShows});
   EXPECT_EQ(rows.outputs[0].blind_rows, 3);
   EXPECT_EQ(rows.outputs[0].blind_where, "");
+}
+
+// What is judged of an element of row r.
+struct RowNumbers {
+  double value = 1, mass = 1, bound = 0x1p-20;
+  Sensitivity sensitivity = Sensitivity::kShows;
+};
+
+Verdict OfNumbers(const std::vector<RowNumbers>& rows, const std::vector<double>& got) {
+  OutputInfo info = AccuracyInfo(kRows);
+  info.groups = {"h=0", "h=1", "h=2"};
+  const FakeSource source(info, 4, [&](ExpectedTile& tile, const TileRequest&) {
+    tile.mass.resize(tile.value.size());
+    for (size_t i = 0; i < tile.value.size(); ++i) {
+      const size_t row = static_cast<size_t>(tile.first_row) + i / 4;
+      tile.value[i] = rows[row].value;
+      tile.mass[i] = rows[row].mass;
+      tile.bound[i] = rows[row].bound;
+    }
+    for (size_t r = 0; r < static_cast<size_t>(tile.row_count); ++r) {
+      const size_t row = static_cast<size_t>(tile.first_row) + r;
+      tile.sensitivity.push_back(rows[row].sensitivity);
+      tile.group.push_back(static_cast<int>(row / 2));
+    }
+  });
+  return Judge(source, Observed(MakeTensor(DType::kFloat32, kRows, got)));
+}
+
+Verdict OfNumbers(const std::vector<RowNumbers>& rows) {
+  std::vector<double> got;
+  for (const RowNumbers& row : rows) got.insert(got.end(), 4, row.value);
+  return OfNumbers(rows, got);
+}
+
+TEST(ElementStanding, AVacuousRowIsNotCoveredByOthers) {
+  const RowNumbers sound, wide = {.bound = 2};
+  EXPECT_EQ(OfNumbers({sound, sound, sound, sound, sound, sound}).outcome, Outcome::kPass);
+  // Negated, and zeros: both are inside the bound.
+  for (const double wrong : {-1.0, 0.0}) {
+    std::vector<double> got(24, 1.0);
+    std::fill_n(got.begin() + 8, 8, wrong);
+    const Verdict verdict = OfNumbers({sound, sound, wide, wide, sound, sound}, got);
+    EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+    EXPECT_NE(verdict.reasons.at(0).find("in 2 of 6 rows"), std::string::npos)
+        << verdict.reasons.at(0);
+    EXPECT_TRUE(verdict.reasons.at(0).ends_with(": h=1")) << verdict.reasons.at(0);
+  }
+  const Verdict one = OfNumbers({sound, sound, sound, sound, sound, wide});
+  EXPECT_EQ(one.outcome, Outcome::kMistrusted);
+  EXPECT_TRUE(one.reasons.at(0).ends_with(": h=2 in 1 rows")) << one.reasons.at(0);
+  // Less than the data, but zeros pass: the row may never have been written.
+  const RowNumbers near_zero = {.value = 0.25, .bound = 0.5};
+  EXPECT_EQ(OfNumbers({sound, sound, near_zero, sound, sound, sound}).outcome,
+            Outcome::kMistrusted);
+  // Neither the one nor the other.
+  const RowNumbers half = {.bound = 0.5};
+  EXPECT_EQ(OfNumbers({sound, sound, half, sound, sound, sound}).outcome, Outcome::kPass);
+  // A size at which the type has no normal numbers: zeros may be right.
+  const RowNumbers tiny = {.value = 0x1p-130, .mass = 0x1p-130, .bound = 0x1p-126};
+  EXPECT_EQ(OfNumbers({sound, sound, tiny, sound, sound, sound}).outcome, Outcome::kPass);
+}
+
+TEST(ElementStanding, RowsWithoutInputsHaveNoSayInWhatIsVacuous) {
+  const RowNumbers masked = {
+      .value = 0, .mass = 0, .bound = 0, .sensitivity = Sensitivity::kNoInputs};
+  const RowNumbers half = {.bound = 0.5};
+  const Verdict verdict = OfNumbers({half, masked, masked, masked, masked, masked});
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+  EXPECT_NE(verdict.reasons.at(0).find("in 4 of 4 elements"), std::string::npos)
+      << verdict.reasons.at(0);
+  EXPECT_EQ(OfNumbers({RowNumbers(), masked, masked, masked, masked, masked}).outcome,
+            Outcome::kPass);
 }
 
 }  // namespace

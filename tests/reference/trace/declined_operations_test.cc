@@ -244,6 +244,24 @@ TEST(HiddenTokens, AreMistrustedUnlessAttentionAnswers) {
   EXPECT_EQ(RunDeclining(&ways, "new A; append A 9; attend A").outcome, Outcome::kMistrusted);
 }
 
+// Without attention the states were compared: that padding is no token is something.
+TEST(PaddingAlone, ProvesNothing) {
+  Ways ways;
+  DecliningFactory factory(&ways);
+  const auto run = [&](const std::string& ops) {
+    return TraceRunner(&factory).Run(ParseCacheCase("cache k=f32 dk=8 data=tokens:1; " + ops));
+  };
+  for (const char* ops : {"new A rows=2 pad=9,9; append A 3; attend A",
+                          "new A pad=2; append A 2; attend A window=1"}) {
+    const TraceResult padding = run(ops);
+    EXPECT_EQ(padding.outcome, Outcome::kMistrusted) << ops;
+    EXPECT_TRUE(padding.by_trace) << ops;
+  }
+  EXPECT_EQ(run("new A rows=2 pad=9,9; append A 3").outcome, Outcome::kPass);
+  EXPECT_EQ(run("new A rows=2 pad=9,2; append A 3; attend A").outcome, Outcome::kPass);
+  EXPECT_EQ(run("new A rows=2 pad=9,9; append A 3; append A 9; attend A").outcome, Outcome::kPass);
+}
+
 // Before the next append of a prepared prefill nothing can be asked about: not the cache's doing.
 TEST(HiddenTokens, OfAPreparedPrefillAreTheTracesOwn) {
   Ways ways;

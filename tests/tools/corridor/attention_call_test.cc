@@ -370,22 +370,28 @@ TEST_F(AttentionCalls, QueriesOfASequenceWithoutKeysAreFullyMasked) {
   std::fill(out.data.begin() + kHq * kL * kD, out.data.end(), 0.0f);
   AttentionCall asked = call;
   asked.lse.emplace();
-  const ExpectedValues lse = ReferenceAttention(asked, Plain()).at("lse");
+  ExpectedValues lse = ReferenceAttention(asked, Plain()).at("lse");
   call.out = out.View();
   const std::vector<int32_t> lens = {kT, 0}, none = {0, 0};
   call.kv_lens = Array{DType::kInt32, {2}, lens.data()};
   EXPECT_EQ(Judged(call), Outcome::kPass);
-  // Nothing is promised of their lse, which is named beside another that is judged.
+  // Their lse is that of an empty sum.
+  std::fill(lse.value.begin() + kHq * kL, lse.value.end(), -INFINITY);
   AttentionCall with_lse = call;
   with_lse.lse = Array{DType::kFloat64, lse.extents, lse.value.data()};
   const Verdict verdict = JudgeAttention(with_lse, Plain());
   EXPECT_EQ(verdict.outcome, Outcome::kPass) << TextOf(verdict);
-  EXPECT_THAT(TextOf(verdict), HasSubstr("lse of sequence 1, which has no keys: not judged"));
+  ExpectedValues wrong = lse;
+  for (const double value : {5.0, std::numeric_limits<double>::quiet_NaN()}) {
+    wrong.value.back() = value;
+    with_lse.lse->data = wrong.value.data();
+    EXPECT_THAT(TextOf(JudgeAttention(with_lse, Plain())), HasSubstr("sequence 1: lse"));
+  }
   with_lse.kv_lens->data = none.data();
   std::fill(out.data.begin(), out.data.end(), 0.0f);
   EXPECT_EQ(Judged(with_lse), Outcome::kMistrusted);
   call.kv_lens->data = none.data();
-  EXPECT_EQ(Judged(call), Outcome::kPass);
+  EXPECT_EQ(Judged(call), Outcome::kMistrusted);
   out.data.back() = 1;
   EXPECT_THAT(TextOf(JudgeAttention(call, Plain())),
               HasSubstr("sequence 1: out[b=0, hq=3, l=4, dv=7]"));

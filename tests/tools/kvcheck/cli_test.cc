@@ -272,5 +272,43 @@ TEST_F(RunCommand, InterruptGivesAPartialReport) {
   }
 }
 
+// Seconds of processor time that the process has used.
+double ProcessorTime(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  std::istringstream fields(line.substr(line.rfind(") ") + 2));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// Each works for minutes or hours between two places that ask. Where the interrupt is not heard the
+// work ends with another code, or the test runs out of time.
+TEST_F(RunCommand, AnInterruptIsHeardWhereverTheWorkIs) {
+  const std::string temporary = Path("temporary");
+  std::filesystem::create_directory(temporary);
+  setenv("TMPDIR", temporary.c_str(), 1);
+  for (const char* text :
+       {"attention hq=1 hkv=1 l=1048576 t=1048576 d=1 q=f32 k=f32 v=f32 out=f32 data=gauss:1",
+        "cache k=channel:4:g1024:f32 dk=64 data=tokens:1; new A; append A 1048576; append A 1048576",
+        "prefix block=1 tokens=1048576 layers=1 hkv=1 dk=1 disk=yes data=tokens:1; "
+        "open A r1:1048576; write A; close A keep; restart; open B r1:1048576 all; read B"}) {
+    const ToolRun run =
+        Signalled({"run", text, "--json", "-", "--junit", "j.xml"}, SIGINT,
+                  [&](pid_t tool) { return Catches(tool, SIGINT) && ProcessorTime(tool) > 1; });
+    EXPECT_EQ(run.exit_code, 130) << text << run.err;
+    const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
+    ASSERT_FALSE(report.is_discarded()) << text;
+    EXPECT_EQ(report.at("summary").at("interrupted"), true) << text;
+    EXPECT_NE(ContentOfFile("j.xml").find("interrupted"), std::string::npos) << text;
+    std::filesystem::remove(Path("j.xml"));
+    EXPECT_TRUE(std::filesystem::is_empty(temporary)) << text;
+  }
+  unsetenv("TMPDIR");
+}
+
 }  // namespace
 }  // namespace kvcheck

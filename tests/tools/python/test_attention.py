@@ -220,7 +220,11 @@ def test_rows_of_a_sequence_without_keys_are_fully_masked_ones(strict):
     q, k, v, lens, out, lse = without_keys()
     keywords = {"kv_lens": lens, "plan": PLAN, "strict": strict}
     verdict = assert_attention_close(out, q, k, v, lse=lse, **keywords)
-    assert any("lse of sequence 1, which has no keys: not judged" in line for line in verdict.warnings)
+    for value in (5, np.nan):
+        bad = lse.copy()
+        bad[1, 2, 1] = value
+        with pytest.raises(AssertionError, match="sequence 1: lse"):
+            assert_attention_close(out, q, k, v, lse=bad, **keywords)
     assert assert_attention_close(out, q, k, v, lse=lse.astype("f8"), **keywords).passed
     wrong = out.copy()
     for value in (7, np.nan):

@@ -47,13 +47,13 @@ TEST(JunitReport, MapsEveryOutcome) {
       ResultOf(Outcome::kMistrusted, Expectation::kMistrusted),
   };
   const JunitDocument report(results);
-  const std::vector<std::string> endings = {"",      "failure", "skipped", "skipped",
-                                            "error", "failure", "",        "skipped"};
+  const std::vector<std::string> endings = {"",      "failure", "error", "skipped",
+                                            "error", "failure", "",      "skipped"};
   for (int i = 0; i < 8; ++i) EXPECT_EQ(report.Ending(i), endings[static_cast<size_t>(i)]) << i;
   EXPECT_EQ(report.suite().attribute("tests").as_int(), 8);
   EXPECT_EQ(report.suite().attribute("failures").as_int(), 2);
-  EXPECT_EQ(report.suite().attribute("errors").as_int(), 1);
-  EXPECT_EQ(report.suite().attribute("skipped").as_int(), 3);
+  EXPECT_EQ(report.suite().attribute("errors").as_int(), 2);
+  EXPECT_EQ(report.suite().attribute("skipped").as_int(), 2);
 }
 
 TEST(JunitReport, StrictTurnsSkipsIntoFailures) {
@@ -78,6 +78,28 @@ TEST(JunitReport, AnEmptyOrInterruptedRunIsAnError) {
   const JunitDocument interrupted({PassedResult()}, false, true);
   EXPECT_EQ(interrupted.Ending(1), "error");
   EXPECT_EQ(interrupted.suite().attribute("errors").as_int(), 1);
+}
+
+// A file without a failure and an error is that of exit code 0.
+TEST(JunitReport, WhatProvedNothingIsNotGreen) {
+  using Results = std::vector<CaseResult>;
+  const CaseResult mistrusted = ResultOf(Outcome::kMistrusted);
+  const CaseResult expected = ResultOf(Outcome::kMistrusted, Expectation::kMistrusted);
+  const CaseResult unsupported = ResultOf(Outcome::kUnsupported);
+  for (const Results& results :
+       {Results{PassedResult()}, Results{PassedResult(), mistrusted}, Results{mistrusted},
+        Results{unsupported}, Results{expected}, Results{expected, unsupported},
+        Results{PassedResult(), expected}, Results{PassedResult(), unsupported}}) {
+    Summary summary;
+    for (const CaseResult& result : results) summary.Add(result, false);
+    const JunitDocument report(results);
+    int failing = 0;
+    for (const pugi::xml_node test : report.suite().children("testcase")) {
+      failing += test.child("failure") || test.child("error") ? 1 : 0;
+    }
+    EXPECT_EQ(failing > 0, summary.ExitCode() != 0) << Print(summary);
+    EXPECT_EQ(report.suite().attribute("errors").as_int(), failing) << Print(summary);
+  }
 }
 
 TEST(JunitReport, NamesAreUnique) {

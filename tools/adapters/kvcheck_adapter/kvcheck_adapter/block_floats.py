@@ -49,6 +49,10 @@ def e2m1_codes(w, ties):
     size = np.abs(w)
     up = (size[..., None] >= _MIDDLES).sum(-1)
     down = (size[..., None] > _MIDDLES).sum(-1)
+    if ties == "down":  # MLX: the first element whose distance in f32 is least
+        with np.errstate(invalid="ignore"):
+            distances = np.abs(size[..., None].astype(np.float32) - E2M1)
+        down = np.where(size >= 2**24, distances.argmin(-1), down)
     codes = {"up": up, "down": down, "even": np.where(up % 2 == 0, up, down)}[ties]
     negative = {"up": w < 0, "down": (w < 0) & (codes != 0), "even": np.signbit(w)}[ties]
     return (codes | negative << 3).astype(np.uint8)
