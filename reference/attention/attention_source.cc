@@ -202,6 +202,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   }
   out.group.resize(rows);
   out.sensitivity.assign(rows, Sensitivity::kNoInputs);
+  if (request.noise) out.proven_bound.assign(rows * dv, 0);
   if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
 
   const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
@@ -219,7 +220,8 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       set_standing(Standing::kLeftOut, kOverflow);
       continue;
     }
-    const RowContext context = MakeContext(query, *head, &q);
+    RowContext context = MakeContext(query, *head, &q);
+    context.noise = request.noise;
     OwnedQuestion owned;
     const VisibleSet visible = mask_.Visible(query);
     const RowKind kind = MakeQuestion(context, visible, &owned);
@@ -288,6 +290,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
         out.value_lo[at] = 0;
       }
       out.bound[at] = channel.bound;
+      if (request.noise) out.proven_bound[at] = channel.proven_bound;
       out.reference_bound[at] = channel.reference_bound;
       out.mass[at] = channel.mass;
       for (size_t t = 0; t < out.terms.size(); ++t) out.terms[t][at] = channel.terms[t];

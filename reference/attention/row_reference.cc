@@ -7,6 +7,7 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/hidden_rows.h"
+#include "reference/attention/noise.h"
 #include "reference/attention/own_error.h"
 #include "reference/attention/score_error.h"
 #include "reference/formats/error_bound.h"
@@ -297,8 +298,12 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   const OwnError<Real> own(row, scores, answer.magnitude);
   result.why = weights.why;
   result.may_overflow = weights.may_overflow;
-  const std::vector<ChannelBound> bounds =
+  const std::vector<ChannelBound> proven =
       ComputeChannelBounds(a, weights, sums, head.v.basis, context.c->out);
+  std::vector<ChannelBound> bounds = proven;
+  if (context.noise) {
+    BoundByNoise({a, row, result.p, result.s, weights, sums, context.c->out}, &bounds);
+  }
   result.channels.resize(o.size());
   size_t defined = 0, bounded = 0;
   for (size_t c = 0; c < o.size(); ++c) {
@@ -312,8 +317,15 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     const DoubleDouble value = ToPair(answer.o[c]);
     const ChannelBound& bound = bounds[c];
     bounded += bound.bound < kInfinity ? 1 : 0;
-    channel = {value.hi,     value.lo,       bound.bound, bound.before_output, own.Channel(sums[c]),
-               sums[c].mass, sums[c].spread, bound.terms};
+    channel = {value.hi,
+               value.lo,
+               bound.bound,
+               proven[c].bound,
+               proven[c].before_output,
+               own.Channel(sums[c]),
+               sums[c].mass,
+               sums[c].spread,
+               bound.terms};
   }
   result.unbounded = weights.unbounded || (defined > 0 && bounded == 0);
   if (result.unbounded && result.why.empty()) {

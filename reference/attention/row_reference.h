@@ -26,6 +26,7 @@ struct RowContext {
   std::span<const double> q;  // (Dk)
   bool has_sink = false;
   double sink = 0;
+  bool noise = false;  // bounds under the model of independent roundings (noise.h)
 
   // A logit of -inf has no weight: no sink.
   bool SeesSink() const { return has_sink && sink != -std::numeric_limits<double>::infinity(); }
@@ -71,6 +72,7 @@ struct ChannelReference {
   double value = 0;
   double value_lo = 0;
   double bound = 0;
+  double proven_bound = 0;  // where noise made `bound` smaller; otherwise the same
   double before_output = 0;
   double reference_bound = 0;
   double mass = 0;

@@ -110,6 +110,9 @@ struct ExpectedTile {
   // payload of a NaN); empty: value, encoded.
   std::vector<std::byte> codes;
   std::vector<double> bound;            // largest |got - value| that the plan explains
+  // Where TileRequest::noise made `bound` smaller than what any kernel of the plan may be off by:
+  // that proven bound, per element. Empty: `bound` is proven.
+  std::vector<double> proven_bound;
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
   std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
   // How near to value the result of a fault may come that the bound is to show, where the
@@ -139,6 +142,9 @@ struct TileRequest {
   Precision precision = Precision::kDouble;
   bool terms = false;
   bool statistics = false;
+  // Bounds under the model of independent roundings where they are smaller than the proven ones
+  // (reference/attention/bound.md, section 5).
+  bool noise = false;
   // Rows that will be judged; nullptr: all. A source need not compute the others: they stand as
   // kLeftOut.
   const RowSample* sample = nullptr;
