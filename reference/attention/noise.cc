@@ -77,12 +77,12 @@ class CellSums {
   }
 
   // Sum of the squares of cells, the largest of all widths: with `centred`, of v - o in place of v.
-  std::vector<double> Finish(bool centred, std::span<const ChannelSums> sums) {
+  std::vector<double> Finish(bool centred, std::span<const double> centre) {
     for (size_t i = 1; i < levels_.size(); ++i) Close(i);
     std::vector<double> largest(channels_, 0);
     for (const Level& level : levels_) {
       for (size_t c = 0; c < channels_; ++c) {
-        const double o = centred ? sums[c].o : 0;
+        const double o = centred ? centre[c] : 0;
         const double square =
             level.of_values[c] - 2 * o * level.of_both[c] + o * o * level.of_weights;
         largest[c] = std::max(largest[c], square);
@@ -182,6 +182,22 @@ class RangeSums {
 
   size_t Runs() const { return runs_; }
 
+  // What a sum that is cut toward zero loses over all columns, to the first, where each of its
+  // steps loses the same share of the running sum: signed, for columns in ascending and descending
+  // order.
+  void Drift(double gamma, std::vector<double>* up, std::vector<double>* down) const {
+    up->assign(channels_, 0);
+    down->assign(channels_, 0);
+    const double share = gamma / static_cast<double>(std::max<size_t>(runs_, 1));
+    const double* total = &prefix_[runs_ * channels_];
+    for (size_t run = 1; run <= runs_; ++run) {
+      for (size_t c = 0; c < channels_; ++c) {
+        (*up)[c] += share * prefix_[run * channels_ + c];
+        (*down)[c] += share * (total[c] - prefix_[(run - 1) * channels_ + c]);
+      }
+    }
+  }
+
   // sum_k (sum of range k)^2, the largest over equal ranges, up to `most` of them, and over ranges
   // of one key, where partial outputs that lie within a spacing of each other count as rounded
   // alike. u: of the type in which they are stored.
@@ -235,22 +251,46 @@ class RangeSums {
 // Below so many runs the sums of ranges depend on where they end.
 constexpr size_t kFewRuns = 16;
 
-// The mean number of keys, by weight, that share the finest cell of a key.
-double LikeKeys(std::span<const double> p, std::span<const double> s,
-                const std::vector<uint32_t>& order, double width) {
-  double sum = 0, total = 0;
+// The mean number of keys that share the finest cell of a key. Every addend rounds the whole
+// running sum, however small it is.
+double LikeKeys(std::span<const double> s, const std::vector<uint32_t>& order, double width) {
+  double sum = 0;
   for (size_t begin = 0; begin < order.size();) {
     const double cell = std::floor(s[order[begin]] / width);
-    double mass = 0;
     size_t end = begin;
-    for (; end < order.size() && std::floor(s[order[end]] / width) == cell; ++end) {
-      mass += p[order[end]];
-    }
-    sum += mass * static_cast<double>(end - begin);
-    total += mass;
+    while (end < order.size() && std::floor(s[order[end]] / width) == cell) ++end;
+    const auto count = static_cast<double>(end - begin);
+    sum += count * count;
     begin = end;
   }
-  return total > 0 ? sum / total : 1;
+  return sum / static_cast<double>(order.size());
+}
+
+// Variance of what the rounding of P does to sums over the keys of `rows`, which hold one value per
+// key and column, beside the results `centre`.
+std::vector<double> VarianceOfP(const Arithmetic& a, const RowNoise& noise,
+                                std::span<const double> s, const double* rows, size_t stride,
+                                std::span<const int32_t> keys, std::span<const double> centre) {
+  const size_t columns = centre.size();
+  CellSums cells(columns, noise.widths);
+  const double top = noise.order.empty() ? 0 : s[noise.order.front()];
+  for (const uint32_t j : noise.order) {
+    if (!(noise.amplitude[j] > 0)) continue;
+    const size_t row = keys.empty() ? j : static_cast<size_t>(keys[j]);
+    cells.Add(top - s[j], noise.amplitude[j], rows + row * stride);
+  }
+  std::vector<double> variance(columns, 0);
+  const auto take = [&](bool centred) {
+    const std::vector<double> squares = cells.Finish(centred, centre);
+    for (size_t c = 0; c < columns; ++c) {
+      double of = squares[c] / 3;
+      if (centred) of += noise.sink_amplitude * noise.sink_amplitude * centre[c] * centre[c] / 3;
+      variance[c] = std::max(variance[c], of);
+    }
+  };
+  if (a.p_in_numerator) take(false);
+  if (a.p_in_weights) take(true);
+  return variance;
 }
 
 class Model {
@@ -263,16 +303,19 @@ class Model {
         rest_(1 - w_.t - w_.vanished),
         is_nearest_(!a_.plan.op->toward_zero) {}
 
-  void Apply(std::vector<ChannelBound>* bounds) {
-    if (!(rest_ > 0)) return;
-    order_ = ByScore(q_.s);
-    const std::vector<double> widths = CellWidths(a_.u_p > 0 ? a_.u_p : 0x1p-24, w_.max_error);
-    variance_.assign(channels_, 0);
-    slack_.assign(channels_, 0);
+  std::optional<RowNoise> Run() {
+    if (!(rest_ > 0)) return std::nullopt;
+    n_.order = ByScore(q_.s);
+    n_.widths = CellWidths(a_.u_p > 0 ? a_.u_p : 0x1p-24, w_.max_error);
+    n_.of_p.assign(channels_, 0);
+    n_.of_sums.assign(channels_, 0);
+    n_.slack.assign(channels_, 0);
+    n_.truncation.assign(channels_, 0);
+    n_.denominator_error = DenominatorError(a_, w_);
     AddScores();
-    AddProbabilities(widths);
-    AddSums(widths.front());
-    for (size_t c = 0; c < channels_; ++c) Bound(c, &(*bounds)[c]);
+    AddProbabilities();
+    AddSums();
+    return std::move(n_);
   }
 
  private:
@@ -284,66 +327,71 @@ class Model {
   // Scores, exp and merges through lse count at their largest. Where the denominator sums rounded
   // weights, ChannelSums::c has their rounding too.
   void AddScores() {
-    scores_.assign(channels_, 0);
+    std::vector<double>& scores = n_.scores;
+    scores.assign(channels_, 0);
     if (!a_.p_in_weights) {
-      for (size_t c = 0; c < channels_; ++c) scores_[c] = q_.sums[c].c / rest_;
+      for (size_t c = 0; c < channels_; ++c) scores[c] = q_.sums[c].c / rest_;
     } else {
       for (size_t j = 0; j < q_.p.size(); ++j) {
         const double* v = ValuesOf(j);
         const double error = q_.p[j] > 0 ? w_.score[j] : w_.c[j];
-        for (size_t c = 0; c < channels_; ++c) scores_[c] += error * std::fabs(v[c] - q_.sums[c].o);
+        for (size_t c = 0; c < channels_; ++c) scores[c] += error * std::fabs(v[c] - q_.sums[c].o);
       }
       for (size_t c = 0; c < channels_; ++c) {
-        scores_[c] = (scores_[c] + w_.sink_c * std::fabs(q_.sums[c].o)) / rest_;
+        scores[c] = (scores[c] + w_.sink_c * std::fabs(q_.sums[c].o)) / rest_;
       }
     }
-    for (size_t c = 0; c < channels_; ++c) scores_[c] = std::min(scores_[c], q_.sums[c].spread);
+    for (size_t c = 0; c < channels_; ++c) {
+      if (!(scores[c] < q_.sums[c].spread)) scores[c] = q_.sums[c].spread;
+    }
   }
 
   // Rounding of P: of the weights in the numerator, or in both.
-  void AddProbabilities(const std::vector<double>& widths) {
+  void AddProbabilities() {
+    n_.amplitude.assign(q_.p.size(), 0);
     if (!(a_.u_p > 0)) return;
-    CellSums cells(channels_, widths);
-    std::vector<double> biased(channels_, 0), biased_both(channels_, 0);
-    const double top = order_.empty() ? 0 : q_.s[order_.front()];
-    for (const uint32_t j : order_) {
+    n_.biased.assign(q_.p.size(), 0);
+    std::vector<double> biased(channels_, 0), biased_both(channels_, 0), centre(channels_);
+    for (size_t c = 0; c < channels_; ++c) centre[c] = q_.sums[c].o;
+    for (size_t j = 0; j < q_.p.size(); ++j) {
       const double u = w_.p_rounding[j];
-      const double amplitude = w_.x[j] * u;
+      const double amplitude = w_.x[j] * u / rest_;
       // Among P's subnormal numbers a rounding is no longer small beside its weight, nor of random
       // phase; toward zero it goes one way.
-      if (!is_nearest_ || u > a_.u_p * (1 + 0x1p-40)) {
-        const double* v = ValuesOf(j);
-        for (size_t c = 0; c < channels_; ++c) {
-          biased[c] += amplitude * std::fabs(v[c]);
-          biased_both[c] += amplitude * std::fabs(v[c] - q_.sums[c].o);
-        }
+      if (is_nearest_ && u <= a_.u_p * (1 + 0x1p-40)) {
+        n_.amplitude[j] = amplitude;
         continue;
       }
-      cells.Add(top - q_.s[j], amplitude, ValuesOf(j));
-    }
-    std::vector<double> of_p(channels_, 0);
-    const auto take = [&](bool centred, const std::vector<double>& slack) {
-      const std::vector<double> squares = cells.Finish(centred, q_.sums);
+      n_.biased[j] = amplitude;
+      const double* v = ValuesOf(j);
       for (size_t c = 0; c < channels_; ++c) {
-        of_p[c] = std::max(of_p[c], squares[c] / 3);
-        slack_[c] = std::max(slack_[c], slack[c] / rest_);
-      }
-    };
-    if (a_.p_in_numerator) take(false, biased);
-    if (a_.p_in_weights) {
-      take(true, biased_both);
-      if (q_.row.has_sink) {
-        for (size_t c = 0; c < channels_; ++c) {
-          const double of_sink = a_.u_p * w_.sink_share * std::fabs(q_.sums[c].o);
-          of_p[c] += of_sink * of_sink / 3;
-        }
+        biased[c] += amplitude * std::fabs(v[c]);
+        biased_both[c] += amplitude * std::fabs(v[c] - centre[c]);
       }
     }
-    for (size_t c = 0; c < channels_; ++c) variance_[c] += of_p[c] / (rest_ * rest_);
+    if (a_.p_in_weights && q_.row.has_sink) n_.sink_amplitude = a_.u_p * w_.sink_share / rest_;
+    n_.largest_cell = LargestCell();
+    n_.of_p = VarianceOfP(a_, n_, q_.s, V().data(), channels_, q_.row.keys, centre);
+    for (size_t c = 0; c < channels_; ++c) {
+      if (a_.p_in_numerator) n_.slack[c] = biased[c];
+      if (a_.p_in_weights) n_.slack[c] = std::max(n_.slack[c], biased_both[c]);
+    }
+  }
+
+  double LargestCell() const {
+    double total = 0, open = 0, largest = 0, cell = -1;
+    for (const uint32_t j : n_.order) {
+      const double here = std::floor((q_.s[n_.order.front()] - q_.s[j]) / n_.widths.back());
+      if (here != cell) open = 0, cell = here;
+      open += n_.amplitude[j];
+      total += n_.amplitude[j];
+      largest = std::max(largest, open);
+    }
+    return total > 0 ? largest / total : 0;
   }
 
   // The sums of P.V, their rescales and merges.
-  void AddSums(double finest) {
+  void AddSums() {
     const StoredBasis& basis = q_.row.head->v.basis;
     const bool merges_lse = a_.merge == MergeKind::kLse || a_.merge == MergeKind::kLseDivisionFree;
     const SumPlan& pv = *a_.plan.pv;
@@ -357,68 +405,46 @@ class Model {
     double random = (truncates ? 0 : w_.depths.pv) + (is_nearest_ ? outside : 0);
     double one_way = common + (is_nearest_ ? 0 : outside);
     // Equal addends round alike.
-    const double alike = random > 0 ? LikeKeys(q_.p, q_.s, order_, finest) : 1;
+    const double alike = random > 0 ? LikeKeys(q_.s, n_.order, n_.widths.front()) : 1;
     if (random < FewRoundings() * alike) {
       one_way += random;
       random = 0;
     }
-    const double g_worst =
+    n_.second_order =
         Compose(Gamma(w_.depths.pv, a_.u_pv), Gamma(outside + common, std::max(a_.u_a, a_.u_pv)));
-    g_ = g_worst;
-    const bool needs_ranges = !basis.Rotates() && ((is_tensor_core && truncates) || a_.u_part > 0);
-    const RangeSums* ranges = nullptr;
-    std::optional<RangeSums> storage;
-    if (needs_ranges) ranges = &storage.emplace(q_, channels_);
-    std::vector<double> path(channels_);
-    if (is_tensor_core && ranges != nullptr) path = ranges->LargestRange();
+    std::optional<RangeSums> ranges;
+    if (!basis.Rotates() && (is_tensor_core || a_.u_part > 0)) ranges.emplace(q_, channels_);
+    n_.truncations = std::max(1.0, w_.depths.pv);
+    std::vector<double> path;
+    if (is_tensor_core && ranges) {
+      path = ranges->LargestRange();
+      ranges->Drift(Gamma(w_.depths.pv, a_.u_pv), &n_.drift_up, &n_.drift_down);
+    }
     std::vector<double> partition;
-    const bool partials_random = merges_lse && a_.u_part > 0 && is_nearest_ && ranges != nullptr &&
-                                 ranges->Runs() >= kFewRuns;
-    if (partials_random) {
+    if (merges_lse && a_.u_part > 0 && is_nearest_ && ranges && ranges->Runs() >= kFewRuns) {
       partition = ranges->LargestPartition(static_cast<int64_t>(w_.depths.splits), a_.u_part);
     }
     for (size_t c = 0; c < channels_; ++c) {
-      const ChannelSums& sums = q_.sums[c];
-      double fixed = Gamma(one_way, u) * sums.x;
-      if (truncates) {
-        const double reach = is_tensor_core && ranges != nullptr
-                                 ? std::min(path[c] * (1 + w_.t_plus), sums.x)
-                                 : sums.x;
-        fixed += Gamma(w_.depths.pv, a_.u_pv) * reach;
+      const double x = q_.sums[c].x / rest_;
+      if (basis.Rotates()) {
+        // Partial outputs are stored in the basis.
+        n_.slack[c] += w_.largest_kappa * x;
+        if (merges_lse) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
+        continue;
       }
-      fixed += Gamma(a_.c_p, a_.u_a) * sums.x + w_.largest_kappa * sums.x;
-      if (merges_lse && a_.u_part > 0 && !partials_random) fixed += a_.u_part * sums.x;
-      slack_[c] += fixed / rest_;
-      const double size = u * sums.x / rest_;
-      variance_[c] += random * alike * size * size / 3;
-      if (partials_random) {
+      double fixed = (Gamma(one_way, u) + Gamma(a_.c_p, a_.u_a) + w_.largest_kappa) * x;
+      if (truncates) {
+        const double reach = path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x);
+        n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
+      }
+      if (merges_lse && a_.u_part > 0 && partition.empty()) fixed += a_.u_part * x;
+      n_.slack[c] += fixed;
+      n_.of_sums[c] = random * alike * u * x * u * x / 3;
+      if (!partition.empty()) {
         const double factor = a_.u_part / rest_;
-        variance_[c] += factor * factor * partition[c] / 3;
+        n_.of_sums[c] += factor * factor * partition[c] / 3;
       }
     }
-  }
-
-  void Bound(size_t c, ChannelBound* bound) const {
-    if (!(bound->bound < kInfinity)) return;
-    const ChannelSums& sums = q_.sums[c];
-    const bool rotates = q_.row.head->v.basis.Rotates();
-    std::array<double, kBoundTerms> terms{};
-    terms[kScoreTerm] = scores_[c];
-    terms[kNoiseTerm] = NoiseFactor() * std::sqrt(variance_[c]) * (1 + g_);
-    terms[kCodecTerm] = bound->terms[kCodecTerm];
-    terms[kUnderflowTerm] = bound->terms[kUnderflowTerm];
-    // Of sums in the basis of V, and back out of it, nothing is taken for random.
-    terms[kSumTerm] = rotates ? bound->terms[kSumTerm] + slack_[c] : slack_[c] * (1 + g_);
-    if (rotates) terms[kNormaliseTerm] = bound->terms[kNormaliseTerm];
-    double f = terms[kScoreTerm] + terms[kNoiseTerm] + terms[kCodecTerm] + terms[kSumTerm];
-    terms[kDenominatorTerm] = DenominatorError(a_, w_) * (std::fabs(sums.o) + f);
-    f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
-    terms[kOutputTerm] = OutputRounding(q_.out, a_.u_o, std::fabs(sums.o) + f) + a_.eta_o;
-    const double limit = (f + terms[kOutputTerm]) * kEvaluation;
-    if (!(limit < bound->bound)) return;
-    bound->bound = limit;
-    bound->before_output = f;
-    bound->terms = terms;
   }
 
   const NoiseQuestion& q_;
@@ -427,9 +453,7 @@ class Model {
   const size_t channels_;
   const double rest_;
   const bool is_nearest_;  // of every rounding outside the sums
-  double g_ = 0;           // roundings of P.V at their worst, for terms of second order
-  std::vector<uint32_t> order_;
-  std::vector<double> variance_, slack_, scores_;
+  RowNoise n_;
 };
 
 }  // namespace
@@ -439,9 +463,45 @@ double NoiseFactor() {
   return factor;
 }
 
-void BoundByNoise(const NoiseQuestion& question, std::vector<ChannelBound>* bounds) {
-  if (question.p.empty()) return;
-  Model(question).Apply(bounds);
+std::optional<RowNoise> NoiseOf(const NoiseQuestion& question) {
+  if (question.p.empty()) return std::nullopt;
+  return Model(question).Run();
+}
+
+std::vector<double> NoiseAlong(const Arithmetic& a, const RowNoise& noise,
+                               std::span<const double> s, std::span<const double> projected,
+                               std::span<const double> centre) {
+  return VarianceOfP(a, noise, s, projected.data(), centre.size(), {}, centre);
+}
+
+void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
+                  std::vector<ChannelBound>* bounds) {
+  const Arithmetic& a = question.a;
+  const bool rotates = question.row.head->v.basis.Rotates();
+  for (size_t c = 0; c < bounds->size(); ++c) {
+    ChannelBound& bound = (*bounds)[c];
+    if (!(bound.bound < kInfinity)) continue;
+    const double magnitude = std::fabs(question.sums[c].o);
+    const double fixed = (noise.slack[c] + noise.truncation[c]) * (1 + noise.second_order);
+    std::array<double, kBoundTerms> terms{};
+    terms[kScoreTerm] = noise.scores[c];
+    terms[kNoiseTerm] =
+        NoiseFactor() * std::sqrt(noise.of_p[c] + noise.of_sums[c]) * (1 + noise.second_order);
+    terms[kCodecTerm] = bound.terms[kCodecTerm];
+    terms[kUnderflowTerm] = bound.terms[kUnderflowTerm];
+    // Of sums in the basis of V, and back out of it, nothing is taken for random.
+    terms[kSumTerm] = rotates ? bound.terms[kSumTerm] + fixed : fixed;
+    if (rotates) terms[kNormaliseTerm] = bound.terms[kNormaliseTerm];
+    double f = terms[kScoreTerm] + terms[kNoiseTerm] + terms[kCodecTerm] + terms[kSumTerm];
+    terms[kDenominatorTerm] = noise.denominator_error * (magnitude + f);
+    f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
+    terms[kOutputTerm] = OutputRounding(question.out, a.u_o, magnitude + f) + a.eta_o;
+    const double limit = (f + terms[kOutputTerm]) * kEvaluation;
+    if (!(limit < bound.bound)) continue;
+    bound.bound = limit;
+    bound.before_output = f;
+    bound.terms = terms;
+  }
 }
 
 }  // namespace kvcheck

@@ -7,7 +7,6 @@
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/hidden_rows.h"
-#include "reference/attention/noise.h"
 #include "reference/attention/own_error.h"
 #include "reference/attention/score_error.h"
 #include "reference/formats/error_bound.h"
@@ -301,8 +300,10 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   const std::vector<ChannelBound> proven =
       ComputeChannelBounds(a, weights, sums, head.v.basis, context.c->out);
   std::vector<ChannelBound> bounds = proven;
-  if (context.noise) {
-    BoundByNoise({a, row, result.p, result.s, weights, sums, context.c->out}, &bounds);
+  if (context.noise || context.statistics) {
+    const NoiseQuestion question = {a, row, result.p, result.s, weights, sums, context.c->out};
+    result.noise = NoiseOf(question);
+    if (context.noise && result.noise) BoundByNoise(question, *result.noise, &bounds);
   }
   result.channels.resize(o.size());
   size_t defined = 0, bounded = 0;

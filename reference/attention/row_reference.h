@@ -12,6 +12,7 @@
 #include "reference/attention/arithmetic.h"
 #include "reference/attention/bound.h"
 #include "reference/attention/definition.h"
+#include "reference/attention/noise.h"
 #include "reference/attention/visible.h"
 #include "reference/spec/tiles.h"
 
@@ -26,7 +27,8 @@ struct RowContext {
   std::span<const double> q;  // (Dk)
   bool has_sink = false;
   double sink = 0;
-  bool noise = false;  // bounds under the model of independent roundings (noise.h)
+  bool noise = false;       // bounds under the model of independent roundings (noise.h)
+  bool statistics = false;  // RowReference::noise is wanted
 
   // A logit of -inf has no weight: no sink.
   bool SeesSink() const { return has_sink && sink != -std::numeric_limits<double>::infinity(); }
@@ -97,6 +99,7 @@ struct RowReference {
   double sink_error = 0;             // the same of the sink
   double sink_p = 0;                 // its weight
   double denominator_error = 0;      // relative
+  std::optional<RowNoise> noise;     // where it is asked for
   double max = 0;
   double denominator = 1;
 };

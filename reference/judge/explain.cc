@@ -92,7 +92,7 @@ std::vector<DirectionFit> FitDirections(const OutputView& view,
   DirectionRegression regression;
   TileRequest request;
   request.noise = view.noise;
-  request.statistics = true;
+  request.statistics = request.every_row = true;
   int64_t tiles = 0;
   for (const TileSpan& span : spans) {
     if (span.failed == 0) continue;
