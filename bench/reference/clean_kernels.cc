@@ -2,7 +2,10 @@
 // name, judged until a number of elements is reached. A violation prints the case and plan that
 // replay it.
 //
-//   clean_kernels [--elements 1e8] [--seed 1] [--threads N]
+//   clean_kernels [--elements 1e8] [--seed 1] [--threads N] [--rule bound|noise|statistics]
+//
+// noise: the bound of the model of independent roundings (bound.md, section 5); statistics: these
+// too.
 
 #include <fmt/format.h>
 
@@ -67,10 +70,15 @@ int Main(int argc, char** argv) {
   int64_t wanted = 100000000;
   uint64_t seed = 1;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  bool noise = false, statistics = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i];
     if (option == "--elements") wanted = static_cast<int64_t>(std::atof(argv[i + 1]));
     if (option == "--seed") seed = static_cast<uint64_t>(std::atoll(argv[i + 1]));
+    if (option == "--rule") {
+      statistics = std::string_view(argv[i + 1]) == "statistics";
+      noise = statistics || std::string_view(argv[i + 1]) == "noise";
+    }
     if (option == "--threads") threads = static_cast<unsigned>(std::max(1, std::atoi(argv[i + 1])));
   }
   std::mutex mutex;
@@ -92,6 +100,8 @@ int Main(int argc, char** argv) {
       const AttentionSource source(drawn.c, drawn.profile, drawn.plan, inputs);
       JudgeOptions options;
       options.explain = false;
+      options.noise = noise;
+      options.statistics = options.strict = statistics;
       const Verdict verdict = Judge(source, sink, options);
       Row row;
       row.kernels = 1;
@@ -117,8 +127,11 @@ int Main(int argc, char** argv) {
         }
       }
       if (verdict.outcome == Outcome::kFail) {
-        fmt::print("VIOLATION\n  {}\n  plan {}\n  profile {}\n", Print(Case(drawn.c)),
-                   Print(drawn.plan), Print(drawn.profile));
+        fmt::print("VIOLATION\n  {}\n  {}\n  plan {}\n  profile {}\n",
+                   verdict.reasons.empty()               ? ""
+                   : verdict.outputs[0].warnings.empty() ? verdict.reasons.front()
+                                                         : verdict.outputs[0].warnings.front(),
+                   Print(Case(drawn.c)), Print(drawn.plan), Print(drawn.profile));
       }
     }
   };

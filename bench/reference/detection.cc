@@ -1,6 +1,7 @@
 // How many faults each rule of comparison sees: kvcheck's derived bound, the bound with the
-// statistical tier, and the rules in common use, over the catalogue of attention faults, three
-// types and three lengths, with the false alarms on clean kernels beside them.
+// statistical tier, the bound of independent roundings without statistics (noise), and the rules in
+// common use, over the catalogue of attention faults, three types and three lengths, with the false
+// alarms on clean kernels beside them.
 //
 //   detection [--problems 200] [--lengths 64,1024,8192] [--threads N]
 
@@ -27,9 +28,9 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 8> kRules = {
-    "bound",     "bound+stat",  "allclose 1e-2", "allclose 1e-3",
-    "NMSE 5e-4", "cosine .999", "2x naive",      "torch default"};
+constexpr std::array<std::string_view, 9> kRules = {
+    "bound",     "bound+stat",  "noise",    "allclose 1e-2", "allclose 1e-3",
+    "NMSE 5e-4", "cosine .999", "2x naive", "torch default"};
 
 // Regimes in which attention is not degenerate: every key carries information.
 constexpr std::array<std::string_view, 4> kRegimes = {"gauss", "outlier", "sink", "same_sign"};
@@ -126,6 +127,7 @@ std::array<bool, kRules.size()> CommonRules(const std::vector<double>& got,
     worst_naive = std::max(worst_naive, std::fabs(naive[i] - want[i]));
   }
   return {false,
+          false,
           false,
           loose,
           tight,
@@ -225,6 +227,10 @@ void RunProblem(DType dtype, int64_t n, int problem, int64_t tests, Table* table
       std::array<bool, kRules.size()> rejected =
           CommonRules(Output(sink), want, naive, judged, dtype);
       rejected[0] = verdict.outcome == Outcome::kFail;
+      JudgeOptions noise;
+      noise.noise = true;
+      noise.explain = false;
+      rejected[2] = Judge(source, sink, noise).outcome == Outcome::kFail;
       const auto& statistics = verdict.outputs[0].statistics;
       rejected[1] = rejected[0] || (statistics && !statistics->warnings.empty());
       const double effect =

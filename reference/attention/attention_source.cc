@@ -192,6 +192,14 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
   return entry->head;
 }
 
+bool AttentionSource::TakesStatistics(const QueryIndex& query) const {
+  // The last of each of so many equal parts of a head's queries, so that a case of many rows costs
+  // no more than one of some.
+  constexpr int64_t kRowsOfHead = 32;
+  const int64_t l = query.query;
+  return l * kRowsOfHead / case_.query_len != (l + 1) * kRowsOfHead / case_.query_len;
+}
+
 RowContext AttentionSource::MakeContext(const QueryIndex& query, const HeadData& head,
                                         std::vector<double>* q) const {
   const int64_t row =
@@ -250,6 +258,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   }
   out.group.resize(rows);
   out.sensitivity.assign(rows, Sensitivity::kNoInputs);
+  if (request.noise) out.proven_bound.assign(rows * dv, 0);
   if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
 
   const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
@@ -268,7 +277,9 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       set_standing(Standing::kLeftOut, kOverflow);
       continue;
     }
-    const RowContext context = MakeContext(query, *head, &q);
+    RowContext context = MakeContext(query, *head, &q);
+    context.noise = request.noise;
+    context.statistics = request.statistics && (request.every_row || TakesStatistics(query));
     OwnedQuestion owned;
     const VisibleSet visible = mask_.Visible(query);
     const RowKind kind = MakeQuestion(context, visible, &owned);
@@ -340,6 +351,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
         out.value_lo[at] = 0;
       }
       out.bound[at] = channel.bound;
+      if (request.noise) out.proven_bound[at] = channel.proven_bound;
       out.reference_bound[at] = channel.reference_bound;
       out.mass[at] = channel.mass;
       for (size_t t = 0; t < out.terms.size(); ++t) out.terms[t][at] = channel.terms[t];
@@ -382,11 +394,10 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       out.standing_reason[r] = kNotFinite;
       std::fill_n(out.undefined.begin() + static_cast<std::ptrdiff_t>(r * dv), dv, uint8_t{0});
     }
-    if (request.statistics) {
+    if (request.statistics && (request.every_row || TakesStatistics(query))) {
       const auto other = OtherKvHead(case_, query.query_head);
       const auto other_head = other ? Head(query.batch, *other) : nullptr;
-      AddRowStatistics(context, owned, row, other_head.get(), first_row + static_cast<int64_t>(r),
-                       r, &*out.statistics);
+      AddRowStatistics(context, owned, row, other_head.get(), r, &*out.statistics);
     }
   }
   if (lse != nullptr) TakeLowNumbers(std::move(low_lse), lse);

@@ -180,6 +180,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.x.resize(n);
   if (varying_y) w.y.resize(n);
   if (a.p_in_weights) w.score.resize(n);
+  if (rounds_p) w.p_rounding.resize(n);
 
   double largest_tau = 0;
   // weight: p_j (1 + rho+_j), which stays meaningful where p_j vanishes. score: rho+_j without the
@@ -226,6 +227,8 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     w.c[j] = row.p[j] > 0 ? row.p[j] * up : w.x[j];
     if (a.p_in_weights && row.p[j] > 0) w.score[j] = row.p[j] * score;
     const double rounding = Compose(a.p_in_numerator ? u_p : 0, kappa);
+    if (rounds_p) w.p_rounding[j] = u_p;
+    if (w.x[j] > 0) w.largest_kappa = std::max(w.largest_kappa, kappa);
     if (varying_y) w.y[j] = w.x[j] == 0 ? 0 : w.x[j] * rounding;
     w.t += row.p[j] * down;
     w.t_plus += w.c[j];
@@ -237,6 +240,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     double weight = 0;
     weigh(row.sink, sink_error, sink_e, row.sink_p, &weight, &up, &down, &u_p, &kappa, &score);
     w.sink_c = row.sink_p > 0 ? row.sink_p * up : weight;
+    w.sink_share = weight;
     w.t += row.sink_p * down;
     w.t_plus += w.sink_c;
   }

@@ -65,6 +65,7 @@ struct KeyWeights {
   double y_factor = 0;        // where y is empty and u_pj is one constant: Y = y_factor X
   std::vector<double> score;  // like c without the rounding of P; empty: c has none
   double sink_c = 0;          // the sink's part in c
+  double sink_share = 0;      // its part in x
   double t = 0;               // T
   double t_plus = 0;          // sum p_j rho+_j, sink included
   // Where weights become integers: most of what all keys weigh if each weighs as much as the
@@ -72,6 +73,8 @@ struct KeyWeights {
   double block_mass = 0;
   double block_keys = 0;        // most keys that share a block
   double largest_rounding = 0;  // of (1 + u_pj)(1 + kappa_j) - 1
+  std::vector<double> p_rounding;  // u_pj; empty: P is not rounded
+  double largest_kappa = 0;        // of kappa_j
   double shift = 0;             // M* of the derivation
   double overhang = 0;          // M+ - m
   double max_error = 0;         // largest E_j
@@ -119,11 +122,13 @@ enum BoundTerm {
   kUnderflowTerm,
   kOutputTerm,
   kCodecTerm,
+  kNoiseTerm,
   kBoundTerms
 };
 inline constexpr std::array<std::string_view, kBoundTerms> kBoundTermNames = {
     "scores and exp", "rounding of P", "sum of P.V",      "denominator",
-    "normalisation",  "underflow",     "output rounding", "codec"};
+    "normalisation",  "underflow",     "output rounding", "codec",
+    "random roundings"};
 
 struct ChannelBound {
   double bound = 0;

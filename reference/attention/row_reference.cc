@@ -297,8 +297,14 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
   const OwnError<Real> own(row, scores, answer.magnitude);
   result.why = weights.why;
   result.may_overflow = weights.may_overflow;
-  const std::vector<ChannelBound> bounds =
+  const std::vector<ChannelBound> proven =
       ComputeChannelBounds(a, weights, sums, head.v.basis, context.c->out);
+  std::vector<ChannelBound> bounds = proven;
+  if (context.noise || context.statistics) {
+    const NoiseQuestion question = {a, row, result.p, result.s, weights, sums, context.c->out};
+    result.noise = NoiseOf(question);
+    if (context.noise && result.noise) BoundByNoise(question, *result.noise, &bounds);
+  }
   result.channels.resize(o.size());
   size_t defined = 0, bounded = 0;
   for (size_t c = 0; c < o.size(); ++c) {
@@ -312,8 +318,15 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
     const DoubleDouble value = ToPair(answer.o[c]);
     const ChannelBound& bound = bounds[c];
     bounded += bound.bound < kInfinity ? 1 : 0;
-    channel = {value.hi,     value.lo,       bound.bound, bound.before_output, own.Channel(sums[c]),
-               sums[c].mass, sums[c].spread, bound.terms};
+    channel = {value.hi,
+               value.lo,
+               bound.bound,
+               proven[c].bound,
+               proven[c].before_output,
+               own.Channel(sums[c]),
+               sums[c].mass,
+               sums[c].spread,
+               bound.terms};
   }
   result.unbounded = weights.unbounded || (defined > 0 && bounded == 0);
   if (result.unbounded && result.why.empty()) {

@@ -12,6 +12,7 @@
 #include "reference/attention/arithmetic.h"
 #include "reference/attention/bound.h"
 #include "reference/attention/definition.h"
+#include "reference/attention/noise.h"
 #include "reference/attention/visible.h"
 #include "reference/spec/tiles.h"
 
@@ -26,6 +27,8 @@ struct RowContext {
   std::span<const double> q;  // (Dk)
   bool has_sink = false;
   double sink = 0;
+  bool noise = false;       // bounds under the model of independent roundings (noise.h)
+  bool statistics = false;  // RowReference::noise is wanted
 
   // A logit of -inf has no weight: no sink.
   bool SeesSink() const { return has_sink && sink != -std::numeric_limits<double>::infinity(); }
@@ -71,6 +74,7 @@ struct ChannelReference {
   double value = 0;
   double value_lo = 0;
   double bound = 0;
+  double proven_bound = 0;  // where noise made `bound` smaller; otherwise the same
   double before_output = 0;
   double reference_bound = 0;
   double mass = 0;
@@ -95,6 +99,7 @@ struct RowReference {
   double sink_error = 0;             // the same of the sink
   double sink_p = 0;                 // its weight
   double denominator_error = 0;      // relative
+  std::optional<RowNoise> noise;     // where it is asked for
   double max = 0;
   double denominator = 1;
 };

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <numeric>
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
 #include "reference/attention/sum_noise.h"
 #include "reference/data/generator.h"
-#include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
 
 namespace kvcheck {
@@ -41,17 +40,16 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
      "leaks"},
 }};
 
+// An effect of fewer of its channel's size is not told from a difference of equal numbers in
+// double.
+constexpr double kCancelled = 0x1p-45;
+// Least sum of squares of an effect in units of its noise.
+constexpr double kLeastSize = 1e-60;
+
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
 static_assert(kScaleDirection == kScaleError);
-
-// weights, in place, as P stores them.
-void RoundP(DType type, double scale, std::span<double> weights) {
-  for (double& weight : weights) weight *= scale;
-  RoundAll(weights, type);
-  for (double& weight : weights) weight /= scale;
-}
 
 // Score of a key that is not visible, without a bias, for the directions of leaks.
 double ScoreOf(const RowContext& context, int64_t key) {
@@ -124,69 +122,221 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
   return effects;
 }
 
-// Keys whose weights round to the same P: their errors are equal in phase and add up coherently.
-std::vector<size_t> Cells(const std::vector<double>& rounded, std::vector<size_t>* order) {
-  order->resize(rounded.size());
-  std::iota(order->begin(), order->end(), size_t{0});
-  std::sort(order->begin(), order->end(),
-            [&](size_t a, size_t b) { return rounded[a] < rounded[b]; });
-  std::vector<size_t> begins;
-  for (size_t i = 0; i < order->size(); ++i) {
-    if (i == 0 || rounded[(*order)[i]] != rounded[(*order)[i - 1]]) begins.push_back(i);
+double NormalDistribution(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
+
+struct Moments {
+  double mean = 0;
+  double variance = 0;
+};
+
+// Of what the output's rounding adds to a result o that is off by a random number of this
+// deviation. A deviation of a spacing leaves a uniform error. Below, the rounding of o is hardly
+// random: it is the same where o comes again.
+Moments OfOutputRounding(DType out, double o, double deviation) {
+  const double spacing = SpacingAt(out, std::fabs(o));
+  if (!(deviation < spacing)) return {0, spacing * spacing / 12};
+  const double nearest = std::nearbyint(o / spacing) * spacing;
+  if (deviation == 0) return {nearest - o, 0};
+  const auto reach = static_cast<int>(std::ceil(8 * deviation / spacing)) + 1;
+  double mean = 0, square = 0, below = 0, of_nearest = 0;
+  for (int k = -reach; k <= reach; ++k) {
+    const double value = nearest + k * spacing;
+    const double up_to = k == reach ? 1 : NormalDistribution((value + spacing / 2 - o) / deviation);
+    const double error = value - o;
+    mean += (up_to - below) * error;
+    square += (up_to - below) * error * error;
+    if (k == 0) of_nearest = up_to - below;
+    below = up_to;
   }
-  begins.push_back(order->size());
-  return begins;
+  // What happens seldom is no sub-Gaussian number of its variance: that of a Bernoulli variable has
+  // this proxy (Kearns and Saul 1998).
+  const double rare = 1 - of_nearest;
+  double proxy = square - mean * mean;
+  if (rare > kNoiseFalseAlarm && rare < 0.5) {
+    proxy = std::max(proxy, spacing * spacing * (1 - 2 * rare) / (2 * std::log(1 / rare - 1)));
+  }
+  return {mean, std::max(0.0, proxy - deviation * deviation)};
 }
 
-// Errors of scores, exp, denominator and normalisation are not random, nor is what underflows: they
-// count at their largest, key by key or channel by channel, along each direction.
-void AddSlack(const RowReference& row, const std::vector<double>& projected,
-              const std::vector<double>& w, const BasisSlack& basis, const double* sigma_squared,
-              size_t r, TileStatistics* statistics) {
-  const size_t n = row.p.size();
-  const size_t dv = row.channels.size();
-  std::array<double, kLanes> center{};
-  for (size_t c = 0; c < dv; ++c) {
-    for (size_t d = 0; d < kLanes; ++d) center[d] += w[c * kLanes + d] * row.channels[c].value;
-  }
-  std::array<double, kLanes> slack{};
-  double t = row.sink_error;
-  for (size_t d = 0; d < kLanes; ++d) slack[d] = row.sink_error * std::fabs(center[d]);
-  for (size_t j = 0; j < n; ++j) {
-    t += row.weight_error[j];
-    for (size_t d = 0; d < kLanes; ++d) {
-      slack[d] += row.weight_error[j] * std::fabs(projected[j * kLanes + d] - center[d]);
-    }
-  }
-  const double rest = std::max(1 - t, 0x1p-53);
-  for (size_t d = 0; d < kDirections; ++d) {
-    statistics->slack[d][r] =
-        slack[d] / rest + row.denominator_error * std::fabs(center[d]) + basis.along[d];
-    for (size_t c = 0; c < dv; ++c) {
-      const double lost = row.channels[c].terms[kUnderflowTerm];
-      if (w[c * kLanes + d] != 0) statistics->slack[d][r] += std::fabs(w[c * kLanes + d]) * lost;
-    }
-  }
-  for (size_t c = 0; c < dv; ++c) {
-    const ChannelReference& channel = row.channels[c];
-    const double error = channel.terms[kScoreTerm] + channel.terms[kDenominatorTerm] +
-                         channel.terms[kNormaliseTerm] + channel.terms[kUnderflowTerm] +
-                         channel.reference_bound + basis.of_channel[c];
-    if (sigma_squared[c] > 0) statistics->slack_squared[r] += error * error / sigma_squared[c];
-  }
+// Rows with the same weights round P alike, whatever their V; equal denominators tell them. Rows in
+// which most weights round alike may do so with the phase of any other such row: weights that are
+// nearly 1 all become 1.
+uint64_t IdentityOf(const RowReference& row) {
+  if (row.noise->largest_cell > 0.5) return 0;
+  return SplitMixBits(std::bit_cast<uint32_t>(static_cast<float>(row.denominator)) + row.p.size());
 }
+
+// Everything about one row that its directions share.
+class RowStatistics {
+ public:
+  RowStatistics(const RowContext& context, const OwnedQuestion& owned, const RowReference& row)
+      : a_(*context.arithmetic),
+        out_(context.c->out),
+        question_(owned.question),
+        row_(row),
+        noise_(*row.noise),
+        sums_(context, owned.question, row),
+        rotates_(context.head->v.basis.Rotates()) {}
+
+  void Fill(const RowContext& context, const std::vector<double>& effects, size_t r,
+            TileStatistics* statistics) {
+    const size_t dv = row_.channels.size();
+    SetVariances();
+    SetFixed();
+    std::vector<double> w(dv * kLanes, 0);
+    for (size_t d = 0; d < kDirections; ++d) {
+      double size = 0;
+      for (size_t c = 0; c < dv; ++c) {
+        if (!(sigma_squared_[c] > 0)) continue;
+        w[c * kLanes + d] = effects[d * dv + c] / sigma_squared_[c];
+        size += w[c * kLanes + d] * effects[d * dv + c];
+      }
+      // Beside such noise the fault is nothing, or the noise is; a double holds no square of that.
+      if (size == 0 || (size > kLeastSize && size < 1 / kLeastSize)) continue;
+      for (size_t c = 0; c < dv; ++c) {
+        w[c * kLanes + d] = 0;
+        statistics->effect[d][r * dv + c] = 0;
+      }
+    }
+    const BasisSlack basis = SlackOfBasis(context, question_, row_, w);
+    AddBasis(basis);
+    for (size_t c = 0; c < dv; ++c) {
+      // A row that is off by anything has no statistics.
+      if (!std::isfinite(sigma_squared_[c]) || !std::isfinite(fixed_[c])) return;
+    }
+    std::copy(sigma_squared_.begin(), sigma_squared_.end(),
+              statistics->sigma_squared.begin() + static_cast<std::ptrdiff_t>(r * dv));
+    for (size_t c = 0; c < dv; ++c) {
+      if (sigma_squared_[c] > 0) {
+        statistics->slack_squared[r] += fixed_[c] * fixed_[c] / sigma_squared_[c];
+      }
+    }
+    Project(question_, w, &projected_);
+    AddDirections(w, basis, r, statistics);
+    statistics->taken[r] = 1;
+    statistics->identity[r] = IdentityOf(row_);
+  }
+
+ private:
+  // Of each channel, before and after its output is rounded.
+  void SetVariances() {
+    const size_t dv = row_.channels.size();
+    const std::vector<double> of_coordinates =
+        rotates_ ? sums_.OfChannels() : std::vector<double>();
+    own_.resize(dv);
+    sigma_squared_.resize(dv);
+    for (size_t c = 0; c < dv; ++c) {
+      own_[c] = noise_.of_sums[c] + (rotates_ ? of_coordinates[c] : 0);
+      const double half = a_.u_o > 0 ? 0.5 * SpacingAt(out_, std::fabs(row_.channels[c].value)) : 0;
+      sigma_squared_[c] = noise_.of_p[c] + own_[c] + half * half / 3;
+    }
+  }
+
+  // What V's basis adds to what is not random, which takes the weights of the directions.
+  void AddBasis(const BasisSlack& basis) {
+    for (size_t c = 0; rotates_ && c < fixed_.size(); ++c) fixed_[c] += basis.of_channel[c];
+  }
+
+  // What is not random of each channel, and the output's rounding beside it. Where nothing else is
+  // random it is the measure of an error.
+  void SetFixed() {
+    const size_t dv = row_.channels.size();
+    fixed_.resize(dv);
+    rounding_.resize(dv);
+    for (size_t c = 0; c < dv; ++c) {
+      const ChannelReference& channel = row_.channels[c];
+      const double spread = noise_.scores[c] + noise_.slack[c] + noise_.truncation[c];
+      fixed_[c] = spread + noise_.denominator_error * (std::fabs(channel.value) + spread) +
+                  channel.terms[kUnderflowTerm] + channel.reference_bound +
+                  (rotates_ ? 0 : channel.terms[kCodecTerm]);
+      if (sigma_squared_[c] == 0) sigma_squared_[c] = fixed_[c] * fixed_[c];
+      if (a_.u_o == 0) continue;
+      if (a_.plan.op->toward_zero) {
+        // Goes one way.
+        fixed_[c] += OutputRounding(out_, a_.u_o, std::fabs(channel.value) + fixed_[c]) + a_.eta_o;
+        one_way_ = true;
+        continue;
+      }
+      const double deviation = std::sqrt(noise_.of_p[c] + own_[c] + fixed_[c] * fixed_[c]);
+      rounding_[c] = OfOutputRounding(out_, channel.value, deviation);
+    }
+  }
+
+  void AddDirections(const std::vector<double>& w, const BasisSlack& basis, size_t r,
+                     TileStatistics* statistics) {
+    const size_t n = row_.p.size();
+    const size_t dv = row_.channels.size();
+    std::vector<double> centre(kLanes, 0);
+    for (size_t c = 0; c < dv; ++c) {
+      for (size_t d = 0; d < kLanes; ++d) centre[d] += w[c * kLanes + d] * row_.channels[c].value;
+    }
+    const std::vector<double> of_p = a_.u_p > 0 ? NoiseAlong(a_, noise_, row_.s, projected_, centre)
+                                                : std::vector<double>(kLanes, 0);
+    // Scores and what is biased of P, key by key.
+    std::array<double, kLanes> slack{};
+    double lost = row_.sink_error;
+    for (size_t d = 0; d < kLanes; ++d) slack[d] = row_.sink_error * std::fabs(centre[d]);
+    for (size_t j = 0; j < n; ++j) {
+      lost += row_.weight_error[j];
+      for (size_t d = 0; d < kLanes; ++d) {
+        slack[d] += row_.weight_error[j] * std::fabs(projected_[j * kLanes + d] - centre[d]);
+      }
+    }
+    const double rest = std::max(1 - lost, 0x1p-53);
+    for (size_t d = 0; d < kDirections; ++d) {
+      double variance = of_p[d];
+      double fixed = slack[d] / rest + noise_.denominator_error * std::fabs(centre[d]);
+      double mean = 0, up = 0, down = 0;
+      for (size_t c = 0; c < dv; ++c) {
+        const double weight = w[c * kLanes + d];
+        if (weight == 0) continue;
+        variance += weight * weight * (noise_.of_sums[c] + rounding_[c].variance);
+        mean += weight * rounding_[c].mean;
+        const ChannelReference& channel = row_.channels[c];
+        // The final division rounds channel by channel, the denominator's error is common to all.
+        double own = noise_.slack[c] + channel.terms[kUnderflowTerm] + channel.reference_bound +
+                     Gamma(a_.c_d, a_.u_a) * (std::fabs(channel.value) + fixed_[c]);
+        if (!rotates_) own += channel.terms[kCodecTerm];
+        if (one_way_) {
+          own += OutputRounding(out_, a_.u_o, std::fabs(channel.value) + fixed_[c]) + a_.eta_o;
+        }
+        if (noise_.drift_up.empty()) {
+          own += noise_.truncation[c];
+        } else {
+          // Its mean has a sign; the rest is as random as a rounding to nearest of that size.
+          up += weight * noise_.drift_up[c];
+          down += weight * noise_.drift_down[c];
+          const double rest_of = weight * noise_.truncation[c];
+          variance += rest_of * rest_of / (3 * noise_.truncations);
+        }
+        fixed += std::fabs(weight) * own;
+      }
+      fixed += std::max(std::fabs(up), std::fabs(down));
+      if (rotates_) {
+        variance += sums_.Along(DirectionOf(w, d));
+        fixed += basis.along[d];
+      }
+      statistics->variance[d][r] = variance;
+      statistics->mean[d][r] = mean;
+      statistics->slack[d][r] = fixed;
+    }
+  }
+
+  const Arithmetic& a_;
+  const DType out_;
+  const RowQuestion& question_;
+  const RowReference& row_;
+  const RowNoise& noise_;
+  const SumNoise sums_;
+  const bool rotates_;
+  bool one_way_ = false;  // the output is cut toward zero
+  std::vector<double> own_, sigma_squared_, fixed_, projected_;
+  std::vector<Moments> rounding_;
+};
 
 }  // namespace
 
 std::span<const FaultDirection> FaultDirections() { return kFaults; }
-
-bool StatisticsApply(const Arithmetic& a, const AttentionCase& c) {
-  const Plan& plan = a.plan;
-  const bool truncates = plan.op->toward_zero || plan.qk->accumulator.toward_zero ||
-                         plan.pv->accumulator.toward_zero || plan.l->accumulator.toward_zero;
-  return a.u_q == 0 && a.u_s == 0 && a.u_part == 0 && !truncates && !a.Detail().parts &&
-         !c.against_original;
-}
 
 std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head) {
   if (c.kv_heads == 1) return std::nullopt;
@@ -200,7 +350,9 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
   statistics.sigma_squared.assign(rows * channels, 0);
   statistics.effect.assign(kDirections, std::vector<double>(rows * channels, 0));
   statistics.variance.assign(kDirections, std::vector<double>(rows, 0));
-  statistics.replicate_z.assign(kDirections, std::vector<double>(rows * kReplicates, 0));
+  statistics.mean.assign(kDirections, std::vector<double>(rows, 0));
+  statistics.taken.assign(rows, 0);
+  statistics.identity.assign(rows, 0);
   statistics.slack.assign(kDirections, std::vector<double>(rows, 0));
   statistics.slack_squared.assign(rows, 0);
   statistics.gram_norm.assign(rows, static_cast<double>(channels));
@@ -208,14 +360,10 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
 }
 
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const RowReference& row, const HeadData* other_head, int64_t row_index,
-                      size_t r, TileStatistics* statistics) {
-  const Arithmetic& a = *context.arithmetic;
-  const RowQuestion& question = owned.question;
-  const HeadData& head = *context.head;
-  const auto dv = static_cast<size_t>(head.v.dim);
-  const size_t n = question.keys.size();
-  std::vector<double> effects = Effects(context, question, row, other_head);
+                      const RowReference& row, const HeadData* other_head, size_t r,
+                      TileStatistics* statistics) {
+  const auto dv = static_cast<size_t>(context.head->v.dim);
+  std::vector<double> effects = Effects(context, owned.question, row, other_head);
   bool undefined = false;
   for (size_t c = 0; c < dv; ++c) {
     if (!row.channels[c].undefined) continue;
@@ -223,122 +371,18 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
     for (size_t d = 0; d < kDirections; ++d) effects[d * dv + c] = 0;
   }
   for (size_t d = 0; d < kDirections; ++d) {
-    std::copy_n(effects.begin() + static_cast<std::ptrdiff_t>(d * dv), dv,
-                statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
-  }
-  // sigma^2 stays 0, which keeps the row out of the statistics; the effects still serve as hints.
-  if (undefined || !StatisticsApply(a, *context.c)) return;
-
-  // Noise level: P's rounding, the output's rounding, the sums.
-  std::vector<double> squares(n);
-  for (size_t j = 0; j < n; ++j) squares[j] = row.p[j] * row.p[j];
-  std::vector<double> p_noise(dv, 0);
-  if (a.u_p > 0) {
-    for (size_t j = 0; j < n; ++j) {
-      const double* v = &head.v.hi[static_cast<size_t>(question.keys[j]) * dv];
-      for (size_t c = 0; c < dv; ++c) p_noise[c] += squares[j] * v[c] * v[c];
-    }
-  }
-  const SumNoise sums(context, question, row);
-  const std::vector<double> of_sums = sums.OfChannels();
-  std::vector<double> of_output(dv);
-  double* sigma = &statistics->sigma_squared[r * dv];
-  for (size_t c = 0; c < dv; ++c) {
-    const double half =
-        a.u_o > 0 ? 0.5 * SpacingAt(context.c->out, std::fabs(row.channels[c].value)) : 0;
-    of_output[c] = half * half / 3;
-    sigma[c] = a.u_p * a.u_p / 3 * p_noise[c] + of_output[c] + of_sums[c];
-  }
-
-  // w[c][direction]
-  std::vector<double> w(dv * kLanes, 0);
-  for (size_t d = 0; d < kDirections; ++d) {
+    double* effect = &effects[d * dv];
+    // A difference that cancels leaves what double rounds, and a fault beyond all scales no number.
+    bool is_there = false;
     for (size_t c = 0; c < dv; ++c) {
-      if (sigma[c] > 0) w[c * kLanes + d] = effects[d * dv + c] / sigma[c];
+      is_there = is_there || std::fabs(effect[c]) > kCancelled * row.channels[c].mass;
     }
+    if (!is_there) std::fill_n(effect, dv, 0);
+    std::copy_n(effect, dv, statistics->effect[d].begin() + static_cast<std::ptrdiff_t>(r * dv));
   }
-  for (size_t d = 0; d < kDirections; ++d) {
-    double variance = sums.Along(DirectionOf(w, d));
-    for (size_t c = 0; c < dv; ++c) {
-      const double weight = w[c * kLanes + d];
-      variance += weight * weight * of_output[c];
-    }
-    statistics->variance[d][r] = variance;
-  }
-
-  // projected[j][direction] = sum_c w_c v_jc
-  std::vector<double> projected;
-  Project(question, w, &projected);
-  AddSlack(row, projected, w, SlackOfBasis(context, question, row, w), sigma, r, statistics);
-  if (a.u_p == 0 && a.u_o == 0) return;
-
-  const DType p_type = *a.plan.p;
-  const double p_scale = *a.plan.p_scale;
-  const std::vector<double>& weight_of = a.p_normalised ? row.p : row.e;
-  if (a.u_p > 0) {
-    // Coherent sums over cells.
-    std::vector<double> rounded = weight_of;
-    RoundP(p_type, p_scale, rounded);
-    std::vector<size_t> order;
-    const std::vector<size_t> cells = Cells(rounded, &order);
-    for (size_t d = 0; d < kDirections; ++d) {
-      double variance = 0;
-      for (size_t cell = 0; cell + 1 < cells.size(); ++cell) {
-        double sum = 0;
-        for (size_t i = cells[cell]; i < cells[cell + 1]; ++i) {
-          const size_t j = order[i];
-          sum += row.p[j] * a.u_p * std::fabs(projected[j * kLanes + d]);
-        }
-        variance += sum * sum / 3;
-      }
-      statistics->variance[d][r] += variance;
-    }
-  }
-
-  // Replicates: the same rounding at shifted phases.
-  // The replicates need only phases that are independent and the same everywhere.
-  Generator phases(static_cast<uint64_t>(row_index) * 0x9e3779b97f4a7c15u + 1);
-  std::vector<double> p(n);
-  std::vector<double> o(dv);
-  // Without a rounding of P the phases change nothing.
-  const int distinct = a.u_p > 0 ? kReplicates : 1;
-  for (int replicate = 0; replicate < distinct; ++replicate) {
-    double denominator = row.sink_p * row.denominator;
-    for (size_t j = 0; j < n;) {
-      const uint64_t size = 16 + phases.Bits() % 497;
-      const double phase = std::exp2(phases.Uniform());
-      const size_t end = std::min<size_t>(n, j + size);
-      if (a.u_p > 0) {
-        for (size_t i = j; i < end; ++i) p[i] = weight_of[i] * phase;
-        RoundP(p_type, p_scale, std::span(p).subspan(j, end - j));
-        for (size_t i = j; i < end; ++i) p[i] /= phase;
-      } else {
-        std::copy(weight_of.begin() + static_cast<std::ptrdiff_t>(j),
-                  weight_of.begin() + static_cast<std::ptrdiff_t>(end),
-                  p.begin() + static_cast<std::ptrdiff_t>(j));
-      }
-      j = end;
-    }
-    for (double weight : p) denominator += weight;
-    if (a.p_normalised) denominator = 1;
-    if (!a.p_normalised && !a.p_in_weights) denominator = row.denominator;
-    WeightedSum(question, p, &o);
-    std::array<double, kLanes> z{};
-    for (double& value : o) value /= denominator;
-    if (a.u_o > 0) RoundAll(o, context.c->out);
-    for (size_t c = 0; c < dv; ++c) {
-      const double error = o[c] - row.channels[c].value;
-      for (size_t d = 0; d < kLanes; ++d) z[d] += w[c * kLanes + d] * error;
-    }
-    for (size_t d = 0; d < kDirections; ++d) {
-      double* z_of = &statistics->replicate_z[d][r * kReplicates];
-      if (distinct == 1) {
-        std::fill_n(z_of, kReplicates, z[d]);
-      } else {
-        z_of[replicate] = z[d];
-      }
-    }
-  }
+  // The row does not take part; its effects still serve as hints.
+  if (undefined || !row.noise) return;
+  RowStatistics(context, owned, row).Fill(context, effects, r, statistics);
 }
 
 }  // namespace kvcheck

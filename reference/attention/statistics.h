@@ -24,11 +24,6 @@ std::span<const FaultDirection> FaultDirections();
 // The one whose effect is the derivative by the logarithm of the scale.
 inline constexpr int kScaleDirection = 0;
 
-// True where the model of random phases covers the plan: roundings to nearest of P, of the output
-// and of the sums. Low-precision scores or queries, truncation, and codec errors are outside; then
-// only the effects are filled (hints for failures), no variance.
-bool StatisticsApply(const Arithmetic& a, const AttentionCase& c);
-
 // The head that the direction "other key/value head" reads in place of the query head's own: that
 // of tiled grouping (query_head mod Hkv), or the next one where these are the same. nullopt: Hkv
 // = 1.
@@ -36,11 +31,11 @@ std::optional<int64_t> OtherKvHead(const AttentionCase& c, int64_t query_head);
 
 TileStatistics EmptyStatistics(size_t rows, size_t channels);
 
-// Fills row `r` of the tile. other_head: that of OtherKvHead, or null. row_index: of the output,
-// the seed of the replicates.
+// Fills row `r` of the tile. other_head: that of OtherKvHead, or null. Every plan has a noise model
+// (noise.h): what is not random in it is slack.
 void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
-                      const RowReference& row, const HeadData* other_head, int64_t row_index,
-                      size_t r, TileStatistics* statistics);
+                      const RowReference& row, const HeadData* other_head, size_t r,
+                      TileStatistics* statistics);
 
 }  // namespace kvcheck
 

@@ -1,5 +1,5 @@
 // Inputs of an attention case, generated from its regime and seed: the situations in which kernels
-// and bounds were found to break (reference/attention/bound.md, section 5). K and V are given as
+// and bounds were found to break (reference/attention/bound.md, section 6). K and V are given as
 // originals in the type of q; storing them in the case's formats is reference/formats/.
 //
 // Every value is rounded to nearest even and is finite in the type of q and in the row type of its

@@ -229,6 +229,10 @@ class Tallier {
 
   void AddFailure(size_t i) {
     ++tally_.counts.failed;
+    if (!tile_.proven_bound.empty() && evaluation_.error[i] == evaluation_.error[i] &&
+        std::fabs(evaluation_.error[i]) <= tile_.proven_bound[i]) {
+      ++tally_.counts.failed_by_noise;
+    }
     const int64_t element = ElementOf(i);
     if (!tally_.failures.empty() &&
         tally_.failures.back().first + tally_.failures.back().count == element) {
@@ -396,6 +400,7 @@ void OutputTally::Merge(const OutputTally& other) {
   counts.elements += other.counts.elements;
   counts.judged += other.counts.judged;
   counts.failed += other.counts.failed;
+  counts.failed_by_noise += other.counts.failed_by_noise;
   counts.unconstrained += other.counts.unconstrained;
   counts.undefined += other.counts.undefined;
   counts.unbounded += other.counts.unbounded;

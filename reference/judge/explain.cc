@@ -63,6 +63,7 @@ std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst
   std::vector<TermShare> shares;
   const OutputInfo& info = view.info();
   TileRequest request;
+  request.noise = view.noise;
   request.precision = worst.report.precision;
   request.terms = true;
   const int64_t row = worst.report.element / info.row_length;
@@ -90,7 +91,8 @@ std::vector<DirectionFit> FitDirections(const OutputView& view,
   if (info.directions.empty()) return {};
   DirectionRegression regression;
   TileRequest request;
-  request.statistics = true;
+  request.noise = view.noise;
+  request.statistics = request.every_row = true;
   int64_t tiles = 0;
   for (const TileSpan& span : spans) {
     if (span.failed == 0) continue;
@@ -128,7 +130,9 @@ Window LoadWindow(const OutputView& view, const std::vector<TileSpan>& spans, in
   }
   for (const TileSpan& span : spans) {
     if (!Overlaps(span, info.row_length, first, last)) continue;
-    auto tile = TileOf(view, span.index, span.first_row, TileRequest{});
+    TileRequest request;
+    request.noise = view.noise;
+    auto tile = TileOf(view, span.index, span.first_row, request);
     if (!tile.has_value()) continue;
     const ObservedTile observed =
         ReadObserved(view.observed, info, tile->first_row, tile->row_count);

@@ -24,6 +24,7 @@ struct OutputView {
   const ObservedSource& observed;
   const SpecialPolicy& special;
   int output = 0;
+  bool noise = false;  // TileRequest::noise
 
   const OutputInfo& info() const { return source.Outputs()[static_cast<size_t>(output)]; }
 };

@@ -110,7 +110,7 @@ class OutputJudge {
     if (tally.worst.has_value()) verdict_.worst = tally.worst->report;
     AddStatistics(options, tests);
     Decide(options);
-    if (options.explain) Explain({expected, observed, options.special, output_}, options);
+    if (options.explain) Explain({expected, observed, options.special, output_, options.noise}, options);
     return std::move(verdict_);
   }
 
@@ -146,8 +146,17 @@ class OutputJudge {
     const OutputTally& tally = *tally_;
     const JudgeCounts& counts = tally.counts;
     if (counts.failed > 0) {
-      Refuse(fmt::format("{} of {} judged elements fail: {}", counts.failed, counts.judged,
-                         verdict_.rule));
+      std::string text = fmt::format("{} of {} judged elements fail: {}", counts.failed,
+                                     counts.judged, verdict_.rule);
+      if (counts.failed_by_noise == counts.failed) {
+        text +=
+            ", by statistics: inside the worst case, beyond what roundings of random phase make "
+            "once in 1e18 elements";
+      } else if (counts.failed_by_noise > 0) {
+        text += fmt::format("; {} of them by statistics, inside the worst case",
+                            counts.failed_by_noise);
+      }
+      Refuse(std::move(text));
     }
     const size_t over = verdict_.statistics.has_value() ? verdict_.statistics->warnings.size() : 0;
     if (options.strict && over > 0) {
@@ -397,6 +406,7 @@ void JudgeTiles(const ExpectedSource& expected, const ObservedSource& observed,
   ladder.first = options.first_precision;
   ladder.highest = options.highest_precision;
   ladder.statistics = options.statistics;
+  ladder.noise = options.noise;
   ladder.special = options.special;
   bool any = false;
   for (const OutputJudge& output : *outputs) {

@@ -42,6 +42,9 @@ struct JudgeOptions {
   int threads = 1;               // does not change the verdict
   bool statistics = false;       // the statistical tier, which costs a good part of the first pass
   bool strict = false;           // statistics gate
+  // Elements are judged by the model of independent roundings too: what a right kernel exceeds with
+  // a stated probability fails (reference/attention/bound.md, section 5).
+  bool noise = false;
   int64_t statistics_tests = 0;  // of the whole run; 0: this case is the run
   double false_alarm = kFalseAlarm;
   int64_t sample_rows = 0;  // of each output; 0: all are judged

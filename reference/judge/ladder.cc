@@ -76,6 +76,7 @@ std::vector<SettledTile> Settle(const ExpectedSource& source, const ObservedSour
   TileRequest request;
   request.precision = options.first;
   request.statistics = options.statistics;
+  request.noise = options.noise;
   std::vector<SettledTile> settled;
   for (ExpectedTile& tile : source.Tiles(index, request)) {
     if (!is_used(tile)) continue;

@@ -16,6 +16,7 @@ struct LadderOptions {
   Precision first = Precision::kDouble;
   Precision highest = Precision::kOracle50;
   bool statistics = false;  // asked for with the first step
+  bool noise = false;       // TileRequest::noise
   SpecialPolicy special;
   std::vector<uint8_t> use;  // per output: whether its tiles are judged
 };

@@ -23,20 +23,6 @@ std::string At(const std::vector<std::string>& names, size_t index) {
   return index < names.size() ? names[index] : std::string();
 }
 
-struct MeanAndVariance {
-  double mean;
-  double variance;
-};
-
-MeanAndVariance OfReplicates(const std::array<double, kReplicates>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / kReplicates;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, squares / (kReplicates - 1)};
-}
-
 // The strongest line of each statistic, with the number of groups that are over its limit.
 class WarningLines {
  public:
@@ -75,6 +61,35 @@ class WarningLines {
   std::map<int, Strongest> by_statistic_;
 };
 
+// A fault is not seen in a group where no element would leave its bound, nor the statistic of the
+// group, nor that of all groups, its limit.
+std::vector<std::string> BlindTo(const std::vector<DirectionStatistic>& statistics,
+                                 const OutputInfo& info) {
+  std::vector<std::string> names;
+  for (const std::string& direction : info.directions) {
+    std::vector<std::string> blind;
+    size_t groups = 0;
+    bool seen_together = false;
+    for (const DirectionStatistic& d : statistics) {
+      if (d.direction != direction || d.rows == 0) continue;
+      const bool seen = d.shown_rows > 0 || d.detectable <= 1;
+      if (d.group == kAllGroups) {
+        seen_together = d.detectable <= 1;
+        continue;
+      }
+      ++groups;
+      if (!seen) blind.push_back(d.group);
+    }
+    if (blind.empty()) continue;
+    if (blind.size() == groups) {
+      names.push_back(seen_together ? direction + " in a single head" : direction);
+    } else {
+      names.push_back(fmt::format("{} in {} of {} heads", direction, blind.size(), groups));
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 double TailExponent(int64_t tests, double false_alarm) {
@@ -85,37 +100,43 @@ double DirectionLimit(int64_t tests, double false_alarm) {
   return std::sqrt(2 * TailExponent(tests, false_alarm));
 }
 
-void StatisticsAccumulator::AddRow(const TileStatistics& statistics, size_t row, size_t row_length,
+void StatisticsAccumulator::AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
                                    std::span<const double> errors, GroupSums* group) {
-  const size_t begin = row * row_length;
-  group->directions.resize(statistics.effect.size());
-  for (size_t i = begin; i < begin + row_length; ++i) {
+  const TileStatistics& statistics = *tile.statistics;
+  const size_t directions = statistics.effect.size();
+  RowSums sums;
+  sums.identity = statistics.identity[row];
+  sums.gram = statistics.gram_norm[row];
+  sums.directions.resize(directions);
+  std::vector<uint8_t> has_effect(directions, 0), shows(directions, 0);
+  for (size_t i = row * row_length; i < (row + 1) * row_length; ++i) {
     const double sigma_squared = statistics.sigma_squared[i];
-    // Without modelled noise any error would be infinitely significant: that is the bound's matter.
-    if (!(sigma_squared > 0)) {
-      ++skipped_;
-      continue;
+    for (size_t k = 0; k < directions; ++k) {
+      const double effect = statistics.effect[k][i];
+      if (effect == 0) continue;
+      has_effect[k] = 1;
+      if (std::fabs(effect) > tile.bound[i]) shows[k] = 1;
     }
+    // Nothing is off here but by the bound's own terms.
+    if (!(sigma_squared > 0)) continue;
     ++group->elements;
     group->q += errors[i] / sigma_squared * errors[i];
-    for (size_t k = 0; k < statistics.effect.size(); ++k) {
+    for (size_t k = 0; k < directions; ++k) {
       const double weight = statistics.effect[k][i] / sigma_squared;
-      group->directions[k].z += weight * errors[i];
-      group->directions[k].weighted_effect += weight * statistics.effect[k][i];
+      sums.directions[k].z += weight * errors[i];
+      sums.directions[k].weighted_effect += weight * statistics.effect[k][i];
     }
   }
-  const double gram = statistics.gram_norm[row];
-  group->gram_squared += gram * gram;
-  group->gram_largest = std::max(group->gram_largest, gram);
+  for (size_t k = 0; k < directions; ++k) {
+    DirectionSums& of = sums.directions[k];
+    of.z -= statistics.mean[k][row];
+    of.variance = statistics.variance[k][row];
+    of.slack = statistics.slack[k][row];
+    of.rows = has_effect[k];
+    of.shown_rows = shows[k];
+  }
   group->slack_squared += statistics.slack_squared[row];
-  for (size_t k = 0; k < statistics.effect.size(); ++k) {
-    DirectionSums& sums = group->directions[k];
-    sums.variance += statistics.variance[k][row];
-    sums.slack += statistics.slack[k][row];
-    for (size_t r = 0; r < kReplicates; ++r) {
-      sums.replicates[r] += statistics.replicate_z[k][row * kReplicates + r];
-    }
-  }
+  group->rows.push_back(std::move(sums));
 }
 
 void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info,
@@ -124,26 +145,27 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
   const TileStatistics& statistics = *tile.statistics;
   const size_t rows = static_cast<size_t>(tile.row_count);
   const size_t length = static_cast<size_t>(info.row_length);
+  const size_t directions = statistics.effect.size();
   KVCHECK_CHECK(statistics.sigma_squared.size() == rows * length &&
-                    statistics.gram_norm.size() == rows &&
-                    statistics.slack_squared.size() == rows &&
-                    statistics.slack.size() == statistics.effect.size() &&
-                    statistics.variance.size() == statistics.effect.size() &&
-                    statistics.replicate_z.size() == statistics.effect.size(),
+                    statistics.taken.size() == rows && statistics.gram_norm.size() == rows &&
+                    statistics.identity.size() == rows && statistics.slack_squared.size() == rows &&
+                    statistics.slack.size() == directions && statistics.mean.size() == directions &&
+                    statistics.variance.size() == directions,
                 "statistics of another size than their tile");
-  for (size_t k = 0; k < statistics.effect.size(); ++k) {
+  for (size_t k = 0; k < directions; ++k) {
     KVCHECK_CHECK(statistics.effect[k].size() == rows * length &&
                       statistics.variance[k].size() == rows && statistics.slack[k].size() == rows &&
-                      statistics.replicate_z[k].size() == rows * kReplicates,
+                      statistics.mean[k].size() == rows,
                   "a fault direction of another size than its tile");
   }
   for (size_t row = 0; row < rows; ++row) {
+    if (statistics.taken[row] == 0) continue;
     const auto row_use = use.subspan(row * length, length);
     if (std::find(row_use.begin(), row_use.end(), 0) != row_use.end()) {
       skipped_ += info.row_length;
       continue;
     }
-    AddRow(statistics, row, length, errors, &groups_[tile.group[row]]);
+    AddRow(tile, row, length, errors, &groups_[tile.group[row]]);
   }
 }
 
@@ -153,24 +175,42 @@ void StatisticsAccumulator::Merge(const StatisticsAccumulator& other) {
     GroupSums& to = groups_[key];
     to.elements += from.elements;
     to.q += from.q;
-    to.gram_squared += from.gram_squared;
-    to.gram_largest = std::max(to.gram_largest, from.gram_largest);
     to.slack_squared += from.slack_squared;
-    if (to.directions.size() < from.directions.size()) to.directions.resize(from.directions.size());
-    for (size_t k = 0; k < from.directions.size(); ++k) {
-      to.directions[k].z += from.directions[k].z;
-      to.directions[k].variance += from.directions[k].variance;
-      to.directions[k].weighted_effect += from.directions[k].weighted_effect;
-      to.directions[k].slack += from.directions[k].slack;
-      for (size_t r = 0; r < kReplicates; ++r) {
-        to.directions[k].replicates[r] += from.directions[k].replicates[r];
-      }
-    }
+    to.rows.insert(to.rows.end(), from.rows.begin(), from.rows.end());
   }
 }
 
 int64_t StatisticsAccumulator::Tests(const OutputInfo& info) const {
-  return static_cast<int64_t>(groups_.size() * (info.directions.size() + 1));
+  const int64_t together = groups_.size() > 1 ? 1 : 0;
+  return static_cast<int64_t>(groups_.size()) + (static_cast<int64_t>(groups_.size()) + together) *
+                                                    static_cast<int64_t>(info.directions.size());
+}
+
+std::vector<StatisticsAccumulator::DirectionSums> StatisticsAccumulator::Directions(
+    std::vector<const RowSums*> rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const RowSums* a, const RowSums* b) { return a->identity < b->identity; });
+  std::vector<DirectionSums> sums;
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin;
+    std::vector<double> deviation;
+    for (; end < rows.size() && rows[end]->identity == rows[begin]->identity; ++end) {
+      const std::vector<DirectionSums>& row = rows[end]->directions;
+      sums.resize(std::max(sums.size(), row.size()));
+      deviation.resize(sums.size());
+      for (size_t k = 0; k < row.size(); ++k) {
+        deviation[k] += std::sqrt(row[k].variance);
+        sums[k].z += row[k].z;
+        sums[k].weighted_effect += row[k].weighted_effect;
+        sums[k].slack += row[k].slack;
+        sums[k].rows += row[k].rows;
+        sums[k].shown_rows += row[k].shown_rows;
+      }
+    }
+    for (size_t k = 0; k < deviation.size(); ++k) sums[k].variance += deviation[k] * deviation[k];
+    begin = end;
+  }
+  return sums;
 }
 
 StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t tests,
@@ -182,25 +222,25 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
   const double t = TailExponent(tests, false_alarm);
   const double limit = DirectionLimit(tests, false_alarm);
   WarningLines warnings(static_cast<int64_t>(groups_.size()));
-  for (const auto& [key, group] : groups_) {
-    const std::string name = GroupName(info, key);
-    for (size_t k = 0; k < group.directions.size(); ++k) {
-      const DirectionSums& sums = group.directions[k];
-      const MeanAndVariance replicates = OfReplicates(sums.replicates);
-      const double variance =
-          std::max(sums.variance, replicates.variance) * (1 + 1.0 / kReplicates);
+  const auto add_directions = [&](const std::string& name,
+                                  const std::vector<DirectionSums>& directions) {
+    for (size_t k = 0; k < directions.size(); ++k) {
+      const DirectionSums& sums = directions[k];
       DirectionStatistic d;
       d.group = name;
       d.direction = At(info.directions, k);
       d.hint = At(info.hints, k);
       d.limit = limit;
-      const double excess = sums.z - replicates.mean;
-      // A group without any effect or noise has nothing to test.
-      const double random = std::max(0.0, std::fabs(excess) - sums.slack);
-      if (variance > 0) d.z = random / std::sqrt(variance);
-      if (sums.weighted_effect > 0) d.coefficient = excess / sums.weighted_effect;
+      d.rows = sums.rows;
+      d.shown_rows = sums.shown_rows;
+      const double deviation = std::sqrt(sums.variance);
+      const double random = std::fabs(sums.z) - sums.slack;
+      // Where nothing is random the slack is the limit itself.
+      d.z = deviation > 0 ? std::max(0.0, random) / deviation
+                          : (random > 0 ? limit * (std::fabs(sums.z) / sums.slack) : 0);
+      if (sums.weighted_effect > 0) d.coefficient = sums.z / sums.weighted_effect;
       d.detectable = sums.weighted_effect > 0
-                         ? (limit * std::sqrt(variance) + sums.slack) / sums.weighted_effect
+                         ? (limit * deviation + sums.slack) / sums.weighted_effect
                          : kInfinity;
       d.over = !(d.z <= limit);
       if (d.over) {
@@ -211,12 +251,27 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
       }
       report.directions.push_back(std::move(d));
     }
+  };
+  std::vector<const RowSums*> all;
+  for (const auto& [key, group] : groups_) {
+    const std::string name = GroupName(info, key);
+    std::vector<const RowSums*> rows;
+    for (const RowSums& row : group.rows) rows.push_back(&row);
+    all.insert(all.end(), rows.begin(), rows.end());
+    add_directions(name, Directions(rows));
+    std::map<uint64_t, double> norms;  // of equal rows together
+    for (const RowSums& row : group.rows) norms[row.identity] += row.gram;
+    double gram_squared = 0, gram_largest = 0;
+    for (const auto& [identity, norm] : norms) {
+      gram_squared += norm * norm;
+      gram_largest = std::max(gram_largest, norm);
+    }
     QuadraticStatistic q;
     q.group = name;
     q.q = group.q;
     q.elements = group.elements;
-    const double tail = static_cast<double>(group.elements) +
-                        2 * std::sqrt(t * group.gram_squared) + 2 * t * group.gram_largest;
+    const double tail = static_cast<double>(group.elements) + 2 * std::sqrt(t * gram_squared) +
+                        2 * t * gram_largest;
     const double root = std::sqrt(tail) + std::sqrt(group.slack_squared);
     q.limit = root * root;
     q.over = !(q.q <= q.limit);
@@ -229,7 +284,9 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     }
     report.quadratics.push_back(std::move(q));
   }
+  if (groups_.size() > 1) add_directions(std::string(kAllGroups), Directions(std::move(all)));
   report.warnings = warnings.Take();
+  report.blind_to = BlindTo(report.directions, info);
   return report;
 }
 

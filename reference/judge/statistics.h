@@ -3,10 +3,10 @@
 // only on request. Per group (a head) and named fault direction:
 //
 //   w = effect / sigma^2,  Z = sum w e over the group's rows and channels
-//   mu, s^2 = mean and sample variance of the kReplicates replicates of the group's Z
-//   z = max(0, |Z - mu| - slack) / sqrt(max(sum of row variances, s^2) (1 + 1/kReplicates)),
-//       limit sqrt(2 t); slack: the largest Z that errors outside the model could make
-//   coefficient = (Z - mu) / sum w effect     the multiple of the fault that fits the errors best
+//   z = max(0, |Z - mean| - slack) / sqrt(Var_Z), limit sqrt(2 t); mean: what the output's rounding
+//       makes of it; slack: the largest Z that errors outside the model could make; Var_Z: the sum
+//       of row variances, where rows with one identity add up their standard deviations
+//   coefficient = (Z - mean) / sum w effect   the multiple of the fault that fits the errors best
 //   detectable  = limit sqrt(variance) / sum w effect   the multiple that would reach the limit
 // and per group
 //   Q = sum (e / sigma)^2,  limit (sqrt(N + 2 sqrt(t sum_r F_r^2) + 2 t max_r F_r) + sqrt(S))^2
@@ -19,17 +19,19 @@
 // exp(-t). Here x = e / sigma, S is block diagonal over rows with blocks S_r: tr S = N, because the
 // diagonal of S is 1 by the definition of sigma; tr(S^2) = sum F_r^2 with F_r = |S_r|_F
 // (gram_norm); and the spectral norm |S| = max |S_r| <= max F_r, because no matrix exceeds its
-// Frobenius norm. (1 + 1/kReplicates): mu is itself a mean of kReplicates values of the same
-// variance.
+// Frobenius norm. Rows with one identity are one row of that many times the norm.
+//
+// Besides, all groups together are one more group of directions: a fault of every head shows there
+// first.
 
 #ifndef REFERENCE_JUDGE_STATISTICS_H_
 #define REFERENCE_JUDGE_STATISTICS_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/spec/tiles.h"
@@ -47,6 +49,9 @@ struct DirectionStatistic {
   double limit = 0;
   double coefficient = 0;
   double detectable = 0;  // infinite where the direction has no effect on this group
+  // Rows that the fault changes, and those in which it alone would leave the bound of an element.
+  int64_t rows = 0;
+  int64_t shown_rows = 0;
   bool over = false;
   bool operator==(const DirectionStatistic&) const = default;
 };
@@ -63,13 +68,19 @@ struct QuadraticStatistic {
 struct StatisticsReport {
   int64_t tests = 0;                           // K'
   double false_alarm = 0;                      // alpha
-  int64_t skipped_elements = 0;                // without modelled noise, or not finite
+  int64_t skipped_elements = 0;                // of rows that take part but for what is not finite
   std::vector<DirectionStatistic> directions;  // by group, then direction
   std::vector<QuadraticStatistic> quadratics;  // by group
   // One line per direction (and for Q) over its limit in some group, strongest first.
   std::vector<std::string> warnings;
+  // Directions that would have been seen neither by an element nor by a statistic, with their
+  // groups where others would have shown it.
+  std::vector<std::string> blind_to;
   bool operator==(const StatisticsReport&) const = default;
 };
+
+// The name of all groups together.
+inline constexpr std::string_view kAllGroups = "all";
 
 // t and the limit of z for K' statistics sharing false_alarm.
 double TailExponent(int64_t tests, double false_alarm);
@@ -88,23 +99,30 @@ class StatisticsAccumulator {
   StatisticsReport Finish(const OutputInfo& info, int64_t tests, double false_alarm) const;
 
  private:
+  // Of one row and direction, or of many rows.
   struct DirectionSums {
-    double z = 0;
+    double z = 0;  // without its mean
     double variance = 0;
     double weighted_effect = 0;  // sum w effect
     double slack = 0;
-    std::array<double, kReplicates> replicates{};
+    int64_t rows = 0;
+    int64_t shown_rows = 0;
+  };
+  struct RowSums {
+    uint64_t identity = 0;
+    double gram = 0;
+    std::vector<DirectionSums> directions;
   };
   struct GroupSums {
     int64_t elements = 0;
     double q = 0;
-    double gram_squared = 0;
-    double gram_largest = 0;
     double slack_squared = 0;
-    std::vector<DirectionSums> directions;
+    std::vector<RowSums> rows;
   };
-  void AddRow(const TileStatistics& statistics, size_t row, size_t row_length,
+  void AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
               std::span<const double> errors, GroupSums* group);
+  // Sums over rows, those of one identity together.
+  static std::vector<DirectionSums> Directions(std::vector<const RowSums*> rows);
 
   int64_t skipped_ = 0;
   std::map<int, GroupSums> groups_;

@@ -88,6 +88,7 @@ struct JudgeCounts {
   int64_t elements = 0;
   int64_t judged = 0;  // by a difference, a special value or an alternative
   int64_t failed = 0;
+  int64_t failed_by_noise = 0;     // of these, inside the proven bound (JudgeOptions::noise)
   int64_t unconstrained = 0;       // nothing is promised
   int64_t undefined = 0;           // no value is defined
   int64_t unbounded = 0;           // nothing can be proved

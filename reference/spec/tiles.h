@@ -86,17 +86,20 @@ struct Alternative {
 
 // The statistical tier for the rows of a tile (bound.md, section 4). w = effect / sigma^2.
 struct TileStatistics {
-  std::vector<double> sigma_squared;             // per element
-  std::vector<std::vector<double>> effect;       // [direction][element]: faulty minus true output
-  std::vector<std::vector<double>> variance;     // [direction][row]: share of the row in Var_Z
-  std::vector<std::vector<double>> replicate_z;  // [direction][row * kReplicates + r]
+  std::vector<uint8_t> taken;                 // per row: 1 where it takes part
+  std::vector<double> sigma_squared;          // per element
+  std::vector<std::vector<double>> effect;    // [direction][element]: faulty minus true output
+  std::vector<std::vector<double>> mean;      // [direction][row]: of Z, by the output's rounding
+  std::vector<std::vector<double>> variance;  // [direction][row]: share of the row in Var_Z
   // What the model of random roundings does not cover, at its largest: |Z| per direction and row,
   // and per row the sum of (error / sigma)^2.
   std::vector<std::vector<double>> slack;  // [direction][row]
   std::vector<double> slack_squared;       // per row
   std::vector<double> gram_norm;           // per row: Frobenius norm of the covariance of e/sigma
+  // Per row: equal where the rows are the same computation on the same numbers, whose errors are
+  // the same too.
+  std::vector<uint64_t> identity;
 };
-inline constexpr int kReplicates = 16;
 
 // A contiguous range of whole rows of one output.
 struct ExpectedTile {
@@ -110,6 +113,9 @@ struct ExpectedTile {
   // payload of a NaN); empty: value, encoded.
   std::vector<std::byte> codes;
   std::vector<double> bound;            // largest |got - value| that the plan explains
+  // Where TileRequest::noise made `bound` smaller than what any kernel of the plan may be off by:
+  // that proven bound, per element. Empty: `bound` is proven.
+  std::vector<double> proven_bound;
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
   std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
   // How near to value the result of a fault may come that the bound is to show, where the
@@ -139,6 +145,10 @@ struct TileRequest {
   Precision precision = Precision::kDouble;
   bool terms = false;
   bool statistics = false;
+  bool every_row = false;  // statistics of all rows, not of some of each head
+  // Bounds under the model of independent roundings where they are smaller than the proven ones
+  // (reference/attention/bound.md, section 5).
+  bool noise = false;
   // Rows that will be judged; nullptr: all. A source need not compute the others: they stand as
   // kLeftOut.
   const RowSample* sample = nullptr;

@@ -78,8 +78,9 @@ struct JudgedKind {
 
 int64_t StatisticsOfAttention(const Case& c) {
   const auto& attention = std::get<AttentionCase>(c);
-  return attention.batch * attention.query_heads *
-         (static_cast<int64_t>(FaultDirections().size()) + 1);
+  const auto directions = static_cast<int64_t>(FaultDirections().size());
+  const int64_t heads = attention.batch * attention.query_heads;
+  return heads * (directions + 1) + (heads > 1 ? directions : 0);  // of all heads together
 }
 
 constexpr KindTable<JudgedKind> kJudgedKinds = {{{

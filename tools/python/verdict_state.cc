@@ -42,10 +42,10 @@ void Fields(Io& io, SampleReport& x) {
 
 template <typename Io>
 void Fields(Io& io, JudgeCounts& x) {
-  auto& [elements, judged, failed, unconstrained, undefined, unbounded, free, on_reference_bound,
-         unresolved, left_out, loose] = x;
-  io(elements, judged, failed, unconstrained, undefined, unbounded, free, on_reference_bound,
-     unresolved, left_out, loose);
+  auto& [elements, judged, failed, failed_by_noise, unconstrained, undefined, unbounded, free,
+         on_reference_bound, unresolved, left_out, loose] = x;
+  io(elements, judged, failed, failed_by_noise, unconstrained, undefined, unbounded, free,
+     on_reference_bound, unresolved, left_out, loose);
 }
 
 template <typename Io>
@@ -72,8 +72,8 @@ void Fields(Io& io, Metrics& x) {
 
 template <typename Io>
 void Fields(Io& io, DirectionStatistic& x) {
-  auto& [group, direction, hint, z, limit, coefficient, detectable, over] = x;
-  io(group, direction, hint, z, limit, coefficient, detectable, over);
+  auto& [group, direction, hint, z, limit, coefficient, detectable, rows, shown_rows, over] = x;
+  io(group, direction, hint, z, limit, coefficient, detectable, rows, shown_rows, over);
 }
 
 template <typename Io>
@@ -84,8 +84,8 @@ void Fields(Io& io, QuadraticStatistic& x) {
 
 template <typename Io>
 void Fields(Io& io, StatisticsReport& x) {
-  auto& [tests, false_alarm, skipped_elements, directions, quadratics, warnings] = x;
-  io(tests, false_alarm, skipped_elements, directions, quadratics, warnings);
+  auto& [tests, false_alarm, skipped_elements, directions, quadratics, warnings, blind_to] = x;
+  io(tests, false_alarm, skipped_elements, directions, quadratics, warnings, blind_to);
 }
 
 template <typename Io>

@@ -126,6 +126,8 @@ Json StatisticsJson(const StatisticsReport& s) {
                           {"limit", Number(d.limit)},
                           {"coefficient", Number(d.coefficient)},
                           {"detectable", Number(d.detectable)},
+                          {"rows", d.rows},
+                          {"shown_rows", d.shown_rows},
                           {"over", d.over}});
   }
   Json quadratics = Json::array();
@@ -141,7 +143,8 @@ Json StatisticsJson(const StatisticsReport& s) {
           {"skipped_elements", s.skipped_elements},
           {"directions", std::move(directions)},
           {"quadratics", std::move(quadratics)},
-          {"warnings", s.warnings}};
+          {"warnings", s.warnings},
+          {"blind_to", s.blind_to}};
 }
 
 Json SampleJson(const SampleReport& s) {

@@ -60,8 +60,7 @@ TEST(AttentionSource, CoversEveryRowExactlyOnceAndRepeatsItself) {
       EXPECT_TRUE(SameBits(tiles[i].bound, again[i].bound));
       EXPECT_TRUE(SameBits(tiles[i].reference_bound, again[i].reference_bound));
       if (!tiles[i].statistics) continue;
-      EXPECT_TRUE(
-          SameBits(tiles[i].statistics->replicate_z[0], again[i].statistics->replicate_z[0]));
+      EXPECT_TRUE(SameBits(tiles[i].statistics->variance[0], again[i].statistics->variance[0]));
     }
   }
   for (const auto& seen : rows) {

@@ -13,20 +13,20 @@
 
 namespace kvcheck {
 
-// |z| per [direction][head].
+// |z| per [direction][head]; without slack, as if nothing counted at its largest.
 inline std::vector<std::vector<double>> HeadScores(const AttentionSource& source,
-                                                   const TensorMap& answer) {
+                                                   const TensorMap& answer,
+                                                   bool with_slack = true) {
   const OutputInfo& info = source.Outputs()[0];
   const std::vector<double> got = Decoded(Get(answer, "out"));
   const size_t directions = info.directions.size();
   const size_t heads = info.groups.size();
   struct Sums {
-    double z = 0, variance = 0;
-    std::vector<double> replicates = std::vector<double>(kReplicates, 0.0);
+    double z = 0, variance = 0, slack = 0;
   };
   std::vector<std::vector<Sums>> sums(directions, std::vector<Sums>(heads));
   for (int64_t index = 0; index < source.TileCount(); ++index) {
-    const ExpectedTile tile = source.Tiles(index, {.statistics = true})[0];
+    const ExpectedTile tile = source.Tiles(index, {.statistics = true, .every_row = true})[0];
     const auto dv = static_cast<size_t>(info.row_length);
     const TileStatistics& statistics = *tile.statistics;
     for (size_t r = 0; r < static_cast<size_t>(tile.row_count); ++r) {
@@ -34,9 +34,8 @@ inline std::vector<std::vector<double>> HeadScores(const AttentionSource& source
       for (size_t d = 0; d < directions; ++d) {
         Sums& head = sums[d][static_cast<size_t>(tile.group[r])];
         head.variance += statistics.variance[d][r];
-        for (size_t i = 0; i < static_cast<size_t>(kReplicates); ++i) {
-          head.replicates[i] += statistics.replicate_z[d][r * kReplicates + i];
-        }
+        head.z -= statistics.mean[d][r];
+        if (with_slack) head.slack += statistics.slack[d][r];
         for (size_t c = 0; c < dv; ++c) {
           const size_t at = r * dv + c;
           const double sigma = statistics.sigma_squared[at];
@@ -50,11 +49,8 @@ inline std::vector<std::vector<double>> HeadScores(const AttentionSource& source
   std::vector<std::vector<double>> scores(directions);
   for (size_t d = 0; d < directions; ++d) {
     for (const Sums& head : sums[d]) {
-      double mean = 0, spread = 0;
-      for (double z : head.replicates) mean += z / kReplicates;
-      for (double z : head.replicates) spread += (z - mean) * (z - mean) / (kReplicates - 1);
-      const double variance = std::max(head.variance, spread) * (1 + 1.0 / kReplicates);
-      scores[d].push_back(variance > 0 ? std::fabs(head.z - mean) / std::sqrt(variance) : 0);
+      const double random = std::max(0.0, std::fabs(head.z) - head.slack);
+      scores[d].push_back(head.variance > 0 ? random / std::sqrt(head.variance) : 0);
     }
   }
   return scores;

@@ -5,7 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "reference/judge/judge.h"
+#include "reference/spec/error.h"
+#include "reference/spec/known_plans.h"
 #include "tests/reference/attention/statistics_run.h"
 
 namespace kvcheck {
@@ -186,7 +193,8 @@ TEST(FaultDirection, RaisesNothingForACleanKernel) {
       EXPECT_TRUE(out.statistics->warnings.empty()) << out.statistics->warnings[0];
       // As tools/kvcheck counts them for the budget of a run.
       EXPECT_EQ(out.statistics->tests,
-                c.query_heads * static_cast<int64_t>(FaultDirections().size() + 1));
+                c.query_heads * static_cast<int64_t>(FaultDirections().size() + 1) +
+                    static_cast<int64_t>(FaultDirections().size()));
     }
   }
 }
@@ -273,15 +281,45 @@ TEST(Statistics, SeeAOnePercentErrorOfTheTemperature) {
   }
 }
 
-TEST(Statistics, DoNotApplyWhereTheModelEnds) {
-  const AttentionCase c = StatisticsCase(DType::kBFloat16, "gauss", 8, 1, 0);
-  Plan plan = StatisticsPlan(DType::kBFloat16);
-  EXPECT_TRUE(StatisticsApply(Resolve(plan, {}, c), c));
-  plan.scores = DType::kBFloat16;
-  EXPECT_FALSE(StatisticsApply(Resolve(plan, {}, c), c));
-  plan = StatisticsPlan(DType::kBFloat16);
-  plan.op->toward_zero = true;
-  EXPECT_FALSE(StatisticsApply(Resolve(plan, {}, c), c));
+// Whatever a plan leaves unsaid or counts at its largest, its rows take part, and a fault that is
+// large beside all of that shows.
+TEST(Statistics, HoldForEveryPlan) {
+  AttentionRules rules;
+  rules.scale = [](const AttentionCase& x) { return x.scale * 1.5; };
+  std::vector<std::pair<std::string, Plan>> plans;
+  for (const KnownPlan& known : KnownPlans()) {
+    plans.emplace_back(known.name, ParsePlan("base=" + std::string(known.name)));
+  }
+  Plan low_scores = StatisticsPlan(DType::kBFloat16);
+  low_scores.scores = DType::kBFloat16;
+  plans.emplace_back("scores=bf16", low_scores);
+  Plan truncating = StatisticsPlan(DType::kBFloat16);
+  truncating.op->toward_zero = true;
+  plans.emplace_back("op=f32.rz", truncating);
+  const AttentionCase c = StatisticsCase(DType::kBFloat16, "gauss", 64, 16, 0);
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  SimulatedKernel kernel(StatisticsPlan(DType::kBFloat16), {}, rules);
+  MemorySink sink;
+  kernel.Run(Case(c), inputs, sink);
+  int64_t taken = 0;
+  for (const auto& [name, plan] : plans) {
+    JudgeOptions options;
+    options.statistics = true;
+    options.explain = false;
+    std::optional<AttentionSource> source;
+    try {
+      source.emplace(c, Profile(), plan, inputs);
+    } catch (const Error&) {
+      continue;  // a plan of another type or of codes
+    }
+    const Verdict verdict = Judge(*source, sink, options);
+    const auto& statistics = verdict.outputs[0].statistics;
+    ASSERT_TRUE(statistics.has_value()) << name;
+    EXPECT_EQ(statistics->skipped_elements, 0) << name;
+    EXPECT_FALSE(statistics->warnings.empty()) << name;
+    ++taken;
+  }
+  EXPECT_GT(taken, 10);
 }
 
 }  // namespace

@@ -308,6 +308,10 @@ void FillStatistics(ExpectedTile& tile, const TileRequest& request) {
   TileStatistics statistics;
   statistics.sigma_squared.assign(tile.value.size(), sigma * sigma);
   statistics.gram_norm.assign(rows, 3);
+  statistics.taken.assign(rows, 1);
+  for (size_t r = 0; r < rows; ++r) {
+    statistics.identity.push_back(static_cast<uint64_t>(tile.first_row) + r);
+  }
   statistics.slack.assign(2, std::vector<double>(rows, 0));
   statistics.slack_squared.assign(rows, 0);
   for (uint64_t k = 0; k < 2; ++k) {
@@ -319,7 +323,7 @@ void FillStatistics(ExpectedTile& tile, const TileRequest& request) {
     }
     statistics.effect.push_back(effect);
     statistics.variance.push_back(variance);
-    statistics.replicate_z.emplace_back(rows * kReplicates, 0.0);
+    statistics.mean.emplace_back(rows, 0.0);
   }
   tile.statistics = std::move(statistics);
 }
@@ -372,7 +376,7 @@ TEST(Judge, StatisticsWarnAndGateOnlyWhenStrict) {
       JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections(), options);
   EXPECT_EQ(lax.outcome, Outcome::kPass);
   ASSERT_TRUE(lax.outputs[0].statistics.has_value());
-  EXPECT_EQ(lax.outputs[0].statistics->tests, 6);  // 2 groups x (2 directions + 1)
+  EXPECT_EQ(lax.outputs[0].statistics->tests, 8);  // 2 groups x (2 directions + 1), 2 of all
   ASSERT_FALSE(lax.outputs[0].warnings.empty());
   EXPECT_NE(lax.outputs[0].warnings[0].find("the scale is off"), std::string::npos);
   options.strict = true;

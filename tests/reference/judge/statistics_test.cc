@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "tests/reference/judge/fake_source.h"
@@ -34,27 +35,26 @@ ExpectedTile Head(uint64_t head) {
   ExpectedTile tile;
   tile.row_count = kRows;
   tile.value.assign(kRows * kChannels, 0);
+  tile.bound.assign(kRows * kChannels, 1e9);
   tile.group.assign(kRows, static_cast<int>(head));
   TileStatistics s;
   s.sigma_squared.assign(kRows * kChannels, kSigma * kSigma);
   s.gram_norm.assign(kRows, std::sqrt(static_cast<double>(kChannels)));
   s.slack.assign(2, std::vector<double>(kRows, 0));
   s.slack_squared.assign(kRows, 0);
+  s.taken.assign(kRows, 1);
+  for (size_t row = 0; row < kRows; ++row) s.identity.push_back(head * kRows + row);
   for (uint64_t k = 0; k < 2; ++k) {
     std::vector<double> effect;
     std::vector<double> variance(kRows, 0);
-    std::vector<double> replicates(kRows * kReplicates, 0);
     for (size_t i = 0; i < kRows * kChannels; ++i) {
       effect.push_back(Hashed(1000 * head + k, i));
       const double weight = effect[i] / (kSigma * kSigma);
       variance[i / kChannels] += weight * weight * kSigma * kSigma;
-      for (uint64_t r = 0; r < kReplicates; ++r) {
-        replicates[i / kChannels * kReplicates + r] += weight * Noise(1000 * head + 100 + r, i);
-      }
     }
     s.effect.push_back(effect);
     s.variance.push_back(variance);
-    s.replicate_z.push_back(replicates);
+    s.mean.push_back(std::vector<double>(kRows, 0));
   }
   tile.statistics = std::move(s);
   return tile;
@@ -86,7 +86,7 @@ TEST(Statistics, LimitsAreThoseOfTheDerivation) {
 TEST(Statistics, HonestRoundingRaisesNoAlarm) {
   const int64_t heads = 200;
   const StatisticsReport report = ReportOf(heads, 1, 0);
-  EXPECT_EQ(report.tests, 3 * heads);
+  EXPECT_EQ(report.tests, 3 * heads + 2);
   EXPECT_TRUE(report.warnings.empty());
   double squares = 0;
   for (const DirectionStatistic& d : report.directions) squares += d.z * d.z;
@@ -134,9 +134,9 @@ TEST(Statistics, TheQuadraticLimitIsTheGramForm) {
   EXPECT_NEAR(report.quadratics[0].limit, limit, limit * (16 + 3 + 2 * 10) * 0x1p-53);
 }
 
-TEST(Statistics, WhatTheReplicatesShowTooIsNoFault) {
+TEST(Statistics, WhatTheRoundingOfTheOutputMakesIsNoFault) {
   // With V nearly constant the output's rounding is a function of the value and lines up with the
-  // direction: honest errors and replicates then have the same mean, far from 0.
+  // direction: honest errors then have a mean far from 0.
   const OutputInfo info = Info(1);
   const std::vector<uint8_t> use(kRows * kChannels, 1);
   ExpectedTile tile = Head(0);
@@ -156,25 +156,59 @@ TEST(Statistics, WhatTheReplicatesShowTooIsNoFault) {
       const double effect = tile.statistics->effect[0][i];
       shift += effect / (kSigma * kSigma) * kSigma * effect;
     }
-    for (size_t r = 0; r < kReplicates; ++r) {
-      tile.statistics->replicate_z[0][row * kReplicates + r] += shift;
-    }
+    tile.statistics->mean[0][row] = shift;
   }
   EXPECT_FALSE(report().directions[0].over);
 }
 
-TEST(Statistics, ReplicatesThatScatterWiderThanTheModelWidenTheLimit) {
+// Equal rows make the same errors: sixteen of them are one, sixteen times as large.
+TEST(Statistics, EqualRowsAddUpTheirDeviations) {
   const OutputInfo info = Info(1);
   const std::vector<uint8_t> use(kRows * kChannels, 1);
   ExpectedTile tile = Head(0);
   const std::vector<double> errors(kRows * kChannels, 0);
-  StatisticsAccumulator narrow;
-  narrow.Add(tile, info, errors, use);
-  for (double& z : tile.statistics->replicate_z[0]) z *= 100;
-  StatisticsAccumulator wide;
-  wide.Add(tile, info, errors, use);
-  EXPECT_GT(wide.Finish(info, 3, kFalseAlarm).directions[0].detectable,
-            10 * narrow.Finish(info, 3, kFalseAlarm).directions[0].detectable);
+  StatisticsAccumulator apart;
+  apart.Add(tile, info, errors, use);
+  std::fill(tile.statistics->identity.begin(), tile.statistics->identity.end(), 7);
+  StatisticsAccumulator equal;
+  equal.Add(tile, info, errors, use);
+  const StatisticsReport of_apart = apart.Finish(info, 3, kFalseAlarm);
+  const StatisticsReport of_equal = equal.Finish(info, 3, kFalseAlarm);
+  // The variances of rows differ by their effects: the root of a sum against a sum of roots.
+  EXPECT_GT(of_equal.directions[0].detectable, 3.5 * of_apart.directions[0].detectable);
+  EXPECT_GT(of_equal.quadratics[0].limit, of_apart.quadratics[0].limit);
+}
+
+// A fault of every head shows in all heads together before it shows in one.
+TEST(Statistics, AllGroupsTogetherSeeASmallerFault) {
+  const StatisticsReport report = ReportOf(20, 1, 0);
+  const DirectionStatistic& one = report.directions[0];
+  const DirectionStatistic& all = report.directions[20 * 2];
+  EXPECT_EQ(all.group, kAllGroups);
+  EXPECT_EQ(all.direction, one.direction);
+  EXPECT_LT(all.detectable, one.detectable / 3);
+}
+
+TEST(Statistics, NameWhatTheyWouldNotHaveSeen) {
+  const OutputInfo info = Info(2);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const auto blind_to = [&](double effect, double bound) {
+    StatisticsAccumulator accumulator;
+    for (uint64_t head = 0; head < 2; ++head) {
+      ExpectedTile tile = Head(head);
+      tile.bound.assign(tile.bound.size(), bound);
+      for (double& value : tile.statistics->effect[0]) value = effect;
+      const std::vector<double> errors(kRows * kChannels, 0);
+      accumulator.Add(tile, info, errors, use);
+    }
+    return accumulator.Finish(info, accumulator.Tests(info), kFalseAlarm).blind_to;
+  };
+  const auto names = [](const std::vector<std::string>& list) {
+    return std::find(list.begin(), list.end(), "scale") != list.end();
+  };
+  EXPECT_TRUE(names(blind_to(1e-9 * kSigma, 1)));
+  EXPECT_FALSE(names(blind_to(100 * kSigma, 1))) << "a statistic sees it";
+  EXPECT_FALSE(names(blind_to(1e-9 * kSigma, 1e-10 * kSigma))) << "an element sees it";
 }
 
 TEST(Statistics, RowsThatAreNotJudgedAndElementsWithoutNoiseAreLeftOut) {
@@ -188,7 +222,7 @@ TEST(Statistics, RowsThatAreNotJudgedAndElementsWithoutNoiseAreLeftOut) {
   StatisticsAccumulator accumulator;
   accumulator.Add(tile, info, errors, use);
   const StatisticsReport report = accumulator.Finish(info, 3, kFalseAlarm);
-  EXPECT_EQ(report.skipped_elements, static_cast<int64_t>(kChannels) + 1);
+  EXPECT_EQ(report.skipped_elements, static_cast<int64_t>(kChannels));
   EXPECT_EQ(report.quadratics[0].elements, static_cast<int64_t>((kRows - 1) * kChannels - 1));
   EXPECT_EQ(report.quadratics[0].q, 0);
 }

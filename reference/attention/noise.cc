@@ -1,0 +1,507 @@
+#include "reference/attention/noise.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "reference/attention/score_error.h"
+#include "reference/numerics/ulp.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kEvaluation = 1 + 0x1p-40;  // of these formulas in double, as in bound.cc
+
+// Below so many roundings their worst sum is smaller than lambda times the root of their variances:
+// h u against lambda u sqrt(h / 3).
+double FewRoundings() { return NoiseFactor() * NoiseFactor() / 3; }
+
+// Widths of cells, in nats: keys whose scores differ by less than half a spacing of P err alike.
+// The widest is half a spacing, each other a quarter of the one before, none finer than the score's
+// own error, below which a kernel does not tell keys apart.
+constexpr size_t kMostWidths = 8;
+std::vector<double> CellWidths(double u_p, double score_error) {
+  std::vector<double> widths;
+  const double finest = std::max(2 * score_error, 0x1p-40);
+  double width = u_p / 2;
+  do {
+    widths.push_back(width);
+    width /= 4;
+  } while (width > finest && widths.size() < kMostWidths);
+  std::reverse(widths.begin(), widths.end());
+  return widths;
+}
+
+// Keys of a row in the order of their scores, the largest first.
+std::vector<uint32_t> ByScore(std::span<const double> s) {
+  std::vector<std::pair<double, uint32_t>> keys(s.size());
+  for (size_t j = 0; j < s.size(); ++j) keys[j] = {-s[j], static_cast<uint32_t>(j)};
+  std::sort(keys.begin(), keys.end());
+  std::vector<uint32_t> order(s.size());
+  for (size_t j = 0; j < s.size(); ++j) order[j] = keys[j].second;
+  return order;
+}
+
+// Variances of sum_j a_j eps_j v_jc, and of what rounded weights do to the denominator, with eps_j
+// uniform in +-1: keys of a cell share their eps.
+class CellSums {
+ public:
+  CellSums(size_t channels, std::vector<double> widths)
+      : channels_(channels), widths_(std::move(widths)), levels_(widths_.size() + 1) {
+    for (Level& level : levels_) {
+      level.sum.assign(channels, 0);
+      level.of_values.assign(channels, 0);
+      level.of_both.assign(channels, 0);
+    }
+  }
+
+  // Keys come by falling scores; position: of the score, in nats, from any origin.
+  void Add(double position, double amplitude, const double* v) {
+    // A key is a cell of its own on level 0, which closes at once; wider cells hold finer ones.
+    for (size_t i = 1; i < levels_.size(); ++i) {
+      const double cell = std::floor(position / widths_[i - 1]);
+      if (cell == levels_[i].cell) break;
+      Close(i);
+      levels_[i].cell = cell;
+    }
+    Level& own = levels_[0];
+    for (size_t c = 0; c < channels_; ++c) own.sum[c] = amplitude * v[c];
+    own.weight = amplitude;
+    own.count = 1;
+    Close(0);
+  }
+
+  // Sum of the squares of cells, the largest of all widths: with `centred`, of v - o in place of v.
+  std::vector<double> Finish(bool centred, std::span<const double> centre) {
+    for (size_t i = 1; i < levels_.size(); ++i) Close(i);
+    std::vector<double> largest(channels_, 0);
+    for (const Level& level : levels_) {
+      for (size_t c = 0; c < channels_; ++c) {
+        const double o = centred ? centre[c] : 0;
+        const double square =
+            level.of_values[c] - 2 * o * level.of_both[c] + o * o * level.of_weights;
+        largest[c] = std::max(largest[c], square);
+      }
+    }
+    return largest;
+  }
+
+ private:
+  struct Level {
+    double cell = -kInfinity;
+    double weight = 0, of_weights = 0;  // of the open cell; sum of squares of closed ones
+    int64_t count = 0;
+    std::vector<double> sum, of_values, of_both;
+  };
+
+  // Adds the open cell of a level to the squares of its level and to the wider cell.
+  void Close(size_t i) {
+    Level& level = levels_[i];
+    if (level.count == 0) return;
+    Level* wider = i + 1 < levels_.size() ? &levels_[i + 1] : nullptr;
+    for (size_t c = 0; c < channels_; ++c) {
+      const double sum = level.sum[c];
+      level.of_values[c] += sum * sum;
+      level.of_both[c] += sum * level.weight;
+      if (wider != nullptr) wider->sum[c] += sum;
+      level.sum[c] = 0;
+    }
+    level.of_weights += level.weight * level.weight;
+    if (wider != nullptr) wider->weight += level.weight, wider->count += level.count;
+    level.weight = 0;
+    level.count = 0;
+  }
+
+  size_t channels_;
+  std::vector<double> widths_;
+  std::vector<Level> levels_;
+};
+
+// Sums of P.V over runs of consecutive columns, from which those of any range follow.
+class RangeSums {
+ public:
+  static constexpr int32_t kColumns = 16;
+
+  RangeSums(const NoiseQuestion& question, size_t channels) : channels_(channels) {
+    const auto& keys = question.row.keys;
+    const std::vector<double>& v = question.row.head->v.hi;
+    const int32_t first = keys.empty() ? 0 : keys.front() / kColumns;
+    runs_ = keys.empty() ? 0 : static_cast<size_t>(keys.back() / kColumns - first + 1);
+    prefix_.assign((runs_ + 1) * channels, 0);
+    share_.assign(runs_ + 1, 0);
+    largest_mass_.assign(channels, 0);
+    of_keys_.assign(channels, 0);
+    std::vector<double> mass(channels, 0);
+    size_t open = 0;
+    const auto close = [&] {
+      for (size_t c = 0; c < channels; ++c) {
+        largest_mass_[c] = std::max(largest_mass_[c], mass[c]);
+        mass[c] = 0;
+      }
+    };
+    for (size_t j = 0; j < keys.size(); ++j) {
+      const auto run = static_cast<size_t>(keys[j] / kColumns - first);
+      if (run != open) close(), open = run;
+      double* sum = &prefix_[(run + 1) * channels];
+      const double* value = &v[static_cast<size_t>(keys[j]) * channels];
+      share_[run + 1] += question.p[j];
+      for (size_t c = 0; c < channels; ++c) {
+        const double term = question.p[j] * value[c];
+        sum[c] += term;
+        mass[c] += std::fabs(term);
+        of_keys_[c] += term * term;
+      }
+    }
+    close();
+    for (size_t run = 0; run < runs_; ++run) {
+      share_[run + 1] += share_[run];
+      for (size_t c = 0; c < channels; ++c) {
+        prefix_[(run + 1) * channels + c] += prefix_[run * channels + c];
+      }
+    }
+  }
+
+  // Most that a sum over any range of columns comes to: the spread of the sums from the first
+  // column on, and what the runs at its two ends hold.
+  std::vector<double> LargestRange() const {
+    std::vector<double> low(channels_, 0), high(channels_, 0);
+    for (size_t run = 0; run <= runs_; ++run) {
+      for (size_t c = 0; c < channels_; ++c) {
+        low[c] = std::min(low[c], prefix_[run * channels_ + c]);
+        high[c] = std::max(high[c], prefix_[run * channels_ + c]);
+      }
+    }
+    for (size_t c = 0; c < channels_; ++c) high[c] += 2 * largest_mass_[c] - low[c];
+    return high;
+  }
+
+  size_t Runs() const { return runs_; }
+
+  // What a sum that is cut toward zero loses over all columns, to the first, where each of its
+  // steps loses the same share of the running sum: signed, for columns in ascending and descending
+  // order.
+  void Drift(double gamma, std::vector<double>* up, std::vector<double>* down) const {
+    up->assign(channels_, 0);
+    down->assign(channels_, 0);
+    const double share = gamma / static_cast<double>(std::max<size_t>(runs_, 1));
+    const double* total = &prefix_[runs_ * channels_];
+    for (size_t run = 1; run <= runs_; ++run) {
+      for (size_t c = 0; c < channels_; ++c) {
+        (*up)[c] += share * prefix_[run * channels_ + c];
+        (*down)[c] += share * (total[c] - prefix_[(run - 1) * channels_ + c]);
+      }
+    }
+  }
+
+  // sum_k (sum of range k)^2, the largest over equal ranges, up to `most` of them, and over ranges
+  // of one key, where partial outputs that lie within a spacing of each other count as rounded
+  // alike. u: of the type in which they are stored.
+  std::vector<double> LargestPartition(int64_t most, double u) const {
+    std::vector<double> largest = of_keys_;
+    const auto runs = static_cast<int64_t>(runs_);
+    for (int64_t ranges = 1; ranges <= std::min(most, runs); ranges = Next(ranges)) {
+      std::vector<double> squares(channels_, 0), size(channels_, 0);
+      std::vector<double> low(channels_, kInfinity), high(channels_, -kInfinity);
+      int64_t used = 0;
+      for (int64_t k = 0; k < ranges; ++k) {
+        const auto begin = static_cast<size_t>(k * runs / ranges);
+        const auto end = static_cast<size_t>((k + 1) * runs / ranges);
+        const double share = share_[end] - share_[begin];
+        if (!(share > 0)) continue;
+        ++used;
+        for (size_t c = 0; c < channels_; ++c) {
+          const double sum = prefix_[end * channels_ + c] - prefix_[begin * channels_ + c];
+          squares[c] += sum * sum;
+          const double o = sum / share;
+          low[c] = std::min(low[c], o);
+          high[c] = std::max(high[c], o);
+          size[c] = std::max(size[c], std::fabs(o));
+        }
+      }
+      const auto count = static_cast<double>(used);
+      for (size_t c = 0; c < channels_; ++c) {
+        const double alike = 1 + count * 2 * u * size[c] / (high[c] - low[c]);
+        const double together = alike < count ? alike : count;  // also where all are equal
+        largest[c] = std::max(largest[c], together * squares[c]);
+      }
+    }
+    return largest;
+  }
+
+ private:
+  // 1, 2, 3, 4, 6, 8, 12, ...
+  static int64_t Next(int64_t ranges) {
+    if (ranges < 3) return ranges + 1;
+    return (ranges & (ranges - 1)) == 0 ? ranges / 2 * 3 : ranges / 3 * 4;
+  }
+
+  size_t channels_;
+  size_t runs_ = 0;
+  std::vector<double> prefix_;  // [run][channel]
+  std::vector<double> share_;
+  std::vector<double> largest_mass_;
+  std::vector<double> of_keys_;  // sum_j (p_j v_j)^2
+};
+
+// Below so many runs the sums of ranges depend on where they end.
+constexpr size_t kFewRuns = 16;
+
+// The mean number of keys that share the finest cell of a key. Every addend rounds the whole
+// running sum, however small it is.
+double LikeKeys(std::span<const double> s, const std::vector<uint32_t>& order, double width) {
+  double sum = 0;
+  for (size_t begin = 0; begin < order.size();) {
+    const double cell = std::floor(s[order[begin]] / width);
+    size_t end = begin;
+    while (end < order.size() && std::floor(s[order[end]] / width) == cell) ++end;
+    const auto count = static_cast<double>(end - begin);
+    sum += count * count;
+    begin = end;
+  }
+  return sum / static_cast<double>(order.size());
+}
+
+// Variance of what the rounding of P does to sums over the keys of `rows`, which hold one value per
+// key and column, beside the results `centre`.
+std::vector<double> VarianceOfP(const Arithmetic& a, const RowNoise& noise,
+                                std::span<const double> s, const double* rows, size_t stride,
+                                std::span<const int32_t> keys, std::span<const double> centre) {
+  const size_t columns = centre.size();
+  CellSums cells(columns, noise.widths);
+  const double top = noise.order.empty() ? 0 : s[noise.order.front()];
+  for (const uint32_t j : noise.order) {
+    if (!(noise.amplitude[j] > 0)) continue;
+    const size_t row = keys.empty() ? j : static_cast<size_t>(keys[j]);
+    cells.Add(top - s[j], noise.amplitude[j], rows + row * stride);
+  }
+  std::vector<double> variance(columns, 0);
+  const auto take = [&](bool centred) {
+    const std::vector<double> squares = cells.Finish(centred, centre);
+    for (size_t c = 0; c < columns; ++c) {
+      double of = squares[c] / 3;
+      if (centred) of += noise.sink_amplitude * noise.sink_amplitude * centre[c] * centre[c] / 3;
+      variance[c] = std::max(variance[c], of);
+    }
+  };
+  if (a.p_in_numerator) take(false);
+  if (a.p_in_weights) take(true);
+  return variance;
+}
+
+class Model {
+ public:
+  explicit Model(const NoiseQuestion& question)
+      : q_(question),
+        a_(question.a),
+        w_(question.weights),
+        channels_(question.sums.size()),
+        rest_(1 - w_.t - w_.vanished),
+        is_nearest_(!a_.plan.op->toward_zero) {}
+
+  std::optional<RowNoise> Run() {
+    if (!(rest_ > 0)) return std::nullopt;
+    n_.order = ByScore(q_.s);
+    n_.widths = CellWidths(a_.u_p > 0 ? a_.u_p : 0x1p-24, w_.max_error);
+    n_.of_p.assign(channels_, 0);
+    n_.of_sums.assign(channels_, 0);
+    n_.slack.assign(channels_, 0);
+    n_.truncation.assign(channels_, 0);
+    n_.denominator_error = DenominatorError(a_, w_);
+    AddScores();
+    AddProbabilities();
+    AddSums();
+    return std::move(n_);
+  }
+
+ private:
+  const std::vector<double>& V() const { return q_.row.head->v.hi; }
+  const double* ValuesOf(size_t j) const {
+    return &V()[static_cast<size_t>(q_.row.keys[j]) * channels_];
+  }
+
+  // Scores, exp and merges through lse count at their largest. Where the denominator sums rounded
+  // weights, ChannelSums::c has their rounding too.
+  void AddScores() {
+    std::vector<double>& scores = n_.scores;
+    scores.assign(channels_, 0);
+    if (!a_.p_in_weights) {
+      for (size_t c = 0; c < channels_; ++c) scores[c] = q_.sums[c].c / rest_;
+    } else {
+      for (size_t j = 0; j < q_.p.size(); ++j) {
+        const double* v = ValuesOf(j);
+        const double error = q_.p[j] > 0 ? w_.score[j] : w_.c[j];
+        for (size_t c = 0; c < channels_; ++c) scores[c] += error * std::fabs(v[c] - q_.sums[c].o);
+      }
+      for (size_t c = 0; c < channels_; ++c) {
+        scores[c] = (scores[c] + w_.sink_c * std::fabs(q_.sums[c].o)) / rest_;
+      }
+    }
+    for (size_t c = 0; c < channels_; ++c) {
+      if (!(scores[c] < q_.sums[c].spread)) scores[c] = q_.sums[c].spread;
+    }
+  }
+
+  // Rounding of P: of the weights in the numerator, or in both.
+  void AddProbabilities() {
+    n_.amplitude.assign(q_.p.size(), 0);
+    if (!(a_.u_p > 0)) return;
+    n_.biased.assign(q_.p.size(), 0);
+    std::vector<double> biased(channels_, 0), biased_both(channels_, 0), centre(channels_);
+    for (size_t c = 0; c < channels_; ++c) centre[c] = q_.sums[c].o;
+    for (size_t j = 0; j < q_.p.size(); ++j) {
+      const double u = w_.p_rounding[j];
+      const double amplitude = w_.x[j] * u / rest_;
+      // Among P's subnormal numbers a rounding is no longer small beside its weight, nor of random
+      // phase; toward zero it goes one way.
+      if (is_nearest_ && u <= a_.u_p * (1 + 0x1p-40)) {
+        n_.amplitude[j] = amplitude;
+        continue;
+      }
+      n_.biased[j] = amplitude;
+      const double* v = ValuesOf(j);
+      for (size_t c = 0; c < channels_; ++c) {
+        biased[c] += amplitude * std::fabs(v[c]);
+        biased_both[c] += amplitude * std::fabs(v[c] - centre[c]);
+      }
+    }
+    if (a_.p_in_weights && q_.row.has_sink) n_.sink_amplitude = a_.u_p * w_.sink_share / rest_;
+    n_.largest_cell = LargestCell();
+    n_.of_p = VarianceOfP(a_, n_, q_.s, V().data(), channels_, q_.row.keys, centre);
+    for (size_t c = 0; c < channels_; ++c) {
+      if (a_.p_in_numerator) n_.slack[c] = biased[c];
+      if (a_.p_in_weights) n_.slack[c] = std::max(n_.slack[c], biased_both[c]);
+    }
+  }
+
+  double LargestCell() const {
+    double total = 0, open = 0, largest = 0, cell = -1;
+    for (const uint32_t j : n_.order) {
+      const double here = std::floor((q_.s[n_.order.front()] - q_.s[j]) / n_.widths.back());
+      if (here != cell) open = 0, cell = here;
+      open += n_.amplitude[j];
+      total += n_.amplitude[j];
+      largest = std::max(largest, open);
+    }
+    return total > 0 ? largest / total : 0;
+  }
+
+  // The sums of P.V, their rescales and merges.
+  void AddSums() {
+    const StoredBasis& basis = q_.row.head->v.basis;
+    const bool merges_lse = a_.merge == MergeKind::kLse || a_.merge == MergeKind::kLseDivisionFree;
+    const SumPlan& pv = *a_.plan.pv;
+    const bool is_tensor_core = pv.order == SumOrder::kTensorCore;
+    const bool truncates = is_tensor_core || pv.accumulator.toward_zero;
+    double outside = w_.depths.rescales + (a_.factored ? 2 : 0);
+    if (a_.merge != MergeKind::kNone) outside += w_.depths.splits;
+    // A reciprocal is one number for a whole range of keys.
+    const double common = (a_.p_normalised ? a_.c_d : 0) + (merges_lse ? a_.c_d + 1 : 0);
+    const double u = std::max(a_.u_a, truncates ? 0 : a_.u_pv);
+    double random = (truncates ? 0 : w_.depths.pv) + (is_nearest_ ? outside : 0);
+    double one_way = common + (is_nearest_ ? 0 : outside);
+    // Equal addends round alike.
+    const double alike = random > 0 ? LikeKeys(q_.s, n_.order, n_.widths.front()) : 1;
+    if (random < FewRoundings() * alike) {
+      one_way += random;
+      random = 0;
+    }
+    n_.second_order =
+        Compose(Gamma(w_.depths.pv, a_.u_pv), Gamma(outside + common, std::max(a_.u_a, a_.u_pv)));
+    std::optional<RangeSums> ranges;
+    if (!basis.Rotates() && (is_tensor_core || a_.u_part > 0)) ranges.emplace(q_, channels_);
+    n_.truncations = std::max(1.0, w_.depths.pv);
+    std::vector<double> path;
+    if (is_tensor_core && ranges) {
+      path = ranges->LargestRange();
+      ranges->Drift(Gamma(w_.depths.pv, a_.u_pv), &n_.drift_up, &n_.drift_down);
+    }
+    std::vector<double> partition;
+    if (merges_lse && a_.u_part > 0 && is_nearest_ && ranges && ranges->Runs() >= kFewRuns) {
+      partition = ranges->LargestPartition(static_cast<int64_t>(w_.depths.splits), a_.u_part);
+    }
+    for (size_t c = 0; c < channels_; ++c) {
+      const double x = q_.sums[c].x / rest_;
+      if (basis.Rotates()) {
+        // Partial outputs are stored in the basis.
+        n_.slack[c] += w_.largest_kappa * x;
+        if (merges_lse) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
+        continue;
+      }
+      double fixed = (Gamma(one_way, u) + Gamma(a_.c_p, a_.u_a) + w_.largest_kappa) * x;
+      if (truncates) {
+        const double reach = path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x);
+        n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
+      }
+      if (merges_lse && a_.u_part > 0 && partition.empty()) fixed += a_.u_part * x;
+      n_.slack[c] += fixed;
+      n_.of_sums[c] = random * alike * u * x * u * x / 3;
+      if (!partition.empty()) {
+        const double factor = a_.u_part / rest_;
+        n_.of_sums[c] += factor * factor * partition[c] / 3;
+      }
+    }
+  }
+
+  const NoiseQuestion& q_;
+  const Arithmetic& a_;
+  const KeyWeights& w_;
+  const size_t channels_;
+  const double rest_;
+  const bool is_nearest_;  // of every rounding outside the sums
+  RowNoise n_;
+};
+
+}  // namespace
+
+double NoiseFactor() {
+  static const double factor = std::sqrt(2 * std::log(2 / kNoiseFalseAlarm));
+  return factor;
+}
+
+std::optional<RowNoise> NoiseOf(const NoiseQuestion& question) {
+  if (question.p.empty()) return std::nullopt;
+  return Model(question).Run();
+}
+
+std::vector<double> NoiseAlong(const Arithmetic& a, const RowNoise& noise,
+                               std::span<const double> s, std::span<const double> projected,
+                               std::span<const double> centre) {
+  return VarianceOfP(a, noise, s, projected.data(), centre.size(), {}, centre);
+}
+
+void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
+                  std::vector<ChannelBound>* bounds) {
+  const Arithmetic& a = question.a;
+  const bool rotates = question.row.head->v.basis.Rotates();
+  for (size_t c = 0; c < bounds->size(); ++c) {
+    ChannelBound& bound = (*bounds)[c];
+    if (!(bound.bound < kInfinity)) continue;
+    const double magnitude = std::fabs(question.sums[c].o);
+    const double fixed = (noise.slack[c] + noise.truncation[c]) * (1 + noise.second_order);
+    std::array<double, kBoundTerms> terms{};
+    terms[kScoreTerm] = noise.scores[c];
+    terms[kNoiseTerm] =
+        NoiseFactor() * std::sqrt(noise.of_p[c] + noise.of_sums[c]) * (1 + noise.second_order);
+    terms[kCodecTerm] = bound.terms[kCodecTerm];
+    terms[kUnderflowTerm] = bound.terms[kUnderflowTerm];
+    // Of sums in the basis of V, and back out of it, nothing is taken for random.
+    terms[kSumTerm] = rotates ? bound.terms[kSumTerm] + fixed : fixed;
+    if (rotates) terms[kNormaliseTerm] = bound.terms[kNormaliseTerm];
+    double f = terms[kScoreTerm] + terms[kNoiseTerm] + terms[kCodecTerm] + terms[kSumTerm];
+    terms[kDenominatorTerm] = noise.denominator_error * (magnitude + f);
+    f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
+    terms[kOutputTerm] = OutputRounding(question.out, a.u_o, magnitude + f) + a.eta_o;
+    const double limit = (f + terms[kOutputTerm]) * kEvaluation;
+    if (!(limit < bound.bound)) continue;
+    bound.bound = limit;
+    bound.before_output = f;
+    bound.terms = terms;
+  }
+}
+
+}  // namespace kvcheck
