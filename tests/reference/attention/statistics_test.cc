@@ -316,7 +316,8 @@ TEST(Statistics, HoldForEveryPlan) {
     const auto& statistics = verdict.outputs[0].statistics;
     ASSERT_TRUE(statistics.has_value()) << name;
     EXPECT_EQ(statistics->skipped_elements, 0) << name;
-    EXPECT_FALSE(statistics->warnings.empty()) << name;
+    // Under sums in bf16 the proven bound is no smaller than the fault.
+    EXPECT_TRUE(!statistics->warnings.empty() || verdict.outcome == Outcome::kMistrusted) << name;
     ++taken;
   }
   EXPECT_GT(taken, 10);
