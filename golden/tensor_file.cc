@@ -86,6 +86,15 @@ TensorFileFormat FormatOfFile(const std::string& path) {
   throw Error(ErrorCode::kUnreadableFile, OtherFormat(start.substr(0, 8), path), path);
 }
 
+std::unique_ptr<TensorSource> OpenArchive(const std::string& place) {
+  const TensorPlace where = ParseTensorPlace(place);
+  if (FormatOfFile(where.path) == TensorFileFormat::kNumpyArchive) {
+    return std::make_unique<NumpyArchive>(where.path, where.dtype);
+  }
+  throw Error(ErrorCode::kUnsupported, "HDF5 is not read here: save it as safetensors or .npy",
+              where.path);
+}
+
 std::unique_ptr<TensorSource> OpenTensorFile(const std::string& place,
                                              const LibraryOpener& open_by_library,
                                              const ReadLimits& limits) {

@@ -29,6 +29,10 @@ std::unique_ptr<TensorSource> OpenTensorFile(const std::string& place,
                                              const LibraryOpener& open_by_library,
                                              const ReadLimits& limits = {});
 
+// An opener for programs that read numpy's archives in their own process, and no HDF5.
+// Errors: kUnsupported for HDF5.
+std::unique_ptr<TensorSource> OpenArchive(const std::string& place);
+
 }  // namespace kvcheck
 
 #endif  // GOLDEN_TENSOR_FILE_H_

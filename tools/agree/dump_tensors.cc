@@ -25,16 +25,10 @@ namespace {
 
 constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
 
-// HDF5 is read by a library, in a process of its own.
-std::unique_ptr<TensorSource> RefuseLibraryFile(const std::string& path) {
-  throw Error(ErrorCode::kUnsupported,
-              "logits are not read from this format: save them with the safetensors package", path);
-}
-
 class TensorLogits : public LogitsDump {
  public:
   explicit TensorLogits(const std::string& path)
-      : LogitsDump(path), source_(OpenTensorFile(path, RefuseLibraryFile)), file_(*source_) {
+      : LogitsDump(path), source_(OpenTensorFile(path, OpenArchive)), file_(*source_) {
     const auto& objects = file_.index().objects;
     whole_ = objects.count("/topk_logits") == 0;
     name_ = whole_ ? WholeName() : "/topk_logits";

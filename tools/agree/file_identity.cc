@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "golden/input_file.h"
+#include "golden/raw_file.h"
 
 namespace kvcheck {
 
 bool AreOneFile(const std::string& a, const std::string& b) {
   std::error_code ignored;
-  return std::filesystem::equivalent(a, b, ignored);
+  return std::filesystem::equivalent(ParseTensorPlace(a).path, ParseTensorPlace(b).path, ignored);
 }
 
-bool HaveSameBytes(const std::string& a, const std::string& b, const Cancel& cancel) {
+bool HaveSameBytes(const std::string& of_a, const std::string& of_b, const Cancel& cancel) {
+  const std::string a = ParseTensorPlace(of_a).path, b = ParseTensorPlace(of_b).path;
   // Folders, and names with more than a file in them, have no bytes of their own.
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(a, ignored)) return false;

@@ -71,10 +71,7 @@ std::vector<int64_t> OfNumbers(std::string_view text, const std::string& path) {
 
 // Of a file of tensors that has one, or `tokens` or `input_ids` among others.
 std::vector<int64_t> OfTensors(const std::string& path) {
-  const std::unique_ptr<TensorSource> file =
-      OpenTensorFile(path, [&](const std::string&) -> std::unique_ptr<TensorSource> {
-        RefuseIds("it is of a format that ids are not read from", path);
-      });
+  const std::unique_ptr<TensorSource> file = OpenTensorFile(path, OpenArchive);
   const std::vector<ListedTensor> listed = ListTensors(file->index());
   std::string name = listed.size() == 1 ? listed.front().path : "";
   for (const char* known : {"/tokens", "/input_ids"}) {

@@ -19,6 +19,7 @@
 
 #include "golden/decoder_file.h"
 #include "golden/input_file.h"
+#include "golden/raw_file.h"
 #include "golden/text_file.h"
 #include "reference/spec/error.h"
 #include "tools/agree/agree.h"
@@ -258,10 +259,11 @@ int CompareLogits(const AgreeOptions& options) {
   question.threads = options.question.threads;
   question.judge = options.judge;
   std::vector<GotDump> gots;
-  std::vector<std::string> inputs = {question.gold, options.noise};
+  std::vector<std::string> inputs = {ParseTensorPlace(question.gold).path,
+                                     ParseTensorPlace(options.noise).path};
   for (size_t i = 1; i < options.logits.size(); ++i) {
     gots.push_back(ParseGotDump(options.logits[i], options.head_dim));
-    inputs.push_back(gots.back().path);
+    inputs.push_back(ParseTensorPlace(gots.back().path).path);
   }
   CheckReportPlaces({{"--json", options.json}}, inputs);
   const DumpsReport report = CompareSeveralDumps(question, std::move(gots), OnInterrupt());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -28,6 +29,34 @@ TEST_F(Dumps, ACopyAgreesAndIsSaidToBeOne) {
   EXPECT_FALSE(report.is_lower_bound);
   ASSERT_EQ(report.notes.size(), 1u);
   EXPECT_THAT(report.notes[0], HasSubstr("byte for byte GOLD"));
+}
+
+// What numpy, tofile and a program in C++ leave of the same numbers.
+TEST_F(Dumps, AreReadFromNumpysFilesAndFromRawElements) {
+  const Rows rows = Drawn(40, 11);
+  const std::string gold = Safetensors("gold", rows);
+  std::string data;
+  for (const auto& row : rows) {
+    for (const float logit : row) Append(logit, &data);
+  }
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 40, 11), }";
+  header.resize(117, ' ');
+  header += '\n';
+  const std::string start = std::string("\x93NUMPY\x01\x00", 8) +
+                            static_cast<char>(header.size() & 0xff) +
+                            static_cast<char>(header.size() >> 8);
+  const std::string npy = Path("rows.npy"), raw = Path("rows.bin");
+  std::ofstream(npy, std::ios::binary) << start << header << data;
+  std::ofstream(raw, std::ios::binary) << data;
+  for (const std::string& got : {npy, raw + ":f32:40x11"}) {
+    const DumpReport report = Compare(gold, got);
+    EXPECT_EQ(report.outcome, Outcome::kPass) << got << report.why;
+    EXPECT_EQ(report.figures.positions, 40) << got;
+    EXPECT_EQ(report.figures.kl_max, 0) << got;
+  }
+  const DumpReport itself = Compare(raw + ":f32:40x11", raw + ":f32:40x11");
+  EXPECT_EQ(itself.outcome, Outcome::kMistrusted);
+  EXPECT_TRUE(itself.one_file);
 }
 
 // Index of the largest and second largest.
