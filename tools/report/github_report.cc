@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/report/html_report.h"
+#include "tools/report/output_text.h"
 #include "tools/report/shown_text.h"
 
 namespace kvcheck {

@@ -19,6 +19,9 @@ std::string WorstSentence(const OutputVerdict& output);
 // "2048 elements, worst 0.61 x the bound, 32 rows in 50 digits".
 std::string PassSentence(const OutputVerdict& output);
 
+// What explains the result, in a sentence; "": nothing does.
+std::string FirstHint(const CaseResult& result);
+
 // What explains a failure, and the declarations under which it would pass.
 std::vector<std::string> HintLines(const OutputVerdict& output);
 // "bound": how large, from which roundings, under which rule and plan; "rule" where the rule alone

@@ -35,11 +35,7 @@ std::string Headline(const CaseResult& result, const TextOptions& options);
 // green, a failure red, anything else yellow.
 std::string ShownHeadline(const CaseResult& result, const TextOptions& options);
 
-// What explains the result, in a sentence; "": nothing does.
-std::string FirstHint(const CaseResult& result);
-
-// The headline and, unless the result is as it should be, what explains it; with verbose everything
-// that is known of any result.
+// The headline and, unless the result is as it should be, what explains it (verbose: everything).
 std::string CaseText(const CaseResult& result, const TextOptions& options);
 
 class TextReport {
