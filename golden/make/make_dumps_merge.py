@@ -5,9 +5,10 @@ Needs numpy and safetensors. The numbers are random, from a seed.
 
 Each of 6 rows was asked about 4 ranges of keys: a partial output of 32 channels and its log-sum-exp, natural. Of two rows the last range
 is empty: an output of 0, a log-sum-exp of -inf. A merge is attention of one query q = 1 over the ranges, k the log-sum-exps, v the
-outputs, head_dim 1, scale 1: its weights are exp(lse_i - max) over their sum.
+outputs, head_dim 1, scale 1: its weights are exp(lse_i - max) over their sum. A mask hides the empty ranges, since -inf as a key has
+no product with every query.
 
-  merge.safetensors             q, k, v, and out and lse by the definition, in f32
+  merge.safetensors             q, k, v, mask, and out and lse by the definition, in f32
   merge_wrong_base.safetensors  out of a merge that takes the natural log-sum-exps for those of base 2
 """
 import pathlib
@@ -39,7 +40,9 @@ def main(arguments):
     partial = generator.standard_normal((ROWS, RANGES, CHANNELS), np.float32)
     lse = 5 + generator.standard_normal((ROWS, RANGES), np.float32)
     partial[[1, 4], -1], lse[[1, 4], -1] = 0, -np.inf
-    case = {"q": np.ones((ROWS, 1, 1, 1), np.float32), "k": lse[:, None, :, None], "v": partial[:, None]}
+    there = np.isfinite(lse)
+    case = {"q": np.ones((ROWS, 1, 1, 1), np.float32), "k": np.where(there, lse, 0)[:, None, :, None], "v": partial[:, None],
+            "mask": there[:, None, None, :]}
     for name, base in (("merge", "e"), ("merge_wrong_base", "2")):
         out, total = merged(partial, lse, base)
         answer = {"out": out[:, None, None]} | ({"lse": total[:, None, None]} if base == "e" else {})

@@ -97,14 +97,14 @@ TEST_F(PlansCommand, ACallThatThePlanExcludesHasAWarning) {
 TEST_F(PlansCommand, AMergeOfPartialResultsIsAttentionOverThem) {
   const std::string folder = std::string(KVCHECK_SOURCE_DIR) + "/golden/dumps/";
   const std::string text =
-      "attention b=6 hq=1 hkv=1 l=1 t=4 d=1 dv=32 q=f32 k=f32 v=f32 out=f32 scale=1";
+      "attention b=6 hq=1 hkv=1 l=1 t=4 d=1 dv=32 q=f32 k=f32 v=f32 out=f32 mask=bool:B11T scale=1";
   const json right = Report({"compare", folder + "merge.safetensors", "--plan", "plain_f32",
                              "--case", text + " lse=natural data=file"},
                             0);
   ASSERT_EQ(right.at("outputs").size(), 2U);
   for (const json& output : right.at("outputs")) {
     EXPECT_EQ(output.at("outcome"), "PASS");
-    // The ranges that are empty, whose log-sum-exp is -inf, leave nothing out.
+    // Rows with ranges that are empty, whose log-sum-exp is -inf, are judged too.
     EXPECT_EQ(output.at("counts").at("judged"), output.at("counts").at("elements")) << output;
   }
   const json wrong = Report({"compare", folder + "merge_wrong_base.safetensors", "--plan",
@@ -115,7 +115,7 @@ TEST_F(PlansCommand, AMergeOfPartialResultsIsAttentionOverThem) {
   // The same numbers are right where the log-sum-exps were of base 2.
   const std::string base2 =
       "attention b=6 hq=1 hkv=1 l=1 t=4 d=1 dv=32 q=f32 k=f32 v=f32 out=f32 "
-      "scale=0.6931471805599453 data=file";
+      "mask=bool:B11T scale=0.6931471805599453 data=file";
   Report(
       {"compare", folder + "merge_wrong_base.safetensors", "--plan", "plain_f32", "--case", base2},
       0);
