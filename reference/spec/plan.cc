@@ -113,7 +113,7 @@ std::vector<std::string> PlanNames() {
 
 // A plan's name in place of the first field, without base=: the name, or nothing.
 std::optional<Piece> BareName(const Piece& line) {
-  const size_t end = std::min(line.text.find(' '), line.text.size());
+  const size_t end = std::min(line.text.find_first_of(" \t\r\n"), line.text.size());
   const Piece first = {line.text.substr(0, end), line.whole};
   if (first.text.empty() || first.text.find('=') != std::string_view::npos) return std::nullopt;
   if (FindKnownPlan(first.text) != nullptr) return first;

@@ -52,10 +52,10 @@ void GithubReport::Add(const CaseResult& result) {
   int64_t& count = failed ? errors_ : warnings_;
   ++count;
   if (count <= kAnnotations) {
-    annotations_ +=
-        fmt::format("::{} title={}::{}\n", failed ? "error" : "warning",
-                    WorkflowText("kvcheck: " + NameText(Title(result)), true),
-                    WorkflowText(hint.empty() ? headline : headline + "\n" + hint, false));
+    annotations_ += fmt::format(
+        "::{} title={}::{}\n", failed ? "error" : "warning",
+        WorkflowText("kvcheck: " + NameText(Title(result)), true),
+        WorkflowText(hint.empty() ? headline : headline + "\n" + NameText(hint), false));
   }
   if (errors_ + warnings_ > kSummaryRows) return;
   table_ +=
