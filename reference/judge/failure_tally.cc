@@ -153,12 +153,11 @@ std::vector<std::string> DescribeFailures(const FailureTally& tally, const Shape
     }
   }
   if (!where.empty()) {
-    lines.push_back(fmt::format("all failures at {}{}", fmt::join(where, ", "),
-                                tally.elements() == box
-                                    ? ", everything there"
-                                    : fmt::format(", {:.2g} % of what is there",
-                                                  100.0 * static_cast<double>(tally.elements()) /
-                                                      static_cast<double>(box))));
+    const double percent = 100.0 * static_cast<double>(tally.elements()) / static_cast<double>(box);
+    const std::string share = tally.elements() == box ? "everything there"
+                              : percent > 99          ? "more than 99 % of what is there"
+                                             : fmt::format("{:.2g} % of what is there", percent);
+    lines.push_back(fmt::format("all failures at {}, {}", fmt::join(where, ", "), share));
   } else if (tally.elements() == elements) {
     lines.push_back("everything fails");
   }

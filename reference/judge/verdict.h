@@ -68,7 +68,7 @@ struct ReasonCount {
   bool operator==(const ReasonCount&) const = default;
 };
 
-// Which rows of an output were judged, where not all of them were (judge/choose_rows.h).
+// Which rows of an output were judged, where not all of them were (sampled_source.h).
 struct SampleReport {
   int64_t rows = 0;      // judged
   int64_t of_rows = 0;   // that the output has

@@ -17,7 +17,7 @@ struct AttentionSpace {
   std::vector<DType> q;        // empty: every type
   std::vector<DType> out;      // empty: every type
   bool out_as_q = false;       // the output has the type of the queries
-  std::vector<std::string> k;  // patterns (pattern.h) over texts of formats; empty: every one
+  std::vector<std::string> k;  // patterns (glob.h) over texts of formats; empty: every one
   std::vector<std::string> v;
   bool same_format = false;        // K and V are stored in one format
   std::vector<std::string> masks;  // patterns over texts of masks; empty: every one

@@ -27,7 +27,7 @@ enum class SpaceRows : uint8_t {
 };
 
 struct CacheSpace {
-  // Patterns (pattern.h) over the kinds of layouts: linear, linear:w, ring, ring:keep, chunk.
+  // Patterns (glob.h) over the kinds of layouts: linear, linear:w, ring, ring:keep, chunk.
   // Empty: every one.
   std::vector<std::string> layouts;
   // Patterns over the texts of CacheFormats() (NamesCacheFormat), of K and of V. Empty: every one;

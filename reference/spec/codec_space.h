@@ -13,7 +13,7 @@
 namespace kvcheck {
 
 struct CodecSpace {
-  std::vector<std::string> formats;  // patterns (pattern.h) over their texts; empty: every one
+  std::vector<std::string> formats;  // patterns (glob.h) over their texts; empty: every one
   std::vector<CodecDirection> directions;  // empty: every one
   std::vector<DType> x;                    // types of rows; empty: every one
 

@@ -106,18 +106,20 @@ std::vector<std::string> PlanNames() {
   return names;
 }
 
-// The name of a plan, or nearly so, in place of fields.
-void RefuseBareName(std::string_view text) {
-  if (text.find_first_of("= ") != std::string_view::npos) return;
-  const Piece name = WholeLine(text);
-  if (FindKnownPlan(text) != nullptr) {
-    name.Refuse(fmt::format("a known plan is named by base=: write base={}", text));
-  }
-  const std::string near = NearestName(text, PlanNames());
-  if (near.empty()) return;
-  name.Refuse(fmt::format(
-      "expected key=value, got '{}'; a known plan is named by base=: did you mean base={}?", text,
-      near));
+[[noreturn]] void RefuseName(const Piece& name) {
+  name.Refuse(fmt::format("'{}' is not a known plan{}; `kvcheck plans` prints them", name.text,
+                          DidYouMean(name.text, PlanNames())));
+}
+
+// A plan's name in place of the first field, without base=: the name, or nothing.
+std::optional<Piece> BareName(const Piece& line) {
+  const size_t end = std::min(line.text.find_first_of(" \t\r\n"), line.text.size());
+  const Piece first = {line.text.substr(0, end), line.whole};
+  if (first.text.empty() || first.text.find('=') != std::string_view::npos) return std::nullopt;
+  if (FindKnownPlan(first.text) != nullptr) return first;
+  const bool is_all = first.text.size() == line.text.size();
+  if (is_all || !NearestName(first.text, PlanNames()).empty()) RefuseName(first);
+  return std::nullopt;
 }
 
 // Whether `dequantize` says how often a value is rounded.
@@ -132,6 +134,8 @@ double ParseError(Piece piece) {
 }
 
 }  // namespace
+
+std::vector<std::string> PlanKeys() { return ListedNames(kKeys); }
 
 std::string_view Name(SumOrder order) { return NameIn(kOrders, order); }
 std::string_view Name(ExpForm form) { return NameIn(kExpForms, form); }
@@ -239,16 +243,18 @@ std::string Print(const Plan& plan) {
 }
 
 Plan ParsePlan(std::string_view text) {
-  RefuseBareName(text);
-  Fields fields(WholeLine(text), kKeys);
+  Piece line = WholeLine(text);
+  const std::optional<Piece> bare = BareName(line);
+  if (bare) line.text.remove_prefix(std::min(bare->text.size() + 1, line.text.size()));
+  Fields fields(line, kKeys);
   Plan plan;
   Piece value;
-  if (fields.TakeIf("base", &value)) {
+  const bool has_base = fields.TakeIf("base", &value);
+  if (bare && has_base) value.Refuse("the plan is named before");
+  if (bare) value = *bare;
+  if (bare || has_base) {
     const KnownPlan* known = FindKnownPlan(value.text);
-    if (known == nullptr) {
-      value.Refuse(fmt::format("'{}' is not a known plan{}; `kvcheck list` prints them", value.text,
-                               DidYouMean(value.text, PlanNames())));
-    }
+    if (known == nullptr) RefuseName(value);
     plan = ParsePlan(known->text);
     plan.name = std::string(known->name);
   }

@@ -13,7 +13,8 @@ In every *.md below ROOT, apart from folders that hold nothing of the project's 
   `Name`, `a_name`           a word of a source, or the name of a file
   --option                   in code: one that a source of the project has, or one of OTHER_OPTIONS
   kvcheck N.N.N              the version of CMakeLists.txt; also in comments of sources
-In comments of sources: paths that begin with a room. NAME, FILE, *, {a,b} and the like are patterns: one fitting file is enough.
+In comments of sources: paths that begin with a room, and names of headers, sources (of C++ alone) and pages, with or without
+a part of their path. NAME, FILE, *, {a,b} and the like are patterns: one fitting file is enough.
 """
 
 import bisect
@@ -43,7 +44,7 @@ TEST_NAME = re.compile(r"[A-Z][A-Za-z0-9]+\.[A-Z][A-Za-z0-9]{5,}")
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)"
                   r"|add_test\(NAME (\w+)\.(\w+)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
-PLACEHOLDER = re.compile(r"\b(?:NAME|FILE|ID|IMPL|KIND|HASH|COMMAND|CMD|N|X|Y|F|ROOM|FORMAT|LAYER|YOUR_\w+)\b|<[^>]+>|%[sd]")
+PLACEHOLDER = re.compile(r"\b(?:NAME|FILE|ID|IMPL|KIND|HASH|COMMAND|CMD|N|X|Y|F|ROOM|PAGE|FORMAT|LAYER|YOUR_\w+)\b|<[^>]+>|%[sd]")
 
 
 class House:
@@ -61,7 +62,7 @@ class House:
         self.rooms = {name for name in self.folders if "/" not in name and name not in (".", ".ci")}
         self.texts = {}
         self.headings = {}
-        self.tests = self.options = self.words = None
+        self.tests = self.options = self.words = self.endings = None
 
     def text(self, name):
         if name not in self.texts:
@@ -79,6 +80,15 @@ class House:
         folder, _, name = path.rpartition("/")
         lists = f"{folder}/CMakeLists.txt"
         return "." not in name and lists in self.files and re.search(rf"\b{re.escape(name)}\b", self.text(lists)) is not None
+
+    def has_ending(self, path):
+        """A file whose path ends so."""
+        pattern = PLACEHOLDER.sub("*", path)
+        if pattern != path:
+            return bool(fnmatch.filter(self.files, pattern) or fnmatch.filter(self.files, f"*/{pattern}"))
+        if self.endings is None:
+            self.endings = {"/".join(parts[i:]) for parts in (file.split("/") for file in self.files) for i in range(len(parts))}
+        return path in self.endings
 
     def anchors(self, page):
         """Headings as links name them, and the numbers of sections."""
@@ -216,6 +226,11 @@ def check_comments(house, file):
         yield from ((block.start() + offset, what) for offset, what in check_version(house, block[0]))
         for match in re.finditer(rf"(?<![\w./*-])(?:{rooms})/[\w./{{}},*-]*\.(?:md|h|cc|py|sh|cases)\b", block[0]):
             if not house.has(match[0]):
+                yield block.start() + match.start(), f"no '{match[0]}'"
+        # Sources of other libraries are named in Python, and Python's of them everywhere.
+        endings = "h|cc|inc|md|cases|cmake|sh" if file.endswith((".h", ".cc", ".inc")) else "md|cases"
+        for match in re.finditer(rf"(?<![\w./*<\\\"{{}},-])\w[\w-]*(?:/[\w-]+)*\.(?:{endings})\b(?!\.\w)", block[0]):
+            if match[0].partition("/")[0] not in house.rooms and not house.has_ending(match[0]):
                 yield block.start() + match.start(), f"no '{match[0]}'"
 
 

@@ -60,6 +60,18 @@ class Links(unittest.TestCase):
             self.assertEqual(self.check(text.replace("tools/gone.md", "tools/a/README.md").replace("tools/gone.sh", ""), file)[0], 0)
         self.assertEqual(self.check('const char* a = "tools/gone.md";\n', "tools/a/x.cc")[0], 0)
 
+    def test_comments_name_files_that_are_there_by_any_part_of_their_path(self):
+        for file, there, gone in (("tools/b/x.cc", "unit.h", "pattern.h"), ("tools/b/x.h", "a/unit.h", "b/unit.h"),
+                                  ("tools/b/x.h", "a/README.md, and -inl.h", "choose_rows.h"), ("tools/b/x.py", "README.md", "GONE_PAGE.md"),
+                                  ("tools/b/x.sh", "a/README.md", "a/GONE.md")):
+            mark = "#" if file.endswith((".py", ".sh")) else "//"
+            self.assertEqual(self.check(f"{mark} The rule ({there}).\n", file), (0, ""), file)
+            status, said = self.check(f"\n{mark} The rule ({gone}).\n", file)
+            self.assertEqual((status, said), (1, f"{file}:2: no '{gone}'\n"))
+        # Of other libraries.
+        self.assertEqual(self.check("# its fp8.h\n", "tools/b/x.py")[0], 0)
+        self.assertEqual(self.check("// their models/cache.py\n", "tools/b/x.cc")[0], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

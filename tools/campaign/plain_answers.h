@@ -1,4 +1,4 @@
-// Answers as a test that looks at tensors has them (other_rules.h): of kernels and codecs the
+// Answers as a test that looks at tensors has them (customary_rules.h): of kernels and codecs the
 // tensors, codes as the values they stand for; of caches what the last operation that was judged
 // returned.
 

@@ -132,7 +132,10 @@ void CompareTwoPlans(const TwoPlansQuestion& asked, ResultSink* results) {
                 "same --plan and --gold-plan",
                 "compare");
   }
-  if (asked.bitwise && ParsePlan(asked.plan) == ParsePlan(kStrangerPlan)) {
+  // A name and no field claims nothing.
+  Plan claimed = ParsePlan(asked.plan.empty() ? kStrangerPlan : asked.plan);
+  claimed.name.clear();
+  if (asked.bitwise && claimed == Plan()) {
     throw Error(ErrorCode::kUsage,
                 "nothing says that two runs of a stranger have the same bits; name the plan",
                 "--bitwise");

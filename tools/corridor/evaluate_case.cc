@@ -14,6 +14,7 @@
 #include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
+#include "tools/corridor/plan_fit.h"
 
 namespace kvcheck {
 namespace {
@@ -129,14 +130,27 @@ std::unique_ptr<ExpectedSource> MakeExpected(const Question& question) {
 
 Verdict EvaluateCase(const Question& question, const ObservedSource& observed, JudgeOptions options,
                      const Cancel& cancel) {
-  const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
   const CaseKind kind = KindOf(question.c);
+  const bool is_auto = HasPlan(kind) && question.plan.name == kAutoPlan;
+  if (is_auto && options.strict) {
+    throw Error(ErrorCode::kUsage,
+                "a plan that is chosen by the verdict proves nothing: where warnings fail, declare "
+                "the plan of the kernel (kvcheck plans)",
+                "plan=auto");
+  }
+  const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
   if (kJudgedKinds[kind].special != nullptr) options.special = *kJudgedKinds[kind].special;
   Verdict verdict = Judge(CancellableSource(*expected, cancel), observed, options);
   AddLseWarnings(&verdict);
   verdict.case_text = Print(question.c);
   if (HasPlan(kind)) verdict.plan = Print(question.plan);
   verdict.profile = Print(question.profile);
+  for (std::string& warning : ScopeWarnings(question)) {
+    verdict.warnings.push_back(std::move(warning));
+  }
+  if (is_auto) {
+    verdict.warnings.push_back(FitText(FitKnownPlans(question, observed, options, cancel)));
+  }
   return verdict;
 }
 

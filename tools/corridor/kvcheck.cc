@@ -393,10 +393,12 @@ std::map<std::string, ExpectedValues> ReferenceAttention(const AttentionCall& ca
   return named;
 }
 
-std::string TextOf(const Verdict& verdict) {
+std::string TextOf(const Verdict& verdict, bool verbose) {
   CaseResult result;
   result.verdict = verdict;
-  return CaseText(result, TextOptions{});
+  TextOptions options;
+  options.verbose = verbose;
+  return CaseText(result, options);
 }
 
 std::string JsonOf(const Verdict& verdict) {

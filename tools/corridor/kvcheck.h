@@ -166,8 +166,9 @@ Verdict JudgeCache(const std::string& case_text, CacheFactory* caches,
 Verdict JudgePrefix(const std::string& case_text, PrefixImplementation* cache,
                     const Settings& settings = {});
 
-// As kvcheck prints it: one line where it passed, everything that is known otherwise.
-std::string TextOf(const Verdict& verdict);
+// As kvcheck prints it: one line where it passed, otherwise what explains it; with verbose
+// everything that is known.
+std::string TextOf(const Verdict& verdict, bool verbose = false);
 // As --json has it: a document with this one result (tools/report/README.md).
 std::string JsonOf(const Verdict& verdict);
 // The exit code that the command line would end with: 0 passed, 1 failed, 3 nothing was proved.

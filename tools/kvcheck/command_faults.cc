@@ -109,9 +109,7 @@ int ExplainFault(const FaultsOptions& options) {
   result.verdict = trials->Explain(entry);
   result.verdict.implementation = FaultyName(*fault);
   result.verdict.command = CommandOf(*fault, entry, trial.check);
-  TextOptions shown = options.common.text;
-  shown.verbose = true;
-  std::cout << CaseText(result, shown)
+  std::cout << CaseText(result, options.common.text)
             << fmt::format("\nwithout the fault: {}; differences: {}; check: {}\n",
                            Name(healthy.outcome), trial.hits,
                            trial.check.empty() ? "none" : trial.check)
@@ -188,8 +186,10 @@ void AddRun(CLI::App* faults, ChosenCommand* chosen) {
 void AddExplain(CLI::App* faults, ChosenCommand* chosen) {
   auto options = std::make_shared<FaultsOptions>();
   CLI::App* command = faults->add_subcommand(
-      "explain", "What a fault replaces, and the verdict of its smallest case in full");
+      "explain", "What a fault replaces, and the verdict of its smallest case");
   command->add_option("ID", options->id, "Of the fault")->required();
+  command->add_flag("-v,--verbose", options->common.text.verbose,
+                    "Everything that is known of the verdict");
   command->callback([=] { *chosen = [=] { return ExplainFault(*options); }; });
 }
 

@@ -86,10 +86,9 @@ std::string ListText() {
   }
   text += "  the faults: kvcheck faults list\n";
   text += "  in processes of their own: " + AdaptersText() + "\n\n";
-  text += "plans known by name (base=NAME)\n";
+  text += "plans known by name (--plan NAME; their numbers: kvcheck plans NAME)\n";
   for (const KnownPlan& plan : KnownPlans()) {
-    text += fmt::format("  {}\n    {}\n", plan.name, plan.reason);
-    if (!plan.text.empty()) text += fmt::format("    {}\n", plan.text);
+    text += fmt::format("  {:<26}{}\n", plan.name, plan.kernel);
   }
   return text;
 }

@@ -96,7 +96,8 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
   quiet->group(kGroup);
   command
       ->add_flag("-v,--verbose", options->text.verbose,
-                 "Details of cases that passed, with the size of fault that would have shown")
+                 "Everything that is known, of cases that passed too: counts, maps, metrics, "
+                 "statistics, sensitivity, plan, probes")
       ->excludes(quiet)
       ->group(kGroup);
 }

@@ -228,6 +228,7 @@ void BindVerdict(nb::module_& m) {
                      return all;
                    })
       .def("to_json", [](const Verdict& v) { return JsonOf(v); })
+      .def("text", &TextOf, "verbose"_a = false)
       .def("_repr_html_", [](const Verdict& v) { return HtmlFragment(v); })
       .def("__str__", [](const Verdict& v) { return TextOf(v); })
       // Neither answer would be right of MISTRUSTED, and an object without this is true.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/report/html_report.h"
+#include "tools/report/output_text.h"
 #include "tools/report/shown_text.h"
 
 namespace kvcheck {
@@ -47,17 +48,22 @@ void GithubReport::Add(const CaseResult& result) {
   const bool failed = standpoint == Standpoint::kFailed || standpoint == Standpoint::kIllegal;
   if (!failed && standpoint != Standpoint::kMistrusted) return;
   const std::string headline = Headline(result, options_);
+  const std::string hint = FirstHint(result);
   int64_t& count = failed ? errors_ : warnings_;
   ++count;
   if (count <= kAnnotations) {
-    annotations_ +=
-        fmt::format("::{} title={}::{}\n", failed ? "error" : "warning",
-                    WorkflowText("kvcheck: " + NameText(Title(result)), true), WorkflowText(headline, false));
+    annotations_ += fmt::format(
+        "::{} title={}::{}\n", failed ? "error" : "warning",
+        WorkflowText("kvcheck: " + NameText(Title(result)), true),
+        WorkflowText(hint.empty() ? headline : headline + "\n" + NameText(hint), false));
   }
   if (errors_ + warnings_ > kSummaryRows) return;
-  table_ += fmt::format("| {} | {} | {} |\n", Name(result.verdict.outcome), CellText(Title(result)),
-                        CellText(headline));
-  const std::string details = CaseText(result, options_);
+  table_ +=
+      fmt::format("| {} | {} | {}{} |\n", Name(result.verdict.outcome), CellText(Title(result)),
+                  CellText(headline), hint.empty() ? "" : "<br>hint: " + CellText(hint));
+  TextOptions whole = options_;
+  whole.verbose = true;
+  const std::string details = CaseText(result, whole);
   if (table_.size() + details_.size() + details.size() > kSummaryBytes) return;
   details_ += fmt::format("<details><summary>{}</summary>\n\n{}\n</details>\n\n",
                           HtmlText(NameText(Title(result))), Fenced(details));

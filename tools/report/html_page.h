@@ -34,6 +34,12 @@ font-weight:400;overflow-wrap:anywhere}
 thead th{font-weight:600;overflow-wrap:normal}
 tbody th{min-width:min(16rem,40vw)}
 #results td:last-child{min-width:min(20rem,60vw)}
+.hint{margin:.25rem 0}
+@media (max-width:40rem){#results,#results tbody{display:block}
+#results tr{display:grid;grid-template-columns:auto 1fr;column-gap:.75rem;border-bottom:1px solid var(--line)}
+#results tr[hidden]{display:none}#results thead{position:absolute;clip-path:inset(50%)}
+#results td,#results th{border:0;padding-right:0}
+#results tbody th{min-width:0}#results td:last-child{grid-column:1/-1;min-width:0}}
 td.n{text-align:right;white-space:nowrap}
 .tag{font-weight:600;white-space:nowrap}
 .good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}

@@ -133,10 +133,18 @@ std::string TermsTable(const OutputVerdict& output) {
       HtmlText(output.name), ErrorText(output.worst->bound), rows);
 }
 
+// What explains a result, as an element of its own; "": nothing does.
+std::string HintHtml(const CaseResult& result, std::string_view element) {
+  const std::string hint = FirstHint(result);
+  if (hint.empty()) return "";
+  return fmt::format("<{0} class=\"hint\"><b>Hint:</b> {1}</{0}>\n", element, HtmlText(hint));
+}
+
 std::string DetailsOf(const CaseResult& result, int64_t number, std::string_view standing,
                       bool strict) {
   TextOptions options;
   options.strict = strict;
+  options.verbose = true;
   const std::string text = CaseText(result, options);
   // The maps stand as pictures below; the headline is the heading's.
   std::string lines;
@@ -155,9 +163,9 @@ std::string DetailsOf(const CaseResult& result, int64_t number, std::string_view
   const std::string headline = Headline(result, options);
   std::string html = fmt::format(
       "<article id=\"r{0}\" data-standing=\"{1}\"><h3><span class=\"tag {1}\">{2}</span> {3}</h3>\n"
-      "<p>{4}</p>\n",
+      "<p>{4}</p>\n{5}",
       number, standing, HtmlText(Name(result.verdict.outcome)), HtmlText(Title(result)),
-      HtmlText(SentenceOf(headline)));
+      HtmlText(SentenceOf(headline)), HintHtml(result, "p"));
   for (const OutputVerdict& output : result.verdict.outputs) {
     if (output.outcome == Outcome::kPass) continue;
     html += MapSvg(output.heat.heads_by_token, output.name);
@@ -175,6 +183,16 @@ std::string DetailsOf(const CaseResult& result, int64_t number, std::string_view
         number, HtmlText(result.verdict.command));
   }
   return html + "</article>\n";
+}
+
+std::string HtmlLines(std::string_view text) {
+  std::string lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines += HtmlText(text.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  return lines;
 }
 
 std::string SentencesHtml(const std::vector<std::string>& sentences, std::string_view label) {
@@ -235,10 +253,10 @@ void HtmlReport::Add(const CaseResult& result) {
   const std::string title = HtmlText(Title(result));
   rows_ += fmt::format(
       "<tr data-standing=\"{}\"><td><span class=\"tag {}\">{}</span></td><th scope=\"row\">{}</th>"
-      "<td>{}</td></tr>\n",
+      "<td>{}{}</td></tr>\n",
       standing, standing, HtmlText(Name(result.verdict.outcome)),
       has_details ? fmt::format("<a href=\"#r{}\">{}</a>", number_, title) : title,
-      HtmlText(SentenceOf(Headline(result, options))));
+      HtmlText(SentenceOf(Headline(result, options))), good ? "" : HintHtml(result, "div"));
 }
 
 void HtmlReport::AddTable(const std::string& title, const std::string& note,
@@ -306,19 +324,16 @@ void HtmlReport::Write(const std::string& path) const { WriteOutput(path, Text()
 std::string HtmlFragment(const Verdict& verdict) {
   CaseResult result;
   result.verdict = verdict;
-  const TextOptions options;
   const std::string_view standing = ClassOf(StandpointOf(result, false));
   const char* colour = standing == "good" ? "#1a7f37" : standing == "bad" ? "#cf222e" : "#9a6700";
-  const std::string text = CaseText(result, options);
-  std::string lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines += HtmlText(std::string_view(text).substr(begin, end - begin)) + "\n";
-    begin = end + 1;
-  }
+  TextOptions whole;
+  whole.verbose = true;
   return fmt::format(
-      "<div><b style=\"color:{}\">{}</b><pre style=\"overflow-x:auto\">{}</pre></div>", colour,
-      HtmlText(Name(verdict.outcome)), lines);
+      "<div><b style=\"color:{}\">{}</b><pre style=\"overflow-x:auto\">{}</pre>"
+      "<details><summary>Everything that is known</summary><pre style=\"overflow-x:auto\">{}</pre>"
+      "</details></div>",
+      colour, HtmlText(Name(verdict.outcome)), HtmlLines(CaseText(result, {})),
+      HtmlLines(CaseText(result, whole)));
 }
 
 }  // namespace kvcheck

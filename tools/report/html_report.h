@@ -1,6 +1,6 @@
 // The report for a browser: one HTML file without anything to load, summary first, then a row for
-// each result, then what is known of those that did not pass (worst element, terms of the bound,
-// heat maps, hints, the command that repeats it with a button that copies it). Light and dark,
+// each result, then what is known of those that did not pass (worst element, hint, heat maps, terms
+// of the bound, the command that repeats it with a button that copies it). Light and dark,
 // narrow and wide, by keyboard. Texts of others are escaped, and characters that act are shown as
 // what they are.
 //

@@ -99,7 +99,10 @@ std::string FrameText(const Summary& summary, const std::string& suite) {
 
 JunitReportWriter::JunitReportWriter(const std::string& path, std::string suite,
                                      const TextOptions& options)
-    : path_(path), suite_(std::move(suite)), options_(options), cases_(path) {}
+    : path_(path), suite_(std::move(suite)), options_(options), cases_(path) {
+  // The file may be all that is left of a run.
+  options_.verbose = true;
+}
 
 std::string JunitReportWriter::UniqueName(const CaseResult& result) {
   // Names are keys to most readers of JUnit files.

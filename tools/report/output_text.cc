@@ -10,6 +10,8 @@
 
 #include "reference/judge/sampled_source.h"
 #include "reference/spec/error.h"
+#include "reference/spec/known_plans.h"
+#include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
@@ -50,10 +52,6 @@ std::string TermsText(const ElementReport& worst) {
   }
   std::string text = ErrorText(worst.bound);
   if (!parts.empty()) text += fmt::format(" = {}", fmt::join(parts, " + "));
-  if (worst.reference_bound > 0) {
-    text += fmt::format("; the reference's own error adds at most {}",
-                        ErrorText(worst.reference_bound));
-  }
   return text;
 }
 
@@ -90,6 +88,10 @@ std::string RuleText(const OutputVerdict& output) {
   if (output.median_bound_share > 0) {
     text += fmt::format("; the bound is {} of the data (median)",
                         PercentText(output.median_bound_share));
+  }
+  if (output.worst && output.worst->reference_bound > 0) {
+    text += fmt::format("; the reference's own error adds at most {}",
+                        ErrorText(output.worst->reference_bound));
   }
   return text;
 }
@@ -171,14 +173,13 @@ std::vector<std::string> MetricsLines(const OutputVerdict& output) {
   return lines;
 }
 
-std::vector<std::string> StatisticsLines(const StatisticsReport& statistics, bool verbose) {
+std::vector<std::string> StatisticsLines(const StatisticsReport& statistics) {
   std::vector<std::string> lines = statistics.warnings;
   if (lines.empty()) {
     lines.push_back(fmt::format("{} statistics, none over its limit (false alarms: {} per run)",
                                 statistics.directions.size() + statistics.quadratics.size(),
                                 ErrorText(statistics.false_alarm)));
   }
-  if (!verbose) return lines;
   // Per direction: the multiple of the fault that the best group would have shown.
   std::vector<std::string> order;
   std::map<std::string, double> smallest;
@@ -195,6 +196,19 @@ std::vector<std::string> StatisticsLines(const StatisticsReport& statistics, boo
                         : fmt::format("{}: has no effect here, nothing would be seen", direction));
   }
   return lines;
+}
+
+// A plan's text as its reader may know it: the name, and that fields differ from the known one.
+std::string PlanName(const std::string& text) {
+  try {
+    const Plan plan = ParsePlan(text);
+    if (plan.name.empty()) return "the declared plan";
+    if (FindKnownPlan(plan.name) == nullptr) return "plan " + plan.name;
+    const bool is_whole = ParsePlan("base=" + plan.name) == plan;
+    return fmt::format("plan {}{}", plan.name, is_whole ? "" : " with changes");
+  } catch (const Error&) {
+    return "plan " + text;
+  }
 }
 
 // Whether a declaration as "key=value instead of ..." is one of a profile, and not of a plan.
@@ -274,31 +288,69 @@ std::string LabelledList(std::string_view label, const std::vector<std::string>&
   return Labelled(label, text);
 }
 
-std::string OutputDetails(const OutputVerdict& output, const TextOptions& options) {
-  const bool failed = output.counts.failed > 0;
-  if (output.outcome == Outcome::kPass && !options.verbose) {
-    return Labelled("output", fmt::format("{}  PASS  {}", output.name, PassSentence(output))) +
-           LabelledList("warning", output.warnings, options);
+std::vector<std::string> HintLines(const OutputVerdict& output) {
+  std::vector<std::string> hints = output.hints;
+  for (const std::string& change : output.plan_changes) {
+    hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
+                                         : "would be inside the bound if the plan said ") +
+                    change + "; declare that only of a kernel that does so");
   }
+  return hints;
+}
+
+std::string BoundLines(const OutputVerdict& output, const Verdict& verdict) {
+  if (output.counts.elements == 0) return "";
+  std::string rule = output.rule;
+  if (!verdict.plan.empty()) rule += " under " + PlanName(verdict.plan);
+  // Of stored codes what was assumed is a line of its own.
+  if (!verdict.plan.empty() && !verdict.assumptions.empty()) {
+    rule +=
+        fmt::format(", of which {} {} assumed", Plural(std::ssize(verdict.assumptions), "field"),
+                    verdict.assumptions.size() == 1 ? "is" : "are");
+  }
+  if (!output.worst || IsComparedByCodes(output) || output.worst->bound == 0) {
+    return Labelled("rule", rule);
+  }
+  if (output.median_bound_share > 0) {
+    rule += fmt::format("; {} of the data (median)", PercentText(output.median_bound_share));
+  }
+  return Labelled("bound", TermsText(*output.worst) + "; " + rule);
+}
+
+std::vector<std::string> WarningLines(const OutputVerdict& output) {
+  std::vector<std::string> warnings;
+  for (const std::string& warning : output.warnings) {
+    // Beside elements outside their bound, that the sums over them are off too says little more.
+    if (output.counts.failed > 0 && output.statistics &&
+        std::find(output.statistics->warnings.begin(), output.statistics->warnings.end(),
+                  warning) != output.statistics->warnings.end()) {
+      continue;
+    }
+    warnings.push_back(warning);
+  }
+  return warnings;
+}
+
+std::string OutputDetails(const OutputVerdict& output, bool is_decisive,
+                          const TextOptions& options) {
+  const bool failed = output.counts.failed > 0;
   std::string text =
       Labelled("output", fmt::format("{}  {}  {} {}", output.name, Name(output.outcome),
                                      Name(output.dtype), output.shape));
-  const bool compared = output.counts.elements > 0;
-  // The first reason of a failure repeats the counts.
-  std::vector<std::string> reasons = output.reasons;
-  if (failed && !reasons.empty()) reasons.erase(reasons.begin());
-  text += LabelledList("because", reasons, options);
-  if (!compared) return text;
+  if (output.counts.elements == 0) return text + LabelledList("because", output.reasons, options);
   text += Labelled("counts", CountsText(output));
   text += Labelled("rule", RuleText(output));
   if (output.sample) text += Labelled("sample", SampleText(*output.sample));
   if (output.worst && !IsComparedByCodes(output)) {
-    if (output.outcome != Outcome::kFail) text += Labelled("worst", WorstSentence(output));
-    if (output.worst->bound > 0) text += Labelled("bound", TermsText(*output.worst));
+    const bool is_shown = is_decisive && output.outcome == Outcome::kFail && failed;
+    if (!is_shown) text += Labelled("worst", WorstSentence(output));
+    if (!is_decisive && output.worst->bound > 0) {
+      text += Labelled("bound", TermsText(*output.worst));
+    }
   }
   text += LabelledList("accepted", ReasonLines(output.alternatives), options);
   text += LabelledList("not judged", ReasonLines(output.not_judged), options);
-  text += LabelledList("where", output.breakdown, options);
+  if (!is_decisive) text += LabelledList("where", output.breakdown, options);
   if (failed) {
     for (const HeatMap* map : {&output.heat.heads_by_token, &output.heat.rows_by_channel}) {
       // A map is one picture; it is not cut at max_print lines.
@@ -309,33 +361,13 @@ std::string OutputDetails(const OutputVerdict& output, const TextOptions& option
   text += LabelledList("special", output.special_lines, options);
   text += LabelledList("metrics", MetricsLines(output), options);
   if (output.statistics) {
-    TextOptions few = options;
-    // Beside elements outside their bound, that the sums over them are off too says little more.
-    if (failed && !options.verbose) few.max_print = std::min<int64_t>(few.max_print, 3);
-    text += LabelledList("statistics", StatisticsLines(*output.statistics, options.verbose), few);
+    text += LabelledList("statistics", StatisticsLines(*output.statistics), options);
   }
   if (output.detectable_share) {
     text += Labelled("sensitivity", fmt::format("losing one input would show for {} of the inputs",
                                                 PercentText(*output.detectable_share)));
   }
-  std::vector<std::string> warnings;
-  for (const std::string& warning : output.warnings) {
-    // The statistics' own warnings stand above.
-    if (output.statistics &&
-        std::find(output.statistics->warnings.begin(), output.statistics->warnings.end(),
-                  warning) != output.statistics->warnings.end()) {
-      continue;
-    }
-    warnings.push_back(warning);
-  }
-  text += LabelledList("warning", warnings, options);
-  std::vector<std::string> hints = output.hints;
-  for (const std::string& change : output.plan_changes) {
-    hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
-                                         : "would be inside the bound if the plan said ") +
-                    change + "; declare that only of a kernel that does so");
-  }
-  return text + LabelledList("hint", hints, options);
+  return text;
 }
 
 }  // namespace kvcheck

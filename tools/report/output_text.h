@@ -19,8 +19,21 @@ std::string WorstSentence(const OutputVerdict& output);
 // "2048 elements, worst 0.61 x the bound, 32 rows in 50 digits".
 std::string PassSentence(const OutputVerdict& output);
 
-// Labelled lines, indented, each ended.
-std::string OutputDetails(const OutputVerdict& output, const TextOptions& options);
+// What explains the result, in a sentence; "": nothing does.
+std::string FirstHint(const CaseResult& result);
+
+// What explains a failure, and the declarations under which it would pass.
+std::vector<std::string> HintLines(const OutputVerdict& output);
+// "bound": how large, from which roundings, under which rule and plan; "rule" where the rule alone
+// decides; "" where nothing was compared.
+std::string BoundLines(const OutputVerdict& output, const Verdict& verdict);
+// Warnings, but for those of the statistics beside elements that fail.
+std::vector<std::string> WarningLines(const OutputVerdict& output);
+
+// Everything else, as labelled lines, indented, each ended. is_decisive: hint, where and bound are
+// shown elsewhere.
+std::string OutputDetails(const OutputVerdict& output, bool is_decisive,
+                          const TextOptions& options);
 
 // "  label      text\n", further lines of the text below each other.
 std::string Labelled(std::string_view label, std::string_view text);

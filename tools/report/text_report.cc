@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "tools/report/number_text.h"
 #include "tools/report/output_text.h"
 #include "tools/report/shown_text.h"
@@ -72,6 +74,79 @@ std::string CaseLines(const std::string& text) {
   return text;
 }
 
+// Why a result is what it is, apart from what its first line says.
+struct Reasons {
+  std::vector<std::string> hints;
+  std::vector<std::string> more;
+  std::vector<std::string> found;  // how a campaign came to it
+};
+
+Reasons SortedReasons(const CaseResult& result) {
+  constexpr std::string_view kHint = "hint: ";
+  const Verdict& verdict = result.verdict;
+  const OutputVerdict* decisive = Decisive(verdict);
+  Reasons reasons;
+  const auto add_hint = [&](const std::string& hint) {
+    if (std::find(reasons.hints.begin(), reasons.hints.end(), hint) == reasons.hints.end()) {
+      reasons.hints.push_back(hint);
+    }
+  };
+  if (decisive != nullptr) {
+    for (const std::string& hint : HintLines(*decisive)) add_hint(hint);
+  }
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (&output == decisive) continue;
+    for (const std::string& hint : HintLines(output)) add_hint(output.name + ": " + hint);
+  }
+  // The first reason of a failing output repeats its counts, which `where` has.
+  const std::string counts =
+      decisive != nullptr && decisive->counts.failed > 0 && !decisive->reasons.empty()
+          ? decisive->name + ": " + decisive->reasons.front()
+          : "";
+  const std::string sentence = Sentence(result);
+  bool is_first = true;
+  for (const std::string& reason : verdict.reasons) {
+    // The first reason of a drawn failure is that of the case as it was drawn.
+    const bool is_said =
+        reason == sentence || reason == counts || (is_first && result.drawn && decisive != nullptr);
+    is_first = false;
+    if (reason.starts_with(kHint)) {
+      add_hint(reason.substr(kHint.size()));
+    } else if (!is_said) {
+      (result.drawn ? reasons.found : reasons.more).push_back(reason);
+    }
+  }
+  return reasons;
+}
+
+std::string CaseLine(const Verdict& verdict) {
+  return verdict.case_text.empty() ? "" : Labelled("case", CaseLines(verdict.case_text));
+}
+
+std::string AssumedLine(const Verdict& verdict) {
+  if (verdict.assumptions.empty()) return "";
+  return Labelled("assumed", fmt::format("because the plan does not say: {}",
+                                         fmt::join(verdict.assumptions, " ")));
+}
+
+// Everything that the first lines leave out.
+std::string Details(const Verdict& verdict, const OutputVerdict* decisive,
+                    const TextOptions& options) {
+  std::string text;
+  if (!verdict.implementation.empty()) {
+    text += Labelled("observed", NameText(verdict.implementation));
+  }
+  for (const OutputVerdict& output : verdict.outputs) {
+    text += OutputDetails(output, &output == decisive, options);
+  }
+  if (!verdict.plan.empty()) text += Labelled("plan", NameText(verdict.plan));
+  // Stored tensors without a case have no conventions.
+  const bool judged = !verdict.outputs.empty();
+  if ((judged || !verdict.profile.empty()) && !verdict.case_text.empty())
+    text += Labelled("profile", verdict.profile.empty() ? "defaults" : NameText(verdict.profile));
+  return text;
+}
+
 }  // namespace
 
 std::string Headline(const CaseResult& result, const TextOptions& options) {
@@ -92,6 +167,11 @@ std::string ShownHeadline(const CaseResult& result, const TextOptions& options) 
   return fmt::format("\033[{}m{}\033[0m{}", code, text.substr(0, end), text.substr(end));
 }
 
+std::string FirstHint(const CaseResult& result) {
+  const Reasons reasons = SortedReasons(result);
+  return reasons.hints.empty() ? "" : reasons.hints.front();
+}
+
 std::string CaseText(const CaseResult& result, const TextOptions& options) {
   std::string text = ShownHeadline(result, options) + "\n";
   const bool fine = IsAsItShouldBe(StandpointOf(result, options.strict));
@@ -103,31 +183,31 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
     }
     return text + LabelledList("warning", verdict.warnings, options);
   }
-  if (!verdict.case_text.empty()) text += Labelled("case", CaseLines(verdict.case_text));
-  if (!verdict.implementation.empty()) {
-    text += Labelled("observed", NameText(verdict.implementation));
+  const OutputVerdict* decisive = Decisive(verdict);
+  const Reasons reasons = SortedReasons(result);
+  text += LabelledList("because", reasons.more, options);
+  text += LabelledList("hint", reasons.hints, options);
+  if (decisive != nullptr) {
+    text += LabelledList("where", decisive->breakdown, options);
+    text += BoundLines(*decisive, verdict);
   }
-  if ((verdict.outputs.empty() || result.drawn) && verdict.reasons.size() > 1) {
-    text += LabelledList("because", verdict.reasons, options);
+  // A trace is the place of its fault; the line of any other case stands in the command.
+  const bool is_trace = verdict.case_text.find('\n') != std::string::npos;
+  const bool is_case_first = is_trace || verdict.command.empty();
+  if (is_case_first) text += CaseLine(verdict);
+  for (const OutputVerdict& output : verdict.outputs) {
+    text += LabelledList("warning", WarningLines(output), options);
   }
-  std::vector<std::string> extra;
-  for (const std::string& reason : verdict.reasons) {
-    if (reason.ends_with(": not an output of this case")) extra.push_back(reason);
-  }
-  for (const OutputVerdict& output : verdict.outputs) text += OutputDetails(output, options);
-  if (!verdict.outputs.empty()) text += LabelledList("extra", extra, options);
   text += LabelledList("warning", verdict.warnings, options);
-  const bool judged = !verdict.outputs.empty();
-  if (!verdict.plan.empty()) text += Labelled("plan", NameText(verdict.plan));
-  // Stored tensors without a case have no conventions.
-  if ((judged || !verdict.profile.empty()) && !verdict.case_text.empty())
-    text += Labelled("profile", verdict.profile.empty() ? "defaults" : NameText(verdict.profile));
-  if (!verdict.assumptions.empty()) {
-    text += Labelled("assumed", fmt::format("because the plan does not say: {}",
-                                            fmt::join(verdict.assumptions, " ")));
-  }
+  // What is taken of stored codes explains their values.
+  const bool is_assumed_first = verdict.plan.empty();
+  if (is_assumed_first) text += AssumedLine(verdict);
   if (!verdict.command.empty()) text += Labelled("reproduce", NameText(verdict.command));
-  return text;
+  text += LabelledList("found", reasons.found, options);
+  if (!options.verbose) return text;
+  if (!is_case_first) text += CaseLine(verdict);
+  text += Details(verdict, decisive, options);
+  return is_assumed_first ? text : text + AssumedLine(verdict);
 }
 
 void TextReport::Add(const CaseResult& result) {
@@ -151,7 +231,7 @@ void TextReport::Finish(const Summary& summary) {
                         options_.max_print);
   }
   for (const CampaignCounts& campaign : summary.campaigns) {
-    if (!options_.quiet) out_ << ProbeTable(campaign);
+    if (options_.verbose) out_ << ProbeTable(campaign);
     out_ << NameText(Print(campaign)) << "\n" << DeclinedText(campaign);
     if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
   }

@@ -1,7 +1,7 @@
 // The report for people. A case that passed is one line; any other one shows, in this order, the
-// worst element, the rule and where its tolerance comes from, where the failures are, what kinds
-// of special values met, the metrics, what the statistics say, under which plan and profile, what
-// had to be assumed, hints, and the command which reproduces it.
+// worst element, what explains it, where the failures are, the bound with its rule, warnings, and
+// the command that reproduces it. Everything else follows where it is asked for: counts, maps,
+// special values, metrics, statistics, sensitivity, plan and profile.
 
 #ifndef TOOLS_REPORT_TEXT_REPORT_H_
 #define TOOLS_REPORT_TEXT_REPORT_H_
@@ -19,7 +19,7 @@ struct TextOptions {
   // Nothing about cases that are as they should be, unless something is to be said about how they
   // were judged: a rule that is looser than it need be.
   bool quiet = false;
-  bool verbose = false;  // details of these too, with the size of fault that would have been seen
+  bool verbose = false;  // everything that is known, of these too
   bool strict = false;
   // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.
   int64_t max_print = 10;
@@ -35,7 +35,7 @@ std::string Headline(const CaseResult& result, const TextOptions& options);
 // green, a failure red, anything else yellow.
 std::string ShownHeadline(const CaseResult& result, const TextOptions& options);
 
-// The headline and, unless the result is as it should be (verbose shows these too), its details.
+// The headline and, unless the result is as it should be, what explains it (verbose: everything).
 std::string CaseText(const CaseResult& result, const TextOptions& options);
 
 class TextReport {

@@ -66,6 +66,14 @@ TEST(Breakdown, NamesARangeWithinAHead) {
           "all failures at hq=3, l >= 7, everything there"));
 }
 
+TEST(Breakdown, SaysOfNearlyEverythingThatItIsNotAll) {
+  EXPECT_TRUE(Has(BreakdownOf([](const At& at) {
+                    const bool is_spared = at.b == 0 && at.h == 0 && at.l == 0 && at.d == 3;
+                    return at.l <= 10 && !is_spared ? Wrong(at) : Want(at);
+                  }),
+                  "all failures at l <= 10, more than 99 % of what is there"));
+}
+
 TEST(Breakdown, NamesTheLastToken) {
   EXPECT_TRUE(Has(BreakdownOf([](const At& at) { return at.l == 11 ? Wrong(at) : Want(at); }),
                   "all failures at the last l (l=11), everything there"));

@@ -200,8 +200,9 @@ std::vector<Malformed> Table() {
       // Plans.
       plan("base=fastest", "fastest", "'fastest' is not a known plan"),
       plan("base=", "", "'' is not a known plan"),
-      plan("plain_f32", "plain_f32", "write base=plain_f32"),
-      plan("plain_f64", "plain_f64", "did you mean base=plain_f32?"),
+      plan("plain_f32 base=stranger", "stranger", "the plan is named before"),
+      plan("p=f32 plain_f32", "plain_f32", "expected key=value"),
+      plan("plain_f64", "plain_f64", "did you mean 'plain_f32'?"),
       plan("name=", "", "a plan's name"),
       plan("name=a=b", "a=b", "a plan's name"),
       plan("speed=1", "speed", "unknown key 'speed'; known: base, name"),

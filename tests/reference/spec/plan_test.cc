@@ -3,6 +3,7 @@
 
 #include "reference/spec/plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -10,11 +11,19 @@
 #include <cmath>
 #include <cstdlib>
 #include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
+#include "reference/spec/case.h"
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/profile.h"
+#include "reference/spec/text.h"
+#include "tests/reference/spec/expect_error.h"
 
 namespace kvcheck {
 
@@ -191,6 +200,62 @@ TEST(KnownPlan, StrangerIsABaseWithoutAnyField) {
   EXPECT_EQ(ParsePlan("base=stranger"), expected);
   expected.op = RoundedType{DType::kFloat32, true};
   EXPECT_EQ(ParsePlan("base=stranger op=f32.rz"), expected);
+}
+
+TEST(KnownPlan, BareNameInTheFirstPlaceIsABase) {
+  for (const KnownPlan& known : KnownPlans()) {
+    const std::string name(known.name);
+    EXPECT_EQ(ParsePlan(name), ParsePlan("base=" + name));
+    EXPECT_EQ(ParsePlan(name + " p=f32"), ParsePlan("base=" + name + " p=f32"));
+  }
+  EXPECT_THAT(ErrorOf([] { ParsePlan("plain_f32 base=stranger"); }),
+              testing::HasSubstr("the plan is named before"));
+  for (const char* text : {"plane_f32", "plane_f32 p=f32", "fastest", "p=f32 plain_f32"}) {
+    EXPECT_NE(ErrorOf([&] { ParsePlan(text); }), "") << text;
+  }
+  EXPECT_THAT(ErrorOf([] { ParsePlan("plane_f32"); }), testing::HasSubstr("plain_f32"));
+  EXPECT_THAT(ErrorOf([] { ParsePlan("fastest"); }), testing::HasSubstr("kvcheck plans"));
+}
+
+TEST(KnownPlan, EveryNumberHasItsSourceAndNoSourceIsWithoutANumber) {
+  const std::vector<std::string> keys = PlanKeys();
+  for (const KnownPlan& known : KnownPlans()) {
+    EXPECT_FALSE(known.kernel.empty()) << known.name;
+    const std::string text = Print(ParsePlan(known.text));
+    for (const Piece& field : Split(WholeLine(text), ' ')) {
+      const std::string_view key = field.text.substr(0, field.text.find('='));
+      if (key.empty()) continue;
+      EXPECT_NE(SourceOf(known, key), "") << known.name << ": " << key;
+    }
+    for (const std::span<const PlanSource> sources : {known.sources, known.more_sources}) {
+      for (const PlanSource& source : sources) {
+        for (const Piece& key : Split(WholeLine(source.fields), ' ')) {
+          EXPECT_THAT(keys, testing::Contains(std::string(key.text))) << known.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(KnownPlan, ExcludesTheCallsThatItsPageExcludes) {
+  const auto excluded = [](const char* plan, const std::string& fields) {
+    const Case c = ParseCase("attention hq=2 hkv=2 " + fields + " data=gauss:1");
+    return ExcludedBy(*FindKnownPlan(plan), std::get<AttentionCase>(c)).size();
+  };
+  const std::string half = "l=4 t=64 d=64 q=bf16 k=bf16 v=bf16 out=bf16";
+  EXPECT_EQ(excluded("vllm_triton", half), 0U);
+  EXPECT_EQ(excluded("vllm_triton", half + " softcap=30"), 1U);
+  EXPECT_EQ(excluded("flash_attention_2", half + " softcap=30"), 0U);
+  EXPECT_EQ(excluded("vllm_triton", half + " mask=causal_bottom_right+window:49"), 0U);
+  EXPECT_EQ(excluded("vllm_triton", half + " mask=causal_bottom_right+window:48"), 1U);
+  EXPECT_EQ(excluded("vllm_triton", "l=4 t=64 d=64 q=f32 k=f32 v=f32 out=f32"), 1U);
+  EXPECT_EQ(excluded("torch_flex_attention", half), 1U);
+  EXPECT_EQ(excluded("torch_flex_decoding", half), 0U);
+  EXPECT_EQ(excluded("torch_flex_decoding", "l=128 t=128 d=64 q=f16 k=f16 v=f16 out=f16"), 1U);
+  EXPECT_EQ(excluded("torch_flex_attention", "l=128 t=128 d=64 q=f16 k=f16 v=f16 out=f16"), 0U);
+  for (const char* any : {"plain_f32", "stranger", "auto", "torch_cuda_math"}) {
+    EXPECT_EQ(excluded(any, half + " softcap=30"), 0U) << any;
+  }
 }
 
 TEST(KnownPlan, NameAfterBaseRenamesThePlan) {

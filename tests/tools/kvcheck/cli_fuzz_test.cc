@@ -360,7 +360,7 @@ TEST_F(FuzzCommand, AttentionFaultsAreFoundAndShrunkAndReplay) {
 // As kvcheck run explains one, in the text and in the JSON.
 TEST_F(FuzzCommand, FailuresOfAttentionSayWhereWhyAndUnderWhichPlan) {
   const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", "fault:causal_ignored",
-                            "--cases", "50", "--out", "found", "--json", "report.json"});
+                            "--cases", "50", "--out", "found", "--json", "report.json", "-v"});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
   for (const char* part : {"\n  where        ", "\n  map          ", "\n  bound        ",
                            "\n  plan         qk=", "\n  profile      ",

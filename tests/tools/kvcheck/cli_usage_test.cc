@@ -26,6 +26,17 @@ class Usage : public ToolTest {
   }
 };
 
+// What a verdict leaves out can be asked for wherever one is printed.
+TEST_F(Usage, EveryCommandThatPrintsVerdictsHasVerbose) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"run"},  {"compare"}, {"flashinfer"},      {"golden", "verify"}, {"golden", "make"},
+      {"fuzz"}, {"gate"},    {"faults", "explain"}};
+  for (std::vector<std::string> command : commands) {
+    command.emplace_back("--help");
+    EXPECT_NE(Tool(command).out.find("-v,--verbose"), std::string::npos) << command.front();
+  }
+}
+
 TEST_F(Usage, NumbersAreDecimal) {
   const auto counted = [&](const std::string& cases, const std::string& seed) {
     const ToolRun run = Tool({"fuzz", "--cases", cases, "--seed", seed, "-j", "01", "--json", "-"});

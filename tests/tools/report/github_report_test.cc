@@ -64,7 +64,13 @@ TEST(GithubReport, TheSummaryHasCountsATableAndTheTextOfEachFailure) {
   EXPECT_THAT(text, HasSubstr("* a note\n"));
   EXPECT_EQ(Count(text, "\n| FAIL | "), 1) << text;
   EXPECT_EQ(Count(text, "<details>"), 1) << text;
-  EXPECT_THAT(text, HasSubstr(CaseText(FailedResult(), {})));
+  TextOptions whole;
+  whole.verbose = true;
+  EXPECT_THAT(text, HasSubstr(CaseText(FailedResult(), whole)));
+  const std::string row = text.substr(text.find("\n| FAIL | ") + 1);
+  EXPECT_THAT(row.substr(0, row.find('\n')),
+              HasSubstr("<br>hint: would be inside the bound if the plan said p=bf16"));
+  EXPECT_THAT(report.Annotations(), HasSubstr("%0Awould be inside the bound"));
 }
 
 TEST(GithubReport, NothingInANameLeavesItsCellOrItsFence) {

@@ -58,6 +58,35 @@ TEST(HtmlReport, ShowsSummaryRowsDetailsAndTables) {
   EXPECT_THAT(html, HasSubstr("<td class=\"good\">caught</td>"));
 }
 
+TEST(HtmlReport, HintStandsInTheTableAndAboveEverythingThatIsKnown) {
+  HtmlReport report("kvcheck compare");
+  CaseResult result = FailedResult();
+  result.verdict.outputs.front().hints = {"looks as if <keys> leak"};
+  report.Add(result);
+  const std::string html = report.Text();
+  ExpectWellFormed(html);
+  const std::string hint = "<b>Hint:</b> looks as if &lt;keys&gt; leak";
+  const size_t in_table = html.find(hint);
+  const size_t in_details = html.find(hint, in_table + 1);
+  ASSERT_NE(in_details, std::string::npos) << html;
+  EXPECT_LT(in_table, html.find("</table>"));
+  EXPECT_GT(in_details, html.find("<article"));
+  for (const char* later : {"<figure", "<caption>The bound of", "Everything that is known"}) {
+    EXPECT_LT(in_details, html.find(later)) << later;
+  }
+}
+
+TEST(HtmlReport, HasWhatTheTextLeavesOut) {
+  HtmlReport report("kvcheck compare");
+  report.Add(FailedResult());
+  const std::string html = report.Text();
+  for (const char* label : {"metrics      error max", "special      NaN",
+                            "plan         base=", "counts       3 of 1024"}) {
+    EXPECT_THAT(html, HasSubstr(label));
+    EXPECT_THAT(HtmlFragment(FailedResult().verdict), HasSubstr(label));
+  }
+}
+
 TEST(HtmlReport, LoadsNothing) {
   HtmlReport report("kvcheck compare");
   report.Add(FailedResult());

@@ -31,28 +31,128 @@ TEST(TextReport, ColourIsOfTheFirstWordOnRequest) {
   EXPECT_TRUE(out.str().starts_with("\033[31mFAIL\033[0m  ")) << out.str();
 }
 
-TEST(TextReport, FailureShowsEverythingThatDecidedIt) {
+constexpr const char* kFirstLines =
+    "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53125, expected 0.5, error 3.1e-2 is "
+    "1.64e4 x the bound 1.9e-6\n"
+    "  hint         would be inside the bound if the plan said p=bf16 instead of p=f32; "
+    "declare that only of a kernel that does so\n"
+    "  where        all failures in hq=3\n"
+    "  bound        1.9e-6 = output rounding 75 % + P rounding 25 %; derived bound under plan "
+    "plain_f32, of which 2 fields are assumed; 0.2 % of the data (median)\n"
+    "  reproduce    kvcheck run 'attention hq=8 data=gauss:1'\n";
+
+TEST(TextReport, FailureIsFiveLinesVerdictHintWhereBoundReproduce) {
+  EXPECT_EQ(CaseText(FailedResult(), {}), kFirstLines);
+}
+
+TEST(TextReport, VerboseFailureShowsEverythingBehindTheFiveLines) {
+  TextOptions options;
+  options.verbose = true;
   EXPECT_EQ(
-      CaseText(FailedResult(), {}),
-      "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53125, expected 0.5, error 3.1e-2 is "
-      "1.64e4 x the bound 1.9e-6\n"
-      "  case         attention hq=8 data=gauss:1\n"
-      "  output       out  FAIL  float32 B=2 Hq=8 L=1 Dv=64\n"
-      "  counts       3 of 1024 judged elements fail\n"
-      "  rule         derived bound; decided 16 rows in double; the bound is 0.2 % of the data "
-      "(median)\n"
-      "  bound        1.9e-6 = output rounding 75 % + P rounding 25 %\n"
-      "  where        all failures in hq=3\n"
-      "  special      NaN in both: 3 (equal)\n"
-      "  metrics      error max 0, mean 0, RMS 0; relative max 0, RMS 0; 0 ulp\n"
-      "               cosine 0.5, RMS 0 expected, 0 got\n"
-      "               error / tolerance: median 0, 90 % 0, 99 % 0, largest 0\n"
-      "  hint         would be inside the bound if the plan said p=bf16 instead of p=f32; "
-      "declare that only of a kernel that does so\n"
-      "  plan         base=plain_f32\n"
-      "  profile      defaults\n"
-      "  assumed      because the plan does not say: exp=exp2_fma block=1\n"
-      "  reproduce    kvcheck run 'attention hq=8 data=gauss:1'\n");
+      CaseText(FailedResult(), options),
+      std::string(kFirstLines) +
+          "  case         attention hq=8 data=gauss:1\n"
+          "  output       out  FAIL  float32 B=2 Hq=8 L=1 Dv=64\n"
+          "  counts       3 of 1024 judged elements fail\n"
+          "  rule         derived bound; decided 16 rows in double; the bound is 0.2 % of the data "
+          "(median)\n"
+          "  special      NaN in both: 3 (equal)\n"
+          "  metrics      error max 0, mean 0, RMS 0; relative max 0, RMS 0; 0 ulp\n"
+          "               cosine 0.5, RMS 0 expected, 0 got\n"
+          "               error / tolerance: median 0, 90 % 0, 99 % 0, largest 0\n"
+          "  plan         base=plain_f32\n"
+          "  profile      defaults\n"
+          "  assumed      because the plan does not say: exp=exp2_fma block=1\n");
+}
+
+TEST(TextReport, FailureWithoutACommandShowsItsCase) {
+  CaseResult result = FailedResult();
+  result.verdict.command.clear();
+  EXPECT_NE(CaseText(result, {}).find("\n  case         attention hq=8 data=gauss:1\n"),
+            std::string::npos);
+}
+
+TEST(TextReport, BoundNamesAChangedPlanAsOne) {
+  CaseResult result = FailedResult();
+  result.verdict.assumptions.clear();
+  const auto said = [&](const std::string& plan) {
+    result.verdict.plan = plan;
+    const std::string text = CaseText(result, {});
+    const size_t at = text.find("derived bound under ") + 20;
+    return text.substr(at, text.find(';', at) - at);
+  };
+  EXPECT_EQ(said("base=plain_f32"), "plan plain_f32");
+  EXPECT_EQ(said("base=plain_f32 p=bf16"), "plan plain_f32 with changes");
+  EXPECT_EQ(said("name=mine p=bf16"), "plan mine");
+  EXPECT_EQ(said("p=bf16"), "the declared plan");
+}
+
+// A second output that fails has its hint too, named; one that passes is left to -v.
+TEST(TextReport, OtherOutputsAreNamedNotShownInFull) {
+  CaseResult result = FailedResult();
+  OutputVerdict lse = result.verdict.outputs.front();
+  lse.name = "lse";
+  lse.plan_changes.clear();
+  lse.hints = {"looks as if the sink were left out"};
+  lse.reasons = {"32 of 32 judged elements fail: derived bound"};
+  result.verdict.outputs.push_back(lse);
+  result.verdict.reasons = {"out: 3 of 1024 judged elements fail: derived bound",
+                            "lse: 32 of 32 judged elements fail: derived bound"};
+  const std::string text = CaseText(result, {});
+  EXPECT_NE(text.find("  because      lse: 32 of 32 judged elements fail: derived bound\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("               lse: looks as if the sink were left out\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("out: 3 of 1024"), std::string::npos) << text;
+  EXPECT_EQ(text.find("  where"), text.rfind("  where")) << text;
+}
+
+TEST(TextReport, NoReasonRepeatsTheFirstLine) {
+  CaseResult result = ResultOf(Outcome::kFail);
+  result.name = "cache merge retained_missing";
+  result.drawn = true;
+  result.verdict.case_text = "cache layout=full\nnew A\nappend A 3";
+  result.verdict.command = "kvcheck run 'cache layout=full; new A; append A 3'";
+  result.verdict.reasons = {"operation 2: token 9 is gone", "hint: it looks as if", "signature x"};
+  EXPECT_EQ(CaseText(result, {}),
+            "FAIL  cache merge retained_missing  operation 2: token 9 is gone\n"
+            "  hint         it looks as if\n"
+            "  case         cache layout=full\n"
+            "               new A\n"
+            "               append A 3\n"
+            "  reproduce    kvcheck run 'cache layout=full; new A; append A 3'\n"
+            "  found        signature x\n");
+}
+
+// A verdict that fails for its statistics has nothing else to show for it.
+TEST(TextReport, WarningsOfStatisticsAreShownWhereNoElementFails) {
+  CaseResult result = FailedResult();
+  OutputVerdict& output = result.verdict.outputs.front();
+  output.statistics.emplace();
+  output.statistics->warnings = {"last key missing at b=0 hq=1"};
+  output.warnings = {"last key missing at b=0 hq=1", "every judged value is 0"};
+  EXPECT_EQ(CaseText(result, {}).find("last key missing"), std::string::npos);
+  EXPECT_NE(CaseText(result, {}).find("every judged value"), std::string::npos);
+  output.counts.failed = 0;
+  EXPECT_NE(CaseText(result, {}).find("last key missing"), std::string::npos);
+}
+
+TEST(TextReport, ProbesAreShownWhereTheyAreAskedFor) {
+  CampaignCounts campaign;
+  campaign.kind = "cache";
+  campaign.probes = {{"wrapped", 7}};
+  Summary summary;
+  summary.campaigns.push_back(campaign);
+  for (const bool verbose : {false, true}) {
+    std::ostringstream out;
+    TextOptions options;
+    options.verbose = verbose;
+    TextReport(options, out).Finish(summary);
+    EXPECT_EQ(out.str().find("probes, and how often") != std::string::npos, verbose) << out.str();
+    EXPECT_NE(out.str().find("fuzz cache"), std::string::npos) << out.str();
+  }
 }
 
 TEST(TextReport, PassIsOneLine) {
@@ -142,7 +242,7 @@ TEST(TextReport, CasesBeyondMaxPrintKeepTheirHeadline) {
   }
   report.Finish(summary);
   const std::string text = out.str();
-  EXPECT_EQ(text.find("  rule"), text.rfind("  rule"));
+  EXPECT_EQ(text.find("  where"), text.rfind("  where"));
   EXPECT_NE(text.find("2 cases shown without details (--max-print 1)\n"), std::string::npos);
   EXPECT_TRUE(text.ends_with("3 cases: 3 failed; 3072 elements judged\n"));
 }

@@ -4,7 +4,7 @@
     tools/adapters/make_venv.sh tests/tools/report/browser/
     tests/tools/report/browser/venv/bin/python tests/tools/report/browser/check_reports.py KVCHECK [SCREENSHOTS]
 
-Every page is opened light and dark, wide (1280 pixels) and narrow (360). It is an error when the console says one, when
+Every page is opened light and dark, wide (1280 pixels) and narrow (400 and 360). It is an error when the console says one, when
 anything but the file is asked for, when axe-core finds something serious, when the page is wider than the window, when
 the filter or the copy button does not do what it says, or when the keyboard does not reach what can be clicked.
 CHROMIUM names the browser (default: chromium on the path). Exit codes: 0 nothing found, 1 findings, 77 no browser.
@@ -85,6 +85,14 @@ def findings_of(page, axe):
     width, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     if width > window:
         yield f"the page is {width} pixels wide, the window {window}"
+    if window < 640 and page.locator("#results").count():
+        table, frame = page.evaluate("(r => [r.scrollWidth, r.parentElement.clientWidth])(document.getElementById('results'))")
+        if table > frame:
+            yield f"the table of results is {table} pixels wide, its place {frame}: a column is cut off"
+        page.locator("#standing").select_option("good")
+        if page.locator("#results tbody tr:not([data-standing=good])").filter(visible=True).count():
+            yield "the filter shows rows that it hides in wide windows"
+        page.locator("#standing").select_option("")
 
 
 def clicks_of(page):
@@ -117,7 +125,7 @@ def clicks_of(page):
 def check(browser, name, path, screenshots):
     axe = Axe()
     for scheme in ("light", "dark"):
-        for width in (1280, 360):
+        for width in (1280, 400, 360):
             context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
             with contextlib.closing(context):
                 page = context.new_page()
