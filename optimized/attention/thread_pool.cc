@@ -23,7 +23,20 @@ void Pause() {
 #endif
 }
 
-struct Threads {
+// Counted in the child.
+std::atomic<unsigned> forks{0};
+
+unsigned ForksSoFar() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// Of the protocol: real threads. It has a name, since the pool's own state holds it.
+struct PoolThreads {
   // Its wait is the system's own on an address: a condition variable of glibc before 2.41 can lose
   // a wake-up (bug 25847), and a fork copies a mutex that nothing unlocks.
   using Variable = std::atomic<unsigned>;
@@ -47,20 +60,8 @@ struct Threads {
   }
 };
 
-// Counted in the child.
-std::atomic<unsigned> forks{0};
-
-unsigned ForksSoFar() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
-  return forks.load(std::memory_order_relaxed);
-}
-
-}  // namespace
-
 struct ThreadPool::Shared {
-  PoolProtocol<Threads> protocol;
+  PoolProtocol<PoolThreads> protocol;
   void (*work)(void* context, int worker) = nullptr;
   void* context = nullptr;
   std::vector<std::thread> threads;

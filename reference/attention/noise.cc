@@ -14,8 +14,8 @@
 namespace kvcheck {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kEvaluation = 1 + 0x1p-40;  // of these formulas in double, as in bound.cc
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kOfDoubles = 1 + 0x1p-40;  // of these formulas in double, as in bound.cc
 
 // Below so many roundings their worst sum is smaller than lambda times the root of their variances:
 // h u against lambda u sqrt(h / 3).
@@ -93,7 +93,7 @@ class CellSums {
 
  private:
   struct Level {
-    double cell = -kInfinity;
+    double cell = -kNoLimit;
     double weight = 0, of_weights = 0;  // of the open cell; sum of squares of closed ones
     int64_t count = 0;
     std::vector<double> sum, of_values, of_both;
@@ -206,7 +206,7 @@ class RangeSums {
     const auto runs = static_cast<int64_t>(runs_);
     for (int64_t ranges = 1; ranges <= std::min(most, runs); ranges = Next(ranges)) {
       std::vector<double> squares(channels_, 0), size(channels_, 0);
-      std::vector<double> low(channels_, kInfinity), high(channels_, -kInfinity);
+      std::vector<double> low(channels_, kNoLimit), high(channels_, -kNoLimit);
       int64_t used = 0;
       for (int64_t k = 0; k < ranges; ++k) {
         const auto begin = static_cast<size_t>(k * runs / ranges);
@@ -480,7 +480,7 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
   const bool rotates = question.row.head->v.basis.Rotates();
   for (size_t c = 0; c < bounds->size(); ++c) {
     ChannelBound& bound = (*bounds)[c];
-    if (!(bound.bound < kInfinity)) continue;
+    if (!(bound.bound < kNoLimit)) continue;
     const double magnitude = std::fabs(question.sums[c].o);
     const double fixed = (noise.slack[c] + noise.truncation[c]) * (1 + noise.second_order);
     std::array<double, kBoundTerms> terms{};
@@ -496,7 +496,7 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
     terms[kDenominatorTerm] = noise.denominator_error * (magnitude + f);
     f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
     terms[kOutputTerm] = OutputRounding(question.out, a.u_o, magnitude + f) + a.eta_o;
-    const double limit = (f + terms[kOutputTerm]) * kEvaluation;
+    const double limit = (f + terms[kOutputTerm]) * kOfDoubles;
     if (!(limit < bound.bound)) continue;
     bound.bound = limit;
     bound.before_output = f;

@@ -273,7 +273,8 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     const double tail = static_cast<double>(group.elements) + 2 * std::sqrt(t * gram_squared) +
                         2 * t * gram_largest;
     const double root = std::sqrt(tail) + std::sqrt(group.slack_squared);
-    q.limit = root * root;
+    // What summing in double is off by: where errors are all slack, Q may be the limit itself.
+    q.limit = root * root * (1 + 0x1p-40);
     q.over = !(q.q <= q.limit);
     if (q.over) {
       warnings.Add(
