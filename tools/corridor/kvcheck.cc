@@ -97,7 +97,7 @@ std::string SaveAnswer(const std::string& path, const Question& question, const 
 JudgeOptions OptionsOf(const Settings& settings, const Case& c) {
   JudgeOptions options;
   options.threads = settings.threads;
-  options.strict = settings.strict;
+  options.strict = options.noise = settings.strict;
   options.sample_rows = settings.sample_rows;
   options.sample_seed = settings.sample_seed;
   options.statistics = true;

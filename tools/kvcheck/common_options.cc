@@ -79,7 +79,8 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
   command
       ->add_flag(
           "--strict", options->text.strict,
-          "Warnings and results that are MISTRUSTED or UNSUPPORTED are failures. Drawn cases "
+          "Warnings and results that are MISTRUSTED or UNSUPPORTED are failures, and elements of "
+          "attention beyond what roundings of random phase make (bound.md, section 5). Drawn cases "
           "that prove nothing by their own data, whoever answers, are none: they are counted "
           "apart (mistrusted_by_data)")
       ->group(kGroup);

@@ -33,7 +33,7 @@ JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
   JudgeOptions judge;
   judge.threads = threads;
   judge.statistics = statistics;
-  judge.strict = text.strict;
+  judge.strict = judge.noise = text.strict;
   judge.statistics_tests = statistics_tests;
   judge.sample_rows = sample_rows;
   judge.sample_seed = sample_seed;

@@ -47,6 +47,7 @@ Json CountsJson(const JudgeCounts& counts) {
   return {{"elements", counts.elements},
           {"judged", counts.judged},
           {"failed", counts.failed},
+          {"failed_by_noise", counts.failed_by_noise},
           {"unconstrained", counts.unconstrained},
           {"undefined", counts.undefined},
           {"unbounded", counts.unbounded},
