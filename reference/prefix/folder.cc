@@ -1,8 +1,11 @@
 #include "reference/prefix/folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +26,9 @@ void Check(const std::error_code& error, const std::string& what, const fs::path
   }
 }
 
+// What the names of a process's folders begin with.
+std::string NameOf(pid_t process) { return fmt::format("kvcheck-prefix-{}-", process); }
+
 void FlipBit(const fs::path& path, uint64_t place) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   const auto at = static_cast<std::streamoff>(place / 8);
@@ -38,7 +44,7 @@ PrefixFolder::PrefixFolder() {
   std::error_code error;
   fs::path place = fs::temp_directory_path(error);
   Check(error, "there is no folder for temporary files", "TMPDIR");
-  std::string name = (place / "kvcheck-prefix-XXXXXX").string();
+  std::string name = (place / (NameOf(getpid()) + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) {
     throw Error(ErrorCode::kUnreadableFile, "a folder for the disk tier cannot be made", name);
   }
@@ -47,6 +53,27 @@ PrefixFolder::PrefixFolder() {
 }
 
 PrefixFolder::~PrefixFolder() { RemoveTemporary(path_); }
+
+bool PrefixFolder::HasRoomFor(int64_t bytes) const {
+  const std::string path = path_ + "/.room";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int error = file < 0 ? errno : posix_fallocate(file, 0, std::max<int64_t>(1, bytes));
+  if (file >= 0) close(file);
+  unlink(path.c_str());
+  return error != ENOSPC && error != EDQUOT && error != EFBIG;
+}
+
+void RemovePrefixFoldersOf(int process) {
+  std::error_code error;
+  const fs::path place = fs::temp_directory_path(error);
+  if (error) return;
+  const std::string begin = NameOf(process);
+  std::vector<fs::path> left;
+  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename().string().starts_with(begin)) left.push_back(it->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+}
 
 bool PrefixFolder::Damage(FileDamage damage, int64_t at) const {
   std::vector<fs::path> files;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "reference/prefix/folder.h"
 #include "tools/campaign/shared_memory.h"
 
 namespace kvcheck {
@@ -16,6 +17,7 @@ struct ContainedCall::State {
 ContainedCall::ContainedCall(const ChildLimits& limits, std::function<Function()> make)
     : state_(std::make_unique<State>()) {
   state_->limits = limits;
+  state_->limits.on_end = RemovePrefixFoldersOf;
   state_->make = std::move(make);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/prefix/folder.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/shared_memory.h"
 #include "tools/process/message_codec.h"
@@ -75,7 +76,9 @@ struct ProcessPool::Queue {
 ProcessPool::ProcessPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator)
     : options_(options),
       make_evaluator_(std::move(make_evaluator)),
-      queue_(std::make_unique<Queue>()) {}
+      queue_(std::make_unique<Queue>()) {
+  options_.limits.on_end = RemovePrefixFoldersOf;
+}
 
 ProcessPool::~ProcessPool() = default;
 
