@@ -91,6 +91,7 @@ int Run(int argc, char** argv) {
   AddFaultsCommand(&app, &chosen);
   AddBenchCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
+  AddNewAdapterCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
   AddCompletionCommand(&app, &chosen);
   RefuseEmptyValues(&app);
