@@ -1,11 +1,8 @@
 #include "reference/prefix/folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -26,8 +23,10 @@ void Check(const std::error_code& error, const std::string& what, const fs::path
   }
 }
 
+int owner = 0;  // a process
+
 // What the names of a process's folders begin with.
-std::string NameOf(pid_t process) { return fmt::format("kvcheck-prefix-{}-", process); }
+std::string NameOf(int process) { return fmt::format("kvcheck-prefix-{}-", process); }
 
 void FlipBit(const fs::path& path, uint64_t place) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -44,7 +43,7 @@ PrefixFolder::PrefixFolder() {
   std::error_code error;
   fs::path place = fs::temp_directory_path(error);
   Check(error, "there is no folder for temporary files", "TMPDIR");
-  std::string name = (place / (NameOf(getpid()) + "XXXXXX")).string();
+  std::string name = (place / (NameOf(owner) + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) {
     throw Error(ErrorCode::kUnreadableFile, "a folder for the disk tier cannot be made", name);
   }
@@ -55,13 +54,23 @@ PrefixFolder::PrefixFolder() {
 PrefixFolder::~PrefixFolder() { RemoveTemporary(path_); }
 
 bool PrefixFolder::HasRoomFor(int64_t bytes) const {
-  const std::string path = path_ + "/.room";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  int error = file < 0 ? errno : posix_fallocate(file, 0, std::max<int64_t>(1, bytes));
-  if (file >= 0) close(file);
-  unlink(path.c_str());
-  return error != ENOSPC && error != EDQUOT && error != EFBIG;
+  const fs::path path = fs::path(path_) / ".room";
+  const std::vector<char> some(1 << 16, 'x');
+  bool is_written = false;
+  {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    for (int64_t left = std::max<int64_t>(1, bytes); left > 0 && file; left -= std::ssize(some)) {
+      file.write(some.data(), std::min<int64_t>(left, std::ssize(some)));
+    }
+    file.flush();
+    is_written = static_cast<bool>(file);
+  }
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return is_written;
 }
+
+void OwnPrefixFolders(int process) { owner = process; }
 
 void RemovePrefixFoldersOf(int process) {
   std::error_code error;

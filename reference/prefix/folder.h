@@ -31,7 +31,9 @@ class PrefixFolder {
   std::string path_;
 };
 
-// Removes the folders that a process has left behind because it was killed.
+// Folders that are made from now on are said to be this process's, so that its parent can
+// remove what it has left behind because it was killed.
+void OwnPrefixFolders(int process);
 void RemovePrefixFoldersOf(int process);
 
 }  // namespace kvcheck

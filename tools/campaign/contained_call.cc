@@ -1,5 +1,7 @@
 #include "tools/campaign/contained_call.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "reference/prefix/folder.h"
@@ -29,6 +31,7 @@ ContainedCall::Answer ContainedCall::operator()(const Message& argument) {
   if (state.child == nullptr) {
     state.child = std::make_unique<SupervisedChild>(
         [&state, shared](ChildChannel& channel) {
+          OwnPrefixFolders(getpid());
           const Function function = state.make();
           ItemMark mark(shared, &channel);
           while (const std::optional<Message> request = channel.Receive()) {

@@ -1,6 +1,7 @@
 #include "tools/campaign/process_pool.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -89,6 +90,7 @@ void ProcessPool::Restart(Worker* worker) {
   ItemMark::Shared* shared = worker->mark.get();
   worker->child = std::make_unique<SupervisedChild>(
       [this, shared](ChildChannel& channel) {
+        OwnPrefixFolders(getpid());
         const EvaluateBatch evaluate = make_evaluator_();
         ItemMark mark(shared, &channel);
         while (const std::optional<Message> request = channel.Receive()) {

@@ -26,7 +26,8 @@ JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions opt
 // What broke, the same for failures with one cause: "append visible_missing", "MISTRUSTED"; "" of
 // PASS.
 std::string SignatureOf(const CacheCase& c, const JudgedTrace& result);
-// Of an illegal call that another process carried out: which word of relies_on takes such calls out.
+// Of an illegal call that another process carried out: which word of relies_on takes such calls
+// out.
 std::string PreconditionHint(std::string_view word);
 // As a report shows it.
 Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFactory& factory);
