@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reference/spec/prefix_implementation.h"
@@ -69,6 +70,8 @@ class PrefixStorage : public BlockTier {
   // Refused: there is none, it is damaged, of other settings or saved under other weights.
   virtual OpResult Load(int key, KeptStore* store) = 0;
   using BlockTier::Load;
+  // Why something could not be written, since it was made; "": all was.
+  virtual std::string Unwritten() const { return {}; }
   // PrefixImplementation::KillAtWrite.
   virtual bool KillAtWrite(int64_t write) { return static_cast<void>(write), false; }
 };

@@ -77,6 +77,7 @@ void OptimizedPrefix::Begin(const PrefixSetup& setup, PrefixStarted* started) {
   cache_.reset();
   if (setup.disk) {
     // One process at a time has the folder.
+    if (storage_ != nullptr) unwritten_ = Unwritten();
     storage_.reset();
     storage_ = make_storage_(setup, folder_);
   }
@@ -91,6 +92,7 @@ OpResult OptimizedPrefix::Start(const PrefixSetup& setup, const std::string& fol
   folder_ = folder;
   cache_.reset();
   storage_.reset();
+  unwritten_.clear();
   if (!setup.disk) storage_ = std::make_unique<MemoryStorage>(setup);
   Begin(setup, started);
   return {};
@@ -183,6 +185,10 @@ OpResult OptimizedPrefix::Load(int key) {
 }
 
 bool OptimizedPrefix::KillAtWrite(int64_t write) { return storage_->KillAtWrite(write); }
+
+std::string OptimizedPrefix::Unwritten() const {
+  return unwritten_.empty() && storage_ != nullptr ? storage_->Unwritten() : unwritten_;
+}
 
 void OptimizedPrefix::Observe(PrefixCounters* counters) {
   const PrefixCache::Counters mine = cache_->GetCounters();

@@ -44,6 +44,7 @@ class OptimizedPrefix : public PrefixImplementation {
   OpResult Save(int key) override;
   OpResult Load(int key) override;
   bool KillAtWrite(int64_t write) override;
+  std::string Unwritten() const override;
   void Observe(PrefixCounters* counters) override;
 
  private:
@@ -53,6 +54,7 @@ class OptimizedPrefix : public PrefixImplementation {
   PrefixSetup setup_;
   std::string folder_;
   std::unique_ptr<PrefixStorage> storage_;
+  std::string unwritten_;  // of storages before this one, since Start
   std::array<std::unique_ptr<PrefixCache::Request>, kRequests> requests_;
   std::unique_ptr<PrefixCache> cache_;
   // Of the rows shown last.

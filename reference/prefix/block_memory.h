@@ -49,6 +49,7 @@ class BlockMemory : public PrefixImplementation {
   OpResult Load(int key) override { return manager_->Load(key); }
   bool KillAtWrite(int64_t write) override { return manager_->KillAtWrite(write); }
   OpResult Damage(FileDamage damage, int64_t at) override { return manager_->Damage(damage, at); }
+  std::string Unwritten() const override { return manager_->Unwritten(); }
   void Observe(PrefixCounters* counters) override { manager_->Observe(counters); }
 
  private:

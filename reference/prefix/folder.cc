@@ -23,6 +23,11 @@ void Check(const std::error_code& error, const std::string& what, const fs::path
   }
 }
 
+int owner = 0;  // a process
+
+// What the names of a process's folders begin with.
+std::string NameOf(int process) { return fmt::format("kvcheck-prefix-{}-", process); }
+
 void FlipBit(const fs::path& path, uint64_t place) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   const auto at = static_cast<std::streamoff>(place / 8);
@@ -38,7 +43,7 @@ PrefixFolder::PrefixFolder() {
   std::error_code error;
   fs::path place = fs::temp_directory_path(error);
   Check(error, "there is no folder for temporary files", "TMPDIR");
-  std::string name = (place / "kvcheck-prefix-XXXXXX").string();
+  std::string name = (place / (NameOf(owner) + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) {
     throw Error(ErrorCode::kUnreadableFile, "a folder for the disk tier cannot be made", name);
   }
@@ -47,6 +52,37 @@ PrefixFolder::PrefixFolder() {
 }
 
 PrefixFolder::~PrefixFolder() { RemoveTemporary(path_); }
+
+bool PrefixFolder::HasRoomFor(int64_t bytes) const {
+  const fs::path path = fs::path(path_) / ".room";
+  const std::vector<char> some(1 << 16, 'x');
+  bool is_written = false;
+  {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    for (int64_t left = std::max<int64_t>(1, bytes); left > 0 && file; left -= std::ssize(some)) {
+      file.write(some.data(), std::min<int64_t>(left, std::ssize(some)));
+    }
+    file.flush();
+    is_written = static_cast<bool>(file);
+  }
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return is_written;
+}
+
+void OwnPrefixFolders(int process) { owner = process; }
+
+void RemovePrefixFoldersOf(int process) {
+  std::error_code error;
+  const fs::path place = fs::temp_directory_path(error);
+  if (error) return;
+  const std::string begin = NameOf(process);
+  std::vector<fs::path> left;
+  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename().string().starts_with(begin)) left.push_back(it->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+}
 
 bool PrefixFolder::Damage(FileDamage damage, int64_t at) const {
   std::vector<fs::path> files;

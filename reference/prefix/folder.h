@@ -20,6 +20,8 @@ class PrefixFolder {
   PrefixFolder& operator=(const PrefixFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Whether so many bytes more find room in it.
+  bool HasRoomFor(int64_t bytes) const;
   // Damages files by their order of names: file `at` modulo how many there are; of cut and flip the
   // byte (at / files) modulo its size. False: there is no file, or no second one.
   // Errors: kUnreadableFile.
@@ -28,6 +30,11 @@ class PrefixFolder {
  private:
   std::string path_;
 };
+
+// Folders that are made from now on are said to be this process's, so that its parent can
+// remove what it has left behind because it was killed.
+void OwnPrefixFolders(int process);
+void RemovePrefixFoldersOf(int process);
 
 }  // namespace kvcheck
 

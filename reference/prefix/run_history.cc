@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "reference/spec/prefix_limits.h"
@@ -15,6 +16,27 @@ HistoryRunner::HistoryRunner(PrefixImplementation* implementation)
 void HistoryRunner::Fail(HistoryFault fault, std::string text, int request) {
   if (failed()) return;
   result_.failure = {fault, std::move(text), request, false};
+  // What is missing, or cannot be carried out, may be the disk's fault; no wrong row is.
+  const bool may_be_room = fault == HistoryFault::kHitMissing ||
+                           fault == HistoryFault::kHitUnsteady || fault == HistoryFault::kRefused;
+  if (may_be_room) no_room_ = WhyNoRoom();
+}
+
+std::string HistoryRunner::WhyNoRoom() const {
+  if (folder_ == nullptr) return "";
+  std::string why = implementation_->Unwritten();
+  // Without a word from the implementation: all that its store may hold, and what was written to
+  // it.
+  const int64_t token_bytes = setup_.layers * setup_.kv_heads * (setup_.k_dim + setup_.v_dim) *
+                              static_cast<int64_t>(SizeInBytes(setup_.x));
+  const int64_t bytes = std::max(written_bytes_, setup_.capacity_tokens * token_bytes);
+  if (why.empty() && !folder_->HasRoomFor(bytes)) {
+    why = fmt::format("{} bytes, which the case's store may hold, do not fit there", bytes);
+  }
+  if (why.empty()) return "";
+  return fmt::format(
+      "no room in TMPDIR ({}): {}; make room there, or let TMPDIR name another folder",
+      std::filesystem::path(folder_->path()).parent_path().string(), why);
 }
 
 bool HistoryRunner::Judged(const OpResult& result, const PrefixOp& op, bool legal,
@@ -126,6 +148,14 @@ void HistoryRunner::Conclude() {
     result_.reason = std::move(reason);
     result_.by_case = by_case;
   };
+  if (failed() && !no_room_.empty()) {
+    result_.operation = operation_;
+    mistrust(
+        fmt::format("{}; without room nothing is proved by: {}", no_room_, result_.failure.text),
+        false);
+    result_.failure = {};
+    return;
+  }
   if (failed()) {
     result_.outcome = Outcome::kFail;
     result_.operation = operation_;
@@ -179,6 +209,8 @@ HistoryResult HistoryRunner::Run(const PrefixCase& c, const HistoryOptions& opti
   forgotten_.clear();
   unkept_.clear();
   opens_ = hits_ = hit_tokens_ = 0;
+  written_bytes_ = 0;
+  no_room_.clear();
   folder_.reset();
   const bool needs_folder = setup_.disk && implementation_->UsesFolder();
   if (needs_folder) folder_ = std::make_unique<PrefixFolder>();

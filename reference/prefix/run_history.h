@@ -39,6 +39,10 @@ class HistoryRunner {
   // Errors: ImplementationLoss of the implementation, what on_operation throws, kUnreadableFile
   // where there is no place for a folder, kIllegalCase.
   HistoryResult Run(const PrefixCase& c, const HistoryOptions& options = {});
+  // After a call of Run that threw. Why what was to be written to the folder may not have been: the
+  // implementation says so, or what its store may hold would not fit there. "": there is room.
+  std::string WhyNoRoom() const;
+  void DropFolder() { folder_.reset(); }
 
  private:
   struct Request {
@@ -140,7 +144,9 @@ class HistoryRunner {
   const PrefixCase* case_ = nullptr;
   HistoryOptions options_;
   int64_t operation_ = -1;
-  bool killed_ = false;  // the last call ended in a kill
+  bool killed_ = false;        // the last call ended in a kill
+  int64_t written_bytes_ = 0;  // by the case, to requests
+  std::string no_room_;        // why what failed proves nothing
   struct Saved {
     bool is_there = false;
     bool perhaps = false;  // a save of it was killed, or damage may have met it

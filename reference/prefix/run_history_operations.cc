@@ -145,6 +145,7 @@ void HistoryRunner::DoWrite(const PrefixOp& op) {
   }
   PrefixVectors vectors;
   FillVectors(path, op.wrong, &vectors);
+  written_bytes_ += std::ssize(k_) + std::ssize(v_);
   const int64_t needed = ledger_.InBlocks(has + std::ssize(tokens)) - ledger_.InBlocks(has);
   const bool must_fit =
       !started_.holds_requests || HeldTokens() + needed <= started_.capacity_tokens;

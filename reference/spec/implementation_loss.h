@@ -11,7 +11,8 @@
 
 namespace kvcheck {
 
-enum class LossKind : uint8_t { kCrashed, kTimedOut, kBrokeProtocol };
+// kNoRoom: it says that the disk is full, which proves nothing about it.
+enum class LossKind : uint8_t { kCrashed, kTimedOut, kBrokeProtocol, kNoRoom };
 
 class ImplementationLoss : public std::runtime_error {
  public:
@@ -22,9 +23,10 @@ class ImplementationLoss : public std::runtime_error {
   // What it was asked: "append", "case".
   const std::string& request() const { return request_; }
   std::string reason() const { return what(); }
-  // "CRASHED", "TIMED_OUT", "PROTOCOL".
+  // "CRASHED", "TIMED_OUT", "PROTOCOL", "NO_ROOM".
   const char* End() const {
     if (kind_ == LossKind::kCrashed) return "CRASHED";
+    if (kind_ == LossKind::kNoRoom) return "NO_ROOM";
     return kind_ == LossKind::kTimedOut ? "TIMED_OUT" : "PROTOCOL";
   }
   // "append CRASHED".

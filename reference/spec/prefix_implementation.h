@@ -186,6 +186,10 @@ class PrefixImplementation {
     return OpResult::Unsupported("there is no folder");
   }
 
+  // Why something that was to be written to the folder was not (a full disk), since Start; "": all
+  // was written. What was kept may then be missing, and nothing is proved by it.
+  virtual std::string Unwritten() const { return {}; }
+
   virtual void Observe(PrefixCounters* counters) { static_cast<void>(counters); }
 };
 

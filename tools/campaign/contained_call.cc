@@ -1,7 +1,10 @@
 #include "tools/campaign/contained_call.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "reference/prefix/folder.h"
 #include "tools/campaign/shared_memory.h"
 
 namespace kvcheck {
@@ -16,6 +19,7 @@ struct ContainedCall::State {
 ContainedCall::ContainedCall(const ChildLimits& limits, std::function<Function()> make)
     : state_(std::make_unique<State>()) {
   state_->limits = limits;
+  state_->limits.on_end = RemovePrefixFoldersOf;
   state_->make = std::move(make);
 }
 
@@ -27,6 +31,7 @@ ContainedCall::Answer ContainedCall::operator()(const Message& argument) {
   if (state.child == nullptr) {
     state.child = std::make_unique<SupervisedChild>(
         [&state, shared](ChildChannel& channel) {
+          OwnPrefixFolders(getpid());
           const Function function = state.make();
           ItemMark mark(shared, &channel);
           while (const std::optional<Message> request = channel.Receive()) {

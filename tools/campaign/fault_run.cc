@@ -135,8 +135,12 @@ std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int thread
             MakeFaultTrials(faults[i], &cases.at(faults[i].kind));
         RunSmallest(trials.get(), &outcomes[i]);
         RunDrawn(trials.get(), &outcomes[i], cancel);
+        outcomes[i].is_done = true;
       } catch (const Error& error) {
         outcomes[i].failures.push_back(fmt::format("{}: {}", error.context(), error.message()));
+        outcomes[i].is_done = true;
+      } catch (const Cancelled&) {
+        next = faults.size();
       } catch (...) {
         const std::lock_guard lock(mutex);
         thrown = std::current_exception();
@@ -159,6 +163,7 @@ std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int thread
   work();
   for (std::thread& other : others) other.join();
   if (thrown != nullptr) std::rethrow_exception(thrown);
+  std::erase_if(outcomes, [](const FaultOutcome& outcome) { return !outcome.is_done; });
   return outcomes;
 }
 

@@ -34,10 +34,12 @@ struct FaultOutcome {
   std::string shrunk_command;
   Rejected rejected{};  // by other rules, of the case that was caught
   double seconds = 0;   // processor time of drawing and judging until it was caught
+  bool is_done = false;
 };
 
-// In the order of the faults, the same for every number of threads but for seconds.
-// progress: told how many are done, by any thread, one at a time. Errors: Cancelled.
+// In the order of the faults, the same for every number of threads but for seconds. Fewer than the
+// faults where the run was cancelled: those that were done by then.
+// progress: told how many are done, by any thread, one at a time.
 std::vector<FaultOutcome> RunFaults(const std::vector<Fault>& faults, int threads,
                                     const std::function<void(int64_t)>& progress,
                                     const Cancel& cancel = {});

@@ -201,8 +201,11 @@ std::string ListJson(std::span<const Fault> faults, const std::string& tool) {
   return json.dump(1) + "\n";
 }
 
-std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const std::string& tool) {
-  nlohmann::ordered_json json = {{"schema", 1}, {"tool", tool}, {"seed", kFaultSeed}};
+std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const std::string& tool,
+                    bool interrupted) {
+  nlohmann::ordered_json json = {
+      {"schema", 1}, {"tool", tool}, {"seed", kFaultSeed}, {"interrupted", interrupted}};
+  json["faults"] = nlohmann::ordered_json::array();
   for (const FaultOutcome& outcome : outcomes) {
     nlohmann::ordered_json one = JsonOf(outcome.fault);
     one["outcome"] = outcome.failures.empty() ? "caught" : "failed";

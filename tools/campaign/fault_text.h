@@ -28,7 +28,9 @@ std::string RunTable(std::span<const FaultOutcome> outcomes);
 
 // The reports of --json. tool: "kvcheck 0.2.0".
 std::string ListJson(std::span<const Fault> faults, const std::string& tool);
-std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const std::string& tool);
+// interrupted: some faults are missing.
+std::string RunJson(std::span<const FaultOutcome> outcomes, bool times, const std::string& tool,
+                    bool interrupted = false);
 
 // For JUnit: PASS where the fault is caught as its line says.
 std::vector<CaseResult> ResultsOf(std::span<const FaultOutcome> outcomes);

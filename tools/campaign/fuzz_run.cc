@@ -74,6 +74,7 @@ CaseResult OverallOf(const Subject& subject, const FuzzSettings& settings,
                      const CampaignCounts& counts) {
   CaseResult result;
   result.name = "fuzz " + counts.kind;
+  result.drawn = true;
   result.verdict.implementation = subject.Shown();
   std::vector<std::string>& reasons = result.verdict.reasons;
   bool illegal = false;

@@ -142,6 +142,7 @@ void GateExcuses::ExcuseDrawn(const Answerer& answerer, std::vector<FuzzFailure>
     const int64_t others = first.cases - first.looked_at;
     const bool told_apart = CausesOf(answerer).HasTraces(signature);
     const int64_t unseen = matched > 0 ? others : 0;
+    counts->known += matched + unseen;
     if (by_signature && !told_apart) {
       by_signature_ += first.cases;
     } else if (told_apart) {

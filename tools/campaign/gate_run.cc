@@ -175,6 +175,7 @@ class Gate {
     }
     CaseResult result;
     result.name = entry.name;
+    result.outside = answerer == nullptr || !IsInSpaces(*answerer, entry.c);
     result.verdict = std::move(judged.verdict);
     Verdict& verdict = result.verdict;
     verdict.case_text = Print(entry.c);

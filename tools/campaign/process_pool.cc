@@ -1,6 +1,7 @@
 #include "tools/campaign/process_pool.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/prefix/folder.h"
 #include "reference/spec/error.h"
 #include "tools/campaign/shared_memory.h"
 #include "tools/process/message_codec.h"
@@ -75,7 +77,9 @@ struct ProcessPool::Queue {
 ProcessPool::ProcessPool(const PoolOptions& options, std::function<EvaluateBatch()> make_evaluator)
     : options_(options),
       make_evaluator_(std::move(make_evaluator)),
-      queue_(std::make_unique<Queue>()) {}
+      queue_(std::make_unique<Queue>()) {
+  options_.limits.on_end = RemovePrefixFoldersOf;
+}
 
 ProcessPool::~ProcessPool() = default;
 
@@ -86,6 +90,7 @@ void ProcessPool::Restart(Worker* worker) {
   ItemMark::Shared* shared = worker->mark.get();
   worker->child = std::make_unique<SupervisedChild>(
       [this, shared](ChildChannel& channel) {
+        OwnPrefixFolders(getpid());
         const EvaluateBatch evaluate = make_evaluator_();
         ItemMark mark(shared, &channel);
         while (const std::optional<Message> request = channel.Receive()) {

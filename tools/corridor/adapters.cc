@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -62,6 +64,45 @@ bool IsProgram(const fs::path& path) {
   return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
 }
 
+bool IsPythonFile(std::string_view word) { return word.ends_with(".py") && word.size() > 3; }
+
+// A text that begins as scripts of the system do, and may be run: it speaks the protocol itself.
+bool IsScript(const fs::path& path) {
+  std::array<char, 2> first{};
+  std::ifstream file(path, std::ios::binary);
+  return IsProgram(path) && file.read(first.data(), first.size()) && first[0] == '#' &&
+         first[1] == '!';
+}
+
+// KVCHECK_OWN_PYTHON is set by the command of the Python package.
+std::string PythonOfAdapters() {
+  for (const char* variable : {"KVCHECK_PYTHON", "KVCHECK_OWN_PYTHON"}) {
+    const char* named = std::getenv(variable);
+    if (named != nullptr && *named != '\0') return named;
+  }
+  return "python3";
+}
+
+// words[0] is a Python file that defines an adapter: what serves it.
+std::vector<std::string> ServedByPython(std::vector<std::string> words) {
+  std::error_code error;
+  const fs::path file = words[0];
+  if (!fs::is_regular_file(file, error)) {
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("there is no file {}; kvcheck new-adapter NAME writes one to begin with",
+                    Shortened(words[0], kMostNameShown)),
+        "--impl");
+  }
+  if (IsScript(file)) {
+    words[0] = fs::absolute(file).string();
+    return words;
+  }
+  std::vector<std::string> command = {PythonOfAdapters(), AdapterPackageFile("serve.py")};
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
 std::shared_ptr<RemoteProcess> NewProcess(const std::string& impl, const RemoteLimits& limits,
                                           std::optional<Greeting> greeting) {
   return std::make_shared<RemoteProcess>(*AdapterCommand(impl), limits, std::move(greeting));
@@ -108,12 +149,28 @@ std::vector<std::string> SplitCommandLine(const std::string& text) {
 bool IsCommandLine(const std::string& impl) {
   // Texts of this program may have blanks.
   if (IsOfThisProgram(impl)) return false;
-  return impl.find_first_of(" /") != std::string::npos;
+  return impl.find_first_of(" /") != std::string::npos || IsPythonFile(impl);
+}
+
+std::string AdapterPackageFile(const std::string& name) {
+  std::error_code error;
+  for (const fs::path& folder : AdapterFolders()) {
+    const fs::path file = folder / "kvcheck_adapter" / name;
+    if (fs::is_regular_file(file, error)) return file.string();
+  }
+  throw Error(
+      ErrorCode::kUsage,
+      "the Python package kvcheck_adapter is not beside this program; KVCHECK_ADAPTERS names "
+      "the folder tools/adapters of the sources, which has it",
+      name);
 }
 
 std::optional<std::vector<std::string>> AdapterCommand(const std::string& impl) {
   if (IsOfThisProgram(impl)) return std::nullopt;
-  if (IsCommandLine(impl)) return SplitCommandLine(impl);
+  if (IsCommandLine(impl)) {
+    std::vector<std::string> words = SplitCommandLine(impl);
+    return IsPythonFile(words[0]) ? ServedByPython(std::move(words)) : words;
+  }
   if (!IsAdapterName(impl)) return std::nullopt;
   for (const fs::path& folder : AdapterFolders()) {
     const fs::path program = folder / impl / kAdapterProgram;
@@ -136,8 +193,15 @@ std::vector<std::string> AdapterNames() {
 
 std::string AdaptersText() {
   const std::vector<std::string> names = AdapterNames();
-  return fmt::format("adapters: {}; a command line (with a blank or a slash)",
-                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  const std::string listed =
+      names.empty() ? "none beside this program (those of libraries are in the sources: "
+                      "KVCHECK_ADAPTERS=SOURCES/tools/adapters)"
+                    : fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format(
+      "adapters: {}; a Python file with an adapter (kvcheck new-adapter writes one); a command "
+      "line "
+      "(with a blank or a slash)",
+      listed);
 }
 
 const Greeting& GreetingOf(const std::string& impl, const RemoteLimits& limits) {

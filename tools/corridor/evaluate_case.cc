@@ -120,6 +120,7 @@ void AddLseWarnings(Verdict* verdict) {
 
 Outcome OutcomeOf(LossKind kind) {
   if (kind == LossKind::kCrashed) return Outcome::kCrashed;
+  if (kind == LossKind::kNoRoom) return Outcome::kMistrusted;
   return kind == LossKind::kTimedOut ? Outcome::kTimedOut : Outcome::kFail;
 }
 

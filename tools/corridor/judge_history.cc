@@ -4,8 +4,10 @@
 
 #include <utility>
 
+#include "reference/spec/error.h"
 #include "reference/spec/implementation_loss.h"
 #include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/judge_trace.h"
 
 namespace kvcheck {
 
@@ -18,7 +20,23 @@ JudgedHistory JudgeHistory(const PrefixCase& c, HistoryRunner* runner, HistoryOp
   JudgedHistory result;
   try {
     static_cast<HistoryResult&>(result) = runner->Run(c, options);
+  } catch (const Error& error) {
+    const std::string why = error.code() == ErrorCode::kUnreadableFile ? runner->WhyNoRoom() : "";
+    runner->DropFolder();
+    if (why.empty()) throw;
+    result.outcome = Outcome::kMistrusted;
+    result.operation = index;
+    result.reason = fmt::format("{}; without room nothing is proved by: {}", why, error.message());
+    return result;
   } catch (const ImplementationLoss& loss) {
+    const std::string why = loss.kind() == LossKind::kNoRoom ? "" : runner->WhyNoRoom();
+    runner->DropFolder();
+    if (!why.empty()) {
+      result.outcome = Outcome::kMistrusted;
+      result.operation = index;
+      result.reason = fmt::format("{}; without room nothing is proved by: {}", why, loss.reason());
+      return result;
+    }
     result.outcome = OutcomeOf(loss.kind());
     result.operation = index;
     result.loss = loss.Signature();
@@ -37,6 +55,7 @@ JudgedHistory JudgeHistory(const PrefixCase& c, HistoryRunner* runner, HistoryOp
   try {
     static_cast<HistoryResult&>(again) = runner->Run(c, options);
   } catch (const ImplementationLoss&) {
+    runner->DropFolder();
     return result;
   }
   // Without reading in between it may not fail: then the first answer stands.
@@ -54,7 +73,16 @@ Verdict VerdictOf(const PrefixCase& c, const JudgedHistory& result,
                   const PrefixImplementation& implementation) {
   Verdict verdict =
       result.loss.empty() ? ToVerdict(c, result) : WithoutJudging(result.outcome, result.reason);
-  verdict.profile = Print(implementation.GetCapabilities().prefix_profile);
+  const PrefixCapabilities capabilities = implementation.GetCapabilities();
+  const bool is_operation = result.operation >= 0 && result.operation < std::ssize(c.ops);
+  if (capabilities.foreign && is_operation && result.failure.fault == HistoryFault::kAccepted) {
+    const PrefixOpKind kind = c.ops[static_cast<size_t>(result.operation)].kind;
+    const char* word = kind == PrefixOpKind::kWrite    ? "shapes"
+                       : kind == PrefixOpKind::kTrimTo ? "counts"
+                                                       : "";
+    if (*word != '\0') verdict.reasons.push_back(PreconditionHint(word));
+  }
+  verdict.profile = Print(capabilities.prefix_profile);
   return verdict;
 }
 

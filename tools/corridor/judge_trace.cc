@@ -2,12 +2,53 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "reference/spec/implementation_loss.h"
 #include "tools/corridor/evaluate_case.h"
 
 namespace kvcheck {
+
+namespace {
+
+// What relies_on of an adapter calls the check of callers that a call has passed by: by what the
+// contract says against it (reference/cache/model_state.cc).
+std::string PreconditionOf(std::string_view reason) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"left padding", "padding"},
+      {"columns of another", "columns"},
+      {"K and V of different numbers", "columns"},
+      {"a prepared prefill", "pending"},
+      {"lengths name", "lengths"},
+      {"a length is negative", "lengths"},
+      {"prepared tokens have not", "lengths"},
+      {"a negative number of tokens", "counts"},
+      {"a row out of range", "rows"},
+      {"layouts differ", "kinds"},
+      {"formats differ", "kinds"},
+      {"merge takes caches of one row", "single"},
+      {"a window holds", "windows"},
+  };
+  constexpr std::string_view kAccepted = "an illegal call was carried out: ";
+  const size_t at = reason.find(kAccepted);
+  if (at == std::string_view::npos) return "";
+  const std::string_view why = reason.substr(at + kAccepted.size());
+  for (const auto& [begin, word] : kWords) {
+    if (why.starts_with(begin)) return std::string(word);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string PreconditionHint(std::string_view word) {
+  return fmt::format(
+      "hint: where the library leaves this check to its callers, the adapter says so by the word "
+      "\"{}\" in relies_on; such calls then do not reach the cache, and nothing is claimed of them",
+      word);
+}
 
 JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions options) {
   int64_t index = -1;
@@ -53,6 +94,11 @@ Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFact
   Verdict verdict =
       result.loss.empty() ? ToVerdict(c, result) : WithoutJudging(result.outcome, result.reason);
   const CacheCapabilities capabilities = factory.GetCapabilities();
+  const std::string precondition =
+      result.outcome == Outcome::kFail && capabilities.foreign ? PreconditionOf(result.reason) : "";
+  if (!precondition.empty()) {
+    verdict.reasons.push_back(PreconditionHint(precondition));
+  }
   verdict.profile = Print(capabilities.cache_profile);
   if (capabilities.states_plan) {
     const std::string profile = Print(capabilities.profile);

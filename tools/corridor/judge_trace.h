@@ -4,6 +4,7 @@
 #define TOOLS_CORRIDOR_JUDGE_TRACE_H_
 
 #include <string>
+#include <string_view>
 
 #include "reference/judge/verdict.h"
 #include "reference/spec/cache_implementation.h"
@@ -25,6 +26,9 @@ JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions opt
 // What broke, the same for failures with one cause: "append visible_missing", "MISTRUSTED"; "" of
 // PASS.
 std::string SignatureOf(const CacheCase& c, const JudgedTrace& result);
+// Of an illegal call that another process carried out: which word of relies_on takes such calls
+// out.
+std::string PreconditionHint(std::string_view word);
 // As a report shows it.
 Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFactory& factory);
 

@@ -62,19 +62,32 @@ int RunFaultsCommand(const FaultsOptions& options) {
   };
   const std::vector<FaultOutcome> outcomes = RunFaults(faults, common.threads, show, OnInterrupt());
   progress.Clear();
+  Summary summary;
+  summary.interrupted = outcomes.size() < faults.size();
   if (common.json != "-" && common.junit != "-") {
-    std::cout << RunText(outcomes, !options.no_times, common.text.quiet) << std::flush;
+    std::cout << RunText(outcomes, !options.no_times, common.text.quiet);
+    if (summary.interrupted) {
+      std::cout << fmt::format("{} of {} faults were asked; interrupted, this report is partial\n",
+                               outcomes.size(), faults.size());
+    }
+    std::cout << std::flush;
   }
   if (!common.json.empty()) {
-    WriteOutput(common.json, RunJson(outcomes, !options.no_times, ToolVersion()));
+    WriteOutput(common.json,
+                RunJson(outcomes, !options.no_times, ToolVersion(), summary.interrupted));
   }
-  Summary summary;
   const std::vector<CaseResult> results = ResultsOf(outcomes);
   for (const CaseResult& result : results) summary.Add(result, common.text.strict);
   if (!common.junit.empty()) {
     WriteOutput(common.junit, JunitReport(results, summary, "faults", common.text));
   }
-  if (!options.table.empty()) WriteOutput(options.table, RunTable(outcomes));
+  if (!options.table.empty()) {
+    if (summary.interrupted) {
+      PrintNotice("kvcheck faults: " + options.table + " is not written: the run was interrupted");
+    } else {
+      WriteOutput(options.table, RunTable(outcomes));
+    }
+  }
   if (!common.text.quiet) {
     PrintNotice(fmt::format("kvcheck faults: {:.1f} s of processor time",
                             static_cast<double>(std::clock()) / CLOCKS_PER_SEC));

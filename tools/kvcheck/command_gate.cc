@@ -40,7 +40,12 @@ int RunGateCommand(const GateOptions& options) {
   question.workers = common.threads;
   question.quiet = common.text.quiet;
   question.cancel = OnInterrupt();
-  RunGate(question, &progress, &report);
+  try {
+    RunGate(question, &progress, &report);
+  } catch (const Cancelled&) {
+    // What was judged until then is reported.
+    report.SetInterrupted();
+  }
   return report.Finish();
 }
 
@@ -50,6 +55,7 @@ void AddGateCommand(CLI::App* app, ChosenCommand* chosen) {
   auto options = std::make_shared<GateOptions>();
   GateQuestion* question = &options->question;
   question->reason = "not looked into";
+  options->common.text.failures_first = true;
   CLI::App* command = app->add_subcommand(
       "gate", "Run suites of cases and a budget of drawn cases on an implementation");
   command->footer(

@@ -22,6 +22,7 @@ void AddFaultsCommand(CLI::App* app, ChosenCommand* chosen);
 void AddBenchCommand(CLI::App* app, ChosenCommand* chosen);
 void AddListCommand(CLI::App* app, ChosenCommand* chosen);
 void AddPlansCommand(CLI::App* app, ChosenCommand* chosen);
+void AddNewAdapterCommand(CLI::App* app, ChosenCommand* chosen);
 void AddServeCommand(CLI::App* app, ChosenCommand* chosen);
 // After all others.
 void AddCompletionCommand(CLI::App* app, ChosenCommand* chosen);

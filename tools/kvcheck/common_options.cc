@@ -65,9 +65,11 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->type_name("FILE")
       ->group(kGroup);
   command
-      ->add_flag("--github", options->github,
-                 "In a workflow of GitHub: annotations on standard output, and a Markdown summary "
-                 "appended to the file that GITHUB_STEP_SUMMARY names")
+      ->add_flag(
+          "--github", options->github,
+          "In a workflow of GitHub: annotations on standard output, and a Markdown summary "
+          "appended to the file that GITHUB_STEP_SUMMARY names (elsewhere: a warning, and no "
+          "summary)")
       ->group(kGroup);
   command
       ->add_option("-j,--threads", options->threads,
@@ -86,7 +88,7 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
       ->group(kGroup);
   command
       ->add_option("--max-print", options->text.max_print,
-                   "Cases shown in detail, and lines of each list")
+                   "Cases of each outcome shown in detail, and lines of each list")
       ->transform(Decimal())
       ->check(CLI::Range(0, 1000000000))
       ->type_name("N")

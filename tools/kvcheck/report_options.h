@@ -34,8 +34,7 @@ struct CommonOptions {
   void Check(const std::vector<std::string>& inputs = {}) const;
 };
 
-// The file to which a workflow of GitHub takes summaries of its steps. Errors: kUsage: none is
-// named.
+// The file to which a workflow of GitHub takes summaries of its steps; "" outside of a workflow.
 std::string StepSummary();
 
 // A file that a command writes, and the option that names it ("" and "-" are no file).

@@ -167,7 +167,13 @@ void RunReport::WriteReports() {
   }
   if (github_) {
     fmt::print("{}", github_->Annotations());
-    AppendOutput(StepSummary(), github_->Markdown(summary_));
+    if (const std::string path = StepSummary(); !path.empty()) {
+      AppendOutput(path, github_->Markdown(summary_));
+    } else {
+      PrintNotice(
+          "kvcheck: warning: --github: GITHUB_STEP_SUMMARY names no file, as it does in a workflow "
+          "of GitHub: no summary is written");
+    }
   }
 }
 

@@ -92,6 +92,7 @@ int Run(int argc, char** argv) {
   AddBenchCommand(&app, &chosen);
   AddListCommand(&app, &chosen);
   AddPlansCommand(&app, &chosen);
+  AddNewAdapterCommand(&app, &chosen);
   AddServeCommand(&app, &chosen);
   AddCompletionCommand(&app, &chosen);
   RefuseEmptyValues(&app);

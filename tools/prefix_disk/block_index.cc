@@ -103,9 +103,19 @@ class BlockIndex::Statement {
   int result_ = SQLITE_OK;
 };
 
+// What a full disk comes to here.
+void BlockIndex::NoteRoom(int result) {
+  const int kind = result & 0xff;
+  const bool is_read = result == SQLITE_IOERR_READ || result == SQLITE_IOERR_SHORT_READ;
+  if (kind == SQLITE_FULL || (kind == SQLITE_IOERR && !is_read)) {
+    writes_->NoteTrouble(fmt::format("{} cannot be written: {}", kFile, sqlite3_errstr(result)));
+  }
+}
+
 // A full disk or a failed write leaves the index as it was; anything else says that it is damaged.
 void BlockIndex::Note(int result) {
   const int kind = result & 0xff;
+  NoteRoom(result);
   if (kind == SQLITE_OK || kind == SQLITE_FULL || kind == SQLITE_NOMEM) return;
   if (kind == SQLITE_IOERR && result != SQLITE_IOERR_SHORT_READ) return;
   is_damaged_ = true;
@@ -130,6 +140,7 @@ void BlockIndex::Close() {
 bool BlockIndex::Execute(const char* sql) {
   const int result = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
   writes_->ThrowIfDead();
+  NoteRoom(result);
   return result == SQLITE_OK;
 }
 

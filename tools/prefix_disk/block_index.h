@@ -72,6 +72,7 @@ class BlockIndex {
   void Replace();
   bool Execute(const char* sql);
   void Note(int result);
+  void NoteRoom(int result);
   // Runs f in a transaction. False: nothing has changed.
   template <typename F>
   bool Transact(F f);

@@ -48,13 +48,17 @@ bool WriteAll(int fd, std::span<const std::byte> bytes) {
 constexpr const char* kTemporary = ".tmp";
 
 // The file under its temporary name. half: the first half of each part alone.
-bool WriteTemporary(const std::string& path, FileParts parts, bool half, bool sync) {
+// *error: errno of what failed.
+bool WriteTemporary(const std::string& path, FileParts parts, bool half, bool sync,
+                    int* error = nullptr) {
   const Descriptor file(path + kTemporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   bool is_written = file.get() >= 0;
   for (const std::span<const std::byte> part : parts) {
     is_written = is_written && WriteAll(file.get(), part.first(part.size() / (half ? 2 : 1)));
   }
-  return is_written && (!sync || fsync(file.get()) == 0);
+  is_written = is_written && (!sync || fsync(file.get()) == 0);
+  if (!is_written && error != nullptr) *error = errno;
+  return is_written;
 }
 
 }  // namespace
@@ -105,13 +109,19 @@ void FolderWrites::ThrowIfDead() const {
 bool FolderWrites::Write(const std::string& name, FileParts parts) {
   ThrowIfDead();
   const std::string path = PathOf(name);
-  bool is_done = WriteTemporary(path, parts, Next() != Fate::kWhole, sync_);
+  int error = 0;
+  bool is_done = WriteTemporary(path, parts, Next() != Fate::kWhole, sync_, &error);
   ThrowIfDead();
   is_done = is_done && Next() == Fate::kWhole;
   ThrowIfDead();
   if (is_done && rename((path + kTemporary).c_str(), path.c_str()) == 0) return true;
+  NoteTrouble(fmt::format("{} cannot be written: {}", name, strerror(is_done ? errno : error)));
   unlink((path + kTemporary).c_str());
   return false;
+}
+
+void FolderWrites::NoteTrouble(const std::string& reason) {
+  if (!dead_ && trouble_.empty()) trouble_ = reason;
 }
 
 void FolderWrites::Remove(const std::string& name) {

@@ -45,6 +45,9 @@ class FolderWrites {
   // The file is these bytes, or what it was. False: it could not be written.
   // Errors: PrefixKilled.
   bool Write(const std::string& name, FileParts parts);
+  // Why a change failed first, other than by KillAt; "": none did.
+  const std::string& trouble() const { return trouble_; }
+  void NoteTrouble(const std::string& reason);
   // Nothing where there is no such file. Errors: PrefixKilled.
   void Remove(const std::string& name);
   // What was renamed and removed so far stays so.
@@ -60,6 +63,7 @@ class FolderWrites {
   int lock_ = -1;  // of the folder itself: no file of it has to stay
   int64_t kill_at_ = 0;
   bool dead_ = false;
+  std::string trouble_;
 };
 
 }  // namespace kvcheck

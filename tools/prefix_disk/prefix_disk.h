@@ -46,6 +46,7 @@ class PrefixDisk : public optimized::PrefixStorage {
   void Settle() override { Commit(); }
   OpResult Save(int key, const optimized::KeptStore& store) override;
   OpResult Load(int key, optimized::KeptStore* store) override;
+  std::string Unwritten() const override { return writes_.trouble(); }
   bool KillAtWrite(int64_t write) override;
 
   int64_t bytes() { return index_.TotalBytes(); }  // of the blocks' files

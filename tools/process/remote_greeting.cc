@@ -1,6 +1,7 @@
 #include "tools/process/remote_greeting.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,8 @@
 #include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/glob.h"
+#include "reference/spec/kv_format.h"
+#include "reference/spec/near_name.h"
 
 namespace kvcheck {
 namespace {
@@ -32,6 +35,30 @@ auto ParsedText(std::string_view key, const std::string& text, F parse) {
   }
 }
 
+// Whether a format can have this pattern. Formats are without number, so that of one with a star
+// the name before it decides.
+bool IsPatternOfFormats(const std::string& pattern, const std::vector<std::string>& known) {
+  const Glob glob(pattern);
+  const auto matches = [&](const std::string& text) { return glob.Matches(text); };
+  if (std::any_of(known.begin(), known.end(), matches)) return true;
+  const size_t star = pattern.find('*');
+  if (star == std::string::npos) {
+    try {
+      ParseKvFormat(WholeLine(pattern));
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  const size_t colon = pattern.find(':');
+  const bool names_family = colon < star;
+  const std::string name = pattern.substr(0, names_family ? colon : star);
+  return std::any_of(known.begin(), known.end(), [&](const std::string& text) {
+    const std::string family = text.substr(0, text.find(':'));
+    return names_family ? family == name : family.starts_with(name);
+  });
+}
+
 // Fields of a space: what is absent stays as it is.
 class SpaceReader {
  public:
@@ -43,6 +70,36 @@ class SpaceReader {
     *patterns = value->AsTexts(Of(key));
     for (const std::string& pattern : *patterns) {
       ParsedText(key, pattern, [](const std::string& text) { return Glob(text); });
+    }
+  }
+  // Of texts of formats: one that no format can have is a mistake, and would be drawn for nothing.
+  void FormatPatterns(std::string_view key, std::vector<std::string>* patterns) const {
+    if (!Find(key)) return;
+    Patterns(key, patterns);
+    std::vector<std::string> known;
+    for (const KvFormat& format : ListedKvFormats()) known.push_back(Print(format));
+    for (const std::string& pattern : *patterns) {
+      if (IsPatternOfFormats(pattern, known)) continue;
+      throw WireError(
+          fmt::format("{} has the pattern '{}', and no format has this pattern{}; formats are "
+                      "written as 'f16', "
+                      "'q8_0', 'affine:4:g64:f16' (kvcheck list shows them)",
+                      Of(key), CleanText(pattern, 40), DidYouMean(pattern, known)));
+    }
+  }
+  void LayoutPatterns(std::string_view key, std::vector<std::string>* patterns) const {
+    if (!Find(key)) return;
+    Patterns(key, patterns);
+    constexpr std::array kLayouts = {"linear", "linear:w", "ring", "ring:keep", "chunk"};
+    for (const std::string& pattern : *patterns) {
+      const Glob glob(pattern);
+      if (std::any_of(kLayouts.begin(), kLayouts.end(),
+                      [&](const char* layout) { return glob.Matches(layout); })) {
+        continue;
+      }
+      throw WireError(
+          fmt::format("{} has the pattern '{}', and no layout has this pattern; there are {}",
+                      Of(key), CleanText(pattern, 40), fmt::join(kLayouts, ", ")));
     }
   }
   // Texts of two formats with a space between: of K, and of V.
@@ -110,8 +167,8 @@ class SpaceReader {
 
 CacheSpace ReadCacheSpace(const SpaceReader& reader) {
   CacheSpace space;
-  reader.Patterns("layouts", &space.layouts);
-  reader.Patterns("formats", &space.formats);
+  reader.LayoutPatterns("layouts", &space.layouts);
+  reader.FormatPatterns("formats", &space.formats);
   reader.Pairs("pairs", &space.pairs);
   reader.Flag("same_format", &space.same_format);
   reader.Flag("stored_as_given", &space.stored_as_given);
@@ -147,7 +204,7 @@ PrefixSpace ReadPrefixSpace(const SpaceReader& reader) {
     space.blocks = blocks->AsIntegers(SpaceReader::Of("blocks"));
   }
   reader.Types("x", &space.x);
-  reader.Patterns("formats", &space.formats);
+  reader.FormatPatterns("formats", &space.formats);
   for (const auto& [key, flag] : {std::pair{"quantizes", &space.quantizes},
                                   {"same_dims", &space.same_dims},
                                   {"windows", &space.windows},
@@ -185,8 +242,8 @@ AttentionSpace ReadAttentionSpace(const SpaceReader& reader) {
       SpaceReader::Refuse("out", out->AsText("out"));
     }
   }
-  reader.Patterns("k", &space.k);
-  reader.Patterns("v", &space.v);
+  reader.FormatPatterns("k", &space.k);
+  reader.FormatPatterns("v", &space.v);
   reader.Patterns("masks", &space.masks);
   for (const auto& [key, flag] : {std::pair{"same_format", &space.same_format},
                                   {"same_dims", &space.same_dims},
@@ -203,7 +260,7 @@ AttentionSpace ReadAttentionSpace(const SpaceReader& reader) {
 
 CodecSpace ReadCodecSpace(const SpaceReader& reader) {
   CodecSpace space;
-  reader.Patterns("formats", &space.formats);
+  reader.FormatPatterns("formats", &space.formats);
   reader.Types("x", &space.x);
   constexpr std::array kDirections = {CodecDirection::kEncode, CodecDirection::kDecode,
                                       CodecDirection::kRoundTrip};

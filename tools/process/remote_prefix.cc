@@ -141,6 +141,7 @@ OpResult RemotePrefix::Begin(const PrefixSetup& setup, bool again, PrefixStarted
 OpResult RemotePrefix::Start(const PrefixSetup& setup, const std::string& folder,
                              PrefixStarted* started) {
   folder_ = folder;
+  process_->ForgetNoRoom();
   return Begin(setup, /*again=*/false, started);
 }
 

@@ -43,6 +43,7 @@ class RemotePrefix : public PrefixImplementation {
   // A process cannot be stopped at a write that nobody sees: it is killed some time after it was
   // sent the request, the later the larger the number.
   bool KillAtWrite(int64_t write) override;
+  std::string Unwritten() const override { return process_->no_room(); }
   void Observe(PrefixCounters* counters) override;
 
  private:

@@ -36,6 +36,7 @@ std::string Printed(const ChildOutcome& outcome) {
 
 Outcome RemoteLoss::outcome() const {
   if (kind() == LossKind::kCrashed) return Outcome::kCrashed;
+  if (kind() == LossKind::kNoRoom) return Outcome::kMistrusted;
   return kind() == LossKind::kTimedOut ? Outcome::kTimedOut : Outcome::kFail;
 }
 
@@ -271,6 +272,16 @@ WireValue RemoteProcess::Exchange() {
   }
   answer_bytes_ = std::make_shared<const Message>(std::move(*message));
   const WireValue answer = reader_.Read(*answer_bytes_);
+  if (const std::optional<WireValue> no_room = answer.Find("no_room")) {
+    const std::string said = CleanText(no_room->AsText("'no_room'"), 300);
+    if (answer.Find("failed") || answer.Find("refused")) {
+      Lose(LossKind::kNoRoom,
+           fmt::format("no room on the disk in '{}', says the adapter: {}; make room there (TMPDIR "
+                       "names kvcheck's own folder), and ask again",
+                       request_, said));
+    }
+    no_room_ = said;
+  }
   if (const std::optional<WireValue> failed = answer.Find("failed")) {
     Lose(LossKind::kCrashed, fmt::format("the adapter failed in '{}': {}", request_,
                                          CleanText(failed->AsText("'failed'"), 2000)));

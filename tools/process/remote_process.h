@@ -65,6 +65,9 @@ class RemoteProcess {
   void Start();
   // Errors: RemoteLoss, where it has to start a process to learn it.
   const Greeting& greeting();
+  // Why it could not write something to a disk, as an answer said since the last ForgetNoRoom.
+  const std::string& no_room() const { return no_room_; }
+  void ForgetNoRoom() { no_room_.clear(); }
   // Changes with each process: what was made in an earlier one is gone.
   int64_t epoch() const { return epoch_; }
   bool running() const { return child_ != nullptr; }
@@ -128,6 +131,7 @@ class RemoteProcess {
   int failed_starts_ = 0;
   std::optional<RemoteLoss> last_failed_start_;
   std::string request_;
+  std::string no_room_;
   WireWriter writer_;
   RequestsAhead ahead_;
   bool sent_all_ = true;  // the last piece that was sent was read as a whole

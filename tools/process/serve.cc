@@ -142,11 +142,16 @@ void AnswerCase(const Served& served, const WireValue& request, WireWriter& writ
   }
 }
 
-void AnswerWith(std::string_view key, std::string_view message, WireWriter& writer) {
+void AnswerWith(std::string_view key, std::string_view message, WireWriter& writer,
+                bool no_room = false) {
   writer.StartFrame();
   writer.StartMap();
   writer.Key(key);
   writer.Text(message);
+  if (no_room) {
+    writer.Key("no_room");
+    writer.Text(message);
+  }
   writer.EndMap();
 }
 
@@ -184,8 +189,11 @@ int Serve(Served served, int input, int output) {
         }
         writer.EndMap();
       } catch (const Error& error) {
-        AnswerWith(error.code() == ErrorCode::kUnsupported ? "unsupported" : "failed",
-                   error.message(), writer);
+        AnswerWith(
+            error.code() == ErrorCode::kUnsupported ? "unsupported" : "failed", error.message(),
+            writer,
+            // The folder of kept prompts cannot be used, which proves nothing about the cache.
+            of_prefixes && error.code() == ErrorCode::kUnreadableFile);
       } catch (const std::exception& error) {
         AnswerWith("failed", error.what(), writer);
       }

@@ -254,6 +254,10 @@ bool PrefixServer::Answer(std::string_view name, const WireValue& value, WireWri
     writer.Key(result.status == OpStatus::kRefused ? "refused" : "unsupported");
     writer.Text(result.message);
   }
+  if (const std::string why = implementation_->Unwritten(); result.ok() && !why.empty()) {
+    writer.Key("no_room");
+    writer.Text(why);
+  }
   return true;
 }
 

@@ -162,6 +162,7 @@ struct SupervisedChild::State {
     while (waitpid(child.process, &status, 0) < 0 && errno == EINTR) {
     }
     reaped = true;
+    if (limits.on_end) limits.on_end(static_cast<int>(child.process));
   }
 
   void EndByStatus(int status) {

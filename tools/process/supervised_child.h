@@ -41,6 +41,8 @@ struct ChildLimits {
   // Called while the parent waits for a message or for the child to read one, at least every 50 ms.
   // What it throws passes through.
   std::function<void()> on_wait;
+  // Called with the child's number once it is gone: to remove what one that was killed has left.
+  std::function<void(int)> on_end;
 };
 
 // Where an executable writes its messages.

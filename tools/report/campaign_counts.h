@@ -50,6 +50,7 @@ struct CampaignCounts {
   // Part of mistrusted: whoever answers, since the data of the case prove nothing.
   int64_t by_data = 0;
   // Parts of failed.
+  int64_t known = 0;  // attributed to known failures
   int64_t crashed = 0;
   int64_t timed_out = 0;
   int64_t operations = 0;

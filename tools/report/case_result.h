@@ -27,6 +27,9 @@ struct CaseResult {
   std::string finding;  // the reason of an expected MISTRUSTED or FAIL
   // The failure is recognised as the finding itself, so that a crash can be one.
   bool same_finding = false;
+  // UNSUPPORTED because it lies outside of what the implementation states that it has: it was not
+  // asked.
+  bool outside = false;
 };
 
 // What a result means for the run.
@@ -39,6 +42,7 @@ enum class Standpoint : uint8_t {
   kUnsupported,
   kIllegal,
 };
+inline constexpr int kStandpoints = static_cast<int>(Standpoint::kIllegal) + 1;
 
 // strict: warnings, MISTRUSTED and UNSUPPORTED are failures.
 Standpoint StandpointOf(const CaseResult& result, bool strict);

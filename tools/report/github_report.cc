@@ -44,6 +44,7 @@ std::string WorkflowText(std::string_view text, bool is_property) {
 }
 
 void GithubReport::Add(const CaseResult& result) {
+  if (result.outside) return;  // counted in the summary
   const Standpoint standpoint = StandpointOf(result, options_.strict);
   const bool failed = standpoint == Standpoint::kFailed || standpoint == Standpoint::kIllegal;
   if (!failed && standpoint != Standpoint::kMistrusted) return;

@@ -235,6 +235,7 @@ HtmlReport::HtmlReport(std::string title, bool strict)
 
 void HtmlReport::Add(const CaseResult& result) {
   added_.Add(result, strict_);
+  if (result.outside) return;  // counted
   const std::string_view standing = ClassOf(StandpointOf(result, strict_));
   const bool good = standing == "good";
   if (++(good ? passes_ : others_) > kListed) return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tools/report/number_text.h"
@@ -78,7 +79,22 @@ std::string Title(const CaseResult& result) {
 
 void Summary::Add(const CaseResult& result, bool strict) {
   ++cases;
-  switch (StandpointOf(result, strict)) {
+  const Standpoint standpoint = StandpointOf(result, strict);
+  const auto index = static_cast<size_t>(standpoint);
+  if (result.outside) {
+    const std::string& text = result.verdict.case_text;
+    const std::string kind = text.substr(0, text.find(' '));
+    const auto found = std::find_if(outside.begin(), outside.end(),
+                                    [&](const OutsideCount& count) { return count.kind == kind; });
+    ++(found == outside.end() ? outside.emplace_back(OutsideCount{kind, 0}) : *found).cases;
+  } else if (!result.drawn) {
+    ++asked[index];
+  } else if (result.verdict.outcome == Outcome::kMistrusted ||
+             result.verdict.outcome == Outcome::kUnsupported ||
+             (result.verdict.outcome == Outcome::kPass && standpoint != Standpoint::kPassed)) {
+    ++campaigns_as_whole[index];
+  }
+  switch (standpoint) {
     case Standpoint::kPassed:
       ++passed;
       break;
@@ -114,6 +130,12 @@ void Summary::Add(CampaignCounts campaign) {
   campaigns.push_back(std::move(campaign));
 }
 
+int64_t Summary::Outside() const {
+  int64_t count = 0;
+  for (const OutsideCount& of_kind : outside) count += of_kind.cases;
+  return count;
+}
+
 int Summary::ExitCode() const {
   if (interrupted) return kExitInterrupted;
   if (cases == 0 || illegal > 0) return kExitNotPut;
@@ -122,7 +144,113 @@ int Summary::ExitCode() const {
   return kExitPassed;
 }
 
+namespace {
+
+// "480 passed, 25 failed": those that are not 0.
+template <size_t kCount>
+std::string ListOf(const std::pair<int64_t, const char*> (&counts)[kCount]) {
+  std::string text;
+  for (const auto& [count, label] : counts) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, label);
+  }
+  return text;
+}
+
+// Of a run that asks cases of files and draws others: what each case came to, and not each result.
+std::string PrintAsked(const Summary& summary) {
+  const auto asked = [&](Standpoint standpoint) {
+    return summary.asked[static_cast<size_t>(standpoint)];
+  };
+  const auto whole = [&](Standpoint standpoint) {
+    return summary.campaigns_as_whole[static_cast<size_t>(standpoint)];
+  };
+  CampaignCounts drawn;
+  for (const CampaignCounts& campaign : summary.campaigns) {
+    drawn.cases += campaign.cases;
+    drawn.passed += campaign.passed;
+    drawn.failed += campaign.failed;
+    drawn.known += campaign.known;
+    drawn.mistrusted += campaign.mistrusted;
+    drawn.by_data += campaign.by_data;
+    drawn.unsupported += campaign.unsupported;
+    drawn.crashed += campaign.crashed;
+    drawn.timed_out += campaign.timed_out;
+    drawn.states += campaign.states;
+  }
+  int64_t given = 0;
+  for (const int64_t count : summary.asked) given += count;
+  std::string text = Plural(given + drawn.cases, "case");
+  if (!summary.campaigns.empty())
+    text += fmt::format(" ({} of suites, {} drawn)", given, drawn.cases);
+  const std::string outcomes =
+      ListOf({{asked(Standpoint::kPassed) + drawn.passed, "passed"},
+              {asked(Standpoint::kFailed) + drawn.failed - drawn.known, "failed"},
+              {asked(Standpoint::kMistrusted) + drawn.mistrusted - drawn.by_data, "mistrusted"},
+              {drawn.by_data, "mistrusted by their own data"},
+              {asked(Standpoint::kExpectedMistrusted), "mistrusted as expected"},
+              {asked(Standpoint::kKnownFinding) + drawn.known, "known findings found"},
+              {asked(Standpoint::kUnsupported) + drawn.unsupported, "unsupported"},
+              {asked(Standpoint::kIllegal), "illegal"}});
+  text += ": " + (outcomes.empty() ? "none was judged" : outcomes);
+  const std::string details = ListOf({{summary.crashed, "crashed"},
+                                      {summary.timed_out, "timed out"},
+                                      {summary.unmet, "unmet expectations"}});
+  if (!details.empty()) text += fmt::format(" ({})", details);
+  const std::string campaigns = ListOf({{whole(Standpoint::kFailed), "failed"},
+                                        {whole(Standpoint::kMistrusted), "mistrusted"},
+                                        {whole(Standpoint::kUnsupported), "unsupported"}});
+  if (!campaigns.empty()) text += fmt::format("; of the campaigns as a whole {}", campaigns);
+  return text + (drawn.states > 0 ? fmt::format("; {} states and {} elements judged", drawn.states,
+                                                summary.judged)
+                                  : fmt::format("; {} elements judged", summary.judged));
+}
+
+// What follows the counts of every kind of run.
+std::string PrintRest(const Summary& summary) {
+  std::string text;
+  int64_t drawn = 0;
+  int64_t unproved = 0;
+  for (const CampaignCounts& campaign : summary.campaigns) {
+    drawn += campaign.Provable();
+    unproved += campaign.Unproved();
+  }
+  if (unproved > 0) {
+    text += fmt::format(", {} of {} proved nothing", unproved, Plural(drawn, "drawn case"));
+  }
+  if (summary.warnings > 0) {
+    text += fmt::format(", {} warning{}", summary.warnings, summary.warnings == 1 ? "" : "s");
+  }
+  if (summary.Outside() > 0) {
+    text += fmt::format("; {} of suites not asked, outside of what is stated",
+                        Plural(summary.Outside(), "case"));
+  }
+  if (summary.interrupted) text += "; interrupted, this report is partial";
+  return text;
+}
+
+}  // namespace
+
+std::string OutsideText(const Summary& summary) {
+  if (summary.Outside() == 0) return "";
+  int64_t given = summary.Outside();
+  for (const int64_t count : summary.asked) given += count;
+  std::string text = fmt::format(
+      "{} of {} of suites lie outside of the kinds and spaces that the implementation states, and "
+      "were not asked:",
+      summary.Outside(), Plural(given, "case"));
+  for (const OutsideCount& count : summary.outside) {
+    text += fmt::format("{} {} {}", &count == summary.outside.data() ? "" : ",", count.kind,
+                        count.cases);
+  }
+  return text;
+}
+
 std::string Print(const Summary& summary) {
+  int64_t given = summary.Outside();
+  for (const int64_t count : summary.asked) given += count;
+  if (!summary.tensors && given > 0 && (!summary.campaigns.empty() || summary.Outside() > 0)) {
+    return PrintAsked(summary) + PrintRest(summary);
+  }
   std::string text = Plural(summary.cases, summary.tensors             ? "tensor"
                                            : summary.campaigns.empty() ? "case"
                                                                        : "result") +
@@ -163,21 +291,7 @@ std::string Print(const Summary& summary) {
     text += fmt::format("; {} compared by {}, {} bytes", tensors.compared,
                         Plural(tensors.rules, "rule"), tensors.bytes);
   }
-  text += fmt::format("; {} elements judged", summary.judged);
-  int64_t drawn = 0;
-  int64_t unproved = 0;
-  for (const CampaignCounts& campaign : summary.campaigns) {
-    drawn += campaign.Provable();
-    unproved += campaign.Unproved();
-  }
-  if (unproved > 0) {
-    text += fmt::format(", {} of {} proved nothing", unproved, Plural(drawn, "drawn case"));
-  }
-  if (summary.warnings > 0) {
-    text += fmt::format(", {} warning{}", summary.warnings, summary.warnings == 1 ? "" : "s");
-  }
-  if (summary.interrupted) text += "; interrupted, this report is partial";
-  return text;
+  return text + fmt::format("; {} elements judged", summary.judged) + PrintRest(summary);
 }
 
 }  // namespace kvcheck

@@ -14,6 +14,7 @@
 #ifndef TOOLS_REPORT_SUMMARY_H_
 #define TOOLS_REPORT_SUMMARY_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,6 +44,13 @@ struct TensorCounts {
   bool operator==(const TensorCounts&) const = default;
 };
 
+// Cases of one kind that lie outside of what the implementation states.
+struct OutsideCount {
+  std::string kind;  // "attention"
+  int64_t cases = 0;
+  bool operator==(const OutsideCount&) const = default;
+};
+
 struct Summary {
   int64_t cases = 0;
   // By StandpointOf; they add up to cases.
@@ -60,6 +68,11 @@ struct Summary {
   int64_t warnings = 0;  // of all cases
   int64_t judged = 0;    // elements
   bool interrupted = false;
+  // Of the results that no campaign stands behind and that were asked, by Standpoint.
+  std::array<int64_t, kStandpoints> asked{};
+  // Campaigns whose cases together are no pass although none of them failed, by Standpoint.
+  std::array<int64_t, kStandpoints> campaigns_as_whole{};
+  std::vector<OutsideCount> outside;  // in the order in which kinds came
   std::optional<TensorCounts> tensors;
   // Of drawn cases: each of their failures, and a campaign without any, is one result of the run.
   std::vector<CampaignCounts> campaigns;
@@ -71,12 +84,17 @@ struct Summary {
   void Add(const CaseResult& result, bool strict);
   void Add(CampaignCounts campaign);
   int ExitCode() const;
+  int64_t Outside() const;
   bool operator==(const Summary&) const = default;
 };
 
 // "12 cases: 10 passed, 1 failed, 1 mistrusted; 24576 elements judged, 2 warnings", of tensors
-// "12 tensors: 10 passed, 2 failed (1 missing); 3 compared by 1 rule, 96 bytes; ...".
+// "12 tensors: 10 passed, 2 failed (1 missing); 3 compared by 1 rule, 96 bytes; ...". Of suites and
+// drawn cases together every case is counted: "505 cases (5 of suites, 500 drawn): 505 passed;
+// ...".
 std::string Print(const Summary& summary);
+// "232 of 237 cases of suites lie outside of what 'x' states: attention 90, cache 142"; "": none.
+std::string OutsideText(const Summary& summary);
 
 }  // namespace kvcheck
 

@@ -211,21 +211,37 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
 }
 
 void TextReport::Add(const CaseResult& result) {
-  const bool fine = IsAsItShouldBe(StandpointOf(result, options_.strict));
+  const Standpoint standpoint = StandpointOf(result, options_.strict);
+  const bool fine = IsAsItShouldBe(standpoint);
   if (fine && options_.quiet && WarningCount(result.verdict) == 0) return;
-  if (!fine || options_.verbose) {
-    if (detailed_ >= options_.max_print) {
-      ++left_out_;
-      out_ << ShownHeadline(result, options_) << "\n";
-      return;
-    }
-    ++detailed_;
+  // One line for all of them, at the end.
+  if (result.outside && !options_.verbose) return;
+  std::string text;
+  int64_t& detailed = detailed_[{standpoint, result.verdict.outcome}];
+  if ((!fine || options_.verbose) && detailed >= options_.max_print) {
+    ++left_out_;
+    text = ShownHeadline(result, options_) + "\n";
+  } else {
+    if (!fine || options_.verbose) ++detailed;
+    text = CaseText(result, options_);
   }
-  out_ << CaseText(result, options_);
+  const bool failed = standpoint == Standpoint::kFailed || standpoint == Standpoint::kIllegal;
+  if (options_.failures_first && (!failed || result.outside)) {
+    held_ += text;
+    return;
+  }
+  out_ << text;
   out_.flush();
 }
 
 void TextReport::Finish(const Summary& summary) {
+  out_ << held_;
+  held_.clear();
+  const std::string outside = options_.verbose || options_.quiet ? "" : OutsideText(summary);
+  if (!outside.empty()) {
+    out_ << fmt::format("{}  {} (-v lists them)\n",
+                        options_.strict ? "FAIL" : Name(Outcome::kUnsupported), outside);
+  }
   if (left_out_ > 0) {
     out_ << fmt::format("{} shown without details (--max-print {})\n", Plural(left_out_, "case"),
                         options_.max_print);

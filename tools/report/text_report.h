@@ -7,8 +7,10 @@
 #define TOOLS_REPORT_TEXT_REPORT_H_
 
 #include <cstdint>
+#include <map>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "tools/report/case_result.h"
 #include "tools/report/summary.h"
@@ -21,10 +23,13 @@ struct TextOptions {
   bool quiet = false;
   bool verbose = false;  // everything that is known, of these too
   bool strict = false;
-  // Cases shown in detail, and lines of any one list of a case. Nothing is left out silently.
+  // Cases of each outcome shown in detail, and lines of any one list of a case. Nothing is left out
+  // silently.
   int64_t max_print = 10;
   bool blocks = false;  // UTF-8 shades in heat maps
   bool colour = false;  // of the first word of a headline, for a terminal
+  // What failed is written as it comes, everything else behind it.
+  bool failures_first = false;
 };
 
 // "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53, expected 0.5, error 3.1e-2 is 412 x the
@@ -49,7 +54,8 @@ class TextReport {
  private:
   TextOptions options_;
   std::ostream& out_;
-  int64_t detailed_ = 0;
+  std::string held_;  // behind what fails
+  std::map<std::pair<Standpoint, Outcome>, int64_t> detailed_;
   int64_t left_out_ = 0;
 };
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "fuzz/draw_prefix.h"
 #include "optimized/prefix/optimized_prefix.h"
@@ -34,7 +36,11 @@ class Changed : public ModelStore {
   std::function<void(PrefixCounters*)> on_observe;
   std::function<OpResult(int)> on_close;
   bool publishes_at_write = false;
+  bool uses_folder = false;
+  std::string unwritten;
 
+  bool UsesFolder() const override { return uses_folder; }
+  std::string Unwritten() const override { return unwritten; }
   PrefixCapabilities GetCapabilities() const override {
     PrefixCapabilities capabilities = ModelStore::GetCapabilities();
     capabilities.prefix_profile.publishes_at_write = publishes_at_write;
@@ -195,6 +201,42 @@ TEST(RunHistory, ALegalCallThatIsRefusedFails) {
   const HistoryResult result = RunOn(&store, std::string(kStored) + "observe");
   EXPECT_EQ(result.failure.fault, HistoryFault::kRefused);
   EXPECT_EQ(result.operation, 2);
+}
+
+// A full disk is no fault of the cache; a wrong row is one all the same.
+TEST(RunHistory, WhatIsMissingForWantOfRoomProvesNothing) {
+  const std::string stored =
+      "prefix block=1 tokens=8 dk=16 disk=yes data=tokens:1; open A 0,1,1; write A; close A keep; ";
+  Changed refuses;
+  refuses.uses_folder = true;
+  refuses.on_close = [](int) { return OpResult::Refuse("not now"); };
+  EXPECT_EQ(RunOn(&refuses, stored + "observe").failure.fault, HistoryFault::kRefused);
+  refuses.unwritten = "a.bin cannot be written: No space left on device";
+  const HistoryResult result = RunOn(&refuses, stored + "observe");
+  EXPECT_EQ(result.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(result.failure.fault, HistoryFault::kNone);
+  EXPECT_FALSE(result.by_case);
+  EXPECT_TRUE(result.reason.starts_with("no room in TMPDIR (")) << result.reason;
+  EXPECT_NE(result.reason.find("a.bin cannot be written: No space left on device; make room there"),
+            std::string::npos)
+      << result.reason;
+  // The next case begins anew.
+  refuses.on_close = nullptr;
+  EXPECT_EQ(RunOn(&refuses, stored + "open A 0,1,1 all; read A").outcome, Outcome::kPass);
+
+  refuses.on_hit = [](PrefixHit* hit) { hit->tokens = std::min<int64_t>(hit->tokens, 1); };
+  EXPECT_EQ(RunOn(&refuses, stored + "open A 0,1,1 all").outcome, Outcome::kMistrusted);
+  refuses.on_hit = [](PrefixHit* hit) { hit->tokens += 9; };
+  EXPECT_EQ(RunOn(&refuses, stored + "open A 0,1,1 all").outcome, Outcome::kFail);
+
+  Changed wrong;
+  wrong.uses_folder = true;
+  wrong.unwritten = "full";
+  wrong.on_read = [](int, PrefixRows* rows) {
+    static std::vector<std::byte> zeros(1 << 16);
+    rows->vectors.k = rows->vectors.v = zeros.data();
+  };
+  EXPECT_EQ(RunOn(&wrong, stored + "open A 0,1,1 all; read A").outcome, Outcome::kFail);
 }
 
 TEST(RunHistory, WhatProvesNothingIsMistrusted) {

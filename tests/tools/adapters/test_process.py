@@ -64,13 +64,14 @@ class Conversation(unittest.TestCase):
         self.child = started(pathlib.Path(__file__).with_name("mistaken_adapter.py"))
         for window, mistake in ((1, "NameError: name 'misspelt'"), (2, "ModuleNotFoundError"),
                                 (3, "AttributeError: 'list' object has no attribute 'coppy'"), (4, "TypeError"),
-                                (5, "TypeError"), (6, "TypeError: cannot unpack"), (7, None), (8, None), (9, None)):
+                                (5, "TypeError"), (6, "append returned one NoneType in place of three"), (7, None), (8, None), (9, None)):
             new(self.child, layout=f"linear:w={window}")
             append(self.child, 0, [[1]])
             answer = self.child.ask(do="trim", cache=0, count=1, observe=[0])
             if mistake:
                 self.assertIn(mistake, answer["failed"])
-                self.assertIn("session.py, line " if window == 6 else "mistaken_adapter.py, line ", answer["failed"])
+                if window != 6:
+                    self.assertIn("mistaken_adapter.py, line ", answer["failed"])
             else:
                 self.assertEqual("retained" in answer["states"][0], window == 7)
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -77,6 +79,20 @@ TEST_F(FaultsCommand, RunSaysHowNearShrinkingCameToTheSmallestCase) {
                                      most)),
             std::string::npos)
       << run.out;
+}
+
+TEST_F(FaultsCommand, InterruptGivesAPartialReport) {
+  const ToolRun run = Signalled({"faults", "run", "--json", "f.json", "--junit", "f.xml", "--table",
+                                 "t.md", "-j", "1", "--no-times"},
+                                SIGINT, [](pid_t tool) { return Catches(tool, SIGINT); });
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  EXPECT_NE(run.out.find(" faults were asked; interrupted, this report is partial\n"),
+            std::string::npos)
+      << run.out;
+  EXPECT_EQ(Json("f.json")["interrupted"], true);
+  EXPECT_NE(ContentOfFile("f.xml").find("the run was interrupted"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(Path("t.md")));
+  EXPECT_NE(run.err.find("t.md is not written: the run was interrupted"), std::string::npos);
 }
 
 TEST_F(FaultsCommand, AKindSelects) {

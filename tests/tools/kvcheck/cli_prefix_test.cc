@@ -1,7 +1,10 @@
 // kvcheck run, fuzz and gate on histories of requests, in this process and in another one.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "tests/tools/kvcheck/tool_process.h"
@@ -51,6 +54,65 @@ TEST_F(PrefixCommand, FuzzFindsAFaultAndShrinksIt) {
   EXPECT_NE(run.out.find("open other_tenant"), std::string::npos) << run.out;
   const ToolRun clean = Tool({"fuzz", "--kind", "prefix", "--cases", "200", "--seed", "1"});
   EXPECT_EQ(clean.exit_code, 0) << clean.out << clean.err;
+}
+
+// A kept prompt may be lost where a write fails: a full disk is no fault of the cache.
+constexpr const char* kKeptOnDisk =
+    "prefix block=2 tokens=64 dk=64 disk=yes data=tokens:3; open A r1:40; write A; close A keep; "
+    "settle; restart; open A r1:40 all; read A";
+
+TEST_F(PrefixCommand, AFileThatFindsNoRoomIsNoFaultOfTheCache) {
+  // Blocks have files of 64 KiB, the index has less. Files of at most so many blocks of 512 bytes.
+  const char* history =
+      "prefix block=16 tokens=64 layers=2 dk=256 disk=yes data=tokens:3; open A r1:40; write A; "
+      "close A keep; settle; restart; open A r1:40 all; read A";
+  const auto run = [&](int blocks) {
+    return Shell(
+        fmt::format("mkdir -p room && export TMPDIR=$PWD/room && ulimit -f {} && exec "
+                    "\"$KVCHECK\" run '{}'",
+                    blocks, history));
+  };
+  const ToolRun without_index = run(16);
+  EXPECT_EQ(without_index.exit_code, 2) << without_index.out;
+  EXPECT_TRUE(std::filesystem::is_empty(Path("room")));
+  for (const int blocks : {60, 100}) {
+    const ToolRun limited = run(blocks);
+    EXPECT_EQ(limited.exit_code, 3) << limited.out << limited.err;
+    EXPECT_TRUE(limited.out.starts_with("MISTRUSTED  prefix")) << limited.out;
+    EXPECT_NE(limited.out.find("no room in TMPDIR ("), std::string::npos) << limited.out;
+    EXPECT_NE(limited.out.find("block-00000001.safetensors cannot be written: File too large"),
+              std::string::npos)
+        << limited.out;
+    EXPECT_TRUE(std::filesystem::is_empty(Path("room"))) << blocks;
+  }
+  EXPECT_EQ(run(400).exit_code, 0);
+}
+
+TEST_F(PrefixCommand, AFullDiskIsNoFaultOfTheCache) {
+  // A small file system of its own, where this may be made.
+  const auto run = [&](int kilobytes, const std::string& command) {
+    return Shell(fmt::format(
+        "mkdir -p room && unshare -rm sh -c 'mount -t tmpfs -o size={}k tmpfs room || exit 77; "
+        "export TMPDIR=$PWD/room; \"$KVCHECK\" {}; code=$?; [ -z \"$(ls -A room)\" ] || exit 99; "
+        "exit $code'",
+        kilobytes, command));
+  };
+  if (run(100, "--version").exit_code != 0) GTEST_SKIP() << "no file system may be mounted here";
+  const std::string file = Path("kept.case");
+  std::ofstream(file) << kKeptOnDisk << "\n";
+  bool was_full = false;
+  for (const int kilobytes : {16, 24, 40, 60, 120}) {
+    for (const char* adapter : {"", " --impl \"$KVCHECK serve --impl optimized\""}) {
+      const ToolRun limited = run(kilobytes, "run " + file + adapter);
+      EXPECT_TRUE(limited.exit_code == 0 || limited.exit_code == 2 || limited.exit_code == 3)
+          << kilobytes << adapter << limited.out << limited.err;
+      was_full = was_full || limited.out.find("no room in TMPDIR") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(was_full);
+  const ToolRun fuzz = run(40, "fuzz --kind prefix --cases 200 --keep-going --out \"\"");
+  EXPECT_NE(fuzz.exit_code, 1) << fuzz.out << fuzz.err;
+  EXPECT_NE(fuzz.exit_code, 99) << fuzz.out << fuzz.err;
 }
 
 TEST_F(PrefixCommand, BadTextsAndOptionsAreRefused) {

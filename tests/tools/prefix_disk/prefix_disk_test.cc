@@ -4,6 +4,8 @@
 #include "tools/prefix_disk/prefix_disk.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -40,6 +42,49 @@ TEST(PrefixDisk, TheNextProcessReadsTheSameBytes) {
     EXPECT_FALSE(from_disk);  // memory has them now
     EXPECT_FALSE(next.disk.was_damaged());
   }
+}
+
+// As a full disk, without one: files of this process may be no longer than so many bytes.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    handler_ = signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+TEST(PrefixDisk, WhatFindsNoRoomIsLostAndSaid) {
+  const PrefixSetup setup = SetupOf("block=2 tokens=32 layers=3 hkv=2 dk=64 dv=64 x=f32");
+  bool was_index = false, was_block = false;
+  for (const rlim_t bytes : {1'000, 4'000, 20'000, 24'576, 28'672, 32'768, 36'864, 40'960}) {
+    TemporaryFolder folder;
+    Store store(setup, folder.path(), kQuick);
+    EXPECT_EQ(store.disk.Unwritten(), "");
+    Tokens longer;
+    {
+      const FileLimit limit(bytes);
+      for (int32_t i = 0; i < 16; ++i) {
+        longer.push_back(i % 2);
+        store.Put(longer);
+      }
+    }
+    was_index = was_index || store.disk.Unwritten().starts_with("index.sqlite cannot be written");
+    was_block = was_block || store.disk.Unwritten().starts_with("block-");
+    // Memory has it all the same.
+    EXPECT_EQ(store.Hit(longer), 16);
+  }
+  EXPECT_TRUE(was_block);
+  EXPECT_TRUE(was_index);
 }
 
 TEST(PrefixDisk, EightThreadsStoreFetchAndEvictOnOneFolder) {

@@ -61,3 +61,19 @@ def test_the_command_comes_along():
                           text=True, check=True)
     assert "plans known by name" in done.stdout
     assert subprocess.run([str(program()), "gate", "--quiet", "--fuzz-cases", "100"], check=False).returncode == 0
+
+
+def test_an_adapter_begins_with_what_comes_along(tmp_path):
+    """From the wheel to a judged cache: the file that new-adapter writes, served by this Python."""
+    command = [sys.executable, "-c", "from kvcheck._command import main; main()"]
+    environment = {name: text for name, text in os.environ.items() if name != "KVCHECK_PYTHON"}
+    for words in (["new-adapter", "my_cache"], ["fuzz", "--impl", "my_cache.py", "--cases", "100"]):
+        done = subprocess.run([*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 passed" in done.stdout
+    assert python("import kvcheck_adapter; print(kvcheck_adapter.Adapter.__name__)") == "Adapter\n"
+    done = subprocess.run([*command, "fuzz", "--impl", "mlx_lm"], cwd=tmp_path, env=environment, capture_output=True,
+                          text=True)
+    assert done.returncode == 2
+    assert "those of libraries are in the sources: KVCHECK_ADAPTERS=SOURCES/tools/adapters" in done.stderr
+    assert "kvcheck new-adapter writes one" in done.stderr

@@ -130,5 +130,50 @@ TEST(Summary, PrintsEveryCountThatIsNotZero) {
   EXPECT_EQ(Print(Summary()), "0 cases: nothing was selected; 0 elements judged");
 }
 
+TEST(Summary, CountsCasesOfSuitesAndDrawnOnesTogether) {
+  Summary summary;
+  summary.Add(PassedResult(), false);
+  for (const char* text : {"codec op=encode", "attention hq=1", "codec op=decode"}) {
+    CaseResult outside = ResultOf(Outcome::kUnsupported);
+    outside.verdict.case_text = text;
+    outside.outside = true;
+    summary.Add(outside, false);
+  }
+  CaseResult drawn = FailedResult();
+  drawn.drawn = true;
+  summary.Add(drawn, false);
+  CampaignCounts campaign;
+  campaign.cases = 500;
+  campaign.passed = 470;
+  campaign.mistrusted = 10;
+  campaign.by_data = 8;
+  campaign.failed = 20;
+  campaign.known = 5;
+  campaign.states = 7;
+  summary.Add(campaign);
+  EXPECT_EQ(Print(summary),
+            "501 cases (1 of suites, 500 drawn): 471 passed, 15 failed, 2 mistrusted, 8 mistrusted "
+            "by their own data, 5 known findings found; 7 states and 2048 elements judged, 2 of "
+            "492 drawn cases proved nothing; 3 cases of suites not asked, outside of what is "
+            "stated");
+  EXPECT_EQ(OutsideText(summary),
+            "3 of 4 cases of suites lie outside of the kinds and spaces that the implementation "
+            "states, and were not asked: codec 2, attention 1");
+  EXPECT_EQ(summary.unsupported, 3);
+  EXPECT_EQ(OutsideText(Summary()), "");
+  // A campaign that is no pass as a whole says so, although none of its cases failed.
+  Summary whole;
+  whole.Add(PassedResult(), false);
+  CaseResult overall = ResultOf(Outcome::kMistrusted);
+  overall.drawn = true;
+  whole.Add(overall, false);
+  campaign = CampaignCounts();
+  campaign.cases = campaign.passed = 9;
+  whole.Add(campaign);
+  EXPECT_EQ(Print(whole),
+            "10 cases (1 of suites, 9 drawn): 10 passed; of the campaigns as a whole 1 mistrusted; "
+            "1024 elements judged");
+}
+
 }  // namespace
 }  // namespace kvcheck

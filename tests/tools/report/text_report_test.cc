@@ -247,6 +247,28 @@ TEST(TextReport, CasesBeyondMaxPrintKeepTheirHeadline) {
   EXPECT_TRUE(text.ends_with("3 cases: 3 failed; 3072 elements judged\n"));
 }
 
+TEST(TextReport, FailuresComeFirstAndOtherOutcomesTakeNoDetailsFromThem) {
+  std::ostringstream out;
+  TextOptions options;
+  options.max_print = 1;
+  options.failures_first = true;
+  TextReport report(options, out);
+  Summary summary;
+  std::vector<CaseResult> results(3, ResultOf(Outcome::kUnsupported));
+  results.push_back(PassedResult());
+  results.push_back(FailedResult());
+  for (const CaseResult& result : results) {
+    report.Add(result);
+    summary.Add(result, false);
+  }
+  EXPECT_TRUE(out.str().starts_with("FAIL")) << out.str();
+  EXPECT_NE(out.str().find("  rule"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("UNSUPPORTED"), std::string::npos) << out.str();
+  report.Finish(summary);
+  EXPECT_LT(out.str().find("UNSUPPORTED"), out.str().find("\nPASS")) << out.str();
+  EXPECT_NE(out.str().find("2 cases shown without details (--max-print 1)\n"), std::string::npos);
+}
+
 TEST(TextReport, QuietLeavesOutWhatIsAsItShouldBe) {
   std::ostringstream out;
   TextOptions options;

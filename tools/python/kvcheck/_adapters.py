@@ -1,4 +1,4 @@
-"""The package kvcheck_adapter, which the wheel brings along, and adapters that live in a test's own module.
+"""Adapters that live in a test's own module. The package kvcheck_adapter, from which they derive, comes with the wheel.
 
 As a program: python -m kvcheck._adapters FILE CLASS [OPTION...] serves a class of a file on stdin and stdout.
 """
@@ -13,11 +13,6 @@ import sys
 from ._errors import Error
 
 __tracebackhide__ = True
-
-
-def folder():
-    """Where kvcheck_adapter is; on sys.path it can be imported."""
-    return pathlib.Path(__file__).with_name("share") / "kvcheck" / "adapters" / "kvcheck_adapter"
 
 
 def command_of(adapter, arguments, python):
@@ -49,7 +44,6 @@ def _class_of(path, name):
 
 def main(arguments):
     file, name, *options = arguments
-    sys.path.insert(0, str(folder()))
     from kvcheck_adapter import __main__ as serve
     if name != "-":
         serve.load = lambda path: _class_of(path, name)

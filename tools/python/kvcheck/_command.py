@@ -14,4 +14,6 @@ def main():
 
         sys.exit(_convert.main(sys.argv[2:]))
     path = str(program())
-    os.execv(path, ["kvcheck", *sys.argv[1:]])
+    # Adapters of --impl FILE.py run in this Python, unless KVCHECK_PYTHON names another one.
+    environment = {**os.environ, "KVCHECK_OWN_PYTHON": sys.executable}
+    os.execve(path, ["kvcheck", *sys.argv[1:]], environment)

@@ -33,9 +33,6 @@ _saved = collections.Counter()  # questions by the name of their test
 def __getattr__(name):
     # What an author of a cache derives from.
     if name in ("Adapter", "Refused", "Unsupported"):
-        from ._adapters import folder
-        if str(folder()) not in sys.path:
-            sys.path.append(str(folder()))
         import kvcheck_adapter
         return getattr(kvcheck_adapter, name)
     raise AttributeError(f"module 'kvcheck.testing' has no attribute '{name}'")

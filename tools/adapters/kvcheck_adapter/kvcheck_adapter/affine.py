@@ -40,7 +40,8 @@ class Affine:
         """As MLX does on a CPU (reference/formats/formats.md, section A)."""
         levels = np.float32(2**fmt.bits - 1)
         x = to_float32(from_float32(values, fmt.type), fmt.type)
-        x = x.reshape(*x.shape[:-1], -1, fmt.group)
+        head_dim = x.shape[-1]
+        x = x.reshape(*x.shape[:-1], head_dim // fmt.group, fmt.group)  # there may be no rows
         high, low = x.max(-1), x.min(-1)
         scale = np.maximum((high - low) / levels, np.float32(1e-7))
         below = np.abs(low) > np.abs(high)
@@ -50,6 +51,6 @@ class Affine:
             scale = np.where(steps != 0, edge / steps, scale)
         bias = np.where(steps != 0, edge, np.float32(0))
         codes = np.clip(np.rint((x - bias[..., None]) / scale[..., None]), 0, levels).astype(np.uint8)
-        stream = (codes.reshape(*x.shape[:-2], -1)[..., None] >> np.arange(fmt.bits, dtype=np.uint8)) & np.uint8(1)
-        words = np.packbits(stream.reshape(*x.shape[:-2], -1), axis=-1, bitorder="little").view("<u4")
+        stream = (codes.reshape(*x.shape[:-2], head_dim)[..., None] >> np.arange(fmt.bits, dtype=np.uint8)) & np.uint8(1)
+        words = np.packbits(stream.reshape(*x.shape[:-2], head_dim * fmt.bits), axis=-1, bitorder="little").view("<u4")
         return words, from_float32(scale, fmt.type), from_float32(bias, fmt.type)

@@ -5,6 +5,10 @@ class Unsupported(Exception):
     """A legal call that the library does not have. NotImplementedError says the same."""
 
 
+class Mistake(Exception):
+    """What the adapter's author has to repair, as a sentence: the case is CRASHED with it."""
+
+
 class Refused(Exception):
     """An illegal call. Whatever else the library raises says the same; this one for refusals by the adapter."""
 
@@ -20,6 +24,10 @@ class Implementation:
     # Preconditions that the library does not check, its callers do: such calls are refused before they reach it, and
     # nothing is claimed of them.
     relies_on = frozenset()
+    # Not empty: why something that was to be kept on disk could not be written (a background thread found the disk
+    # full). The case then proves nothing about what is missing. An OSError for want of room that a method lets through
+    # says the same.
+    no_room = ""
 
     def alive(self):
         """Call it now and then in work of seconds, so that it is not taken for a hang."""

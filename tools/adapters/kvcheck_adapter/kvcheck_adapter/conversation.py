@@ -2,11 +2,12 @@
 
 Refusals: whatever the author's methods raise. An exception of this package is a bug and is said to be one ("failed").
 """
+import errno
 import os
 import sys
 import traceback
 
-from .base import Refused, Unsupported
+from .base import Mistake, Refused, Unsupported
 
 MESSAGE_CHARACTERS = 300
 NOTHING = b"\x80"  # an empty map
@@ -14,6 +15,18 @@ NOTHING = b"\x80"  # an empty map
 
 class LibraryError(Exception):
     """Carries what a method of the author raised."""
+
+
+def is_for_want_of_room(error):
+    """Whether an exception, or what caused it, says that the disk (or a quota) is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return True
+        # sqlite3 has no number before Python 3.11.
+        if type(error).__module__ == "sqlite3" and "disk is full" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def misspelt(error):
@@ -46,7 +59,11 @@ class Conversation:
             answer = self.answered(request)
             return self.stream.pack(answer) if answer else NOTHING
         except Exception as error:
-            return self.stream.pack({"failed": self.bug(error)})
+            return self.stream.pack(self.failed(error))
+
+    def failed(self, error):
+        answer = {"failed": self.bug(error)}
+        return {**answer, "no_room": answer["failed"]} if is_for_want_of_room(error) else answer
 
     def answered(self, request):
         """The map that answers it. Raises what is a bug of this package."""
@@ -54,7 +71,10 @@ class Conversation:
             call = self.calls.get(request.get("do"))
             if call is None:
                 return {"failed": f"no request of this protocol: {request.get('do')!r}"}
-            return call(request) or {}
+            if request["do"] == "start":
+                self.adapter.no_room = ""
+            answer = call(request) or {}
+            return {**answer, "no_room": self.printable(self.adapter.no_room)} if self.adapter.no_room else answer
         except LibraryError as error:
             return self.explained(error.__cause__)
         except Unsupported as error:
@@ -74,17 +94,23 @@ class Conversation:
     def explained(self, error):
         if isinstance(error, NotImplementedError):
             return {"unsupported": self.worded(error)}
-        if misspelt(error):
+        if isinstance(error, Mistake) or misspelt(error):
             return {"failed": self.bug(error)}
-        return {"refused": f"{type(error).__name__}: {self.worded(error)}"}
+        answer = {"refused": f"{type(error).__name__}: {self.worded(error)}"}
+        return {**answer, "no_room": answer["refused"]} if is_for_want_of_room(error) else answer
 
     def worded(self, error):
-        first = (str(error).splitlines() or [""])[0]
+        return self.printable(error)
+
+    def printable(self, said):
+        first = (str(said).splitlines() or [""])[0]
         return first.encode("ascii", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
 
     def mistaken(self, error):
         """Of what a probe raised: whether it is the author's mistake. A wrong attribute or argument is where the line that
         raises stands in the adapter's own folder or in this package, which it answers; elsewhere the library raised."""
+        if isinstance(error, Mistake):
+            return True
         if not isinstance(error, (AttributeError, TypeError)):
             return misspelt(error)
         raised = traceback.extract_tb(error.__traceback__)[-1].filename
@@ -95,6 +121,8 @@ class Conversation:
     def bug(self, error):
         if isinstance(error, LibraryError):
             error = error.__cause__
+        if isinstance(error, Mistake):
+            return self.worded(error)
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
         return f"{type(error).__name__}: {self.worded(error)}{place}"

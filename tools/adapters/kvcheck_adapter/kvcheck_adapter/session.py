@@ -3,6 +3,7 @@ import numpy as np
 
 from . import guards
 from .adapter import Refused, Setup, Step
+from .base import Mistake
 from .conversation import NOTHING, Conversation, LibraryError
 from .damage import Folder
 from .slots import Family, Slot, show
@@ -44,7 +45,7 @@ class Session(Conversation):
                 return self.stream.pack(answer) if answer else NOTHING
             return self.with_states(answer)
         except Exception as error:
-            return self.stream.pack({"failed": self.bug(error)})
+            return self.stream.pack(self.failed(error))
 
     def with_states(self, answer):
         """The answer with "states", spliced of packed parts: a state that was shown before is packed already."""
@@ -115,7 +116,7 @@ class Session(Conversation):
         k, v = self.call(a.give, k_given, k_kind), self.call(a.give, v_given, v_kind)
         queries = k_given.shape[2]
         returned = self.call(a.append, slot.cache, k, v)
-        slot.step = self.step_of(returned, queries)
+        slot.step = self.step_of(returned, queries, slot)
         slot.results = slot.results[-1:] + [self.results_of(returned)]  # those before may have changed in it
         slot.arrived(queries)
         before, slot.given = slot.given, ((k, k_data), (v, v_data))
@@ -150,11 +151,16 @@ class Session(Conversation):
                 return True
         return False
 
-    def step_of(self, answer, queries):
+    def step_of(self, answer, queries, slot):
         """What an append returned, kept. Attention would raise where K, V and the mask do not fit each other, so this is
         an exception of the library."""
+        if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+            got = f"{len(answer)} values" if isinstance(answer, (tuple, list)) else f"one {type(answer).__name__}"
+            raise Mistake(f"append returned {got} in place of three: (keys, values, mask)")
         keys, values, mask = answer
         step = Step(self.kept(keys), self.kept(values), mask, queries)
+        self.check_planes("K", step.k, slot.k)
+        self.check_planes("V", step.v, slot.v)
         columns = {part.shape[2] for part in (*step.k, *step.v)}
         if len(columns) != 1:
             raise LibraryError from ValueError(f"K and V have {sorted(columns)} columns")
@@ -164,6 +170,16 @@ class Session(Conversation):
         if covered != 1 and covered not in columns:
             raise LibraryError from ValueError(f"the mask covers {covered} columns, K and V have {columns.pop()}")
         return step._replace(mask=self.adapter.keep(mask))
+
+    def check_planes(self, name, arrays, fmt):
+        """As many as the format has, or the values in one array of floats."""
+        names = [plane.name for plane in fmt.planes(fmt.block)]
+        if len(arrays) == len(names) or len(arrays) == len(fmt.of_token.kinds):
+            return
+        if len(arrays) == 1 and "float" in str(getattr(arrays[0], "dtype", "float")):
+            return
+        raise Mistake(f"append returned {len(arrays)} array{'s' if len(arrays) > 1 else ''} for {name}; {fmt.text} has "
+                      f"({', '.join(names)}): return a tuple of these, or one array of decoded floats")
 
     def kept(self, arrays):
         keep = self.adapter.keep

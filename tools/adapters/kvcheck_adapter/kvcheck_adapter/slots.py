@@ -200,7 +200,7 @@ def probed(session, slot):
     try:
         copied = adapter.probe_copy(slot.cache)
         k, v = (adapter.give(array.copy(), x) for array in probe_columns(session.setup, slot.rows))
-        return session.step_of(adapter.append(copied, k, v), 1)
+        return session.step_of(adapter.append(copied, k, v), 1, slot)
     except Exception as error:
         if session.mistaken(error):
             raise
