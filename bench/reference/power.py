@@ -11,7 +11,6 @@ Exit code 1 where a kernel without a fault fails.
 
 import argparse
 import collections
-import json
 import subprocess
 import sys
 
@@ -26,12 +25,11 @@ FAULTS = {
 
 
 def judged(kvcheck, case, plan, implementation, strict):
-    command = [kvcheck, "run", case, "--plan", plan, "--impl", implementation, "--json", "-"]
+    command = [kvcheck, "run", case, "--plan", plan, "--impl", implementation]
     done = subprocess.run(command + ["--strict"] * strict, capture_output=True, text=True)
     if done.returncode not in (0, 1, 3):
-        sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    result = json.loads(done.stdout)["cases"][0]
-    return "FAIL" if done.returncode == 1 else "MISTRUSTED" if done.returncode == 3 else "PASS", result
+        sys.exit(f"{' '.join(command)}\n{done.stderr or done.stdout}")
+    return {0: "PASS", 1: "FAIL", 3: "MISTRUSTED"}[done.returncode]
 
 
 def main():
@@ -39,7 +37,7 @@ def main():
     parser.add_argument("kvcheck")
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--type", default="bf16")
-    parser.add_argument("--plans", default="flash_attention_2,flashinfer_decode,vllm_triton,stranger")
+    parser.add_argument("--plans", default="flash_attention_2,flashinfer_decode,vllm_triton")
     asked = parser.parse_args()
     base = (f"attention hq=8 hkv=2 l=4 t={asked.tokens} d=64 q={asked.type} k={asked.type} v={asked.type} "
             f"out={asked.type} {{}} data=gauss:3")
@@ -51,11 +49,11 @@ def main():
             passed = []
             for fault, terms in FAULTS.items():
                 case = " ".join(base.format(terms.format(half=asked.tokens // 2)).split())
-                outcome, _ = judged(asked.kvcheck, case, plan, f"fault:{fault}", strict)
+                outcome = judged(asked.kvcheck, case, plan, f"fault:{fault}", strict)
                 outcomes[outcome] += 1
                 if outcome == "PASS":
                     passed.append(fault)
-            right, _ = judged(asked.kvcheck, " ".join(base.format("").split()), plan, f"simulated:base={plan}", strict)
+            right = judged(asked.kvcheck, " ".join(base.format("").split()), plan, f"simulated:base={plan}", strict)
             alarms += right == "FAIL"
             print(f"| {plan} | {'strict' if strict else 'default'} | {outcomes['FAIL']} | {outcomes['MISTRUSTED']} | "
                   f"{outcomes['PASS']} | {', '.join(passed)} |", flush=True)
