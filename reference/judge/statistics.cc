@@ -274,7 +274,7 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
                         2 * t * gram_largest;
     const double root = std::sqrt(tail) + std::sqrt(group.slack_squared);
     // What summing in double is off by: where errors are all slack, Q may be the limit itself.
-    q.limit = root * root * (1 + 0x1p-40);
+    q.limit = root * root * (group.slack_squared > 0 ? 1 + 0x1p-40 : 1);
     q.over = !(q.q <= q.limit);
     if (q.over) {
       warnings.Add(

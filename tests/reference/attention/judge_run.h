@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,15 @@ inline JudgedRun JudgeRun(const ExpectedSource& source, const TensorMap& answer,
   std::vector<std::vector<double>> got;
   for (const OutputInfo& info : source.Outputs()) got.push_back(Decoded(Get(answer, info.name)));
   for (int64_t index = 0; index < source.TileCount(); ++index) {
-    for (const ExpectedTile& tile : source.Tiles(index, request)) {
+    for (ExpectedTile& tile : source.Tiles(index, request)) {
       const OutputInfo& info = source.Outputs()[static_cast<size_t>(tile.output)];
       const auto length = static_cast<size_t>(info.row_length);
+      if (tile.given) {
+        const auto& all = got[static_cast<size_t>(tile.output)];
+        tile.given(
+            std::span(all).subspan(static_cast<size_t>(tile.first_row) * length, tile.value.size()),
+            &tile);
+      }
       for (size_t at = 0; at < tile.value.size(); ++at) {
         const bool undefined = !tile.undefined.empty() && tile.undefined[at] != 0;
         if (undefined || tile.standing[at / length] != Standing::kJudged) {
