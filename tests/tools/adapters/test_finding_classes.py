@@ -53,7 +53,7 @@ class Classes(unittest.TestCase):
                 for program in programs:
                     folder = ADAPTERS / name / "findings"
                     text = (folder / f"{program}.py").read_text() + "".join(path.read_text() for path in folder.glob("_*.py"))
-                    self.assertRegex(text, r"generate_step\(|BatchGenerator\(|\.generate\(|generate_batch\(|Scheduler\(", program)
+                    self.assertRegex(text, r"generate_step\(|stream_generate\(|BatchGenerator\(|\.generate\(|generate_batch\(|Scheduler\(", program)
                     self.assertNotRegex(text, r"(?m)^(import|from) kvcheck", program)
                     shown += 1
         self.assertGreaterEqual(shown, 5)
