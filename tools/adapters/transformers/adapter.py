@@ -160,7 +160,7 @@ class Transformers(Adapter):
         if self.options.padding == "zero":
             k, v = torch.nan_to_num(k), torch.nan_to_num(v)
         recording = tracked.cache.is_recording_past(0)
-        if recording and tracked.columns and not tracked.probe:  # the next forward follows: what was appended is accepted
+        if recording and tracked.columns and not tracked.probe and not tracked.cropped:  # what was appended is accepted
             tracked.cache.crop(0)
         mask = self.mask_of(tracked, queries)
         keys, values = tracked.cache.update(k, v, 0)
@@ -171,7 +171,7 @@ class Transformers(Adapter):
         if recording and tracked.probe:  # what is recorded is retained, and not returned
             keys, values = tracked.cache.layers[0].keys, tracked.cache.layers[0].values
             mask = tracked.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]
-        tracked.columns += queries
+        tracked.columns, tracked.cropped = tracked.columns + queries, False
         tracked.mask, tracked.types = mask, (NAMES[keys.dtype], NAMES[values.dtype])
         if self.recogniser:
             self.recogniser.learn(k, v)
@@ -193,6 +193,7 @@ class Transformers(Adapter):
             if count < 0 or "activate_past_recording" not in str(error):
                 raise
             return 0
+        tracked.cropped = True
         count = min(count, tracked.columns)  # crop tells nothing: what its caller takes to be gone
         tracked.columns -= count
         return count

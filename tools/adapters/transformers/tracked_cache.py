@@ -30,7 +30,7 @@ def mask_config_of(kind, window, implementation):
 
 
 class TrackedCache:
-    __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "mask", "probe", "types", "damaged")
+    __slots__ = ("cache", "layout", "k", "v", "padding", "columns", "mask", "probe", "types", "damaged", "cropped")
 
     def __init__(self, cache, layout, k, v, padding, columns=0):
         self.cache, self.layout, self.k, self.v = cache, layout, k, v
@@ -39,11 +39,12 @@ class TrackedCache:
         self.mask = None  # of the last append, as attention gets it
         self.probe = False  # asked what it retains
         self.types = None  # of K and V as the last append returned them
+        self.cropped = False  # since the last append
         self.damaged = False  # made of a file that is not as it was written
 
     def like(self, cache, padding, columns=None):
         made = TrackedCache(cache, self.layout, self.k, self.v, padding, self.columns if columns is None else columns)
-        made.damaged = self.damaged
+        made.damaged, made.cropped = self.damaged, self.cropped
         return made
 
     def tokens(self):
