@@ -178,10 +178,20 @@ class Drawn(unittest.TestCase):
 
     def test_each_broken_rule_is_caught(self):
         for rule, signature in (("salt", "open other_tenant"), ("chain", r"open other_(position|prefix)"),
-                                ("pin", r"\w+ \w+ held"), ("copy", "write written_later held"), ("epoch", "open older_epoch")):
+                                ("pin", r"\w+ \w+ held"), ("copy", "write written_later held"), ("epoch", "open older_epoch"),
+                                ("table", "write stale"), ("chunk", "open other_position")):
             done = fuzz(ADAPTERS / "numpy_prefix/adapter.py", "--broken", rule, cases=3000, out=self.folder)
             self.assertEqual(done.returncode, 1, f"{rule}\n{done.stdout}")
             self.assertRegex(done.stdout, f'signature "{signature}', rule)
+
+    def test_what_a_request_counts_again_while_it_waits_is_missing_later(self):
+        history = ("prefix block=1 tokens=2 layers=1 dk=16 data=tokens:1; open A 0; write A; close A keep; "
+                   "open A 0x3; write A; write A 1; close A keep; open A 0x3")
+        for options, status in (("", 0), (" --broken counted", 1)):
+            command = f"{sys.executable} -m kvcheck_adapter {ADAPTERS / 'numpy_prefix/adapter.py'}{options}"
+            done = subprocess.run([str(KVCHECK), "run", history, "--impl", command], capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertEqual("open hit_missing" in done.stdout, bool(status), done.stdout)
 
 
 class Page(unittest.TestCase):
