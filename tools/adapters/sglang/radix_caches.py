@@ -26,8 +26,8 @@ class RadixSlots(PrefixAdapter):
     name = "sglang-radix"
     version = importlib.metadata.version("sglang")
     # The last token is computed for its logits; a full page may be found from its checkpoint on, kept or not; and flush_cache
-    # refuses while requests run. Its strategy is "lru" by default.
-    prefix_profile = "last=never publishes=write busy=refused evict=lru"
+    # refuses while requests run.
+    prefix_profile = "last=never publishes=write busy=refused"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False, "all": False,
                "operations": ["open", "write", "read", "close", "evict", "clear", "epoch", "observe"]}]

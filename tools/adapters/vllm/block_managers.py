@@ -33,9 +33,8 @@ class BlockManager(PrefixAdapter):
     version = importlib.metadata.version("vllm")
     ids_alone = True
     # The last token is computed for its logits; a block may be found from the moment that it is full, kept or not; and
-    # reset_prefix_cache refuses while blocks are in use. Its queue of free blocks says "The least recent used block is at the
-    # front".
-    prefix_profile = "last=never publishes=write busy=refused evict=lru"
+    # reset_prefix_cache refuses while blocks are in use.
+    prefix_profile = "last=never publishes=write busy=refused"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False, "all": False,
                "operations": ["open", "write", "read", "close", "clear", "epoch", "observe"]}]

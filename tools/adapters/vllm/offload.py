@@ -35,8 +35,8 @@ class OffloadStore(PrefixAdapter):
     version = importlib.metadata.version("vllm")
     policy = "lru"
     # All blocks of a prompt may hit: the scheduler takes a token off. A block may be found from the moment that it is full,
-    # kept or not. The scheduler resets nothing while blocks are in use. LRUCachePolicy says which goes first.
-    prefix_profile = "last=always publishes=write busy=refused evict=lru"
+    # kept or not. The scheduler resets nothing while blocks are in use.
+    prefix_profile = "last=always publishes=write busy=refused"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False,
                "operations": ["open", "write", "read", "close", "clear", "epoch", "observe"]}]
@@ -172,7 +172,6 @@ class OffloadStore(PrefixAdapter):
 class ArcStore(OffloadStore):
     name = "vllm-offload-arc"
     policy = "arc"
-    prefix_profile = "last=always publishes=write busy=refused"
 
 
 class FileTierStore(OffloadStore):
