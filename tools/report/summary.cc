@@ -82,6 +82,7 @@ void Summary::Add(const CaseResult& result, bool strict) {
   const Standpoint standpoint = StandpointOf(result, strict);
   const auto index = static_cast<size_t>(standpoint);
   if (result.outside) {
+    outside_fails = outside_fails || standpoint == Standpoint::kFailed;
     const std::string& text = result.verdict.case_text;
     const std::string kind = text.substr(0, text.find(' '));
     const auto found = std::find_if(outside.begin(), outside.end(),
@@ -221,8 +222,9 @@ std::string PrintRest(const Summary& summary) {
     text += fmt::format(", {} warning{}", summary.warnings, summary.warnings == 1 ? "" : "s");
   }
   if (summary.Outside() > 0) {
-    text += fmt::format("; {} of suites not asked, outside of what is stated",
-                        Plural(summary.Outside(), "case"));
+    text += fmt::format("; {} of suites not asked, outside of what is stated{}",
+                        Plural(summary.Outside(), "case"),
+                        summary.outside_fails ? " (strict: failed)" : "");
   }
   if (summary.interrupted) text += "; interrupted, this report is partial";
   return text;

@@ -73,6 +73,7 @@ struct Summary {
   // Campaigns whose cases together are no pass although none of them failed, by Standpoint.
   std::array<int64_t, kStandpoints> campaigns_as_whole{};
   std::vector<OutsideCount> outside;  // in the order in which kinds came
+  bool outside_fails = false;         // strict
   std::optional<TensorCounts> tensors;
   // Of drawn cases: each of their failures, and a campaign without any, is one result of the run.
   std::vector<CampaignCounts> campaigns;

@@ -126,6 +126,10 @@ TEST_F(GateCommand, CasesOutsideOfWhatIsStatedAreOneLineWithACount) {
   EXPECT_EQ(strict.exit_code, 1) << strict.out;
   EXPECT_NE(strict.out.find("FAIL  3 of 4 cases of suites lie outside"), std::string::npos)
       << strict.out;
+  EXPECT_NE(strict.out.find("; 3 cases of suites not asked, outside of what is stated (strict: "
+                            "failed)\n"),
+            std::string::npos)
+      << strict.out;
 }
 
 TEST_F(GateCommand, FailuresComeFirstEachWithItsTrace) {
