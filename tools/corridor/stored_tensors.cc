@@ -161,8 +161,11 @@ std::string NotLookedAt(const std::string& file, const std::set<std::string>& pa
 }
 
 std::optional<std::string> NotNamedByIndex(const StoredFile& file) {
+  // Files without groups have no root either.
+  const auto& objects = file.source().index().objects;
+  const auto root = objects.find("/");
   const std::string unnamed =
-      TextAttribute(file.source().index().objects.at("/"), kNotNamedByIndex);
+      root == objects.end() ? "" : TextAttribute(root->second, kNotNamedByIndex);
   if (unnamed.empty()) return std::nullopt;
   return fmt::format("not looked at in {}, whose index does not name it: {}", file.path(), unnamed);
 }
