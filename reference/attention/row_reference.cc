@@ -361,6 +361,32 @@ double LargestCodec(const RowContext& context, const VisibleSet& set, const Owne
   return facts.codec.empty() ? 0 : *std::max_element(facts.codec.begin(), facts.codec.end());
 }
 
+// Keys whose score is -inf weigh nothing in any kernel: ranges without keys, as a merge of partial
+// results lists them. Where V is not finite, or no other key is there, such a weight is no number.
+void LeaveOutWeightless(const RowContext& context, OwnedQuestion* out) {
+  const HeadData& head = *context.head;
+  if (context.c->softcap || !head.v_not_finite.empty()) return;
+  const auto d = static_cast<size_t>(head.k.dim);
+  const auto weighs = [&](int32_t key) {
+    if (head.k_abs_sum[static_cast<size_t>(key)] < kInfinity) return true;
+    const double* k = &head.k.hi[static_cast<size_t>(key) * d];
+    double dot = 0;
+    for (size_t i = 0; i < d; ++i) dot += context.q[i] * k[i];
+    return dot * context.c->scale != -kInfinity;
+  };
+  std::vector<size_t> kept;
+  for (size_t j = 0; j < out->keys.size(); ++j) {
+    if (weighs(out->keys[j])) kept.push_back(j);
+  }
+  if (kept.empty() || kept.size() == out->keys.size()) return;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    out->keys[i] = out->keys[kept[i]];
+    if (!out->bias.empty()) out->bias[i] = out->bias[kept[i]];
+  }
+  out->keys.resize(kept.size());
+  if (!out->bias.empty()) out->bias.resize(kept.size());
+}
+
 }  // namespace
 
 RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQuestion* out) {
@@ -373,6 +399,7 @@ RowKind MakeQuestion(const RowContext& context, const VisibleSet& set, OwnedQues
   out->masked_keys = set.masked_keys;
   out->masked_bias = set.masked_bias;
   if (!set.hidden_keys.empty()) out->hidden_score = set.hidden_score;
+  if (set.kind == QueryKind::kOrdinary && set.hidden_keys.empty()) LeaveOutWeightless(context, out);
   if (set.kind == QueryKind::kFullyMasked) {
     if (context.SeesSink() && set.hidden_keys.empty()) {
       return std::isfinite(context.sink) ? RowKind::kZero : RowKind::kUndefined;

@@ -411,5 +411,34 @@ TEST(AttentionSource, TheLseOfAQueryWithoutKeysIsJudged) {
   }
 }
 
+// A range without keys in a merge of partial results: q = 1, k the log-sum-exps, v the outputs.
+TEST(AttentionSource, AKeyOfMinusInfinityWeighsNothing) {
+  const auto c =
+      std::get<AttentionCase>(ParseCase("attention hq=1 hkv=1 l=1 t=4 d=1 dv=2 q=f32 k=f32 v=f32 "
+                                        "out=f32 scale=1 lse=natural data=file"));
+  const float none = -std::numeric_limits<float>::infinity();
+  const auto tiles = [&](std::vector<float> keys) {
+    TensorMap inputs;
+    for (const auto& [name, spec] : InputSpecs(Case(c))) {
+      inputs[name] = Tensor(spec.dtype, spec.shape);
+      const auto count = static_cast<size_t>(inputs[name].ElementCount());
+      for (size_t i = 0; i < count; ++i) {
+        inputs[name].As<float>()[i] = name == "k"   ? keys[i]
+                                      : name == "v" ? static_cast<float>(i)
+                                                    : 1.0F;
+      }
+    }
+    return AttentionSource(c, {}, ParsePlan("base=plain_f32"), inputs).Tiles(0, {});
+  };
+  const std::vector<ExpectedTile> with = tiles({1, none, 2, none});
+  ASSERT_EQ(with[0].standing[0], Standing::kJudged);
+  const double weight = 1 / (1 + std::exp(1.0));  // of the first; V is 0, 1 and 4, 5
+  EXPECT_NEAR(with[0].value[0], 4 * (1 - weight), with[0].bound[0]);
+  EXPECT_NEAR(with[1].value[0], 2 + std::log1p(std::exp(-1.0)), with[1].bound[0]);
+  EXPECT_NE(tiles({none, none, none, none})[0].standing[0], Standing::kJudged);
+  EXPECT_NE(tiles({1, std::nanf(""), 2, none})[0].standing[0], Standing::kJudged);
+  EXPECT_NE(tiles({1, -none, 2, none})[0].standing[0], Standing::kJudged);
+}
+
 }  // namespace
 }  // namespace kvcheck
