@@ -16,7 +16,7 @@ class Shows {
   bool Off(size_t key, double factor) const {
     for (size_t c = 0; c < channels_.size(); ++c) {
       const ChannelReference& channel = channels_[c];
-      if (!channel.undefined && factor * std::fabs(V(key, c) - channel.value) > 2 * channel.bound) {
+      if (!channel.undefined && factor * std::fabs(V(key, c) - channel.value) > 2 * channel.proven_bound) {
         return true;
       }
     }
@@ -28,7 +28,7 @@ class Shows {
     double reach = 0;
     for (const ChannelReference& channel : channels_) {
       if (channel.undefined || channel.spread == 0) continue;
-      reach = std::max(reach, channel.spread / (2 * channel.bound));
+      reach = std::max(reach, channel.spread / (2 * channel.proven_bound));
     }
     return reach;
   }
@@ -43,7 +43,7 @@ class Shows {
       for (size_t c = 0; c < channels_.size(); ++c) {
         if (channels_[c].undefined) continue;
         const double difference = other == key ? V(key, c) : V(other, c) - V(key, c);
-        if (std::fabs(difference) > 2 * channels_[c].bound) return true;
+        if (std::fabs(difference) > 2 * channels_[c].proven_bound) return true;
       }
     }
     return false;

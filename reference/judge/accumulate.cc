@@ -130,9 +130,15 @@ class Tallier {
     }
   }
 
+  // What a comparison proves is asked of the proven bound, so that a verdict under a model of
+  // errors is never greener than one without.
+  double ProvenBound(size_t i) const {
+    return tile_.proven_bound.empty() ? tile_.bound[i] : tile_.proven_bound[i];
+  }
+
   // An error of kVacuousShare of the element would fail, or the least fault that is known there.
   bool ProvesSomething(size_t i, double mass) const {
-    const double bound = tile_.bound[i];
+    const double bound = ProvenBound(i);
     return bound <= kVacuousShare * mass ||
            (!tile_.least_fault.empty() && bound < tile_.least_fault[i]);
   }
@@ -154,7 +160,7 @@ class Tallier {
     int64_t within = 0;
     for (size_t i = begin; i < end; ++i) {
       const double size = std::fabs(mass[i]);
-      const double bound = tile_.bound[i];
+      const double bound = ProvenBound(i);
       within += bound <= kVacuousShare * size ? 1 : 0;
       shares[i - begin] = (bound == 0 ? 0 : bound) / (bound == 0 ? 1 : size);
     }
@@ -183,8 +189,8 @@ class Tallier {
       ++elements;
       if (ProvesSomething(i, tile_.mass[i])) continue;
       ++weak;
-      void_of_proof += tile_.bound[i] < tile_.mass[i] ? 0 : 1;
-      pass_as_zero += tile_.bound[i] < std::fabs(tile_.value[i]) ? 0 : 1;
+      void_of_proof += ProvenBound(i) < tile_.mass[i] ? 0 : 1;
+      pass_as_zero += ProvenBound(i) < std::fabs(tile_.value[i]) ? 0 : 1;
     }
     return 2 * weak > elements && (2 * void_of_proof > elements || pass_as_zero == elements);
   }
@@ -335,7 +341,7 @@ class Tallier {
   void AddShare(size_t i, double expected) {
     if (HasNoInputs(i)) return;
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
-    const double bound = tile_.bound[i];
+    const double bound = ProvenBound(i);
     ++tally_.with_share;
     if (!ProvesSomething(i, mass)) ++tally_.above_vacuous;
     tally_.metrics.AddBoundShare(bound == 0 ? 0 : bound / mass);

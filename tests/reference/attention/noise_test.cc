@@ -203,6 +203,27 @@ TEST(Noise, TruncationCountsAtItsLargest) {
   EXPECT_LT(nearest.bound[0] / nearest.proven_bound[0], 0.7);
 }
 
+// A verdict under the model is never greener: where the proven bound shows no lost input, neither
+// does the verdict claim so.
+TEST(Noise, WhatProvesNothingWithoutTheModelProvesNothingWithIt) {
+  const auto c = std::get<AttentionCase>(
+      ParseCase("attention hq=1 hkv=1 l=2 t=8192 d=16 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3"));
+  const Plan plan = ParsePlan("base=stranger");
+  const TensorMap inputs = GenerateInputs(Case(c), {});
+  SimulatedKernel kernel(Flash("bf16", "unrounded"), {});
+  MemorySink sink;
+  kernel.Run(Case(c), inputs, sink);
+  const AttentionSource source(c, {}, plan, inputs);
+  JudgeOptions options;
+  options.explain = false;
+  const Verdict without = Judge(source, sink, options);
+  options.noise = true;
+  const Verdict with = Judge(source, sink, options);
+  EXPECT_EQ(without.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(with.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(with.outputs[0].blind_rows, without.outputs[0].blind_rows);
+}
+
 // Halving the probability of a false alarm costs next to nothing: the factor is a root of a
 // logarithm.
 TEST(Noise, FactorIsThatOfTheSubGaussianTail) {
