@@ -146,9 +146,9 @@ void OutputFields(Coder* coder, Output& output) {
   }
   auto& counts = output.counts;
   for (auto* count :
-       {&counts.elements, &counts.judged, &counts.failed, &counts.unconstrained, &counts.undefined,
-        &counts.unbounded, &counts.free, &counts.on_reference_bound, &counts.unresolved,
-        &counts.left_out, &counts.loose}) {
+       {&counts.elements, &counts.judged, &counts.failed, &counts.failed_by_noise,
+        &counts.unconstrained, &counts.undefined, &counts.unbounded, &counts.free,
+        &counts.on_reference_bound, &counts.unresolved, &counts.left_out, &counts.loose}) {
     coder->Number(*count);
   }
   for (auto& rows : output.rows_at) coder->Number(rows);

@@ -207,7 +207,7 @@ TEST(Noise, TruncationCountsAtItsLargest) {
 // does the verdict claim so.
 TEST(Noise, WhatProvesNothingWithoutTheModelProvesNothingWithIt) {
   const auto c = std::get<AttentionCase>(
-      ParseCase("attention hq=1 hkv=1 l=2 t=8192 d=16 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3"));
+      ParseCase("attention hq=1 hkv=1 l=4 t=16384 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3"));
   const Plan plan = ParsePlan("base=stranger");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   SimulatedKernel kernel(Flash("bf16", "unrounded"), {});

@@ -188,7 +188,8 @@ TEST(Sinks, OfLogitMinusInfinityIsNoKeyForAQueryThatSeesNone) {
   const AttentionSource source(c, profile, plan, inputs);
   const auto tiles = source.Tiles(0, {});
   EXPECT_TRUE(std::isnan(tiles[0].value[0]));
-  EXPECT_EQ(tiles[1].standing[0], Standing::kUnconstrained);
+  EXPECT_EQ(tiles[1].standing[0], Standing::kJudged);
+  EXPECT_EQ(tiles[1].value[0], -kInfinity);
   EXPECT_EQ(tiles[0].value[2 * 8], 0);
   EXPECT_EQ(tiles[1].value[2], static_cast<double>(-1e30F));
   EXPECT_EQ(tiles[0].standing[6], Standing::kUndefined);

@@ -101,7 +101,10 @@ TEST_F(CppAdapter, DrawnTracesOfTheExamplePass) {
       {"fuzz", "--impl", KVCHECK_CPP_EXAMPLE, "--cases", "500", "--limit", "60s", "--json", "-"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   const json campaign = json::parse(run.out)["summary"]["campaigns"][0];
-  EXPECT_EQ(campaign["passed"], 500) << campaign;
+  // Some draw attention over padding alone, which proves nothing of any cache.
+  EXPECT_EQ(campaign["passed"].get<int>() + campaign["mistrusted_by_data"].get<int>(), 500)
+      << campaign;
+  EXPECT_LE(campaign["mistrusted_by_data"], 25) << campaign;
   EXPECT_TRUE(campaign["declined"].empty()) << campaign;
 }
 

@@ -65,7 +65,7 @@ class Conversation(unittest.TestCase):
 
     def test_it_says_what_it_is(self):
         self.assertEqual(self.greeting["kinds"], ["prefix"])
-        self.assertEqual(self.greeting["prefix_profile"], "persists=close")
+        self.assertEqual(self.greeting["prefix_profile"], "persists=close evict=lru")
         self.assertEqual(self.started, {"block_tokens": 2, "capacity_tokens": 8, "holds_requests": True})
 
     def test_a_hit_shows_the_rows_that_were_written(self):
@@ -215,7 +215,8 @@ class Page(unittest.TestCase):
         line = line.replace("kvcheck ", f"{KVCHECK} ", 1).replace("'python ", f"'{sys.executable} ")
         options = f" --limit 120s --out {self.folder}/found" if " fuzz " in line else ""
         return subprocess.run(["sh", "-c", line + options], capture_output=True, text=True, timeout=600, cwd=self.folder,
-                              env={**os.environ, "KVCHECK_ADAPTERS": str(ADAPTERS)})
+                              env={**os.environ, "KVCHECK_ADAPTERS": str(ADAPTERS),
+                                   "KVCHECK_PYTHON": sys.executable})
 
     def test_its_commands_end_as_it_says(self):
         (said,) = re.findall(r"\(`(self\.kept\[who\.model, tuple\(tokens\)\])`\)", self.PAGE)
