@@ -189,7 +189,7 @@ class OutputJudge {
                       kVacuousShare, tally.names_faults ? " and hides the least fault" : "",
                       tally.above_vacuous, tally.with_share, verdict_.median_bound_share));
     }
-    DecideVacuousRows();
+    DecideVacuousRows(options.every_row_proves);
     DecideLooseRows();
     if (counts.unresolved > 0) {
       Mistrust(
@@ -217,7 +217,7 @@ class OutputJudge {
   }
 
   // What is proved of other rows says nothing of these.
-  void DecideVacuousRows() {
+  void DecideVacuousRows(bool every_row_proves) {
     const OutputTally& tally = *tally_;
     if (tally.vacuous_rows == 0) return;
     std::vector<std::string> places;
@@ -233,10 +233,15 @@ class OutputJudge {
       places.push_back("the first at " +
                        ElementName(info_.shape, tally.first_vacuous_row * info_.row_length));
     }
-    Mistrust(fmt::format(
+    std::string text = fmt::format(
         "vacuous: the bound is as large as the data in {} of {} rows, where any "
         "answer of that size would pass: {}",
-        tally.vacuous_rows, std::max(verdict_.rows_with_inputs, JudgedRows()), Named(places)));
+        tally.vacuous_rows, std::max(verdict_.rows_with_inputs, JudgedRows()), Named(places));
+    if (every_row_proves) {
+      Mistrust(std::move(text));
+    } else {
+      verdict_.warnings.push_back(std::move(text));
+    }
   }
 
   // Of outputs that do not know what their rows are made of.

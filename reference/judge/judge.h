@@ -49,6 +49,9 @@ struct JudgeOptions {
   double false_alarm = kFalseAlarm;
   int64_t sample_rows = 0;  // of each output; 0: all are judged
   uint64_t sample_seed = 1;
+  // A row in which any answer of its size would pass makes the verdict MISTRUSTED; otherwise it is
+  // a warning: where rows are steps of something that is judged as a whole.
+  bool every_row_proves = true;
   bool explain = true;  // terms, hints and breakdown of what failed
   SpecialPolicy special = {};
   Precision first_precision = Precision::kDouble;

@@ -225,6 +225,7 @@ class LayerJudge {
             Place place) {
     JudgeOptions options;
     options.explain = false;
+    options.every_row_proves = false;
     Verdict verdict = Judge(expected, observed, options);
     for (const OutputVerdict& output : verdict.outputs) {
       counts.elements += output.counts.judged;

@@ -295,7 +295,8 @@ constexpr AttentionFault kMaskFaults[] = {
      nullptr,
      MaskedRowNan},
     {{"masked_row_mean", "masked_row", "a query that sees no key gives the mean of all V",
-      "pt-masked-nan mlx-sdpa-all-masked-nan", "P13", kOut,
+      "pt-masked-nan mlx-sdpa-all-masked-nan", "P13",
+      "attention out bound | attention out special_value | attention lse special_value",
       "attention hq=1 hkv=1 l=2 t=1 d=1 q=f32 k=f32 v=f32 out=f32 mask=causal_bottom_right "
       "scale=0.5 data=gauss:1"},
      nullptr,

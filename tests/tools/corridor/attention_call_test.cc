@@ -388,6 +388,7 @@ TEST_F(AttentionCalls, QueriesOfASequenceWithoutKeysAreFullyMasked) {
     EXPECT_THAT(TextOf(JudgeAttention(with_lse, Plain())), HasSubstr("sequence 1: lse"));
   }
   with_lse.kv_lens->data = none.data();
+  std::fill(wrong.value.begin(), wrong.value.end(), -std::numeric_limits<double>::infinity());
   std::fill(out.data.begin(), out.data.end(), 0.0f);
   EXPECT_EQ(Judged(with_lse), Outcome::kMistrusted);
   call.kv_lens->data = none.data();

@@ -70,8 +70,10 @@ TEST(PlanFit, ThePlanThatAKernelFollowsHoldsAndTighterOnesDoNot) {
     const std::vector<PlanFit> fits = Fits(kDecode, std::string("simulated:") + plan);
     ASSERT_NE(FitOf(fits, plan), nullptr) << plan;
     EXPECT_TRUE(FitOf(fits, plan)->holds) << plan;
-    // P in f32, where the kernel rounded it to bf16.
+    // P in f32, where the kernel rounded it to bf16: by so much that it shows beside the output's
+    // own rounding.
     ASSERT_NE(FitOf(fits, "torch_cpu_math"), nullptr);
+    if (std::string_view(plan) != "torch_cpu_flash_bf16") continue;
     EXPECT_FALSE(FitOf(fits, "torch_cpu_math")->holds) << plan;
     EXPECT_GT(FitOf(fits, "torch_cpu_math")->worst_ratio, 1) << plan;
   }
@@ -104,7 +106,7 @@ TEST(PlanFit, AutoProvesNoMoreThanThePlanThatClaimsNothing) {
   int outcomes[4] = {};
   for (const std::string& text : {std::string(kDecode), vacuous}) {
     for (const char* name :
-         {"simulated:torch_cpu_math", "simulated:base=stranger p=bf16 scores=f16",
+         {"simulated:torch_cpu_math", "simulated:base=torch_cpu_math p=bf16 scores=f16",
           "fault:causal_ignored", "optimized"}) {
       const Outcome loose = Judged(text, name, "stranger").outcome;
       const Verdict automatic = Judged(text, name, "auto");

@@ -111,7 +111,9 @@ TEST_F(CommandLine, MissingFilesExitWithTwoAndAreNamed) {
 TEST_F(CommandLine, FolderIsRefusedInOneLine) {
   const ToolRun run = Tool({"golden", "verify", "."});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "kvcheck: error: .: it is a folder without safetensors files: name a file\n");
+  EXPECT_EQ(run.err,
+            "kvcheck: error: .: it is a folder without safetensors files and without .npy files: "
+            "name a file\n");
 }
 
 TEST_F(CommandLine, ReportsThatCannotBeWrittenExitWithTwo) {

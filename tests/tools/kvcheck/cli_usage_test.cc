@@ -85,7 +85,7 @@ TEST_F(Usage, MistypedNamesComeWithTheNearOne) {
   ExpectRefused({"run", text, "--impl", "fault:causal_ignore"}, "did you mean 'causal_ignored'?");
   ExpectRefused({"run", "cache k=f32 dk=8 data=tokens:1; new A; append A 1", "--impl", "modle"},
                 "did you mean 'model'?");
-  ExpectRefused({"run", text, "--plan", "plain_f32"}, "write base=plain_f32");
+  ExpectRefused({"run", text, "--plan", "plain_f23"}, "plain_f32");
   ExpectRefused({"run", text, "--plan", "base=plain_f23"}, "did you mean 'plain_f32'?");
   ExpectRefused({"run", text, "--profile", "maskd_row=nan"}, "did you mean 'masked_row'?");
   ExpectRefused({"faults", "explain", "causal_ignore"}, "did you mean 'causal_ignored'?");

@@ -262,7 +262,7 @@ TEST(TextReport, FailuresComeFirstAndOtherOutcomesTakeNoDetailsFromThem) {
     summary.Add(result, false);
   }
   EXPECT_TRUE(out.str().starts_with("FAIL")) << out.str();
-  EXPECT_NE(out.str().find("  rule"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("  bound"), std::string::npos) << out.str();
   EXPECT_EQ(out.str().find("UNSUPPORTED"), std::string::npos) << out.str();
   report.Finish(summary);
   EXPECT_LT(out.str().find("UNSUPPORTED"), out.str().find("\nPASS")) << out.str();
