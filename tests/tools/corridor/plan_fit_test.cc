@@ -107,7 +107,7 @@ TEST(PlanFit, AutoProvesNoMoreThanThePlanThatClaimsNothing) {
   for (const std::string& text : {std::string(kDecode), vacuous}) {
     for (const char* name :
          {"simulated:torch_cpu_math", "simulated:base=torch_cpu_math p=bf16 scores=f16",
-          "fault:causal_ignored", "optimized"}) {
+          "simulated:plain_f32", "optimized"}) {
       const Outcome loose = Judged(text, name, "stranger").outcome;
       const Verdict automatic = Judged(text, name, "auto");
       EXPECT_EQ(automatic.outcome, loose) << text << " " << name;
