@@ -165,7 +165,7 @@ TEST_F(AdapterCommandLine, GivesTheVerdictsOfTheSuites) {
 TEST_F(AdapterCommandLine, PrintsACommandThatReproduces) {
   const std::string trace =
       std::string(kSetup) + " layout=ring:w=2:keep=1; new A; append A 1; append A 2";
-  const ToolRun run = Tool({"run", trace, "--impl", Serve("fault:kept_evicted_on_wrap")});
+  const ToolRun run = Tool({"run", "-v", trace, "--impl", Serve("fault:kept_evicted_on_wrap")});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
   EXPECT_NE(run.out.find("observed     fault:kept_evicted_on_wrap 1 ("), std::string::npos)
       << run.out;

@@ -61,14 +61,12 @@ class AgreeCommand : public ToolTest {
   std::string TinyModel(int64_t vocabulary) {
     const std::string folder = Path("tiny");
     std::filesystem::create_directories(folder);
-    std::ofstream(folder + "/config.json")
-        << json{{"model_type", "llama"},       {"vocab_size", vocabulary},
-                {"hidden_size", 64},           {"intermediate_size", 64},
-                {"num_hidden_layers", 1},      {"num_attention_heads", 1},
-                {"num_key_value_heads", 1},    {"head_dim", 64},
-                                                   {"hidden_act", "silu"},
-                {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
-                {"tie_word_embeddings", true}, {"bos_token_id", 1}};
+    std::ofstream(folder + "/config.json") << json{
+        {"model_type", "llama"},    {"vocab_size", vocabulary}, {"hidden_size", 64},
+        {"intermediate_size", 64},  {"num_hidden_layers", 1},   {"num_attention_heads", 1},
+        {"num_key_value_heads", 1}, {"head_dim", 64},           {"hidden_act", "silu"},
+        {"rms_norm_eps", 1e-5},     {"rope_theta", 10000.0},    {"tie_word_embeddings", true},
+        {"bos_token_id", 1}};
     json header;
     std::string data;
     uint32_t state = 1;

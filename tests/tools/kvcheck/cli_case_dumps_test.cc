@@ -224,7 +224,8 @@ TEST_F(CaseDumps, InputsAndOutputsMayStandInTwoFiles) {
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   const ToolRun swapped = Judge({"outputs.h5", "inputs.h5"});
   EXPECT_EQ(swapped.exit_code, 2);
-  EXPECT_TRUE(Says(swapped, "'k' of the case is not there; present: /result")) << swapped.out;
+  EXPECT_TRUE(Says(swapped, "'k', 'q', 'v' of the case are not there; present: /result"))
+      << swapped.out;
   // The inputs' own output is not the one that is asked about.
   inputs["/out"] = Counting(tensors_.at("out").shape, 0, DType::kBFloat16);
   Write("inputs.h5", inputs);
@@ -398,7 +399,7 @@ TEST_F(CaseDumps, ShapesThatDoNotFitNameTheKeyAndTheOption) {
     const ToolRun run = JudgeTensors(dump);
     EXPECT_EQ(run.exit_code, 2);
     EXPECT_TRUE(Says(run, is_key ? "(hkv=4 would fit)" : "(hq=8 would fit)")) << run.out;
-    EXPECT_TRUE(Says(run, "--axes " + std::string(name) + "=B,T,H,D")) << run.out;
+    EXPECT_TRUE(Says(run, "no order of the axes makes one of the other")) << run.out;
   }
 }
 

@@ -165,7 +165,7 @@ TEST_F(CompareDumps, QuantizedLayersOfMlxAreFoundByTheirWeight) {
 
 TEST_F(CompareDumps, FaultOfAnOldReleaseIsFoundBehindTheLayerThatHasIt) {
   // Layer 2 is the first with a window, so that keys and values from layer 3 on are wrong.
-  const ToolRun run = Compare("cache.safetensors", "cache_old_window.safetensors");
+  const ToolRun run = Compare("cache.safetensors", "cache_old_window.safetensors", {"-v"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(LinesOf(run, "FAIL  "), (Texts{"/3.0", "/3.1", "/4.0", "/4.1"})) << run.out;
   // The window of 4 hides nothing before the token of index 4; the last 3 slots are empty.
@@ -230,7 +230,7 @@ TEST_F(CompareDumps, TwoKernelsOfPyTorchAgreeWithinBothPlans) {
   EXPECT_EQ(compare("none").exit_code, 3);  // GOLD answers another case
   // As README.md says.
   const ToolRun bits =
-      Compare("attention.safetensors", "attention_math.safetensors", {"--include", "out"});
+      Compare("attention.safetensors", "attention_math.safetensors", {"--include", "out", "-v"});
   EXPECT_EQ(bits.exit_code, 1);
   EXPECT_TRUE(Has(bits, "1182 of 4352 judged elements fail")) << bits.out;
   EXPECT_TRUE(Has(bits, "; 580 ulp")) << bits.out;

@@ -103,7 +103,8 @@ TEST_F(FilesThatPeopleHave, ACaseIsAnsweredByAFolderOfArrays) {
     WriteFile(std::string("dump/") + name + ".npy", Npy("<f4", "2, 4", BytesOf(tensor)));
   }
   const ToolRun run = Of({"dump", "--case", c, "--plan", "base=plain_f32"});
-  EXPECT_NE(run.out.find("out: 8 elements"), std::string::npos) << run.out << run.err;
+  // Values that are all alike prove nothing, but every one was read and compared.
+  ExpectText(run, 3, "8 elements judged");
 }
 
 TEST_F(FilesThatPeopleHave, LinksOfShardsAreOneFile) {
@@ -161,7 +162,9 @@ TEST_F(FilesThatPeopleHave, CodesMayBeStoredAsFp8AndAsWordsOfMlx) {
        std::vector<std::pair<std::string, std::string>>{{"U8", "U8"}, {"F8_E4M3", "F8_E8M0"}}) {
     WriteFile("got.safetensors", Safetensors({{"k_codes", codes, "1,32", one_e4m3},
                                               {"k_scales", scales, "1,1", scale}}));
-    ExpectText(Of(rule), 0, "1 passed");
+    // One code in place of another would not show under eight bits: the values were read all the
+    // same.
+    ExpectText(Of(rule), 3, "32 elements judged");
   }
   const std::string fp4(16, '\x66');  // 4 in each: with the scale 1/4
   WriteFile("got.safetensors",
@@ -231,12 +234,13 @@ TEST_F(FilesThatPeopleHave, OnlyGroupsThatMapNamesAreWarnedOf) {
 
 TEST_F(FilesThatPeopleHave, MessagesSayWhatWouldHelp) {
   const std::string x = BytesOf(Counting(Shape::Unnamed({2, 32}), 1));
-  // The rows of q8_0:f16 are f16, whatever x is.
+  // The rows of affine:4:g32:f16 are f16, whatever x is.
   WriteFile("rows.safetensors",
             Safetensors({{"x", "F32", "2,32", x}, {"y", "F64", "2,32", x + x}}));
-  const std::string q8 = "codec op=round_trip format=q8_0:f16 x=f32 rows=2 d=32 data=file";
-  ExpectText(Of({"rows.safetensors", "--case", q8}), 2,
-             "'y' of the format q8_0:f16 is float16 (x=f32 is the type of the original rows)");
+  const std::string q8 = "codec op=round_trip format=affine:4:g32:f16 x=f32 rows=2 d=32 data=file";
+  ExpectText(
+      Of({"rows.safetensors", "--case", q8}), 2,
+      "'y' of the format affine:4:g32:f16 is float16 (x=f32 is the type of the original rows)");
   // Every plane that is missing, in one message.
   WriteFile("none.safetensors", Safetensors({{"z", "F32", "2,32", x}}));
   const std::string decode = "codec op=decode format=affine:4:g32:f32 x=f32 rows=2 d=32 data=file";
@@ -287,8 +291,8 @@ TEST_F(FilesThatPeopleHave, MessagesSayWhatWouldHelp) {
   ExpectText(refusal("turboquant:4:g80:bf16", 80), 2,
              "none divides 80, and rows of such a head_dim are not kept in this format");
   ExpectText(refusal("turboquant:4:g96:bf16", 96), 2, "for head_dim 96 write g32");
-  ExpectText(refusal("turboquant:4:g64:bf16", 96), 2, "turboquant:4:g32:bf16");
-  ExpectText(refusal("q8_0:f32", 40), 2, "no format of q8_0 keeps rows of 40 channels");
+  ExpectText(refusal("turboquant:4:g64:bf16", 96), 2, "turboquant:4:g32:");
+  ExpectText(refusal("q8_0", 40), 2, "no format of q8_0 keeps rows of 40 channels");
 }
 
 TEST_F(FilesThatPeopleHave, TitlesOfAnnotationsAreEscaped) {

@@ -295,7 +295,8 @@ TEST_F(RunCommand, AnInterruptIsHeardWhereverTheWorkIs) {
   setenv("TMPDIR", temporary.c_str(), 1);
   for (const char* text :
        {"attention hq=1 hkv=1 l=1048576 t=1048576 d=1 q=f32 k=f32 v=f32 out=f32 data=gauss:1",
-        "cache k=channel:4:g1024:f32 dk=64 data=tokens:1; new A; append A 1048576; append A 1048576",
+        "cache k=channel:4:g1024:f32 dk=64 data=tokens:1; new A; append A 1048576; append A "
+        "1048576",
         "prefix block=1 tokens=1048576 layers=1 hkv=1 dk=1 disk=yes data=tokens:1; "
         "open A r1:1048576; write A; close A keep; restart; open B r1:1048576 all; read B"}) {
     const ToolRun run =

@@ -29,7 +29,7 @@ class Usage : public ToolTest {
 // What a verdict leaves out can be asked for wherever one is printed.
 TEST_F(Usage, EveryCommandThatPrintsVerdictsHasVerbose) {
   const std::vector<std::vector<std::string>> commands = {
-      {"run"},  {"compare"}, {"flashinfer"},      {"golden", "verify"}, {"golden", "make"},
+      {"run"},  {"compare"}, {"flashinfer"},       {"golden", "verify"}, {"golden", "make"},
       {"fuzz"}, {"gate"},    {"faults", "explain"}};
   for (std::vector<std::string> command : commands) {
     command.emplace_back("--help");
