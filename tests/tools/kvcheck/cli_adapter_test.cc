@@ -174,6 +174,7 @@ TEST_F(AdapterCommandLine, PrintsACommandThatReproduces) {
   const std::string command = run.out.substr(at + 13, run.out.find('\n', at) - at - 13);
   std::vector<std::string> words = SplitCommandLine(command);
   words.erase(words.begin());
+  words.emplace_back("-v");
   EXPECT_EQ(Tool(words).out, run.out);
 }
 

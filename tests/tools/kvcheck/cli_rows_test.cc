@@ -40,7 +40,9 @@ TEST_F(ToolRows, TheCommandOfAFailureJudgesTheSameSample) {
   const ToolRun run = Tool(arguments);
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("--rows 64 --rows-seed 5"));
-  EXPECT_THAT(run.out, HasSubstr("chance to miss a fault in 1 row: 0.9"));
+  std::vector<std::string> verbose = arguments;
+  verbose.emplace_back("-v");
+  EXPECT_THAT(Tool(verbose).out, HasSubstr("chance to miss a fault in 1 row: 0.9"));
   const size_t command = run.out.find("kvcheck run '");
   ASSERT_NE(command, std::string::npos);
   const std::string line = run.out.substr(command, run.out.find('\n', command) - command);
