@@ -31,12 +31,9 @@ TEST_F(ToolRows, ASampleIsJudgedAndSaid) {
 }
 
 TEST_F(ToolRows, TheCommandOfAFailureJudgesTheSameSample) {
-  const std::vector<std::string> arguments = {"run",         kCase,
-                                              "--plan",      "base=plain_f32",
-                                              "--impl",      "fault:causal_ignored",
-                                              "--rows",      "64",
-                                              "--rows-seed", "5",
-                                              "-v"};
+  const std::vector<std::string> arguments = {
+      "run", kCase,         "--plan", "base=plain_f32", "--impl", "fault:causal_ignored", "--rows",
+      "64",  "--rows-seed", "5"};
   const ToolRun run = Tool(arguments);
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("--rows 64 --rows-seed 5"));
