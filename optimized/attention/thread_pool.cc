@@ -35,7 +35,7 @@ unsigned ForksSoFar() {
 
 }  // namespace
 
-// Of the protocol: real threads. It has a name, since the pool's own state holds it.
+// Runs the protocol on real threads. It has a name because ThreadPool::Shared holds it.
 struct PoolThreads {
   // Its wait is the system's own on an address: a condition variable of glibc before 2.41 can lose
   // a wake-up (bug 25847), and a fork copies a mutex that nothing unlocks.
