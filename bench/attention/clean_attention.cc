@@ -3,7 +3,7 @@
 // judged until a number of elements is reached. Prints a line per kernel: what it reads, how many
 // queries it takes at once. A violation prints the case that repeats it.
 //
-//   clean_attention [--elements 1e8] [--seed 1] [--threads N] [--statistics yes]
+//   clean_attention [--elements 1e8] [--seed 1] [--threads N] [--rule statistics]
 //
 // With statistics, the tests for a fault that no single element shows (bound.md, section 4) run on
 // every case, and count where one is over its limit; they cost most of the time.
@@ -191,7 +191,7 @@ int Main(int argc, char** argv) {
   int64_t wanted = 100000000;
   uint64_t seed = 1;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  bool statistics = false;
+  Rule rule = Rule::kBound;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
@@ -201,12 +201,12 @@ int Main(int argc, char** argv) {
       seed = static_cast<uint64_t>(std::atoll(value));
     } else if (value != nullptr && option == "--threads") {
       threads = static_cast<unsigned>(std::max(1, std::atoi(value)));
-    } else if (value != nullptr && option == "--statistics") {
-      statistics = std::string_view(value) == "yes";
+    } else if (value != nullptr && option == "--rule" && ParseRule(value)) {
+      rule = *ParseRule(value);
     } else {
       fmt::print(stderr,
                  "unknown option '{}': clean_attention [--elements 1e8] [--seed 1] [--threads N] "
-                 "[--statistics yes]\n",
+                 "[--rule statistics]\n",
                  option);
       return 2;
     }
@@ -225,8 +225,7 @@ int Main(int argc, char** argv) {
     OptimizedAttention attention(question.profile, portable);
     JudgeOptions options;
     options.explain = false;
-    options.statistics = statistics;
-    options.statistics_tests = kStatisticsTests;
+    options.rule = rule;
     const Verdict verdict = AskAndJudge(attention, "optimized", question, {true, true}, options);
     const Count count = CountOf(verdict);
     judged.fetch_add(count.elements);
@@ -266,7 +265,7 @@ int Main(int argc, char** argv) {
   PrintTables(tables);
   fmt::print("\n{} answers, {} elements, violations {}, max err/bound {:.4f}\n", total.cases,
              total.elements, total.violations, total.largest);
-  if (statistics) {
+  if (rule == Rule::kStatistics) {
     fmt::print("{} statistics, {} over their limits; largest z/limit {:.3f}, Q/limit {:.3f}\n",
                total.tests, total.over, total.largest_z, total.largest_q);
   }

@@ -70,15 +70,12 @@ int Main(int argc, char** argv) {
   int64_t wanted = 100000000;
   uint64_t seed = 1;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  bool noise = false, statistics = false;
+  Rule rule = Rule::kBound;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i];
     if (option == "--elements") wanted = static_cast<int64_t>(std::atof(argv[i + 1]));
     if (option == "--seed") seed = static_cast<uint64_t>(std::atoll(argv[i + 1]));
-    if (option == "--rule") {
-      statistics = std::string_view(argv[i + 1]) == "statistics";
-      noise = statistics || std::string_view(argv[i + 1]) == "noise";
-    }
+    if (option == "--rule") rule = ParseRule(argv[i + 1]).value_or(rule);
     if (option == "--threads") threads = static_cast<unsigned>(std::max(1, std::atoi(argv[i + 1])));
   }
   std::mutex mutex;
@@ -100,8 +97,7 @@ int Main(int argc, char** argv) {
       const AttentionSource source(drawn.c, drawn.profile, drawn.plan, inputs);
       JudgeOptions options;
       options.explain = false;
-      options.noise = noise;
-      options.statistics = options.strict = statistics;
+      options.rule = rule;
       const Verdict verdict = Judge(source, sink, options);
       Row row;
       row.kernels = 1;

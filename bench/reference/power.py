@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""What each way of judging sees of wrong attention over many keys.
+"""What kvcheck sees of wrong attention over many keys.
 
-  python3 bench/reference/power.py KVCHECK [--tokens 16384] [--plans flash_attention_2,vllm_triton] [--type bf16]
+  python3 bench/reference/power.py KVCHECK [--tokens 64,1024,4096,16384] [--plans all|NAME,...] [--types bf16,f16]
+                                           [--rules bound,statistics] [--jobs N]
 
 Faults of `kvcheck faults list`, each put into a simulated kernel of the plan, in a case that it can change (sinks, a
-window of half the length, masks). Judged as `kvcheck run` does, and with --strict: the bound of independent roundings
-and the statistics decide too. Prints a row per plan and rule: how many FAIL, are MISTRUSTED, PASS; the faults that pass.
-Exit code 1 where a kernel without a fault fails.
+window of half the length, masks). Judged as `kvcheck run` does. A PASS whose first line names what it could not have
+seen is counted apart from a bare one. Prints a row per type, number of keys, plan and rule, then how many of the faulty
+outputs fail at each number of keys. Exit code 1 where a kernel without a fault fails.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import os
 import subprocess
 import sys
 
@@ -22,41 +25,79 @@ FAULTS = {
     "sinks_ignored": "sinks=f32", "sink_of_next_head": "sinks=f32",
     "denominator_in_bf16": "", "p_in_e4m3": "", "output_truncated": "",
 }
+RIGHT = "without a fault"
 
 
-def judged(kvcheck, case, plan, implementation, strict):
-    command = [kvcheck, "run", case, "--plan", plan, "--impl", implementation]
-    done = subprocess.run(command + ["--strict"] * strict, capture_output=True, text=True)
+def judged(kvcheck, case, plan, implementation, rule):
+    """(outcome, whether its first line says what it is blind to), or None where the plan says nothing of the case."""
+    command = [kvcheck, "run", case, "--plan", plan, "--impl", implementation, "--rule", rule, "-j", "1", "--max-print", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 2:
+        return None
     if done.returncode not in (0, 1, 3):
         sys.exit(f"{' '.join(command)}\n{done.stderr or done.stdout}")
-    return {0: "PASS", 1: "FAIL", 3: "MISTRUSTED"}[done.returncode]
+    outcome = {0: "PASS", 1: "FAIL", 3: "MISTRUSTED"}[done.returncode]
+    first = done.stdout.splitlines()[0]
+    return outcome, "blind to" in first
+
+
+def known_plans(kvcheck):
+    listed = subprocess.run([kvcheck, "plans"], capture_output=True, text=True)
+    return [line.split()[0] for line in listed.stdout.splitlines() if line and not line.startswith(" ")]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kvcheck")
-    parser.add_argument("--tokens", type=int, default=16384)
-    parser.add_argument("--type", default="bf16")
+    parser.add_argument("--tokens", default="16384")
+    parser.add_argument("--types", default="bf16")
     parser.add_argument("--plans", default="flash_attention_2,flashinfer_decode,vllm_triton")
+    parser.add_argument("--rules", default="bound,statistics")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     asked = parser.parse_args()
-    base = (f"attention hq=8 hkv=2 l=4 t={asked.tokens} d=64 q={asked.type} k={asked.type} v={asked.type} "
-            f"out={asked.type} {{}} data=gauss:3")
+    plans = known_plans(asked.kvcheck) if asked.plans == "all" else asked.plans.split(",")
+
+    def case_of(kind, tokens, terms):
+        return " ".join(f"attention hq=8 hkv=2 l=4 t={tokens} d=64 q={kind} k={kind} v={kind} out={kind} "
+                        f"{terms.format(half=tokens // 2)} data=gauss:3".split())
+
+    questions = [(kind, int(tokens), plan, rule, fault)
+                 for kind in asked.types.split(",") for tokens in asked.tokens.split(",") for plan in plans
+                 for rule in asked.rules.split(",") for fault in [*FAULTS, RIGHT]]
+
+    def answer(question):
+        kind, tokens, plan, rule, fault = question
+        implementation = f"simulated:base={plan}" if fault == RIGHT else f"fault:{fault}"
+        return judged(asked.kvcheck, case_of(kind, tokens, FAULTS.get(fault, "")), plan, implementation, rule)
+
+    with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        answers = dict(zip(questions, pool.map(answer, questions)))
+
     alarms = 0
-    print("| plan | rule | FAIL | MISTRUSTED | PASS | faults that pass |\n|---|---|---|---|---|---|")
-    for plan in asked.plans.split(","):
-        for strict in (False, True):
-            outcomes = collections.Counter()
-            passed = []
-            for fault, terms in FAULTS.items():
-                case = " ".join(base.format(terms.format(half=asked.tokens // 2)).split())
-                outcome = judged(asked.kvcheck, case, plan, f"fault:{fault}", strict)
-                outcomes[outcome] += 1
-                if outcome == "PASS":
-                    passed.append(fault)
-            right = judged(asked.kvcheck, " ".join(base.format("").split()), plan, f"simulated:base={plan}", strict)
-            alarms += right == "FAIL"
-            print(f"| {plan} | {'strict' if strict else 'default'} | {outcomes['FAIL']} | {outcomes['MISTRUSTED']} | "
-                  f"{outcomes['PASS']} | {', '.join(passed)} |", flush=True)
+    totals = collections.defaultdict(collections.Counter)
+    rows = collections.defaultdict(lambda: (collections.Counter(), []))
+    for (kind, tokens, plan, rule, fault), got in answers.items():
+        if got is None:
+            continue
+        outcome, says_blind = got
+        if fault == RIGHT:
+            alarms += outcome == "FAIL"
+            continue
+        key = outcome if outcome != "PASS" else "PASS, says so" if says_blind else "bare PASS"
+        counts, passed = rows[kind, tokens, plan, rule]
+        counts[key] += 1
+        totals[tokens, rule][key] += 1
+        if outcome == "PASS":
+            passed.append(fault if says_blind else fault + " (bare)")
+    columns = ("FAIL", "MISTRUSTED", "PASS, says so", "bare PASS")
+    print("| type | keys | plan | rule | " + " | ".join(columns) + " | faults that pass |")
+    print("|---" * (5 + len(columns)) + "|")
+    for (kind, tokens, plan, rule), (counts, passed) in rows.items():
+        print(f"| {kind} | {tokens} | {plan} | {rule} | " + " | ".join(str(counts[c]) for c in columns)
+              + f" | {', '.join(passed)} |")
+    for (tokens, rule), counts in totals.items():
+        print(f"{tokens} keys, rule {rule}: {counts['FAIL']} of {sum(counts.values())} fail, "
+              f"{counts['bare PASS']} bare PASS")
     print(f"kernels without a fault that fail: {alarms}")
     return alarms > 0
 

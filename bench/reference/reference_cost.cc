@@ -92,14 +92,14 @@ int Main(int argc, char** argv) {
   fmt::print(
       "\n| judged elements, n = 1024, d = 128, {} threads | seconds | verdict |\n|---|---|---|\n",
       threads);
-  for (const bool statistics : {false, true}) {
+  for (const Rule rule : {Rule::kBound, Rule::kNoise, Rule::kStatistics}) {
     JudgeOptions options;
     options.threads = threads;
-    options.statistics = statistics;
+    options.rule = rule;
     const double start = Now();
     const Verdict verdict = Judge(source, sink, options);
-    fmt::print("| {}{} | {:.1f} | {} |\n", verdict.outputs[0].counts.judged,
-               statistics ? ", with statistics" : "", Now() - start, Name(verdict.outcome));
+    fmt::print("| {}, rule {} | {:.1f} | {} |\n", verdict.outputs[0].counts.judged, Name(rule),
+               Now() - start, Name(verdict.outcome));
   }
   return 0;
 }

@@ -144,6 +144,7 @@ AttentionSource::AttentionSource(const AttentionCase& c, const Profile& profile,
         info.hints.emplace_back(direction.hint);
       }
       info.per_unit_direction = kScaleDirection;
+      info.varying_direction = kRowFactorDirection;
       outputs_.insert(outputs_.begin(), info);
     } else {
       outputs_.push_back(info);
@@ -192,7 +193,9 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
   return entry->head;
 }
 
-bool AttentionSource::TakesStatistics(const QueryIndex& query) const {
+bool AttentionSource::TakesStatistics(const QueryIndex& query, const TileRequest& request) const {
+  if (!request.statistics) return false;
+  if (request.every_row || request.sample != nullptr) return true;
   // The last of each of so many equal parts of a head's queries, so that a case of many rows costs
   // no more than one of some.
   constexpr int64_t kRowsOfHead = 32;
@@ -213,7 +216,10 @@ RowContext AttentionSource::MakeContext(const QueryIndex& query, const HeadData&
   context.head = &head;
   context.q = *q;
   context.has_sink = !sinks_.empty();
-  if (context.has_sink) context.sink = sinks_[static_cast<size_t>(query.query_head)];
+  if (context.has_sink) {
+    context.sink = sinks_[static_cast<size_t>(query.query_head)];
+    context.next_sink = sinks_[static_cast<size_t>((query.query_head + 1) % case_.query_heads)];
+  }
   return context;
 }
 
@@ -279,7 +285,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
     }
     RowContext context = MakeContext(query, *head, &q);
     context.noise = request.noise;
-    context.statistics = request.statistics && (request.every_row || TakesStatistics(query));
+    context.statistics = TakesStatistics(query, request);
     OwnedQuestion owned;
     const VisibleSet visible = mask_.Visible(query);
     const RowKind kind = MakeQuestion(context, visible, &owned);
@@ -394,7 +400,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       out.standing_reason[r] = kNotFinite;
       std::fill_n(out.undefined.begin() + static_cast<std::ptrdiff_t>(r * dv), dv, uint8_t{0});
     }
-    if (request.statistics && (request.every_row || TakesStatistics(query))) {
+    if (TakesStatistics(query, request)) {
       const auto other = OtherKvHead(case_, query.query_head);
       const auto other_head = other ? Head(query.batch, *other) : nullptr;
       AddRowStatistics(context, owned, row, other_head.get(), r, &*out.statistics);

@@ -50,7 +50,7 @@ class AttentionSource : public ExpectedSource {
   QueryIndex RowAt(int64_t row) const;
   std::shared_ptr<const HeadData> Head(int64_t batch, int64_t kv_head) const;
   // Whether a row takes part in the statistics: up to 32 rows of a head do.
-  bool TakesStatistics(const QueryIndex& query) const;
+  bool TakesStatistics(const QueryIndex& query, const TileRequest& request) const;
   // The context of one row; q must hold k_dim doubles and outlive it.
   RowContext MakeContext(const QueryIndex& query, const HeadData& head,
                          std::vector<double>* q) const;

@@ -11,7 +11,7 @@
 namespace kvcheck {
 
 // Directions that one projection serves at once.
-inline constexpr int kProjectLanes = 8;
+inline constexpr int kProjectLanes = 16;
 
 // Per channel accumulators of SumChannels.
 struct ChannelSumArrays {

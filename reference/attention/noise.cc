@@ -48,11 +48,13 @@ std::vector<uint32_t> ByScore(std::span<const double> s) {
 }
 
 // Variances of sum_j a_j eps_j v_jc, and of what rounded weights do to the denominator, with eps_j
-// uniform in +-1: keys of a cell share their eps.
+// uniform in +-1: keys of a cell share their eps. Cells of a width hold those of the next finer
+// one. Most keys are alone in all of their cells: what a width adds to the finer ones is kept, which
+// is nothing of them.
 class CellSums {
  public:
   CellSums(size_t channels, std::vector<double> widths)
-      : channels_(channels), widths_(std::move(widths)), levels_(widths_.size() + 1) {
+      : channels_(channels), widths_(std::move(widths)), levels_(widths_.size() + 1), key_(channels) {
     for (Level& level : levels_) {
       level.sum.assign(channels, 0);
       level.of_values.assign(channels, 0);
@@ -62,30 +64,32 @@ class CellSums {
 
   // Keys come by falling scores; position: of the score, in nats, from any origin.
   void Add(double position, double amplitude, const double* v) {
-    // A key is a cell of its own on level 0, which closes at once; wider cells hold finer ones.
     for (size_t i = 1; i < levels_.size(); ++i) {
       const double cell = std::floor(position / widths_[i - 1]);
       if (cell == levels_[i].cell) break;
       Close(i);
       levels_[i].cell = cell;
     }
-    Level& own = levels_[0];
-    for (size_t c = 0; c < channels_; ++c) own.sum[c] = amplitude * v[c];
-    own.weight = amplitude;
-    own.count = 1;
-    Close(0);
+    Level& keys = levels_[0];
+    for (size_t c = 0; c < channels_; ++c) {
+      const double sum = amplitude * v[c];
+      key_[c] = sum;
+      keys.of_values[c] += sum * sum;
+      keys.of_both[c] += sum * amplitude;
+    }
+    keys.of_weights += amplitude * amplitude;
+    Join(1, &key_, amplitude);
   }
 
   // Sum of the squares of cells, the largest of all widths: with `centred`, of v - o in place of v.
   std::vector<double> Finish(bool centred, std::span<const double> centre) {
     for (size_t i = 1; i < levels_.size(); ++i) Close(i);
-    std::vector<double> largest(channels_, 0);
+    std::vector<double> largest(channels_, 0), square(channels_, 0);
     for (const Level& level : levels_) {
       for (size_t c = 0; c < channels_; ++c) {
         const double o = centred ? centre[c] : 0;
-        const double square =
-            level.of_values[c] - 2 * o * level.of_both[c] + o * o * level.of_weights;
-        largest[c] = std::max(largest[c], square);
+        square[c] += level.of_values[c] - 2 * o * level.of_both[c] + o * o * level.of_weights;
+        largest[c] = std::max(largest[c], square[c]);
       }
     }
     return largest;
@@ -94,32 +98,45 @@ class CellSums {
  private:
   struct Level {
     double cell = -kNoLimit;
-    double weight = 0, of_weights = 0;  // of the open cell; sum of squares of closed ones
-    int64_t count = 0;
-    std::vector<double> sum, of_values, of_both;
+    bool is_open = false;
+    double weight = 0;        // of the open cell
+    std::vector<double> sum;  // of the open cell
+    // Of all cells: their squares less those of the cells that they hold.
+    double of_weights = 0;
+    std::vector<double> of_values, of_both;
   };
 
-  // Adds the open cell of a level to the squares of its level and to the wider cell.
+  // Adds a cell of the next finer width to the open one; `sum` is given up.
+  void Join(size_t i, std::vector<double>* sum, double weight) {
+    if (i == levels_.size()) return;
+    Level& level = levels_[i];
+    if (!level.is_open) {
+      level.is_open = true;
+      level.weight = weight;
+      std::swap(level.sum, *sum);
+      return;
+    }
+    for (size_t c = 0; c < channels_; ++c) {
+      const double a = level.sum[c], b = (*sum)[c];
+      level.of_values[c] += 2 * a * b;
+      level.of_both[c] += a * weight + b * level.weight;
+      level.sum[c] = a + b;
+    }
+    level.of_weights += 2 * level.weight * weight;
+    level.weight += weight;
+  }
+
   void Close(size_t i) {
     Level& level = levels_[i];
-    if (level.count == 0) return;
-    Level* wider = i + 1 < levels_.size() ? &levels_[i + 1] : nullptr;
-    for (size_t c = 0; c < channels_; ++c) {
-      const double sum = level.sum[c];
-      level.of_values[c] += sum * sum;
-      level.of_both[c] += sum * level.weight;
-      if (wider != nullptr) wider->sum[c] += sum;
-      level.sum[c] = 0;
-    }
-    level.of_weights += level.weight * level.weight;
-    if (wider != nullptr) wider->weight += level.weight, wider->count += level.count;
-    level.weight = 0;
-    level.count = 0;
+    if (!level.is_open) return;
+    level.is_open = false;
+    Join(i + 1, &level.sum, level.weight);
   }
 
   size_t channels_;
   std::vector<double> widths_;
-  std::vector<Level> levels_;
+  std::vector<Level> levels_;  // of single keys, then by rising widths
+  std::vector<double> key_;
 };
 
 // Sums of P.V over runs of consecutive columns, from which those of any range follow.

@@ -27,6 +27,7 @@ struct RowContext {
   std::span<const double> q;  // (Dk)
   bool has_sink = false;
   double sink = 0;
+  double next_sink = 0;     // of the next head
   bool noise = false;       // bounds under the model of independent roundings (noise.h)
   bool statistics = false;  // RowReference::noise is wanted
 

@@ -23,6 +23,10 @@ enum Direction {
   kLastValuesSwapped,
   kOtherHead,
   kPreviousVisible,
+  kRowFactor,
+  kTruncated,
+  kSinkIgnored,
+  kNextSink,
   kDirections
 };
 
@@ -38,6 +42,11 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
     {"one older key visible",
      "the key before the first visible one takes part: a window of one key too many, or padding "
      "leaks"},
+    {"row factor", "each row is off by a factor of its own: a denominator in a low type, sinks, keys "
+                   "of zeros"},
+    {"output truncated", "the output is cut toward zero, not rounded to nearest"},
+    {"sink left out", "the sink is left out"},
+    {"sink of the next head", "the sink of the next head is read"},
 }};
 
 // An effect of fewer of its channel's size is not told from a difference of equal numbers in
@@ -49,7 +58,7 @@ constexpr double kLeastSize = 1e-60;
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
 static_assert(kDirections <= kLanes);
-static_assert(kScaleDirection == kScaleError);
+static_assert(kScaleDirection == kScaleError && kRowFactorDirection == kRowFactor);
 
 // Score of a key that is not visible, without a bias, for the directions of leaks.
 double ScoreOf(const RowContext& context, int64_t key) {
@@ -60,6 +69,32 @@ double ScoreOf(const RowContext& context, int64_t key) {
   const double x = dot * context.c->scale;
   const double cap = context.c->softcap.value_or(0);
   return cap > 0 ? cap * std::tanh(x / cap) : x;
+}
+
+// What makes a row's output the same multiple of itself in every channel, and what cuts it.
+void AddFactors(const RowContext& context, const RowReference& row, std::vector<double>* effects) {
+  const size_t dv = row.channels.size();
+  const Arithmetic& a = *context.arithmetic;
+  const auto scaled = [&](Direction direction, double factor) {
+    if (!std::isfinite(factor)) return;
+    for (size_t c = 0; c < dv; ++c) {
+      (*effects)[direction * dv + c] = factor * row.channels[c].value;
+    }
+  };
+  // The deviation of one rounding to bf16, which is uniform.
+  scaled(kRowFactor, UnitRoundoff(DType::kBFloat16) / std::sqrt(3.0));
+  if (context.SeesSink()) {
+    const double share = row.sink_p;
+    scaled(kSinkIgnored, share / (1 - share));
+    const double other = std::exp(context.next_sink - context.sink) * share;
+    if (other != share) scaled(kNextSink, (share - other) / (1 - share + other));
+  }
+  if (!(a.u_o > 0) || a.plan.op->toward_zero) return;
+  for (size_t c = 0; c < dv; ++c) {
+    const double o = row.channels[c].value;
+    (*effects)[kTruncated * dv + c] =
+        std::copysign(0.5 * SpacingAt(context.c->out, std::fabs(o)), -o);
+  }
 }
 
 // effect[direction * dv + c]
@@ -119,6 +154,7 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
                                     [](double value) { return std::isfinite(value); });
     for (size_t c = 0; finite && c < dv; ++c) effects[kOtherHead * dv + c] = faulty[c] - o(c);
   }
+  AddFactors(context, row, &effects);
   return effects;
 }
 

@@ -23,6 +23,8 @@ struct FaultDirection {
 std::span<const FaultDirection> FaultDirections();
 // The one whose effect is the derivative by the logarithm of the scale.
 inline constexpr int kScaleDirection = 0;
+// The one whose multiple is another in each row, of either sign.
+inline constexpr int kRowFactorDirection = 8;
 
 // The head that the direction "other key/value head" reads in place of the query head's own: that
 // of tiled grouping (query_head mod Hkv), or the next one where these are the same. nullopt: Hkv

@@ -22,7 +22,7 @@ TwoPlansSource::TwoPlansSource(const AttentionCase& c, const Profile& profile,
     // The statistics suppose the roundings of one kernel around the exact value.
     info.groups.clear();
     info.directions.clear();
-    info.per_unit_direction = -1;
+    info.per_unit_direction = info.varying_direction = -1;
     info.hints.clear();
     const Tensor& tensor = Get(gold, info.name);
     if (tensor.dtype == info.dtype && tensor.shape.SameExtents(info.shape)) continue;

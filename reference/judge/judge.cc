@@ -110,7 +110,9 @@ class OutputJudge {
     if (tally.worst.has_value()) verdict_.worst = tally.worst->report;
     AddStatistics(options, tests);
     Decide(options);
-    if (options.explain) Explain({expected, observed, options.special, output_, options.noise}, options);
+    if (options.explain) {
+      Explain({expected, observed, options.special, output_, options.rule >= Rule::kNoise}, options);
+    }
     return std::move(verdict_);
   }
 
@@ -130,11 +132,9 @@ class OutputJudge {
   }
 
   void AddStatistics(const JudgeOptions& options, int64_t tests) {
+    verdict_.by_bound_alone = options.rule == Rule::kBound && !info_.directions.empty();
     if (tally_->statistics.empty()) return;
     verdict_.statistics = tally_->statistics.Finish(info_, tests, options.false_alarm);
-    for (const std::string& line : verdict_.statistics->warnings) {
-      verdict_.warnings.push_back(line);
-    }
   }
 
   void Mistrust(std::string reason) {
@@ -158,9 +158,9 @@ class OutputJudge {
       }
       Refuse(std::move(text));
     }
-    const size_t over = verdict_.statistics.has_value() ? verdict_.statistics->warnings.size() : 0;
-    if (options.strict && over > 0) {
-      Refuse(fmt::format("{} kinds of statistics over their limit (strict)", over));
+    // Beside elements that fail, that sums over them are off too says little more.
+    if (counts.failed == 0 && verdict_.statistics && !verdict_.statistics->over.empty()) {
+      for (const std::string& line : verdict_.statistics->over) Refuse("by statistics: " + line);
     }
     if (counts.judged == 0) {
       Mistrust(fmt::format(
@@ -182,6 +182,7 @@ class OutputJudge {
                            UnboundedReasons()));
     }
     DecideBlindness();
+    DecideMustSee(options.must_see);
     if (2 * tally.above_vacuous > tally.with_share) {
       Mistrust(
           fmt::format("vacuous: the bound is more than {} of the data{} in {} of {} elements "
@@ -315,6 +316,19 @@ class OutputJudge {
     if (rows.blind > 0) verdict_.blind_where = BlindGroups();
   }
 
+  void DecideMustSee(const std::vector<std::string>& must_see) {
+    if (!verdict_.statistics || must_see.empty()) return;
+    std::vector<std::string> unseen;
+    for (const BlindSpot& spot : verdict_.statistics->blind_to) {
+      const bool is_asked = std::find(must_see.begin(), must_see.end(), spot.direction) != must_see.end();
+      if (spot.where.empty() && is_asked) unseen.push_back(spot.direction);
+    }
+    if (unseen.empty()) return;
+    Mistrust(fmt::format("blind to what it must see: {}: neither an element nor a statistic would have "
+                         "shown it",
+                         Named(unseen)));
+  }
+
   // The groups of which all rows are blind, where these are all the blind rows.
   std::string BlindGroups() const {
     std::vector<std::string> names;
@@ -332,7 +346,8 @@ class OutputJudge {
   // What else the whole of the failing rows may be.
   void AddReadings(const OutputView& view, const JudgeOptions& options) {
     JudgeOptions plain = options;
-    plain.explain = plain.statistics = plain.strict = false;
+    plain.explain = plain.strict = false;
+    plain.rule = std::min(options.rule, Rule::kNoise);
     std::optional<Verdict> as_asked;
     const auto passes = [&](const ExpectedSource& source) {
       const Verdict read = Judge(source, view.observed, plain);
@@ -410,8 +425,8 @@ void JudgeTiles(const ExpectedSource& expected, const ObservedSource& observed,
   LadderOptions ladder;
   ladder.first = options.first_precision;
   ladder.highest = options.highest_precision;
-  ladder.statistics = options.statistics;
-  ladder.noise = options.noise;
+  ladder.statistics = options.rule >= Rule::kStatistics;
+  ladder.noise = options.rule >= Rule::kNoise;
   ladder.special = options.special;
   bool any = false;
   for (const OutputJudge& output : *outputs) {
@@ -463,10 +478,8 @@ Verdict Judge(const ExpectedSource& whole, const ObservedSource& observed,
   }
   JudgeTiles(expected, observed, options, &outputs);
 
-  int64_t tests = options.statistics_tests;
-  if (tests <= 0) {
-    for (const OutputJudge& output : outputs) tests += output.StatisticsTests();
-  }
+  int64_t tests = 0;
+  for (const OutputJudge& output : outputs) tests += output.StatisticsTests();
   for (OutputJudge& output : outputs) {
     // What failed is explained from the rows beside it, too.
     verdict.outputs.push_back(output.Finish(whole, observed, options, tests));

@@ -9,8 +9,8 @@
 //   and
 //                counted
 // Rule of an output.
-//   FAIL        an element fails, or the output is absent or of another type or shape; with
-//               options.strict also a statistic over its limit
+//   FAIL        an element fails, or the output is absent or of another type or shape, or, by
+//               Rule::kStatistics, a statistic is over its limit
 //   MISTRUSTED  nothing was judged; no judged row has inputs; a bound is missing; the bound is as
 //               large as the data (kVacuousShare) and hides the least fault that is known, or is so
 //               in any row that has inputs (accumulate.h); losing no input would show
@@ -24,7 +24,9 @@
 #define REFERENCE_JUDGE_JUDGE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/judge/special_values.h"
 #include "reference/judge/statistics.h"
@@ -39,14 +41,12 @@ inline constexpr std::string_view kNoQuerySeesAKey =
     "no query sees a key, so that nothing of attention was compared";
 
 struct JudgeOptions {
-  int threads = 1;               // does not change the verdict
-  bool statistics = false;       // the statistical tier, which costs a good part of the first pass
-  bool strict = false;           // statistics gate
-  // Elements are judged by the model of independent roundings too: what a right kernel exceeds with
-  // a stated probability fails (reference/attention/bound.md, section 5).
-  bool noise = false;
-  int64_t statistics_tests = 0;  // of the whole run; 0: this case is the run
-  double false_alarm = kFalseAlarm;
+  int threads = 1;  // does not change the verdict
+  Rule rule = Rule::kStatistics;
+  bool strict = false;  // a verdict that chooses its own plan is refused
+  double false_alarm = kStatisticsFalseAlarm;
+  // Names of directions: a verdict that would not have shown such a fault is MISTRUSTED.
+  std::vector<std::string> must_see;
   int64_t sample_rows = 0;  // of each output; 0: all are judged
   uint64_t sample_seed = 1;
   // A row in which any answer of its size would pass makes the verdict MISTRUSTED; otherwise it is

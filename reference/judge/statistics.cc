@@ -19,14 +19,19 @@ std::string GroupName(const OutputInfo& info, int group) {
   return index < info.groups.size() ? info.groups[index] : fmt::format("group {}", group);
 }
 
+// "1e12".
+std::string Inverse(double probability) {
+  return fmt::format("1e{:.0f}", -std::log10(probability));
+}
+
 std::string At(const std::vector<std::string>& names, size_t index) {
   return index < names.size() ? names[index] : std::string();
 }
 
 // The strongest line of each statistic, with the number of groups that are over its limit.
-class WarningLines {
+class OverLines {
  public:
-  explicit WarningLines(int64_t groups) : groups_(groups) {}
+  explicit OverLines(int64_t groups) : groups_(groups) {}
 
   void Add(int statistic, double excess, std::string line) {
     if (std::isnan(excess)) excess = kInfinity;
@@ -63,31 +68,36 @@ class WarningLines {
 
 // A fault is not seen in a group where no element would leave its bound, nor the statistic of the
 // group, nor that of all groups, its limit.
-std::vector<std::string> BlindTo(const std::vector<DirectionStatistic>& statistics,
-                                 const OutputInfo& info) {
-  std::vector<std::string> names;
+std::vector<BlindSpot> BlindTo(const StatisticsReport& report, const OutputInfo& info) {
+  std::vector<BlindSpot> spots;
   for (const std::string& direction : info.directions) {
     std::vector<std::string> blind;
     size_t groups = 0;
     bool seen_together = false;
-    for (const DirectionStatistic& d : statistics) {
-      if (d.direction != direction || d.rows == 0) continue;
-      const bool seen = d.shown_rows > 0 || d.detectable <= 1;
-      if (d.group == kAllGroups) {
-        seen_together = d.detectable <= 1;
-        continue;
+    const auto take = [&](const std::string& group, int64_t rows, int64_t shown_rows,
+                          double detectable) {
+      if (rows == 0) return;
+      if (group == kAllGroups) {
+        seen_together = detectable <= 1;
+        return;
       }
       ++groups;
-      if (!seen) blind.push_back(d.group);
+      if (shown_rows == 0 && !(detectable <= 1)) blind.push_back(group);
+    };
+    for (const DirectionStatistic& d : report.directions) {
+      if (d.direction == direction) take(d.group, d.rows, d.shown_rows, d.detectable);
+    }
+    for (const QuadraticStatistic& q : report.quadratics) {
+      if (q.direction == direction) take(q.group, q.elements, q.shown_rows, q.detectable);
     }
     if (blind.empty()) continue;
     if (blind.size() == groups) {
-      names.push_back(seen_together ? direction + " in a single head" : direction);
+      spots.push_back({direction, seen_together ? "in a single head" : ""});
     } else {
-      names.push_back(fmt::format("{} in {} of {} heads", direction, blind.size(), groups));
+      spots.push_back({direction, fmt::format("in {} of {} heads", blind.size(), groups)});
     }
   }
-  return names;
+  return spots;
 }
 
 }  // namespace
@@ -213,6 +223,36 @@ std::vector<StatisticsAccumulator::DirectionSums> StatisticsAccumulator::Directi
   return sums;
 }
 
+// Rows of one identity err alike: their squares are those of one. Of a sum of independent squares
+// the tail is that of Q.
+QuadraticStatistic StatisticsAccumulator::Varying(std::vector<const RowSums*> rows,
+                                                  size_t direction, double t) {
+  QuadraticStatistic result;
+  std::map<uint64_t, double> rows_of;
+  double fault = 0;  // what the fault, once, adds to the sum
+  for (const RowSums* row : rows) {
+    const DirectionSums& of = row->directions[direction];
+    result.shown_rows += of.shown_rows;
+    if (of.rows == 0 || !(of.variance > 0)) continue;
+    ++result.elements;
+    ++rows_of[row->identity];
+    const double random = std::max(0.0, std::fabs(of.z) - of.slack);
+    result.q += random / of.variance * random;
+    const double shown = std::max(0.0, of.weighted_effect - of.slack);
+    fault += shown / of.variance * shown;
+  }
+  double squared = 0, largest = 0;
+  for (const auto& [identity, count] : rows_of) {
+    squared += count * count;
+    largest = std::max(largest, count);
+  }
+  result.limit =
+      static_cast<double>(result.elements) + 2 * std::sqrt(t * squared) + 2 * t * largest;
+  result.detectable = fault > 0 ? std::sqrt(result.limit / fault) : kInfinity;
+  result.over = !(result.q <= result.limit);
+  return result;
+}
+
 StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t tests,
                                                double false_alarm) const {
   StatisticsReport report;
@@ -221,10 +261,29 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
   report.skipped_elements = skipped_;
   const double t = TailExponent(tests, false_alarm);
   const double limit = DirectionLimit(tests, false_alarm);
-  WarningLines warnings(static_cast<int64_t>(groups_.size()));
+  OverLines over(static_cast<int64_t>(groups_.size()));
+  const auto add_varying = [&](const std::string& name, const std::vector<const RowSums*>& rows,
+                               size_t k) {
+    QuadraticStatistic q = Varying(rows, k, t);
+    q.group = name;
+    q.direction = At(info.directions, k);
+    if (q.over) {
+      over.Add(static_cast<int>(k), q.q / q.limit,
+               fmt::format("{} at {}: sum of z^2 over {} rows = {:.4g}, where a right kernel "
+                           "exceeds {:.4g} once in {} cases: {}",
+                           q.direction, name, q.elements, q.q, q.limit, Inverse(false_alarm),
+                           At(info.hints, k)));
+    }
+    report.quadratics.push_back(std::move(q));
+  };
   const auto add_directions = [&](const std::string& name,
-                                  const std::vector<DirectionSums>& directions) {
+                                  const std::vector<const RowSums*>& rows) {
+    const std::vector<DirectionSums> directions = Directions(rows);
     for (size_t k = 0; k < directions.size(); ++k) {
+      if (static_cast<int>(k) == info.varying_direction) {
+        add_varying(name, rows, k);
+        continue;
+      }
       const DirectionSums& sums = directions[k];
       DirectionStatistic d;
       d.group = name;
@@ -244,10 +303,11 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
                          : kInfinity;
       d.over = !(d.z <= limit);
       if (d.over) {
-        warnings.Add(
+        over.Add(
             static_cast<int>(k), d.z / limit,
-            fmt::format("{} at {}: z = {:.1f} over {:.1f}, {:.3g} times the fault fits best: {}",
-                        d.direction, name, d.z, limit, d.coefficient, d.hint));
+            fmt::format("{} at {}: z = {:.1f}, where a right kernel exceeds {:.1f} once in {} "
+                        "cases; {:.3g} times the fault fits best: {}",
+                        d.direction, name, d.z, limit, Inverse(false_alarm), d.coefficient, d.hint));
       }
       report.directions.push_back(std::move(d));
     }
@@ -258,7 +318,7 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     std::vector<const RowSums*> rows;
     for (const RowSums& row : group.rows) rows.push_back(&row);
     all.insert(all.end(), rows.begin(), rows.end());
-    add_directions(name, Directions(rows));
+    add_directions(name, rows);
     std::map<uint64_t, double> norms;  // of equal rows together
     for (const RowSums& row : group.rows) norms[row.identity] += row.gram;
     double gram_squared = 0, gram_largest = 0;
@@ -277,17 +337,18 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     q.limit = root * root * (group.slack_squared > 0 ? 1 + 0x1p-40 : 1);
     q.over = !(q.q <= q.limit);
     if (q.over) {
-      warnings.Add(
+      over.Add(
           -1, q.q / q.limit,
-          fmt::format("size of the errors at {}: Q = {:.4g} over {:.4g}, RMS {:.2f} times "
-                      "what the declared roundings make",
-                      name, q.q, q.limit, std::sqrt(q.q / static_cast<double>(q.elements))));
+          fmt::format("size of the errors at {}: RMS {:.2f} times what the declared roundings "
+                      "make; Q = {:.4g}, where a right kernel exceeds {:.4g} once in {} cases",
+                      name, std::sqrt(q.q / static_cast<double>(q.elements)), q.q, q.limit,
+                      Inverse(false_alarm)));
     }
     report.quadratics.push_back(std::move(q));
   }
-  if (groups_.size() > 1) add_directions(std::string(kAllGroups), Directions(std::move(all)));
-  report.warnings = warnings.Take();
-  report.blind_to = BlindTo(report.directions, info);
+  if (groups_.size() > 1) add_directions(std::string(kAllGroups), all);
+  report.over = over.Take();
+  report.blind_to = BlindTo(report, info);
   return report;
 }
 

@@ -38,7 +38,11 @@
 
 namespace kvcheck {
 
-// The false-alarm probability that a run claims (bound.md, section 4).
+// Probability, at most, that statistics fail a right kernel in a case (bound.md, section 4): once in
+// a thousand runs of a thousand million cases each. It does not depend on the size of a run, so that
+// a case has one verdict wherever it is judged.
+inline constexpr double kStatisticsFalseAlarm = 1e-12;
+// Of what a run says beside its verdicts: a hint, a sample.
 inline constexpr double kFalseAlarm = 1e-6;
 
 struct DirectionStatistic {
@@ -58,11 +62,22 @@ struct DirectionStatistic {
 
 struct QuadraticStatistic {
   std::string group;
+  // "": of all errors. Else of a direction whose multiple is another in each row: the sum of z^2.
+  std::string direction;
   double q = 0;
   double limit = 0;
-  int64_t elements = 0;
+  int64_t elements = 0;  // of a direction: rows
+  double detectable = 0;  // of a direction: multiple of the fault that would be seen
+  int64_t shown_rows = 0;
   bool over = false;
   bool operator==(const QuadraticStatistic&) const = default;
+};
+
+// A fault that neither an element nor a statistic would have shown.
+struct BlindSpot {
+  std::string direction;
+  std::string where;  // "": anywhere; "in a single head": all heads together would show it
+  bool operator==(const BlindSpot&) const = default;
 };
 
 struct StatisticsReport {
@@ -72,10 +87,8 @@ struct StatisticsReport {
   std::vector<DirectionStatistic> directions;  // by group, then direction
   std::vector<QuadraticStatistic> quadratics;  // by group
   // One line per direction (and for Q) over its limit in some group, strongest first.
-  std::vector<std::string> warnings;
-  // Directions that would have been seen neither by an element nor by a statistic, with their
-  // groups where others would have shown it.
-  std::vector<std::string> blind_to;
+  std::vector<std::string> over;
+  std::vector<BlindSpot> blind_to;  // by direction
   bool operator==(const StatisticsReport&) const = default;
 };
 
@@ -121,6 +134,7 @@ class StatisticsAccumulator {
   };
   void AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
               std::span<const double> errors, GroupSums* group);
+  static QuadraticStatistic Varying(std::vector<const RowSums*> rows, size_t direction, double t);
   // Sums over rows, those of one identity together.
   static std::vector<DirectionSums> Directions(std::vector<const RowSums*> rows);
 

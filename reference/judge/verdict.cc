@@ -22,6 +22,18 @@ std::string_view Name(Outcome outcome) {
   return "";
 }
 
+std::string_view Name(Rule rule) {
+  constexpr std::string_view kNames[] = {"bound", "noise", "statistics"};
+  return kNames[static_cast<size_t>(rule)];
+}
+
+std::optional<Rule> ParseRule(std::string_view name) {
+  for (const Rule rule : {Rule::kBound, Rule::kNoise, Rule::kStatistics}) {
+    if (Name(rule) == name) return rule;
+  }
+  return std::nullopt;
+}
+
 std::string_view Name(Precision precision) {
   switch (precision) {
     case Precision::kDouble:

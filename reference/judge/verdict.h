@@ -32,6 +32,19 @@ enum class Outcome : uint8_t {
 // "PASS", "FAIL", "MISTRUSTED", ...
 std::string_view Name(Outcome outcome);
 
+// By what an output fails. Each rule is all of the one before it, and more; those of statistics are
+// for sources that have a model of random roundings, of any other all are one.
+enum class Rule : uint8_t {
+  kBound,       // what no right kernel exceeds
+  kNoise,       // and of an element what roundings of random phase exceed with a stated probability
+                // (reference/attention/bound.md, section 5)
+  kStatistics,  // and sums over many elements, along what named faults would do (section 4)
+};
+
+// "bound", "noise", "statistics".
+std::string_view Name(Rule rule);
+std::optional<Rule> ParseRule(std::string_view name);
+
 inline constexpr int kPrecisions = 4;
 // "double", "double-double", "50 digits", "100 digits".
 std::string_view Name(Precision precision);
@@ -126,6 +139,8 @@ struct OutputVerdict {
   int64_t blind_rows = 0;
   std::string blind_where;
   std::optional<StatisticsReport> statistics;
+  // By Rule::kBound, of an output for which there are statistics.
+  bool by_bound_alone = false;
   std::optional<SampleReport> sample;  // absent: all rows were judged
   std::vector<std::string> warnings;
   std::vector<DirectionFit> fits;              // of a failing output, by explained share

@@ -53,6 +53,7 @@ struct OutputInfo {
   std::vector<std::string> directions;  // named fault directions of the statistics
   std::vector<std::string> hints;       // per direction: what to look for
   int per_unit_direction = -1;          // whose effect is that of a unit of a change; -1: none
+  int varying_direction = -1;           // whose multiple is another in each row; -1: none
 };
 
 // How far a row is judged.

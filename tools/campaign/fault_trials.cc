@@ -80,7 +80,6 @@ class TensorTrials : public FaultTrials {
     const std::optional<MemorySink> answer = Answer(*faulty, question);
     if (!answer) return WithoutJudging(Outcome::kUnsupported, NoAnswer());
     JudgeOptions options;
-    options.statistics = true;
     Verdict verdict = EvaluateCase(question, *answer, options);
     const Trial trial = FaultyAgainst(question, RightAnswer(question));
     if (verdict.outcome != Outcome::kFail && trial.outcome == Outcome::kFail) {

@@ -114,10 +114,7 @@ class Gate {
 
   // False when the run was interrupted or is over.
   bool RunCases() {
-    int64_t statistics = 0;
-    for (const CaseEntry& entry : cases_) statistics += CountStatistics(entry.c);
     judge_options_ = question_.judge;
-    judge_options_.statistics_tests = statistics;
     judge_options_.threads = 1;
     PoolOptions pool_options;
     pool_options.workers = question_.workers;

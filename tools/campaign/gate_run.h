@@ -41,7 +41,7 @@ struct GateQuestion {
   std::string expires;
   std::string reason;
   bool stop_at_new = false;
-  JudgeOptions judge;  // of the suites' cases; statistics_tests and threads are filled in
+  JudgeOptions judge;  // of the suites' cases; threads are filled in
   int workers = 1;
   bool quiet = false;
   Cancel cancel{};

@@ -134,7 +134,7 @@ void CompareCase(const CompareQuestion& asked, ResultSink* results) {
     const std::unique_ptr<ObservedSource> observed = tensors.Outputs(answers);
     tensors.CheckUsed();
     Verdict verdict =
-        EvaluateCase(question, *observed, asked.Judge(CountStatistics(c)), asked.cancel);
+        EvaluateCase(question, *observed, asked.judge, asked.cancel);
     if (second) {
       for (std::string& warning : OtherInputs(answers, c, question.inputs)) {
         verdict.warnings.push_back(std::move(warning));

@@ -74,7 +74,7 @@ Verdict JudgeStored(const CompareQuestion& asked, const TensorRule& rule, const 
                 gold.path());
   }
   const FileObserved observed(got, answer.outputs, c);
-  JudgeOptions judge = asked.Judge(0);
+  JudgeOptions judge = asked.judge;
   judge.special = rule.Special();
   Verdict verdict = Judge(RuledTensorSource(std::move(expected)), observed, judge);
   verdict.case_text = Print(c);
@@ -216,7 +216,7 @@ void CheckFitsACase(const TensorRule& rule, bool is_computed) {
 }
 
 Verdict CompareOne(const CompareQuestion& asked, const RuleSet& rules, const StoredFile& gold,
-                   const StoredFile& got, const CompareItem& item, int64_t tests) {
+                   const StoredFile& got, const CompareItem& item) {
   if (!item.c) return WithoutJudging(Outcome::kIllegalCase, item.problem);
   if (!item.answer) {
     return WithoutJudging(
@@ -232,7 +232,7 @@ Verdict CompareOne(const CompareQuestion& asked, const RuleSet& rules, const Sto
     StoredAnswer said = *item.answer;
     if (!asked.plan.empty()) said.plan = asked.plan;
     if (!asked.profile.empty()) said.profile = asked.profile;
-    return JudgeStoredAnswer(gold, *item.outline, *item.c, got, said, asked.Judge(tests),
+    return JudgeStoredAnswer(gold, *item.outline, *item.c, got, said, asked.judge,
                              asked.cancel);
   }
   const TensorRule& rule = rules.Of(item.outline->name);
@@ -255,7 +255,7 @@ Verdict CompareOne(const CompareQuestion& asked, const RuleSet& rules, const Sto
   }
   const Question question = QuestionOf(asked, gold, item);
   const FileObserved observed(got, item.answer->outputs, *item.c);
-  return EvaluateCase(question, observed, asked.Judge(tests), asked.cancel);
+  return EvaluateCase(question, observed, asked.judge, asked.cancel);
 }
 
 // A case that GOT has and GOLD has not is as wrong as one that is missing.
@@ -306,10 +306,6 @@ void CompareGolden(const CompareQuestion& asked, const StoredFile& gold, const S
   const std::vector<CompareItem> items = Items(asked, selection, gold, got);
   const RuleSet rules = RulesOf(asked);
   rules.CheckUsed(gold.golden().CaseNames());
-  int64_t tests = 0;
-  for (const CompareItem& item : items) {
-    if (item.c && item.answer) tests += CountStatistics(*item.c);
-  }
   results->Begin(static_cast<int64_t>(items.size()));
   for (const CompareItem& item : items) {
     CaseResult result;
@@ -325,7 +321,7 @@ void CompareGolden(const CompareQuestion& asked, const StoredFile& gold, const S
     }
     result.verdict.command += PlanArguments(asked);
     if (!results->Judge(std::move(result),
-                        [&] { return CompareOne(asked, rules, gold, got, item, tests); })) {
+                        [&] { return CompareOne(asked, rules, gold, got, item); })) {
       return;
     }
   }

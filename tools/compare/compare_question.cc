@@ -13,12 +13,6 @@
 
 namespace kvcheck {
 
-JudgeOptions CompareQuestion::Judge(int64_t statistics_tests) const {
-  JudgeOptions options = judge;
-  options.statistics_tests = statistics_tests;
-  return options;
-}
-
 NameFilter::NameFilter(const CompareQuestion& question)
     : include_(ParseGlobs(question.include)), exclude_(ParseGlobs(question.exclude)) {}
 
@@ -56,8 +50,7 @@ std::string PlanArguments(const CompareQuestion& question) {
        {std::pair{"--rules", &question.rules}, {"--map-file", &question.map_file}}) {
     for (const std::string& value : *values) text += fmt::format(" {} {}", name, ShellWord(value));
   }
-  if (!question.judge.statistics) text += " --statistics off";
-  return text + SampleArguments(question.judge.sample_rows, question.judge.sample_seed);
+  return text + JudgeArguments(question.judge);
 }
 
 ToleranceRule RuleOf(const CompareQuestion& question) {

@@ -22,7 +22,7 @@ namespace kvcheck {
 
 // Texts as the options of kvcheck compare have them; "" or empty: not said.
 struct CompareQuestion {
-  JudgeOptions judge;  // statistics_tests: filled in by what counts them
+  JudgeOptions judge;
   Cancel cancel{};
   std::vector<std::string> files;
   std::string case_text;
@@ -48,9 +48,6 @@ struct CompareQuestion {
   bool full_statistics = false;
   std::string bless;
   std::string reason;
-
-  // statistics_tests: of the whole run.
-  JudgeOptions Judge(int64_t statistics_tests) const;
 };
 
 // What --include and --exclude say about a name. Errors: kUsage for what is no pattern.

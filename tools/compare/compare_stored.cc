@@ -156,7 +156,7 @@ PlannedPairs PlanOf(const CompareQuestion& asked, const StoredFile& gold, const 
 JudgeCall JudgeOf(const CompareQuestion& asked) {
   return [&asked](const ExpectedSource& expected, const ObservedSource& observed,
                   const SpecialPolicy& special) {
-    JudgeOptions judge_options = asked.Judge(0);
+    JudgeOptions judge_options = asked.judge;
     judge_options.special = special;
     return Judge(CancellableSource(expected, asked.cancel), observed, judge_options);
   };

@@ -83,8 +83,9 @@ Verdict JudgeTwo(const TwoPlansQuestion& asked, const Case& c, const StoredFile&
   const ObservedSource& got = *got_outputs;
   const TensorMap values = ReadOutputs(gold, c, gold_file.path());
   JudgeOptions judge = asked.judge;
-  judge.statistics_tests = 0;
-  judge.statistics = judge.strict = false;
+  judge.rule = Rule::kBound;
+  judge.strict = false;
+  judge.must_see.clear();
   if (!without_inputs.empty()) {
     Verdict verdict = JudgeBits(values, got, judge, asked.cancel);
     verdict.warnings.push_back("whether GOLD keeps its own plan was not judged: " + without_inputs);

@@ -1,6 +1,7 @@
 #include "tools/corridor/evaluate_case.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,10 @@
 #include "reference/spec/case_kind.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/corridor/plan_fit.h"
+#include "tools/report/number_text.h"
 
 namespace kvcheck {
 namespace {
@@ -71,25 +75,13 @@ std::unique_ptr<ExpectedSource> ExpectedOf(const PrefixCase&, const Question&) {
   ThrowNoTensors(CaseKind::kPrefix);
 }
 
-// How a kind is judged, beside its expected values.
-struct JudgedKind {
-  const SpecialPolicy* special = nullptr;  // null: that of the options
-  int64_t (*statistics)(const Case& c) = [](const Case&) { return int64_t{0}; };
-};
-
-int64_t StatisticsOfAttention(const Case& c) {
-  const auto& attention = std::get<AttentionCase>(c);
-  const auto directions = static_cast<int64_t>(FaultDirections().size());
-  const int64_t heads = attention.batch * attention.query_heads;
-  return heads * (directions + 1) + (heads > 1 ? directions : 0);  // of all heads together
-}
-
-constexpr KindTable<JudgedKind> kJudgedKinds = {{{
-    {},                                // codec
-    {nullptr, StatisticsOfAttention},  // attention
-    {&kTensorPolicy},                  // tensor
-    {},                                // cache
-    {},                                // prefix
+// By which rule special values of a kind are judged; null: that of the options.
+constexpr KindTable<const SpecialPolicy*> kSpecialPolicies = {{{
+    nullptr,         // codec
+    nullptr,         // attention
+    &kTensorPolicy,  // tensor
+    nullptr,         // cache
+    nullptr,         // prefix
 }}};
 
 // Of queries that see no key (attention_source.h). Other kinds have no such reasons.
@@ -140,7 +132,7 @@ Verdict EvaluateCase(const Question& question, const ObservedSource& observed, J
                 "plan=auto");
   }
   const std::unique_ptr<ExpectedSource> expected = MakeExpected(question);
-  if (kJudgedKinds[kind].special != nullptr) options.special = *kJudgedKinds[kind].special;
+  if (kSpecialPolicies[kind] != nullptr) options.special = *kSpecialPolicies[kind];
   Verdict verdict = Judge(CancellableSource(*expected, cancel), observed, options);
   AddLseWarnings(&verdict);
   verdict.case_text = Print(question.c);
@@ -163,12 +155,39 @@ std::string CommandPlan(const Plan& plan) {
   return Print(plan);
 }
 
-std::string SampleArguments(int64_t rows, uint64_t seed) {
-  if (rows == 0) return "";
-  return fmt::format(" --rows {}{}", rows, seed == 1 ? "" : fmt::format(" --rows-seed {}", seed));
+std::vector<std::string> MustSee(const std::string& list, bool strict) {
+  std::vector<std::string> all;
+  for (const FaultDirection& direction : FaultDirections()) all.emplace_back(direction.name);
+  if (list == "none" || (list.empty() && !strict)) return {};
+  if (list == "standard" || list.empty()) return all;
+  std::vector<std::string> names;
+  for (const Piece& piece : Split(WholeLine(list), ',')) {
+    const std::string name(piece.text);
+    if (std::find(all.begin(), all.end(), name) == all.end()) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is none of the faults that a verdict is asked about{}: standard, "
+                              "none, or some of: {}",
+                              Shortened(name, 200), DidYouMean(name, all), fmt::join(all, ", ")),
+                  "must-see");
+    }
+    names.push_back(name);
+  }
+  return names;
 }
 
-int64_t CountStatistics(const Case& c) { return kJudgedKinds[KindOf(c)].statistics(c); }
+std::string JudgeArguments(const JudgeOptions& options) {
+  std::string text;
+  if (options.rule != Rule::kStatistics) text += fmt::format(" --rule {}", Name(options.rule));
+  if (!options.must_see.empty() && !options.strict) {
+    text += fmt::format(" --must-see {}", options.must_see == MustSee("standard", true)
+                                              ? "standard"
+                                              : ShellWord(fmt::format("{}", fmt::join(options.must_see, ","))));
+  }
+  if (options.sample_rows == 0) return text;
+  text += fmt::format(" --rows {}", options.sample_rows);
+  if (options.sample_seed != 1) text += fmt::format(" --rows-seed {}", options.sample_seed);
+  return text;
+}
 
 void CheckFitsMemory(double bytes, const std::string& what) {
   const double memory =

@@ -46,15 +46,16 @@ std::unique_ptr<ExpectedSource> MakeExpected(const Question& question);
 Verdict EvaluateCase(const Question& question, const ObservedSource& observed, JudgeOptions options,
                      const Cancel& cancel = {});
 
+// The directions of a list by commas, of "standard" (all) or "none"; "": standard where strict, else
+// none. Errors: kUsage for a name that is none.
+std::vector<std::string> MustSee(const std::string& list, bool strict);
+
 // A plan as a command names it: "base=NAME" when it is a known plan unchanged, else its fields.
 std::string CommandPlan(const Plan& plan);
 
-// " --rows 4096 --rows-seed 7": the options that judge the same sample; "" where rows is 0.
-std::string SampleArguments(int64_t rows, uint64_t seed);
-
-// Statistics which judging such a case computes at most: the judge shares the false-alarm
-// probability of a run over all of them.
-int64_t CountStatistics(const Case& c);
+// " --rule bound --rows 4096 --rows-seed 7": the options of a command that repeats a verdict; "":
+// the default ones.
+std::string JudgeArguments(const JudgeOptions& options);
 
 // Inputs of a case whose data are generated. Errors: kMissingData for data=file; kUnsupported when
 // they would not fit the memory of this machine.

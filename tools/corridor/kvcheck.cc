@@ -31,6 +31,17 @@
 namespace kvcheck {
 namespace {
 
+JudgeOptions OptionsOf(const Settings& settings) {
+  JudgeOptions options;
+  options.threads = settings.threads;
+  options.strict = settings.strict;
+  options.rule = settings.rule;
+  options.must_see = MustSee(settings.must_see, settings.strict);
+  options.sample_rows = settings.sample_rows;
+  options.sample_seed = settings.sample_seed;
+  return options;
+}
+
 constexpr const char* kSavedCase = "case";
 constexpr const char* kSavedAnswer = "observed";
 constexpr const char* kSavedTensor = "tensor";
@@ -90,19 +101,7 @@ std::string SaveAnswer(const std::string& path, const Question& question, const 
   writer.AddCase(saved);
   writer.Finish();
   return fmt::format("kvcheck run --data {}{}{}", ShellWord(fmt::format("{}#{}", path, kSavedCase)),
-                     SampleArguments(settings.sample_rows, settings.sample_seed),
-                     settings.strict ? " --strict" : "");
-}
-
-JudgeOptions OptionsOf(const Settings& settings, const Case& c) {
-  JudgeOptions options;
-  options.threads = settings.threads;
-  options.strict = options.noise = settings.strict;
-  options.sample_rows = settings.sample_rows;
-  options.sample_seed = settings.sample_seed;
-  options.statistics = true;
-  options.statistics_tests = CountStatistics(c);
-  return options;
+                     JudgeArguments(OptionsOf(settings)), settings.strict ? " --strict" : "");
 }
 
 Cancel CancelOf(const Settings& settings) {
@@ -114,7 +113,7 @@ Verdict Judged(Question question, const Arrays& outputs, const Settings& setting
   question.profile = ParseProfile(settings.profile);
   const ArrayObserved observed(outputs);
   Verdict verdict =
-      EvaluateCase(question, observed, OptionsOf(settings, question.c), CancelOf(settings));
+      EvaluateCase(question, observed, OptionsOf(settings), CancelOf(settings));
   if (!settings.save.empty() && verdict.outcome != Outcome::kPass) {
     verdict.command = SaveAnswer(settings.save, question, outputs, settings);
   }
@@ -284,7 +283,7 @@ Verdict JudgeStoredRows(const Array& x, const Arrays& stored, const std::string&
                              : Judge(CancellableSource(*both.expected, cancel),
                                      both.observed ? *both.observed
                                                    : static_cast<const ObservedSource&>(observed),
-                                     OptionsOf(settings, c));
+                                     OptionsOf(settings));
   verdict.case_text = Print(c);
   verdict.profile = Print(rule.profile);
   if (!settings.save.empty() && verdict.outcome != Outcome::kPass) {

@@ -47,7 +47,11 @@ using Arrays = std::map<std::string, Array>;
 struct Settings {
   std::string plan = "base=stranger";  // how it was computed; of attention alone
   std::string profile{};               // which conventions it follows
-  bool strict = false;                 // statistics over their limit fail
+  bool strict = false;                 // a plan that the verdict chooses is refused
+  Rule rule = Rule::kStatistics;       // by what an output fails
+  // Faults that a PASS of attention must be able to show, by commas, or "standard", or "none"; "":
+  // "standard" where strict, else "none".
+  std::string must_see{};
   int threads = 1;                     // does not change the verdict
   // Rows of each output that are judged (reference/judge/sampled_source.h says which); 0: all.
   int64_t sample_rows = 0;

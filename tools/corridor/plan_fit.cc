@@ -25,7 +25,7 @@ std::vector<PlanFit> FitKnownPlans(const Question& question, const ObservedSourc
                                    JudgeOptions options, const Cancel& cancel) {
   const auto& c = std::get<AttentionCase>(question.c);
   // Only whether elements are inside their bounds is asked.
-  options.statistics = false;
+  options.rule = std::min(options.rule, Rule::kNoise);
   options.explain = false;
   options.strict = false;
   std::vector<PlanFit> fits;

@@ -195,7 +195,7 @@ Verdict VerifyExpected(const ExpectedSource& source,
   }
   for (const auto& [name, tensor] : stored) high[name] = tensor.hi;
   const StoredExpectedSource expected(source, complete, sample_rows);
-  options.statistics = false;
+  options.rule = Rule::kBound;
   options.first_precision = Precision::kDoubleDouble;
   options.highest_precision = Precision::kDoubleDouble;
   return Judge(CancellableSource(expected, cancel), MemorySink(std::move(high)), options);

@@ -290,7 +290,7 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
   AddRowsOptions(command, &options->common);
   command->callback([=] {
     *chosen = [=] {
-      question->judge = options->common.Judge(0);
+      question->judge = options->common.Judge();
       question->cancel = OnInterrupt();
       return Compare(options->common, *question);
     };

@@ -19,11 +19,13 @@ struct FlashInferOptions {
 int JudgeFlashInfer(const CommonOptions& common, FlashInferQuestion question) {
   common.Check();
   question.settings.strict = common.text.strict;
+  question.settings.rule = common.rule;
+  question.settings.must_see = common.must_see;
   question.settings.threads = common.threads;
   question.settings.sample_rows = common.sample_rows;
   question.settings.sample_seed = common.sample_seed;
   question.settings.cancelled = [] { return IsInterruptRequested(); };
-  question.arguments = common.SampleArguments();
+  question.arguments = common.JudgeArguments();
   RunReport report("flashinfer", common);
   report.WatchInterrupts();
   JudgeDump(question, &report);

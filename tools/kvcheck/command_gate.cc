@@ -36,7 +36,7 @@ int RunGateCommand(const GateOptions& options) {
   if (!options.fuzz_time.empty()) {
     question.fuzz_time = ParseDuration(options.fuzz_time, "--fuzz-time");
   }
-  question.judge = common.Judge(0);
+  question.judge = common.Judge();
   question.workers = common.threads;
   question.quiet = common.text.quiet;
   question.cancel = OnInterrupt();

@@ -75,7 +75,7 @@ bool MakeCase(const MakeOptions& options, GoldenCase golden_case, const Profile&
         ComputeExpected(CancellableSource(*source, OnInterrupt()), options.common.threads);
     Verdict verdict =
         VerifyExpected(*source, golden_case.expected, SampleRows(question.c, options.sample_rows),
-                       options.common.Judge(0), OnInterrupt());
+                       options.common.Judge(), OnInterrupt());
     verdict.case_text = golden_case.case_text;
     verdict.profile = Print(profile);
     if (verdict.outcome != Outcome::kFail) writer->AddCase(golden_case);

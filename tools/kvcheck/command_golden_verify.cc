@@ -54,15 +54,14 @@ Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
   const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
   Verdict verdict =
       VerifyExpected(*source, LoadExpected(file, outline), SampleRows(c, options.sample_rows),
-                     options.common.Judge(0), OnInterrupt());
+                     options.common.Judge(), OnInterrupt());
   verdict.case_text = Print(c);
   verdict.profile = Print(profile);
   return verdict;
 }
 
 Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
-                       const GoldenCase& outline, const ObservedRecord& record, const Case& c,
-                       int64_t tests) {
+                       const GoldenCase& outline, const ObservedRecord& record, const Case& c) {
   StoredAnswer answer;
   answer.plan = record.plan;
   answer.profile = record.profile;
@@ -75,30 +74,13 @@ Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
       if (found.impl == record.impl) answer = std::move(found);
     }
   }
-  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(tests),
+  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(),
                            OnInterrupt());
-}
-
-// The statistics of everything observed in a file, over which a run shares its false alarms.
-int64_t CountTests(const GoldenFile& file, const VerifyOptions& options) {
-  int64_t tests = 0;
-  for (const GoldenCase& outline : file.cases) {
-    if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {
-      continue;
-    }
-    try {
-      tests += CountStatistics(ParseCase(outline.case_text)) *
-               static_cast<int64_t>(outline.observed.size());
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
-      // Reported when its turn comes.
-    }
-  }
-  return tests;
 }
 
 // False when interrupted.
 bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const GoldenCase& outline,
-                int64_t tests, RunReport* report) {
+                RunReport* report) {
   CaseResult result;
   result.verdict.case_text = outline.case_text;
   result.verdict.command = fmt::format("kvcheck golden verify {} --only {}", ShellWord(file.path()),
@@ -130,8 +112,7 @@ bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const Gold
         fmt::format("kvcheck run --data {}",
                     ShellWord(fmt::format("{}#{}/{}", file.path(), outline.name, record.impl)));
     if (!report->Judge(std::move(observed), [&] {
-          return VerifyObserved(options, file, outline, record, ParseCase(outline.case_text),
-                                tests);
+          return VerifyObserved(options, file, outline, record, ParseCase(outline.case_text));
         })) {
       return false;
     }
@@ -142,12 +123,10 @@ bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const Gold
 int Verify(const VerifyOptions& options) {
   options.common.Check(options.files);
   std::vector<std::unique_ptr<StoredFile>> files;
-  int64_t tests = 0;
   int64_t total = 0;
   for (const std::string& path : options.files) {
     files.push_back(std::make_unique<StoredFile>(path));
     const GoldenFile& outline = files.back()->golden().outline();
-    tests += CountTests(outline, options);
     for (const GoldenCase& c : outline.cases) {
       total += (c.expected.empty() ? 0 : 1) + static_cast<int64_t>(c.observed.size());
     }
@@ -159,7 +138,7 @@ int Verify(const VerifyOptions& options) {
       if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {
         continue;
       }
-      if (!VerifyCase(options, *file, outline, tests, &report)) return report.Finish();
+      if (!VerifyCase(options, *file, outline, &report)) return report.Finish();
     }
   }
   return report.Finish();

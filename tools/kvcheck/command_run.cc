@@ -106,8 +106,7 @@ std::string CommandText(const RunOptions& options, const Question& question,
   if (!profile.empty()) text += " --profile " + ShellWord(profile);
   if (!data.empty()) text += " --data " + ShellWord(data);
   if (!implementation.empty()) text += " --impl " + ShellWord(implementation);
-  if (!options.common.statistics) text += " --statistics off";
-  return text + options.common.SampleArguments();
+  return text + options.common.JudgeArguments();
 }
 
 // The plan: what the command line says, else what the implementation says about itself.
@@ -155,7 +154,7 @@ bool AskTensors(const RunOptions& asked, const Case& c, const std::string& name,
   return report->Judge(std::move(result), [&] {
     const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
     return AskAndJudge(*implementation, name, question, stated,
-                       options.common.Judge(CountStatistics(question.c)), nullptr, OnInterrupt());
+                       options.common.Judge(), nullptr, OnInterrupt());
   });
 }
 
@@ -306,7 +305,6 @@ int RunStored(const RunOptions& options) {
                     place.name, place.impl.empty() ? "" : " of '" + place.impl + "'"),
         place.file);
   }
-  const int64_t tests = CountStatistics(c) * static_cast<int64_t>(answers.size());
   RunReport report("run", options.common, static_cast<int64_t>(answers.size()));
   report.WatchInterrupts();
   for (const StoredAnswer& answer : answers) {
@@ -318,7 +316,7 @@ int RunStored(const RunOptions& options) {
       StoredAnswer said = answer;
       if (!options.plan.empty()) said.plan = options.plan;
       if (!options.profile.empty()) said.profile = options.profile;
-      Verdict verdict = JudgeStoredAnswer(file, outline, c, file, said, options.common.Judge(tests),
+      Verdict verdict = JudgeStoredAnswer(file, outline, c, file, said, options.common.Judge(),
                                           OnInterrupt());
       verdict.command =
           StoredCommand(options, c, said, place.file + "#" + place.name + "/" + answer.impl);

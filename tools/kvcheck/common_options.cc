@@ -7,6 +7,9 @@
 #include <system_error>
 #include <thread>
 
+#include "reference/spec/error.h"
+#include "tools/corridor/evaluate_case.h"
+
 namespace kvcheck {
 namespace {
 
@@ -81,10 +84,9 @@ void AddReportOptions(CLI::App* command, CommonOptions* options) {
   command
       ->add_flag(
           "--strict", options->text.strict,
-          "Warnings and results that are MISTRUSTED or UNSUPPORTED are failures, and elements of "
-          "attention beyond what roundings of random phase make (bound.md, section 5). Drawn cases "
-          "that prove nothing by their own data, whoever answers, are none: they are counted "
-          "apart (mistrusted_by_data)")
+          "Warnings and results that are MISTRUSTED or UNSUPPORTED are failures. Drawn cases that "
+          "prove nothing by their own data, whoever answers, are none: they are counted apart "
+          "(mistrusted_by_data)")
       ->group(kGroup);
   command
       ->add_option("--max-print", options->text.max_print,
@@ -109,11 +111,26 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddReportOptions(command, options);
   command
       ->add_option_function<std::string>(
-          "--statistics",
-          [options](const std::string& word) { options->statistics = word == "on"; },
-          "The statistical tier, where the plan allows it (default: on)")
-      ->check(CLI::IsMember({"on", "off"}))
+          "--rule", [options](const std::string& word) { options->rule = *ParseRule(word); },
+          "By what attention fails: statistics (the default: beyond what roundings of random phase "
+          "make, bound.md, sections 4 and 5) or bound (beyond what any right kernel can make)")
+      ->check(CLI::IsMember({Name(Rule::kStatistics), Name(Rule::kBound)}))
       ->type_name("")
+      ->group(kGroup);
+  command
+      ->add_option("--must-see", options->must_see,
+                   "Faults by commas, or standard (the default under --strict), or none: attention "
+                   "that passes where such a fault would not have been seen is MISTRUSTED (what a "
+                   "PASS could not see stands in its first line)")
+      ->check([](const std::string& list) {
+        try {
+          MustSee(list, false);
+          return std::string();
+        } catch (const Error& error) {
+          return error.message();
+        }
+      })
+      ->type_name("LIST")
       ->group(kGroup);
   command->add_flag("--blocks", options->text.blocks, "Draw heat maps with UTF-8 shades")
       ->group(kGroup);

@@ -29,19 +29,19 @@ bool IsOneFile(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-JudgeOptions CommonOptions::Judge(int64_t statistics_tests) const {
+JudgeOptions CommonOptions::Judge() const {
   JudgeOptions judge;
   judge.threads = threads;
-  judge.statistics = statistics;
-  judge.strict = judge.noise = text.strict;
-  judge.statistics_tests = statistics_tests;
+  judge.rule = rule;
+  judge.must_see = MustSee(must_see, text.strict);
+  judge.strict = text.strict;
   judge.sample_rows = sample_rows;
   judge.sample_seed = sample_seed;
   return judge;
 }
 
-std::string CommonOptions::SampleArguments() const {
-  return kvcheck::SampleArguments(sample_rows, sample_seed);
+std::string CommonOptions::JudgeArguments() const {
+  return kvcheck::JudgeArguments(Judge());
 }
 
 void CheckReportPlaces(const std::vector<ReportPlace>& reports,

@@ -19,15 +19,15 @@ struct CommonOptions {
   std::string html;
   bool github = false;
   int threads = 1;
-  bool statistics = true;
+  Rule rule = Rule::kStatistics;
+  std::string must_see;
   int64_t sample_rows = 0;  // of each output; 0: all are judged
   uint64_t sample_seed = 1;
   TextOptions text;
 
-  // statistics_tests: of the whole run.
-  JudgeOptions Judge(int64_t statistics_tests) const;
+  JudgeOptions Judge() const;
   // " --rows 4096 --rows-seed 7", of a command that repeats the verdict; "": all rows are judged.
-  std::string SampleArguments() const;
+  std::string JudgeArguments() const;
   // inputs: files that the command reads. Errors: kUsage when two reports ask for one place, or a
   // report for that of an
   // input; or --github outside of a workflow, or beside a report on standard output.

@@ -73,7 +73,14 @@ auto Released(Settings settings, Work work) {
   }
 }
 
-Settings MakeSettings(const std::string& plan, const std::string& profile, bool strict, int threads,
+Rule RuleNamed(const std::string& name) {
+  const std::optional<Rule> rule = ParseRule(name);
+  if (rule && *rule != Rule::kNoise) return *rule;
+  throw Error(ErrorCode::kUsage, fmt::format("rule='{}': 'statistics' or 'bound'", name), "rule");
+}
+
+Settings MakeSettings(const std::string& plan, const std::string& profile, bool strict,
+                      const std::string& rule, const std::string& must_see, int threads,
                       int64_t rows, uint64_t seed, const std::string& save) {
   if (threads < 1 || threads > 1024) {
     throw Error(ErrorCode::kUsage, fmt::format("{} threads: 1 to 1024", threads), "threads");
@@ -83,6 +90,8 @@ Settings MakeSettings(const std::string& plan, const std::string& profile, bool 
   settings.plan = plan;
   settings.profile = profile;
   settings.strict = strict;
+  settings.rule = RuleNamed(rule);
+  settings.must_see = must_see;
   settings.threads = threads;
   settings.sample_rows = rows;
   settings.sample_seed = seed;
@@ -284,10 +293,13 @@ void BindQuestions(nb::module_& m) {
       .def(
           "__init__",
           [](Settings* self, const std::string& plan, const std::string& profile, bool strict,
-             int threads, int64_t rows, uint64_t seed, const std::string& save) {
-            new (self) Settings(MakeSettings(plan, profile, strict, threads, rows, seed, save));
+             const std::string& rule, const std::string& must_see, int threads, int64_t rows,
+             uint64_t seed, const std::string& save) {
+            new (self)
+                Settings(MakeSettings(plan, profile, strict, rule, must_see, threads, rows, seed,
+                                      save));
           },
-          "plan"_a, "profile"_a, "strict"_a, "threads"_a, "rows"_a, "seed"_a, "save"_a);
+          "plan"_a, "profile"_a, "strict"_a, "rule"_a, "must_see"_a, "threads"_a, "rows"_a, "seed"_a, "save"_a);
   nb::class_<CallWords>(m, "CallWords")
       .def(nb::init<>())
       .def_rw("mask", &CallWords::mask)

@@ -78,14 +78,20 @@ void Fields(Io& io, DirectionStatistic& x) {
 
 template <typename Io>
 void Fields(Io& io, QuadraticStatistic& x) {
-  auto& [group, q, limit, elements, over] = x;
-  io(group, q, limit, elements, over);
+  auto& [group, direction, q, limit, elements, detectable, shown_rows, over] = x;
+  io(group, direction, q, limit, elements, detectable, shown_rows, over);
+}
+
+template <typename Io>
+void Fields(Io& io, BlindSpot& x) {
+  auto& [direction, where] = x;
+  io(direction, where);
 }
 
 template <typename Io>
 void Fields(Io& io, StatisticsReport& x) {
-  auto& [tests, false_alarm, skipped_elements, directions, quadratics, warnings, blind_to] = x;
-  io(tests, false_alarm, skipped_elements, directions, quadratics, warnings, blind_to);
+  auto& [tests, false_alarm, skipped_elements, directions, quadratics, over, blind_to] = x;
+  io(tests, false_alarm, skipped_elements, directions, quadratics, over, blind_to);
 }
 
 template <typename Io>
@@ -110,11 +116,11 @@ template <typename Io>
 void Fields(Io& io, OutputVerdict& x) {
   auto& [name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
          special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-         rows_with_inputs, blind_rows, blind_where, statistics, sample, warnings, fits, cause,
+         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause,
          hints, plan_changes, breakdown, heat, rows_at, precision] = x;
   io(name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
      special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-     rows_with_inputs, blind_rows, blind_where, statistics, sample, warnings, fits, cause, hints,
+     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause, hints,
      plan_changes, breakdown, heat, rows_at, precision);
 }
 

@@ -131,12 +131,18 @@ Json StatisticsJson(const StatisticsReport& s) {
                           {"shown_rows", d.shown_rows},
                           {"over", d.over}});
   }
+  Json blind_to = Json::array();
+  for (const BlindSpot& spot : s.blind_to) {
+    blind_to.push_back({{"direction", spot.direction}, {"where", spot.where}});
+  }
   Json quadratics = Json::array();
   for (const QuadraticStatistic& q : s.quadratics) {
     quadratics.push_back({{"group", q.group},
+                          {"direction", q.direction},
                           {"q", Number(q.q)},
                           {"limit", Number(q.limit)},
                           {"elements", q.elements},
+                          {"detectable", Number(q.detectable)},
                           {"over", q.over}});
   }
   return {{"tests", s.tests},
@@ -144,8 +150,8 @@ Json StatisticsJson(const StatisticsReport& s) {
           {"skipped_elements", s.skipped_elements},
           {"directions", std::move(directions)},
           {"quadratics", std::move(quadratics)},
-          {"warnings", s.warnings},
-          {"blind_to", s.blind_to}};
+          {"over", s.over},
+          {"blind_to", std::move(blind_to)}};
 }
 
 Json SampleJson(const SampleReport& s) {
@@ -191,6 +197,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"rows_with_inputs", output.rows_with_inputs},
           {"blind_rows", output.blind_rows},
           {"blind_where", output.blind_where},
+          {"by_bound_alone", output.by_bound_alone},
           {"rows_at", std::move(rows_at)},
           {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
           {"sample", output.sample ? SampleJson(*output.sample) : Json(nullptr)},

@@ -174,9 +174,9 @@ std::vector<std::string> MetricsLines(const OutputVerdict& output) {
 }
 
 std::vector<std::string> StatisticsLines(const StatisticsReport& statistics) {
-  std::vector<std::string> lines = statistics.warnings;
+  std::vector<std::string> lines = statistics.over;
   if (lines.empty()) {
-    lines.push_back(fmt::format("{} statistics, none over its limit (false alarms: {} per run)",
+    lines.push_back(fmt::format("{} statistics, none over its limit (false alarms: {} per case)",
                                 statistics.directions.size() + statistics.quadratics.size(),
                                 ErrorText(statistics.false_alarm)));
   }
@@ -236,6 +236,16 @@ std::string WorstSentence(const OutputVerdict& output) {
                             RatioText(e.ratio), ErrorText(e.bound));
 }
 
+// Faults that would have been seen nowhere.
+std::vector<std::string> UnseenAnywhere(const OutputVerdict& output) {
+  std::vector<std::string> names;
+  if (!output.statistics) return names;
+  for (const BlindSpot& spot : output.statistics->blind_to) {
+    if (spot.where.empty()) names.push_back(spot.direction);
+  }
+  return names;
+}
+
 std::string PassSentence(const OutputVerdict& output) {
   const JudgeCounts& counts = output.counts;
   std::string text = counts.judged < counts.elements
@@ -258,6 +268,9 @@ std::string PassSentence(const OutputVerdict& output) {
                         Plural(output.rows_with_inputs, "row"),
                         output.blind_where.empty() ? "" : fmt::format(" ({})", output.blind_where));
   }
+  if (output.by_bound_alone) text += ", by the proven bound alone";
+  const std::vector<std::string> unseen = UnseenAnywhere(output);
+  if (!unseen.empty()) text += fmt::format(", blind to: {}", fmt::join(unseen, ", "));
   return text;
 }
 
@@ -318,17 +331,7 @@ std::string BoundLines(const OutputVerdict& output, const Verdict& verdict) {
 }
 
 std::vector<std::string> WarningLines(const OutputVerdict& output) {
-  std::vector<std::string> warnings;
-  for (const std::string& warning : output.warnings) {
-    // Beside elements outside their bound, that the sums over them are off too says little more.
-    if (output.counts.failed > 0 && output.statistics &&
-        std::find(output.statistics->warnings.begin(), output.statistics->warnings.end(),
-                  warning) != output.statistics->warnings.end()) {
-      continue;
-    }
-    warnings.push_back(warning);
-  }
-  return warnings;
+  return output.warnings;
 }
 
 std::string OutputDetails(const OutputVerdict& output, bool is_decisive,

@@ -261,12 +261,11 @@ TEST(OptimizedAttention, RaisesNoStatisticWhereWeightsVanish) {
   question.plan = OptimizedAttention::StatedPlan(false);
   question.inputs = GenerateCaseInputs(question.c, {});
   OptimizedAttention attention({}, false);
-  JudgeOptions options;
-  options.statistics = true;
+  const JudgeOptions options;
   const Verdict verdict = AskAndJudge(attention, "optimized", question, {true, true}, options);
   ASSERT_TRUE(verdict.outputs.at(0).statistics);
   EXPECT_FALSE(verdict.outputs[0].statistics->directions.empty());
-  EXPECT_EQ(verdict.outputs[0].statistics->warnings, std::vector<std::string>());
+  EXPECT_EQ(verdict.outputs[0].statistics->over, std::vector<std::string>());
 }
 
 // Windows that see everything, however far they reach.

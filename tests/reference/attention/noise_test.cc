@@ -144,7 +144,7 @@ Outcome WithLastKeyDropped(const AttentionCase& c, const Plan& plan, bool noise,
   MemorySink sink;
   kernel.Run(Case(c), inputs, sink);
   JudgeOptions options;
-  options.noise = noise;
+  options.rule = noise ? Rule::kNoise : Rule::kBound;
   options.explain = false;
   const Verdict verdict = Judge(AttentionSource(c, {}, plan, inputs), sink, options);
   *failed = verdict.outputs[0].counts.failed_by_noise;
@@ -216,8 +216,9 @@ TEST(Noise, WhatProvesNothingWithoutTheModelProvesNothingWithIt) {
   const AttentionSource source(c, {}, plan, inputs);
   JudgeOptions options;
   options.explain = false;
+  options.rule = Rule::kBound;
   const Verdict without = Judge(source, sink, options);
-  options.noise = true;
+  options.rule = Rule::kNoise;
   const Verdict with = Judge(source, sink, options);
   EXPECT_EQ(without.outcome, Outcome::kMistrusted);
   EXPECT_EQ(with.outcome, Outcome::kMistrusted);

@@ -186,11 +186,11 @@ TEST(FaultDirection, RaisesNothingForACleanKernel) {
       SimulatedKernel kernel(plan, {});
       const Verdict verdict =
           Judge(AttentionSource(c, {}, plan, inputs), MemorySink(Answer(&kernel, c, inputs)),
-                {.statistics = true, .strict = true});
+                {});
       const OutputVerdict& out = verdict.outputs[0];
       EXPECT_EQ(out.counts.failed, 0);
       EXPECT_TRUE(out.hints.empty());
-      EXPECT_TRUE(out.statistics->warnings.empty()) << out.statistics->warnings[0];
+      EXPECT_TRUE(out.statistics->over.empty()) << out.statistics->over[0];
       // As tools/kvcheck counts them for the budget of a run.
       EXPECT_EQ(out.statistics->tests,
                 c.query_heads * static_cast<int64_t>(FaultDirections().size() + 1) +
@@ -304,7 +304,6 @@ TEST(Statistics, HoldForEveryPlan) {
   int64_t taken = 0;
   for (const auto& [name, plan] : plans) {
     JudgeOptions options;
-    options.statistics = true;
     options.explain = false;
     std::optional<AttentionSource> source;
     try {
@@ -317,7 +316,7 @@ TEST(Statistics, HoldForEveryPlan) {
     ASSERT_TRUE(statistics.has_value()) << name;
     EXPECT_EQ(statistics->skipped_elements, 0) << name;
     // Under sums in bf16 the proven bound is no smaller than the fault.
-    EXPECT_TRUE(!statistics->warnings.empty() || verdict.outcome == Outcome::kMistrusted) << name;
+    EXPECT_TRUE(!statistics->over.empty() || verdict.outcome == Outcome::kMistrusted) << name;
     ++taken;
   }
   EXPECT_GT(taken, 10);

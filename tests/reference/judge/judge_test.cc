@@ -363,26 +363,29 @@ TEST(Judge, OneFailingElementIsNoEvidenceForADirection) {
   EXPECT_FALSE(IsExplained(0.5, 1000, 2));
 }
 
-TEST(Judge, StatisticsWarnAndGateOnlyWhenStrict) {
+TEST(Judge, StatisticsDecideUnlessTheBoundAloneIsAsked) {
   std::vector<double> got = HashedValues(kRows);
   // Far below the bound, and one direction everywhere: 2^-12 is sigma.
   for (size_t i = 0; i < got.size(); ++i) got[i] += 0x1p-12 * EffectAt(0, i);
   JudgeOptions options;
-  EXPECT_FALSE(JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections(), options)
-                   .outputs[0]
-                   .statistics.has_value());
-  options.statistics = true;
-  const Verdict lax =
-      JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections(), options);
-  EXPECT_EQ(lax.outcome, Outcome::kPass);
-  ASSERT_TRUE(lax.outputs[0].statistics.has_value());
-  EXPECT_EQ(lax.outputs[0].statistics->tests, 8);  // 2 groups x (2 directions + 1), 2 of all
-  ASSERT_FALSE(lax.outputs[0].warnings.empty());
-  EXPECT_NE(lax.outputs[0].warnings[0].find("the scale is off"), std::string::npos);
-  options.strict = true;
-  EXPECT_EQ(
-      JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections(), options).outcome,
-      Outcome::kFail);
+  for (const Rule rule : {Rule::kBound, Rule::kNoise}) {
+    options.rule = rule;
+    const Verdict verdict =
+        JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections(), options);
+    EXPECT_EQ(verdict.outcome, Outcome::kPass);
+    EXPECT_FALSE(verdict.outputs[0].statistics.has_value());
+  }
+  const Verdict verdict =
+      JudgeValues(got, 0x1p-10, FillStatistics, DType::kFloat64, WithDirections());
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  const OutputVerdict& output = verdict.outputs[0];
+  EXPECT_EQ(output.counts.failed, 0);
+  ASSERT_TRUE(output.statistics.has_value());
+  EXPECT_EQ(output.statistics->tests, 8);  // 2 groups x (2 directions + 1), 2 of all
+  ASSERT_FALSE(output.reasons.empty());
+  EXPECT_NE(output.reasons[0].find("by statistics: "), std::string::npos);
+  EXPECT_NE(output.reasons[0].find("the scale is off"), std::string::npos);
+  EXPECT_NE(output.reasons[0].find("once in 1e12 cases"), std::string::npos);
 }
 
 TEST(Judge, VerdictsDoNotDependOnThreads) {
@@ -399,7 +402,6 @@ TEST(Judge, VerdictsDoNotDependOnThreads) {
     if (request.terms) tile.terms = {tile.bound};
   };
   JudgeOptions options;
-  options.statistics = true;
   const Verdict one = JudgeValues(got, 0x1p-10, parts, DType::kFloat64, info, options);
   EXPECT_EQ(one.outcome, Outcome::kFail);
   EXPECT_EQ(one.outputs[0].counts.failed, 32);

@@ -203,8 +203,10 @@ TEST(Statistics, NameWhatTheyWouldNotHaveSeen) {
     }
     return accumulator.Finish(info, accumulator.Tests(info), kFalseAlarm).blind_to;
   };
-  const auto names = [](const std::vector<std::string>& list) {
-    return std::find(list.begin(), list.end(), "scale") != list.end();
+  const auto names = [](const std::vector<BlindSpot>& list) {
+    return std::any_of(list.begin(), list.end(), [](const BlindSpot& spot) {
+      return spot.direction == "scale" && spot.where.empty();
+    });
   };
   EXPECT_TRUE(names(blind_to(1e-9 * kSigma, 1)));
   EXPECT_FALSE(names(blind_to(100 * kSigma, 1))) << "a statistic sees it";

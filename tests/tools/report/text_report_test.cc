@@ -131,7 +131,7 @@ TEST(TextReport, WarningsOfStatisticsAreShownWhereNoElementFails) {
   CaseResult result = FailedResult();
   OutputVerdict& output = result.verdict.outputs.front();
   output.statistics.emplace();
-  output.statistics->warnings = {"last key missing at b=0 hq=1"};
+  output.statistics->over = {"last key missing at b=0 hq=1"};
   output.warnings = {"last key missing at b=0 hq=1", "every judged value is 0"};
   EXPECT_EQ(CaseText(result, {}).find("last key missing"), std::string::npos);
   EXPECT_NE(CaseText(result, {}).find("every judged value"), std::string::npos);

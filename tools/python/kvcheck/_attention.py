@@ -31,14 +31,16 @@ def _in_range(name, x, least, most):
     return whole
 
 
-def settings(plan=DEFAULT_PLAN, profile="", strict=False, threads=None, rows=None, seed=1, save=None):
+def settings(plan=DEFAULT_PLAN, profile="", strict=False, rule="statistics", must_see=None, threads=None, rows=None, seed=1,
+             save=None):
     """plan: the name of a known plan (kvcheck.plans()) or a text of fields."""
-    for name, text in (("plan", plan), ("profile", profile)):
+    must_see = "" if must_see is None else must_see if isinstance(must_see, str) else ",".join(must_see)
+    for name, text in (("plan", plan), ("profile", profile), ("rule", rule)):
         if not isinstance(text, str):
             raise Error(f"{name}={text!r}: a text is needed", "usage", name)
     if threads is None:
         threads = min(os.cpu_count() or 1, 16)
-    return _core.Settings(plan if "=" in plan else f"base={plan}", profile, bool(strict),
+    return _core.Settings(plan if "=" in plan else f"base={plan}", profile, bool(strict), rule, must_see,
                           _in_range("threads", threads, 1, 1024), _in_range("rows", 0 if rows is None else rows, 0, 2**63 - 1),
                           _in_range("seed", seed, 0, 2**64 - 1), "" if save is None else os.fspath(save))
 
@@ -136,7 +138,7 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
                     alibi_slopes=None, lse=None, lse_base2=False, k_scale=None, v_scale=None, layout="bhsd",
                     lse_layout=None, cu_seqlens_q=None, cu_seqlens_k=None, cu_seqlens_q_padded=None,
                     cu_seqlens_k_padded=None, block_table=None, block_starts=None, kv_lens=None, plan=DEFAULT_PLAN,
-                    profile="", strict=False, rows=None, seed=1, threads=None, save=None):
+                    profile="", strict=False, rule="statistics", must_see=None, rows=None, seed=1, threads=None, save=None):
     """The verdict on `out`, each element of which may be as far from the exact value as `plan` explains, and no farther.
 
     Shapes: q (B, Hq, L, D), k (B, Hkv, T, D), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in the order of `layout`
@@ -159,7 +161,11 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
         kv_indices and kv_indptr). A mask of packed or paged sequences is one list of bools, the (L, T) of each in turn.
         Queries of a sequence without keys are fully masked rows, which `profile` says what to expect of (0).
     plan: how the kernel computes: a name of kvcheck.plans(), or a text of fields.
-    profile: which conventions it follows ("masked_row=nan"). strict: statistics over their limit fail, too.
+    profile: which conventions it follows ("masked_row=nan"). strict: plan="auto", which claims nothing, is refused.
+    rule: "statistics", by which what roundings of random phase would make once in 1e12 cases fails; or "bound", by which
+        only what no rounding can make does, which sees less the more keys there are.
+    must_see: faults by their names, "standard" (all; the default under strict) or "none": an output that passes where such
+        a fault would have been seen nowhere is MISTRUSTED. What a PASS could not see stands in its first line.
     rows: judge a sample of so many rows of each output (first and last ones, edges of query tiles, masked ones, the rest
         at random by `seed`); the verdict says what was judged, and what a fault has as a chance to be missed.
     save: a file that is written where the answer does not pass; verdict.command judges it again.
@@ -171,7 +177,7 @@ def judge_attention(out, q, k, v, *, mask=None, causal=False, window=None, scale
                               block_table=block_table, block_starts=block_starts, kv_lens=kv_lens)
     words = attention_words(mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout,
                             lse_layout=lse_layout, lse_base2=lse_base2)
-    return _core.judge_attention(arrays, words, settings(plan, profile, strict, threads, rows, seed, save))
+    return _core.judge_attention(arrays, words, settings(plan, profile, strict, rule, must_see, threads, rows, seed, save))
 
 
 def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=None, softcap=None, sinks=None,
@@ -191,15 +197,15 @@ def reference_attention(q, k, v, *, mask=None, causal=False, window=None, scale=
     return _core.reference_attention(arrays, words, kind, lse, settings(plan, profile, threads=threads))
 
 
-def judge_case(case, inputs, outputs, *, plan=DEFAULT_PLAN, profile="", strict=False, rows=None, seed=1, threads=None,
-               save=None):
+def judge_case(case, inputs, outputs, *, plan=DEFAULT_PLAN, profile="", strict=False, rule="statistics", must_see=None,
+               rows=None, seed=1, threads=None, save=None):
     """The verdict on the answer to any case of attention, a codec or a tensor, as its text.
 
     inputs, outputs: dicts of arrays by the names that the case gives its tensors (data=file; of a case with
     data=REGIME:SEED the inputs are drawn, and `inputs` is not read). The grammar: reference/README.md, section 3.
     """
     verdict = _core.judge_case(case, _arrays.held(inputs or {}), _arrays.held(outputs),
-                               settings(plan, profile, strict, threads, rows, seed, save))
+                               settings(plan, profile, strict, rule, must_see, threads, rows, seed, save))
     judged = [output["name"] for output in json.loads(verdict.to_json())["cases"][0].get("outputs", [])]
     for name in outputs:
         if judged and name not in judged:

@@ -28,12 +28,12 @@ class Case:
     def __repr__(self):
         return f"Case({self.text!r})"
 
-    def judge(self, *out, plan=DEFAULT_PLAN, strict=False, rows=None, seed=1, threads=None, **outputs):
+    def judge(self, *out, plan=DEFAULT_PLAN, strict=False, rule="statistics", must_see=None, rows=None, seed=1, threads=None, **outputs):
         """The verdict on the outputs: `out`, and others by name (lse=...)."""
         if out:
             outputs["out"], = out
-        return judge_case(self.text, {}, outputs, plan=plan, profile=self.profile, strict=strict, rows=rows, seed=seed,
-                          threads=threads)
+        return judge_case(self.text, {}, outputs, plan=plan, profile=self.profile, strict=strict, rule=rule, must_see=must_see,
+                          rows=rows, seed=seed, threads=threads)
 
     def answer(self, implementation="", *, plan=DEFAULT_PLAN, library="numpy", threads=None):
         """What an implementation of kvcheck's own answers, by name: {"out": ...}. "fault:ID" has a fault
