@@ -2,7 +2,7 @@
 """Outputs of attention kernels of a GPU over many keys, in safetensors files that `kvcheck compare` judges elsewhere.
 
   python3 bench/python/gpu_outputs.py FOLDER          on the machine with the GPU: torch only, no package of kvcheck
-  python3 bench/python/gpu_outputs.py FOLDER KVCHECK  judges them: each under its plan, by the bound and with --strict
+  python3 bench/python/gpu_outputs.py FOLDER KVCHECK  judges them: each under its plan, by both rules
 
 A file holds q, k, v and one output for each kernel: PyTorch's flash, memory-efficient and cuDNN backends and
 flex_attention, in bf16 or f16, decoding and a few queries over up to 16384 keys, of normal data and of values with a

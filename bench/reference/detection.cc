@@ -198,7 +198,7 @@ void Add(Table* table, const std::string& key, const std::array<bool, kRules.siz
   cell.detectable += verdict.outputs[0].detectable_share.value_or(0);
 }
 
-void RunProblem(DType dtype, int64_t n, int problem, int64_t tests, Table* table) {
+void RunProblem(DType dtype, int64_t n, int problem, Table* table) {
   const Case any_case = ParseCase(CaseText(dtype, n, problem));
   const auto& c = std::get<AttentionCase>(any_case);
   const Profile profile;
@@ -270,14 +270,13 @@ int Main(int argc, char** argv) {
     }
   }
   // One run: its false-alarm probability is shared by every statistic of every cell.
-  const auto tests = static_cast<int64_t>(jobs.size() * (DetectionFaults().size() + 1) * 8 * 7);
   Table table;
   std::atomic<size_t> next{0};
   std::vector<std::thread> workers;
   for (unsigned i = 0; i < threads; ++i) {
     workers.emplace_back([&] {
       for (size_t job; (job = next.fetch_add(1)) < jobs.size();) {
-        RunProblem(jobs[job].dtype, jobs[job].n, jobs[job].problem, tests, &table);
+        RunProblem(jobs[job].dtype, jobs[job].n, jobs[job].problem, &table);
         if (job % 50 == 0) fmt::print(stderr, "\r{} of {} problems", job, jobs.size());
       }
     });

@@ -316,6 +316,11 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
           lse->reference_bound[r] = 0x1p-50 * std::fabs(lse->value[r]);
         }
         lse->mass[r] = 1 + std::fabs(lse->value[r]);
+        // A sink that is disabled by the lowest number: in base 2 it is beyond all numbers.
+        const double lowest = -FloatTypeOf(outputs_[1].dtype).largest_finite;
+        if (lse->value[r] < lowest) {
+          lse->alternatives.push_back({static_cast<int64_t>(r), lowest, false, kOverflow});
+        }
         // The loss of the sink would show there.
         out.sensitivity[r] = Sensitivity::kShows;
       } else if (lse != nullptr) {

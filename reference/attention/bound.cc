@@ -306,15 +306,18 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
   const double largest_v = std::max(sums.largest, w.v_largest);
   // Integers may add as much again: of all weights, and of those of a split over its own.
   const double fixed = (1 + w.largest_rounding) * sums.fixed;
+  // Rounded weights stand in the numerator, whatever the denominator sums.
+  const double rounded = 1 + w.largest_rounding;
   const double in_sum =
-      a.p_normalised ? largest_v + fixed * w.block_mass : heaviest * (largest_v + fixed);
+      rounded * (a.p_normalised ? largest_v + fixed * w.block_mass : heaviest * (largest_v + fixed));
   // Sums on the way back too, which largest_v covers.
   const double back = rotates ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
   const bool may_overflow =
       !(in_sum * (1 + g) * (1 + back) < a.sum_largest) || !(heaviest * (1 + dl) < a.l_largest) ||
       (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
       (a.u_part > 0 &&
-       !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * (1 + g) / (1 - dl) <
+       !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * rounded * (1 + g) /
+             (1 - dl) <
          a.part_largest));
   if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
     result.bound = result.before_output = kInfinity;

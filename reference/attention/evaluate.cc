@@ -233,6 +233,17 @@ void Project(const RowQuestion& row, std::span<const double> w, std::vector<doub
                     head.v.hi.data(), head.v.dim, out->data());
 }
 
+void SquareCells(const CellOrder& order, const double* v, int64_t columns, const CellSquares& out) {
+  Kernels().cell_squares(order, v, columns, out);
+}
+
+void SumRuns(const RowQuestion& row, std::span<const int32_t> run, int64_t runs,
+             std::span<const double> p, double* prefix, double* largest_mass, double* squares) {
+  const HeadData& head = *row.head;
+  Kernels().run_sums(row.keys.data(), run.data(), static_cast<int64_t>(row.keys.size()), runs,
+                     p.data(), head.v.hi.data(), head.v.dim, prefix, largest_mass, squares);
+}
+
 std::vector<std::string_view> EvaluatorTargets() {
   std::vector<std::string_view> names;
   for (const EvaluateKernels* table : Attainable()) names.push_back(table->name);

@@ -13,6 +13,7 @@
 
 #include "reference/attention/bound.h"
 #include "reference/attention/definition.h"
+#include "reference/attention/evaluate_kernels.h"
 
 namespace kvcheck {
 
@@ -37,6 +38,11 @@ void WeightedSum(const RowQuestion& row, std::span<const double> weights, std::v
 // out[j][lane] = sum_c w[c][lane] v_jc over the keys of the question.
 // Shapes: w (Dv, 8), out (keys, 8).
 void Project(const RowQuestion& row, std::span<const double> w, std::vector<double>* out);
+
+// What EvaluateKernels::cell_squares and run_sums give, by the instruction set in use.
+void SquareCells(const CellOrder& order, const double* v, int64_t columns, const CellSquares& out);
+void SumRuns(const RowQuestion& row, std::span<const int32_t> run, int64_t runs,
+             std::span<const double> p, double* prefix, double* largest_mass, double* squares);
 
 // Instruction sets that this build has and this processor runs, best first.
 std::vector<std::string_view> EvaluatorTargets();

@@ -339,10 +339,138 @@ void Project(const int32_t* keys, int64_t n, const double* w, const double* v, i
   for (; j < n; ++j) ProjectRows<1>(keys + j, w, v, dv, out + j * kProjectLanes);
 }
 
+// One run of columns through all cells. What a level adds to the finer ones is nothing where a cell
+// holds a single one, which most do.
+template <bool kHasBoth, typename T, int kVectors>
+KVCHECK_INLINE void CellRun(const CellOrder& order, const double* v, int64_t columns, int64_t first,
+                            const CellSquares& out) {
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
+  T sum[kMostCellLevels][kVectors] = {}, values[kMostCellLevels][kVectors] = {};
+  T both[kMostCellLevels][kVectors] = {};
+  double weight[kMostCellLevels] = {};
+  bool is_open[kMostCellLevels] = {};
+  const auto join = [&](int level, const T* from, double w) {
+    if (level == order.levels) return;
+    if (!is_open[level]) {
+      is_open[level] = true;
+      weight[level] = w;
+      for (int i = 0; i < kVectors; ++i) sum[level][i] = from[i];
+      return;
+    }
+    for (int i = 0; i < kVectors; ++i) {
+      values[level][i] += (sum[level][i] + sum[level][i]) * from[i];
+      if (kHasBoth) both[level][i] += sum[level][i] * w + from[i] * weight[level];
+      sum[level][i] += from[i];
+    }
+    weight[level] += w;
+  };
+  const auto close = [&](int level) {
+    if (!is_open[level]) return;
+    is_open[level] = false;
+    join(level + 1, sum[level], weight[level]);
+  };
+  for (int64_t j = 0; j < order.n; ++j) {
+    for (int level = 1; level <= order.closes[j]; ++level) close(level);
+    const double* row = v + int64_t{order.rows[j]} * columns + first;
+    T own[kVectors];
+    for (int i = 0; i < kVectors; ++i) {
+      own[i] = order.weight[j] * LoadAs<T>(row + i * kLength);
+      values[0][i] += own[i] * own[i];
+      if (kHasBoth) both[0][i] += own[i] * order.weight[j];
+    }
+    join(1, own, order.weight[j]);
+  }
+  for (int level = 1; level < order.levels; ++level) close(level);
+  for (int level = 0; level < order.levels; ++level) {
+    __builtin_memcpy(out.of_values + level * columns + first, values[level], sizeof(values[level]));
+    if (kHasBoth) {
+      __builtin_memcpy(out.of_both + level * columns + first, both[level], sizeof(both[level]));
+    }
+  }
+}
+
+template <bool kHasBoth>
+void CellLoop(const CellOrder& order, const double* v, int64_t columns, const CellSquares& out) {
+  int64_t first = 0;
+  for (; first + kSumChains * kVec <= columns; first += kSumChains * kVec) {
+    CellRun<kHasBoth, Vec, kSumChains>(order, v, columns, first, out);
+  }
+  for (; first + kVec <= columns; first += kVec) {
+    CellRun<kHasBoth, Vec, 1>(order, v, columns, first, out);
+  }
+  for (; first < columns; ++first) {
+    CellRun<kHasBoth, double, 1>(order, v, columns, first, out);
+  }
+}
+
+void CellSquaresKernel(const CellOrder& order, const double* v, int64_t columns,
+                       const CellSquares& out) {
+  if (out.of_both == nullptr) {
+    CellLoop<false>(order, v, columns, out);
+  } else {
+    CellLoop<true>(order, v, columns, out);
+  }
+}
+
+template <bool kHasSquares, typename T, int kVectors>
+KVCHECK_INLINE void RunSumsOf(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs,
+                              const double* p, const double* v, int64_t dv, int64_t first,
+                              double* prefix, double* largest_mass, double* squares) {
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
+  T sum[kVectors] = {}, mass[kVectors] = {}, largest[kVectors] = {}, square[kVectors] = {};
+  int64_t j = 0;
+  for (int64_t r = 0; r <= runs; ++r) {
+    __builtin_memcpy(prefix + r * dv + first, sum, sizeof(sum));
+    for (int i = 0; i < kVectors; ++i) {
+      largest[i] = Larger(largest[i], mass[i]);
+      mass[i] = T{};
+    }
+    for (; j < n && run[j] == r; ++j) {
+      const double* row = v + int64_t{keys[j]} * dv + first;
+      for (int i = 0; i < kVectors; ++i) {
+        const T term = p[j] * LoadAs<T>(row + i * kLength);
+        sum[i] += term;
+        mass[i] += Magnitude(term);
+        if (kHasSquares) square[i] += term * term;
+      }
+    }
+  }
+  __builtin_memcpy(largest_mass + first, largest, sizeof(largest));
+  if (kHasSquares) __builtin_memcpy(squares + first, square, sizeof(square));
+}
+
+template <bool kHasSquares>
+void RunSumsLoop(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs, const double* p,
+                 const double* v, int64_t dv, double* prefix, double* largest_mass,
+                 double* squares) {
+  int64_t first = 0;
+  for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
+    RunSumsOf<kHasSquares, Vec, kSumChains>(keys, run, n, runs, p, v, dv, first, prefix,
+                                            largest_mass, squares);
+  }
+  for (; first + kVec <= dv; first += kVec) {
+    RunSumsOf<kHasSquares, Vec, 1>(keys, run, n, runs, p, v, dv, first, prefix, largest_mass,
+                                   squares);
+  }
+  for (; first < dv; ++first) {
+    RunSumsOf<kHasSquares, double, 1>(keys, run, n, runs, p, v, dv, first, prefix, largest_mass,
+                                      squares);
+  }
+}
+
+void RunSums(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs, const double* p,
+             const double* v, int64_t dv, double* prefix, double* largest_mass, double* squares) {
+  if (squares == nullptr) {
+    RunSumsLoop<false>(keys, run, n, runs, p, v, dv, prefix, largest_mass, squares);
+  } else {
+    RunSumsLoop<true>(keys, run, n, runs, p, v, dv, prefix, largest_mass, squares);
+  }
+}
+
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
-    KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,          ExpArray, ExpDDArray, DivideDD,
-    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel, Project};
+    KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,          ExpArray, ExpDDArray,        DivideDD,
+    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel, Project,  CellSquaresKernel, RunSums};
 
 }  // namespace kvcheck

@@ -25,6 +25,24 @@ struct ChannelSumArrays {
   double* spread;
 };
 
+// Rows in an order in which those of a cell are neighbours; wider cells hold finer ones. Level 0 is
+// a row by itself.
+struct CellOrder {
+  const int32_t* rows;
+  int64_t n;
+  const double* weight;   // per row, in this order
+  const uint8_t* closes;  // per row: levels 1 .. closes[i] end before it
+  int32_t levels;         // 0 included, at most kMostCellLevels
+};
+inline constexpr int kMostCellLevels = 10;
+
+// Per level and column, what its cells' sums of weight x value have as squares more than those of
+// the cells that they hold. Shapes: [level][columns].
+struct CellSquares {
+  double* of_values;
+  double* of_both;  // of sum and weight; null: not wanted
+};
+
 struct EvaluateKernels {
   const char* name;
   // dot[j], magnitude[j] for the kKeyTile keys of each tile. k, k_magnitude: [tile][d][kKeyTile].
@@ -52,6 +70,14 @@ struct EvaluateKernels {
   // out[j][lane] = sum_c w[c][lane] v[keys[j]][c], kProjectLanes lanes.
   void (*project)(const int32_t* keys, int64_t n, const double* w, const double* v, int64_t dv,
                   double* out);
+  void (*cell_squares)(const CellOrder& order, const double* v, int64_t columns,
+                       const CellSquares& out);
+  // Sums of p v over runs of columns: run[j] of a key, rising from 0. out: prefix [runs + 1][dv] of
+  // sums from the first run on; largest_mass (dv), of sum |p v| over a run; squares (dv), of p v, or
+  // null.
+  void (*run_sums)(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs,
+                   const double* p, const double* v, int64_t dv, double* prefix,
+                   double* largest_mass, double* squares);
 };
 
 extern const EvaluateKernels kEvaluateBaseline;

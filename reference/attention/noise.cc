@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "reference/attention/evaluate.h"
+#include "reference/attention/evaluate_kernels.h"
 #include "reference/attention/score_error.h"
 #include "reference/numerics/ulp.h"
 
@@ -25,6 +27,7 @@ double FewRoundings() { return NoiseFactor() * NoiseFactor() / 3; }
 // The widest is half a spacing, each other a quarter of the one before, none finer than the score's
 // own error, below which a kernel does not tell keys apart.
 constexpr size_t kMostWidths = 8;
+static_assert(kMostWidths + 1 <= kMostCellLevels);
 std::vector<double> CellWidths(double u_p, double score_error) {
   std::vector<double> widths;
   const double finest = std::max(2 * score_error, 0x1p-40);
@@ -47,140 +50,28 @@ std::vector<uint32_t> ByScore(std::span<const double> s) {
   return order;
 }
 
-// Variances of sum_j a_j eps_j v_jc, and of what rounded weights do to the denominator, with eps_j
-// uniform in +-1: keys of a cell share their eps. Cells of a width hold those of the next finer
-// one. Most keys are alone in all of their cells: what a width adds to the finer ones is kept, which
-// is nothing of them.
-class CellSums {
- public:
-  CellSums(size_t channels, std::vector<double> widths)
-      : channels_(channels), widths_(std::move(widths)), levels_(widths_.size() + 1), key_(channels) {
-    for (Level& level : levels_) {
-      level.sum.assign(channels, 0);
-      level.of_values.assign(channels, 0);
-      level.of_both.assign(channels, 0);
-    }
-  }
-
-  // Keys come by falling scores; position: of the score, in nats, from any origin.
-  void Add(double position, double amplitude, const double* v) {
-    for (size_t i = 1; i < levels_.size(); ++i) {
-      const double cell = std::floor(position / widths_[i - 1]);
-      if (cell == levels_[i].cell) break;
-      Close(i);
-      levels_[i].cell = cell;
-    }
-    Level& keys = levels_[0];
-    for (size_t c = 0; c < channels_; ++c) {
-      const double sum = amplitude * v[c];
-      key_[c] = sum;
-      keys.of_values[c] += sum * sum;
-      keys.of_both[c] += sum * amplitude;
-    }
-    keys.of_weights += amplitude * amplitude;
-    Join(1, &key_, amplitude);
-  }
-
-  // Sum of the squares of cells, the largest of all widths: with `centred`, of v - o in place of v.
-  std::vector<double> Finish(bool centred, std::span<const double> centre) {
-    for (size_t i = 1; i < levels_.size(); ++i) Close(i);
-    std::vector<double> largest(channels_, 0), square(channels_, 0);
-    for (const Level& level : levels_) {
-      for (size_t c = 0; c < channels_; ++c) {
-        const double o = centred ? centre[c] : 0;
-        square[c] += level.of_values[c] - 2 * o * level.of_both[c] + o * o * level.of_weights;
-        largest[c] = std::max(largest[c], square[c]);
-      }
-    }
-    return largest;
-  }
-
- private:
-  struct Level {
-    double cell = -kNoLimit;
-    bool is_open = false;
-    double weight = 0;        // of the open cell
-    std::vector<double> sum;  // of the open cell
-    // Of all cells: their squares less those of the cells that they hold.
-    double of_weights = 0;
-    std::vector<double> of_values, of_both;
-  };
-
-  // Adds a cell of the next finer width to the open one; `sum` is given up.
-  void Join(size_t i, std::vector<double>* sum, double weight) {
-    if (i == levels_.size()) return;
-    Level& level = levels_[i];
-    if (!level.is_open) {
-      level.is_open = true;
-      level.weight = weight;
-      std::swap(level.sum, *sum);
-      return;
-    }
-    for (size_t c = 0; c < channels_; ++c) {
-      const double a = level.sum[c], b = (*sum)[c];
-      level.of_values[c] += 2 * a * b;
-      level.of_both[c] += a * weight + b * level.weight;
-      level.sum[c] = a + b;
-    }
-    level.of_weights += 2 * level.weight * weight;
-    level.weight += weight;
-  }
-
-  void Close(size_t i) {
-    Level& level = levels_[i];
-    if (!level.is_open) return;
-    level.is_open = false;
-    Join(i + 1, &level.sum, level.weight);
-  }
-
-  size_t channels_;
-  std::vector<double> widths_;
-  std::vector<Level> levels_;  // of single keys, then by rising widths
-  std::vector<double> key_;
-};
-
 // Sums of P.V over runs of consecutive columns, from which those of any range follow.
 class RangeSums {
  public:
   static constexpr int32_t kColumns = 16;
 
-  RangeSums(const NoiseQuestion& question, size_t channels) : channels_(channels) {
+  // of_keys: LargestPartition will be asked.
+  RangeSums(const NoiseQuestion& question, size_t channels, bool of_keys) : channels_(channels) {
     const auto& keys = question.row.keys;
-    const std::vector<double>& v = question.row.head->v.hi;
     const int32_t first = keys.empty() ? 0 : keys.front() / kColumns;
     runs_ = keys.empty() ? 0 : static_cast<size_t>(keys.back() / kColumns - first + 1);
     prefix_.assign((runs_ + 1) * channels, 0);
     share_.assign(runs_ + 1, 0);
     largest_mass_.assign(channels, 0);
     of_keys_.assign(channels, 0);
-    std::vector<double> mass(channels, 0);
-    size_t open = 0;
-    const auto close = [&] {
-      for (size_t c = 0; c < channels; ++c) {
-        largest_mass_[c] = std::max(largest_mass_[c], mass[c]);
-        mass[c] = 0;
-      }
-    };
+    std::vector<int32_t> run(keys.size());
     for (size_t j = 0; j < keys.size(); ++j) {
-      const auto run = static_cast<size_t>(keys[j] / kColumns - first);
-      if (run != open) close(), open = run;
-      double* sum = &prefix_[(run + 1) * channels];
-      const double* value = &v[static_cast<size_t>(keys[j]) * channels];
-      share_[run + 1] += question.p[j];
-      for (size_t c = 0; c < channels; ++c) {
-        const double term = question.p[j] * value[c];
-        sum[c] += term;
-        mass[c] += std::fabs(term);
-        of_keys_[c] += term * term;
-      }
+      run[j] = keys[j] / kColumns - first;
+      share_[static_cast<size_t>(run[j]) + 1] += question.p[j];
     }
-    close();
-    for (size_t run = 0; run < runs_; ++run) {
-      share_[run + 1] += share_[run];
-      for (size_t c = 0; c < channels; ++c) {
-        prefix_[(run + 1) * channels + c] += prefix_[run * channels + c];
-      }
-    }
+    for (size_t r = 0; r < runs_; ++r) share_[r + 1] += share_[r];
+    SumRuns(question.row, run, static_cast<int64_t>(runs_), question.p, prefix_.data(),
+            largest_mass_.data(), of_keys ? of_keys_.data() : nullptr);
   }
 
   // Most that a sum over any range of columns comes to: the spread of the sums from the first
@@ -284,29 +175,33 @@ double LikeKeys(std::span<const double> s, const std::vector<uint32_t>& order, d
 }
 
 // Variance of what the rounding of P does to sums over the keys of `rows`, which hold one value per
-// key and column, beside the results `centre`.
-std::vector<double> VarianceOfP(const Arithmetic& a, const RowNoise& noise,
-                                std::span<const double> s, const double* rows, size_t stride,
-                                std::span<const int32_t> keys, std::span<const double> centre) {
+// key and column, beside the results `centre`: keys of a cell share the number, uniform in +-1, by
+// which they are off.
+std::vector<double> VarianceOfP(const Arithmetic& a, const LikeKeyCells& cells,
+                                double sink_amplitude, const double* rows,
+                                std::span<const int32_t> row_of, std::span<const double> centre) {
   const size_t columns = centre.size();
-  CellSums cells(columns, noise.widths);
-  const double top = noise.order.empty() ? 0 : s[noise.order.front()];
-  for (const uint32_t j : noise.order) {
-    if (!(noise.amplitude[j] > 0)) continue;
-    const size_t row = keys.empty() ? j : static_cast<size_t>(keys[j]);
-    cells.Add(top - s[j], noise.amplitude[j], rows + row * stride);
-  }
-  std::vector<double> variance(columns, 0);
-  const auto take = [&](bool centred) {
-    const std::vector<double> squares = cells.Finish(centred, centre);
+  const CellOrder order = {row_of.data(), static_cast<int64_t>(row_of.size()),
+                           cells.amplitude.data(), cells.closes.data(), cells.levels};
+  const auto levels = static_cast<size_t>(cells.levels);
+  std::vector<double> of_values(levels * columns, 0);
+  std::vector<double> of_both(a.p_in_weights ? levels * columns : 0, 0);
+  SquareCells(order, rows, static_cast<int64_t>(columns),
+              {of_values.data(), a.p_in_weights ? of_both.data() : nullptr});
+  std::vector<double> variance(columns, 0), values(columns, 0), both(columns, 0);
+  double weights = 0;
+  for (size_t level = 0; level < levels; ++level) {
+    weights += cells.of_weights[level];
     for (size_t c = 0; c < columns; ++c) {
-      double of = squares[c] / 3;
-      if (centred) of += noise.sink_amplitude * noise.sink_amplitude * centre[c] * centre[c] / 3;
-      variance[c] = std::max(variance[c], of);
+      values[c] += of_values[level * columns + c];
+      if (a.p_in_numerator) variance[c] = std::max(variance[c], values[c] / 3);
+      if (!a.p_in_weights) continue;
+      both[c] += of_both[level * columns + c];
+      const double o = centre[c];
+      const double square = values[c] - 2 * o * both[c] + o * o * weights;
+      variance[c] = std::max(variance[c], (square + sink_amplitude * sink_amplitude * o * o) / 3);
     }
-  };
-  if (a.p_in_numerator) take(false);
-  if (a.p_in_weights) take(true);
+  }
   return variance;
 }
 
@@ -322,8 +217,8 @@ class Model {
 
   std::optional<RowNoise> Run() {
     if (!(rest_ > 0)) return std::nullopt;
-    n_.order = ByScore(q_.s);
-    n_.widths = CellWidths(a_.u_p > 0 ? a_.u_p : 0x1p-24, w_.max_error);
+    order_ = ByScore(q_.s);
+    widths_ = CellWidths(a_.u_p > 0 ? a_.u_p : 0x1p-24, w_.max_error);
     n_.of_p.assign(channels_, 0);
     n_.of_sums.assign(channels_, 0);
     n_.slack.assign(channels_, 0);
@@ -388,23 +283,97 @@ class Model {
     }
     if (a_.p_in_weights && q_.row.has_sink) n_.sink_amplitude = a_.u_p * w_.sink_share / rest_;
     n_.largest_cell = LargestCell();
-    n_.of_p = VarianceOfP(a_, n_, q_.s, V().data(), channels_, q_.row.keys, centre);
+    n_.cells = Cells();
+    std::vector<int32_t> rows(n_.cells.keys.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = q_.row.keys[static_cast<size_t>(n_.cells.keys[i])];
+    }
+    n_.of_p = VarianceOfP(a_, n_.cells, n_.sink_amplitude, V().data(), rows, centre);
     for (size_t c = 0; c < channels_; ++c) {
       if (a_.p_in_numerator) n_.slack[c] = biased[c];
       if (a_.p_in_weights) n_.slack[c] = std::max(n_.slack[c], biased_both[c]);
     }
   }
 
+  LikeKeyCells Cells() const {
+    LikeKeyCells cells;
+    cells.levels = static_cast<int32_t>(widths_.size() + 1);
+    cells.of_weights.assign(widths_.size() + 1, 0);
+    const double top = order_.empty() ? 0 : q_.s[order_.front()];
+    std::vector<double> cell(widths_.size(), -1), open(widths_.size() + 1, 0);
+    const auto close = [&](size_t level) {
+      if (level + 1 < open.size()) {
+        cells.of_weights[level + 1] += 2 * open[level + 1] * open[level];
+        open[level + 1] += open[level];
+      }
+      open[level] = 0;
+    };
+    for (const uint32_t j : order_) {
+      const double amplitude = n_.amplitude[j];
+      if (!(amplitude > 0)) continue;
+      uint8_t closes = 0;
+      for (size_t i = 0; i < widths_.size(); ++i) {
+        const double here = std::floor((top - q_.s[j]) / widths_[i]);
+        if (here == cell[i]) break;
+        cell[i] = here;
+        closes = static_cast<uint8_t>(i + 1);
+        close(i + 1);
+      }
+      cells.of_weights[0] += amplitude * amplitude;
+      open[0] = amplitude;
+      close(0);
+      cells.keys.push_back(static_cast<int32_t>(j));
+      cells.amplitude.push_back(amplitude);
+      cells.closes.push_back(closes);
+    }
+    for (size_t level = 1; level < open.size(); ++level) close(level);
+    return cells;
+  }
+
   double LargestCell() const {
     double total = 0, open = 0, largest = 0, cell = -1;
-    for (const uint32_t j : n_.order) {
-      const double here = std::floor((q_.s[n_.order.front()] - q_.s[j]) / n_.widths.back());
+    for (const uint32_t j : order_) {
+      const double here = std::floor((q_.s[order_.front()] - q_.s[j]) / widths_.back());
       if (here != cell) open = 0, cell = here;
       open += n_.amplitude[j];
       total += n_.amplitude[j];
       largest = std::max(largest, open);
     }
     return total > 0 ? largest / total : 0;
+  }
+
+  // Per channel, the mean number of keys whose addends round the running sum alike: keys of equal
+  // scores; where V differs between keys by less than a spacing of the sum, also those whose
+  // weights do. The larger the sum beside its addends, the more these are.
+  std::vector<double> LikeAddends(double u) const {
+    const double reach = 2 * u * static_cast<double>(q_.p.size());
+    const double fine = LikeKeys(q_.s, order_, widths_.front());
+    double wide = 0, weights = 0;
+    for (const double c : w_.c) weights += c;
+    std::vector<double> alike(channels_, fine);
+    for (size_t c = 0; c < channels_; ++c) {
+      const double difference = weights > 0 ? q_.sums[c].c / weights : q_.sums[c].spread;
+      if (!(difference <= reach * q_.sums[c].x)) continue;
+      if (wide == 0) wide = LikeKeys(q_.s, order_, std::max(widths_.front(), reach));
+      alike[c] = wide;
+    }
+    return alike;
+  }
+
+  // Per channel, the addends below a spacing of the sum, which it may lose whole.
+  std::vector<double> LostAddends(double u) const {
+    std::vector<double> lost(channels_, 0), spacing(channels_);
+    for (size_t c = 0; c < channels_; ++c) spacing[c] = 2 * u * q_.sums[c].x;
+    for (size_t j = 0; j < q_.p.size(); ++j) {
+      const double* v = ValuesOf(j);
+      const double weight = w_.x[j];
+      for (size_t c = 0; c < channels_; ++c) {
+        const double addend = weight * std::fabs(v[c]);
+        lost[c] += addend < spacing[c] ? addend : 0;
+      }
+    }
+    for (double& sum : lost) sum /= rest_;
+    return lost;
   }
 
   // The sums of P.V, their rescales and merges.
@@ -418,19 +387,20 @@ class Model {
     if (a_.merge != MergeKind::kNone) outside += w_.depths.splits;
     // A reciprocal is one number for a whole range of keys.
     const double common = (a_.p_normalised ? a_.c_d : 0) + (merges_lse ? a_.c_d + 1 : 0);
-    const double u = std::max(a_.u_a, truncates ? 0 : a_.u_pv);
-    double random = (truncates ? 0 : w_.depths.pv) + (is_nearest_ ? outside : 0);
-    double one_way = common + (is_nearest_ ? 0 : outside);
-    // Equal addends round alike.
-    const double alike = random > 0 ? LikeKeys(q_.s, n_.order, n_.widths.front()) : 1;
-    if (random < FewRoundings() * alike) {
-      one_way += random;
-      random = 0;
-    }
+    // Rescales are rounded as the accumulator is; those of a tensor core's are done outside of it.
+    const double u = std::max(a_.u_a, is_tensor_core ? 0 : a_.u_pv);
+    // A shift that drifts leaves factors of nearly 1, by which all channels are off alike.
+    const bool is_nearest_outside =
+        is_nearest_ && !a_.shift_drifts && (is_tensor_core || !truncates);
+    const double additions = truncates ? 0 : w_.depths.pv;
+    const double random = additions + (is_nearest_outside ? outside : 0);
+    const double one_way = common + (is_nearest_outside ? 0 : outside);
+    const std::vector<double> alike = LikeAddends(u);
+    const std::vector<double> lost = additions > 0 ? LostAddends(u) : std::vector<double>();
     n_.second_order =
         Compose(Gamma(w_.depths.pv, a_.u_pv), Gamma(outside + common, std::max(a_.u_a, a_.u_pv)));
     std::optional<RangeSums> ranges;
-    if (!basis.Rotates() && (is_tensor_core || a_.u_part > 0)) ranges.emplace(q_, channels_);
+    if (!basis.Rotates() && (is_tensor_core || a_.u_part > 0)) ranges.emplace(q_, channels_, a_.u_part > 0);
     n_.truncations = std::max(1.0, w_.depths.pv);
     std::vector<double> path;
     if (is_tensor_core && ranges) {
@@ -449,14 +419,18 @@ class Model {
         if (merges_lse) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
         continue;
       }
-      double fixed = (Gamma(one_way, u) + Gamma(a_.c_p, a_.u_a) + w_.largest_kappa) * x;
+      const bool is_random = random > 0 && !(random < FewRoundings() * alike[c]);
+      double fixed = (Gamma(one_way + (is_random ? 0 : random), u) + Gamma(a_.c_p, a_.u_a) +
+                      w_.largest_kappa) *
+                     x;
+      if (is_random && !lost.empty()) fixed += lost[c];
       if (truncates) {
         const double reach = path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x);
         n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
       }
       if (merges_lse && a_.u_part > 0 && partition.empty()) fixed += a_.u_part * x;
       n_.slack[c] += fixed;
-      n_.of_sums[c] = random * alike * u * x * u * x / 3;
+      if (is_random) n_.of_sums[c] = random * alike[c] * u * x * u * x / 3;
       if (!partition.empty()) {
         const double factor = a_.u_part / rest_;
         n_.of_sums[c] += factor * factor * partition[c] / 3;
@@ -470,6 +444,8 @@ class Model {
   const size_t channels_;
   const double rest_;
   const bool is_nearest_;  // of every rounding outside the sums
+  std::vector<uint32_t> order_;  // keys by falling scores
+  std::vector<double> widths_;   // of the cells of like keys, in nats, rising
   RowNoise n_;
 };
 
@@ -486,9 +462,9 @@ std::optional<RowNoise> NoiseOf(const NoiseQuestion& question) {
 }
 
 std::vector<double> NoiseAlong(const Arithmetic& a, const RowNoise& noise,
-                               std::span<const double> s, std::span<const double> projected,
-                               std::span<const double> centre) {
-  return VarianceOfP(a, noise, s, projected.data(), centre.size(), {}, centre);
+                               std::span<const double> projected, std::span<const double> centre) {
+  return VarianceOfP(a, noise.cells, noise.sink_amplitude, projected.data(), noise.cells.keys,
+                     centre);
 }
 
 void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,

@@ -38,6 +38,16 @@ struct NoiseQuestion {
   DType out;
 };
 
+// The keys whose weights are rounded, by falling scores, in cells of several widths: those of a cell
+// are rounded alike, if the width is right.
+struct LikeKeyCells {
+  std::vector<int32_t> keys;       // indices into the row's keys
+  std::vector<double> amplitude;   // of each
+  std::vector<uint8_t> closes;     // CellOrder::closes
+  int32_t levels = 1;              // single keys, and one of each width
+  std::vector<double> of_weights;  // per level, squares of amplitudes as CellSquares has them
+};
+
 // What the roundings of one row come to before its output is rounded.
 struct RowNoise {
   // Per channel: variances, and what is not random at its largest.
@@ -55,9 +65,8 @@ struct RowNoise {
   // Per key: most that rounding P changes p_j by, at random and not; `biased` may be empty.
   std::vector<double> amplitude, biased;
   double sink_amplitude = 0;
-  double largest_cell = 0;      // largest share of `amplitude` that one of the widest cells has
-  std::vector<uint32_t> order;  // keys by falling scores
-  std::vector<double> widths;   // of the cells of like keys, in nats
+  double largest_cell = 0;  // largest share of `amplitude` that one of the widest cells has
+  LikeKeyCells cells;
 };
 
 // nullopt: nothing of the row's weights may be left. Precondition: the row has a bound.
@@ -69,11 +78,9 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
                   std::vector<ChannelBound>* bounds);
 
 // Variance that the rounding of P gives sum_c w_c e_c, for several w at once.
-// Shapes: s (keys), projected (keys, directions) = sum_c w_c v_jc, centre (directions) = sum_c w_c
-// o_c.
+// Shapes: projected (keys, directions) = sum_c w_c v_jc, centre (directions) = sum_c w_c o_c.
 std::vector<double> NoiseAlong(const Arithmetic& a, const RowNoise& noise,
-                               std::span<const double> s, std::span<const double> projected,
-                               std::span<const double> centre);
+                               std::span<const double> projected, std::span<const double> centre);
 
 }  // namespace kvcheck
 

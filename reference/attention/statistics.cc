@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <numbers>
 
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
@@ -54,6 +56,9 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
 constexpr double kCancelled = 0x1p-45;
 // Least sum of squares of an effect in units of its noise.
 constexpr double kLeastSize = 1e-60;
+
+// Outputs that differ by less, relative to their size, have one phase to their rounding.
+constexpr double kSameOutput = 0x1p-16;
 
 // Products with all directions at once need a fixed number of lanes.
 constexpr size_t kLanes = kProjectLanes;
@@ -158,26 +163,31 @@ std::vector<double> Effects(const RowContext& context, const RowQuestion& questi
   return effects;
 }
 
+double NormalDensity(double z) { return std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi); }
 double NormalDistribution(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
 struct Moments {
   double mean = 0;
   double variance = 0;
+  double passed = 1;  // share of what o is off by that the rounded result is off by
 };
 
 // Of what the output's rounding adds to a result o that is off by a random number of this
 // deviation. A deviation of a spacing leaves a uniform error. Below, the rounding of o is hardly
-// random: it is the same where o comes again.
+// random: it is the same where o comes again, and takes back what o is off by. So the error is
+// `passed` times that number, the regression on it, and a rest that does not correlate with it.
 Moments OfOutputRounding(DType out, double o, double deviation) {
   const double spacing = SpacingAt(out, std::fabs(o));
-  if (!(deviation < spacing)) return {0, spacing * spacing / 12};
+  if (!(deviation < spacing)) return {0, spacing * spacing / 12, 1};
   const double nearest = std::nearbyint(o / spacing) * spacing;
-  if (deviation == 0) return {nearest - o, 0};
+  if (deviation == 0) return {nearest - o, 0, 0};
   const auto reach = static_cast<int>(std::ceil(8 * deviation / spacing)) + 1;
-  double mean = 0, square = 0, below = 0, of_nearest = 0;
+  double mean = 0, square = 0, below = 0, of_nearest = 0, passed = 0;
   for (int k = -reach; k <= reach; ++k) {
     const double value = nearest + k * spacing;
-    const double up_to = k == reach ? 1 : NormalDistribution((value + spacing / 2 - o) / deviation);
+    const double to_tie = (value + spacing / 2 - o) / deviation;
+    const double up_to = k == reach ? 1 : NormalDistribution(to_tie);
+    passed += spacing / deviation * NormalDensity(to_tie);
     const double error = value - o;
     mean += (up_to - below) * error;
     square += (up_to - below) * error * error;
@@ -191,7 +201,8 @@ Moments OfOutputRounding(DType out, double o, double deviation) {
   if (rare > kNoiseFalseAlarm && rare < 0.5) {
     proxy = std::max(proxy, spacing * spacing * (1 - 2 * rare) / (2 * std::log(1 / rare - 1)));
   }
-  return {mean, std::max(0.0, proxy - deviation * deviation)};
+  const double through = passed * deviation;
+  return {mean, std::max(0.0, proxy - through * through), passed};
 }
 
 // Rows with the same weights round P alike, whatever their V; equal denominators tell them. Rows in
@@ -212,13 +223,15 @@ class RowStatistics {
         row_(row),
         noise_(*row.noise),
         sums_(context, owned.question, row),
-        rotates_(context.head->v.basis.Rotates()) {}
+        basis_(context, owned.question, row),
+        rotates_(context.head->v.basis.Rotates()),
+        sums_alike_(ChannelsAreAlike(owned.question, row, context.arithmetic->u_pv)) {}
 
-  void Fill(const RowContext& context, const std::vector<double>& effects, size_t r,
-            TileStatistics* statistics) {
+  void Fill(const std::vector<double>& effects, size_t r, TileStatistics* statistics) {
     const size_t dv = row_.channels.size();
-    SetVariances();
     SetFixed();
+    SetVariances();
+    SetRounding();
     std::vector<double> w(dv * kLanes, 0);
     for (size_t d = 0; d < kDirections; ++d) {
       double size = 0;
@@ -228,17 +241,19 @@ class RowStatistics {
         size += w[c * kLanes + d] * effects[d * dv + c];
       }
       // Beside such noise the fault is nothing, or the noise is; a double holds no square of that.
-      if (size == 0 || (size > kLeastSize && size < 1 / kLeastSize)) continue;
+      if (size > kLeastSize && size < 1 / kLeastSize) continue;
       for (size_t c = 0; c < dv; ++c) {
         w[c * kLanes + d] = 0;
         statistics->effect[d][r * dv + c] = 0;
       }
     }
-    const BasisSlack basis = SlackOfBasis(context, question_, row_, w);
-    AddBasis(basis);
     for (size_t c = 0; c < dv; ++c) {
-      // A row that is off by anything has no statistics.
-      if (!std::isfinite(sigma_squared_[c]) || !std::isfinite(fixed_[c])) return;
+      // A row that is off by anything has no statistics, nor has one whose errors are no double in
+      // units of its noise.
+      if (!std::isfinite(sigma_squared_[c]) ||
+          !(fixed_[c] * fixed_[c] * kLeastSize < sigma_squared_[c] || fixed_[c] == 0)) {
+        return;
+      }
     }
     std::copy(sigma_squared_.begin(), sigma_squared_.end(),
               statistics->sigma_squared.begin() + static_cast<std::ptrdiff_t>(r * dv));
@@ -247,13 +262,23 @@ class RowStatistics {
         statistics->slack_squared[r] += fixed_[c] * fixed_[c] / sigma_squared_[c];
       }
     }
-    Project(question_, w, &projected_);
-    AddDirections(w, basis, r, statistics);
+    passed_ = w;
+    for (size_t c = 0; c < dv; ++c) {
+      for (size_t d = 0; d < kLanes; ++d) passed_[c * kLanes + d] *= rounding_[c].passed;
+    }
+    Project(question_, passed_, &projected_);
+    AddDirections(w, r, statistics);
     statistics->taken[r] = 1;
     statistics->identity[r] = IdentityOf(row_);
   }
 
  private:
+  static bool ChannelsAreAlike(const RowQuestion& question, const RowReference& row, double u) {
+    std::vector<double> masses;
+    for (const ChannelReference& channel : row.channels) masses.push_back(channel.mass);
+    return AreAlike(masses, question.keys.size(), u);
+  }
+
   // Of each channel, before and after its output is rounded.
   void SetVariances() {
     const size_t dv = row_.channels.size();
@@ -263,28 +288,39 @@ class RowStatistics {
     sigma_squared_.resize(dv);
     for (size_t c = 0; c < dv; ++c) {
       own_[c] = noise_.of_sums[c] + (rotates_ ? of_coordinates[c] : 0);
-      const double half = a_.u_o > 0 ? 0.5 * SpacingAt(out_, std::fabs(row_.channels[c].value)) : 0;
+      const double half = 0.5 * SpacingOfOutput(c);
       sigma_squared_[c] = noise_.of_p[c] + own_[c] + half * half / 3;
     }
   }
 
-  // What V's basis adds to what is not random, which takes the weights of the directions.
-  void AddBasis(const BasisSlack& basis) {
-    for (size_t c = 0; rotates_ && c < fixed_.size(); ++c) fixed_[c] += basis.of_channel[c];
+  // Largest spacing in which the output may be rounded: errors may take it to another binade.
+  double SpacingOfOutput(size_t c) const {
+    if (!(a_.u_o > 0)) return 0;
+    const double reach = fixed_[c] + NoiseFactor() * std::sqrt(noise_.of_p[c] + own_[c]);
+    return SpacingAt(out_, std::fabs(row_.channels[c].value) + reach);
   }
 
-  // What is not random of each channel, and the output's rounding beside it. Where nothing else is
-  // random it is the measure of an error.
+  // What is not random of each channel before its output is rounded.
   void SetFixed() {
     const size_t dv = row_.channels.size();
     fixed_.resize(dv);
-    rounding_.resize(dv);
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row_.channels[c];
-      const double spread = noise_.scores[c] + noise_.slack[c] + noise_.truncation[c];
+      double spread = noise_.scores[c] + noise_.slack[c] + noise_.truncation[c];
+      spread += rotates_ ? basis_.OfChannels()[c] : channel.terms[kCodecTerm];
+      spread *= 1 + noise_.second_order;
       fixed_[c] = spread + noise_.denominator_error * (std::fabs(channel.value) + spread) +
-                  channel.terms[kUnderflowTerm] + channel.reference_bound +
-                  (rotates_ ? 0 : channel.terms[kCodecTerm]);
+                  channel.terms[kUnderflowTerm] + channel.reference_bound;
+    }
+  }
+
+  // The rounding of the output. Where nothing is random, what is not is the measure of an error.
+  void SetRounding() {
+    const size_t dv = row_.channels.size();
+    rounding_.resize(dv);
+    shifted_.assign(dv, 0);
+    for (size_t c = 0; c < dv; ++c) {
+      const ChannelReference& channel = row_.channels[c];
       if (sigma_squared_[c] == 0) sigma_squared_[c] = fixed_[c] * fixed_[c];
       if (a_.u_o == 0) continue;
       if (a_.plan.op->toward_zero) {
@@ -293,20 +329,67 @@ class RowStatistics {
         one_way_ = true;
         continue;
       }
-      const double deviation = std::sqrt(noise_.of_p[c] + own_[c] + fixed_[c] * fixed_[c]);
+      const double deviation = std::sqrt(noise_.of_p[c] + own_[c]);
+      const double spacing = SpacingOfOutput(c);
+      if (!(deviation < spacing)) {
+        rounding_[c] = {0, spacing * spacing / 12, 1};
+        continue;
+      }
+      if (!(fixed_[c] < spacing)) {
+        // What is not random takes the output from one number to others, whatever the phases are.
+        rounding_[c] = {0, spacing * spacing / 12, 1};
+        shifted_[c] = 0.5 * spacing;
+        fixed_[c] += shifted_[c];
+        continue;
+      }
       rounding_[c] = OfOutputRounding(out_, channel.value, deviation);
+      shifted_[c] = ShiftOfRounding(channel.value, deviation, spacing, fixed_[c]);
+      fixed_[c] += shifted_[c];
     }
   }
 
-  void AddDirections(const std::vector<double>& w, const BasisSlack& basis, size_t r,
-                     TileStatistics* statistics) {
+  // Most that the mean of the output's rounding moves by, if o is off by as much as `fixed` before:
+  // near a tie what is not random decides for the one or the other neighbour.
+  double ShiftOfRounding(double o, double deviation, double spacing, double fixed) const {
+    const double nearest = std::nearbyint(o / spacing) * spacing;
+    const double to_tie = spacing / 2 - std::fabs(nearest - o);
+    if (fixed + NoiseFactor() * deviation < to_tie) return 0;
+    // The density of a normal variable is below 0.4 / deviation.
+    const double slope = std::max(1.0, 0.4 * spacing / deviation);
+    return std::min(spacing, fixed * slope);
+  }
+
+  // Rests of the output's roundings are independent from channel to channel if each is another
+  // function of what the channels are off by: not where one key or two make that number, or where
+  // outputs repeat.
+  bool RoundingsAreAlike() const {
+    double largest = 0, total = 0;
+    for (const double amplitude : noise_.amplitude) {
+      largest = std::max(largest, amplitude * amplitude);
+      total += amplitude * amplitude;
+    }
+    if (4 * largest > total) return true;
+    std::vector<double> sizes;
+    for (const ChannelReference& channel : row_.channels) {
+      sizes.push_back(std::fabs(channel.value));
+    }
+    std::sort(sizes.begin(), sizes.end());
+    const auto distinct = std::unique(sizes.begin(), sizes.end(), [](double a, double b) {
+      return b - a <= b * kSameOutput;
+    });
+    return 4 * (distinct - sizes.begin()) < std::ssize(sizes);
+  }
+
+  void AddDirections(const std::vector<double>& w, size_t r, TileStatistics* statistics) {
     const size_t n = row_.p.size();
     const size_t dv = row_.channels.size();
     std::vector<double> centre(kLanes, 0);
     for (size_t c = 0; c < dv; ++c) {
-      for (size_t d = 0; d < kLanes; ++d) centre[d] += w[c * kLanes + d] * row_.channels[c].value;
+      for (size_t d = 0; d < kLanes; ++d) {
+        centre[d] += passed_[c * kLanes + d] * row_.channels[c].value;
+      }
     }
-    const std::vector<double> of_p = a_.u_p > 0 ? NoiseAlong(a_, noise_, row_.s, projected_, centre)
+    const std::vector<double> of_p = a_.u_p > 0 ? NoiseAlong(a_, noise_, projected_, centre)
                                                 : std::vector<double>(kLanes, 0);
     // Scores and what is biased of P, key by key.
     std::array<double, kLanes> slack{};
@@ -319,18 +402,25 @@ class RowStatistics {
       }
     }
     const double rest = std::max(1 - lost, 0x1p-53);
+    const bool roundings_are_alike = RoundingsAreAlike();
+    std::vector<double> rounding_variance;
+    for (const Moments& moments : rounding_) rounding_variance.push_back(moments.variance);
     for (size_t d = 0; d < kDirections; ++d) {
       double variance = of_p[d];
       double fixed = slack[d] / rest + noise_.denominator_error * std::fabs(centre[d]);
+      const std::vector<double> of = DirectionOf(passed_, d);
+      variance += VarianceAlong(of, noise_.of_sums, sums_alike_);
+      variance += VarianceAlong(DirectionOf(w, d), rounding_variance,
+                                sums_alike_ || roundings_are_alike);
       double mean = 0, up = 0, down = 0;
       for (size_t c = 0; c < dv; ++c) {
         const double weight = w[c * kLanes + d];
         if (weight == 0) continue;
-        variance += weight * weight * (noise_.of_sums[c] + rounding_[c].variance);
         mean += weight * rounding_[c].mean;
         const ChannelReference& channel = row_.channels[c];
         // The final division rounds channel by channel, the denominator's error is common to all.
-        double own = noise_.slack[c] + channel.terms[kUnderflowTerm] + channel.reference_bound +
+        double own = noise_.slack[c] + shifted_[c] + channel.terms[kUnderflowTerm] +
+                     channel.reference_bound +
                      Gamma(a_.c_d, a_.u_a) * (std::fabs(channel.value) + fixed_[c]);
         if (!rotates_) own += channel.terms[kCodecTerm];
         if (one_way_) {
@@ -340,17 +430,17 @@ class RowStatistics {
           own += noise_.truncation[c];
         } else {
           // Its mean has a sign; the rest is as random as a rounding to nearest of that size.
-          up += weight * noise_.drift_up[c];
-          down += weight * noise_.drift_down[c];
-          const double rest_of = weight * noise_.truncation[c];
+          up += of[c] * noise_.drift_up[c];
+          down += of[c] * noise_.drift_down[c];
+          const double rest_of = of[c] * noise_.truncation[c];
           variance += rest_of * rest_of / (3 * noise_.truncations);
         }
         fixed += std::fabs(weight) * own;
       }
       fixed += std::max(std::fabs(up), std::fabs(down));
       if (rotates_) {
-        variance += sums_.Along(DirectionOf(w, d));
-        fixed += basis.along[d];
+        variance += sums_.Along(of);
+        fixed += basis_.Along(of);
       }
       statistics->variance[d][r] = variance;
       statistics->mean[d][r] = mean;
@@ -364,9 +454,12 @@ class RowStatistics {
   const RowReference& row_;
   const RowNoise& noise_;
   const SumNoise sums_;
+  const BasisSlack basis_;
   const bool rotates_;
+  const bool sums_alike_;
   bool one_way_ = false;  // the output is cut toward zero
-  std::vector<double> own_, sigma_squared_, fixed_, projected_;
+  std::vector<double> own_, sigma_squared_, fixed_, shifted_, projected_;
+  std::vector<double> passed_;  // weights, times what the output's rounding lets pass
   std::vector<Moments> rounding_;
 };
 
@@ -418,7 +511,7 @@ void AddRowStatistics(const RowContext& context, const OwnedQuestion& owned,
   }
   // The row does not take part; its effects still serve as hints.
   if (undefined || !row.noise) return;
-  RowStatistics(context, owned, row).Fill(context, effects, r, statistics);
+  RowStatistics(context, owned, row).Fill(effects, r, statistics);
 }
 
 }  // namespace kvcheck

@@ -25,6 +25,13 @@ std::vector<double> SumOfCoordinates(const RowContext& context, const RowQuestio
   return sums;
 }
 
+// In an accumulator that cuts, or whose grid is coarse beside its addends, they are not.
+bool SumsAreRandom(const Arithmetic& a) {
+  const SumPlan& pv = *a.plan.pv;
+  const bool cuts = pv.order == SumOrder::kTensorCore || pv.accumulator.toward_zero;
+  return !cuts && a.u_pv <= UnitRoundoff(DType::kFloat32);
+}
+
 double SumOver(const RotatedBlock& block, const std::vector<double>& of) {
   double sum = 0;
   for (const size_t c : block.channels) sum += of[c];
@@ -41,6 +48,20 @@ double NormOver(const RotatedBlock& block, Element element) {
 
 }  // namespace
 
+bool AreAlike(std::span<const double> masses, size_t terms, double u) {
+  if (masses.empty()) return false;
+  const auto [least, largest] = std::minmax_element(masses.begin(), masses.end());
+  return *largest - *least <= (static_cast<double>(terms) + kSumRoundings) * u * *largest;
+}
+
+double VarianceAlong(std::span<const double> w, std::span<const double> variances, bool alike) {
+  double sum = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    sum += alike ? std::fabs(w[i]) * std::sqrt(variances[i]) : w[i] * w[i] * variances[i];
+  }
+  return alike ? sum * sum : sum;
+}
+
 std::vector<double> DirectionOf(const std::vector<double>& w, size_t direction) {
   std::vector<double> of(w.size() / kProjectLanes);
   for (size_t c = 0; c < of.size(); ++c) of[c] = w[c * kProjectLanes + direction];
@@ -56,7 +77,9 @@ SumNoise::SumNoise(const RowContext& context, const RowQuestion& question, const
   } else {
     for (const ChannelReference& channel : row.channels) variance_.push_back(channel.mass);
   }
-  for (double& mass : variance_) mass *= one * mass;
+  alike_ = AreAlike(variance_, question.keys.size(), u);
+  const bool is_random = !basis_.Rotates() || SumsAreRandom(*context.arithmetic);
+  for (double& mass : variance_) mass *= is_random ? one * mass : 0;
 }
 
 std::vector<double> SumNoise::OfChannels() const {
@@ -71,17 +94,14 @@ std::vector<double> SumNoise::OfChannels() const {
 
 double SumNoise::Along(std::vector<double> w) const {
   if (basis_.Rotates()) basis_.Rotate(w);
-  double sum = 0;
-  for (size_t i = 0; i < w.size(); ++i) sum += w[i] * w[i] * variance_[i];
-  return sum;
+  return VarianceAlong(w, variance_, alike_);
 }
 
-BasisSlack SlackOfBasis(const RowContext& context, const RowQuestion& question,
-                        const RowReference& row, const std::vector<double>& w) {
-  const StoredBasis& basis = context.head->v.basis;
-  BasisSlack slack;
-  slack.of_channel.assign(row.channels.size(), 0);
-  if (!basis.Rotates()) return slack;
+BasisSlack::BasisSlack(const RowContext& context, const RowQuestion& question,
+                       const RowReference& row)
+    : basis_(context.head->v.basis), row_(row) {
+  of_channel_.assign(row.channels.size(), 0);
+  if (!basis_.Rotates()) return;
   const Arithmetic& a = *context.arithmetic;
   std::vector<double> weights = row.p;
   double rest = 1 - row.sink_error;
@@ -89,34 +109,37 @@ BasisSlack SlackOfBasis(const RowContext& context, const RowQuestion& question,
     weights[j] += row.weight_error[j];
     rest -= row.weight_error[j];
   }
-  const double decoded = Gamma(a.v_parts.c, a.u_a) / std::max(rest, 0x1p-53);
-  const double back = Gamma(RoundingsBack(a, basis), a.u_a);
-  const std::vector<double> sums = SumOfCoordinates(context, question, weights);
-  const double root = std::sqrt(static_cast<double>(basis.BlockSize()));
-  for (const RotatedBlock& block : basis.blocks) {
-    const double of_values = decoded * SumOver(block, sums) / root;
+  double each = Gamma(a.v_parts.c, a.u_a);
+  if (!SumsAreRandom(a)) each += Gamma(row.noise->truncations + kSumRoundings, a.u_pv);
+  each_ = each / std::max(rest, 0x1p-53);
+  back_ = Gamma(RoundingsBack(a, basis_), a.u_a);
+  sums_ = SumOfCoordinates(context, question, weights);
+  const double root = std::sqrt(static_cast<double>(basis_.BlockSize()));
+  for (const RotatedBlock& block : basis_.blocks) {
+    const double of_values = each_ * SumOver(block, sums_) / root;
     for (const size_t c : block.channels) {
-      slack.of_channel[c] = of_values + row.channels[c].terms[kCodecTerm];
+      of_channel_[c] = of_values + row.channels[c].terms[kCodecTerm];
     }
   }
-  for (size_t d = 0; d < kProjectLanes; ++d) {
-    std::vector<double> column = DirectionOf(w, d);
-    double& along = slack.along[d];
-    for (const RotatedBlock& block : basis.blocks) {
-      const double of_w = NormOver(block, [&](size_t c) { return column[c]; });
-      if (of_w == 0) continue;
-      const double of_o = NormOver(block, [&](size_t c) { return row.channels[c].value; });
-      const double of_error =
-          NormOver(block, [&](size_t c) { return row.channels[c].before_output; });
-      along += of_w * back * (of_o + of_error);
-      for (const size_t c : block.channels) {
-        if (column[c] != 0) along += std::fabs(column[c]) * row.channels[c].terms[kCodecTerm];
-      }
+}
+
+double BasisSlack::Along(std::vector<double> w) const {
+  if (!basis_.Rotates()) return 0;
+  double along = 0;
+  for (const RotatedBlock& block : basis_.blocks) {
+    const double of_w = NormOver(block, [&](size_t c) { return w[c]; });
+    if (of_w == 0) continue;
+    const double of_o = NormOver(block, [&](size_t c) { return row_.channels[c].value; });
+    const double of_error =
+        NormOver(block, [&](size_t c) { return row_.channels[c].before_output; });
+    along += of_w * back_ * (of_o + of_error);
+    for (const size_t c : block.channels) {
+      if (w[c] != 0) along += std::fabs(w[c]) * row_.channels[c].terms[kCodecTerm];
     }
-    basis.Rotate(column);
-    for (size_t i = 0; i < column.size(); ++i) along += decoded * std::fabs(column[i]) * sums[i];
   }
-  return slack;
+  basis_.Rotate(w);
+  for (size_t i = 0; i < w.size(); ++i) along += each_ * std::fabs(w[i]) * sums_[i];
+  return along;
 }
 
 }  // namespace kvcheck

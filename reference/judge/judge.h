@@ -46,7 +46,7 @@ struct JudgeOptions {
   bool strict = false;  // a verdict that chooses its own plan is refused
   double false_alarm = kStatisticsFalseAlarm;
   // Names of directions: a verdict that would not have shown such a fault is MISTRUSTED.
-  std::vector<std::string> must_see;
+  std::vector<std::string> must_see{};
   int64_t sample_rows = 0;  // of each output; 0: all are judged
   uint64_t sample_seed = 1;
   // A row in which any answer of its size would pass makes the verdict MISTRUSTED; otherwise it is

@@ -34,6 +34,13 @@ std::optional<Rule> ParseRule(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Rule> DecidedBy(const OutputVerdict& output) {
+  if (output.counts.failed > output.counts.failed_by_noise) return Rule::kBound;
+  if (output.counts.failed > 0) return Rule::kNoise;
+  if (output.statistics && !output.statistics->over.empty()) return Rule::kStatistics;
+  return std::nullopt;
+}
+
 std::string_view Name(Precision precision) {
   switch (precision) {
     case Precision::kDouble:

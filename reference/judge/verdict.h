@@ -155,6 +155,9 @@ struct OutputVerdict {
   bool operator==(const OutputVerdict&) const = default;
 };
 
+// By which rule an output fails that was compared: the first one that is enough; nullopt: by none.
+std::optional<Rule> DecidedBy(const OutputVerdict& output);
+
 struct Verdict {
   Outcome outcome = Outcome::kPass;
   std::vector<std::string> reasons;

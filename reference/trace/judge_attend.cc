@@ -115,7 +115,7 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
     options.explain = true;
     judgement.hints = Judge(expected, observed, options).outputs.at(0).hints;
   }
-  if (verdict.outcome == Outcome::kFail && output.worst) {
+  if (verdict.outcome == Outcome::kFail && output.counts.failed > 0 && output.worst) {
     judgement.message =
         fmt::format("out{} is {}, {} is expected within {:.3g}", output.worst->coordinates,
                     output.worst->got, output.worst->expected, output.worst->bound);

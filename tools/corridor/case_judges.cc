@@ -333,6 +333,7 @@ std::string SignatureOf(const Case& c, const Verdict& verdict) {
     }
     if (verdict.outcome != Outcome::kFail) break;
     if (!output.worst) return text + " shape";
+    if (DecidedBy(output) == Rule::kStatistics) return text + " statistics";
     if (!std::isfinite(output.worst->got) || !std::isfinite(output.worst->expected)) {
       return text + " special_value";
     }
@@ -347,7 +348,9 @@ std::string SignatureOf(const Case& c, const Verdict& verdict) {
 std::string ReasonOf(const Verdict& verdict) {
   for (const OutputVerdict& output : verdict.outputs) {
     if (output.outcome != verdict.outcome) continue;
-    if (verdict.outcome == Outcome::kFail && output.worst) return WorstSentence(output);
+    if (verdict.outcome == Outcome::kFail && output.counts.failed > 0 && output.worst) {
+      return WorstSentence(output);
+    }
     if (output.reasons.empty()) continue;
     std::string reason = fmt::format("{}: {}", output.name, output.reasons[0]);
     if (verdict.outcome != Outcome::kMistrusted || verdict.plan.empty()) return reason;

@@ -198,6 +198,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"blind_rows", output.blind_rows},
           {"blind_where", output.blind_where},
           {"by_bound_alone", output.by_bound_alone},
+          {"decided_by", DecidedBy(output) ? Name(*DecidedBy(output)) : ""},
           {"rows_at", std::move(rows_at)},
           {"statistics", output.statistics ? StatisticsJson(*output.statistics) : Json(nullptr)},
           {"sample", output.sample ? SampleJson(*output.sample) : Json(nullptr)},

@@ -154,7 +154,7 @@ TEST(AttentionSource, ANanInOneChannelOfVDoesNotFreeTheOthers) {
   const AttentionSource source(c, {}, PlainPlan(), inputs);
   SimulatedKernel kernel(PlainPlan(), {});
   TensorMap answer = Answer(&kernel, c, inputs);
-  const Verdict right = Judge(source, MemorySink(TensorMap(answer)), {.statistics = true});
+  const Verdict right = Judge(source, MemorySink(TensorMap(answer)));
   EXPECT_EQ(right.outcome, Outcome::kPass);
   EXPECT_EQ(right.outputs[0].counts.undefined, 2 * 6 * 17);
   EXPECT_EQ(right.outputs[0].counts.judged, 4 * 2 * 6 * 17);

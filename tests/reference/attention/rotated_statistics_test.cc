@@ -37,7 +37,7 @@ StatisticsReport Judged(const AttentionCase& c, const Plan& plan, const TensorMa
                         int64_t* failed, const AttentionRules& rules = {}) {
   SimulatedKernel kernel(plan, {}, rules);
   const Verdict verdict = Judge(AttentionSource(c, {}, plan, inputs),
-                                MemorySink(Answer(&kernel, c, inputs)), {.statistics = true});
+                                MemorySink(Answer(&kernel, c, inputs)));
   *failed += verdict.outputs[0].counts.failed;
   return *verdict.outputs[0].statistics;
 }
@@ -68,7 +68,7 @@ TEST(RotatedStatistics, KeepCleanKernelsInsideTheLimit) {
           const AttentionCase c = CaseInBasis(type, k, v, regime, kv_len, 2, ++seed);
           const Plan plan = PlanInBasis(type, 2);
           const StatisticsReport report = Judged(c, plan, GenerateInputs(Case(c), {}), &failed);
-          EXPECT_TRUE(report.warnings.empty()) << Print(Case(c)) << "\n" << report.warnings[0];
+          EXPECT_TRUE(report.over.empty()) << Print(Case(c)) << "\n" << report.over[0];
           EXPECT_EQ(report.skipped_elements, 0) << Print(Case(c));
           largest = std::max(largest, LargestZ(report));
         }
@@ -146,7 +146,7 @@ TEST(RotatedStatistics, SpreadRoundingsOverTheBlock) {
   int64_t failed = 0;
   const StatisticsReport report = Judged(c, plan, inputs, &failed);
   EXPECT_EQ(failed, 0);
-  EXPECT_TRUE(report.warnings.empty()) << report.warnings[0];
+  EXPECT_TRUE(report.over.empty()) << report.over[0];
   // With the noise of sums of channels, they would be far outside.
   const AttentionSource source(c, {}, plan, inputs);
   SimulatedKernel kernel(plan, {});
@@ -179,7 +179,7 @@ TEST(RotatedStatistics, CountDecodingAndTheWayBackAtTheirLargest) {
     c.mask.causal = CausalAlignment::kTopLeft;
     const TensorMap inputs = GenerateInputs(Case(c), {});
     const StatisticsReport report = Judged(c, plan, inputs, &failed);
-    EXPECT_TRUE(report.warnings.empty()) << Print(Case(c)) << "\n" << report.warnings[0];
+    EXPECT_TRUE(report.over.empty()) << Print(Case(c)) << "\n" << report.over[0];
     SimulatedKernel kernel(plan, {});
     const auto scores =
         HeadScores(AttentionSource(c, {}, plan, inputs), Answer(&kernel, c, inputs), false);

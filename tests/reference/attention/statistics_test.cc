@@ -162,7 +162,7 @@ TEST(FaultDirection, IsNamedWhereAKernelHasTheFault) {
     const FaultDirection& fault = FaultDirections()[direction];
     SimulatedKernel kernel(plan, {}, FaultyRules(direction, 0.01));
     const Verdict verdict =
-        Judge(source, MemorySink(Answer(&kernel, c, inputs)), {.statistics = true});
+        Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     ASSERT_EQ(verdict.outcome, Outcome::kFail) << fault.name;
     const OutputVerdict& out = verdict.outputs[0];
     ASSERT_FALSE(out.hints.empty()) << fault.name;
@@ -215,7 +215,7 @@ TEST(FaultDirection, IsZeroAndNeverReportedWhereTheFaultDoesNotExist) {
   for (const size_t fault : {kFirstMissing, kLastMissing, kScale}) {
     SimulatedKernel kernel(plan, {}, FaultyRules(fault, 0.01));
     const Verdict verdict =
-        Judge(source, MemorySink(Answer(&kernel, c, inputs)), {.statistics = true});
+        Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     const OutputVerdict& out = verdict.outputs[0];
     for (const size_t direction : {kOtherHead, kPreviousVisible}) {
       const std::string_view name = FaultDirections()[direction].name;

@@ -87,7 +87,7 @@ TEST(Statistics, HonestRoundingRaisesNoAlarm) {
   const int64_t heads = 200;
   const StatisticsReport report = ReportOf(heads, 1, 0);
   EXPECT_EQ(report.tests, 3 * heads + 2);
-  EXPECT_TRUE(report.warnings.empty());
+  EXPECT_TRUE(report.over.empty());
   double squares = 0;
   for (const DirectionStatistic& d : report.directions) squares += d.z * d.z;
   const double count = static_cast<double>(report.directions.size());
@@ -111,12 +111,12 @@ TEST(Statistics, AFaultOfTwiceTheDetectableSizeIsAlwaysFoundAndMeasured) {
     // z would be off by more than its limit otherwise.
     EXPECT_NEAR(d.coefficient, 2 * detectable, d.detectable) << d.group;
   }
-  EXPECT_NE(report.warnings[0].find("the scale is off"), std::string::npos);
+  EXPECT_NE(report.over[0].find("the scale is off"), std::string::npos);
 }
 
 TEST(Statistics, ATenthOfTheDetectableSizeIsNot) {
   const double detectable = ReportOf(20, 1, 0).directions[0].detectable;
-  EXPECT_TRUE(ReportOf(20, 1, detectable / 10).warnings.empty());
+  EXPECT_TRUE(ReportOf(20, 1, detectable / 10).over.empty());
 }
 
 TEST(Statistics, ErrorsOfTwiceTheirDeclaredSizeAreSeenByQ) {

@@ -82,7 +82,7 @@ TEST_F(Terminal, BashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(complete("kvcheck bench \"\"").out, "formats kv-cache\n");
   EXPECT_EQ(complete("kvcheck bench formats --ty").out, "--type\n");
   EXPECT_EQ(complete("kvcheck bench formats --type \"\"").out, "f32 f16 bf16\n");
-  EXPECT_EQ(complete("kvcheck run --statistics o").out, "on off\n");
+  EXPECT_EQ(complete("kvcheck run --rule s").out, "statistics\n");
   Shell("echo >some.case");
   EXPECT_EQ(complete("kvcheck run some").out, "some.case\n");
   EXPECT_EQ(complete("kvcheck run --json some").out, "some.case\n");

@@ -48,7 +48,8 @@ TEST_F(CommandLine, UsageErrorsExitWithTwoAndSayWhatToDo) {
       {"--frobnicate"},
       {"run"},
       {"run", kAttentionCase, "--frobnicate"},
-      {"run", kAttentionCase, "--statistics", "maybe"},
+      {"run", kAttentionCase, "--rule", "maybe"},
+      {"run", kAttentionCase, "--must-see", "no such fault"},
       {"run", kAttentionCase, "-j", "0"},
       {"run", kAttentionCase, "--impl", "frobnicate"},
       {"run", kAttentionCase, "--json", "-", "--junit", "-"},
@@ -311,6 +312,58 @@ TEST_F(RunCommand, AnInterruptIsHeardWhereverTheWorkIs) {
     EXPECT_TRUE(std::filesystem::is_empty(temporary)) << text;
   }
   unsetenv("TMPDIR");
+}
+
+// Over 4,096 keys in bf16 the worst case of P's rounding hides a lost key; roundings of random phase
+// do not.
+TEST_F(RunCommand, FailsByStatisticsUnlessTheBoundAloneIsAsked) {
+  const Arguments asked = {"run",
+                           "attention hq=4 hkv=2 l=4 t=4096 d=64 q=bf16 k=bf16 v=bf16 out=bf16 "
+                           "data=gauss:3",
+                           "--plan", "flash_attention_2", "--impl", "fault:last_key_dropped"};
+  const auto with = [&](const Arguments& more) {
+    Arguments arguments = asked;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tool(arguments);
+  };
+  const ToolRun by_default = with({"--json", Path("default.json")});
+  EXPECT_EQ(by_default.exit_code, 1);
+  EXPECT_EQ(by_default.out.rfind("FAIL", 0), 0U) << by_default.out;
+  const auto output = [](const nlohmann::json& report) {
+    return report["cases"][0]["outputs"][0];
+  };
+  const nlohmann::json report = output(nlohmann::json::parse(ContentOfFile("default.json")));
+  EXPECT_TRUE(report["decided_by"] == "noise" || report["decided_by"] == "statistics");
+  EXPECT_FALSE(report["statistics"]["over"].empty());
+  const ToolRun bound = with({"--rule", "bound", "--json", Path("bound.json")});
+  EXPECT_EQ(bound.exit_code, 0);
+  const std::string first = bound.out.substr(0, bound.out.find('\n'));
+  EXPECT_NE(first.find("by the proven bound alone"), std::string::npos) << first;
+  const nlohmann::json alone = output(nlohmann::json::parse(ContentOfFile("bound.json")));
+  EXPECT_TRUE(alone["statistics"].is_null());
+  EXPECT_EQ(alone["by_bound_alone"], true);
+}
+
+TEST_F(RunCommand, APassNamesWhatItCouldNotHaveSeen) {
+  const Arguments asked = {"run",
+                           "attention hq=2 hkv=1 l=1 t=4096 d=8 q=bf16 k=bf16 v=bf16 out=bf16 "
+                           "data=gauss:3",
+                           "--plan", "flash_attention_2"};
+  const auto with = [&](const Arguments& more) {
+    Arguments arguments = asked;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tool(arguments);
+  };
+  const ToolRun run = with({});
+  EXPECT_EQ(run.exit_code, 0);
+  const std::string first = run.out.substr(0, run.out.find('\n'));
+  EXPECT_NE(first.find("blind to: "), std::string::npos) << first;
+  EXPECT_NE(first.find("row factor"), std::string::npos) << first;
+  EXPECT_EQ(with({"--must-see", "standard"}).exit_code, 3);
+  EXPECT_EQ(with({"--must-see", "row factor"}).exit_code, 3);
+  EXPECT_EQ(with({"--must-see", "other key/value head"}).exit_code, 0) << "there is no other head";
+  EXPECT_EQ(with({"--strict"}).exit_code, 1);
+  EXPECT_EQ(with({"--strict", "--must-see", "none"}).exit_code, 0);
 }
 
 }  // namespace
