@@ -57,6 +57,9 @@ constexpr double kCancelled = 0x1p-45;
 // Least sum of squares of an effect in units of its noise.
 constexpr double kLeastSize = 1e-60;
 
+// Below it a weight tells nothing of its row.
+constexpr double kNoWeightLeft = 0x1p-60;
+
 // Outputs that differ by less, relative to their size, have one phase to their rounding.
 constexpr double kSameOutput = 0x1p-16;
 
@@ -213,6 +216,19 @@ uint64_t IdentityOf(const RowReference& row) {
   return SplitMixBits(std::bit_cast<uint32_t>(static_cast<float>(row.denominator)) + row.p.size());
 }
 
+// Weights within half a spacing of P of each other round nearly alike. Of a row's weights these few
+// tell: those of rows that have nothing in common are not alike in all of them.
+RowLikeness LikenessOf(const RowReference& row) {
+  RowLikeness likeness;
+  const size_t n = row.p.size();
+  likeness[0] = static_cast<double>(n);
+  for (size_t i = 1; i < likeness.size(); ++i) {
+    const double p = row.p[(n - 1) * (i - 1) / (likeness.size() - 2)];
+    likeness[i] = std::log(std::max(p, kNoWeightLeft));
+  }
+  return likeness;
+}
+
 // Everything about one row that its directions share.
 class RowStatistics {
  public:
@@ -270,6 +286,8 @@ class RowStatistics {
     AddDirections(w, r, statistics);
     statistics->taken[r] = 1;
     statistics->identity[r] = IdentityOf(row_);
+    statistics->likeness[r] = LikenessOf(row_);
+    statistics->like_within = a_.u_p;
   }
 
  private:
@@ -482,6 +500,7 @@ TileStatistics EmptyStatistics(size_t rows, size_t channels) {
   statistics.mean.assign(kDirections, std::vector<double>(rows, 0));
   statistics.taken.assign(rows, 0);
   statistics.identity.assign(rows, 0);
+  statistics.likeness.assign(rows, {});
   statistics.slack.assign(kDirections, std::vector<double>(rows, 0));
   statistics.slack_squared.assign(rows, 0);
   statistics.gram_norm.assign(rows, static_cast<double>(channels));

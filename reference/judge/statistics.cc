@@ -116,6 +116,8 @@ void StatisticsAccumulator::AddRow(const ExpectedTile& tile, size_t row, size_t 
   const size_t directions = statistics.effect.size();
   RowSums sums;
   sums.identity = statistics.identity[row];
+  if (!statistics.likeness.empty()) sums.likeness = statistics.likeness[row];
+  sums.like_within = statistics.like_within;
   sums.gram = statistics.gram_norm[row];
   sums.directions.resize(directions);
   std::vector<uint8_t> has_effect(directions, 0), shows(directions, 0);
@@ -253,6 +255,39 @@ QuadraticStatistic StatisticsAccumulator::Varying(std::vector<const RowSums*> ro
   return result;
 }
 
+void StatisticsAccumulator::JoinAlike(std::map<int, GroupSums>* groups) {
+  std::vector<RowSums*> rows;
+  for (auto& [key, group] : *groups) {
+    for (RowSums& row : group.rows) {
+      if (row.likeness) rows.push_back(&row);
+    }
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const RowSums* a, const RowSums* b) { return *a->likeness < *b->likeness; });
+  const auto are_alike = [](const RowSums& a, const RowSums& b) {
+    for (size_t i = 0; i < a.likeness->size(); ++i) {
+      if (!(std::fabs((*a.likeness)[i] - (*b.likeness)[i]) <= a.like_within)) return false;
+    }
+    return true;
+  };
+  std::map<uint64_t, uint64_t> joined;  // an identity, and one before it
+  const auto first_of = [&](uint64_t identity) {
+    for (auto at = joined.find(identity); at != joined.end(); at = joined.find(identity)) {
+      identity = at->second;
+    }
+    return identity;
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double most = (*rows[i]->likeness)[0] + rows[i]->like_within;
+    for (size_t j = i + 1; j < rows.size() && (*rows[j]->likeness)[0] <= most; ++j) {
+      if (!are_alike(*rows[i], *rows[j])) continue;
+      const uint64_t one = first_of(rows[i]->identity), other = first_of(rows[j]->identity);
+      if (one != other) joined[std::max(one, other)] = std::min(one, other);
+    }
+  }
+  for (RowSums* row : rows) row->identity = first_of(row->identity);
+}
+
 StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t tests,
                                                double false_alarm) const {
   StatisticsReport report;
@@ -262,6 +297,8 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
   const double t = TailExponent(tests, false_alarm);
   const double limit = DirectionLimit(tests, false_alarm);
   OverLines over(static_cast<int64_t>(groups_.size()));
+  std::map<int, GroupSums> groups = groups_;
+  JoinAlike(&groups);
   const auto add_varying = [&](const std::string& name, const std::vector<const RowSums*>& rows,
                                size_t k) {
     QuadraticStatistic q = Varying(rows, k, t);
@@ -313,7 +350,7 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     }
   };
   std::vector<const RowSums*> all;
-  for (const auto& [key, group] : groups_) {
+  for (const auto& [key, group] : groups) {
     const std::string name = GroupName(info, key);
     std::vector<const RowSums*> rows;
     for (const RowSums& row : group.rows) rows.push_back(&row);
@@ -346,7 +383,7 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     }
     report.quadratics.push_back(std::move(q));
   }
-  if (groups_.size() > 1) add_directions(std::string(kAllGroups), all);
+  if (groups.size() > 1) add_directions(std::string(kAllGroups), all);
   report.over = over.Take();
   report.blind_to = BlindTo(report, info);
   return report;

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -123,6 +124,8 @@ class StatisticsAccumulator {
   };
   struct RowSums {
     uint64_t identity = 0;
+    std::optional<RowLikeness> likeness;
+    double like_within = 0;
     double gram = 0;
     std::vector<DirectionSums> directions;
   };
@@ -135,6 +138,8 @@ class StatisticsAccumulator {
   void AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
               std::span<const double> errors, GroupSums* group);
   static QuadraticStatistic Varying(std::vector<const RowSums*> rows, size_t direction, double t);
+  // Gives rows that are nearly alike one identity.
+  static void JoinAlike(std::map<int, GroupSums>* groups);
   // Sums over rows, those of one identity together.
   static std::vector<DirectionSums> Directions(std::vector<const RowSums*> rows);
 

@@ -5,6 +5,7 @@
 #define REFERENCE_SPEC_TILES_H_
 
 #include <cstddef>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -86,6 +87,9 @@ struct Alternative {
 };
 
 // The statistical tier for the rows of a tile (bound.md, section 4). w = effect / sigma^2.
+// Logarithms of some weights of a row, and of how many there are.
+using RowLikeness = std::array<double, 6>;
+
 struct TileStatistics {
   std::vector<uint8_t> taken;                 // per row: 1 where it takes part
   std::vector<double> sigma_squared;          // per element
@@ -100,6 +104,10 @@ struct TileStatistics {
   // Per row: equal where the rows are the same computation on the same numbers, whose errors are
   // the same too.
   std::vector<uint64_t> identity;
+  // Per row, numbers of which all are within `like_within` of those of another row where the two
+  // round nearly alike. Empty: only rows of one identity do.
+  std::vector<RowLikeness> likeness;
+  double like_within = 0;
 };
 
 // A contiguous range of whole rows of one output.
