@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -228,11 +229,13 @@ TEST_F(CppAdapter, WhatIsNotOverriddenIsUnsupported) {
 }
 
 TEST_F(CppAdapter, SignsOfLifeKeepALongCallAlive) {
-  // 130 steps of 50 ms at least are longer than the limit, each of them is far shorter.
+  // Three steps of 40 minutes are longer than the limit, each of them is shorter.
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const SharedChildTime time(testing::TempDir());
   const ToolRun run = Tool({"run",
                             "cache layout=linear k=f32 v=f32 x=f32 hkv=1 hq=1 dk=8 dv=8 growth=8 "
                             "observe=each data=tokens:1; new A rows=1; append A 2",
-                            "--impl", Odd("slow"), "--limit", "5s"});
+                            "--impl", Odd("slow"), "--limit", "1h"});
   EXPECT_EQ(run.exit_code, kShowsNothing) << run.out << run.err;
 }
 

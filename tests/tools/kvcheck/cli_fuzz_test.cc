@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -198,10 +199,11 @@ TEST_F(FuzzCommand, CrashesAreVerdictsAndShrink) {
 
 TEST_F(FuzzCommand, HangsAreVerdictsAndShrink) {
   UseProgram(KVCHECK_SELFTEST_TOOL);
-  const ToolRun run =
-      Tool({"fuzz", "--impl", "selftest:hang", "--out", "found", "--limit", "1s", "-j", "2"});
+  const SharedChildTime time(testing::TempDir());
+  const ToolRun run = Tool({"fuzz", "--impl", "selftest:hang", "--out", "found", "--limit", "1h",
+                            "--shrink-time", "10h", "-j", "2"});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
-  EXPECT_TRUE(run.out.starts_with("TIMED_OUT  cache trim TIMED_OUT  made no progress for 1.0 s"))
+  EXPECT_TRUE(run.out.starts_with("TIMED_OUT  cache trim TIMED_OUT  made no progress for 3600.0 s"))
       << run.out;
   const std::string text = Content("found/cache-trim-TIMED_OUT.case");
   const std::string trace = text.substr(text.find("\ncache ") + 1);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -363,8 +364,11 @@ TEST_F(GateCommand, CrashesAndHangsAreVerdictsOfTheirCases) {
   EXPECT_NE(crash.out.find("signature \"trim CRASHED\""), std::string::npos) << crash.out;
   EXPECT_NE(crash.out.find("3 cases: 2 passed, 1 failed (1 crashed)"), std::string::npos)
       << crash.out;
-  const ToolRun hang = Gate({"--impl", "selftest:hang", "--limit", "1"});
+  const SharedChildTime time(testing::TempDir());
+  const ToolRun hang = Gate({"--impl", "selftest:hang", "--limit", "1h"});
   EXPECT_EQ(hang.exit_code, 1);
+  EXPECT_NE(hang.out.find("3 cases: 2 passed, 1 failed (1 timed out)"), std::string::npos)
+      << hang.out;
   EXPECT_NE(hang.out.find("TIMED_OUT  small/bad"), std::string::npos) << hang.out;
   // A crash may be known too.
   Write("known.txt",
