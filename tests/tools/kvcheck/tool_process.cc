@@ -96,6 +96,17 @@ void WaitUntil(const std::function<bool()>& sign) {
   while (!sign()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
+int64_t ProcessorSeconds(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string word;
+  // Behind the name, which may hold blanks: state, and the eleventh field from there on.
+  std::string name;
+  std::getline(file, name, ')');
+  for (int i = 0; i < 12 && file >> word; ++i) {
+  }
+  return std::atoll(word.c_str()) / sysconf(_SC_CLK_TCK);
+}
+
 bool Catches(pid_t process, int signal) {
   std::ifstream in("/proc/" + std::to_string(process) + "/status");
   const std::string key = "SigCgt:";

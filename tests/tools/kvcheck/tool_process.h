@@ -27,6 +27,8 @@ void WaitUntil(const std::function<bool()>& sign);
 bool Catches(pid_t process, int signal);
 // 'S', 'T' (stopped), 'Z'; 0 of a process that is gone.
 char StateOf(pid_t process);
+// Of a processor, which the process itself has used, in whole seconds.
+int64_t ProcessorSeconds(pid_t process);
 // The process and all that it has started, from the top.
 std::vector<pid_t> TreeOf(pid_t process);
 
