@@ -290,6 +290,25 @@ const std::map<std::string, Misbehave, std::less<>>& Answers() {
       {"states_of_nobody", [] { WriteFrame("\x81\xa6states\x90"); }},
       {"state_nil", [] { WriteFrame("\x81\xa6states\x91\xc0"); }},
       {"state_no_map", [] { WriteFrame("\x81\xa6states\x91\x07"); }},
+      {"misfit_of_mask",
+       [] {
+         WriteFrame(
+             "\x82\xa7refused\xa3"
+             "odd\xa6misfit\xa4mask");
+       }},
+      {"misfit_of_values",
+       [] {
+         WriteFrame(
+             "\x82\xa7refused\xa3"
+             "odd\xa6misfit\xa7k and v");
+       }},
+      {"misfit_of_nothing",
+       [] {
+         WriteFrame(
+             "\x82\xa7refused\xa3"
+             "odd\xa6misfit\xa4moon");
+       }},
+      {"refuses_in_words_of_a_mask", [] { WriteFrame("\x81\xa7refused\xb0the mask covers "); }},
       {"refused_no_text", [] { WriteFrame("\x81\xa7refused\x05"); }},
   };
   return answers;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/draw_trace.h"
@@ -146,6 +147,22 @@ TEST(SentAhead, AHangIsOfTheOperationThatHangs) {
     EXPECT_EQ(told.outcome, "append TIMED_OUT") << kind;
     EXPECT_EQ(told.operation, 4) << kind;
   }
+}
+
+// A word of the protocol says that a result does not fit together, and no words of its sentence.
+TEST(SentAhead, AMisfitIsNoRefusal) {
+  for (const auto& [kind, reason] :
+       {std::pair("misfit_of_mask",
+                  "the call returned a mask that does not fit the K and V that it returned: odd"),
+        {"misfit_of_values", "the call returned K and V that do not fit each other: odd"},
+        {"refuses_in_words_of_a_mask", "a legal call was refused: the mask covers "}}) {
+    const Told told = OneByOne(std::string("at_2:") + kind, kFourAppends);
+    EXPECT_EQ(told.outcome, "FAIL") << kind;
+    EXPECT_EQ(told.reason, reason);
+    EXPECT_EQ(told.operation, 2);
+    EXPECT_EQ(Ahead(std::string("at_2:") + kind, kFourAppends), told) << kind;
+  }
+  EXPECT_EQ(OneByOne("misfit_of_nothing", kFourAppends).outcome, "append PROTOCOL");
 }
 
 TEST(SentAhead, WhatIsDeclinedInBetweenIsJudgedAsOneByOne) {
