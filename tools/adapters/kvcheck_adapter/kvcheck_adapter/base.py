@@ -13,7 +13,7 @@ class Refused(Exception):
     """An illegal call. Whatever else the library raises says the same; this one for refusals by the adapter."""
 
 
-class Misfit(Exception):
+class Misfit(ValueError):
     """What a call returned does not fit together, as a sentence: it was carried out, and wrongly. what: "mask" (over other
     columns than K and V have) or "k and v" (of different numbers of columns)."""
 
