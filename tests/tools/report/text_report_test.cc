@@ -256,8 +256,12 @@ TEST(TextReport, ListsAreCutAtMaxPrintAndSayBy) {
   result.verdict.outputs.front().breakdown = {"one", "two", "three", "four"};
   TextOptions options;
   options.max_print = 2;
-  const std::string text = CaseText(result, options);
-  EXPECT_NE(text.find("  where        one\n               two\n               ... and 2 more "
+  EXPECT_NE(
+      CaseText(result, options).find("  where        one; two; ... and 2 more (--max-print)\n"),
+      std::string::npos);
+  options.verbose = true;
+  EXPECT_NE(CaseText(result, options)
+                .find("  where        one\n               two\n               ... and 2 more "
                       "(--max-print)\n"),
             std::string::npos);
 }
