@@ -158,7 +158,7 @@ TEST(SentAhead, AMisfitIsNoRefusal) {
         {"refuses_in_words_of_a_mask", "a legal call was refused: the mask covers "}}) {
     const Told told = OneByOne(std::string("at_2:") + kind, kFourAppends);
     EXPECT_EQ(told.outcome, "FAIL") << kind;
-    EXPECT_EQ(told.reason, reason);
+    EXPECT_EQ(told.reason, std::string("operation 3, append A 2: ") + reason);
     EXPECT_EQ(told.operation, 2);
     EXPECT_EQ(Ahead(std::string("at_2:") + kind, kFourAppends), told) << kind;
   }
