@@ -314,22 +314,25 @@ TEST_F(FuzzCommand, JsonOfFuzzAndGateCountsCasesThatTheirOwnDataBlind) {
   std::ofstream(Path("one.cases")) << "case one\nreason any\ncodec op=encode format=q8_0 x=f32 "
                                       "rows=2 d=32 data=gauss:1\n";
   const std::vector<std::string> commands[] = {
-      {"fuzz", "--kind", "attention", "--cases", "200"},
+      {"fuzz", "--kind", "attention", "--cases", "200", "--strict"},
       {"gate", "--suite", "one.cases", "--fuzz-cases", "2000"}};
   for (std::vector<std::string> words : commands) {
-    words.insert(words.end(), {"--strict", "--json", "report.json", "-j", "2"});
+    words.insert(words.end(), {"--json", "report.json", "-j", "2"});
     const ToolRun run = Tool(words);
     EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
     const auto summary = nlohmann::json::parse(Content("report.json")).at("summary");
-    int64_t by_data = 0, drawn = 0, passed = 0;
+    int64_t by_data = 0, of_attention = 0;
     for (const auto& campaign : summary.at("campaigns")) {
-      EXPECT_EQ(campaign.at("mistrusted_by_data"), campaign.at("mistrusted")) << campaign;
-      by_data += campaign.at("mistrusted_by_data").get<int64_t>();
-      passed += campaign.at("passed").get<int64_t>();
-      drawn += campaign.at("cases").get<int64_t>() - campaign.at("unsupported").get<int64_t>();
+      const auto count = [&](const char* name) { return campaign.at(name).get<int64_t>(); };
+      EXPECT_EQ(count("passed") + count("mistrusted") + count("unsupported"), count("cases"));
+      EXPECT_LE(count("mistrusted_by_data"), count("mistrusted")) << campaign;
+      by_data += count("mistrusted_by_data");
+      if (campaign.at("kind") != "attention") continue;
+      // Nothing else keeps a case of attention from proving something of what is right.
+      of_attention = count("mistrusted_by_data");
+      EXPECT_EQ(of_attention, count("mistrusted")) << campaign;
     }
-    EXPECT_GT(by_data, 0) << words[0];
-    EXPECT_EQ(passed + by_data, drawn) << words[0];
+    EXPECT_GT(of_attention, 0) << words[0];
     EXPECT_EQ(summary.at("mistrusted_by_data"), by_data) << words[0];
     EXPECT_EQ(summary.at("mistrusted"), 0) << words[0];
     EXPECT_NE(run.out.find(std::to_string(by_data) + " mistrusted by their own data"),
