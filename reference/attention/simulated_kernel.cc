@@ -116,7 +116,12 @@ Capabilities SimulatedKernel::GetCapabilities() const {
 RunOutcome SimulatedKernel::Run(const Case& any_case, const TensorMap& inputs, Sink& sink) {
   const auto* c = std::get_if<AttentionCase>(&any_case);
   if (c == nullptr) return RunOutcome::kUnsupported;
-  const Plan plan = Resolve(plan_, profile_, *c).plan;
+  return RunResolved(Resolve(plan_, profile_, *c).plan, *c, inputs, sink);
+}
+
+RunOutcome SimulatedKernel::RunResolved(const Plan& plan, const AttentionCase& attention,
+                                        const TensorMap& inputs, Sink& sink) const {
+  const auto* c = &attention;
   const MaskReader mask(*c, profile_, inputs);
   const auto specs = OutputSpecs(*c);
   for (const auto& [name, spec] : specs) sink.Declare(name, spec.dtype, spec.shape);

@@ -22,6 +22,10 @@ class SimulatedKernel : public Implementation {
 
   Capabilities GetCapabilities() const override;
   RunOutcome Run(const Case& c, const TensorMap& inputs, Sink& sink) override;
+  // As Run, under a plan that `Resolve` gave (arithmetic.h), which is not resolved again: what is
+  // filled in covers several kernels, and as declarations its fields may contradict each other.
+  RunOutcome RunResolved(const Plan& plan, const AttentionCase& c, const TensorMap& inputs,
+                         Sink& sink) const;
   // How often the replaced rule made a difference.
   int64_t Hits() const { return rules_.hits->load(); }
 

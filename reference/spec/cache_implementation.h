@@ -43,10 +43,19 @@ namespace kvcheck {
 
 enum class OpStatus : uint8_t { kOk, kRefused, kUnsupported };
 
+// What a call returned that does not fit together.
+enum class Misfit {
+  kNone,
+  kMask,           // a mask over other columns than K and V have
+  kKeysAndValues,  // K and V of different numbers of columns
+};
+
 struct OpResult {
   OpStatus status = OpStatus::kOk;
   // Why, where not kOk: what is wrong with the call. Valid until the next call of the same object.
   std::string_view message;
+  // Of kRefused: the call was not refused, but carried out wrongly.
+  Misfit misfit = Misfit::kNone;
   // Of Append and Attend: the caller's arrays were modified, where their bytes cannot show it
   // because the implementation worked on a copy (another process).
   bool inputs_changed = false;
@@ -58,7 +67,9 @@ struct OpResult {
   const Profile* profile = nullptr;
 
   bool ok() const { return status == OpStatus::kOk; }
-  static OpResult Refuse(std::string_view why) { return {OpStatus::kRefused, why}; }
+  static OpResult Refuse(std::string_view why, Misfit misfit = Misfit::kNone) {
+    return {OpStatus::kRefused, why, misfit};
+  }
   static OpResult Unsupported(std::string_view why) { return {OpStatus::kUnsupported, why}; }
 };
 

@@ -15,6 +15,18 @@ namespace {
 
 constexpr int64_t kMaxRows = int64_t{1} << 16;
 
+std::string_view RefusalOf(Misfit misfit) {
+  switch (misfit) {
+    case Misfit::kNone:
+      return "a legal call was refused";
+    case Misfit::kMask:
+      return "the call returned a mask that does not fit the K and V that it returned";
+    case Misfit::kKeysAndValues:
+      return "the call returned K and V that do not fit each other";
+  }
+  KVCHECK_CHECK(false, "no kind of misfit");
+}
+
 }  // namespace
 
 TraceRunner::TraceRunner(CacheFactory* factory, TraceStore* store)
@@ -230,14 +242,8 @@ bool TraceRunner::Check(const OpResult& result, std::string_view why, bool* carr
     return Fail(-1, StepFault::kAccepted, fmt::format("an illegal call was carried out: {}", why));
   }
   if (!result.ok() && why.empty()) {
-    // Said by the package of adapters (kvcheck_adapter/masks.py).
-    const bool is_mask = result.message.find("the mask covers ") != std::string::npos;
     return Fail(-1, StepFault::kRefused,
-                fmt::format("{}: {}",
-                            is_mask ? "the call returned a mask that does not fit the K and V that "
-                                      "it returned"
-                                    : "a legal call was refused",
-                            result.message));
+                fmt::format("{}: {}", RefusalOf(result.misfit), result.message));
   }
   if (result.results_changed) {
     return Fail(-1, StepFault::kResultChanged,

@@ -28,7 +28,7 @@ class Campaign {
 
   // stored: null, or given the reference's logits over the stored bytes, by window. When it is
   // cancelled the report is of what was done until then.
-  AgreeReport Run(std::vector<Matrix>* stored) {
+  AgreeReport Run(std::vector<Matrix>* stored, const std::function<void(AgreeReport)>& so_far) {
     AgreeReport report;
     report.sequences = static_cast<int64_t>(windows_.size());
     stored_ = stored;
@@ -47,11 +47,15 @@ class Campaign {
     for (const PathStorage& storage : question_.storages) {
       report.storages.push_back(RunStorage(storage));
       report.interrupted = report.storages.back().interrupted;
+      const AgreementFigures& any = report.storages.front().quality;
+      report.positions = any.positions;
+      report.reference_bits = any.reference_bits;
       if (report.interrupted) break;
+      if (!so_far || report.storages.size() == question_.storages.size()) continue;
+      AgreeReport partial = report;
+      partial.interrupted = true;
+      so_far(std::move(partial));
     }
-    const AgreementFigures& any = report.storages.front().quality;
-    report.positions = any.positions;
-    report.reference_bits = any.reference_bits;
     return report;
   }
 
@@ -293,11 +297,11 @@ Outcome AgreeReport::outcome() const {
   return outcome;
 }
 
-AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel,
-                  std::vector<Matrix>* stored) {
+AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel, std::vector<Matrix>* stored,
+                  const std::function<void(AgreeReport)>& so_far) {
   KVCHECK_CHECK(stored == nullptr || question.storages.size() == 1,
                 "stored logits are those of one storage");
-  return Campaign(question, cancel).Run(stored);
+  return Campaign(question, cancel).Run(stored, so_far);
 }
 
 }  // namespace kvcheck

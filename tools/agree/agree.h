@@ -14,6 +14,7 @@
 #define TOOLS_AGREE_AGREE_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "reference/model/linear.h"
@@ -36,9 +37,11 @@ struct AgreeReport {
 
 // stored: null, or given what the reference says over the stored bytes of the only storage, by
 // window: (tokens, vocabulary). When it is cancelled (tools/corridor/cancel.h) the report is
-// partial, and what is stored too. Errors: those of a text and of storages.
+// partial, and what is stored too. so_far: told after each storage but the last the report of
+// those, as if it had been cancelled then. Errors: those of a text and of storages.
 AgreeReport Agree(const AgreeQuestion& question, const Cancel& cancel,
-                  std::vector<Matrix>* stored = nullptr);
+                  std::vector<Matrix>* stored = nullptr,
+                  const std::function<void(AgreeReport)>& so_far = {});
 
 }  // namespace kvcheck
 

@@ -214,7 +214,8 @@ Outcome DumpsReport::outcome() const {
 }
 
 DumpsReport CompareSeveralDumps(const DumpQuestion& common, std::vector<GotDump> gots,
-                                const Cancel& cancel) {
+                                const Cancel& cancel,
+                                const std::function<void(DumpsReport)>& so_far) {
   DumpsReport all;
   all.gots = std::move(gots);
   for (size_t i = 0; i < all.gots.size(); ++i) {
@@ -236,6 +237,10 @@ DumpsReport CompareSeveralDumps(const DumpQuestion& common, std::vector<GotDump>
     question.got = got.path;
     all.reports.push_back(Compare(question, noise, cancel));
     all.interrupted = all.reports.back().interrupted;
+    if (!so_far || all.interrupted || all.reports.size() == all.gots.size()) continue;
+    DumpsReport partial = all;
+    partial.interrupted = true;
+    so_far(std::move(partial));
   }
   return all;
 }

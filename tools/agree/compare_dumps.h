@@ -5,6 +5,7 @@
 #define TOOLS_AGREE_COMPARE_DUMPS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -118,9 +119,11 @@ struct DumpsReport {
 };
 
 // common: what is asked of each of them; its `got` is not looked at. Precondition: not none.
+// so_far: told after each but the last the report of those, as if it had been cancelled then.
 // Errors: as CompareDumps; kUsage where two of them are one file.
 DumpsReport CompareSeveralDumps(const DumpQuestion& common, std::vector<GotDump> gots,
-                                const Cancel& cancel);
+                                const Cancel& cancel,
+                                const std::function<void(DumpsReport)>& so_far = {});
 
 // "FILE", or "CACHE=FILE" where no file has that name: CACHE is a format, or K,V, whose bits are of
 // rows of head_dim channels; or LABEL@BITS. Errors: kParse for what is none of these.

@@ -105,7 +105,12 @@ class JsonLogprobs : public LogitsDump {
 
  private:
   [[noreturn]] void Refuse(const std::string& what) const {
-    throw Error(ErrorCode::kUnreadableFile, fmt::format("position {}: {}", at(), what), path());
+    // The first look at the whole file counts no positions.
+    const std::string first_look = fmt::format("response {}: {}", documents_, what);
+    if (!is_counted_) throw Error(ErrorCode::kUnreadableFile, first_look, path());
+    // OpenAI's positions of a text are read together: those that were not given yet are before it.
+    const int64_t position = at() + std::ssize(entries_) - static_cast<int64_t>(at_entry_);
+    throw Error(ErrorCode::kUnreadableFile, fmt::format("position {}: {}", position, what), path());
   }
   json Parsed(const std::string& text, const char* what) const {
     std::optional<std::string> twice;

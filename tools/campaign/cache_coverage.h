@@ -1,5 +1,5 @@
 // Which operations an implementation of caches has, for which layouts and formats: the table of
-// `kvcheck list`. A cell is not a claim: for each format a short trace that needs the operation was
+// `kvcheck list --caches`. A cell is not a claim: for each format a short trace that needs the operation was
 // run beside the model, on one row and on several, and judged. What an implementation states no
 // space for is not asked.
 

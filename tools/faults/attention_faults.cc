@@ -21,7 +21,7 @@ class MistakenKernel : public Implementation {
     AttentionQuestion question = {*asked, Resolve(plan_, profile_, *asked).plan, profile_, inputs};
     fault_.change(&question);
     SimulatedKernel kernel(question.plan, question.profile);
-    return kernel.Run(question.c, question.inputs, sink);
+    return kernel.RunResolved(question.plan, question.c, question.inputs, sink);
   }
 
  private:

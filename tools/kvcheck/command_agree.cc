@@ -34,6 +34,7 @@
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
 #include "tools/kvcheck/notice.h"
+#include "tools/kvcheck/report_once.h"
 #include "tools/report/output_file.h"
 #include "tools/report/summary.h"
 
@@ -194,14 +195,47 @@ void SayNothingIsWritten(const std::string& path) {
   PrintNotice(fmt::format("kvcheck: interrupted: {} was not written", path));
 }
 
+// Writes the file that is all that is asked for.
 int OrSaysNothingIsWritten(const std::string& path, const std::function<void()>& write) {
+  struct Nothing {};
+  ReportOnce<Nothing> report({}, [&](Nothing) { SayNothingIsWritten(path); });
   try {
     write();
   } catch (const Cancelled&) {
-    SayNothingIsWritten(path);
+    report.Finish({});
     return kExitInterrupted;
+  } catch (...) {
+    report.Abandon();
+    throw;
   }
+  report.Abandon();
   return kExitPassed;
+}
+
+// The reports of a model, and what is said of logits that are not written.
+void WriteReports(const AgreeOptions& options, const AgreeQuestion& question,
+                  const AgreeReport& report) {
+  if (!options.write_logits.empty() && report.interrupted) {
+    SayNothingIsWritten(options.write_logits);
+  }
+  if (!options.json.empty()) WriteOutput(options.json, AgreeJson(question, report));
+  // Of nothing there is nothing to draw.
+  if (!options.plot.empty() && !report.storages.empty())
+    WriteOutput(options.plot, AgreePlot(question, report));
+  if (options.json != "-" && (options.plot != "-" || report.storages.empty())) {
+    std::cout << AgreeText(question, report) << std::flush;
+  }
+}
+
+// What is reported of a model that is not read yet.
+AgreeQuestion UnreadQuestion(const AgreeOptions& options) {
+  AgreeQuestion question = options.question;
+  question.model.path = options.model;
+  question.text_path = options.tokens.empty() ? options.text : options.tokens;
+  PathStorage storage;
+  storage.fault = ParsePath(options.implementation);
+  question.storages = {storage};
+  return question;
 }
 
 int Agreement(const AgreeOptions& given) {
@@ -210,17 +244,23 @@ int Agreement(const AgreeOptions& given) {
                      {"--write-logits", options.write_logits},
                      {"--plot", options.plot}},
                     {options.text, options.tokens, options.model});
-  AgreeQuestion question = QuestionOf(options);
   const bool writes = !options.write_logits.empty();
   if (writes && options.formats.empty()) {
     RefuseWithFullPrecision(options);
-    const std::vector<TextWindow> windows = WindowsOf(question);
     return OrSaysNothingIsWritten(options.write_logits, [&] {
+      const AgreeQuestion question = QuestionOf(options);
+      const std::vector<TextWindow> windows = WindowsOf(question);
       WriteReferenceLogits(windows, FullPrecisionLogits(question, windows, OnInterrupt()),
                            options.write_logits);
     });
   }
   const PathFault fault = ParsePath(options.implementation);
+  const AgreeQuestion unread = UnreadQuestion(options);
+  AgreeReport nothing;
+  nothing.interrupted = true;
+  ReportOnce<AgreeReport> reports(
+      nothing, [&](const AgreeReport& report) { WriteReports(options, unread, report); });
+  AgreeQuestion question = QuestionOf(options);
   RefuseHiddenFault(fault, question);
   question.storages =
       ChooseStorages(options.formats, options.layouts, fault, question.model.config.head_dim);
@@ -232,19 +272,23 @@ int Agreement(const AgreeOptions& given) {
                 "--write-logits");
   }
   question.times = !options.no_times;
+  reports.ChangeWriter([&](const AgreeReport& report) { WriteReports(options, question, report); });
   std::vector<Matrix> stored;
-  const AgreeReport report = Agree(question, OnInterrupt(), writes ? &stored : nullptr);
-  if (writes && report.interrupted) SayNothingIsWritten(options.write_logits);
-  if (writes && !report.interrupted) {
-    WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
+  AgreeReport report;
+  try {
+    report = Agree(question, OnInterrupt(), writes ? &stored : nullptr,
+                   [&](AgreeReport so_far) { reports.Set(std::move(so_far)); });
+    if (writes && !report.interrupted) {
+      AgreeReport unwritten = report;
+      unwritten.interrupted = true;
+      reports.Set(std::move(unwritten));
+      WriteReferenceLogits(WindowsOf(question), stored, options.write_logits);
+    }
+  } catch (...) {
+    reports.Abandon();
+    throw;
   }
-  if (!options.json.empty()) WriteOutput(options.json, AgreeJson(question, report));
-  // Of nothing there is nothing to draw.
-  if (!options.plot.empty() && !report.storages.empty())
-    WriteOutput(options.plot, AgreePlot(question, report));
-  if (options.json != "-" && (options.plot != "-" || report.storages.empty())) {
-    std::cout << AgreeText(question, report) << std::flush;
-  }
+  reports.Finish(report);
   return report.interrupted ? kExitInterrupted : ExitCodeOf(report.outcome());
 }
 
@@ -266,9 +310,17 @@ int CompareLogits(const AgreeOptions& options) {
     inputs.push_back(ParseTensorPlace(gots.back().path).path);
   }
   CheckReportPlaces({{"--json", options.json}}, inputs);
-  const DumpsReport report = CompareSeveralDumps(question, std::move(gots), OnInterrupt());
-  if (!options.json.empty()) WriteOutput(options.json, DumpJson(question, report));
-  if (options.json != "-") std::cout << DumpText(question, report) << std::flush;
+  DumpsReport nothing;
+  nothing.gots = gots;
+  nothing.interrupted = true;
+  ReportOnce<DumpsReport> reports(nothing, [&](const DumpsReport& report) {
+    if (!options.json.empty()) WriteOutput(options.json, DumpJson(question, report));
+    if (options.json != "-") std::cout << DumpText(question, report) << std::flush;
+  });
+  const DumpsReport report =
+      CompareSeveralDumps(question, std::move(gots), OnInterrupt(),
+                          [&](DumpsReport so_far) { reports.Set(std::move(so_far)); });
+  reports.Finish(report);
   return report.interrupted ? kExitInterrupted : ExitCodeOf(report.outcome());
 }
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "reference/spec/error.h"
+#include "tools/kvcheck/bench_run.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/kvcheck/progress_line.h"
 #include "tools/measure/bench_json.h"
 #include "tools/measure/bench_text.h"
 #include "tools/measure/format_bench.h"
@@ -54,6 +54,20 @@ KvRows RowsOf(const BenchFormatsOptions& options) {
   return rows;
 }
 
+void Write(const BenchFormatsOptions& options, const FormatBenchQuestion& question,
+           const Measured<FormatFigures>& measured, const std::string& data) {
+  const std::vector<FormatFigures>& figures = measured.figures;
+  // Of nothing there is nothing to draw.
+  const bool draws = !options.plot.empty() && !figures.empty();
+  if (draws) WriteOutput(options.plot, FormatPlot(question, figures, data));
+  if (!options.json.empty()) {
+    WriteOutput(options.json, FormatBenchJson(question, figures, data, measured.interrupted));
+  }
+  if (options.json != "-" && (options.plot != "-" || !draws)) {
+    std::cout << FormatBenchText(question, figures, data, measured.interrupted) << std::flush;
+  }
+}
+
 int BenchFormats(const BenchFormatsOptions& options) {
   if (options.tensors.size() > 2) {
     throw Error(ErrorCode::kUsage, "one tensor is K and V, two are K, then V", "--tensor");
@@ -64,6 +78,11 @@ int BenchFormats(const BenchFormatsOptions& options) {
   }
   CheckReportPlaces({{"--json", options.json}, {"--plot", options.plot}}, files);
 
+  const std::string data =
+      options.tensors.empty() ? options.data : fmt::format("{}", fmt::join(options.tensors, ", "));
+  const FormatBenchQuestion unread;
+  ReportOnce<Measured<FormatFigures>> report(
+      {{}, true}, [&](const auto& measured) { Write(options, unread, measured, data); });
   FormatBenchQuestion question;
   question.rows = RowsOf(options);
   question.formats = ChooseFormats(options.formats, question.rows.KDim(),
@@ -74,19 +93,11 @@ int BenchFormats(const BenchFormatsOptions& options) {
       options.profile.empty() ? OptimizedCodecProfile() : ParseProfile(options.profile);
   question.threads = options.threads;
   question.rounds = options.no_times ? 0 : options.rounds;
-  ProgressLine progress(/*quiet=*/false);
-  const std::vector<FormatFigures> figures = MeasureFormats(question, OnInterrupt(), &progress);
-  progress.Clear();
-  const std::string data =
-      options.tensors.empty() ? options.data : fmt::format("{}", fmt::join(options.tensors, ", "));
-  if (!options.plot.empty()) WriteOutput(options.plot, FormatPlot(question, figures, data));
-  if (!options.json.empty()) {
-    WriteOutput(options.json, FormatBenchJson(question, figures, data));
-  }
-  if (options.json != "-" && options.plot != "-") {
-    std::cout << FormatBenchText(question, figures, data) << std::flush;
-  }
-  return kExitPassed;
+  return Measure<FormatFigures>(
+      &report, [&](const auto& measured) { Write(options, question, measured, data); },
+      [&](Progress* progress, const auto& so_far) {
+        return MeasureFormats(question, OnInterrupt(), progress, so_far);
+      });
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "reference/spec/error.h"
+#include "tools/kvcheck/bench_run.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
-#include "tools/kvcheck/progress_line.h"
 #include "tools/measure/bench_json.h"
 #include "tools/measure/bench_text.h"
 #include "tools/measure/format_choice.h"
@@ -41,12 +41,18 @@ int BenchKvCache(const BenchKvCacheOptions& options) {
     return std::all_of(question.seq_lens.begin(), question.seq_lens.end(),
                        [&](int64_t tokens) { return tokens % group == 0; });
   });
-  ProgressLine progress(/*quiet=*/false);
-  const std::vector<KvCacheFigures> figures = MeasureKvCache(question, OnInterrupt(), &progress);
-  progress.Clear();
-  if (!options.json.empty()) WriteOutput(options.json, KvCacheJson(question, figures));
-  if (options.json != "-") std::cout << KvCacheText(question, figures) << std::flush;
-  return kExitPassed;
+  const auto write = [&](const Measured<KvCacheFigures>& measured) {
+    if (!options.json.empty()) {
+      WriteOutput(options.json, KvCacheJson(question, measured.figures, measured.interrupted));
+    }
+    if (options.json != "-") {
+      std::cout << KvCacheText(question, measured.figures, measured.interrupted) << std::flush;
+    }
+  };
+  ReportOnce<Measured<KvCacheFigures>> report({{}, true}, write);
+  return Measure<KvCacheFigures>(&report, write, [&](Progress* progress, const auto& so_far) {
+    return MeasureKvCache(question, OnInterrupt(), progress, so_far);
+  });
 }
 
 }  // namespace

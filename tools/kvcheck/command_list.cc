@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
@@ -19,6 +20,7 @@
 #include "tools/corridor/registry.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/interrupt.h"
+#include "tools/report/summary.h"
 #include "tools/report/tool_version.h"
 
 namespace kvcheck {
@@ -53,6 +55,12 @@ std::string FormatsText() {
   return all;
 }
 
+std::vector<std::string> OperationNames() {
+  std::vector<std::string> names;
+  for (const CacheOpKind op : CoveredOperations()) names.emplace_back(Name(op));
+  return names;
+}
+
 std::string ListText() {
   std::string text = ToolVersion() + "\n\n";
   text +=
@@ -74,8 +82,10 @@ std::string ListText() {
       "  none, causal_bottom_right, causal_top_left, window:W, left_pad:P0,P1,..., bool:AXES,\n"
       "  additive:AXES:TYPE with AXES one of T LT B1LT BHLT B11T; also softcap, sinks, alibi, "
       "gqa\n\n";
-  const std::string caches = DefaultImplementation(CaseKind::kCache);
-  text += CoverageText(caches, CoverageOf(MakeCacheFactory(caches).get())) + "\n";
+  text += fmt::format(
+      "operations of caches\n  {}\n  Which of them an implementation has, by layout: kvcheck list "
+      "--caches {} (tens of thousands\n  of short traces are run: seconds)\n\n",
+      fmt::join(OperationNames(), " "), DefaultImplementation(CaseKind::kCache));
   text += fmt::format("data of attention cases\n  {}\n", fmt::join(AttentionRegimes(), " "));
   text += fmt::format("data of codec cases\n  {}; codes (decoding alone)\n\n",
                       fmt::join(RowRegimes(), " "));
@@ -101,13 +111,15 @@ void AddListCommand(CLI::App* app, ChosenCommand* chosen) {
   auto caches = std::make_shared<std::string>();
   command
       ->add_option("--caches", *caches,
-                   "Only what this implementation of caches can do: " +
+                   "Only what this implementation of caches can do, each operation run: " +
                        ImplementationNames(CaseKind::kCache))
       ->type_name("NAME");
   command->callback([chosen, caches] {
     *chosen = [caches] {
       RemoteLimits limits;
       limits.on_wait = OnInterrupt();
+      // Nothing is reported of a part of it.
+      const InterruptWatch watch([] { _exit(kExitInterrupted); });
       std::cout << (caches->empty()
                         ? ListText()
                         : CoverageText(*caches,

@@ -44,17 +44,26 @@ std::string Written(const Json& json) {
 }  // namespace
 
 std::string FormatBenchJson(const FormatBenchQuestion& question,
-                            std::span<const FormatFigures> figures, std::string_view data) {
+                            std::span<const FormatFigures> figures, std::string_view data,
+                            bool interrupted) {
   const KvRows& rows = question.rows;
-  Json json = {{"schema", kBenchSchema},      {"tool", ToolVersion()},
-               {"command", "bench formats"},  {"data", data},
-               {"seed", question.seed},       {"dtype", ShortName(rows.k.dtype)},
-               {"heads", rows.heads},         {"tokens", rows.tokens},
-               {"k_dim", rows.KDim()},        {"v_dim", rows.VDim()},
-               {"queries", question.queries}, {"profile", Print(question.profile)},
+  Json json = {{"schema", kBenchSchema},
+               {"tool", ToolVersion()},
+               {"command", "bench formats"},
+               {"interrupted", interrupted},
+               {"data", data},
+               {"seed", question.seed},
+               {"dtype", ShortName(rows.k.dtype)},
+               {"heads", rows.heads},
+               {"tokens", rows.tokens},
+               {"k_dim", rows.KDim()},
+               {"v_dim", rows.VDim()},
+               {"queries", question.queries},
+               {"profile", Print(question.profile)},
                {"formats", Json::array()}};
   for (const FormatFigures& f : figures) {
     Json one = CostJson(f.format, f.bits);
+    one["heads"] = f.heads;
     one["rows"] = ErrorsJson(f.rows);
     one["attention"] = ErrorsJson(f.attention);
     one["speed"] = nullptr;
@@ -67,16 +76,19 @@ std::string FormatBenchJson(const FormatBenchQuestion& question,
   return Written(json);
 }
 
-std::string KvCacheJson(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures) {
+std::string KvCacheJson(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures,
+                        bool interrupted) {
   const KvCacheShape& shape = question.shape;
-  Json json = {
-      {"schema", kBenchSchema},     {"tool", ToolVersion()},      {"command", "bench kv-cache"},
-      {"seed", question.seed},      {"layers", shape.layers},     {"heads", shape.heads},
-      {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim}, {"dtype", ShortName(shape.dtype)},
-      {"rounds", question.rounds},  {"caches", Json::array()}};
+  Json json = {{"schema", kBenchSchema},      {"tool", ToolVersion()},
+               {"command", "bench kv-cache"}, {"interrupted", interrupted},
+               {"seed", question.seed},       {"layers", shape.layers},
+               {"heads", shape.heads},        {"kv_heads", shape.kv_heads},
+               {"head_dim", shape.head_dim},  {"dtype", ShortName(shape.dtype)},
+               {"rounds", question.rounds},   {"caches", Json::array()}};
   for (const KvCacheFigures& f : figures) {
     Json one = CostJson(f.format, BitsPerElement(f.format, shape.head_dim));
     one["seq_len"] = f.seq_len;
+    one["rounds"] = f.rounds;
     one["original_bytes"] = f.original_bytes;
     one["stored_bytes"] = f.stored_bytes;
     one["layer_bytes"] = f.layer_bytes;

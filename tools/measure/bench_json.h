@@ -16,9 +16,12 @@ inline constexpr int kBenchSchema = 1;
 
 // Of all fields those named speed, quantize, dequantize and resident_peak_bytes alone differ from
 // run to run.
+// interrupted: the figures are what was measured until then.
 std::string FormatBenchJson(const FormatBenchQuestion& question,
-                            std::span<const FormatFigures> figures, std::string_view data);
-std::string KvCacheJson(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures);
+                            std::span<const FormatFigures> figures, std::string_view data,
+                            bool interrupted = false);
+std::string KvCacheJson(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures,
+                        bool interrupted = false);
 
 }  // namespace kvcheck
 

@@ -42,6 +42,36 @@ std::string ProfileWords(const Profile& profile) {
   return text.empty() ? "the default profile" : text;
 }
 
+constexpr const char* kNothingMeasured = "interrupted before anything was measured\n";
+
+// How much of it there is.
+std::string PartialFormats(const FormatBenchQuestion& question,
+                           std::span<const FormatFigures> figures) {
+  int64_t heads = 0;
+  int64_t timed = 0;
+  for (const FormatFigures& f : figures) {
+    heads += f.heads;
+    timed += f.speed ? 1 : 0;
+  }
+  std::string text = fmt::format("INTERRUPTED, this is partial: {} of {} formats", figures.size(),
+                                 question.formats.size());
+  if (question.rows.heads > 1) {
+    text += fmt::format(", errors of {} of {} heads of them", heads,
+                        question.rows.heads * std::ssize(question.formats));
+  }
+  if (question.rounds > 0) text += fmt::format(", {} timed", timed);
+  return text + "\n";
+}
+
+std::string PartialCaches(const KvCacheQuestion& question,
+                          std::span<const KvCacheFigures> figures) {
+  int64_t rounds = 0;
+  for (const KvCacheFigures& f : figures) rounds += f.rounds;
+  const int64_t caches = std::ssize(question.formats) * std::ssize(question.seq_lens);
+  return fmt::format("INTERRUPTED, this is partial: {} of {} caches, {} of {} rounds of them\n",
+                     figures.size(), caches, rounds, caches * question.rounds);
+}
+
 // Largest over smallest time per token of one format.
 std::string Spread(std::span<const KvCacheFigures> figures, const KvFormat& format,
                    double KvCacheFigures::* time) {
@@ -57,9 +87,12 @@ std::string Spread(std::span<const KvCacheFigures> figures, const KvFormat& form
 }  // namespace
 
 std::string FormatBenchText(const FormatBenchQuestion& question,
-                            std::span<const FormatFigures> figures, std::string_view data) {
+                            std::span<const FormatFigures> figures, std::string_view data,
+                            bool interrupted) {
+  if (interrupted && figures.empty()) return kNothingMeasured;
   const KvRows& rows = question.rows;
-  std::string text = fmt::format(
+  std::string text = interrupted ? PartialFormats(question, figures) : "";
+  text += fmt::format(
       "storage formats, over K and V of {} head{}, {} tokens, {} channels in {}: {}\n"
       "read as {}; attention: {} queries a head, against attention over the K and V given\n\n",
       rows.heads, rows.heads == 1 ? "" : "s", rows.tokens, rows.KDim(), ShortName(rows.k.dtype),
@@ -101,9 +134,12 @@ std::string FormatBenchText(const FormatBenchQuestion& question,
   return text;
 }
 
-std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures) {
+std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures,
+                        bool interrupted) {
+  if (interrupted && figures.empty()) return kNothingMeasured;
   const KvCacheShape& shape = question.shape;
-  std::string text = fmt::format(
+  std::string text = interrupted ? PartialCaches(question, figures) : "";
+  text += fmt::format(
       "KV cache: {} layers, {} query heads over {} key/value heads, {} channels; N(0, 1) in {}\n"
       "each layer is quantized, then its original freed; fetched layer by layer; one thread, "
       "median of {} round{}\n",
@@ -128,7 +164,7 @@ std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCache
                        Mebibytes(f.resident_peak_bytes.value_or(f.held_peak_bytes)),
                        Mebibytes(f.original_bytes + f.stored_bytes + f.layer_bytes)});
     }
-    text += fmt::format("\n{} tokens\n{}", seq_len, TableText(lines));
+    if (lines.size() > 1) text += fmt::format("\n{} tokens\n{}", seq_len, TableText(lines));
   }
   text += "\npeak: of the process while it stores and fetches";
   const bool resident = std::all_of(figures.begin(), figures.end(), [](const KvCacheFigures& f) {
@@ -136,7 +172,7 @@ std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCache
   });
   if (!resident) text += " (counted, where the system does not say)";
   text += ". allowed: original, quantized and one layer.\n";
-  if (question.seq_lens.size() < 2) return text;
+  if (question.seq_lens.size() < 2 || interrupted) return text;
   std::vector<Cells> lines = {{"format", "quantize", "dequantize"}};
   for (const KvFormat& format : question.formats) {
     lines.push_back({Print(format), Spread(figures, format, &KvCacheFigures::quantize_token_ns),

@@ -12,11 +12,14 @@
 
 namespace kvcheck {
 
+// interrupted: the figures are what was measured until then, and the first line says so.
 // data: "normal", or the places of stored tensors.
 std::string FormatBenchText(const FormatBenchQuestion& question,
-                            std::span<const FormatFigures> figures, std::string_view data);
+                            std::span<const FormatFigures> figures, std::string_view data,
+                            bool interrupted = false);
 // Each length a table; of several lengths, how far the time per token differs between them.
-std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures);
+std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures,
+                        bool interrupted = false);
 
 }  // namespace kvcheck
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -125,8 +126,9 @@ HeadData OriginalHead(const KvRows& rows, const Tensor& k, const Tensor& v) {
 
 }  // namespace
 
-std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question, const Cancel& cancel,
-                                          Progress* progress) {
+std::vector<FormatFigures> MeasureFormats(
+    const FormatBenchQuestion& question, const Cancel& cancel, Progress* progress,
+    const std::function<void(std::vector<FormatFigures>)>& so_far) {
   const KvRows& rows = question.rows;
   const auto k_elements = static_cast<double>(rows.KDim());
   const auto v_elements = static_cast<double>(rows.VDim());
@@ -152,6 +154,13 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question, c
       progress->Show(fmt::format("{} of {}: {} of {}", step, steps, what, Print(format)));
     }
   };
+  const auto end_step = [&] {
+    if (!so_far) return;
+    std::vector<FormatFigures> measured;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(measured),
+                 [](const FormatFigures& figures) { return figures.heads > 0; });
+    so_far(std::move(measured));
+  };
   for (int64_t h = 0; h < rows.heads; ++h) {
     const Tensor k = RowsOf(rows.k, h * rows.tokens, rows.tokens);
     const Tensor v = RowsOf(rows.v, h * rows.tokens, rows.tokens);
@@ -164,6 +173,8 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question, c
       StoreHead(figures.format, question, v, &stored.v, &figures.rows);
       const std::vector<double> got = Attend(stored, question, h);
       for (size_t i = 0; i < got.size(); ++i) figures.attention.Add(expected[i], got[i]);
+      ++figures.heads;
+      end_step();
     }
   }
   if (question.rounds == 0) return all;
@@ -173,6 +184,7 @@ std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question, c
     if (!FollowsProfile(figures.format, question.profile, length)) continue;
     figures.speed = MeasureCodec(figures.format, rows.k.dtype, rows.k.bytes.data(),
                                  rows.k.ElementCount() / length, length, question.rounds);
+    end_step();
   }
   return all;
 }

@@ -8,6 +8,7 @@
 #define TOOLS_MEASURE_FORMAT_BENCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ struct FormatBenchQuestion {
 
 struct FormatFigures {
   KvFormat format;
-  double bits = 0;  // per element, of K and V together
+  double bits = 0;    // per element, of K and V together
+  int64_t heads = 0;  // that were measured: all, but where it was cancelled
   double CompressionToF32() const { return 32 / bits; }
   double CompressionTo16Bits() const { return 16 / bits; }
   ErrorSums rows;       // of K and V
@@ -44,10 +46,12 @@ struct FormatFigures {
   std::optional<CodecSpeed> speed;
 };
 
-// In the order of the formats. progress: told before each step; null: nobody is. Errors:
+// In the order of the formats. progress: told before each step; null: nobody is. so_far: told after
+// each step what was measured until then, without formats of which nothing was. Errors:
 // kUnsupported for a format that has parameters which are data; Cancelled.
-std::vector<FormatFigures> MeasureFormats(const FormatBenchQuestion& question,
-                                          const Cancel& cancel = {}, Progress* progress = nullptr);
+std::vector<FormatFigures> MeasureFormats(
+    const FormatBenchQuestion& question, const Cancel& cancel = {}, Progress* progress = nullptr,
+    const std::function<void(std::vector<FormatFigures>)>& so_far = {});
 
 }  // namespace kvcheck
 

@@ -195,6 +195,7 @@ class CacheBench {
       figures_.stored_bytes = BytesOf(stored);
       Fetch(&codec, drawn, stored, first, cancel, &held);
     }
+    ++figures_.rounds;
     figures_.held_peak_bytes = std::max(figures_.held_peak_bytes, held.peak);
     const std::optional<int64_t> peak = resident.Bytes();
     if (peak) {
@@ -202,6 +203,7 @@ class CacheBench {
     }
   }
 
+  bool HasFigures() const { return figures_.rounds > 0; }
   KvCacheFigures Figures() const {
     KvCacheFigures figures = figures_;
     const double token = 1e9 / static_cast<double>(figures.seq_len);
@@ -283,8 +285,9 @@ class CacheBench {
 
 }  // namespace
 
-std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, const Cancel& cancel,
-                                           Progress* progress) {
+std::vector<KvCacheFigures> MeasureKvCache(
+    const KvCacheQuestion& question, const Cancel& cancel, Progress* progress,
+    const std::function<void(std::vector<KvCacheFigures>)>& so_far) {
   const KvCacheShape& shape = question.shape;
   for (const KvFormat& format : question.formats) {
     CheckNeedsNoParameters(format, shape.head_dim);
@@ -304,6 +307,13 @@ std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, cons
       benches.emplace_back(question, format, seq_len);
     }
   }
+  const auto figures = [&] {
+    std::vector<KvCacheFigures> all;
+    for (const CacheBench& bench : benches) {
+      if (bench.HasFigures()) all.push_back(bench.Figures());
+    }
+    return all;
+  };
   // Rounds in turns: what disturbs the machine for a while disturbs all alike.
   for (int round = 0; round < question.rounds; ++round) {
     for (CacheBench& bench : benches) {
@@ -314,11 +324,10 @@ std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question, cons
             question.rounds * std::ssize(benches), round + 1, question.rounds, bench.Title()));
       }
       bench.Round(cancel);
+      if (so_far) so_far(figures());
     }
   }
-  std::vector<KvCacheFigures> all;
-  for (const CacheBench& bench : benches) all.push_back(bench.Figures());
-  return all;
+  return figures();
 }
 
 }  // namespace kvcheck

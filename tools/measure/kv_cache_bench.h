@@ -8,6 +8,7 @@
 #define TOOLS_MEASURE_KV_CACHE_BENCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct KvCacheQuestion {
 struct KvCacheFigures {
   KvFormat format;
   int64_t seq_len = 0;
+  int rounds = 0;  // that were measured: all, but where it was cancelled
   int64_t original_bytes = 0;
   int64_t stored_bytes = 0;
   int64_t layer_bytes = 0;  // of one original layer
@@ -63,10 +65,12 @@ struct KvCacheFigures {
 // their stored planes and back to that type. Original rows are N(0, 1), drawn once and dealt to
 // layers and heads. Of formats that group tokens all are in closed groups. Preconditions: the
 // formats fit head_dim, and their groups every length.
-// progress: told before each format of a round; null: nobody is. Errors: kUnsupported where memory
-// does not hold it, or a format has parameters which are data; Cancelled.
-std::vector<KvCacheFigures> MeasureKvCache(const KvCacheQuestion& question,
-                                           const Cancel& cancel = {}, Progress* progress = nullptr);
+// progress: told before each format of a round; null: nobody is. so_far: told after each what was
+// measured until then, without caches of which nothing was. Errors: kUnsupported where memory does
+// not hold it, or a format has parameters which are data; Cancelled.
+std::vector<KvCacheFigures> MeasureKvCache(
+    const KvCacheQuestion& question, const Cancel& cancel = {}, Progress* progress = nullptr,
+    const std::function<void(std::vector<KvCacheFigures>)>& so_far = {});
 
 }  // namespace kvcheck
 

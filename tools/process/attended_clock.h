@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 namespace kvcheck {
 
@@ -23,13 +24,21 @@ class AttendedClock {
   static constexpr std::chrono::milliseconds kLongestStep{100};
 
   static time_point now() {
-    thread_local auto looked = std::chrono::steady_clock::now();
+    thread_local auto looked = machine_time();
     thread_local time_point attended{};
-    const auto real = std::chrono::steady_clock::now();
+    const auto real = machine_time();
     attended += std::min<duration>(real - looked, kLongestStep);
     looked = real;
     return attended;
   }
+  // For limits of a child process: now(), unless a test says otherwise.
+  static time_point OfChild(int process) { return of_child ? of_child(process) : now(); }
+
+  // Set by tests only, before anything waits: what time it is, so that no test depends on the speed
+  // of a machine (tests/tools/process/child_time.h).
+  static inline std::function<time_point(int process)> of_child;
+  static inline std::chrono::steady_clock::time_point (*machine_time)() =
+      &std::chrono::steady_clock::now;
 };
 
 }  // namespace kvcheck

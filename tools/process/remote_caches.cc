@@ -105,10 +105,23 @@ bool RemoteCaches::FitsFrame() {
   return false;
 }
 
+namespace {
+
+Misfit MisfitOf(const WireValue& answer) {
+  const std::optional<WireValue> said = answer.Find("misfit");
+  if (!said) return Misfit::kNone;
+  const std::string_view what = said->AsText("'misfit'");
+  if (what == "mask") return Misfit::kMask;
+  if (what == "k and v") return Misfit::kKeysAndValues;
+  throw WireError(fmt::format("'misfit' is {}: it is 'mask' or 'k and v'", CleanText(what)));
+}
+
+}  // namespace
+
 OpResult RemoteCaches::StatusOf(const WireValue& answer) {
   if (const std::optional<WireValue> refused = answer.Find("refused")) {
     message_ = CleanText(refused->AsText("'refused'"));
-    return OpResult::Refuse(message_);
+    return OpResult::Refuse(message_, MisfitOf(answer));
   }
   if (const std::optional<WireValue> unsupported = answer.Find("unsupported")) {
     message_ = CleanText(unsupported->AsText("'unsupported'"));

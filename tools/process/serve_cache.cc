@@ -298,6 +298,10 @@ bool CacheServer::Answer(std::string_view request, const WireValue& value, WireW
     writer.Key(result.status == OpStatus::kRefused ? "refused" : "unsupported");
     writer.Text(result.message);
   }
+  if (result.misfit != Misfit::kNone) {
+    writer.Key("misfit");
+    writer.Text(result.misfit == Misfit::kMask ? "mask" : "k and v");
+  }
   const auto text = [&](std::string_view key, const std::string& said) {
     writer.Key(key);
     writer.Text(said);

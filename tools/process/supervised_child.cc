@@ -50,8 +50,10 @@ struct SupervisedChild::State {
     if (!ended) End(ChildEnd::kStopped, 0, "");
   }
 
+  Clock::time_point Now() const { return Clock::OfChild(static_cast<int>(child.process)); }
+
   void Renew() {
-    watched = Clock::now();
+    watched = Now();
     deadline = watched + limits.since_progress;
   }
 
@@ -180,7 +182,7 @@ struct SupervisedChild::State {
     auto pause = std::chrono::microseconds(50);
     while (!Reap(status)) {
       ReadPrinted();
-      if (Clock::now() >= deadline) return TimeOut();
+      if (Now() >= deadline) return TimeOut();
       if (limits.on_wait) limits.on_wait();
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(10'000));
@@ -201,8 +203,13 @@ struct SupervisedChild::State {
     pollfd files[3] = {{child.from_child.get(), POLLIN, 0},
                        {child.printed.get(), POLLIN, 0},
                        {to_send != nullptr ? child.to_child.get() : -1, POLLOUT, 0}};
-    const auto now = Clock::now();
-    if (now >= deadline) return TimeOut();
+    const auto now = Now();
+    if (now >= deadline) {
+      // A sign that has arrived counts: perhaps it is the parent that was slow.
+      ReadMore();
+      if (!ended && now >= deadline) TimeOut();
+      return;
+    }
     if (last_moment && now >= *last_moment) {
       return End(ChildEnd::kTimedOut, 0,
                  fmt::format("gave signs of progress and no answer for {:.1f} s",
@@ -341,7 +348,7 @@ std::optional<size_t> SupervisedChild::WaitAny(std::span<SupervisedChild* const>
   };
   const auto started = Clock::now();
   for (SupervisedChild* child : children) {
-    child->state_->deadline += started - child->state_->watched;
+    child->state_->deadline += child->state_->Now() - child->state_->watched;
   }
   std::vector<pollfd> files(2 * children.size());
   std::optional<size_t> found;
@@ -355,7 +362,8 @@ std::optional<size_t> SupervisedChild::WaitAny(std::span<SupervisedChild* const>
       const State& state = *children[i]->state_;
       files[2 * i] = {state.child.from_child.get(), POLLIN, 0};
       files[2 * i + 1] = {state.child.printed.get(), POLLIN, 0};
-      wait = std::min<Clock::duration>(wait, std::max(state.deadline - now, Clock::duration{0}));
+      wait = std::min<Clock::duration>(wait,
+                                       std::max(state.deadline - state.Now(), Clock::duration{0}));
     }
     const int ready =
         poll(files.data(), files.size(),
@@ -366,8 +374,7 @@ std::optional<size_t> SupervisedChild::WaitAny(std::span<SupervisedChild* const>
       if (ready <= 0 || moved) children[i]->state_->Step(nullptr, std::chrono::milliseconds(0));
     }
   }
-  const auto left = Clock::now();
-  for (SupervisedChild* child : children) child->state_->watched = left;
+  for (SupervisedChild* child : children) child->state_->watched = child->state_->Now();
   return found;
 }
 

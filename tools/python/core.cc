@@ -1,6 +1,6 @@
 // kvcheck._core: the library (tools/corridor/kvcheck.h) for Python. Nothing is decided here:
 // arguments become the structs of the library, its results Python objects. The GIL is released
-// while a question is judged; Ctrl-C ends it.
+// while a question is judged; Ctrl-C ends it within a second.
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
@@ -10,13 +10,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,6 +24,7 @@
 #include "reference/spec/kv_format.h"
 #include "tools/corridor/kvcheck.h"
 #include "tools/python/buffers.h"
+#include "tools/python/released.h"
 #include "tools/python/verdict_state.h"
 #include "tools/report/case_result.h"
 #include "tools/report/github_report.h"
@@ -40,37 +39,14 @@ namespace {
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// Asks Python, from the thread that called, whether Ctrl-C was pressed: at most ten times a second.
-class Interrupt {
- public:
-  bool operator()() {
-    if (pressed_) return true;
-    if (std::this_thread::get_id() != caller_) return false;
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return false;
-    next_ = now + std::chrono::milliseconds(100);
-    const nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) pressed_ = true;
-    return pressed_;
-  }
-
- private:
-  std::atomic<bool> pressed_ = false;
-  std::thread::id caller_ = std::this_thread::get_id();
-  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
-};
-
-// Judges without the GIL. The exception of Ctrl-C is the one that Python has already.
+// Judges without the GIL. Errors: those of `work`; the exception of Ctrl-C.
 template <typename Work>
-auto Released(Settings settings, Work work) {
-  const auto interrupt = std::make_shared<Interrupt>();
-  settings.cancelled = [interrupt] { return (*interrupt)(); };
-  try {
-    const nb::gil_scoped_release released;
-    return work(settings);
-  } catch (const Cancelled&) {
-    throw nb::python_error();
-  }
+auto Judged(const Settings& settings, Work work) {
+  return Released([settings, work = std::move(work)](std::function<bool()> cancelled) {
+    Settings with_cancel = settings;
+    with_cancel.cancelled = std::move(cancelled);
+    return work(with_cancel);
+  });
 }
 
 Rule RuleNamed(const std::string& name) {
@@ -311,23 +287,24 @@ void BindQuestions(nb::module_& m) {
   m.def(
       "judge_attention",
       [](const nb::dict& arrays, const CallWords& words, const Settings& settings) {
-        const HeldArrays held(arrays);
-        const AttentionCall call = CallOf(held.arrays(), words);
-        return Released(settings, [&](const Settings& s) { return JudgeAttention(call, s); });
+        const auto held = std::make_shared<const HeldArrays>(arrays);
+        return Judged(settings, [held, call = CallOf(held->arrays(), words)](const Settings& s) {
+          return JudgeAttention(call, s);
+        });
       },
       "arrays"_a, "words"_a, "settings"_a);
   m.def(
       "reference_attention",
       [](const nb::dict& arrays, const CallWords& words, const std::string& out_type, bool lse,
          const Settings& settings) {
-        const HeldArrays held(arrays);
-        AttentionCall call = CallOf(held.arrays(), words);
+        const auto held = std::make_shared<const HeldArrays>(arrays);
+        AttentionCall call = CallOf(held->arrays(), words);
         const std::optional<DType> type = ParseDType(out_type);
         if (!type) throw Error(ErrorCode::kParse, "is no type", out_type);
         call.out.dtype = *type;
         if (lse) call.lse.emplace();
-        auto values =
-            Released(settings, [&](const Settings& s) { return ReferenceAttention(call, s); });
+        auto values = Judged(
+            settings, [held, call](const Settings& s) { return ReferenceAttention(call, s); });
         nb::dict result;
         for (auto& [name, output] : values) result[name.c_str()] = Values(std::move(output));
         return result;
@@ -337,40 +314,39 @@ void BindQuestions(nb::module_& m) {
       "judge_case",
       [](const std::string& text, const nb::dict& inputs, const nb::dict& outputs,
          const Settings& settings) {
-        const HeldArrays held(inputs);
-        const HeldArrays answered(outputs);
-        return Released(settings, [&](const Settings& s) {
-          return JudgeCase(text, held.arrays(), answered.arrays(), s);
+        const auto held = std::make_shared<const HeldArrays>(inputs);
+        const auto answered = std::make_shared<const HeldArrays>(outputs);
+        return Judged(settings, [text, held, answered](const Settings& s) {
+          return JudgeCase(text, held->arrays(), answered->arrays(), s);
         });
       },
       "case"_a, "inputs"_a, "outputs"_a, "settings"_a);
   m.def(
       "judge_arrays",
       [](const nb::dict& arrays, const std::string& rule, const Settings& settings) {
-        const HeldArrays held(arrays);
-        const Array& want = held.arrays().at("want");
-        const Array& got = held.arrays().at("got");
-        return Released(settings,
-                        [&](const Settings& s) { return JudgeArrays(want, got, rule, s); });
+        const auto held = std::make_shared<const HeldArrays>(arrays);
+        return Judged(settings, [held, rule](const Settings& s) {
+          return JudgeArrays(held->arrays().at("want"), held->arrays().at("got"), rule, s);
+        });
       },
       "arrays"_a, "rule"_a, "settings"_a);
   m.def(
       "judge_stored_rows",
       [](const nb::dict& x, const nb::dict& stored, const std::string& format,
          const Settings& settings) {
-        const HeldArrays held(x);
-        const HeldArrays got(stored);
-        return Released(settings, [&](const Settings& s) {
-          return JudgeStoredRows(held.arrays().at("x"), got.arrays(), format, s);
+        const auto held = std::make_shared<const HeldArrays>(x);
+        const auto got = std::make_shared<const HeldArrays>(stored);
+        return Judged(settings, [held, got, format](const Settings& s) {
+          return JudgeStoredRows(held->arrays().at("x"), got->arrays(), format, s);
         });
       },
       "x"_a, "stored"_a, "format"_a, "settings"_a);
   m.def(
       "encode",
       [](const nb::dict& x, const std::string& format, const Settings& settings) {
-        const HeldArrays held(x);
-        return PythonTensors(Released(settings, [&](const Settings& s) {
-          return EncodeRows(held.arrays().at("x"), format, s);
+        const auto held = std::make_shared<const HeldArrays>(x);
+        return PythonTensors(Judged(settings, [held, format](const Settings& s) {
+          return EncodeRows(held->arrays().at("x"), format, s);
         }));
       },
       "x"_a, "format"_a, "settings"_a);
@@ -378,11 +354,11 @@ void BindQuestions(nb::module_& m) {
       "decode",
       [](const nb::dict& planes, const std::string& format, const std::string& rows, int64_t d,
          const Settings& settings) {
-        const HeldArrays held(planes);
+        const auto held = std::make_shared<const HeldArrays>(planes);
         const std::optional<DType> type = ParseDType(rows);
         if (!type) throw Error(ErrorCode::kParse, "is no type", rows);
-        return PythonTensor(Released(settings, [&](const Settings& s) {
-          return DecodeRows(held.arrays(), format, *type, d, s);
+        return PythonTensor(Judged(settings, [held, format, type, d](const Settings& s) {
+          return DecodeRows(held->arrays(), format, *type, d, s);
         }));
       },
       "planes"_a, "format"_a, "rows"_a, "d"_a, "settings"_a);
@@ -390,16 +366,16 @@ void BindQuestions(nb::module_& m) {
       "draw",
       [](const std::string& text, const Settings& settings) {
         return PythonTensors(
-            Released(settings, [&](const Settings& s) { return DrawInputs(text, s); }));
+            Judged(settings, [text](const Settings& s) { return DrawInputs(text, s); }));
       },
       "case"_a, "settings"_a);
   m.def(
       "answer",
       [](const std::string& text, const nb::dict& inputs, const std::string& implementation,
          const Settings& settings) {
-        const HeldArrays held(inputs);
-        return PythonTensors(Released(settings, [&](const Settings& s) {
-          return AnswerCase(text, held.arrays(), implementation, s);
+        const auto held = std::make_shared<const HeldArrays>(inputs);
+        return PythonTensors(Judged(settings, [held, text, implementation](const Settings& s) {
+          return AnswerCase(text, held->arrays(), implementation, s);
         }));
       },
       "case"_a, "inputs"_a, "implementation"_a, "settings"_a);
@@ -449,6 +425,12 @@ NB_MODULE(_core, m) {
   BindVerdict(m);
   BindQuestions(m);
   BindLists(m);
+  // Calls that Ctrl-C left to themselves.
+  m.def("left_calls", [] { return LeftWork::All().running(); });
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    const nb::gil_scoped_release released;
+    LeftWork::All().Wait();
+  }));
 }
 
 }  // namespace kvcheck

@@ -301,13 +301,40 @@ std::string LabelledList(std::string_view label, const std::vector<std::string>&
   return Labelled(label, text);
 }
 
-std::vector<std::string> HintLines(const OutputVerdict& output) {
-  std::vector<std::string> hints = output.hints;
-  for (const std::string& change : output.plan_changes) {
-    hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
-                                         : "would be inside the bound if the plan said ") +
-                    change + "; declare that only of a kernel that does so");
+std::string LabelledLine(std::string_view label, const std::vector<std::string>& lines,
+                         const TextOptions& options) {
+  if (options.verbose || lines.empty()) return LabelledList(label, lines, options);
+  const auto most = static_cast<size_t>(std::max<int64_t>(options.max_print, 1));
+  std::string text = fmt::format(
+      "{}",
+      fmt::join(lines.begin(),
+                lines.begin() + static_cast<std::ptrdiff_t>(std::min(most, lines.size())), "; "));
+  if (lines.size() > most) {
+    text += fmt::format("; ... and {} more (--max-print)", lines.size() - most);
   }
+  return fmt::format("  {:<{}} {}\n", label, kLabelWidth, NameText(text));
+}
+
+std::vector<std::string> HintLines(const OutputVerdict& output) {
+  // One declaration says what it is instead of; of several only what they say is named.
+  const auto either = [](std::vector<std::string> changes) {
+    if (changes.size() > 1) {
+      for (std::string& change : changes) {
+        change.resize(std::min(change.size(), change.find(" instead of ")));
+      }
+    }
+    return fmt::format("{}; declare that only of a kernel that does so",
+                       fmt::join(changes, ", or "));
+  };
+  std::vector<std::string> of_plan, of_profile;
+  for (const std::string& change : output.plan_changes) {
+    (IsOfProfile(change) ? of_profile : of_plan).push_back(change);
+  }
+  std::vector<std::string> hints = output.hints;
+  if (!of_plan.empty()) {
+    hints.push_back("would be inside the bound if the plan said " + either(of_plan));
+  }
+  if (!of_profile.empty()) hints.push_back("would pass if the profile said " + either(of_profile));
   return hints;
 }
 

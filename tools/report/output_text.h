@@ -22,7 +22,7 @@ std::string PassSentence(const OutputVerdict& output);
 // What explains the result, in a sentence; "": nothing does.
 std::string FirstHint(const CaseResult& result);
 
-// What explains a failure, and the declarations under which it would pass.
+// What explains a failure, and the declarations under which it would pass, in one line.
 std::vector<std::string> HintLines(const OutputVerdict& output);
 // "bound": how large, from which roundings, under which rule and plan; "rule" where the rule alone
 // decides; "" where nothing was compared.
@@ -39,6 +39,9 @@ std::string OutputDetails(const OutputVerdict& output, bool is_decisive,
 std::string Labelled(std::string_view label, std::string_view text);
 // One label over several lines, at most options.max_print of them.
 std::string LabelledList(std::string_view label, const std::vector<std::string>& lines,
+                         const TextOptions& options);
+// The same in one line, unless it is verbose: what is said first stays short.
+std::string LabelledLine(std::string_view label, const std::vector<std::string>& lines,
                          const TextOptions& options);
 
 }  // namespace kvcheck

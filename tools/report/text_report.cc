@@ -185,10 +185,10 @@ std::string CaseText(const CaseResult& result, const TextOptions& options) {
   }
   const OutputVerdict* decisive = Decisive(verdict);
   const Reasons reasons = SortedReasons(result);
-  text += LabelledList("because", reasons.more, options);
-  text += LabelledList("hint", reasons.hints, options);
+  text += LabelledLine("because", reasons.more, options);
+  text += LabelledLine("hint", reasons.hints, options);
   if (decisive != nullptr) {
-    text += LabelledList("where", decisive->breakdown, options);
+    text += LabelledLine("where", decisive->breakdown, options);
     text += BoundLines(*decisive, verdict);
   }
   // A trace is the place of its fault; the line of any other case stands in the command.

@@ -1,6 +1,7 @@
 """A cache of one array per sequence that can be asked what it retains; --views returns views of arrays that it writes
 into, --silent does not say what it retains, --stays keeps its rows when filter takes none, --accepts rows that are not
-there and then tells numbers of one row more than it has, --loses one token more than it trims."""
+there and then tells numbers of one row more than it has, --loses one token more than it trims. What append returns does
+not fit together under --wide-mask and --short-values; under --refuses it does not append, and says words of a mask."""
 import numpy as np
 
 from kvcheck_adapter import Adapter
@@ -34,6 +35,12 @@ class Telling(Adapter):
             cache[name][:, :, cache["length"]:end] = given
         cache["length"] = end
         shown = cache["k"][:, :, :end], cache["v"][:, :, :end]
+        if "--refuses" in self.options:
+            raise ValueError("the mask covers 4 columns, K and V have 3")
+        if "--wide-mask" in self.options:
+            return *shown, np.ones((1, 1, k.shape[2], end + 1), bool)
+        if "--short-values" in self.options:
+            return shown[0], shown[1][:, :, :end - 1], "causal"
         return *(shown if "--views" in self.options else (part.copy() for part in shown)), "causal"
 
     def prepare(self, cache, lengths, columns):

@@ -42,6 +42,16 @@ class Verdicts(unittest.TestCase):
         text = self.fails("append result_changed", "new A; append A 3; trim A 2; append A 1", "--views")
         self.assertIn("views of live memory", text)
 
+    def test_what_a_call_returns_that_does_not_fit_together_is_no_refusal(self):
+        trace = "new A; append A 3"
+        self.assertIn("the call returned a mask that does not fit the K and V that it returned: the mask covers 4 columns, K and V "
+                      "have 3", self.fails("append refused", trace, "--wide-mask"))
+        self.assertIn("the call returned K and V that do not fit each other: K and V have 2 and 3 columns",
+                      self.fails("append refused", trace, "--short-values"))
+        # What it is follows from no words.
+        self.assertIn("a legal call was refused: ValueError: the mask covers 4 columns",
+                      self.fails("append refused", trace, "--refuses"))
+
     def test_a_report_names_the_probe_that_found_it(self):
         found = "new A; append A 3; trim A 1"
         self.assertIn("found by a probe", self.fails("trim retained_missing", found, "--loses", "--silent"))

@@ -193,6 +193,17 @@ TEST(Agree, AnInterruptedRunReportsWhatItJudged) {
   const nlohmann::json written = nlohmann::json::parse(AgreeJson(question, part));
   EXPECT_EQ(written["interrupted"], true);
   EXPECT_EQ(written["storages"][0]["interrupted"], true);
+  // Where the work comes to no place that asks: what was told of the storages before.
+  std::vector<AgreeReport> told;
+  const AgreeReport whole =
+      Agree(question, {}, nullptr, [&](AgreeReport report) { told.push_back(std::move(report)); });
+  EXPECT_FALSE(whole.interrupted);
+  ASSERT_EQ(told.size(), 1u);
+  ASSERT_EQ(told[0].storages.size(), 1u);
+  EXPECT_TRUE(told[0].interrupted);
+  EXPECT_EQ(told[0].storages[0].quality.positions, 300);
+  EXPECT_THAT(AgreeText(question, told[0]),
+              testing::HasSubstr("partial: 1 of 2 storages, the last of 300 positions"));
 }
 
 struct FaultCase {

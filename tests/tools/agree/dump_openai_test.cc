@@ -129,6 +129,28 @@ TEST_F(Dumps, WhetherOpenAiListsTheTopTokenIsKnownOrNot) {
                    "twice");
 }
 
+// Texts are read whole, and still the position that is wrong is named, over all texts.
+TEST_F(Dumps, RefusalsOfOpenAiNameTheirPosition) {
+  const auto chat = [](const std::string& second) {
+    return R"({"choices": [{"logprobs": {"content": [{"token": "token_id:3", "logprob": -0.5}, )" +
+           second + "]}}]}";
+  };
+  const std::string right = R"({"token": "token_id:4", "logprob": -0.7})";
+  const std::string wrong = R"({"token": "token_id:x", "logprob": -0.7})";
+  ExpectUnreadable(Text("one", chat(wrong)), "position 1: \"x\" is no token");
+  ExpectUnreadable(Text("two.jsonl", chat(right) + "\n" + chat(wrong)),
+                   "position 3: \"x\" is no token");
+  ExpectUnreadable(
+      Text("unlikely.jsonl", chat(right) + "\n" + chat(R"({"token": "token_id:4", "logprob": 5})")),
+      "position 3: the log-probability of token 4 is 5");
+  ExpectUnreadable(Text("completion", R"({"choices": [{"logprobs": {"tokens": ["token_id:1",
+                                          "token_id:2", 3], "token_logprobs": [-0.5, -0.5, -1]}}]})"),
+                   "position 2: a token is no text");
+  // What is seen before positions are counted is of a response.
+  ExpectUnreadable(Text("keys.jsonl", chat(right) + "\n" + R"({"a": 1, "a": 2, "choices": []})"),
+                   "response 2: an object has the key \"a\" twice");
+}
+
 TEST_F(Dumps, DamagedOpenAiResponsesAreRefused) {
   json said = Completion(3);
   said["choices"][0]["logprobs"]["token_logprobs"].erase(1);

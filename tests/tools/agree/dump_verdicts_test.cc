@@ -453,6 +453,17 @@ TEST_F(Dumps, WhatWasReadUntilItIsCancelledIsReported) {
     // A part without a finding is no PASS.
     EXPECT_NE(CompareDumps(question, Cancel([] { return true; })).outcome, Outcome::kPass);
   }
+  // Of several, what is told of those before.
+  const std::string other = Safetensors("other", Normal(400, 50, 4));
+  std::vector<DumpsReport> told;
+  const DumpsReport whole =
+      CompareSeveralDumps(Question(gold, got), {{got, "", {}}, {other, "", {}}}, {},
+                          [&](DumpsReport report) { told.push_back(std::move(report)); });
+  EXPECT_FALSE(whole.interrupted);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].interrupted);
+  EXPECT_EQ(told[0].reports.size(), 1u);
+  EXPECT_EQ(told[0].reports[0].figures.positions, 400);
 }
 
 }  // namespace

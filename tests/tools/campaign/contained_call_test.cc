@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -13,12 +16,13 @@ Message Bytes(std::string_view text) {
   return Message(data, data + text.size());
 }
 
-ContainedCall::Function Body() {
-  return [](const Message& message, ItemMark& mark) {
+ContainedCall::Function Body(ChildTime* time) {
+  return [time](const Message& message, ItemMark& mark) {
     const std::string text(reinterpret_cast<const char*>(message.data()), message.size());
     mark.StartStep(7);
     if (text == "crash") abort();
     if (text == "hang") {
+      time->Hang();
       volatile unsigned turns = 0;
       while (true) turns = turns + 1;
     }
@@ -28,8 +32,10 @@ ContainedCall::Function Body() {
 
 TEST(ContainedCall, GoesOnAfterACrashAndAfterAHang) {
   ChildLimits limits;
-  limits.since_progress = std::chrono::milliseconds(1000);
-  ContainedCall call(limits, Body);
+  limits.since_progress = std::chrono::hours(1);
+  ChildTime time;
+  time.Count();
+  ContainedCall call(limits, [&time] { return Body(&time); });
   EXPECT_EQ(call(Bytes("a")).message, Bytes("a!"));
   const ContainedCall::Answer crash = call(Bytes("crash"));
   EXPECT_EQ(crash.outcome, Outcome::kCrashed);

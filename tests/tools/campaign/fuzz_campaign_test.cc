@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -13,11 +14,28 @@
 #include <utility>
 #include <vector>
 
+#include "tests/tools/process/child_time.h"
+
 namespace kvcheck {
 namespace {
 
 // Cases are codec cases whose number of rows is index + 1; what goes wrong follows from rows alone.
 int64_t RowsOf(const CaseEntry& entry) { return std::get<CodecCase>(entry.c).rows; }
+
+// Stands still but for what hangs; of the test that runs.
+ChildTime* time_of_workers = nullptr;
+
+class FuzzCampaign : public testing::Test {
+ protected:
+  FuzzCampaign() {
+    time_.Count();
+    time_of_workers = &time_;
+  }
+  ~FuzzCampaign() override { time_of_workers = nullptr; }
+
+ private:
+  ChildTime time_;
+};
 
 class FakeJudge : public CaseJudge {
  public:
@@ -35,6 +53,7 @@ class FakeJudge : public CaseJudge {
     if (rows % period_ == 1) return {Outcome::kFail, "even wrong", "rows " + std::to_string(rows)};
     if (rows % period_ == 2) abort();
     if (hangs_ && rows % period_ == 3 && rows < 100) {
+      time_of_workers->Hang();
       volatile unsigned turns = 0;
       while (true) turns = turns + 1;
     }
@@ -82,7 +101,7 @@ class FakeSubject : public Subject {
 
  private:
   int64_t period_;
-  bool hangs_;  // each hang costs the limit several times
+  bool hangs_;
 };
 
 // Fails one case, and that once.
@@ -120,8 +139,8 @@ CampaignOptions Options(int64_t cases, int workers) {
   options.cases = cases;
   options.workers = workers;
   options.keep_going = true;
-  // Each hang costs the limit; where nothing hangs it never counts.
-  options.since_progress = std::chrono::milliseconds(1500);
+  options.since_progress = std::chrono::hours(1);
+  options.shrink_time = std::chrono::hours(1000);
   options.largest_batch = 16;
   return options;
 }
@@ -164,7 +183,7 @@ TEST(ShrinkEntry, KeepsTheBasisOfStorageWhereTheFailureNeedsIt) {
   EXPECT_FALSE(few.complete);
 }
 
-TEST(FuzzCampaign, SaysOfAFailureThatItDidNotComeAgain) {
+TEST_F(FuzzCampaign, SaysOfAFailureThatItDidNotComeAgain) {
   const std::string mark = testing::TempDir() + "once." + std::to_string(getpid());
   const CampaignResult once = RunCampaign(OnceSubject(mark), Options(20, 1));
   std::filesystem::remove(mark);
@@ -177,7 +196,7 @@ TEST(FuzzCampaign, SaysOfAFailureThatItDidNotComeAgain) {
   }
 }
 
-TEST(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
+TEST_F(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
   const FakeSubject subject(50, /*hangs=*/true);
   const CampaignResult one = RunCampaign(subject, Options(120, 1));
   EXPECT_EQ(one.tally.cases, 120);
@@ -198,7 +217,7 @@ TEST(FuzzCampaign, CountsAndFailuresDoNotDependOnWorkersOrBatches) {
   }
 }
 
-TEST(FuzzCampaign, DeclinedStepsAreCountedOverAllWorkers) {
+TEST_F(FuzzCampaign, DeclinedStepsAreCountedOverAllWorkers) {
   for (const int workers : {1, 3}) {
     const CampaignResult result = RunCampaign(FakeSubject(0), Options(120, workers));
     EXPECT_EQ(result.tally.passed, 120);
@@ -206,7 +225,7 @@ TEST(FuzzCampaign, DeclinedStepsAreCountedOverAllWorkers) {
   }
 }
 
-TEST(FuzzCampaign, EachFailureIsShrunkInItsOwnWay) {
+TEST_F(FuzzCampaign, EachFailureIsShrunkInItsOwnWay) {
   const CampaignResult result = RunCampaign(FakeSubject(50, /*hangs=*/true), Options(60, 2));
   // Rows 51 to 54; the least rows from 20 on of the same kind are the same. Only data shrink.
   ASSERT_EQ(result.failures.size(), 4u);
@@ -249,7 +268,7 @@ class TwoCauses : public FakeSubject {
   }
 };
 
-TEST(FuzzCampaign, CasesOfOneSignatureAreToldApartByWhatTheyShrinkTo) {
+TEST_F(FuzzCampaign, CasesOfOneSignatureAreToldApartByWhatTheyShrinkTo) {
   CampaignOptions options = Options(100, 2);
   EXPECT_EQ(RunCampaign(TwoCauses(), options).failures.size(), 1u);
   options.shrink_cases = 4;
@@ -265,7 +284,7 @@ TEST(FuzzCampaign, CasesOfOneSignatureAreToldApartByWhatTheyShrinkTo) {
 }
 
 // The rare cause is found behind a common one that is known.
-TEST(FuzzCampaign, WhatCannotBeKnownIsShrunkFirst) {
+TEST_F(FuzzCampaign, WhatCannotBeKnownIsShrunkFirst) {
   CampaignOptions options = Options(100, 2);
   const KnownFailures known(
       "signature=\"one signature\" impl=fake version=7 reason=r expires=2999-12-31\n  trace " +
@@ -285,7 +304,7 @@ TEST(FuzzCampaign, WhatCannotBeKnownIsShrunkFirst) {
   EXPECT_GT(result.failures[0].runs, 0);
 }
 
-TEST(FuzzCampaign, WithoutKeepGoingItEndsAtTheFirstFailureInOrder) {
+TEST_F(FuzzCampaign, WithoutKeepGoingItEndsAtTheFirstFailureInOrder) {
   for (const int workers : {1, 4}) {
     CampaignOptions options = Options(100'000, workers);
     options.keep_going = false;
@@ -297,7 +316,7 @@ TEST(FuzzCampaign, WithoutKeepGoingItEndsAtTheFirstFailureInOrder) {
   }
 }
 
-TEST(FuzzCampaign, ShardsPartTheSequence) {
+TEST_F(FuzzCampaign, ShardsPartTheSequence) {
   FuzzTally all;
   std::vector<int64_t> firsts;
   for (int64_t shard = 0; shard < 3; ++shard) {
@@ -314,7 +333,7 @@ TEST(FuzzCampaign, ShardsPartTheSequence) {
   EXPECT_EQ(all.counts, whole.tally.counts);
 }
 
-TEST(FuzzCampaign, TimeRunsAPrefixOfTheSequence) {
+TEST_F(FuzzCampaign, TimeRunsAPrefixOfTheSequence) {
   CampaignOptions options = Options(-1, 2);
   options.time = std::chrono::milliseconds(300);
   CampaignResult timed = RunCampaign(FakeSubject(0), options);
@@ -326,7 +345,7 @@ TEST(FuzzCampaign, TimeRunsAPrefixOfTheSequence) {
   EXPECT_EQ(timed.tally, RunCampaign(FakeSubject(0), Options(timed.tally.cases, 1)).tally);
 }
 
-TEST(FuzzCampaign, InterruptGivesWhatWasDelivered) {
+TEST_F(FuzzCampaign, InterruptGivesWhatWasDelivered) {
   CampaignOptions options = Options(-1, 2);
   options.time = std::chrono::minutes(5);
   int64_t seen = 0;

@@ -17,12 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/process/child_time.h"
 #include "tools/process/message_codec.h"
 
 namespace kvcheck {
 namespace {
-
-using std::chrono::milliseconds;
 
 [[noreturn]] void Loop() {
   volatile unsigned turns = 0;
@@ -46,12 +45,15 @@ struct Seen {
 };
 
 using Item = std::function<void(int64_t, ItemMark&)>;
+using TimedItem = std::function<void(int64_t, ItemMark&, ChildTime&)>;
 
 // Evaluates items; each answer lists the items of its batch.
-Seen RunItems(PoolOptions options, const Item& item, int64_t stop_after = -1) {
-  if (options.limits.since_progress == ChildLimits().since_progress) {
-    options.limits.since_progress = milliseconds(60'000);
-  }
+// Time stands still but for items that say otherwise.
+Seen RunItems(PoolOptions options, const TimedItem& timed_item, int64_t stop_after = -1) {
+  ChildTime time;
+  time.Count();
+  const auto item = [&](int64_t i, ItemMark& mark) { timed_item(i, mark, time); };
+  options.limits.since_progress = std::chrono::hours(1);
   ProcessPool pool(options, [&]() -> EvaluateBatch {
     return [&](const Batch& batch, ItemMark& mark) {
       MessageEncoder encoder;
@@ -84,6 +86,11 @@ Seen RunItems(PoolOptions options, const Item& item, int64_t stop_after = -1) {
   seen.delivered = pool.Run();
   seen.replaced = pool.replaced();
   return seen;
+}
+
+Seen RunItems(const PoolOptions& options, const Item& item, int64_t stop_after = -1) {
+  return RunItems(options, TimedItem([&](int64_t i, ItemMark& mark, ChildTime&) { item(i, mark); }),
+                  stop_after);
 }
 
 PoolOptions Options(int workers, int64_t items, int64_t largest_batch) {
@@ -150,31 +157,34 @@ TEST_F(ProcessPoolTest, CrashIsTheOutcomeOfTheItemInFlight) {
 }
 
 TEST_F(ProcessPoolTest, HangIsTheOutcomeOfTheItemInFlight) {
-  PoolOptions options = Options(2, 40, 16);
-  options.limits.since_progress = milliseconds(1000);
-  const Seen seen = RunItems(options, [](int64_t i, ItemMark&) {
-    if (i == 21) Loop();
-  });
+  const Seen seen =
+      RunItems(Options(2, 40, 16), TimedItem([](int64_t i, ItemMark&, ChildTime& time) {
+                 if (i != 21) return;
+                 time.Hang();
+                 Loop();
+               }));
   EXPECT_EQ(seen.answered, AllBut(40, {21}));
   ASSERT_EQ(seen.lost.size(), 1u);
   EXPECT_EQ(seen.lost[0].item, 21);
   EXPECT_EQ(seen.lost[0].outcome, Outcome::kTimedOut);
-  EXPECT_EQ(seen.lost[0].reason, "made no progress for 1.0 s");
+  EXPECT_EQ(seen.lost[0].reason, "made no progress for 3600.0 s");
 }
 
+// Steps of 40 minutes each under a limit of an hour.
 TEST_F(ProcessPoolTest, LimitStartsAtTheLastStep) {
-  PoolOptions options = Options(1, 1, 1);
-  const auto limit = milliseconds(2000);
-  options.limits.since_progress = limit;
-  // Steps of little work for longer than the limit, however long each takes.
-  const Seen seen = RunItems(options, [limit](int64_t, ItemMark& mark) {
-    const auto until = std::chrono::steady_clock::now() + limit * 5 / 4;
-    for (int step = 0; std::chrono::steady_clock::now() < until; ++step) {
-      usleep(5'000);
-      mark.StartStep(step);
+  const auto item = [](int64_t, ItemMark& mark, ChildTime& time) {
+    for (int step = 0; step < 3; ++step) {
+      time.Pass(std::chrono::minutes(40), [&] { mark.StartStep(step); });
     }
-  });
+  };
+  const Seen seen = RunItems(Options(1, 1, 1), TimedItem(item));
+  EXPECT_EQ(seen.answered, AllBut(1, {}));
   EXPECT_TRUE(seen.lost.empty()) << seen.lost[0].reason;
+  // The same time without a step in between.
+  const auto silent = [](int64_t, ItemMark&, ChildTime& time) {
+    for (int step = 0; step < 3; ++step) time.Pass(std::chrono::minutes(40), [] {});
+  };
+  EXPECT_EQ(RunItems(Options(1, 1, 1), TimedItem(silent)).lost.size(), 1u);
 }
 
 TEST_F(ProcessPoolTest, ExceptionIsACrashWithItsText) {
@@ -265,7 +275,7 @@ TEST_F(ProcessPoolTest, NothingIsDeliveredAfterEnough) {
 TEST_F(ProcessPoolTest, FinishCompletesWhatHasBegunAndStopDropsIt) {
   for (const PoolState end : {PoolState::kFinish, PoolState::kStop}) {
     PoolOptions options = Options(2, -1, 4);
-    options.limits.since_progress = milliseconds(60'000);
+    options.limits.since_progress = std::chrono::hours(1000);
     ProcessPool pool(options, []() -> EvaluateBatch {
       return [](const Batch& batch, ItemMark& mark) {
         mark.StartItem(batch.first);

@@ -214,9 +214,10 @@ TEST_F(AttentionCalls, PackedSequencesAreCasesOfTheirOwn) {
               HasSubstr("sequence 1: out[b=0, hq=3, l=4, dv=7]"));
   // With padding of NaN between the sequences, which no one reads; each starts where it is said to.
   out.data.back() -= 1;
-  const auto padded = [](const Owned& x, int64_t first_rows, int64_t start, int64_t rows) {
+  const auto padded = [](const Owned& x, int64_t first_rows, int64_t start, int64_t rows,
+                         float with = NAN) {
     const auto row = static_cast<size_t>(x.extents[1] * x.extents[2]);
-    Owned longer{std::vector<float>(static_cast<size_t>(rows) * row, NAN),
+    Owned longer{std::vector<float>(static_cast<size_t>(rows) * row, with),
                  {rows, x.extents[1], x.extents[2]}};
     const auto split =
         x.data.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first_rows) * row);
@@ -240,8 +241,19 @@ TEST_F(AttentionCalls, PackedSequencesAreCasesOfTheirOwn) {
   AttentionCall unsaid = apart;
   unsaid.cu_seqlens_q_padded.reset();
   unsaid.cu_seqlens_k_padded.reset();
-  // Another sequence than was computed, with padding in it.
-  EXPECT_NE(Judged(unsaid), Outcome::kPass);
+  // Another sequence than was computed, with padding among its keys: of NaN, nothing of it is
+  // defined, and nothing was judged; of zeros, which are keys like others, the answer is wrong.
+  EXPECT_EQ(Judged(unsaid), Outcome::kMistrusted);
+  const std::string undefined = TextOf(JudgeAttention(unsaid, Plain()));
+  EXPECT_THAT(undefined, HasSubstr("sequence 1: out: nothing was judged: 160 elements, "
+                                   "0 unconstrained, 160 undefined"));
+  EXPECT_THAT(undefined, HasSubstr("3 of 11 tokens are behind the last sequence"));
+  const Owned zeros[] = {padded(q, 3, 5, 5 + kL + 1, 0), padded(k, 4, 7, 7 + kT + 2, 0),
+                         padded(v, 4, 7, 7 + kT + 2, 0), padded(out, 3, 5, 5 + kL + 1, 0)};
+  unsaid.q = zeros[0].View(), unsaid.k = zeros[1].View(), unsaid.v = zeros[2].View();
+  unsaid.out = zeros[3].View();
+  EXPECT_EQ(Judged(unsaid), Outcome::kFail);
+  EXPECT_THAT(TextOf(JudgeAttention(unsaid, Plain())), HasSubstr("FAIL  attention  sequence 1: "));
   unsaid = apart;
   unsaid.cu_seqlens_q.reset();
   EXPECT_EQ(CodeOf([&] { Judged(unsaid); }), ErrorCode::kMissingData);

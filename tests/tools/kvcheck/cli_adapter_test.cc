@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 #include "tools/corridor/adapters.h"
 #include "tools/report/number_text.h"
 
@@ -52,13 +53,8 @@ int CountProcesses(const std::string& token) {
 }
 
 // The system may need a moment for what was killed.
-bool AreGone(const std::string& token) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (CountProcesses(token) > 0) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
+void AwaitEnd(const std::string& token) {
+  WaitUntil([&] { return CountProcesses(token) == 0; });
 }
 
 // How often the process has waited for something.
@@ -228,8 +224,9 @@ TEST_F(AdapterCommandLine, JudgesOneCaseOfAChildThatIsLost) {
   EXPECT_EQ(broken.exit_code, 1);
   EXPECT_TRUE(broken.out.starts_with("FAIL")) << broken.out;
   EXPECT_NE(broken.out.find("signature \"append PROTOCOL\""), std::string::npos) << broken.out;
-  const ToolRun hangs =
-      Tool({"run", trace, "--impl", Hostile("in_start:hang"), "--limit", "300ms"});
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const SharedChildTime time(testing::TempDir());
+  const ToolRun hangs = Tool({"run", trace, "--impl", Hostile("in_start:hang"), "--limit", "1h"});
   EXPECT_EQ(hangs.exit_code, 1);
   EXPECT_TRUE(hangs.out.starts_with("TIMED_OUT")) << hangs.out;
   EXPECT_NE(hangs.out.find("signature \"start TIMED_OUT\""), std::string::npos) << hangs.out;
@@ -270,19 +267,21 @@ TEST_F(AdapterCommandLine, GoesOnPastLostChildren) {
     EXPECT_NE(again.out.find(signature), std::string::npos) << again.out;
     std::filesystem::remove_all(Path("found"));
   }
-  EXPECT_TRUE(AreGone(token));
+  AwaitEnd(token);
 }
 
 TEST_F(AdapterCommandLine, GoesOnPastHangingChildren) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const SharedChildTime time(testing::TempDir());
   const std::string token = Path("token");
   const ToolRun run = Tool({"fuzz", "--impl", Hostile("in_start:hang", token), "--cases", "4",
                             "--keep-going", "--out", "found", "-j", "2", "--json", "report.json",
-                            "--limit", "300ms", "--shrink-time", "1s"});
+                            "--limit", "1h", "--shrink-time", "1s"});
   EXPECT_EQ(run.exit_code, 1) << run.err;
   const json campaign = json::parse(ContentOf("report.json")).at("summary").at("campaigns").at(0);
   EXPECT_EQ(campaign.at("timed_out"), 4);
   EXPECT_EQ(campaign.at("failures").at(0).at("signature"), "start TIMED_OUT");
-  EXPECT_TRUE(AreGone(token));
+  AwaitEnd(token);
 }
 
 TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
@@ -294,7 +293,7 @@ TEST_F(AdapterCommandLine, LeavesNoChildWhenItIsStopped) {
                                    "100", "--out", "found", "-j", "2", "--limit", "10m"},
                                   how, [&](pid_t) { return CountProcesses(token) >= 2; });
     EXPECT_EQ(run.exit_code, how == SIGINT ? 130 : 128 + SIGKILL) << run.err;
-    EXPECT_TRUE(AreGone(token)) << how;
+    AwaitEnd(token);
   }
 }
 
@@ -309,36 +308,40 @@ TEST_F(AdapterCommandLine, InterruptedWhileItGreetsGivesAReport) {
     const json report = json::parse(run.out);
     EXPECT_EQ(report.at("summary").at("interrupted"), true);
     EXPECT_EQ(report.at("summary").at("exit_code"), 130);
-    EXPECT_TRUE(AreGone(token));
+    AwaitEnd(token);
   }
 }
 
 // Suspended as a whole for longer than the limit: nobody was silent.
 TEST_F(AdapterCommandLine, DoesNotTakeSuspensionForSilence) {
+  UseProgram(KVCHECK_SELFTEST_TOOL);
+  const MachineTime time(Path("time"));
+  setenv(MachineTime::kVariable, Path("time").c_str(), 1);
   const std::string token = Path("token");
   const auto exists = [&](const char* end) { return std::filesystem::exists(token + end); };
   const pid_t tool = Start({program(), "run", std::string(kSetup) + "; new A; append A 1", "--impl",
-                            Hostile("waits", token), "--limit", "2s"});
-  ASSERT_TRUE(WaitUntil([&] { return exists(".begun"); }));
+                            Hostile("waits", token), "--limit", "1h"});
+  unsetenv(MachineTime::kVariable);
+  WaitUntil([&] { return exists(".begun"); });
   // From the top, so that nothing is counted while the signs are waited for.
   kill(tool, SIGSTOP);
-  ASSERT_TRUE(WaitUntil([&] { return StateOf(tool) == 'T'; }));
+  WaitUntil([&] { return StateOf(tool) == 'T'; });
   std::ofstream(token + ".silent") << "1";
-  ASSERT_TRUE(WaitUntil([&] { return exists(".is_silent"); }));
+  WaitUntil([&] { return exists(".is_silent"); });
   const std::vector<pid_t> tree = TreeOf(tool);
   ASSERT_EQ(tree.size(), 2u);
   kill(tree[1], SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::seconds(3));  // the suspension itself
+  time.MoveOn(std::chrono::hours(10));  // the suspension itself
   const int64_t waits = WaitsOf(tool);
   kill(tool, SIGCONT);
   // It has looked by then, and found silence past the limit where it counts the suspension.
-  ASSERT_TRUE(WaitUntil([&] { return WaitsOf(tool) > waits + 3 || StateOf(tool) == 'Z'; }));
+  WaitUntil([&] { return WaitsOf(tool) > waits + 3 || StateOf(tool) == 'Z'; });
   std::ofstream(token + ".answer") << "1";
   kill(tree[1], SIGCONT);
   const ToolRun run = End(tool);
   EXPECT_EQ(run.out.find("TIMED_OUT"), std::string::npos) << run.out;
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
-  EXPECT_TRUE(AreGone(token));
+  AwaitEnd(token);
 }
 
 // Wrong at first and right when asked again, as races and memory that nobody wrote are.

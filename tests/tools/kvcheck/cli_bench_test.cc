@@ -1,6 +1,7 @@
 // kvcheck bench: options, reports, errors. Times are never looked at.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -163,6 +164,50 @@ TEST_F(Bench, PlotIsDrawnBesideTheTable) {
   const size_t formats = json::parse(ContentOfFile("report.json"))["formats"].size();
   EXPECT_GE(formats, 2);
   EXPECT_EQ(svg.select_nodes("//circle").size(), 2 * formats);
+}
+
+// Between two looks of the work lies what takes much longer than a second: drawing rows, rounds of
+// timing.
+TEST_F(Bench, AnInterruptedRunReportsWhatItMeasured) {
+  const ToolRun nothing = Signalled({"bench", "formats", "--rows", "200000", "--format", "f16",
+                                     "--no-times", "--json", "report.json", "--plot", "plot.svg"},
+                                    SIGINT, [](pid_t tool) { return Catches(tool, SIGINT); });
+  EXPECT_EQ(nothing.exit_code, 130) << nothing.out << nothing.err;
+  EXPECT_EQ(nothing.out, "interrupted before anything was measured\n");
+  json report = json::parse(ContentOfFile("report.json"));
+  EXPECT_EQ(report["interrupted"], true);
+  EXPECT_TRUE(report["formats"].empty()) << report;
+  EXPECT_FALSE(std::filesystem::exists(Path("plot.svg")));
+
+  const auto has_worked = [](pid_t tool) { return ProcessorSeconds(tool) >= 1; };
+  const ToolRun formats =
+      Signalled({"bench", "formats", "--rows", "8", "--queries", "1", "--head-dim", "64",
+                 "--format", "q*", "--rounds", "10000", "-j", "1", "--json", "report.json"},
+                SIGTERM, has_worked);
+  EXPECT_EQ(formats.exit_code, 130) << formats.out << formats.err;
+  EXPECT_TRUE(formats.out.starts_with("INTERRUPTED, this is partial: ")) << formats.out;
+  EXPECT_NE(formats.out.find("\n  q8_0 "), std::string::npos) << formats.out;
+  report = json::parse(ContentOfFile("report.json"));
+  EXPECT_EQ(report["interrupted"], true);
+  ASSERT_FALSE(report["formats"].empty());
+  for (const json& format : report["formats"]) {
+    EXPECT_EQ(format["heads"], 1);
+    EXPECT_EQ(format["rows"]["elements"], 2 * 8 * 64);
+  }
+
+  const ToolRun caches =
+      Signalled({"bench", "kv-cache", "--layers", "1", "--seq-len", "64", "--format", "q8_0",
+                 "--rounds", "10000", "--json", "report.json"},
+                SIGINT, has_worked);
+  EXPECT_EQ(caches.exit_code, 130) << caches.out << caches.err;
+  EXPECT_TRUE(caches.out.starts_with("INTERRUPTED, this is partial: 1 of 1 caches, "))
+      << caches.out;
+  report = json::parse(ContentOfFile("report.json"));
+  EXPECT_EQ(report["interrupted"], true);
+  ASSERT_EQ(report["caches"].size(), 1);
+  EXPECT_GT(report["caches"][0]["rounds"], 0);
+  EXPECT_LT(report["caches"][0]["rounds"], 10000);
+  EXPECT_EQ(report["caches"][0]["errors"]["elements"], 2 * 8 * 64 * 128);
 }
 
 TEST_F(Bench, KvCacheTakesItsShape) {

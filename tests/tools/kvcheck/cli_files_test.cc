@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -96,15 +97,19 @@ TEST_F(FilesThatPeopleHave, ArraysOfNumpyAreTensors) {
 TEST_F(FilesThatPeopleHave, ACaseIsAnsweredByAFolderOfArrays) {
   const std::string c = "attention hq=1 hkv=1 l=2 t=2 d=4 q=f32 k=f32 v=f32 out=f32 data=file";
   std::filesystem::create_directory(Path("dump"));
-  const Shape shape = Shape::Unnamed({2, 4});
-  for (const char* name : {"q", "k", "v", "out"}) {
-    // Every key is alike, so that the answer is the value, which is alike too.
-    const Tensor tensor = Values(DType::kFloat32, shape, std::vector<double>(8, 0.5));
+  const auto write = [&](const char* name, const std::vector<double>& values) {
+    const Tensor tensor = Values(DType::kFloat32, Shape::Unnamed({2, 4}), values);
     WriteFile(std::string("dump/") + name + ".npy", Npy("<f4", "2, 4", BytesOf(tensor)));
-  }
-  const ToolRun run = Of({"dump", "--case", c, "--plan", "base=plain_f32"});
-  // Values that are all alike prove nothing, but every one was read and compared.
-  ExpectText(run, 3, "8 elements judged");
+  };
+  // Queries whose channels sum to 0, over keys that differ by 4 everywhere: equal scores, so that
+  // the answer is the mean of the values, exactly.
+  write("q", {1, 1, -1, -1, -1, 1, 1, -1});
+  write("k", {1, 2, 3, 4, 5, 6, 7, 8});
+  write("v", {1, 2, 3, 4, 3, 6, 5, 8});
+  write("out", {2, 4, 4, 6, 2, 4, 4, 6});
+  ExpectText(Of({"dump", "--case", c, "--plan", "base=plain_f32"}), 0, "1 case: 1 passed");
+  write("out", {2, 4, 4, 6, 2, 4, 5, 6});
+  ExpectText(Of({"dump", "--case", c, "--plan", "base=plain_f32"}), 1, "got 5");
 }
 
 TEST_F(FilesThatPeopleHave, LinksOfShardsAreOneFile) {
@@ -149,37 +154,72 @@ TEST_F(FilesThatPeopleHave, WhatAnIndexDoesNotNameIsSaid) {
   ExpectText(Of({"a", "b"}), 2, "has the key 'x' twice");
 }
 
-// Codes of mxfp8 as PyTorch stores them, and of mxfp4 as MLX's quantize returns them.
+// What a code of e4m3 and of e2m1 means.
+double OfE4m3(int code) {
+  const double size = std::ldexp(1 + code % 8 / 8.0, code / 8 % 16 - 7);
+  return code >= 128 ? -size : size;
+}
+double OfE2m1(int code) {
+  constexpr double kSizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return code >= 8 ? -kSizes[code % 8] : kSizes[code % 8];
+}
+
+// Codes of mxfp8 as PyTorch stores them, and of mxfp4 as MLX's quantize returns them. All codes of
+// a row differ, so that one in place of another shows.
 TEST_F(FilesThatPeopleHave, CodesMayBeStoredAsFp8AndAsWordsOfMlx) {
-  const std::string x =
-      BytesOf(Values(DType::kFloat32, Shape::Unnamed({1, 32}), std::vector<double>(32, 1)));
-  const std::string one_e4m3(32, '\x78');  // 256: with the scale 2^-8
+  const auto row = [](const std::vector<double>& values) {
+    return BytesOf(Values(DType::kFloat32, Shape::Unnamed({1, 32}), values));
+  };
+  std::string codes;  // of normal numbers up to 448, every second one negative
+  std::vector<double> values;
+  for (int i = 0; i < 32; ++i) {
+    const int code = 0x40 + 2 * i + (i % 2 == 0 ? 0 : 0x80);
+    codes.push_back(static_cast<char>(code));
+    values.push_back(std::ldexp(OfE4m3(code), -8));
+  }
   const std::string scale(1, static_cast<char>(127 - 8));
-  WriteFile("gold.safetensors", Safetensors({{"k", "F32", "1,32", x}}));
+  WriteFile("gold.safetensors", Safetensors({{"k", "F32", "1,32", row(values)}}));
   const std::vector<std::string> rule = {"gold.safetensors", "got.safetensors", "--tol",
                                          "codec:mxfp8:e4m3:f32"};
-  for (const auto& [codes, scales] :
+  const auto write = [&](const std::string& type, const std::string& scales,
+                         const std::string& bytes) {
+    WriteFile("got.safetensors",
+              Safetensors({{"k_codes", type, "1,32", bytes}, {"k_scales", scales, "1,1", scale}}));
+  };
+  std::string wrong = codes;
+  wrong[5] = codes[7];
+  for (const auto& [type, scales] :
        std::vector<std::pair<std::string, std::string>>{{"U8", "U8"}, {"F8_E4M3", "F8_E8M0"}}) {
-    WriteFile("got.safetensors", Safetensors({{"k_codes", codes, "1,32", one_e4m3},
-                                              {"k_scales", scales, "1,1", scale}}));
-    // One code in place of another would not show under eight bits: the values were read all the
-    // same.
-    ExpectText(Of(rule), 3, "32 elements judged");
+    write(type, scales, codes);
+    ExpectText(Of(rule), 0, "1 passed");
+    write(type, scales, wrong);
+    ExpectText(Of(rule), 1, "1 failed");
   }
-  const std::string fp4(16, '\x66');  // 4 in each: with the scale 1/4
+  std::string fp4;
+  values.clear();
+  for (int i = 0; i < 32; ++i) {
+    // Every code but -0, which no encoder writes.
+    const int code = i * 7 % 16 == 8 ? 9 : i * 7 % 16;
+    values.push_back(OfE2m1(code) / 4);
+    if (i % 2 == 0) {
+      fp4.push_back(static_cast<char>(code));
+    } else {
+      fp4.back() = static_cast<char>(fp4.back() | code << 4);
+    }
+  }
+  const std::string quarter(1, static_cast<char>(127 - 2));
+  WriteFile("gold.safetensors", Safetensors({{"k", "F32", "1,32", row(values)}}));
   WriteFile("got.safetensors",
-            Safetensors({{"k_codes", "U32", "1,4", fp4},
-                         {"k_scales", "U8", "1,1", std::string(1, static_cast<char>(127 - 2))}}));
+            Safetensors({{"k_codes", "U32", "1,4", fp4}, {"k_scales", "U8", "1,1", quarter}}));
   std::vector<std::string> words = {"gold.safetensors", "got.safetensors", "--tol",
                                     "codec:mxfp4:f32"};
   ExpectText(Of(words), 1, "these are MLX's words of four bytes: read them so with --cast u8");
   words.insert(words.end(), {"--cast", "u8"});
-  ExpectText(Of(words), 3, "32 elements judged");
+  ExpectText(Of(words), 0, "1 passed");
   const std::string c = "codec op=decode format=mxfp4:f32 x=f32 rows=1 d=32 data=file";
-  WriteFile("rows.safetensors",
-            Safetensors({{"codes", "U32", "1,4", fp4},
-                         {"scales", "U8", "1,1", std::string(1, static_cast<char>(127 - 2))},
-                         {"y", "F32", "1,32", x}}));
+  WriteFile("rows.safetensors", Safetensors({{"codes", "U32", "1,4", fp4},
+                                             {"scales", "U8", "1,1", quarter},
+                                             {"y", "F32", "1,32", row(values)}}));
   ExpectText(Of({"rows.safetensors", "--case", c}), 2,
              "'codes' is stored as uint32 of shape 1x4: codes are bytes, 16 a row; these are MLX's "
              "words of four bytes: read them so with --cast u8");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -198,10 +199,11 @@ TEST_F(FuzzCommand, CrashesAreVerdictsAndShrink) {
 
 TEST_F(FuzzCommand, HangsAreVerdictsAndShrink) {
   UseProgram(KVCHECK_SELFTEST_TOOL);
-  const ToolRun run =
-      Tool({"fuzz", "--impl", "selftest:hang", "--out", "found", "--limit", "1s", "-j", "2"});
+  const SharedChildTime time(testing::TempDir());
+  const ToolRun run = Tool({"fuzz", "--impl", "selftest:hang", "--out", "found", "--limit", "1h",
+                            "--shrink-time", "10h", "-j", "2"});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
-  EXPECT_TRUE(run.out.starts_with("TIMED_OUT  cache trim TIMED_OUT  made no progress for 1.0 s"))
+  EXPECT_TRUE(run.out.starts_with("TIMED_OUT  cache trim TIMED_OUT  made no progress for 3600.0 s"))
       << run.out;
   const std::string text = Content("found/cache-trim-TIMED_OUT.case");
   const std::string trace = text.substr(text.find("\ncache ") + 1);
@@ -305,6 +307,38 @@ TEST_F(FuzzCommand, CasesWhoseDataProveNothingAreCountedApart) {
   strict.push_back("--strict");
   const ToolRun strictly = Tool(strict);
   EXPECT_EQ(strictly.exit_code, 0) << strictly.out;
+}
+
+// The same figure in every place of the report, and no part of what is mistrusted.
+TEST_F(FuzzCommand, JsonOfFuzzAndGateCountsCasesThatTheirOwnDataBlind) {
+  std::ofstream(Path("one.cases")) << "case one\nreason any\ncodec op=encode format=q8_0 x=f32 "
+                                      "rows=2 d=32 data=gauss:1\n";
+  const std::vector<std::string> commands[] = {
+      {"fuzz", "--kind", "attention", "--cases", "200", "--strict"},
+      {"gate", "--suite", "one.cases", "--fuzz-cases", "2000"}};
+  for (std::vector<std::string> words : commands) {
+    words.insert(words.end(), {"--json", "report.json", "-j", "2"});
+    const ToolRun run = Tool(words);
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+    const auto summary = nlohmann::json::parse(Content("report.json")).at("summary");
+    int64_t by_data = 0, of_attention = 0;
+    for (const auto& campaign : summary.at("campaigns")) {
+      const auto count = [&](const char* name) { return campaign.at(name).get<int64_t>(); };
+      EXPECT_EQ(count("passed") + count("mistrusted") + count("unsupported"), count("cases"));
+      EXPECT_LE(count("mistrusted_by_data"), count("mistrusted")) << campaign;
+      by_data += count("mistrusted_by_data");
+      if (campaign.at("kind") != "attention") continue;
+      // Nothing else keeps a case of attention from proving something of what is right.
+      of_attention = count("mistrusted_by_data");
+      EXPECT_EQ(of_attention, count("mistrusted")) << campaign;
+    }
+    EXPECT_GT(of_attention, 0) << words[0];
+    EXPECT_EQ(summary.at("mistrusted_by_data"), by_data) << words[0];
+    EXPECT_EQ(summary.at("mistrusted"), 0) << words[0];
+    EXPECT_NE(run.out.find(std::to_string(by_data) + " mistrusted by their own data"),
+              std::string::npos)
+        << run.out;
+  }
 }
 
 TEST_F(FuzzCommand, StrictFailsWhatAnImplementationLeavesUnproved) {

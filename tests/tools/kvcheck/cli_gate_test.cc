@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/tools/kvcheck/tool_process.h"
+#include "tests/tools/process/child_time.h"
 
 namespace kvcheck {
 namespace {
@@ -363,8 +364,11 @@ TEST_F(GateCommand, CrashesAndHangsAreVerdictsOfTheirCases) {
   EXPECT_NE(crash.out.find("signature \"trim CRASHED\""), std::string::npos) << crash.out;
   EXPECT_NE(crash.out.find("3 cases: 2 passed, 1 failed (1 crashed)"), std::string::npos)
       << crash.out;
-  const ToolRun hang = Gate({"--impl", "selftest:hang", "--limit", "1"});
+  const SharedChildTime time(testing::TempDir());
+  const ToolRun hang = Gate({"--impl", "selftest:hang", "--limit", "1h"});
   EXPECT_EQ(hang.exit_code, 1);
+  EXPECT_NE(hang.out.find("3 cases: 2 passed, 1 failed (1 timed out)"), std::string::npos)
+      << hang.out;
   EXPECT_NE(hang.out.find("TIMED_OUT  small/bad"), std::string::npos) << hang.out;
   // A crash may be known too.
   Write("known.txt",
@@ -382,11 +386,7 @@ TEST_F(GateCommand, InterruptGivesAPartialReport) {
   // The second case hangs in a loop: the first one takes less than a second of a processor.
   const auto has_looped = [](pid_t tool) {
     for (const pid_t process : TreeOf(tool)) {
-      std::ifstream file(fmt::format("/proc/{}/stat", process));
-      std::string word;
-      for (int i = 0; i < 14 && file >> word; ++i) {
-      }
-      if (process != tool && std::atol(word.c_str()) > 2 * sysconf(_SC_CLK_TCK)) return true;
+      if (process != tool && ProcessorSeconds(process) >= 2) return true;
     }
     return false;
   };

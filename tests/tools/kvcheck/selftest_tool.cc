@@ -1,5 +1,6 @@
 // The tool with caches that misbehave beyond what a mutant of the model may: they crash, hang and
-// throw in rare states, or have not everything. Otherwise they are the model.
+// throw in rare states, or have not everything. Otherwise they are the model. Time is what a test
+// says (child_time.h), where it says so.
 
 #include <signal.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "reference/cache/model_cache.h"
+#include "tests/tools/process/child_time.h"
 #include "tools/corridor/registry.h"
 #include "tools/kvcheck/tool_main.h"
 
@@ -29,6 +31,7 @@ void Register(const char* name, void (*misbehave)()) {
 }
 
 void Hang() {
+  if (ChildTime* const time = ChildTime::FromEnvironment()) time->Hang();
   volatile unsigned turns = 0;
   while (true) turns = turns + 1;
 }
@@ -121,6 +124,7 @@ class OnlyNew : public CacheFactory {
 
 int main(int argc, char** argv) {
   using namespace kvcheck;
+  CountTimeOfEnvironment();
   Register("selftest:abort", [] { abort(); });
   Register("selftest:segv", [] { raise(SIGSEGV); });
   Register("selftest:hang", Hang);

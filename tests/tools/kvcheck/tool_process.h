@@ -21,12 +21,14 @@ struct ToolRun {
   std::string err;
 };
 
-// Waits for a sign, however long a loaded machine takes; false after minutes.
-bool WaitUntil(const std::function<bool()>& sign);
+// Waits for a sign, however long a loaded machine takes: ctest ends what waits for ever.
+void WaitUntil(const std::function<bool()>& sign);
 // Whether the process has a handler for the signal: the tool has begun, and will report.
 bool Catches(pid_t process, int signal);
 // 'S', 'T' (stopped), 'Z'; 0 of a process that is gone.
 char StateOf(pid_t process);
+// Of a processor, which the process itself has used, in whole seconds.
+int64_t ProcessorSeconds(pid_t process);
 // The process and all that it has started, from the top.
 std::vector<pid_t> TreeOf(pid_t process);
 
@@ -38,7 +40,7 @@ class ToolTest : public testing::Test {
   // Waits for the end.
   ToolRun Tool(const std::vector<std::string>& arguments) const;
   // Sends the signal when the sign is there: `sign` is called with the tool's number until it is
-  // true. Fails where that takes minutes, or the tool ends before.
+  // true. Fails where the tool ends before.
   ToolRun Signalled(const std::vector<std::string>& arguments, int signal,
                     const std::function<bool(pid_t)>& sign) const;
   // A script of sh, in which "$KVCHECK" is the tool.

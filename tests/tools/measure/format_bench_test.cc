@@ -3,6 +3,7 @@
 
 #include "tools/measure/format_bench.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,6 +32,35 @@ FormatBenchQuestion Asked(const std::vector<std::string>& formats, int64_t token
   question.profile = OptimizedCodecProfile();
   question.rounds = 0;
   return question;
+}
+
+// What is reported of a run that is cut short.
+TEST(FormatBench, TellsAfterEachStepWhatWasMeasured) {
+  FormatBenchQuestion question = Asked({"f16", "q8_0"}, 8);
+  question.rows.heads = 2;
+  question.rows.tokens = 4;
+  question.rounds = 1;
+  std::vector<std::vector<FormatFigures>> told;
+  const auto tell = [&](std::vector<FormatFigures> figures) { told.push_back(std::move(figures)); };
+  const std::vector<FormatFigures> whole = MeasureFormats(question, {}, nullptr, tell);
+  // Two formats, two heads of each, and the times of each.
+  ASSERT_EQ(told.size(), 6U);
+  EXPECT_EQ(told[0].size(), 1U);
+  EXPECT_EQ(told[1].size(), 2U);
+  EXPECT_EQ(told[1][1].heads, 1);
+  EXPECT_EQ(2 * told[1][1].rows.elements, whole[1].rows.elements);
+  EXPECT_EQ(told[3][1].heads, 2);
+  EXPECT_FALSE(told[3][1].speed);
+  EXPECT_TRUE(told[4][0].speed);
+  EXPECT_FALSE(told[4][1].speed);
+  EXPECT_THAT(FormatBenchText(question, told[1], kNormalData, true),
+              testing::StartsWith("INTERRUPTED, this is partial: 2 of 2 formats, errors of 2 of 4 "
+                                  "heads of them, 0 timed\n"));
+  int looks = 0;
+  told.clear();
+  EXPECT_THROW(MeasureFormats(question, Cancel([&] { return ++looks > 2; }), nullptr, tell),
+               Cancelled);
+  EXPECT_EQ(told.size(), 2U);
 }
 
 // Mean |error| of the affine codes of MLX on N(0, 1), g64 (reference/formats/formats.md, section

@@ -40,6 +40,25 @@ TEST(KvCacheBench, BytesAreThoseOfTheRows) {
   EXPECT_EQ(figures[3].stored_bytes, kRows * 136);
 }
 
+// What is reported of a run that is cut short.
+TEST(KvCacheBench, TellsAfterEachRoundWhatWasMeasured) {
+  KvCacheQuestion question = SmallCache({"f16", "q8_0"});
+  question.rounds = 2;
+  std::vector<std::vector<KvCacheFigures>> told;
+  MeasureKvCache(question, {}, nullptr,
+                 [&](std::vector<KvCacheFigures> figures) { told.push_back(std::move(figures)); });
+  ASSERT_EQ(told.size(), 4U);
+  ASSERT_EQ(told[0].size(), 1U);
+  EXPECT_EQ(told[0][0].rounds, 1);
+  EXPECT_GT(told[0][0].errors.elements, 0);
+  ASSERT_EQ(told[2].size(), 2U);
+  EXPECT_EQ(told[2][0].rounds, 2);
+  EXPECT_EQ(told[2][1].rounds, 1);
+  const std::string text = KvCacheText(question, told[2], true);
+  EXPECT_EQ(text.find("INTERRUPTED, this is partial: 2 of 2 caches, 3 of 4 rounds of them\n"), 0U)
+      << text;
+}
+
 // A token takes 72 bytes: of 64 tokens 64 * 64 of codes, 2 * 128 * 2 of scales and zeros; of a page
 // of four 4 * 64 of codes, 4 * 8 of scales.
 TEST(KvCacheBench, GroupsOfTokensAreStoredWhole) {

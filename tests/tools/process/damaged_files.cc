@@ -17,9 +17,10 @@ namespace kvcheck::golden_damage {
 
 using Clock = std::chrono::steady_clock;
 
-Outcome ReadDamaged(const std::string& path, const GoldenFile& original, int hang_limit_ms) {
+Outcome ReadDamaged(const std::string& path, const GoldenFile& original,
+                    std::chrono::milliseconds hang_limit) {
   UntrustedOptions options;
-  options.child.since_progress = std::chrono::milliseconds(hang_limit_ms);
+  options.child.since_progress = hang_limit;
   try {
     return ReadUntrustedGolden(path, options) == original ? Outcome::kUnchanged
                                                           : Outcome::kSilentChange;
@@ -35,7 +36,7 @@ Outcome ReadDamaged(const std::string& path, const GoldenFile& original, int han
   }
 }
 
-Campaign RunCampaign(int files, uint64_t seed, int hang_limit_ms) {
+Campaign RunCampaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit) {
   const std::string path = golden_samples::TemporaryPath("damaged.h5");
   std::vector<std::string> bytes;
   std::vector<GoldenFile> contents;
@@ -57,7 +58,7 @@ Campaign RunCampaign(int files, uint64_t seed, int hang_limit_ms) {
     const uint64_t file_seed = seed + static_cast<uint64_t>(i);
     golden_samples::WriteBytes(path, Damaged(bytes[which], kAllDamage[kind], file_seed));
     const auto file_start = Clock::now();
-    const Outcome outcome = ReadDamaged(path, contents[which], hang_limit_ms);
+    const Outcome outcome = ReadDamaged(path, contents[which], hang_limit);
     const std::chrono::duration<double> taken = Clock::now() - file_start;
     campaign.slowest_s = std::max(campaign.slowest_s, taken.count());
     ++campaign.counts[kind][static_cast<size_t>(outcome)];
@@ -89,13 +90,13 @@ Outcome ReadFlipped(const std::string& path, std::string bytes, size_t byte,
 
 }  // namespace
 
-OutcomeCounts RunByteFlips(size_t stride) {
+OutcomeCounts RunByteFlips(size_t stride, std::chrono::milliseconds hang_limit) {
   const std::string path = golden_samples::TemporaryPath("flipped.h5");
   GoldenFile content = golden_samples::SmallContent();
   content.content_hash = WriteGoldenFile(path, content);
   const std::string bytes = golden_samples::ReadBytes(path);
   ChildLimits limits;
-  limits.since_progress = std::chrono::milliseconds(2000);
+  limits.since_progress = hang_limit;
   OutcomeCounts counts{};
   size_t at = 0;
   while (at < bytes.size()) {

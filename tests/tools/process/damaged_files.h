@@ -3,6 +3,7 @@
 #ifndef TESTS_TOOLS_PROCESS_DAMAGED_FILES_H_
 #define TESTS_TOOLS_PROCESS_DAMAGED_FILES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -12,7 +13,8 @@
 namespace kvcheck::golden_damage {
 
 // Reads the file in a supervised child with the limit (of no progress) for hangs.
-Outcome ReadDamaged(const std::string& path, const GoldenFile& original, int hang_limit_ms);
+Outcome ReadDamaged(const std::string& path, const GoldenFile& original,
+                    std::chrono::milliseconds hang_limit);
 
 struct Campaign {
   Counts counts{};
@@ -23,11 +25,11 @@ struct Campaign {
 // Damages a small file, a file of every type, and the same from the Python writer, in turn, by
 // every kind of damage in turn; file i has the seed `seed` + i. Prints the seed and kind of what
 // must not happen to standard error.
-Campaign RunCampaign(int files, uint64_t seed, int hang_limit_ms);
+Campaign RunCampaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit);
 
 // Inverts bytes 0, stride, 2 stride, ... of a small file, one at a time, many files to a child: a
 // child that dies or hangs is replaced by one that goes on behind the byte that ended it.
-OutcomeCounts RunByteFlips(size_t stride);
+OutcomeCounts RunByteFlips(size_t stride, std::chrono::milliseconds hang_limit);
 
 }  // namespace kvcheck::golden_damage
 

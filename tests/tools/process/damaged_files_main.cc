@@ -8,10 +8,14 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "tests/tools/process/damaged_files.h"
 #include "tests/tools/process/damaged_plain.h"
+
+// A hang is a row of the table, and no failure.
+constexpr std::chrono::milliseconds kHangs{2000};
 
 int main(int argc, char** argv) {
   using namespace kvcheck::golden_damage;
@@ -26,10 +30,10 @@ int main(int argc, char** argv) {
       wrong += Total(campaign.counts, outcome);
     }
   };
-  report("golden", RunCampaign(count, seed, 2000));
-  report("plain HDF5", RunPlainHdf5Campaign(count, seed, 2000));
-  report("safetensors", RunSafetensorsCampaign(count, seed, 2000));
-  const OutcomeCounts flips = RunByteFlips(1);
+  report("golden", RunCampaign(count, seed, kHangs));
+  report("plain HDF5", RunPlainHdf5Campaign(count, seed, kHangs));
+  report("safetensors", RunSafetensorsCampaign(count, seed, kHangs));
+  const OutcomeCounts flips = RunByteFlips(1, kHangs);
   fmt::print("every byte of a small golden file inverted: {}", ToLine(flips));
   for (Outcome outcome : {Outcome::kSilentChange, Outcome::kWrongError}) {
     wrong += CountOf(flips, outcome);

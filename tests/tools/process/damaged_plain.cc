@@ -32,9 +32,9 @@ struct Original {
   std::vector<std::pair<size_t, size_t>> data;
 };
 
-UntrustedOptions Options(int hang_limit_ms) {
+UntrustedOptions Options(std::chrono::milliseconds hang_limit) {
   UntrustedOptions options;
-  options.child.since_progress = std::chrono::milliseconds(hang_limit_ms);
+  options.child.since_progress = hang_limit;
   options.limits.max_tensor_bytes = int64_t{1} << 28;
   return options;
 }
@@ -111,9 +111,10 @@ Outcome ReadDamaged(const std::string& path, const Original& original, bool data
   }
 }
 
-Campaign Run(const std::vector<Original>& originals, int files, uint64_t seed, int hang_limit_ms) {
+Campaign Run(const std::vector<Original>& originals, int files, uint64_t seed,
+             std::chrono::milliseconds hang_limit) {
   const std::string path = golden_samples::TemporaryPath("damaged.plain");
-  const UntrustedOptions options = Options(hang_limit_ms);
+  const UntrustedOptions options = Options(hang_limit);
   Campaign campaign;
   const auto start = Clock::now();
   for (int i = 0; i < files; ++i) {
@@ -186,17 +187,17 @@ Original LargeSafetensors() {
 
 }  // namespace
 
-Campaign RunPlainHdf5Campaign(int files, uint64_t seed, int hang_limit_ms) {
+Campaign RunPlainHdf5Campaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit) {
   return Run(
       {OriginalOf(FixturePath("fixture_stranger.h5")), LargeHdf5(PlainWriter::Storage::kContiguous),
        LargeHdf5(PlainWriter::Storage::kChecked)},
-      files, seed, hang_limit_ms);
+      files, seed, hang_limit);
 }
 
-Campaign RunSafetensorsCampaign(int files, uint64_t seed, int hang_limit_ms) {
+Campaign RunSafetensorsCampaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit) {
   return Run({OriginalOf(FixturePath("fixture_torch.safetensors")),
               OriginalOf(FixturePath("fixture_numpy.safetensors")), LargeSafetensors()},
-             files, seed, hang_limit_ms);
+             files, seed, hang_limit);
 }
 
 }  // namespace kvcheck::golden_damage

@@ -5,6 +5,7 @@
 #ifndef TESTS_TOOLS_PROCESS_DAMAGED_PLAIN_H_
 #define TESTS_TOOLS_PROCESS_DAMAGED_PLAIN_H_
 
+#include <chrono>
 #include <cstdint>
 
 #include "tests/tools/process/damaged_files.h"
@@ -15,8 +16,8 @@ namespace kvcheck::golden_damage {
 // has the seed `seed` + i. A silent change is a file that compares equal although a byte of a
 // tensor changed, or whose mapped bytes are not what reading gives. Prints what must not happen to
 // standard error.
-Campaign RunPlainHdf5Campaign(int files, uint64_t seed, int hang_limit_ms);
-Campaign RunSafetensorsCampaign(int files, uint64_t seed, int hang_limit_ms);
+Campaign RunPlainHdf5Campaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit);
+Campaign RunSafetensorsCampaign(int files, uint64_t seed, std::chrono::milliseconds hang_limit);
 
 }  // namespace kvcheck::golden_damage
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/process/child_time.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_process.h"
 
@@ -23,11 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Far below the time that a child hangs, and nothing honest runs under it.
-constexpr milliseconds kShort{300};
-// Twenty of them pass while a child gives signs of progress.
-constexpr milliseconds kVeryShort{150};
-constexpr milliseconds kPatient{60'000};
+// By the time that the children say: it stands still for what does not hang.
+constexpr milliseconds kHour = std::chrono::hours(1);
 
 size_t OpenDescriptors() {
   size_t count = 0;
@@ -54,11 +52,11 @@ class HostileChild : public testing::Test {
     EXPECT_FALSE(HasChildren()) << "a process was left behind";
   }
 
-  static std::shared_ptr<RemoteProcess> Process(const std::string& kind, milliseconds limit,
+  static std::shared_ptr<RemoteProcess> Process(const std::string& kind,
                                                 const std::string& file = "") {
     std::vector<std::string> command = {KVCHECK_HOSTILE_CHILD, kind};
     if (!file.empty()) command.push_back(file);
-    return std::make_shared<RemoteProcess>(command, RemoteLimits{limit, kPatient});
+    return std::make_shared<RemoteProcess>(command, RemoteLimits{kHour, kHour});
   }
 
   // Start, a cache of one row, two columns appended, a look at the state.
@@ -82,9 +80,8 @@ class HostileChild : public testing::Test {
   }
 
   // Two cases are lost in this way, each with a process of its own. Gives the last reason.
-  static std::string ExpectLosses(const std::string& kind, const std::string& signature,
-                                  milliseconds limit = kPatient) {
-    RemoteCacheFactory factory(Process(kind, limit));
+  static std::string ExpectLosses(const std::string& kind, const std::string& signature) {
+    RemoteCacheFactory factory(Process(kind));
     std::string reason;
     for (int i = 1; i <= 2; ++i) {
       try {
@@ -102,6 +99,7 @@ class HostileChild : public testing::Test {
   }
 
  private:
+  SharedChildTime time_{testing::TempDir()};
   size_t descriptors_ = 0;
 };
 
@@ -122,49 +120,48 @@ TEST_F(HostileChild, IsLostWhereItEndsWithinARequest) {
 
 TEST_F(HostileChild, IsLostWhereItHangs) {
   for (const char* kind : {"hang", "half_header", "half_frame"}) {
-    ExpectLosses(std::string("in_start:") + kind, "start TIMED_OUT", kShort);
+    const std::string reason = ExpectLosses(std::string("in_start:") + kind, "start TIMED_OUT");
+    EXPECT_NE(reason.find("made no progress for 3600.0 s"), std::string::npos) << reason;
   }
 }
 
 TEST_F(HostileChild, IsLostWhereSignsOfProgressDoNotEnd) {
   for (const char* kind : {"endless_progress", "flood_of_progress"}) {
-    const std::string reason =
-        ExpectLosses(std::string("in_start:") + kind, "start TIMED_OUT", kVeryShort);
-    EXPECT_NE(reason.find("signs of progress and no answer"), std::string::npos) << reason;
+    const std::string reason = ExpectLosses(std::string("in_start:") + kind, "start TIMED_OUT");
+    // Twenty limits.
+    EXPECT_NE(reason.find("signs of progress and no answer for 72000.0 s"), std::string::npos)
+        << reason;
   }
 }
 
 // Loading a model may take long, but not for ever.
 TEST_F(HostileChild, IsLostWhereItsGreetingOnlyGivesSignsOfProgress) {
-  RemoteLimits limits;
-  limits.greeting = milliseconds(200);
-  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "in_hello:endless_progress"}, limits);
+  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "in_hello:endless_progress"}, {kHour, kHour});
   try {
     process.Start();
     FAIL() << "greeted";
   } catch (const RemoteLoss& loss) {
     EXPECT_EQ(loss.Signature(), "hello TIMED_OUT") << loss.reason();
-    EXPECT_NE(loss.reason().find("signs of progress and no answer for 2.0 s"), std::string::npos)
+    EXPECT_NE(loss.reason().find("signs of progress and no answer for 36000.0 s"),
+              std::string::npos)
         << loss.reason();
   }
 }
 
 // An import of several limits, as SGLang's on a busy machine.
 TEST_F(HostileChild, GreetsAfterALongImportWithSignsOfProgress) {
-  RemoteLimits limits;
-  limits.greeting = milliseconds(400);
-  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "greets_late"}, limits);
+  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "greets_late"}, {kHour, kHour});
   EXPECT_EQ(process.greeting().name, "hostile");
 }
 
 TEST_F(HostileChild, IsLostWhereItDoesNotListen) {
-  const std::string reason = ExpectLosses("closes_input", "start PROTOCOL", kShort);
+  const std::string reason = ExpectLosses("closes_input", "start PROTOCOL");
   EXPECT_NE(reason.find("closed its standard input"), std::string::npos) << reason;
 }
 
 // Its signs of progress go on while a request waits that no pipe holds.
 TEST_F(HostileChild, IsLostWhereItNeverReads) {
-  const auto process = Process("never_reads", kVeryShort);
+  const auto process = Process("never_reads");
   try {
     WireWriter& writer = process->Begin("start");
     writer.Key("bytes");
@@ -179,13 +176,12 @@ TEST_F(HostileChild, IsLostWhereItNeverReads) {
 // A second answer that comes when the first one has long been taken.
 TEST_F(HostileChild, IsLostWhereItAnswersTwiceWithADelay) {
   const std::string file = testing::TempDir() + "/kvcheck_answered_" + std::to_string(getpid());
-  const auto process = Process("answers_again", kPatient, file);
+  const auto process = Process("answers_again", file);
   process->Begin("start");
   process->Call();
   // The child says when the second one is in the pipe.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(3);
-  while (access(file.c_str(), F_OK) != 0 && std::chrono::steady_clock::now() < until) usleep(1000);
-  ASSERT_EQ(unlink(file.c_str()), 0) << "no second answer";
+  while (access(file.c_str(), F_OK) != 0) usleep(1000);
+  ASSERT_EQ(unlink(file.c_str()), 0);
   try {
     process->Begin("append");
     process->Call();
@@ -245,7 +241,7 @@ TEST_F(HostileChild, IsLostWhereAStateDoesNotFit) {
 TEST_F(HostileChild, IsNoneWhereItIsOnlyOdd) {
   for (const char* kind :
        {"honest", "honest_state", "flood_of_lines", "in_pieces", "long_answer"}) {
-    RemoteCacheFactory factory(Process(kind, kPatient));
+    RemoteCacheFactory factory(Process(kind));
     for (int i = 0; i < 2; ++i) {
       try {
         RunCase(factory);
@@ -267,7 +263,7 @@ TEST_F(HostileChild, IsNotBelievedWhereItGreetsWrongly) {
 }
 
 TEST_F(HostileChild, IsLostWhereItHangsInsteadOfGreeting) {
-  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "in_hello:hang"}, {kPatient, kShort});
+  RemoteProcess process({KVCHECK_HOSTILE_CHILD, "in_hello:hang"}, {kHour, kHour});
   for (int i = 1; i <= 2; ++i) {
     try {
       process.Start();
@@ -280,7 +276,7 @@ TEST_F(HostileChild, IsLostWhereItHangsInsteadOfGreeting) {
 }
 
 TEST_F(HostileChild, IsNotStartedForEver) {
-  const auto process = Process("in_hello:exit_3", kPatient);
+  const auto process = Process("in_hello:exit_3");
   for (int i = 1; i <= 10; ++i) {
     EXPECT_THROW(process->Start(), RemoteLoss);
     EXPECT_EQ(process->epoch(), std::min(i, kMostFailedStarts));
@@ -292,12 +288,12 @@ TEST_F(HostileChild, IsNotStartedForEver) {
 TEST_F(HostileChild, MustGreetAsBefore) {
   const std::string file = testing::TempDir() + "/kvcheck_hello_" + std::to_string(getpid());
   std::filesystem::remove(file);
-  const auto process = Process("hello_changes", kPatient, file);
+  const auto process = Process("hello_changes", file);
   process->Start();
   EXPECT_EQ(process->greeting().name, "hostile");
   const auto again = std::make_shared<RemoteProcess>(
       std::vector<std::string>{KVCHECK_HOSTILE_CHILD, "hello_changes", file},
-      RemoteLimits{kPatient, kPatient}, process->greeting());
+      RemoteLimits{kHour, kHour}, process->greeting());
   try {
     again->Start();
     ADD_FAILURE() << "another name was believed";

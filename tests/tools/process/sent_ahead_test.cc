@@ -5,11 +5,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/draw_trace.h"
 #include "reference/cache/model_cache.h"
 #include "reference/trace/run_trace.h"
+#include "tests/tools/process/child_time.h"
 #include "tools/process/remote_cache.h"
 #include "tools/process/remote_process.h"
 #include "tools/process/requests_ahead.h"
@@ -19,8 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSoon{300};
-constexpr milliseconds kLong{60'000};
+constexpr milliseconds kHour = std::chrono::hours(1);
+constexpr milliseconds kLong = std::chrono::hours(1000);  // no limit: ctest ends what hangs
 
 const std::string kFourAppends =
     "cache k=f32 dk=8 observe=last data=tokens:1; new A; append A 1; append A 2; trim A 1; "
@@ -98,8 +100,10 @@ TEST(SentAhead, WhatAnswersFourAtATimeIsNotWaitedFor) {
   const std::string eight =
       "cache k=f32 dk=8 observe=last data=tokens:1; new A; append A 1; append A 2; append A 1; "
       "trim A 1; copy A -> B";
-  EXPECT_EQ(Ahead("answers_four_at_a_time", eight, kSoon).outcome, "PASS");
-  EXPECT_EQ(OneByOne("answers_four_at_a_time", eight, kSoon).outcome, "start TIMED_OUT");
+  EXPECT_EQ(Ahead("answers_four_at_a_time", eight).outcome, "PASS");
+  // A real limit: what is asked one by one is never answered.
+  EXPECT_EQ(OneByOne("answers_four_at_a_time", eight, milliseconds(300)).outcome,
+            "start TIMED_OUT");
 }
 
 TEST(SentAhead, DrawnTracesGiveWhatTheyGiveOneByOne) {
@@ -137,11 +141,28 @@ TEST(SentAhead, ALossIsOfTheOperationThatItHappensIn) {
 }
 
 TEST(SentAhead, AHangIsOfTheOperationThatHangs) {
+  const SharedChildTime time(testing::TempDir());
   for (const char* kind : {"at_3:hang", "at_3:half_header", "at_3:half_frame"}) {
-    const Told told = Ahead(kind, kFourAppends, kSoon);
+    const Told told = Ahead(kind, kFourAppends, kHour);
     EXPECT_EQ(told.outcome, "append TIMED_OUT") << kind;
     EXPECT_EQ(told.operation, 4) << kind;
   }
+}
+
+// A word of the protocol says that a result does not fit together, and no words of its sentence.
+TEST(SentAhead, AMisfitIsNoRefusal) {
+  for (const auto& [kind, reason] :
+       {std::pair("misfit_of_mask",
+                  "the call returned a mask that does not fit the K and V that it returned: odd"),
+        {"misfit_of_values", "the call returned K and V that do not fit each other: odd"},
+        {"refuses_in_words_of_a_mask", "a legal call was refused: the mask covers "}}) {
+    const Told told = OneByOne(std::string("at_2:") + kind, kFourAppends);
+    EXPECT_EQ(told.outcome, "FAIL") << kind;
+    EXPECT_EQ(told.reason, std::string("operation 3, append A 2: ") + reason);
+    EXPECT_EQ(told.operation, 2);
+    EXPECT_EQ(Ahead(std::string("at_2:") + kind, kFourAppends), told) << kind;
+  }
+  EXPECT_EQ(OneByOne("misfit_of_nothing", kFourAppends).outcome, "append PROTOCOL");
 }
 
 TEST(SentAhead, WhatIsDeclinedInBetweenIsJudgedAsOneByOne) {

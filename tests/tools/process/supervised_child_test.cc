@@ -7,19 +7,20 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "reference/spec/error.h"
+#include "tests/tools/process/child_time.h"
+#include "tools/campaign/shared_memory.h"
 #include "tools/process/message_frame.h"
 
 namespace kvcheck {
@@ -38,14 +39,16 @@ std::string Text(const Message& message) {
   return std::string(reinterpret_cast<const char*>(message.data()), message.size());
 }
 
-ChildLimits Within(int milliseconds_since_progress) {
+ChildLimits Within(milliseconds since_progress) {
   ChildLimits limits;
-  limits.since_progress = milliseconds(milliseconds_since_progress);
+  limits.since_progress = since_progress;
   return limits;
 }
 
-// Long enough for any machine: only tests of hanging use less.
-ChildLimits Patient() { return Within(60'000); }
+constexpr milliseconds kForEver = std::chrono::hours(1000);
+
+// No limit: ctest ends what hangs.
+ChildLimits Patient() { return Within(kForEver); }
 
 size_t OpenDescriptors() {
   size_t count = 0;
@@ -204,7 +207,7 @@ TEST_F(SupervisedChildTest, AHangEndsAtTheLimitWhetherItSleepsLoopsOrClosesThePi
       }};
   for (size_t i = 0; i < hangs.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();
-    const ChildOutcome outcome = RunSupervised(hangs[i], Within(200));
+    const ChildOutcome outcome = RunSupervised(hangs[i], Within(milliseconds(200)));
     EXPECT_EQ(outcome.end, ChildEnd::kTimedOut) << i;
     EXPECT_EQ(ToString(outcome), "made no progress for 0.2 s");
     EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(200));
@@ -212,19 +215,75 @@ TEST_F(SupervisedChildTest, AHangEndsAtTheLimitWhetherItSleepsLoopsOrClosesThePi
 }
 
 TEST_F(SupervisedChildTest, ProgressKeepsALongJobAlive) {
-  const milliseconds limit{1500};
-  const ChildOutcome outcome = RunSupervised(
-      [limit](ChildChannel& channel) {
-        // Longer than the limit, however long each step takes.
-        const auto until = std::chrono::steady_clock::now() + limit * 5 / 4;
-        while (std::chrono::steady_clock::now() < until) {
-          std::this_thread::sleep_for(milliseconds(5));
-          channel.Progress();
-        }
+  ChildTime time;
+  time.Count();
+  const ChildLimits limits = Within(std::chrono::hours(1));
+  const auto job = [&time](int minutes) {
+    return [&time, minutes](ChildChannel& channel) {
+      for (int step = 0; step < 3; ++step) {
+        time.Pass(std::chrono::minutes(minutes), [&] { channel.Progress(); });
+      }
+      return 0;
+    };
+  };
+  const ChildOutcome outcome = RunSupervised(job(40), limits);
+  EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
+  // A step that is longer than the limit, before its sign.
+  const ChildOutcome silent = RunSupervised(
+      [&time](ChildChannel&) -> int {
+        time.Pass(std::chrono::minutes(60), [] {});
+        Loop();
+      },
+      limits);
+  EXPECT_EQ(ToString(silent), "made no progress for 3600.0 s");
+}
+
+TEST_F(SupervisedChildTest, SignsOfProgressWithoutAnAnswerEndAtTheLimitOfTheWholeWait) {
+  ChildTime time;
+  time.Count();
+  ChildLimits limits = Within(std::chrono::hours(1));
+  limits.whole_wait = std::chrono::hours(2);
+  int steps = 3;
+  const auto job = [&](ChildChannel& channel) {
+    for (int step = 0; step < steps; ++step) {
+      time.Pass(std::chrono::minutes(39), [&] { channel.Progress(); });
+    }
+    return 0;
+  };
+  EXPECT_TRUE(RunSupervised(job, limits).Succeeded());
+  steps = 1000;
+  EXPECT_EQ(ToString(RunSupervised(job, limits)),
+            "gave signs of progress and no answer for 7200.0 s");
+}
+
+// The sign came before the parent looked: it is the parent that was slow.
+TEST_F(SupervisedChildTest, ASignThatHasArrivedCountsHoweverLateTheParentLooks) {
+  SharedValue<std::atomic<bool>> wanted;
+  SharedValue<std::atomic<bool>> sent;
+  int looks = 0;
+  AttendedClock::duration time{0};
+  // The first look of the wait: the sign arrives, and the parent is suspended for two hours.
+  AttendedClock::of_child = [&](int) {
+    if (++looks == 3) {
+      *wanted.get() = true;
+      while (!*sent.get()) usleep(1000);
+      time = std::chrono::hours(2);
+    }
+    return AttendedClock::time_point(time);
+  };
+  SupervisedChild child(
+      [&](ChildChannel& channel) {
+        while (!*wanted.get()) usleep(1000);
+        channel.Progress();
+        *sent.get() = true;
+        channel.Send(Bytes("an answer"));
         return 0;
       },
-      Within(static_cast<int>(limit.count())));
-  EXPECT_TRUE(outcome.Succeeded()) << ToString(outcome);
+      Within(std::chrono::hours(1)));
+  const std::optional<Message> answer = child.Receive();
+  AttendedClock::of_child = nullptr;
+  EXPECT_GE(looks, 3);
+  EXPECT_TRUE(answer.has_value()) << ToString(child.Finish());
 }
 
 TEST_F(SupervisedChildTest, NonsenseIsAProtocolError) {
@@ -387,54 +446,72 @@ std::unique_ptr<SupervisedChild> Late(int number, int milliseconds, const ChildL
 }
 
 TEST_F(SupervisedChildTest, WaitAnyGivesWhoeverIsFirst) {
-  const auto slow = Late(1, 60'000, Patient());
+  const auto slow = Late(1, 1'000'000, Patient());
   const auto quick = Late(2, 20, Patient());
   SupervisedChild* const children[] = {slow.get(), quick.get()};
-  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(30'000)), 1u);
+  EXPECT_EQ(SupervisedChild::WaitAny(children, kForEver), 1u);
   EXPECT_EQ(Text(*quick->TakeArrived()), "2");
   EXPECT_FALSE(quick->TakeArrived());
   EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(20)), std::nullopt);
 }
 
 TEST_F(SupervisedChildTest, WaitAnyEndsTheOneThatHangsAndKeepsTheOther) {
+  ChildTime time;
+  time.Count();
+  const ChildLimits limits = Within(std::chrono::hours(1));
   const auto hangs = std::make_unique<SupervisedChild>(
-      [](ChildChannel&) {
+      [&time](ChildChannel&) -> int {
+        time.Hang();
         Loop();
-        return 0;
       },
-      Within(300));
+      limits);
   // Works until the other's end has been seen.
-  void* memory = mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* seen = new (memory) std::atomic<bool>(false);
+  SharedValue<std::atomic<bool>> seen;
   const auto works = std::make_unique<SupervisedChild>(
-      [seen](ChildChannel& channel) {
-        while (!*seen) {
+      [&seen](ChildChannel& channel) {
+        while (!*seen.get()) {
           usleep(5'000);
           channel.Progress();
         }
         channel.Send(Bytes("done"));
         return 0;
       },
-      Within(1500));
+      limits);
   SupervisedChild* const children[] = {hangs.get(), works.get()};
-  ASSERT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
+  ASSERT_EQ(SupervisedChild::WaitAny(children, kForEver), 0u);
   EXPECT_FALSE(hangs->TakeArrived());
   EXPECT_EQ(hangs->Finish().end, ChildEnd::kTimedOut);
-  *seen = true;
-  ASSERT_EQ(SupervisedChild::WaitAny(std::span(children).subspan(1), milliseconds(60'000)), 0u);
+  *seen.get() = true;
+  ASSERT_EQ(SupervisedChild::WaitAny(std::span(children).subspan(1), kForEver), 0u);
   EXPECT_EQ(Text(*works->TakeArrived()), "done");
-  munmap(memory, sizeof(std::atomic<bool>));
 }
 
 TEST_F(SupervisedChildTest, WaitAnyDoesNotCountWhatTheParentDidElsewhere) {
-  const auto child = Late(1, 400, Within(1000));
-  SupervisedChild* const children[] = {child.get()};
+  ChildTime time;
+  time.Count();
+  SharedValue<std::atomic<bool>> passes;
+  SharedValue<std::atomic<bool>> answers;
+  SupervisedChild child(
+      [&](ChildChannel& channel) {
+        while (!*passes.get()) usleep(1000);
+        time.Skip(std::chrono::minutes(90));
+        *passes.get() = false;
+        while (!*answers.get()) usleep(1000);
+        channel.Send(Bytes("1"));
+        channel.Receive();
+        return 0;
+      },
+      Within(std::chrono::hours(1)));
+  SupervisedChild* const children[] = {&child};
   EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(10)), std::nullopt);
-  usleep(1'500'000);
-  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
-  EXPECT_TRUE(child->TakeArrived());
+  // More than the limit, while the parent is elsewhere.
+  *passes.get() = true;
+  while (*passes.get()) usleep(1000);
+  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(10)), std::nullopt);
+  EXPECT_FALSE(child.HasEnded());
+  *answers.get() = true;
+  EXPECT_EQ(SupervisedChild::WaitAny(children, kForEver), 0u);
+  EXPECT_TRUE(child.TakeArrived());
 }
 
 TEST_F(SupervisedChildTest, WaitAnySeesACrash) {
@@ -445,7 +522,7 @@ TEST_F(SupervisedChildTest, WaitAnySeesACrash) {
       },
       Patient());
   SupervisedChild* const children[] = {child.get()};
-  EXPECT_EQ(SupervisedChild::WaitAny(children, milliseconds(60'000)), 0u);
+  EXPECT_EQ(SupervisedChild::WaitAny(children, kForEver), 0u);
   EXPECT_EQ(child->Finish().end, ChildEnd::kSignalled);
 }
 

@@ -13,13 +13,14 @@
 #include <new>
 #include <thread>
 
+#include "tests/tools/process/child_time.h"
 #include "tools/process/attended_clock.h"
 #include "tools/process/supervised_child.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::chrono::milliseconds kSuspendedLimit{1000};
+constexpr std::chrono::milliseconds kSuspendedLimit = std::chrono::hours(1);
 
 // What the processes tell each other; lock-free, so that it works between them.
 struct SuspendedSigns {
@@ -31,13 +32,9 @@ struct SuspendedSigns {
   std::atomic<int64_t> looks_when_continued = 0;
 };
 
-bool Comes(const std::function<bool()>& sign) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(3);
-  while (!sign()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    usleep(1000);
-  }
-  return true;
+// ctest ends what waits for ever.
+void Await(const std::function<bool()>& sign) {
+  while (!sign()) usleep(1000);
 }
 
 // Gives signs of progress until it is told not to, and answers when it is allowed to and the parent
@@ -56,7 +53,8 @@ int SilentWorker(SuspendedSigns* signs, ChildChannel& channel) {
 }
 
 // The parent of the worker: 0 where the answer came.
-int WaitForWorker(SuspendedSigns* signs, bool with_others) {
+int WaitForWorker(SuspendedSigns* signs, const MachineTime& time, bool with_others) {
+  time.Count();
   ChildLimits limits;
   limits.since_progress = kSuspendedLimit;
   limits.on_wait = [signs] { ++signs->looks; };
@@ -73,19 +71,20 @@ void ExpectAnswerPastSuspension(bool with_others) {
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* signs = new (memory) SuspendedSigns();
+  const MachineTime time;
   const pid_t parent = fork();
-  if (parent == 0) _exit(WaitForWorker(signs, with_others));
-  ASSERT_TRUE(Comes([&] { return signs->worker != 0 && signs->looks > 0; }));
+  if (parent == 0) _exit(WaitForWorker(signs, time, with_others));
+  Await([&] { return signs->worker != 0 && signs->looks > 0; });
   kill(parent, SIGSTOP);
   int status = 0;
   ASSERT_EQ(waitpid(parent, &status, WUNTRACED), parent);
   ASSERT_TRUE(WIFSTOPPED(status));
   signs->be_silent = true;
-  ASSERT_TRUE(Comes([&] { return signs->is_silent.load(); }));
+  Await([&] { return signs->is_silent.load(); });
   const pid_t worker = signs->worker;
   kill(worker, SIGSTOP);
   // Longer than the limit: this is the suspension itself.
-  std::this_thread::sleep_for(kSuspendedLimit * 3 / 2);
+  time.MoveOn(kSuspendedLimit * 10);
   signs->looks_when_continued = signs->looks.load();
   signs->answer = true;
   kill(worker, SIGCONT);
@@ -99,6 +98,30 @@ void ExpectAnswerPastSuspension(bool with_others) {
 TEST(SuspendedTree, IsNotTakenForSilenceOfAChild) { ExpectAnswerPastSuspension(false); }
 
 TEST(SuspendedTree, IsNotTakenForSilenceOfOneOfSeveral) { ExpectAnswerPastSuspension(true); }
+
+// As if each look of the parent came long after the one before: a step of each counts.
+TEST(SuspendedTree, EachLookAtASilentChildCountsAStep) {
+  const MachineTime time;
+  const pid_t parent = fork();
+  if (parent == 0) {
+    time.Count();
+    constexpr int kSteps = 10;
+    ChildLimits limits;
+    limits.since_progress = kSteps * AttendedClock::kLongestStep;
+    int looks = 0;
+    limits.on_wait = [&] {
+      ++looks;
+      time.MoveOn(kSuspendedLimit);
+    };
+    SupervisedChild child([](ChildChannel& c) { return c.Receive() ? 1 : 0; }, limits);
+    const bool answered = child.Receive().has_value();
+    const bool silent = !answered && child.Finish().end == ChildEnd::kTimedOut;
+    _exit(silent && looks == kSteps ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
 
 TEST(AttendedClock, CountsNoMoreThanOneStepBetweenTwoLooks) {
   const auto before = AttendedClock::now();

@@ -77,3 +77,33 @@ def test_an_adapter_begins_with_what_comes_along(tmp_path):
     assert done.returncode == 2
     assert "those of libraries are in the sources: KVCHECK_ADAPTERS=SOURCES/tools/adapters" in done.stderr
     assert "kvcheck new-adapter writes one" in done.stderr
+
+
+# Drawing asks nothing of Ctrl-C while it fills a tensor, which takes seconds.
+INTERRUPTED = """
+import os, signal, threading
+import numpy, kvcheck
+from kvcheck import _core
+from kvcheck.testing import assert_attention_close
+
+def interrupted(call):
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        call()
+        return False
+    except KeyboardInterrupt:
+        return True
+
+q = numpy.random.default_rng(1).standard_normal((1, 8, 1024, 128), numpy.float32)
+k = numpy.random.default_rng(2).standard_normal((1, 8, 16384, 128), numpy.float32)
+print(interrupted(lambda: assert_attention_close(q, q, k, k, plan="plain_f32", threads=1)))
+settings = dict(plan="base=stranger", profile="", strict=False, threads=1, rows=0, seed=1, save="")
+case = "attention hq=1 hkv=1 l=1 t=300000 d=128 q=f32 k=f32 v=f32 out=f32 data=gauss:1"
+before = _core.left_calls()
+print(interrupted(lambda: _core.draw(case, _core.Settings(**settings))), _core.left_calls() - before)
+"""
+
+
+def test_ctrl_c_ends_a_call_before_its_work_is_done():
+    # The interpreter waits at its end for what was left to itself: its code is 0.
+    assert python(INTERRUPTED).split() == ["True", "True", "1"]

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -43,6 +44,39 @@ constexpr const char* kFirstLines =
 
 TEST(TextReport, FailureIsFiveLinesVerdictHintWhereBoundReproduce) {
   EXPECT_EQ(CaseText(FailedResult(), {}), kFirstLines);
+}
+
+// Nine declarations would do, rows fail in several ways, and another output fails too.
+TEST(TextReport, FailureStaysWithinFiveLinesBesideItsCommand) {
+  CaseResult result = FailedResult();
+  OutputVerdict& out = result.verdict.outputs.front();
+  out.plan_changes = {"p=bf16 instead of p=f32", "partial=bf16 instead of partial=f32",
+                      "op=bf16 instead of op=f32"};
+  for (const char* field : {"scores", "q", "l", "m", "o", "rescale"}) {
+    out.plan_changes.push_back(std::string(field) + "=bf16 instead of " + field + "=f32");
+  }
+  out.breakdown = {"3 of 1024 elements fail", "all failures in hq=3", "garbage in whole rows"};
+  OutputVerdict lse = out;
+  lse.name = "lse";
+  lse.hints = {"looks as if the sink were left out"};
+  result.verdict.outputs.push_back(lse);
+  result.verdict.reasons = {"out: 3 of 1024 judged elements fail: derived bound",
+                            "lse: 32 of 32 judged elements fail: derived bound"};
+  const std::string text = CaseText(result, {});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5 + 1) << text;
+  EXPECT_NE(text.find("\n  reproduce "), std::string::npos) << text;
+  EXPECT_NE(text.find("would be inside the bound if the plan said p=bf16, or partial=bf16, or "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n  where        3 of 1024 elements fail; all failures in hq=3; garbage in "
+                      "whole rows\n"),
+            std::string::npos)
+      << text;
+  // Each on a line of its own.
+  TextOptions options;
+  options.verbose = true;
+  EXPECT_NE(CaseText(result, options).find("\n               all failures in hq=3\n"),
+            std::string::npos);
 }
 
 TEST(TextReport, VerboseFailureShowsEverythingBehindTheFiveLines) {
@@ -102,9 +136,7 @@ TEST(TextReport, OtherOutputsAreNamedNotShownInFull) {
   EXPECT_NE(text.find("  because      lse: 32 of 32 judged elements fail: derived bound\n"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("               lse: looks as if the sink were left out\n"),
-            std::string::npos)
-      << text;
+  EXPECT_NE(text.find("; lse: looks as if the sink were left out\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("out: 3 of 1024"), std::string::npos) << text;
   EXPECT_EQ(text.find("  where"), text.rfind("  where")) << text;
 }
@@ -224,8 +256,12 @@ TEST(TextReport, ListsAreCutAtMaxPrintAndSayBy) {
   result.verdict.outputs.front().breakdown = {"one", "two", "three", "four"};
   TextOptions options;
   options.max_print = 2;
-  const std::string text = CaseText(result, options);
-  EXPECT_NE(text.find("  where        one\n               two\n               ... and 2 more "
+  EXPECT_NE(
+      CaseText(result, options).find("  where        one; two; ... and 2 more (--max-print)\n"),
+      std::string::npos);
+  options.verbose = true;
+  EXPECT_NE(CaseText(result, options)
+                .find("  where        one\n               two\n               ... and 2 more "
                       "(--max-print)\n"),
             std::string::npos);
 }

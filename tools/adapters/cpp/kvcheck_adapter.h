@@ -187,6 +187,12 @@ inline Array Joined(const Array& a, const Array& b, size_t axis) {
   return both;
 }
 
+// K and V of as many columns each, (rows, heads, columns, channels). Errors: Refused.
+inline void CheckColumns(const Array& k, const Array& v) {
+  if (k.extents.size() == 4 && v.extents.size() == 4 && k.extents[2] == v.extents[2]) return;
+  throw Refused("K and V of as many columns each, as (rows, heads, columns, channels)");
+}
+
 // ---- What the adapter says of itself ----
 
 // What of a kind the library has: kvcheck draws cases inside of one space or another. Lists are
@@ -356,6 +362,27 @@ struct State {
   MSGPACK_DEFINE_MAP(rows, queries, layout, k_format, v_format, k, v, retained, visible, offsets,
                      unfed, held, size, live_bytes, capacity_bytes, empty, trimmable, pending)
 };
+
+// Of a cache of one row that holds every token in order, as it was given: k and v (1, kv_heads, C,
+// channels); each query sees the tokens up to its own. queries: as in State.
+inline State StateOfOneRow(const Array& k, const Array& v, int64_t queries) {
+  const int64_t tokens = k.extents[2];
+  State state;
+  state.rows = 1;
+  state.queries = queries;
+  state.k = {k};
+  state.v = {v};
+  state.offsets = {tokens};
+  state.retained = Array("b8", {1, tokens});
+  for (std::byte& held : state.retained->bytes) held = std::byte{1};
+  state.visible = Array("b8", {1, queries, tokens});
+  for (int64_t query = 0; query < queries; ++query) {
+    for (int64_t token = 0; token <= tokens - queries + query; ++token) {
+      state.visible->bytes[static_cast<size_t>(query * tokens + token)] = std::byte{1};
+    }
+  }
+  return state;
+}
 
 class Cache {
  public:

@@ -1,9 +1,6 @@
 // A cache across requests that keeps whole prompts, found by their tokens and by whose they are.
 //   kvcheck fuzz --impl ./prefix_example
 //   kvcheck fuzz --impl './prefix_example --broken'     prompts are found whosever they are
-
-#include <algorithm>
-
 #include "kvcheck_adapter.h"
 
 using namespace kvcheck_adapter;
@@ -15,10 +12,10 @@ struct Prompt {
 };
 
 struct Request : PrefixRequest {
+  Request(Prompt p, std::vector<Prompt>* all) : prompt(std::move(p)), kept(all) {}
   bool Write(const Numbers& ids, const Array& new_k, const Array& new_v) override {
-    const Array k = Joined(prompt.k, new_k, 2);
-    prompt.v = Joined(prompt.v, new_v, 2);  // both are refused, or neither
-    prompt.k = k;
+    std::tie(prompt.k, prompt.v) =  // both or neither
+        std::pair(Joined(prompt.k, new_k, 2), Joined(prompt.v, new_v, 2));
     prompt.tokens.insert(prompt.tokens.end(), ids.begin(), ids.end());
     return true;
   }
@@ -27,7 +24,7 @@ struct Request : PrefixRequest {
     if (keep && !prompt.tokens.empty()) kept->push_back(prompt);
   }
   Prompt prompt;
-  std::vector<Prompt>* kept = nullptr;
+  std::vector<Prompt>* kept;
 };
 
 struct PromptStore : PrefixAdapter {
@@ -42,24 +39,20 @@ struct PromptStore : PrefixAdapter {
   }
   PrefixStarted Start(const PrefixSetup& s, const std::optional<std::string>&, bool) override {
     kept.clear();
-    nothing = {{},
-               {},
-               Array(s.x, {s.layers, s.kv_heads, 0, s.k_dim}),
-               Array(s.x, {s.layers, s.kv_heads, 0, s.v_dim})};
+    nothing.k = Array(s.x, {s.layers, s.kv_heads, 0, s.k_dim});
+    nothing.v = Array(s.x, {s.layers, s.kv_heads, 0, s.v_dim});
     return {1, s.capacity_tokens, false};
   }
   Hit Open(const Numbers& tokens, const Identity& who, bool) override {
-    auto request = std::make_unique<Request>();
-    request->kept = &kept;
-    request->prompt = nothing;
+    Prompt found = nothing;
     for (const Prompt& p : kept) {  // the longest that the prompt begins with
       if (!(p.who == who || broken) || p.tokens.size() > tokens.size()) continue;
-      if (p.tokens.size() <= request->prompt.tokens.size()) continue;
-      if (std::equal(p.tokens.begin(), p.tokens.end(), tokens.begin())) request->prompt = p;
+      if (p.tokens.size() <= found.tokens.size()) continue;
+      if (std::equal(p.tokens.begin(), p.tokens.end(), tokens.begin())) found = p;
     }
-    request->prompt.who = who;
-    const auto hit = static_cast<int64_t>(request->prompt.tokens.size());
-    return {std::move(request), hit, ""};
+    const auto hit = static_cast<int64_t>(found.tokens.size());
+    found.who = who;
+    return {std::make_unique<Request>(found, &kept), hit, ""};
   }
   void Clear() override { kept.clear(); }
 

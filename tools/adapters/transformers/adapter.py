@@ -39,7 +39,7 @@ from transformers.cache_utils import DynamicCache
 import attention
 import tracked_cache as caches
 from tracked_cache import TrackedCache
-from kvcheck_adapter import Adapter, Refused, Unsupported
+from kvcheck_adapter import Adapter, Misfit, Refused, Unsupported
 from kvcheck_adapter.torch_arrays import NAMES, TYPES, to_numpy, to_torch
 from recognise import Recogniser
 
@@ -165,9 +165,9 @@ class Transformers(Adapter):
         mask = self.mask_of(tracked, queries)
         keys, values = tracked.cache.update(k, v, 0)
         if keys.shape[-2] != values.shape[-2]:
-            raise ValueError(f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
+            raise Misfit("k and v", f"K has {keys.shape[-2]} columns, V has {values.shape[-2]}")
         if mask is not None and mask.shape[-1] != keys.shape[-2]:
-            raise ValueError(f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
+            raise Misfit("mask", f"the mask covers {mask.shape[-1]} columns, K and V have {keys.shape[-2]}")
         if recording and tracked.probe:  # what is recorded is retained, and not returned
             keys, values = tracked.cache.layers[0].keys, tracked.cache.layers[0].values
             mask = tracked.attention_mask(queries)[:, -keys.shape[-2]:].bool()[:, None, None]

@@ -13,6 +13,15 @@ class Refused(Exception):
     """An illegal call. Whatever else the library raises says the same; this one for refusals by the adapter."""
 
 
+class Misfit(ValueError):
+    """What a call returned does not fit together, as a sentence: it was carried out, and wrongly. what: "mask" (over other
+    columns than K and V have) or "k and v" (of different numbers of columns)."""
+
+    def __init__(self, what, sentence):
+        super().__init__(sentence)
+        self.what = what
+
+
 class Implementation:
     """The base of Adapter (caches, attention, codecs) and of PrefixAdapter."""
     name = "?"

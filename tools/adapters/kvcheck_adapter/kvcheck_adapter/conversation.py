@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 
-from .base import Mistake, Refused, Unsupported
+from .base import Misfit, Mistake, Refused, Unsupported
 
 MESSAGE_CHARACTERS = 300
 NOTHING = b"\x80"  # an empty map
@@ -96,6 +96,8 @@ class Conversation:
             return {"unsupported": self.worded(error)}
         if isinstance(error, Mistake) or misspelt(error):
             return {"failed": self.bug(error)}
+        if isinstance(error, Misfit):
+            return {"refused": self.worded(error), "misfit": error.what}
         answer = {"refused": f"{type(error).__name__}: {self.worded(error)}"}
         return {**answer, "no_room": answer["refused"]} if is_for_want_of_room(error) else answer
 

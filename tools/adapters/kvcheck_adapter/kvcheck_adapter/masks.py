@@ -1,6 +1,8 @@
 """Masks: what libraries hand to attention becomes the set of columns that each query sees."""
 import numpy as np
 
+from .base import Misfit
+
 # exp(-1000) is 0 in every type, whatever the other scores of a row, as long as these differ by a few hundred.
 HIDES_BELOW = -1000.0
 
@@ -29,7 +31,7 @@ def visible_of(mask, rows, queries, columns):
     if array.dtype != np.bool_:
         array = array > HIDES_BELOW
     if array.ndim and array.shape[-1] not in (1, columns):
-        raise ValueError(f"the mask covers {array.shape[-1]} columns, K and V have {columns}")
+        raise Misfit("mask", f"the mask covers {array.shape[-1]} columns, K and V have {columns}")
     if array.ndim == 4:
         if array.shape[1] != 1 and (array != array[:, :1]).any():
             raise ValueError("the mask differs from head to head")

@@ -3,7 +3,7 @@ import numpy as np
 
 from . import guards
 from .adapter import Refused, Setup, Step
-from .base import Mistake
+from .base import Misfit, Mistake
 from .conversation import NOTHING, Conversation, LibraryError
 from .damage import Folder
 from .slots import Family, Slot, show
@@ -163,12 +163,12 @@ class Session(Conversation):
         self.check_planes("V", step.v, slot.v)
         columns = {part.shape[2] for part in (*step.k, *step.v)}
         if len(columns) != 1:
-            raise LibraryError from ValueError(f"K and V have {sorted(columns)} columns")
+            raise LibraryError from Misfit("k and v", f"K and V have {' and '.join(map(str, sorted(columns)))} columns")
         if mask is None or isinstance(mask, str):
             return step
         covered = mask.shape[-1] if mask.shape else 1
         if covered != 1 and covered not in columns:
-            raise LibraryError from ValueError(f"the mask covers {covered} columns, K and V have {columns.pop()}")
+            raise LibraryError from Misfit("mask", f"the mask covers {covered} columns, K and V have {columns.pop()}")
         return step._replace(mask=self.adapter.keep(mask))
 
     def check_planes(self, name, arrays, fmt):
