@@ -69,6 +69,9 @@ class HistoryRunner {
     NodePath path;
     bool all = false;
     int64_t hit = 0;
+    // What it holds leaves no room for all that is kept, each counted alone: a store that copies
+    // what it finds may have evicted for it.
+    bool took_room = false;
   };
 
   // run_history_operations.cc. Each ends with the failure set, or without.

@@ -160,8 +160,10 @@ void HistoryRunner::CheckHit(const PrefixOp& op, Request* request, const PrefixH
                             hit.tokens, due),
                 op.request);
   }
+  const bool may_be_shorter = last_open_ && last_open_->took_room && hit.tokens < last_open_->hit;
   if (last_open_ && last_open_->path == request->prompt_path && last_open_->all == op.all &&
-      last_open_->hit != hit.tokens && !capabilities_.prefix_profile.fetch_takes) {
+      last_open_->hit != hit.tokens && !may_be_shorter &&
+      !capabilities_.prefix_profile.fetch_takes) {
     return Fail(
         HistoryFault::kHitUnsteady,
         fmt::format("a hit of {} tokens, and of {} just before", hit.tokens, last_open_->hit),

@@ -78,8 +78,10 @@ void HistoryRunner::DoOpen(const PrefixOp& op) {
   if (failed()) return;
   request.shared = request.hit;
   ledger_.Use(request.prompt_path, hit.tokens);
+  const bool took_room = started_.holds_requests && hit.tokens > 0 &&
+                         HeldTokens() + ledger_.KeptTokens() > started_.capacity_tokens;
   ledger_.ApplyBudget(HeldTokens());
-  last_open_ = {request.prompt_path, op.all, hit.tokens};
+  last_open_ = {request.prompt_path, op.all, hit.tokens, took_room};
 }
 
 int64_t HistoryRunner::TokensToWrite(const PrefixOp& op, const Request& request,

@@ -184,9 +184,10 @@ std::string FormatsThatFit(const KvFormat& format, int64_t head_dim) {
   }
   if (own.find("swizzled") != std::string::npos) {
     text += fmt::format(
-        "; where {} channels are one head of a token, give the heads of a token as "
-        "one row (tokens, heads x {})",
-        head_dim, head_dim);
+        "; a row of {} is four tokens of a head, one after the other: where {} channels are one "
+        "head "
+        "of a token, give them as (heads, tokens / 4, 4 x {})",
+        own, head_dim, head_dim);
   }
   return text;
 }

@@ -321,6 +321,8 @@ FuzzOutcome RunFuzz(const Answerer& answerer, const FuzzSettings& settings) {
   outcome.interrupted = result.interrupted;
   outcome.seconds = drawn_seconds < 0 ? seconds() : drawn_seconds;
   outcome.counts = CountsOf(*subject, settings, result.tally);
+  outcome.counts.left_open = answerer.left_open;
+  outcome.counts.not_asked = answerer.not_asked;
   outcome.overall = OverallOf(*subject, settings, outcome.counts);
   for (const FoundFailure& failure : result.failures) {
     outcome.failures.push_back(

@@ -64,6 +64,7 @@ class Gate {
     }
     if (RunCases() && ShrinkCases()) RunFuzzBudget();
     for (std::string& note : excuses_.Notes(answerers_)) results_->AddNote(std::move(note));
+    NoteLeftOpen();
     if (stopped_) results_->AddNote("ended at the first failure that is not known (--stop-at-new)");
     WriteKnown();
   }
@@ -237,6 +238,20 @@ class Gate {
     return true;
   }
 
+  // Of kinds that no campaign was drawn of, which says so itself.
+  void NoteLeftOpen() {
+    for (const auto& [kind, answerer] : answerers_) {
+      if (drawn_.contains(kind)) continue;
+      CampaignCounts counts;
+      counts.left_open = answerer.left_open;
+      counts.not_asked = answerer.not_asked;
+      std::string text = LeftOpenText(counts);
+      if (text.empty()) continue;
+      text.pop_back();
+      results_->AddNote(fmt::format("{}: {}", Name(kind), text));
+    }
+  }
+
   void WriteKnown() {
     if (question_.write_known.empty()) return;
     if (question_.cancel.IsRequested()) {
@@ -291,6 +306,7 @@ class Gate {
         results_->Add(failure.result);
       }
       if (all_known && outcome.counts.cases > 0) results_->Add(outcome.overall);
+      drawn_.insert(kind);
       results_->AddCampaign(std::move(outcome.counts));
       if (outcome.interrupted) return results_->SetInterrupted();
       if (stopped_) return;
@@ -305,6 +321,7 @@ class Gate {
   std::vector<CaseEntry> cases_;
   JudgeOptions judge_options_;
   std::vector<FailedCase> to_shrink_;
+  std::set<CaseKind> drawn_;  // kinds that a campaign was reported of
   bool stopped_ = false;
 };
 

@@ -16,6 +16,7 @@
 #include "tools/corridor/history_case_judge.h"
 #include "tools/corridor/implementations.h"
 #include "tools/corridor/judge_trace.h"
+#include "tools/corridor/left_open.h"
 #include "tools/corridor/registry.h"
 #include "tools/report/number_text.h"
 #include "tools/report/output_text.h"
@@ -398,6 +399,10 @@ void DescribeCases(Answerer* answerer, const RemoteLimits& limits) {
 void DescribeCaches(Answerer* answerer, const RemoteLimits& limits) {
   CacheCapabilities capabilities = MakeCacheFactory(answerer->name, limits)->GetCapabilities();
   answerer->cache_spaces = std::move(capabilities.spaces);
+  if (capabilities.foreign) {
+    answerer->left_open = LeftOpen(capabilities.cache_profile);
+    answerer->not_asked = NotAsked(answerer->cache_spaces);
+  }
   Describe(std::move(capabilities), answerer);
 }
 
@@ -405,6 +410,10 @@ void DescribePrefixes(Answerer* answerer, const RemoteLimits& limits) {
   PrefixCapabilities capabilities =
       MakePrefixImplementation(answerer->name, limits)->GetCapabilities();
   answerer->prefix_spaces = std::move(capabilities.spaces);
+  if (capabilities.foreign) {
+    answerer->left_open = LeftOpen(capabilities.prefix_profile);
+    answerer->not_asked = NotAsked(answerer->prefix_spaces);
+  }
   Describe(std::move(capabilities), answerer);
 }
 

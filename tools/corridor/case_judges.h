@@ -38,6 +38,9 @@ struct Answerer {
   std::vector<CodecSpace> codec_spaces{};
   std::vector<PrefixSpace> prefix_spaces{};
   std::vector<std::string> warnings{};
+  // What its profile and its spaces take out (left_open.h); empty of those in this program.
+  std::vector<std::string> left_open{};
+  std::vector<std::string> not_asked{};
 
   // "optimized 1", "mlx-lm 0.32.2 (adapters/mlx-lm/run)".
   std::string Shown() const;

@@ -59,6 +59,18 @@ std::string DeclinedText(const CampaignCounts& campaign) {
   return text.empty() ? "" : "operations declined by the implementation:" + text + "\n";
 }
 
+std::string LeftOpenText(const CampaignCounts& campaign) {
+  std::string text;
+  if (!campaign.left_open.empty()) {
+    text = fmt::format("not judged, by its profile: {}", fmt::join(campaign.left_open, "; "));
+  }
+  if (!campaign.not_asked.empty()) {
+    text += fmt::format("{}not asked, by its spaces: {}", text.empty() ? "" : ". ",
+                        fmt::join(campaign.not_asked, ", "));
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
 std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print) {
   std::string text;
   int64_t left = max_print;

@@ -57,6 +57,9 @@ struct CampaignCounts {
   int64_t states = 0;
   int64_t elements = 0;
   std::vector<DeclinedSteps> declined;  // kinds that were declined at least once
+  // What the implementation's profile takes out of judging, and what its spaces do not have.
+  std::vector<std::string> left_open;
+  std::vector<std::string> not_asked;
   std::vector<ProbeReach> probes;
   bool must_reach = false;  // a probe that was not reached is a hole
   std::vector<CampaignFinding> failures;
@@ -72,6 +75,9 @@ struct CampaignCounts {
 std::string Print(const CampaignCounts& campaign);
 // "operations declined by the implementation: save 120, load 3", ended; "" where none was.
 std::string DeclinedText(const CampaignCounts& campaign);
+// "not judged, by its profile: A; B. not asked, by its spaces: fork, disk", ended; "" where
+// everything is.
+std::string LeftOpenText(const CampaignCounts& campaign);
 // A line for each way to prove nothing, at most max_print; each line ended.
 std::string UnprovedText(const CampaignCounts& campaign, int64_t max_print);
 // Three probes a line, each line ended; "" without probes.

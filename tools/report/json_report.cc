@@ -269,6 +269,8 @@ Json CampaignsJson(const std::vector<CampaignCounts>& campaigns) {
                     {"states", campaign.states},
                     {"elements", campaign.elements},
                     {"declined", std::move(declined)},
+                    {"left_open", campaign.left_open},
+                    {"not_asked", campaign.not_asked},
                     {"probes", std::move(probes)},
                     {"must_reach", campaign.must_reach},
                     {"failures", FindingsJson(campaign.failures)},

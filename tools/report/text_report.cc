@@ -249,7 +249,9 @@ void TextReport::Finish(const Summary& summary) {
   for (const CampaignCounts& campaign : summary.campaigns) {
     if (options_.verbose) out_ << ProbeTable(campaign);
     out_ << NameText(Print(campaign)) << "\n" << DeclinedText(campaign);
-    if (!options_.quiet) out_ << UnprovedText(campaign, options_.max_print);
+    if (!options_.quiet) {
+      out_ << LeftOpenText(campaign) << UnprovedText(campaign, options_.max_print);
+    }
   }
   for (const std::string& note : summary.notes) out_ << "note: " << NameText(note) << "\n";
   for (const std::string& pattern : summary.patterns)

@@ -115,6 +115,24 @@ TEST(RunHistory, DrawnCasesReachEveryProbe) {
   }
 }
 
+// A store that copies what it finds needs room for the copy, and may evict for it: the same open
+// again then finds less, and that is no fault of it. Where there is room for both it is one.
+TEST(RunHistory, ARepeatedOpenMayHitLessWhereTheFirstTookTheRoom) {
+  for (const bool has_room : {false, true}) {
+    Changed store;
+    int opens = 0;
+    store.on_hit = [&opens](PrefixHit* hit) {
+      if (++opens == 3) *hit = PrefixHit();
+    };
+    store.on_observe = [](PrefixCounters* counters) { *counters = PrefixCounters(); };
+    const HistoryResult result =
+        RunOn(&store, std::string("prefix block=1 tokens=") + (has_room ? "16" : "4") +
+                          " dk=16 data=tokens:1; open A 0,1,1; write A; close A keep; open B 0,1,1 "
+                          "all; open C 0,1,1 all");
+    EXPECT_EQ(result.outcome == Outcome::kFail, has_room) << result.reason;
+  }
+}
+
 TEST(RunHistory, AHitIsShownAndCounted) {
   const HistoryResult result = RunModel(std::string(kStored) + "open A 0,1,1,0; read A; close A");
   EXPECT_EQ(result.outcome, Outcome::kPass) << result.reason;

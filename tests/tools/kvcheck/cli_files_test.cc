@@ -327,7 +327,7 @@ TEST_F(FilesThatPeopleHave, MessagesSayWhatWouldHelp) {
                             " x=f32 rows=1 d=" + std::to_string(d) + " data=gauss:1"});
   };
   ExpectText(refusal("nvfp4:swizzled:bf16", 128), 2, "keep rows of 128 channels: nvfp4");
-  ExpectText(refusal("nvfp4:swizzled:bf16", 128), 2, "one row (tokens, heads x 128)");
+  ExpectText(refusal("nvfp4:swizzled:bf16", 128), 2, "give them as (heads, tokens / 4, 4 x 128)");
   ExpectText(refusal("turboquant:4:g80:bf16", 80), 2,
              "none divides 80, and rows of such a head_dim are not kept in this format");
   ExpectText(refusal("turboquant:4:g96:bf16", 96), 2, "for head_dim 96 write g32");

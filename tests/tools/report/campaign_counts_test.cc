@@ -78,6 +78,26 @@ TEST(CampaignCounts, DeclinedOperationsAreListedByKind) {
       << out.str();
 }
 
+TEST(CampaignCounts, WhatProfileAndSpacesTakeOutIsOneLine) {
+  EXPECT_EQ(LeftOpenText(Sample()), "");
+  CampaignCounts counts = Sample();
+  counts.not_asked = {"fork", "disk"};
+  EXPECT_EQ(LeftOpenText(counts), "not asked, by its spaces: fork, disk\n");
+  counts.left_open = {"size (size=any)", "bytes (bytes=any)"};
+  const std::string line =
+      "not judged, by its profile: size (size=any); bytes (bytes=any). not asked, by its spaces: "
+      "fork, disk\n";
+  EXPECT_EQ(LeftOpenText(counts), line);
+  Summary summary;
+  summary.Add(counts);
+  std::ostringstream out;
+  TextReport(TextOptions{}, out).Finish(summary);
+  EXPECT_NE(out.str().find("judged\n" + line), std::string::npos) << out.str();
+  const auto json = nlohmann::json::parse(JsonReport({}, summary, false, "kvcheck 1"));
+  EXPECT_EQ(json.at("summary").at("campaigns").at(0).at("left_open").at(1), "bytes (bytes=any)");
+  EXPECT_EQ(json.at("summary").at("campaigns").at(0).at("not_asked").at(0), "fork");
+}
+
 TEST(CampaignCounts, ProbesStandInColumnsWithTheirZeros) {
   EXPECT_EQ(ProbeTable(Sample()),
             "probes, and how often they were reached\n"

@@ -26,7 +26,7 @@ class RadixSlots(PrefixAdapter):
     name = "sglang-radix"
     version = importlib.metadata.version("sglang")
     # The last token is computed for its logits; a full page may be found from its checkpoint on, kept or not; and flush_cache
-    # refuses while requests run.
+    # refuses while requests run. Its strategy "lru" is no evict=lru: what a request held is as old as its lookup when it ends.
     prefix_profile = "last=never publishes=write busy=refused"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False, "all": False,

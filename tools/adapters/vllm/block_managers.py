@@ -33,8 +33,9 @@ class BlockManager(PrefixAdapter):
     version = importlib.metadata.version("vllm")
     ids_alone = True
     # The last token is computed for its logits; a block may be found from the moment that it is full, kept or not; and
-    # reset_prefix_cache refuses while blocks are in use.
-    prefix_profile = "last=never publishes=write busy=refused"
+    # reset_prefix_cache refuses while blocks are in use. FreeKVCacheBlockQueue says which goes first: "The least recent used
+    # block is at the front".
+    prefix_profile = "last=never publishes=write busy=refused evict=lru"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False, "all": False,
                "operations": ["open", "write", "read", "close", "clear", "epoch", "observe"]}]
@@ -111,9 +112,12 @@ class BlockManager(PrefixAdapter):
 
 
 class GroupManager(BlockManager):
-    """Even layers full, odd ones with the setup's window: two groups of ids, and memory behind them."""
+    """Even layers full, odd ones with the setup's window: two groups of ids, and memory behind them. All blocks of the
+    window are retained, where the server retains what a hit at the end of a prompt needs."""
     name = "vllm-groups"
     ids_alone = False
+    # Blocks that the window has left are older than the request's end.
+    prefix_profile = "last=never publishes=write busy=refused"
     spaces = [{**BlockManager.spaces[0], "windows": True}]
 
     def groups(self, setup):

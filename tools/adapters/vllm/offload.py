@@ -35,7 +35,8 @@ class OffloadStore(PrefixAdapter):
     version = importlib.metadata.version("vllm")
     policy = "lru"
     # All blocks of a prompt may hit: the scheduler takes a token off. A block may be found from the moment that it is full,
-    # kept or not. The scheduler resets nothing while blocks are in use.
+    # kept or not. The scheduler resets nothing while blocks are in use. LRUCachePolicy is no evict=lru: a request holds what
+    # it found only while it is loaded, and does not offer it again when it ends.
     prefix_profile = "last=always publishes=write busy=refused"
     spaces = [{"kind": "prefix", "identity": IDENTITY, "quantizes": False, "windows": False, "entries": False,
                "disk": False, "tiers": False,
@@ -60,8 +61,12 @@ class OffloadStore(PrefixAdapter):
         self.manager = CPUOffloadingManager(self.chunks, cache_policy=self.policy)
         self.memory = np.full((self.chunks, self.chunk_bytes), 0xFF, np.uint8)  # NaN where nobody wrote
 
-    def keys(self, engine):
-        return [make_offload_key(digest, 0) for digest in engine.block_hashes]
+    def keys(self, engine, context):
+        """Of all whole blocks, each with its position, as update_offload_keys gives them."""
+        keys = [make_offload_key(digest, 0) for digest in engine.block_hashes]
+        for i, key in enumerate(keys):
+            context.set_offload_key_position(key, (i + 1) * self.setup.block_tokens)
+        return keys
 
     def found(self, keys, context):
         """How many of the first keys are there, ready to be loaded."""
@@ -106,7 +111,7 @@ class OffloadStore(PrefixAdapter):
         engine = self.requests.request(tokens, who)
         context = ReqContext(engine.request_id)
         self.manager.on_new_request(context)
-        keys = self.keys(engine)
+        keys = self.keys(engine, context)
         found = keys[:self.found(keys, context)]
         k, v = self.setup.no_rows()
         tier = self.tier(found, context)
@@ -131,11 +136,9 @@ class OffloadStore(PrefixAdapter):
         if more > 0:
             engine.append_output_token_ids(tokens[-more:])
         full = len(request.tokens) // size
-        keys = self.keys(engine)[request.offered:full]
+        keys = self.keys(engine, request.context)[request.offered:full]
         if not keys:
             return
-        for i, key in enumerate(keys):
-            request.context.set_offload_key_position(key, (request.offered + i + 1) * size)
         output = self.manager.prepare_store(keys, request.context)
         if output is not None and output.keys_to_store:
             stored = self.stored_of(*(part[:, :, request.offered * size:full * size] for part in request.rows()))
