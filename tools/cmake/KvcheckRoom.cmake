@@ -25,6 +25,11 @@ function(kvcheck_room)
     # function of a room, so that calls inside of it cost what they cost in a program.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+    # Rooms that read options and write text instantiate the most templates, and wait for the others
+    # when they run: optimized no further, they compile in two thirds of the time.
+    if(ROOM_NAME MATCHES "^tools/(faults|report|corridor|flashinfer|campaign|kvcheck|prefix_disk)$")
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     if(KVCHECK_UNITY AND (ROOM_UNITY OR KVCHECK_UNITY STREQUAL "ALL"))
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
       foreach(source IN LISTS ROOM_SOURCES)

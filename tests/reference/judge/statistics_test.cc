@@ -179,6 +179,51 @@ TEST(Statistics, EqualRowsAddUpTheirDeviations) {
   EXPECT_GT(of_equal.quadratics[0].limit, of_apart.quadratics[0].limit);
 }
 
+// So do rows whose weights are those of others but for less than a spacing.
+TEST(Statistics, RowsThatAreNearlyAlikeCountAsOne) {
+  const OutputInfo info = Info(1);
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const std::vector<double> errors(kRows * kChannels, 0);
+  const auto detectable = [&](double apart) {
+    ExpectedTile tile = Head(0);
+    tile.statistics->like_within = 0.25;
+    for (size_t row = 0; row < kRows; ++row) {
+      tile.statistics->likeness.push_back({5, apart * static_cast<double>(row), 0, 0, 0, 0});
+    }
+    StatisticsAccumulator accumulator;
+    accumulator.Add(tile, info, errors, use);
+    return accumulator.Finish(info, 3, kFalseAlarm).directions[0].detectable;
+  };
+  EXPECT_GT(detectable(0.2), 3.5 * detectable(0.3));
+  EXPECT_EQ(detectable(0.3), detectable(1));
+}
+
+// A factor whose sign is another in each row is seen by the squares of z, where their sum is nothing.
+TEST(Statistics, AMultipleThatVariesIsSeenBySquares) {
+  OutputInfo info = Info(1);
+  info.varying_direction = 0;
+  const std::vector<uint8_t> use(kRows * kChannels, 1);
+  const auto report = [&](double fault) {
+    const ExpectedTile tile = Head(0);
+    std::vector<double> errors(kRows * kChannels);
+    for (size_t i = 0; i < errors.size(); ++i) {
+      const double sign = i / kChannels % 2 == 0 ? 1 : -1;
+      errors[i] = Noise(7, i) + sign * fault * tile.statistics->effect[0][i];
+    }
+    StatisticsAccumulator accumulator;
+    accumulator.Add(tile, info, errors, use);
+    return accumulator.Finish(info, accumulator.Tests(info), kFalseAlarm);
+  };
+  const StatisticsReport right = report(0);
+  ASSERT_EQ(right.quadratics.size(), 2U);
+  EXPECT_EQ(right.quadratics[0].direction, "scale");
+  EXPECT_TRUE(right.over.empty());
+  const StatisticsReport wrong = report(2 * right.quadratics[0].detectable);
+  EXPECT_TRUE(wrong.quadratics[0].over);
+  EXPECT_NE(wrong.over[0].find("the scale is off"), std::string::npos);
+  for (const DirectionStatistic& d : wrong.directions) EXPECT_NE(d.direction, "scale");
+}
+
 // A fault of every head shows in all heads together before it shows in one.
 TEST(Statistics, AllGroupsTogetherSeeASmallerFault) {
   const StatisticsReport report = ReportOf(20, 1, 0);
