@@ -3,7 +3,8 @@
 // fault. Controls (faults that have no name) must stay unnamed. Exit code 1: more than 2 % of the
 // faults that fail are named wrongly, or fewer than 90 % rightly, or a control has a name.
 //
-//   fault_names [--faults 300] [--seed 1] [--lengths 64,256,1024,4096,16384] [--type bf16] [--kind NAME]
+//   fault_names [--faults 300] [--seed 1] [--lengths 64,256,1024,4096,16384] [--type bf16] [--kind
+//   NAME]
 //   [--verbose]
 
 #include <fmt/format.h>
@@ -92,8 +93,8 @@ Says Keys(std::string words, int64_t from, int64_t to, std::vector<std::string> 
     const int64_t last = found[2].matched ? std::stoll(found[2]) : first;
     std::smatch within;
     int64_t off = 0;
-    if (std::regex_search(text, within, std::regex("within (\\d+|key)"))) {
-      off = within[1] == "key" ? 1 : std::stoll(within[1]);
+    if (std::regex_search(text, within, std::regex("within (\\d+|one)"))) {
+      off = within[1] == "one" ? 1 : std::stoll(within[1]);
     }
     return std::abs(first - from) <= off && std::abs(last - (to - 1)) <= off;
   };

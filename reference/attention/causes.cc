@@ -221,9 +221,9 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const Candidate* a, const Candidate* b) {
     return a->Charged() < b->Charged();
   });
-  const double n = problem.elements;
-  const double excess = problem.misfit - n;
   const Candidate& best = *sorted[0];
+  const double n = std::max(problem.elements - best.what.numbers, 1.0);
+  const double excess = problem.misfit - n;
   const double phi = std::max(best.misfit / n, 0x1p-40);
   const auto explained = [&](const Candidate& candidate) {
     return (problem.misfit - candidate.misfit) / (problem.misfit - std::min(n, best.misfit));

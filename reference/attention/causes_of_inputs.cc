@@ -23,11 +23,11 @@ class OtherHeads {
     const AttentionCase& c = causes_.c();
     if (c.kv_heads > 1) {
       const int64_t heads = c.kv_heads;
+      AddHead("h mod Hkv in place of h / (Hq / Hkv)",
+              [heads](const SeenRow& row) { return row.query.query_head % heads; });
       AddHead("the next one", [heads](const SeenRow& row) { return (row.kv_head + 1) % heads; });
       AddHead("the previous one",
               [heads](const SeenRow& row) { return (row.kv_head + heads - 1) % heads; });
-      AddHead("h mod Hkv in place of h / (Hq / Hkv)",
-              [heads](const SeenRow& row) { return row.query.query_head % heads; });
       AddHead("head 0 for all", [](const SeenRow&) { return int64_t{0}; });
       AddHead("in reversed order", [heads](const SeenRow& row) { return heads - 1 - row.kv_head; });
     }
@@ -227,15 +227,21 @@ class StaleRows {
 
   void AddV() {
     int64_t best = 0;
-    double most = 0;
+    double most = 0, second = 0;
     std::vector<double> differences;
     for (int64_t key = 0; key < problem_.kv_len; ++key) {
       double gain = 0;
       for (const auto& [index, group] : groups_) {
         if (group.size() > 1) gain += Differences(group, key, &differences);
       }
-      if (gain > most) most = gain, best = key;
+      if (gain > most) {
+        second = most, most = gain, best = key;
+      } else {
+        second = std::max(second, gain);
+      }
     }
+    // Few rows do not tell keys apart, whose weights need only be in the right proportion.
+    if (!(most - second > 0.01 * most)) return;
     if (most == 0) return;
     std::map<std::pair<int64_t, int64_t>, std::vector<double>> of;
     for (const auto& [index, group] : groups_) Differences(group, best, &of[index]);

@@ -25,7 +25,7 @@ std::vector<size_t> AllRows(const Causes& causes) {
 }
 
 std::string Count(int64_t n, const std::string& one) {
-  return n == 1 ? one : fmt::format("{} {}s", n, one);
+  return n == 1 ? "one " + one : fmt::format("{} {}s", n, one);
 }
 
 // By how many keys the edges of what a row sees move: positive is outward.
@@ -647,7 +647,8 @@ class Pairs {
     for (const Pair& pair : pairs) {
       if (pair.is_visible == lost) of[pair.query].push_back(pair.key);
     }
-    if (of.size() != groups_.size() || of.empty()) return {};
+    const bool has_others = groups_.size() > 1 || causes_.c().query_len == 1;
+    if (of.size() != groups_.size() || !has_others) return {};
     for (const auto& [query, keys] : of) {
       if (keys != of.begin()->second) return {};
     }
@@ -659,7 +660,6 @@ class Pairs {
     for (const bool lost : {false, true}) {
       constexpr size_t kShown = 8;
       std::vector<std::string> each;
-      std::string what = lost ? "that the mask shows are lost" : "that the mask hides are seen";
       std::string one = "pair";
       if (const std::vector<int64_t> keys = KeysOfAll(pairs, lost); !keys.empty()) {
         one = "key";
@@ -675,6 +675,8 @@ class Pairs {
       }
       if (each.empty()) continue;
       const size_t count = each.size();
+      const std::string what = fmt::format("that the mask {} {} {}", lost ? "shows" : "hides",
+                                           count == 1 ? "is" : "are", lost ? "lost" : "seen");
       each.resize(std::min(count, kShown));
       text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ",
                           Count(static_cast<int64_t>(count), one), what,

@@ -91,12 +91,12 @@ void AddSinks(Causes* causes) {
     const std::string by = best == 1    ? "the next head"
                            : back == -1 ? "the previous head"
                                         : fmt::format("the head {} further", best);
-    causes->Add({"sink of another head", "each head has the sink of " + by, 0, 0,
+    causes->Add({"sink of another head", "each head has the sink of " + by, 1, 0,
                  static_cast<double>(c.query_heads)},
                 shifted(best));
   }
   const auto fixed = [&](std::string text, const auto& head_of) {
-    causes->Add({"sink of another head", std::move(text), 0, 0, 4},
+    causes->Add({"sink of another head", std::move(text), 1, 0, 4},
                 with([sinks, head_of](const SeenRow& row) {
                   return std::optional(sinks[static_cast<size_t>(head_of(row))]);
                 }));
@@ -109,7 +109,7 @@ void AddSinks(Causes* causes) {
           return row.query.query_head / group * group;
         });
   const auto scaled = [&](std::string text, double factor) {
-    causes->Add({"sink scaled", std::move(text), 0, 0, 6}, with([own, factor](const SeenRow& row) {
+    causes->Add({"sink scaled", std::move(text), 2, 0, 6}, with([own, factor](const SeenRow& row) {
                   return std::optional(own(row) * factor);
                 }));
   };
@@ -120,7 +120,7 @@ void AddSinks(Causes* causes) {
   scaled("the sinks have the other sign", -1);
   for (int64_t times = 2; times <= 128; times *= 2) {
     causes->Add(
-        {"sinks counted several times", fmt::format("the sinks count {} times", times), 0, 0, 8},
+        {"sinks counted several times", fmt::format("the sinks count {} times", times), 2, 0, 8},
         with([own, times](const SeenRow& row) {
           return std::optional(own(row) + std::log(static_cast<double>(times)));
         }));
@@ -313,8 +313,9 @@ class Scale {
 
   std::string Text(double factor, double error) const {
     const double scale = causes_.c().scale;
+    // No digit beyond three standard errors.
     const auto digits =
-        std::clamp(static_cast<int>(std::ceil(-std::log10(error / factor))) + 1, 3, 7);
+        std::clamp(static_cast<int>(std::floor(-std::log10(3 * error / factor))) + 1, 3, 7);
     return fmt::format(
         "the scores are multiplied by {:.{}g}: the scale is {:.{}g} in place of {:.6g}", factor,
         digits, factor * scale, digits, scale);
@@ -448,7 +449,8 @@ class Merges {
         problem_.screen.begin(),
         problem_.screen.begin() + std::min<std::ptrdiff_t>(4, std::ssize(problem_.screen)));
     for (const int64_t length : lengths) {
-      if (n / length > 1024) continue;
+      // Two ranges have a boundary of their own.
+      if (n / length > 1024 || 2 * length >= n) continue;
       const std::vector<int64_t> edges = edges_of(length);
       const double misfit = causes_.Misfit(
           few, [&](const SeenRow& row, size_t) { return Merged(row, edges, base.power); });

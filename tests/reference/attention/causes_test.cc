@@ -98,7 +98,7 @@ TEST(Causes, NameAWindowThatIsOffByAnyNumber) {
   ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window = 67; }),
               "window off", "the window is 17 keys too long: 67 in place of 50");
   ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window = 49; }),
-              "first key missing", "the window is a key too short: 49 in place of 50");
+              "first key missing", "the window is one key too short: 49 in place of 50");
   ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window.reset(); }),
               "window ignored", "the window is not applied");
 }
@@ -242,7 +242,8 @@ TEST(Causes, NameSiblingsOfATokenTree) {
   const TensorMap answer = Answer(&kernel, planted.c, planted.inputs);
   const AttentionSource source(planted.c, Profile(), plan, asked);
   const OutputVerdict out = Judge(source, MemorySink(answer)).outputs[0];
-  ExpectNamed(out, "hidden pairs visible", "query 1 key 197 (a sibling)");
+  ExpectNamed(out, "hidden pairs visible",
+              "one pair that the mask hides is seen: query 1 key 197 (a sibling)");
 }
 
 TEST(Causes, NameWhatIsReadFromElsewhere) {
@@ -285,6 +286,7 @@ TEST(Causes, NameNothingThatHasNoName) {
   });
   EXPECT_EQ(out.outcome, Outcome::kFail);
   EXPECT_EQ(out.cause, "");
+  EXPECT_TRUE(out.plan_changes.empty()) << out.plan_changes[0];
   ASSERT_FALSE(out.hints.empty());
   EXPECT_TRUE(out.hints[0].starts_with("not explained")) << out.hints[0];
   // Nor do the statistics accuse a fault.
