@@ -193,21 +193,26 @@ std::vector<Kind> Kinds() {
                      return Keys("left out", from, q->c.kv_len,
                                  {fmt::format("the last {} ", q->c.kv_len - from)});
                    }});
-  kinds.push_back({"page replaced", "", false, [](Draw* draw, Question* q) {
-                     const int64_t most = q->c.kv_len >= 1024 ? 4 : 1;
-                     const int64_t page = int64_t{16} << draw->Between(0, most);
-                     const int64_t pages = q->c.kv_len / page;
-                     const int64_t lost = draw->Between(0, pages - 1);
-                     const int64_t read = (lost + draw->Between(1, pages - 1)) % pages;
-                     const auto row = [=](std::span<const int32_t> keys, size_t i) {
-                       const int64_t key = keys[i];
-                       return static_cast<int32_t>(key / page == lost ? key + (read - lost) * page
-                                                                      : key);
-                     };
-                     q->rules.k_row = q->rules.v_row = row;
-                     return Words({fmt::format("keys {} to {}) is read from page {} of the same",
-                                               lost * page, lost * page + page - 1, read)});
-                   }});
+  kinds.push_back(
+      {"page replaced", "", false, [](Draw* draw, Question* q) {
+         const int64_t most = q->c.kv_len >= 1024 ? 4 : 1;
+         const int64_t page = int64_t{16} << draw->Between(0, most);
+         const int64_t pages = q->c.kv_len / page;
+         const int64_t lost = draw->Between(0, pages - 1);
+         const int64_t read = (lost + draw->Between(1, pages - 1)) % pages;
+         const auto row = [=](std::span<const int32_t> keys, size_t i) {
+           const int64_t key = keys[i];
+           return static_cast<int32_t>(key / page == lost ? key + (read - lost) * page : key);
+         };
+         q->rules.k_row = q->rules.v_row = row;
+         return Words({fmt::format("keys {} to {}) is read from page {} of the same", lost * page,
+                                   lost * page + page - 1, read),
+                       // All that is left counts twice.
+                       pages == 2 ? fmt::format("keys {} to {} (page {} of 2 pages of "
+                                                "{}) are left out",
+                                                lost * page, lost * page + page - 1, lost, page)
+                                  : "no such"});
+       }});
   kinds.push_back({"page of another batch row", "b=2", false, [](Draw* draw, Question* q) {
                      const int64_t page = int64_t{16} << draw->Between(0, 1);
                      const int64_t pages = q->c.kv_len / page;

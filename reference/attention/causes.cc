@@ -31,6 +31,17 @@ double DistanceOf(const Causes& causes, const Candidate& one, const Candidate& o
   return distance;
 }
 
+double MisfitOfControls(const Causes& causes, const Candidate& candidate) {
+  const SeenProblem& problem = causes.problem();
+  double misfit = 0;
+  for (size_t r = problem.counted; r < problem.rows.size(); ++r) {
+    misfit +=
+        MisfitOf(problem.rows[r],
+                 std::span(candidate.predicted).subspan(r * problem.channels, problem.channels));
+  }
+  return misfit;
+}
+
 // "heads 3, 7", "heads 2 to 5"; "": all of them.
 std::string SubsetText(const std::string& word, const std::set<int64_t>& of, int64_t extent) {
   if (std::ssize(of) == extent || of.empty()) return "";
@@ -232,13 +243,20 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   const auto margin = [&](const Candidate& other) {
     return (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
   };
+  // Of causes that say the same of these rows, what they say of the controls decides, then the
+  // rank.
+  const auto is_better = [&](const Candidate& one, const Candidate& other) {
+    const double controls = MisfitOfControls(causes, one) - MisfitOfControls(causes, other);
+    if (std::fabs(controls) > kDistinct * phi) return controls < 0;
+    return one.what.rank < other.what.rank;
+  };
   const Candidate* named = &best;
   const Candidate* rival = nullptr;
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Candidate& other = *sorted[i];
     if (DistanceOf(causes, best, other) < margin(other)) {
       const bool is_as_good = other.Charged() - best.Charged() < margin(other);
-      if (is_as_good && other.what.rank < named->what.rank) named = &other;
+      if (is_as_good && is_better(other, *named)) named = &other;
     } else if (rival == nullptr) {
       rival = &other;
     }
@@ -261,17 +279,21 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
 
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows) {
-  SeenKeys seen;
-  if (!rows.failing.empty()) {
+  const auto failing = [&] {
+    if (rows.failing.empty()) return SeenKeys();
     const std::vector<int64_t> controls = ControlsOf(asked.c, rows);
-    seen = Explain(MakeProblem(asked, arithmetic, rows.failing, controls, rows.read), rows);
-    if (!seen.cause.empty()) return seen;
+    return Explain(MakeProblem(asked, arithmetic, rows.failing, controls, rows.read), rows);
+  };
+  const AttentionCase& c = asked.c;
+  const int64_t all = c.batch * c.query_heads * c.query_len;
+  // Few rows that fail by themselves say little where all are a little wrong.
+  if (rows.others.empty() || std::ssize(rows.failing) >= std::min(all, kMostSeenRows)) {
+    return failing();
   }
-  // Few rows that fail say little where all are a little wrong.
-  if (rows.others.empty() || std::ssize(rows.failing) >= kMostSeenRows) return seen;
   SeenKeys of_all = Explain(MakeProblem(asked, arithmetic, rows.others, {}, rows.read), rows);
-  if (!of_all.cause.empty() || seen.rows == 0) return of_all;
-  return seen;
+  if (!of_all.cause.empty()) return of_all;
+  SeenKeys of_failing = failing();
+  return of_failing.rows > 0 ? of_failing : of_all;
 }
 
 }  // namespace kvcheck

@@ -133,8 +133,7 @@ Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& 
 // Chooses by the rule above; fills what was tried, and the cause. The named one, or nullptr.
 const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
 
-// All of it. The rows that fail by themselves are asked first; where these name nothing, rows over
-// all of the output.
+// All of it. Where few rows fail by themselves, rows over all of the output are asked first.
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows);
 

@@ -278,9 +278,9 @@ TEST(Causes, NameNothingThatHasNoName) {
     planted->rules.output = [](const AttentionCase&, const QueryIndex& query,
                                std::span<double> values) {
       for (size_t c = 0; c < values.size(); ++c) {
-        values[c] *=
-            1 + 0.2 * std::sin(static_cast<double>(
-                          c * c * 7 + static_cast<size_t>(query.query_head * 31 + query.query)));
+        values[c] +=
+            100 * std::sin(static_cast<double>(
+                      c * c * 7 + static_cast<size_t>(query.query_head * 31 + query.query)));
       }
     };
   });
