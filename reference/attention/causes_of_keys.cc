@@ -549,7 +549,6 @@ class Pairs {
   explicit Pairs(Causes* causes) : causes_(*causes), problem_(causes->problem()) {}
 
   void Run() {
-    constexpr size_t kMostPairs = 64;
     constexpr double kMostSums = 1 << 22;
     for (size_t r = 0; r < causes_.rows().size(); ++r) {
       const QueryIndex& query = causes_.rows()[r].query;
@@ -580,11 +579,12 @@ class Pairs {
     std::sort(found.begin(), found.end(), [](const Pair& x, const Pair& y) {
       return std::tie(y.z, x.key, x.query) < std::tie(x.z, y.key, y.query);
     });
-    found.resize(std::min(found.size(), 2 * kMostPairs));
+    found.resize(std::min(found.size(), 4 * kMostPairs));
     Take(found, pairs);
   }
 
  private:
+  static constexpr size_t kMostPairs = 32;
   using Query = std::pair<int64_t, int64_t>;  // batch row and query
   struct Pair {
     double z = 0;
@@ -621,7 +621,8 @@ class Pairs {
       }
       taken.push_back(pair);
     }
-    if (taken.empty()) return;
+    // A list of more says less than that nothing explains them.
+    if (taken.empty() || taken.size() > kMostPairs) return;
     std::sort(taken.begin(), taken.end(), [](const Pair& x, const Pair& y) {
       return std::tie(x.query, x.key) < std::tie(y.query, y.key);
     });
@@ -719,6 +720,15 @@ class Masks {
     const MaskReader none(without, problem_.asked.profile, problem_.asked.inputs);
     Add({"mask array ignored", "the mask array is not applied", 0},
         [&](const QueryIndex& query) { return none.Visible(query); });
+    if (c.mask.array == MaskArrayKind::kBoolean) {
+      Add({"boolean mask inverted", "the boolean mask is inverted: true for hidden", 0},
+          [&](const QueryIndex& query) {
+            VisibleSet set = none.Visible(query);
+            const std::vector<int32_t> own = problem_.asked.mask.Visible(query).keys;
+            KeepOthers(own, &set);
+            return set;
+          });
+    }
     const auto of = [&](const std::string& name, const std::string& text, const auto& other) {
       Add({name, text, 0, 0, 8},
           [&](const QueryIndex& query) { return problem_.asked.mask.Visible(other(query)); });
@@ -756,6 +766,19 @@ class Masks {
   }
 
  private:
+  // Of the keys without an array those that it hides.
+  static void KeepOthers(const std::vector<int32_t>& own, VisibleSet* set) {
+    size_t kept = 0;
+    for (size_t i = 0; i < set->keys.size(); ++i) {
+      if (std::binary_search(own.begin(), own.end(), set->keys[i])) continue;
+      set->keys[kept] = set->keys[i];
+      if (!set->bias.empty()) set->bias[kept] = set->bias[i];
+      ++kept;
+    }
+    set->keys.resize(kept);
+    if (!set->bias.empty()) set->bias.resize(kept);
+  }
+
   // Each head of each batch row may have the mask of another one.
   void AddBatchRows() {
     const AttentionCase& c = causes_.c();

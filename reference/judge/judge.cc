@@ -379,6 +379,10 @@ class OutputJudge {
   // A cause that was put to the test on the rows themselves comes before what a bound allows.
   void NameSeen(const SeenKeys& seen) {
     if (!seen.cause.empty()) {
+      // What was found of the same name says no more.
+      if (verdict_.cause == seen.cause && !verdict_.hints.empty()) {
+        verdict_.hints.erase(verdict_.hints.begin());
+      }
       verdict_.cause = seen.cause;
       verdict_.plan_changes.clear();
       verdict_.hints.insert(verdict_.hints.begin(), HintOf(seen));
