@@ -134,7 +134,9 @@ std::string WhereText(const Causes& causes, const Candidate& named, double least
   return text;
 }
 
-SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows) {
+// free: whether the cause takes numbers from the errors beside a first one.
+SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* free) {
+  *free = false;
   SeenKeys seen;
   DescribeWeights(problem, &seen);
   if (problem.counted == 0) return seen;
@@ -143,6 +145,7 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows) {
   AddCausesOfNumbers(&causes);
   AddCausesOfInputs(&causes);
   const Candidate* named = NameCause(causes, &seen);
+  if (named != nullptr) *free = named->what.numbers > 1;
   if (named != nullptr && problem.rows.size() > problem.counted) {
     const double phi = named->misfit / problem.elements;
     seen.text += WhereText(causes, *named, kDistinct * phi, rows);
@@ -279,10 +282,11 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
 
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows) {
+  bool free = false;
   const auto failing = [&] {
     if (rows.failing.empty()) return SeenKeys();
     const std::vector<int64_t> controls = ControlsOf(asked.c, rows);
-    return Explain(MakeProblem(asked, arithmetic, rows.failing, controls, rows.read), rows);
+    return Explain(MakeProblem(asked, arithmetic, rows.failing, controls, rows.read), rows, &free);
   };
   const AttentionCase& c = asked.c;
   const int64_t all = c.batch * c.query_heads * c.query_len;
@@ -290,10 +294,13 @@ SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
   if (rows.others.empty() || std::ssize(rows.failing) >= std::min(all, kMostSeenRows)) {
     return failing();
   }
-  SeenKeys of_all = Explain(MakeProblem(asked, arithmetic, rows.others, {}, rows.read), rows);
-  if (!of_all.cause.empty()) return of_all;
+  SeenKeys of_all =
+      Explain(MakeProblem(asked, arithmetic, rows.others, {}, rows.read), rows, &free);
+  // Numbers of each row may say that a few rows have what the others have not.
+  if (!of_all.cause.empty() && !free) return of_all;
   SeenKeys of_failing = failing();
-  return of_failing.rows > 0 ? of_failing : of_all;
+  if (!of_failing.cause.empty()) return of_failing;
+  return of_all.cause.empty() && of_failing.rows > 0 ? of_failing : of_all;
 }
 
 }  // namespace kvcheck

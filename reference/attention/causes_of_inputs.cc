@@ -420,7 +420,8 @@ class Pages {
                  fmt::format("page {} (pages of {}: keys {} to {}) is read from {}",
                              best_lost.first / page, page, best_lost.first,
                              std::min(best_lost.first + page, problem_.kv_len) - 1, of),
-                 3, 0, pages * pages * static_cast<double>(sources_.size())},
+                 // One that is read twice may be one that is lost.
+                 batch == own_ ? 3 : 1, 0, pages * pages * static_cast<double>(sources_.size())},
                 [&](const SeenRow& row, size_t) {
                   return Replaced(row, best_lost.first, best_read, page);
                 });
@@ -532,7 +533,7 @@ class Pages {
          fmt::format("keys {} are those of batch row {}",
                      is_prefix ? fmt::format("below {}", at) : fmt::format("from {} on", at),
                      sources_[source]),
-         1, 0, static_cast<double>(problem_.kv_len) * static_cast<double>(sources_.size())},
+         2, 0, static_cast<double>(problem_.kv_len) * static_cast<double>(sources_.size())},
         predict(at));
   }
 
