@@ -190,13 +190,15 @@ void SwizzleOverHeads(size_t pages, std::span<const std::byte> own, std::span<st
 
 std::vector<PlaneOrder> Orders(int64_t head_dim) {
   if (head_dim == 0 || head_dim % (Nvfp4Format::kBlock * 4) != 0) return {};
-  return {{.name = "scales swizzled for SM100",
-           .text =
-               "these bytes are NVFP4 with swizzled V scales, 4 tokens interleaved in the order "
-               "of V on SM100 (nvfp4:swizzled)",
-           .plane = 1,
-           .rows = Nvfp4Format::kSwizzledTokens,
-           .permute = Swizzle}};
+  PlaneOrder order;
+  order.name = "scales swizzled for SM100";
+  order.text =
+      "these bytes are NVFP4 with swizzled V scales, 4 tokens interleaved in the order of V on "
+      "SM100 (nvfp4:swizzled)";
+  order.plane = 1;
+  order.rows = Nvfp4Format::kSwizzledTokens;
+  order.permute = Swizzle;
+  return {order};
 }
 
 // Rows of four tokens whose scales are swizzled, around the arithmetic of linear ones: blocks know
@@ -258,30 +260,29 @@ class SwizzledArithmetic : public FormatArithmetic {
     return linear_->UndeclaredEncoders(profile);
   }
   std::vector<PlaneOrder> OtherOrders(int64_t, int64_t rows) const override {
-    std::vector<PlaneOrder> orders = {
-        {.name = "linear scales",
-         .text = "these bytes are NVFP4 with linear scales, token after token (nvfp4 without "
-                 "swizzled)",
-         .plane = 1,
-         .rows = 1,
-         .permute = Unswizzle}};
+    std::vector<PlaneOrder> orders(1);
+    orders[0].name = "linear scales";
+    orders[0].text =
+        "these bytes are NVFP4 with linear scales, token after token (nvfp4 without swizzled)";
+    orders[0].plane = 1;
+    orders[0].rows = 1;
+    orders[0].permute = Unswizzle;
     // Rows are pages of 4 tokens, those of a head one after another: of as many pages a head as
     // the number of rows may have, few of which explain any bytes.
     constexpr int64_t kMostPages = 4096;
     for (int64_t pages = 1; pages <= std::min(kMostPages, rows / kHeads); ++pages) {
       if (rows % (kHeads * pages) != 0) continue;
-      orders.push_back(
-          {.name = "scales swizzled over heads",
-           .text = "the V scales were swizzled over 4 heads, whose pages of 4 tokens "
-                   "are " +
+      PlaneOrder order;
+      order.name = "scales swizzled over heads";
+      order.text = "the V scales were swizzled over 4 heads, whose pages of 4 tokens are " +
                    std::to_string(pages) +
-                   " a head, in place of 4 tokens: an axis of heads taken for that of "
-                   "tokens",
-           .plane = 1,
-           .rows = kHeads * pages,
-           .permute = [pages](std::span<const std::byte> own, std::span<std::byte> stored) {
-             SwizzleOverHeads(static_cast<size_t>(pages), own, stored);
-           }});
+                   " a head, in place of 4 tokens: an axis of heads taken for that of tokens";
+      order.plane = 1;
+      order.rows = kHeads * pages;
+      order.permute = [pages](std::span<const std::byte> own, std::span<std::byte> stored) {
+        SwizzleOverHeads(static_cast<size_t>(pages), own, stored);
+      };
+      orders.push_back(std::move(order));
     }
     return orders;
   }
