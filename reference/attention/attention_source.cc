@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "reference/attention/causes.h"
 #include "reference/attention/other_readings.h"
 #include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
@@ -453,6 +454,13 @@ std::vector<int64_t> AttentionSource::UnusualRows(int, int64_t most) const {
 
 std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {
   return ReadingsOf({case_, profile_, arithmetic_, inputs_}, outputs_[static_cast<size_t>(output)]);
+}
+
+std::shared_ptr<const SeenKeys> AttentionSource::Seen(int output, const RowsToExplain& rows) const {
+  if (outputs_[static_cast<size_t>(output)].name != "out") return nullptr;
+  const AskedRows asked = {case_,  profile_, inputs_, mask_, sinks_,
+                           [this](int64_t batch, int64_t kv_head) { return Head(batch, kv_head); }};
+  return std::make_shared<SeenKeys>(FindCauses(asked, arithmetic_, rows));
 }
 
 }  // namespace kvcheck

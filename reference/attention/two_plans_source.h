@@ -26,6 +26,9 @@ class TwoPlansSource : public ExpectedSource {
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
   // Of the second plan: whoever exceeds both bounds while gold keeps its own has left the second's.
   std::vector<OtherReading> OtherReadings(int output) const override;
+  std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override {
+    return second_.Seen(output, rows);
+  }
   std::vector<std::string> Assumptions() const override;
 
  private:

@@ -61,6 +61,24 @@ MaskReader::MaskReader(const AttentionCase& c, const Profile& profile, const Ten
   }
 }
 
+std::vector<double> MaskReader::BiasOfAll(const QueryIndex& q) const {
+  const AttentionCase& c = case_;
+  const bool is_additive = c.mask.array == MaskArrayKind::kAdditive;
+  if (!c.alibi && !is_additive) return {};
+  std::vector<double> bias(static_cast<size_t>(c.kv_len), 0);
+  const int64_t position = QueryPosition(c, q.query);
+  const double* row = is_additive ? mask_.data() + MaskRow(c, q) * c.kv_len : nullptr;
+  for (int64_t j = 0; j < c.kv_len; ++j) {
+    double& of_key = bias[static_cast<size_t>(j)];
+    if (c.alibi) {
+      of_key = -alibi_slopes_[static_cast<size_t>(q.query_head)] *
+               std::fabs(static_cast<double>(position - j));
+    }
+    if (is_additive && std::isfinite(row[j])) of_key += row[j];
+  }
+  return bias;
+}
+
 VisibleSet MaskReader::Visible(const QueryIndex& q) const {
   const AttentionCase& c = case_;
   VisibleSet set;

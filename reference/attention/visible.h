@@ -55,6 +55,9 @@ class MaskReader {
   MaskReader(const AttentionCase& c, const Profile& profile, const TensorMap& inputs);
 
   VisibleSet Visible(const QueryIndex& query) const;
+  // What is added to the score of every key, or would be if the query saw it: 0 in place of -inf.
+  // Shape: (T); empty: nothing is added.
+  std::vector<double> BiasOfAll(const QueryIndex& query) const;
 
  private:
   AttentionCase case_;

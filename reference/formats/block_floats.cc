@@ -232,7 +232,7 @@ class BlockFloatArithmetic : public FormatArithmetic {
     return profiles;
   }
 
-  std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const override {
+  std::vector<PlaneOrder> OtherOrders(int64_t head_dim, int64_t) const override {
     return format_.orders == nullptr ? std::vector<PlaneOrder>() : format_.orders(head_dim);
   }
 

@@ -35,7 +35,7 @@ std::vector<Profile> FormatArithmetic::UndeclaredEncoders(const Profile& profile
   return {profile};
 }
 
-std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t) const { return {}; }
+std::vector<PlaneOrder> FormatArithmetic::OtherOrders(int64_t, int64_t) const { return {}; }
 
 std::vector<OtherWriter> FormatArithmetic::OtherWriters() const { return {}; }
 

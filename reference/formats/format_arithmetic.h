@@ -110,7 +110,7 @@ struct PlaneOrder {
   size_t plane = 0;
   int64_t rows = 1;
   // linear, stored: of the rows of one group, row by row.
-  void (*permute)(std::span<const std::byte> linear, std::span<std::byte> stored) = nullptr;
+  std::function<void(std::span<const std::byte> linear, std::span<std::byte> stored)> permute;
 };
 
 class FormatArithmetic;
@@ -144,8 +144,9 @@ class FormatArithmetic {
   virtual std::vector<ProfileChange> OtherProfiles(const Profile& profile) const = 0;
   // The profiles that a rule about stored tensors leaves open, each of which must be allowed for.
   virtual std::vector<Profile> UndeclaredEncoders(const Profile& profile) const;
-  // Orders of rows of head_dim channels that are in use beside the format's own.
-  virtual std::vector<PlaneOrder> OtherOrders(int64_t head_dim) const;
+  // Orders of so many rows of head_dim channels that are in use beside the format's own, or that
+  // writers were seen to make by mistake.
+  virtual std::vector<PlaneOrder> OtherOrders(int64_t head_dim, int64_t rows) const;
   // Those that are known, fewest changes first.
   virtual std::vector<OtherWriter> OtherWriters() const;
   // What encoding leaves open in the stored planes of the rows x: alternatives of tiles[plane].

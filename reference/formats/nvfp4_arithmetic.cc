@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "reference/formats/block_floats.h"
@@ -161,15 +162,43 @@ void Unswizzle(std::span<const std::byte> stored, std::span<std::byte> linear) {
   for (size_t i = 0; i < linear.size(); ++i) linear[i] = stored[SwizzledPlace(i, linear.size())];
 }
 
+// The scales of 4 heads of so many pages each, in the order of V on SM100 with heads in place of
+// tokens. own: as they should be, swizzled over the tokens of each page.
+constexpr int64_t kHeads = Nvfp4Format::kSwizzledTokens;
+void SwizzleOverHeads(size_t pages, std::span<const std::byte> own, std::span<std::byte> stored) {
+  const auto heads = static_cast<size_t>(kHeads);
+  const size_t row = own.size() / (heads * pages);
+  const size_t scales = row / kTokens;
+  std::vector<std::byte> linear(heads * scales), swizzled(heads * scales);
+  for (size_t page = 0; page < pages; ++page) {
+    for (size_t token = 0; token < kTokens; ++token) {
+      for (size_t head = 0; head < heads; ++head) {
+        const size_t first = (head * pages + page) * row;
+        for (size_t s = 0; s < scales; ++s) {
+          linear[head * scales + s] = own[first + SwizzledPlace(token * scales + s, row)];
+        }
+      }
+      Swizzle(linear, swizzled);
+      for (size_t head = 0; head < heads; ++head) {
+        std::copy_n(swizzled.begin() + static_cast<std::ptrdiff_t>(head * scales), scales,
+                    stored.begin() +
+                        static_cast<std::ptrdiff_t>((head * pages + page) * row + token * scales));
+      }
+    }
+  }
+}
+
 std::vector<PlaneOrder> Orders(int64_t head_dim) {
   if (head_dim == 0 || head_dim % (Nvfp4Format::kBlock * 4) != 0) return {};
-  return {{.name = "scales swizzled for SM100",
-           .text =
-               "these bytes are NVFP4 with swizzled V scales, 4 tokens interleaved in the order "
-               "of V on SM100 (nvfp4:swizzled)",
-           .plane = 1,
-           .rows = Nvfp4Format::kSwizzledTokens,
-           .permute = Swizzle}};
+  PlaneOrder order;
+  order.name = "scales swizzled for SM100";
+  order.text =
+      "these bytes are NVFP4 with swizzled V scales, 4 tokens interleaved in the order of V on "
+      "SM100 (nvfp4:swizzled)";
+  order.plane = 1;
+  order.rows = Nvfp4Format::kSwizzledTokens;
+  order.permute = Swizzle;
+  return {order};
 }
 
 // Rows of four tokens whose scales are swizzled, around the arithmetic of linear ones: blocks know
@@ -230,13 +259,32 @@ class SwizzledArithmetic : public FormatArithmetic {
   std::vector<Profile> UndeclaredEncoders(const Profile& profile) const override {
     return linear_->UndeclaredEncoders(profile);
   }
-  std::vector<PlaneOrder> OtherOrders(int64_t) const override {
-    return {{.name = "linear scales",
-             .text = "these bytes are NVFP4 with linear scales, token after token (nvfp4 without "
-                     "swizzled)",
-             .plane = 1,
-             .rows = 1,
-             .permute = Unswizzle}};
+  std::vector<PlaneOrder> OtherOrders(int64_t, int64_t rows) const override {
+    std::vector<PlaneOrder> orders(1);
+    orders[0].name = "linear scales";
+    orders[0].text =
+        "these bytes are NVFP4 with linear scales, token after token (nvfp4 without swizzled)";
+    orders[0].plane = 1;
+    orders[0].rows = 1;
+    orders[0].permute = Unswizzle;
+    // Rows are pages of 4 tokens, those of a head one after another: of as many pages a head as
+    // the number of rows may have, few of which explain any bytes.
+    constexpr int64_t kMostPages = 4096;
+    for (int64_t pages = 1; pages <= std::min(kMostPages, rows / kHeads); ++pages) {
+      if (rows % (kHeads * pages) != 0) continue;
+      PlaneOrder order;
+      order.name = "scales swizzled over heads";
+      order.text = "the V scales were swizzled over 4 heads, whose pages of 4 tokens are " +
+                   std::to_string(pages) +
+                   " a head, in place of 4 tokens: an axis of heads taken for that of tokens";
+      order.plane = 1;
+      order.rows = kHeads * pages;
+      order.permute = [pages](std::span<const std::byte> own, std::span<std::byte> stored) {
+        SwizzleOverHeads(static_cast<size_t>(pages), own, stored);
+      };
+      orders.push_back(std::move(order));
+    }
+    return orders;
   }
   void AddAlternatives(const Profile& profile, std::span<const double> x,
                        std::vector<ExpectedTile>* tiles) const override {

@@ -305,7 +305,7 @@ std::vector<OtherReading> StoredCodecSource::OtherWriterReadings() const {
 
 std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
   std::vector<OtherReading> readings;
-  for (const PlaneOrder& order : ArithmeticOf(claim_.format)->OtherOrders(RowLength())) {
+  for (const PlaneOrder& order : ArithmeticOf(claim_.format)->OtherOrders(RowLength(), rows_)) {
     // Values in f64 are those of planes, not what somebody has rounded.
     const bool concerns = output == 0 ? outputs_[0].dtype == DType::kFloat64
                                       : static_cast<size_t>(output) == 1 + order.plane;

@@ -59,6 +59,58 @@ void CopyRows(const OutputInfo& info, const ExpectedTile& tile, const ObservedTi
 
 }  // namespace
 
+void FailingRowList::Add(const FailureRun& run, int64_t row_length) {
+  const int64_t first = std::max(run.first / row_length, last_ + 1);
+  const int64_t last = (run.first + run.count - 1) / row_length;
+  for (int64_t row = first; row <= last; ++row) {
+    if (count_++ % stride_ != 0) continue;
+    rows_.push_back(row);
+    if (rows_.size() <= kMost) continue;
+    size_t kept = 0;
+    for (size_t i = 0; i < rows_.size(); i += 2) rows_[kept++] = rows_[i];
+    rows_.resize(kept);
+    stride_ *= 2;
+  }
+  last_ = std::max(last_, last);
+}
+
+std::optional<SeenKeys> SeenKeysOf(const OutputView& view, const FailingRowList& failing) {
+  // Rows in whose place others may be taken.
+  constexpr int64_t kOthers = 256;
+  const OutputInfo& info = view.info();
+  const int64_t all = info.shape.ElementCount() / info.row_length;
+  RowsToExplain rows;
+  rows.failing = failing.rows();
+  rows.is_part = failing.is_part();
+  for (int64_t i = 0; i < std::min(all, kOthers); ++i) {
+    rows.others.push_back(i * all / std::min(all, kOthers));
+  }
+  rows.read = [&](int64_t row, std::span<double> got) {
+    const ObservedTile observed = ReadObserved(view.observed, info, row, 1);
+    std::copy(observed.got.begin(), observed.got.end(), got.begin());
+  };
+  const auto seen = view.source.Seen(view.output, rows);
+  if (seen == nullptr || seen->rows == 0) return std::nullopt;
+  return *seen;
+}
+
+std::string HintOf(const SeenKeys& seen) {
+  constexpr size_t kShown = 4;
+  if (!seen.cause.empty()) {
+    return fmt::format("looks as if {} ({:.4g} % of the error)", seen.text,
+                       std::min(100.0, 100 * seen.explained));
+  }
+  std::string text = "not explained: none of the faults that were tried makes these errors";
+  std::string keys;
+  for (size_t i = 0; i < std::min(kShown, seen.keys.size()); ++i) {
+    const WeightEstimate& key = seen.keys[i];
+    keys += fmt::format("{}{} by {:+.2g} (z {:.0f})", i == 0 ? "" : ", ", key.first, key.change,
+                        std::fabs(key.Z()));
+  }
+  if (!keys.empty()) text += "; the keys whose weights differ most: " + keys;
+  return text;
+}
+
 std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst) {
   std::vector<TermShare> shares;
   const OutputInfo& info = view.info();

@@ -6,6 +6,8 @@
 #define REFERENCE_JUDGE_EXPLAIN_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "reference/judge/accumulate.h"
@@ -28,6 +30,28 @@ struct OutputView {
 
   const OutputInfo& info() const { return source.Outputs()[static_cast<size_t>(output)]; }
 };
+
+// Rows that fail, all of them or, of more than kMost, a part that is spread over them.
+class FailingRowList {
+ public:
+  static constexpr size_t kMost = 4096;
+  void Add(const FailureRun& run, int64_t row_length);
+  const std::vector<int64_t>& rows() const { return rows_; }
+  bool is_part() const { return stride_ > 1; }
+
+ private:
+  std::vector<int64_t> rows_;
+  int64_t last_ = -1;
+  int64_t count_ = 0;
+  int64_t stride_ = 1;
+};
+
+// What the errors say about the inputs that the rows were computed from; nullopt: the source knows
+// nothing of them.
+std::optional<SeenKeys> SeenKeysOf(const OutputView& view, const FailingRowList& failing);
+
+// The probable cause in a sentence, or that there is none with the keys that stand out.
+std::string HintOf(const SeenKeys& seen);
 
 // The terms of the bound at the worst element, largest first.
 std::vector<TermShare> TermsAt(const OutputView& view, const WorstElement& worst);

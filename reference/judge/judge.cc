@@ -80,7 +80,10 @@ class OutputJudge {
 
   void Merge(const OutputTally& tile) {
     tally_->Merge(tile);
-    for (const FailureRun& run : tile.failures) failures_->Add(run);
+    for (const FailureRun& run : tile.failures) {
+      failures_->Add(run);
+      failing_rows_.Add(run, info_.row_length);
+    }
     spans_.push_back(tile.span);
   }
 
@@ -373,14 +376,34 @@ class OutputJudge {
     }
   }
 
+  // A cause that was put to the test on the rows themselves comes before what a bound allows.
+  void NameSeen(const SeenKeys& seen) {
+    if (!seen.cause.empty()) {
+      // What was found of the same name says no more.
+      if (verdict_.cause == seen.cause && !verdict_.hints.empty()) {
+        verdict_.hints.erase(verdict_.hints.begin());
+      }
+      verdict_.cause = seen.cause;
+      verdict_.plan_changes.clear();
+      verdict_.hints.insert(verdict_.hints.begin(), HintOf(seen));
+    } else if (verdict_.cause.empty() && verdict_.plan_changes.empty()) {
+      verdict_.hints.push_back(HintOf(seen));
+    }
+  }
+
   void Explain(const OutputView& view, const JudgeOptions& options) {
     if (!tally_->worst.has_value()) return;
     const WorstElement& worst = *tally_->worst;
     if (!info_.terms.empty()) verdict_.worst->terms = TermsAt(view, worst);
+    if (verdict_.outcome != Outcome::kFail) return;
+    verdict_.seen = SeenKeysOf(view, failing_rows_);
+    if (tally_->counts.failed > 0) {
+      verdict_.fits = FitDirections(view, spans_);
+      AddReadings(view, options);
+    }
+    const DirectionFit* fit = verdict_.seen ? nullptr : BestFit(verdict_.fits);
+    if (verdict_.seen) NameSeen(*verdict_.seen);
     if (tally_->counts.failed == 0) return;
-    verdict_.fits = FitDirections(view, spans_);
-    AddReadings(view, options);
-    const DirectionFit* fit = BestFit(verdict_.fits);
     if (verdict_.cause.empty() && fit != nullptr) {
       // What is a fault by nearly all of the errors is no rounding that a plan left out; what a
       // plan explains wholly is no fault that half of them look like.
@@ -412,6 +435,7 @@ class OutputJudge {
   OutputVerdict verdict_;
   std::unique_ptr<OutputTally> tally_;  // absent when there is nothing to compare
   std::unique_ptr<FailureTally> failures_;
+  FailingRowList failing_rows_;
   std::vector<TileSpan> spans_;
 };
 

@@ -55,6 +55,9 @@ class SampledSource : public ExpectedSource {
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }
+  std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override {
+    return source_.Seen(output, rows);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
   // Per output; nullopt: all of its rows are judged.
   const std::vector<std::optional<SampleReport>>& reports() const { return reports_; }

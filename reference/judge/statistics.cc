@@ -342,9 +342,9 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
       if (d.over) {
         over.Add(
             static_cast<int>(k), d.z / limit,
-            fmt::format("{} at {}: z = {:.1f}, where a right kernel exceeds {:.1f} once in {} "
-                        "cases; {:.3g} times the fault fits best: {}",
-                        d.direction, name, d.z, limit, Inverse(false_alarm), d.coefficient, d.hint));
+            fmt::format("errors along '{}' at {}: z = {:.1f}, where a right kernel exceeds {:.1f} "
+                        "once in {} cases; {:.3g} times its effect",
+                        d.direction, name, d.z, limit, Inverse(false_alarm), d.coefficient));
       }
       report.directions.push_back(std::move(d));
     }

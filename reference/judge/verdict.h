@@ -15,6 +15,7 @@
 #include "reference/judge/metrics.h"
 #include "reference/judge/special_values.h"
 #include "reference/judge/statistics.h"
+#include "reference/spec/seen_keys.h"
 #include "reference/spec/tiles.h"
 
 namespace kvcheck {
@@ -144,6 +145,7 @@ struct OutputVerdict {
   std::optional<SampleReport> sample;  // absent: all rows were judged
   std::vector<std::string> warnings;
   std::vector<DirectionFit> fits;              // of a failing output, by explained share
+  std::optional<SeenKeys> seen;                // likewise, of sources that know their keys
   std::string cause;                           // name of the probable one; empty: none is known
   std::vector<std::string> hints;              // the probable cause, in a sentence
   std::vector<std::string> plan_changes;       // declared values under whose change all of the

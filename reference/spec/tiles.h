@@ -164,6 +164,8 @@ struct TileRequest {
 };
 
 class ExpectedSource;
+struct RowsToExplain;  // seen_keys.h
+struct SeenKeys;
 
 // The same outputs for another question, or under another declaration: what a wrong answer may be
 // the right one for.
@@ -208,6 +210,12 @@ class ExpectedSource {
   virtual std::vector<OtherReading> OtherReadings(int output) const {
     static_cast<void>(output);
     return {};
+  }
+  // What the errors of wrong rows say about the inputs that they were computed from. nullptr:
+  // nothing can be said of this output.
+  virtual std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const {
+    static_cast<void>(output), static_cast<void>(rows);
+    return nullptr;
   }
   // Fields that the implementation left unsaid, as "field=value".
   virtual std::vector<std::string> Assumptions() const { return {}; }

@@ -103,6 +103,9 @@ class CancellableSource : public ExpectedSource {
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }
+  std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override {
+    return source_.Seen(output, rows);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
 
  private:

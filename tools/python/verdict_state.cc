@@ -101,6 +101,30 @@ void Fields(Io& io, DirectionFit& x) {
 }
 
 template <typename Io>
+void Fields(Io& io, WeightEstimate& x) {
+  auto& [first, count, change, error] = x;
+  io(first, count, change, error);
+}
+
+template <typename Io>
+void Fields(Io& io, HeadEstimates& x) {
+  auto& [batch, head, queries, change, error] = x;
+  io(batch, head, queries, change, error);
+}
+
+template <typename Io>
+void Fields(Io& io, TriedCause& x) {
+  auto& [name, text, explained, misfit] = x;
+  io(name, text, explained, misfit);
+}
+
+template <typename Io>
+void Fields(Io& io, SeenKeys& x) {
+  auto& [kv_len, rows, elements, misfit, cause, text, explained, tried, keys, block, heads] = x;
+  io(kv_len, rows, elements, misfit, cause, text, explained, tried, keys, block, heads);
+}
+
+template <typename Io>
 void Fields(Io& io, HeatAxis& x) {
   auto& [label, extent, width, first] = x;
   io(label, extent, width, first);
@@ -116,12 +140,12 @@ template <typename Io>
 void Fields(Io& io, OutputVerdict& x) {
   auto& [name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
          special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause,
-         hints, plan_changes, breakdown, heat, rows_at, precision] = x;
+         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings,
+         fits, seen, cause, hints, plan_changes, breakdown, heat, rows_at, precision] = x;
   io(name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
      special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause, hints,
-     plan_changes, breakdown, heat, rows_at, precision);
+     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits,
+     seen, cause, hints, plan_changes, breakdown, heat, rows_at, precision);
 }
 
 template <typename Io>

@@ -18,10 +18,12 @@ inline constexpr char kHtmlHead[] =
 inline constexpr char kHtmlStyle[] = R"(
 :root{color-scheme:light dark;--text:#1f2328;--ground:#fff;--soft:#f6f8fa;--line:#d0d7de;
 --good:#1a7f37;--bad:#cf222e;--open:#7d4e00;--link:#0550ae;
---s1:#cfe8cf;--s2:#a3d39c;--s3:#e3cf57;--s4:#ee8300;--s5:#d0281a;--s6:#74001a}
+--s1:#cfe8cf;--s2:#a3d39c;--s3:#e3cf57;--s4:#ee8300;--s5:#d0281a;--s6:#74001a;
+--w1:#2166ac;--w2:#a6cbe3;--w3:#f0b08f;--w4:#b2182b}
 @media (prefers-color-scheme:dark){:root{--text:#e6edf3;--ground:#0d1117;--soft:#161b22;
 --line:#444c56;--good:#57d364;--bad:#ff8182;--open:#e3b341;--link:#79c0ff;
---s1:#123a20;--s2:#1f6b35;--s3:#867512;--s4:#e08600;--s5:#ff6b5e;--s6:#ffd3d8}}
+--s1:#123a20;--s2:#1f6b35;--s3:#867512;--s4:#e08600;--s5:#ff6b5e;--s6:#ffd3d8;
+--w1:#6cb2ff;--w2:#23456b;--w3:#6e3524;--w4:#ff8a70}}
 *{box-sizing:border-box}
 body{margin:0;font:16px/1.5 system-ui,sans-serif;color:var(--text);background:var(--ground)}
 main{max-width:75rem;margin:auto;padding:1rem}
@@ -52,6 +54,7 @@ pre{padding:.75rem;white-space:pre}code{overflow-wrap:anywhere}
 figure{margin:1rem 0}figcaption{font-size:.875rem}
 svg{max-width:none;display:block;background:var(--soft)}
 .s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}.s4{fill:var(--s4)}.s5{fill:var(--s5)}.s6{fill:var(--s6)}
+.w1{fill:var(--w1)}.w2{fill:var(--w2)}.w3{fill:var(--w3)}.w4{fill:var(--w4)}
 .key svg{display:inline-block;vertical-align:middle;border:1px solid var(--line);margin:0 .25rem 0 .75rem}
 form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;margin:1rem 0}
 input,select,button{font:inherit;color:inherit;background:var(--soft);border:1px solid var(--line);

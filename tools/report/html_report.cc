@@ -112,6 +112,63 @@ std::string MapSvg(const HeatMap& map, std::string_view title) {
       HtmlText(label), across * kSize, down * kSize, cells, ShadesText());
 }
 
+// Class of a change of weight: lost wholly or in part, gained in part or wholly; 0: as it should
+// be, as far as its error tells.
+int WeightClassOf(double change, double error) {
+  constexpr double kToldApart = 5;  // standard errors
+  if (!(std::fabs(change) > kToldApart * error)) return 0;
+  if (change < 0) return change < -0.5 ? 1 : 2;
+  return change > 0.5 ? 4 : 3;
+}
+
+// Queries by blocks of keys, head after head: by how much the weights differ from what they should
+// be.
+std::string WeightsSvg(const SeenKeys& seen, std::string_view title) {
+  constexpr int64_t kMostCells = 8192;
+  constexpr int kSize = 10;
+  if (seen.block == 0 || seen.heads.empty()) return "";
+  const int64_t blocks = (seen.kv_len + seen.block - 1) / seen.block;
+  std::string cells;
+  int64_t y = 0;
+  for (const HeadEstimates& head : seen.heads) {
+    const int64_t queries = std::ssize(head.queries);
+    if ((y + queries) * blocks > kMostCells) break;
+    for (int64_t q = 0; q < queries; ++q, ++y) {
+      const auto at = [&](int64_t block) { return static_cast<size_t>(q * blocks + block); };
+      const auto shade = [&](int64_t block) {
+        return WeightClassOf(head.change[at(block)], head.error[at(block)]);
+      };
+      for (int64_t x = 0, end = 0; x < blocks; x = end) {
+        for (end = x + 1; end < blocks && shade(end) == shade(x) && shade(x) == 0;) ++end;
+        if (shade(x) == 0) continue;
+        cells += fmt::format(
+            "<rect class=\"w{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}hq={} l={}, "
+            "keys {} to {}: weight changed by {:+.3g} &#177; {:.2g}</title></rect>",
+            shade(x), x * kSize, y * kSize, kSize, kSize,
+            head.batch > 0 ? fmt::format("b={} ", head.batch) : "", head.head,
+            head.queries[static_cast<size_t>(q)], x * seen.block,
+            std::min((x + 1) * seen.block, seen.kv_len) - 1, head.change[at(x)], head.error[at(x)]);
+      }
+    }
+  }
+  if (cells.empty()) return "";
+  const auto key = [&](int shade, std::string_view words) {
+    return fmt::format(
+        "<span class=\"key\"><svg width=\"12\" height=\"12\" aria-hidden=\"true\"><rect "
+        "class=\"w{}\" width=\"12\" height=\"12\"/></svg>{}</span> ",
+        shade, words);
+  };
+  const std::string label = fmt::format(
+      "{}: keys that the queries saw, {} rows down (head, query), blocks of {} keys across",
+      HtmlText(title), y, seen.block);
+  return fmt::format(
+      "<figure><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><svg "
+      "role=\"img\" aria-label=\"{0}\" viewBox=\"0 0 {1} {2}\" width=\"{1}\" "
+      "height=\"{2}\">{3}</svg></div><figcaption>{0}: {4}{5}{6}{7}</figcaption></figure>\n",
+      label, blocks * kSize, y * kSize, cells, key(1, "lost"), key(2, "less"), key(3, "more"),
+      key(4, "twice, or seen though hidden"));
+}
+
 // The named parts of the bound at the worst element, as bars.
 std::string TermsTable(const OutputVerdict& output) {
   if (!output.worst || output.worst->terms.empty()) return "";
@@ -170,6 +227,7 @@ std::string DetailsOf(const CaseResult& result, int64_t number, std::string_view
     if (output.outcome == Outcome::kPass) continue;
     html += MapSvg(output.heat.heads_by_token, output.name);
     html += MapSvg(output.heat.rows_by_channel, output.name);
+    if (output.seen) html += WeightsSvg(*output.seen, output.name);
     html += TermsTable(output);
   }
   html += fmt::format(

@@ -168,6 +168,49 @@ Json ReasonsJson(const std::vector<ReasonCount>& reasons) {
   return json;
 }
 
+Json NumbersJson(const std::vector<double>& numbers) {
+  Json json = Json::array();
+  for (const double number : numbers) json.push_back(Number(number));
+  return json;
+}
+
+Json SeenJson(const SeenKeys& seen) {
+  Json tried = Json::array();
+  for (const TriedCause& cause : seen.tried) {
+    tried.push_back({{"name", cause.name},
+                     {"text", cause.text},
+                     {"explained", Number(cause.explained)},
+                     {"misfit", Number(cause.misfit)}});
+  }
+  Json keys = Json::array();
+  for (const WeightEstimate& key : seen.keys) {
+    keys.push_back({{"first", key.first},
+                    {"count", key.count},
+                    {"change", Number(key.change)},
+                    {"error", Number(key.error)},
+                    {"z", Number(key.Z())}});
+  }
+  Json heads = Json::array();
+  for (const HeadEstimates& head : seen.heads) {
+    heads.push_back({{"batch", head.batch},
+                     {"head", head.head},
+                     {"queries", head.queries},
+                     {"change", NumbersJson(head.change)},
+                     {"error", NumbersJson(head.error)}});
+  }
+  return {{"kv_len", seen.kv_len},
+          {"rows", seen.rows},
+          {"elements", seen.elements},
+          {"misfit", Number(seen.misfit)},
+          {"cause", seen.cause},
+          {"text", seen.text},
+          {"explained", Number(seen.explained)},
+          {"tried", std::move(tried)},
+          {"keys", std::move(keys)},
+          {"block", seen.block},
+          {"heads", std::move(heads)}};
+}
+
 Json OutputJson(const OutputVerdict& output) {
   Json fits = Json::array();
   for (const DirectionFit& fit : output.fits) {
@@ -204,6 +247,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"sample", output.sample ? SampleJson(*output.sample) : Json(nullptr)},
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
+          {"seen", output.seen ? SeenJson(*output.seen) : Json(nullptr)},
           {"cause", output.cause},
           {"hints", output.hints},
           {"plan_changes", output.plan_changes},

@@ -517,6 +517,32 @@ TEST(StoredTriplet, LinearScalesOfAPageAreNamed) {
   }
 }
 
+// Pages of heads times tokens, of which the writer took the heads for tokens.
+TEST(StoredTriplet, ScalesSwizzledOverHeadsAreNamed) {
+  constexpr size_t kHeads = 4, kTokens = 12, kScales = 128 / 16;
+  CodecRule rule;
+  rule.format = ParseKvFormat(WholeLine("nvfp4:swizzled:bf16"));
+  const Tensor x = RowsFor(rule.format, "group_scales", DType::kBFloat16, 12, 512);
+  TensorMap wrong = EncodeRows(ParseKvFormat(WholeLine("nvfp4:bf16")), rule.profile, x);
+  const std::vector<std::byte> linear = wrong.at("scales").bytes;
+  for (size_t h = 0; h < kHeads; ++h) {
+    for (size_t t = 0; t < kTokens; ++t) {
+      for (size_t s = 0; s < kScales; ++s) {
+        const size_t head = s / (kScales / 4);
+        wrong.at("scales").bytes[(head * kTokens + t) * kScales + s % (kScales / 4) * 4 + h] =
+            linear[(h * kTokens + t) * kScales + s];
+      }
+    }
+  }
+  const Verdict verdict = JudgeTriplet(rule, x, wrong);
+  EXPECT_EQ(verdict.outcome, Outcome::kFail);
+  const std::vector<std::string>& hints = verdict.outputs[0].hints;
+  EXPECT_TRUE(std::any_of(hints.begin(), hints.end(), [](const std::string& hint) {
+    return hint.find("swizzled over 4 heads, whose pages of 4 tokens are 3 a head") !=
+           std::string::npos;
+  })) << (hints.empty() ? "" : hints[0]);
+}
+
 TEST(StoredTriplet, OtherCodesWithinTheBoundFailOnlyWhereTheirBitsAreAsked) {
   const AffineFormat format{8, 64, DType::kBFloat16};
   const Tensor x = Rows("gauss", DType::kBFloat16, 8, 128);

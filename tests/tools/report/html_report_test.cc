@@ -76,6 +76,30 @@ TEST(HtmlReport, HintStandsInTheTableAndAboveEverythingThatIsKnown) {
   }
 }
 
+// Two queries of head 3 over four blocks of 16 keys: the second query lost the third block.
+TEST(HtmlReport, ShowsWhichKeysWereSeen) {
+  CaseResult result = FailedResult();
+  SeenKeys seen;
+  seen.kv_len = 60;
+  seen.block = 16;
+  seen.heads.push_back({1, 3, {0, 5}, {0, 0.01, 0, 0, 0, 0, -0.98, 0.3}, std::vector(8, 0.02)});
+  result.verdict.outputs.front().seen = seen;
+  HtmlReport report("kvcheck compare");
+  report.Add(result);
+  const std::string html = report.Text();
+  ExpectWellFormed(html);
+  EXPECT_THAT(html,
+              HasSubstr("keys that the queries saw, 2 rows down (head, query), blocks of 16"));
+  EXPECT_THAT(html,
+              HasSubstr("<rect class=\"w1\" x=\"20\" y=\"10\" width=\"10\" height=\"10\"><title>"
+                        "b=1 hq=3 l=5, keys 32 to 47: weight changed by -0.98"));
+  EXPECT_THAT(html,
+              HasSubstr("<rect class=\"w3\" x=\"30\" y=\"10\" width=\"10\" height=\"10\"><title>"
+                        "b=1 hq=3 l=5, keys 48 to 59: weight changed by +0.3"));
+  // What its error does not tell from nothing is not drawn.
+  EXPECT_THAT(html, Not(HasSubstr("l=0, keys")));
+}
+
 TEST(HtmlReport, HasWhatTheTextLeavesOut) {
   HtmlReport report("kvcheck compare");
   report.Add(FailedResult());

@@ -41,6 +41,27 @@ TEST(JsonReport, CarriesTheVerdict) {
   EXPECT_EQ(worst.at("terms").at(0).at("name"), "output rounding");
 }
 
+TEST(JsonReport, HasWhichKeysWereSeen) {
+  CaseResult result = FailedResult();
+  SeenKeys seen;
+  seen.kv_len = 60;
+  seen.cause = "keys missing";
+  seen.explained = 0.999;
+  seen.tried = {{"keys missing", "keys 3 to 4 are left out", 0.999, 12}};
+  seen.keys = {{3, 1, -1, 0.25}};
+  seen.block = 16;
+  seen.heads.push_back({0, 3, {5}, {-1}, {std::numeric_limits<double>::infinity()}});
+  result.verdict.outputs.front().seen = seen;
+  const nlohmann::json report = Parsed({PassedResult(), result});
+  EXPECT_TRUE(report.at("cases").at(0).at("outputs").at(0).at("seen").is_null());
+  const nlohmann::json got = report.at("cases").at(1).at("outputs").at(0).at("seen");
+  EXPECT_EQ(got.at("cause"), "keys missing");
+  EXPECT_EQ(got.at("tried").at(0).at("text"), "keys 3 to 4 are left out");
+  EXPECT_EQ(got.at("keys").at(0).at("z"), -4);
+  EXPECT_EQ(got.at("heads").at(0).at("queries"), nlohmann::json({5}));
+  EXPECT_EQ(got.at("heads").at(0).at("error").at(0), "inf");
+}
+
 TEST(JsonReport, WritesNumbersThatJsonLacksAsStrings) {
   CaseResult result = FailedResult();
   ElementReport& worst = *result.verdict.outputs.front().worst;

@@ -1,0 +1,306 @@
+#include "reference/attention/causes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+
+#include "reference/attention/evaluate.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kNamedGain = 50;  // of Q, over what the right answer leaves
+constexpr double kDistinct = 20;   // of Q, from one cause to another
+constexpr double kLeftOfExcess = 0.01;
+constexpr size_t kShownCauses = 8;
+
+double DistanceOf(const Causes& causes, const Candidate& one, const Candidate& other) {
+  const size_t channels = causes.problem().channels;
+  double distance = 0;
+  for (size_t r = 0; r < causes.rows().size(); ++r) {
+    const std::vector<double>& precision = causes.rows()[r].precision;
+    for (size_t c = 0; c < channels; ++c) {
+      const double off = one.predicted[r * channels + c] - other.predicted[r * channels + c];
+      distance += off * precision[c] * off;
+    }
+  }
+  return distance;
+}
+
+double MisfitOfControls(const Causes& causes, const Candidate& candidate) {
+  const SeenProblem& problem = causes.problem();
+  double misfit = 0;
+  for (size_t r = problem.counted; r < problem.rows.size(); ++r) {
+    misfit +=
+        MisfitOf(problem.rows[r],
+                 std::span(candidate.predicted).subspan(r * problem.channels, problem.channels));
+  }
+  return misfit;
+}
+
+// "heads 3, 7", "heads 2 to 5"; "": all of them.
+std::string SubsetText(const std::string& word, const std::set<int64_t>& of, int64_t extent) {
+  if (std::ssize(of) == extent || of.empty()) return "";
+  const bool is_run = *of.rbegin() - *of.begin() + 1 == std::ssize(of);
+  if (of.size() == 1) return fmt::format("{} {}", word, *of.begin());
+  const std::string plural =
+      word.ends_with("y") ? word.substr(0, word.size() - 1) + "ies" : word + "s";
+  if (is_run) return fmt::format("{} {} to {}", plural, *of.begin(), *of.rbegin());
+  if (of.size() > 12) return fmt::format("{} of {} {}", of.size(), extent, plural);
+  return fmt::format("{} {}", plural, fmt::join(of, ", "));
+}
+
+// Heads, batch rows and queries that are known to have a fault, and known not to have it.
+struct Places {
+  std::set<int64_t> with, without;
+
+  // "in heads 3, 7"; "": in all, or it cannot be told.
+  std::string Text(const std::string& word, int64_t extent) const {
+    std::set<int64_t> free;
+    std::set_difference(without.begin(), without.end(), with.begin(), with.end(),
+                        std::inserter(free, free.begin()));
+    if (free.empty()) return "";
+    const std::string text = "in " + SubsetText(word, with, extent);
+    return std::ssize(with) + std::ssize(free) == extent ? text : text + " at least";
+  }
+};
+
+// Rows of heads, batch rows and queries of which none fails: whether they have the fault that is
+// named of the others, is asked of one row each.
+std::vector<int64_t> ControlsOf(const AttentionCase& c, const RowsToExplain& rows) {
+  constexpr size_t kMost = 16;
+  std::set<int64_t> heads, queries;  // heads of all batch rows
+  for (const int64_t row : rows.failing) {
+    heads.insert(row / c.query_len);
+    queries.insert(row % c.query_len);
+  }
+  std::vector<int64_t> controls;
+  size_t next = 0;
+  for (int64_t head = 0; head < c.batch * c.query_heads && controls.size() < kMost; ++head) {
+    if (heads.contains(head)) continue;
+    controls.push_back(head * c.query_len +
+                       rows.failing[next++ % rows.failing.size()] % c.query_len);
+  }
+  const size_t of_heads = controls.size();
+  for (int64_t query = 0; query < c.query_len && controls.size() < of_heads + kMost; ++query) {
+    if (queries.contains(query)) continue;
+    controls.push_back(rows.failing[next++ % rows.failing.size()] / c.query_len * c.query_len +
+                       query);
+  }
+  return controls;
+}
+
+std::string WhereText(const Causes& causes, const Candidate& named, double least,
+                      const RowsToExplain& rows) {
+  const AttentionCase& c = causes.c();
+  Places heads, batches, queries;
+  for (const int64_t row : rows.failing) {
+    batches.with.insert(row / c.query_len / c.query_heads);
+    heads.with.insert(row / c.query_len % c.query_heads);
+    queries.with.insert(row % c.query_len);
+  }
+  const SeenProblem& problem = causes.problem();
+  for (size_t r = problem.counted; r < problem.rows.size(); ++r) {
+    const SeenRow& row = problem.rows[r];
+    const double right = MisfitOf(row, row.o);
+    const double wrong =
+        MisfitOf(row, std::span(named.predicted).subspan(r * problem.channels, problem.channels));
+    const bool has_it = right - wrong > least;
+    if (!has_it && !(wrong - right > least)) continue;
+    // A row says something of the one of its places that no failing row has.
+    const QueryIndex& q = row.query;
+    const auto note = [&](Places* places, int64_t at) {
+      (has_it ? places->with : places->without).insert(at);
+    };
+    const bool other_batch = !batches.with.contains(q.batch);
+    const bool other_head = !heads.with.contains(q.query_head);
+    const bool other_query = !queries.with.contains(q.query);
+    if (has_it || other_batch + other_head + other_query == 1) {
+      if (other_batch) note(&batches, q.batch);
+      if (other_head) note(&heads, q.query_head);
+      if (other_query) note(&queries, q.query);
+    }
+  }
+  std::string text;
+  for (const std::string& part :
+       {heads.Text("head", c.query_heads), batches.Text("batch row", c.batch),
+        queries.Text("query", c.query_len)}) {
+    if (!part.empty()) text += (text.empty() ? " " : ", ") + part;
+  }
+  return text;
+}
+
+// free: whether the cause takes numbers from the errors beside a first one.
+SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* free) {
+  *free = false;
+  SeenKeys seen;
+  DescribeWeights(problem, &seen);
+  if (problem.counted == 0) return seen;
+  Causes causes(problem);
+  AddCausesOfKeys(&causes);
+  AddCausesOfNumbers(&causes);
+  AddCausesOfInputs(&causes);
+  const Candidate* named = NameCause(causes, &seen);
+  if (named != nullptr) *free = named->what.numbers > 1;
+  if (named != nullptr && problem.rows.size() > problem.counted) {
+    const double phi = named->misfit / problem.elements;
+    seen.text += WhereText(causes, *named, kDistinct * phi, rows);
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::string KeysText(int64_t from, int64_t to, int64_t kv_len) {
+  if (to - from == 1) return fmt::format("key {}", from);
+  std::string text = fmt::format("keys {} to {}", from, to - 1);
+  for (const int64_t page : {256, 128, 64, 32, 16}) {
+    if (from % page == 0 && (to == kv_len || to % page == 0) && to - from <= page &&
+        kv_len > page) {
+      text += fmt::format(" (page {} of {} pages of {})", from / page, (kv_len + page - 1) / page,
+                          page);
+      break;
+    }
+  }
+  return text;
+}
+
+Causes::Causes(const SeenProblem& problem) : problem_(problem) {
+  for (const SeenRow& row : problem.rows) sums_.push_back(SumsOf(row));
+}
+
+Candidate* Causes::Take(Candidate candidate) {
+  const size_t channels = problem_.channels;
+  bool changes = false;
+  for (size_t r = 0; r < rows().size(); ++r) {
+    const std::span<const double> predicted =
+        std::span(candidate.predicted).subspan(r * channels, channels);
+    candidate.misfit += MisfitOf(rows()[r], predicted);
+    changes = changes || !std::equal(predicted.begin(), predicted.end(), rows()[r].o.begin());
+  }
+  if (!changes || !std::isfinite(candidate.misfit)) return nullptr;
+  candidates_.push_back(std::move(candidate));
+  return &candidates_.back();
+}
+
+Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& change) {
+  const AttentionCase& c = problem.asked.c;
+  const auto n = static_cast<size_t>(problem.kv_len);
+  const double cap = change.cap.value_or(c.softcap.value_or(0));
+  Mixture mixture = {std::vector<double>(problem.channels, 0), 0};
+  // The sink keeps its own score, so that its share follows from the same origin.
+  const double sink_score = row.sink_weight > 0
+                                ? std::log(row.sink_weight * row.denominator) + row.max
+                                : -std::numeric_limits<double>::infinity();
+  std::vector<double> s(n);
+  double max = sink_score;
+  for (size_t j = 0; j < n; ++j) {
+    if (row.is_visible[j] == 0) continue;
+    double x = row.x[j];
+    if (change.k != nullptr) {
+      const double* k = &(*change.k)[j * static_cast<size_t>(c.k_dim)];
+      double dot = 0;
+      for (size_t i = 0; i < row.q.size(); ++i) dot += row.q[i] * k[i];
+      x = dot * c.scale;
+    }
+    x *= change.factor;
+    s[j] = cap > 0 ? cap * std::tanh(x / cap) : x;
+    if (!row.bias.empty()) s[j] += change.bias_times * row.bias[j];
+    max = std::max(max, s[j]);
+  }
+  const std::vector<double>& v = change.v != nullptr ? *change.v : row.head->v.hi;
+  for (size_t j = 0; j < n; ++j) {
+    if (row.is_visible[j] == 0) continue;
+    const double weight = std::exp(s[j] - max);
+    if (weight == 0) continue;
+    const double* values = &v[j * problem.channels];
+    for (size_t channel = 0; channel < problem.channels; ++channel) {
+      mixture.sum[channel] += weight * values[channel];
+    }
+    mixture.share += weight;
+  }
+  mixture.share += std::exp(sink_score - max);
+  return mixture;
+}
+
+const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
+  const SeenProblem& problem = causes.problem();
+  std::vector<const Candidate*> sorted;
+  for (const Candidate& candidate : causes.candidates()) sorted.push_back(&candidate);
+  if (sorted.empty()) return nullptr;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Candidate* a, const Candidate* b) {
+    return a->Charged() < b->Charged();
+  });
+  const Candidate& best = *sorted[0];
+  const double n = std::max(problem.elements - best.what.numbers, 1.0);
+  const double excess = problem.misfit - n;
+  const double phi = std::max(best.misfit / n, 0x1p-40);
+  const auto explained = [&](const Candidate& candidate) {
+    return (problem.misfit - candidate.misfit) / (problem.misfit - std::min(n, best.misfit));
+  };
+  // Numbers of a cause fit some of the noise too.
+  const auto margin = [&](const Candidate& other) {
+    return (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
+  };
+  // Of causes that say the same of these rows, what they say of the controls decides, then the
+  // rank.
+  const auto is_better = [&](const Candidate& one, const Candidate& other) {
+    const double controls = MisfitOfControls(causes, one) - MisfitOfControls(causes, other);
+    if (std::fabs(controls) > kDistinct * phi) return controls < 0;
+    return one.what.rank < other.what.rank;
+  };
+  const Candidate* named = &best;
+  const Candidate* rival = nullptr;
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    const Candidate& other = *sorted[i];
+    if (DistanceOf(causes, best, other) < margin(other)) {
+      const bool is_as_good = other.Charged() - best.Charged() < margin(other);
+      if (is_as_good && is_better(other, *named)) named = &other;
+    } else if (rival == nullptr) {
+      rival = &other;
+    }
+  }
+  for (const Candidate* candidate : sorted) {
+    if (seen->tried.size() == kShownCauses) break;
+    seen->tried.push_back(
+        {candidate->what.name, candidate->what.text, explained(*candidate), candidate->misfit});
+  }
+  const bool fits = best.misfit - n <= std::max(kLeftOfExcess * excess, 4 * std::sqrt(2 * n));
+  const bool gains = problem.misfit - best.Charged() > kNamedGain * phi;
+  const bool is_alone = rival == nullptr || rival->Charged() - best.Charged() > kDistinct * phi;
+  if (!fits || !gains || !is_alone) return nullptr;
+  seen->cause = named->what.name;
+  seen->text = named->what.text;
+  if (named->doubt) seen->text += named->doubt(kDistinct * phi);
+  seen->explained = explained(*named);
+  return named;
+}
+
+SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
+                    const RowsToExplain& rows) {
+  bool free = false;
+  const auto failing = [&] {
+    if (rows.failing.empty()) return SeenKeys();
+    const std::vector<int64_t> controls = ControlsOf(asked.c, rows);
+    return Explain(MakeProblem(asked, arithmetic, rows.failing, controls, rows.read), rows, &free);
+  };
+  const AttentionCase& c = asked.c;
+  const int64_t all = c.batch * c.query_heads * c.query_len;
+  // Few rows that fail by themselves say little where all are a little wrong.
+  if (rows.others.empty() || std::ssize(rows.failing) >= std::min(all, kMostSeenRows)) {
+    return failing();
+  }
+  SeenKeys of_all =
+      Explain(MakeProblem(asked, arithmetic, rows.others, {}, rows.read), rows, &free);
+  // Numbers of each row may say that a few rows have what the others have not.
+  if (!of_all.cause.empty() && !free) return of_all;
+  SeenKeys of_failing = failing();
+  if (!of_failing.cause.empty()) return of_failing;
+  return of_all.cause.empty() && of_failing.rows > 0 ? of_failing : of_all;
+}
+
+}  // namespace kvcheck

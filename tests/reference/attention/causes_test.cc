@@ -1,0 +1,326 @@
+// Planted faults are named with their numbers and places; what has no name stays without one, and a
+// right answer is not asked.
+
+#include "reference/attention/causes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "reference/judge/judge.h"
+#include "reference/judge/statistics.h"
+#include "reference/numerics/convert.h"
+#include "tests/reference/attention/judge_run.h"
+
+namespace kvcheck {
+namespace {
+
+// An online softmax in blocks of 64 keys with f32 accumulators.
+Plan KernelPlan(int splits = 1) {
+  return ParsePlan(
+      "qk=f32:lanes:8:fma pv=f32:sequential:fma:chained l=f32:lanes:8 op=f32 scale_roundings=1 "
+      "prescale=none scores=f32 bias_roundings=0 exp=exp exp_error=2^-23 exp_floor=2^-126 "
+      "lazy_rescale=0 block=64 sink=first p=bf16 p_scale=1 p_normalised=no l_from=unrounded "
+      "normalise=divide flush=no saturate=no tanh_error=2^-22 log_error=2^-22 " +
+      (splits > 1 ? "merge=lse partial=f32 splits=" + std::to_string(splits)
+                  : std::string("merge=none splits=1")));
+}
+
+struct Planted {
+  AttentionCase c;
+  TensorMap inputs;
+  AttentionRules rules;
+};
+
+const char kShape[] = "hq=8 hkv=2 l=3 t=200 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:7";
+
+// What a kernel with the fault answers, judged as it was asked.
+OutputVerdict JudgePlanted(const std::string& terms, const std::function<void(Planted*)>& plant,
+                           int splits = 1) {
+  const Case any = ParseCase("attention " + terms + " " + kShape);
+  Planted planted = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}};
+  const AttentionCase asked = planted.c;
+  const TensorMap inputs = planted.inputs;
+  plant(&planted);
+  const Plan plan = KernelPlan(splits);
+  SimulatedKernel kernel(plan, Profile(), planted.rules);
+  const TensorMap answer = Answer(&kernel, planted.c, planted.inputs);
+  const AttentionSource source(asked, Profile(), plan, inputs);
+  JudgeOptions options;
+  return Judge(source, MemorySink(answer), options).outputs[0];
+}
+
+void ExpectNamed(const OutputVerdict& out, const std::string& cause, const std::string& text) {
+  ASSERT_EQ(out.outcome, Outcome::kFail) << cause;
+  EXPECT_EQ(out.cause, cause) << (out.hints.empty() ? "" : out.hints[0]);
+  ASSERT_FALSE(out.hints.empty());
+  EXPECT_NE(out.hints[0].find(text), std::string::npos) << out.hints[0];
+  ASSERT_TRUE(out.seen.has_value());
+  EXPECT_GE(out.seen->explained, 0.99);
+}
+
+std::function<void(Planted*)> OnKeys(std::function<int(const QueryIndex&, int32_t key)> copies) {
+  return [copies](Planted* planted) {
+    planted->rules.visible = [copies](const AttentionCase&, const QueryIndex& query,
+                                      VisibleSet* set) {
+      std::vector<int32_t> keys;
+      for (const int32_t key : set->keys)
+        keys.insert(keys.end(), static_cast<size_t>(copies(query, key)), key);
+      set->keys = keys;
+    };
+  };
+}
+
+TEST(Causes, NameARangeThatIsLostWithItsPageAndItsHeads) {
+  const OutputVerdict out = JudgePlanted("", OnKeys([](const QueryIndex& query, int32_t key) {
+                                           const bool has_it =
+                                               query.query_head == 3 || query.query_head == 7;
+                                           return has_it && key >= 128 && key < 192 ? 0 : 1;
+                                         }));
+  ExpectNamed(out, "keys missing",
+              "keys 128 to 191 (page 2 of 4 pages of 64) are left out in heads 3, 7");
+}
+
+TEST(Causes, NameARangeThatIsCountedTwice) {
+  ExpectNamed(JudgePlanted("", OnKeys([](const QueryIndex&, int32_t key) {
+                             return key >= 37 && key < 59 ? 2 : 1;
+                           })),
+              "keys counted twice", "keys 37 to 58 are counted twice");
+}
+
+TEST(Causes, NameAWindowThatIsOffByAnyNumber) {
+  const std::string window = "mask=causal_bottom_right+window:50";
+  ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window = 67; }),
+              "window off", "the window is 17 keys too long: 67 in place of 50");
+  ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window = 49; }),
+              "first key missing", "the window is one key too short: 49 in place of 50");
+  ExpectNamed(JudgePlanted(window, [](Planted* planted) { planted->c.mask.window.reset(); }),
+              "window ignored", "the window is not applied");
+}
+
+TEST(Causes, NameTheEdgesOfACausalMask) {
+  ExpectNamed(JudgePlanted(
+                  "mask=causal_top_left",
+                  [](Planted* planted) { planted->c.mask.causal = CausalAlignment::kBottomRight; }),
+              "causal alignment", "bottom-right in place of top-left");
+  const auto drop_last = [](int64_t n) {
+    return [n](Planted* planted) {
+      planted->rules.visible = [n](const AttentionCase&, const QueryIndex&, VisibleSet* set) {
+        set->keys.resize(set->keys.size() - static_cast<size_t>(n));
+      };
+    };
+  };
+  const std::string causal = "mask=causal_bottom_right";
+  ExpectNamed(JudgePlanted(causal, drop_last(1)), "last key missing", "the last visible key");
+  ExpectNamed(JudgePlanted(causal, drop_last(5)), "last keys missing", "the last 5 keys");
+}
+
+TEST(Causes, NameAPageOfAnotherSequence) {
+  const OutputVerdict out = JudgePlanted("b=2", [](Planted* planted) {
+    for (const char* name : {"k", "v"}) {
+      Tensor& tensor = planted->inputs.at(name);
+      const size_t row = 64 * SizeInBytes(tensor.dtype);
+      for (size_t head = 0; head < 2; ++head) {
+        std::memcpy(&tensor.bytes[(head * 200 + 32) * row],
+                    &tensor.bytes[((head + 2) * 200 + 96) * row], 16 * row);
+      }
+    }
+  });
+  ExpectNamed(out, "page replaced",
+              "keys 32 to 47) is read from page 6 of batch row 1 in batch row 0");
+}
+
+TEST(Causes, NameKeysOfZeros) {
+  ExpectNamed(JudgePlanted("",
+                           [](Planted* planted) {
+                             for (const char* name : {"k", "v"}) {
+                               Tensor& tensor = planted->inputs.at(name);
+                               const size_t head = 200 * 64 * SizeInBytes(tensor.dtype);
+                               std::vector<std::byte> longer;
+                               for (size_t at = 0; at < tensor.bytes.size(); at += head) {
+                                 longer.insert(longer.end(), &tensor.bytes[at],
+                                               &tensor.bytes[at] + head);
+                                 longer.resize(longer.size() + head / 200 * 24, std::byte{0});
+                               }
+                               tensor.bytes = longer;
+                               tensor.shape.axes[2].extent = 224;
+                             }
+                             planted->c.kv_len = 224;
+                           }),
+              "keys of zeros", "24 keys of zeros take part");
+}
+
+TEST(Causes, NameSinks) {
+  ExpectNamed(JudgePlanted("sinks=f32", [](Planted* planted) { planted->c.sinks.reset(); }),
+              "sinks ignored", "the sinks are left out");
+  ExpectNamed(JudgePlanted("sinks=f32",
+                           [](Planted* planted) {
+                             std::vector<std::byte>& sinks = planted->inputs.at("sinks").bytes;
+                             std::rotate(sinks.begin(), sinks.begin() + 4, sinks.end());
+                           }),
+              "sink of another head", "the sink of the next head");
+}
+
+TEST(Causes, NameAScaleAndItsConstants) {
+  const auto scaled = [](double factor) {
+    return [factor](Planted* planted) { planted->c.scale *= factor; };
+  };
+  ExpectNamed(JudgePlanted("", scaled(1.02)), "scale", "the scores are multiplied by 1.02");
+  ExpectNamed(JudgePlanted("", scaled(std::numbers::sqrt2)), "scale", "sqrt(2)");
+  ExpectNamed(JudgePlanted("", scaled(std::numbers::ln2)), "scale", "exp2 without its log2(e)");
+  ExpectNamed(JudgePlanted("", scaled(8)), "scores not scaled", "the scores are not scaled");
+}
+
+TEST(Causes, NameAMergeInTheWrongBaseAndItsBoundary) {
+  ExpectNamed(JudgePlanted(
+                  "",
+                  [](Planted* planted) {
+                    planted->rules.merge_weight = [](size_t, size_t, double weight) {
+                      return std::pow(weight, std::numbers::log2e);
+                    };
+                  },
+                  2),
+              "merge in a wrong base",
+              "the keys below 100 and from 100 on have wrong shares: the log-sum-exps of partial "
+              "results are in base 2");
+}
+
+TEST(Causes, NameOtherMasks) {
+  ExpectNamed(JudgePlanted("b=2 mask=bool:B1LT",
+                           [](Planted* planted) {
+                             planted->rules.mask_query = [](const AttentionCase&,
+                                                            QueryIndex query) {
+                               query.batch = (4 * query.batch + query.query_head) % 2;
+                               return query;
+                             };
+                           }),
+              "mask of another batch row", "b=0 hq=1: that of 1");
+  ExpectNamed(JudgePlanted("mask=bool:LT",
+                           [](Planted* planted) {
+                             planted->rules.visible = [](const AttentionCase& c, const QueryIndex&,
+                                                         VisibleSet* set) {
+                               std::vector<int32_t> keys;
+                               for (int32_t key = 0; key < c.kv_len; ++key) {
+                                 if (key < 96 ||
+                                     std::binary_search(set->keys.begin(), set->keys.end(), key)) {
+                                   keys.push_back(key);
+                                 }
+                               }
+                               set->keys = keys;
+                             };
+                           }),
+              "mask ignored in columns", "the mask is not applied to columns below ");
+}
+
+TEST(Causes, NameSiblingsOfATokenTree) {
+  // Three drafts after the root at column 197: the first two are children of it, the third of the
+  // second.
+  const auto tree = [](Planted* planted, bool faulty) {
+    std::byte* mask = planted->inputs.at("mask").bytes.data();
+    for (size_t l = 0; l < 3; ++l) {
+      for (size_t key = 0; key < 200; ++key) {
+        const bool is_draft = key >= 197;
+        const bool own = key == 197 + l;
+        const bool parent = l == 2 && key == 198;
+        const bool sibling = faulty && l == 1 && key == 197;
+        mask[l * 200 + key] = std::byte{!is_draft || own || parent || sibling};
+      }
+    }
+  };
+  const Case any = ParseCase(std::string("attention mask=bool:LT ") + kShape);
+  Planted planted = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}};
+  tree(&planted, false);
+  const TensorMap asked = planted.inputs;
+  tree(&planted, true);
+  const Plan plan = KernelPlan();
+  SimulatedKernel kernel(plan, Profile());
+  const TensorMap answer = Answer(&kernel, planted.c, planted.inputs);
+  const AttentionSource source(planted.c, Profile(), plan, asked);
+  const OutputVerdict out = Judge(source, MemorySink(answer)).outputs[0];
+  ExpectNamed(out, "hidden pairs visible",
+              "one pair that the mask hides is seen: query 1 key 197 (a sibling)");
+}
+
+TEST(Causes, NameWhatIsReadFromElsewhere) {
+  ExpectNamed(JudgePlanted("",
+                           [](Planted* planted) {
+                             planted->inputs.at("v").bytes = planted->inputs.at("k").bytes;
+                           }),
+              "V read from K", "V is read from K");
+  ExpectNamed(JudgePlanted("",
+                           [](Planted* planted) {
+                             planted->rules.head_map = [](const AttentionCase& c, int64_t head) {
+                               return head % c.kv_heads;
+                             };
+                           }),
+              "other key/value head", "h mod Hkv in place of h / (Hq / Hkv)");
+  const auto stale = [](const char* name) {
+    return [name](Planted* planted) {
+      Tensor& tensor = planted->inputs.at(name);
+      const size_t row = 64 * SizeInBytes(tensor.dtype);
+      for (size_t head = 0; head < 2; ++head) {
+        std::memcpy(&tensor.bytes[(head * 200 + 77) * row], &tensor.bytes[(head * 200 + 11) * row],
+                    row);
+      }
+    };
+  };
+  ExpectNamed(JudgePlanted("", stale("v")), "V row wrong", "row 77 of V");
+  ExpectNamed(JudgePlanted("", stale("k")), "weight of a key wrong", "the weight of key 77");
+}
+
+TEST(Causes, NameNothingThatHasNoName) {
+  const OutputVerdict out = JudgePlanted("", [](Planted* planted) {
+    planted->rules.output = [](const AttentionCase&, const QueryIndex& query,
+                               std::span<double> values) {
+      for (size_t c = 0; c < values.size(); ++c) {
+        values[c] +=
+            100 * std::sin(static_cast<double>(
+                      c * c * 7 + static_cast<size_t>(query.query_head * 31 + query.query)));
+      }
+    };
+  });
+  EXPECT_EQ(out.outcome, Outcome::kFail);
+  EXPECT_EQ(out.cause, "");
+  EXPECT_TRUE(out.plan_changes.empty()) << out.plan_changes[0];
+  ASSERT_FALSE(out.hints.empty());
+  EXPECT_TRUE(out.hints[0].starts_with("not explained")) << out.hints[0];
+  // Nor do the statistics accuse a fault.
+  for (const std::string& line : out.statistics->over) {
+    EXPECT_EQ(line.find("fits best"), std::string::npos) << line;
+  }
+}
+
+TEST(Causes, EstimateTheWeightOfALostKey) {
+  const OutputVerdict out =
+      JudgePlanted("", OnKeys([](const QueryIndex&, int32_t key) { return key == 55 ? 0 : 1; }));
+  ExpectNamed(out, "key missing", "key 55 is left out");
+  ASSERT_FALSE(out.seen->keys.empty());
+  const WeightEstimate& key = out.seen->keys[0];
+  EXPECT_EQ(key.first, 55);
+  EXPECT_NEAR(key.change, -1, 0.1);
+  EXPECT_LT(key.error, 0.02);
+  // Blocks of 4 keys, a column each; the 14th holds the key.
+  EXPECT_EQ(out.seen->block, 4);
+  ASSERT_EQ(out.seen->heads.size(), 8U);
+  EXPECT_EQ(out.seen->heads[0].change.size(), out.seen->heads[0].queries.size() * 50);
+}
+
+TEST(Causes, AreNotAskedOfARightAnswer) {
+  const OutputVerdict out = JudgePlanted("", [](Planted*) {});
+  EXPECT_EQ(out.outcome, Outcome::kPass);
+  EXPECT_FALSE(out.seen.has_value());
+}
+
+TEST(Causes, SayThePageOfKeys) {
+  EXPECT_EQ(KeysText(4032, 4096, 4096), "keys 4032 to 4095 (page 63 of 64 pages of 64)");
+  EXPECT_EQ(KeysText(5, 6, 64), "key 5");
+  EXPECT_EQ(KeysText(5, 9, 64), "keys 5 to 8");
+}
+
+}  // namespace
+}  // namespace kvcheck
