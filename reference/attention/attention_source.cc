@@ -345,7 +345,10 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
         tile.may_overflow[r] = 1;
       }
     }
-    const double largest = FloatTypeOf(case_.out).largest_finite;
+    double largest = FloatTypeOf(case_.out).largest_finite;
+    if (arithmetic_.u_through > 0) {
+      largest = std::min(largest, FloatTypeOf(arithmetic_.through).largest_finite);
+    }
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row.channels[c];
       const size_t at = r * dv + c;

@@ -55,6 +55,10 @@ class SampledSource : public ExpectedSource {
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }
+  std::vector<OtherReading> Completions(int output, int64_t row,
+                                        std::span<const double> got) const override {
+    return source_.Completions(output, row, got);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
   // Per output; nullopt: all of its rows are judged.
   const std::vector<std::optional<SampleReport>>& reports() const { return reports_; }
