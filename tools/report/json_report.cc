@@ -205,6 +205,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"warnings", output.warnings},
           {"fits", std::move(fits)},
           {"cause", output.cause},
+          {"passes_with", output.passes_with},
           {"hints", output.hints},
           {"plan_changes", output.plan_changes},
           {"breakdown", output.breakdown}};

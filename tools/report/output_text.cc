@@ -12,6 +12,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/plan.h"
+#include "reference/spec/plan_meaning.h"
 #include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
@@ -301,12 +302,24 @@ std::string LabelledList(std::string_view label, const std::vector<std::string>&
   return Labelled(label, text);
 }
 
+std::string PassesWith(const Verdict& verdict) {
+  if (verdict.outcome != Outcome::kFail) return "";
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (!output.passes_with.empty()) return output.passes_with;
+  }
+  return "";
+}
+
 std::vector<std::string> HintLines(const OutputVerdict& output) {
   std::vector<std::string> hints = output.hints;
   for (const std::string& change : output.plan_changes) {
-    hints.push_back((IsOfProfile(change) ? "would pass if the profile said "
-                                         : "would be inside the bound if the plan said ") +
-                    change + "; declare that only of a kernel that does so");
+    const std::string meaning = IsOfProfile(change) ? "" : MeaningOf(change);
+    hints.push_back(meaning.empty()
+                        ? fmt::format("would pass if the profile said {}; declare that only of a "
+                                      "kernel that does so",
+                                      change)
+                        : fmt::format("passes if {} ({}): declare it only if your kernel does that",
+                                      meaning, change));
   }
   return hints;
 }
