@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "reference/attention/completions.h"
 #include "reference/attention/other_readings.h"
 #include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
@@ -456,6 +457,16 @@ std::vector<int64_t> AttentionSource::UnusualRows(int, int64_t most) const {
 
 std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {
   return ReadingsOf({case_, profile_, arithmetic_, inputs_}, outputs_[static_cast<size_t>(output)]);
+}
+
+std::vector<OtherReading> AttentionSource::Completions(int output, int64_t row,
+                                                       std::span<const double> got) const {
+  const QueryIndex query = RowAt(row);
+  const auto head = Head(query.batch, query.query_head / (case_.query_heads / case_.kv_heads));
+  std::vector<double> q(static_cast<size_t>(case_.k_dim));
+  DecodeTo(Get(inputs_, "q"), row * case_.k_dim, q);
+  return CompletionsOf({case_, profile_, arithmetic_, inputs_},
+                       outputs_[static_cast<size_t>(output)], {query, q, *head, got});
 }
 
 }  // namespace kvcheck

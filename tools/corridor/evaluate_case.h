@@ -103,6 +103,10 @@ class CancellableSource : public ExpectedSource {
   std::vector<OtherReading> OtherReadings(int output) const override {
     return source_.OtherReadings(output);
   }
+  std::vector<OtherReading> Completions(int output, int64_t row,
+                                        std::span<const double> got) const override {
+    return source_.Completions(output, row, got);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
 
  private:

@@ -116,12 +116,12 @@ template <typename Io>
 void Fields(Io& io, OutputVerdict& x) {
   auto& [name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
          special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause,
-         hints, plan_changes, breakdown, heat, rows_at, precision] = x;
+         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings,
+         fits, cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision] = x;
   io(name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
      special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits, cause, hints,
-     plan_changes, breakdown, heat, rows_at, precision);
+     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits,
+     cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision);
 }
 
 template <typename Io>
