@@ -226,6 +226,34 @@ void DrawFixed(Draw* draw, DrawnAttention* drawn) {
   }
 }
 
+// Operands that are cut, weights of a merge and outputs that pass through a low type: on top of
+// what was drawn before, so that the rest of a seed stays as it is.
+void DrawCuts(Draw* draw, DrawnAttention* drawn) {
+  const AttentionCase& c = drawn->c;
+  Plan& plan = drawn->plan;
+  if (plan.op->dtype != DType::kFloat32) return;
+  const bool has_values = !plan.integer_qk && !plan.fixed_q && !plan.fixed_p &&
+                          plan.dequantize != DequantizeKind::kFactored &&
+                          plan.dequantize != DequantizeKind::kRotated;
+  const auto cut = [&] {
+    return OperandCut{draw->Of({OperandType::kTf32, OperandType::kBf16, OperandType::kF16}),
+                      draw->Of({1, 1, 3, 6, 9}), draw->OneIn(2)};
+  };
+  if (has_values && draw->OneIn(c.q == DType::kFloat32 ? 2 : 8)) {
+    if (!draw->OneIn(4)) plan.qk_operands = cut();
+    if (!draw->OneIn(4)) plan.pv_operands = cut();
+    drawn->structure += " operands cut";
+  }
+  if (plan.merge != MergeKind::kNone && draw->OneIn(3)) {
+    plan.merge_weights = draw->Of({DType::kBFloat16, DType::kFloat16});
+    drawn->structure += " merge weights low";
+  }
+  if (c.out != DType::kFloat64 && !*plan.saturate_output && draw->OneIn(8)) {
+    plan.through = draw->Of({DType::kBFloat16, DType::kFloat16});
+    drawn->structure += " through";
+  }
+}
+
 }  // namespace
 
 DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const AttentionSpace& space) {
@@ -287,6 +315,7 @@ DrawnAttention DrawAttention(uint64_t seed, const DrawLimits& limits, const Atte
   DrawIntegerProducts(&draw, &drawn);
   DrawRotated(&draw, &drawn);
   DrawFixed(&draw, &drawn);
+  DrawCuts(&draw, &drawn);
   return drawn;
 }
 

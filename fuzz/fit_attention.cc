@@ -110,7 +110,7 @@ void FitExtras(const AttentionSpace& space, AttentionCase* c) {
   if (!space.softcap) c->softcap.reset();
   if (!space.sinks) c->sinks.reset();
   if (!space.alibi) c->alibi = false;
-  if (!space.lse) c->lse = LseKind::kNone;
+  if (!space.lse) c->lse = LseKind::kNone, c->lse_type.reset();
 }
 
 }  // namespace kvcheck

@@ -88,7 +88,8 @@ std::vector<Case> SmallerOf(const AttentionCase& c) {
   smaller.Try([](A* a) { a->softcap.reset(); });
   smaller.Try([](A* a) { a->sinks.reset(); });
   smaller.Try([](A* a) { a->alibi = false; });
-  smaller.Try([](A* a) { a->lse = LseKind::kNone; });
+  smaller.Try([](A* a) { a->lse = LseKind::kNone, a->lse_type.reset(); });
+  smaller.Try([](A* a) { a->lse_type.reset(); });
   smaller.Try([](A* a) { a->against_original = false; });
   // Together, where they have to be alike.
   smaller.Try([](A* a) { a->k = a->v = PlainFormat{a->q}; });

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,11 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
   const Plan& plan = drawn.plan;
   const AttentionCase& c = drawn.c;
   const auto yes = [](bool value) { return value ? "yes" : "no"; };
+  const auto passes = [](const std::optional<OperandCut>& cut) {
+    if (!cut) return std::string("whole");
+    return fmt::format("{}{}", cut->passes == 1 ? "one part" : "sums of parts",
+                       cut->toward_zero ? ", toward zero" : "");
+  };
   return {
       fmt::format("softmax: {}", *plan.block == 0 ? "two passes" : "online"),
       fmt::format("exp: {}", Name(*plan.exp)),
@@ -62,6 +68,13 @@ std::vector<std::string> Features(const DrawnAttention& drawn) {
       fmt::format("integer q.k: {}", yes(plan.integer_qk.has_value())),
       fmt::format("integers in place of q: {}", yes(plan.fixed_q.has_value())),
       fmt::format("integers in place of p s: {}", yes(plan.fixed_p.has_value())),
+      fmt::format("operands of q.k: {}", passes(plan.qk_operands)),
+      fmt::format("operands of P.V: {}", passes(plan.pv_operands)),
+      fmt::format("weights of a merge stored low: {}", yes(plan.merge_weights.has_value())),
+      fmt::format("sums of a merge stored low: {}",
+                  yes(plan.merge == MergeKind::kAccumulators &&
+                      UnitRoundoff(*plan.partial) > UnitRoundoff(plan.op->dtype))),
+      fmt::format("outputs through a low type: {}", yes(plan.through.has_value())),
       fmt::format("in the basis of storage: {}", yes(plan.dequantize == DequantizeKind::kRotated)),
   };
 }

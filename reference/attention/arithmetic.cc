@@ -47,6 +47,13 @@ int ElementBits(const KvFormat& format, const Profile& profile, const Plan& plan
   return 53;
 }
 
+// Whether every value of a float type is one of another.
+bool HoldsType(DType wide, DType narrow) {
+  const FloatType &w = FloatTypeOf(wide), &n = FloatTypeOf(narrow);
+  return w.mantissa_bits >= n.mantissa_bits && w.largest_finite >= n.largest_finite &&
+         w.smallest_subnormal <= n.smallest_subnormal;
+}
+
 DType LowestType(const AttentionCase& c) {
   DType lowest = c.q;
   for (DType type : {RowDType(c.k), RowDType(c.v), c.out}) {
@@ -202,10 +209,19 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
       *plan.prescale_roundings > 0 ? SignificantBits(*plan.prescale_dtype) : SignificantBits(c.q);
   a.fixed_q = plan.fixed_q.value_or(0);
   a.fixed_p = plan.fixed_p.value_or(0);
-  const bool qk_exact =
-      !plan.fixed_q && !a.rotates_k &&
-      ProductsExact(q_bits, ElementBits(c.k, profile, plan), plan.qk->accumulator);
-  a.h_qk = SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact);
+  const int k_bits = ElementBits(c.k, profile, plan);
+  const auto cut_bits = [](const std::optional<OperandCut>& cut, int bits) {
+    return cut ? std::min(bits, SignificantBits(cut->type)) : bits;
+  };
+  const bool qk_exact = !plan.fixed_q && !a.rotates_k &&
+                        ProductsExact(cut_bits(plan.qk_operands, q_bits),
+                                      cut_bits(plan.qk_operands, k_bits), plan.qk->accumulator);
+  if (plan.qk_operands) {
+    a.cut_qk = CutProducts(plan.qk_operands, q_bits, k_bits,
+                           UnderflowOf(*plan.qk_operands, *plan.flush_subnormals));
+  }
+  a.h_qk = PassDepth(*plan.qk, SumDepth(*plan.qk, static_cast<double>(c.k_dim), qk_exact),
+                     a.cut_qk.passes);
   if (plan.integer_qk) {
     // Codes are summed exactly over channels that share the scales of both sides. Per group: two
     // products for each of s s', s z', z s', z z' times its sum, three additions of the four.
@@ -259,8 +275,10 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.c_x = log2_units || *plan.exp == ExpForm::kExp2Scaled ? 2 : 0;
   a.lse_roundings = 1 + (c.lse == LseKind::kBase2 ? 2 : 0);
   const double wide = UnitRoundoff(plan.op->dtype);
-  if (UnitRoundoff(c.out == DType::kFloat64 ? c.out : DType::kFloat32) > wide) {
-    a.u_lse = direction * UnitRoundoff(DType::kFloat32);
+  const DType lse_type = LseType(c);
+  if (UnitRoundoff(lse_type) > wide) {
+    a.u_lse = direction * UnitRoundoff(lse_type);
+    a.eta_lse = direction * HalfSmallestSubnormal(lse_type);
   }
   a.cap_roundings = log2_units || unknown_exp ? 4 : 2;
   if (log2_units || unknown_exp) a.shift_units = 1.5 * std::max(1.0, 1 / std::fabs(c.scale));
@@ -283,17 +301,40 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   a.p_cut = p_is_low && !a.p_normalised && a.lambda_lazy == 0 && !plan.op->toward_zero &&
             exact_scale && *plan.p_scale <= FloatTypeOf(*plan.p).largest_finite;
   a.p_largest = OverflowThreshold(*plan.p) / *plan.p_scale;
+  const int p_bits = SignificantBits(*plan.p);
+  const int v_bits = ElementBits(c.v, profile, plan);
+  if (plan.pv_operands) {
+    const OperandCut& cut = *plan.pv_operands;
+    const double flushed = UnderflowOf(cut, *plan.flush_subnormals);
+    // One part of P is P in another type, which its numerator only has.
+    const bool rounds_p = !p_is_low && cut.passes == 1 && p_bits > SignificantBits(cut.type);
+    a.cut_pv = CutProducts(cut, rounds_p ? 0 : p_bits, v_bits, flushed);
+    if (rounds_p) {
+      a.u_p = UnitRoundoff(cut);
+      a.eta_p = flushed;
+      a.p_in_numerator = true;
+      a.p_toward_zero = cut.toward_zero;
+      a.p_cut = !a.p_normalised && a.lambda_lazy == 0 && !cut.toward_zero;
+      a.p_largest = a.cut_pv.largest;
+    }
+  }
+
+  a.p_toward_zero = a.p_toward_zero || (p_is_low && plan.op->toward_zero);
 
   a.merge = *plan.merge;
+  a.stores_sums = a.merge == MergeKind::kAccumulators || unsaid_merge;
   a.u_log = *plan.log_error;
   if (UnitRoundoff(*plan.partial) > UnitRoundoff(plan.op->dtype)) {
     a.u_part = direction * UnitRoundoff(*plan.partial);
     a.eta_part = direction * HalfSmallestSubnormal(*plan.partial);
   }
-  const int p_bits = SignificantBits(*plan.p);
-  const bool pv_exact =
-      p_is_low && !plan.fixed_p && !a.rotates_v &&
-      ProductsExact(p_bits, ElementBits(c.v, profile, plan), plan.pv->accumulator);
+  if (plan.merge_weights && UnitRoundoff(*plan.merge_weights) > UnitRoundoff(plan.op->dtype)) {
+    a.u_weight = direction * UnitRoundoff(*plan.merge_weights);
+    a.eta_weight = direction * HalfSmallestSubnormal(*plan.merge_weights);
+  }
+  const bool pv_exact = (p_is_low || plan.pv_operands) && !plan.fixed_p && !a.rotates_v &&
+                        ProductsExact(cut_bits(plan.pv_operands, p_bits),
+                                      cut_bits(plan.pv_operands, v_bits), plan.pv->accumulator);
   a.pv_exact = pv_exact && exact_scale;
   // Weights come in op's type, or in that of P.
   a.l_exact = FloatTypeOf(plan.l->accumulator.dtype).mantissa_bits >=
@@ -331,6 +372,17 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
   }
   // Values from the largest finite one plus half a spacing on round to infinity.
   a.overflow = OverflowThreshold(c.out);
+  if (plan.through && UnitRoundoff(*plan.through) > UnitRoundoff(result)) {
+    a.through = *plan.through;
+    a.u_through = direction * UnitRoundoff(a.through);
+    a.eta_through = direction * HalfSmallestSubnormal(a.through);
+    if (*plan.flush_subnormals) {
+      a.eta_through = std::max(a.eta_through, FloatTypeOf(plan.op->dtype).smallest_normal);
+    }
+    a.overflow = std::min(a.overflow, OverflowThreshold(a.through));
+    // What passed through a type that `out` holds is stored as it is.
+    if (HoldsType(c.out, a.through)) a.u_o = a.eta_o = 0;
+  }
   a.saturates = *plan.saturate_output;
   const FloatType& op = FloatTypeOf(plan.op->dtype);
   for (const DType type : {plan.op->dtype, plan.qk->accumulator.dtype, plan.pv->accumulator.dtype,
@@ -344,9 +396,7 @@ Arithmetic Resolve(const Plan& declared, const Profile& profile, const Attention
                               FloatTypeOf(*plan.scores).largest_finite, op.largest_finite});
   a.sum_largest =
       std::min(FloatTypeOf(plan.pv->accumulator.dtype).largest_finite, op.largest_finite);
-  a.lse_largest = c.out == DType::kFloat64
-                      ? op.largest_finite
-                      : std::min(op.largest_finite, FloatTypeOf(DType::kFloat32).largest_finite);
+  a.lse_largest = std::min(op.largest_finite, FloatTypeOf(lse_type).largest_finite);
   a.l_largest = std::min(FloatTypeOf(plan.l->accumulator.dtype).largest_finite, op.largest_finite);
   a.part_largest = FloatTypeOf(*plan.partial).largest_finite;
 

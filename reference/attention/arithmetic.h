@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/attention/head_data.h"
+#include "reference/attention/operand_cut.h"
 #include "reference/spec/case.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
@@ -51,7 +52,10 @@ struct Arithmetic {
   bool shift_drifts = false;    // every rescale adds the rounding of a shift
   double lambda_lazy = 0;       // Lambda
   double u_e = 0, eta_e = 0;
+  // Operands that are cut. The cut of P to one part is a rounding of P, and not in cut_pv.
+  ProductCut cut_qk, cut_pv;
   double u_p = 0, eta_p = 0;
+  bool p_toward_zero = false;  // P is truncated
   bool p_normalised = false;   // w_j = p_j, and the division enters g
   bool final_division = true;  // a division after the sum (both when unsaid)
   bool pv_exact = false;       // P times V is exact in the accumulator
@@ -63,16 +67,20 @@ struct Arithmetic {
   MergeKind merge = MergeKind::kNone;
   double u_log = 0;
   double u_part = 0, eta_part = 0;
+  bool stores_sums = false;             // partial results may be unnormalised sums
+  double u_weight = 0, eta_weight = 0;  // of the weights of a merge
   double c_d = 1;
   double c_p = 0;  // roundings of a P scale that is no power of two, in numerator and denominator
   double u_o = 0, eta_o = 0;
+  double u_through = 0, eta_through = 0;  // of the type that outputs pass through before
+  DType through = DType::kFloat32;
   double overflow = 0;  // magnitude from which the output type overflows
   bool saturates = false;
   double lambda = 0;     // underflow of one operation, of the coarsest type in use
   double lambda_op = 0;  // of op's type
   double lse_roundings = 1;
-  double c_x = 0;    // of bringing the shift into the units of lse
-  double u_lse = 0;  // of storing lse in a type narrower than op's
+  double c_x = 0;                 // of bringing the shift into the units of lse
+  double u_lse = 0, eta_lse = 0;  // of storing lse in a type narrower than op's
   double cap_roundings =
       2;  // of the softcap's result: constant and product; two more in log2 units
   // Affine codes: extra roundings on |c s| + |z|, and a low type after dequantizing.

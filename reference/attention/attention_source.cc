@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reference/attention/causes.h"
+#include "reference/attention/completions.h"
 #include "reference/attention/other_readings.h"
 #include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
@@ -346,7 +347,10 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
         tile.may_overflow[r] = 1;
       }
     }
-    const double largest = FloatTypeOf(case_.out).largest_finite;
+    double largest = FloatTypeOf(case_.out).largest_finite;
+    if (arithmetic_.u_through > 0) {
+      largest = std::min(largest, FloatTypeOf(arithmetic_.through).largest_finite);
+    }
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row.channels[c];
       const size_t at = r * dv + c;
@@ -461,6 +465,16 @@ std::shared_ptr<const SeenKeys> AttentionSource::Seen(int output, const RowsToEx
   const AskedRows asked = {case_,  profile_, inputs_, mask_, sinks_,
                            [this](int64_t batch, int64_t kv_head) { return Head(batch, kv_head); }};
   return std::make_shared<SeenKeys>(FindCauses(asked, arithmetic_, rows));
+}
+
+std::vector<OtherReading> AttentionSource::Completions(int output, int64_t row,
+                                                       std::span<const double> got) const {
+  const QueryIndex query = RowAt(row);
+  const auto head = Head(query.batch, query.query_head / (case_.query_heads / case_.kv_heads));
+  std::vector<double> q(static_cast<size_t>(case_.k_dim));
+  DecodeTo(Get(inputs_, "q"), row * case_.k_dim, q);
+  return CompletionsOf({case_, profile_, arithmetic_, inputs_},
+                       outputs_[static_cast<size_t>(output)], {query, q, *head, got});
 }
 
 }  // namespace kvcheck

@@ -39,6 +39,8 @@ class AttentionSource : public ExpectedSource {
   std::vector<ExpectedTile> Tiles(int64_t index, const TileRequest& request) const override;
   std::vector<OtherReading> OtherReadings(int output) const override;
   std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override;
+  std::vector<OtherReading> Completions(int output, int64_t row,
+                                        std::span<const double> got) const override;
   // Fully masked queries, and the two on either side of the end of padding.
   std::vector<int64_t> UnusualRows(int output, int64_t most) const override;
   std::vector<std::string> Assumptions() const override { return arithmetic_.assumed; }

@@ -87,10 +87,11 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   w.overhang = top - row.max;
   w.shift = std::max(std::fabs(row.max), std::fabs(top));
   const double stretch = masked_maximum ? std::exp(w.overhang) : 1;
+  w.stretch = stretch;
   w.underflow = a.eta_e * stretch;
   w.lambda = a.lambda * stretch;
   w.vanished = (w.n + r) * (w.underflow + w.lambda);
-  if (!(std::max(largest_dot, row.q_abs_sum * a.largest_code) < a.score_largest) ||
+  if (!(std::max(largest_dot * a.cut_qk.size, row.q_abs_sum * a.largest_code) < a.score_largest) ||
       !(w.shift * a.shift_units <= a.score_largest)) {
     w.unbounded = true;
     w.why = "a score may overflow its accumulator";
@@ -130,6 +131,14 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
     if (row.k_abs_sum[j] * (1 + a.k_parts.u) < a.parts_largest) continue;
     w.unbounded = true;
     w.why = "a dequantized key may overflow";
+  }
+  const auto may_overflow_cut = [&](double size) {
+    return a.cut_qk.largest > 0 && !(size * (1 + a.cut_qk.lost) < a.cut_qk.largest);
+  };
+  if (may_overflow_cut(row.q_abs_sum) ||
+      std::any_of(row.k_abs_sum.begin(), row.k_abs_sum.end(), may_overflow_cut)) {
+    w.unbounded = true;
+    w.why = "an operand of q.k may overflow the type that it is cut to";
   }
   // A query's scale is at most its group's range over one step, or the encoder's smallest step; it
   // is multiplied by that of K before the codes, which may be zero.
@@ -260,9 +269,29 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   return w;
 }
 
+namespace {
+
+// Most that the partial results of a merge weigh in all, times what storing a weight loses of it
+// among subnormal numbers: of accumulators each range weighs as much as its denominator.
+double LostWeights(const Arithmetic& a, const KeyWeights& w) {
+  if (a.merge == MergeKind::kNone || a.eta_weight == 0) return 0;
+  return a.eta_weight * w.stretch * (w.depths.splits + w.summed * std::exp(a.lambda_lazy));
+}
+
+// Of the weights of partial results, which join the denominator; relative.
+double MergedDenominator(const Arithmetic& a, const KeyWeights& w) {
+  if (a.merge == MergeKind::kNone) return 0;
+  const double of_weights = Compose(Gamma(w.depths.splits, a.u_a), a.u_weight);
+  const double rest = 1 - w.t - w.vanished;
+  const double lost = LostWeights(a, w);
+  return lost > 0 && rest > 0 ? of_weights + lost / rest : of_weights;
+}
+
+}  // namespace
+
 double DenominatorError(const Arithmetic& a, const KeyWeights& w) {
   double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
-  if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
+  dl = Compose(dl, MergedDenominator(a, w));
   return Compose(Compose(dl / (1 - dl), w.merge_factor), Gamma(a.c_d, a.u_a));
 }
 
@@ -271,6 +300,12 @@ double OutputRounding(DType out, double u_o, double y) {
   const double relative = u_o * y;
   const double half_spacing = 0.5 * SpacingAt(out, y) * (u_o / UnitRoundoff(out));
   return std::min(relative, half_spacing);
+}
+
+double OutputRoundings(const Arithmetic& a, DType out, double y) {
+  const double through =
+      a.u_through > 0 ? OutputRounding(a.through, a.u_through, y) + a.eta_through : 0;
+  return through + OutputRounding(out, a.u_o, y + through) + a.eta_o;
 }
 
 double RoundingsBack(const Arithmetic& a, const StoredBasis& basis) {
@@ -287,20 +322,20 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
   const double r = w.depths.rescales;
   const double k = w.depths.splits;
   // A rescale multiplies the accumulator in its own type.
-  double g =
-      Compose(Gamma(w.depths.pv, a.u_pv), Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
+  double g = Compose(a.cut_pv.lost + Gamma(w.depths.pv, a.u_pv) * a.cut_pv.size,
+                     Gamma(r + (a.factored ? 2 : 0), std::max(a.u_a, a.u_pv)));
   double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(r, std::max(a.u_a, a.u_l)));
   if (a.p_normalised) g = Compose(g, Gamma(a.c_d, a.u_a));
   if (rotates) g = Compose(g, Gamma(a.v_parts.c, a.u_a));
   g = Compose(g, Gamma(a.c_p, a.u_a));
   if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
   if (a.merge == MergeKind::kAccumulators) {
-    g = Compose(g, Gamma(k, a.u_a));
-    dl = Compose(dl, Gamma(k, a.u_a));
+    g = Compose(g, Compose(a.u_part, Gamma(k, a.u_a)));
   } else if (a.merge != MergeKind::kNone) {
     g = Compose(g, Compose(a.u_part, Gamma(a.c_d + 1 + k, a.u_a)));
-    dl = Compose(dl, Gamma(k, a.u_a));
   }
+  if (a.merge != MergeKind::kNone) g = Compose(g, a.u_weight);
+  dl = Compose(dl, MergedDenominator(a, w));
   const double rest = 1 - w.t - w.vanished;
   const double heaviest = w.summed * std::exp(a.lambda_lazy);
   const double largest_v = std::max(sums.largest, w.v_largest);
@@ -313,7 +348,11 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
   // Sums on the way back too, which largest_v covers.
   const double back = rotates ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
   const bool may_overflow =
-      !(in_sum * (1 + g) * (1 + back) < a.sum_largest) || !(heaviest * (1 + dl) < a.l_largest) ||
+      !(in_sum * std::max(1 + g, a.cut_pv.size) * (1 + back) < a.sum_largest) ||
+      !(heaviest * (1 + dl) < a.l_largest) ||
+      (a.cut_pv.largest > 0 && !(largest_v * (1 + a.cut_pv.lost) < a.cut_pv.largest)) ||
+      (a.merge == MergeKind::kAccumulators && a.u_part > 0 &&
+       !(in_sum * (1 + g) * (1 + back) < a.part_largest)) ||
       (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
       (a.u_part > 0 &&
        !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * rounded * (1 + g) /
@@ -363,7 +402,17 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
                           (w.underflow * (sums.largest + n_total) +
                            w.lambda * (spread + a.v_largest_code + sums.largest + n_total)) /
                           (rest * (1 - dl));
-  if (a.eta_part > 0) terms[kUnderflowTerm] += 2 * spread * a.eta_part * (1 + w.merge_factor);
+  if (a.eta_part > 0) {
+    // Unnormalised sums of every range, over a denominator of at least 1.
+    const double stored = a.stores_sums ? std::max(1.0, k * w.stretch / (rest * (1 - dl))) : 1;
+    terms[kUnderflowTerm] += 2 * spread * a.eta_part * (1 + w.merge_factor) * stored;
+  }
+  terms[kUnderflowTerm] += LostWeights(a, w) * (sums.largest + n_total) / (rest * (1 - dl));
+  if (a.cut_pv.eta > 0) {
+    const double cut = a.cut_pv.eta * w.stretch;
+    terms[kUnderflowTerm] +=
+        cut * (1 + g) * (w.n * (sums.largest + cut) + 1 + w.t_plus) / (rest * (1 - dl));
+  }
   f += terms[kUnderflowTerm];
   result.before_output = f;
   return result;
@@ -409,8 +458,7 @@ std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWei
       of.terms.fill(kInfinity);
       continue;
     }
-    of.terms[kOutputTerm] =
-        OutputRounding(out, a.u_o, std::fabs(sums[c].o) + of.before_output) + a.eta_o;
+    of.terms[kOutputTerm] = OutputRoundings(a, out, std::fabs(sums[c].o) + of.before_output);
     of.bound = (of.before_output + of.terms[kOutputTerm]) * kEvaluation;
   }
   return bounds;
@@ -419,7 +467,7 @@ std::vector<ChannelBound> ComputeChannelBounds(const Arithmetic& a, const KeyWei
 double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores& row, double lse,
                        bool base2) {
   double dl = Compose(Gamma(w.depths.l, a.u_l), Gamma(w.depths.rescales, std::max(a.u_a, a.u_l)));
-  if (a.merge != MergeKind::kNone) dl = Compose(dl, Gamma(w.depths.splits, a.u_a));
+  dl = Compose(dl, MergedDenominator(a, w));
   if (w.unbounded || !(dl < 1) || !(w.t + w.vanished < 1)) return kInfinity;
   if (a.p_in_weights) dl = Compose(dl, Gamma(a.c_p, a.u_a));
   double y = std::max(std::log1p(w.t_plus) + std::log1p(dl),
@@ -439,7 +487,7 @@ double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores
   if (row.all_forced) error += ScoreError(a, row).Forced(row.max);
   if (IsItsOwnShift(row)) error += ScoreError(a, row).Sink();
   if (base2) error /= std::log(2.0);
-  error += a.u_lse * (std::fabs(lse) + error);
+  error += a.u_lse * (std::fabs(lse) + error) + a.eta_lse;
   if (!((std::fabs(lse) + error) * a.shift_units < a.lse_largest)) return kInfinity;
   return error * kEvaluation;
 }

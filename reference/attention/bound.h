@@ -71,14 +71,15 @@ struct KeyWeights {
   // Where weights become integers: most of what all keys weigh if each weighs as much as the
   // heaviest of its block.
   double block_mass = 0;
-  double block_keys = 0;        // most keys that share a block
-  double largest_rounding = 0;  // of (1 + u_pj)(1 + kappa_j) - 1
+  double block_keys = 0;           // most keys that share a block
+  double largest_rounding = 0;     // of (1 + u_pj)(1 + kappa_j) - 1
   std::vector<double> p_rounding;  // u_pj; empty: P is not rounded
   double largest_kappa = 0;        // of kappa_j
-  double shift = 0;             // M* of the derivation
-  double overhang = 0;          // M+ - m
-  double max_error = 0;         // largest E_j
-  double underflow = 0;         // eta_e and lambda, scaled where the maximum runs over masked keys
+  double shift = 0;                // M* of the derivation
+  double overhang = 0;             // M+ - m
+  double max_error = 0;            // largest E_j
+  double stretch = 1;              // of absolute errors, where the maximum runs over masked keys
+  double underflow = 0;            // eta_e and lambda, times that
   double lambda = 0;
   double vanished = 0;      // largest share of L that underflow takes
   double log_l = 0;         // largest |log l| of a split
@@ -126,9 +127,8 @@ enum BoundTerm {
   kBoundTerms
 };
 inline constexpr std::array<std::string_view, kBoundTerms> kBoundTermNames = {
-    "scores and exp", "rounding of P", "sum of P.V",      "denominator",
-    "normalisation",  "underflow",     "output rounding", "codec",
-    "random roundings"};
+    "scores and exp", "rounding of P",   "sum of P.V", "denominator",     "normalisation",
+    "underflow",      "output rounding", "codec",      "random roundings"};
 
 struct ChannelBound {
   double bound = 0;
@@ -154,6 +154,8 @@ double ComputeLseBound(const Arithmetic& a, const KeyWeights& w, const RowScores
 
 // The rounding of the result: min(u y, half the spacing of the type at y).
 double OutputRounding(DType out, double u_o, double y);
+// All that is rounded of a result of at most y: to the type that it passes through, and to `out`.
+double OutputRoundings(const Arithmetic& a, DType out, double y);
 
 }  // namespace kvcheck
 

@@ -127,6 +127,35 @@ void CheckRotated(const Plan& plan, const Profile& profile, const AttentionCase&
   }
 }
 
+// Operands are cut as the sums meet them: rows of values, in f32 or less.
+void CheckOperands(const Plan& plan, const AttentionCase& c) {
+  for (const auto& [key, cut] : {std::pair{"qk", &plan.qk_operands}, {"pv", &plan.pv_operands}}) {
+    if (!cut->has_value()) continue;
+    const std::string field = fmt::format("operands={}:{}", key, Print(**cut));
+    const bool is_f64 = c.q == DType::kFloat64 || (plan.op && plan.op->dtype == DType::kFloat64);
+    if (is_f64) {
+      Refuse(field + " contradicts f64: operands in f32 or a shorter type are cut; leave it out");
+    }
+    if (plan.integer_qk || plan.fixed_q || plan.fixed_p ||
+        plan.dequantize == DequantizeKind::kFactored ||
+        plan.dequantize == DequantizeKind::kRotated) {
+      Refuse(
+          field +
+          " contradicts the rest of it: values are cut, not codes nor rows in the basis in which "
+          "they are stored; say dequantize=stored, inside:ROUNDINGS or rounded:TYPE, without "
+          "integer_qk, fixed_q and fixed_p");
+    }
+  }
+}
+
+void CheckMergeWeights(const Plan& plan) {
+  if (!plan.merge_weights || plan.merge != MergeKind::kNone) return;
+  Refuse(
+      fmt::format("merge_weights={} contradicts merge=none: nothing is merged; say how, or leave "
+                  "it out",
+                  ShortName(*plan.merge_weights)));
+}
+
 }  // namespace
 
 int64_t IntegerGroups(const KvFormat& query, const AttentionCase& c) {
@@ -138,6 +167,8 @@ void RefuseContradictions(const Plan& plan, const Profile& profile, const Attent
   CheckMerge(plan);
   CheckInteger(plan, profile, c);
   CheckRotated(plan, profile, c);
+  CheckOperands(plan, c);
+  CheckMergeWeights(plan);
   CheckFixed(plan.fixed_q, "fixed_q", true, plan, profile, c);
   CheckFixed(plan.fixed_p, "fixed_p", false, plan, profile, c);
   CheckDepth(plan.qk, "qk", plan.integer_qk ? IntegerGroups(*plan.integer_qk, c) : c.k_dim);

@@ -134,7 +134,7 @@ KeyDepths Arithmetic::Depths(std::span<const int32_t> keys, int64_t kv_len,
     return p;
   };
   const KeyPlaces pv_places = places(*plan.pv);
-  depths.pv = SumDepth(*plan.pv, n, pv_places, pv_exact);
+  depths.pv = PassDepth(*plan.pv, SumDepth(*plan.pv, n, pv_places, pv_exact), cut_pv.passes);
   depths.l = SumDepth(*plan.l, n, places(*plan.l), l_exact) + (has_sinks ? 1 : 0);
   depths.rescales = pv_places.blocks - 1 + (merge == MergeKind::kNone ? 0 : 1);
   if (has_sinks && *plan.late_sink) depths.rescales += 1;

@@ -89,6 +89,8 @@ class RangeSums {
   }
 
   size_t Runs() const { return runs_; }
+  // sum_j (p_j v_j)^2.
+  const std::vector<double>& SquaresOfTerms() const { return of_keys_; }
 
   // What a sum that is cut toward zero loses over all columns, to the first, where each of its
   // steps loses the same share of the running sum: signed, for columns in ascending and descending
@@ -270,7 +272,7 @@ class Model {
       const double amplitude = w_.x[j] * u / rest_;
       // Among P's subnormal numbers a rounding is no longer small beside its weight, nor of random
       // phase; toward zero it goes one way.
-      if (is_nearest_ && u <= a_.u_p * (1 + 0x1p-40)) {
+      if (!a_.p_toward_zero && u <= a_.u_p * (1 + 0x1p-40)) {
         n_.amplitude[j] = amplitude;
         continue;
       }
@@ -397,40 +399,76 @@ class Model {
     const double one_way = common + (is_nearest_outside ? 0 : outside);
     const std::vector<double> alike = LikeAddends(u);
     const std::vector<double> lost = additions > 0 ? LostAddends(u) : std::vector<double>();
+    // Cut operands err alike wherever their values come again, and the weights of a merge are
+    // common to a range of keys.
+    const ProductCut& cut = a_.cut_pv;
+    const double counted =
+        cut.lost + (a_.merge == MergeKind::kNone ? 0 : a_.u_weight) + w_.largest_kappa;
     n_.second_order =
-        Compose(Gamma(w_.depths.pv, a_.u_pv), Gamma(outside + common, std::max(a_.u_a, a_.u_pv)));
+        Compose(cut.lost + Gamma(w_.depths.pv, a_.u_pv) * cut.size,
+                Compose(Gamma(outside + common, std::max(a_.u_a, a_.u_pv)), a_.u_weight));
+    // An accumulator below op's type: its worst case says nothing over a thousand keys, and less is
+    // rounded where the running sum is smaller than the sum of all sizes.
+    const double most_alike = *std::max_element(alike.begin(), alike.end());
+    const bool follows = additions > 0 && is_nearest_outside && a_.u_pv > a_.u_a &&
+                         pv.order == SumOrder::kSequential && !basis.Rotates() && !a_.factored;
+    const double wander = NoiseFactor() * u * cut.size * std::sqrt(random * most_alike / 3);
+    const bool is_low = follows && wander < 0.5;
+    if (is_low) {
+      n_.second_order = Compose(cut.lost, Compose(Gamma(common, a_.u_a), a_.u_weight));
+    }
     std::optional<RangeSums> ranges;
-    if (!basis.Rotates() && (is_tensor_core || a_.u_part > 0)) ranges.emplace(q_, channels_, a_.u_part > 0);
+    if (!basis.Rotates() && (is_tensor_core || is_low || a_.u_part > 0)) {
+      ranges.emplace(q_, channels_, is_low || a_.u_part > 0);
+    }
     n_.truncations = std::max(1.0, w_.depths.pv);
     std::vector<double> path;
+    if (is_low) path = ranges->LargestRange();
     if (is_tensor_core && ranges) {
       path = ranges->LargestRange();
       ranges->Drift(Gamma(w_.depths.pv, a_.u_pv), &n_.drift_up, &n_.drift_down);
     }
     std::vector<double> partition;
-    if (merges_lse && a_.u_part > 0 && is_nearest_ && ranges && ranges->Runs() >= kFewRuns) {
+    const bool stores = a_.merge != MergeKind::kNone && a_.u_part > 0;
+    if (stores && is_nearest_ && ranges && ranges->Runs() >= kFewRuns) {
       partition = ranges->LargestPartition(static_cast<int64_t>(w_.depths.splits), a_.u_part);
     }
     for (size_t c = 0; c < channels_; ++c) {
       const double x = q_.sums[c].x / rest_;
       if (basis.Rotates()) {
         // Partial outputs are stored in the basis.
-        n_.slack[c] += w_.largest_kappa * x;
-        if (merges_lse) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
+        n_.slack[c] += counted * x;
+        if (stores) n_.slack[c] += a_.u_part * q_.sums[c].parts / rest_;
         continue;
       }
       const bool is_random = random > 0 && !(random < FewRoundings() * alike[c]);
-      double fixed = (Gamma(one_way + (is_random ? 0 : random), u) + Gamma(a_.c_p, a_.u_a) +
-                      w_.largest_kappa) *
+      double fixed = (Gamma(one_way + (is_random ? 0 : random), u) * cut.size +
+                      Gamma(a_.c_p, a_.u_a) + counted) *
                      x;
       if (is_random && !lost.empty()) fixed += lost[c];
       if (truncates) {
-        const double reach = path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x);
+        // Beside the running sum of the products themselves: what stands for them, and its parts.
+        const double parts = (cut.lost + cut.size - 1) * x;
+        const double reach =
+            parts + (path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x));
         n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
       }
-      if (merges_lse && a_.u_part > 0 && partition.empty()) fixed += a_.u_part * x;
+      double largest = x * cut.size;
+      if (is_low && is_random) {
+        // What a running sum is off by, it is larger by: 1 / (1 - wander).
+        const double reach =
+            std::min(path[c] * (1 + w_.t_plus) / rest_, x) + (cut.lost + cut.size - 1) * x;
+        fixed = (Gamma(one_way, a_.u_a) + Gamma(a_.c_p, a_.u_a) + counted) * x +
+                LostBelow(c, u * reach / (1 - wander));
+        largest = std::min(largest, (reach + fixed) / (1 - wander));
+      }
+      if (stores && partition.empty()) fixed += a_.u_part * x;
       n_.slack[c] += fixed;
-      if (is_random) n_.of_sums[c] = random * alike[c] * u * x * u * x / 3;
+      const double step = u * largest;
+      if (is_random) n_.of_sums[c] = random * alike[c] * step * step / 3;
+      if (is_low && is_random && !a_.pv_exact && !pv.fma) {
+        n_.of_sums[c] += alike[c] * u * u * ranges->SquaresOfTerms()[c] / 3 / (rest_ * rest_);
+      }
       if (!partition.empty()) {
         const double factor = a_.u_part / rest_;
         n_.of_sums[c] += factor * factor * partition[c] / 3;
@@ -438,12 +476,23 @@ class Model {
     }
   }
 
+  // Addends below a spacing of the running sum, half_spacing at most, are rounded by what they are
+  // themselves, and not by a phase: most of them are lost.
+  double LostBelow(size_t c, double half_spacing) const {
+    double lost = 0;
+    for (size_t j = 0; j < q_.p.size(); ++j) {
+      const double term = w_.x[j] / rest_ * std::fabs(ValuesOf(j)[c]);
+      if (term < 2 * half_spacing) lost += std::min(term, half_spacing);
+    }
+    return lost;
+  }
+
   const NoiseQuestion& q_;
   const Arithmetic& a_;
   const KeyWeights& w_;
   const size_t channels_;
   const double rest_;
-  const bool is_nearest_;  // of every rounding outside the sums
+  const bool is_nearest_;        // of every rounding outside the sums
   std::vector<uint32_t> order_;  // keys by falling scores
   std::vector<double> widths_;   // of the cells of like keys, in nats, rising
   RowNoise n_;
@@ -471,24 +520,37 @@ void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,
                   std::vector<ChannelBound>* bounds) {
   const Arithmetic& a = question.a;
   const bool rotates = question.row.head->v.basis.Rotates();
+  // Where the worst case of the sums of P.V is all that has no bound, what else there is.
+  std::vector<ChannelBound> of_others;
+  const double depth = question.weights.depths.pv + question.weights.depths.rescales;
+  if (!question.weights.unbounded && !(Gamma(depth, a.u_pv) < kNoLimit) &&
+      noise.second_order < kNoLimit) {
+    Arithmetic exact = a;
+    exact.u_pv = 0;
+    of_others = ComputeChannelBounds(exact, question.weights, question.sums,
+                                     question.row.head->v.basis, question.out);
+  }
   for (size_t c = 0; c < bounds->size(); ++c) {
     ChannelBound& bound = (*bounds)[c];
-    if (!(bound.bound < kNoLimit)) continue;
+    if (!(bound.bound < kNoLimit) && (of_others.empty() || !(of_others[c].bound < kNoLimit))) {
+      continue;
+    }
+    const ChannelBound& worst = bound.bound < kNoLimit ? bound : of_others[c];
     const double magnitude = std::fabs(question.sums[c].o);
     const double fixed = (noise.slack[c] + noise.truncation[c]) * (1 + noise.second_order);
     std::array<double, kBoundTerms> terms{};
     terms[kScoreTerm] = noise.scores[c];
     terms[kNoiseTerm] =
         NoiseFactor() * std::sqrt(noise.of_p[c] + noise.of_sums[c]) * (1 + noise.second_order);
-    terms[kCodecTerm] = bound.terms[kCodecTerm];
-    terms[kUnderflowTerm] = bound.terms[kUnderflowTerm];
+    terms[kCodecTerm] = worst.terms[kCodecTerm];
+    terms[kUnderflowTerm] = worst.terms[kUnderflowTerm];
     // Of sums in the basis of V, and back out of it, nothing is taken for random.
-    terms[kSumTerm] = rotates ? bound.terms[kSumTerm] + fixed : fixed;
-    if (rotates) terms[kNormaliseTerm] = bound.terms[kNormaliseTerm];
+    terms[kSumTerm] = rotates ? worst.terms[kSumTerm] + fixed : fixed;
+    if (rotates) terms[kNormaliseTerm] = worst.terms[kNormaliseTerm];
     double f = terms[kScoreTerm] + terms[kNoiseTerm] + terms[kCodecTerm] + terms[kSumTerm];
     terms[kDenominatorTerm] = noise.denominator_error * (magnitude + f);
     f += terms[kDenominatorTerm] + terms[kUnderflowTerm] + terms[kNormaliseTerm];
-    terms[kOutputTerm] = OutputRounding(question.out, a.u_o, magnitude + f) + a.eta_o;
+    terms[kOutputTerm] = OutputRoundings(a, question.out, magnitude + f);
     const double limit = (f + terms[kOutputTerm]) * kOfDoubles;
     if (!(limit < bound.bound)) continue;
     bound.bound = limit;

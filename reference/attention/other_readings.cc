@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "reference/attention/attention_source.h"
 #include "reference/attention/suspects.h"
+#include "reference/numerics/convert.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
@@ -282,8 +284,9 @@ class Readings {
       for (int64_t by = 1; by < std::min(c.kv_heads, kMostOtherHeads); ++by) {
         reading.sources.push_back(WithInputs([letter, by, asked = &asked_.c](TensorMap* inputs) {
           const int64_t heads = asked->kv_heads;
-          for (auto& [name, tensor] : *inputs) {
+          for (const auto& [name, spec] : InputSpecs(Case(*asked))) {
             if (name != letter && !name.starts_with(std::string(letter) + "_")) continue;
+            Tensor& tensor = inputs->at(name);
             const int64_t slice = tensor.ElementCount() / (asked->batch * heads);
             ArrangeRows(&tensor, slice,
                         [&](int64_t to) { return to / heads * heads + (to % heads + by) % heads; });
@@ -313,6 +316,12 @@ class Readings {
       OtherReading reading;
       reading.name = reading.text = suspect.text;
       reading.is_declared = true;
+      if (suspect.outputs_are) {
+        reading.is_sufficient = true;
+        reading.observed_is = [type = *suspect.outputs_are](double value) {
+          return std::isnan(value) || RoundTo(type, value) == value;
+        };
+      }
       reading.sources.push_back([asked = asked_, plan = std::move(suspect.plan)]() -> Made {
         try {
           return std::make_shared<AttentionSource>(asked.c, asked.profile, plan, asked.inputs);

@@ -322,7 +322,7 @@ RowReference Compute(const RowContext& context, const OwnedQuestion& owned) {
                value.lo,
                bound.bound,
                proven[c].bound,
-               proven[c].before_output,
+               proven[c].bound < kInfinity ? proven[c].before_output : bound.before_output,
                own.Channel(sums[c]),
                sums[c].mass,
                sums[c].spread,

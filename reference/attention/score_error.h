@@ -21,8 +21,9 @@ class ScoreError {
   ScoreError(const Arithmetic& a, const RowScores& row) : a_(a), row_(row) {
     // Of a query that is rotated afterwards, `codec` has what its rounding loses.
     const double u_q = a.rotates_k ? 0 : a.u_q;
+    const double of_sum = a.cut_qk.lost + Gamma(a.h_qk, a.u_qk) * a.cut_qk.size;
     dot_ = Compose(
-        Compose(u_q, Compose(Gamma(a.h_qk, a.u_qk), Gamma(a.c_s, a.u_a))),
+        Compose(u_q, Compose(of_sum, Gamma(a.c_s, a.u_a))),
         Compose(Gamma(a.k_parts.c, a.factored ? std::max(a.u_a, a.u_qk) : a.u_a), a.k_parts.u));
     dot_ = Compose(dot_, Gamma(a.c_group, a.u_a));
     // Bias and softcap are operations whose result is rounded again to the type of stored scores.
@@ -49,6 +50,8 @@ class ScoreError {
     error += a_.eta_q * (1 + scale) * (1 + dot_) *
              (row_.q_abs_sum + row_.k_abs_sum[j] + a_.eta_q * row_.k_dim);
     error += a_.k_parts.eta * scale * row_.q_abs_sum * (1 + dot_);
+    error += a_.cut_qk.eta * (1 + scale) * (1 + dot_) *
+             (row_.q_abs_sum + row_.k_abs_sum[j] + a_.cut_qk.eta * row_.k_dim);
     if (a_.c_group > 0) {
       // Scales and biases that are flushed, and products of scales that vanish, are multiplied by
       // sums of codes; eight operations a group.

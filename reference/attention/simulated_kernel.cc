@@ -229,6 +229,9 @@ RunOutcome SimulatedKernel::RunResolved(const Plan& plan, const AttentionCase& a
             if (std::fabs(value) < smallest) value = std::copysign(0.0, value);
           }
         }
+        if (plan.through) {
+          for (double& value : out) value = Op(plan).Keep(*plan.through, value);
+        }
         if (rules_.output) rules_.output(*c, index, out);
         Store(out, c->out, plan, &bytes);
         sink.Write("out", row * c->v_dim, bytes);

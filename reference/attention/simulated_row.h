@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "reference/attention/head_data.h"
+#include "reference/attention/operand_cut.h"
 #include "reference/attention/rules.h"
 #include "reference/attention/simulated_arithmetic.h"
 #include "reference/attention/simulated_sums.h"
@@ -233,7 +234,7 @@ class RowKernel {
       }
       const std::vector<const double*> ones(part.size(), &kOne);
       denominator->AddBlock(*plan_.l_from_rounded_p ? p : weights, ones);
-      if (!*plan_.p_normalised) sums->AddBlock(p, Rows(part));
+      if (!*plan_.p_normalised) AddProducts(p, Rows(part), sums.get());
       begin = end;
     }
     if (with_sink && !early_sink) {
@@ -248,7 +249,7 @@ class RowKernel {
         const double weight = entries[j].live ? Weight(entries[j].s, partial.shift) : 0;
         p[j] = RoundP(Divided(weight, partial.denominator));
       }
-      sums->AddBlock(p, Rows(entries));
+      AddProducts(p, Rows(entries), sums.get());
     }
     partial.sums = sums->Finish();
     return partial;
@@ -276,7 +277,8 @@ class RowKernel {
       std::vector<double> sums(dv, 0.0);
       double denominator = 0;
       for (size_t i = 0; i < partials.size(); ++i) {
-        const Partial& p = partials[i];
+        Partial& p = partials[i];
+        for (double& value : p.sums) value = op_.Keep(*plan_.partial, value);
         const double weight = MergeWeight(i, partials.size(), Correction(p.shift, top));
         denominator = op_.Add(denominator, op_.Mul(p.denominator, weight));
         for (size_t c = 0; c < dv; ++c) sums[c] = op_.Add(sums[c], op_.Mul(p.sums[c], weight));
@@ -376,11 +378,61 @@ class RowKernel {
       return IntegerDot(*plan_.qk, *plan_.op, flush_, d, static_cast<size_t>(group), q.data(),
                         k_group_, k);
     }
+    if (k_group_ == 0 && plan_.qk_operands) return CutDot(q, k, d);
     if (k_group_ == 0) return Dot(*plan_.qk, flush_, q, {k, d});
     return FactoredDot(*plan_.qk, *plan_.op, flush_, static_cast<int64_t>(k_group_), q, k);
   }
 
+  // Of operands that are cut: the products of their parts, one pass after another.
+  double CutDot(std::span<const double> q, const double* k, size_t d) const {
+    const OperandCut& cut = *plan_.qk_operands;
+    std::vector<std::vector<double>> q_parts, k_parts;
+    for (size_t i = 0; i < d; ++i) {
+      q_parts.push_back(PartsOf(cut, flush_, q[i]));
+      k_parts.push_back(PartsOf(cut, flush_, k[i]));
+    }
+    std::vector<double> a, b;
+    for (const auto& [of_q, of_k] : ProductsOf(cut)) {
+      for (size_t i = 0; i < d; ++i) a.push_back(q_parts[i][of_q]), b.push_back(k_parts[i][of_k]);
+    }
+    return Dot(*plan_.qk, flush_, a, b);
+  }
+
+  void AddProducts(std::span<const double> p, const std::vector<const double*>& rows,
+                   RowAccumulator* sums) const {
+    if (!plan_.pv_operands || v_group_ > 0) return sums->AddBlock(p, rows);
+    const OperandCut& cut = *plan_.pv_operands;
+    const auto dv = static_cast<size_t>(c_.v_dim);
+    const auto products = ProductsOf(cut);
+    std::vector<double> p_parts, v_parts;  // [key][part], [key][part][channel]
+    for (size_t j = 0; j < p.size(); ++j) {
+      // A low type is cut as its codes are, before the scale is taken back.
+      const bool is_low = UnitRoundoff(*plan_.p) > UnitRoundoff(plan_.op->dtype);
+      const double scale = is_low ? *plan_.p_scale : 1;
+      std::vector<double> of_p = PartsOf(cut, flush_, op_.Keep(*plan_.p, p[j] * scale));
+      for (double& part : of_p) part /= scale;
+      p_parts.insert(p_parts.end(), of_p.begin(), of_p.end());
+      const size_t at = v_parts.size();
+      v_parts.resize(at + of_p.size() * dv);
+      for (size_t c = 0; c < dv; ++c) {
+        const std::vector<double> of_v = PartsOf(cut, flush_, rows[j][c]);
+        for (size_t i = 0; i < of_v.size(); ++i) v_parts[at + i * dv + c] = of_v[i];
+      }
+    }
+    const size_t count = p.empty() ? 1 : p_parts.size() / p.size();
+    std::vector<double> weights;
+    std::vector<const double*> values;
+    for (const auto& [of_p, of_v] : products) {
+      for (size_t j = 0; j < p.size(); ++j) {
+        weights.push_back(p_parts[j * count + of_p]);
+        values.push_back(&v_parts[(j * count + of_v) * dv]);
+      }
+    }
+    sums->AddBlock(weights, values);
+  }
+
   double MergeWeight(size_t index, size_t count, double weight) const {
+    if (plan_.merge_weights) weight = op_.Keep(*plan_.merge_weights, weight);
     return rules_.merge_weight ? rules_.merge_weight(index, count, weight) : weight;
   }
 

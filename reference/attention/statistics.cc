@@ -44,8 +44,9 @@ constexpr std::array<FaultDirection, kDirections> kFaults = {{
     {"one older key visible",
      "the key before the first visible one takes part: a window of one key too many, or padding "
      "leaks"},
-    {"row factor", "each row is off by a factor of its own: a denominator in a low type, sinks, keys "
-                   "of zeros"},
+    {"row factor",
+     "each row is off by a factor of its own: a denominator in a low type, sinks, keys "
+     "of zeros"},
     {"output truncated", "the output is cut toward zero, not rounded to nearest"},
     {"sink left out", "the sink is left out"},
     {"sink of the next head", "the sink of the next head is read"},
@@ -235,6 +236,8 @@ class RowStatistics {
   RowStatistics(const RowContext& context, const OwnedQuestion& owned, const RowReference& row)
       : a_(*context.arithmetic),
         out_(context.c->out),
+        coarse_(a_.u_through > 0 ? a_.through : out_),
+        rounds_(a_.u_through > 0 || a_.u_o > 0),
         question_(owned.question),
         row_(row),
         noise_(*row.noise),
@@ -313,9 +316,9 @@ class RowStatistics {
 
   // Largest spacing in which the output may be rounded: errors may take it to another binade.
   double SpacingOfOutput(size_t c) const {
-    if (!(a_.u_o > 0)) return 0;
+    if (!rounds_) return 0;
     const double reach = fixed_[c] + NoiseFactor() * std::sqrt(noise_.of_p[c] + own_[c]);
-    return SpacingAt(out_, std::fabs(row_.channels[c].value) + reach);
+    return SpacingAt(coarse_, std::fabs(row_.channels[c].value) + reach);
   }
 
   // What is not random of each channel before its output is rounded.
@@ -340,13 +343,14 @@ class RowStatistics {
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row_.channels[c];
       if (sigma_squared_[c] == 0) sigma_squared_[c] = fixed_[c] * fixed_[c];
-      if (a_.u_o == 0) continue;
+      if (!rounds_) continue;
       if (a_.plan.op->toward_zero) {
         // Goes one way.
-        fixed_[c] += OutputRounding(out_, a_.u_o, std::fabs(channel.value) + fixed_[c]) + a_.eta_o;
+        fixed_[c] += OutputRoundings(a_, out_, std::fabs(channel.value) + fixed_[c]);
         one_way_ = true;
         continue;
       }
+      fixed_[c] += SecondRounding(c);
       const double deviation = std::sqrt(noise_.of_p[c] + own_[c]);
       const double spacing = SpacingOfOutput(c);
       if (!(deviation < spacing)) {
@@ -360,10 +364,17 @@ class RowStatistics {
         fixed_[c] += shifted_[c];
         continue;
       }
-      rounding_[c] = OfOutputRounding(out_, channel.value, deviation);
+      rounding_[c] = OfOutputRounding(coarse_, channel.value, deviation);
       shifted_[c] = ShiftOfRounding(channel.value, deviation, spacing, fixed_[c]);
       fixed_[c] += shifted_[c];
     }
+  }
+
+  // To the type of the output, of a value that was rounded to another one before.
+  double SecondRounding(size_t c) const {
+    if (a_.u_through == 0) return 0;
+    const double size = std::fabs(row_.channels[c].value) + fixed_[c];
+    return OutputRounding(out_, a_.u_o, size * (1 + a_.u_through) + a_.eta_through) + a_.eta_o;
   }
 
   // Most that the mean of the output's rounding moves by, if o is off by as much as `fixed` before:
@@ -392,9 +403,8 @@ class RowStatistics {
       sizes.push_back(std::fabs(channel.value));
     }
     std::sort(sizes.begin(), sizes.end());
-    const auto distinct = std::unique(sizes.begin(), sizes.end(), [](double a, double b) {
-      return b - a <= b * kSameOutput;
-    });
+    const auto distinct = std::unique(sizes.begin(), sizes.end(),
+                                      [](double a, double b) { return b - a <= b * kSameOutput; });
     return 4 * (distinct - sizes.begin()) < std::ssize(sizes);
   }
 
@@ -407,8 +417,8 @@ class RowStatistics {
         centre[d] += passed_[c * kLanes + d] * row_.channels[c].value;
       }
     }
-    const std::vector<double> of_p = a_.u_p > 0 ? NoiseAlong(a_, noise_, projected_, centre)
-                                                : std::vector<double>(kLanes, 0);
+    const std::vector<double> of_p =
+        a_.u_p > 0 ? NoiseAlong(a_, noise_, projected_, centre) : std::vector<double>(kLanes, 0);
     // Scores and what is biased of P, key by key.
     std::array<double, kLanes> slack{};
     double lost = row_.sink_error;
@@ -428,8 +438,8 @@ class RowStatistics {
       double fixed = slack[d] / rest + noise_.denominator_error * std::fabs(centre[d]);
       const std::vector<double> of = DirectionOf(passed_, d);
       variance += VarianceAlong(of, noise_.of_sums, sums_alike_);
-      variance += VarianceAlong(DirectionOf(w, d), rounding_variance,
-                                sums_alike_ || roundings_are_alike);
+      variance +=
+          VarianceAlong(DirectionOf(w, d), rounding_variance, sums_alike_ || roundings_are_alike);
       double mean = 0, up = 0, down = 0;
       for (size_t c = 0; c < dv; ++c) {
         const double weight = w[c * kLanes + d];
@@ -441,9 +451,8 @@ class RowStatistics {
                      channel.reference_bound +
                      Gamma(a_.c_d, a_.u_a) * (std::fabs(channel.value) + fixed_[c]);
         if (!rotates_) own += channel.terms[kCodecTerm];
-        if (one_way_) {
-          own += OutputRounding(out_, a_.u_o, std::fabs(channel.value) + fixed_[c]) + a_.eta_o;
-        }
+        own += one_way_ ? OutputRoundings(a_, out_, std::fabs(channel.value) + fixed_[c])
+                        : SecondRounding(c);
         if (noise_.drift_up.empty()) {
           own += noise_.truncation[c];
         } else {
@@ -468,6 +477,8 @@ class RowStatistics {
 
   const Arithmetic& a_;
   const DType out_;
+  const DType coarse_;  // to which outputs are rounded first
+  const bool rounds_;
   const RowQuestion& question_;
   const RowReference& row_;
   const RowNoise& noise_;

@@ -4,6 +4,7 @@
 #ifndef REFERENCE_ATTENTION_SUSPECTS_H_
 #define REFERENCE_ATTENTION_SUSPECTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace kvcheck {
 struct Suspect {
   Plan plan;
   std::string text;  // "p=bf16 instead of p=f32"
+  // Of a type that outputs pass through: all of them must be values of it.
+  std::optional<DType> outputs_are{};
 };
 
 // From the mildest change to the strongest. declared: as the implementation stated it; what it left

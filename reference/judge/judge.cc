@@ -391,11 +391,24 @@ class OutputJudge {
     }
   }
 
+  // What the question may have left out: all outputs must pass, by the same rules.
+  void AddCompletion(const OutputView& view, const JudgeOptions& options) {
+    JudgeOptions plain = options;
+    plain.explain = plain.strict = false;
+    plain.must_see.clear();
+    verdict_.passes_with = ExplainingCompletion(
+        view, spans_, tally_->worst->report.element / info_.row_length,
+        [&](const ExpectedSource& source) {
+          return Judge(source, view.observed, plain).outcome == Outcome::kPass;
+        });
+  }
+
   void Explain(const OutputView& view, const JudgeOptions& options) {
     if (!tally_->worst.has_value()) return;
     const WorstElement& worst = *tally_->worst;
     if (!info_.terms.empty()) verdict_.worst->terms = TermsAt(view, worst);
     if (verdict_.outcome != Outcome::kFail) return;
+    AddCompletion(view, options);
     verdict_.seen = SeenKeysOf(view, failing_rows_);
     if (tally_->counts.failed > 0) {
       verdict_.fits = FitDirections(view, spans_);

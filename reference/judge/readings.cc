@@ -64,8 +64,9 @@ std::vector<uint8_t> FailingRows(const Evaluation& evaluation, size_t length) {
 // One reading while tiles are shown to it.
 class Candidate {
  public:
-  Candidate(const OutputView& view, const OtherReading& reading)
-      : view_(view), info_(view.info()), reading_(reading) {
+  // every_row: rows that pass as asked have to be explained too.
+  Candidate(const OutputView& view, const OtherReading& reading, bool every_row)
+      : view_(view), info_(view.info()), reading_(reading), every_row_(every_row) {
     if (reading.observed_row) reordered_.emplace(view.observed, info_, reading.observed_row);
     for (const auto& make : reading.sources) {
       std::shared_ptr<const ExpectedSource> source = make();
@@ -76,13 +77,19 @@ class Candidate {
   const OtherReading& reading() const { return reading_; }
   const ExpectedSource& source() const { return *sources_[0]; }
   bool empty() const { return sources_.empty(); }
-  bool WantsAllRows() const { return reordered_.has_value() || reading_.of_every_row; }
+  bool WantsAllRows() const {
+    return reordered_.has_value() || reading_.of_every_row || every_row_;
+  }
 
   // Whether every row of the tile that must be explained is.
   bool Explains(const TileSpan& span, const JudgedTile& judged) {
     const ObservedSource& from =
         reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
     const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
+    if (reading_.observed_is &&
+        !std::all_of(observed.got.begin(), observed.got.end(), reading_.observed_is)) {
+      return false;
+    }
     const auto length = static_cast<size_t>(info_.row_length);
     std::vector<uint8_t> open(judged.fails.size());
     for (size_t row = 0; row < open.size(); ++row) open[row] = WantsAllRows() || judged.fails[row];
@@ -94,20 +101,33 @@ class Candidate {
       for (size_t row = 0; row < open.size(); ++row) {
         if (open[row] == 0 || !IsExplained(*tile, evaluation, judged, row)) continue;
         open[row] = 0;
-        Weigh(*tile, judged, row * length, (row + 1) * length);
+        Weigh(*tile, evaluation, judged, row * length, (row + 1) * length);
       }
     }
     return std::all_of(open.begin(), open.end(), [](uint8_t row) { return row == 0; });
   }
 
   // Whether what was explained could not have been so by chance, under bounds that say something.
-  bool Convinces(size_t readings) const {
-    const double tries = static_cast<double>(readings * sources_.size());
-    return 2 * proving_ >= explained_ && explained_ > 0 &&
-           log_chance_ + std::log(tries) <= std::log(kFalseAlarm);
+  bool Convinces(size_t readings) const { return Convinces(readings, log_chance_); }
+
+  // The same of a question that leaves nothing of the output outside its bounds: also where nearly
+  // all of the errors are gone, each of which may be small. A vector that has nothing to do with
+  // them takes a share s of N errors with probability (1 - s)^((N - 1) / 2) at most (hints.h).
+  bool ConvincesOfAll(size_t readings) const {
+    const double left = asked_square_ > 0 ? std::min(1.0, read_square_ / asked_square_) : 1;
+    const auto count = static_cast<double>(std::max<int64_t>(explained_, 1));
+    return Convinces(readings,
+                     std::min(log_chance_, std::log(std::max(left, 0x1p-53)) * (count - 1) / 2));
   }
 
  private:
+  bool Convinces(size_t readings, double log_chance) const {
+    const double tries =
+        static_cast<double>(readings * sources_.size()) * static_cast<double>(reading_.picked_from);
+    return 2 * proving_ >= explained_ && explained_ > 0 &&
+           log_chance + std::log(tries) <= std::log(kFalseAlarm);
+  }
+
   bool IsLikeView(const ExpectedSource& source) const {
     const auto index = static_cast<size_t>(view_.output);
     if (source.Outputs().size() <= index) return false;
@@ -129,14 +149,19 @@ class Candidate {
     return true;
   }
 
-  void Weigh(const ExpectedTile& tile, const JudgedTile& judged, size_t begin, size_t end) {
+  void Weigh(const ExpectedTile& tile, const Evaluation& read, const JudgedTile& judged,
+             size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const double bound = info_.claim == Claim::kConformance ? 0 : tile.bound[i];
       const double mass = tile.mass.empty() ? std::fabs(tile.value[i]) : tile.mass[i];
       ++explained_;
       proving_ += bound <= kVacuousShare * mass ? 1 : 0;
-      if (judged.evaluation.state[i] != ElementState::kFailed) continue;
       const double error = judged.evaluation.error[i];
+      if (std::isfinite(error) && std::isfinite(read.error[i]) && bound > 0) {
+        asked_square_ += error / bound * (error / bound);
+        read_square_ += read.error[i] / bound * (read.error[i] / bound);
+      }
+      if (judged.evaluation.state[i] != ElementState::kFailed) continue;
       // A value from anywhere within the error would fall within the bound so seldom.
       const double chance =
           std::isfinite(error) && error != 0 ? std::min(1.0, 2 * bound / std::fabs(error)) : 1;
@@ -147,19 +172,20 @@ class Candidate {
   const OutputView& view_;
   const OutputInfo& info_;
   const OtherReading& reading_;
+  const bool every_row_;
   std::vector<std::shared_ptr<const ExpectedSource>> sources_;
   std::optional<ReorderedRows> reordered_;
   int64_t explained_ = 0;
   int64_t proving_ = 0;
   double log_chance_ = 0;
+  double asked_square_ = 0, read_square_ = 0;  // of errors over the bounds of the reading
 };
 
-}  // namespace
+using Candidates = std::vector<std::unique_ptr<Candidate>>;
 
-std::vector<ExplainedReading> ExplainingReadings(
-    const OutputView& view, const std::vector<TileSpan>& spans,
-    const std::function<bool(const ExpectedSource& source)>& passes) {
-  const std::vector<OtherReading> readings = view.source.OtherReadings(view.output);
+// Those that explain every row that they must: of tiles that fail, or of all.
+Candidates Surviving(const OutputView& view, const std::vector<TileSpan>& spans,
+                     const std::vector<OtherReading>& readings, bool every_row = false) {
   const auto judged_tile = [&](const TileSpan& span) -> std::optional<JudgedTile> {
     auto tile = TileAt(view.source, view.output, span);
     if (!tile) return std::nullopt;
@@ -171,15 +197,16 @@ std::vector<ExplainedReading> ExplainingReadings(
     judged.fails = FailingRows(judged.evaluation, static_cast<size_t>(view.info().row_length));
     return judged;
   };
-  const auto first = std::find_if(spans.begin(), spans.end(),
-                                  [](const TileSpan& span) { return span.failed > 0; });
+  const auto first = std::find_if(spans.begin(), spans.end(), [&](const TileSpan& span) {
+    return span.failed > 0 || every_row;
+  });
   if (readings.empty() || first == spans.end()) return {};
   const auto first_judged = judged_tile(*first);
   if (!first_judged) return {};
   // Most are refuted by one tile: only what is left keeps its inputs.
-  std::vector<std::unique_ptr<Candidate>> alive;
+  Candidates alive;
   for (const OtherReading& reading : readings) {
-    auto candidate = std::make_unique<Candidate>(view, reading);
+    auto candidate = std::make_unique<Candidate>(view, reading, every_row);
     if (!candidate->empty() && candidate->Explains(*first, *first_judged)) {
       alive.push_back(std::move(candidate));
     }
@@ -196,6 +223,39 @@ std::vector<ExplainedReading> ExplainingReadings(
       return !candidate->Explains(*span, *judged);
     });
   }
+  return alive;
+}
+
+}  // namespace
+
+std::string ExplainingCompletion(const OutputView& view, const std::vector<TileSpan>& spans,
+                                 int64_t row,
+                                 const std::function<bool(const ExpectedSource& source)>& passes) {
+  const ObservedTile observed = ReadObserved(view.observed, view.info(), row, 1);
+  const std::vector<OtherReading> completions =
+      view.source.Completions(view.output, row, observed.got);
+  if (completions.empty()) return "";
+  // Where no element fails, but what many of them have in common: some tiles, all rows.
+  const bool any_fails =
+      std::any_of(spans.begin(), spans.end(), [](const TileSpan& span) { return span.failed > 0; });
+  std::vector<TileSpan> some;
+  for (size_t i = 0; !any_fails && i < kCompletionTiles && i < spans.size(); ++i) {
+    some.push_back(spans[i * spans.size() / std::min(kCompletionTiles, spans.size())]);
+  }
+  for (const auto& candidate :
+       Surviving(view, any_fails ? spans : some, completions, /*every_row=*/!any_fails)) {
+    if (candidate->ConvincesOfAll(completions.size()) && passes(candidate->source())) {
+      return candidate->reading().text;
+    }
+  }
+  return "";
+}
+
+std::vector<ExplainedReading> ExplainingReadings(
+    const OutputView& view, const std::vector<TileSpan>& spans,
+    const std::function<bool(const ExpectedSource& source)>& passes) {
+  const std::vector<OtherReading> readings = view.source.OtherReadings(view.output);
+  const Candidates alive = Surviving(view, spans, readings);
   std::vector<ExplainedReading> explained;
   for (const auto& candidate : alive) {
     const OtherReading& reading = candidate->reading();

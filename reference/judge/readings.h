@@ -18,11 +18,21 @@ namespace kvcheck {
 // Readings that are asked for a whole output at most; of more, the first.
 inline constexpr size_t kMostReadings = 8;
 
+// Tiles that a completion is held against where no element of the output fails by itself.
+inline constexpr size_t kCompletionTiles = 4;
+
 struct ExplainedReading {
   std::string name;
   std::string text;
   bool is_declared = false;
 };
+
+// What the question may have left out, as its source says it (ExpectedSource::Completions): the
+// first under which each failing row is what is expected, beyond chance, and all of the outputs
+// pass; "": none. row: a failing one of the output.
+std::string ExplainingCompletion(const OutputView& view, const std::vector<TileSpan>& spans,
+                                 int64_t row,
+                                 const std::function<bool(const ExpectedSource& source)>& passes);
 
 // In the order of the source. passes: whether all of the output passes where a reading is all that
 // is expected, and no other output is against it, which a declaration must.

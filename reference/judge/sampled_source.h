@@ -58,6 +58,10 @@ class SampledSource : public ExpectedSource {
   std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override {
     return source_.Seen(output, rows);
   }
+  std::vector<OtherReading> Completions(int output, int64_t row,
+                                        std::span<const double> got) const override {
+    return source_.Completions(output, row, got);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
   // Per output; nullopt: all of its rows are judged.
   const std::vector<std::optional<SampleReport>>& reports() const { return reports_; }

@@ -144,9 +144,12 @@ struct OutputVerdict {
   bool by_bound_alone = false;
   std::optional<SampleReport> sample;  // absent: all rows were judged
   std::vector<std::string> warnings;
-  std::vector<DirectionFit> fits;              // of a failing output, by explained share
-  std::optional<SeenKeys> seen;                // likewise, of sources that know their keys
-  std::string cause;                           // name of the probable one; empty: none is known
+  std::vector<DirectionFit> fits;  // of a failing output, by explained share
+  std::optional<SeenKeys> seen;    // likewise, of sources that know their keys
+  std::string cause;               // name of the probable one; empty: none is known
+  // What the case may have left out: under it all outputs pass. "softcap=30", "sinks=f32 (/sinks of
+  // the file is not in the case)"; empty: nothing that was tried.
+  std::string passes_with;
   std::vector<std::string> hints;              // the probable cause, in a sentence
   std::vector<std::string> plan_changes;       // declared values under whose change all of the
                                                // output would pass, cheapest first

@@ -98,7 +98,22 @@ AttentionCase ParseAttention(Fields* fields) {
     if (value.text != "yes") value.Refuse("alibi=yes, or leave it out");
     c.alibi = true;
   }
-  if (fields->TakeIf("lse", &value)) c.lse = ParseEnum(kLse, value);
+  if (fields->TakeIf("lse", &value)) {
+    const std::vector<Piece> parts = Split(value, ':');
+    c.lse = ParseEnum(kLse, parts[0]);
+    if (parts.size() > 2 || (parts.size() == 2 && c.lse == LseKind::kNone)) {
+      value.Refuse(
+          "lse is none, natural or base2, and the type in which it is stored: "
+          "lse=natural:bf16");
+    }
+    if (parts.size() == 2) {
+      c.lse_type = ParseRealType(parts[1]);
+      // Left out, it is the same case.
+      const DType said = *c.lse_type;
+      c.lse_type.reset();
+      if (said != LseType(c)) c.lse_type = said;
+    }
+  }
   if (fields->TakeIf("against", &value)) c.against_original = ParseEnum(kAgainst, value);
   c.data = ParseDataSource(fields->Take("data"));
   fields->Finish();
@@ -159,6 +174,7 @@ std::string PrintKind(const AttentionCase& c) {
   if (c.sinks) text += fmt::format(" sinks={}", ShortName(*c.sinks));
   if (c.alibi) text += " alibi=yes";
   if (c.lse != LseKind::kNone) text += fmt::format(" lse={}", NameIn(kLse, c.lse));
+  if (c.lse != LseKind::kNone && c.lse_type) text += fmt::format(":{}", ShortName(*c.lse_type));
   if (c.against_original) text += " against=original";
   return text + fmt::format(" data={}", Print(c.data));
 }
@@ -252,6 +268,9 @@ void ValidateKind(const AttentionCase& c) {
   CheckRealType("q", c.q);
   CheckRealType("out", c.out);
   if (c.sinks) CheckRealType("sinks", *c.sinks);
+  if (c.lse_type) CheckRealType("lse", *c.lse_type);
+  if (c.lse_type && c.lse == LseKind::kNone)
+    Illegal("a type of lse goes with lse=natural or base2");
   if (!std::isfinite(c.scale)) Illegal("scale is a finite number");
   if (c.softcap && !(std::isfinite(*c.softcap) && *c.softcap > 0)) {
     Illegal("softcap is a finite positive number");

@@ -69,12 +69,16 @@ struct AttentionCase {
   std::optional<DType> sinks;     // type of the input `sinks` (Hq): one extra logit per head
   bool alibi = false;             // input `alibi_slopes` (Hq, f32): bias -slope |i - j|
   LseKind lse = LseKind::kNone;   // log-sum-exp of the scores, sink included
+  std::optional<DType> lse_type;  // in which it is stored; unset: f32, or f64 where `out` is
   // Compare with attention over the original K and V (inputs k_original, v_original) instead of the
   // stored values; the codecs' error joins the bound.
   bool against_original = false;
   DataSource data;
   bool operator==(const AttentionCase&) const = default;
 };
+
+// The type in which a case's log-sum-exp is stored.
+DType LseType(const AttentionCase& c);
 
 // Two stored tensors (`expected`, `got`) and a rule.
 struct TensorCase {

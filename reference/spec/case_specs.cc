@@ -90,13 +90,20 @@ Specs Outputs(const CodecCase& c) {
   return specs;
 }
 
+}  // namespace
+
+DType LseType(const AttentionCase& c) {
+  return c.lse_type.value_or(c.out == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
+}
+
+namespace {
+
 Specs Outputs(const AttentionCase& c) {
   Specs specs;
   specs["out"] = {c.out,
                   {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}, {"Dv", c.v_dim}}};
   if (c.lse != LseKind::kNone) {
-    specs["lse"] = {c.out == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
-                    {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}}};
+    specs["lse"] = {LseType(c), {{"B", c.batch}, {"Hq", c.query_heads}, {"L", c.query_len}}};
   }
   return specs;
 }

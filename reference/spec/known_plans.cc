@@ -62,6 +62,9 @@ namespace {
 #define KVCHECK_TORCH_FLEX \
   KVCHECK_GPU_COMMON "scale_roundings=4 exp=exp2_log2 block=16 normalise=approximate "
 
+#define KVCHECK_VLLM_TRITON \
+  "scale_roundings=2 exp=exp2_scaled block=16 normalise=approximate partial=f32 sink=first"
+
 // Where values come from that several plans share. Pages: golden/make/plans_of_gpu_kernels.md
 // (GPU), golden/make/plans_of_libraries.md (CPU), each with the lines of the sources.
 constexpr PlanSource kDefinition[] = {
@@ -166,9 +169,9 @@ constexpr PlanSource kTorchEfficient[] = {
     {"normalise", "plans_of_gpu_kernels.md, 2: 1/denom, IEEE (epilogue_rescale_output.h:150)"},
 };
 constexpr PlanSource kTorchEfficientF32[] = {
-    {"qk pv",
-     "plans_of_gpu_kernels.md, 2: three TF32 products, covered by 20 aligned bits "
-     "(mma_tensor_op_fast_f32.h)"},
+    {"qk pv", "plans_of_gpu_kernels.md, 2 and 7: 16x8x8, of which hardware may take 4 products"},
+    {"operands",
+     "plans_of_gpu_kernels.md, 2: 3xTF32, the big part truncated (mma_tensor_op_fast_f32.h)"},
     {"p", "plans_of_gpu_kernels.md, 2: P stays f32, split again into two TF32"},
     {"scale_roundings exp block merge splits normalise", "as torch_cuda_efficient"},
 };
@@ -177,6 +180,7 @@ constexpr PlanSource kCudnn[] = {
      "plans_of_gpu_kernels.md, 8: measured (probe_gpu_plans.py); the library is closed"},
     {"op prescale scores lazy_rescale p_scale saturate",
      "plans_of_gpu_kernels.md, 8: f32, as its scores show; nothing of it is documented"},
+    {"partial", "plans_of_gpu_kernels.md, 8: measured: not rounded to the storage type"},
 };
 constexpr PlanSource kFlex[] = {
     {"scale_roundings",
@@ -217,6 +221,16 @@ constexpr PlanSource kVllmTriton[] = {
     {"block", "plans_of_gpu_kernels.md, 6: _get_tile_size: 16 or 32"},
     {"normalise", "plans_of_gpu_kernels.md, 6: acc / L is div.full, 2 ulp"},
     {"sink", "plans_of_gpu_kernels.md, 6: L starts as the sink (init_softmax_M)"},
+    {"partial",
+     "plans_of_gpu_kernels.md, 6: segm_output is float32 (triton_attn.py, "
+     "TritonAttentionMetadataBuilder)"},
+};
+constexpr PlanSource kVllmTritonF32[] = {
+    {"qk pv", "plans_of_gpu_kernels.md, 7: TF32 products, 4 a call at the least"},
+    {"operands",
+     "plans_of_gpu_kernels.md, 6: tl.dot without input_precision is TF32, cut by the tensor core"},
+    {"p", "plans_of_gpu_kernels.md, 6: P in the type of V, here f32"},
+    {"scale_roundings exp block normalise sink partial", "as vllm_triton"},
 };
 
 constexpr std::string_view kHalfTypes = "f16 bf16";
@@ -273,16 +287,17 @@ constexpr KnownPlan kPlans[] = {
     {"torch_cuda_efficient_f32",
      "PyTorch SDPA on a GPU, memory-efficient, f32",
      KVCHECK_TORCH_EFFICIENT
-     " qk=f32:tensor_core:4:20:chained pv=f32:tensor_core:4:20:chained p=f32",
-     "PyTorch on a GPU, memory-efficient kernel in f32: products of three TF32 products, which 20 "
-     "bits of alignment cover; golden/make/plans_of_gpu_kernels.md, 2",
+     " qk=f32:tensor_core:4:23:chained pv=f32:tensor_core:4:23:chained operands=tf32x3.rz p=f32",
+     "PyTorch on a GPU, memory-efficient kernel in f32: three products of TF32 parts for one; "
+     "golden/make/plans_of_gpu_kernels.md, 2",
      {.types = "f32"},
      kTorchEfficientF32,
      kGpu},
     {"torch_cuda_cudnn",
      "PyTorch SDPA on a GPU, cuDNN, f16 and bf16",
      "qk=f32:tensor_core:8:23:chained pv=f32:tensor_core:8:23:chained op=f32 prescale=none "
-     "scores=f32 lazy_rescale=0 p_scale=1 p_normalised=no l_from=unrounded flush=yes saturate=no",
+     "scores=f32 lazy_rescale=0 p_scale=1 p_normalised=no l_from=unrounded partial=f32 flush=yes "
+     "saturate=no",
      "PyTorch on a GPU, cuDNN 9.19 in f16 and bf16, as measured: f32 accumulators and scores, P in "
      "the storage type and not normalised, denominator from unrounded weights, all else unsaid; "
      "golden/make/plans_of_gpu_kernels.md, 8",
@@ -347,12 +362,20 @@ constexpr KnownPlan kPlans[] = {
      kGpu},
     {"vllm_triton",
      "vLLM's unified attention by Triton, f16 and bf16, no softcap",
-     KVCHECK_TENSOR_CORES KVCHECK_GPU_COMMON
-     "scale_roundings=2 exp=exp2_scaled block=16 normalise=approximate sink=first",
+     KVCHECK_TENSOR_CORES KVCHECK_GPU_COMMON KVCHECK_VLLM_TRITON,
      "vLLM's unified attention by Triton in f16 and bf16, without softcap: natural units, P in the "
      "storage type of V; merge of segments unsaid; golden/make/plans_of_gpu_kernels.md, 6",
      {.types = kHalfTypes, .no_softcap = kVllmSoftcap, .first_tile = 16},
      kVllmTriton,
+     kGpu},
+    {"vllm_triton_f32",
+     "vLLM's unified attention by Triton, f32, no softcap",
+     KVCHECK_GPU_COMMON KVCHECK_VLLM_TRITON
+     " qk=f32:tensor_core:4:23:chained pv=f32:tensor_core:4:23:chained operands=tf32.rz p=f32",
+     "vLLM's unified attention by Triton in f32, without softcap: TF32 products, Triton's default; "
+     "golden/make/plans_of_gpu_kernels.md, 6",
+     {.types = "f32", .no_softcap = kVllmSoftcap, .first_tile = 16},
+     kVllmTritonF32,
      kGpu},
     {"mlx_cpu_sdpa_f32",
      "MLX on a CPU, scaled_dot_product_attention, f32",

@@ -37,13 +37,16 @@ constexpr EnumNames<bool, 2> kDenominator = {{{true, "rounded"}, {false, "unroun
 constexpr EnumNames<NormaliseKind, 3> kNormalise = {{{NormaliseKind::kDivide, "divide"},
                                                      {NormaliseKind::kReciprocal, "reciprocal"},
                                                      {NormaliseKind::kApproximate, "approximate"}}};
+constexpr EnumNames<OperandType, 3> kOperandTypes = {
+    {{OperandType::kTf32, "tf32"}, {OperandType::kBf16, "bf16"}, {OperandType::kF16, "f16"}}};
 constexpr EnumNames<bool, 2> kSink = {{{true, "last"}, {false, "first"}}};
 
 constexpr std::string_view kKeys =
-    "base, name, qk, pv, l, op, scale_roundings, prescale, integer_qk, fixed_q, fixed_p, scores, "
+    "base, name, qk, pv, l, op, scale_roundings, prescale, integer_qk, fixed_q, fixed_p, operands, "
+    "scores, "
     "bias_roundings, tanh_error, exp, exp_error, exp_floor, lazy_rescale, block, sink, p, p_scale, "
     "p_normalised, l_from, merge, "
-    "splits, log_error, partial, normalise, flush, saturate, dequantize";
+    "splits, log_error, partial, merge_weights, normalise, through, flush, saturate, dequantize";
 
 // Large enough for any depth of practical kernels, small enough for exact integer arithmetic.
 constexpr int kMaxCount = 1 << 30;
@@ -93,6 +96,57 @@ SumPlan ParseSum(Piece piece) {
     *flag = true;
   }
   return sum;
+}
+
+OperandCut ParseCut(Piece piece) {
+  constexpr std::string_view kForm =
+      "operands are cut to TYPE[xPASSES][.rz], TYPE tf32, bf16 or f16, PASSES 3, 6 or 9: tf32, "
+      "tf32.rz (toward zero), tf32x3";
+  OperandCut cut;
+  std::string_view text = piece.text;
+  cut.toward_zero = text.ends_with(".rz");
+  if (cut.toward_zero) text.remove_suffix(3);
+  if (const size_t at = text.rfind('x'); at != std::string_view::npos) {
+    const std::string_view passes = text.substr(at + 1);
+    if (passes != "3" && passes != "6" && passes != "9") piece.Refuse(kForm);
+    cut.passes = passes[0] - '0';
+    text = text.substr(0, at);
+  }
+  for (const auto& [type, name] : kOperandTypes) {
+    if (name != text) continue;
+    cut.type = type;
+    return cut;
+  }
+  piece.Refuse(kForm);
+}
+
+// "none", one cut for all operands, or "qk:CUT,pv:CUT", of which one may be left out.
+void ParseOperands(Piece piece, Plan* plan) {
+  plan->qk_operands.reset();
+  plan->pv_operands.reset();
+  if (piece.text == "none") return;
+  if (piece.text.find(':') == std::string_view::npos) {
+    plan->qk_operands = plan->pv_operands = ParseCut(piece);
+    return;
+  }
+  for (const Piece& part : Split(piece, ',')) {
+    const std::vector<Piece> words = Split(part, ':');
+    std::optional<OperandCut>* cut = words[0].text == "qk"   ? &plan->qk_operands
+                                     : words[0].text == "pv" ? &plan->pv_operands
+                                                             : nullptr;
+    if (words.size() != 2 || cut == nullptr || cut->has_value()) {
+      part.Refuse("operands is written none, CUT or qk:CUT,pv:CUT, as operands=tf32");
+    }
+    *cut = ParseCut(words[1]);
+  }
+}
+
+std::string PrintOperands(const Plan& plan) {
+  if (plan.qk_operands == plan.pv_operands) return Print(*plan.qk_operands);
+  std::string text;
+  if (plan.qk_operands) text = "qk:" + Print(*plan.qk_operands);
+  if (plan.pv_operands) text += (text.empty() ? "pv:" : ",pv:") + Print(*plan.pv_operands);
+  return text;
 }
 
 bool IsPlanName(std::string_view name) {
@@ -145,6 +199,12 @@ std::string_view Name(DequantizeKind kind) { return NameIn(kDequantize, kind); }
 
 std::string Print(const RoundedType& type) {
   return fmt::format("{}{}", ShortName(type.dtype), type.toward_zero ? ".rz" : "");
+}
+
+std::string Print(const OperandCut& cut) {
+  return fmt::format("{}{}{}", NameIn(kOperandTypes, cut.type),
+                     cut.passes > 1 ? fmt::format("x{}", cut.passes) : "",
+                     cut.toward_zero ? ".rz" : "");
 }
 
 std::string Print(const SumPlan& sum) {
@@ -206,6 +266,7 @@ std::string Print(const Plan& plan) {
   if (plan.integer_qk) add("integer_qk", Print(*plan.integer_qk));
   add_real("fixed_q", plan.fixed_q);
   add_real("fixed_p", plan.fixed_p);
+  if (plan.qk_operands || plan.pv_operands) add("operands", PrintOperands(plan));
   add_type("scores", plan.scores);
   add_int("bias_roundings", plan.bias_roundings);
   add_real("tanh_error", plan.tanh_error);
@@ -223,7 +284,9 @@ std::string Print(const Plan& plan) {
   add_int("splits", plan.splits);
   add_real("log_error", plan.log_error);
   add_type("partial", plan.partial);
+  add_type("merge_weights", plan.merge_weights);
   if (plan.normalise) add("normalise", Name(*plan.normalise));
+  add_type("through", plan.through);
   add_bool("flush", plan.flush_subnormals, kYesNo);
   add_bool("saturate", plan.saturate_output, kYesNo);
   if (plan.dequantize) {
@@ -302,6 +365,7 @@ Plan ParsePlan(std::string_view text) {
   };
   take_fixed("fixed_q", &plan.fixed_q);
   take_fixed("fixed_p", &plan.fixed_p);
+  if (fields.TakeIf("operands", &value)) ParseOperands(value, &plan);
   take_type("scores", &plan.scores);
   take_int("bias_roundings", &plan.bias_roundings, 0);
   take_error("tanh_error", &plan.tanh_error);
@@ -327,7 +391,12 @@ Plan ParsePlan(std::string_view text) {
   take_int("splits", &plan.splits, 1);
   take_error("log_error", &plan.log_error);
   take_type("partial", &plan.partial);
+  take_type("merge_weights", &plan.merge_weights);
   if (fields.TakeIf("normalise", &value)) plan.normalise = ParseEnum(kNormalise, value);
+  if (fields.TakeIf("through", &value)) {
+    plan.through.reset();
+    if (value.text != "none") plan.through = ParseFloatType(value);
+  }
   take_bool("flush", &plan.flush_subnormals, kYesNo);
   take_bool("saturate", &plan.saturate_output, kYesNo);
   if (fields.TakeIf("dequantize", &value)) {

@@ -85,6 +85,24 @@ enum class DequantizeKind {
   kRotated,
 };
 
+// To what operands of products on tensor cores or in matrix units are cut.
+enum class OperandType {
+  kTf32,  // 11 significant bits, the range of f32
+  kBf16,
+  kF16,
+};
+
+// Operands in f32 as sums of parts of a shorter type, whose products are summed in `passes`: 1, the
+// leading parts only; 3 (3xTF32, bf16_3x), two parts each, without the product of the second ones;
+// 6 and 9, three parts each, without the three smallest products or with all. Text: TYPE[xN][.rz],
+// as tf32, tf32.rz, tf32x3, bf16x6.
+struct OperandCut {
+  OperandType type = OperandType::kTf32;
+  int passes = 1;
+  bool toward_zero = false;
+  bool operator==(const OperandCut&) const = default;
+};
+
 struct Plan {
   std::string name;  // a label; "" when anonymous
 
@@ -103,6 +121,9 @@ struct Plan {
   // weights times scales of V, over the keys of a block. Unset: neither.
   std::optional<double> fixed_q;
   std::optional<double> fixed_p;
+  // Operands that are cut before they are multiplied: q and K, P and V. Unset: they are not.
+  std::optional<OperandCut> qk_operands;
+  std::optional<OperandCut> pv_operands;
   std::optional<DType> scores;        // type in which scores are stored
   std::optional<int> bias_roundings;  // of a bias before it is added
   std::optional<double> tanh_error;   // relative, of the softcap's tanh
@@ -117,10 +138,12 @@ struct Plan {
   std::optional<bool> p_normalised;      // P is divided by the denominator before rounding
   std::optional<bool> l_from_rounded_p;  // the denominator sums the rounded P
   std::optional<MergeKind> merge;
-  std::optional<int> splits;        // ranges of keys that are merged
-  std::optional<double> log_error;  // relative, of log in lse
-  std::optional<DType> partial;     // type of stored partial outputs
+  std::optional<int> splits;           // ranges of keys that are merged
+  std::optional<double> log_error;     // relative, of log in lse
+  std::optional<DType> partial;        // type of stored partial outputs, or of unnormalised sums
+  std::optional<DType> merge_weights;  // type of the weights of partial results in a merge
   std::optional<NormaliseKind> normalise;
+  std::optional<DType> through;          // type that outputs pass through before that of `out`
   std::optional<bool> flush_subnormals;  // FTZ/DAZ
   std::optional<bool> saturate_output;   // clamps to the largest finite output
   std::optional<DequantizeKind> dequantize;
@@ -140,6 +163,7 @@ Plan ParsePlan(std::string_view text);
 
 std::string Print(const RoundedType& type);
 std::string Print(const SumPlan& sum);
+std::string Print(const OperandCut& cut);
 std::string_view Name(SumOrder order);
 std::string_view Name(ExpForm form);
 std::string_view Name(MergeKind kind);

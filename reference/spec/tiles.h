@@ -121,7 +121,7 @@ struct ExpectedTile {
   // Conformance: the expected codes, little endian, where value alone does not say them (int64, the
   // payload of a NaN); empty: value, encoded.
   std::vector<std::byte> codes;
-  std::vector<double> bound;            // largest |got - value| that the plan explains
+  std::vector<double> bound;  // largest |got - value| that the plan explains
   // Where TileRequest::noise made `bound` smaller than what any kernel of the plan may be off by:
   // that proven bound, per element. Empty: `bound` is proven.
   std::vector<double> proven_bound;
@@ -177,6 +177,10 @@ struct OtherReading {
   bool is_declared = false;
   // Where it explains, what else would is no news: the rows look alike to it.
   bool is_sufficient = false;
+  // Every observed value of the rows that are looked at is such a one; empty: nothing is asked.
+  std::function<bool(double value)> observed_is;
+  // Of so many that one row was held against, this one was picked.
+  int64_t picked_from = 1;
   // Rows that pass as asked have to be explained too, not only those that fail.
   bool of_every_row = false;
   // An answer is explained where each row is what one of these expects; each has the tiles of the
@@ -216,6 +220,14 @@ class ExpectedSource {
   virtual std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const {
     static_cast<void>(output), static_cast<void>(rows);
     return nullptr;
+  }
+  // Questions that the asked one may be an incomplete form of, likeliest first; the text of each is
+  // what would be said besides: "softcap=30". got: a failing row of the observed output, in which
+  // some (which window) show themselves. What they refer to must outlive them.
+  virtual std::vector<OtherReading> Completions(int output, int64_t row,
+                                                std::span<const double> got) const {
+    static_cast<void>(output), static_cast<void>(row), static_cast<void>(got);
+    return {};
   }
   // Fields that the implementation left unsaid, as "field=value".
   virtual std::vector<std::string> Assumptions() const { return {}; }

@@ -288,7 +288,7 @@ std::string FormOf(const AttentionCase& c) {
   if (c.softcap) text += " softcap";
   if (c.sinks) text += " sinks";
   if (c.alibi) text += " alibi";
-  if (c.lse != LseKind::kNone) text += " lse";
+  if (c.lse != LseKind::kNone) text += c.lse_type ? " lse in a low type" : " lse";
   if (c.against_original) text += " original";
   return text;
 }

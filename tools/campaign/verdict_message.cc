@@ -137,7 +137,8 @@ void MapFields(Coder* coder, Maps& heat) {
 
 template <typename Coder, typename Output>
 void OutputFields(Coder* coder, Output& output) {
-  for (auto* text : {&output.name, &output.rule, &output.shape, &output.cause}) coder->Text(*text);
+  for (auto* text : {&output.name, &output.rule, &output.shape, &output.cause, &output.passes_with})
+    coder->Text(*text);
   coder->Choice(output.outcome, static_cast<int>(Outcome::kTimedOut));
   coder->Choice(output.dtype, kLastDType);
   for (auto* lines : {&output.reasons, &output.special_lines, &output.warnings, &output.hints,

@@ -15,6 +15,7 @@
 #include "tools/compare/cast_source.h"
 #include "tools/compare/tensor_role.h"
 #include "tools/corridor/evaluate_case.h"
+#include "tools/corridor/spare_tensors.h"
 
 namespace kvcheck {
 namespace {
@@ -563,6 +564,20 @@ std::unique_ptr<ObservedSource> CaseTensors::Outputs(const StoredFile& file) {
   }
   if (as_they_are) return std::make_unique<FileObserved>(file, paths, c_);
   return std::make_unique<MemorySink>(std::move(outputs));
+}
+
+DatasetNames CaseTensors::AddSpares(const StoredFile& file, TensorMap* inputs) const {
+  DatasetNames added;
+  const auto others = others_.find(file.path());
+  if (others == others_.end()) return added;
+  for (const std::string& path : others->second) {
+    const ObjectRecord& record = DatasetRecord(file.source(), path);
+    if (!SpareName(c_, path, record.dtype, record.shape)) continue;
+    if (const auto name = AddSpare(c_, path, ReadTensor(file.source(), path), inputs)) {
+      added[*name] = path;
+    }
+  }
+  return added;
 }
 
 std::vector<std::string> CaseTensors::Notes() const {

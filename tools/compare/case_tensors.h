@@ -43,6 +43,9 @@ class CaseTensors {
   TensorMap Inputs(const StoredFile& file);
   // The outputs likewise; file must outlive them.
   std::unique_ptr<ObservedSource> Outputs(const StoredFile& file);
+  // Adds to the inputs what the file holds besides and the case may have left out; the paths, by
+  // the names of spare_tensors.h.
+  DatasetNames AddSpares(const StoredFile& file, TensorMap* inputs) const;
   // Where the outputs of the last call of Outputs come from.
   const std::map<std::string, TensorOrigin>& origins() const { return origins_; }
   // What was taken otherwise than as the case has it, and what was not looked at, as sentences.

@@ -50,6 +50,18 @@ std::vector<std::string> OtherInputs(const StoredFile& answers, const Case& c,
   return warnings;
 }
 
+// "input 'sinks'" as "/s_aux of the file", where that was it.
+void NameDatasets(const DatasetNames& spares, std::string* text) {
+  for (const auto& [name, path] : spares) {
+    for (const std::string& words : {fmt::format("input '{}'", name), fmt::format("'{}'", name)}) {
+      const size_t at = text->find(words);
+      if (at == std::string::npos) continue;
+      text->replace(at, words.size(), path + " of the file");
+      break;
+    }
+  }
+}
+
 // Datasets of starts of sequences, as FlashAttention, TransformerEngine and FlashInfer name them.
 bool NamesStarts(std::string_view path) {
   const std::string last = LowerCase(LastPart(path));
@@ -133,8 +145,11 @@ void CompareCase(const CompareQuestion& asked, ResultSink* results) {
     question.inputs = reads_inputs ? tensors.Inputs(file) : GenerateCaseInputs(c, question.profile);
     const std::unique_ptr<ObservedSource> observed = tensors.Outputs(answers);
     tensors.CheckUsed();
+    const DatasetNames spares =
+        reads_inputs ? tensors.AddSpares(file, &question.inputs) : DatasetNames();
     Verdict verdict =
         EvaluateCase(question, *observed, asked.judge, asked.cancel);
+    for (OutputVerdict& output : verdict.outputs) NameDatasets(spares, &output.passes_with);
     if (second) {
       for (std::string& warning : OtherInputs(answers, c, question.inputs)) {
         verdict.warnings.push_back(std::move(warning));

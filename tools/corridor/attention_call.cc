@@ -244,6 +244,7 @@ DenseCall CaseOf(const AttentionCall& call, std::string name) {
   if (call.sinks) c.sinks = call.sinks->dtype;
   c.alibi = call.alibi_slopes.has_value();
   c.lse = call.lse ? call.lse_kind : LseKind::kNone;
+  if (call.lse && call.lse->dtype != LseType(c)) c.lse_type = call.lse->dtype;
   c.data.regime = "file";
   dense.inputs["q"] = call.q;
   c.k = AddOperand("k", call.k, call.k_scale, c, &dense.inputs);
@@ -551,10 +552,11 @@ void CheckLse(const AttentionCall& call, const std::string& lse_layout) {
   if (!call.lse) return;
   const DType type = call.lse->dtype;
   const bool is_wide = call.out.dtype == DType::kFloat64;
-  if (type != DType::kFloat64 && (is_wide || type != DType::kFloat32)) {
+  const bool is_low = type == DType::kFloat16 || type == DType::kBFloat16;
+  if (type != DType::kFloat64 && (is_wide || (type != DType::kFloat32 && !is_low))) {
     RefuseCall("lse", fmt::format("has type {}, where a log-sum-exp beside an output in {} is {}",
                                   Name(type), Name(call.out.dtype),
-                                  is_wide ? "float64" : "float32 or float64"));
+                                  is_wide ? "float64" : "float32, float64, float16 or bfloat16"));
   }
   const std::vector<int64_t> wanted(call.q.extents.begin(), call.q.extents.begin() + 3);
   const std::vector<int64_t>& given = call.lse->extents;  // of B, H, S

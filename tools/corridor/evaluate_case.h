@@ -106,6 +106,10 @@ class CancellableSource : public ExpectedSource {
   std::shared_ptr<const SeenKeys> Seen(int output, const RowsToExplain& rows) const override {
     return source_.Seen(output, rows);
   }
+  std::vector<OtherReading> Completions(int output, int64_t row,
+                                        std::span<const double> got) const override {
+    return source_.Completions(output, row, got);
+  }
   std::vector<std::string> Assumptions() const override { return source_.Assumptions(); }
 
  private:

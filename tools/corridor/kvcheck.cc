@@ -22,6 +22,7 @@
 #include "tools/corridor/judge_history.h"
 #include "tools/corridor/judge_trace.h"
 #include "tools/corridor/registry.h"
+#include "tools/corridor/spare_tensors.h"
 #include "tools/report/json_report.h"
 #include "tools/report/number_text.h"
 #include "tools/report/summary.h"
@@ -225,6 +226,16 @@ Verdict JudgeCase(const std::string& case_text, const Arrays& inputs, const Arra
   question.inputs = DataOf(question.c).IsFile()
                         ? ToTensors(inputs)
                         : GenerateCaseInputs(question.c, ParseProfile(settings.profile));
+  // What the case does not name it may have left out.
+  const std::map<std::string, TensorSpec> specs = InputSpecs(question.c);
+  TensorMap others;
+  for (auto& [name, tensor] : question.inputs) {
+    if (!specs.contains(name)) others[name] = std::move(tensor);
+  }
+  for (auto& [name, tensor] : others) {
+    question.inputs.erase(name);
+    AddSpare(question.c, name, std::move(tensor), &question.inputs);
+  }
   return Judged(std::move(question), outputs, settings);
 }
 

@@ -66,8 +66,9 @@ struct Settings {
 
 // A call of an attention kernel, and what it answered.
 // Shapes: q (B, Hq, L, Dk), k (B, Hkv, T, Dk), v (B, Hkv, T, Dv), out (B, Hq, L, Dv), their axes in
-// the order of `layout`; lse (B, Hq, L) in that of `lse_layout`, in f32, of outputs in f64 in f64,
-// or in f64 beside other outputs, where the f32 next to it is judged; sinks and alibi_slopes (Hq).
+// the order of `layout`; lse (B, Hq, L) in that of `lse_layout`, in f32, f16 or bf16, of outputs in
+// f64 in f64, or in f64 beside other outputs, where the f32 next to it is judged; sinks and
+// alibi_slopes (Hq).
 // A mask_array that the mask has no term for is bool or additive of shape (T), (L, T), (B, L, T) or
 // (B, Hq, L, T), in which an extent may be 1. K and V of plain types, or codes of 8 bits with
 // k_scale and v_scale; other formats go through JudgeCase.

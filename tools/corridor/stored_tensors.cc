@@ -9,6 +9,7 @@
 #include "golden/schema.h"
 #include "golden/sharded_file.h"
 #include "reference/spec/error.h"
+#include "tools/corridor/spare_tensors.h"
 #include "tools/process/untrusted_reader.h"
 
 namespace kvcheck {
@@ -268,7 +269,12 @@ TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& 
   TensorMap inputs;
   for (const auto& [name, dataset] : datasets) {
     const TensorSpec* spec = FindSpec(specs, name);
-    if (spec == nullptr) continue;
+    if (spec == nullptr) {
+      const ObjectRecord& record = DatasetRecord(file.source(), dataset);
+      if (!SpareName(c, dataset, record.dtype, record.shape)) continue;
+      AddSpare(c, dataset, ReadTensor(file.source(), dataset), &inputs);
+      continue;
+    }
     Tensor tensor = ReadTensor(file.source(), dataset);
     tensor.dtype = MeantType(DatasetRecord(file.source(), dataset), spec);
     if (tensor.shape.SameExtents(spec->shape)) tensor.shape = spec->shape;

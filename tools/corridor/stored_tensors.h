@@ -102,7 +102,8 @@ class FileObserved : public ObservedSource {
   mutable std::mutex mutex_;
 };
 
-// The inputs of a case from datasets; names which the case does not need are ignored.
+// The inputs of a case from datasets; names which the case does not need are ignored, but for those
+// that it may have left out (spare_tensors.h).
 // Errors: kMissingData when one is absent or not of the case's type and shape; kUnreadableFile.
 TensorMap LoadInputs(const StoredFile& file, const Case& c, const DatasetNames& datasets);
 

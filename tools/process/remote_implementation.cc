@@ -72,6 +72,8 @@ void PutFields(const AttentionCase& c, WireWriter& writer) {
   fields.Text("lse", c.lse == LseKind::kNone      ? "none"
                      : c.lse == LseKind::kNatural ? "natural"
                                                   : "base2");
+  // Only where it is another than adapters know: f32, or f64 beside an output in f64.
+  if (c.lse != LseKind::kNone && c.lse_type) fields.Text("lse_type", ShortName(*c.lse_type));
   fields.Flag("against_original", c.against_original);
 }
 
@@ -147,7 +149,9 @@ RunOutcome RemoteImplementation::Run(const Case& c, const TensorMap& inputs, Sin
   writer.EndMap();
   writer.Key("inputs");
   writer.StartMap();
+  const std::map<std::string, TensorSpec> wanted = InputSpecs(c);
   for (const auto& [name, tensor] : inputs) {
+    if (!wanted.contains(name)) continue;  // lies beside the inputs, and is none
     std::vector<int64_t> extents;
     for (const Axis& axis : tensor.shape.axes) extents.push_back(axis.extent);
     writer.Key(name);

@@ -29,6 +29,7 @@
 #include "tools/report/case_result.h"
 #include "tools/report/github_report.h"
 #include "tools/report/html_report.h"
+#include "tools/report/output_text.h"
 #include "tools/report/summary.h"
 #include "tools/report/text_report.h"
 #include "tools/report/tool_version.h"
@@ -204,6 +205,7 @@ void BindVerdict(nb::module_& m) {
                      return nb::float_(output->worst->bound + output->worst->reference_bound);
                    })
       .def_prop_ro("hints", HintsOf)
+      .def_prop_ro("passes_with", PassesWith)
       .def_prop_ro("warnings",
                    [](const Verdict& v) {
                      std::vector<std::string> all = v.warnings;

@@ -35,11 +35,15 @@ std::string_view ClassOf(Standpoint standpoint) {
   return "open";
 }
 
-// The headline without what the row shows in columns of its own: "FAIL  name  SENTENCE".
-std::string SentenceOf(const std::string& headline) {
+// The headline without what the row shows in columns of its own: "FAIL  name  SENTENCE"; with what
+// the case may have left out.
+std::string SentenceOf(const CaseResult& result, const std::string& headline) {
+  const std::string missing = PassesWith(result.verdict);
+  const std::string text =
+      missing.empty() ? "" : NameText("passes with " + missing) + "; as asked: ";
   const size_t first = headline.find("  ");
   const size_t second = first == std::string::npos ? first : headline.find("  ", first + 2);
-  return second == std::string::npos ? headline : headline.substr(second + 2);
+  return text + (second == std::string::npos ? headline : headline.substr(second + 2));
 }
 
 // Up to which |error| over the tolerance a shade of maps goes; the last one has no end.
@@ -222,7 +226,7 @@ std::string DetailsOf(const CaseResult& result, int64_t number, std::string_view
       "<article id=\"r{0}\" data-standing=\"{1}\"><h3><span class=\"tag {1}\">{2}</span> {3}</h3>\n"
       "<p>{4}</p>\n{5}",
       number, standing, HtmlText(Name(result.verdict.outcome)), HtmlText(Title(result)),
-      HtmlText(SentenceOf(headline)), HintHtml(result, "p"));
+      HtmlText(SentenceOf(result, headline)), HintHtml(result, "p"));
   for (const OutputVerdict& output : result.verdict.outputs) {
     if (output.outcome == Outcome::kPass) continue;
     html += MapSvg(output.heat.heads_by_token, output.name);
@@ -315,7 +319,7 @@ void HtmlReport::Add(const CaseResult& result) {
       "<td>{}{}</td></tr>\n",
       standing, standing, HtmlText(Name(result.verdict.outcome)),
       has_details ? fmt::format("<a href=\"#r{}\">{}</a>", number_, title) : title,
-      HtmlText(SentenceOf(Headline(result, options))), good ? "" : HintHtml(result, "div"));
+      HtmlText(SentenceOf(result, Headline(result, options))), good ? "" : HintHtml(result, "div"));
 }
 
 void HtmlReport::AddTable(const std::string& title, const std::string& note,

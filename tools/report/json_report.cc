@@ -249,6 +249,7 @@ Json OutputJson(const OutputVerdict& output) {
           {"fits", std::move(fits)},
           {"seen", output.seen ? SeenJson(*output.seen) : Json(nullptr)},
           {"cause", output.cause},
+          {"passes_with", output.passes_with},
           {"hints", output.hints},
           {"plan_changes", output.plan_changes},
           {"breakdown", output.breakdown}};

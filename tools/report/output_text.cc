@@ -12,6 +12,7 @@
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/plan.h"
+#include "reference/spec/plan_meaning.h"
 #include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
@@ -315,26 +316,43 @@ std::string LabelledLine(std::string_view label, const std::vector<std::string>&
   return fmt::format("  {:<{}} {}\n", label, kLabelWidth, NameText(text));
 }
 
+std::string PassesWith(const Verdict& verdict) {
+  if (verdict.outcome != Outcome::kFail) return "";
+  for (const OutputVerdict& output : verdict.outputs) {
+    if (!output.passes_with.empty()) return output.passes_with;
+  }
+  return "";
+}
+
 std::vector<std::string> HintLines(const OutputVerdict& output) {
   // One declaration says what it is instead of; of several only what they say is named.
-  const auto either = [](std::vector<std::string> changes) {
-    if (changes.size() > 1) {
-      for (std::string& change : changes) {
-        change.resize(std::min(change.size(), change.find(" instead of ")));
-      }
-    }
-    return fmt::format("{}; declare that only of a kernel that does so",
-                       fmt::join(changes, ", or "));
+  const auto shown = [](std::string change, bool is_one) {
+    if (!is_one) change.resize(std::min(change.size(), change.find(" instead of ")));
+    return change;
   };
   std::vector<std::string> of_plan, of_profile;
   for (const std::string& change : output.plan_changes) {
     (IsOfProfile(change) ? of_profile : of_plan).push_back(change);
   }
   std::vector<std::string> hints = output.hints;
-  if (!of_plan.empty()) {
-    hints.push_back("would be inside the bound if the plan said " + either(of_plan));
+  std::vector<std::string> meanings;
+  for (const std::string& change : of_plan) {
+    const std::string meaning = MeaningOf(change);
+    const std::string word = shown(change, of_plan.size() == 1);
+    meanings.push_back(meaning.empty() ? "the plan said " + word
+                                       : fmt::format("{} ({})", meaning, word));
   }
-  if (!of_profile.empty()) hints.push_back("would pass if the profile said " + either(of_profile));
+  if (!meanings.empty()) {
+    hints.push_back(fmt::format("passes if {}: declare that only of a kernel that does so",
+                                fmt::join(meanings, ", or if ")));
+  }
+  if (!of_profile.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& change : of_profile) words.push_back(shown(change, of_profile.size() == 1));
+    hints.push_back(fmt::format(
+        "would pass if the profile said {}; declare that only of a kernel that does so",
+        fmt::join(words, ", or ")));
+  }
   return hints;
 }
 

@@ -22,6 +22,8 @@ std::string PassSentence(const OutputVerdict& output);
 // What explains the result, in a sentence; "": nothing does.
 std::string FirstHint(const CaseResult& result);
 
+// What the case may have left out: under it all outputs would pass. "": nothing that was tried.
+std::string PassesWith(const Verdict& verdict);
 // What explains a failure, and the declarations under which it would pass, in one line.
 std::vector<std::string> HintLines(const OutputVerdict& output);
 // "bound": how large, from which roundings, under which rule and plan; "rule" where the rule alone

@@ -61,6 +61,8 @@ std::string Tag(const CaseResult& result, const TextOptions& options) {
     default:
       break;
   }
+  const std::string missing = PassesWith(result.verdict);
+  if (!missing.empty()) return "FAIL as asked; passes with " + missing;
   return std::string(Name(result.verdict.outcome));
 }
 

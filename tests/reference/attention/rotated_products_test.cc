@@ -54,6 +54,8 @@ DrawnAttention DrawRotated(uint64_t seed, const std::vector<std::string>& format
   plan.fixed_q.reset();
   plan.fixed_p.reset();
   plan.dequantize = DequantizeKind::kRotated;
+  plan.qk_operands.reset();
+  plan.pv_operands.reset();
   plan.dequantize_roundings = 2;
   plan.dequantize_dtype.reset();
   return drawn;

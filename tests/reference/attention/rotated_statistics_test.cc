@@ -21,6 +21,8 @@ KvFormat FormatNamed(const std::string& text) { return ParseKvFormat(WholeLine(t
 Plan PlanInBasis(DType p, int roundings = 1) {
   Plan plan = StatisticsPlan(p);
   plan.dequantize = DequantizeKind::kRotated;
+  plan.qk_operands.reset();
+  plan.pv_operands.reset();
   plan.dequantize_roundings = roundings;
   return plan;
 }

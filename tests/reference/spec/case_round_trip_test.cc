@@ -181,6 +181,10 @@ AttentionCase AnyAttention() {
   if (*rc::gen::arbitrary<bool>()) c.sinks = AnyRealType();
   c.alibi = *rc::gen::arbitrary<bool>();
   c.lse = OneOf<LseKind>({LseKind::kNone, LseKind::kNatural, LseKind::kBase2});
+  if (c.lse != LseKind::kNone && *rc::gen::arbitrary<bool>()) {
+    const DType type = AnyRealType();
+    if (type != LseType(c)) c.lse_type = type;
+  }
   c.against_original = !(IsPlain(c.k) && IsPlain(c.v)) && *rc::gen::arbitrary<bool>();
   c.data = AnyData();
   return c;

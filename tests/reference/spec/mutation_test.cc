@@ -52,7 +52,7 @@ const std::vector<std::string> kCases = {
     "attention b=2 hq=4 hkv=4 l=2 t=9 d=80 q=f16 k=f16 v=f16 out=f32 "
     "mask=causal_top_left+window:4+left_pad:0,9+additive:B1LT:bf16 scale=2^-3 data=gauss:2",
     "attention hq=2 hkv=1 l=3 t=5 d=2 q=f64 k=f64 v=f64 out=f64 mask=bool:BHLT scale=-0 "
-    "lse=natural data=ties:3",
+    "lse=natural:bf16 data=ties:3",
     "attention hq=2 hkv=1 l=3 t=5 d=2 q=f64 k=f64 v=f64 out=f64 mask=window:9223372036854775807 "
     "scale=1e-320 softcap=2^1023 against=stored data=ties:3",
     "attention b=1 hq=1 hkv=1 l=1 t=4 d=8 q=f32 k=f8e4m3fn v=f8e4m3fn out=bf16 mask=left_pad:2 "
@@ -78,7 +78,8 @@ const std::vector<std::string> kPlans = {
     "qk=f32:tensor_core:16:23 prescale=bf16:2 scores=bf16 exp=exp2_log2 exp_error=2^-22",
     "scale_roundings=3 bias_roundings=1 tanh_error=0.001 exp_floor=2^-126 lazy_rescale=5.545",
     "block=all sink=last p=f8e4m3fn p_scale=448 p_normalised=yes l_from=rounded",
-    "merge=lse_division_free splits=8 log_error=0 partial=bf16 normalise=reciprocal",
+    "merge=lse_division_free splits=8 log_error=0 partial=bf16 merge_weights=f16 "
+    "normalise=reciprocal through=bf16 operands=qk:tf32x3.rz,pv:bf16",
     "flush=no saturate=yes dequantize=inside:2",
     "integer_qk=affine:8:g32:f16 prescale=none scale_roundings=2",
     "dequantize=factored fixed_q=2^-23 fixed_p=none block=64",

@@ -21,6 +21,7 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
+#include "reference/spec/plan_meaning.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/text.h"
 #include "tests/reference/spec/expect_error.h"
@@ -72,6 +73,11 @@ SumPlan AnySum() {
   return sum;
 }
 
+OperandCut AnyCut() {
+  return {OneOf<OperandType>({OperandType::kTf32, OperandType::kBf16, OperandType::kF16}),
+          OneOf<int>({1, 3, 6, 9}), Coin()};
+}
+
 Plan AnyPlan() {
   Plan plan;
   if (Coin()) plan.name = OneOf<std::string>({"mine", "plain_f32", "v1.2-rc_3", "a"});
@@ -87,6 +93,8 @@ Plan AnyPlan() {
   if (Coin()) plan.integer_qk = OneOf(AllKvFormats());
   if (Coin()) plan.fixed_q = AnyError();
   if (Coin()) plan.fixed_p = AnyError();
+  if (Coin()) plan.qk_operands = AnyCut();
+  if (Coin()) plan.pv_operands = Coin() ? plan.qk_operands : AnyCut();
   if (Coin()) plan.scores = AnyFloat();
   if (Coin()) plan.bias_roundings = AnyCount(0);
   if (Coin()) plan.tanh_error = AnyError();
@@ -110,6 +118,8 @@ Plan AnyPlan() {
   if (Coin()) plan.splits = AnyCount(1);
   if (Coin()) plan.log_error = AnyError();
   if (Coin()) plan.partial = AnyFloat();
+  if (Coin()) plan.merge_weights = AnyFloat();
+  if (Coin()) plan.through = AnyFloat();
   if (Coin()) {
     plan.normalise = OneOf<NormaliseKind>(
         {NormaliseKind::kDivide, NormaliseKind::kReciprocal, NormaliseKind::kApproximate});
@@ -303,6 +313,42 @@ TEST(PlanTextDeathTest, FieldWhosePartnerIsUnsaidIsABugOfTheCaller) {
   plan = {};
   plan.prescale_roundings = 1;
   EXPECT_EXIT(Print(plan), exits, "prescale");
+}
+
+TEST(Plan, SaysWhichOperandsAreCut) {
+  const Plan both = ParsePlan("operands=tf32x3.rz");
+  ASSERT_TRUE(both.qk_operands && both.pv_operands);
+  EXPECT_EQ(*both.qk_operands, (OperandCut{OperandType::kTf32, 3, true}));
+  EXPECT_EQ(both.qk_operands, both.pv_operands);
+  EXPECT_EQ(Print(both), "operands=tf32x3.rz");
+  const Plan one = ParsePlan("operands=pv:bf16x6");
+  EXPECT_FALSE(one.qk_operands);
+  EXPECT_EQ(Print(one), "operands=pv:bf16x6");
+  EXPECT_EQ(Print(ParsePlan("operands=qk:tf32,pv:bf16")), "operands=qk:tf32,pv:bf16");
+  EXPECT_EQ(Print(ParsePlan("operands=none")), "");
+  const Plan base = ParsePlan("vllm_triton_f32");
+  ASSERT_TRUE(base.qk_operands && base.pv_operands);
+  const Plan overridden = ParsePlan("vllm_triton_f32 operands=qk:tf32");
+  EXPECT_FALSE(overridden.pv_operands) << "the field as a whole";
+  for (const std::string wrong : {"tf33", "tf32x2", "tf32.rzx3", "f32", "qk:tf32,qk:tf32",
+                                  "kv:tf32", "qk:tf32,pv", "", "tf32x", ".rz"}) {
+    EXPECT_NE(ErrorOf([&] { ParsePlan("operands=" + wrong); }), "") << wrong;
+  }
+}
+
+// What hints say: never a word alone, which an owner would have to take on trust.
+TEST(Plan, SaysWhatAChangeWouldMean) {
+  EXPECT_EQ(MeaningOf("p=bf16 instead of p=f32"), "P were rounded to bf16");
+  EXPECT_EQ(MeaningOf("operands=tf32.rz instead of operands=none"),
+            "operands of q.k and P.V were cut to TF32");
+  EXPECT_EQ(MeaningOf("operands=qk:bf16x3"),
+            "operands of q.k were split into bf16 parts, 3 products each");
+  EXPECT_EQ(MeaningOf("pv=f16:sequential instead of pv=f32:sequential"),
+            "P.V were summed in f16, one term after the other");
+  EXPECT_EQ(MeaningOf("through=bf16 instead of through=none"),
+            "outputs were rounded before they are stored, to bf16");
+  EXPECT_EQ(MeaningOf("lazy_rescale=3"), "the plan said lazy_rescale=3");
+  EXPECT_EQ(MeaningOf("encode=kivi"), "");
 }
 
 }  // namespace

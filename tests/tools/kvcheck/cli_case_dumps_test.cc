@@ -214,6 +214,22 @@ TEST_F(CaseDumps, AnswersThatNobodyAsksForAreWarnedOf) {
   EXPECT_TRUE(Says(chosen, "/second/out")) << chosen.out;
 }
 
+// A right answer to more than the case says: the first line says what is missing.
+TEST_F(CaseDumps, ATensorThatTheCaseLeavesOutIsReadWhereTheAnswerFails) {
+  Answer(
+      "attention b=1 hq=4 hkv=2 l=3 t=7 d=32 q=bf16 k=bf16 v=bf16 out=bf16 "
+      "mask=causal_bottom_right sinks=f32");
+  case_text_.erase(case_text_.find(" sinks=f32"), 10);
+  TensorMap dump = Own();
+  EXPECT_FALSE(Says(JudgeTensors(dump), "passes with"));
+  dump["/s_aux"] = Stored(tensors_.at("sinks"), {0}, DType::kFloat32);
+  const ToolRun run = JudgeTensors(dump);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(run.out.starts_with(
+      "FAIL as asked; passes with sinks=f32 (/s_aux of the file is not in the case)  "))
+      << run.out;
+}
+
 TEST_F(CaseDumps, InputsAndOutputsMayStandInTwoFiles) {
   TensorMap inputs = Own();
   const TensorMap outputs = {{"/result", inputs.at("/out")}};

@@ -69,8 +69,8 @@ TEST(GithubReport, TheSummaryHasCountsATableAndTheTextOfEachFailure) {
   EXPECT_THAT(text, HasSubstr(CaseText(FailedResult(), whole)));
   const std::string row = text.substr(text.find("\n| FAIL | ") + 1);
   EXPECT_THAT(row.substr(0, row.find('\n')),
-              HasSubstr("<br>hint: would be inside the bound if the plan said p=bf16"));
-  EXPECT_THAT(report.Annotations(), HasSubstr("%0Awould be inside the bound"));
+              HasSubstr("<br>hint: passes if P were rounded to bf16 (p=bf16"));
+  EXPECT_THAT(report.Annotations(), HasSubstr("%0Apasses if P were rounded to bf16"));
 }
 
 TEST(GithubReport, NothingInANameLeavesItsCellOrItsFence) {

@@ -20,6 +20,19 @@ TEST(TextReport, FailureOpensWithTheWorstElement) {
             "1.64e4 x the bound 1.9e-6");
 }
 
+TEST(TextReport, FailureThatAnotherCaseWouldPassSaysSoFirst) {
+  CaseResult result = FailedResult();
+  result.verdict.outputs[0].passes_with = "sinks=f32 (/sinks of the file is not in the case)";
+  const std::string line = Headline(result, {});
+  EXPECT_TRUE(
+      line.starts_with("FAIL as asked; passes with sinks=f32 (/sinks of the file is not in the "
+                       "case)  gqa/mlx  out["))
+      << line;
+  TextOptions options;
+  options.colour = true;
+  EXPECT_TRUE(ShownHeadline(result, options).starts_with("\033[31mFAIL\033[0m as asked; "));
+}
+
 TEST(TextReport, ColourIsOfTheFirstWordOnRequest) {
   TextOptions options;
   EXPECT_EQ(ShownHeadline(FailedResult(), options), Headline(FailedResult(), options));
@@ -35,8 +48,8 @@ TEST(TextReport, ColourIsOfTheFirstWordOnRequest) {
 constexpr const char* kFirstLines =
     "FAIL  gqa/mlx  out[b=1, hq=3, l=0, dv=17]: got 0.53125, expected 0.5, error 3.1e-2 is "
     "1.64e4 x the bound 1.9e-6\n"
-    "  hint         would be inside the bound if the plan said p=bf16 instead of p=f32; "
-    "declare that only of a kernel that does so\n"
+    "  hint         passes if P were rounded to bf16 (p=bf16 instead of p=f32): declare it only if "
+    "your kernel does that\n"
     "  where        all failures in hq=3\n"
     "  bound        1.9e-6 = output rounding 75 % + P rounding 25 %; derived bound under plan "
     "plain_f32, of which 2 fields are assumed; 0.2 % of the data (median)\n"
