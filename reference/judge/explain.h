@@ -18,7 +18,7 @@
 namespace kvcheck {
 
 // Failing tiles that are asked again for their fault directions, in their order.
-inline constexpr int64_t kHintTiles = 64;
+inline constexpr int64_t kHintTiles = 8;
 
 // One output of a case: everything that the second pass looks at.
 struct OutputView {

@@ -23,6 +23,9 @@
 namespace kvcheck {
 namespace {
 
+// Rows of which a declaration is asked whether they would pass under it; of fewer, all.
+constexpr int64_t kDeclaredRows = 256;
+
 // Why an output cannot be compared at all.
 std::optional<std::string> Mismatch(const OutputInfo& info, const ObservedSource& observed) {
   const OutputInfo* got = observed.Find(info.name);
@@ -351,6 +354,7 @@ class OutputJudge {
     JudgeOptions plain = options;
     plain.explain = plain.strict = false;
     plain.rule = std::min(options.rule, Rule::kNoise);
+    if (plain.sample_rows == 0) plain.sample_rows = kDeclaredRows;
     std::optional<Verdict> as_asked;
     const auto passes = [&](const ExpectedSource& source) {
       const Verdict read = Judge(source, view.observed, plain);
@@ -372,7 +376,7 @@ class OutputJudge {
       }
       if (verdict_.cause.empty()) verdict_.cause = reading.name;
       verdict_.hints.push_back(fmt::format(
-          "looks as if {}: so read, every row that fails is inside the bound", reading.text));
+          "looks as if {}: so read, the failing rows are inside the bound", reading.text));
     }
   }
 

@@ -42,9 +42,13 @@ struct JudgedTile {
   std::vector<uint8_t> fails;  // per row
 };
 
-std::optional<ExpectedTile> TileAt(const ExpectedSource& source, int output, const TileSpan& span) {
+// sample: the rows that are wanted; nullptr: all.
+std::optional<ExpectedTile> TileAt(const ExpectedSource& source, int output, const TileSpan& span,
+                                   const RowSample* sample = nullptr) {
   if (span.index >= source.TileCount()) return std::nullopt;
-  for (ExpectedTile& tile : source.Tiles(span.index, {})) {
+  TileRequest request;
+  request.sample = sample;
+  for (ExpectedTile& tile : source.Tiles(span.index, request)) {
     if (tile.output == output && tile.first_row == span.first_row &&
         tile.row_count == span.row_count) {
       return std::move(tile);
@@ -79,6 +83,27 @@ class Candidate {
   bool empty() const { return sources_.empty(); }
   bool WantsAllRows() const {
     return reordered_.has_value() || reading_.of_every_row || every_row_;
+  }
+
+  // Whether these rows of a tile are what some source expects; of what they prove nothing is kept.
+  bool MayExplain(const TileSpan& span, const JudgedTile& judged,
+                  const std::vector<int64_t>& rows) const {
+    const ObservedSource& from =
+        reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
+    const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
+    const RowSample sample({rows});
+    std::vector<int64_t> open = rows;
+    for (const auto& source : sources_) {
+      auto tile = TileAt(*source, view_.output, span, &sample);
+      if (!tile) return false;
+      TakeGiven(observed, &*tile);
+      const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
+      std::erase_if(open, [&](int64_t row) {
+        return IsExplained(*tile, evaluation, judged, static_cast<size_t>(row - span.first_row));
+      });
+      if (open.empty()) return true;
+    }
+    return false;
   }
 
   // Whether every row of the tile that must be explained is.
@@ -203,19 +228,37 @@ Candidates Surviving(const OutputView& view, const std::vector<TileSpan>& spans,
   if (readings.empty() || first == spans.end()) return {};
   const auto first_judged = judged_tile(*first);
   if (!first_judged) return {};
-  // Most are refuted by one tile: only what is left keeps its inputs.
+  // Most are refuted by a row or two: only what is left is asked of more, and keeps its inputs.
+  std::vector<int64_t> few;
+  for (size_t row = 0; row < first_judged->fails.size() && few.size() < kScreenRows; ++row) {
+    if (first_judged->fails[row] != 0 || every_row) {
+      few.push_back(first->first_row + static_cast<int64_t>(row));
+    }
+  }
   Candidates alive;
   for (const OtherReading& reading : readings) {
     auto candidate = std::make_unique<Candidate>(view, reading, every_row);
-    if (!candidate->empty() && candidate->Explains(*first, *first_judged)) {
+    if (!candidate->empty() && candidate->MayExplain(*first, *first_judged, few) &&
+        candidate->Explains(*first, *first_judged)) {
       alive.push_back(std::move(candidate));
     }
   }
+  const auto asked = [&](const TileSpan& span) {
+    return &span != &*first &&
+           (span.failed > 0 || std::any_of(alive.begin(), alive.end(), [](const auto& candidate) {
+              return candidate->WantsAllRows();
+            }));
+  };
+  const auto tiles = static_cast<size_t>(std::count_if(spans.begin(), spans.end(), asked));
+  size_t at = 0;
   for (auto span = spans.begin(); span != spans.end() && !alive.empty(); ++span) {
-    const bool any_wants_all = std::any_of(alive.begin(), alive.end(), [](const auto& candidate) {
-      return candidate->WantsAllRows();
-    });
-    if (span == first || (span->failed == 0 && !any_wants_all)) continue;
+    if (!asked(*span)) continue;
+    // As many of the tiles as are asked at most, spread over all.
+    const size_t index = at++;
+    if (tiles > kReadingTiles &&
+        index * kReadingTiles / tiles == (index + 1) * kReadingTiles / tiles) {
+      continue;
+    }
     const auto judged = judged_tile(*span);
     if (!judged) return {};
     std::erase_if(alive, [&](const auto& candidate) {

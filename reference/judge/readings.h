@@ -18,6 +18,11 @@ namespace kvcheck {
 // Readings that are asked for a whole output at most; of more, the first.
 inline constexpr size_t kMostReadings = 8;
 
+// Rows that refute most readings, and tiles that the others are asked of after the first one: an
+// explanation costs no more however large the output is.
+inline constexpr size_t kScreenRows = 2;
+inline constexpr size_t kReadingTiles = 16;
+
 // Tiles that a completion is held against where no element of the output fails by itself.
 inline constexpr size_t kCompletionTiles = 4;
 

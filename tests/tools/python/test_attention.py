@@ -463,3 +463,35 @@ def test_the_reference_is_attention_and_its_bound_holds():
     assert values["lse"][0].shape == (2, 4, 9)
     moved = kvcheck.reference_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), causal=True, layout="bshd", plan=PLAN)
     assert np.array_equal(moved["out"][0], value)
+
+
+def test_statistics_fail_what_the_bound_lets_pass():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(3)
+    q = rng.standard_normal((1, 4, 2, 64), np.float32).astype(ml_dtypes.bfloat16)
+    k, v = rng.standard_normal((2, 1, 4, 8192, 64), np.float32).astype(ml_dtypes.bfloat16)
+    without_the_last = kvcheck.reference_attention(q, k[:, :, :-1], v[:, :, :-1], dtype="bfloat16")["out"][0]
+    wrong = without_the_last.astype(np.float32).astype(ml_dtypes.bfloat16)
+    asked = {"plan": "flash_attention_2"}
+    assert kvcheck.judge_attention(wrong, q, k, v, **asked).outcome == "FAIL"
+    alone = kvcheck.judge_attention(wrong, q, k, v, rule="bound", **asked)
+    assert alone.passed and "by the proven bound alone" in str(alone).splitlines()[0]
+    right = kvcheck.reference_attention(q, k, v, dtype="bfloat16")["out"][0].astype(np.float32).astype(ml_dtypes.bfloat16)
+    assert kvcheck.judge_attention(right, q, k, v, **asked).passed
+    with pytest.raises(kvcheck.Error, match="'statistics' or 'bound'"):
+        kvcheck.judge_attention(right, q, k, v, rule="noise", **asked)
+
+
+def test_must_see_makes_blindness_no_pass():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(3)
+    q = rng.standard_normal((1, 1, 1, 8), np.float32).astype(ml_dtypes.bfloat16)
+    k, v = rng.standard_normal((2, 1, 1, 4096, 8), np.float32).astype(ml_dtypes.bfloat16)
+    out = kvcheck.reference_attention(q, k, v, dtype="bfloat16")["out"][0].astype(np.float32).astype(ml_dtypes.bfloat16)
+    lax = kvcheck.judge_attention(out, q, k, v, plan="flash_attention_2")
+    assert lax.passed and "blind to: " in str(lax).splitlines()[0]
+    for asked in ("standard", ["row factor"]):
+        assert kvcheck.judge_attention(out, q, k, v, plan="flash_attention_2", must_see=asked).outcome == "MISTRUSTED"
+    assert kvcheck.judge_attention(out, q, k, v, plan="flash_attention_2", must_see="none").passed
+    with pytest.raises(kvcheck.Error, match="row factor"):
+        kvcheck.judge_attention(out, q, k, v, plan="flash_attention_2", must_see="rows factor")
