@@ -349,7 +349,9 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
     }
     double largest = FloatTypeOf(case_.out).largest_finite;
     if (arithmetic_.u_through > 0) {
-      largest = std::min(largest, FloatTypeOf(arithmetic_.through).largest_finite);
+      // The largest number of that type, as `out` has it.
+      const double end = std::min(largest, FloatTypeOf(arithmetic_.through).largest_finite);
+      largest = RoundTo(case_.out, end, {.rounding = Rounding::kTowardZero});
     }
     for (size_t c = 0; c < dv; ++c) {
       const ChannelReference& channel = row.channels[c];
