@@ -347,7 +347,7 @@ class Model {
   // Per channel, the mean number of keys whose addends round the running sum alike: keys of equal
   // scores; where V differs between keys by less than a spacing of the sum, also those whose
   // weights do. The larger the sum beside its addends, the more these are.
-  std::vector<double> LikeAddends(double u) const {
+  std::vector<double> LikeAddends(double u, const std::vector<double>& sizes) const {
     const double reach = 2 * u * static_cast<double>(q_.p.size());
     const double fine = LikeKeys(q_.s, order_, widths_.front());
     double wide = 0, weights = 0;
@@ -355,7 +355,7 @@ class Model {
     std::vector<double> alike(channels_, fine);
     for (size_t c = 0; c < channels_; ++c) {
       const double difference = weights > 0 ? q_.sums[c].c / weights : q_.sums[c].spread;
-      if (!(difference <= reach * q_.sums[c].x)) continue;
+      if (!(difference <= reach * sizes[c])) continue;
       if (wide == 0) wide = LikeKeys(q_.s, order_, std::max(widths_.front(), reach));
       alike[c] = wide;
     }
@@ -397,7 +397,22 @@ class Model {
     const double additions = truncates ? 0 : w_.depths.pv;
     const double random = additions + (is_nearest_outside ? outside : 0);
     const double one_way = common + (is_nearest_outside ? 0 : outside);
-    const std::vector<double> alike = LikeAddends(u);
+    // An accumulator below op's type: its worst case says nothing over a thousand keys, and less is
+    // rounded where the running sum is smaller than the sum of all sizes.
+    const bool follows = additions > 0 && is_nearest_outside && a_.u_pv > a_.u_a &&
+                         pv.order == SumOrder::kSequential && !basis.Rotates() && !a_.factored;
+    std::optional<RangeSums> ranges;
+    if (!basis.Rotates() && (is_tensor_core || follows || a_.u_part > 0)) {
+      ranges.emplace(q_, channels_, follows || a_.u_part > 0);
+    }
+    std::vector<double> path;
+    if (follows || (is_tensor_core && ranges)) path = ranges->LargestRange();
+    // Largest sizes of the running sum.
+    std::vector<double> sizes(channels_);
+    for (size_t c = 0; c < channels_; ++c) {
+      sizes[c] = follows ? std::min(path[c] * (1 + w_.t_plus), q_.sums[c].x) : q_.sums[c].x;
+    }
+    const std::vector<double> alike = LikeAddends(u, sizes);
     const std::vector<double> lost = additions > 0 ? LostAddends(u) : std::vector<double>();
     // Cut operands err alike wherever their values come again, and the weights of a merge are
     // common to a range of keys.
@@ -407,25 +422,14 @@ class Model {
     n_.second_order =
         Compose(cut.lost + Gamma(w_.depths.pv, a_.u_pv) * cut.size,
                 Compose(Gamma(outside + common, std::max(a_.u_a, a_.u_pv)), a_.u_weight));
-    // An accumulator below op's type: its worst case says nothing over a thousand keys, and less is
-    // rounded where the running sum is smaller than the sum of all sizes.
     const double most_alike = *std::max_element(alike.begin(), alike.end());
-    const bool follows = additions > 0 && is_nearest_outside && a_.u_pv > a_.u_a &&
-                         pv.order == SumOrder::kSequential && !basis.Rotates() && !a_.factored;
     const double wander = NoiseFactor() * u * cut.size * std::sqrt(random * most_alike / 3);
     const bool is_low = follows && wander < 0.5;
     if (is_low) {
       n_.second_order = Compose(cut.lost, Compose(Gamma(common, a_.u_a), a_.u_weight));
     }
-    std::optional<RangeSums> ranges;
-    if (!basis.Rotates() && (is_tensor_core || is_low || a_.u_part > 0)) {
-      ranges.emplace(q_, channels_, is_low || a_.u_part > 0);
-    }
     n_.truncations = std::max(1.0, w_.depths.pv);
-    std::vector<double> path;
-    if (is_low) path = ranges->LargestRange();
     if (is_tensor_core && ranges) {
-      path = ranges->LargestRange();
       ranges->Drift(Gamma(w_.depths.pv, a_.u_pv), &n_.drift_up, &n_.drift_down);
     }
     std::vector<double> partition;
@@ -450,7 +454,9 @@ class Model {
         // Beside the running sum of the products themselves: what stands for them, and its parts.
         const double parts = (cut.lost + cut.size - 1) * x;
         const double reach =
-            parts + (path.empty() ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x));
+            parts + (path.empty() || !is_tensor_core
+                         ? x
+                         : std::min(path[c] * (1 + w_.t_plus) / rest_, x));
         n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
       }
       double largest = x * cut.size;
