@@ -414,7 +414,9 @@ class OutputJudge {
     if (verdict_.outcome != Outcome::kFail) return;
     AddCompletion(view, options);
     verdict_.seen = SeenKeysOf(view, failing_rows_);
-    if (tally_->counts.failed > 0) {
+    // A named cause explains the rows exactly: another reading would say no more.
+    const bool is_named = verdict_.seen && !verdict_.seen->cause.empty();
+    if (tally_->counts.failed > 0 && !is_named) {
       verdict_.fits = FitDirections(view, spans_);
       AddReadings(view, options);
     }
