@@ -11,6 +11,7 @@
 #include "reference/attention/evaluate.h"
 #include "reference/attention/evaluate_kernels.h"
 #include "reference/attention/score_error.h"
+#include "reference/numerics/convert.h"
 #include "reference/numerics/ulp.h"
 
 namespace kvcheck {
@@ -267,12 +268,16 @@ class Model {
     n_.biased.assign(q_.p.size(), 0);
     std::vector<double> biased(channels_, 0), biased_both(channels_, 0), centre(channels_);
     for (size_t c = 0; c < channels_; ++c) centre[c] = q_.sums[c].o;
+    // Beside a scale that is no number of P's type the heaviest key of every block, and of every
+    // row, is off by the same.
+    const double scale = *a_.plan.p_scale;
+    const bool one_is_a_number = a_.p_normalised || RoundTo(*a_.plan.p, scale) == scale;
     for (size_t j = 0; j < q_.p.size(); ++j) {
       const double u = w_.p_rounding[j];
       const double amplitude = w_.x[j] * u / rest_;
       // Among P's subnormal numbers a rounding is no longer small beside its weight, nor of random
       // phase; toward zero it goes one way.
-      if (!a_.p_toward_zero && u <= a_.u_p * (1 + 0x1p-40)) {
+      if (!a_.p_toward_zero && one_is_a_number && u <= a_.u_p * (1 + 0x1p-40)) {
         n_.amplitude[j] = amplitude;
         continue;
       }
