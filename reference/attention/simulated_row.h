@@ -409,7 +409,9 @@ class RowKernel {
       // A low type is cut as its codes are, before the scale is taken back.
       const bool is_low = UnitRoundoff(*plan_.p) > UnitRoundoff(plan_.op->dtype);
       const double scale = is_low ? *plan_.p_scale : 1;
-      std::vector<double> of_p = PartsOf(cut, flush_, op_.Keep(*plan_.p, p[j] * scale));
+      // The code, which p is but for the double's division.
+      const double code = is_low ? RoundTo(*plan_.p, p[j] * scale) : op_.Keep(*plan_.p, p[j]);
+      std::vector<double> of_p = PartsOf(cut, flush_, code);
       for (double& part : of_p) part /= scale;
       p_parts.insert(p_parts.end(), of_p.begin(), of_p.end());
       const size_t at = v_parts.size();

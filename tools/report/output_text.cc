@@ -343,8 +343,14 @@ std::vector<std::string> HintLines(const OutputVerdict& output) {
                                        : fmt::format("{} ({})", meaning, word));
   }
   if (!meanings.empty()) {
-    hints.push_back(fmt::format("passes if {}: declare that only of a kernel that does so",
-                                fmt::join(meanings, ", or if ")));
+    constexpr size_t kNamed = 4;
+    const size_t count = meanings.size();
+    meanings.resize(std::min(count, kNamed));
+    hints.push_back(fmt::format("passes if {}{}: declare it only if your kernel does that",
+                                fmt::join(meanings, ", or if "),
+                                count > kNamed ? fmt::format(", or with {} other words of the plan",
+                                                             count - kNamed)
+                                               : ""));
   }
   if (!of_profile.empty()) {
     std::vector<std::string> words;

@@ -170,7 +170,9 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
   answer.at("out").As<float>()[77] += 0.5F;
   const Verdict broken = Judge(source, MemorySink(TensorMap(answer)));
   EXPECT_TRUE(broken.outputs[0].plan_changes.empty());
-  EXPECT_TRUE(broken.outputs[0].hints.empty());
+  EXPECT_TRUE(broken.outputs[0].cause.empty());
+  ASSERT_EQ(broken.outputs[0].hints.size(), 1U);
+  EXPECT_TRUE(broken.outputs[0].hints[0].starts_with("not explained")) << broken.outputs[0].hints[0];
 }
 
 TEST(OtherReadings, AdviseAPlanOnlyWhereNoOutputIsAgainstIt) {

@@ -384,7 +384,7 @@ TEST(Judge, StatisticsDecideUnlessTheBoundAloneIsAsked) {
   EXPECT_EQ(output.statistics->tests, 8);  // 2 groups x (2 directions + 1), 2 of all
   ASSERT_FALSE(output.reasons.empty());
   EXPECT_NE(output.reasons[0].find("by statistics: "), std::string::npos);
-  EXPECT_NE(output.reasons[0].find("the scale is off"), std::string::npos);
+  EXPECT_NE(output.reasons[0].find("errors along 'scale'"), std::string::npos);
   EXPECT_NE(output.reasons[0].find("once in 1e12 cases"), std::string::npos);
 }
 

@@ -111,7 +111,7 @@ TEST(Statistics, AFaultOfTwiceTheDetectableSizeIsAlwaysFoundAndMeasured) {
     // z would be off by more than its limit otherwise.
     EXPECT_NEAR(d.coefficient, 2 * detectable, d.detectable) << d.group;
   }
-  EXPECT_NE(report.over[0].find("the scale is off"), std::string::npos);
+  EXPECT_NE(report.over[0].find("errors along 'scale'"), std::string::npos) << report.over[0];
 }
 
 TEST(Statistics, ATenthOfTheDetectableSizeIsNot) {
@@ -220,7 +220,7 @@ TEST(Statistics, AMultipleThatVariesIsSeenBySquares) {
   EXPECT_TRUE(right.over.empty());
   const StatisticsReport wrong = report(2 * right.quadratics[0].detectable);
   EXPECT_TRUE(wrong.quadratics[0].over);
-  EXPECT_NE(wrong.over[0].find("the scale is off"), std::string::npos);
+  EXPECT_NE(wrong.over[0].find("scale at"), std::string::npos) << wrong.over[0];
   for (const DirectionStatistic& d : wrong.directions) EXPECT_NE(d.direction, "scale");
 }
 

@@ -369,10 +369,10 @@ TEST_F(AttentionCalls, AnLseOfAnotherTypeOrOrderIsAMistakeOfTheCall) {
   call.lse->extents = {kBatch, kL, kHq - 1};
   EXPECT_THAT(MessageOf([&] { Judged(call); }), HasSubstr("no order of its axes fits"));
   call.lse = lse.View();
-  call.lse->dtype = DType::kBFloat16;
+  call.lse->dtype = DType::kInt32;
   EXPECT_THAT(MessageOf([&] { Judged(call); }),
-              HasSubstr("has type bfloat16, where a log-sum-exp beside an output in float32 is "
-                        "float32 or float64"));
+              HasSubstr("has type int32, where a log-sum-exp beside an output in float32 is "
+                        "float32, float64, float16 or bfloat16"));
 }
 
 TEST_F(AttentionCalls, QueriesOfASequenceWithoutKeysAreFullyMasked) {

@@ -70,8 +70,8 @@ TEST_F(ToolProof, AMistakeIsNamedAndNoPlanAdvised) {
                             "mask=bool:LT data=gauss:2",
                             "--impl", "fault:bool_mask_inverted", "--plan", "base=plain_f32"});
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.out.find("the boolean mask were inverted"), std::string::npos) << run.out;
-  EXPECT_EQ(run.out.find("would be inside the bound if"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("the boolean mask is inverted"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("passes if"), std::string::npos) << run.out;
 }
 
 // What nearly all of the errors look like is no rounding that a plan left out.
@@ -81,8 +81,8 @@ TEST_F(ToolProof, AFaultWithANameIsNotAdvisedAwayByAPlan) {
                             "mask=causal_bottom_right data=gauss:2",
                             "--impl", "fault:temperature_1_percent", "--plan", "base=plain_f32"});
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.out.find("looks as if the scores are scaled"), std::string::npos) << run.out;
-  EXPECT_EQ(run.out.find("would be inside the bound if"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("looks as if the scores are multiplied by 1.01"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("passes if"), std::string::npos) << run.out;
 }
 
 }  // namespace
