@@ -63,7 +63,9 @@ class Op {
   }
   // Within 2 ulp, as rcp.approx and div.full promise.
   double ApproximateDiv(double a, double b) const {
-    return Displace(a / b, b, 4 * UnitRoundoff(dtype_) * (plan_.op->toward_zero ? 2 : 1));
+    // In double the quotient itself is rounded, which is one of the four.
+    const double units = dtype_ == DType::kFloat64 ? 3 : 4;
+    return Displace(a / b, b, units * UnitRoundoff(dtype_) * (plan_.op->toward_zero ? 2 : 1));
   }
   double Exp(double x) const { return Displace(std::exp(x), x, *plan_.exp_error); }
   double Exp2(double x) const { return Displace(std::exp2(x), x, *plan_.exp_error); }

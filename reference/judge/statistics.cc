@@ -7,12 +7,15 @@
 #include <limits>
 #include <tuple>
 
+#include "reference/numerics/ulp.h"
 #include "reference/spec/error.h"
 
 namespace kvcheck {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Of the output's spacing: what a fault must move an output by to be worth seeing.
+constexpr double kWorthSeeing = 0.1;
 
 std::string GroupName(const OutputInfo& info, int group) {
   const size_t index = static_cast<size_t>(group);
@@ -110,8 +113,9 @@ double DirectionLimit(int64_t tests, double false_alarm) {
   return std::sqrt(2 * TailExponent(tests, false_alarm));
 }
 
-void StatisticsAccumulator::AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
+void StatisticsAccumulator::AddRow(const ExpectedTile& tile, const OutputInfo& info, size_t row,
                                    std::span<const double> errors, GroupSums* group) {
+  const auto row_length = static_cast<size_t>(info.row_length);
   const TileStatistics& statistics = *tile.statistics;
   const size_t directions = statistics.effect.size();
   RowSums sums;
@@ -126,7 +130,8 @@ void StatisticsAccumulator::AddRow(const ExpectedTile& tile, size_t row, size_t 
     for (size_t k = 0; k < directions; ++k) {
       const double effect = statistics.effect[k][i];
       if (effect == 0) continue;
-      has_effect[k] = 1;
+      const double spacing = SpacingAt(info.dtype, std::fabs(tile.value[i]));
+      if (std::fabs(effect) > kWorthSeeing * spacing) has_effect[k] = 1;
       if (std::fabs(effect) > tile.bound[i]) shows[k] = 1;
     }
     // Nothing is off here but by the bound's own terms.
@@ -177,7 +182,7 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
       skipped_ += info.row_length;
       continue;
     }
-    AddRow(tile, row, length, errors, &groups_[tile.group[row]]);
+    AddRow(tile, info, row, errors, &groups_[tile.group[row]]);
   }
 }
 

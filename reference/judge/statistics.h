@@ -135,7 +135,7 @@ class StatisticsAccumulator {
     double slack_squared = 0;
     std::vector<RowSums> rows;
   };
-  void AddRow(const ExpectedTile& tile, size_t row, size_t row_length,
+  void AddRow(const ExpectedTile& tile, const OutputInfo& info, size_t row,
               std::span<const double> errors, GroupSums* group);
   static QuadraticStatistic Varying(std::vector<const RowSums*> rows, size_t direction, double t);
   // Gives rows that are nearly alike one identity.

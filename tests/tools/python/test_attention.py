@@ -45,7 +45,7 @@ def test_the_right_answer_passes_and_that_of_the_call_without_an_argument_fails(
         others = {name: value for name, value in keywords.items() if name != left_out}
         if left_out == "causal" and "window" in keywords:
             continue  # a window without it is another question, not that one
-        with pytest.raises(AssertionError, match="FAIL  attention  out"):
+        with pytest.raises(AssertionError, match="FAIL.*  attention  out"):
             assert_attention_close(out, q, k, v, plan=PLAN, **others)
 
 
@@ -112,8 +112,9 @@ def test_an_lse_in_f64_is_judged_as_the_f32_next_to_it():
     wrong[1, 2, 3] += 2 * bound[1, 2, 3] + np.spacing(np.abs(lse[1, 2, 3]))
     with pytest.raises(AssertionError, match="lse.b=1, hq=2, l=3"):
         assert_attention_close(out, q, k, v, lse=wrong, plan=PLAN)
-    with pytest.raises(kvcheck.Error, match="array 'lse': has type float16"):
-        assert_attention_close(out, q, k, v, lse=lse.astype("f2"), plan=PLAN)
+    assert assert_attention_close(out, q, k, v, lse=lse.astype("f2"), plan=PLAN).passed  # as it may be stored
+    with pytest.raises(kvcheck.Error, match="array 'lse': has type int32"):
+        assert_attention_close(out, q, k, v, lse=lse.astype("i4"), plan=PLAN)
     with pytest.raises(kvcheck.Error, match="lse_layout 'bsh' fits"):
         assert_attention_close(out, q, k, v, lse=lse.swapaxes(1, 2), plan=PLAN)
 

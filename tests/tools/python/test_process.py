@@ -97,7 +97,8 @@ def interrupted(call):
 q = numpy.random.default_rng(1).standard_normal((1, 8, 1024, 128), numpy.float32)
 k = numpy.random.default_rng(2).standard_normal((1, 8, 16384, 128), numpy.float32)
 print(interrupted(lambda: assert_attention_close(q, q, k, k, plan="plain_f32", threads=1)))
-settings = dict(plan="base=stranger", profile="", strict=False, threads=1, rows=0, seed=1, save="")
+settings = dict(plan="base=stranger", profile="", strict=False, rule="statistics", must_see="", threads=1, rows=0, seed=1,
+                save="")
 case = "attention hq=1 hkv=1 l=1 t=300000 d=128 q=f32 k=f32 v=f32 out=f32 data=gauss:1"
 before = _core.left_calls()
 print(interrupted(lambda: _core.draw(case, _core.Settings(**settings))), _core.left_calls() - before)
