@@ -55,7 +55,7 @@ def test_what_is_wrong_is_named():
     refused("other values than 0 and 1", mask=np.arange(9 * 17, dtype="i4").reshape(9, 17))
     refused("lse_layout 'bsh' fits", lse=np.zeros((2, 9, 4), "f4"))
     refused("no order of its axes fits", lse=np.zeros((2, 4, 8), "f4"))
-    refused("array 'lse': has type float16", lse=np.zeros((2, 4, 9), "f2"))
+    refused("array 'lse': has type int32", lse=np.zeros((2, 4, 9), "i4"))
     refused("seed=-1", seed=-1)
     refused("threads=1.0", threads=1.0)
     refused("causal=array", causal=np.ones(3))
