@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::array<std::string_view, 9> kRules = {
     "bound",     "noise",       "statistics", "allclose 1e-2", "allclose 1e-3",
-    "NMSE 5e-4", "cosine .999", "2x naive", "torch default"};
+    "NMSE 5e-4", "cosine .999", "2x naive",   "torch default"};
 
 // Regimes in which attention is not degenerate: every key carries information.
 constexpr std::array<std::string_view, 4> kRegimes = {"gauss", "outlier", "sink", "same_sign"};

@@ -464,8 +464,9 @@ std::vector<OtherReading> AttentionSource::OtherReadings(int output) const {
 
 std::shared_ptr<const SeenKeys> AttentionSource::Seen(int output, const RowsToExplain& rows) const {
   if (outputs_[static_cast<size_t>(output)].name != "out") return nullptr;
-  const AskedRows asked = {case_,  profile_, inputs_, mask_, sinks_,
-                           [this](int64_t batch, int64_t kv_head) { return Head(batch, kv_head); }};
+  const AskedRows asked = {
+      case_, profile_, inputs_,
+      mask_, sinks_,   [this](int64_t batch, int64_t kv_head) { return Head(batch, kv_head); }};
   return std::make_shared<SeenKeys>(FindCauses(asked, arithmetic_, rows));
 }
 

@@ -343,8 +343,8 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
   const double fixed = (1 + w.largest_rounding) * sums.fixed;
   // Rounded weights stand in the numerator, whatever the denominator sums.
   const double rounded = 1 + w.largest_rounding;
-  const double in_sum =
-      rounded * (a.p_normalised ? largest_v + fixed * w.block_mass : heaviest * (largest_v + fixed));
+  const double in_sum = rounded * (a.p_normalised ? largest_v + fixed * w.block_mass
+                                                  : heaviest * (largest_v + fixed));
   // Sums on the way back too, which largest_v covers.
   const double back = rotates ? Gamma(RoundingsBack(a, basis), a.u_a) : 0;
   const bool may_overflow =
@@ -354,10 +354,9 @@ ChannelBound BoundSums(const Arithmetic& a, const KeyWeights& w, const ChannelSu
       (a.merge == MergeKind::kAccumulators && a.u_part > 0 &&
        !(in_sum * (1 + g) * (1 + back) < a.part_largest)) ||
       (a.v_parts.u > 0 && !(largest_v * (1 + a.v_parts.u) < a.parts_largest)) ||
-      (a.u_part > 0 &&
-       !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * rounded * (1 + g) /
-             (1 - dl) <
-         a.part_largest));
+      (a.u_part > 0 && !(((rotates ? largest_v : sums.largest) + fixed * w.block_keys) * rounded *
+                             (1 + g) / (1 - dl) <
+                         a.part_largest));
   if (w.unbounded || !(dl < 1) || !(g < kInfinity) || !(rest > 0) || may_overflow) {
     result.bound = result.before_output = kInfinity;
     result.terms.fill(kInfinity);

@@ -73,8 +73,8 @@ struct EvaluateKernels {
   void (*cell_squares)(const CellOrder& order, const double* v, int64_t columns,
                        const CellSquares& out);
   // Sums of p v over runs of columns: run[j] of a key, rising from 0. out: prefix [runs + 1][dv] of
-  // sums from the first run on; largest_mass (dv), of sum |p v| over a run; squares (dv), of p v, or
-  // null.
+  // sums from the first run on; largest_mass (dv), of sum |p v| over a run; squares (dv), of p v,
+  // or null.
   void (*run_sums)(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs,
                    const double* p, const double* v, int64_t dv, double* prefix,
                    double* largest_mass, double* squares);

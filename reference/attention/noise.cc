@@ -459,9 +459,8 @@ class Model {
         // Beside the running sum of the products themselves: what stands for them, and its parts.
         const double parts = (cut.lost + cut.size - 1) * x;
         const double reach =
-            parts + (path.empty() || !is_tensor_core
-                         ? x
-                         : std::min(path[c] * (1 + w_.t_plus) / rest_, x));
+            parts +
+            (path.empty() || !is_tensor_core ? x : std::min(path[c] * (1 + w_.t_plus) / rest_, x));
         n_.truncation[c] = Gamma(w_.depths.pv, a_.u_pv) * reach;
       }
       double largest = x * cut.size;

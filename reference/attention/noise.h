@@ -38,8 +38,8 @@ struct NoiseQuestion {
   DType out;
 };
 
-// The keys whose weights are rounded, by falling scores, in cells of several widths: those of a cell
-// are rounded alike, if the width is right.
+// The keys whose weights are rounded, by falling scores, in cells of several widths: those of a
+// cell are rounded alike, if the width is right.
 struct LikeKeyCells {
   std::vector<int32_t> keys;       // indices into the row's keys
   std::vector<double> amplitude;   // of each

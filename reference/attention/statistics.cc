@@ -269,8 +269,8 @@ class RowStatistics {
     for (size_t c = 0; c < dv; ++c) {
       // A row that is off by anything has no statistics, nor has one whose errors are no double in
       // units of its noise, or whose output may leave the type that it passes through.
-      if (a_.u_through > 0 && !(std::fabs(row_.channels[c].value) + fixed_[c] <
-                                FloatTypeOf(coarse_).largest_finite)) {
+      if (a_.u_through > 0 &&
+          !(std::fabs(row_.channels[c].value) + fixed_[c] < FloatTypeOf(coarse_).largest_finite)) {
         return;
       }
       if (!std::isfinite(sigma_squared_[c]) ||

@@ -20,8 +20,8 @@ std::vector<double> DirectionOf(const std::vector<double>& w, size_t direction);
 
 // Whether sums of `terms` terms whose sizes sum to these masses may round alike: the terms of
 // one are those of another but for less than a spacing of the running sum, which then is the same
-// number of the accumulator's grid (a V that is equal in all channels, or in all coordinates). u: of
-// the accumulators.
+// number of the accumulator's grid (a V that is equal in all channels, or in all coordinates). u:
+// of the accumulators.
 bool AreAlike(std::span<const double> masses, size_t terms, double u);
 // Variance of sum_i w_i e_i for errors that are independent, or alike.
 double VarianceAlong(std::span<const double> w, std::span<const double> variances, bool alike);

@@ -230,7 +230,8 @@ std::vector<OtherReading> CodecSource::OtherWriterReadings() const {
 
 std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
   std::vector<OtherReading> readings;
-  for (const PlaneOrder& order : ArithmeticOf(case_.format)->OtherOrders(case_.head_dim, case_.rows)) {
+  for (const PlaneOrder& order :
+       ArithmeticOf(case_.format)->OtherOrders(case_.head_dim, case_.rows)) {
     const bool is_plane =
         case_.direction == CodecDirection::kEncode && static_cast<size_t>(output) == order.plane;
     if (!is_plane && case_.direction != CodecDirection::kDecode) continue;

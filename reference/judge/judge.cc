@@ -117,7 +117,8 @@ class OutputJudge {
     AddStatistics(options, tests);
     Decide(options);
     if (options.explain) {
-      Explain({expected, observed, options.special, output_, options.rule >= Rule::kNoise}, options);
+      Explain({expected, observed, options.special, output_, options.rule >= Rule::kNoise},
+              options);
     }
     return std::move(verdict_);
   }
@@ -326,13 +327,15 @@ class OutputJudge {
     if (!verdict_.statistics || must_see.empty()) return;
     std::vector<std::string> unseen;
     for (const BlindSpot& spot : verdict_.statistics->blind_to) {
-      const bool is_asked = std::find(must_see.begin(), must_see.end(), spot.direction) != must_see.end();
+      const bool is_asked =
+          std::find(must_see.begin(), must_see.end(), spot.direction) != must_see.end();
       if (spot.where.empty() && is_asked) unseen.push_back(spot.direction);
     }
     if (unseen.empty()) return;
-    Mistrust(fmt::format("blind to what it must see: {}: neither an element nor a statistic would have "
-                         "shown it",
-                         Named(unseen)));
+    Mistrust(
+        fmt::format("blind to what it must see: {}: neither an element nor a statistic would have "
+                    "shown it",
+                    Named(unseen)));
   }
 
   // The groups of which all rows are blind, where these are all the blind rows.
@@ -400,11 +403,11 @@ class OutputJudge {
     JudgeOptions plain = options;
     plain.explain = plain.strict = false;
     plain.must_see.clear();
-    verdict_.passes_with = ExplainingCompletion(
-        view, spans_, tally_->worst->report.element / info_.row_length,
-        [&](const ExpectedSource& source) {
-          return Judge(source, view.observed, plain).outcome == Outcome::kPass;
-        });
+    verdict_.passes_with =
+        ExplainingCompletion(view, spans_, tally_->worst->report.element / info_.row_length,
+                             [&](const ExpectedSource& source) {
+                               return Judge(source, view.observed, plain).outcome == Outcome::kPass;
+                             });
   }
 
   void Explain(const OutputView& view, const JudgeOptions& options) {

@@ -379,12 +379,11 @@ StatisticsReport StatisticsAccumulator::Finish(const OutputInfo& info, int64_t t
     q.limit = root * root * (group.slack_squared > 0 ? 1 + 0x1p-40 : 1);
     q.over = !(q.q <= q.limit);
     if (q.over) {
-      over.Add(
-          -1, q.q / q.limit,
-          fmt::format("size of the errors at {}: RMS {:.2f} times what the declared roundings "
-                      "make; Q = {:.4g}, where a right kernel exceeds {:.4g} once in {} cases",
-                      name, std::sqrt(q.q / static_cast<double>(q.elements)), q.q, q.limit,
-                      Inverse(false_alarm)));
+      over.Add(-1, q.q / q.limit,
+               fmt::format("size of the errors at {}: RMS {:.2f} times what the declared roundings "
+                           "make; Q = {:.4g}, where a right kernel exceeds {:.4g} once in {} cases",
+                           name, std::sqrt(q.q / static_cast<double>(q.elements)), q.q, q.limit,
+                           Inverse(false_alarm)));
     }
     report.quadratics.push_back(std::move(q));
   }

@@ -39,9 +39,9 @@
 
 namespace kvcheck {
 
-// Probability, at most, that statistics fail a right kernel in a case (bound.md, section 4): once in
-// a thousand runs of a thousand million cases each. It does not depend on the size of a run, so that
-// a case has one verdict wherever it is judged.
+// Probability, at most, that statistics fail a right kernel in a case (bound.md, section 4): once
+// in a thousand runs of a thousand million cases each. It does not depend on the size of a run, so
+// that a case has one verdict wherever it is judged.
 inline constexpr double kStatisticsFalseAlarm = 1e-12;
 // Of what a run says beside its verdicts: a hint, a sample.
 inline constexpr double kFalseAlarm = 1e-6;
@@ -67,7 +67,7 @@ struct QuadraticStatistic {
   std::string direction;
   double q = 0;
   double limit = 0;
-  int64_t elements = 0;  // of a direction: rows
+  int64_t elements = 0;   // of a direction: rows
   double detectable = 0;  // of a direction: multiple of the fault that would be seen
   int64_t shown_rows = 0;
   bool over = false;

@@ -1,7 +1,7 @@
 // Which operations an implementation of caches has, for which layouts and formats: the table of
-// `kvcheck list --caches`. A cell is not a claim: for each format a short trace that needs the operation was
-// run beside the model, on one row and on several, and judged. What an implementation states no
-// space for is not asked.
+// `kvcheck list --caches`. A cell is not a claim: for each format a short trace that needs the
+// operation was run beside the model, on one row and on several, and judged. What an implementation
+// states no space for is not asked.
 
 #ifndef TOOLS_CAMPAIGN_CACHE_COVERAGE_H_
 #define TOOLS_CAMPAIGN_CACHE_COVERAGE_H_

@@ -147,8 +147,7 @@ void CompareCase(const CompareQuestion& asked, ResultSink* results) {
     tensors.CheckUsed();
     const DatasetNames spares =
         reads_inputs ? tensors.AddSpares(file, &question.inputs) : DatasetNames();
-    Verdict verdict =
-        EvaluateCase(question, *observed, asked.judge, asked.cancel);
+    Verdict verdict = EvaluateCase(question, *observed, asked.judge, asked.cancel);
     for (OutputVerdict& output : verdict.outputs) NameDatasets(spares, &output.passes_with);
     if (second) {
       for (std::string& warning : OtherInputs(answers, c, question.inputs)) {

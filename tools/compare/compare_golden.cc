@@ -232,8 +232,7 @@ Verdict CompareOne(const CompareQuestion& asked, const RuleSet& rules, const Sto
     StoredAnswer said = *item.answer;
     if (!asked.plan.empty()) said.plan = asked.plan;
     if (!asked.profile.empty()) said.profile = asked.profile;
-    return JudgeStoredAnswer(gold, *item.outline, *item.c, got, said, asked.judge,
-                             asked.cancel);
+    return JudgeStoredAnswer(gold, *item.outline, *item.c, got, said, asked.judge, asked.cancel);
   }
   const TensorRule& rule = rules.Of(item.outline->name);
   const bool is_derived = std::holds_alternative<DerivedRule>(rule.tolerance);

@@ -164,11 +164,12 @@ std::vector<std::string> MustSee(const std::string& list, bool strict) {
   for (const Piece& piece : Split(WholeLine(list), ',')) {
     const std::string name(piece.text);
     if (std::find(all.begin(), all.end(), name) == all.end()) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is none of the faults that a verdict is asked about{}: standard, "
-                              "none, or some of: {}",
-                              Shortened(name, 200), DidYouMean(name, all), fmt::join(all, ", ")),
-                  "must-see");
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("'{}' is none of the faults that a verdict is asked about{}: standard, "
+                      "none, or some of: {}",
+                      Shortened(name, 200), DidYouMean(name, all), fmt::join(all, ", ")),
+          "must-see");
     }
     names.push_back(name);
   }
@@ -179,9 +180,10 @@ std::string JudgeArguments(const JudgeOptions& options) {
   std::string text;
   if (options.rule != Rule::kStatistics) text += fmt::format(" --rule {}", Name(options.rule));
   if (!options.must_see.empty() && !options.strict) {
-    text += fmt::format(" --must-see {}", options.must_see == MustSee("standard", true)
-                                              ? "standard"
-                                              : ShellWord(fmt::format("{}", fmt::join(options.must_see, ","))));
+    text += fmt::format(" --must-see {}",
+                        options.must_see == MustSee("standard", true)
+                            ? "standard"
+                            : ShellWord(fmt::format("{}", fmt::join(options.must_see, ","))));
   }
   if (options.sample_rows == 0) return text;
   text += fmt::format(" --rows {}", options.sample_rows);

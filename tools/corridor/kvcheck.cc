@@ -113,8 +113,7 @@ Verdict Judged(Question question, const Arrays& outputs, const Settings& setting
   question.plan = ParsePlan(settings.plan);
   question.profile = ParseProfile(settings.profile);
   const ArrayObserved observed(outputs);
-  Verdict verdict =
-      EvaluateCase(question, observed, OptionsOf(settings), CancelOf(settings));
+  Verdict verdict = EvaluateCase(question, observed, OptionsOf(settings), CancelOf(settings));
   if (!settings.save.empty() && verdict.outcome != Outcome::kPass) {
     verdict.command = SaveAnswer(settings.save, question, outputs, settings);
   }

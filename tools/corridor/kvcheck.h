@@ -52,7 +52,7 @@ struct Settings {
   // Faults that a PASS of attention must be able to show, by commas, or "standard", or "none"; "":
   // "standard" where strict, else "none".
   std::string must_see{};
-  int threads = 1;                     // does not change the verdict
+  int threads = 1;  // does not change the verdict
   // Rows of each output that are judged (reference/judge/sampled_source.h says which); 0: all.
   int64_t sample_rows = 0;
   uint64_t sample_seed = 1;

@@ -74,8 +74,7 @@ Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
       if (found.impl == record.impl) answer = std::move(found);
     }
   }
-  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(),
-                           OnInterrupt());
+  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(), OnInterrupt());
 }
 
 // False when interrupted.

@@ -153,8 +153,8 @@ bool AskTensors(const RunOptions& asked, const Case& c, const std::string& name,
   result.verdict.command = CommandText(options, question, name, options.data);
   return report->Judge(std::move(result), [&] {
     const StatedBySelf stated = {options.plan.empty(), options.profile.empty()};
-    return AskAndJudge(*implementation, name, question, stated,
-                       options.common.Judge(), nullptr, OnInterrupt());
+    return AskAndJudge(*implementation, name, question, stated, options.common.Judge(), nullptr,
+                       OnInterrupt());
   });
 }
 
@@ -316,8 +316,8 @@ int RunStored(const RunOptions& options) {
       StoredAnswer said = answer;
       if (!options.plan.empty()) said.plan = options.plan;
       if (!options.profile.empty()) said.profile = options.profile;
-      Verdict verdict = JudgeStoredAnswer(file, outline, c, file, said, options.common.Judge(),
-                                          OnInterrupt());
+      Verdict verdict =
+          JudgeStoredAnswer(file, outline, c, file, said, options.common.Judge(), OnInterrupt());
       verdict.command =
           StoredCommand(options, c, said, place.file + "#" + place.name + "/" + answer.impl);
       return verdict;

@@ -40,9 +40,7 @@ JudgeOptions CommonOptions::Judge() const {
   return judge;
 }
 
-std::string CommonOptions::JudgeArguments() const {
-  return kvcheck::JudgeArguments(Judge());
-}
+std::string CommonOptions::JudgeArguments() const { return kvcheck::JudgeArguments(Judge()); }
 
 void CheckReportPlaces(const std::vector<ReportPlace>& reports,
                        const std::vector<std::string>& inputs) {

@@ -273,11 +273,11 @@ void BindQuestions(nb::module_& m) {
           [](Settings* self, const std::string& plan, const std::string& profile, bool strict,
              const std::string& rule, const std::string& must_see, int threads, int64_t rows,
              uint64_t seed, const std::string& save) {
-            new (self)
-                Settings(MakeSettings(plan, profile, strict, rule, must_see, threads, rows, seed,
-                                      save));
+            new (self) Settings(
+                MakeSettings(plan, profile, strict, rule, must_see, threads, rows, seed, save));
           },
-          "plan"_a, "profile"_a, "strict"_a, "rule"_a, "must_see"_a, "threads"_a, "rows"_a, "seed"_a, "save"_a);
+          "plan"_a, "profile"_a, "strict"_a, "rule"_a, "must_see"_a, "threads"_a, "rows"_a,
+          "seed"_a, "save"_a);
   nb::class_<CallWords>(m, "CallWords")
       .def(nb::init<>())
       .def_rw("mask", &CallWords::mask)

@@ -141,7 +141,8 @@ void Fields(Io& io, OutputVerdict& x) {
   auto& [name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
          special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
          rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings,
-         fits, seen, cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision] = x;
+         fits, seen, cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision] =
+      x;
   io(name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
      special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
      rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits,

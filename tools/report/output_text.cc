@@ -346,18 +346,17 @@ std::vector<std::string> HintLines(const OutputVerdict& output) {
     constexpr size_t kNamed = 4;
     const size_t count = meanings.size();
     meanings.resize(std::min(count, kNamed));
-    hints.push_back(fmt::format("passes if {}{}: declare it only if your kernel does that",
-                                fmt::join(meanings, ", or if "),
-                                count > kNamed ? fmt::format(", or with {} other words of the plan",
-                                                             count - kNamed)
-                                               : ""));
+    hints.push_back(fmt::format(
+        "passes if {}{}: declare it only if your kernel does that", fmt::join(meanings, ", or if "),
+        count > kNamed ? fmt::format(", or with {} other words of the plan", count - kNamed) : ""));
   }
   if (!of_profile.empty()) {
     std::vector<std::string> words;
-    for (const std::string& change : of_profile) words.push_back(shown(change, of_profile.size() == 1));
-    hints.push_back(fmt::format(
-        "would pass if the profile said {}; declare that only of a kernel that does so",
-        fmt::join(words, ", or ")));
+    for (const std::string& change : of_profile)
+      words.push_back(shown(change, of_profile.size() == 1));
+    hints.push_back(
+        fmt::format("would pass if the profile said {}; declare that only of a kernel that does so",
+                    fmt::join(words, ", or ")));
   }
   return hints;
 }
@@ -381,9 +380,7 @@ std::string BoundLines(const OutputVerdict& output, const Verdict& verdict) {
   return Labelled("bound", TermsText(*output.worst) + "; " + rule);
 }
 
-std::vector<std::string> WarningLines(const OutputVerdict& output) {
-  return output.warnings;
-}
+std::vector<std::string> WarningLines(const OutputVerdict& output) { return output.warnings; }
 
 std::string OutputDetails(const OutputVerdict& output, bool is_decisive,
                           const TextOptions& options) {

@@ -206,8 +206,8 @@ TEST(Noise, TruncationCountsAtItsLargest) {
 // A verdict under the model is never greener: where the proven bound shows no lost input, neither
 // does the verdict claim so.
 TEST(Noise, WhatProvesNothingWithoutTheModelProvesNothingWithIt) {
-  const auto c = std::get<AttentionCase>(
-      ParseCase("attention hq=1 hkv=1 l=4 t=16384 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3"));
+  const auto c = std::get<AttentionCase>(ParseCase(
+      "attention hq=1 hkv=1 l=4 t=16384 d=64 q=bf16 k=bf16 v=bf16 out=bf16 data=gauss:3"));
   const Plan plan = ParsePlan("base=stranger");
   const TensorMap inputs = GenerateInputs(Case(c), {});
   SimulatedKernel kernel(Flash("bf16", "unrounded"), {});

@@ -172,7 +172,8 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
   EXPECT_TRUE(broken.outputs[0].plan_changes.empty());
   EXPECT_TRUE(broken.outputs[0].cause.empty());
   ASSERT_EQ(broken.outputs[0].hints.size(), 1U);
-  EXPECT_TRUE(broken.outputs[0].hints[0].starts_with("not explained")) << broken.outputs[0].hints[0];
+  EXPECT_TRUE(broken.outputs[0].hints[0].starts_with("not explained"))
+      << broken.outputs[0].hints[0];
 }
 
 TEST(OtherReadings, AdviseAPlanOnlyWhereNoOutputIsAgainstIt) {

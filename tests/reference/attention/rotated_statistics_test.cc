@@ -38,8 +38,8 @@ AttentionCase CaseInBasis(DType type, const std::string& k, const std::string& v
 StatisticsReport Judged(const AttentionCase& c, const Plan& plan, const TensorMap& inputs,
                         int64_t* failed, const AttentionRules& rules = {}) {
   SimulatedKernel kernel(plan, {}, rules);
-  const Verdict verdict = Judge(AttentionSource(c, {}, plan, inputs),
-                                MemorySink(Answer(&kernel, c, inputs)));
+  const Verdict verdict =
+      Judge(AttentionSource(c, {}, plan, inputs), MemorySink(Answer(&kernel, c, inputs)));
   *failed += verdict.outputs[0].counts.failed;
   return *verdict.outputs[0].statistics;
 }

@@ -161,8 +161,7 @@ TEST(FaultDirection, IsNamedWhereAKernelHasTheFault) {
                                  kLastValuesSwapped, kOtherHead, kPreviousVisible}) {
     const FaultDirection& fault = FaultDirections()[direction];
     SimulatedKernel kernel(plan, {}, FaultyRules(direction, 0.01));
-    const Verdict verdict =
-        Judge(source, MemorySink(Answer(&kernel, c, inputs)));
+    const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     ASSERT_EQ(verdict.outcome, Outcome::kFail) << fault.name;
     const OutputVerdict& out = verdict.outputs[0];
     ASSERT_FALSE(out.hints.empty()) << fault.name;
@@ -184,8 +183,7 @@ TEST(FaultDirection, RaisesNothingForACleanKernel) {
       const TensorMap inputs = GenerateInputs(Case(c), {});
       SimulatedKernel kernel(plan, {});
       const Verdict verdict =
-          Judge(AttentionSource(c, {}, plan, inputs), MemorySink(Answer(&kernel, c, inputs)),
-                {});
+          Judge(AttentionSource(c, {}, plan, inputs), MemorySink(Answer(&kernel, c, inputs)), {});
       const OutputVerdict& out = verdict.outputs[0];
       EXPECT_EQ(out.counts.failed, 0);
       EXPECT_TRUE(out.hints.empty());
@@ -213,8 +211,7 @@ TEST(FaultDirection, IsZeroAndNeverReportedWhereTheFaultDoesNotExist) {
   }
   for (const size_t fault : {kFirstMissing, kLastMissing, kScale}) {
     SimulatedKernel kernel(plan, {}, FaultyRules(fault, 0.01));
-    const Verdict verdict =
-        Judge(source, MemorySink(Answer(&kernel, c, inputs)));
+    const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     const OutputVerdict& out = verdict.outputs[0];
     for (const size_t direction : {kOtherHead, kPreviousVisible}) {
       const std::string_view name = FaultDirections()[direction].name;

@@ -198,7 +198,8 @@ TEST(Statistics, RowsThatAreNearlyAlikeCountAsOne) {
   EXPECT_EQ(detectable(0.3), detectable(1));
 }
 
-// A factor whose sign is another in each row is seen by the squares of z, where their sum is nothing.
+// A factor whose sign is another in each row is seen by the squares of z, where their sum is
+// nothing.
 TEST(Statistics, AMultipleThatVariesIsSeenBySquares) {
   OutputInfo info = Info(1);
   info.varying_direction = 0;

@@ -397,9 +397,9 @@ TEST_F(FuzzCommand, FailuresOfAttentionSayWhereWhyAndUnderWhichPlan) {
   const ToolRun run = Tool({"fuzz", "--kind", "attention", "--impl", "fault:causal_ignored",
                             "--cases", "50", "--out", "found", "--json", "report.json", "-v"});
   EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
-  for (const char* part : {"\n  where        ", "\n  bound        ",
-                           "\n  plan         qk=", "\n  profile      ",
-                           "\n  hint         looks as if the causal mask is not applied"}) {
+  for (const char* part :
+       {"\n  where        ", "\n  bound        ", "\n  plan         qk=", "\n  profile      ",
+        "\n  hint         looks as if the causal mask is not applied"}) {
     EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
   }
   const nlohmann::json report = nlohmann::json::parse(Content("report.json"));

@@ -81,7 +81,8 @@ TEST_F(ToolProof, AFaultWithANameIsNotAdvisedAwayByAPlan) {
                             "mask=causal_bottom_right data=gauss:2",
                             "--impl", "fault:temperature_1_percent", "--plan", "base=plain_f32"});
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.out.find("looks as if the scores are multiplied by 1.01"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("looks as if the scores are multiplied by 1.01"), std::string::npos)
+      << run.out;
   EXPECT_EQ(run.out.find("passes if"), std::string::npos) << run.out;
 }
 

@@ -33,7 +33,8 @@ TEST_F(Terminal, ColoursAreForTerminalsAndCanBeForbidden) {
     const ToolRun plain = OnTerminal(kFailing, settings);
     EXPECT_EQ(plain.exit_code, 1) << plain.err;
     EXPECT_EQ(plain.out.find("\033["), std::string::npos) << settings << plain.out;
-    EXPECT_NE(plain.out.find("FAIL as asked; passes with mask=none  attention"), std::string::npos) << settings << plain.out;
+    EXPECT_NE(plain.out.find("FAIL as asked; passes with mask=none  attention"), std::string::npos)
+        << settings << plain.out;
   }
   EXPECT_NE(OnTerminal(kFailing, "NO_COLOR= TERM=xterm").out.find(kRed), std::string::npos);
   EXPECT_EQ(Shell("exec \"$KVCHECK\" " + kFailing).out.find("\033"), std::string::npos);

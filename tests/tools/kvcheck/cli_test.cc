@@ -203,7 +203,8 @@ TEST_F(RunCommand, KernelThatRoundsMoreThanDeclaredFails) {
   const ToolRun run = Tool({"run", kAttentionCase, "--plan", kHonestPlan, "--impl", kLiar});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(run.out.starts_with("FAIL  attention  out[b=")) << run.out;
-  EXPECT_NE(run.out.find("passes if P were rounded to bf16 (p=bf16), or if "), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("passes if P were rounded to bf16 (p=bf16), or if "), std::string::npos)
+      << run.out;
 }
 
 TEST_F(RunCommand, FailureNamesTheCommandThatReproducesIt) {
@@ -337,13 +338,16 @@ TEST_F(RunCommand, AnInterruptIsHeardWhereverTheWorkIs) {
   unsetenv("TMPDIR");
 }
 
-// Over 4,096 keys in bf16 the worst case of P's rounding hides a lost key; roundings of random phase
-// do not.
+// Over 4,096 keys in bf16 the worst case of P's rounding hides a lost key; roundings of random
+// phase do not.
 TEST_F(RunCommand, FailsByStatisticsUnlessTheBoundAloneIsAsked) {
   const Arguments asked = {"run",
                            "attention hq=4 hkv=2 l=4 t=4096 d=64 q=bf16 k=bf16 v=bf16 out=bf16 "
                            "data=gauss:3",
-                           "--plan", "flash_attention_2", "--impl", "fault:last_key_dropped"};
+                           "--plan",
+                           "flash_attention_2",
+                           "--impl",
+                           "fault:last_key_dropped"};
   const auto with = [&](const Arguments& more) {
     Arguments arguments = asked;
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -352,9 +356,7 @@ TEST_F(RunCommand, FailsByStatisticsUnlessTheBoundAloneIsAsked) {
   const ToolRun by_default = with({"--json", Path("default.json")});
   EXPECT_EQ(by_default.exit_code, 1);
   EXPECT_EQ(by_default.out.rfind("FAIL", 0), 0U) << by_default.out;
-  const auto output = [](const nlohmann::json& report) {
-    return report["cases"][0]["outputs"][0];
-  };
+  const auto output = [](const nlohmann::json& report) { return report["cases"][0]["outputs"][0]; };
   const nlohmann::json report = output(nlohmann::json::parse(ContentOfFile("default.json")));
   EXPECT_TRUE(report["decided_by"] == "noise" || report["decided_by"] == "statistics");
   EXPECT_FALSE(report["statistics"]["over"].empty());
