@@ -30,9 +30,6 @@
 namespace kvcheck {
 namespace {
 
-// Of a run of 1e8 elements, more than it makes: each test gets that share of the false alarms.
-constexpr int64_t kStatisticsTests = 100'000'000;
-
 constexpr const char* kMasks[] = {
     "none",
     "causal_bottom_right",

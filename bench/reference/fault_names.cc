@@ -137,7 +137,7 @@ void AppendZeros(Tensor* tensor, int64_t rows_of_head, int64_t count) {
 
 struct Kind {
   std::string name;
-  std::string terms;  // of the case
+  std::string terms;  // added to the text of the case
   bool is_control = false;
   // Makes the wrong question; what must be said of it.
   std::function<Says(Draw*, Question*)> plant;

@@ -68,11 +68,11 @@ struct Arithmetic {
   double u_log = 0;
   double u_part = 0, eta_part = 0;
   bool stores_sums = false;             // partial results may be unnormalised sums
-  double u_weight = 0, eta_weight = 0;  // of the weights of a merge
+  double u_weight = 0, eta_weight = 0;  // type in which the weights of a merge are stored
   double c_d = 1;
   double c_p = 0;  // roundings of a P scale that is no power of two, in numerator and denominator
   double u_o = 0, eta_o = 0;
-  double u_through = 0, eta_through = 0;  // of the type that outputs pass through before
+  double u_through = 0, eta_through = 0;  // type to which outputs are rounded first
   DType through = DType::kFloat32;
   double overflow = 0;  // magnitude from which the output type overflows
   bool saturates = false;

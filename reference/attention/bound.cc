@@ -278,7 +278,7 @@ double LostWeights(const Arithmetic& a, const KeyWeights& w) {
   return a.eta_weight * w.stretch * (w.depths.splits + w.summed * std::exp(a.lambda_lazy));
 }
 
-// Of the weights of partial results, which join the denominator; relative.
+// Relative error that storing the weights of partial results adds to the denominator.
 double MergedDenominator(const Arithmetic& a, const KeyWeights& w) {
   if (a.merge == MergeKind::kNone) return 0;
   const double of_weights = Compose(Gamma(w.depths.splits, a.u_a), a.u_weight);

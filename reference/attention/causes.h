@@ -52,7 +52,7 @@ class Causes {
   const AttentionCase& c() const { return problem_.asked.c; }
   // Those that are explained; predictions are asked for the controls too, by later indices.
   std::span<const SeenRow> rows() const { return std::span(problem_.rows).first(problem_.counted); }
-  // Of each row and control, beside it.
+  // By the index of the row or control.
   const std::vector<KeySums>& sums() const { return sums_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
 

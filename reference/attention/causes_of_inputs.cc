@@ -446,7 +446,7 @@ class Pages {
     if (n * used > kMostKeys) return;
     const std::vector<size_t> few(problem_.screen.begin(), problem_.screen.begin() + used);
     for (size_t s = 1; s < sources_.size(); ++s) {
-      // Of each of the few rows: its own sums before every column, and those of the other keys.
+      // The sums of a row before every column: over its own keys, and over the keys of the other.
       std::map<size_t, std::vector<Mixture>> own, other;
       const std::vector<int64_t> edges = ColumnEdges();
       for (const size_t r : few) {

@@ -687,7 +687,7 @@ class Pairs {
     return text;
   }
 
-  // Of a token tree: a key whose own query sees the same keys but itself is a sibling.
+  // In a token tree a key is a sibling if its own query sees the same keys, and itself.
   std::string Relation(const Pair& pair) const {
     const AttentionCase& c = causes_.c();
     const int64_t own = pair.key - (c.kv_len - c.query_len);
@@ -766,7 +766,7 @@ class Masks {
   }
 
  private:
-  // Of the keys without an array those that it hides.
+  // The keys that are visible without the mask array, and hidden by it.
   static void KeepOthers(const std::vector<int32_t>& own, VisibleSet* set) {
     size_t kept = 0;
     for (size_t i = 0; i < set->keys.size(); ++i) {

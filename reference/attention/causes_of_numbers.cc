@@ -369,7 +369,7 @@ class Merges {
 
  private:
   struct Base {
-    double power;  // of a range's sum of weights
+    double power;  // to which a range's sum of weights is raised
     const char* text;
   };
   static constexpr Base kBases[] = {
@@ -400,12 +400,10 @@ class Merges {
     return merged;
   }
 
-  void AddTwo(const Base& base) {
-    const auto predict = [&](int64_t at) {
-      return [this, at, power = base.power](const SeenRow& row, size_t) {
-        return Merged(row, {0, at}, power);
-      };
-    };
+  // The first column of the second of two ranges that explain the most; 0: none does. predict(at):
+  // the rows as the two ranges make them.
+  template <typename Predict>
+  int64_t BestBoundary(const Predict& predict) const {
     const int64_t n = problem_.kv_len;
     const int64_t step = n <= 256 ? 1 : std::max<int64_t>(problem_.step, n / 512);
     int64_t best = 0;
@@ -414,7 +412,7 @@ class Merges {
       const double misfit = causes_.Misfit(problem_.screen, predict(at));
       if (misfit < least) least = misfit, best = at;
     }
-    if (best == 0) return;
+    if (best == 0) return 0;
     const std::vector<size_t> all = EveryRow(causes_);
     least = causes_.Misfit(all, predict(best));
     for (int64_t by = step / 2; by > 0; by /= 2) {
@@ -424,6 +422,18 @@ class Merges {
         if (misfit < least) least = misfit, best = other;
       }
     }
+    return best;
+  }
+
+  void AddTwo(const Base& base) {
+    const auto predict = [&](int64_t at) {
+      return [this, at, power = base.power](const SeenRow& row, size_t) {
+        return Merged(row, {0, at}, power);
+      };
+    };
+    const int64_t n = problem_.kv_len;
+    const int64_t best = BestBoundary(predict);
+    if (best == 0) return;
     causes_.Add({"merge in a wrong base",
                  fmt::format("the keys below {} and from {} on have wrong shares: {}", best, best,
                              base.text),
@@ -485,23 +495,8 @@ class Merges {
         return mixture;
       };
     };
-    const int64_t step = n <= 256 ? 1 : std::max<int64_t>(problem_.step, n / 512);
-    int64_t best = 0;
-    double least = HUGE_VAL;
-    for (int64_t at = step; at < n; at += step) {
-      const double misfit = causes_.Misfit(problem_.screen, predict(at));
-      if (misfit < least) least = misfit, best = at;
-    }
+    const int64_t best = BestBoundary(predict);
     if (best == 0) return;
-    const std::vector<size_t> all = EveryRow(causes_);
-    least = causes_.Misfit(all, predict(best));
-    for (int64_t by = step / 2; by > 0; by /= 2) {
-      for (const int64_t other : {best - by, best + by}) {
-        if (other < 1 || other >= n) continue;
-        const double misfit = causes_.Misfit(all, predict(other));
-        if (misfit < least) least = misfit, best = other;
-      }
-    }
     causes_.Add({"shares of two ranges wrong",
                  fmt::format("the keys below {} and from {} on have wrong shares, in each row by "
                              "another factor: a merge, or a rescale of the running maximum",

@@ -43,7 +43,7 @@ struct OwnedInputs {
 struct Hypothesis {
   std::string text;
   AttentionCase c;
-  InputEdit edit;                 // of the inputs; empty: they stay
+  InputEdit edit;                 // changes the inputs; empty: they stay
   bool changes_operands = false;  // K or V are others
   int64_t picked_from = 1;
 };

@@ -140,8 +140,16 @@ class OutputJudge {
 
   void AddStatistics(const JudgeOptions& options, int64_t tests) {
     verdict_.by_bound_alone = options.rule == Rule::kBound && !info_.directions.empty();
-    if (tally_->statistics.empty()) return;
+    const bool has_rows = !tally_->statistics.empty();
+    const bool is_asked =
+        options.rule == Rule::kStatistics && tally_->counts.judged > 0 && !info_.directions.empty();
+    if (!has_rows && !is_asked) return;
     verdict_.statistics = tally_->statistics.Finish(info_, tests, options.false_alarm);
+    // Statistics of no row see nothing.
+    if (has_rows) return;
+    for (const std::string& direction : info_.directions) {
+      verdict_.statistics->blind_to.push_back({direction, ""});
+    }
   }
 
   void Mistrust(std::string reason) {

@@ -155,10 +155,17 @@ std::string CommandPlan(const Plan& plan) {
   return Print(plan);
 }
 
-std::vector<std::string> MustSee(const std::string& list, bool strict) {
+std::vector<std::string> MustSee(const std::string& list, bool strict, Rule rule) {
   std::vector<std::string> all;
   for (const FaultDirection& direction : FaultDirections()) all.emplace_back(direction.name);
-  if (list == "none" || (list.empty() && !strict)) return {};
+  const bool sees = rule == Rule::kStatistics;
+  if (list == "none" || (list.empty() && !(strict && sees))) return {};
+  if (!sees) {
+    throw Error(ErrorCode::kUsage,
+                "what a verdict could not have seen is known by statistics only; drop the rule "
+                "'bound', or the list",
+                "must-see");
+  }
   if (list == "standard" || list.empty()) return all;
   std::vector<std::string> names;
   for (const Piece& piece : Split(WholeLine(list), ',')) {
@@ -181,7 +188,7 @@ std::string JudgeArguments(const JudgeOptions& options) {
   if (options.rule != Rule::kStatistics) text += fmt::format(" --rule {}", Name(options.rule));
   if (!options.must_see.empty() && !options.strict) {
     text += fmt::format(" --must-see {}",
-                        options.must_see == MustSee("standard", true)
+                        options.must_see == MustSee("standard", true, options.rule)
                             ? "standard"
                             : ShellWord(fmt::format("{}", fmt::join(options.must_see, ","))));
   }

@@ -46,9 +46,10 @@ std::unique_ptr<ExpectedSource> MakeExpected(const Question& question);
 Verdict EvaluateCase(const Question& question, const ObservedSource& observed, JudgeOptions options,
                      const Cancel& cancel = {});
 
-// The directions of a list by commas, of "standard" (all) or "none"; "": standard where strict,
-// else none. Errors: kUsage for a name that is none.
-std::vector<std::string> MustSee(const std::string& list, bool strict);
+// The directions of a list by commas, of "standard" (all) or "none"; "": standard where strict and
+// by statistics, else none. Errors: kUsage for a name that is none, and for a list where the bound
+// alone is asked, which does not say what it could not see.
+std::vector<std::string> MustSee(const std::string& list, bool strict, Rule rule);
 
 // A plan as a command names it: "base=NAME" when it is a known plan unchanged, else its fields.
 std::string CommandPlan(const Plan& plan);

@@ -37,7 +37,7 @@ JudgeOptions OptionsOf(const Settings& settings) {
   options.threads = settings.threads;
   options.strict = settings.strict;
   options.rule = settings.rule;
-  options.must_see = MustSee(settings.must_see, settings.strict);
+  options.must_see = MustSee(settings.must_see, settings.strict, settings.rule);
   options.sample_rows = settings.sample_rows;
   options.sample_seed = settings.sample_seed;
   return options;

@@ -124,7 +124,7 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
                    "PASS could not see stands in its first line)")
       ->check([](const std::string& list) {
         try {
-          MustSee(list, false);
+          MustSee(list, false, Rule::kStatistics);
           return std::string();
         } catch (const Error& error) {
           return error.message();

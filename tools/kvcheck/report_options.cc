@@ -33,7 +33,7 @@ JudgeOptions CommonOptions::Judge() const {
   JudgeOptions judge;
   judge.threads = threads;
   judge.rule = rule;
-  judge.must_see = MustSee(must_see, text.strict);
+  judge.must_see = MustSee(must_see, text.strict, rule);
   judge.strict = text.strict;
   judge.sample_rows = sample_rows;
   judge.sample_seed = sample_seed;

@@ -188,7 +188,7 @@ TEST(FaultDirection, RaisesNothingForACleanKernel) {
       EXPECT_EQ(out.counts.failed, 0);
       EXPECT_TRUE(out.hints.empty());
       EXPECT_TRUE(out.statistics->over.empty()) << out.statistics->over[0];
-      // As tools/kvcheck counts them for the budget of a run.
+      // Q of every head, directions of every head and of all together.
       EXPECT_EQ(out.statistics->tests,
                 c.query_heads * static_cast<int64_t>(FaultDirections().size() + 1) +
                     static_cast<int64_t>(FaultDirections().size()));

@@ -388,6 +388,19 @@ TEST(Judge, StatisticsDecideUnlessTheBoundAloneIsAsked) {
   EXPECT_NE(output.reasons[0].find("once in 1e12 cases"), std::string::npos);
 }
 
+// A list of faults that must be seen is not met by rows that were never looked at for them.
+TEST(Judge, AnOutputWithoutStatisticsIsBlindToAllOfThem) {
+  const std::vector<double> got = HashedValues(kRows);
+  JudgeOptions options;
+  const Verdict lax = JudgeValues(got, 0x1p-10, {}, DType::kFloat64, WithDirections(), options);
+  EXPECT_EQ(lax.outcome, Outcome::kPass);
+  ASSERT_TRUE(lax.outputs[0].statistics.has_value());
+  EXPECT_EQ(lax.outputs[0].statistics->blind_to.size(), WithDirections().directions.size());
+  options.must_see = {WithDirections().directions[0]};
+  EXPECT_EQ(JudgeValues(got, 0x1p-10, {}, DType::kFloat64, WithDirections(), options).outcome,
+            Outcome::kMistrusted);
+}
+
 TEST(Judge, VerdictsDoNotDependOnThreads) {
   std::vector<double> got = HashedValues(kRows);
   for (size_t i = 0; i < got.size(); ++i) got[i] += 0x1p-11 * Hashed(20, i);

@@ -50,6 +50,7 @@ TEST_F(CommandLine, UsageErrorsExitWithTwoAndSayWhatToDo) {
       {"run", kAttentionCase, "--frobnicate"},
       {"run", kAttentionCase, "--rule", "maybe"},
       {"run", kAttentionCase, "--must-see", "no such fault"},
+      {"run", kAttentionCase, "--rule", "bound", "--must-see", "standard"},
       {"run", kAttentionCase, "-j", "0"},
       {"run", kAttentionCase, "--impl", "frobnicate"},
       {"run", kAttentionCase, "--json", "-", "--junit", "-"},
