@@ -85,51 +85,27 @@ class Candidate {
     return reordered_.has_value() || reading_.of_every_row || every_row_;
   }
 
-  // Whether these rows of a tile are what some source expects; of what they prove nothing is kept.
+  // Whether these rows of a tile are what some source expects; what they prove is not kept.
   bool MayExplain(const TileSpan& span, const JudgedTile& judged,
                   const std::vector<int64_t>& rows) const {
-    const ObservedSource& from =
-        reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
-    const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
+    std::vector<size_t> open;
+    for (const int64_t row : rows) open.push_back(static_cast<size_t>(row - span.first_row));
     const RowSample sample({rows});
-    std::vector<int64_t> open = rows;
-    for (const auto& source : sources_) {
-      auto tile = TileAt(*source, view_.output, span, &sample);
-      if (!tile) return false;
-      TakeGiven(observed, &*tile);
-      const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
-      std::erase_if(open, [&](int64_t row) {
-        return IsExplained(*tile, evaluation, judged, static_cast<size_t>(row - span.first_row));
-      });
-      if (open.empty()) return true;
-    }
-    return false;
+    return ExplainsRows(span, judged, std::move(open), &sample,
+                        [](const ExpectedTile&, const Evaluation&, size_t) {});
   }
 
   // Whether every row of the tile that must be explained is.
   bool Explains(const TileSpan& span, const JudgedTile& judged) {
-    const ObservedSource& from =
-        reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
-    const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
-    if (reading_.observed_is &&
-        !std::all_of(observed.got.begin(), observed.got.end(), reading_.observed_is)) {
-      return false;
+    std::vector<size_t> open;
+    for (size_t row = 0; row < judged.fails.size(); ++row) {
+      if (WantsAllRows() || judged.fails[row] != 0) open.push_back(row);
     }
     const auto length = static_cast<size_t>(info_.row_length);
-    std::vector<uint8_t> open(judged.fails.size());
-    for (size_t row = 0; row < open.size(); ++row) open[row] = WantsAllRows() || judged.fails[row];
-    for (const auto& source : sources_) {
-      auto tile = TileAt(*source, view_.output, span);
-      if (!tile) return false;
-      TakeGiven(observed, &*tile);
-      const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
-      for (size_t row = 0; row < open.size(); ++row) {
-        if (open[row] == 0 || !IsExplained(*tile, evaluation, judged, row)) continue;
-        open[row] = 0;
-        Weigh(*tile, evaluation, judged, row * length, (row + 1) * length);
-      }
-    }
-    return std::all_of(open.begin(), open.end(), [](uint8_t row) { return row == 0; });
+    return ExplainsRows(span, judged, std::move(open), nullptr,
+                        [&](const ExpectedTile& tile, const Evaluation& evaluation, size_t row) {
+                          Weigh(tile, evaluation, judged, row * length, (row + 1) * length);
+                        });
   }
 
   // Whether what was explained could not have been so by chance, under bounds that say something.
@@ -146,6 +122,32 @@ class Candidate {
   }
 
  private:
+  // open: rows of the tile. sample: the rows that the sources need to give; nullptr: all.
+  // explained(tile, evaluation, row) is called once for each row that a source explains.
+  template <typename Explained>
+  bool ExplainsRows(const TileSpan& span, const JudgedTile& judged, std::vector<size_t> open,
+                    const RowSample* sample, const Explained& explained) const {
+    const ObservedSource& from =
+        reordered_ ? static_cast<const ObservedSource&>(*reordered_) : view_.observed;
+    const ObservedTile observed = ReadObserved(from, info_, span.first_row, span.row_count);
+    if (reading_.observed_is &&
+        !std::all_of(observed.got.begin(), observed.got.end(), reading_.observed_is)) {
+      return false;
+    }
+    for (const auto& source : sources_) {
+      auto tile = TileAt(*source, view_.output, span, sample);
+      if (!tile) return false;
+      TakeGiven(observed, &*tile);
+      const Evaluation evaluation = Evaluate(info_, *tile, observed, view_.special);
+      std::erase_if(open, [&](size_t row) {
+        if (!IsExplained(*tile, evaluation, judged, row)) return false;
+        explained(*tile, evaluation, row);
+        return true;
+      });
+    }
+    return open.empty();
+  }
+
   bool Convinces(size_t readings, double log_chance) const {
     const double tries =
         static_cast<double>(readings * sources_.size()) * static_cast<double>(reading_.picked_from);
