@@ -330,6 +330,8 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
         const double of_base = case_.lse == LseKind::kBase2 ? std::log(2.0) : 1;
         low_lse.emplace_back(r, LargestLseOfNothing(*head, context.q, case_.scale) / of_base);
       }
+      // No fault of the list moves what sees no key: such rows take part with no effect.
+      if (context.statistics) out.statistics->taken[r] = 1;
       continue;
     }
     const RowReference row = ComputeRow(context, owned, request.precision);
