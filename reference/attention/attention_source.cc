@@ -12,6 +12,7 @@
 #include "reference/attention/causes.h"
 #include "reference/attention/completions.h"
 #include "reference/attention/other_readings.h"
+#include "reference/attention/row_block.h"
 #include "reference/attention/sensitivity.h"
 #include "reference/attention/statistics.h"
 #include "reference/numerics/convert.h"
@@ -197,7 +198,10 @@ std::shared_ptr<const HeadData> AttentionSource::Head(int64_t batch, int64_t kv_
 
 bool AttentionSource::TakesStatistics(const QueryIndex& query, const TileRequest& request) const {
   if (!request.statistics) return false;
-  if (request.every_row || request.sample != nullptr) return true;
+  return request.every_row || request.sample != nullptr || IsOneOfSome(query);
+}
+
+bool AttentionSource::IsOneOfSome(const QueryIndex& query) const {
   // The last of each of so many equal parts of a head's queries, so that a case of many rows costs
   // no more than one of some.
   constexpr int64_t kRowsOfHead = 32;
@@ -223,6 +227,68 @@ RowContext AttentionSource::MakeContext(const QueryIndex& query, const HeadData&
     context.next_sink = sinks_[static_cast<size_t>((query.query_head + 1) % case_.query_heads)];
   }
   return context;
+}
+
+std::vector<uint8_t> AttentionSource::AcceptRows(const HeadData& head, const TileRequest& request,
+                                                 std::vector<ExpectedTile>* tiles) const {
+  // What is asked of a row beside its verdict needs the row written out.
+  if (!request.accepts || request.terms || request.every_row || request.sample != nullptr ||
+      request.precision != Precision::kDouble) {
+    return {};
+  }
+  ExpectedTile& out = tiles->front();
+  ExpectedTile* lse = tiles->size() > 1 ? &tiles->back() : nullptr;
+  const auto count = static_cast<size_t>(out.row_count);
+  std::vector<size_t> index;
+  std::vector<std::vector<double>> q(count);
+  std::vector<RowContext> contexts(count);
+  std::vector<OwnedQuestion> owned(count);
+  std::vector<BlockRow> rows;
+  for (size_t r = 0; r < count; ++r) {
+    const QueryIndex query = RowAt(out.first_row + static_cast<int64_t>(r));
+    if (IsOneOfSome(query)) continue;
+    contexts[r] = MakeContext(query, head, &q[r]);
+    contexts[r].noise = request.noise;
+    const VisibleSet visible = mask_.Visible(query);
+    if (visible.kind != QueryKind::kOrdinary || !visible.hidden_keys.empty()) continue;
+    if (MakeQuestion(contexts[r], visible, &owned[r]) != RowKind::kEvaluate) continue;
+    index.push_back(r);
+    rows.push_back({&contexts[r], &owned[r]});
+  }
+  const std::vector<RowEnclosure> enclosures = EncloseRows(rows);
+  const auto dv = static_cast<size_t>(case_.v_dim);
+  std::vector<uint8_t> accepted(count, 0);
+  std::vector<double> tolerance(dv);
+  for (size_t i = 0; i < enclosures.size(); ++i) {
+    const RowEnclosure& row = enclosures[i];
+    if (!row.is_known) continue;
+    const size_t r = index[i];
+    const int64_t of_output = out.first_row + static_cast<int64_t>(r);
+    for (size_t c = 0; c < dv; ++c) tolerance[c] = row.least[c] - row.own[c];
+    if (!request.accepts(0, of_output, row.value, tolerance)) continue;
+    if (lse != nullptr) {
+      const double of_lse = row.lse_least - row.lse_own;
+      if (!request.accepts(1, of_output, std::span(&row.lse, 1), std::span(&of_lse, 1))) continue;
+      lse->value[r] = row.lse;
+      lse->bound[r] = row.lse_least;
+      lse->reference_bound[r] = row.lse_own;
+      lse->mass[r] = 1 + std::fabs(row.lse);
+      lse->accepted.resize(count);
+      lse->accepted[r] = 1;
+    }
+    const auto at = static_cast<std::ptrdiff_t>(r * dv);
+    std::copy(row.value.begin(), row.value.end(), out.value.begin() + at);
+    std::copy(row.least.begin(), row.least.end(), out.bound.begin() + at);
+    std::copy(row.own.begin(), row.own.end(), out.reference_bound.begin() + at);
+    std::copy(row.mass.begin(), row.mass.end(), out.mass.begin() + at);
+    if (request.noise) {
+      std::copy(row.proven.begin(), row.proven.end(), out.proven_bound.begin() + at);
+    }
+    out.sensitivity[r] = Sensitivity::kShows;
+    out.accepted.resize(count);
+    out.accepted[r] = accepted[r] = 1;
+  }
+  return accepted;
 }
 
 std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileRequest& request) const {
@@ -270,6 +336,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
   if (request.statistics) out.statistics = EmptyStatistics(rows, dv);
 
   const auto head = Head(head_index / case_.kv_heads, head_index % case_.kv_heads);
+  const std::vector<uint8_t> accepted = AcceptRows(*head, request, &tiles);
   bool sampled = false;
   std::vector<std::pair<size_t, double>> low_lse;
   std::vector<double> q;
@@ -285,6 +352,7 @@ std::vector<ExpectedTile> AttentionSource::Tiles(int64_t index, const TileReques
       set_standing(Standing::kLeftOut, kOverflow);
       continue;
     }
+    if (!accepted.empty() && accepted[r] != 0) continue;
     RowContext context = MakeContext(query, *head, &q);
     context.noise = request.noise;
     context.statistics = TakesStatistics(query, request);

@@ -54,6 +54,12 @@ class AttentionSource : public ExpectedSource {
   std::shared_ptr<const HeadData> Head(int64_t batch, int64_t kv_head) const;
   // Whether a row takes part in the statistics: up to 32 rows of a head do.
   bool TakesStatistics(const QueryIndex& query, const TileRequest& request) const;
+  // Whether it is one of these 32, or of fewer.
+  bool IsOneOfSome(const QueryIndex& query) const;
+  // Fills the rows of the tiles that the request accepts at cheaper bounds; of each row whether it
+  // was one.
+  std::vector<uint8_t> AcceptRows(const HeadData& head, const TileRequest& request,
+                                  std::vector<ExpectedTile>* tiles) const;
   // The context of one row; q must hold k_dim doubles and outlive it.
   RowContext MakeContext(const QueryIndex& query, const HeadData& head,
                          std::vector<double>* q) const;

@@ -58,7 +58,8 @@ double LargestScore(const Arithmetic& a, const RowScores& row) {
 KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   KeyWeights w;
   const size_t n = row.s.size();
-  w.n = static_cast<double>(n) + (row.has_sink ? 1 : 0);
+  const double visible = row.stands_for > 0 ? row.stands_for : static_cast<double>(n);
+  w.n = visible + (row.has_sink ? 1 : 0);
   w.depths = a.Depths(row.keys, static_cast<int64_t>(row.kv_len), row.first_column);
   const bool masked_maximum = row.maximum_over_all && row.shift_all > -kInfinity;
   if ((masked_maximum || a.shift_drifts) && *a.plan.block > 0) {
@@ -109,7 +110,7 @@ KeyWeights ComputeKeyWeights(const Arithmetic& a, const RowScores& row) {
   }
   // Likewise where a range, or the row, holds the sink alone; of ranges each has a key where none
   // is masked. A shift that drifts is used in blocks before the first key too.
-  const bool masked = static_cast<double>(n) < row.kv_len;
+  const bool masked = visible < row.kv_len;
   const double units = std::ceil(row.kv_len / std::max(*a.plan.block, 1));
   const double units_each = std::ceil(units / *a.plan.splits);
   const bool leaves_one_empty = units_each * (*a.plan.splits - 1) >= units;

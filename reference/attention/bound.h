@@ -56,6 +56,10 @@ struct RowScores {
   double denominator = 1;  // L, sink included
   double shift_all = 0;    // maximum of s + E over the masked keys, where the profile's maximum=all
   bool maximum_over_all = false;
+  // Where s and the like are those of a few keys in place of all: how many all are, and their
+  // largest |s|. 0: s is of all.
+  double stands_for = 0;
+  double size_largest = 0;
 };
 
 struct KeyWeights {

@@ -69,8 +69,30 @@ KeyPlaces PlaceKeys(std::span<const int32_t> keys, int64_t kv_len, int64_t block
   const int64_t columns = block > 0 ? block : std::max<int64_t>(kv_len, 1);
   places.extent = static_cast<double>(std::min(columns, std::min(range, kv_len)));
   std::vector<int64_t> on_lane(static_cast<size_t>(width));
+  // The same of keys without a gap, block by block.
+  const auto place_run = [&](int64_t origin, int64_t restart) {
+    int64_t blocks = 0, last_split = -1;
+    const int64_t end = keys.back() - origin + 1;
+    for (int64_t column = keys.front() - origin; column < end;) {
+      const int64_t split = column / restart;
+      const int64_t within = column % restart;
+      const int64_t first = within % columns;
+      const int64_t count = std::min({end - column, restart - within, columns - first});
+      blocks = split == last_split ? blocks + 1 : 1;
+      last_split = split;
+      const double packed = CeilDiv(static_cast<double>(count), static_cast<double>(width));
+      const int64_t calls = (first + count - 1) / width - first / width + 1;
+      places.blocks = std::max(places.blocks, static_cast<double>(blocks));
+      places.longest = std::max(places.longest, static_cast<double>(count));
+      places.fullest = std::max(places.fullest, packed);
+      places.calls = std::max({places.calls, static_cast<double>(calls), packed});
+      column += count;
+    }
+  };
+  const bool has_gaps = !keys.empty() && keys.back() - keys.front() + 1 != std::ssize(keys);
   // Counts the keys under one numbering of the columns, restarting at multiples of `restart`.
   const auto place = [&](int64_t origin, int64_t restart) {
+    if (!has_gaps) return place_run(origin, restart);
     int64_t blocks = 0, keys_here = 0, calls = 0, fullest = 0;
     int64_t last_split = -1, last_block = -1, last_call = -1;
     for (const int32_t key : keys) {

@@ -71,16 +71,12 @@ void SplitPairs(const std::vector<DoubleDouble>& pairs, std::vector<double>* hi,
   for (size_t i = 0; i < pairs.size(); ++i) (*hi)[i] = pairs[i].hi, (*lo)[i] = pairs[i].lo;
 }
 
-void ExpAll(const std::vector<double>& x, std::vector<double>* out) {
-  out->resize(x.size());
-  Kernels().exp(x.data(), static_cast<int64_t>(x.size()), out->data());
-}
-
 void Weights(const std::vector<double>& s, double max, const RowQuestion& row,
              RowAnswer<double>* a) {
   std::vector<double> argument(s.size());
   for (size_t j = 0; j < s.size(); ++j) argument[j] = s[j] - max;
-  ExpAll(argument, &a->e);
+  a->e.resize(s.size());
+  ExpAll(argument, a->e.data());
   a->denominator = Denominator<double>(row, a->e, max);
   a->p.resize(s.size());
   for (size_t j = 0; j < s.size(); ++j) a->p[j] = a->e[j] / a->denominator;
@@ -243,6 +239,21 @@ void SumRuns(const RowQuestion& row, std::span<const int32_t> run, int64_t runs,
   Kernels().run_sums(row.keys.data(), run.data(), static_cast<int64_t>(row.keys.size()), runs,
                      p.data(), head.v.hi.data(), head.v.dim, prefix, largest_mass, squares);
 }
+
+void ScoreBlock(const HeadData& head, std::span<const double> q, int64_t first_tile, int64_t tiles,
+                double* dot) {
+  const int64_t d = head.k.dim;
+  Kernels().block_scores(q.data(), std::ssize(q) / d,
+                         head.k_tiles.data() + first_tile * kKeyTile * d, d, tiles, dot);
+}
+
+void SumBlock(const HeadData& head, int64_t first_key, int64_t keys, int64_t rows, const double* w,
+              const double* z, double* o, double* mass, double* squares) {
+  const int64_t dv = head.v.dim;
+  Kernels().block_sums(w, z, rows, keys, head.v.hi.data() + first_key * dv, dv, o, mass, squares);
+}
+
+void ExpAll(std::span<const double> x, double* out) { Kernels().exp(x.data(), std::ssize(x), out); }
 
 std::vector<std::string_view> EvaluatorTargets() {
   std::vector<std::string_view> names;

@@ -44,6 +44,15 @@ void SquareCells(const CellOrder& order, const double* v, int64_t columns, const
 void SumRuns(const RowQuestion& row, std::span<const int32_t> run, int64_t runs,
              std::span<const double> p, double* prefix, double* largest_mass, double* squares);
 
+// Products for several rows of a head at once (EvaluateKernels::block_scores, block_sums).
+// first_tile: of K's tiles of kKeyTile keys.
+void ScoreBlock(const HeadData& head, std::span<const double> q, int64_t first_tile, int64_t tiles,
+                double* dot);
+void SumBlock(const HeadData& head, int64_t first_key, int64_t keys, int64_t rows, const double* w,
+              const double* z, double* o, double* mass, double* squares);
+// out[j] = exp(x[j]).
+void ExpAll(std::span<const double> x, double* out);
+
 // Instruction sets that this build has and this processor runs, best first.
 std::vector<std::string_view> EvaluatorTargets();
 // Forces one of them ("" : the best again). For tests.

@@ -467,10 +467,152 @@ void RunSums(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs, c
   }
 }
 
+// x y + z; in one rounding where the instruction set has that.
+KVCHECK_INLINE double MultiplyAdd(double x, double y, double z) {
+#ifdef __FMA__
+  return Fused(x, y, z);
+#else
+  return z + x * y;
+#endif
+}
+KVCHECK_INLINE Vec MultiplyAdd(double x, Vec y, Vec z) {
+#ifdef __FMA__
+  return Fused(InEveryLane<Vec>(x), y, z);
+#else
+  return z + x * y;
+#endif
+}
+
+// Rows at once: as many as leave registers for their sums.
+constexpr int kScoreRows = kVec >= 8 ? 8 : kVec >= 4 ? 2 : 1;
+constexpr int kSumRows = kVec >= 8 ? 4 : kVec >= 4 ? 2 : 1;
+// Keys whose K, or V, several runs of rows read from the cache.
+constexpr int64_t kBlockTiles = 8;
+
+template <int kRows>
+KVCHECK_INLINE void BlockScoresRun(const double* q, const double* k, int64_t d, int64_t tiles,
+                                   double* dot, int64_t stride) {
+  constexpr int kVectors = kTile / kVec;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    Vec sum[kRows * kVectors] = {};
+    for (int64_t i = 0; i < d; ++i) {
+      const double* row = k + (tile * d + i) * kTile;
+#pragma GCC unroll 16
+      for (int a = 0; a < kRows * kVectors; ++a) {
+        sum[a] = MultiplyAdd(q[a / kVectors * d + i], Load(row + a % kVectors * kVec), sum[a]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int a = 0; a < kRows * kVectors; ++a) {
+      Store(sum[a], dot + a / kVectors * stride + tile * kTile + a % kVectors * kVec);
+    }
+  }
+}
+
+void BlockScores(const double* q, int64_t rows, const double* k, int64_t d, int64_t tiles,
+                 double* dot) {
+  const int64_t stride = tiles * kTile;
+  for (int64_t first = 0; first < tiles; first += kBlockTiles) {
+    const int64_t count = tiles - first < kBlockTiles ? tiles - first : kBlockTiles;
+    const double* from = k + first * d * kTile;
+    double* to = dot + first * kTile;
+    int64_t row = 0;
+    for (; row + kScoreRows <= rows; row += kScoreRows) {
+      BlockScoresRun<kScoreRows>(q + row * d, from, d, count, to + row * stride, stride);
+    }
+    for (; row < rows; ++row) {
+      BlockScoresRun<1>(q + row * d, from, d, count, to + row * stride, stride);
+    }
+  }
+}
+
+// One run of channels of some rows, as WeightedSumRun.
+template <bool kHasSquares, typename T, int kVectors, int kRows>
+KVCHECK_INLINE void BlockSumsRun(const double* w, const double* z, int64_t stride, int64_t n,
+                                 const double* v, int64_t dv, int64_t first, double* o,
+                                 double* mass, double* squares) {
+  constexpr int kLength = sizeof(T) / kDoubleBytes;
+  constexpr int kSums = kRows * kVectors;
+  T sum[kSums], size[kSums], square[kSums];
+  const auto at = [&](int a) { return a / kVectors * dv + first + a % kVectors * kLength; };
+#pragma GCC unroll 16
+  for (int a = 0; a < kSums; ++a) {
+    sum[a] = LoadAs<T>(o + at(a));
+    size[a] = LoadAs<T>(mass + at(a));
+    if (kHasSquares) square[a] = LoadAs<T>(squares + at(a));
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    const double* row = v + j * dv + first;
+#pragma GCC unroll 16
+    for (int a = 0; a < kSums; ++a) {
+      const T value = LoadAs<T>(row + a % kVectors * kLength);
+      const double weight = w[a / kVectors * stride + j];
+      sum[a] = MultiplyAdd(weight, value, sum[a]);
+      size[a] = MultiplyAdd(weight, Magnitude(value), size[a]);
+      if (kHasSquares) {
+        square[a] = MultiplyAdd(z[a / kVectors * stride + j], value * value, square[a]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int a = 0; a < kSums; ++a) {
+    __builtin_memcpy(o + at(a), &sum[a], sizeof(T));
+    __builtin_memcpy(mass + at(a), &size[a], sizeof(T));
+    if (kHasSquares) __builtin_memcpy(squares + at(a), &square[a], sizeof(T));
+  }
+}
+
+template <bool kHasSquares, int kRows>
+void BlockSumsOfRows(const double* w, const double* z, int64_t stride, int64_t n, const double* v,
+                     int64_t dv, double* o, double* mass, double* squares) {
+  int64_t first = 0;
+  for (; first + kSumChains * kVec <= dv; first += kSumChains * kVec) {
+    BlockSumsRun<kHasSquares, Vec, kSumChains, kRows>(w, z, stride, n, v, dv, first, o, mass,
+                                                      squares);
+  }
+  for (; first + kVec <= dv; first += kVec) {
+    BlockSumsRun<kHasSquares, Vec, 1, kRows>(w, z, stride, n, v, dv, first, o, mass, squares);
+  }
+  for (; first < dv; ++first) {
+    BlockSumsRun<kHasSquares, double, 1, kRows>(w, z, stride, n, v, dv, first, o, mass, squares);
+  }
+}
+
+template <bool kHasSquares>
+void BlockSumsLoop(const double* w, const double* z, int64_t rows, int64_t n, const double* v,
+                   int64_t dv, double* o, double* mass, double* squares) {
+  constexpr int64_t kKeys = kBlockTiles * kTile;
+  for (int64_t first = 0; first < n; first += kKeys) {
+    const int64_t count = n - first < kKeys ? n - first : kKeys;
+    int64_t row = 0;
+    const auto run = [&](auto constant) {
+      constexpr int kRows = decltype(constant)::value;
+      for (; row + kRows <= rows; row += kRows) {
+        const int64_t at = row * n + first, to = row * dv;
+        BlockSumsOfRows<kHasSquares, kRows>(w + at, kHasSquares ? z + at : nullptr, n, count,
+                                            v + first * dv, dv, o + to, mass + to,
+                                            kHasSquares ? squares + to : nullptr);
+      }
+    };
+    run(std::integral_constant<int, kSumRows>());
+    run(std::integral_constant<int, 1>());
+  }
+}
+
+void BlockSums(const double* w, const double* z, int64_t rows, int64_t n, const double* v,
+               int64_t dv, double* o, double* mass, double* squares) {
+  if (z == nullptr) {
+    BlockSumsLoop<false>(w, z, rows, n, v, dv, o, mass, squares);
+  } else {
+    BlockSumsLoop<true>(w, z, rows, n, v, dv, o, mass, squares);
+  }
+}
+
 }  // namespace
 
 extern const EvaluateKernels KVCHECK_EVALUATE_TABLE = {
     KVCHECK_EVALUATE_NAME, Scores,        ScoresDD,          ExpArray, ExpDDArray,        DivideDD,
-    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel, Project,  CellSquaresKernel, RunSums};
+    WeightedSumLoop,       WeightedSumDD, ChannelSumsKernel, Project,  CellSquaresKernel, RunSums,
+    BlockScores,           BlockSums};
 
 }  // namespace kvcheck

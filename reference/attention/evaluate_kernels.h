@@ -78,6 +78,14 @@ struct EvaluateKernels {
   void (*run_sums)(const int32_t* keys, const int32_t* run, int64_t n, int64_t runs,
                    const double* p, const double* v, int64_t dv, double* prefix,
                    double* largest_mass, double* squares);
+  // Products of several rows at once, in any order of additions. dot [rows][tiles * kKeyTile]; q
+  // [rows][d]; k as in scores.
+  void (*block_scores)(const double* q, int64_t rows, const double* k, int64_t d, int64_t tiles,
+                       double* dot);
+  // Adds to o, mass, squares [rows][dv] the sums over j of w v, w |v| and z v^2. w, z [rows][n]; v
+  // [n][dv]; z and squares may be null.
+  void (*block_sums)(const double* w, const double* z, int64_t rows, int64_t n, const double* v,
+                     int64_t dv, double* o, double* mass, double* squares);
 };
 
 extern const EvaluateKernels kEvaluateBaseline;

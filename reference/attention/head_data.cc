@@ -158,21 +158,27 @@ HeadData LoadHead(const AttentionCase& c, const Profile& profile, const TensorMa
                                                                      : head.k.hi;
   head.k_abs_sum.resize(static_cast<size_t>(c.kv_len));
   for (int64_t j = 0; j < c.kv_len; ++j) {
-    double sum = 0;
+    double sum = 0, square = 0;
     for (int64_t i = 0; i < c.k_dim; ++i) {
-      sum += std::fabs(magnitude[static_cast<size_t>(j * c.k_dim + i)]);
+      const double size = std::fabs(magnitude[static_cast<size_t>(j * c.k_dim + i)]);
+      sum += size;
+      square += size * size;
     }
     head.k_abs_sum[static_cast<size_t>(j)] = sum;
+    head.k_norm_largest = std::max(head.k_norm_largest, std::sqrt(square));
   }
+  head.v_largest_of.assign(static_cast<size_t>(head.v.dim), 0);
   for (size_t i = 0; i < head.v.hi.size(); ++i) {
     const double v = head.v.hi[i];
     if (std::isfinite(v)) {
-      head.v_largest = std::max(head.v_largest, std::fabs(v));
+      double& largest = head.v_largest_of[i % head.v_largest_of.size()];
+      largest = std::max(largest, std::fabs(v));
       continue;
     }
     head.v_not_finite.resize(static_cast<size_t>(head.v.dim));
     head.v_not_finite[i % static_cast<size_t>(head.v.dim)] = 1;
   }
+  for (const double largest : head.v_largest_of) head.v_largest = std::max(head.v_largest, largest);
   return head;
 }
 

@@ -208,6 +208,47 @@ std::vector<double> VarianceOfP(const Arithmetic& a, const LikeKeyCells& cells,
   return variance;
 }
 
+// Whether P is rounded to nearest numbers, with a random phase. Beside a scale that is no number of
+// P's type the heaviest key of every block, and of every row, is off by the same.
+bool RoundsAtRandom(const Arithmetic& a) {
+  const double scale = *a.plan.p_scale;
+  return !a.p_toward_zero && (a.p_normalised || RoundTo(*a.plan.p, scale) == scale);
+}
+
+// The roundings of the sums of P.V, of their rescales and merges.
+struct Additions {
+  bool is_tensor_core = false, truncates = false;
+  double u = 0;
+  double random = 0;   // to nearest, each of the running sum
+  double one_way = 0;  // common to many keys, or in one direction
+  double outside = 0, common = 0;
+  bool is_nearest_outside = false;
+  // An accumulator below op's type: its worst case says nothing over a thousand keys, and less is
+  // rounded where the running sum is smaller than the sum of all sizes.
+  bool follows = false;
+
+  Additions(const Arithmetic& a, const KeyWeights& w, bool rotates) {
+    const bool merges_lse = a.merge == MergeKind::kLse || a.merge == MergeKind::kLseDivisionFree;
+    const SumPlan& pv = *a.plan.pv;
+    is_tensor_core = pv.order == SumOrder::kTensorCore;
+    truncates = is_tensor_core || pv.accumulator.toward_zero;
+    outside = w.depths.rescales + (a.factored ? 2 : 0);
+    if (a.merge != MergeKind::kNone) outside += w.depths.splits;
+    // A reciprocal is one number for a whole range of keys.
+    common = (a.p_normalised ? a.c_d : 0) + (merges_lse ? a.c_d + 1 : 0);
+    // Rescales are rounded as the accumulator is; those of a tensor core's are done outside of it.
+    u = std::max(a.u_a, is_tensor_core ? 0 : a.u_pv);
+    // A shift that drifts leaves factors of nearly 1, by which all channels are off alike.
+    is_nearest_outside =
+        !a.plan.op->toward_zero && !a.shift_drifts && (is_tensor_core || !truncates);
+    const double additions = truncates ? 0 : w.depths.pv;
+    random = additions + (is_nearest_outside ? outside : 0);
+    one_way = common + (is_nearest_outside ? 0 : outside);
+    follows = additions > 0 && is_nearest_outside && a.u_pv > a.u_a &&
+              pv.order == SumOrder::kSequential && !rotates && !a.factored;
+  }
+};
+
 class Model {
  public:
   explicit Model(const NoiseQuestion& question)
@@ -268,16 +309,13 @@ class Model {
     n_.biased.assign(q_.p.size(), 0);
     std::vector<double> biased(channels_, 0), biased_both(channels_, 0), centre(channels_);
     for (size_t c = 0; c < channels_; ++c) centre[c] = q_.sums[c].o;
-    // Beside a scale that is no number of P's type the heaviest key of every block, and of every
-    // row, is off by the same.
-    const double scale = *a_.plan.p_scale;
-    const bool one_is_a_number = a_.p_normalised || RoundTo(*a_.plan.p, scale) == scale;
+    const bool is_random = RoundsAtRandom(a_);
     for (size_t j = 0; j < q_.p.size(); ++j) {
       const double u = w_.p_rounding[j];
       const double amplitude = w_.x[j] * u / rest_;
       // Among P's subnormal numbers a rounding is no longer small beside its weight, nor of random
       // phase; toward zero it goes one way.
-      if (!a_.p_toward_zero && one_is_a_number && u <= a_.u_p * (1 + 0x1p-40)) {
+      if (is_random && u <= a_.u_p * (1 + 0x1p-40)) {
         n_.amplitude[j] = amplitude;
         continue;
       }
@@ -386,26 +424,13 @@ class Model {
   // The sums of P.V, their rescales and merges.
   void AddSums() {
     const StoredBasis& basis = q_.row.head->v.basis;
-    const bool merges_lse = a_.merge == MergeKind::kLse || a_.merge == MergeKind::kLseDivisionFree;
     const SumPlan& pv = *a_.plan.pv;
-    const bool is_tensor_core = pv.order == SumOrder::kTensorCore;
-    const bool truncates = is_tensor_core || pv.accumulator.toward_zero;
-    double outside = w_.depths.rescales + (a_.factored ? 2 : 0);
-    if (a_.merge != MergeKind::kNone) outside += w_.depths.splits;
-    // A reciprocal is one number for a whole range of keys.
-    const double common = (a_.p_normalised ? a_.c_d : 0) + (merges_lse ? a_.c_d + 1 : 0);
-    // Rescales are rounded as the accumulator is; those of a tensor core's are done outside of it.
-    const double u = std::max(a_.u_a, is_tensor_core ? 0 : a_.u_pv);
-    // A shift that drifts leaves factors of nearly 1, by which all channels are off alike.
-    const bool is_nearest_outside =
-        is_nearest_ && !a_.shift_drifts && (is_tensor_core || !truncates);
+    const Additions sums(a_, w_, basis.Rotates());
+    const bool is_tensor_core = sums.is_tensor_core, truncates = sums.truncates;
+    const bool follows = sums.follows;
+    const double u = sums.u, random = sums.random, one_way = sums.one_way;
+    const double outside = sums.outside, common = sums.common;
     const double additions = truncates ? 0 : w_.depths.pv;
-    const double random = additions + (is_nearest_outside ? outside : 0);
-    const double one_way = common + (is_nearest_outside ? 0 : outside);
-    // An accumulator below op's type: its worst case says nothing over a thousand keys, and less is
-    // rounded where the running sum is smaller than the sum of all sizes.
-    const bool follows = additions > 0 && is_nearest_outside && a_.u_pv > a_.u_a &&
-                         pv.order == SumOrder::kSequential && !basis.Rotates() && !a_.factored;
     std::optional<RangeSums> ranges;
     if (!basis.Rotates() && (is_tensor_core || follows || a_.u_part > 0)) {
       ranges.emplace(q_, channels_, follows || a_.u_part > 0);
@@ -518,6 +543,44 @@ double NoiseFactor() {
 std::optional<RowNoise> NoiseOf(const NoiseQuestion& question) {
   if (question.p.empty()) return std::nullopt;
   return Model(question).Run();
+}
+
+RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys) {
+  const Arithmetic& a = question.a;
+  const KeyWeights& w = question.weights;
+  const size_t channels = question.sums.size();
+  const Additions additions(a, w, false);
+  RowNoise noise;
+  noise.of_p.assign(channels, 0);
+  noise.of_sums.assign(channels, 0);
+  noise.scores.assign(channels, 0);
+  noise.slack.assign(channels, 0);
+  noise.truncation.assign(channels, 0);
+  noise.denominator_error = DenominatorError(a, w);
+  const double u_fixed = additions.follows ? a.u_a : additions.u;
+  const double fixed = Gamma(additions.one_way, u_fixed) * a.cut_pv.size + Gamma(a.c_p, a.u_a) +
+                       a.cut_pv.lost + (a.merge == MergeKind::kNone ? 0 : a.u_weight);
+  for (size_t c = 0; c < channels; ++c) {
+    const ChannelSums& sums = question.sums[c];
+    const double o = std::fabs(sums.o);
+    if (a.u_p > 0 && RoundsAtRandom(a)) {
+      // The norm of p (v - o) is no less than the difference of those of p v and p o.
+      const double gap = std::sqrt(keys.squares[c]) - o * std::sqrt(keys.weight_squares);
+      const double square = a.p_in_numerator ? keys.squares[c] : gap > 0 ? gap * gap : 0;
+      noise.of_p[c] = a.u_p * a.u_p * square / 3;
+    } else if (a.u_p > 0) {
+      const double gap = std::max(0.0, keys.mass[c] - o);
+      noise.slack[c] = a.u_p * (a.p_in_numerator ? keys.mass[c] : gap);
+    }
+    noise.slack[c] += fixed * sums.x;
+    // Roundings at random, or all of them at their worst: whichever is less.
+    const double step = additions.u * (additions.follows ? std::min(o, sums.x) : sums.x);
+    const double at_worst = Gamma(additions.random, additions.u) *
+                            (additions.follows ? std::min(o, sums.x) : sums.x) / NoiseFactor();
+    noise.of_sums[c] = std::min(additions.random * step * step / 3, at_worst * at_worst);
+    if (additions.truncates) noise.truncation[c] = Gamma(w.depths.pv, a.u_pv) * std::min(o, sums.x);
+  }
+  return noise;
 }
 
 std::vector<double> NoiseAlong(const Arithmetic& a, const RowNoise& noise,

@@ -72,6 +72,15 @@ struct RowNoise {
 // nullopt: nothing of the row's weights may be left. Precondition: the row has a bound.
 std::optional<RowNoise> NoiseOf(const NoiseQuestion& question);
 
+// What no RowNoise of a row is less than, from sums over its keys whose weights are rounded by
+// u_p. Shapes: rounded_mass (Dv) = sum p |v|, squares (Dv) = sum p^2 v^2; weight_squares = sum p^2;
+// question.weights and sums: no more than those of the row.
+struct RoundedKeys {
+  std::span<const double> mass, squares;
+  double weight_squares = 0;
+};
+RowNoise LeastNoise(const NoiseQuestion& question, const RoundedKeys& keys);
+
 // Replaces the bound of a channel, and its terms, where the model's limit is smaller.
 // Shapes: bounds (Dv), as ComputeChannelBounds gives them.
 void BoundByNoise(const NoiseQuestion& question, const RowNoise& noise,

@@ -66,12 +66,14 @@ class ScoreError {
     if (row_.softcap > 0) {
       error += cap_argument_ * std::min(std::fabs(row_.x[j]) + error, row_.softcap / 2);
       const double s = row_.s[j] - (row_.bias.empty() ? 0 : row_.bias[j]);
-      error += cap_value_ * std::min(std::fabs(s) + error, row_.softcap);
+      error +=
+          cap_value_ * std::min(std::max(std::fabs(s), row_.size_largest) + error, row_.softcap);
       // What the argument of tanh loses by underflow comes back multiplied by the cap.
       error += (a_.eta_s + 2 * a_.lambda) * (row_.softcap + 2) * (1 + cap_value_);
     }
     if (!row_.bias.empty()) {
-      error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) + u_b_ * std::fabs(row_.s[j]);
+      error = (1 + u_b_) * error + bias_ * std::fabs(row_.bias[j]) +
+              u_b_ * std::max(std::fabs(row_.s[j]), row_.size_largest);
       error += a_.eta_s;
     }
     return error;

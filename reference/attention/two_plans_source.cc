@@ -36,6 +36,7 @@ TwoPlansSource::TwoPlansSource(const AttentionCase& c, const Profile& profile,
 std::vector<ExpectedTile> TwoPlansSource::Tiles(int64_t index, const TileRequest& request) const {
   TileRequest plain = request;
   plain.statistics = false;
+  plain.accepts = {};  // neither plan's bound is that of both
   const std::vector<ExpectedTile> first = first_.Tiles(index, plain);
   std::vector<ExpectedTile> tiles = second_.Tiles(index, plain);
   for (size_t i = 0; i < tiles.size(); ++i) Join(first[i], &tiles[i]);

@@ -69,8 +69,7 @@ class Tallier {
     }
     if (info_.chosen && info_.claim == Claim::kAccuracy) AddLooseRows();
     if (!tile_.sensitivity.empty() && tally_.above_vacuous > 0) AddVacuousRows();
-    tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count, evaluation_.ratio.data(),
-                        info_.row_length);
+    AddHeat();
     for (const double share : tile_.detectable_share) tally_.detectable_sum += share;
     tally_.detectable_count = static_cast<int64_t>(tile_.detectable_share.size());
     for (size_t row = 0; row < tile_.sensitivity.size(); ++row) AddSensitivity(row);
@@ -89,6 +88,19 @@ class Tallier {
 
   int64_t ElementOf(size_t i) const {
     return tile_.first_row * info_.row_length + static_cast<int64_t>(i);
+  }
+
+  void AddHeat() {
+    std::vector<double> ratios;
+    if (!tile_.accepted.empty()) {
+      ratios = evaluation_.ratio;
+      for (size_t i = 0; i < ratios.size(); ++i) {
+        if (IsAccepted(i)) ratios[i] = 0;
+      }
+    }
+    tally_.heat.AddRows(info_.shape, tile_.first_row, tile_.row_count,
+                        ratios.empty() ? evaluation_.ratio.data() : ratios.data(),
+                        info_.row_length);
   }
 
   void AddElements(size_t begin, size_t end) {
@@ -117,10 +129,15 @@ class Tallier {
     }
     tally_.nonzero += static_cast<int64_t>(count) - zeros;
     if (run.failed > 0) AddFailures(run.begin, run.end);
-    tally_.metrics.AddRun({got, expected, evaluation_.error.data() + run.begin,
-                           evaluation_.ratio.data() + run.begin, count},
-                          spacing_.has_value() ? &*spacing_ : nullptr);
+    tally_.metrics.AddRun(
+        {got, expected, evaluation_.error.data() + run.begin,
+         IsAccepted(run.begin) ? nullptr : evaluation_.ratio.data() + run.begin, count},
+        spacing_.has_value() ? &*spacing_ : nullptr);
     if (!use_.empty()) std::fill_n(use_.data() + run.begin, count, uint8_t{1});
+    if (IsAccepted(run.begin)) {
+      tally_.with_share += static_cast<int64_t>(count);
+      return;
+    }
     if (info_.claim == Claim::kAccuracy) AddSharesOfInputs(run.begin, run.end);
     // The worst element is here only if something here is worse than it.
     if (worst_ == kNone || run.failed > 0 || run.largest_ratio > evaluation_.ratio[worst_] ||
@@ -128,6 +145,11 @@ class Tallier {
          run.largest_error > SizeOf(evaluation_.error[worst_]))) {
       for (size_t i = run.begin; i < run.end; ++i) KeepWorse(i);
     }
+  }
+
+  // Whether the row of element i passed without its own bound, which is a small share of its mass.
+  bool IsAccepted(size_t i) const {
+    return !tile_.accepted.empty() && tile_.accepted[i / length_] != 0;
   }
 
   // What a comparison proves is asked of the proven bound, so that a verdict under a model of
@@ -197,7 +219,7 @@ class Tallier {
 
   void AddVacuousRows() {
     for (size_t row = 0; row * length_ < tile_.value.size(); ++row) {
-      if (HasNoInputs(row * length_)) continue;
+      if (HasNoInputs(row * length_) || IsAccepted(row * length_)) continue;
       if (!IsVacuous(row)) continue;
       ++tally_.vacuous_rows;
       if (!tile_.group.empty()) ++tally_.vacuous_rows_of_group[tile_.group[row]];
@@ -320,7 +342,7 @@ class Tallier {
     if (state == ElementState::kAlternative) return;
     if (state == ElementState::kFailed) AddFailure(i);
     AddNumbers(i, state, got, expected);
-    KeepWorse(i);
+    if (!IsAccepted(i)) KeepWorse(i);
   }
 
   void AddNumbers(size_t i, ElementState state, double got, double expected) {
@@ -340,6 +362,10 @@ class Tallier {
 
   void AddShare(size_t i, double expected) {
     if (HasNoInputs(i)) return;
+    if (IsAccepted(i)) {
+      ++tally_.with_share;
+      return;
+    }
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
     const double bound = ProvenBound(i);
     ++tally_.with_share;

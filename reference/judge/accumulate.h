@@ -20,22 +20,6 @@
 
 namespace kvcheck {
 
-// A comparison whose bound exceeds this share of the natural size of the data in more than half of
-// the elements proves nothing (reference/attention/bound.md, section 4, vacuity), unless it is
-// below ExpectedTile::least_fault there (reference/formats/formats.md, "What a round trip proves").
-//
-// Nor may a single row be vacuous (bound.md, section 4): in more than half of its elements the
-// bound is more than this share of the mass, and either it is at least the mass in more than half
-// of them, or zeros pass in all of them. Then a row that was never written passes, or one that is
-// wrong by all of its size. Elements whose mass the type does not hold as a normal number have no
-// say: they may all be right as zeros. Rows that have no inputs prove nothing and have no say in
-// any share.
-//
-// Under a tolerance that a user chose, nor may more than this share of the rows be loose: at least
-// half of the row is not what is expected, under a bound of more than this share of the data. The
-// median alone would let half of the rows be anything.
-inline constexpr double kVacuousShare = 0.1;
-
 // Which rows a tile index covers, and what the second pass must know about them.
 struct TileSpan {
   int64_t index = 0;

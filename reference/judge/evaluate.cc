@@ -114,12 +114,17 @@ class TileEvaluator {
   Evaluation Run() {
     const size_t length = static_cast<size_t>(info_.row_length);
     const size_t rows = static_cast<size_t>(tile_.row_count);
-    if (tile_.standing.empty()) {
+    if (tile_.standing.empty() && tile_.accepted.empty()) {
       JudgeElements(0, rows * length);
       return std::move(result_);
     }
     for (size_t row = 0; row < rows; ++row) {
-      if (tile_.standing[row] == Standing::kJudged) JudgeElements(row * length, (row + 1) * length);
+      if (!tile_.standing.empty() && tile_.standing[row] != Standing::kJudged) continue;
+      if (!tile_.accepted.empty() && tile_.accepted[row] != 0) {
+        TakeAccepted(row * length, (row + 1) * length);
+      } else {
+        JudgeElements(row * length, (row + 1) * length);
+      }
     }
     return std::move(result_);
   }
@@ -137,6 +142,28 @@ class TileEvaluator {
       const size_t last = std::min(end, i + kRun);
       if (is_simple && (by_bound ? JudgeRunByBound(i, last) : JudgeRunByCode(i, last))) continue;
       for (size_t k = i; k < last; ++k) JudgeElement(k);
+    }
+  }
+
+  // Elements of a row that was accepted: they pass, and their share of a bound is not known.
+  void TakeAccepted(size_t begin, size_t end) {
+    const double* got = observed_.got.data();
+    const double* expected = tile_.value.data();
+    for (size_t i = begin; i < end; i += kRun) {
+      const size_t last = std::min(end, i + kRun);
+      if (AreOrdinary(i, last)) {
+        PlainRun run{i, last, 0, -1, 0};
+        for (size_t k = i; k < last; ++k) {
+          result_.error[k] = got[k] - expected[k];
+          result_.state[k] = ElementState::kPassed;
+        }
+        result_.plain_runs.push_back(run);
+        continue;
+      }
+      for (size_t k = i; k < last; ++k) {
+        JudgeElement(k);
+        result_.ratio[k] = -1;
+      }
     }
   }
 

@@ -49,7 +49,7 @@ struct Evaluation {
   std::vector<PairKind> kind;
   std::vector<double> error;  // got - expected; not finite where either is not
   std::vector<double> ratio;  // |error| over the tolerance; infinite for other failures, -1 where
-                              // nothing was judged
+                              // nothing was judged, or the row was accepted at a smaller bound
   std::vector<int64_t> alternatives;  // accepted, by reason
   int64_t unbounded_elements = 0;     // of judged rows, with an infinite bound
   int64_t undefined_elements = 0;     // of judged rows, without a defined value

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "reference/spec/error.h"
@@ -77,6 +78,18 @@ std::vector<SettledTile> Settle(const ExpectedSource& source, const ObservedSour
   request.precision = options.first;
   request.statistics = options.statistics;
   request.noise = options.noise;
+  request.accepts = [&](int output, int64_t row, std::span<const double> value,
+                        std::span<const double> tolerance) {
+    const auto index_of = static_cast<size_t>(output);
+    if (options.use[index_of] == 0) return true;
+    const ObservedTile seen = ReadObserved(observed, infos[index_of], row, 1);
+    for (size_t c = 0; c < value.size(); ++c) {
+      // The factor is that of the roundings here.
+      if (!(std::fabs(seen.got[c] - value[c]) <= tolerance[c] * (1 - 0x1p-50))) return false;
+      if (!seen.no_code.empty() && seen.no_code[c] != 0) return false;
+    }
+    return seen.got_low.empty();
+  };
   std::vector<SettledTile> settled;
   for (ExpectedTile& tile : source.Tiles(index, request)) {
     if (!is_used(tile)) continue;
@@ -91,6 +104,7 @@ std::vector<SettledTile> Settle(const ExpectedSource& source, const ObservedSour
   }
   const auto wants_finer = [](const SettledTile& tile) { return tile.evaluation.wants_finer; };
   request.statistics = false;
+  request.accepts = {};
   const Precision highest = std::min(options.highest, source.FinestPrecision());
   while (request.precision < highest && std::any_of(settled.begin(), settled.end(), wants_finer)) {
     request.precision = Next(request.precision);

@@ -72,7 +72,7 @@ void MetricsAccumulator::Add(double got, double expected, double error, double s
   } else if (size != 0) {
     max_rel_ = kInfinity;
   }
-  ratios_.Add(ratio);
+  if (ratio >= 0 || std::isnan(ratio)) ratios_.Add(ratio);
 }
 
 void MetricsAccumulator::AddRun(const PairRun& run, const TypeSpacing* spacing) {
@@ -85,7 +85,7 @@ void MetricsAccumulator::AddRun(const PairRun& run, const TypeSpacing* spacing) 
   for (size_t i = 0; i < run.size; ++i) {
     const bool wants_spacing = run.error[i] != 0 && spacing != nullptr;
     Add(run.got[i], run.expected[i], run.error[i], wants_spacing ? spacing->At(run.expected[i]) : 1,
-        run.ratio[i]);
+        run.ratio == nullptr ? -1 : run.ratio[i]);
   }
 }
 
@@ -127,7 +127,7 @@ void MetricsAccumulator::AddModerate(const PairRun& run, const TypeSpacing* spac
     product_.AddModerate(got, expected);
   }
   for (size_t i = 0; i < run.size; ++i) ++ulps_[static_cast<size_t>(UlpCellOf(ulps[i]))];
-  ratios_.AddAll({run.ratio, run.size});
+  if (run.ratio != nullptr) ratios_.AddAll({run.ratio, run.size});
   finite_ += static_cast<int64_t>(run.size);
   relative_count_ += static_cast<int64_t>(run.size) - without_relative;
   if (off_zero != 0) max_rel_ = kInfinity;

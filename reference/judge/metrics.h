@@ -67,14 +67,14 @@ struct PairRun {
   const double* got;
   const double* expected;
   const double* error;
-  const double* ratio;
+  const double* ratio;  // null: not known
   size_t size;
 };
 
 class MetricsAccumulator {
  public:
   // A judged pair, both finite. error: got - expected; spacing: of the output type at expected;
-  // ratio: |error| over the tolerance, 0 for no error.
+  // ratio: |error| over the tolerance, 0 for no error; negative: not known.
   void Add(double got, double expected, double error, double spacing, double ratio);
   // Add for every pair in turn, with the same result to the last bit, at a fraction of the time.
   // spacing: of the output type; nullptr: 1 everywhere.

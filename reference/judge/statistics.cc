@@ -177,6 +177,16 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
   }
   for (size_t row = 0; row < rows; ++row) {
     if (statistics.taken[row] == 0) continue;
+    const auto is_zero = [&](const std::vector<double>& of) {
+      const double* values = of.data() + row * length;
+      return std::all_of(values, values + length, [](double value) { return value == 0; });
+    };
+    // What no fault moves is looked at, and has no part in any sum.
+    if (is_zero(statistics.sigma_squared) &&
+        std::all_of(statistics.effect.begin(), statistics.effect.end(), is_zero)) {
+      groups_[tile.group[row]];
+      continue;
+    }
     const auto row_use = use.subspan(row * length, length);
     if (std::find(row_use.begin(), row_use.end(), 0) != row_use.end()) {
       skipped_ += info.row_length;

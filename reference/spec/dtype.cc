@@ -1,6 +1,7 @@
 #include "reference/spec/dtype.h"
 
 #include <array>
+#include <bit>
 
 #include "reference/spec/error.h"
 
@@ -95,9 +96,9 @@ const FloatType& FloatTypeOf(DType dtype) {
 }
 
 double UnitRoundoff(DType dtype) {
-  double u = 0.5;
-  for (int i = 0; i < FloatTypeOf(dtype).mantissa_bits; ++i) u *= 0.5;
-  return u;
+  // 2^-(bits + 1), by its exponent: simulated kernels ask at every operation.
+  return std::bit_cast<double>(static_cast<uint64_t>(1022 - FloatTypeOf(dtype).mantissa_bits)
+                               << 52);
 }
 
 double HalfSmallestSubnormal(DType dtype) { return FloatTypeOf(dtype).smallest_subnormal * 0.5; }

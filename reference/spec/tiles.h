@@ -75,6 +75,22 @@ enum class Sensitivity : uint8_t {
   kBlind,     // losing all but any one of them would not
 };
 
+// A comparison whose bound exceeds this share of the natural size of the data in more than half of
+// the elements proves nothing (reference/attention/bound.md, section 4, vacuity), unless it is
+// below ExpectedTile::least_fault there (reference/formats/formats.md, "What a round trip proves").
+//
+// Nor may a single row be vacuous (bound.md, section 4): in more than half of its elements the
+// bound is more than this share of the mass, and either it is at least the mass in more than half
+// of them, or zeros pass in all of them. Then a row that was never written passes, or one that is
+// wrong by all of its size. Elements whose mass the type does not hold as a normal number have no
+// say: they may all be right as zeros. Rows that have no inputs prove nothing and have no say in
+// any share.
+//
+// Under a tolerance that a user chose, nor may more than this share of the rows be loose: at least
+// half of the row is not what is expected, under a bound of more than this share of the data. The
+// median alone would let half of the rows be anything.
+inline constexpr double kVacuousShare = 0.1;
+
 // A further value that the format or plan allows for one element.
 struct Alternative {
   int64_t element = 0;  // within the tile
@@ -126,7 +142,10 @@ struct ExpectedTile {
   // that proven bound, per element. Empty: `bound` is proven.
   std::vector<double> proven_bound;
   std::vector<double> reference_bound;  // error of value + value_lo itself; empty: exact
-  std::vector<double> mass;             // natural size of an element (sum of p |v|); empty: |value|
+  // Rows that TileRequest::accepts took: 1. Their `bound` is no more than the plan's, and their
+  // proven bound no less. Empty: none.
+  std::vector<uint8_t> accepted;
+  std::vector<double> mass;  // natural size of an element (sum of p |v|); empty: |value|
   // How near to value the result of a fault may come that the bound is to show, where the
   // definition names one: of a storage format, another code. Where the bound is smaller, something
   // is proved even if it is large beside the mass. Empty: no such fault is known.
@@ -161,6 +180,12 @@ struct TileRequest {
   // Rows that will be judged; nullptr: all. A source need not compute the others: they stand as
   // kLeftOut.
   const RowSample* sample = nullptr;
+  // Whether all that was observed of a row lies within `tolerance` of `value`. A source may leave
+  // such a row at bounds that are cheaper than its own (ExpectedTile::accepted). Empty: every row
+  // has its own. Source: may be called from several threads.
+  std::function<bool(int output, int64_t row, std::span<const double> value,
+                     std::span<const double> tolerance)>
+      accepts = {};
 };
 
 class ExpectedSource;

@@ -19,7 +19,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr TileRequest kNoise = {.noise = true};
+const TileRequest kNoise = {.noise = true};
 
 AttentionCase OneHead(int64_t queries, int64_t keys, const std::string& type) {
   return std::get<AttentionCase>(

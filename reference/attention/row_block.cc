@@ -1,0 +1,340 @@
+#include "reference/attention/row_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "reference/attention/evaluate.h"
+#include "reference/attention/own_error.h"
+#include "reference/attention/score_error.h"
+#include "reference/numerics/real.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr double kU = 0x1p-53;
+// Sums in double, of so many keys as a case may have, are off by less; rows whose weights are off
+// by more are not known.
+constexpr double kOfSums = 0x1p-28;
+// Doubles that the scores of a block take, at most.
+constexpr int64_t kMostScores = int64_t{1} << 20;
+
+bool IsPlain(const HeadData& head, const Arithmetic& a) {
+  return head.k.lo.empty() && head.v.lo.empty() && head.k.codec_error.empty() &&
+         head.v.codec_error.empty() && head.k.magnitude.empty() && head.v.magnitude.empty() &&
+         head.v_not_finite.empty() && !a.parts && !a.factored && !a.rotates_k && !a.rotates_v &&
+         a.c_group == 0 && a.fixed_q == 0 && a.fixed_p == 0;
+}
+
+bool IsPlain(const OwnedQuestion& owned) {
+  return owned.forced_score.empty() && owned.masked_keys.empty() && owned.q_error.empty() &&
+         owned.q_parts.empty() && !owned.hidden_by_number && owned.hidden_score == 0 &&
+         owned.keys.size() > 1;
+}
+
+// Of the scores and weights of one row.
+struct RowFacts {
+  double max = 0, lowest = 0;
+  double x_largest = 0, size_largest = 0, bias_largest = 0;  // of |x|, |s|, |bias|
+  double denominator = 0, sink_e = 0;
+  // Of the weights e / denominator that are rounded by u_p: their squares; and all of the others.
+  double weight_squares = 0, other_weights = 0;
+  size_t heaviest = 0;  // index into the row's keys
+};
+
+class Block {
+ public:
+  explicit Block(std::span<const BlockRow> rows)
+      : rows_(rows),
+        head_(*rows[0].context->head),
+        a_(*rows[0].context->arithmetic),
+        dv_(static_cast<size_t>(head_.v.dim)) {
+    first_ = std::numeric_limits<int64_t>::max();
+    for (const BlockRow& row : rows) {
+      first_ = std::min<int64_t>(first_, row.owned->keys.front());
+      end_ = std::max<int64_t>(end_, row.owned->keys.back() + 1);
+    }
+    for (int64_t key = first_; key < end_; ++key) {
+      k_abs_largest_ = std::max(k_abs_largest_, head_.k_abs_sum[static_cast<size_t>(key)]);
+    }
+  }
+
+  std::vector<RowEnclosure> Run() {
+    Weigh();
+    const size_t sums = rows_.size() * dv_;
+    o_.assign(sums, 0), mass_.assign(sums, 0), squares_.assign(z_.empty() ? 0 : sums, 0);
+    SumBlock(head_, first_, end_ - first_, std::ssize(rows_), w_.data(),
+             z_.empty() ? nullptr : z_.data(), o_.data(), mass_.data(),
+             z_.empty() ? nullptr : squares_.data());
+    std::vector<RowEnclosure> enclosures;
+    for (size_t r = 0; r < rows_.size(); ++r) enclosures.push_back(Enclose(r));
+    return enclosures;
+  }
+
+ private:
+  size_t Keys() const { return static_cast<size_t>(end_ - first_); }
+
+  // Scores and weights of every row; a key that a row does not see weighs 0.
+  void Weigh() {
+    std::vector<double> q;
+    for (const BlockRow& row : rows_)
+      q.insert(q.end(), row.context->q.begin(), row.context->q.end());
+    const int64_t first_tile = first_ / kKeyTile;
+    const int64_t tiles = (end_ - 1) / kKeyTile - first_tile + 1;
+    const auto stride = static_cast<size_t>(tiles * kKeyTile);
+    std::vector<double> dots(rows_.size() * stride);
+    ScoreBlock(head_, q, first_tile, tiles, dots.data());
+    w_.assign(rows_.size() * Keys(), 0);
+    if (a_.u_p > 0) z_.assign(w_.size(), 0);
+    facts_.resize(rows_.size());
+    std::vector<double> s, e;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const RowQuestion& row = rows_[r].owned->question;
+      const double* dot = &dots[r * stride] - first_tile * kKeyTile;
+      s.resize(row.keys.size()), e.resize(row.keys.size());
+      RowFacts& facts = facts_[r];
+      facts.lowest = std::numeric_limits<double>::infinity();
+      facts.max = row.has_sink ? row.sink : -std::numeric_limits<double>::infinity();
+      for (size_t j = 0; j < s.size(); ++j) {
+        double x = 0;
+        FinishScore(row, j, dot[row.keys[j]], &x, &s[j]);
+        facts.x_largest = Max(facts.x_largest, Abs(x));
+        facts.max = Max(facts.max, s[j]);
+        facts.lowest = std::min(facts.lowest, s[j]);
+      }
+      for (const double bias : row.bias) facts.bias_largest = Max(facts.bias_largest, Abs(bias));
+      facts.size_largest = Max(Abs(facts.max), Abs(facts.lowest));
+      for (double& score : s) score -= facts.max;
+      ExpAll(s, e.data());
+      Normalise(row, e, &facts, r);
+    }
+  }
+
+  void Normalise(const RowQuestion& row, std::span<const double> e, RowFacts* facts, size_t r) {
+    double sum = 0;
+    for (size_t j = 0; j < e.size(); ++j) {
+      sum += e[j];
+      if (e[j] > e[facts->heaviest]) facts->heaviest = j;
+    }
+    if (row.has_sink) facts->sink_e = Exp(row.sink - facts->max);
+    facts->denominator = sum + facts->sink_e;
+    double* w = &w_[r * Keys()] - first_;
+    for (size_t j = 0; j < e.size(); ++j) w[row.keys[j]] = e[j];
+    if (z_.empty()) return;
+    // Weights that may be subnormal numbers of P's type are rounded by more than u_p, and those
+    // next to 1 by less.
+    const double unit = a_.p_normalised ? facts->denominator : 1;
+    const double least = unit * a_.eta_p / a_.u_p * (1 + kOfSums);
+    const double most =
+        a_.p_cut ? 1 - a_.u_p * (1 + kOfSums) : std::numeric_limits<double>::infinity();
+    double* z = &z_[r * Keys()] - first_;
+    double others = 0;
+    for (size_t j = 0; j < e.size(); ++j) {
+      const bool is_rounded = e[j] >= least && e[j] <= most;
+      const double square = is_rounded ? e[j] * e[j] : 0;
+      z[row.keys[j]] = square;
+      facts->weight_squares += square;
+      others += is_rounded ? 0 : e[j];
+    }
+    facts->weight_squares /= facts->denominator * facts->denominator;
+    facts->other_weights = others / facts->denominator;
+  }
+
+  // The row by a few keys that stand for all: one of the largest score, and one of the smallest,
+  // both with the largest error that any key's score may have.
+  struct Extremes {
+    std::vector<double> x, s, bias, magnitude, k_abs_sum, e, p;
+    RowScores scores;
+
+    Extremes(const Block& block, size_t r, double magnitude_largest) {
+      const RowQuestion& row = block.rows_[r].owned->question;
+      const RowFacts& facts = block.facts_[r];
+      x.assign(2, facts.x_largest);
+      s = {facts.max, facts.lowest};
+      if (!row.bias.empty()) bias.assign(2, facts.bias_largest);
+      magnitude.assign(2, magnitude_largest);
+      k_abs_sum.assign(2, block.k_abs_largest_);
+      e.assign(2, 1), p = {0, 1};
+      scores.keys = row.keys;
+      scores.x = x, scores.s = s, scores.bias = bias, scores.magnitude = magnitude;
+      scores.k_abs_sum = k_abs_sum, scores.e = e, scores.p = p;
+      for (const double q : row.q) scores.q_abs_sum += Abs(q);
+      scores.k_dim = static_cast<double>(block.head_.k.dim);
+      scores.kv_len = static_cast<double>(block.head_.kv_len);
+      scores.first_column = row.first_column;
+      scores.scale = row.scale, scores.softcap = row.softcap;
+      scores.has_sink = row.has_sink, scores.sink = row.sink;
+      scores.sink_p = facts.sink_e / facts.denominator;
+      scores.max = facts.max, scores.denominator = facts.denominator;
+      scores.stands_for = static_cast<double>(row.keys.size());
+      scores.size_largest = facts.size_largest;
+    }
+  };
+
+  RowEnclosure Enclose(size_t r) const {
+    const RowEnclosure unknown;
+    const RowContext& context = *rows_[r].context;
+    const RowQuestion& row = rows_[r].owned->question;
+    const RowFacts& facts = facts_[r];
+    const auto n = static_cast<double>(row.keys.size());
+    if (!std::isfinite(facts.x_largest) || !std::isfinite(facts.size_largest) ||
+        !std::isfinite(facts.denominator)) {
+      return unknown;
+    }
+
+    // |q k| <= |q| |k|. The error of computing in double, as OwnError has it.
+    double q_square = 0;
+    for (const double q : row.q) q_square += q * q;
+    const double magnitude =
+        Abs(row.scale) * std::sqrt(q_square) * head_.k_norm_largest * (1 + kOfSums);
+    double score = (DotError<double>(static_cast<double>(row.q.size())) + 2 * kU) * magnitude +
+                   2 * kU * (facts.x_largest + facts.size_largest + facts.bias_largest) + 0x1p-1000;
+    if (row.softcap > 0) {
+      score += (kTanhError<double> + 4 * kU + kTanhFloor<double>)*row.softcap;
+    }
+    // Below that distance a weight is 0.
+    const double distance = std::min(facts.max - facts.lowest, 1000.0);
+    const double rho = std::expm1(2 * (2 * score + kU * distance)) + 2 * kExpError<double>;
+    const double gamma = Gamma(n + 8, kU);
+    if (!(4 * (rho + gamma) < kOfSums)) return unknown;
+    const double floor = (n + 1) * (kExpFloor<double> + 0x1p-1070);
+
+    // No less than the row's.
+    const Extremes extremes(*this, r, magnitude);
+    KeyWeights most = ComputeKeyWeights(a_, extremes.scores);
+    if (most.unbounded || most.may_overflow) return unknown;
+    const double rho_up = most.c[1], factor = most.x[1];
+    const double rounding = most.y.empty() ? 0 : most.y[1] / most.x[1];
+    // Subnormal weights are rounded by half a spacing, or lost.
+    const double lost = n * (factor * 4 * a_.eta_p + 0x1p-1000);
+    most.t += lost, most.t_plus += lost;
+    if (a_.u_p > 0)
+      most.largest_rounding = std::max(most.largest_rounding, 1 + 2 * most.largest_kappa);
+
+    KeyWeights least;
+    least.n = most.n, least.summed = most.summed, least.depths = most.depths;
+    const bool rounds_numerator = a_.u_p > 0 && a_.p_in_numerator;
+
+    RowEnclosure row_of;
+    row_of.value.resize(dv_), row_of.own.resize(dv_), row_of.least.resize(dv_);
+    row_of.proven.resize(dv_), row_of.mass.resize(dv_);
+    std::vector<ChannelSums> above(dv_), below(dv_);
+    std::vector<double> rounded_mass(dv_), squares(dv_);
+    for (size_t c = 0; c < dv_; ++c) {
+      const size_t at = r * dv_ + c;
+      const double o = o_[at] / facts.denominator, mass = mass_[at] / facts.denominator;
+      const double v = head_.v_largest_of[c];
+      const double size = Abs(o), spread = v + size;
+      const double own = (rho * spread + gamma * (mass + size)) * (1 + 0x1p-20) + floor * (1 + v);
+      row_of.value[c] = o, row_of.own[c] = own, row_of.mass[c] = mass;
+      ChannelSums& high = above[c];
+      const double mass_most = mass * (1 + kOfSums) + floor * (1 + v);
+      high.o = size + own, high.mass = mass_most;
+      high.c = rho_up * (mass_most + high.o) + lost * spread + most.sink_c * high.o;
+      high.x = factor * mass_most + lost * v;
+      high.y = rounding * high.x + lost * v * (1 + rounding);
+      high.largest = v, high.spread = spread + own;
+      ChannelSums& low = below[c];
+      low.o = Max(0.0, size - own);
+      low.mass = low.x = Max(0.0, mass * (1 - kOfSums) - floor * (1 + v));
+      rounded_mass[c] = Max(0.0, low.mass - facts.other_weights * (1 + kOfSums) * v);
+      low.y = rounds_numerator ? a_.u_p * rounded_mass[c] : 0;
+      if (!z_.empty()) {
+        squares[c] = squares_[at] / (facts.denominator * facts.denominator) * (1 - 2 * kOfSums);
+      }
+    }
+    least.y.assign(1, 0);  // the sums have what is rounded
+    const std::vector<ChannelBound> highest =
+        ComputeChannelBounds(a_, most, above, head_.v.basis, context.c->out);
+    std::vector<ChannelBound> lowest =
+        ComputeChannelBounds(a_, least, below, head_.v.basis, context.c->out);
+    if (context.noise) {
+      const NoiseQuestion question = {a_, row, {}, {}, least, below, context.c->out};
+      const RoundedKeys rounded = {rounded_mass, squares, facts.weight_squares * (1 - 2 * kOfSums)};
+      BoundByNoise(question, LeastNoise(question, rounded), &lowest);
+    }
+    double largest = FloatTypeOf(context.c->out).largest_finite;
+    if (a_.u_through > 0) largest = std::min(largest, FloatTypeOf(a_.through).largest_finite);
+    for (size_t c = 0; c < dv_; ++c) {
+      row_of.proven[c] = highest[c].bound * (1 + kOfSums);
+      row_of.least[c] = lowest[c].bound * (1 - kOfSums);
+      const double end = Abs(row_of.value[c]) + highest[c].bound + row_of.own[c];
+      if (!(end < largest) || !(row_of.own[c] <= 0x1p-10 * row_of.least[c]) ||
+          !(row_of.proven[c] <= kVacuousShare * row_of.mass[c])) {
+        return unknown;
+      }
+    }
+    if (!Shows(r, row_of)) return unknown;
+    if (context.c->lse != LseKind::kNone &&
+        !EncloseLse(context, facts, extremes.scores, least, rho + gamma, floor, &row_of)) {
+      return unknown;
+    }
+    row_of.is_known = true;
+    return row_of;
+  }
+
+  // Whether losing the heaviest key would show: two right answers differ by twice the bound.
+  bool Shows(size_t r, const RowEnclosure& enclosure) const {
+    const auto key = static_cast<size_t>(rows_[r].owned->keys[facts_[r].heaviest]);
+    const double p = w_[r * Keys() + key - static_cast<size_t>(first_)] / facts_[r].denominator;
+    if (!(p < 1)) return false;
+    for (size_t c = 0; c < dv_; ++c) {
+      const double gap = Abs(head_.v.hi[key * dv_ + c] - enclosure.value[c]) - enclosure.own[c];
+      if (p / (1 - p) * (1 - kOfSums) * gap > 2 * enclosure.proven[c]) return true;
+    }
+    return false;
+  }
+
+  bool EncloseLse(const RowContext& context, const RowFacts& facts, const RowScores& scores,
+                  const KeyWeights& least, double weights, double floor,
+                  RowEnclosure* enclosure) const {
+    const bool base2 = context.c->lse == LseKind::kBase2;
+    const double nats = facts.max + std::log(facts.denominator);
+    enclosure->lse = base2 ? nats / std::log(2.0) : nats;
+    enclosure->lse_own = (weights + kLogError<double> * Abs(nats - facts.max) +
+                          4 * kU * (Abs(nats) + Abs(facts.max))) *
+                             (1 + 0x1p-20) * (base2 ? 2 : 1) +
+                         2 * floor;
+    enclosure->lse_least =
+        ComputeLseBound(a_, least, scores, enclosure->lse, base2) * (1 - kOfSums);
+    return enclosure->lse_least < std::numeric_limits<double>::infinity() &&
+           enclosure->lse_own <= 0x1p-10 * enclosure->lse_least;
+  }
+
+  std::span<const BlockRow> rows_;
+  const HeadData& head_;
+  const Arithmetic& a_;
+  const size_t dv_;
+  int64_t first_ = 0, end_ = 0;  // columns that some row sees
+  double k_abs_largest_ = 0;
+  std::vector<double> w_, z_;               // [row][column]; z_ empty: P is not rounded
+  std::vector<double> o_, mass_, squares_;  // [row][channel], over the denominator's weights
+  std::vector<RowFacts> facts_;
+};
+
+}  // namespace
+
+std::vector<RowEnclosure> EncloseRows(std::span<const BlockRow> rows) {
+  std::vector<RowEnclosure> enclosures(rows.size());
+  if (rows.empty() || !IsPlain(*rows[0].context->head, *rows[0].context->arithmetic)) {
+    return enclosures;
+  }
+  std::vector<BlockRow> plain;
+  std::vector<size_t> index;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (!IsPlain(*rows[r].owned)) continue;
+    plain.push_back(rows[r]);
+    index.push_back(r);
+  }
+  const auto most = static_cast<size_t>(
+      std::max<int64_t>(1, kMostScores / std::max<int64_t>(1, rows[0].context->head->kv_len)));
+  for (size_t first = 0; first < plain.size(); first += most) {
+    const size_t count = std::min(most, plain.size() - first);
+    std::vector<RowEnclosure> block = Block(std::span(plain).subspan(first, count)).Run();
+    for (size_t i = 0; i < count; ++i) enclosures[index[first + i]] = std::move(block[i]);
+  }
+  return enclosures;
+}
+
+}  // namespace kvcheck
