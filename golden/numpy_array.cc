@@ -359,7 +359,10 @@ void NumpyFile::ReadElements(const std::string& dataset, int64_t first, int64_t 
   const ObjectRecord& record = DatasetRecord(*this, dataset);
   KVCHECK_CHECK(first >= 0 && count >= 0 && first <= record.shape.ElementCount() - count,
                 "elements outside of the tensor");
-  array_->ReadElements(first, count, out);
+  {
+    const std::lock_guard lock(reading_);
+    array_->ReadElements(first, count, out);
+  }
   file_.ThrowIfChanged();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,7 +70,8 @@ class NumpyArray {
   std::vector<std::byte> ordered_;  // of one in Fortran order, once it was read
 };
 
-// A .npy file: one tensor, of the file's name without its last ".npy": q.npy has /q.
+// A .npy file: one tensor, of the file's name without its last ".npy": q.npy has /q. Thread-safe:
+// several threads may read elements, which they do in turns.
 class NumpyFile : public TensorSource {
  public:
   // Errors: kUnreadableFile.
@@ -85,6 +87,7 @@ class NumpyFile : public TensorSource {
 
  private:
   InputFile file_;
+  std::mutex reading_;
   std::unique_ptr<NumpyArray> array_;
   FileIndex index_;
 };

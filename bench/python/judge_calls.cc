@@ -1,6 +1,7 @@
 // The C++ side of judge_cost.py: judges the same attention as often as it is asked.
 //
-//   judge_calls CASE PLAN THREADS      CASE: dense attention without a mask array, data=REGIME:SEED
+//   judge_calls CASE PLAN THREADS [RULE]   CASE: attention of plain types without a mask array,
+//                                          data=REGIME:SEED; RULE: statistics (default) or bound
 //
 // For each line on stdin one line on stdout: outcome, seconds of the clock, seconds of the
 // processor, and by how many MiB the peak of memory grew over what inputs and output took.
@@ -13,6 +14,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -46,10 +48,11 @@ Array View(const Tensor& tensor) {
   return array;
 }
 
-int Main(const std::string& text, const std::string& plan, int threads) {
+int Main(const std::string& text, const std::string& plan, int threads, Rule rule) {
   Settings settings;
   settings.plan = plan;
   settings.threads = threads;
+  settings.rule = rule;
   const AttentionCase c = std::get<AttentionCase>(ParseCase(text));
   const TensorMap inputs = DrawInputs(text);
   const TensorMap outputs = AnswerCase(text, {}, "", settings);
@@ -59,6 +62,7 @@ int Main(const std::string& text, const std::string& plan, int threads) {
   call.v = View(Get(inputs, "v"));
   call.out = View(Get(outputs, "out"));
   call.scale = c.scale;
+  call.mask = Print(c.mask);
   std::string line;
   while (std::getline(std::cin, line)) {
     PeakMiB();
@@ -78,12 +82,13 @@ int Main(const std::string& text, const std::string& plan, int threads) {
 }  // namespace kvcheck
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: judge_calls CASE PLAN THREADS\n");
+  const std::optional<kvcheck::Rule> rule = kvcheck::ParseRule(argc == 5 ? argv[4] : "statistics");
+  if (argc < 4 || argc > 5 || !rule) {
+    fmt::print(stderr, "usage: judge_calls CASE PLAN THREADS [statistics|bound]\n");
     return 2;
   }
   try {
-    return kvcheck::Main(argv[1], argv[2], std::atoi(argv[3]));
+    return kvcheck::Main(argv[1], argv[2], std::atoi(argv[3]), *rule);
   } catch (const kvcheck::Error& error) {
     fmt::print(stderr, "judge_calls: {}\n", error.what());
     return 2;

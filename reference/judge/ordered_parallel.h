@@ -1,7 +1,7 @@
 // Runs compute(i) for i in [0, count) on several threads and hands the results to merge(i, result)
 // in ascending order, one at a time: what merge builds does not depend on the number of threads.
 // The caller's thread is one of them, so that a machine which refuses others still gets all work
-// done.
+// done; the others are kept for the next loop.
 
 #ifndef REFERENCE_JUDGE_ORDERED_PARALLEL_H_
 #define REFERENCE_JUDGE_ORDERED_PARALLEL_H_
@@ -12,10 +12,9 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
+
+#include "reference/judge/kept_threads.h"
 
 namespace kvcheck {
 
@@ -66,16 +65,11 @@ void OrderedParallelFor(int64_t count, int threads, Compute compute, Merge merge
       }
     }
   };
-  std::vector<std::thread> pool;
-  const int64_t size = std::min<int64_t>(threads, count);
-  pool.reserve(static_cast<size_t>(size));
-  try {
-    for (int64_t i = 1; i < size; ++i) pool.emplace_back(work);
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
-    // No more threads: those that started do it.
+  {
+    // Fewer where the system gives no more: those that there are do it.
+    const KeptThreads helpers(std::min<int64_t>(threads, count) - 1, work);
+    work();
   }
-  work();
-  for (std::thread& thread : pool) thread.join();
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -117,7 +117,7 @@ DEPENDENCIES = [
     ("openssl/*", ["golden/*"] + TESTS),
     ("sqlite3.h", ["tools/prefix_disk/*"] + TESTS),
     ("nlohmann/*", ["golden/*", "tools/report/*", "tools/campaign/*", "tools/measure/*",
-                      "tools/agree/*", "tools/flashinfer/*"] + TESTS),
+                      "tools/agree/*", "tools/flashinfer/*", "tools/compare/*"] + TESTS),
     ("pugixml.hpp", ["tools/report/*", "tools/measure/*"] + TESTS),
     ("msgpack*", ["tools/adapters/cpp/*"]),
     ("nanobind/*", ["tools/python/*"]),
@@ -130,6 +130,8 @@ DEPENDENCIES = [
     ("gtest/*", TESTS),
     ("gmock/*", TESTS),
     ("rapidcheck*", ["fuzz/*"] + TESTS),
+    # What a forked child has to forget, standard C++ does not know.
+    ("pthread.h", ["reference/judge/kept_threads.cc", "optimized/*"] + TESTS),
 ]
 
 SOURCES = (".h", ".cc")

@@ -32,9 +32,9 @@
 #include <utility>
 
 #include "golden/input_file.h"
+#include "golden/strict_json.h"
 #include "reference/spec/error.h"
 #include "tools/agree/logits_dump.h"
-#include "tools/agree/strict_json.h"
 #include "tools/agree/token_texts.h"
 
 namespace kvcheck {

@@ -13,12 +13,12 @@
 
 #include "golden/file_index.h"
 #include "golden/input_file.h"
+#include "golden/strict_json.h"
 #include "golden/tensor_file.h"
 #include "golden/text_file.h"
 #include "reference/numerics/convert.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/error.h"
-#include "tools/agree/strict_json.h"
 
 namespace kvcheck {
 namespace {

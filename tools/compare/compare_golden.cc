@@ -306,8 +306,11 @@ void CompareGolden(const CompareQuestion& asked, const StoredFile& gold, const S
   const RuleSet rules = RulesOf(asked);
   rules.CheckUsed(gold.golden().CaseNames());
   results->Begin(static_cast<int64_t>(items.size()));
+  std::vector<PlannedCase> cases;
+  cases.reserve(items.size());
   for (const CompareItem& item : items) {
-    CaseResult result;
+    PlannedCase planned;
+    CaseResult& result = planned.result;
     result.name = item.Name();
     result.verdict.case_text = item.outline->case_text;
     result.verdict.command = fmt::format("kvcheck compare {} {} --only {}", ShellWord(gold.path()),
@@ -319,11 +322,15 @@ void CompareGolden(const CompareQuestion& asked, const StoredFile& gold, const S
       }
     }
     result.verdict.command += PlanArguments(asked);
-    if (!results->Judge(std::move(result),
-                        [&] { return CompareOne(asked, rules, gold, got, item); })) {
-      return;
-    }
+    planned.is_large = item.c && IsLarge(*item.c);
+    planned.evaluate = [&](int threads) {
+      CompareQuestion one = asked;
+      one.judge.threads = threads;
+      return CompareOne(one, rules, gold, got, item);
+    };
+    cases.push_back(std::move(planned));
   }
+  if (!results->JudgeAll(std::move(cases), asked.judge.threads)) return;
   AddExtraCases(selection, gold, got, results);
   const std::set<std::string> unasked = AnswersToNothing(gold, got);
   if (!unasked.empty()) results->AddNote(NotLookedAt(got.path(), unasked));

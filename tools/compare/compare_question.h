@@ -25,7 +25,9 @@ struct CompareQuestion {
   JudgeOptions judge;
   Cancel cancel{};
   std::vector<std::string> files;
+  std::string cases;  // a file of many, case_list.h
   std::string case_text;
+  std::vector<std::string> groups;  // patterns of groups of the files, each of which is a case
   std::string plan;
   std::string gold_plan;
   bool bitwise = false;
@@ -97,6 +99,11 @@ void BlessStored(const CompareQuestion& question, const StoredFile& gold, const 
 void RefusePackedSequences(const StoredFile& file, const Case& c);
 // One file that holds the inputs and the outputs of the case, or one of each.
 void CompareCase(const CompareQuestion& question, ResultSink* results);
+// Each case of a list (--cases), or the case of --case in each group of the files that the patterns
+// select, as a case of its own: what cannot be read is an error of its case alone.
+// Errors: kParse with file and line, kUsage, kSelection, kUnreadableFile of the list: before the
+// first result.
+void CompareCases(const CompareQuestion& question, ResultSink* results);
 
 }  // namespace kvcheck
 

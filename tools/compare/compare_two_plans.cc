@@ -12,7 +12,6 @@
 #include "reference/judge/tensor_source.h"
 #include "reference/spec/error.h"
 #include "tools/compare/case_tensors.h"
-#include "tools/compare/compare_question.h"
 #include "tools/corridor/case_judges.h"
 #include "tools/corridor/evaluate_case.h"
 #include "tools/corridor/stored_tensors.h"
@@ -54,8 +53,44 @@ Verdict JudgeBits(const TensorMap& gold, const ObservedSource& got, JudgeOptions
   return Judge(CancellableSource(RuledTensorSource(std::move(expected)), cancel), got, judge);
 }
 
-Verdict JudgeTwo(const TwoPlansQuestion& asked, const Case& c, const StoredFile& gold_file,
-                 const StoredFile& got_file, CaseTensors* tensors) {
+}  // namespace
+
+void CheckTwoPlans(const TwoPlansQuestion& asked, const Case& c) {
+  if (!std::holds_alternative<AttentionCase>(c)) {
+    throw Error(ErrorCode::kIllegalCase, "only attention is computed by a plan; drop --gold-plan",
+                "compare");
+  }
+  if (asked.bitwise &&
+      (asked.plan.empty() || ParsePlan(asked.plan) != ParsePlan(asked.gold_plan))) {
+    throw Error(ErrorCode::kUsage,
+                "--bitwise demands the same bytes, which only the same plan can promise; give the "
+                "same --plan and --gold-plan",
+                "compare");
+  }
+  // A name and no field claims nothing.
+  Plan claimed = ParsePlan(asked.plan.empty() ? kStrangerPlan : asked.plan);
+  claimed.name.clear();
+  if (asked.bitwise && claimed == Plan()) {
+    throw Error(ErrorCode::kUsage,
+                "nothing says that two runs of a stranger have the same bits; name the plan",
+                "--bitwise");
+  }
+}
+
+std::string TwoPlansCommand(const TwoPlansQuestion& asked, const Case& c) {
+  std::string command =
+      fmt::format("kvcheck compare {} {} --case {} --gold-plan {}", ShellWord(asked.gold),
+                  ShellWord(asked.got), ShellWord(Print(c)), ShellWord(asked.gold_plan));
+  for (const auto& [name, value] :
+       {std::pair{"--plan", &asked.plan}, {"--profile", &asked.profile}}) {
+    if (!value->empty()) command += fmt::format(" {} {}", name, ShellWord(*value));
+  }
+  if (asked.bitwise) command += " --bitwise";
+  return command + asked.tensor_arguments;
+}
+
+Verdict JudgeTwoPlans(const TwoPlansQuestion& asked, const Case& c, const StoredFile& gold_file,
+                      const StoredFile& got_file, CaseTensors* tensors) {
   Question question;
   question.c = c;
   question.plan = ParsePlan(asked.gold_plan);
@@ -116,51 +151,6 @@ Verdict JudgeTwo(const TwoPlansQuestion& asked, const Case& c, const StoredFile&
   verdict.plan = Print(plan);
   verdict.profile = Print(question.profile);
   return verdict;
-}
-
-}  // namespace
-
-void CompareTwoPlans(const TwoPlansQuestion& asked, ResultSink* results) {
-  const Case c = ParseCase(asked.case_text);
-  if (!std::holds_alternative<AttentionCase>(c)) {
-    throw Error(ErrorCode::kIllegalCase, "only attention is computed by a plan; drop --gold-plan",
-                "compare");
-  }
-  if (asked.bitwise &&
-      (asked.plan.empty() || ParsePlan(asked.plan) != ParsePlan(asked.gold_plan))) {
-    throw Error(ErrorCode::kUsage,
-                "--bitwise demands the same bytes, which only the same plan can promise; give the "
-                "same --plan and --gold-plan",
-                "compare");
-  }
-  // A name and no field claims nothing.
-  Plan claimed = ParsePlan(asked.plan.empty() ? kStrangerPlan : asked.plan);
-  claimed.name.clear();
-  if (asked.bitwise && claimed == Plan()) {
-    throw Error(ErrorCode::kUsage,
-                "nothing says that two runs of a stranger have the same bits; name the plan",
-                "--bitwise");
-  }
-  const StoredFile gold(asked.gold);
-  const StoredFile got(asked.got);
-  RefusePackedSequences(gold, c);
-  RefusePackedSequences(got, c);
-  CaseResult result;
-  result.verdict.case_text = Print(c);
-  result.verdict.implementation = got.path();
-  result.verdict.command =
-      fmt::format("kvcheck compare {} {} --case {} --gold-plan {}", ShellWord(gold.path()),
-                  ShellWord(got.path()), ShellWord(Print(c)), ShellWord(asked.gold_plan));
-  for (const auto& [name, value] :
-       {std::pair{"--plan", &asked.plan}, {"--profile", &asked.profile}}) {
-    if (!value->empty()) result.verdict.command += fmt::format(" {} {}", name, ShellWord(*value));
-  }
-  if (asked.bitwise) result.verdict.command += " --bitwise";
-  result.verdict.command += asked.tensor_arguments;
-  CaseTensors tensors(c, ParseTensorChoices(asked.map, asked.axes, asked.cast));
-  results->Begin(1);
-  results->Judge(std::move(result), [&] { return JudgeTwo(asked, c, gold, got, &tensors); });
-  for (std::string& note : tensors.Notes()) results->AddNote(std::move(note));
 }
 
 }  // namespace kvcheck

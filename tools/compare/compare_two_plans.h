@@ -8,17 +8,18 @@
 #include <vector>
 
 #include "reference/judge/judge.h"
+#include "reference/spec/case.h"
+#include "tools/compare/case_tensors.h"
 #include "tools/corridor/cancel.h"
-#include "tools/corridor/result_sink.h"
+#include "tools/corridor/stored_tensors.h"
 
 namespace kvcheck {
 
 struct TwoPlansQuestion {
   JudgeOptions judge;
   Cancel cancel{};
-  std::string gold;
+  std::string gold;  // files
   std::string got;
-  std::string case_text;
   std::string gold_plan;
   std::string plan;     // "": a stranger's
   std::string profile;  // of both
@@ -29,10 +30,16 @@ struct TwoPlansQuestion {
   std::string tensor_arguments;  // these three, as part of a command
 };
 
-// GOLD is first judged under its own plan; where it fails, GOT is
-// MISTRUSTED, since nothing can be learned from its distance. bitwise: no bound, equal bytes.
-// Errors: kUsage for bitwise with plans that differ; kIllegalCase for a case that is not attention.
-void CompareTwoPlans(const TwoPlansQuestion& question, ResultSink* results);
+// What can be said before a file is read. Errors: kUsage for bitwise with plans that differ;
+// kIllegalCase for a case that is not attention; kParse for a plan.
+void CheckTwoPlans(const TwoPlansQuestion& question, const Case& c);
+// The command that repeats it.
+std::string TwoPlansCommand(const TwoPlansQuestion& question, const Case& c);
+// GOLD is first judged under its own plan; where it fails, GOT is MISTRUSTED, since nothing can be
+// learned from its distance. bitwise: no bound, equal bytes. tensors: of the case, which the files
+// are read by.
+Verdict JudgeTwoPlans(const TwoPlansQuestion& question, const Case& c, const StoredFile& gold,
+                      const StoredFile& got, CaseTensors* tensors);
 
 }  // namespace kvcheck
 

@@ -209,6 +209,20 @@ void CheckFitsMemory(double bytes, const std::string& what) {
               what);
 }
 
+bool IsLarge(const Case& c) {
+  constexpr double kMostWork = 1 << 26;  // products of a query with keys and values, or elements
+  double work = 0;
+  for (const auto& specs : {InputSpecs(c), OutputSpecs(c)}) {
+    for (const auto& [name, spec] : specs) work += static_cast<double>(spec.shape.ElementCount());
+  }
+  if (const auto* attention = std::get_if<AttentionCase>(&c)) {
+    work += static_cast<double>(attention->batch) * static_cast<double>(attention->query_heads) *
+            static_cast<double>(attention->query_len) * static_cast<double>(attention->kv_len) *
+            static_cast<double>(attention->k_dim + attention->v_dim);
+  }
+  return work > kMostWork;
+}
+
 TensorMap GenerateCaseInputs(const Case& c, const Profile& profile) {
   double bytes = 0;
   for (const auto& [name, spec] : InputSpecs(c)) {

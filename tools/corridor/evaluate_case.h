@@ -58,6 +58,10 @@ std::string CommandPlan(const Plan& plan);
 // the default ones.
 std::string JudgeArguments(const JudgeOptions& options);
 
+// Whether judging a case takes so long that threads share one, and not several of them: of what is
+// not large one thread judges some in a second.
+bool IsLarge(const Case& c);
+
 // Inputs of a case whose data are generated. Errors: kMissingData for data=file; kUnsupported when
 // they would not fit the memory of this machine.
 TensorMap GenerateCaseInputs(const Case& c, const Profile& profile);

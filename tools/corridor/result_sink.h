@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/judge/verdict.h"
@@ -13,6 +14,14 @@
 #include "tools/report/summary.h"
 
 namespace kvcheck {
+
+// One of many cases that know nothing of each other.
+struct PlannedCase {
+  CaseResult result;  // what is known before it is judged
+  // A case of little work is judged by one thread, beside others; a large one by all threads.
+  bool is_large = false;
+  std::function<Verdict(int threads)> evaluate;
+};
 
 class ResultSink {
  public:
@@ -24,6 +33,15 @@ class ResultSink {
   // ends the run. The verdict's command, case text and implementation are kept from `result` where
   // evaluate leaves them empty. False when the run was cut short: the caller stops.
   virtual bool Judge(CaseResult result, const std::function<Verdict()>& evaluate) = 0;
+  // The same of many, by so many threads: results are taken in the order of the cases, and neither
+  // they nor their order depend on the number of threads. Where the run is cut short, all that were
+  // judged are taken.
+  virtual bool JudgeAll(std::vector<PlannedCase> cases, int threads) {
+    for (PlannedCase& one : cases) {
+      if (!Judge(std::move(one.result), [&] { return one.evaluate(threads); })) return false;
+    }
+    return true;
+  }
   virtual void Add(const CaseResult& result) = 0;
   virtual void AddNote(std::string note) = 0;
   virtual void SetInterrupted() = 0;

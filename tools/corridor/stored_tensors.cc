@@ -9,6 +9,8 @@
 #include "golden/schema.h"
 #include "golden/sharded_file.h"
 #include "reference/spec/error.h"
+#include "reference/spec/near_name.h"
+#include "reference/spec/text.h"
 #include "tools/corridor/spare_tensors.h"
 #include "tools/process/untrusted_reader.h"
 
@@ -101,6 +103,81 @@ StoredFile::StoredFile(const std::string& path) : path_(path) {
   } else {
     plain_ = std::move(file);
   }
+}
+
+namespace {
+
+bool IsInGroup(std::string_view path, std::string_view group) {
+  return path.size() > group.size() + 1 && path.substr(1).starts_with(group) &&
+         (path[group.size() + 1] == '/' || path[group.size() + 1] == '.');
+}
+
+// Some tensors of another source.
+class GroupSource : public TensorSource {
+ public:
+  GroupSource(TensorSource& whole, const std::string& group) : whole_(whole) {
+    const auto& objects = whole.index().objects;
+    for (auto it = objects.lower_bound("/" + group); it != objects.end(); ++it) {
+      if (!it->first.starts_with("/" + group)) break;
+      if (IsInGroup(it->first, group)) index_.objects.insert(*it);
+    }
+    if (index_.objects.empty()) {
+      throw Error(ErrorCode::kSelection,
+                  fmt::format("there is no group '{}'{}; {}", Shortened(group, 200),
+                              DidYouMean(group, GroupsOf(whole.index())), PresentGroups(whole)),
+                  whole.path());
+    }
+    if (const auto root = objects.find("/"); root != objects.end()) index_.objects.insert(*root);
+  }
+
+  const std::string& path() const override { return whole_.path(); }
+  const FileIndex& index() const override { return index_; }
+  TensorOrigin OriginOf(const std::string& dataset) const override {
+    return whole_.OriginOf(dataset);
+  }
+  void ReadElements(const std::string& dataset, int64_t first, int64_t count,
+                    std::byte* out) override {
+    whole_.ReadElements(dataset, first, count, out);
+  }
+
+ private:
+  static std::string PresentGroups(const TensorSource& whole) {
+    constexpr size_t kMost = 6;
+    std::vector<std::string> groups = GroupsOf(whole.index());
+    if (groups.empty()) return "the file has no groups";
+    const size_t more = groups.size() - std::min(groups.size(), kMost);
+    groups.resize(groups.size() - more);
+    return fmt::format("it has {}{}", fmt::join(groups, ", "),
+                       more > 0 ? fmt::format(" and {} more", more) : "");
+  }
+
+  TensorSource& whole_;
+  FileIndex index_;
+};
+
+}  // namespace
+
+StoredFile::StoredFile(const StoredFile& whole, const std::string& group)
+    : path_(whole.path()), plain_(std::make_unique<GroupSource>(whole.source(), group)) {}
+
+std::vector<std::string> GroupsOf(const FileIndex& index) {
+  std::set<std::string> all;
+  for (const auto& [path, record] : index.objects) {
+    const size_t last = path.find_last_of("/.");
+    if (record.is_dataset && last != std::string::npos && last > 0) {
+      all.insert(path.substr(1, last - 1));
+    }
+  }
+  std::vector<std::string> groups;
+  for (const std::string& group : all) {
+    bool is_inside = false;
+    for (size_t at = group.find_first_of("/."); at != std::string::npos && !is_inside;
+         at = group.find_first_of("/.", at + 1)) {
+      is_inside = all.contains(group.substr(0, at));
+    }
+    if (!is_inside) groups.push_back(group);
+  }
+  return groups;
 }
 
 TensorSource& StoredFile::source() const {

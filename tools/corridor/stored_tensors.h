@@ -26,11 +26,16 @@
 
 namespace kvcheck {
 
-// A tensor file; as a golden file, with its hash verified, when it says that it is one.
+// A tensor file; as a golden file, with its hash verified, when it says that it is one. Several
+// threads may read tensors of it at once.
 class StoredFile {
  public:
   // Errors: kUnreadableFile.
   explicit StoredFile(const std::string& path);
+  // The tensors of one group of another file, which must outlive it: of paths that begin with
+  // /GROUP/ or, as safetensors has them, /GROUP. ; it has no schema.
+  // Errors: kSelection where there is no such group.
+  StoredFile(const StoredFile& whole, const std::string& group);
   const std::string& path() const { return path_; }
   TensorSource& source() const;
   // Errors: kUnreadableFile when the file does not have the schema.
@@ -42,6 +47,10 @@ class StoredFile {
   std::unique_ptr<GoldenReader> golden_;
   std::unique_ptr<TensorSource> plain_;
 };
+
+// The groups of a file, in order: what stands before the last part of a tensor's path, without the
+// leading "/". Groups inside of others are left out, and tensors at the root are in none.
+std::vector<std::string> GroupsOf(const FileIndex& index);
 
 // Names of a case's tensors to datasets: "out" -> "/cases/gqa/observed/mlx/out".
 using DatasetNames = std::map<std::string, std::string>;

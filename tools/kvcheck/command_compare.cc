@@ -14,7 +14,6 @@
 #include "golden/raw_file.h"
 #include "reference/spec/error.h"
 #include "tools/compare/compare_question.h"
-#include "tools/compare/compare_two_plans.h"
 #include "tools/kvcheck/commands.h"
 #include "tools/kvcheck/common_options.h"
 #include "tools/kvcheck/interrupt.h"
@@ -48,6 +47,26 @@ void Refuse(std::initializer_list<Given> options, const std::string& reason) {
   }
 }
 
+// Options that are about tensors of two files.
+void RefuseWithCase(const CompareQuestion& options, const std::string& with) {
+  const std::string reason = "does not go with " + with;
+  Refuse({{"--rules", !options.rules.empty()},
+          {"--map-file", !options.map_file.empty()},
+          {"--allow-missing", !options.allow_missing.empty()},
+          {"--allow-extra", !options.allow_extra.empty()},
+          {"--slice", !options.slice.empty()},
+          {"--nan", !options.nan.empty()},
+          {"--stats full", options.full_statistics},
+          {"--bless", !options.bless.empty()},
+          {"--impl", !options.implementation.empty()}},
+         reason);
+  if (!options.tolerance.empty() && options.tolerance != "derived") {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("with {} the bound is derived; --tol can only say so", with),
+                "compare");
+  }
+}
+
 int Report(const CommonOptions& common, const std::function<void(ResultSink*)>& compare) {
   RunReport report("compare", common);
   report.WatchInterrupts();
@@ -55,54 +74,65 @@ int Report(const CommonOptions& common, const std::function<void(ResultSink*)>& 
   return report.Finish();
 }
 
+// As of other runs of many cases.
+CommonOptions FailuresFirst(CommonOptions common) {
+  common.text.failures_first = true;
+  return common;
+}
+
 int Compare(const CommonOptions& common, const CompareQuestion& options) {
   std::vector<std::string> inputs;
   for (const std::string& place : options.files) inputs.push_back(ParseTensorPlace(place).path);
   inputs.insert(inputs.end(), options.rules.begin(), options.rules.end());
   inputs.insert(inputs.end(), options.map_file.begin(), options.map_file.end());
+  if (!options.cases.empty()) inputs.push_back(options.cases);
   common.Check(inputs);
   if (options.bitwise && options.gold_plan.empty()) {
     throw Error(ErrorCode::kUsage, "--bitwise goes with --gold-plan", "compare");
   }
-  const std::initializer_list<Given> selecting = {{"--include", !options.include.empty()},
-                                                  {"--exclude", !options.exclude.empty()},
-                                                  {"--rules", !options.rules.empty()}};
-  const std::initializer_list<Given> stored = {{"--map-file", !options.map_file.empty()},
-                                               {"--allow-missing", !options.allow_missing.empty()},
-                                               {"--allow-extra", !options.allow_extra.empty()},
-                                               {"--shard", !options.shard.empty()},
-                                               {"--slice", !options.slice.empty()},
-                                               {"--nan", !options.nan.empty()},
-                                               {"--stats full", options.full_statistics},
-                                               {"--bless", !options.bless.empty()}};
+  if (!options.cases.empty()) {
+    if (!options.files.empty()) {
+      throw Error(ErrorCode::kUsage,
+                  "--cases names the files of each case in its line: give no others", "compare");
+    }
+    Refuse({{"--group", !options.groups.empty()}},
+           "does not go with --cases: a line says the group of its case");
+    Refuse({{"--map", !options.map.empty()}, {"--bitwise", options.bitwise}},
+           "does not go with --cases");
+    RefuseWithCase(options, "--cases");
+    return Report(FailuresFirst(common),
+                  [&](ResultSink* results) { CompareCases(options, results); });
+  }
   if (!options.case_text.empty()) {
-    Refuse(selecting, "does not go with --case");
-    Refuse(stored, "does not go with --case");
-    Refuse({{"--impl", !options.implementation.empty()}}, "does not go with --case");
-    if (!options.tolerance.empty() && options.tolerance != "derived") {
-      throw Error(ErrorCode::kUsage, "with --case the bound is derived; --tol can only say so",
-                  "compare");
+    RefuseWithCase(options, "--case");
+    if (options.groups.empty()) {
+      Refuse({{"--include", !options.include.empty()}, {"--exclude", !options.exclude.empty()}},
+             "does not go with --case, but with --cases or --group");
+      Refuse({{"--shard", !options.shard.empty()}},
+             "does not go with --case, but with --cases or --group");
     }
     if (!options.gold_plan.empty()) {
       if (options.files.size() != 2) {
         throw Error(ErrorCode::kUsage, "--gold-plan takes GOLD and GOT", "compare");
       }
-      std::string arguments = TensorArguments(options);
       Refuse({{"--rows", common.sample_rows > 0}}, "does not go with --gold-plan");
-      if (!options.cast.empty()) arguments += " --cast " + ShellWord(options.cast);
-      return Report(common, [&](ResultSink* results) {
-        CompareTwoPlans({options.judge, options.cancel, options.files[0], options.files[1],
-                         options.case_text, options.gold_plan, options.plan, options.profile,
-                         options.bitwise, options.map, options.axes, options.cast, arguments},
-                        results);
-      });
+    }
+    if (options.files.empty()) {
+      throw Error(ErrorCode::kUsage, "--case needs a file: kvcheck compare --case 'CASE' FILE",
+                  "compare");
+    }
+    if (!options.groups.empty()) {
+      return Report(FailuresFirst(common),
+                    [&](ResultSink* results) { CompareCases(options, results); });
     }
     return Report(common, [&](ResultSink* results) { CompareCase(options, results); });
   }
+  Refuse({{"--group", !options.groups.empty()}}, "goes with --case");
   Refuse({{"--axes", !options.axes.empty()}}, "goes with --case");
   Refuse({{"--gold-plan", !options.gold_plan.empty()}}, "goes with --case");
   if (options.files.size() != 2) {
-    throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and a file", "compare");
+    throw Error(ErrorCode::kUsage, "give GOLD and GOT, or --case and a file, or --cases and a list",
+                "compare");
   }
   if (options.bless.empty() != options.reason.empty()) {
     throw Error(ErrorCode::kUsage, "--bless and --reason go together", "compare");
@@ -238,7 +268,9 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
   auto options = std::make_shared<CompareOptions>();
   CompareQuestion* question = &options->question;
   CLI::App* command = app->add_subcommand(
-      "compare", "Judge stored tensors: GOLD GOT, or --case 'CASE' FILE without a golden file");
+      "compare",
+      "Judge stored tensors: GOLD GOT, or --case 'CASE' FILE without a golden file, or --cases "
+      "LIST");
   command->footer(
       "In GOT a case's output is /cases/NAME/observed/*/OUTPUT, /NAME/OUTPUT or /NAME. Expected\n"
       "values are computed from GOLD's inputs under the plan and profile stored beside the "
@@ -253,6 +285,8 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
       "generates the inputs, so that FILE needs outputs alone. What is stored in a wider type, or "
       "in\n"
       "another order of axes, is taken where that is certain, and said.\n"
+      "With --cases, or --case and --group, each case is judged by one thread, large ones by all, "
+      "and\na case whose file cannot be read does not stop the others.\n"
       "With --case and --gold-plan, GOT's outputs are held against GOLD's, which has the inputs: "
       "they\n"
       "may differ by the bound of GOLD's plan and that of --plan together. GOLD must keep its "
@@ -262,9 +296,18 @@ void AddCompareCommand(CLI::App* app, ChosenCommand* chosen) {
                    "GOLD GOT; with --case one FILE, or INPUTS OUTPUTS. HDF5, safetensors, .npy, "
                    ".npz, a folder of shards or of .npy files; raw elements as "
                    "q.bin:bf16:2x8x128x64")
-      ->required()
       ->expected(1, 2);
   command->add_option("--case", question->case_text, "The case that FILE answers");
+  command
+      ->add_option(
+          "--cases", question->cases,
+          "Many cases in one run: FILE has a JSON object a line, with name, case, plan, "
+          "got and, where there are, inputs, or gold and gold_plan, group, map, axes; what "
+          "a line leaves out the options say")
+      ->type_name("FILE");
+  AddList(command, "--group", &question->groups, "GLOB",
+          "With --case: each group of FILE that matches is an answer to the case, with its own q, "
+          "k, v and out; repeatable");
   command->add_option("--plan", question->plan,
                       "How the implementation computes (default: as stored, else base=stranger)");
   command->add_option("--gold-plan", question->gold_plan,

@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "golden/schema.h"
 #include "reference/spec/error.h"
@@ -48,20 +52,19 @@ std::map<std::string, ExpectedTensor> LoadExpected(const StoredFile& file,
 }
 
 Verdict VerifyStored(const VerifyOptions& options, const StoredFile& file,
-                     const GoldenCase& outline, const Case& c) {
+                     const GoldenCase& outline, const Case& c, const JudgeOptions& judge) {
   const Profile profile = ValueProfile(outline);
   const Question question = ValueQuestion(c, GoldenInputs(file, outline, c, profile), profile);
   const std::unique_ptr<ExpectedSource> source = MakeExpected(question);
-  Verdict verdict =
-      VerifyExpected(*source, LoadExpected(file, outline), SampleRows(c, options.sample_rows),
-                     options.common.Judge(), OnInterrupt());
+  Verdict verdict = VerifyExpected(*source, LoadExpected(file, outline),
+                                   SampleRows(c, options.sample_rows), judge, OnInterrupt());
   verdict.case_text = Print(c);
   verdict.profile = Print(profile);
   return verdict;
 }
 
-Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
-                       const GoldenCase& outline, const ObservedRecord& record, const Case& c) {
+Verdict VerifyObserved(const StoredFile& file, const GoldenCase& outline,
+                       const ObservedRecord& record, const Case& c, const JudgeOptions& judge) {
   StoredAnswer answer;
   answer.plan = record.plan;
   answer.profile = record.profile;
@@ -74,72 +77,72 @@ Verdict VerifyObserved(const VerifyOptions& options, const StoredFile& file,
       if (found.impl == record.impl) answer = std::move(found);
     }
   }
-  return JudgeStoredAnswer(file, outline, c, file, answer, options.common.Judge(), OnInterrupt());
+  return JudgeStoredAnswer(file, outline, c, file, answer, judge, OnInterrupt());
 }
 
-// False when interrupted.
-bool VerifyCase(const VerifyOptions& options, const StoredFile& file, const GoldenCase& outline,
-                RunReport* report) {
-  CaseResult result;
-  result.verdict.case_text = outline.case_text;
-  result.verdict.command = fmt::format("kvcheck golden verify {} --only {}", ShellWord(file.path()),
-                                       ShellWord(outline.name));
+void AddCase(const VerifyOptions& options, const StoredFile& file, const GoldenCase& outline,
+             std::vector<PlannedCase>* cases) {
+  PlannedCase planned;
+  planned.result.verdict.case_text = outline.case_text;
+  planned.result.verdict.command = fmt::format("kvcheck golden verify {} --only {}",
+                                               ShellWord(file.path()), ShellWord(outline.name));
   if (outline.expected.empty() && outline.observed.empty()) {
-    result.name = outline.name;
-    return report->Judge(std::move(result), [] {
+    planned.result.name = outline.name;
+    planned.evaluate = [](int) {
       return WithoutJudging(Outcome::kMistrusted,
                             "the case has neither expected nor observed values: nothing to verify");
-    });
+    };
+    return cases->push_back(std::move(planned));
   }
+  try {
+    planned.is_large = IsLarge(ParseCase(outline.case_text));
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+    // What is wrong with the text is said where it is judged.
+  }
+  const auto judge_by = [&options](int threads) {
+    JudgeOptions judge = options.common.Judge();
+    judge.threads = threads;
+    return judge;
+  };
   if (!outline.expected.empty()) {
-    CaseResult expected = result;
-    expected.name = outline.name + "/expected";
-    expected.verdict.implementation = "stored expected values";
-    if (!report->Judge(std::move(expected), [&] {
-          return VerifyStored(options, file, outline, ParseCase(outline.case_text));
-        })) {
-      return false;
-    }
+    PlannedCase expected = planned;
+    expected.result.name = outline.name + "/expected";
+    expected.result.verdict.implementation = "stored expected values";
+    expected.evaluate = [&options, &file, &outline, judge_by](int threads) {
+      return VerifyStored(options, file, outline, ParseCase(outline.case_text), judge_by(threads));
+    };
+    cases->push_back(std::move(expected));
   }
   for (const ObservedRecord& record : outline.observed) {
-    CaseResult observed = result;
-    observed.name = outline.name + "/" + record.impl;
-    observed.expectation = ExpectationOf(record);
-    observed.finding = record.reason;
-    observed.verdict.implementation = record.implementation + " " + record.version;
-    observed.verdict.command =
+    PlannedCase observed = planned;
+    observed.result.name = outline.name + "/" + record.impl;
+    observed.result.expectation = ExpectationOf(record);
+    observed.result.finding = record.reason;
+    observed.result.verdict.implementation = record.implementation + " " + record.version;
+    observed.result.verdict.command =
         fmt::format("kvcheck run --data {}",
                     ShellWord(fmt::format("{}#{}/{}", file.path(), outline.name, record.impl)));
-    if (!report->Judge(std::move(observed), [&] {
-          return VerifyObserved(options, file, outline, record, ParseCase(outline.case_text));
-        })) {
-      return false;
-    }
+    observed.evaluate = [&file, &outline, &record, judge_by](int threads) {
+      return VerifyObserved(file, outline, record, ParseCase(outline.case_text), judge_by(threads));
+    };
+    cases->push_back(std::move(observed));
   }
-  return true;
 }
 
 int Verify(const VerifyOptions& options) {
   options.common.Check(options.files);
   std::vector<std::unique_ptr<StoredFile>> files;
-  int64_t total = 0;
+  std::vector<PlannedCase> cases;
   for (const std::string& path : options.files) {
     files.push_back(std::make_unique<StoredFile>(path));
-    const GoldenFile& outline = files.back()->golden().outline();
-    for (const GoldenCase& c : outline.cases) {
-      total += (c.expected.empty() ? 0 : 1) + static_cast<int64_t>(c.observed.size());
+    for (const GoldenCase& outline : files.back()->golden().outline().cases) {
+      if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) continue;
+      AddCase(options, *files.back(), outline, &cases);
     }
   }
-  RunReport report("golden verify", options.common, total);
+  RunReport report("golden verify", options.common, std::ssize(cases));
   report.WatchInterrupts();
-  for (const std::unique_ptr<StoredFile>& file : files) {
-    for (const GoldenCase& outline : file->golden().outline().cases) {
-      if (!options.only.empty() && !MatchesGlob(options.only, outline.name)) {
-        continue;
-      }
-      if (!VerifyCase(options, *file, outline, &report)) return report.Finish();
-    }
-  }
+  report.JudgeAll(std::move(cases), options.common.threads);
   return report.Finish();
 }
 

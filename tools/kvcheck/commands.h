@@ -35,6 +35,7 @@ void AddGoldenMakeCommand(CLI::App* golden, ChosenCommand* chosen);
 // The parts of `kvcheck bench`.
 void AddBenchFormatsCommand(CLI::App* bench, ChosenCommand* chosen);
 void AddBenchKvCacheCommand(CLI::App* bench, ChosenCommand* chosen);
+void AddBenchJudgeCommand(CLI::App* bench, ChosenCommand* chosen);
 
 }  // namespace kvcheck
 

@@ -4,7 +4,9 @@
 #ifndef TOOLS_KVCHECK_RUN_REPORT_H_
 #define TOOLS_KVCHECK_RUN_REPORT_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,6 +35,7 @@ class RunReport : public ResultSink {
 
   void Begin(int64_t total) override;
   bool Judge(CaseResult result, const std::function<Verdict()>& evaluate) override;
+  bool JudgeAll(std::vector<PlannedCase> cases, int threads) override;
   void Add(const CaseResult& result) override;
   void SetTensors(const TensorCounts& counts) override;
   void AddCampaign(CampaignCounts campaign) override;
@@ -52,6 +55,10 @@ class RunReport : public ResultSink {
   // Errors: kUsage, kUnreadableFile for a place that cannot be written.
   void WriteReports();
   void BeginHere(int64_t total);
+  // What Judge takes; nullopt when the run was cut short.
+  std::optional<CaseResult> Evaluated(CaseResult result, const std::function<Verdict()>& evaluate);
+  // Takes what waits for none before it.
+  void TakeFinished();
   void AddHere(const CaseResult& result);
   int FinishHere();
   // Ends the process with the partial report, unless the report is finished.
@@ -65,6 +72,9 @@ class RunReport : public ResultSink {
   const CommonOptions& options_;
   int64_t total_ = 0;
   int64_t started_ = 0;
+  // Of JudgeAll: results that are ready before others whose turn is first; nullopt: cut short.
+  std::map<int64_t, std::optional<CaseResult>> finished_cases_;
+  int64_t next_case_ = 0;
   ProgressLine progress_;
   bool prints_text_;
   TextReport text_;

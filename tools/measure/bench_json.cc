@@ -103,4 +103,21 @@ std::string KvCacheJson(const KvCacheQuestion& question, std::span<const KvCache
   return Written(json);
 }
 
+std::string JudgeBenchJson(const JudgeQuestion& question, std::span<const JudgeFigures> figures,
+                           bool interrupted) {
+  Json json = {{"schema", kBenchSchema},     {"tool", ToolVersion()}, {"command", "bench judge"},
+               {"interrupted", interrupted}, {"threads", 1},          {"rounds", question.rounds},
+               {"judged", Json::array()}};
+  for (const JudgeFigures& f : figures) {
+    Json one = {{"case", f.case_text},  {"plan", f.plan},
+                {"rule", Name(f.rule)}, {"outcome", Name(f.outcome)},
+                {"rounds", f.rounds},   {"elements", f.elements},
+                {"processor", nullptr}, {"resident_peak_bytes", nullptr}};
+    one["processor"] = {{"seconds", f.seconds}, {"ns_per_element", f.ElementNs()}};
+    if (f.resident_peak_bytes) one["resident_peak_bytes"] = *f.resident_peak_bytes;
+    json["judged"].push_back(std::move(one));
+  }
+  return Written(json);
+}
+
 }  // namespace kvcheck

@@ -184,4 +184,39 @@ std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCache
                             TableText(lines));
 }
 
+std::string JudgeBenchText(const JudgeQuestion& question, std::span<const JudgeFigures> figures,
+                           bool interrupted) {
+  if (interrupted && figures.empty()) return kNothingMeasured;
+  std::string text;
+  if (interrupted) {
+    int64_t rounds = 0;
+    for (const JudgeFigures& f : figures) rounds += f.rounds;
+    const int64_t all = std::ssize(question.cases) * std::ssize(question.plans) *
+                        std::ssize(question.rules) * question.rounds;
+    text = fmt::format("INTERRUPTED, this is partial: {} of {} judgements\n", rounds, all);
+  }
+  text += fmt::format(
+      "judging attention: answers of kvcheck's own kernel, one thread, processor time, median of "
+      "{} round{}\n",
+      question.rounds, question.rounds == 1 ? "" : "s");
+  for (size_t begin = 0; begin < figures.size();) {
+    const std::string& case_text = figures[begin].case_text;
+    std::vector<Cells> lines = {{"plan", "rule", "ns per element", "time", "peak", "verdict"}};
+    size_t end = begin;
+    for (; end < figures.size() && figures[end].case_text == case_text; ++end) {
+      const JudgeFigures& f = figures[end];
+      lines.push_back({f.plan, std::string(Name(f.rule)), fmt::format("{:.0f}", f.ElementNs()),
+                       Milliseconds(f.seconds),
+                       f.resident_peak_bytes ? Mebibytes(*f.resident_peak_bytes) : "-",
+                       std::string(Name(f.outcome))});
+    }
+    text +=
+        fmt::format("\n{}\n{} elements\n{}", case_text, figures[begin].elements, TableText(lines));
+    begin = end;
+  }
+  return text +
+         "\npeak: of the process while it judges, beyond inputs and outputs ('-': the system does "
+         "not say).\n";
+}
+
 }  // namespace kvcheck

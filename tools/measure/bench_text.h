@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tools/measure/format_bench.h"
+#include "tools/measure/judge_bench.h"
 #include "tools/measure/kv_cache_bench.h"
 
 namespace kvcheck {
@@ -20,6 +21,10 @@ std::string FormatBenchText(const FormatBenchQuestion& question,
 // Each length a table; of several lengths, how far the time per token differs between them.
 std::string KvCacheText(const KvCacheQuestion& question, std::span<const KvCacheFigures> figures,
                         bool interrupted = false);
+
+// Each case a table, a line for each plan and rule.
+std::string JudgeBenchText(const JudgeQuestion& question, std::span<const JudgeFigures> figures,
+                           bool interrupted = false);
 
 }  // namespace kvcheck
 

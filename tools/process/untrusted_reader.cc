@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -232,6 +233,7 @@ struct UntrustedFile::State {
 
   void ReadBlock(const std::string& dataset, int64_t first, int64_t count, size_t bytes,
                  std::byte* out) {
+    const std::lock_guard lock(reading);
     MessageEncoder request;
     request.Text(dataset);
     request.Integer(first);
@@ -251,6 +253,7 @@ struct UntrustedFile::State {
   // Refuses at once what would keep the child waiting, and sees later changes.
   InputFile file;
   FileIndex index;
+  std::mutex reading;  // a request and its reply
   SupervisedChild child;
 };
 

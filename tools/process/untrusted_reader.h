@@ -28,7 +28,8 @@ struct UntrustedOptions {
   ReadLimits limits;
 };
 
-// The child lives as long as the object, and holds the file open.
+// The child lives as long as the object, and holds the file open; it ends with the thread that made
+// it, too. Thread-safe: several threads may read elements, which they do in turns.
 class UntrustedFile : public TensorSource {
  public:
   // place: a file, or an .npz archive with the type of its codes behind it (golden/raw_file.h).

@@ -1,6 +1,7 @@
-// Work without the GIL that Ctrl-C ends within a second. It runs in a thread of its own while the
-// thread that called waits and asks Python about signals. Work that comes to no place where it
-// stops, in a moment after Ctrl-C, is left to itself until it does: it owns all that it reads.
+// Work without the GIL that Ctrl-C ends within a second. It runs in a kept thread
+// (reference/judge/kept_threads.h) while the thread that called waits and asks Python about
+// signals. Work that comes to no place where it stops, in a moment after Ctrl-C, is left to itself
+// until it does: it owns all that it reads.
 
 #ifndef TOOLS_PYTHON_RELEASED_H_
 #define TOOLS_PYTHON_RELEASED_H_
@@ -8,6 +9,7 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -15,8 +17,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <system_error>
 #include <utility>
+
+#include "reference/judge/kept_threads.h"
 
 namespace kvcheck {
 
@@ -74,24 +78,29 @@ auto Released(Work work) {
     bool left = false;
   };
   const auto task = std::make_shared<Task>(std::move(work));
-  std::thread thread([task] {
-    try {
-      // Of the task, which ends after the work.
-      task->result.emplace((*task->work)([raw = task.get()] { return raw->cancelled.load(); }));
-    } catch (...) {
-      task->error = std::current_exception();
-    }
-    std::unique_lock lock(task->mutex);
-    task->done = true;
-    task->done_now.notify_all();
-    if (!task->left) return;
-    lock.unlock();
-    {
-      const nb::gil_scoped_acquire gil;
-      task->work.reset();
-    }
-    LeftWork::All().End();
-  });
+  const bool is_started = RunOnKeptThread(
+      [task] {
+        try {
+          // Of the task, which ends after the work.
+          task->result.emplace((*task->work)([raw = task.get()] { return raw->cancelled.load(); }));
+        } catch (...) {
+          task->error = std::current_exception();
+        }
+      },
+      [task] {
+        std::unique_lock lock(task->mutex);
+        task->done = true;
+        task->done_now.notify_all();
+        if (!task->left) return;
+        lock.unlock();
+        {
+          const nb::gil_scoped_acquire gil;
+          task->work.reset();
+        }
+        LeftWork::All().End();
+      });
+  if (!is_started)
+    throw std::system_error(EAGAIN, std::generic_category(), "no thread to judge by");
   const auto is_done = [&](std::chrono::milliseconds time) {
     const nb::gil_scoped_release released;
     std::unique_lock lock(task->mutex);
@@ -109,12 +118,9 @@ auto Released(Work work) {
       task->left = !task->done;
       if (task->left) LeftWork::All().Begin();
     }
-    if (task->left) {
-      thread.detach();
-      throw nb::python_error();
-    }
+    if (task->left) throw nb::python_error();
   }
-  thread.join();
+  task->work.reset();  // here, where the GIL is
   if (interrupted) throw nb::python_error();
   if (task->error) std::rethrow_exception(task->error);
   return *std::move(task->result);

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -16,6 +20,17 @@
 #include "reference/judge/ordered_parallel.h"
 #include "reference/spec/error.h"
 #include "tests/reference/judge/fake_source.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define KVCHECK_UNDER_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KVCHECK_UNDER_THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef KVCHECK_UNDER_THREAD_SANITIZER
+#define KVCHECK_UNDER_THREAD_SANITIZER 0
+#endif
 
 namespace kvcheck {
 namespace {
@@ -469,6 +484,51 @@ TEST(OrderedParallelFor, MergesInOrderAndKeepsFewResults) {
     ASSERT_EQ(order.size(), 129u);
     for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int64_t>(i));
   }
+}
+
+// The numbers of the threads of this process (Linux).
+std::set<std::string> ThreadsOfThisProcess() {
+  std::set<std::string> numbers;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    numbers.insert(entry.path().filename().string());
+  }
+  return numbers;
+}
+
+int64_t SumBy(int threads) {
+  int64_t sum = 0;
+  OrderedParallelFor(
+      129, threads, [](int64_t i) { return i; }, [&](int64_t, int64_t value) { sum += value; });
+  return sum;
+}
+
+TEST(OrderedParallelFor, KeepsItsThreadsForTheNextLoop) {
+  SumBy(5);
+  const std::set<std::string> after_one = ThreadsOfThisProcess();
+  EXPECT_GE(after_one.size(), 5u);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(SumBy(5), 129 * 128 / 2);
+  EXPECT_EQ(ThreadsOfThisProcess(), after_one);
+}
+
+// A loop inside of a loop has threads of its own, as many as it asks for.
+TEST(OrderedParallelFor, MayBeNested) {
+  std::vector<int64_t> sums;
+  OrderedParallelFor(
+      7, 3, [](int64_t) { return SumBy(2); }, [&](int64_t, int64_t sum) { sums.push_back(sum); });
+  EXPECT_EQ(sums, std::vector<int64_t>(7, 129 * 128 / 2));
+}
+
+TEST(OrderedParallelFor, AForkedChildHasThreadsOfItsOwn) {
+#if KVCHECK_UNDER_THREAD_SANITIZER
+  GTEST_SKIP() << "ThreadSanitizer ends a child that starts threads, forked where there were some";
+#endif
+  SumBy(4);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(SumBy(4) == 129 * 128 / 2 && ThreadsOfThisProcess().size() == 4 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // A busy machine may refuse threads: the work is done by those that there are.

@@ -226,6 +226,42 @@ TEST_F(Bench, KvCacheTakesItsShape) {
   EXPECT_NE(run.out.find("of 8 to 16 tokens"), std::string::npos) << run.out;
 }
 
+TEST_F(Bench, JudgeMeasuresEachCasePlanAndRule) {
+  const std::string types = " q=bf16 k=bf16 v=bf16 out=bf16 ";
+  const json report =
+      JsonOf({"judge", "--case", "attention hq=4 hkv=2 l=3 t=33 d=32" + types + "data=gauss:1",
+              "--case", "attention hq=1 hkv=1 l=5 t=17 d=64" + types + "data=gauss:2", "--plan",
+              "base=torch_cpu_math", "--rounds", "2"});
+  EXPECT_EQ(report["interrupted"], false);
+  ASSERT_EQ(report["judged"].size(), 4);  // two cases by two rules
+  const std::vector<std::string> rules = {"bound", "statistics", "bound", "statistics"};
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const json& one = report["judged"][i];
+    EXPECT_EQ(one["elements"], i < 2 ? 4 * 3 * 32 : 5 * 64);
+    EXPECT_EQ(one["plan"], "base=torch_cpu_math");
+    EXPECT_EQ(one["rule"], rules[i]);
+    EXPECT_EQ(one["outcome"], "PASS");
+    EXPECT_EQ(one["rounds"], 2);
+    EXPECT_GT(one["processor"]["ns_per_element"], 0);
+  }
+  const ToolRun run =
+      Tool({"bench", "judge", "--case",
+            "attention hq=1 hkv=1 l=5 t=17 d=64" + types + "data=gauss:2", "--rounds", "1"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("\n320 elements\n"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("base=flash_attention_2"), std::string::npos) << run.out;
+}
+
+TEST_F(Bench, JudgeInterruptedReportsWhatItHas) {
+  const ToolRun run =
+      Signalled({"bench", "judge", "--rounds", "10000", "--json", "report.json"}, SIGINT,
+                [](pid_t tool) { return Catches(tool, SIGINT) && ProcessorSeconds(tool) > 0; });
+  EXPECT_EQ(run.exit_code, 130) << run.out << run.err;
+  const json report = json::parse(ContentOfFile("report.json"));
+  EXPECT_EQ(report["interrupted"], true);
+  EXPECT_EQ(run.out.find("INTERRUPTED, this is partial: "), 0) << run.out;
+}
+
 TEST_F(Bench, BadInputIsNamed) {
   const std::string file = SourceFile("golden/dumps/by_hand.safetensors");
   ExpectBenchRefused({}, "subcommand");
@@ -254,6 +290,15 @@ TEST_F(Bench, BadInputIsNamed) {
   ExpectBenchRefused({"kv-cache", "--seq-len", "8,0"}, "--seq-len");
   ExpectBenchRefused({"kv-cache", "--layers", "10000", "--seq-len", "10000000"}, "do not fit");
   ExpectBenchRefused({"kv-cache", "--type", "f8e4m3fn"}, "--type");
+  ExpectBenchRefused(
+      {"judge", "--case", "attention hq=1 hkv=1 l=1 t=4 d=8 q=f32 k=f32 v=f32 out=f32 data=file"},
+      "write data=REGIME:SEED");
+  ExpectBenchRefused(
+      {"judge", "--case", "codec op=encode format=q8_0 x=f32 rows=1 d=32 data=gauss:1"},
+      "no case of attention");
+  ExpectBenchRefused({"judge", "--case", "attention hq=x"}, "hq");
+  ExpectBenchRefused({"judge", "--plan", "base=flash_attention_22"}, "flash_attention_2");
+  ExpectBenchRefused({"judge", "--rounds", "0"}, "--rounds");
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ TEST_F(Terminal, BashCompletesCommandsOptionsAndValues) {
                  "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kvcheck; echo \"${COMPREPLY[*]}\"'");
   };
   EXPECT_EQ(complete("kvcheck fu").out, "fuzz\n");
-  EXPECT_EQ(complete("kvcheck bench \"\"").out, "formats kv-cache\n");
+  EXPECT_EQ(complete("kvcheck bench \"\"").out, "formats kv-cache judge\n");
   EXPECT_EQ(complete("kvcheck bench formats --ty").out, "--type\n");
   EXPECT_EQ(complete("kvcheck bench formats --type \"\"").out, "f32 f16 bf16\n");
   EXPECT_EQ(complete("kvcheck run --rule s").out, "statistics\n");

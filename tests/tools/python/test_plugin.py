@@ -124,6 +124,33 @@ def test_verdicts_of_fixtures_are_in_the_page_too(suite):
         assert name in page
 
 
+def test_workers_of_xdist_take_their_share_of_the_threads(suite, monkeypatch):
+    pytest.importorskip("xdist")
+    monkeypatch.delenv("KVCHECK_THREADS", raising=False)
+    suite.makepyfile(test_kernel="""
+        import os
+        from attention import attention, tensors
+        from kvcheck._attention import default_threads
+        from kvcheck.testing import assert_attention_close
+        def test_right():
+            q, k, v = tensors()
+            before = len(os.listdir("/proc/self/task"))
+            assert_attention_close(attention(q, k, v), q, k, v, plan="plain_f32")
+            share = max(1, len(os.sched_getaffinity(0)) // 64)
+            assert default_threads() == share
+            assert len(os.listdir("/proc/self/task")) - before <= share
+    """)
+    # As many as a large machine would have: each worker is told of all of them.
+    suite.makeconftest("""
+        import os
+        def pytest_configure(config):
+            if hasattr(config, "workerinput"):
+                assert os.environ["PYTEST_XDIST_WORKER_COUNT"] == "2"
+                os.environ["PYTEST_XDIST_WORKER_COUNT"] = "64"
+    """)
+    suite.runpytest_subprocess("-n", "2").assert_outcomes(passed=1)
+
+
 def test_workers_of_xdist_hand_over_what_they_found(suite):
     pytest.importorskip("xdist")
     suite.makepyfile(test_kernel=EVERYWHERE)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from attention import attention, tensors
 
 import kvcheck
@@ -110,3 +111,62 @@ def test_ctrl_c_ends_a_call_before_its_work_is_done():
     # came to a place where it could stop, depends on the machine.
     first, second, left = python(INTERRUPTED).split()
     assert first == second == "True" and left in ("0", "1")
+
+
+# Threads and memory (KiB) after a call, and after many.
+KEPT = """
+import os, sys
+import numpy as np, kvcheck
+random = np.random.default_rng(1)
+q = random.standard_normal((2, 8, 64, 64), np.float32)
+k, v = random.standard_normal((2, 2, 8, 256, 64), np.float32)
+
+def look():
+    with open("/proc/self/status", encoding="ascii") as status:
+        return set(os.listdir("/proc/self/task")), next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+before, _ = look()
+def judge():
+    kvcheck.judge_attention(q, q, k, v, plan="plain_f32", threads=4, rows=16)
+judge()
+first, _ = look()
+for _ in range(5):
+    judge()
+_, warm = look()
+for _ in range(30):
+    judge()
+last, resident = look()
+print(len(first - before), first == last, resident - warm)
+"""
+
+
+def test_threads_and_memory_stay_between_calls():
+    started, same, grown = python(KEPT).split()
+    # One that the call waits for, and the three that help it.
+    assert (int(started), same) == (4, "True")
+    assert int(grown) < 16 << 10
+
+
+def test_workers_of_xdist_share_the_processors(monkeypatch):
+    threads = kvcheck._attention.default_threads
+    for name in ("KVCHECK_THREADS", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    assert threads() == 12
+    for workers, share in ((1, 12), (2, 6), (5, 2), (12, 1), (64, 1)):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(workers))
+        assert threads() == share
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    assert threads() == 16
+    monkeypatch.setenv("KVCHECK_THREADS", "3")
+    assert threads() == 3
+
+
+@pytest.mark.parametrize("said", ["0", "1025", "many", "-1", "1.5"])
+def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, said):
+    q, k, v = tensors()
+    monkeypatch.setenv("KVCHECK_THREADS", said)
+    with pytest.raises(kvcheck.Error, match="KVCHECK_THREADS is .*: a number of threads, 1 to 1024, or unset"):
+        kvcheck.judge_attention(q, q, k, v, plan="plain_f32")
+    assert kvcheck.judge_attention(attention(q, k, v), q, k, v, plan="plain_f32", threads=2).passed

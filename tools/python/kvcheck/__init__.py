@@ -5,8 +5,9 @@
 
 Arrays are those of numpy, torch, mlx, jax, cupy and whatever speaks the buffer protocol or DLPack, in f64, f32, f16,
 bf16 and fp8. CPU arrays are read where they lie, on their strides; arrays of a GPU are copied once to the host. The GIL
-is released while a question is judged; `threads` says how many threads work on it (default: those of the machine, at
-most 16), on which no verdict depends. Every call has threads of its own, so that a process may fork between calls.
+is released while a question is judged; `threads` says how many threads work on it, on which no verdict depends (default:
+the environment variable KVCHECK_THREADS, else one for each processor that the process may use, at most 16, shared by the
+workers of pytest-xdist). The threads stay for the next call; a process may fork between calls, and its children start theirs.
 
 What an implementation did wrong is in the Verdict; a question that cannot be put raises kvcheck.Error (a ValueError).
 """

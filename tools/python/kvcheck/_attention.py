@@ -31,6 +31,22 @@ def _in_range(name, x, least, most):
     return whole
 
 
+def default_threads():
+    """Of a call that says none: KVCHECK_THREADS, else the processors that this process may use, at most 16; the workers of
+    pytest-xdist share them."""
+    said = os.environ.get("KVCHECK_THREADS", "")
+    if said:
+        if not said.isdecimal() or not 1 <= int(said) <= 1024:
+            raise Error(f"the environment variable KVCHECK_THREADS is {said!r}: a number of threads, 1 to 1024, or unset",
+                        "usage", "KVCHECK_THREADS")
+        return int(said)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "")
+    if workers.isdecimal() and int(workers) > 1:
+        processors //= int(workers)
+    return max(1, min(processors, 16))
+
+
 def settings(plan=DEFAULT_PLAN, profile="", strict=False, rule="statistics", must_see=None, threads=None, rows=None, seed=1,
              save=None):
     """plan: the name of a known plan (kvcheck.plans()) or a text of fields."""
@@ -39,7 +55,7 @@ def settings(plan=DEFAULT_PLAN, profile="", strict=False, rule="statistics", mus
         if not isinstance(text, str):
             raise Error(f"{name}={text!r}: a text is needed", "usage", name)
     if threads is None:
-        threads = min(os.cpu_count() or 1, 16)
+        threads = default_threads()
     return _core.Settings(plan if "=" in plan else f"base={plan}", profile, bool(strict), rule, must_see,
                           _in_range("threads", threads, 1, 1024), _in_range("rows", 0 if rows is None else rows, 0, 2**63 - 1),
                           _in_range("seed", seed, 0, 2**64 - 1), "" if save is None else os.fspath(save))

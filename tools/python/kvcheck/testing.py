@@ -245,6 +245,8 @@ def assert_cache_correct(adapter, *arguments, cases=2000, seed=1, layouts=(), fo
     folder = os.environ.get("KVCHECK_FAILURES", "kvcheck-failures") or tempfile.mkdtemp(prefix="kvcheck-")
     command = [str(program()), "fuzz", "--kind", "cache", "--impl", command_of(adapter, arguments, python), "--cases",
                str(cases), "--seed", str(seed), "--out", folder]
+    if os.environ.get("KVCHECK_THREADS") or os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        command += ["-j", str(_attention.default_threads())]
     for option, globs in (("--layout", layouts), ("--format", formats)):
         for glob in globs:
             command += [option, glob]

@@ -1,8 +1,8 @@
 // JSON in which no object has one key twice: readers of JSON keep the first or the last of two, and
 // the other would be compared with nothing.
 
-#ifndef TOOLS_AGREE_STRICT_JSON_H_
-#define TOOLS_AGREE_STRICT_JSON_H_
+#ifndef GOLDEN_STRICT_JSON_H_
+#define GOLDEN_STRICT_JSON_H_
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -32,4 +32,4 @@ inline nlohmann::json ParseStrictJson(std::string_view text, std::optional<std::
 
 }  // namespace kvcheck
 
-#endif  // TOOLS_AGREE_STRICT_JSON_H_
+#endif  // GOLDEN_STRICT_JSON_H_
