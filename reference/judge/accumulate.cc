@@ -37,6 +37,7 @@ class Tallier {
         tile_(settled.tile),
         observed_(settled.observed),
         evaluation_(settled.evaluation),
+        precision_(settled.row_precision),
         length_(static_cast<size_t>(info.row_length)),
         use_(settled.tile.statistics.has_value() ? settled.tile.value.size() : 0, 0) {
     if (IsFloat(info.dtype)) {
@@ -51,7 +52,10 @@ class Tallier {
     tally_.counts.on_reference_bound = evaluation_.on_reference_bound;
     tally_.counts.unresolved = evaluation_.unresolved;
     tally_.counts.elements = static_cast<int64_t>(tile_.value.size());
-    tally_.rows_at[static_cast<size_t>(tile_.precision)] = tile_.row_count;
+    if (precision_.empty()) {
+      tally_.rows_at[static_cast<size_t>(tile_.precision)] = tile_.row_count;
+    }
+    for (const Precision precision : precision_) ++tally_.rows_at[static_cast<size_t>(precision)];
     if (settled.contradiction.has_value()) {
       tally_.contradiction =
           ElementName(info.shape, ElementOf(static_cast<size_t>(*settled.contradiction)));
@@ -88,6 +92,10 @@ class Tallier {
 
   int64_t ElementOf(size_t i) const {
     return tile_.first_row * info_.row_length + static_cast<int64_t>(i);
+  }
+
+  Precision PrecisionOf(size_t row) const {
+    return precision_.empty() ? tile_.precision : precision_[row];
   }
 
   void AddHeat() {
@@ -280,7 +288,7 @@ class Tallier {
     switch (tile_.standing[row]) {
       case Standing::kLeftOut:
         tally_.counts.left_out += info_.row_length;
-        --tally_.rows_at[static_cast<size_t>(tile_.precision)];
+        --tally_.rows_at[static_cast<size_t>(PrecisionOf(row))];
         return false;
       case Standing::kUnconstrained:
         tally_.counts.unconstrained += info_.row_length;
@@ -399,7 +407,7 @@ class Tallier {
     report.reference_bound = ReferenceBoundAt(tile_, i);
     report.bound = info_.claim == Claim::kAccuracy ? tile_.bound[i] : 0;
     report.mass = tile_.mass.empty() ? std::fabs(tile_.value[i]) : tile_.mass[i];
-    report.precision = tile_.precision;
+    report.precision = PrecisionOf(i / length_);
     const uint64_t got_code = CodeAt(info_.dtype, observed_.bytes, i);
     report.got_text = evaluation_.kind[i] == PairKind::kNoCode
                           ? fmt::format("{:#04x}, no {} code", got_code, Name(info_.dtype))
@@ -417,6 +425,7 @@ class Tallier {
   const ExpectedTile& tile_;
   const ObservedTile& observed_;
   const Evaluation& evaluation_;
+  const std::vector<Precision>& precision_;  // per row; empty: that of the tile
   const size_t length_;
   std::vector<uint8_t> use_;            // for the statistics; empty without
   std::optional<TypeSpacing> spacing_;  // of float types

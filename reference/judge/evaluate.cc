@@ -109,6 +109,7 @@ class TileEvaluator {
     result_.error.assign(size, 0);
     result_.ratio.assign(size, -1);
     result_.alternatives.assign(info.reasons.size(), 0);
+    result_.finer.assign(static_cast<size_t>(tile.row_count), FinerReason::kNone);
   }
 
   Evaluation Run() {
@@ -261,9 +262,20 @@ class TileEvaluator {
     const size_t size = run.end - run.begin;
     run.largest_ratio = LargestOf(0, size, [&](size_t i) { return ratios[i]; });
     run.largest_error = LargestOf(0, size, [&](size_t i) { return std::fabs(errors[i]); });
-    // One more step guards a failure against a wrong reference.
-    if (run.failed > 0 && tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    for (size_t i = run.begin; run.failed > 0 && i < run.end; ++i) {
+      if (result_.state[i] == ElementState::kFailed) ConfirmFailure(i);
+    }
     result_.plain_runs.push_back(run);
+  }
+
+  void WantFiner(size_t i, FinerReason reason) {
+    result_.wants_finer = true;
+    FinerReason& of_row = result_.finer[i / static_cast<size_t>(info_.row_length)];
+    of_row = std::max(of_row, reason);
+  }
+
+  void ConfirmFailure(size_t i) {
+    if (tile_.precision == Precision::kDouble) WantFiner(i, FinerReason::kConfirms);
   }
 
   void JudgeElement(size_t i) {
@@ -343,7 +355,7 @@ class TileEvaluator {
     const std::optional<uint64_t> code = ExpectedCode(info_.dtype, tile_, i);
     if (!code.has_value() || ReferenceBoundAt(tile_, i) > 0) {
       // The expected code is not known at this precision.
-      result_.wants_finer = true;
+      WantFiner(i, FinerReason::kDecides);
       ++result_.unresolved;
     }
     const bool equal = code.has_value() && *code == CodeAt(info_.dtype, observed_.bytes, i) &&
@@ -353,7 +365,7 @@ class TileEvaluator {
     const bool passes =
         decision == PairDecision::kByDifference ? equal : decision == PairDecision::kPasses;
     result_.ratio[i] = passes ? 0 : kInfinity;
-    if (!passes && tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    if (!passes) ConfirmFailure(i);
     return passes;
   }
 
@@ -376,7 +388,7 @@ class TileEvaluator {
     const Parts got = GotParts(observed_, i);
     const Parts expected = ExpectedParts(tile_, i);
     if (!std::isfinite(slack) || (bound > 0 && !(slack <= kReferenceShare * bound))) {
-      result_.wants_finer = true;
+      WantFiner(i, FinerReason::kDecides);
       ++result_.unresolved;
     }
     const bool is_exact =
@@ -386,12 +398,11 @@ class TileEvaluator {
       return true;
     }
     if (slack > 0 && IsWithin(got, expected, bound, slack)) {
-      result_.wants_finer = true;
+      WantFiner(i, FinerReason::kDecides);
       ++result_.on_reference_bound;
       return true;
     }
-    // A failure is proved already; one more step guards against a wrong reference.
-    if (tile_.precision == Precision::kDouble) result_.wants_finer = true;
+    ConfirmFailure(i);
     return false;
   }
 

@@ -44,6 +44,13 @@ struct PlainRun {
   double largest_error = 0;
 };
 
+// Why a row is asked again, the stronger reason last.
+enum class FinerReason : uint8_t {
+  kNone,
+  kConfirms,  // a failure is proved already; one more step guards against a wrong reference
+  kDecides,   // the reference's own error is too large beside the bound, or decides a verdict
+};
+
 struct Evaluation {
   std::vector<ElementState> state;
   std::vector<PairKind> kind;
@@ -56,8 +63,9 @@ struct Evaluation {
   int64_t on_reference_bound = 0;
   int64_t unresolved = 0;
   std::vector<PlainRun> plain_runs;  // ascending; other elements may be like these too
-  // A more precise reference could change or must confirm a verdict.
+  // A more precise reference could change or must confirm a verdict; and in which rows.
   bool wants_finer = false;
+  std::vector<FinerReason> finer;
 };
 
 // Conformance. The code of the expected value: of tile.codes, or of value + value_lo when that is

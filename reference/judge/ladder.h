@@ -25,6 +25,7 @@ struct LadderOptions {
 // step.
 struct SettledTile {
   ExpectedTile tile;
+  std::vector<Precision> row_precision;  // where rows differ; empty: tile.precision
   ObservedTile observed;
   Evaluation evaluation;
   // The first element (within the tile) whose values at two precisions differ by more than their

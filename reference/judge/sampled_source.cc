@@ -144,7 +144,7 @@ SampledSource::SampledSource(const ExpectedSource& source, Parts parts)
 
 std::vector<ExpectedTile> SampledSource::Tiles(int64_t index, const TileRequest& request) const {
   TileRequest sampled = request;
-  sampled.sample = &sample_;
+  if (request.sample == nullptr) sampled.sample = &sample_;
   std::vector<ExpectedTile> tiles = source_.Tiles(index, sampled);
   for (ExpectedTile& tile : tiles) {
     if (!reports_[static_cast<size_t>(tile.output)]) continue;
