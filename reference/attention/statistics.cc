@@ -251,6 +251,7 @@ class RowStatistics {
     SetFixed();
     SetVariances();
     SetRounding();
+    if (LeaveOutOverflows() == dv) return;
     std::vector<double> w(dv * kLanes, 0);
     for (size_t d = 0; d < kDirections; ++d) {
       double size = 0;
@@ -268,11 +269,8 @@ class RowStatistics {
     }
     for (size_t c = 0; c < dv; ++c) {
       // A row that is off by anything has no statistics, nor has one whose errors are no double in
-      // units of its noise, or whose output may leave the type that it passes through.
-      if (a_.u_through > 0 &&
-          !(std::fabs(row_.channels[c].value) + fixed_[c] < FloatTypeOf(coarse_).largest_finite)) {
-        return;
-      }
+      // units of its noise.
+      if (left_out_[c] != 0) continue;
       if (!std::isfinite(sigma_squared_[c]) ||
           !(fixed_[c] * fixed_[c] * kLeastSize < sigma_squared_[c] || fixed_[c] == 0)) {
         return;
@@ -323,6 +321,24 @@ class RowStatistics {
     if (!rounds_) return 0;
     const double reach = fixed_[c] + NoiseFactor() * std::sqrt(noise_.of_p[c] + own_[c]);
     return SpacingAt(coarse_, std::fabs(row_.channels[c].value) + reach);
+  }
+
+  // Channels whose output may leave the type that it passes through: those have no noise, and
+  // nothing is asked of them. How many there are.
+  size_t LeaveOutOverflows() {
+    const size_t dv = row_.channels.size();
+    left_out_.assign(dv, 0);
+    if (a_.u_through == 0) return 0;
+    size_t count = 0;
+    for (size_t c = 0; c < dv; ++c) {
+      const double most = std::fabs(row_.channels[c].value) + fixed_[c];
+      if (most < FloatTypeOf(coarse_).largest_finite) continue;
+      left_out_[c] = 1;
+      sigma_squared_[c] = 0;
+      rounding_[c] = {};
+      ++count;
+    }
+    return count;
   }
 
   // What is not random of each channel before its output is rounded.
@@ -494,6 +510,7 @@ class RowStatistics {
   std::vector<double> own_, sigma_squared_, fixed_, shifted_, projected_;
   std::vector<double> passed_;  // weights, times what the output's rounding lets pass
   std::vector<Moments> rounding_;
+  std::vector<uint8_t> left_out_;  // per channel
 };
 
 }  // namespace

@@ -187,8 +187,12 @@ void StatisticsAccumulator::Add(const ExpectedTile& tile, const OutputInfo& info
       groups_[tile.group[row]];
       continue;
     }
-    const auto row_use = use.subspan(row * length, length);
-    if (std::find(row_use.begin(), row_use.end(), 0) != row_use.end()) {
+    // Elements without noise are in no sum.
+    bool is_whole = true;
+    for (size_t i = row * length; i < (row + 1) * length; ++i) {
+      is_whole = is_whole && (use[i] != 0 || !(statistics.sigma_squared[i] > 0));
+    }
+    if (!is_whole) {
       skipped_ += info.row_length;
       continue;
     }

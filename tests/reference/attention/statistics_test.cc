@@ -268,6 +268,36 @@ TEST(Statistics, KeepCleanKernelsWithSinksInsideTheLimit) {
   }
 }
 
+// Where some outputs may leave the type that they pass through, the others of the row are asked.
+TEST(Statistics, LeaveOutTheChannelsThatMayOverflow) {
+  const AttentionCase c = std::get<AttentionCase>(ParseCase(
+      "attention hq=2 hkv=1 l=8 t=40 d=16 q=f32 k=f32 v=f32 out=f32 mask=causal_bottom_right "
+      "data=gauss:5"));
+  TensorMap inputs = GenerateInputs(Case(c), {});
+  const auto large = [](size_t channel) { return channel % 16 == 3 || channel % 16 == 9; };
+  float* v = inputs.at("v").As<float>();
+  for (size_t i = 0; i < 40 * 16; ++i) v[i] = large(i) ? 1e5F + v[i] : v[i];
+  const Plan plan = ParsePlan("plain_f32 through=f16");
+  SimulatedKernel kernel(plan, {});
+  const AttentionSource source(c, {}, plan, inputs);
+  const ExpectedTile tile = source.Tiles(0, {.statistics = true, .every_row = true})[0];
+  ASSERT_EQ(tile.row_count, 8);
+  for (size_t row = 0; row < 8; ++row) EXPECT_EQ(tile.statistics->taken[row], 1) << row;
+  for (size_t i = 0; i < tile.value.size(); ++i) {
+    EXPECT_EQ(tile.statistics->sigma_squared[i] > 0, !large(i)) << i;
+  }
+  const Verdict right = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
+  EXPECT_EQ(right.outcome, Outcome::kPass) << (right.reasons.empty() ? "" : right.reasons[0]);
+  ASSERT_TRUE(right.outputs[0].statistics);
+  EXPECT_EQ(right.outputs[0].statistics->skipped_elements, 0);
+  EXPECT_FALSE(right.outputs[0].statistics->directions.empty());
+  // All of them: no statistics.
+  for (size_t i = 0; i < 40 * 16; ++i) v[i] = 1e5F;
+  const AttentionSource none(c, {}, plan, inputs);
+  const ExpectedTile without = none.Tiles(0, {.statistics = true, .every_row = true})[0];
+  for (size_t row = 0; row < 8; ++row) EXPECT_EQ(without.statistics->taken[row], 0) << row;
+}
+
 TEST(Statistics, SeeAOnePercentErrorOfTheTemperature) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const AttentionCase c = StatisticsCase(DType::kBFloat16, "gauss", 256, 16, seed);
