@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 
 #include "reference/spec/error.h"
 
@@ -249,15 +250,36 @@ StartedChild StartExecutable(const std::vector<std::string>& arguments, const Ch
   return child;
 }
 
-void KillGroupsBelow(pid_t process) {
+std::vector<pid_t> KillGroupsBelow(pid_t process) {
+  std::vector<pid_t> killed;
   std::FILE* file =
       std::fopen(fmt::format("/proc/{}/task/{}/children", process, process).c_str(), "re");
-  if (file == nullptr) return;
+  if (file == nullptr) return killed;
   int child = 0;
   while (std::fscanf(file, "%d", &child) == 1) {
-    if (child > 0 && getpgid(child) == child) kill(-child, SIGKILL);
+    if (child <= 0 || getpgid(child) != child) continue;
+    kill(-child, SIGKILL);
+    killed.push_back(child);
   }
   std::fclose(file);
+  return killed;
+}
+
+void RemoveAdapterFolders(const std::vector<pid_t>& processes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path place = fs::temp_directory_path(error);
+  if (error) return;
+  std::vector<fs::path> left;
+  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with("kvcheck-adapter-")) continue;
+    const bool is_theirs = std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
+      return name.starts_with(fmt::format("kvcheck-adapter-{}-", process));
+    });
+    if (is_theirs) left.push_back(it->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
 }
 
 }  // namespace kvcheck

@@ -58,7 +58,12 @@ StartedChild StartExecutable(const std::vector<std::string>& arguments, const Ch
 // Kills the groups that children of the process lead: a worker that is killed cannot end what it
 // has started in its turn. The system kills the leaders with the worker, but not what they have
 // started.
-void KillGroupsBelow(pid_t process);
+// Returns the leaders.
+std::vector<pid_t> KillGroupsBelow(pid_t process);
+
+// Removes what adapters keep for saved states and could not remove, as they were killed: folders of
+// temporary files that are named kvcheck-adapter-PID-*, after these processes.
+void RemoveAdapterFolders(const std::vector<pid_t>& processes);
 
 }  // namespace kvcheck
 

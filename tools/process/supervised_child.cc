@@ -64,11 +64,16 @@ struct SupervisedChild::State {
   // Kills what is left of the child's group and reaps the child. The first end stays.
   void End(ChildEnd end, int code, std::string detail) {
     child.to_child.Close();
+    std::vector<pid_t> killed;
     if (!reaped) {
-      KillGroupsBelow(child.process);
+      killed = KillGroupsBelow(child.process);
       kill(child.process, SIGKILL);
       int status = 0;
       Collect(status);
+    }
+    if (end != ChildEnd::kExited) {
+      killed.push_back(child.process);
+      RemoveAdapterFolders(killed);
     }
     ReadPrinted();
     child.from_child.Close();

@@ -2,7 +2,9 @@
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -455,6 +457,27 @@ class Frames(unittest.TestCase):
 
 
 class Damage(unittest.TestCase):
+    def test_what_killed_processes_left_behind_goes_with_the_next(self):
+        with tempfile.TemporaryDirectory() as place, unittest.mock.patch.object(tempfile, "tempdir", place):
+            place = pathlib.Path(place)
+            # Killed before it had its lock, while it removed itself, and while it held states.
+            for name, files in (("a", []), ("b", ["s0/x"]), ("c", ["lock", "s0/x"])):
+                folder = place / (damage.PREFIX + name)
+                folder.mkdir()
+                for file in files:
+                    (folder / file).parent.mkdir(exist_ok=True)
+                    (folder / file).write_text("")
+            first = damage.Folder(".x")
+            pathlib.Path(first.path("s0")).write_text("")
+            self.assertEqual(len(list(place.iterdir())), 1)
+            self.assertTrue(next(place.iterdir()).name.startswith(f"{damage.PREFIX}{os.getpid()}-"))
+            second = damage.Folder(".x")
+            second.path("s0")
+            self.assertEqual(len(list(place.iterdir())), 2, "the first one is in use")
+            first.remove()
+            second.remove()
+            self.assertEqual(list(place.iterdir()), [])
+
     def test_damage_is_one_fault(self):
         data = bytes(range(10))
         self.assertEqual(damage.damaged(data, "truncate", 0), data[:-1])

@@ -5,16 +5,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <thread>
 
@@ -524,6 +527,29 @@ TEST_F(SupervisedChildTest, WaitAnySeesACrash) {
   SupervisedChild* const children[] = {child.get()};
   EXPECT_EQ(SupervisedChild::WaitAny(children, kForEver), 0u);
   EXPECT_EQ(child->Finish().end, ChildEnd::kSignalled);
+}
+
+// An adapter that is killed cannot remove what it keeps; folders of others stay.
+TEST_F(SupervisedChildTest, WhatAnAdapterKeepsGoesWithTheProcessThatIsKilled) {
+  namespace fs = std::filesystem;
+  const fs::path place = fs::temp_directory_path();
+  const std::string ours = fmt::format("-x{}", getpid());
+  const auto count = [&] {
+    return std::count_if(fs::directory_iterator(place), fs::directory_iterator(),
+                         [&](const fs::directory_entry& entry) {
+                           return entry.path().filename().string().ends_with(ours);
+                         });
+  };
+  const fs::path other = place / ("kvcheck-adapter-0-" + ours);
+  fs::create_directory(other);
+  SupervisedChild child(
+      {"sh", "-c", "mkdir -p \"$0/kvcheck-adapter-$$-$1/s0\"; sleep 1000", place.string(), ours},
+      Patient());
+  while (count() == 1) std::this_thread::yield();
+  EXPECT_EQ(count(), 2);
+  child.Stop();
+  EXPECT_EQ(count(), 1);
+  fs::remove(other);
 }
 
 TEST_F(SupervisedChildTest, AProgramThatCannotBeExecutedIsAnError) {

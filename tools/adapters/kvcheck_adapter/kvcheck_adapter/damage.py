@@ -29,8 +29,8 @@ def damaged(data, how, at):
 
 
 class Folder:
-    """Files of saved states by key. Made at the first use; removed at exit and on SIGTERM. What a killed process left
-    behind is removed by the next one: a living one holds a lock."""
+    """Files of saved states by key. Made at the first use; removed at exit and on SIGTERM. kvcheck removes what a process
+    leaves that it kills, by the number in the name; anything else the next process does: a living one holds a lock."""
 
     def __init__(self, suffix):
         self._suffix = suffix
@@ -59,14 +59,24 @@ class Folder:
 
     def remove(self):
         if self._path is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
+            try:
+                _remove(self._path)
+            except OSError:
+                shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
 
     def _make(self):
         _sweep()
-        self._path = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = open(self._path / "lock", "w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        while self._path is None:
+            path = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            try:
+                self._lock = open(path / "lock", "w")
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                # Another process may have taken it for one that was left behind.
+                if os.path.samestat(os.fstat(self._lock.fileno()), os.stat(path / "lock")):
+                    self._path = path
+            except FileNotFoundError:
+                continue
         atexit.register(self.remove)
         signal.signal(signal.SIGTERM, self._terminated)
 
@@ -75,11 +85,24 @@ class Folder:
         os._exit(128 + number)
 
 
+def _remove(folder):
+    """The lock goes last: what is left where this is cut short can be told from a folder in use."""
+    for file in folder.iterdir():
+        if file.name != "lock":
+            shutil.rmtree(file, ignore_errors=True) if file.is_dir() else file.unlink(missing_ok=True)
+    (folder / "lock").unlink(missing_ok=True)
+    folder.rmdir()
+
+
 def _sweep():
     for folder in pathlib.Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         try:
+            if not (folder / "lock").exists():
+                # Its first file is the lock: this one was left behind, or is just being made and then made again.
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
             with open(folder / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # in use, of somebody else, or just being made
+                _remove(folder)
+        except OSError:  # in use, or of somebody else
             continue
