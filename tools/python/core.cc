@@ -9,7 +9,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -429,6 +431,19 @@ NB_MODULE(_core, m) {
   BindLists(m);
   // Calls that Ctrl-C left to themselves.
   m.def("left_calls", [] { return LeftWork::All().running(); });
+  // Work that comes to no place where it stops before a byte can be read, for the test of the rest.
+  m.def(
+      "wait_for_byte",
+      [](int descriptor) {
+        return Released([descriptor](const std::function<bool()>&) {
+          char byte = 0;
+          ssize_t got;
+          while ((got = read(descriptor, &byte, 1)) < 0 && errno == EINTR) {
+          }
+          return got == 1;
+        });
+      },
+      "descriptor"_a);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     const nb::gil_scoped_release released;
     LeftWork::All().Wait();

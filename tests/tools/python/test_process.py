@@ -80,9 +80,9 @@ def test_an_adapter_begins_with_what_comes_along(tmp_path):
     assert "kvcheck new-adapter writes one" in done.stderr
 
 
-# Drawing asks nothing of Ctrl-C while it fills a tensor, which takes seconds.
+# The second call comes to no place where it could stop before it is written to.
 INTERRUPTED = """
-import os, signal, threading
+import os, signal, threading, time
 import numpy, kvcheck
 from kvcheck import _core
 from kvcheck.testing import assert_attention_close
@@ -98,19 +98,28 @@ def interrupted(call):
 q = numpy.random.default_rng(1).standard_normal((1, 8, 1024, 128), numpy.float32)
 k = numpy.random.default_rng(2).standard_normal((1, 8, 16384, 128), numpy.float32)
 print(interrupted(lambda: assert_attention_close(q, q, k, k, plan="plain_f32", threads=1)))
-settings = dict(plan="base=stranger", profile="", strict=False, rule="statistics", must_see="", threads=1, rows=0, seed=1,
-                save="")
-case = "attention hq=1 hkv=1 l=1 t=300000 d=128 q=f32 k=f32 v=f32 out=f32 data=gauss:1"
-before = _core.left_calls()
-print(interrupted(lambda: _core.draw(case, _core.Settings(**settings))), _core.left_calls() - before)
+
+def until_left(count):
+    while _core.left_calls() != count:
+        time.sleep(0.01)
+
+until_left(0)
+reader, writer = os.pipe()
+print(interrupted(lambda: _core.wait_for_byte(reader)), _core.left_calls())
+os.write(writer, b"x")
+until_left(0)
+print("ended")
 """
 
 
 def test_ctrl_c_ends_a_call_before_its_work_is_done():
-    # The interpreter waits at its end for what was left to itself: its code is 0. Whether the second call was left, or
-    # came to a place where it could stop, depends on the machine.
-    first, second, left = python(INTERRUPTED).split()
-    assert first == second == "True" and left in ("0", "1")
+    first, second, left, end = python(INTERRUPTED).split()
+    assert first == second == "True" and left == "1" and end == "ended"
+
+
+def test_the_interpreter_waits_at_its_end_for_a_call_that_was_left():
+    done = python(INTERRUPTED.replace("until_left(0)\nprint(\"ended\")", "print(\"ended\")"))
+    assert done.split()[-2:] == ["1", "ended"]
 
 
 # Threads and memory (KiB) after a call, and after many.
