@@ -40,6 +40,7 @@ std::string HistoryResult::Signature(const PrefixCase& c) const {
 
 Verdict ToVerdict(const PrefixCase& c, const HistoryResult& result) {
   Verdict verdict;
+  verdict.of_operations = true;
   verdict.outcome = result.outcome;
   verdict.case_text = Print(c);
   if (!result.reason.empty()) verdict.reasons.push_back(result.reason);

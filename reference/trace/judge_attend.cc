@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "reference/attention/attention_source.h"
 #include "reference/judge/judge.h"
@@ -47,7 +48,7 @@ void Gather(const ModelState& state, const VectorTable& table, bool is_key, cons
 AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
                             const VectorTable& table, const AttendRequest& request,
                             const Plan& plan, const Profile& profile,
-                            std::span<const std::byte> out) {
+                            std::span<const std::byte> out, bool explains) {
   AttentionCase c;
   c.batch = request.rows;
   c.query_heads = setup.query_heads;
@@ -105,16 +106,12 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
   JudgeOptions options;
   options.explain = false;
   const MemorySink observed(std::move(answer));
-  const Verdict verdict = Judge(expected, observed, options);
+  Verdict verdict = Judge(expected, observed, options);
   AttendJudgement judgement;
   judgement.outcome = verdict.outcome;
-  const OutputVerdict& output = verdict.outputs.at(0);
+  OutputVerdict& output = verdict.outputs.at(0);
   judgement.elements = output.counts.judged;
   if (verdict.outcome == Outcome::kPass) return judgement;
-  if (verdict.outcome == Outcome::kFail) {
-    options.explain = true;
-    judgement.hints = Judge(expected, observed, options).outputs.at(0).hints;
-  }
   if (verdict.outcome == Outcome::kFail && output.counts.failed > 0 && output.worst) {
     judgement.message =
         fmt::format("out{} is {}, {} is expected within {:.3g}", output.worst->coordinates,
@@ -122,6 +119,12 @@ AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
   } else {
     judgement.message = output.reasons.empty() ? "nothing was proved" : output.reasons.front();
   }
+  if (verdict.outcome != Outcome::kFail) return judgement;
+  if (explains) {
+    options.explain = true;
+    output = std::move(Judge(expected, observed, options).outputs.at(0));
+  }
+  judgement.output = std::move(output);
   return judgement;
 }
 

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "reference/cache/model_state.h"
 #include "reference/cache/vector_table.h"
@@ -21,16 +21,16 @@ namespace kvcheck {
 struct AttendJudgement {
   Outcome outcome = Outcome::kPass;
   int64_t elements = 0;
-  std::string message;             // of FAIL and MISTRUSTED
-  std::vector<std::string> hints;  // of FAIL: the probable cause
+  std::string message;                  // of FAIL and MISTRUSTED
+  std::optional<OutputVerdict> output;  // of FAIL
 };
 
 // out: (rows, query_heads, queries, v_dim) of request.dtype. Queries of padding columns are not
-// judged.
+// judged. explains: a failing output says what its errors may come from.
 AttendJudgement JudgeAttend(const CacheSetup& setup, const ModelState& state,
                             const VectorTable& table, const AttendRequest& request,
                             const Plan& plan, const Profile& profile,
-                            std::span<const std::byte> out);
+                            std::span<const std::byte> out, bool explains);
 
 }  // namespace kvcheck
 

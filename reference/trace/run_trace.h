@@ -33,6 +33,8 @@ struct TraceOptions {
   // Rehearse the case, where the implementation makes use of it: another process is then sent all
   // calls before it has answered the first. The result is the same.
   bool send_ahead = true;
+  // A failing attend says what its errors may come from, which costs many times its judgement.
+  bool explains = true;
   // Told the index of each operation before it begins: in a supervised worker, a sign of life and
   // what a crash is blamed on.
   std::function<void(int64_t)> on_operation;

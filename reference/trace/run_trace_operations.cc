@@ -317,11 +317,12 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   out_kept_ = out_;
   attended_ = index_;
   const bool states = result.plan != nullptr || result.profile != nullptr;
+  const Plan& plan = result.plan != nullptr ? *result.plan : capabilities_.plan;
   AttendJudgement judgement;
   try {
-    judgement = JudgeAttend(
-        setup, state, table_, request, result.plan != nullptr ? *result.plan : capabilities_.plan,
-        result.profile != nullptr ? *result.profile : capabilities_.profile, out_);
+    judgement = JudgeAttend(setup, state, table_, request, plan,
+                            result.profile != nullptr ? *result.profile : capabilities_.profile,
+                            out_, options_.explains);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kIllegalCase || !states) throw;
     return Fail(op.slot, StepFault::kPlan,
@@ -330,7 +331,8 @@ bool TraceRunner::ExecuteAttend(const CacheOp& op) {
   result_.counts.outputs += judgement.elements;
   if (judgement.outcome == Outcome::kFail) {
     Fail(op.slot, StepFault::kAttention, judgement.message);
-    result_.failure.hints = std::move(judgement.hints);
+    result_.attention = std::move(judgement.output);
+    result_.attention_plan = Print(plan);
     return false;
   }
   if (!check_inputs()) return false;

@@ -61,10 +61,9 @@ std::string_view PropertyOf(StepFault fault);
 struct StepFailure {
   StepFault fault = StepFault::kNone;
   int64_t row = -1;
-  int64_t query = -1;              // column of the last append
-  int64_t position = -1;           // of the token in its row
-  std::vector<std::string> hints;  // of attention: the probable cause
-  std::string message;  // "row 1: query 0 does not see token 3 (column 1 of row 1 of append 5)"
+  int64_t query = -1;     // column of the last append
+  int64_t position = -1;  // of the token in its row
+  std::string message;    // "row 1: query 0 does not see token 3 (column 1 of row 1 of append 5)"
 };
 
 class StepComparer {

@@ -36,12 +36,15 @@ Verdict ToVerdict(const CacheCase& c, const TraceResult& result) {
   if (result.outcome == Outcome::kFail) {
     verdict.reasons.push_back(fmt::format("breaks {} ({})", PropertyOf(result.failure.fault),
                                           Name(result.failure.fault)));
-    for (const std::string& hint : result.failure.hints) {
-      verdict.reasons.push_back("hint: " + hint);
-    }
   }
   const TraceCounts& counts = result.counts;
+  verdict.of_operations = true;
   verdict.elements = counts.outputs;
+  if (result.attention) {
+    verdict.outputs.push_back(*result.attention);
+    verdict.elements -= result.attention->counts.judged;
+    verdict.plan = result.attention_plan;
+  }
   verdict.reasons.push_back(fmt::format(
       "{} operations ({} on empty slots, {} illegal and refused), {} states compared, {} elements "
       "of attention",

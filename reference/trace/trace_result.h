@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "reference/judge/verdict.h"
@@ -44,9 +45,12 @@ struct TraceResult {
   int64_t operation = -1;  // index of the operation that decided it, from 0; -1: none
   int slot = -1;           // whose state is wrong
   StepFailure failure;     // of FAIL
-  std::string declined;    // of UNSUPPORTED: what the implementation said, without the operation
-  std::string reason;      // one line: what broke, after which operation; "" of PASS
-  bool by_trace = false;   // of MISTRUSTED: no answer to this trace need show a token
+  // Of a failing attend: its output, and the plan that it was judged by.
+  std::optional<OutputVerdict> attention;
+  std::string attention_plan;
+  std::string declined;   // of UNSUPPORTED: what the implementation said, without the operation
+  std::string reason;     // one line: what broke, after which operation; "" of PASS
+  bool by_trace = false;  // of MISTRUSTED: no answer to this trace need show a token
   TraceCounts counts;
   ProbeCounts probes{};  // how often each rare state was reached
 

@@ -110,26 +110,22 @@ class LoneJudge {
           std::shared_ptr<CaseJudge> judge = subject.MakeJudge(limit);
           return [judge](const Message& message, ItemMark& mark) {
             MessageDecoder request(message);
-            const bool explains = request.Byte() != 0;
+            const auto asked = static_cast<Asked>(request.Byte());
             const CaseEntry entry = ParseCases(request.Text(), "a case to shrink").front();
-            if (explains) {
+            if (asked == Asked::kVerdict) {
               SignedVerdict said;
               said.verdict = judge->Explain(entry, mark, &said.signature);
-              return Encode(said);
+              return kvcheck::Encode(said);
             }
-            CaseCounts counts;
-            const JudgedCase judged = judge->Judge(entry, mark, &counts);
-            MessageEncoder encoder;
-            encoder.Byte(static_cast<char>(judged.outcome));
-            encoder.Text(judged.signature);
-            encoder.Text(judged.reason);
-            encoder.Integer(judged.step);
-            return encoder.message();
+            const std::string signature = request.Text();
+            return Encode(judge->JudgeLike(entry, mark, signature, asked == Asked::kExplanation));
           };
         }) {}
 
-  JudgedCase operator()(const CaseEntry& entry) {
-    const ContainedCall::Answer answer = call_(Request(entry, false));
+  // signature: of the failure that it is to be. explains: with the explanation, where it is.
+  JudgedCase operator()(const CaseEntry& entry, const std::string& signature, bool explains) {
+    const ContainedCall::Answer answer =
+        call_(Request(entry, explains ? Asked::kExplanation : Asked::kOutcome, signature));
     JudgedCase judged;
     if (answer.IsLost()) {
       judged.outcome = answer.outcome;
@@ -142,21 +138,42 @@ class LoneJudge {
     judged.signature = decoder.Text();
     judged.reason = decoder.Text();
     judged.step = decoder.Integer();
+    judged.explanation.cause = decoder.Text();
+    judged.explanation.left_out = decoder.Text();
+    for (int64_t left = decoder.Integer(); left > 0; --left) {
+      judged.explanation.words.insert(decoder.Text());
+    }
     return judged;
   }
 
   // The same with all that a report shows; nullopt where the process is lost.
   std::optional<SignedVerdict> Explain(const CaseEntry& entry) {
-    const ContainedCall::Answer answer = call_(Request(entry, true));
+    const ContainedCall::Answer answer = call_(Request(entry, Asked::kVerdict, ""));
     if (answer.IsLost()) return std::nullopt;
     return DecodeVerdict(answer.message);
   }
 
  private:
-  static Message Request(const CaseEntry& entry, bool explains) {
+  enum class Asked : char { kOutcome, kExplanation, kVerdict };
+
+  static Message Request(const CaseEntry& entry, Asked asked, const std::string& signature) {
     MessageEncoder encoder;
-    encoder.Byte(explains ? 1 : 0);
+    encoder.Byte(static_cast<char>(asked));
     encoder.Text(Print(entry));
+    encoder.Text(signature);
+    return encoder.message();
+  }
+
+  static Message Encode(const JudgedCase& judged) {
+    MessageEncoder encoder;
+    encoder.Byte(static_cast<char>(judged.outcome));
+    encoder.Text(judged.signature);
+    encoder.Text(judged.reason);
+    encoder.Integer(judged.step);
+    encoder.Text(judged.explanation.cause);
+    encoder.Text(judged.explanation.left_out);
+    encoder.Integer(std::ssize(judged.explanation.words));
+    for (const std::string& word : judged.explanation.words) encoder.Text(word);
     return encoder.message();
   }
 
@@ -267,6 +284,8 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   };
   // The operation that fails is the last one: what comes behind it says nothing.
   bool fails_at_end = false;
+  // A smaller case of which less can be said is no better case.
+  Explanation said;
   const auto limit =
       hangs ? std::min(options.since_progress,
                        std::max(kLeastShrinkLimit, options.since_progress / kShrinkLimitDivisor))
@@ -280,8 +299,9 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   if (known) return found;
   // To start a process costs as much as some hundred cases.
   if (!judge_ || judge_limit_ != limit) {
-    judge_ = [lone = std::make_shared<LoneJudge>(subject_, limit)](const CaseEntry& entry) {
-      return (*lone)(entry);
+    judge_ = [lone = std::make_shared<LoneJudge>(subject_, limit)](
+                 const CaseEntry& entry, const std::string& signature, bool explains) {
+      return (*lone)(entry, signature, explains);
     };
     judge_limit_ = limit;
   }
@@ -289,16 +309,22 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   if (HasSteps(begin.c) && !hangs) {
     begin.c = JudgedAtEachStep(std::move(begin.c));
     found.runs += 2;
-    const JudgedCase whole = judge_(begin);
+    const JudgedCase whole = judge_(begin, sum.signature, false);
     if (same(whole)) begin.c = UpToStep(std::move(begin.c), whole.step);
-    const JudgedCase judged = judge_(begin);
+    const JudgedCase judged = judge_(begin, sum.signature, true);
     fails_at_end = same(judged) && EndsAtStep(begin.c, judged.step);
+    if (fails_at_end) said = judged.explanation;
     if (!fails_at_end) begin = found.drawn;
     if (is_known(begin)) {
       found.shrunk = begin;
       found.form = CanonicalForm(begin.c);
       return found;
     }
+  }
+  if (!fails_at_end && sum.outcome == Outcome::kFail) {
+    ++found.runs;
+    const JudgedCase judged = judge_(begin, sum.signature, true);
+    if (same(judged)) said = judged.explanation;
   }
   const auto started = Clock::now();
   bool in_time = true;
@@ -308,8 +334,9 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
         in_time = in_time && Clock::now() - started < options.shrink_time;
         if (known || !in_time || Interrupted(options)) return false;
         ++found.runs;
-        const JudgedCase judged = judge_(candidate);
+        const JudgedCase judged = judge_(candidate, sum.signature, !said.empty());
         if (!same(judged) || (fails_at_end && !EndsAtStep(candidate.c, judged.step))) return false;
+        if (IsPoorer(judged.explanation, said)) return false;
         known = is_known(candidate);
         return true;
       },
@@ -317,16 +344,16 @@ FoundFailure FailureShrinker::operator()(const FailureSum& sum, CaseEntry drawn,
   // What is reported fails in a fresh process, and under the whole limit.
   if (!known) {
     LoneJudge patient(subject_, options.since_progress);
-    const JudgedCase last = patient(shrunk.entry);
+    const JudgedCase last = patient(shrunk.entry, sum.signature, false);
     if (!same(last)) {
-      found.repeats = same(patient(found.drawn));
+      found.repeats = same(patient(found.drawn, sum.signature, false));
       return found;
     }
     found.reason = last.reason;
     // What a report says is of this very failure.
-    const std::optional<SignedVerdict> said = patient.Explain(shrunk.entry);
-    if (said && said->verdict.outcome == sum.outcome && said->signature == sum.signature) {
-      found.verdict = said->verdict;
+    const std::optional<SignedVerdict> whole = patient.Explain(shrunk.entry);
+    if (whole && whole->verdict.outcome == sum.outcome && whole->signature == sum.signature) {
+      found.verdict = whole->verdict;
     }
   }
   found.shrunk = shrunk.entry;

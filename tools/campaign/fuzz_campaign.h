@@ -95,7 +95,7 @@ class FailureShrinker {
  private:
   const Subject& subject_;
   const CampaignOptions& options_;
-  std::function<JudgedCase(const CaseEntry&)> judge_;
+  std::function<JudgedCase(const CaseEntry&, const std::string&, bool)> judge_;
   std::chrono::milliseconds judge_limit_{0};
 };
 

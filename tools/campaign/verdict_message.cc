@@ -1,6 +1,7 @@
 #include "tools/campaign/verdict_message.h"
 
 #include <bit>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -135,6 +136,34 @@ void MapFields(Coder* coder, Maps& heat) {
   Map(coder, heat.heads_by_token);
 }
 
+template <typename Coder, typename Bool>
+void Flag(Coder* coder, Bool& flag) {
+  int64_t number = flag ? 1 : 0;
+  coder->Number(number);
+  if constexpr (!std::is_const_v<Bool>) flag = number != 0;
+}
+
+template <typename Coder, typename Number>
+void MaybeNumber(Coder* coder, Number& number) {
+  if (coder->Size(number ? 1 : 0) == 0) return;
+  if constexpr (!std::is_const_v<Number>) number.emplace();
+  coder->Number(*number);
+}
+
+template <typename Coder, typename Measured>
+void MetricsFields(Coder* coder, Measured& m) {
+  coder->Number(m.finite);
+  coder->Number(m.not_finite);
+  for (auto* number : {&m.max_abs, &m.mean_abs, &m.rms_abs, &m.max_rel, &m.mean_rel, &m.rms_rel,
+                       &m.max_ulp, &m.bound_ratio.q50, &m.bound_ratio.q90, &m.bound_ratio.q99,
+                       &m.bound_ratio.q100, &m.median_bound_share, &m.expected_rms, &m.got_rms,
+                       &m.passing_ulp, &m.passing_abs, &m.passing_rel, &m.passing_factor}) {
+    coder->Number(*number);
+  }
+  for (auto& count : m.ulp_histogram) coder->Number(count);
+  for (auto* number : {&m.nmse, &m.cosine, &m.snr_db}) MaybeNumber(coder, *number);
+}
+
 template <typename Coder, typename Output>
 void OutputFields(Coder* coder, Output& output) {
   for (auto* text : {&output.name, &output.rule, &output.shape, &output.cause, &output.passes_with})
@@ -142,9 +171,18 @@ void OutputFields(Coder* coder, Output& output) {
   coder->Choice(output.outcome, static_cast<int>(Outcome::kTimedOut));
   coder->Choice(output.dtype, kLastDType);
   for (auto* lines : {&output.reasons, &output.special_lines, &output.warnings, &output.hints,
-                      &output.plan_changes, &output.breakdown}) {
+                      &output.breakdown}) {
     Texts(coder, *lines);
   }
+  List(coder, output.plan_changes, [&](auto& change) {
+    Flag(coder, change.of_profile);
+    List(coder, change.words, [&](auto& word) {
+      for (auto* text : {&word.word, &word.former, &word.value, &word.meaning}) coder->Text(*text);
+      Flag(coder, word.is_default);
+    });
+  });
+  MetricsFields(coder, output.metrics);
+  Flag(coder, output.basic_metrics);
   auto& counts = output.counts;
   for (auto* count :
        {&counts.elements, &counts.judged, &counts.failed, &counts.failed_by_noise,
@@ -153,6 +191,10 @@ void OutputFields(Coder* coder, Output& output) {
     coder->Number(*count);
   }
   for (auto& rows : output.rows_at) coder->Number(rows);
+  for (auto* count :
+       {&output.changes_rows, &output.changes_of_rows, &output.with_share, &output.pass_as_zero}) {
+    coder->Number(*count);
+  }
   coder->Number(output.median_bound_share);
   coder->Number(output.rows_with_inputs);
   coder->Number(output.blind_rows);
@@ -166,6 +208,7 @@ void VerdictFields(Coder* coder, Judged& judged) {
   auto& verdict = judged.verdict;
   coder->Choice(verdict.outcome, static_cast<int>(Outcome::kTimedOut));
   coder->Number(verdict.elements);
+  Flag(coder, verdict.of_operations);
   for (auto* lines : {&verdict.reasons, &verdict.warnings, &verdict.assumptions}) {
     Texts(coder, *lines);
   }
@@ -193,8 +236,6 @@ SignedVerdict DecodeVerdict(const Message& message) {
   VerdictFields(&reader, judged);
   List(&reader, judged.verdict.outputs, [&](OutputVerdict& output) {
     OutputFields(&reader, output);
-    // The report shows metrics as not measured.
-    output.basic_metrics = true;
     if (reader.Size(0) == 1) Element(&reader, output.worst.emplace());
   });
   reader.ExpectEnd();

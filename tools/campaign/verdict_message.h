@@ -1,5 +1,5 @@
-// A verdict on its way out of a worker: what decided it and where, without metrics and statistics,
-// which `kvcheck run` shows.
+// A verdict on its way out of a worker: what decided it, where and by how much, without statistics
+// and what was seen of keys, which `kvcheck run` shows.
 
 #ifndef TOOLS_CAMPAIGN_VERDICT_MESSAGE_H_
 #define TOOLS_CAMPAIGN_VERDICT_MESSAGE_H_

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/judge/explanation.h"
 #include "reference/judge/verdict.h"
 #include "tools/corridor/cases_file.h"
 #include "tools/process/item_mark.h"
@@ -40,6 +41,8 @@ struct JudgedCase {
   std::string group{};
   // MISTRUSTED whoever answers: it is the data of the case that prove nothing.
   bool by_data = false;
+  // Of a failure that was asked for it (CaseJudge::JudgeLike).
+  Explanation explanation{};
 };
 
 // Judges cases of one kind on one implementation; keeps its memory from case to case.
@@ -48,6 +51,14 @@ class CaseJudge {
   virtual ~CaseJudge() = default;
   // Adds to *counts. Errors: those of an implementation under test pass through and are its crash.
   virtual JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) = 0;
+  // The same, with the explanation of a failure, which costs many times its judgement: only where
+  // the case fails with this signature. explains: also where the signature is known without.
+  virtual JudgedCase JudgeLike(const CaseEntry& entry, ItemMark& mark, const std::string& signature,
+                               bool explains) {
+    static_cast<void>(signature), static_cast<void>(explains);
+    CaseCounts counts;
+    return Judge(entry, mark, &counts);
+  }
   // The same with all that a report shows.
   virtual Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) = 0;
 };

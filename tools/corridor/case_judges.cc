@@ -54,7 +54,7 @@ class CacheJudge : public CaseJudge {
 
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
     const auto& c = std::get<CacheCase>(entry.c);
-    const JudgedTrace result = Judged(c, &mark);
+    const JudgedTrace result = Judged(c, &mark, /*explains=*/false);
     counts->operations += result.counts.operations;
     counts->states += result.counts.states;
     counts->elements += result.counts.outputs;
@@ -74,9 +74,25 @@ class CacheJudge : public CaseJudge {
     return judged;
   }
 
+  JudgedCase JudgeLike(const CaseEntry& entry, ItemMark& mark, const std::string& signature,
+                       bool explains) override {
+    CaseCounts counts;
+    JudgedCase judged = Judge(entry, mark, &counts);
+    if (!explains || judged.outcome != Outcome::kFail || judged.signature != signature) {
+      return judged;
+    }
+    const auto& c = std::get<CacheCase>(entry.c);
+    const bool attends = judged.step >= 0 && judged.step < std::ssize(c.ops) &&
+                         c.ops[static_cast<size_t>(judged.step)].kind == CacheOpKind::kAttend;
+    if (!attends) return judged;
+    const JudgedTrace result = Judged(c, &mark, /*explains=*/true);
+    if (result.attention) judged.explanation = ExplanationOf(*result.attention);
+    return judged;
+  }
+
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
     const auto& c = std::get<CacheCase>(entry.c);
-    const JudgedTrace result = Judged(c, &mark);
+    const JudgedTrace result = Judged(c, &mark, /*explains=*/true);
     if (result.outcome != Outcome::kPass) *signature = SignatureOf(c, result);
     return VerdictOf(c, result, *factory_);
   }
@@ -103,8 +119,9 @@ class CacheJudge : public CaseJudge {
     }
   }
 
-  JudgedTrace Judged(const CacheCase& c, ItemMark* mark) {
+  JudgedTrace Judged(const CacheCase& c, ItemMark* mark, bool explains) {
     TraceOptions options;
+    options.explains = explains;
     options.on_operation = [mark](int64_t index) { mark->StartStep(index); };
     mark_ = mark;
     const std::unique_ptr<ItemMark*, void (*)(ItemMark**)> unmark(
@@ -186,36 +203,14 @@ class TensorJudge : public CaseJudge {
         cancel_(std::move(cancel)) {}
 
   JudgedCase Judge(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts) override {
-    JudgeOptions options;
-    options.explain = false;
-    std::string loss;
-    Verdict verdict = Evaluate(entry, options, &mark, &loss);
-    if (!loss.empty()) return {verdict.outcome, loss, ReasonOf(verdict)};
-    for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
-    if (verdict.outcome == Outcome::kPass) return {};
-    if (verdict.outcome == Outcome::kUnsupported) {
-      const std::string reason = ReasonOf(verdict);
-      return {verdict.outcome, SignatureOf(entry.c, verdict) + ": " + WithoutNumbers(reason),
-              reason};
-    }
-    if (verdict.outcome == Outcome::kFail) {
-      options.explain = true;
-      Verdict explained = Evaluate(entry, options, &mark, &loss);
-      // What does not repeat (a race, memory that nobody wrote) has failed all the same.
-      if (!loss.empty() || explained.outcome != Outcome::kFail) {
-        return {Outcome::kFail, SignatureOf(entry.c, verdict) + kOnce,
-                ReasonOf(verdict) + kOnceReason};
-      }
-      verdict = std::move(explained);
-    }
-    JudgedCase judged = {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
-    if (verdict.outcome == Outcome::kMistrusted) {
-      const Cancel cancel = cancel_.WithSignOfLife([&] { mark.Alive(); });
-      if (IsMistrustedOfTheReference(entry, implementation_, cancel)) {
-        Blame(&judged, kLikeTheReference);
-      }
-    }
-    return judged;
+    return JudgeWith(entry, mark, counts, nullptr);
+  }
+
+  // Signatures of tensors have their cause.
+  JudgedCase JudgeLike(const CaseEntry& entry, ItemMark& mark, const std::string& signature,
+                       bool) override {
+    CaseCounts counts;
+    return JudgeWith(entry, mark, &counts, &signature);
   }
 
   Verdict Explain(const CaseEntry& entry, ItemMark& mark, std::string* signature) override {
@@ -228,6 +223,47 @@ class TensorJudge : public CaseJudge {
   }
 
  private:
+  // like: a failure that cannot have this signature is not explained; null: each is.
+  JudgedCase JudgeWith(const CaseEntry& entry, ItemMark& mark, CaseCounts* counts,
+                       const std::string* like) {
+    JudgeOptions options;
+    options.explain = false;
+    std::string loss;
+    Verdict verdict = Evaluate(entry, options, &mark, &loss);
+    if (!loss.empty()) return {verdict.outcome, loss, ReasonOf(verdict)};
+    for (const OutputVerdict& output : verdict.outputs) counts->elements += output.counts.judged;
+    if (verdict.outcome == Outcome::kPass) return {};
+    if (verdict.outcome == Outcome::kUnsupported) {
+      const std::string reason = ReasonOf(verdict);
+      return {verdict.outcome, SignatureOf(entry.c, verdict) + ": " + WithoutNumbers(reason),
+              reason};
+    }
+    // What an explanation adds to a signature stands at its end.
+    if (verdict.outcome == Outcome::kFail && like != nullptr &&
+        !like->starts_with(SignatureOf(entry.c, verdict))) {
+      return {Outcome::kFail, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+    }
+    if (verdict.outcome == Outcome::kFail) {
+      options.explain = true;
+      Verdict explained = Evaluate(entry, options, &mark, &loss);
+      // What does not repeat (a race, memory that nobody wrote) has failed all the same.
+      if (!loss.empty() || explained.outcome != Outcome::kFail) {
+        return {Outcome::kFail, SignatureOf(entry.c, verdict) + kOnce,
+                ReasonOf(verdict) + kOnceReason};
+      }
+      verdict = std::move(explained);
+    }
+    JudgedCase judged = {verdict.outcome, SignatureOf(entry.c, verdict), ReasonOf(verdict)};
+    judged.explanation = ExplanationOf(verdict);
+    if (verdict.outcome == Outcome::kMistrusted) {
+      const Cancel cancel = cancel_.WithSignOfLife([&] { mark.Alive(); });
+      if (IsMistrustedOfTheReference(entry, implementation_, cancel)) {
+        Blame(&judged, kLikeTheReference);
+      }
+    }
+    return judged;
+  }
+
   Verdict Evaluate(const CaseEntry& entry, const JudgeOptions& options, ItemMark* mark,
                    std::string* loss) {
     int64_t step = 0;

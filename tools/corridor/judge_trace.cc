@@ -52,6 +52,9 @@ std::string PreconditionHint(std::string_view word) {
 
 JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions options) {
   int64_t index = -1;
+  const bool explains = options.explains;
+  // The first run looks for a failure.
+  options.explains = false;
   options.on_operation = [&index, told = options.on_operation](int64_t operation) {
     index = operation;
     if (told) told(operation);
@@ -70,16 +73,27 @@ JudgedTrace JudgeTrace(const CacheCase& c, TraceRunner* runner, TraceOptions opt
     return result;
   }
   if (result.outcome != Outcome::kFail) return result;
+  const TraceOptions first = options;
+  options.explains = explains;
   options.every_slot = true;
   options.observe_each = true;
   options.send_ahead = false;  // what is reported was asked one call at a time
-  JudgedTrace again;
-  try {
-    static_cast<TraceResult&>(again) = runner->Run(c, options);
-  } catch (const ImplementationLoss&) {
-    return result;
-  }
-  // Without observation in between it may not fail: then the first answer stands.
+  const auto asked_again = [&](const TraceOptions& asked) {
+    JudgedTrace again;
+    try {
+      static_cast<TraceResult&>(again) = runner->Run(c, asked);
+    } catch (const ImplementationLoss&) {
+      again.outcome = Outcome::kCrashed;
+    }
+    return again;
+  };
+  JudgedTrace again = asked_again(options);
+  if (again.outcome == Outcome::kFail) return again;
+  // With observation in between it may not fail: then the first answer stands.
+  if (!explains || !result.attention) return result;
+  TraceOptions with_causes = first;
+  with_causes.explains = true;
+  again = asked_again(with_causes);
   return again.outcome == Outcome::kFail ? again : result;
 }
 
@@ -103,7 +117,8 @@ Verdict VerdictOf(const CacheCase& c, const JudgedTrace& result, const CacheFact
   if (capabilities.states_plan) {
     const std::string profile = Print(capabilities.profile);
     if (!profile.empty()) verdict.profile += (verdict.profile.empty() ? "" : " ") + profile;
-    verdict.plan = CommandPlan(capabilities.plan);
+    // An answer may state a plan of its own.
+    verdict.plan = CommandPlan(verdict.plan.empty() ? capabilities.plan : ParsePlan(verdict.plan));
   }
   return verdict;
 }

@@ -42,7 +42,7 @@ std::string Sentence(const CaseResult& result) {
   if (verdict.outcome == Outcome::kPass && !verdict.outputs.empty()) return PassSentence(verdict);
   const OutputVerdict* output = Decisive(verdict);
   if (verdict.outcome == Outcome::kFail && output != nullptr && output->counts.failed > 0 &&
-      output->worst) {
+      output->worst && !verdict.of_operations) {
     return WorstSentence(*output);
   }
   return verdict.reasons.empty() ? std::string(Name(verdict.outcome)) : verdict.reasons.front();
@@ -110,7 +110,8 @@ Reasons SortedReasons(const CaseResult& result) {
   for (const std::string& reason : verdict.reasons) {
     // The first reason of a drawn failure is that of the case as it was drawn.
     const bool is_said =
-        reason == sentence || reason == counts || (is_first && result.drawn && decisive != nullptr);
+        reason == sentence || reason == counts ||
+        (is_first && result.drawn && decisive != nullptr && !verdict.of_operations);
     is_first = false;
     if (reason.starts_with(kHint)) {
       add_hint(reason.substr(kHint.size()));

@@ -42,6 +42,38 @@ TEST_F(CacheCommand, EveryFaultFailsAndTheReportNamesTheLastOperation) {
   }
 }
 
+// A window of one token over six of which each query sees one more: one key too many is a cause.
+constexpr const char* kWindowTrace =
+    "cache k=f32 dk=16 hkv=2 hq=4 data=tokens:1; new A; append A 6; attend A window=3";
+
+TEST_F(CacheCommand, AFailingAttendHasHintMapAndMetricsAsAnyAttention) {
+  const ToolRun run = Tool({"run", kWindowTrace, "--impl", "fault:attend_ignores_window", "-v",
+                            "--json", "report.json", "--html", "report.html"});
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("FAIL  cache  operation 3, attend A window=3: A: out["))
+      << run.out;
+  for (const char* line :
+       {"\n  hint         ", "\n  where        ", "\n  bound        ", "\n  map          ",
+        "\n  metrics      ", "\n  output       out  FAIL"}) {
+    EXPECT_NE(run.out.find(line), std::string::npos) << line << "\n" << run.out;
+  }
+  const nlohmann::json report = nlohmann::json::parse(ContentOfFile("report.json"));
+  const nlohmann::json& outputs = report["cases"][0]["outputs"];
+  ASSERT_EQ(outputs.size(), 1U) << report;
+  EXPECT_EQ(outputs[0]["name"], "out");
+  EXPECT_EQ(outputs[0]["outcome"], "FAIL");
+  EXPECT_FALSE(outputs[0]["cause"].get<std::string>().empty());
+  EXPECT_FALSE(outputs[0]["hints"].empty());
+  EXPECT_GT(outputs[0]["metrics"]["max_abs"], 0);
+  EXPECT_GT(outputs[0]["counts"]["failed"], 0);
+  EXPECT_GT(outputs[0]["worst"]["ratio"], 1);
+  // Each element of attention is counted once.
+  EXPECT_EQ(report["summary"]["judged_elements"], outputs[0]["counts"]["judged"])
+      << report["summary"];
+  EXPECT_NE(ContentOfFile("report.html").find("largest error over the tolerance"),
+            std::string::npos);
+}
+
 TEST_F(CacheCommand, TraceOfSeveralLinesIsReadAndPrintedAsOne) {
   const ToolRun run = Tool({"run", "cache k=f32 dk=8 data=tokens:1\nnew A\nappend A 1\n", "-v"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
