@@ -314,8 +314,7 @@ class Readings {
     for (Suspect& suspect :
          Suspects(asked_.arithmetic.declared, asked_.arithmetic.plan, asked_.profile, asked_.c)) {
       OtherReading reading;
-      reading.name = reading.text = suspect.text;
-      reading.is_declared = true;
+      reading.declared = std::move(suspect.change);
       if (suspect.outputs_are) {
         reading.is_sufficient = true;
         reading.observed_is = [type = *suspect.outputs_are](double value) {

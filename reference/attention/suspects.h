@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/spec/case.h"
+#include "reference/spec/declared_change.h"
 #include "reference/spec/plan.h"
 #include "reference/spec/profile.h"
 
@@ -16,7 +17,7 @@ namespace kvcheck {
 
 struct Suspect {
   Plan plan;
-  std::string text;  // "p=bf16 instead of p=f32"
+  DeclaredChange change;
   // Of a type that outputs pass through: all of them must be values of it.
   std::optional<DType> outputs_are{};
 };

@@ -89,7 +89,7 @@ void TwoPlansSource::Join(const ExpectedTile& first, ExpectedTile* tile) const {
 std::vector<OtherReading> TwoPlansSource::OtherReadings(int output) const {
   // Mistakes alone: which of the two declarations would have to change cannot be told.
   std::vector<OtherReading> readings = second_.OtherReadings(output);
-  std::erase_if(readings, [](const OtherReading& reading) { return reading.is_declared; });
+  std::erase_if(readings, [](const OtherReading& reading) { return reading.declared.has_value(); });
   return readings;
 }
 

@@ -248,8 +248,7 @@ std::vector<OtherReading> CodecSource::OtherReadings(int output) const {
   for (OtherReading& reading : OtherWriterReadings()) readings.push_back(std::move(reading));
   for (const ProfileChange& change : OtherCodecProfiles(case_.format, profile_)) {
     OtherReading reading;
-    reading.name = reading.text = ChangeText(profile_, change.profile);
-    reading.is_declared = true;
+    reading.declared = ChangeOf(profile_, change.profile);
     reading.sources.push_back([source = *this, profile = change.profile] {
       auto other = std::make_shared<CodecSource>(source);
       other->profile_ = profile;

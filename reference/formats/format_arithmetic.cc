@@ -89,20 +89,22 @@ void AddChanges(const Profile& profile, CodecChoice choice, std::vector<ProfileC
   }
 }
 
-std::string ChangeText(const Profile& declared, const Profile& other,
-                       const std::optional<CodecChoiceSet>& stated) {
-  std::string text;
+DeclaredChange ChangeOf(const Profile& declared, const Profile& other,
+                        const std::optional<CodecChoiceSet>& stated) {
+  DeclaredChange change;
+  change.of_profile = true;
   for (const CodecField& field : CodecFields()) {
     if (field.Same(declared, other)) continue;
-    const bool is_default =
-        stated ? !stated->contains(field.choice) : field.Same(declared, Profile());
+    DeclaredWord word;
+    word.word = field.key;
+    word.value = field.value(other);
+    word.is_default = stated ? !stated->contains(field.choice) : field.Same(declared, Profile());
     // Of what a rule leaves out any of these may have been.
-    const bool is_any = stated && is_default && field.left_out == LeftOut::kAny;
-    text += (text.empty() ? "" : " and ") + Print(field, other) + " instead of ";
-    text += is_any ? std::string(field.key) + "=" + ExpectedValues(field) : Print(field, declared);
-    if (is_default) text += " (the default)";
+    const bool is_any = stated && word.is_default && field.left_out == LeftOut::kAny;
+    word.former = is_any ? ExpectedValues(field) : std::string(field.value(declared));
+    change.words.push_back(std::move(word));
   }
-  return text;
+  return change;
 }
 
 }  // namespace kvcheck

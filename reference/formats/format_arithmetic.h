@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "reference/formats/stored_basis.h"
+#include "reference/spec/declared_change.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/format_planes.h"
 #include "reference/spec/kv_format.h"
@@ -98,10 +99,10 @@ enum CodecReason {
 struct ProfileChange {
   Profile profile;
 };
-// What differs, as "encode=mlx_gpu instead of encode=kivi"; "... instead of encode=mlx_cpu (the
-// default)" where a field has its default or, of a rule that states some, where it is not stated.
-std::string ChangeText(const Profile& declared, const Profile& other,
-                       const std::optional<CodecChoiceSet>& stated = {});
+// What differs. A word is a default where the field has it or, of a rule that states some, where it
+// is not stated.
+DeclaredChange ChangeOf(const Profile& declared, const Profile& other,
+                        const std::optional<CodecChoiceSet>& stated = {});
 
 // An order in which some store a plane: the bytes of `rows` rows in turn are permuted among them.
 struct PlaneOrder {

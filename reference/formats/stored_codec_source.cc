@@ -341,8 +341,7 @@ std::vector<OtherReading> StoredCodecSource::OtherReadings(int output) const {
       if (claim.profiles.size() > 1) TakeEncoder(of_encoder, &profile);
     }
     OtherReading reading;
-    reading.name = reading.text = ChangeText(declared, change.profile, stated_);
-    reading.is_declared = true;
+    reading.declared = ChangeOf(declared, change.profile, stated_);
     reading.sources.push_back([source = *this, claim = std::move(claim)] {
       auto other = std::make_shared<StoredCodecSource>(source);
       other->claim_ = claim;

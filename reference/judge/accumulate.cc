@@ -166,6 +166,11 @@ class Tallier {
     return tile_.proven_bound.empty() ? tile_.bound[i] : tile_.proven_bound[i];
   }
 
+  // Whether 0, which is another value, would pass here as well.
+  bool PassesAsZero(size_t i) const {
+    return tile_.value[i] != 0 && tile_.bound[i] >= std::fabs(tile_.value[i]);
+  }
+
   // An error of kVacuousShare of the element would fail, or the least fault that is known there.
   bool ProvesSomething(size_t i, double mass) const {
     const double bound = ProvenBound(i);
@@ -187,11 +192,12 @@ class Tallier {
   void AddShares(size_t begin, size_t end) {
     const double* mass = tile_.mass.empty() ? tile_.value.data() : tile_.mass.data();
     std::array<double, kRun> shares;
-    int64_t within = 0;
+    int64_t within = 0, zeros = 0;
     for (size_t i = begin; i < end; ++i) {
       const double size = std::fabs(mass[i]);
       const double bound = ProvenBound(i);
       within += bound <= kVacuousShare * size ? 1 : 0;
+      zeros += PassesAsZero(i) ? 1 : 0;
       shares[i - begin] = (bound == 0 ? 0 : bound) / (bound == 0 ? 1 : size);
     }
     if (!tile_.least_fault.empty()) {
@@ -201,6 +207,7 @@ class Tallier {
     const int64_t count = static_cast<int64_t>(end - begin);
     tally_.with_share += count;
     tally_.above_vacuous += count - within;
+    tally_.pass_as_zero += zeros;
     tally_.metrics.AddBoundShares({shares.data(), end - begin});
   }
 
@@ -377,6 +384,7 @@ class Tallier {
     const double mass = tile_.mass.empty() ? std::fabs(expected) : tile_.mass[i];
     const double bound = ProvenBound(i);
     ++tally_.with_share;
+    if (PassesAsZero(i)) ++tally_.pass_as_zero;
     if (!ProvesSomething(i, mass)) ++tally_.above_vacuous;
     tally_.metrics.AddBoundShare(bound == 0 ? 0 : bound / mass);
   }
@@ -461,6 +469,7 @@ void OutputTally::Merge(const OutputTally& other) {
   }
   with_share += other.with_share;
   above_vacuous += other.above_vacuous;
+  pass_as_zero += other.pass_as_zero;
   names_faults = names_faults || other.names_faults;
   vacuous_rows += other.vacuous_rows;
   for (const auto& [group, count] : other.vacuous_rows_of_group) {

@@ -57,6 +57,7 @@ struct OutputTally {
   std::optional<WorstElement> worst;
   int64_t with_share = 0;     // judged elements that have a bound / mass
   int64_t above_vacuous = 0;  // of these, above kVacuousShare and no less than the least fault
+  int64_t pass_as_zero = 0;   // of with_share: 0 is inside the bound, and not expected
   bool names_faults = false;  // whether least faults are known
   int64_t vacuous_rows = 0;   // where elements have a mass that is not their value
   std::map<int, int64_t> vacuous_rows_of_group;  // where rows have groups

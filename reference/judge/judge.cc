@@ -104,6 +104,8 @@ class OutputJudge {
     verdict_.special_lines = Describe(tally.special, info_.claim, options.special);
     verdict_.metrics = tally.metrics.Finish();
     verdict_.median_bound_share = verdict_.metrics.median_bound_share;
+    verdict_.with_share = tally.with_share;
+    verdict_.pass_as_zero = tally.pass_as_zero;
     verdict_.heat = tally.heat;
     verdict_.rows_at = tally.rows_at;
     for (int p = 0; p < kPrecisions; ++p) {
@@ -369,7 +371,9 @@ class OutputJudge {
     std::optional<Verdict> as_asked;
     const auto passes = [&](const ExpectedSource& source) {
       const Verdict read = Judge(source, view.observed, plain);
-      if (read.outputs[static_cast<size_t>(output_)].outcome != Outcome::kPass) return false;
+      // A declaration that lets anything pass says nothing of this answer.
+      const OutputVerdict& own = read.outputs[static_cast<size_t>(output_)];
+      if (own.outcome != Outcome::kPass || PassesAsZeros(own)) return false;
       // One kernel made all outputs: what still fails, or no longer proves anything, speaks against
       // the declaration.
       if (!as_asked) as_asked = Judge(view.source, view.observed, plain);
@@ -378,17 +382,24 @@ class OutputJudge {
         const bool stays = outcome == as_asked->outputs[i].outcome && outcome != Outcome::kFail;
         if (outcome != Outcome::kPass && !stays) return false;
       }
+      verdict_.changes_rows = own.sample ? own.sample->rows : 0;
+      verdict_.changes_of_rows = own.sample ? own.sample->of_rows : 0;
       return true;
     };
     for (const ExplainedReading& reading : ExplainingReadings(view, spans_, passes)) {
-      if (reading.is_declared) {
-        verdict_.plan_changes.push_back(reading.text);
+      if (reading.declared) {
+        verdict_.plan_changes.push_back(*reading.declared);
         continue;
       }
       if (verdict_.cause.empty()) verdict_.cause = reading.name;
       verdict_.hints.push_back(fmt::format(
           "looks as if {}: so read, the failing rows are inside the bound", reading.text));
     }
+  }
+
+  void DropChanges() {
+    verdict_.plan_changes.clear();
+    verdict_.changes_rows = verdict_.changes_of_rows = 0;
   }
 
   // A cause that was put to the test on the rows themselves comes before what a bound allows.
@@ -399,7 +410,7 @@ class OutputJudge {
         verdict_.hints.erase(verdict_.hints.begin());
       }
       verdict_.cause = seen.cause;
-      verdict_.plan_changes.clear();
+      DropChanges();
       verdict_.hints.insert(verdict_.hints.begin(), HintOf(seen));
     } else if (verdict_.cause.empty() && verdict_.plan_changes.empty()) {
       verdict_.hints.push_back(HintOf(seen));
@@ -438,7 +449,7 @@ class OutputJudge {
       // What is a fault by nearly all of the errors is no rounding that a plan left out; what a
       // plan explains wholly is no fault that half of them look like.
       const bool is_clear = fit->explained_share >= kClearShare;
-      if (is_clear) verdict_.plan_changes.clear();
+      if (is_clear) DropChanges();
       if (is_clear || verdict_.plan_changes.empty()) {
         verdict_.cause = fit->direction;
         verdict_.hints.push_back(HintOf(*fit));

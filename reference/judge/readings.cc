@@ -306,18 +306,18 @@ std::vector<ExplainedReading> ExplainingReadings(
     const OtherReading& reading = candidate->reading();
     if (explained.size() == kMostReadings) break;
     // A mistake that explains everything leaves nothing to declare.
-    if (reading.is_declared && !explained.empty() && !explained[0].is_declared) break;
+    if (reading.declared && !explained.empty() && !explained[0].declared) break;
     // Of changes together, where one of them is enough.
     const bool has_part = std::any_of(explained.begin(), explained.end(), [&](const auto& part) {
-      if (reading.is_declared) return reading.text.find(part.text) != std::string::npos;
+      if (reading.declared) return part.declared && reading.declared->Contains(*part.declared);
       return reading.name != part.name &&
              (" and " + reading.name + " and ").find(" and " + part.name + " and ") !=
                  std::string::npos;
     });
     if (has_part) continue;
     const bool holds =
-        reading.is_declared ? passes(candidate->source()) : candidate->Convinces(readings.size());
-    if (holds) explained.push_back({reading.name, reading.text, reading.is_declared});
+        reading.declared ? passes(candidate->source()) : candidate->Convinces(readings.size());
+    if (holds) explained.push_back({reading.name, reading.text, reading.declared});
     if (holds && reading.is_sufficient) break;
   }
   return explained;

@@ -6,11 +6,13 @@
 #define REFERENCE_JUDGE_READINGS_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "reference/judge/accumulate.h"
 #include "reference/judge/explain.h"
+#include "reference/spec/declared_change.h"
 #include "reference/spec/tiles.h"
 
 namespace kvcheck {
@@ -29,7 +31,7 @@ inline constexpr size_t kCompletionTiles = 4;
 struct ExplainedReading {
   std::string name;
   std::string text;
-  bool is_declared = false;
+  std::optional<DeclaredChange> declared;  // in place of both
 };
 
 // What the question may have left out, as its source says it (ExpectedSource::Completions): the

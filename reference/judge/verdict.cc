@@ -68,4 +68,8 @@ Outcome Combine(Outcome a, Outcome b) {
   return Outcome::kPass;
 }
 
+bool PassesAsZeros(const OutputVerdict& output) {
+  return 2 * output.pass_as_zero > output.with_share;
+}
+
 }  // namespace kvcheck

@@ -15,6 +15,7 @@
 #include "reference/judge/metrics.h"
 #include "reference/judge/special_values.h"
 #include "reference/judge/statistics.h"
+#include "reference/spec/declared_change.h"
 #include "reference/spec/seen_keys.h"
 #include "reference/spec/tiles.h"
 
@@ -133,6 +134,8 @@ struct OutputVerdict {
   // pass, which proved that every element passes.
   bool basic_metrics = false;
   double median_bound_share = 0;           // of bound / mass; above kVacuousShare proves nothing
+  int64_t with_share = 0;                  // judged elements that have a bound / mass
+  int64_t pass_as_zero = 0;                // of these: 0 is inside the bound, and not expected
   std::optional<double> detectable_share;  // mean share of inputs whose loss would show
   // Judged rows that have inputs; of these the ones in which no loss of inputs would show; and the
   // groups that these are ("b=0 hq=1"), where they are whole groups.
@@ -150,9 +153,12 @@ struct OutputVerdict {
   // What the case may have left out: under it all outputs pass. "softcap=30", "sinks=f32 (/sinks of
   // the file is not in the case)"; empty: nothing that was tried.
   std::string passes_with;
-  std::vector<std::string> hints;              // the probable cause, in a sentence
-  std::vector<std::string> plan_changes;       // declared values under whose change all of the
-                                               // output would pass, cheapest first
+  std::vector<std::string> hints;  // the probable cause, in a sentence
+  // Declared values under whose change all of the output would pass, cheapest first.
+  std::vector<DeclaredChange> plan_changes;
+  // Rows in which that was asked, and of how many, where they are a sample; 0: of all.
+  int64_t changes_rows = 0;
+  int64_t changes_of_rows = 0;
   std::vector<std::string> breakdown;          // where and what the failures are
   HeatMaps heat;                               // Render() makes text of it
   std::array<int64_t, kPrecisions> rows_at{};  // rows decided at each Precision
@@ -163,11 +169,18 @@ struct OutputVerdict {
 // By which rule an output fails that was compared: the first one that is enough; nullopt: by none.
 std::optional<Rule> DecidedBy(const OutputVerdict& output);
 
+// Whether most elements would pass as zeros. An answer that has nothing to do with what is expected
+// is off by as much as that in most elements, at least: where that is inside the bound any such
+// answer passes, and that this one passes says nothing of it.
+bool PassesAsZeros(const OutputVerdict& output);
+
 struct Verdict {
   Outcome outcome = Outcome::kPass;
   std::vector<std::string> reasons;
   std::vector<OutputVerdict> outputs;
   int64_t elements = 0;  // judged beside those of outputs: attention of a trace
+  // Of a case of operations: the first reason names the one that decided, an output is its answer.
+  bool of_operations = false;
   std::vector<std::string> warnings;
   std::vector<std::string> assumptions;
   // Filled by the caller.

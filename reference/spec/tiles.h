@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/spec/declared_change.h"
 #include "reference/spec/dtype.h"
 #include "reference/spec/row_sample.h"
 #include "reference/spec/shape.h"
@@ -196,10 +197,10 @@ struct SeenKeys;
 // the right one for.
 struct OtherReading {
   std::string name;  // of the cause: "K transposed"
-  // Of the hint: "K were stored transposed"; of a declaration: "p=bf16 instead of p=f32".
-  std::string text;
-  // Only what is declared of the arithmetic differs, and with it the bounds: no mistake.
-  bool is_declared = false;
+  std::string text;  // of the hint: "K were stored transposed"
+  // Only what is declared of the arithmetic differs, and with it the bounds: no mistake. Then there
+  // is neither name nor text.
+  std::optional<DeclaredChange> declared;
   // Where it explains, what else would is no news: the rows look alike to it.
   bool is_sufficient = false;
   // Every observed value of the rows that are looked at is such a one; empty: nothing is asked.

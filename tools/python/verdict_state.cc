@@ -137,24 +137,37 @@ void Fields(Io& io, HeatMaps& x) {
 }
 
 template <typename Io>
+void Fields(Io& io, DeclaredWord& x) {
+  auto& [word, former, value, meaning, is_default] = x;
+  io(word, former, value, meaning, is_default);
+}
+
+template <typename Io>
+void Fields(Io& io, DeclaredChange& x) {
+  auto& [of_profile, words] = x;
+  io(of_profile, words);
+}
+
+template <typename Io>
 void Fields(Io& io, OutputVerdict& x) {
   auto& [name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
-         special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-         rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings,
-         fits, seen, cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision] =
-      x;
+         special_lines, worst, metrics, basic_metrics, median_bound_share, with_share, pass_as_zero,
+         detectable_share, rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone,
+         sample, warnings, fits, seen, cause, passes_with, hints, plan_changes, changes_rows,
+         changes_of_rows, breakdown, heat, rows_at, precision] = x;
   io(name, outcome, reasons, rule, dtype, shape, counts, alternatives, not_judged, special,
-     special_lines, worst, metrics, basic_metrics, median_bound_share, detectable_share,
-     rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone, sample, warnings, fits,
-     seen, cause, passes_with, hints, plan_changes, breakdown, heat, rows_at, precision);
+     special_lines, worst, metrics, basic_metrics, median_bound_share, with_share, pass_as_zero,
+     detectable_share, rows_with_inputs, blind_rows, blind_where, statistics, by_bound_alone,
+     sample, warnings, fits, seen, cause, passes_with, hints, plan_changes, changes_rows,
+     changes_of_rows, breakdown, heat, rows_at, precision);
 }
 
 template <typename Io>
 void Fields(Io& io, Verdict& x) {
-  auto& [outcome, reasons, outputs, elements, warnings, assumptions, case_text, plan, profile,
-         implementation, command] = x;
-  io(outcome, reasons, outputs, elements, warnings, assumptions, case_text, plan, profile,
-     implementation, command);
+  auto& [outcome, reasons, outputs, elements, of_operations, warnings, assumptions, case_text, plan,
+         profile, implementation, command] = x;
+  io(outcome, reasons, outputs, elements, of_operations, warnings, assumptions, case_text, plan,
+     profile, implementation, command);
 }
 
 class Writer {

@@ -251,7 +251,11 @@ Json OutputJson(const OutputVerdict& output) {
           {"cause", output.cause},
           {"passes_with", output.passes_with},
           {"hints", output.hints},
-          {"plan_changes", output.plan_changes},
+          {"plan_changes", Texts(output.plan_changes)},
+          {"plan_changes_asked",
+           output.changes_of_rows > 0
+               ? Json{{"rows", output.changes_rows}, {"of_rows", output.changes_of_rows}}
+               : Json(nullptr)},
           {"breakdown", output.breakdown}};
 }
 

@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "reference/judge/sampled_source.h"
+#include "reference/spec/declared_change.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
 #include "reference/spec/plan.h"
-#include "reference/spec/plan_meaning.h"
-#include "reference/spec/profile.h"
 #include "tools/report/number_text.h"
 #include "tools/report/shown_text.h"
 
@@ -212,14 +211,12 @@ std::string PlanName(const std::string& text) {
   }
 }
 
-// Whether a declaration as "key=value instead of ..." is one of a profile, and not of a plan.
-bool IsOfProfile(const std::string& change) {
-  try {
-    ParseProfile(change.substr(0, change.find(' ')));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+// "P were rounded to bf16 (p=bf16 instead of p=f32)"; beside others, without what was said before.
+std::string MeaningText(const DeclaredChange& change, bool is_one) {
+  std::vector<std::string> meanings;
+  for (const DeclaredWord& word : change.words) meanings.push_back(word.meaning);
+  return fmt::format("{} ({})", fmt::join(meanings, " and "),
+                     is_one ? Print(change) : PrintValues(change));
 }
 
 }  // namespace
@@ -325,38 +322,35 @@ std::string PassesWith(const Verdict& verdict) {
 }
 
 std::vector<std::string> HintLines(const OutputVerdict& output) {
-  // One declaration says what it is instead of; of several only what they say is named.
-  const auto shown = [](std::string change, bool is_one) {
-    if (!is_one) change.resize(std::min(change.size(), change.find(" instead of ")));
-    return change;
-  };
-  std::vector<std::string> of_plan, of_profile;
-  for (const std::string& change : output.plan_changes) {
-    (IsOfProfile(change) ? of_profile : of_plan).push_back(change);
+  std::vector<const DeclaredChange*> of_plan, of_profile;
+  for (const DeclaredChange& change : output.plan_changes) {
+    (change.of_profile ? of_profile : of_plan).push_back(&change);
   }
+  const std::string sampled =
+      output.changes_of_rows > 0
+          ? fmt::format(" in {} of {} rows", output.changes_rows, output.changes_of_rows)
+          : "";
   std::vector<std::string> hints = output.hints;
-  std::vector<std::string> meanings;
-  for (const std::string& change : of_plan) {
-    const std::string meaning = MeaningOf(change);
-    const std::string word = shown(change, of_plan.size() == 1);
-    meanings.push_back(meaning.empty() ? "the plan said " + word
-                                       : fmt::format("{} ({})", meaning, word));
-  }
-  if (!meanings.empty()) {
+  if (!of_plan.empty()) {
     constexpr size_t kNamed = 4;
-    const size_t count = meanings.size();
-    meanings.resize(std::min(count, kNamed));
+    const size_t count = of_plan.size();
+    std::vector<std::string> meanings;
+    for (size_t i = 0; i < std::min(count, kNamed); ++i) {
+      meanings.push_back(MeaningText(*of_plan[i], count == 1));
+    }
     hints.push_back(fmt::format(
-        "passes if {}{}: declare it only if your kernel does that", fmt::join(meanings, ", or if "),
+        "passes{} if {}{}: declare it only if your kernel does that", sampled,
+        fmt::join(meanings, ", or if "),
         count > kNamed ? fmt::format(", or with {} other words of the plan", count - kNamed) : ""));
   }
   if (!of_profile.empty()) {
     std::vector<std::string> words;
-    for (const std::string& change : of_profile)
-      words.push_back(shown(change, of_profile.size() == 1));
-    hints.push_back(
-        fmt::format("would pass if the profile said {}; declare that only of a kernel that does so",
-                    fmt::join(words, ", or ")));
+    for (const DeclaredChange* change : of_profile) {
+      words.push_back(of_profile.size() == 1 ? Print(*change) : PrintValues(*change));
+    }
+    hints.push_back(fmt::format(
+        "would pass{} if the profile said {}; declare that only of a kernel that does so", sampled,
+        fmt::join(words, ", or ")));
   }
   return hints;
 }

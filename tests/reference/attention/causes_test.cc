@@ -313,7 +313,7 @@ TEST(Causes, NameNothingThatHasNoName) {
   });
   EXPECT_EQ(out.outcome, Outcome::kFail);
   EXPECT_EQ(out.cause, "");
-  EXPECT_TRUE(out.plan_changes.empty()) << out.plan_changes[0];
+  EXPECT_TRUE(out.plan_changes.empty()) << Print(out.plan_changes[0]);
   ASSERT_FALSE(out.hints.empty());
   EXPECT_TRUE(out.hints[0].starts_with("not explained")) << out.hints[0];
   // Nor do the statistics accuse a fault.

@@ -122,8 +122,9 @@ TEST(FixedProducts, AreNamedWhereTheyWereNotDeclared) {
     const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
     const OutputVerdict& out = verdict.outputs[0];
     EXPECT_GT(out.counts.failed, 10) << key;
-    EXPECT_TRUE(std::any_of(out.plan_changes.begin(), out.plan_changes.end(),
-                            [&](const std::string& line) { return line.starts_with(key + "="); }))
+    EXPECT_TRUE(std::any_of(
+        out.plan_changes.begin(), out.plan_changes.end(),
+        [&](const DeclaredChange& change) { return Print(change).starts_with(key + "="); }))
         << key;
   }
 }

@@ -157,8 +157,9 @@ Verdict CutVerdict(const AttentionCase& c, const Plan& declared, const Plan& act
 }
 
 bool AdvisesChange(const OutputVerdict& output, const std::string& start) {
-  return std::any_of(output.plan_changes.begin(), output.plan_changes.end(),
-                     [&](const std::string& line) { return line.starts_with(start); });
+  return std::any_of(
+      output.plan_changes.begin(), output.plan_changes.end(),
+      [&](const DeclaredChange& change) { return Print(change).starts_with(start); });
 }
 
 TEST(OperandCut, IsNamedWhereItWasNotDeclared) {
@@ -174,7 +175,8 @@ TEST(OperandCut, IsNamedWhereItWasNotDeclared) {
     EXPECT_EQ(verdict.outcome, Outcome::kFail) << actual;
     EXPECT_TRUE(AdvisesChange(verdict.outputs[0], named))
         << actual << ": "
-        << (verdict.outputs[0].plan_changes.empty() ? "" : verdict.outputs[0].plan_changes[0]);
+        << (verdict.outputs[0].plan_changes.empty() ? ""
+                                                    : Print(verdict.outputs[0].plan_changes[0]));
   }
 }
 
@@ -206,7 +208,8 @@ TEST(StoredLow, OutputsThatPassedThroughALowTypeAreNamedSo) {
     EXPECT_GT(run.largest_ratio, 0.9);
     const OutputVerdict out = CutVerdict(c, CutPlan(kOneRange), plan).outputs[0];
     ASSERT_EQ(out.plan_changes.size(), 1u) << type;
-    EXPECT_TRUE(out.plan_changes[0].starts_with("through=" + type)) << out.plan_changes[0];
+    EXPECT_TRUE(Print(out.plan_changes[0]).starts_with("through=" + type))
+        << Print(out.plan_changes[0]);
   }
   // Scores in f16 make errors of the size of f16 outputs, which are no values of f16.
   const OutputVerdict out =

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ void ExpectCause(const Verdict& verdict, const std::string& cause, size_t output
   EXPECT_EQ(out.outcome, Outcome::kFail) << cause;
   EXPECT_EQ(out.cause, cause) << (out.hints.empty() ? "" : out.hints[0]);
   ASSERT_FALSE(out.hints.empty()) << cause;
-  EXPECT_TRUE(out.plan_changes.empty()) << out.plan_changes[0];
+  EXPECT_TRUE(out.plan_changes.empty()) << Print(out.plan_changes[0]);
 }
 
 TEST(OtherReadings, NameKTransposedEitherWay) {
@@ -165,7 +166,7 @@ TEST(OtherReadings, AdviseAPlanOnlyWhereAllWouldPassUnderIt) {
   EXPECT_EQ(rounded.outcome, Outcome::kFail);
   EXPECT_TRUE(rounded.outputs[0].hints.empty());
   ASSERT_FALSE(rounded.outputs[0].plan_changes.empty());
-  EXPECT_TRUE(rounded.outputs[0].plan_changes[0].starts_with("p=bf16"));
+  EXPECT_TRUE(Print(rounded.outputs[0].plan_changes[0]).starts_with("p=bf16"));
   // The same, and one element that no rounding makes: nothing is advised.
   answer.at("out").As<float>()[77] += 0.5F;
   const Verdict broken = Judge(source, MemorySink(TensorMap(answer)));
@@ -207,6 +208,48 @@ TEST(OtherReadings, AdviseNothingForAMistakeThatNoReadingIs) {
       kAsItIs);
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   EXPECT_TRUE(verdict.outputs[0].plan_changes.empty());
+}
+
+// Of a larger output a declaration is asked in some rows, and the verdict says in how many.
+TEST(OtherReadings, SayInHowManyRowsADeclarationWasAsked) {
+  Plan secret = ParsePlan("base=plain_f32");
+  secret.p = DType::kBFloat16;
+  for (const int64_t queries : {10, 100}) {
+    const AttentionCase c = CaseOf("attention b=1 hq=4 hkv=2 l=" + std::to_string(queries) +
+                                   " t=100 d=8 q=f32 k=f32 v=f32 out=f32 data=gauss:1");
+    const TensorMap inputs = GenerateInputs(Case(c), {});
+    SimulatedKernel kernel(secret, {});
+    const AttentionSource source(c, {}, ParsePlan("base=plain_f32"), inputs);
+    const OutputVerdict out = Judge(source, MemorySink(Answer(&kernel, c, inputs))).outputs[0];
+    ASSERT_FALSE(out.plan_changes.empty());
+    EXPECT_EQ(out.changes_of_rows, queries == 10 ? 0 : 400);
+    EXPECT_EQ(out.changes_rows > 0, queries != 10);
+    EXPECT_LT(out.changes_rows, 400);
+  }
+}
+
+// Random numbers of the size of the outputs: a denominator in bf16, one term after the other, may
+// be off by more than that over so many keys, which is no explanation.
+TEST(OtherReadings, AdviseNoDeclarationUnderWhichNothingIsProved) {
+  for (const int64_t keys : {300, 500, 1000}) {
+    const AttentionCase c = CaseOf("attention b=1 hq=2 hkv=1 l=4 t=" + std::to_string(keys) +
+                                   " d=16 q=f32 k=f32 v=f32 out=f32 data=gauss:1");
+    const TensorMap inputs = GenerateInputs(Case(c), {});
+    TensorMap answer;
+    answer["out"] = GenerateRows("gauss", 7, DType::kFloat32, 8, 16);
+    answer.at("out").shape = OutputSpecs(Case(c)).at("out").shape;
+    float* out = answer.at("out").As<float>();
+    for (size_t i = 0; i < 128; ++i) out[i] /= std::sqrt(static_cast<float>(keys));
+    const AttentionSource source(c, {}, ParsePlan("base=plain_f32"), inputs);
+    for (const Rule rule : {Rule::kBound, Rule::kStatistics}) {
+      JudgeOptions options;
+      options.rule = rule;
+      const Verdict verdict = Judge(source, MemorySink(TensorMap(answer)), options);
+      EXPECT_EQ(verdict.outcome, Outcome::kFail);
+      const std::vector<std::string> advised = Texts(verdict.outputs[0].plan_changes);
+      EXPECT_TRUE(advised.empty()) << keys << " " << advised[0];
+    }
+  }
 }
 
 }  // namespace

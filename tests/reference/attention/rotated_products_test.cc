@@ -223,9 +223,10 @@ TEST(RotatedProducts, AreNamedWhereTheyWereNotDeclared) {
   const Verdict verdict = Judge(source, MemorySink(Answer(&kernel, c, inputs)));
   const OutputVerdict& out = verdict.outputs[0];
   EXPECT_GT(out.counts.failed, 10);
-  EXPECT_TRUE(std::any_of(
-      out.plan_changes.begin(), out.plan_changes.end(),
-      [](const std::string& line) { return line.starts_with("dequantize=rotated:2"); }));
+  EXPECT_TRUE(std::any_of(out.plan_changes.begin(), out.plan_changes.end(),
+                          [](const DeclaredChange& change) {
+                            return Print(change).starts_with("dequantize=rotated:2");
+                          }));
 }
 
 TEST(RotatedProducts, MeanNothingWithoutRotatedRows) {

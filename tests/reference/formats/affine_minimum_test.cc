@@ -174,7 +174,7 @@ TEST(AffineFromMinimum, TheHintNamesTheWriter) {
     const Verdict verdict =
         Judge(*source, MemorySink(EncodeRows(c.format, writer, inputs.at("x"))));
     EXPECT_EQ(verdict.outcome, Outcome::kFail);
-    return verdict.outputs[0].plan_changes;
+    return Texts(verdict.outputs[0].plan_changes);
   };
   EXPECT_EQ(hints({}, Kivi()),
             std::vector<std::string>{"encode=kivi instead of encode=mlx_cpu (the default)"});
@@ -206,10 +206,10 @@ TEST(AffineFromMinimum, HasToBeStatedInARule) {
   const std::vector<std::string>& said = of_mlx.assumptions;
   EXPECT_NE(std::find(said.begin(), said.end(), "encode=mlx_cpu or mlx_gpu"), said.end());
   EXPECT_EQ(
-      of_mlx.outputs[0].plan_changes,
+      Texts(of_mlx.outputs[0].plan_changes),
       std::vector<std::string>{"encode=kivi instead of encode=mlx_cpu or mlx_gpu (the default)"});
   // What the rule states is none.
-  EXPECT_EQ(judged(loose + ",encode=mlx_cpu").outputs[0].plan_changes,
+  EXPECT_EQ(Texts(judged(loose + ",encode=mlx_cpu").outputs[0].plan_changes),
             std::vector<std::string>{"encode=kivi instead of encode=mlx_cpu"});
 }
 

@@ -267,7 +267,7 @@ TEST(CodecSource, NamesTheProfileThatExplainsAValue) {
     return Judge(*source, MemorySink(TensorMap{{"y", got}})).outputs[0].plan_changes;
   };
   ASSERT_EQ(changes(y).size(), 1u);
-  EXPECT_EQ(changes(y)[0], "decode=two_roundings instead of decode=exact (the default)");
+  EXPECT_EQ(Print(changes(y)[0]), "decode=two_roundings instead of decode=exact (the default)");
   // A profile that explains the worst element alone is no advice: one element is neither's.
   const auto at = static_cast<size_t>(b == other.value.begin() ? 1 : 0);
   y.As<uint16_t>()[at] ^= 1;
@@ -289,7 +289,8 @@ TEST(CodecSource, NamesTheEncoderWhoseCodesTheseAre) {
     if (output.outcome != Outcome::kFail) continue;
     ++failing;
     ASSERT_EQ(output.plan_changes.size(), 1u) << output.name;
-    EXPECT_EQ(output.plan_changes[0], "encode=mlx_gpu instead of encode=mlx_cpu (the default)");
+    EXPECT_EQ(Print(output.plan_changes[0]),
+              "encode=mlx_gpu instead of encode=mlx_cpu (the default)");
   }
   EXPECT_GT(failing, 0);
 }

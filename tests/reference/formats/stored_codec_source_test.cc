@@ -399,7 +399,7 @@ TEST(StoredCodec, OverflowFollowsTheDeclaredRule) {
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   EXPECT_EQ(verdict.assumptions, std::vector<std::string>{"fp8_overflow=nan"});
   ASSERT_FALSE(verdict.outputs[0].plan_changes.empty());
-  EXPECT_EQ(verdict.outputs[0].plan_changes[0],
+  EXPECT_EQ(Print(verdict.outputs[0].plan_changes[0]),
             "fp8_overflow=saturate instead of fp8_overflow=nan (the default)");
   // It has to explain every element.
   const Tensor wrong = RowOf(DType::kFloat32, {1, 448, -448, 3});

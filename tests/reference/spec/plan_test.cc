@@ -21,7 +21,6 @@
 #include "reference/spec/codec_choices.h"
 #include "reference/spec/error.h"
 #include "reference/spec/known_plans.h"
-#include "reference/spec/plan_meaning.h"
 #include "reference/spec/profile.h"
 #include "reference/spec/text.h"
 #include "tests/reference/spec/expect_error.h"
@@ -334,21 +333,6 @@ TEST(Plan, SaysWhichOperandsAreCut) {
                                   "kv:tf32", "qk:tf32,pv", "", "tf32x", ".rz"}) {
     EXPECT_NE(ErrorOf([&] { ParsePlan("operands=" + wrong); }), "") << wrong;
   }
-}
-
-// What hints say: never a word alone, which an owner would have to take on trust.
-TEST(Plan, SaysWhatAChangeWouldMean) {
-  EXPECT_EQ(MeaningOf("p=bf16 instead of p=f32"), "P were rounded to bf16");
-  EXPECT_EQ(MeaningOf("operands=tf32.rz instead of operands=none"),
-            "operands of q.k and P.V were cut to TF32");
-  EXPECT_EQ(MeaningOf("operands=qk:bf16x3"),
-            "operands of q.k were split into bf16 parts, 3 products each");
-  EXPECT_EQ(MeaningOf("pv=f16:sequential instead of pv=f32:sequential"),
-            "P.V were summed in f16, one term after the other");
-  EXPECT_EQ(MeaningOf("through=bf16 instead of through=none"),
-            "outputs were rounded before they are stored, to bf16");
-  EXPECT_EQ(MeaningOf("lazy_rescale=3"), "the plan said lazy_rescale=3");
-  EXPECT_EQ(MeaningOf("encode=kivi"), "");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ SignedVerdict Sample() {
   verdict.outcome = Outcome::kFail;
   verdict.reasons = {"one", "two"};
   verdict.elements = 24;
+  verdict.of_operations = true;
   verdict.warnings = {"careful"};
   verdict.assumptions = {"exp_error=2^-20"};
   verdict.case_text = "attention ...";
@@ -39,10 +40,21 @@ SignedVerdict Sample() {
   output.blind_rows = 8;
   output.blind_where = "b=0 hq=1";
   output.hints = {"h"};
-  output.plan_changes = {"p"};
+  output.plan_changes = {{false, {{"p", "f32", "bf16", "P were rounded to bf16"}}},
+                         {true, {{"encode", "mlx_cpu", "mlx_gpu", "", true}}}};
+  output.changes_rows = 256;
+  output.changes_of_rows = 1000;
+  output.with_share = 90;
+  output.pass_as_zero = 4;
+  output.metrics.finite = 89;
+  output.metrics.not_finite = 1;
+  output.metrics.max_abs = 0.5;
+  output.metrics.ulp_histogram[3] = 7;
+  output.metrics.cosine = 0.75;
+  output.metrics.bound_ratio.q99 = 12;
+  output.metrics.passing_factor = 13;
   output.breakdown = {"b"};
   output.rows_at = {1, 2, 3, 4};
-  output.basic_metrics = true;
   ElementReport worst;
   worst.element = 7;
   worst.coordinates = "[b=0]";

@@ -53,7 +53,7 @@ CaseResult FailedResult() {
   output.worst->ratio = 0x1p14;
   output.breakdown = {"all failures in hq=3"};
   output.special_lines = {"NaN in both: 3 (equal)"};
-  output.plan_changes = {"p=bf16 instead of p=f32"};
+  output.plan_changes = {{false, {{"p", "f32", "bf16", "P were rounded to bf16"}}}};
   return result;
 }
 

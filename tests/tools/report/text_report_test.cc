@@ -59,14 +59,22 @@ TEST(TextReport, FailureIsFiveLinesVerdictHintWhereBoundReproduce) {
   EXPECT_EQ(CaseText(FailedResult(), {}), kFirstLines);
 }
 
+TEST(TextReport, SaysThatADeclarationWasAskedInSomeRows) {
+  CaseResult result = FailedResult();
+  result.verdict.outputs.front().changes_rows = 256;
+  result.verdict.outputs.front().changes_of_rows = 4096;
+  EXPECT_NE(CaseText(result, {}).find("passes in 256 of 4096 rows if P were rounded to bf16"),
+            std::string::npos);
+}
+
 // Nine declarations would do, rows fail in several ways, and another output fails too.
 TEST(TextReport, FailureStaysWithinFiveLinesBesideItsCommand) {
   CaseResult result = FailedResult();
   OutputVerdict& out = result.verdict.outputs.front();
-  out.plan_changes = {"p=bf16 instead of p=f32", "partial=bf16 instead of partial=f32",
-                      "op=bf16 instead of op=f32"};
-  for (const char* field : {"scores", "q", "l", "m", "o", "rescale"}) {
-    out.plan_changes.push_back(std::string(field) + "=bf16 instead of " + field + "=f32");
+  out.plan_changes = {{false, {{"p", "f32", "bf16", "P were rounded to bf16"}}},
+                      {false, {{"partial", "f32", "bf16", "partial results were stored in bf16"}}}};
+  for (const char* field : {"op", "scores", "q", "l", "m", "o", "rescale"}) {
+    out.plan_changes.push_back({false, {{field, "f32", "bf16", "it were"}}});
   }
   out.breakdown = {"3 of 1024 elements fail", "all failures in hq=3", "garbage in whole rows"};
   OutputVerdict lse = out;
