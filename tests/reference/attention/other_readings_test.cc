@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/data/row_regime.h"
 #include "reference/judge/judge.h"
 #include "tests/reference/attention/judge_run.h"
 

@@ -281,8 +281,8 @@ TEST(Statistics, LeaveOutTheChannelsThatMayOverflow) {
   SimulatedKernel kernel(plan, {});
   const AttentionSource source(c, {}, plan, inputs);
   const ExpectedTile tile = source.Tiles(0, {.statistics = true, .every_row = true})[0];
-  ASSERT_EQ(tile.row_count, 8);
-  for (size_t row = 0; row < 8; ++row) EXPECT_EQ(tile.statistics->taken[row], 1) << row;
+  ASSERT_EQ(tile.row_count, 16);
+  for (size_t row = 0; row < 16; ++row) EXPECT_EQ(tile.statistics->taken[row], 1) << row;
   for (size_t i = 0; i < tile.value.size(); ++i) {
     EXPECT_EQ(tile.statistics->sigma_squared[i] > 0, !large(i)) << i;
   }
@@ -295,7 +295,7 @@ TEST(Statistics, LeaveOutTheChannelsThatMayOverflow) {
   for (size_t i = 0; i < 40 * 16; ++i) v[i] = 1e5F;
   const AttentionSource none(c, {}, plan, inputs);
   const ExpectedTile without = none.Tiles(0, {.statistics = true, .every_row = true})[0];
-  for (size_t row = 0; row < 8; ++row) EXPECT_EQ(without.statistics->taken[row], 0) << row;
+  for (size_t row = 0; row < 16; ++row) EXPECT_EQ(without.statistics->taken[row], 0) << row;
 }
 
 TEST(Statistics, SeeAOnePercentErrorOfTheTemperature) {
