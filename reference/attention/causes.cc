@@ -141,9 +141,15 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* fr
   DescribeWeights(problem, &seen);
   if (problem.counted == 0) return seen;
   Causes causes(problem);
-  AddCausesOfKeys(&causes);
+  AddCausesOfEdges(&causes);
+  AddCausesOfRanges(&causes);
+  AddCausesOfPairs(&causes);
+  AddCausesOfMasks(&causes);
   AddCausesOfNumbers(&causes);
-  AddCausesOfInputs(&causes);
+  AddCausesOfHeads(&causes);
+  AddCausesOfValues(&causes);
+  AddCausesOfStaleRows(&causes);
+  AddCausesOfPages(&causes);
   const Candidate* named = NameCause(causes, &seen);
   if (named != nullptr) *free = named->what.numbers > 1;
   if (named != nullptr && problem.rows.size() > problem.counted) {
@@ -154,6 +160,10 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* fr
 }
 
 }  // namespace
+
+std::string CountText(int64_t n, const std::string& one) {
+  return n == 1 ? "one " + one : fmt::format("{} {}s", n, one);
+}
 
 std::string KeysText(int64_t from, int64_t to, int64_t kv_len) {
   if (to - from == 1) return fmt::format("key {}", from);
@@ -171,6 +181,24 @@ std::string KeysText(int64_t from, int64_t to, int64_t kv_len) {
 
 Causes::Causes(const SeenProblem& problem) : problem_(problem) {
   for (const SeenRow& row : problem.rows) sums_.push_back(SumsOf(row));
+}
+
+std::vector<size_t> Causes::AllRows() const {
+  std::vector<size_t> all(rows().size());
+  for (size_t r = 0; r < all.size(); ++r) all[r] = r;
+  return all;
+}
+
+std::vector<size_t> Causes::FewRows() const {
+  constexpr int64_t kMostKeys = 1 << 17;
+  const std::vector<size_t>& screen = problem_.screen;
+  const auto count =
+      static_cast<size_t>(std::clamp<int64_t>(kMostKeys / problem_.kv_len, 2, std::ssize(screen)));
+  std::vector<size_t> few;
+  for (size_t i = 0; i < std::min(count, screen.size()); ++i) {
+    few.push_back(screen[i * screen.size() / std::min(count, screen.size())]);
+  }
+  return few;
 }
 
 Candidate* Causes::Take(Candidate candidate) {

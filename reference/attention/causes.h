@@ -55,6 +55,9 @@ class Causes {
   // By the index of the row or control.
   const std::vector<KeySums>& sums() const { return sums_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
+  std::vector<size_t> AllRows() const;
+  // Rows that are computed anew in one try, so that a try takes a bounded time.
+  std::vector<size_t> FewRows() const;
 
   // predict(row, index of the row) -> std::optional<Mixture>; nullopt: the row is as it should be.
   // Sum over some rows (problem().screen, ...) of the misfit; not below infinity where it is none.
@@ -116,9 +119,15 @@ class Causes {
 };
 
 // The families of causes, each in a file named so.
-void AddCausesOfKeys(Causes* causes);     // edges of what is seen, ranges, pairs, masks
-void AddCausesOfNumbers(Causes* causes);  // sinks, scale, keys of zeros, shares of ranges
-void AddCausesOfInputs(Causes* causes);   // other heads, batch rows and pages, rows of K and V
+void AddCausesOfEdges(Causes* causes);      // of what a query sees: window, causal mask, tiles
+void AddCausesOfRanges(Causes* causes);     // of keys: lost, twice, seen though hidden
+void AddCausesOfPairs(Causes* causes);      // of query and key
+void AddCausesOfMasks(Causes* causes);      // other rows of the mask, or none
+void AddCausesOfNumbers(Causes* causes);    // sinks, scale, keys of zeros, shares of ranges
+void AddCausesOfHeads(Causes* causes);      // other heads and batch rows
+void AddCausesOfValues(Causes* causes);     // other rows of V, V out of K
+void AddCausesOfStaleRows(Causes* causes);  // rows of K and V that stand nowhere
+void AddCausesOfPages(Causes* causes);      // other pages
 
 // What a row becomes where its scores are computed anew.
 struct Rescored {
@@ -137,6 +146,8 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
                     const RowsToExplain& rows);
 
+// "one key", "5 keys".
+std::string CountText(int64_t n, const std::string& one);
 // "keys 64 to 127 (page 1 of 16 pages of 64)".
 std::string KeysText(int64_t from, int64_t to, int64_t kv_len);
 
