@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "reference/attention/evaluate.h"
@@ -13,9 +14,9 @@
 namespace kvcheck {
 namespace {
 
-constexpr double kNamedGain = 50;  // of Q, over what the right answer leaves
-constexpr double kDistinct = 20;   // of Q, from one cause to another
-constexpr double kLeftOfExcess = 0.01;
+constexpr double kNamedGain = Causes::kNamedGain;
+constexpr double kDistinct = Causes::kDistinct;
+constexpr double kLeftOfExcess = Causes::kLeftOfExcess;
 constexpr size_t kShownCauses = 8;
 
 double DistanceOf(const Causes& causes, const Candidate& one, const Candidate& other) {
@@ -150,7 +151,10 @@ SeenKeys Explain(const SeenProblem& problem, const RowsToExplain& rows, bool* fr
   AddCausesOfValues(&causes);
   AddCausesOfStaleRows(&causes);
   AddCausesOfPages(&causes);
+  AddCausesOfExchangedPages(&causes);
+  AddCausesOfScales(&causes);
   const Candidate* named = NameCause(causes, &seen);
+  if (named == nullptr) named = NameStaleRanges(&causes, &seen);
   if (named != nullptr) *free = named->what.numbers > 1;
   if (named != nullptr && problem.rows.size() > problem.counted) {
     const double phi = named->misfit / problem.elements;
@@ -308,8 +312,10 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   return named;
 }
 
-SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
-                    const RowsToExplain& rows) {
+namespace {
+
+SeenKeys FindCausesOfAll(const AskedRows& asked, const Arithmetic& arithmetic,
+                         const RowsToExplain& rows) {
   bool free = false;
   const auto failing = [&] {
     if (rows.failing.empty()) return SeenKeys();
@@ -329,6 +335,55 @@ SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
   SeenKeys of_failing = failing();
   if (!of_failing.cause.empty()) return of_failing;
   return of_all.cause.empty() && of_failing.rows > 0 ? of_failing : of_all;
+}
+
+// Sequences, or key/value heads, each with a cause of its own. `part` of a row.
+template <typename Part>
+bool FindCausesByPart(const AskedRows& asked, const Arithmetic& arithmetic,
+                      const RowsToExplain& rows, const std::string& word, const Part& part,
+                      SeenKeys* seen) {
+  constexpr size_t kMostParts = 4;
+  std::map<int64_t, std::vector<int64_t>> parts;
+  for (const int64_t row : rows.failing) parts[part(row)].push_back(row);
+  if (parts.size() < 2 || parts.size() > kMostParts) return false;
+  std::string cause, text;
+  double explained = 1;
+  std::vector<TriedCause> tried;
+  for (const auto& [index, failing] : parts) {
+    const size_t most = static_cast<size_t>(kMostSeenRows) / parts.size();
+    std::vector<int64_t> some;
+    const size_t count = std::min(most, failing.size());
+    for (size_t i = 0; i < count; ++i) some.push_back(failing[i * failing.size() / count]);
+    bool free = false;
+    SeenKeys of_part = Explain(MakeProblem(asked, arithmetic, some, {}, rows.read), rows, &free);
+    if (of_part.cause.empty()) return false;
+    cause = cause.empty() || cause == of_part.cause ? of_part.cause : "several causes";
+    text += fmt::format("{}in {} {} {}", text.empty() ? "" : "; ", word, index, of_part.text);
+    explained = std::min(explained, of_part.explained);
+    tried.push_back({of_part.cause, fmt::format("in {} {} {}", word, index, of_part.text),
+                     of_part.explained, of_part.tried[0].misfit});
+  }
+  seen->cause = std::move(cause);
+  seen->text = std::move(text);
+  seen->explained = explained;
+  seen->tried.insert(seen->tried.begin(), tried.begin(), tried.end());
+  return true;
+}
+
+}  // namespace
+
+SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,
+                    const RowsToExplain& rows) {
+  SeenKeys seen = FindCausesOfAll(asked, arithmetic, rows);
+  if (!seen.cause.empty() || seen.rows == 0) return seen;
+  const AttentionCase& c = asked.c;
+  const int64_t group = c.query_heads / c.kv_heads;
+  const auto sequence = [&](int64_t row) { return row / c.query_len / c.query_heads; };
+  const auto head = [&](int64_t row) { return row / c.query_len % c.query_heads / group; };
+  if (!FindCausesByPart(asked, arithmetic, rows, "batch row", sequence, &seen)) {
+    FindCausesByPart(asked, arithmetic, rows, "key/value head", head, &seen);
+  }
+  return seen;
 }
 
 }  // namespace kvcheck

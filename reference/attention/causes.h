@@ -46,6 +46,11 @@ struct Candidate {
 
 class Causes {
  public:
+  // Of Q, over what the right answer leaves; from one cause to another; the share that is left.
+  static constexpr double kNamedGain = 50;
+  static constexpr double kDistinct = 20;
+  static constexpr double kLeftOfExcess = 0.01;
+
   explicit Causes(const SeenProblem& problem);
 
   const SeenProblem& problem() const { return problem_; }
@@ -119,15 +124,17 @@ class Causes {
 };
 
 // The families of causes, each in a file named so.
-void AddCausesOfEdges(Causes* causes);      // of what a query sees: window, causal mask, tiles
-void AddCausesOfRanges(Causes* causes);     // of keys: lost, twice, seen though hidden
-void AddCausesOfPairs(Causes* causes);      // of query and key
-void AddCausesOfMasks(Causes* causes);      // other rows of the mask, or none
-void AddCausesOfNumbers(Causes* causes);    // sinks, scale, keys of zeros, shares of ranges
-void AddCausesOfHeads(Causes* causes);      // other heads and batch rows
-void AddCausesOfValues(Causes* causes);     // other rows of V, V out of K
-void AddCausesOfStaleRows(Causes* causes);  // rows of K and V that stand nowhere
-void AddCausesOfPages(Causes* causes);      // other pages
+void AddCausesOfEdges(Causes* causes);           // of what a query sees: window, causal mask, tiles
+void AddCausesOfRanges(Causes* causes);          // of keys: lost, twice, seen though hidden
+void AddCausesOfPairs(Causes* causes);           // of query and key
+void AddCausesOfMasks(Causes* causes);           // other rows of the mask, or none
+void AddCausesOfNumbers(Causes* causes);         // sinks, scale, keys of zeros, shares of ranges
+void AddCausesOfHeads(Causes* causes);           // other heads and batch rows
+void AddCausesOfValues(Causes* causes);          // other rows of V, V out of K
+void AddCausesOfStaleRows(Causes* causes);       // rows of K and V that stand nowhere
+void AddCausesOfPages(Causes* causes);           // other pages
+void AddCausesOfExchangedPages(Causes* causes);  // pages in each other's place
+void AddCausesOfScales(Causes* causes);          // codes that meet scales of another place
 
 // What a row becomes where its scores are computed anew.
 struct Rescored {
@@ -141,6 +148,9 @@ Mixture Rescore(const SeenProblem& problem, const SeenRow& row, const Rescored& 
 
 // Chooses by the rule above; fills what was tried, and the cause. The named one, or nullptr.
 const Candidate* NameCause(const Causes& causes, SeenKeys* seen);
+
+// What is asked where that names none: ranges of K or V that hold what stands nowhere.
+const Candidate* NameStaleRanges(Causes* causes, SeenKeys* seen);
 
 // All of it. Where few rows fail by themselves, rows over all of the output are asked first.
 SeenKeys FindCauses(const AskedRows& asked, const Arithmetic& arithmetic,

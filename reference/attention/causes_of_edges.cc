@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -46,6 +47,9 @@ class Edges : public std::enable_shared_from_this<Edges> {
       most_seen_ = std::max(most_seen_, row.last - row.first);
       last_varies_ = last_varies_ || row.last != causes->rows()[0].last;
       first_varies_ = first_varies_ || row.first != causes->rows()[0].first;
+    }
+    for (size_t r = 0; r < causes->rows().size(); ++r) {
+      sequences_[causes->rows()[r].query.batch].push_back(r);
     }
   }
 
@@ -168,6 +172,7 @@ class Edges : public std::enable_shared_from_this<Edges> {
     tried.insert(most);
     const int64_t alignment = problem_.kv_len - causes_.c().query_len;
     if (alignment > 0 && alignment < most) tried.insert(alignment);
+    SearchBySequence(most, tried, predict, text);
     std::vector<std::pair<double, int64_t>> found;
     for (const int64_t n : tried) found.push_back({causes_.Misfit(problem_.screen, predict(n)), n});
     std::sort(found.begin(), found.end());
@@ -213,6 +218,63 @@ class Edges : public std::enable_shared_from_this<Edges> {
     }
   }
 
+  // Each sequence of the batch may be off by a number of its own, or not at all: lengths and
+  // windows that are kept by sequence.
+  template <typename Predict, typename Text>
+  void SearchBySequence(int64_t most, const std::set<int64_t>& tried, const Predict& predict,
+                        const Text& text) {
+    constexpr size_t kMostSequences = 8;
+    if (sequences_.size() < 2 || sequences_.size() > kMostSequences) return;
+    std::map<int64_t, int64_t> off;
+    std::set<int64_t> distinct;
+    for (const auto& [sequence, rows] : sequences_) {
+      std::vector<size_t> few;
+      const size_t count = std::min<size_t>(4, rows.size());
+      for (size_t i = 0; i < count; ++i) few.push_back(rows[i * rows.size() / count]);
+      int64_t best = 0;
+      double least =
+          causes_.Misfit(few, [](const SeenRow&, size_t) { return std::optional<Mixture>(); });
+      const auto take = [&](const std::vector<size_t>& of, int64_t n) {
+        const double misfit = causes_.Misfit(of, predict(n));
+        if (!(misfit < least)) return false;
+        least = misfit, best = n;
+        return true;
+      };
+      for (const int64_t n : tried) take(few, n);
+      if (best > 0) {
+        least = causes_.Misfit(rows, predict(best));
+        for (int64_t by = best < 64 ? 1 : best / 4; by > 0; by /= 2) {
+          bool moved = true;
+          while (moved) {
+            const int64_t low = best - by, high = best + by;
+            moved = (low >= 1 && take(rows, low)) || (high <= most && take(rows, high));
+          }
+        }
+        const double right =
+            causes_.Misfit(rows, [](const SeenRow&, size_t) { return std::optional<Mixture>(); });
+        if (!(right - least > Causes::kDistinct)) best = 0;
+      }
+      off[sequence] = best;
+      distinct.insert(best);
+    }
+    if (distinct.size() < 2) return;
+    CauseText what;
+    for (const auto& [sequence, n] : off) {
+      if (n == 0) continue;
+      const CauseText one = text(n);
+      what.name = what.name.empty() || what.name == one.name ? one.name : "edges off";
+      what.rank = one.rank;
+      what.text +=
+          fmt::format("{}in batch row {} {}", what.text.empty() ? "" : ", ", sequence, one.text);
+    }
+    what.choices = std::pow(static_cast<double>(most + 1), static_cast<double>(off.size()));
+    causes_.Add(std::move(what), [&](const SeenRow& row, size_t r) -> std::optional<Mixture> {
+      const auto found = off.find(row.query.batch);
+      if (found == off.end() || found->second == 0) return std::nullopt;
+      return predict(found->second)(row, r);
+    });
+  }
+
   // Tiles of keys, and of queries, to whose ends a mask is rounded.
   void AddTiles() {
     const bool is_own = first_varies_ || last_varies_;
@@ -248,6 +310,7 @@ class Edges : public std::enable_shared_from_this<Edges> {
   Causes& causes_;
   const SeenProblem& problem_;
   int64_t most_older_ = 0, most_later_ = 0, most_seen_ = 0;
+  std::map<int64_t, std::vector<size_t>> sequences_;  // rows by batch row
   // Where an edge is the same in all rows, what moves it is a range of keys as well.
   bool first_varies_ = false, last_varies_ = false;
 };
