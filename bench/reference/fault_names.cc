@@ -4,7 +4,8 @@
 // faults that fail are named wrongly, or fewer than 90 % rightly, or a control has a name.
 //
 //   fault_names [--faults 300] [--seed 1] [--lengths 64,256,1024,4096,16384] [--type bf16]
-//               [--kind PART_OF_A_NAME] [--verbose]
+//               [--kind PART_OF_A_NAME] [--shape "hq=8 hkv=2 d=64"] [--queries N]
+//               [--data gauss] [--verbose]
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -564,6 +565,22 @@ std::vector<Kind> Kinds() {
                                         of, from / page, page, from, to - 1, other)});
                      }});
   }
+  kinds.push_back({"K and V page stale", causal, false, [](Draw* draw, Question* q) {
+                     const auto [from, to] = DrawPage(draw, q->c, 128);
+                     for (const char* name : {"k", "v"}) FillRows(draw, q, name, from, to);
+                     return Keys("not read", from, to);
+                   }});
+  kinds.push_back({"K and V page never written", causal, false, [](Draw* draw, Question* q) {
+                     const auto [from, to] = DrawPage(draw, q->c, 128);
+                     for (const char* name : {"k", "v"}) {
+                       EditRows(&q->inputs.at(name), q->c.kv_len,
+                                [&](int64_t, std::byte* rows, size_t size) {
+                                  std::memset(rows + static_cast<size_t>(from) * size, 0,
+                                              static_cast<size_t>(to - from) * size);
+                                });
+                     }
+                     return Keys("read as zeros (never", from, to);
+                   }});
   kinds.push_back({"pages exchanged under a window", "mask=causal_bottom_right+window:W", false,
                    [](Draw* draw, Question* q) {
                      const int64_t first_visible = q->c.kv_len - *q->c.mask.window;
@@ -721,6 +738,8 @@ int Main(int argc, char** argv) {
   uint64_t seed = 1;
   std::vector<int64_t> lengths = {64, 256, 1024, 4096, 16384};
   std::string type = "bf16", only;
+  std::string shape = "hq=8 hkv=2 d=64", data = "gauss";
+  int64_t queries = 0;
   bool verbose = false;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -734,6 +753,9 @@ int Main(int argc, char** argv) {
     if (option == "--seed") seed = static_cast<uint64_t>(std::atoll(value.c_str()));
     if (option == "--type") type = value;
     if (option == "--kind") only = value;
+    if (option == "--shape") shape = value;
+    if (option == "--queries") queries = std::atoll(value.c_str());
+    if (option == "--data") data = value;
     if (option == "--lengths") {
       lengths.clear();
       for (const Piece& piece : Split(WholeLine(value), ',')) {
@@ -746,6 +768,10 @@ int Main(int argc, char** argv) {
     std::erase_if(kinds,
                   [&](const Kind& kind) { return kind.name.find(only) == std::string::npos; });
   }
+  if (kinds.empty()) {
+    fmt::print(stderr, "no kind has '{}' in its name\n", only);
+    return 2;
+  }
   std::map<std::string, Count> counts;
   for (int i = 0; i < faults; ++i) {
     const Kind& kind = kinds[static_cast<size_t>(i) % kinds.size()];
@@ -757,9 +783,10 @@ int Main(int argc, char** argv) {
     }
     const std::string& format = kind.format.empty() ? type : kind.format;
     const std::string text =
-        fmt::format("attention {} hq=8 hkv=2 l={} t={} d=64 q={} k={} v={} out={} {} data=gauss:{}",
-                    terms.starts_with("b=2") ? "b=2" : "", draw.Coin() ? 4 : 3, n, type, format,
-                    format, type, terms.starts_with("b=2") ? terms.substr(3) : terms, 100 + i);
+        fmt::format("attention {} {} l={} t={} q={} k={} v={} out={} {} data={}:{}",
+                    terms.starts_with("b=2") ? "b=2" : "", shape,
+                    queries > 0 ? queries : (draw.Coin() ? 4 : 3), n, type, format, format, type,
+                    terms.starts_with("b=2") ? terms.substr(3) : terms, data, 100 + i);
     const Case any = ParseCase(text);
     Question question = {std::get<AttentionCase>(any), GenerateInputs(any, Profile()), {}, 1};
     const AttentionCase asked = question.c;

@@ -15,7 +15,7 @@
 namespace kvcheck {
 namespace {
 
-enum class RangeFault { kLost, kTwice, kSeen, kNoValues };
+enum class RangeFault { kLost, kTwice, kSeen, kNoValues, kZeros };
 
 // A range of columns that all rows have wrong in the same way.
 class Ranges : public std::enable_shared_from_this<Ranges> {
@@ -32,7 +32,10 @@ class Ranges : public std::enable_shared_from_this<Ranges> {
 
   void Run() {
     const bool hides = last_hidden_ >= first_hidden_;
-    Find(RangeFault::kLost), Find(RangeFault::kTwice), Find(RangeFault::kNoValues);
+    for (const RangeFault fault :
+         {RangeFault::kLost, RangeFault::kTwice, RangeFault::kNoValues, RangeFault::kZeros}) {
+      Find(fault);
+    }
     if (hides) Find(RangeFault::kSeen);
   }
 
@@ -60,6 +63,16 @@ class Ranges : public std::enable_shared_from_this<Ranges> {
         mixture.share = 1;
         return mixture;
       }
+      case RangeFault::kZeros: {
+        AddRange(problem_, row, from, to, KeySet::kVisible, -1, &mixture);
+        const double weight = std::exp(-row.max) / row.denominator;
+        for (int64_t j = from; j < to; ++j) {
+          const auto at = static_cast<size_t>(j);
+          if (row.is_visible[at] == 0) continue;
+          mixture.share += row.bias.empty() ? weight : weight * std::exp(row.bias[at]);
+        }
+        break;
+      }
     }
     if (mixture.share == 1) return std::nullopt;
     return mixture;
@@ -72,7 +85,8 @@ class Ranges : public std::enable_shared_from_this<Ranges> {
   }
 
   static bool IsLoss(RangeFault fault) {
-    return fault == RangeFault::kLost || fault == RangeFault::kNoValues;
+    return fault == RangeFault::kLost || fault == RangeFault::kNoValues ||
+           fault == RangeFault::kZeros;
   }
 
   // Pairs of block edges by the gain of the change that fits best, of the sign of the fault.
@@ -259,6 +273,10 @@ class Ranges : public std::enable_shared_from_this<Ranges> {
       case RangeFault::kNoValues:
         what.name = "values lost";
         what.text = fmt::format("V of {} is read as zeros", keys);
+        break;
+      case RangeFault::kZeros:
+        what.name = "keys are zeros";
+        what.text = fmt::format("K and V of {} are read as zeros (never written)", keys);
         break;
     }
     Candidate* candidate = causes_.Add(std::move(what), [&](const SeenRow& row, size_t) {

@@ -11,6 +11,9 @@
 // Directional Statistics, 2000, 10.4.1). Where a head has more rows than the range has keys, the
 // rest of the rows must besides be explained by numbers fitted to as many rows as there are keys.
 //
+// K and V: the range is lost, and what stands in its place is free. Named where just that share is
+// lost, no more and no less, and the rest points along no key.
+//
 // K: the row's errors lie in the span of v_j - o of the range, with other numbers in each row. A
 // range of m keys leaves Dv - m channels of each row unfitted, and these must be explained.
 
@@ -20,6 +23,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "reference/attention/causes.h"
 
@@ -528,7 +532,9 @@ class StaleRanges {
 
   // The cause that is named; nullptr: none.
   const Candidate* Run() {
-    const std::optional<Found> k = FindK(), v = FindV();
+    std::optional<Found> k = FindK();
+    const std::optional<Found> v = FindV();
+    if (!k && !v) k = FindBoth();
     if (!k && !v) return nullptr;
     const bool is_k = k && !(v && v->what.numbers < k->what.numbers);
     const Found& found = is_k ? *k : *v;
@@ -645,6 +651,165 @@ class StaleRanges {
         "the scores of {} are not those of the case, in each row by other factors: their rows of K "
         "are stale, or were never written{}",
         KeysText(best.from, best.to, n), EdgeDoubt(best, n, Causes::kDistinct, charged));
+    return found;
+  }
+
+  std::optional<Mixture> Lost(const SeenRow& row, int64_t from, int64_t to) const {
+    Mixture mixture = row.Right();
+    AddRange(problem_, row, from, to, KeySet::kVisible, -1, &mixture);
+    if (mixture.share == 1) return std::nullopt;
+    return mixture;
+  }
+
+  // What is left of the errors of a row under a loss, the lost keys' effect, and both less what an
+  // unknown weight of the rows in their place does to the others. Shapes: (Dv).
+  struct LossOfRow {
+    std::vector<double> rest, effect;
+  };
+  std::optional<LossOfRow> LossOf(const SeenRow& row, const StaleRange& range) const {
+    const std::optional<Mixture> lost = Lost(row, range.from, range.to);
+    if (!lost) return std::nullopt;
+    LossOfRow loss;
+    double of_rest = 0, of_effect = 0, square = 0;
+    for (size_t c = 0; c < problem_.channels; ++c) {
+      const bool takes_part = row.precision[c] > 0;
+      const double left = lost->sum[c] / lost->share;
+      loss.effect.push_back(takes_part ? left - row.o[c] : 0);
+      loss.rest.push_back(takes_part ? row.got[c] - left : 0);
+      of_rest += loss.rest[c] * left;
+      of_effect += loss.effect[c] * left;
+      square += takes_part ? left * left : 0;
+    }
+    for (size_t c = 0; square > 0 && c < problem_.channels; ++c) {
+      if (row.precision[c] == 0) continue;
+      const double left = lost->sum[c] / lost->share;
+      loss.rest[c] -= of_rest / square * left;
+      loss.effect[c] -= of_effect / square * left;
+    }
+    return loss;
+  }
+
+  // Whether just the range is lost: the rest has nothing of its effect, and points along no key.
+  // The rest of one channel is one sample: rows of a head share what stands there.
+  bool IsJustLost(const StaleRange& range) const {
+    const auto n = static_cast<size_t>(problem_.kv_len);
+    const std::vector<size_t> rows = n <= (1 << 12) ? causes_.AllRows() : causes_.FewRows();
+    std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<size_t, LossOfRow>>> heads;
+    for (const size_t r : rows) {
+      const SeenRow& row = causes_.rows()[r];
+      std::optional<LossOfRow> loss = LossOf(row, range);
+      if (loss) heads[{row.query.batch, row.kv_head}].emplace_back(r, std::move(*loss));
+    }
+    double product = 0, square = 0;
+    for (const auto& [head, losses] : heads) {
+      for (const auto& [r, loss] : losses) {
+        for (size_t c = 0; c < problem_.channels; ++c) {
+          product += loss.effect[c] * loss.rest[c];
+          square += loss.effect[c] * loss.effect[c];
+        }
+      }
+    }
+    double variance = 0;
+    std::vector<double> along(n, 0), spread(n, 0);
+    for (const auto& [head, losses] : heads) {
+      for (size_t c = 0; c < problem_.channels; ++c) {
+        double off = 0;
+        for (const auto& [r, loss] : losses) {
+          off += loss.effect[c] * (loss.rest[c] - product / square * loss.effect[c]);
+        }
+        variance += off * off;
+      }
+      std::vector<double> sum(problem_.channels);
+      for (size_t j = 0; j < n; ++j) {
+        std::fill(sum.begin(), sum.end(), 0);
+        for (const auto& [r, loss] : losses) {
+          const double weight = causes_.rows()[r].weight[j];
+          if (weight == 0) continue;
+          for (size_t c = 0; c < sum.size(); ++c) sum[c] += weight * loss.rest[c];
+        }
+        const double* v = causes_.rows()[losses[0].first].Values(static_cast<int64_t>(j));
+        double of_sum = 0, of_values = 0;
+        for (size_t c = 0; c < sum.size(); ++c) {
+          along[j] += sum[c] * v[c];
+          of_sum += sum[c] * sum[c];
+          of_values += v[c] * v[c];
+        }
+        spread[j] += of_sum * of_values / static_cast<double>(sum.size());
+      }
+    }
+    // The share of the loss that is too much or too little, against its standard error.
+    if (!(product * product <= Causes::kDistinct * variance) ||
+        !(square * square > Causes::kNamedGain * variance)) {
+      return false;
+    }
+    const double limit = std::sqrt(2 * std::log(2e3 * static_cast<double>(n)));
+    for (size_t j = 0; j < n; ++j) {
+      if (spread[j] > 0 && std::fabs(along[j]) > limit * std::sqrt(spread[j])) return false;
+    }
+    return true;
+  }
+
+  std::optional<Found> FindBoth() const {
+    // What is free may be some three times what is lost; beyond, the loss is hardly seen.
+    constexpr double kLeastShare = 0.25;
+    const int64_t n = problem_.kv_len;
+    const auto misfit_of = [&](const std::vector<size_t>& rows, int64_t from, int64_t to) {
+      return causes_.Misfit(rows, [&](const SeenRow& row, size_t) { return Lost(row, from, to); });
+    };
+    std::vector<StaleRange> ranges = BestBlocks(n, kLargestBlock, [&](int64_t from, int64_t to) {
+      return misfit_of(problem_.screen, from, to);
+    });
+    if (ranges.empty()) return std::nullopt;
+    const std::vector<size_t> all = causes_.AllRows();
+    // In units of the noise that is left.
+    const auto charged_by = [&](double unit) {
+      return [&, unit](int64_t from, int64_t to) {
+        return misfit_of(all, from, to) / unit + 2 * std::log(ChoicesOf(from, to, n));
+      };
+    };
+    const auto by_charge = [](const StaleRange& x, const StaleRange& y) {
+      return x.charged < y.charged;
+    };
+    const auto rough = charged_by(1);
+    for (StaleRange& range : ranges) range.charged = rough(range.from, range.to);
+    std::sort(ranges.begin(), ranges.end(), by_charge);
+    StaleRange best = RefinedRange(ranges[0], n, n / 2, rough);
+    const double misfit = misfit_of(all, best.from, best.to);
+    const double phi = misfit / problem_.elements;
+    if (!((problem_.misfit - misfit) / (problem_.misfit - problem_.elements) > kLeastShare)) {
+      return std::nullopt;
+    }
+    // What stands in the place of the keys is the same for all rows of a head.
+    std::set<std::pair<int64_t, int64_t>> heads;
+    for (const SeenRow& row : causes_.rows()) heads.insert({row.query.batch, row.kv_head});
+    const auto charged =
+        charged_by(phi * static_cast<double>(all.size()) / static_cast<double>(heads.size()));
+    for (StaleRange& range : ranges) range.charged = charged(range.from, range.to);
+    std::sort(ranges.begin(), ranges.end(), by_charge);
+    for (const StaleRange& start : {ranges[0], best}) {
+      const StaleRange refined = RefinedRange(start, n, n / 2, charged);
+      if (!(best.charged < refined.charged)) best = refined;
+    }
+    for (const StaleRange& other : ranges) {
+      if (!other.Overlaps(best) && !(other.charged - best.charged > Causes::kDistinct)) {
+        return std::nullopt;
+      }
+    }
+    if (!IsJustLost(best)) return std::nullopt;
+    Found found;
+    for (const SeenRow& row : problem_.rows) {
+      const std::optional<Mixture> lost = Lost(row, best.from, best.to);
+      found.predicted.push_back(row.o);
+      for (size_t c = 0; lost && c < problem_.channels; ++c) {
+        found.predicted.back()[c] = lost->sum[c] / lost->share;
+      }
+    }
+    found.what.name = "K and V rows wrong";
+    found.what.text = fmt::format(
+        "{} {} not read: what stands in {} place is in no tensor of the case (stale or never "
+        "written rows of K and V){}",
+        KeysText(best.from, best.to, n), best.size() == 1 ? "is" : "are",
+        best.size() == 1 ? "its" : "their", EdgeDoubt(best, n, Causes::kDistinct, charged));
     return found;
   }
 
