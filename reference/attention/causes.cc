@@ -281,7 +281,10 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   // Of causes that say the same of these rows, what they say of the controls decides, then the
   // rank.
   const auto is_better = [&](const Candidate& one, const Candidate& other) {
-    const double controls = MisfitOfControls(causes, one) - MisfitOfControls(causes, other);
+    // What has numbers of each row says nothing of other rows.
+    const bool speaks = std::max(one.what.numbers, other.what.numbers) <= 1;
+    const double controls =
+        speaks ? MisfitOfControls(causes, one) - MisfitOfControls(causes, other) : 0;
     if (std::fabs(controls) > kDistinct * phi) return controls < 0;
     return one.what.rank < other.what.rank;
   };

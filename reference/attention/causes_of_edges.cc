@@ -259,13 +259,16 @@ class Edges : public std::enable_shared_from_this<Edges> {
     }
     if (distinct.size() < 2) return;
     CauseText what;
+    const auto with =
+        std::count_if(off.begin(), off.end(), [](const auto& of) { return of.second > 0; });
     for (const auto& [sequence, n] : off) {
       if (n == 0) continue;
       const CauseText one = text(n);
       what.name = what.name.empty() || what.name == one.name ? one.name : "edges off";
       what.rank = one.rank;
-      what.text +=
-          fmt::format("{}in batch row {} {}", what.text.empty() ? "" : ", ", sequence, one.text);
+      what.text += with == 1 ? fmt::format("{} in batch row {}", one.text, sequence)
+                             : fmt::format("{}in batch row {} {}", what.text.empty() ? "" : ", ",
+                                           sequence, one.text);
     }
     what.choices = std::pow(static_cast<double>(most + 1), static_cast<double>(off.size()));
     causes_.Add(std::move(what), [&](const SeenRow& row, size_t r) -> std::optional<Mixture> {

@@ -609,7 +609,9 @@ class StaleRanges {
 
   std::optional<Found> FindK() const {
     const int64_t n = problem_.kv_len;
-    const int64_t most = std::min<int64_t>(kLargestBlock, std::ssize(causes_.rows()[0].o) / 2);
+    // Half of the keys, or more, is no place: all weights are wrong.
+    const int64_t most =
+        std::min({kLargestBlock, std::ssize(causes_.rows()[0].o) / 2, problem_.kv_len / 2});
     const StaleScores scores(causes_);
     // Rows that are asked of every block.
     constexpr int64_t kMostProducts = int64_t{1} << 27;
@@ -689,15 +691,40 @@ class StaleRanges {
     return loss;
   }
 
-  // Whether just the range is lost: the rest has nothing of its effect, and points along no key.
-  // The rest of one channel is one sample: rows of a head share what stands there.
-  bool IsJustLost(const StaleRange& range) const {
+  // The key before which half of what a range adds to the errors lies.
+  int64_t HalfOfWeight(const StaleRange& range) const {
+    std::vector<double> sums = {0};
+    for (int64_t j = range.from; j < range.to; ++j) {
+      double sum = sums.back();
+      for (size_t r = 0; r < causes_.rows().size(); ++r) {
+        const auto at = static_cast<size_t>(j);
+        if (causes_.rows()[r].is_visible[at] != 0) sum += causes_.sums()[r].d[at];
+      }
+      sums.push_back(sum);
+    }
+    int64_t middle = range.from + 1;
+    while (middle + 1 < range.to &&
+           2 * sums[static_cast<size_t>(middle - range.from)] < sums.back()) {
+      ++middle;
+    }
+    return middle;
+  }
+
+  // Whether just the range is lost: the rest has nothing of the effect of a part of it, and points
+  // along no key where that is asked. The rest of one channel is one sample: rows of a head share
+  // what stands there.
+  bool IsJustLost(const StaleRange& range, const StaleRange& part, bool of_keys) const {
     const auto n = static_cast<size_t>(problem_.kv_len);
     const std::vector<size_t> rows = n <= (1 << 12) ? causes_.AllRows() : causes_.FewRows();
     std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<size_t, LossOfRow>>> heads;
     for (const size_t r : rows) {
       const SeenRow& row = causes_.rows()[r];
       std::optional<LossOfRow> loss = LossOf(row, range);
+      if (loss && !of_keys) {
+        const std::optional<LossOfRow> of_part = LossOf(row, part);
+        std::fill(loss->effect.begin(), loss->effect.end(), 0);
+        if (of_part) loss->effect = of_part->effect;
+      }
       if (loss) heads[{row.query.batch, row.kv_head}].emplace_back(r, std::move(*loss));
     }
     double product = 0, square = 0;
@@ -720,7 +747,7 @@ class StaleRanges {
         variance += off * off;
       }
       std::vector<double> sum(problem_.channels);
-      for (size_t j = 0; j < n; ++j) {
+      for (size_t j = 0; of_keys && j < n; ++j) {
         std::fill(sum.begin(), sum.end(), 0);
         for (const auto& [r, loss] : losses) {
           const double weight = causes_.rows()[r].weight[j];
@@ -750,8 +777,8 @@ class StaleRanges {
   }
 
   std::optional<Found> FindBoth() const {
-    // What is free may be some three times what is lost; beyond, the loss is hardly seen.
-    constexpr double kLeastShare = 0.25;
+    // What stands there counts no more than twice what is lost: beyond, the loss is hardly seen.
+    constexpr double kLeastShare = 1.0 / 3;
     const int64_t n = problem_.kv_len;
     const auto misfit_of = [&](const std::vector<size_t>& rows, int64_t from, int64_t to) {
       return causes_.Misfit(rows, [&](const SeenRow& row, size_t) { return Lost(row, from, to); });
@@ -795,7 +822,13 @@ class StaleRanges {
         return std::nullopt;
       }
     }
-    if (!IsJustLost(best)) return std::nullopt;
+    // Of several keys each half is lost: one heavy key does not speak for its neighbours.
+    const int64_t middle = HalfOfWeight(best);
+    if (!IsJustLost(best, best, true)) return std::nullopt;
+    for (const StaleRange& half :
+         {StaleRange{best.from, middle, 0}, StaleRange{middle, best.to, 0}}) {
+      if (best.size() > 1 && !IsJustLost(best, half, false)) return std::nullopt;
+    }
     Found found;
     for (const SeenRow& row : problem_.rows) {
       const std::optional<Mixture> lost = Lost(row, best.from, best.to);
@@ -804,10 +837,10 @@ class StaleRanges {
         found.predicted.back()[c] = lost->sum[c] / lost->share;
       }
     }
-    found.what.name = "K and V rows wrong";
+    found.what.name = "rows not read";
     found.what.text = fmt::format(
-        "{} {} not read: what stands in {} place is in no tensor of the case (stale or never "
-        "written rows of K and V){}",
+        "{} {} not read: what stands in the place of {} V, or of K and V, is in no tensor of the "
+        "case (stale or never written rows){}",
         KeysText(best.from, best.to, n), best.size() == 1 ? "is" : "are",
         best.size() == 1 ? "its" : "their", EdgeDoubt(best, n, Causes::kDistinct, charged));
     return found;

@@ -2,8 +2,10 @@
 // written.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "reference/attention/causes.h"
@@ -42,9 +44,10 @@ class StaleRows {
     const auto key = std::max_element(gain.begin(), gain.end()) - gain.begin();
     causes_.Add(
         {"weight of a key wrong",
-         fmt::format("the weight of key {} is wrong, in each row by another factor: its row "
-                     "of K is not what it should be",
-                     key),
+         fmt::format(
+             "the scores of key {} are not those of the case, in each row by another factor: "
+             "its row of K is stale, or was never written",
+             key),
          4, static_cast<double>(causes_.rows().size()), static_cast<double>(n)},
         [&](const SeenRow& row, size_t r) -> std::optional<Mixture> {
           const auto at = static_cast<size_t>(key);
@@ -87,6 +90,23 @@ class StaleRows {
     return gain;
   }
 
+  // What the first of the heads seems to hold, less what the case has.
+  std::string DifferenceText(
+      const std::map<std::pair<int64_t, int64_t>, std::vector<double>>& of) const {
+    constexpr size_t kShown = 4;
+    const auto& [head, differences] = *of.begin();
+    double square = 0;
+    for (const double difference : differences) square += difference * difference;
+    std::vector<std::string> first;
+    for (size_t c = 0; c < std::min(kShown, differences.size()); ++c) {
+      first.push_back(fmt::format("{:+.3g}", differences[c]));
+    }
+    return fmt::format("off by {}{} (RMS {:.3g}) in key/value head {} of batch row {}",
+                       fmt::join(first, ", "), differences.size() > kShown ? ", ..." : "",
+                       std::sqrt(square / static_cast<double>(differences.size())), head.second,
+                       head.first);
+  }
+
   void AddV() {
     int64_t best = 0;
     double most = 0, second = 0;
@@ -107,22 +127,24 @@ class StaleRows {
     if (most == 0) return;
     std::map<std::pair<int64_t, int64_t>, std::vector<double>> of;
     for (const auto& [index, group] : groups_) Differences(group, best, &of[index]);
-    causes_.Add({"V row wrong",
-                 fmt::format("row {} of V is not what it should be (stale, or overwritten)", best),
-                 4, static_cast<double>(groups_.size() * problem_.channels),
-                 static_cast<double>(problem_.kv_len)},
-                [&](const SeenRow& row, size_t) -> std::optional<Mixture> {
-                  const auto at = static_cast<size_t>(best);
-                  if (row.is_visible[at] == 0) return std::nullopt;
-                  Mixture mixture = row.Right();
-                  const auto group = of.find({row.query.batch, row.kv_head});
-                  if (group == of.end()) return std::nullopt;
-                  const std::vector<double>& change = group->second;
-                  for (size_t c = 0; c < problem_.channels; ++c) {
-                    mixture.sum[c] += row.weight[at] * change[c];
-                  }
-                  return mixture;
-                });
+    causes_.Add(
+        {"V row wrong",
+         fmt::format("V of key {} is not what the case holds (a stale or never written row): {}",
+                     best, DifferenceText(of)),
+         4, static_cast<double>(groups_.size() * problem_.channels),
+         static_cast<double>(problem_.kv_len)},
+        [&](const SeenRow& row, size_t) -> std::optional<Mixture> {
+          const auto at = static_cast<size_t>(best);
+          if (row.is_visible[at] == 0) return std::nullopt;
+          Mixture mixture = row.Right();
+          const auto group = of.find({row.query.batch, row.kv_head});
+          if (group == of.end()) return std::nullopt;
+          const std::vector<double>& change = group->second;
+          for (size_t c = 0; c < problem_.channels; ++c) {
+            mixture.sum[c] += row.weight[at] * change[c];
+          }
+          return mixture;
+        });
   }
 
   Causes& causes_;
