@@ -276,13 +276,20 @@ const Candidate* NameCause(const Causes& causes, SeenKeys* seen) {
   };
   // Numbers of a cause fit some of the noise too.
   const auto margin = [&](const Candidate& other) {
-    return (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
+    double least = (kDistinct + 3 * (best.what.numbers + other.what.numbers)) * phi;
+    // Numbers of each row fit more of roundings that are alike than of independent ones: a cause
+    // without them that leaves as little is the one that is meant.
+    if (best.what.numbers > 1 && other.what.numbers <= 1) {
+      least = std::max(least, std::min(4 * std::sqrt(2 * n) * phi, kLeftOfExcess * excess));
+    }
+    return least;
   };
   // Of causes that say the same of these rows, what they say of the controls decides, then the
   // rank.
   const auto is_better = [&](const Candidate& one, const Candidate& other) {
     // What has numbers of each row says nothing of other rows.
-    const bool speaks = std::max(one.what.numbers, other.what.numbers) <= 1;
+    const bool speaks = std::max(one.what.numbers, other.what.numbers) <= 1 && !one.what.of_rows &&
+                        !other.what.of_rows;
     const double controls =
         speaks ? MisfitOfControls(causes, one) - MisfitOfControls(causes, other) : 0;
     if (std::fabs(controls) > kDistinct * phi) return controls < 0;

@@ -28,10 +28,11 @@ namespace kvcheck {
 
 struct CauseText {
   std::string name;
-  std::string text;    // a clause: "keys 64 to 127 are left out"
-  int rank = 0;        // of causes that predict the same, the lowest is named
-  double numbers = 0;  // that it takes from the errors
-  double choices = 1;  // among so many of its kind
+  std::string text;      // a clause: "keys 64 to 127 are left out"
+  int rank = 0;          // of causes that predict the same, the lowest is named
+  double numbers = 0;    // that it takes from the errors
+  double choices = 1;    // among so many of its kind
+  bool of_rows = false;  // says nothing of rows that it was not found on
 };
 
 struct Candidate {

@@ -98,12 +98,12 @@ class Pairs {
     std::sort(taken.begin(), taken.end(), [](const Pair& x, const Pair& y) {
       return std::tie(x.query, x.key) < std::tie(y.query, y.key);
     });
-    causes_.Add(
-        {NameOf(taken), TextOf(taken), 2, 0, std::pow(pairs, static_cast<double>(taken.size()))},
-        [&](const SeenRow&, size_t r) -> std::optional<Mixture> {
-          if (r >= mixtures.size()) return std::nullopt;
-          return mixtures[r];
-        });
+    causes_.Add({NameOf(taken), TextOf(taken), 3, 0,
+                 std::pow(pairs, static_cast<double>(taken.size())), true},
+                [&](const SeenRow&, size_t r) -> std::optional<Mixture> {
+                  if (r >= mixtures.size()) return std::nullopt;
+                  return mixtures[r];
+                });
   }
 
   static std::string NameOf(const std::vector<Pair>& pairs) {
