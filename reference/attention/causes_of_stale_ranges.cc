@@ -635,6 +635,12 @@ class StaleRanges {
         return std::nullopt;
       }
     }
+    // Where a few keys have most of the weight, any error of scores is theirs.
+    Mixture share = {std::vector<double>(problem_.channels, 0), 0};
+    for (const SeenRow& row : causes_.rows()) {
+      AddRange(problem_, row, best.from, best.to, KeySet::kVisible, 1, &share);
+    }
+    if (!(2 * share.share <= static_cast<double>(causes_.rows().size()))) return std::nullopt;
     Found found;
     double misfit = 0;
     for (size_t r = 0; r < problem_.rows.size(); ++r) {
