@@ -641,6 +641,16 @@ class StaleRanges {
       AddRange(problem_, row, best.from, best.to, KeySet::kVisible, 1, &share);
     }
     if (!(2 * share.share <= static_cast<double>(causes_.rows().size()))) return std::nullopt;
+    // Another row of K makes another weight: changes of a few hundredths are roundings of scores.
+    constexpr double kLeastChange = 0.25;
+    double square = 0;
+    for (size_t r = 0; r < causes_.rows().size(); ++r) {
+      for (int64_t j = best.from; j < best.to; ++j) {
+        const auto at = static_cast<size_t>(j);
+        if (causes_.rows()[r].is_visible[at] != 0) square += causes_.sums()[r].d[at];
+      }
+    }
+    if (!(problem_.misfit > kLeastChange * kLeastChange * square)) return std::nullopt;
     Found found;
     double misfit = 0;
     for (size_t r = 0; r < problem_.rows.size(); ++r) {
